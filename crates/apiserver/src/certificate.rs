@@ -3,13 +3,11 @@
 use std::{fmt, io, net::SocketAddr, sync::Arc};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
+use harbormaster_serve::{HTTP1, HTTP2};
 use rustls::{
     ServerConfig,
     pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer},
 };
-
-/// HTTP/2, as clients and servers call it when they agree on a protocol.
-pub(crate) const HTTP2: &[u8] = b"h2";
 
 /// A self-signed certificate with its key.
 pub struct Certificate {
@@ -50,7 +48,7 @@ impl Certificate {
             .with_no_client_auth()
             .with_single_cert(vec![self.signed.cert.der().clone()], key)
             .map_err(io::Error::other)?;
-        config.alpn_protocols = vec![HTTP2.to_vec(), b"http/1.1".to_vec()];
+        config.alpn_protocols = vec![HTTP2.to_vec(), HTTP1.to_vec()];
         Ok(config)
     }
 }

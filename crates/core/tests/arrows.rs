@@ -14,8 +14,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("core", &["api", "framework"]),
     ("testkit", &["api", "framework"]),
     ("metrics", &["api", "framework", "core"]),
-    ("driver", &["api", "framework", "core", "metrics"]),
-    ("port", &["driver"]),
+    ("client", &[]),
+    ("driver", &["api", "client", "framework", "core", "metrics"]),
+    ("serve", &[]),
+    ("port", &["client", "serve"]),
     ("setup", &["api", "framework", "config", "core", "plugins"]),
     ("manifests", &["api", "yaml", "validation"]),
     ("world", &["api", "framework", "validation", "plugins"]),
@@ -23,7 +25,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("oracle", &["api", "core", "setup", "sim", "apiserver"]),
     ("guide", &["harbormaster"]),
     ("validation", &["api"]),
-    ("apiserver", &["api", "yaml", "validation"]),
+    ("apiserver", &["api", "yaml", "validation", "serve"]),
     (
         "sandbox",
         &["api", "validation", "config", "core", "driver", "setup", "manifests", "world", "apiserver"],
@@ -32,6 +34,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         "harbormaster",
         &[
             "api",
+            "client",
             "framework",
             "config",
             "core",
@@ -45,8 +48,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "yaml",
         ],
     ),
-    // For authors of extenders, who need nothing else from this workspace.
-    ("extender", &[]),
+    // For authors of extenders, who need nothing else but the server.
+    ("extender", &["serve"]),
     // Like any extender, it uses only the kit. It is not a scheduler, so it does not use the library for schedulers.
     ("metrics-extender", &["extender"]),
     // Like any custom scheduler, these use only the library for authors.
@@ -56,6 +59,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
 
 /// Crates that do I/O, and the libraries that only they may use.
 const OUTSIDE: &[&str] = &[
+    "client",
+    "serve",
     "driver",
     "port",
     "harbormaster",

@@ -1,5 +1,5 @@
-//! From a decision to a bound pod: PreBind, Bind and PostBind, beside the scheduling of other pods; and the calls that are
-//! to be made when a decision is given up. What is done for one pod is done in order.
+//! Binding cycles: PreBind, Bind and PostBind, concurrently with the scheduling of other pods; and the API calls of plugins whose
+//! pod gave its node up. Work for one pod is done in order.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 
@@ -18,22 +18,20 @@ use rustc_hash::FxHashMap;
 use tokio::sync::{Semaphore, oneshot};
 
 use crate::{
-    engine_thread::ToEngine,
+    clients::BINDINGS_AT_ONCE,
     extenders::current::CurrentExtenders,
-    lanes::{Lanes, Tasks},
     leader::Leadership,
-    traces::{About, Ending, Traces, traced, within},
+    message::EngineMessage,
+    tasks::{KeyedTaskQueue, Tasks},
+    traces::{SpanEnd, SpanInfo, Traces, traced, within},
 };
 
-/// Bindings that talk to the API server at a time: more would only open more connections.
-pub const BINDINGS_AT_ONCE: usize = 64;
-
-/// Tells whether bindings talk to the API server; what is less urgent then holds back.
+/// Reports whether bindings are talking to the API server, so that less urgent work can hold back.
 #[derive(Clone, Debug)]
 pub struct BindingActivity(Arc<Semaphore>);
 
 impl BindingActivity {
-    /// Whether at least one binding is on its way.
+    /// Returns true if at least one binding is under way.
     pub fn is_busy(&self) -> bool {
         self.0.available_permits() < BINDINGS_AT_ONCE
     }
@@ -51,53 +49,53 @@ impl BindingActivity {
     }
 }
 
-/// Runs binding cycles as tasks and tells the engine how they ended.
+/// Runs binding cycles as tasks and reports their outcomes to the engine.
 #[derive(Clone)]
 pub struct Binder {
     api: Api,
-    /// By pod, and as many at a time as there are pods: PreBind may wait for something for minutes.
-    lanes: Arc<Lanes>,
-    engine: mpsc::Sender<ToEngine>,
+    /// Keyed by pod. Unlimited, since PreBind may wait for minutes.
+    tasks: Arc<KeyedTaskQueue>,
+    engine: mpsc::Sender<EngineMessage>,
     room: Arc<Semaphore>,
     pre_binding: Arc<PreBinding>,
     traces: Traces,
     extenders: Option<Binders>,
 }
 
-/// Extenders that bind in the place of plugins, and whether anybody may.
+/// Extenders that bind instead of plugins, and the leadership that permits it.
 type Binders = (CurrentExtenders, Leadership);
 
-/// The pods for which PreBind plugins work, by UID, with the means to stop them.
+/// Pods in PreBind by UID, with senders that cancel it.
 type PreBinding = Mutex<FxHashMap<Str, oneshot::Sender<&'static str>>>;
 
-/// How a binding fails that makes way for another pod.
+/// Error of a binding that is cancelled by a preemption.
 const PREEMPTED: &str = "preempted by DefaultPreemption";
 
 impl Binder {
-    /// A binder whose plugins reach the cluster through `api`.
-    pub fn new(api: Arc<dyn ClusterApi>, tasks: Tasks, engine: mpsc::Sender<ToEngine>) -> Self {
-        let lanes = Lanes::new(tasks, Semaphore::MAX_PERMITS);
+    /// Returns a binder whose plugins reach the cluster through `api`.
+    pub fn new(api: Arc<dyn ClusterApi>, tasks: Tasks, engine: mpsc::Sender<EngineMessage>) -> Self {
+        let tasks = KeyedTaskQueue::new(tasks, Semaphore::MAX_PERMITS);
         let room = Arc::new(Semaphore::new(BINDINGS_AT_ONCE));
         let (pre_binding, traces) = Default::default();
-        Self { api: Api::new(api), lanes, engine, room, pre_binding, traces, extenders: None }
+        Self { api: Api::new(api), tasks, engine, room, pre_binding, traces, extenders: None }
     }
 
-    /// The same, whose bindings go on with the traces of their attempts.
+    /// Makes bindings part of the traces of their attempts.
     pub(crate) fn traced_by(self, traces: &Traces) -> Self {
         Self { traces: traces.clone(), ..self }
     }
 
-    /// The same, which asks extenders first.
+    /// Lets extenders bind first.
     pub(crate) fn with_extenders(self, extenders: &CurrentExtenders, leadership: &Leadership) -> Self {
         Self { extenders: Some((extenders.clone(), leadership.clone())), ..self }
     }
 
-    /// Tells whether bindings are on their way.
+    /// Returns a handle that reports whether bindings are under way.
     pub fn activity(&self) -> BindingActivity {
         BindingActivity(self.room.clone())
     }
 
-    /// Begins a binding cycle.
+    /// Starts a binding cycle.
     pub fn run(&self, task: BindTask) {
         let Self { api, engine, room, pre_binding, extenders, .. } = self.clone();
         let uid = task.pod().uid.clone();
@@ -107,34 +105,34 @@ impl Binder {
             locked(&pre_binding).insert(uid.clone(), call_off);
             called_off
         });
-        self.lanes.run(&uid.clone(), async move {
+        self.tasks.run(&uid.clone(), async move {
             let cycle = BindingCycle { task, api, room, pre_binding, extenders };
             let outcome = within(trace, traced(|| cycle.about(), cycle.run(called_off), end_of_cycle)).await;
             // The engine is gone only when the process ends.
-            let _ = engine.send(ToEngine::Inputs(vec![Input::BindFinished { uid, outcome }]));
+            let _ = engine.send(EngineMessage::Inputs(vec![Input::BindFinished { uid, outcome }]));
         });
     }
 
-    /// Stops PreBind for a pod: its binding then fails so. `false` if it has gone further, or there is none.
+    /// Cancels the binding of a pod during PreBind, with `why` as its error. Returns false if it is past PreBind, or there is none.
     pub fn call_off(&self, uid: &str, why: &'static str) -> bool {
         let call_off = locked(&self.pre_binding).remove(uid);
         call_off.is_some_and(|call_off| call_off.send(why).is_ok())
     }
 
-    /// Has a victim make way whose binding can still be called off; any other is given back.
+    /// Cancels the binding of a victim. Returns the task if that is not possible.
     pub fn preempt(&self, task: EvictTask) -> Result<(), EvictTask> {
         if !self.call_off(&task.victim.uid, PREEMPTED) {
             return Err(task);
         }
         let outcome = EvictOutcome::CalledOff;
-        let _ = self.engine.send(ToEngine::Inputs(vec![Input::EvictFinished { task, outcome }]));
+        let _ = self.engine.send(EngineMessage::Inputs(vec![Input::EvictFinished { task, outcome }]));
         Ok(())
     }
 
-    /// Makes calls because a decision was given up.
+    /// Makes the API calls of plugins whose pod gave its node up.
     pub fn call(&self, task: CallTask) {
         let api = self.api.clone();
-        self.lanes.run(&task.pod.uid.clone(), async move {
+        self.tasks.run(&task.pod.uid.clone(), async move {
             for call in task.calls {
                 let url = call.path.url();
                 if let Err(failure) = api.call(call).await {
@@ -146,7 +144,7 @@ impl Binder {
     }
 }
 
-/// One pod on its way.
+/// The binding cycle of one pod.
 struct BindingCycle {
     task: BindTask,
     api: Api,
@@ -156,8 +154,8 @@ struct BindingCycle {
 }
 
 impl BindingCycle {
-    /// PreBind, Bind, PostBind. Only Bind waits for room: PreBind may wait for something else for minutes, and until it
-    /// has ended the binding can be called off.
+    /// Runs PreBind, Bind and PostBind. Only Bind is limited to [`BINDINGS_AT_ONCE`]: PreBind may wait for minutes, and the binding
+    /// can be cancelled until it has ended.
     async fn run(&self, called_off: Option<oneshot::Receiver<&'static str>>) -> BindOutcome {
         let begun = self.now();
         let prepared = match called_off {
@@ -185,7 +183,7 @@ impl BindingCycle {
             return outcome;
         }
         let begun = self.now();
-        traced(|| point(Stage::PostBind), self.post_bind(), |()| Ending::default()).await;
+        traced(|| point(Stage::PostBind), self.post_bind(), |()| SpanEnd::default()).await;
         self.note(Stage::PostBind, Status::Success, begun);
         BindOutcome::Bound
     }
@@ -219,7 +217,7 @@ impl BindingCycle {
             why = &mut called_off => why.ok(),
             done = self.pre_bind() => match locked(&self.pre_binding).remove(&self.task.pod().uid) {
                 Some(_) => return done,
-                // Whoever called it off was told that this has come to pass.
+                // The caller of `call_off` was told that it succeeded.
                 None => called_off.try_recv().ok(),
             },
         };
@@ -238,7 +236,7 @@ impl BindingCycle {
         Ok(())
     }
 
-    /// `None` if that is for plugins to do.
+    /// Returns `None` if no extender binds the pod.
     async fn bind_by_extender(&self) -> Option<Result<(), BindOutcome>> {
         let (extenders, leadership) = self.extenders.as_ref()?;
         let bound = extenders.get()?.bind(self.task.pod(), self.task.node(), leadership).await?;
@@ -258,7 +256,7 @@ impl BindingCycle {
         Err(BindOutcome::Failed("no Bind plugin was responsible for the pod".to_owned()))
     }
 
-    fn about(&self) -> About {
+    fn about(&self) -> SpanInfo {
         let (pod, node) = (self.task.pod(), self.task.node());
         let attributes = vec![
             ("k8s.pod.name", pod.name.to_string()),
@@ -266,7 +264,7 @@ impl BindingCycle {
             ("k8s.pod.uid", pod.uid.to_string()),
             ("k8s.node.name", node.to_string()),
         ];
-        About::work("Binding cycle", attributes)
+        SpanInfo::work("Binding cycle", attributes)
     }
 
     fn seen_by(&self, plugin: PluginIdx) -> BindCycle {
@@ -275,36 +273,36 @@ impl BindingCycle {
 }
 
 fn locked(pre_binding: &PreBinding) -> MutexGuard<'_, FxHashMap<Str, oneshot::Sender<&'static str>>> {
-    // A panic can leave nothing half done in there.
+    // A panic cannot leave it inconsistent.
     pre_binding.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A point in a trace.
-fn point(stage: Stage) -> About {
-    About::work(stage.name(), vec![("scheduler.extension_point", stage.name().to_owned())])
+/// Span of an extension point.
+fn point(stage: Stage) -> SpanInfo {
+    SpanInfo::work(stage.name(), vec![("scheduler.extension_point", stage.name().to_owned())])
 }
 
-/// A plugin at a point in a trace.
-fn at(stage: Stage, plugin: &'static str) -> About {
+/// Span of a plugin at an extension point.
+fn at(stage: Stage, plugin: &'static str) -> SpanInfo {
     let attributes = [("scheduler.extension_point", stage.name()), ("scheduler.plugin", plugin)];
-    About::work(plugin, attributes.map(|(name, value)| (name, value.to_owned())).into())
+    SpanInfo::work(plugin, attributes.map(|(name, value)| (name, value.to_owned())).into())
 }
 
-/// How a step towards the binding ends in a trace.
-fn end_of_step<T>(done: &Result<T, BindOutcome>) -> Ending {
+/// Outcome of a step for its span.
+fn end_of_step<T>(done: &Result<T, BindOutcome>) -> SpanEnd {
     done.as_ref().err().map(end_of_cycle).unwrap_or_default()
 }
 
-fn end_of_cycle(outcome: &BindOutcome) -> Ending {
+fn end_of_cycle(outcome: &BindOutcome) -> SpanEnd {
     let (result, error) = match outcome {
         BindOutcome::Bound => ("scheduled", None),
         BindOutcome::Rejected(reject) => ("unschedulable", Some(reject.message())),
         BindOutcome::Failed(why) => ("error", Some(why.clone())),
     };
-    Ending { attributes: vec![("scheduler.result", result.to_owned())], error }
+    SpanEnd { attributes: vec![("scheduler.result", result.to_owned())], error }
 }
 
-/// How a step towards the binding counts in measurements.
+/// Status of a step for metrics.
 fn status(done: &Result<(), BindOutcome>) -> Status {
     match done {
         Ok(()) | Err(BindOutcome::Bound) => Status::Success,

@@ -1,10 +1,10 @@
-//! The time that the engine is told.
+//! The engine's clock.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use harbormaster_api::Timestamp;
 
-/// How far the system's clock must be ahead before it is followed.
+/// Difference from which on a system clock that is ahead is followed.
 const FOLLOW: Duration = Duration::from_secs(1);
 
 /// Wall time that never goes back: it advances with the monotonic clock, so that a clock set back does not make pods
@@ -22,7 +22,7 @@ impl Default for Clock {
 }
 
 impl Clock {
-    /// The time.
+    /// Returns the current time.
     pub fn now(&mut self) -> Timestamp {
         let steady = self.wall + self.at.elapsed();
         let system = system_time();

@@ -1,9 +1,8 @@
-//! What the engine holds, compared with the API server and written to the log, in the words of kube-scheduler's cache
-//! debugger.
+//! Compares the engine's state with the API server and writes it to the log, like kube-scheduler's cache debugger.
 //!
-//! kube-scheduler compares with its own informers; here nodes and pods are listed anew, so that a watch that has lost
-//! something is found out, too. A change may be on its way while the two are compared: what differs is looked at again after
-//! a pause, and told of if it differs still.
+//! kube-scheduler compares with its own informers. Here nodes and pods are listed again, so that a watch that has lost something
+//! is noticed, too. A change may be under way during the comparison: differences are logged only if they still exist after a
+//! pause.
 
 use std::{
     collections::BTreeSet,
@@ -13,33 +12,32 @@ use std::{
 };
 
 use harbormaster_api::Resources;
+use harbormaster_client::ApiClient;
 use harbormaster_core::{Dump, DumpedNode};
 use harbormaster_framework::pod::PodInfo;
 use tokio::{sync::oneshot, task::yield_now, time::sleep};
 
 use crate::{
-    engine_thread::ToEngine,
-    http::ApiClient,
+    message::EngineMessage,
     watch::{Nodes, Pods, census::census},
 };
 
-/// How long changes may be on their way.
+/// Time for changes to arrive.
 const PAUSE: Duration = Duration::from_secs(2);
-/// Pods of the queue in one line: whoever collects lines cuts those that are too long.
+/// Number of queued pods in one log line; log collectors truncate longer lines.
 const PODS_PER_LINE: usize = 50;
 
-/// Compares and dumps.
 pub(crate) struct Debugger {
     client: ApiClient,
-    engine: mpsc::Sender<ToEngine>,
+    engine: mpsc::Sender<EngineMessage>,
 }
 
 impl Debugger {
-    pub(crate) fn new(client: ApiClient, engine: mpsc::Sender<ToEngine>) -> Self {
+    pub(crate) fn new(client: ApiClient, engine: mpsc::Sender<EngineMessage>) -> Self {
         Self { client, engine }
     }
 
-    /// One comparison and one dump.
+    /// Logs one comparison and one dump.
     pub(crate) async fn run(&self) {
         tracing::trace!(v = 3, "Cache comparer started");
         match self.compare().await {
@@ -58,12 +56,12 @@ impl Debugger {
     /// `None` from an engine that is coming to its end.
     async fn dump(&self) -> Option<Dump> {
         let (answer, dump) = oneshot::channel();
-        self.engine.send(ToEngine::Dump(answer)).ok()?;
+        self.engine.send(EngineMessage::Dump(answer)).ok()?;
         dump.await.ok()
     }
 
-    /// What differs now, and still does after a pause.
-    async fn compare(&self) -> Result<Option<Compared>, String> {
+    /// Returns the differences that exist now and still exist after a pause.
+    async fn compare(&self) -> Result<Option<Comparison>, String> {
         let Some(first) = self.compare_once().await? else { return Ok(None) };
         if first.differences() == 0 {
             return Ok(Some(first));
@@ -73,21 +71,21 @@ impl Debugger {
         Ok(second.map(|second| second.also_in(&first)))
     }
 
-    async fn compare_once(&self) -> Result<Option<Compared>, String> {
+    async fn compare_once(&self) -> Result<Option<Comparison>, String> {
         let nodes = census(&self.client, &Nodes, |name, _| name.to_owned()).await?;
         let pods = census(&self.client, &Pods, |name, uid| format!("{uid}({name})")).await?;
-        Ok(self.dump().await.map(|held| Compared::of(nodes, pods, &held)))
+        Ok(self.dump().await.map(|held| Comparison::of(nodes, pods, &held)))
     }
 }
 
-/// Two sets compared.
+/// Difference between two sets.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Difference {
-    /// How many there are.
+    /// Number of objects in the API server.
     actual: usize,
-    /// Which of them the engine does not know.
+    /// Those of them that the engine does not know.
     missed: BTreeSet<String>,
-    /// Which it knows that are not there.
+    /// Objects that only the engine knows.
     redundant: BTreeSet<String>,
 }
 
@@ -113,14 +111,14 @@ impl Difference {
     }
 }
 
-/// The API server's nodes and pods beside the engine's.
+/// Differences between the API server and the engine.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Compared {
+struct Comparison {
     nodes: Difference,
     pods: Difference,
 }
 
-impl Compared {
+impl Comparison {
     fn of(nodes: BTreeSet<String>, pods: BTreeSet<String>, held: &Dump) -> Self {
         let there = held.nodes.iter().filter(|node| !node.deleted);
         let held_nodes = there.map(|node| node.name.to_string()).collect();
@@ -154,12 +152,12 @@ impl Compared {
             nodes = nodes.actual,
             pods = pods.actual,
             differences = self.differences(),
-            "Compared cache and queue with the API server"
+            "Comparison cache and queue with the API server"
         );
     }
 }
 
-/// A line per node, and lines for the queue. Others get their turn in between.
+/// Writes a line per node, and lines for the queue. Other tasks run in between.
 async fn log_dump(dump: &Dump) {
     let mut nodes: Vec<&DumpedNode> = dump.nodes.iter().collect();
     nodes.sort_unstable_by_key(|node| &node.name);
@@ -240,7 +238,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::canned::{Canned, json as answer};
+    use harbormaster_client::fake_server::{FakeServer, json as answer};
 
     fn pod(name: &str) -> Arc<PodInfo> {
         let (namespace, uid) = ("ns".into(), format!("{name}-uid").as_str().into());
@@ -266,11 +264,11 @@ mod tests {
             left_alone: vec![pod("theirs")],
         };
         let pods = ["bound", "ghost", "new", "again", "large", "theirs"].map(|p| format!("{p}-uid(ns/{p})"));
-        let same = Compared::of(set(&["a"]), BTreeSet::from(pods.clone()), &held);
+        let same = Comparison::of(set(&["a"]), BTreeSet::from(pods.clone()), &held);
         assert_eq!((same.differences(), same.nodes.actual, same.pods.actual), (0, 1, 6));
 
         let fewer = BTreeSet::from_iter(pods.into_iter().skip(1).chain(["x-uid(ns/x)".to_owned()]));
-        let other = Compared::of(set(&["a", "b"]), fewer, &held);
+        let other = Comparison::of(set(&["a", "b"]), fewer, &held);
         assert_eq!((other.nodes.missed, other.nodes.redundant), (set(&["b"]), set(&[])));
         assert_eq!(
             (other.pods.missed, other.pods.redundant),
@@ -296,7 +294,7 @@ mod tests {
                 json!({"metadata": {"name": format!("{kind}-{name}"), "namespace": "ns", "uid": name}});
             answer(200, &json!({"metadata": {"continue": next}, "items": [object]}))
         };
-        let server = Canned::always(move |seen| match seen.path.as_str() {
+        let server = FakeServer::always(move |seen| match seen.path.as_str() {
             path if path.starts_with("/api/v1/nodes?limit=500") => page("node", "1", ""),
             path if path.contains("continue=more") => page("pod", "2", ""),
             path if path.starts_with("/api/v1/pods?limit=500&fieldSelector=") => page("pod", "1", "more"),
@@ -305,7 +303,7 @@ mod tests {
         let (engine, inbox) = mpsc::channel();
         let asked = std::thread::spawn(move || {
             let mut times = 0;
-            while let Ok(ToEngine::Dump(answer)) = inbox.recv() {
+            while let Ok(EngineMessage::Dump(answer)) = inbox.recv() {
                 times += 1;
                 let _ = answer.send(Dump { nodes: vec![node("gone", &[])], ..Dump::default() });
             }

@@ -3,111 +3,83 @@
 use std::{
     io,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{
-        Arc,
-        mpsc::{Receiver, RecvTimeoutError},
-    },
+    sync::mpsc::{Receiver, RecvTimeoutError},
     thread,
     time::{Duration, Instant},
 };
 
 use harbormaster_api::{Str, Timestamp};
 use harbormaster_core::{
-    Attempted, BindOutcome, BindTask, Dump, Effect, Engine, EngineConfig, Input, Notes, Outcome,
-    PluginFailure,
+    Attempted, BindOutcome, BindTask, Effect, Engine, EngineConfig, Input, Outcome, PluginFailure,
 };
-use harbormaster_framework::{guard::panic_text, pod::PodInfo};
+use harbormaster_framework::{guard::panic_text, resource::ResourceName};
 use harbormaster_metrics::{AttemptTimes, Attempts, Metrics};
 use rustc_hash::FxHashMap;
 use tokio::sync::{mpsc::UnboundedSender, oneshot};
 
 use crate::{
     clock::Clock,
-    extenders::raw::{RawObject, RawObjects},
+    extenders::raw::RawObjects,
     health::Health,
-    live_api::CustomNews,
-    notes,
-    reload::NotTaken,
-    slow,
-    status::Unwritten,
+    live_api::CustomFeed,
+    message::EngineMessage,
+    notes, slow,
+    status::PendingStatuses,
     traces::{AttemptSpan, Traces},
 };
 
-/// Messages that are taken before the next pod is tried: inputs come first, but do not starve pods. After an attempt that
-/// took long, because of an extender for example, they are taken for as long as it took, so that the next pod is chosen
-/// and judged by what came meanwhile.
+/// Number of messages that are handled before the next pod is tried: inputs come first, but do not starve pods. After a long
+/// attempt, because of an extender for example, messages are handled for the same time, so that the next attempt uses the inputs
+/// that arrived meanwhile.
 const BATCH: usize = 1024;
-/// How old the numbers of what there is may be while the thread is busy; at rest they are exact.
+/// Maximum age of gauges while the thread is busy; they are exact when it is idle.
 const PUBLISH_EVERY: Duration = Duration::from_secs(1);
-/// The shortest that the thread sleeps when there is nothing to do.
+/// Shortest sleep of an idle thread.
 const SHORTEST_SLEEP: Duration = Duration::from_millis(1);
-/// The time between two looks at whether statuses are written that pods wait for.
+/// Time between two checks whether pending statuses have been written.
 const WRITTEN_SOON: Duration = Duration::from_millis(5);
 
-/// What the thread is told.
-#[derive(Debug)]
-pub enum ToEngine {
-    /// Objects as they came, for extenders; the inputs that are about them come next.
-    Raw(Vec<RawObject>),
-    /// Something happened.
-    Inputs(Vec<Input>),
-    /// One more watch has delivered all objects.
-    Synced,
-    /// This instance is the one that schedules. Until then it only listens.
-    Lead,
-    /// Somebody wants to see all pods; there are none for whoever does not lead.
-    ListPods(oneshot::Sender<Vec<Arc<PodInfo>>>),
-    /// Somebody wants to see everything.
-    Dump(oneshot::Sender<Dump>),
-    /// From now on these notes are wanted.
-    TakeNotes(Notes),
-    /// Go on with that configuration, unless it needs objects that nobody feeds.
-    TakeOver(Box<EngineConfig>, oneshot::Sender<Result<(), NotTaken>>),
-    /// Try no more pods, and end when the bindings and evictions under way have ended.
-    Stop,
-}
-
-/// How the thread ended: `Err` with what a panic said.
+/// Result of the thread: `Err` with the message of a panic.
 pub type EngineEnd = Result<(), String>;
 
-/// Who is told what the thread does.
+/// Outputs of the engine's thread besides effects.
 #[derive(Debug)]
-pub struct Told {
-    /// Where it is counted.
+pub struct EngineSinks {
+    /// Metrics.
     pub metrics: Metrics,
-    /// Where it is said how the engine is.
+    /// State for health checks.
     pub health: Health,
-    /// Who waits until all watches have delivered all objects.
+    /// Notified when all watches have delivered all objects.
     pub synced: oneshot::Sender<()>,
-    /// Where traces of attempts go.
+    /// Traces of attempts.
     pub traces: Traces,
-    /// Where objects are kept as they came, if extenders are to see them.
+    /// Objects in the form of the API server, if extenders need them.
     pub raw: Option<RawObjects>,
-    /// How much has not been written of what attempts came to.
-    pub unwritten_status: Unwritten,
+    /// Number of status patches that are not written yet.
+    pub pending_statuses: PendingStatuses,
 }
 
 /// Starts the thread. No pod is tried before `unsynced` watches have delivered all objects and this instance leads.
 ///
 /// # Errors
-/// When the operating system gives no thread.
+/// If the operating system cannot start a thread.
 pub fn spawn(
     config: EngineConfig,
     unsynced: usize,
-    inbox: Receiver<ToEngine>,
+    inbox: Receiver<EngineMessage>,
     effects: UnboundedSender<Vec<Effect>>,
-    news: CustomNews,
-    told: Told,
+    custom_feed: CustomFeed,
+    sinks: EngineSinks,
 ) -> io::Result<oneshot::Receiver<EngineEnd>> {
     let (ended, end) = oneshot::channel();
     thread::Builder::new().name("engine".to_owned()).spawn(move || {
-        let (meter, attempts) = told.metrics.meter_with_attempts();
+        let (meter, attempts) = sinks.metrics.meter_with_attempts();
         let config = EngineConfig { meter: Some(meter), ..config };
         let work = AssertUnwindSafe(|| {
-            let told = (told, attempts);
-            EngineLoop::new(config, unsynced, inbox, effects, news, told).run();
+            let sinks = (sinks, attempts);
+            EngineLoop::new(config, unsynced, inbox, effects, custom_feed, sinks).run();
         });
-        // Nobody listens when the process is ending anyway.
+        // Nobody listens when the process is ending.
         let _ = ended.send(catch_unwind(work).map_err(|panic| panic_text(&*panic).to_owned()));
     })?;
     Ok(end)
@@ -116,33 +88,32 @@ pub fn spawn(
 struct EngineLoop {
     engine: Engine,
     clock: Clock,
-    inbox: Receiver<ToEngine>,
+    inbox: Receiver<EngineMessage>,
     effects: UnboundedSender<Vec<Effect>>,
-    /// Who waits for custom objects hears of them here.
-    news: CustomNews,
+    /// Changes of custom objects, for plugins that wait for them.
+    custom_feed: CustomFeed,
     health: Health,
-    /// What extenders see.
     raw: Option<RawObjects>,
-    unwritten_status: Unwritten,
+    pending_statuses: PendingStatuses,
     unsynced: usize,
-    /// Who is to be told when all watches have delivered all objects.
+    /// Notified when all watches have delivered all objects.
     synced: Option<oneshot::Sender<()>>,
     leads: bool,
     stopping: bool,
-    /// Duration of the last attempt, until the messages that came meanwhile are taken.
+    /// Duration of the last attempt, until the messages that arrived meanwhile are handled.
     listen_for: Duration,
     /// Bindings under way, by the pod's UID.
     binding: FxHashMap<Str, BindTask>,
     /// Evictions under way.
     evicting: usize,
-    /// The plugin whose first rejection is worth a warning; `None` when that was told of.
+    /// Plugin whose first rejection is logged as a warning; `None` once that was logged.
     stand_in: Option<&'static str>,
-    /// Where it is said how much there is of everything, and when that was done last.
+    /// Metrics, and the time when gauges were last updated.
     metrics: Metrics,
     published: Instant,
-    /// How long the parts of attempts take.
+    /// Times of the parts of attempts.
     attempts: Attempts,
-    /// How many of them were slow.
+    /// Number of slow attempts.
     slow: u32,
     traces: Traces,
 }
@@ -151,22 +122,22 @@ impl EngineLoop {
     fn new(
         config: EngineConfig,
         unsynced: usize,
-        inbox: Receiver<ToEngine>,
+        inbox: Receiver<EngineMessage>,
         effects: UnboundedSender<Vec<Effect>>,
-        news: CustomNews,
-        (told, attempts): (Told, Attempts),
+        custom_feed: CustomFeed,
+        (sinks, attempts): (EngineSinks, Attempts),
     ) -> Self {
-        let Told { metrics, health, synced, traces, raw, unwritten_status } = told;
+        let EngineSinks { metrics, health, synced, traces, raw, pending_statuses } = sinks;
         Self {
             stand_in: config.unbuilt_plugin,
             engine: Engine::new(config),
             clock: Clock::default(),
             inbox,
             effects,
-            news,
+            custom_feed,
             health,
             raw,
-            unwritten_status,
+            pending_statuses,
             unsynced,
             synced: Some(synced),
             leads: false,
@@ -183,7 +154,7 @@ impl EngineLoop {
     }
 
     fn run(mut self) {
-        self.tell_if_synced();
+        self.report_synced();
         while self.take_messages() {
             self.health.works();
             self.engine.tick(self.clock.now());
@@ -208,12 +179,17 @@ impl EngineLoop {
         let times = self.attempts.take();
         if let Some(attempted) = attempted {
             self.note(&attempted);
-            self.tell_times(&attempted, times, span);
+            self.report_times(&attempted, times, span);
         }
     }
 
-    /// A log line if it took long, and a trace if one is wanted.
-    fn tell_times(&mut self, attempted: &Attempted, times: Option<AttemptTimes>, span: Option<AttemptSpan>) {
+    /// Writes a log line if the attempt was slow, and ends its span if there is one.
+    fn report_times(
+        &mut self,
+        attempted: &Attempted,
+        times: Option<AttemptTimes>,
+        span: Option<AttemptSpan>,
+    ) {
         if let Some(times) = &times
             && slow::is_long(times)
         {
@@ -229,24 +205,23 @@ impl EngineLoop {
         self.unsynced == 0 && self.leads && !self.stopping
     }
 
-    /// Whether a pod is to be tried now. Those that could wait are tried while nothing else is to be done, and to write why
-    /// others wait is something to be done.
+    /// Returns true if a pod should be tried now. Pods that are not due are tried only while no status patches are pending.
     fn is_to_schedule(&self) -> bool {
         self.may_schedule()
-            && (self.engine.has_due_work() || self.engine.has_work() && !self.unwritten_status.is_full())
+            && (self.engine.has_due_work() || self.engine.has_work() && !self.pending_statuses.is_full())
     }
 
-    fn tell_if_synced(&mut self) {
+    fn report_synced(&mut self) {
         if self.unsynced == 0
             && let Some(synced) = self.synced.take()
         {
             self.health.synced();
-            // Nobody waits for it who leads already, or any more.
+            // The receiver may be gone.
             let _ = synced.send(());
         }
     }
 
-    /// Takes what has come; waits for something if there is nothing else to do. `false` when nobody is left to send.
+    /// Handles messages; waits for one if there is nothing else to do. Returns false when all senders are gone.
     fn take_messages(&mut self) -> bool {
         let busy = self.is_to_schedule();
         if busy && self.published.elapsed() >= PUBLISH_EVERY {
@@ -276,7 +251,7 @@ impl EngineLoop {
         self.published = Instant::now();
     }
 
-    fn wait(&mut self) -> Result<ToEngine, RecvTimeoutError> {
+    fn wait(&mut self) -> Result<EngineMessage, RecvTimeoutError> {
         let until_written = (self.may_schedule() && self.engine.has_work()).then_some(WRITTEN_SOON);
         if until_written.is_none() || self.published.elapsed() >= PUBLISH_EVERY {
             self.publish();
@@ -290,42 +265,42 @@ impl EngineLoop {
         }
     }
 
-    fn take(&mut self, message: ToEngine) {
+    fn take(&mut self, message: EngineMessage) {
         match message {
-            ToEngine::Raw(objects) => {
+            EngineMessage::Raw(objects) => {
                 if let Some(raw) = &self.raw {
                     objects.into_iter().for_each(|object| raw.keep(object));
                 }
             }
-            ToEngine::Inputs(inputs) => {
+            EngineMessage::Inputs(inputs) => {
                 let now = self.clock.now();
                 for input in inputs {
                     self.handle(input, now);
                 }
             }
-            ToEngine::Synced => {
+            EngineMessage::Synced => {
                 self.unsynced = self.unsynced.saturating_sub(1);
-                self.tell_if_synced();
+                self.report_synced();
             }
-            ToEngine::Lead => self.leads = true,
-            ToEngine::ListPods(answer) => {
+            EngineMessage::Lead => self.leads = true,
+            EngineMessage::ListPods(answer) => {
                 let pods = if self.leads { self.engine.pods().cloned().collect() } else { Vec::new() };
-                // Whoever asked may have gone.
+                // The receiver may be gone.
                 let _ = answer.send(pods);
             }
-            // Whoever asked may have gone.
-            ToEngine::Dump(answer) => drop(answer.send(self.engine.dump())),
-            ToEngine::TakeNotes(notes) => self.engine.set_notes(notes),
-            // Whoever asked may have gone.
-            ToEngine::TakeOver(config, answer) => drop(answer.send(self.take_over(*config))),
-            ToEngine::Stop => self.stopping = true,
+            // The receiver may be gone.
+            EngineMessage::Dump(answer) => drop(answer.send(self.engine.dump())),
+            EngineMessage::TakeNotes(notes) => self.engine.set_notes(notes),
+            // The receiver may be gone.
+            EngineMessage::TakeOver(config, answer) => drop(answer.send(self.take_over(*config))),
+            EngineMessage::Stop => self.stopping = true,
         }
     }
 
-    fn take_over(&mut self, config: EngineConfig) -> Result<(), NotTaken> {
+    fn take_over(&mut self, config: EngineConfig) -> Result<(), Vec<ResourceName>> {
         let lacks = self.engine.missing_resources(&config.profiles);
         if !lacks.is_empty() {
-            return Err(NotTaken::NotWatched(lacks.iter().map(|kind| kind.name()).collect()));
+            return Err(lacks.iter().map(|kind| kind.name()).collect());
         }
         self.stand_in = config.unbuilt_plugin;
         self.engine.reconfigure(config, self.clock.now());
@@ -343,8 +318,8 @@ impl EngineLoop {
                 }
             }
             Input::EvictFinished { .. } => self.evicting = self.evicting.saturating_sub(1),
-            Input::Custom(object) => self.news.tell(&object.key, Some(&object.json)),
-            Input::CustomGone(key) => self.news.tell(key, None),
+            Input::Custom(object) => self.custom_feed.publish(&object.key, Some(&object.json)),
+            Input::CustomGone(key) => self.custom_feed.publish(key, None),
             _ => {}
         }
         self.engine.handle(input, now);
@@ -370,7 +345,7 @@ impl EngineLoop {
         }
     }
 
-    /// Once: the first pod that needs what is not built.
+    /// Logs the first pod that needs a plugin that is not built.
     fn warn_of_stand_in(&mut self, uid: &Str, why: &str) {
         let entry = self.stand_in.and_then(|plugin| Some((plugin, self.engine.queue().get(uid)?)));
         let Some((_, entry)) = entry.filter(|(plugin, entry)| entry.rejectors.contains(plugin)) else {
@@ -407,10 +382,10 @@ impl EngineLoop {
                 Effect::CallOff(_) | Effect::Call(_) | Effect::PatchStatus(_) | Effect::Event(_) => {}
             }
         }
-        // What is to be said of pods that were not tried here, whoever leads says.
+        // An instance that does not lead reports nothing about pods.
         if !effects.is_empty() && self.leads {
             let patches = effects.iter().filter(|effect| matches!(effect, Effect::PatchStatus(_)));
-            self.unwritten_status.add(patches.count());
+            self.pending_statuses.add(patches.count());
             // The receiver is gone only when the process ends.
             let _ = self.effects.send(effects);
         }

@@ -1,14 +1,14 @@
-//! Events about pods (`events.k8s.io/v1`): what `kubectl describe pod` shows.
+//! Events about pods (`events.k8s.io/v1`), which `kubectl describe pod` shows.
 //!
-//! An event that differs from an earlier one in nothing but its note is a repetition: the earlier one becomes a series.
-//! The second occurrence is written at once, later ones are counted and written now and then. Pods that wait for long
-//! would flood the API server otherwise.
+//! An event that differs from an earlier one only in its note is a repetition: the earlier one becomes a series. The second
+//! occurrence is written at once; later ones are counted, and the count is written now and then. Otherwise pods that wait for
+//! long would flood the API server.
 //!
-//! The recorder (here) decides what is to be written and leaves it in the backlog; the writer sends it. Events may be
-//! late, they are not lost: only memory bounds how many wait, and a server that takes none is waited for.
+//! The recorder (here) puts writes into the backlog; the writer sends them. Events may be late, but are not lost: only memory
+//! bounds the backlog, and the writer waits for a server that accepts none.
 //!
-//! Reading order: here, `record` (an event as it waits), `backlog` (who goes first, who gives way, who is tried again),
-//! `writer` (the requests), `tally` (what the log says of trouble).
+//! Reading order: here, `record` (one event), `backlog` (order, limits and retries of writes), `writer` (the requests), `tally`
+//! (errors in the log).
 
 mod backlog;
 mod record;
@@ -21,6 +21,7 @@ use std::{
 };
 
 use harbormaster_api::{Str, Timestamp};
+use harbormaster_client::ApiClient;
 use harbormaster_core::PodEvent;
 use rustc_hash::FxHashMap;
 use tokio::sync::Notify;
@@ -29,16 +30,16 @@ use self::{
     backlog::{Backlog, ROOM, Write},
     record::Record,
 };
-use crate::{binder::BindingActivity, http::ApiClient};
+use crate::binder::BindingActivity;
 
 pub use self::writer::EventWriter;
 
-/// How often the counts of series are written.
+/// Time between two writes of the counts of series.
 const REFRESH: Duration = Duration::from_secs(30 * 60);
-/// How long after its last occurrence a series is finished.
+/// Time after its last occurrence when a series is finished.
 const FINISH: Duration = Duration::from_secs(6 * 60);
 
-/// Takes events, and leaves what is to be written to an [`EventWriter`].
+/// Records events. An [`EventWriter`] sends them.
 pub struct EventRecorder {
     shared: Arc<Shared>,
     recorded: u64,
@@ -46,19 +47,19 @@ pub struct EventRecorder {
     refreshed: Option<Timestamp>,
 }
 
-/// How many events are not written yet, seen from outside.
+/// Number of events that are not written yet.
 #[derive(Clone)]
-pub struct UnwrittenEvents(Arc<Shared>);
+pub struct PendingEvents(Arc<Shared>);
 
-/// What recorder and writer have in common.
+/// State shared by recorder and writer.
 struct Shared {
     backlog: Mutex<Backlog>,
-    /// There is more to write, or there will be nothing more.
+    /// Notified of new writes, and of the end.
     changed: Notify,
 }
 
-/// What repetitions have in common: everything but the note. The pod's resource version is part of it, so events
-/// repeat only as long as the pod does not change.
+/// Key of a series: everything but the note. It contains the pod's resource version, so events repeat only as long as the pod
+/// does not change.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct SeriesKey {
     uid: Str,
@@ -78,7 +79,7 @@ struct Series {
 }
 
 impl EventRecorder {
-    /// A recorder, and its writer over `client`, on this host. The writer holds back while `bindings` are under way.
+    /// Returns a recorder and its writer for this host. The writer holds back while `bindings` are under way.
     pub fn new(client: ApiClient, hostname: Arc<str>, bindings: BindingActivity) -> (Self, EventWriter) {
         Self::with_room(ROOM, client, hostname, bindings)
     }
@@ -94,12 +95,12 @@ impl EventRecorder {
         (Self { shared, recorded: 0, series: FxHashMap::default(), refreshed: None }, writer)
     }
 
-    /// Tells how many events are not written yet.
-    pub fn unwritten(&self) -> UnwrittenEvents {
-        UnwrittenEvents(self.shared.clone())
+    /// Returns a handle to the number of events that are not written yet.
+    pub fn unwritten(&self) -> PendingEvents {
+        PendingEvents(self.shared.clone())
     }
 
-    /// Writes an event, or counts it.
+    /// Records an event, or counts a repetition.
     pub fn record(&mut self, event: PodEvent, now: Timestamp) {
         // A pod is bound once, so its event is never repeated and need not be remembered.
         let key = event.warning.then(|| SeriesKey::of(&event));
@@ -123,7 +124,7 @@ impl EventRecorder {
         }
     }
 
-    /// Writes the counts of series and forgets those that are over. To be called every few minutes.
+    /// Writes the counts of series and forgets finished ones. Must be called every few minutes.
     pub fn tick(&mut self, now: Timestamp) {
         let refresh = now.since(*self.refreshed.get_or_insert(now)) >= REFRESH;
         if refresh {
@@ -143,7 +144,7 @@ impl EventRecorder {
         }
     }
 
-    /// Has something written, after what comes before it about the same event; `false` if there is no room.
+    /// Adds a write to the backlog. Returns false if there is no room.
     fn write(&self, event: Arc<Record>, write: Write) -> bool {
         let kept = self.shared.backlog().add(event, write);
         self.shared.changed.notify_one();
@@ -158,8 +159,8 @@ impl Drop for EventRecorder {
     }
 }
 
-impl UnwrittenEvents {
-    /// How many events, and counts of events, wait or are on their way.
+impl PendingEvents {
+    /// Returns the number of events and counts that wait or are being sent.
     pub fn count(&self) -> usize {
         self.0.backlog().count()
     }

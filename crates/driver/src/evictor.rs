@@ -1,4 +1,4 @@
-//! Evictions: the API server is told why a pod must go, then the pod is deleted.
+//! Evictions: set the condition `DisruptionTarget`, then delete the pod.
 
 use std::{
     sync::{Arc, mpsc},
@@ -7,43 +7,42 @@ use std::{
 
 use bytes::Bytes;
 use harbormaster_api::Timestamp;
+use harbormaster_client::{ApiClient, ApiError, Retries};
 use harbormaster_core::{EvictOutcome, EvictTask, Input};
 use harbormaster_framework::pod::PodInfo;
 use serde::Serialize;
 use tokio::{sync::Semaphore, time::sleep};
 
 use crate::{
-    engine_thread::ToEngine,
-    http::{ApiClient, ApiError},
-    lanes::Tasks,
-    rests::Rests,
-    status::{self, Body, Wanted},
+    message::EngineMessage,
+    status::{self, Body, NewCondition},
+    tasks::Tasks,
 };
 
-/// Evictions that talk to the API server at a time.
+/// Number of evictions that talk to the API server at once.
 const AT_ONCE: usize = 32;
-/// A refusal may be for good (a role, a webhook), and the engine tries the preemptor again at once: not faster than this.
+/// Pause after a failure. It may be permanent (a role, a webhook), and the engine retries the preemptor at once.
 const AFTER_FAILURE: Duration = Duration::from_millis(500);
-/// The type of the condition of a pod that must make way.
+/// Type of the condition of a preempted pod.
 const DISRUPTION_TARGET: &str = "DisruptionTarget";
 /// Its reason.
 const PREEMPTION: &str = "PreemptionByScheduler";
 
-/// Evicts pods side by side and tells the engine how each eviction ended.
+/// Evicts pods concurrently and reports each outcome to the engine.
 pub struct Evictor {
     client: ApiClient,
     tasks: Tasks,
-    engine: mpsc::Sender<ToEngine>,
+    engine: mpsc::Sender<EngineMessage>,
     room: Arc<Semaphore>,
 }
 
 impl Evictor {
-    /// An evictor over `client`.
-    pub fn new(client: ApiClient, tasks: Tasks, engine: mpsc::Sender<ToEngine>) -> Self {
+    /// Returns an evictor that uses `client`.
+    pub fn new(client: ApiClient, tasks: Tasks, engine: mpsc::Sender<EngineMessage>) -> Self {
         Self { client, tasks, engine, room: Arc::new(Semaphore::new(AT_ONCE)) }
     }
 
-    /// Begins to evict a pod; `now` is when its condition changes.
+    /// Starts to evict a pod; `now` is the time of the change of its condition.
     pub fn evict(&self, task: EvictTask, now: Timestamp) {
         let (client, engine, room) = (self.client.clone(), self.engine.clone(), self.room.clone());
         self.tasks.spawn(async move {
@@ -55,7 +54,7 @@ impl Evictor {
                 sleep(AFTER_FAILURE).await;
             }
             // The engine is gone only when the process ends.
-            let _ = engine.send(ToEngine::Inputs(vec![Input::EvictFinished { task, outcome }]));
+            let _ = engine.send(EngineMessage::Inputs(vec![Input::EvictFinished { task, outcome }]));
         });
     }
 }
@@ -75,7 +74,7 @@ async fn evict(client: &ApiClient, task: &EvictTask, now: Timestamp) -> EvictOut
             EvictOutcome::Evicted
         }
         Err(error) => {
-            // A conflict: the pod of that name is another one by now.
+            // A conflict: the name belongs to another pod by now.
             let gone = matches!(error.code(), Some(404 | 409));
             not_evicted(task, &error, gone, "Tried to preempted pod")
         }
@@ -92,13 +91,13 @@ fn not_evicted(task: &EvictTask, error: &ApiError, gone: bool, what: &'static st
     EvictOutcome::Failed(error.to_string())
 }
 
-/// The condition that the victim must get; `None` if it has it.
-fn condition(task: &EvictTask, now: Timestamp) -> Option<Wanted<'_>> {
+/// Returns the condition to set; `None` if the victim has it.
+fn condition(task: &EvictTask, now: Timestamp) -> Option<NewCondition<'_>> {
     let known = task.victim.condition(DISRUPTION_TARGET).filter(|c| c.status == "True");
     if known.is_some_and(|c| c.reason == PREEMPTION && c.message == task.message.as_str()) {
         return None;
     }
-    Some(Wanted {
+    Some(NewCondition {
         type_: DISRUPTION_TARGET,
         status: "True",
         reason: PREEMPTION,
@@ -107,14 +106,14 @@ fn condition(task: &EvictTask, now: Timestamp) -> Option<Wanted<'_>> {
     })
 }
 
-/// Deletes just this pod, not one of the same name that came after it.
+/// Deletes just this pod, not a later one of the same name.
 async fn delete(client: &ApiClient, pod: &PodInfo) -> Result<(), ApiError> {
     let path = format!("/api/v1/namespaces/{}/pods/{}", pod.namespace, pod.name);
     let options = Bytes::from(serde_json::to_vec(&DeleteOptions::of(pod)).unwrap_or_default());
-    let mut rests = Rests::default();
+    let mut retries = Retries::default();
     loop {
         match client.delete(&path, options.clone()).await {
-            Err(error) if error.code() == Some(429) => rests.rest(error).await?,
+            Err(error) if error.code() == Some(429) => retries.wait_after(error).await?,
             end => return end,
         }
     }

@@ -1,14 +1,14 @@
-//! HTTP extenders: the engine's questions as requests, and what comes back.
+//! HTTP extenders.
 //!
-//! The engine's thread asks in the midst of an attempt and waits for the answer, as kube-scheduler does: no other pod is
-//! decided meanwhile, but bindings go on, and what watches tell piles up and is taken in afterwards. Requests run in a
-//! runtime of their own, so that a time limit is kept whatever else this process is busy with.
+//! The engine's thread asks extenders during an attempt and waits for the answers, as kube-scheduler does: no other pod is
+//! scheduled meanwhile, but bindings go on, and inputs from watches queue up. Requests run in a runtime of their own, so that
+//! time limits hold whatever else this process is busy with.
 //!
-//! Reading order: here (who is asked what), `connection` (one request), `wire` (what is sent and what comes back), [`raw`] (objects as
-//! the API server gave them, which extenders get to see), `current` (others may be asked from some moment on).
+//! Reading order: here (all extenders), `connection` (one request), `wire` (requests and replies), [`raw`] (objects in the form
+//! of the API server, which requests contain), `current` (replacing the extenders).
 //!
-//! Invariants: every call ends within the extender's `httpTimeout`; nothing that an extender sends makes this process panic
-//! or keep more than a bounded amount of it; whoever does not lead has nothing bound.
+//! Invariants: every call ends within the extender's `httpTimeout`; no reply makes this process panic or use unbounded memory;
+//! an instance that does not lead binds nothing.
 
 mod connection;
 pub(crate) mod current;
@@ -37,20 +37,20 @@ use tokio::runtime::Runtime;
 
 use connection::Connection;
 pub use connection::ExtenderTls;
-use raw::{RawObjects, Wanted};
+use raw::{RawObjects, RawSelection};
 use wire::Form;
 
 use crate::{health::Health, leader::Leadership};
 
-/// How long an extender may take that says nothing of it, as in kube-scheduler.
+/// Default of `httpTimeout`, as in kube-scheduler.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(5);
-/// How much later than its time limit a call may end: the limit is kept by the runtime, this is in case it does not.
+/// Time after the limit of a call at which the engine stops waiting, in case the runtime does not enforce the limit.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// `Extender` of the configuration: how one is reached.
+/// `Extender` of the configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExtenderConfig {
-    /// What the engine knows of it; the name is the `urlPrefix`.
+    /// The part that the engine uses; its name is the `urlPrefix`.
     pub extender: Extender,
     /// `filterVerb`.
     pub filter_verb: String,
@@ -62,7 +62,7 @@ pub struct ExtenderConfig {
     pub bind_verb: String,
     /// `httpTimeout`; zero for [`DEFAULT_TIMEOUT`].
     pub timeout: Duration,
-    /// `nodeCacheCapable`: it is told the names of nodes only.
+    /// `nodeCacheCapable`: requests contain only the names of nodes.
     pub node_cache_capable: bool,
     /// `enableHTTPS`. It does not change the URL; without a CA certificates are not checked then.
     pub enable_https: bool,
@@ -70,50 +70,49 @@ pub struct ExtenderConfig {
     pub tls: Option<ExtenderTls>,
 }
 
-/// Why an extender cannot be reached with its configuration.
+/// Error in the configuration of an extender.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("couldn't build extenders: extender {url:?}: {why}")]
 pub struct ExtenderSetupError {
     /// Its `urlPrefix`.
     pub url: String,
-    /// What is wrong.
+    /// Cause.
     pub why: String,
 }
 
 /// All extenders of a configuration, in the engine's order.
 pub struct HttpExtenders {
-    all: Vec<One>,
+    all: Vec<HttpExtender>,
     raw: RawObjects,
     health: Health,
-    /// Present until this goes.
+    /// Present until this is dropped.
     runtime: Option<Runtime>,
 }
 
-struct One {
+struct HttpExtender {
     config: ExtenderConfig,
     connection: Arc<Connection>,
-    /// Whether it was told of already that it names nodes it was not asked about, and that its scores are out of range.
-    told_strange: AtomicBool,
-    told_range: AtomicBool,
+    /// True if a log line has reported that the extender names unknown nodes; the same for scores out of range.
+    logged_strange: AtomicBool,
+    logged_range: AtomicBool,
 }
 
 impl HttpExtenders {
-    /// Gets ready to ask them. Does not connect yet; `None` if there are none.
+    /// Returns the extenders of a configuration, or `None` if there are none. Does not connect yet.
     ///
     /// # Errors
-    /// When a certificate or key is of no use, or the system gives no thread.
+    /// If a certificate or key cannot be used, or no thread can be started.
     pub fn new(configs: &[ExtenderConfig], health: Health) -> Result<Option<Arc<Self>>, ExtenderSetupError> {
-        Self::seeing(RawObjects::new(Wanted::by(configs)), configs, health)
+        Self::seeing(RawObjects::new(RawSelection::by(configs)), configs, health)
     }
 
-    /// The same, who see those objects.
     fn seeing(
         raw: RawObjects,
         configs: &[ExtenderConfig],
         health: Health,
     ) -> Result<Option<Arc<Self>>, ExtenderSetupError> {
         let Some(first) = configs.first() else { return Ok(None) };
-        // See [`crate::ConnectionConfig::clients`].
+        // A second provider that some dependency enables would leave the process without a default.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let failed = |config: &ExtenderConfig, why: String| ExtenderSetupError {
             url: config.extender.name.to_string(),
@@ -121,10 +120,15 @@ impl HttpExtenders {
         };
         let all = configs.iter().map(|config| {
             let connection = Connection::new(config).map_err(|why| failed(config, why))?;
-            let (told_strange, told_range) = Default::default();
-            Ok(One { config: config.clone(), connection: Arc::new(connection), told_strange, told_range })
+            let (logged_strange, logged_range) = Default::default();
+            Ok(HttpExtender {
+                config: config.clone(),
+                connection: Arc::new(connection),
+                logged_strange,
+                logged_range,
+            })
         });
-        let all = all.collect::<Result<Vec<One>, ExtenderSetupError>>()?;
+        let all = all.collect::<Result<Vec<HttpExtender>, ExtenderSetupError>>()?;
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .thread_name("extenders")
@@ -134,12 +138,12 @@ impl HttpExtenders {
         Ok(Some(Arc::new(Self { all, raw, health, runtime: Some(runtime) })))
     }
 
-    /// The objects that extenders get to see: whoever feeds the engine feeds these as well.
+    /// Returns the objects in requests. Whoever feeds the engine feeds these, too.
     pub fn raw(&self) -> &RawObjects {
         &self.raw
     }
 
-    /// Has an extender bind the pod, if one is there for that; `None` if Bind plugins are to do it.
+    /// Lets an extender bind the pod; `None` if none does, so that Bind plugins do.
     pub(crate) async fn bind(
         &self,
         pod: &PodInfo,
@@ -170,7 +174,7 @@ impl HttpExtenders {
         None
     }
 
-    /// Runs calls side by side, and waits for them: the engine counts as one that waits.
+    /// Runs calls concurrently and waits for them. Health checks see the engine as waiting.
     fn wait<F>(&self, calls: Vec<(Duration, F)>) -> Vec<Result<Bytes, String>>
     where
         F: Future<Output = Result<Bytes, String>> + Send + 'static,
@@ -182,7 +186,7 @@ impl HttpExtenders {
         let begun = calls.into_iter().map(|(limit, call)| {
             let (answer, answered) = mpsc::sync_channel(1);
             runtime.spawn(async move {
-                // Whoever asked may have lost patience.
+                // The receiver may have given up.
                 let _ = answer.send(call.await);
             });
             (limit, answered)
@@ -198,17 +202,17 @@ impl HttpExtenders {
         answers
     }
 
-    fn wait_for_one(&self, one: &One, verb: &str, body: Bytes) -> Result<Bytes, String> {
+    fn wait_for_one(&self, one: &HttpExtender, verb: &str, body: Bytes) -> Result<Bytes, String> {
         let calls = vec![(one.connection.limit(), one.call(verb, body))];
         self.wait(calls).pop().unwrap_or_else(|| Err("no answer".to_owned()))
     }
 
-    fn question(&self, one: &One, pod: &PodInfo, nodes: &[Str]) -> Bytes {
+    fn question(&self, one: &HttpExtender, pod: &PodInfo, nodes: &[Str]) -> Bytes {
         self.raw.read(|objects| wire::question(objects, pod, nodes, one.form()))
     }
 }
 
-impl One {
+impl HttpExtender {
     fn form(&self) -> Form {
         if self.config.node_cache_capable { Form::Names } else { Form::Objects }
     }
@@ -218,11 +222,11 @@ impl One {
         async move { connection.call(&verb, body).await }
     }
 
-    /// Says of whose answer something is wrong.
-    fn read<T>(&self, verb: &str, read: Result<T, wire::Wrong>) -> Result<T, String> {
+    /// Adds the extender's name to an error.
+    fn read<T>(&self, verb: &str, read: Result<T, wire::ReplyError>) -> Result<T, String> {
         read.map_err(|wrong| match wrong {
-            wire::Wrong::Said(why) => why,
-            wire::Wrong::Undecodable(why) => {
+            wire::ReplyError::Reported(why) => why,
+            wire::ReplyError::Undecodable(why) => {
                 format!(
                     "extender {:?} has answered {verb:?} with something else: {why}",
                     self.config.extender.name.as_str()
@@ -251,13 +255,14 @@ impl ExtenderClient for HttpExtenders {
         pod: &PodInfo,
         nodes: &[Str],
     ) -> Vec<Result<Vec<(Str, i64)>, String>> {
-        let asked: Vec<&One> = extenders.iter().filter_map(|extender| self.all.get(*extender)).collect();
+        let asked: Vec<&HttpExtender> =
+            extenders.iter().filter_map(|extender| self.all.get(*extender)).collect();
         let calls = asked.iter().map(|one| {
             let body = self.question(one, pod, nodes);
             (one.connection.limit(), one.call(&one.config.prioritize_verb, body))
         });
         let replies = self.wait(calls.collect());
-        let read = |(one, reply): (&&One, Result<Bytes, String>)| {
+        let read = |(one, reply): (&&HttpExtender, Result<Bytes, String>)| {
             one.read(&one.config.prioritize_verb, wire::scores(&reply?))
         };
         asked.iter().zip(replies).map(read).collect()
@@ -297,7 +302,7 @@ impl ExtenderClient for HttpExtenders {
                 "Ignored node for which the extender didn't report victims"
             ),
             Remark::UnknownNode(node) => {
-                if !one.told_strange.swap(true, Ordering::Relaxed) {
+                if !one.logged_strange.swap(true, Ordering::Relaxed) {
                     tracing::warn!(
                         extender = name,
                         node,
@@ -306,7 +311,7 @@ impl ExtenderClient for HttpExtenders {
                 }
             }
             Remark::OutOfRange(score) => {
-                if !one.told_range.swap(true, Ordering::Relaxed) {
+                if !one.logged_range.swap(true, Ordering::Relaxed) {
                     tracing::warn!(
                         extender = name,
                         score,
@@ -326,7 +331,7 @@ impl fmt::Debug for HttpExtenders {
 
 impl Drop for HttpExtenders {
     fn drop(&mut self) {
-        // Not to be waited for: this may go in the midst of another runtime.
+        // Without waiting: this may be dropped within another runtime.
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }

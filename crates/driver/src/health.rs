@@ -1,4 +1,4 @@
-//! What health checks ask of a scheduler while it runs.
+//! State of a scheduler, for health checks.
 
 use std::{
     sync::{
@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How a scheduler is. Clones speak of the same one.
+/// State of a scheduler. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct Health(Arc<State>);
 
@@ -16,7 +16,7 @@ pub struct Health(Arc<State>);
 struct State {
     begun: Instant,
     synced: AtomicBool,
-    /// When the engine took up what it is at, in milliseconds behind `begun`, plus one; 0 while it waits.
+    /// Time when the engine began its current step, in milliseconds after `begun`, plus one; 0 while it waits.
     working_since: AtomicU64,
 }
 
@@ -27,12 +27,12 @@ impl Default for State {
 }
 
 impl Health {
-    /// Whether all watches have delivered all objects.
+    /// Returns true if all watches have delivered all objects.
     pub fn is_synced(&self) -> bool {
         self.0.synced.load(Ordering::Relaxed)
     }
 
-    /// For how long the engine has been at one step, a pod's attempt for example; nothing while it waits.
+    /// Returns the duration of the engine's current step, for example an attempt; zero while it waits.
     pub fn busy_for(&self) -> Duration {
         match self.0.working_since.load(Ordering::Relaxed).checked_sub(1) {
             Some(since) => self.0.begun.elapsed().saturating_sub(Duration::from_millis(since)),

@@ -1,17 +1,17 @@
-//! Which of several instances schedules.
+//! Leader election: one of several instances schedules.
 //!
-//! Replicas elect a leader by a Lease, with the rules of client-go: who holds it renews it, and whoever sees it unchanged
-//! for as long as it says that it lasts takes it over. When something was seen is all that counts, by one's own clock; the
-//! times that are written in the lease are for people. So clocks may be wrong, as long as they run at about the same pace.
+//! Replicas elect a leader by a Lease, with the rules of client-go: the holder renews it, and any replica that sees it unchanged
+//! for its duration acquires it. Each replica measures that time with its own clock; the times in the lease are for people. So
+//! clocks may be wrong, as long as they run at about the same pace.
 //!
-//! Reading order: here (what is asked for), `leadership` (whether this instance may write), `lease` (what a lease
-//! says), `elector` (the rules, without I/O), `candidate` (who carries them out).
+//! Reading order: here (configuration), `leadership` (permission to write), `lease` (the object), `elector` (the rules, without
+//! I/O), `candidate` (the requests).
 //!
 //! Invariants:
-//! - an instance leads no longer than the renew deadline from the moment when its last renewal that came through was sent,
-//!   so it has ceased to lead before anybody else may begin;
-//! - what has ceased to lead never leads again: its process ends;
-//! - a lease is given up only when nothing more can be written.
+//! - an instance leads until the renew deadline after it sent its last successful renewal at most, so it stops before another
+//!   one may begin;
+//! - an instance that stops leading never leads again: its process ends;
+//! - a lease is released only when nothing more can be written.
 
 pub(crate) mod candidate;
 mod elector;
@@ -22,31 +22,31 @@ use std::time::Duration;
 
 pub use self::leadership::Leadership;
 
-/// By how much standbys lengthen their pauses at most, in parts of the retry period; client-go's `JitterFactor`.
+/// Maximum random part of a standby's pauses, relative to the retry period; client-go's `JitterFactor`.
 const JITTER_FACTOR: f64 = 1.2;
 
-/// How this instance comes to be the one that schedules.
+/// Leader election of this instance.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum LeaderElection {
-    /// It schedules without asking anybody.
+    /// This instance always leads.
     #[default]
     Off,
-    /// It schedules while it holds a Lease.
+    /// This instance leads while it holds a Lease.
     Lease(LeaseElection),
 }
 
 /// `leaderElection` of the configuration. Its default is kube-scheduler's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaseElection {
-    /// How long a lease is respected that is not renewed. Leases say it in whole seconds: it is rounded up.
+    /// Time after which an unrenewed lease expires; rounded up to whole seconds.
     pub lease_duration: Duration,
-    /// How long the leader goes on without a renewal that comes through.
+    /// Time for which the leader continues without a successful renewal.
     pub renew_deadline: Duration,
-    /// From one try to the next.
+    /// Time between two tries.
     pub retry_period: Duration,
-    /// The lease's name.
+    /// Name of the lease.
     pub name: String,
-    /// The lease's namespace.
+    /// Namespace of the lease.
     pub namespace: String,
     /// `delayCacheUntilActive`: nothing is watched before this instance leads.
     pub delay_cache: bool,
@@ -66,7 +66,7 @@ impl Default for LeaseElection {
 }
 
 impl LeaderElection {
-    /// What is wrong with it, in client-go's words.
+    /// Checks the configuration, with client-go's messages.
     pub(crate) fn check(&self) -> Result<(), &'static str> {
         match self {
             Self::Off => Ok(()),
@@ -74,7 +74,7 @@ impl LeaderElection {
         }
     }
 
-    /// The name of the lease, if there is one.
+    /// Returns the name of the lease, if there is one.
     pub(crate) fn lease(&self) -> Option<&str> {
         match self {
             Self::Off => None,
@@ -82,7 +82,7 @@ impl LeaderElection {
         }
     }
 
-    /// Whether nothing is watched before this instance leads.
+    /// Returns true if nothing is watched before this instance leads.
     pub(crate) fn delays_cache(&self) -> bool {
         matches!(self, Self::Lease(LeaseElection { delay_cache: true, .. }))
     }
@@ -103,12 +103,12 @@ impl LeaseElection {
         Ok(())
     }
 
-    /// How long a request about the lease may take.
+    /// Returns the time limit of requests for the lease.
     fn request_limit(&self) -> Duration {
         (self.renew_deadline / 2).max(Duration::from_secs(1))
     }
 
-    /// The lease as log lines name it.
+    /// Returns the lease's name for log lines.
     fn lock(&self) -> String {
         format!("{}/{}", self.namespace, self.name)
     }

@@ -1,9 +1,13 @@
-//! The API server, as plugins reach it while a pod is being bound.
+//! Access to the API server for plugins during the binding cycle.
 
 use std::time::Duration;
 
 use bytes::Bytes;
 use harbormaster_api::Str;
+use harbormaster_client::{
+    ApiClient, ApiError, Retries,
+    client::{JSON, MERGE_PATCH},
+};
 use harbormaster_framework::{
     api_call::{ApiCall, ApiFailure, ClusterApi, ObjectPath, Verb},
     outcome::PluginError,
@@ -16,47 +20,42 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::{sync::broadcast, time::timeout};
 
-use crate::{
-    http::{ApiClient, ApiError, JSON, MERGE_PATCH},
-    rests::Rests,
-};
-
-/// How much may be heard before somebody who listens must read again.
+/// Number of changes that are buffered for a waiting task; if it misses one, it reads the object again.
 const NEWS_KEPT: usize = 1024;
 
-/// What the engine hears of custom objects, for those who wait for one.
+/// Changes of custom objects, for tasks that wait for one.
 #[derive(Clone, Debug)]
-pub struct CustomNews(broadcast::Sender<Heard>);
+pub struct CustomFeed(broadcast::Sender<CustomChange>);
 
 /// A custom object changed.
 #[derive(Clone, Debug)]
-struct Heard {
+struct CustomChange {
     key: CustomKey,
     /// `None`: it is gone.
     json: Option<Str>,
 }
 
-impl Default for CustomNews {
+impl Default for CustomFeed {
     fn default() -> Self {
         Self(broadcast::Sender::new(NEWS_KEPT))
     }
 }
 
-impl CustomNews {
-    /// Tells those who wait. Costs nothing while nobody does.
-    pub(crate) fn tell(&self, key: &CustomKey, json: Option<&Str>) {
+impl CustomFeed {
+    /// Publishes a change. Costs nothing while no task waits.
+    pub(crate) fn publish(&self, key: &CustomKey, json: Option<&Str>) {
         if self.0.receiver_count() > 0 {
-            // Somebody who stopped listening in between needs nothing.
-            let _ = self.0.send(Heard { key: key.clone(), json: json.cloned() });
+            // The last task may have stopped waiting.
+            let _ = self.0.send(CustomChange { key: key.clone(), json: json.cloned() });
         }
     }
 
-    fn listen(&self) -> broadcast::Receiver<Heard> {
+    fn listen(&self) -> broadcast::Receiver<CustomChange> {
         self.0.subscribe()
     }
 }
 
-/// How new an object is, where resource versions are numbers (Kubernetes promises it, KEP-5504).
+/// Returns the resource version of an object as a number (KEP-5504).
 fn version(object: &Value) -> Option<u64> {
     object["metadata"]["resourceVersion"].as_str()?.parse().ok()
 }
@@ -64,26 +63,26 @@ fn version(object: &Value) -> Option<u64> {
 fn failure(error: ApiError) -> ApiFailure {
     let reason = match &error {
         ApiError::Refused(refusal) => refusal.reason.clone(),
-        ApiError::Unreachable(_) | ApiError::TimedOut { .. } | ApiError::NotLeading(_) => String::new(),
+        ApiError::Unreachable(_) | ApiError::TimedOut { .. } | ApiError::GateClosed(_) => String::new(),
     };
     ApiFailure { code: error.code(), reason, message: error.to_string() }
 }
 
-/// The API server, as plugins see it while binding.
+/// Access to the API server for plugins during the binding cycle.
 #[derive(Clone, Debug)]
 pub struct LiveApi {
     client: ApiClient,
-    news: CustomNews,
+    feed: CustomFeed,
 }
 
 impl LiveApi {
-    /// The API server behind `client`; `news` is what is heard of custom objects.
-    pub fn new(client: ApiClient, news: CustomNews) -> Self {
-        Self { client, news }
+    /// Returns access through `client`; `feed` receives changes of custom objects.
+    pub fn new(client: ApiClient, feed: CustomFeed) -> Self {
+        Self { client, feed }
     }
 
-    /// A failure that passes is tried again a few times, also where the first try came through in spite of it: patches
-    /// and deletions may be made twice, and an object that is there already is a conflict.
+    /// Sends a request. Retries temporary failures a few times, although the first try may have succeeded: patches and deletions may
+    /// happen twice, and creating an existing object is a conflict.
     async fn make(&self, call: &ApiCall) -> Result<Value, ApiError> {
         let (method, content_type) = match call.verb {
             Verb::Get => (Method::GET, JSON),
@@ -96,7 +95,7 @@ impl LiveApi {
             body => Bytes::from(body.to_string()),
         };
         let url = call.path.url();
-        let mut rests = Rests::default();
+        let mut retries = Retries::default();
         loop {
             match self.client.exchange(method.clone(), &url, content_type, body.clone()).await {
                 Ok(reply) => {
@@ -104,12 +103,12 @@ impl LiveApi {
                         |e: serde_json::Error| ApiError::Unreachable(format!("{method} {url}: {e}"));
                     return serde_json::from_slice(&reply).map_err(unreadable);
                 }
-                Err(error) => rests.rest(error).await?,
+                Err(error) => retries.wait_after(error).await?,
             }
         }
     }
 
-    /// The object, and what its resource version is; `None` if there is none.
+    /// Reads an object; `None` if there is none.
     async fn read(&self, path: &ObjectPath) -> Result<Option<Value>, ApiError> {
         match self.make(&ApiCall::get(path.clone())).await {
             Ok(object) => Ok(Some(object)),
@@ -124,16 +123,16 @@ impl LiveApi {
         is_settled: &mut (dyn FnMut(Option<&Value>) -> bool + Send),
     ) -> Result<(), ApiError> {
         let key = path.key();
-        // What is read must not be older than what is heard after it.
-        let mut news = self.news.listen();
+        // Subscribe first, so that no change is missed between reading and listening.
+        let mut feed = self.feed.listen();
         loop {
             let object = self.read(path).await?;
             let mut seen = object.as_ref().and_then(version);
             if is_settled(object.as_ref()) {
                 return Ok(());
             }
-            // Until so much was missed that only reading again helps.
-            while let Ok(heard) = news.recv().await {
+            // Until changes were missed, so that the object must be read again.
+            while let Ok(heard) = feed.recv().await {
                 if heard.key != key {
                     continue;
                 }
@@ -150,12 +149,12 @@ impl LiveApi {
         }
     }
 
-    /// A passing failure is tried again a few times. The server may have bound the pod in spite of it: then the next
-    /// try is a conflict, and the pod itself tells.
+    /// Binds a pod. Retries temporary failures a few times. The server may have bound the pod nevertheless: then the next try is a
+    /// conflict, and the pod itself shows it.
     async fn bind_pod(&self, pod: &PodInfo, node: &str) -> Result<(), ApiError> {
         let path = format!("/api/v1/namespaces/{}/pods/{}/binding", pod.namespace, pod.name);
         let body = Bytes::from(serde_json::to_vec(&Binding::new(pod, node)).unwrap_or_default());
-        let mut rests = Rests::default();
+        let mut retries = Retries::default();
         loop {
             let error = match self.client.post(&path, body.clone()).await {
                 Ok(()) => return Ok(()),
@@ -164,13 +163,13 @@ impl LiveApi {
             if error.code() == Some(409) {
                 return if self.is_bound_to(pod, node).await { Ok(()) } else { Err(error) };
             }
-            rests.rest(error).await?;
+            retries.wait_after(error).await?;
         }
     }
 
     async fn is_bound_to(&self, pod: &PodInfo, node: &str) -> bool {
         let path = format!("/api/v1/namespaces/{}/pods/{}", pod.namespace, pod.name);
-        let mut rests = Rests::default();
+        let mut retries = Retries::default();
         loop {
             let error = match self.client.get(&path).await {
                 Ok(json) => {
@@ -179,7 +178,7 @@ impl LiveApi {
                 }
                 Err(error) => error,
             };
-            if rests.rest(error).await.is_err() {
+            if retries.wait_after(error).await.is_err() {
                 return false;
             }
         }
@@ -244,7 +243,7 @@ impl<'a> Binding<'a> {
     }
 }
 
-/// A pod, as far as it tells where it is bound.
+/// The fields of a pod that show its node.
 #[derive(Deserialize)]
 struct PlacedPod {
     metadata: PlacedMetadata,

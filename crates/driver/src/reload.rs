@@ -1,4 +1,4 @@
-//! Another configuration for the engine that schedules.
+//! Replaces the configuration of a running scheduler.
 
 use std::{
     fmt,
@@ -11,49 +11,49 @@ use thiserror::Error;
 use tokio::sync::oneshot;
 
 use crate::{
-    engine_thread::ToEngine,
     extenders::{
         ExtenderConfig, ExtenderSetupError,
-        current::{CurrentExtenders, NotAsked},
+        current::{CurrentExtenders, SwitchError},
     },
+    message::EngineMessage,
 };
 
-/// Reaches the engine that schedules at the moment, if any does. Clones share it: one goes into a
-/// [`crate::DriverConfig`], another one to whoever has a new configuration.
+/// Replaces the configuration of a running scheduler. Clones share everything: one goes into a [`crate::DriverConfig`], another
+/// one to the caller.
 #[derive(Clone, Debug, Default)]
 pub struct Reload(Arc<Mutex<Option<Running>>>);
 
-/// A scheduler that runs.
+/// A running scheduler.
 #[derive(Clone, Debug)]
 struct Running {
-    engine: mpsc::Sender<ToEngine>,
+    engine: mpsc::Sender<EngineMessage>,
     extenders: CurrentExtenders,
 }
 
-/// Why a configuration was not taken over. The old one counts.
+/// Reason why a configuration was not applied. The old one stays in use.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum NotTaken {
-    /// Nothing schedules: it has not begun, or comes to its end.
+pub enum ReloadError {
+    /// The scheduler has not started, or is ending.
     #[error("the scheduler is not running")]
     NotRunning,
     /// Its plugins read kinds of objects that are not watched.
     #[error("plugins read {}, which the scheduler does not watch yet: this needs a restart", Kinds(.0))]
     NotWatched(Vec<ResourceName>),
-    /// Its extenders are to see what is not kept.
+    /// Its extenders need objects that are not stored.
     #[error(
         "extenders are to see {0}, which the scheduler has not kept for any so far: this needs a restart"
     )]
-    NotKept(&'static str),
-    /// Its extenders cannot be reached.
+    NotStored(&'static str),
+    /// An error in the configuration of its extenders.
     #[error(transparent)]
     Extenders(#[from] ExtenderSetupError),
 }
 
-impl From<NotAsked> for NotTaken {
-    fn from(why: NotAsked) -> Self {
+impl From<SwitchError> for ReloadError {
+    fn from(why: SwitchError) -> Self {
         match why {
-            NotAsked::Wrong(why) => why.into(),
-            NotAsked::NotKept(what) => Self::NotKept(what),
+            SwitchError::Setup(why) => why.into(),
+            SwitchError::NotStored(what) => Self::NotStored(what),
         }
     }
 }
@@ -68,45 +68,52 @@ impl fmt::Display for Kinds<'_> {
 }
 
 impl Reload {
-    /// Has the engine go on with that configuration: between two attempts, see
-    /// [`harbormaster_core::Engine::reconfigure`]. `extenders` says how those of the configuration are reached, in its order;
-    /// bindings that have asked one go on with it. Who measures and what is noted stays as it was.
+    /// Applies a configuration between two attempts: see [`harbormaster_core::Engine::reconfigure`]. `extenders` are those of the
+    /// configuration, in its order; bindings under way continue with the old ones. Metrics and notes do not change.
     ///
     /// # Errors
-    /// When it goes on with the old one.
+    /// If the old configuration stays in use.
     pub async fn take_over(
         &self,
         mut engine: EngineConfig,
         extenders: &[ExtenderConfig],
-    ) -> Result<(), NotTaken> {
+    ) -> Result<(), ReloadError> {
         let (current, others, taken) = {
             let running = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            let running = running.as_ref().ok_or(NotTaken::NotRunning)?;
+            let running = running.as_ref().ok_or(ReloadError::NotRunning)?;
             let others = running.extenders.of(extenders)?;
             if let Some(others) = &others {
                 engine.extenders = engine.extenders.with_client(others.clone());
             }
             let (answer, taken) = oneshot::channel();
-            let asked = running.engine.send(ToEngine::TakeOver(Box::new(engine), answer));
-            asked.map_err(|_| NotTaken::NotRunning)?;
+            let asked = running.engine.send(EngineMessage::TakeOver(Box::new(engine), answer));
+            asked.map_err(|_| ReloadError::NotRunning)?;
             (running.extenders.clone(), others, taken)
         };
-        taken.await.unwrap_or(Err(NotTaken::NotRunning))?;
+        match taken.await {
+            Ok(Ok(())) => {}
+            Ok(Err(kinds)) => return Err(ReloadError::NotWatched(kinds)),
+            Err(_) => return Err(ReloadError::NotRunning),
+        }
         current.set(others);
         Ok(())
     }
 
-    /// The engine behind `engine` schedules until the guard goes: an engine lives as long as somebody can tell it something.
-    pub(crate) fn reaches(&self, engine: mpsc::Sender<ToEngine>, extenders: CurrentExtenders) -> Reached {
+    /// Registers a running engine until the guard is dropped: an engine lives as long as a sender exists.
+    pub(crate) fn reaches(
+        &self,
+        engine: mpsc::Sender<EngineMessage>,
+        extenders: CurrentExtenders,
+    ) -> ReloadGuard {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Running { engine, extenders });
-        Reached(self.clone())
+        ReloadGuard(self.clone())
     }
 }
 
-/// An engine can be reached.
-pub(crate) struct Reached(Reload);
+/// Registration of a running engine.
+pub(crate) struct ReloadGuard(Reload);
 
-impl Drop for Reached {
+impl Drop for ReloadGuard {
     fn drop(&mut self) {
         *self.0.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }

@@ -1,4 +1,4 @@
-//! The whole: watches, the engine's thread, and those who carry out what it asks for.
+//! Runs watches, the engine's thread, and the tasks that carry out its effects.
 
 use std::{
     future::{Future, pending},
@@ -9,6 +9,7 @@ use std::{
 };
 
 use harbormaster_api::Str;
+use harbormaster_client::{ClientError, ConnectionConfig};
 use harbormaster_core::{Effect, EngineConfig};
 use harbormaster_framework::resource::ResourceKind;
 use thiserror::Error;
@@ -20,69 +21,72 @@ use tokio::{
 
 use crate::{
     binder::Binder,
-    client::{ClientError, Clients, ConnectionConfig},
+    clients::Clients,
     clock::Clock,
     console::Console,
-    engine_thread::{self, EngineEnd, ToEngine, Told},
-    events::{EventRecorder, UnwrittenEvents},
+    engine_thread::{self, EngineEnd, EngineSinks},
+    events::{EventRecorder, PendingEvents},
     evictor::Evictor,
-    extenders::{ExtenderConfig, ExtenderSetupError, HttpExtenders, current::CurrentExtenders, raw::Wanted},
+    extenders::{
+        ExtenderConfig, ExtenderSetupError, HttpExtenders, current::CurrentExtenders, raw::RawSelection,
+    },
     health::Health,
-    lanes::Tasks,
     leader::{
         LeaderElection, Leadership,
-        candidate::{Election, Stand},
+        candidate::{CandidateConfig, Election},
     },
-    live_api::{CustomNews, LiveApi},
+    live_api::{CustomFeed, LiveApi},
+    message::EngineMessage,
     metrics::Metrics,
     reload::Reload,
-    status::{StatusWriter, Unwritten},
+    status::{PendingStatuses, StatusWriter},
+    tasks::Tasks,
     traces::Traces,
     watch::{BUILT_IN, CustomKind, Nodes, Pods, StreamingLists, Watcher},
 };
 
-/// How long bindings, evictions, patches and events under way may take when the process is asked to end.
+/// Time limit for bindings, evictions, patches and events under way when the process ends.
 const SHUTDOWN_LIMIT: Duration = Duration::from_secs(10);
-/// How long, within that, events may take of which none can be written: nothing but their readers depends on them.
+/// Part of that for events if none can be written; nothing depends on them.
 const EVENTS_LIMIT: Duration = Duration::from_secs(3);
-/// How often series of events are looked at.
+/// Time between two calls of [`EventRecorder::tick`].
 const EVENTS_TICK: Duration = Duration::from_secs(60);
 
-/// How to run against a cluster.
+/// Configuration of a driver.
 #[derive(Clone, Debug, Default)]
 pub struct DriverConfig {
-    /// How the API server is reached.
+    /// Address and credentials of the API server.
     pub connection: ConnectionConfig,
     /// `leaderElection`.
     pub election: LeaderElection,
-    /// Whether this instance leads, for whoever wants to know; see [`Driver::leadership`].
+    /// Leadership of this instance; see [`Driver::leadership`].
     pub leadership: Leadership,
-    /// Names this instance in events and in the lease; the name of the machine if absent.
+    /// Name of this instance in events and in the lease; the name of the machine if absent.
     pub hostname: Option<String>,
-    /// What is counted; a clone of it shows the numbers.
+    /// Metrics; a clone shows them.
     pub metrics: Metrics,
-    /// Told how the scheduler is.
+    /// State for health checks; a clone shows it.
     pub health: Health,
-    /// What is asked of it while it runs.
+    /// Requests to the running scheduler; a clone sends them.
     pub console: Console,
-    /// Where traces go, if anybody wants them.
+    /// Traces, if enabled.
     pub traces: Traces,
     /// The extenders, in the order of [`EngineConfig::extenders`].
     pub extenders: Vec<ExtenderConfig>,
-    /// A clone of it gives the scheduler other configurations while it runs.
+    /// Replaces the configuration while the scheduler runs; a clone does so.
     pub reload: Reload,
 }
 
-/// Why [`run`] came to its end.
+/// Reason why [`run`] ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExitReason {
-    /// It was asked to, and everything under way was finished, but for events that the API server did not take.
+    /// It was told to stop, and everything under way was finished, except for events that the API server did not accept.
     Finished,
-    /// It was asked to, but something under way took too long and was abandoned.
+    /// It was told to stop, but something under way took too long and was abandoned.
     Abandoned,
 }
 
-/// Why [`run`] failed.
+/// Error of [`run`].
 #[derive(Debug, Error)]
 pub enum DriverError {
     /// The API server cannot be reached with this configuration.
@@ -94,10 +98,10 @@ pub enum DriverError {
     /// No thread for the engine.
     #[error("starting the engine: {0}")]
     Thread(#[from] io::Error),
-    /// No leader can be elected so.
+    /// The configuration of leader election is invalid.
     #[error("couldn't create leader elector: {0}")]
     Election(&'static str),
-    /// This instance led, and could not renew its lease in time or found it with another one.
+    /// This instance led, and could not renew its lease in time, or another instance acquired it.
     #[error("lost lease: another instance may schedule now")]
     LeaseLost,
     /// The engine panicked.
@@ -112,14 +116,14 @@ pub enum DriverError {
 /// I/O enabled; a current-thread runtime takes the least processor time.
 ///
 /// # Errors
-/// When the configuration is of no use, the lease is lost, or something in this process fails. An API server that is away is
-/// waited for, but for as long as the lease allows by whoever leads.
+/// If the configuration is invalid, the lease is lost, or something in this process fails. An API server that is away is no error;
+/// a leader waits for it as long as its lease is valid.
 pub async fn run(
     config: DriverConfig,
     engine: EngineConfig,
     shutdown: impl Future<Output = ()>,
 ) -> Result<ExitReason, DriverError> {
-    let clients = config.connection.clients().await?;
+    let clients = Clients::new(&config.connection).await?;
     let extenders = HttpExtenders::new(&config.extenders, config.health.clone())?;
     let DriverConfig { election, leadership, hostname, metrics, health, console, traces, reload, .. } =
         config;
@@ -139,28 +143,28 @@ pub async fn run(
     driver.run(engine, shutdown).await
 }
 
-/// A scheduler with the means to reach its cluster.
+/// A scheduler with its clients.
 #[derive(Clone, Debug)]
 pub struct Driver {
-    /// How the cluster is reached.
+    /// Clients for the API server.
     pub clients: Clients,
-    /// How this instance comes to be the one that schedules.
+    /// Leader election.
     pub election: LeaderElection,
-    /// Whether it is: a new one for every run. A clone tells what the metric `leader_election_master_status` is to say.
+    /// Leadership of this instance; each run needs a new one. The metric `leader_election_master_status` shows it.
     pub leadership: Leadership,
-    /// Names this instance in events and in the lease.
+    /// Name of this instance in events and in the lease.
     pub hostname: String,
-    /// What is counted.
+    /// Metrics.
     pub metrics: Metrics,
-    /// Told how the scheduler is.
+    /// State for health checks.
     pub health: Health,
-    /// What is asked of it while it runs.
+    /// Requests to the running scheduler.
     pub console: Console,
-    /// Where traces go, if anybody wants them.
+    /// Traces, if enabled.
     pub traces: Traces,
-    /// Who is asked beside plugins, in the order of [`EngineConfig::extenders`].
+    /// The extenders, in the order of [`EngineConfig::extenders`].
     pub extenders: Option<Arc<HttpExtenders>>,
-    /// A clone of it gives the scheduler other configurations while it runs.
+    /// Replaces the configuration while the scheduler runs.
     pub reload: Reload,
 }
 
@@ -168,19 +172,20 @@ impl Driver {
     /// Schedules pods until `shutdown` resolves or the lease is lost.
     ///
     /// # Errors
-    /// When the lease is lost, or something in this process fails.
+    /// If the lease is lost, or something in this process fails.
     pub async fn run(
         self,
         mut engine: EngineConfig,
         shutdown: impl Future<Output = ()>,
     ) -> Result<ExitReason, DriverError> {
         self.election.check().map_err(DriverError::Election)?;
-        let clients = self.clients.measured(self.metrics.numbers()).led_by(&self.leadership);
+        let clients =
+            self.clients.observed(self.metrics.numbers()).gated_by(Arc::new(self.leadership.clone()));
         let (to_engine, inbox) = mpsc::channel();
         let (effects_out, effects) = channel::unbounded_channel();
         let (tasks, all_done) = Tasks::new();
-        let news = CustomNews::default();
-        let api = Arc::new(LiveApi::new(clients.main.clone(), news.clone()));
+        let custom_feed = CustomFeed::default();
+        let api = Arc::new(LiveApi::new(clients.main.clone(), custom_feed.clone()));
         let extenders = CurrentExtenders::new(self.extenders.clone(), self.health.clone());
         let binder = Binder::new(api, tasks.clone(), to_engine.clone())
             .traced_by(&self.traces)
@@ -191,40 +196,39 @@ impl Driver {
         let (events, event_writer) =
             EventRecorder::new(clients.events.clone(), self.hostname.as_str().into(), binder.activity());
         let unwritten = events.unwritten();
-        let unwritten_status = Unwritten::default();
+        let pending_statuses = PendingStatuses::default();
         let outbox = Outbox {
             binder,
             evictor: Evictor::new(clients.main.clone(), tasks.clone(), to_engine.clone()),
-            status: StatusWriter::new(clients.main.clone(), tasks, unwritten_status.clone()),
+            status: StatusWriter::new(clients.main.clone(), tasks, pending_statuses.clone()),
             events,
             clock: Clock::default(),
         };
         let reporter = engine.profiles.first().map(|profile| profile.name().clone()).unwrap_or_default();
         let mut watches = self.watch_all(&clients, &engine.resources(), extenders.wanted(), &to_engine);
         let (synced, all_synced) = oneshot::channel();
-        let told = Told {
+        let sinks = EngineSinks {
             metrics: self.metrics.numbers().clone(),
             health: self.health.clone(),
             synced,
             traces: self.traces.clone(),
             raw: extenders.raw().cloned(),
-            unwritten_status,
+            pending_statuses,
         };
-        let mut engine = engine_thread::spawn(engine, watches.len(), inbox, effects_out, news, told)?;
+        let mut engine = engine_thread::spawn(engine, watches.len(), inbox, effects_out, custom_feed, sinks)?;
         let reached = self.reload.reaches(to_engine.clone(), extenders);
         let scheduling = self.metrics.schedules(to_engine.clone());
         let mut election = self.stand(&clients, reporter, all_synced, &to_engine);
         let mut carrier = tokio::spawn(outbox.carry_out(effects));
         let mut event_writer = tokio::spawn(event_writer.run());
-        // It ends with this run, whatever it is at.
+        // It is aborted when this run ends.
         let mut asked = JoinSet::new();
         asked.spawn(self.console.clone().serve(clients.main.clone(), to_engine.clone()));
 
         tokio::select! {
             () = shutdown => {}
             end = &mut engine => return Err(engine_failed(end)),
-            // That nothing more is to be carried out, there will be no more events, or nobody listens to a watch, means
-            // that the engine is coming to its end.
+            // The end of the carrier, of the event writer or of a watch means that the engine has ended.
             end = &mut carrier => return Err(carrier_failed(end, engine).await),
             end = &mut event_writer => return Err(match end {
                 Ok(()) => carrier_failed(carrier.await, engine).await,
@@ -235,8 +239,8 @@ impl Driver {
                 end => task_failed("watching", end),
             }),
             end = election.ends() => {
-                // Nothing that is under way can be written any more, and nobody waits for it.
-                let _ = to_engine.send(ToEngine::Stop);
+                // Writes under way were cancelled.
+                let _ = to_engine.send(EngineMessage::Stop);
                 return Err(lease_lost(end));
             }
         }
@@ -244,8 +248,8 @@ impl Driver {
             v = 0,
             "Stopping: no more pods are tried, bindings and evictions under way are finished"
         );
-        // An engine that is gone has nothing to finish.
-        let _ = to_engine.send(ToEngine::Stop);
+        // A dead engine has nothing to finish.
+        let _ = to_engine.send(EngineMessage::Stop);
         drop((scheduling, reached));
         let finish = pin!(async {
             let engine = engine.await;
@@ -273,13 +277,13 @@ impl Driver {
         reason
     }
 
-    /// Stands for election as soon as everything is known, and has the engine begin when this instance leads.
+    /// Starts the election when all objects are known. The engine starts to schedule when this instance leads.
     fn stand(
         &self,
         clients: &Clients,
         reporter: Str,
         all_synced: oneshot::Receiver<()>,
-        engine: &mpsc::Sender<ToEngine>,
+        engine: &mpsc::Sender<EngineMessage>,
     ) -> Election {
         let (engine, delays_cache) = (engine.clone(), self.election.delays_cache());
         let ready = async move {
@@ -297,20 +301,20 @@ impl Driver {
                 metrics.set_leader(lease, true);
             }
             // It may be coming to its end.
-            let _ = engine.send(ToEngine::Lead);
+            let _ = engine.send(EngineMessage::Lead);
         };
         let Self { leadership, hostname, .. } = self;
-        let stand = Stand { clients, leadership: leadership.clone(), hostname, reporter };
+        let stand = CandidateConfig { clients, leadership: leadership.clone(), hostname, reporter };
         Election::begin(self.election.clone(), stand, ready, lead)
     }
 
-    /// One watch per kind. Scheduling begins when each has delivered all objects.
+    /// Starts one watch per kind. Scheduling begins when each has delivered all objects.
     fn watch_all(
         &self,
         clients: &Clients,
         resources: &[ResourceKind],
-        wanted: Wanted,
-        engine: &mpsc::Sender<ToEngine>,
+        wanted: RawSelection,
+        engine: &mpsc::Sender<EngineMessage>,
     ) -> JoinSet<()> {
         let streaming = StreamingLists::default();
         let mut watches = JoinSet::new();
@@ -330,7 +334,7 @@ impl Driver {
         watches
     }
 
-    /// At once, or when this instance leads.
+    /// Delays a watch until this instance leads, if the election says so.
     fn when_due<W: Future<Output = ()>>(&self, watch: W) -> impl Future<Output = ()> + use<W> {
         let leadership = self.election.delays_cache().then(|| self.leadership.clone());
         async move {
@@ -342,8 +346,8 @@ impl Driver {
     }
 }
 
-/// Waits for events that are not written yet, as long as some of them are.
-async fn finish_events(mut writer: JoinHandle<()>, unwritten: &UnwrittenEvents, deadline: Instant) {
+/// Waits for pending events, as long as some of them are written.
+async fn finish_events(mut writer: JoinHandle<()>, unwritten: &PendingEvents, deadline: Instant) {
     loop {
         let before = unwritten.count();
         let limit = deadline.min(Instant::now() + EVENTS_LIMIT);
@@ -359,7 +363,7 @@ async fn finish_events(mut writer: JoinHandle<()>, unwritten: &UnwrittenEvents, 
     }
 }
 
-/// Carries out what the engine asks for.
+/// Carries out the engine's effects.
 struct Outbox {
     binder: Binder,
     evictor: Evictor,
@@ -369,7 +373,7 @@ struct Outbox {
 }
 
 impl Outbox {
-    /// Ends when the engine is gone and all its effects are under way.
+    /// Runs until the engine is gone and all its effects are under way.
     async fn carry_out(mut self, mut effects: channel::UnboundedReceiver<Vec<Effect>>) {
         let mut tick = interval(EVENTS_TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -414,7 +418,7 @@ fn engine_failed(end: Result<EngineEnd, oneshot::error::RecvError>) -> DriverErr
     })
 }
 
-/// That nothing more is to be carried out means that the engine is coming to its end.
+/// The carrier ends when the engine does.
 async fn carrier_failed(end: Result<(), JoinError>, engine: oneshot::Receiver<EngineEnd>) -> DriverError {
     match end {
         Ok(()) => engine_failed(engine.await),

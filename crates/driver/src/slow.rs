@@ -6,15 +6,15 @@ use harbormaster_api::{Timestamp, args::GoDuration};
 use harbormaster_framework::pod::PodInfo;
 use harbormaster_metrics::AttemptTimes;
 
-/// From this on it is told of. kube-scheduler's number.
+/// Duration from which on an attempt is logged; kube-scheduler's number.
 const LONG: Duration = Duration::from_millis(100);
 
-/// Whether there is something to tell.
+/// Returns true if the attempt is logged.
 pub(crate) fn is_long(times: &AttemptTimes) -> bool {
     times.search >= LONG
 }
 
-/// Writes the line. `number` is what its parts have in common; `begun` is when the attempt began.
+/// Writes the line. `number` connects its parts; `begun` is the start of the attempt.
 pub(crate) fn log(pod: &PodInfo, times: &AttemptTimes, number: u32, begun: SystemTime) {
     tracing::debug!(v = 2, unstructured = true, "{}", text(pod, times, number, begun));
 }

@@ -1,9 +1,9 @@
-//! Patches of pods' status: why a pod waits, and where it may go.
+//! Patches of pods' status: the condition `PodScheduled`, and the nominated node.
 //!
-//! Where many pods wait and much happens, attempts come to new words faster than an API server takes them. What waits to be
-//! written is therefore kept once per pod, the newest counts, and the engine is told that something waits ([`Unwritten`]).
+//! When many pods wait, attempts produce new messages faster than an API server accepts them. At most one patch per pod therefore
+//! waits, the newest, and the engine knows how many wait ([`PendingStatuses`]).
 
-mod waiting;
+mod pending;
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -12,54 +12,51 @@ use std::{
 
 use bytes::Bytes;
 use harbormaster_api::{Str, Timestamp, pod::PodCondition};
+use harbormaster_client::{ApiClient, ApiError, Backoff, client::STRATEGIC_MERGE_PATCH};
 use harbormaster_core::StatusPatch;
 use harbormaster_framework::pod::PodInfo;
 use serde::Serialize;
 use tokio::time::sleep;
 
-use crate::{
-    backoff::Backoff,
-    http::{ApiClient, ApiError, STRATEGIC_MERGE_PATCH},
-    lanes::Tasks,
-};
-pub use waiting::Unwritten;
-use waiting::Waiting;
+use crate::tasks::Tasks;
+use pending::PatchQueue;
+pub use pending::PendingStatuses;
 
-/// Patches that are sent at a time, as kube-scheduler's dispatcher of API calls sends them.
+/// Number of patches that are sent at once, as in kube-scheduler's dispatcher of API calls.
 const AT_ONCE: usize = 16;
-/// How often a patch is sent.
+/// Number of tries.
 const TRIES: u32 = 4;
-/// The type of the condition that tells why a pod waits.
+/// Type of the condition that says why a pod waits.
 const POD_SCHEDULED: &str = "PodScheduled";
 
-/// Sends status patches: those of one pod in order, those of different pods side by side.
+/// Sends status patches: those of one pod in order, those of different pods concurrently.
 pub struct StatusWriter {
     outbox: Arc<Outbox>,
     tasks: Tasks,
 }
 
-/// What the tasks share that send.
+/// State shared by the sending tasks.
 struct Outbox {
     client: ApiClient,
-    unwritten: Unwritten,
-    /// With the number of tasks.
-    waiting: Mutex<(Waiting, usize)>,
+    pending: PendingStatuses,
+    /// The queue, and the number of tasks.
+    queue: Mutex<(PatchQueue, usize)>,
 }
 
 impl StatusWriter {
-    /// A writer over `client`, which takes off `unwritten` what it has written.
-    pub fn new(client: ApiClient, tasks: Tasks, unwritten: Unwritten) -> Self {
-        Self { outbox: Arc::new(Outbox { client, unwritten, waiting: Mutex::default() }), tasks }
+    /// Returns a writer that takes the patches it has written off `pending`.
+    pub fn new(client: ApiClient, tasks: Tasks, pending: PendingStatuses) -> Self {
+        Self { outbox: Arc::new(Outbox { client, pending, queue: Mutex::default() }), tasks }
     }
 
-    /// Sends a patch when the one before for the same pod is through.
+    /// Sends a patch after the one before for the same pod.
     pub fn patch(&self, patch: StatusPatch) {
-        let mut guard = self.outbox.waiting();
-        let (waiting, writers) = &mut *guard;
-        if waiting.add(patch) {
-            self.outbox.unwritten.take_off();
+        let mut guard = self.outbox.queue();
+        let (queue, writers) = &mut *guard;
+        if queue.add(patch) {
+            self.outbox.pending.take_off();
         }
-        if *writers < AT_ONCE && waiting.has_next() {
+        if *writers < AT_ONCE && queue.has_next() {
             *writers += 1;
             self.tasks.spawn(self.outbox.clone().write());
         }
@@ -67,7 +64,7 @@ impl StatusWriter {
 }
 
 impl Outbox {
-    /// Until nothing is left to write.
+    /// Sends patches until none is left.
     async fn write(self: Arc<Self>) {
         while let Some(patch) = self.next() {
             let pod = patch.pod.full_name();
@@ -78,27 +75,27 @@ impl Outbox {
                 }
                 Err(error) => tracing::error!(pod, err = %error, "Error updating pod"),
             }
-            self.waiting().0.written(&patch.pod.uid);
-            self.unwritten.take_off();
+            self.queue().0.written(&patch.pod.uid);
+            self.pending.take_off();
         }
     }
 
-    /// The task ends if there is none.
+    /// Returns the next patch; the task ends if there is none.
     fn next(&self) -> Option<StatusPatch> {
-        let mut guard = self.waiting();
-        let (waiting, writers) = &mut *guard;
-        let next = waiting.next();
+        let mut guard = self.queue();
+        let (queue, writers) = &mut *guard;
+        let next = queue.next();
         *writers -= usize::from(next.is_none());
         next
     }
 
-    fn waiting(&self) -> MutexGuard<'_, (Waiting, usize)> {
-        // A panic can leave nothing half done in there.
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    fn queue(&self) -> MutexGuard<'_, (PatchQueue, usize)> {
+        // A panic cannot leave it inconsistent.
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Sends a patch of the pod's status, a few times if it must be.
+/// Sends a patch of the pod's status, with retries.
 pub(crate) async fn send(client: &ApiClient, pod: &PodInfo, body: &Body<'_>) -> Result<(), ApiError> {
     let path = format!("/api/v1/namespaces/{}/pods/{}/status", pod.namespace, pod.name);
     let body = Bytes::from(serde_json::to_vec(body).unwrap_or_default());
@@ -119,8 +116,8 @@ pub(crate) async fn send(client: &ApiClient, pod: &PodInfo, body: &Body<'_>) -> 
     }
 }
 
-/// A condition as it shall be.
-pub(crate) struct Wanted<'a> {
+/// A condition to set.
+pub(crate) struct NewCondition<'a> {
     pub(crate) type_: &'static str,
     pub(crate) status: &'static str,
     pub(crate) reason: &'static str,
@@ -128,8 +125,8 @@ pub(crate) struct Wanted<'a> {
     pub(crate) last_transition: Timestamp,
 }
 
-/// A strategic merge patch with the difference between the pod's status as it is known and as it shall be. Keys are in
-/// alphabetical order, as in Go's patches.
+/// A strategic merge patch with the difference between the known status of the pod and the new one. Keys are in alphabetical
+/// order, as in Go's patches.
 #[derive(Serialize)]
 pub(crate) struct Body<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -137,7 +134,7 @@ pub(crate) struct Body<'a> {
     status: StatusBody<'a>,
 }
 
-/// Has the API server refuse the patch of another pod of the same name.
+/// Makes the API server refuse the patch if another pod has the same name.
 #[derive(Serialize)]
 struct UidOnly<'a> {
     uid: &'a str,
@@ -159,7 +156,7 @@ struct TypeOnly<'a> {
     type_: &'a str,
 }
 
-/// `v1.PodCondition`; what is left out stays as it is.
+/// `v1.PodCondition`; absent fields do not change.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct ConditionBody<'a> {
@@ -182,7 +179,7 @@ struct ConditionBody<'a> {
 
 impl<'a> Body<'a> {
     fn of(patch: &'a StatusPatch) -> Self {
-        let wanted = patch.condition.as_ref().map(|new| Wanted {
+        let wanted = patch.condition.as_ref().map(|new| NewCondition {
             type_: POD_SCHEDULED,
             status: "False",
             reason: new.reason,
@@ -194,14 +191,14 @@ impl<'a> Body<'a> {
         Self { metadata: None, status }
     }
 
-    /// A condition for just this pod, not for one of the same name that came after it.
-    pub(crate) fn of_condition(pod: &'a PodInfo, wanted: &Wanted<'a>) -> Self {
+    /// Returns a patch for just this pod, not for a later one of the same name.
+    pub(crate) fn of_condition(pod: &'a PodInfo, wanted: &NewCondition<'a>) -> Self {
         Self { metadata: Some(UidOnly { uid: &pod.uid }), status: StatusBody::with(pod, wanted) }
     }
 }
 
 impl<'a> StatusBody<'a> {
-    fn with(pod: &'a PodInfo, wanted: &Wanted<'a>) -> Self {
+    fn with(pod: &'a PodInfo, wanted: &NewCondition<'a>) -> Self {
         let known = &pod.status.conditions;
         let old = known.iter().find(|c| *c.type_ == *wanted.type_);
         let condition = ConditionBody::difference(old, wanted, pod.generation);
@@ -217,7 +214,7 @@ impl<'a> StatusBody<'a> {
 }
 
 impl<'a> ConditionBody<'a> {
-    fn difference(old: Option<&PodCondition>, new: &Wanted<'a>, generation: i64) -> Self {
+    fn difference(old: Option<&PodCondition>, new: &NewCondition<'a>, generation: i64) -> Self {
         let since = new.last_transition.to_rfc3339();
         let before = old.and_then(|c| c.last_transition).map(|at| at.to_rfc3339());
         let changed = |before: Option<&Str>, now: &str| before.is_none_or(|b| &**b != now);

@@ -1,16 +1,15 @@
-//! Where the time of single pods goes: OpenTelemetry traces, for those who want them.
+//! OpenTelemetry traces of single pods.
 //!
 //! ```text
 //! Scheduling attempt ── PreFilter, Filter, … ── a plugin at that point
 //!         └───────────── Binding cycle ── PreBind, Bind, PostBind ── a plugin ── its requests
 //! ```
 //!
-//! kube-scheduler has none, so they are off unless the environment asks for them, with OpenTelemetry's own variables: see
-//! `docs/operating.md`. Whether an attempt is sampled is known when it begins; of one that is not, nothing is measured. Spans
-//! go into a bounded queue that a thread of its own empties: when the collector is away or slow, spans are dropped and pods
-//! are not.
+//! kube-scheduler has none, so they are off unless OpenTelemetry's variables enable them: see `docs/operating.md`. Sampling is
+//! decided when an attempt begins; nothing is measured for an attempt that is not sampled. Spans go into a bounded queue, which a
+//! separate thread sends: when the collector is slow or away, spans are dropped; scheduling is not affected.
 //!
-//! Without the feature `otlp` all this is empty.
+//! Without the feature `otlp` these functions do nothing.
 
 #[cfg(not(feature = "otlp"))]
 mod off;
@@ -22,33 +21,33 @@ mod sender;
 #[cfg(not(feature = "otlp"))]
 pub use off::Traces;
 #[cfg(not(feature = "otlp"))]
-pub(crate) use off::{AttemptSpan, header, traced, within};
+pub(crate) use off::{AttemptSpan, request_tracer, traced, within};
 #[cfg(feature = "otlp")]
 pub use otlp::Traces;
 #[cfg(feature = "otlp")]
-pub(crate) use otlp::{AttemptSpan, header, traced, within};
+pub(crate) use otlp::{AttemptSpan, request_tracer, traced, within};
 
-/// What a span is about.
-#[cfg_attr(not(feature = "otlp"), allow(dead_code, reason = "there are no spans to tell it"))]
+/// Name and attributes of a span.
+#[cfg_attr(not(feature = "otlp"), allow(dead_code, reason = "there are no spans"))]
 #[derive(Debug)]
-pub(crate) struct About {
+pub(crate) struct SpanInfo {
     pub(crate) name: String,
     pub(crate) attributes: Vec<(&'static str, String)>,
-    /// Whether somebody else is asked for something.
+    /// True for a request to another process.
     pub(crate) is_request: bool,
 }
 
-impl About {
+impl SpanInfo {
     pub(crate) fn work(name: &str, attributes: Vec<(&'static str, String)>) -> Self {
         Self { name: name.to_owned(), attributes, is_request: false }
     }
 }
 
-/// How what a span is about went.
-#[cfg_attr(not(feature = "otlp"), allow(dead_code, reason = "there are no spans to tell it"))]
+/// Outcome of a span.
+#[cfg_attr(not(feature = "otlp"), allow(dead_code, reason = "there are no spans"))]
 #[derive(Debug, Default)]
-pub(crate) struct Ending {
+pub(crate) struct SpanEnd {
     pub(crate) attributes: Vec<(&'static str, String)>,
-    /// Why it failed.
+    /// Error, if it failed.
     pub(crate) error: Option<String>,
 }

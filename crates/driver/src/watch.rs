@@ -1,4 +1,4 @@
-//! Keeping up with all objects of a kind: list, then watch, and again after every trouble.
+//! Watches all objects of a kind: lists them, then watches, and starts again after trouble.
 //!
 //! ```text
 //! Unlisted ──list, or a stream that begins with all objects──> Listed, Watching
@@ -6,13 +6,12 @@
 //!                      └──410 Gone, garbage──> Unlisted     (trouble goes through Resting, the first 410 does not)
 //! ```
 //!
-//! A connection can die without a word. Over HTTP/2 it is asked for signs of life, and the watch breaks. Over HTTP/1.1
-//! nobody can ask, so the server is asked for short watches: when one does not end, its connection is dead. A watch that
-//! ends well is opened anew on the same connection, where it was, which costs one small request. A watch that began with all
-//! objects, which may take long, is left after that time and opened anew.
+//! A connection can die silently. Over HTTP/2 it is pinged, and the watch breaks. HTTP/1.1 has no pings, so the watcher requests
+//! short watches: when one does not end, its connection is dead. A watch that ends as agreed is continued on the same connection,
+//! which costs one small request. A watch that began with all objects, which may take long, is left after that time and reopened.
 //!
-//! The engine hears of an object when its resource version is new, and that it is gone when it was deleted or when a
-//! later list no longer has it. See the API concepts "Efficient detection of changes" and KEP-3157 (streaming lists).
+//! The engine gets an input when the resource version of an object is new, and when the object was deleted or is missing from a
+//! later list. See the API concepts "Efficient detection of changes" and KEP-3157 (streaming lists).
 
 pub(crate) mod census;
 mod kinds;
@@ -33,6 +32,7 @@ use std::{
 
 use bytes::Bytes;
 use harbormaster_api::{Str, wire::Decoder};
+use harbormaster_client::{ApiClient, ApiError, Backoff, Jitter, Stream, connections::ConnectionSet};
 use harbormaster_core::Input;
 use rustc_hash::{FxHashMap, FxHashSet};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
@@ -40,48 +40,43 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 pub use kinds::{BUILT_IN, BuiltInKind, CustomKind, Decoded, Kind, Nodes, Pods};
 
 use crate::{
-    ages::Age,
-    backoff::{Backoff, Jitter},
-    engine_thread::ToEngine,
-    extenders::raw::{RawObject, Wanted},
-    http::{ApiClient, ApiError, Stream},
-    reachability,
+    extenders::raw::{RawObject, RawSelection},
+    message::EngineMessage,
     watch::{
         lines::Lines,
         wire::{Event, EventType, Page, Stub},
     },
 };
 
-/// Objects per page of a list, as client-go asks for.
+/// Number of objects per page of a list, as in client-go.
 const PAGE: usize = 500;
-/// How long a list without pages may take: it can be hundreds of megabytes.
+/// Time limit of a list without pages, which can have hundreds of megabytes.
 const WHOLE_LIST_LIMIT: Duration = Duration::from_secs(300);
-/// How long the server is asked to keep a watch open, at least and at most, and how long after that it counts as dead.
+/// Minimum and maximum requested duration of a watch, and the time after that when it is considered dead.
 const LONG: (Duration, Duration, Duration) =
     (Duration::from_secs(300), Duration::from_secs(600), Duration::from_secs(30));
-/// The same for a connection that cannot be asked whether it lives.
+/// The same for a connection without pings.
 const SHORT: (Duration, Duration, Duration) =
     (Duration::from_secs(18), Duration::from_secs(25), Duration::from_secs(10));
-/// How long the reply may take to begin if it is a list, which the server may have to get ready, and otherwise.
+/// Time limits for the beginning of a response: of a list, which the server may have to prepare, and of a watch.
 const LIST_OPEN_LIMIT: Duration = Duration::from_secs(30);
 const OPEN_LIMIT: Duration = Duration::from_secs(15);
-/// How long a streaming list may be silent before its end.
+/// Longest silence of a streaming list before its end.
 const STREAM_SILENCE: Duration = Duration::from_secs(30);
-/// A watch that was open for so long was no failure, whatever ends it.
+/// Duration from which on a watch is not considered a failure, however it ends.
 const GOOD_WATCH: Duration = Duration::from_secs(10);
-/// A watch that ends sooner than this without an event is a failure.
+/// Duration below which a watch without an event is a failure.
 const SHORT_WATCH: Duration = Duration::from_secs(1);
-/// What becomes of connections that were made with one that is dead.
+/// Part of log messages about a dead connection.
 const ANEW: &str = "connections to the API server are made anew";
-/// How long until a kind that the server does not serve is asked for again, at least and at most: a quarter of the time
-/// for which it was not, since its definition may be about to come.
+/// Minimum and maximum time until a kind that the server does not serve is requested again. In between, it is a quarter of the
+/// time since the first request, as the kind may be about to be defined.
 const UNSERVED: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(4));
-/// After so many refused watches in a row all objects are listed anew: the version may be one that the server, restored
-/// from a backup, has never had.
+/// Number of refused watches in a row after which all objects are listed again: a server restored from a backup may not know the
+/// version.
 const REFUSED_WATCHES: u32 = 5;
 
-/// Whether streaming lists are worth trying; shared by all watchers of a process. Some servers refuse them, and such
-/// a server is not asked again.
+/// Use of streaming lists, shared by all watchers of a process. Turned off when the server refuses them.
 #[derive(Clone, Debug)]
 pub struct StreamingLists(Arc<AtomicBool>);
 
@@ -107,16 +102,16 @@ impl StreamingLists {
     }
 }
 
-/// What a watcher waits for.
+/// State of a watcher.
 #[derive(Debug)]
 enum State {
-    /// For all objects.
+    /// Waits for all objects.
     Unlisted,
-    /// For a watch to begin that continues at this version.
+    /// Waits for a watch that continues at this version.
     Listed { version: Str },
-    /// For the next event.
+    /// Waits for the next event.
     Watching { version: Str, watch: Watch },
-    /// For time to pass.
+    /// Waits for some time.
     Resting { delay: Duration, then: Box<State> },
 }
 
@@ -124,26 +119,26 @@ enum State {
 #[derive(Debug)]
 struct Watch {
     lines: Lines,
-    /// Whether a dead connection ends it.
+    /// True if a dead connection ends it.
     is_probed: bool,
-    age: Weak<Age>,
+    connections: Weak<ConnectionSet>,
     opened: Instant,
-    /// When it is left.
+    /// Time when it is left.
     until: Instant,
-    /// Whether it is dead if it comes to that, since the server was asked to end it before.
+    /// True if it is dead then, because the server should have ended it.
     dead_then: bool,
     any_event: bool,
 }
 
 impl Watch {
-    /// One that the server was asked to end after `time`.
+    /// Returns a watch that the server should end after `time`.
     fn new(stream: Stream, time: Duration, grace: Duration) -> Self {
-        let Stream { body, is_probed, age } = stream;
+        let Stream { body, is_probed, connections } = stream;
         let opened = Instant::now();
         Self {
             lines: Lines::new(body),
             is_probed,
-            age,
+            connections,
             opened,
             until: opened + time + grace,
             dead_then: true,
@@ -151,24 +146,24 @@ impl Watch {
         }
     }
 
-    /// It is left after `time` from now on.
+    /// Makes the watcher leave it after `time` from now.
     fn left_after(self, time: Duration) -> Self {
         Self { until: Instant::now() + time, dead_then: false, ..self }
     }
 }
 
-/// Why a list or a watch ended.
+/// Reason why a list or a watch ended.
 #[derive(Debug)]
 enum Trouble {
     /// The server does not serve this kind, or not yet.
     NotServed(String),
-    /// It may work later. `told`: whether somebody else has told of it, or does if it lasts.
-    Passing { why: String, retry_after: Option<Duration>, told: bool },
+    /// It may work later. `logged`: the client logs it, or does if it lasts.
+    Passing { why: String, retry_after: Option<Duration>, logged: bool },
     /// The version is too old: only a new list helps.
     Expired(String),
     /// The server does not do streaming lists.
     NoStreaming(String),
-    /// What came cannot be trusted: only a new list tells what was missed.
+    /// Invalid data: only a new list shows what was missed.
     Garbage(String),
 }
 
@@ -180,17 +175,17 @@ impl From<ApiError> for Trouble {
             _ => Self::Passing {
                 retry_after: error.retry_after(),
                 why: error.to_string(),
-                told: reachability::is_told(&error),
+                logged: error.is_logged_by_client(),
             },
         }
     }
 }
 
-/// What one line of a watch was.
-enum Taken {
+/// Content of one line of a watch.
+enum EventLine {
     /// An object, with its version.
     Object(Str),
-    /// Nothing but a version, and whether it ends the initial events of a streaming list.
+    /// A version, and whether it ends the initial events of a streaming list.
     Bookmark { version: Str, initial_end: bool },
 }
 
@@ -198,30 +193,30 @@ enum Taken {
 pub struct Watcher<K: Kind> {
     kind: K,
     client: ApiClient,
-    engine: mpsc::Sender<ToEngine>,
+    engine: mpsc::Sender<EngineMessage>,
     streaming: StreamingLists,
     decoder: Decoder,
-    /// Versions of the objects that the engine has heard of.
+    /// Versions of the objects that the engine knows.
     known: FxHashMap<K::Key, Str>,
-    /// Whether a list is under way, and the objects in it so far.
+    /// True during a list; the objects in it so far.
     listing: bool,
     listed: FxHashSet<K::Key>,
     inputs: Vec<Input>,
-    /// Which objects are handed on as they came, too.
-    wanted: Wanted,
+    /// Selection of objects that are also passed on in their original form.
+    wanted: RawSelection,
     raw: Vec<RawObject>,
     backoff: Backoff,
     jitter: Jitter,
     refused_watches: u32,
-    /// Whether the last list was made because a version was too old, and no watch has gone well since.
+    /// True if the last list was made because a version was too old, and no watch has succeeded since.
     relisted: bool,
     broken_streams: u32,
-    /// Whether the last watch was on a connection that is asked for signs of life.
+    /// True if the last watch was on a connection with pings.
     is_probed: bool,
-    /// Pages outlived their token: ask for everything at once.
+    /// True if a token expired between two pages: request everything at once.
     whole_list: bool,
     synced: bool,
-    /// Since when the server is known not to serve this kind.
+    /// Time since which the server has not served this kind.
     unserved: Option<Instant>,
 }
 
@@ -229,12 +224,12 @@ pub struct Watcher<K: Kind> {
 struct EngineGone;
 
 impl<K: Kind> Watcher<K> {
-    /// A watcher that has seen nothing yet.
+    /// Returns a watcher.
     pub fn new(
         kind: K,
         client: ApiClient,
         streaming: StreamingLists,
-        engine: mpsc::Sender<ToEngine>,
+        engine: mpsc::Sender<EngineMessage>,
     ) -> Self {
         Self {
             kind,
@@ -246,7 +241,7 @@ impl<K: Kind> Watcher<K> {
             listing: false,
             listed: FxHashSet::default(),
             inputs: Vec::new(),
-            wanted: Wanted::default(),
+            wanted: RawSelection::default(),
             raw: Vec::new(),
             backoff: Backoff::for_watches(),
             jitter: Jitter::default(),
@@ -260,9 +255,9 @@ impl<K: Kind> Watcher<K> {
         }
     }
 
-    /// The same, which hands such objects on as they came, too.
+    /// Also passes selected objects on in their original form.
     #[must_use]
-    pub fn handing_on(self, wanted: Wanted) -> Self {
+    pub fn handing_on(self, wanted: RawSelection) -> Self {
         Self { wanted, ..self }
     }
 
@@ -313,17 +308,17 @@ impl<K: Kind> Watcher<K> {
                 self.whole_list = true;
                 self.rest("Failed to list", &why, None, State::Unlisted)
             }
-            Err(Trouble::Passing { why, retry_after, told }) => {
-                self.rest_quietly(told, "Failed to list", &why, retry_after, State::Unlisted)
+            Err(Trouble::Passing { why, retry_after, logged }) => {
+                self.rest_quietly(logged, "Failed to list", &why, retry_after, State::Unlisted)
             }
             Err(Trouble::Garbage(why)) => self.rest("Failed to list", &why, None, State::Unlisted),
         };
-        // What was listed before the trouble is as good as it is.
+        // Objects that were listed before the trouble are valid.
         self.flush()?;
         Ok(next)
     }
 
-    /// A kind that the server does not serve has no objects, until it serves it.
+    /// Handles a kind that the server does not serve: it has no objects until then.
     fn missing(&mut self, why: &str) -> Result<State, EngineGone> {
         let since = self.unserved.map(|since| since.elapsed());
         if since.is_none() {
@@ -339,7 +334,7 @@ impl<K: Kind> Watcher<K> {
             self.listed.clear();
             self.finish_list()?;
         }
-        self.tell_synced()?;
+        self.report_synced()?;
         self.backoff.reset();
         let delay = (since.unwrap_or_default() / 4).clamp(UNSERVED.0, UNSERVED.1);
         let delay = self.jitter.between(delay / 2, delay);
@@ -369,8 +364,8 @@ impl<K: Kind> Watcher<K> {
             Ok(Ok(None)) => return Ok(self.closed(version, &watch)),
             Ok(Err(why)) => return Ok(self.broken(why, version, &watch)),
             Err(_) => {
-                // If nobody knows better, nobody relies on the connections of that time any more.
-                if self.client.lose(&watch.age) && watch.dead_then {
+                // Unless another watch has done so, give up the connections of that time.
+                if self.client.give_up_connections(&watch.connections) && watch.dead_then {
                     tracing::warn!(kind = self.kind.name(), "A watch is dead: {ANEW}");
                 }
                 return Ok(State::Listed { version });
@@ -378,7 +373,7 @@ impl<K: Kind> Watcher<K> {
         };
         for line in lines {
             match self.take(&line) {
-                Ok(Taken::Object(at) | Taken::Bookmark { version: at, .. }) => {
+                Ok(EventLine::Object(at) | EventLine::Bookmark { version: at, .. }) => {
                     watch.any_event = true;
                     if !at.is_empty() {
                         version = at;
@@ -395,7 +390,7 @@ impl<K: Kind> Watcher<K> {
         Ok(State::Watching { version, watch })
     }
 
-    /// The next trouble is the first one.
+    /// Resets the backoff.
     fn went_well(&mut self) {
         self.backoff.reset();
         self.relisted = false;
@@ -411,26 +406,26 @@ impl<K: Kind> Watcher<K> {
         State::Listed { version }
     }
 
-    /// It did not end as it should. What asks for signs of life breaks the watch when there are none.
+    /// Handles a watch that broke, because of a missing answer to a ping for example.
     fn broken(&mut self, why: String, version: Str, watch: &Watch) -> State {
-        if watch.is_probed && self.client.lose(&watch.age) {
+        if watch.is_probed && self.client.give_up_connections(&watch.connections) {
             tracing::warn!(kind = self.kind.name(), err = why, "A watch has broken: {ANEW}");
         }
         if watch.opened.elapsed() >= GOOD_WATCH {
             self.went_well();
         }
-        // If the server is away the next try says so.
-        let trouble = Trouble::Passing { why, retry_after: None, told: true };
+        // If the server is away, the next try logs it.
+        let trouble = Trouble::Passing { why, retry_after: None, logged: true };
         self.after(trouble, State::Listed { version })
     }
 
-    /// Where to go after trouble; `retry` where a second try is enough.
+    /// Returns the state after trouble; `retry` if a second try is enough.
     fn after(&mut self, trouble: Trouble, retry: State) -> State {
         match trouble {
-            Trouble::Passing { why, retry_after, told } => {
-                self.rest_quietly(told, "Failed to watch", &why, retry_after, retry)
+            Trouble::Passing { why, retry_after, logged } => {
+                self.rest_quietly(logged, "Failed to watch", &why, retry_after, retry)
             }
-            // The list says whether it is so.
+            // The list shows whether that is true.
             Trouble::NotServed(_) if self.kind.may_be_missing() => {
                 State::Resting { delay: self.backoff.delay(), then: Box::new(State::Unlisted) }
             }
@@ -442,7 +437,7 @@ impl<K: Kind> Watcher<K> {
                     err = why,
                     "watch closed with: too old resource version"
                 );
-                // The server is there and says what to do, so nothing is to be waited for, unless a new list has not helped.
+                // The server works, so list at once, unless a new list has not helped.
                 match std::mem::replace(&mut self.relisted, true) {
                     false => State::Unlisted,
                     true => State::Resting { delay: self.backoff.delay(), then: Box::new(State::Unlisted) },
@@ -460,7 +455,7 @@ impl<K: Kind> Watcher<K> {
 
     fn rest_quietly(
         &mut self,
-        told: bool,
+        logged: bool,
         what: &str,
         why: &str,
         retry_after: Option<Duration>,
@@ -468,7 +463,7 @@ impl<K: Kind> Watcher<K> {
     ) -> State {
         let delay = self.backoff.delay().max(retry_after.unwrap_or_default());
         let kind = self.kind.name();
-        match told {
+        match logged {
             true => tracing::debug!(v = 2, kind, err = why, retry_in = ?delay, "{what}"),
             false => tracing::error!(kind, err = why, retry_in = ?delay, "{what}"),
         }
@@ -492,19 +487,19 @@ impl<K: Kind> Watcher<K> {
                 Ok(Ok(None)) => return Err(self.stream_broke("it was closed before its end")),
                 Ok(Err(why)) => return Err(self.stream_broke(&why)),
                 Err(_) => {
-                    self.client.lose(&watch.age);
+                    self.client.give_up_connections(&watch.connections);
                     return Err(Trouble::NoStreaming("it did not end".into()));
                 }
             };
             let mut end = None;
             for line in lines {
                 match self.take(&line)? {
-                    Taken::Bookmark { version, initial_end: true } => end = Some(version),
+                    EventLine::Bookmark { version, initial_end: true } => end = Some(version),
                     // Events behind the end, in the same piece.
-                    Taken::Object(version) | Taken::Bookmark { version, .. } if end.is_some() => {
+                    EventLine::Object(version) | EventLine::Bookmark { version, .. } if end.is_some() => {
                         end = Some(version);
                     }
-                    Taken::Object(_) | Taken::Bookmark { .. } => {}
+                    EventLine::Object(_) | EventLine::Bookmark { .. } => {}
                 }
             }
             if let Some(version) = end {
@@ -522,7 +517,7 @@ impl<K: Kind> Watcher<K> {
         if self.broken_streams >= 3 {
             return Trouble::NoStreaming(why.to_owned());
         }
-        Trouble::Passing { why: format!("streaming list: {why}"), retry_after: None, told: false }
+        Trouble::Passing { why: format!("streaming list: {why}"), retry_after: None, logged: false }
     }
 
     async fn list_by_pages(&mut self) -> Result<State, Trouble> {
@@ -574,24 +569,24 @@ impl<K: Kind> Watcher<K> {
         self.listed = FxHashSet::default();
         self.whole_list = false;
         self.flush()?;
-        self.tell_synced()
+        self.report_synced()
     }
 
-    fn tell_synced(&mut self) -> Result<(), EngineGone> {
+    fn report_synced(&mut self) -> Result<(), EngineGone> {
         if !self.synced {
             self.synced = true;
             tracing::debug!(v = 2, kind = self.kind.name(), objects = self.known.len(), "Caches populated");
-            self.engine.send(ToEngine::Synced).map_err(|_| EngineGone)?;
+            self.engine.send(EngineMessage::Synced).map_err(|_| EngineGone)?;
         }
         Ok(())
     }
 
     // --- objects ---
 
-    fn take(&mut self, line: &Bytes) -> Result<Taken, Trouble> {
+    fn take(&mut self, line: &Bytes) -> Result<EventLine, Trouble> {
         let event = Event::read(line).map_err(|why| garbage(line, &why))?;
         match event.type_ {
-            EventType::Added | EventType::Modified => Ok(Taken::Object(self.present(event.object)?)),
+            EventType::Added | EventType::Modified => Ok(EventLine::Object(self.present(event.object)?)),
             EventType::Deleted => {
                 let stub = Stub::read(event.object).map_err(|why| garbage(line, &why))?;
                 let key = self.key(&stub);
@@ -599,24 +594,24 @@ impl<K: Kind> Watcher<K> {
                 if self.known.remove(&key).is_some() {
                     self.inputs.push(self.kind.gone(key));
                     // Objects as they came go ahead of the inputs: none may overtake the end of an earlier one of its name.
-                    if self.wanted != Wanted::default() {
+                    if self.wanted != RawSelection::default() {
                         // An engine that is gone is noticed when the next flush fails.
                         let _ = self.flush();
                     }
                 }
-                Ok(Taken::Object(stub.metadata.resource_version.as_ref().into()))
+                Ok(EventLine::Object(stub.metadata.resource_version.as_ref().into()))
             }
             EventType::Bookmark => {
                 let stub = Stub::read(event.object).map_err(|why| garbage(line, &why))?;
                 let version = stub.metadata.resource_version.as_ref().into();
-                Ok(Taken::Bookmark { version, initial_end: stub.ends_initial_events() })
+                Ok(EventLine::Bookmark { version, initial_end: stub.ends_initial_events() })
             }
             EventType::Error => Err(wire::refusal(event.object)
                 .map_or_else(|why| garbage(line, &why), |refusal| ApiError::Refused(refusal).into())),
         }
     }
 
-    /// An object as it is now. Returns its version.
+    /// Handles the current version of an object. Returns its resource version.
     fn present(&mut self, json: &[u8]) -> Result<Str, Trouble> {
         let Decoded { key, version, input } = match self.kind.decode(&mut self.decoder, json) {
             Ok(decoded) => decoded,
@@ -633,7 +628,7 @@ impl<K: Kind> Watcher<K> {
         Ok(version)
     }
 
-    /// An object that this scheduler cannot read stays as it was known, or unknown.
+    /// Handles an object that cannot be decoded: the engine keeps its earlier version, if any.
     fn undecodable(&mut self, json: &[u8], why: &str) -> Result<Str, Trouble> {
         let stub = Stub::read(json).map_err(|_| garbage(json, why))?;
         tracing::error!(
@@ -658,10 +653,10 @@ impl<K: Kind> Watcher<K> {
         }
         if !self.raw.is_empty() {
             let raw = std::mem::take(&mut self.raw);
-            self.engine.send(ToEngine::Raw(raw)).map_err(|_| EngineGone)?;
+            self.engine.send(EngineMessage::Raw(raw)).map_err(|_| EngineGone)?;
         }
         let inputs = std::mem::take(&mut self.inputs);
-        self.engine.send(ToEngine::Inputs(inputs)).map_err(|_| EngineGone)
+        self.engine.send(EngineMessage::Inputs(inputs)).map_err(|_| EngineGone)
     }
 
     // --- requests ---
@@ -676,14 +671,14 @@ impl<K: Kind> Watcher<K> {
         opened
     }
 
-    /// Tells of what this scheduler may not see.
+    /// Logs missing permissions.
     fn heed<T>(&self, outcome: &Result<T, ApiError>) {
-        let (reachability, kind) = (self.client.reachability(), self.kind.name());
+        let (client, kind) = (&self.client, self.kind.name());
         match outcome {
-            Ok(_) => reachability.allowed(kind),
-            // Who may not look is not told that there is nothing.
-            Err(error) if error.code() == Some(404) => reachability.allowed(kind),
-            Err(error) if error.code() == Some(403) => reachability.forbidden(kind, &error.to_string()),
+            Ok(_) => client.log_allowed(kind),
+            // A server checks permissions before it answers that there is no such kind.
+            Err(error) if error.code() == Some(404) => client.log_allowed(kind),
+            Err(error) if error.code() == Some(403) => client.log_forbidden(kind, &error.to_string()),
             Err(_) => {}
         }
     }
@@ -706,8 +701,8 @@ fn garbage(line: &[u8], why: &str) -> Trouble {
     Trouble::Garbage(format!("undecodable event: {why}: {text:?}"))
 }
 
-/// Which errors mean that the server does not do streaming lists, rather than that it is in trouble: it does not know
-/// the parameters, or lacks what it needs for them.
+/// Tells a server that does not support streaming lists from one in trouble: it does not know the parameters, or lacks what it
+/// needs for them.
 fn no_streaming(error: ApiError) -> Trouble {
     match error.code() {
         Some(400 | 405 | 406 | 415 | 422 | 500 | 501) => Trouble::NoStreaming(error.to_string()),

@@ -1,4 +1,4 @@
-//! What filter and prioritize are asked, and answer.
+//! Questions and answers of filter and prioritize.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -11,7 +11,7 @@ use crate::{
 /// The highest score that an extender should give; the lowest is 0.
 pub const MAX_SCORE: i64 = 10;
 
-/// A pod and the nodes that fit so far. Clones share what is in it.
+/// A pod and the nodes that fit so far. Clones share the data.
 #[derive(Clone, Debug)]
 pub struct Ask {
     /// The pod that is being scheduled.
@@ -21,14 +21,14 @@ pub struct Ask {
     form: Form,
 }
 
-/// In which form nodes were sent, and are sent back.
+/// Form of nodes in the request and in the answer.
 #[derive(Clone, Debug)]
 struct Form {
     objects: Option<ListMeta>,
     names: bool,
 }
 
-/// A node that is asked about: its name, and the object if the scheduler sent it.
+/// A node in a question: its name, and the object if the scheduler sent it.
 #[derive(Clone, Debug)]
 pub struct Candidate {
     name: String,
@@ -36,28 +36,28 @@ pub struct Candidate {
 }
 
 impl Candidate {
-    /// The node's name.
+    /// Returns the node's name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The node; none if the scheduler sends names only (`nodeCacheCapable: true`).
+    /// Returns the node; `None` if the scheduler sends names only (`nodeCacheCapable: true`).
     pub fn node(&self) -> Option<&Node> {
         self.node.as_ref()
     }
 
-    /// The value of a label; none also if the scheduler sends names only: see [`Ask::need_objects`].
+    /// Returns the value of a label; `None` also if the scheduler sends names only: see [`Ask::need_objects`].
     pub fn label(&self, key: &str) -> Option<&str> {
         self.node.as_ref()?.metadata.label(key)
     }
 
-    /// The value of an annotation, as [`Candidate::label`].
+    /// Returns the value of an annotation; see [`Candidate::label`].
     pub fn annotation(&self, key: &str) -> Option<&str> {
         self.node.as_ref()?.metadata.annotation(key)
     }
 }
 
-/// Why a node does not do.
+/// Reason why a node does not fit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reject {
     reason: String,
@@ -65,25 +65,25 @@ pub struct Reject {
 }
 
 impl Reject {
-    /// The node does not do as it is now. If other pods went it might.
+    /// Returns a reason that evicting other pods might remove.
     pub fn new(reason: impl Into<String>) -> Self {
         Self { reason: reason.into(), unresolvable: false }
     }
 
-    /// The node would not do either if other pods went, so nobody is evicted there.
+    /// Returns a reason that evicting other pods cannot remove, so no pod is evicted there.
     pub fn unresolvable(reason: impl Into<String>) -> Self {
         Self { reason: reason.into(), unresolvable: true }
     }
 }
 
-/// What filter answers: what becomes of nodes, by name. Nodes that are not named do not fit, without a reason.
+/// Answer of filter: verdicts by name of node. Nodes that are not named do not fit, without a reason.
 #[derive(Clone, Debug, Default)]
 pub struct Filtered {
-    /// Nodes with why they do not fit, if they do not.
+    /// Nodes, with a reason if they do not fit.
     pub verdicts: BTreeMap<String, Result<(), Reject>>,
 }
 
-/// What prioritize answers: names of nodes with scores from 0 to [`MAX_SCORE`]. Nodes that are not named have 0 points.
+/// Answer of prioritize: scores from 0 to [`MAX_SCORE`] by name of node. Nodes that are not named get 0 points.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scores(pub Vec<(String, i64)>);
 
@@ -94,10 +94,10 @@ impl FromIterator<(String, i64)> for Scores {
 }
 
 impl Ask {
-    /// Makes what an author sees of what was sent.
+    /// Makes a question from a request.
     ///
     /// # Errors
-    /// With the path to what is missing or wrong.
+    /// If something is missing or invalid, with its path.
     pub fn new(args: ExtenderArgs) -> Result<Self, String> {
         let pod = args.pod.ok_or("Pod: missing")?;
         let pod = Pod::at("Pod", pod)?;
@@ -109,14 +109,14 @@ impl Ask {
         for (at, object) in args.nodes.and_then(|list| list.items).into_iter().flatten().enumerate() {
             nodes.push(Candidate::of_object(&format!("Nodes.items[{at}]"), object)?);
         }
-        // Nobody is known to send both; the names are those of the objects then.
+        // No known scheduler sends both; the names are then those of the objects.
         if nodes.is_empty() {
             nodes.extend(args.node_names.into_iter().flatten().map(Candidate::of_name));
         }
         Ok(Self { pod: Arc::new(pod), nodes: nodes.into(), form })
     }
 
-    /// Makes sure that nodes are there as objects.
+    /// Checks that the request contains nodes as objects.
     ///
     /// # Errors
     /// If the scheduler sends names only; the error says what to change.
@@ -130,18 +130,18 @@ impl Ask {
         }
     }
 
-    /// Asks about every node whether it fits.
+    /// Calls `fits` for every node.
     pub fn filter(&self, mut fits: impl FnMut(&Candidate) -> Result<(), Reject>) -> Filtered {
         let verdicts = self.nodes.iter().map(|node| (node.name.clone(), fits(node)));
         Filtered { verdicts: verdicts.collect() }
     }
 
-    /// Asks about every node how good it is, from 0 to [`MAX_SCORE`].
+    /// Calls `score` for every node, which returns 0 to [`MAX_SCORE`].
     pub fn score(&self, mut score: impl FnMut(&Candidate) -> i64) -> Scores {
         self.nodes.iter().map(|node| (node.name.clone(), score(node))).collect()
     }
 
-    /// What filter answers on the wire, in the form of the request.
+    /// Returns the answer for the wire, in the form of the request.
     pub(crate) fn answer(&self, filtered: Filtered) -> Result<ExtenderFilterResult, Error> {
         let mut verdicts = filtered.verdicts;
         let mut kept = Vec::new();

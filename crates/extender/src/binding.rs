@@ -1,8 +1,8 @@
-//! What bind is asked.
+//! Question of bind.
 
 use crate::wire::ExtenderBindingArgs;
 
-/// A pod that has a node and waits for being bound to it. Who answers without an error has bound it.
+/// A pod to bind to a node. An answer without an error means that it is bound.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Binding {
     /// The pod's name.
@@ -16,10 +16,10 @@ pub struct Binding {
 }
 
 impl Binding {
-    /// Makes what an author sees of what was sent.
+    /// Makes a binding from a request.
     ///
     /// # Errors
-    /// With the name of what is missing. Schedulers always send everything.
+    /// If a field is missing, with its name. Schedulers always send all fields.
     pub fn new(args: ExtenderBindingArgs) -> Result<Self, String> {
         let fields = [
             ("PodName", &args.pod_name),

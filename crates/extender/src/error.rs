@@ -1,15 +1,16 @@
-//! Why an author's function has no answer.
+//! Errors of authors' functions.
 
 use std::fmt;
 
-/// What a scheduler is told instead of an answer. Made of any error by `?`, or of a message by [`Error::new`].
+/// The error of a function, which the scheduler gets instead of an answer. `?` makes it from any error, [`Error::new`] from a
+/// message.
 ///
-/// Where the protocol has a field `Error` (filter, bind) the scheduler gets the message, and kube-scheduler puts it into the pod's
-/// `FailedScheduling` event. Elsewhere the answer is HTTP 500, and the message is in the extender's log.
+/// If the protocol has a field `Error` (filter, bind), the scheduler gets the message, and kube-scheduler puts it into the pod's
+/// `FailedScheduling` event. Otherwise the answer is HTTP 500, and the message is in the extender's log.
 pub struct Error(String);
 
 impl Error {
-    /// An error with that message.
+    /// Returns an error with a message.
     pub fn new(message: impl Into<String>) -> Self {
         Self(message.into())
     }

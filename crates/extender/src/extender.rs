@@ -1,4 +1,4 @@
-//! An extender: functions for the verbs that it takes part in, and where they are served.
+//! An extender: functions for verbs, and their paths.
 
 use std::{collections::BTreeMap, fmt, future::Future, pin::Pin, process::ExitCode, sync::Arc};
 
@@ -15,22 +15,22 @@ use crate::{
     wire::{self, ExtenderBindingResult, ExtenderFilterResult},
 };
 
-/// What a scheduler may ask an extender. A configuration says with `filterVerb`, `prioritizeVerb`, `preemptVerb` and `bindVerb` what
-/// it does ask, and under which path.
+/// A question that schedulers send to extenders. `filterVerb`, `prioritizeVerb`, `preemptVerb` and `bindVerb` in the scheduler's
+/// configuration turn questions on, and set their paths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verb {
-    /// Which of these nodes fit?
+    /// Filter: which of these nodes fit?
     Filter,
-    /// How good is each of these nodes?
+    /// Prioritize: how good is each of these nodes?
     Prioritize,
-    /// May these pods be evicted for that one?
+    /// Preempt: may these pods be evicted for that one?
     Preempt,
-    /// Bind this pod.
+    /// Bind: bind this pod.
     Bind,
 }
 
 impl Verb {
-    /// Its name, which is its path unless [`Extender::path`] says something else.
+    /// Returns its name, which is the default of its path; see [`Extender::path`].
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Filter => "filter",
@@ -47,14 +47,14 @@ impl fmt::Display for Verb {
     }
 }
 
-/// What becomes of a request that was read.
+/// Outcome of a request that was read.
 #[derive(Debug)]
 pub(crate) enum Outcome {
     /// The answer, as JSON.
     Answer(Vec<u8>),
-    /// An answer that says why there is none, and why.
+    /// An answer with an error, and the error.
     Failed(Vec<u8>, Error),
-    /// There is no answer, and the protocol has no field for the reason.
+    /// An error for which the protocol has no field.
     Broken(Error),
     /// The request cannot be read.
     Malformed(String),
@@ -66,7 +66,7 @@ type Check = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
 
 /// Functions for some verbs. Verbs without a function are not served.
 ///
-/// A function may be called for several pods at the same time. What it shares it captures, for example in an `Arc`:
+/// A function may be called for several pods at the same time. It captures shared state, for example in an `Arc`:
 /// `extender.filter({ let me = me.clone(); move |ask| me.clone().filter(ask) })`.
 #[derive(Clone, Default)]
 pub struct Extender {
@@ -85,7 +85,7 @@ impl fmt::Debug for Extender {
 }
 
 impl Extender {
-    /// An extender without verbs.
+    /// Returns an extender without verbs.
     pub fn new() -> Self {
         Self::default()
     }
@@ -164,7 +164,7 @@ impl Extender {
         })
     }
 
-    /// Serves `bind`: bind this pod. Of all extenders of a scheduler one at most may have it.
+    /// Serves `bind`: bind this pod. At most one extender of a scheduler may serve it.
     pub fn bind<F, Fut>(self, answer: F) -> Self
     where
         F: Fn(Binding) -> Fut + Send + Sync + 'static,
@@ -191,7 +191,7 @@ impl Extender {
         })
     }
 
-    /// Serves all verbs below that path, which is the path of `urlPrefix`: `/scheduler`, say. Without it they are at the root.
+    /// Serves all verbs below a path, that of `urlPrefix`, for example `/scheduler`. The default is the root.
     pub fn prefix(mut self, prefix: &str) -> Self {
         self.prefix = match prefix.trim_matches('/') {
             "" => String::new(),
@@ -200,29 +200,29 @@ impl Extender {
         self
     }
 
-    /// Serves a verb under another name than its own: what the configuration says in `preemptVerb`, say.
+    /// Serves a verb under another name, for example that in `preemptVerb`.
     pub fn path(mut self, verb: Verb, name: &str) -> Self {
         self.paths.insert(verb, name.trim_matches('/').to_owned());
         self
     }
 
-    /// What `/readyz` says besides: an error keeps a Service from sending requests here.
+    /// Adds a check to `/readyz`: an error keeps a Service from sending requests here.
     pub fn ready(mut self, check: impl Fn() -> Result<(), String> + Send + Sync + 'static) -> Self {
         self.ready = Some(Arc::new(check));
         self
     }
 
-    /// Where metrics of one's own are registered, to be served beside those of the requests.
+    /// Returns the registry for additional metrics, which are served with those of requests.
     pub fn registry(&self) -> &prometheus::Registry {
         self.metrics.registry()
     }
 
-    /// A whole program: reads the flags of [`Serving`](crate::Serving), logs to stderr, and serves until it is told to end.
+    /// Runs a program: reads the flags of [`Serving`](crate::Serving), logs to stderr, and serves until it is told to end.
     pub fn main(self) -> ExitCode {
         program::main(self)
     }
 
-    /// Where a verb is served.
+    /// Returns the path of a verb.
     pub(crate) fn path_of(&self, verb: Verb) -> String {
         let name = self.paths.get(&verb).map_or(verb.as_str(), String::as_str);
         format!("{}/{name}", self.prefix)
@@ -253,7 +253,7 @@ impl Outcome {
     }
 }
 
-/// Takes the body, so that its memory is free again before the author's function is called.
+/// Consumes the body, so that its memory is freed before the author's function is called.
 fn read<W, T>(body: Bytes, make: impl FnOnce(W) -> Result<T, String>) -> Result<T, String>
 where
     W: for<'de> serde::Deserialize<'de>,

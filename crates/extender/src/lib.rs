@@ -1,7 +1,7 @@
 //! Scheduler extenders: HTTP services that kube-scheduler, and Harbormaster, ask about nodes while they schedule a pod.
 //!
-//! Whoever writes one writes async functions for the verbs that are wanted, and gets a server around them: TLS, health, metrics,
-//! limits, and an end in good order.
+//! Write async functions for the verbs that you need; the crate provides the server around them: TLS, health, metrics, limits, and
+//! graceful shutdown.
 //!
 //! ```no_run
 //! use harbormaster_extender::{Ask, Error, Extender, Filtered, Reject};
@@ -18,16 +18,16 @@
 //! }
 //! ```
 //!
-//! Reading order: [`extender`] (which functions there are), [`ask`], [`preemption`] and [`binding`] (what they are asked, and
-//! answer), [`object`] (pods and nodes), [`wire`] (what it looks like on the wire), [`server`] (what is around them).
+//! Reading order: [`extender`] (the functions), [`ask`], [`preemption`] and [`binding`] (questions and answers), [`object`] (pods and
+//! nodes), [`wire`] (the wire format), [`server`].
 //!
 //! Invariants:
-//! - What a scheduler sends is kept as it is: the text of every pod and node is there, and goes back byte by byte.
-//! - An answer has the form that was asked for: objects where the scheduler sent objects, names where it sent names
+//! - Objects are passed through unchanged: the text of every pod and node is available, and is returned byte by byte.
+//! - An answer has the form of the request: objects if the scheduler sent objects, names if it sent names
 //!   (`nodeCacheCapable: true`), in the order of the request.
-//! - Whatever a client sends costs that request and nothing else; a function that panics is an error of its request.
+//! - A client can harm only its own request; a function that panics is an error of its request.
 //!
-//! The crate stands alone: nothing else of Harbormaster is needed.
+//! Of the rest of Harbormaster, the crate uses only `harbormaster-serve`, an HTTP server without anything of Kubernetes.
 
 pub mod ask;
 pub mod binding;

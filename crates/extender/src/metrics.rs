@@ -1,4 +1,4 @@
-//! What is counted: requests by verb and code, how long they take, and how many fail.
+//! Metrics: requests by verb and code, their durations, and failures.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::extender::Verb;
 /// Seconds. The default time limit of schedulers is 5 s.
 const BUCKETS: [f64; 13] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0];
 
-/// The numbers of one extender. Clones share them.
+/// The metrics of an extender. Clones share them.
 #[derive(Clone, Debug)]
 pub(crate) struct Metrics {
     registry: Registry,
@@ -56,7 +56,7 @@ impl Metrics {
         &self.registry
     }
 
-    /// Verbs that are served have all their series from the start.
+    /// Creates all series of a verb that is served.
     pub(crate) fn prepare(&self, verb: Verb) {
         self.requests.with_label_values(&[verb.as_str(), "200"]);
         self.errors.with_label_values(&[verb.as_str()]);
@@ -71,7 +71,7 @@ impl Metrics {
         }
     }
 
-    /// What Prometheus reads.
+    /// Returns the page for Prometheus.
     pub(crate) fn text(&self) -> Result<String, prometheus::Error> {
         TextEncoder::new().encode_to_string(&self.registry.gather())
     }

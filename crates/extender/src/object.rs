@@ -1,4 +1,4 @@
-//! Pods and nodes: what most extenders ask of them as fields, everything else in the text that the scheduler sent.
+//! Pods and nodes: common fields are decoded, all others are in the text that the scheduler sent.
 
 use std::{collections::BTreeMap, fmt, marker::PhantomData};
 
@@ -17,9 +17,9 @@ pub type Texts = BTreeMap<String, String>;
 /// A pod.
 #[derive(Clone, Debug)]
 pub struct Pod {
-    /// Name, labels and the like.
+    /// Metadata.
     pub metadata: Metadata,
-    /// What it wants.
+    /// Specification.
     pub spec: PodSpec,
     json: RawObject,
 }
@@ -27,16 +27,16 @@ pub struct Pod {
 /// A node.
 #[derive(Clone, Debug)]
 pub struct Node {
-    /// Name, labels and the like.
+    /// Metadata.
     pub metadata: Metadata,
-    /// What is wanted of it.
+    /// Specification.
     pub spec: NodeSpec,
-    /// What it says.
+    /// Status.
     pub status: NodeStatus,
     json: RawObject,
 }
 
-/// What all objects have. A field that is missing or null is empty.
+/// Metadata of any object. A field that is missing or null is empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Metadata {
@@ -49,7 +49,7 @@ pub struct Metadata {
     /// The UID.
     #[serde(deserialize_with = "or_default")]
     pub uid: String,
-    /// The version of which this is a copy.
+    /// The resource version.
     #[serde(deserialize_with = "or_default")]
     pub resource_version: String,
     /// All labels.
@@ -58,18 +58,18 @@ pub struct Metadata {
     /// All annotations.
     #[serde(deserialize_with = "or_default")]
     pub annotations: Texts,
-    /// Who made it.
+    /// Its owners.
     #[serde(deserialize_with = "or_default")]
     pub owner_references: Vec<Owner>,
 }
 
 impl Metadata {
-    /// The value of a label, if it is there.
+    /// Returns the value of a label, if present.
     pub fn label(&self, key: &str) -> Option<&str> {
         self.labels.get(key).map(String::as_str)
     }
 
-    /// The value of an annotation, if it is there.
+    /// Returns the value of an annotation, if present.
     pub fn annotation(&self, key: &str) -> Option<&str> {
         self.annotations.get(key).map(String::as_str)
     }
@@ -91,7 +91,7 @@ pub struct Owner {
     /// The UID.
     #[serde(deserialize_with = "or_default")]
     pub uid: String,
-    /// Whether this one manages it.
+    /// True if this owner manages it.
     #[serde(deserialize_with = "or_default")]
     pub controller: bool,
 }
@@ -100,10 +100,10 @@ pub struct Owner {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodSpec {
-    /// The node on which it is; empty before it is bound.
+    /// Its node; empty before it is bound.
     #[serde(deserialize_with = "or_default")]
     pub node_name: String,
-    /// The scheduler that it asks for.
+    /// Name of its scheduler.
     #[serde(deserialize_with = "or_default")]
     pub scheduler_name: String,
     /// Its priority.
@@ -118,7 +118,7 @@ pub struct PodSpec {
     /// The account under which it runs.
     #[serde(deserialize_with = "or_default")]
     pub service_account_name: String,
-    /// What runs before its containers.
+    /// Its init containers.
     #[serde(deserialize_with = "or_default")]
     pub init_containers: Vec<Container>,
     /// Its containers.
@@ -136,19 +136,19 @@ pub struct Container {
     /// The image.
     #[serde(deserialize_with = "or_default")]
     pub image: String,
-    /// What it asks for.
+    /// Its requests and limits.
     #[serde(deserialize_with = "object")]
     pub resources: Resources,
 }
 
-/// What a container asks for: quantities as they are written, by resource.
+/// Requests and limits of a container: quantities as text, by resource.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct Resources {
-    /// What it must have.
+    /// Requests.
     #[serde(deserialize_with = "or_default")]
     pub requests: Texts,
-    /// What it may have at most.
+    /// Limits.
     #[serde(deserialize_with = "or_default")]
     pub limits: Texts,
 }
@@ -157,7 +157,7 @@ pub struct Resources {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct NodeSpec {
-    /// Whether it takes no new pods.
+    /// True if it accepts no new pods.
     #[serde(deserialize_with = "or_default")]
     pub unschedulable: bool,
     /// Its taints.
@@ -180,14 +180,14 @@ pub struct Taint {
     pub effect: String,
 }
 
-/// The essentials of what a node says: quantities as they are written, by resource.
+/// The essentials of a node's status: quantities as text, by resource.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct NodeStatus {
-    /// What it has.
+    /// Capacity.
     #[serde(deserialize_with = "or_default")]
     pub capacity: Texts,
-    /// What of that pods may have.
+    /// Allocatable resources.
     #[serde(deserialize_with = "or_default")]
     pub allocatable: Texts,
 }
@@ -216,7 +216,7 @@ impl Pod {
     /// Reads a pod.
     ///
     /// # Errors
-    /// With the path to a field that is not what it should be.
+    /// If a field is invalid, with its path.
     pub fn new(json: RawObject) -> Result<Self, String> {
         Self::at("Pod", json)
     }
@@ -226,20 +226,20 @@ impl Pod {
         Ok(Self { metadata, spec, json })
     }
 
-    /// Everything, as the scheduler sent it.
+    /// Returns the whole object as the scheduler sent it.
     pub fn json(&self) -> &RawValue {
         &self.json
     }
 
-    /// Everything, to be looked into.
+    /// Parses the whole object as JSON.
     pub fn value(&self) -> Value {
         value(&self.json)
     }
 
-    /// Everything as a type of one's own, or of `k8s-openapi`.
+    /// Parses the whole object as a type of the caller, or of `k8s-openapi`.
     ///
     /// # Errors
-    /// If the type cannot be made of it.
+    /// If the object does not match the type.
     pub fn decode<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
         serde_json::from_str(self.json.get())
     }
@@ -249,7 +249,7 @@ impl Node {
     /// Reads a node.
     ///
     /// # Errors
-    /// With the path to a field that is not what it should be.
+    /// If a field is invalid, with its path.
     pub fn new(json: RawObject) -> Result<Self, String> {
         Self::at("Node", json)
     }
@@ -259,20 +259,20 @@ impl Node {
         Ok(Self { metadata, spec, status, json })
     }
 
-    /// Everything, as the scheduler sent it.
+    /// Returns the whole object as the scheduler sent it.
     pub fn json(&self) -> &RawValue {
         &self.json
     }
 
-    /// Everything, to be looked into.
+    /// Parses the whole object as JSON.
     pub fn value(&self) -> Value {
         value(&self.json)
     }
 
-    /// Everything as a type of one's own, or of `k8s-openapi`.
+    /// Parses the whole object as a type of the caller, or of `k8s-openapi`.
     ///
     /// # Errors
-    /// If the type cannot be made of it.
+    /// If the object does not match the type.
     pub fn decode<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
         serde_json::from_str(self.json.get())
     }
@@ -288,12 +288,12 @@ fn view<T: DeserializeOwned + Default>(place: &str, json: &RawValue) -> Result<T
     })
 }
 
-/// Text that was read once as JSON is JSON, but for numbers that are too large for the type.
+/// The text was parsed before, so only numbers that are too large for the type can fail.
 fn value(json: &RawValue) -> Value {
     serde_json::from_str(json.get()).unwrap_or_default()
 }
 
-/// An object, and not a list of its fields' values, which would do as well; null counts as absent.
+/// Accepts an object, but not a list of its fields' values, which serde accepts, too; null is treated as absent.
 fn object<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(from: D) -> Result<T, D::Error> {
     struct Object<T>(PhantomData<T>);
 
@@ -316,7 +316,7 @@ fn object<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(from: D) -> 
     from.deserialize_any(Object(PhantomData))
 }
 
-/// Null counts as absent.
+/// Treats null as absent.
 fn or_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(from: D) -> Result<T, D::Error> {
     Ok(Option::deserialize(from)?.unwrap_or_default())
 }

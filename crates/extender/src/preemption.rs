@@ -1,4 +1,4 @@
-//! What preempt is asked, and answers.
+//! Question and answer of preempt.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -7,42 +7,42 @@ use crate::{
     wire::{self, ExtenderPreemptionArgs, ExtenderPreemptionResult, MetaPod, MetaVictims, RawObject},
 };
 
-/// A pod that wants a place, and who would be evicted on which node for it. Clones share what is in it.
+/// A pod that preempts others, and its victims by node. Clones share the data.
 #[derive(Clone, Debug)]
 pub struct Preemption {
-    /// The pod that wants a place.
+    /// The preemptor.
     pub pod: Arc<Pod>,
-    /// Who would be evicted, by the node's name.
+    /// Victims by the name of their node.
     pub nodes: Arc<BTreeMap<String, Victims>>,
 }
 
-/// Pods that would be evicted on one node.
+/// Victims on one node.
 #[derive(Clone, Debug, Default)]
 pub struct Victims {
     /// The pods, the most important first.
     pub pods: Vec<Victim>,
-    /// How many of them a PodDisruptionBudget protects.
+    /// Number of victims that a PodDisruptionBudget protects.
     pub pdb_violations: i64,
 }
 
-/// A pod that would be evicted: its UID, and the object if the scheduler sent it.
+/// A victim: its UID, and the object if the scheduler sent it.
 #[derive(Clone, Debug)]
 pub struct Victim {
     /// The UID.
     pub uid: String,
-    /// The pod; none if the scheduler sends UIDs only (`nodeCacheCapable: true`).
+    /// The pod; `None` if the scheduler sends UIDs only (`nodeCacheCapable: true`).
     pub pod: Option<Pod>,
 }
 
-/// What preempt answers: the nodes on which pods may be evicted, and those pods. They must be among the pods of the node.
+/// Answer of preempt: the nodes on which pods may be evicted, and those pods. They must be among the victims of the node.
 #[derive(Clone, Debug, Default)]
 pub struct Preempted(pub BTreeMap<String, Victims>);
 
 impl Preemption {
-    /// Makes what an author sees of what was sent, in either form.
+    /// Makes a question from a request, in either form.
     ///
     /// # Errors
-    /// With the path to what is missing or wrong.
+    /// If something is missing or invalid, with its path.
     pub fn new(args: ExtenderPreemptionArgs) -> Result<Self, String> {
         let pod = args.pod.ok_or("Pod: missing")?;
         let pod = Pod::at("Pod", pod)?;
@@ -58,7 +58,7 @@ impl Preemption {
         Ok(Self { pod: Arc::new(pod), nodes: Arc::new(nodes) })
     }
 
-    /// Leaves all victims as they are, on the nodes that may stay.
+    /// Keeps the nodes for which `stays` returns true, with all their victims.
     pub fn keep(&self, mut stays: impl FnMut(&str, &Victims) -> bool) -> Preempted {
         let kept = self.nodes.iter().filter(|(node, victims)| stays(node, victims));
         Preempted(kept.map(|(node, victims)| (node.clone(), victims.clone())).collect())

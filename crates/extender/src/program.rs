@@ -1,4 +1,4 @@
-//! A whole program around an extender.
+//! A program around an extender.
 
 use std::{io, process::ExitCode};
 
@@ -24,21 +24,21 @@ pub(crate) fn main(extender: Extender) -> ExitCode {
 }
 
 impl Extender {
-    /// Serves until the process is told to end, by SIGTERM or SIGINT.
+    /// Serves until SIGTERM or SIGINT.
     ///
     /// # Errors
     /// If it cannot be served.
     pub async fn run(self, serving: &Serving) -> Result<(), ServeError> {
-        // From here on signals do not kill.
+        // From now on these signals do not kill the process.
         let stop = told_to_end();
         Server::bind(self, serving).await?.run(stop).await;
         Ok(())
     }
 }
 
-/// Logs to stderr, one line for each thing; what `RUST_LOG` is elsewhere is left to programs of one's own.
+/// Logs to stderr, one line per event. Does not read `RUST_LOG`; programs that need it set up logging themselves.
 pub fn init_log() {
-    // It fails only where somebody else logs already.
+    // It fails only if logging is set up already.
     let _ = tracing_subscriber::fmt().with_ansi(false).with_writer(io::stderr).try_init();
 }
 

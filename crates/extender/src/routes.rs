@@ -1,8 +1,8 @@
-//! The paths: one for each verb, `/healthz`, `/readyz` and `/metrics`; and what one request may cost.
+//! The paths: one for each verb, `/healthz`, `/readyz` and `/metrics`; and the limits of requests.
 //!
-//! What a scheduler cannot be told in the protocol's own fields is an HTTP status with a body `{"Error": "…"}`: 400 (the request
-//! cannot be read), 404 and 405 (it is not for anybody), 413 (it is too large), 500 (the function failed or panicked), 503 (too many
-//! requests at a time), 504 (it took too long).
+//! Errors without a field in the protocol are an HTTP status with a body `{"Error": "…"}`: 400 (the request cannot be read), 404
+//! and 405 (unknown path or method), 413 (it is too large), 500 (the function failed or panicked), 503 (too many requests at once),
+//! 504 (it took too long).
 
 use std::{
     sync::{
@@ -36,10 +36,10 @@ use crate::{
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
-/// What Prometheus' text is called.
+/// Content type of Prometheus' text.
 const METRICS: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
 
-/// What all requests share.
+/// State shared by all requests.
 #[derive(Debug)]
 pub(crate) struct Shared {
     extender: Extender,
@@ -54,7 +54,7 @@ impl Shared {
         Arc::new(Self { extender, limits, turns, ending: AtomicBool::new(false) })
     }
 
-    /// From now on this is not ready.
+    /// Makes `/readyz` fail from now on.
     pub(crate) fn end(&self) {
         self.ending.store(true, Ordering::Relaxed);
     }
@@ -64,7 +64,7 @@ impl Shared {
     }
 }
 
-/// All paths of an extender.
+/// Returns a router with all paths of an extender.
 pub(crate) fn router(shared: &Arc<Shared>) -> Router {
     let mut router = Router::new()
         .route("/healthz", get(async || page(StatusCode::OK, TEXT, "ok")))
@@ -111,7 +111,7 @@ async fn not_allowed(request: Request) -> Response {
     )
 }
 
-/// Answers a verb, within the limits, and counts it.
+/// Answers a verb within the limits, and counts the request.
 async fn answer(shared: &Shared, verb: Verb, request: Request) -> Response {
     let begun = Instant::now();
     shared.metrics().in_flight.inc();
@@ -134,7 +134,7 @@ fn refused(status: StatusCode, why: String) -> (Response, Option<String>) {
     (problem(status, &why), Some(why))
 }
 
-/// Waits for its turn, reads the request, and has it answered; all that within the time limit.
+/// Waits for its turn, reads the request and calls the function, all within the time limit.
 async fn outcome(shared: &Shared, verb: Verb, request: Request) -> Result<Outcome, (StatusCode, String)> {
     let Limits { request_timeout, requests, .. } = shared.limits;
     let deadline = Deadline::now() + request_timeout;
@@ -149,7 +149,7 @@ async fn outcome(shared: &Shared, verb: Verb, request: Request) -> Result<Outcom
     let Some(handler) = shared.extender.handlers.get(&verb) else {
         return Err((StatusCode::NOT_FOUND, format!("{verb} is not served")));
     };
-    // A task of its own: what the author's function does, a panic included, ends there.
+    // A separate task contains panics of the author's function.
     let task = tokio::spawn(handler(body));
     let _aborted = OnDrop({
         let task: AbortHandle = task.abort_handle();
@@ -195,7 +195,7 @@ fn page(status: StatusCode, kind: HeaderValue, body: impl Into<Body>) -> Respons
     response
 }
 
-/// Does something when it goes, also when the client is gone and its request with it.
+/// Calls a function when dropped, also if the client is gone and its request was dropped.
 struct OnDrop<F: FnMut()>(F);
 
 impl<F: FnMut()> Drop for OnDrop<F> {

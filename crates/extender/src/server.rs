@@ -1,25 +1,14 @@
-//! What is around an extender: where it listens, TLS, limits, and its end.
+//! The server around an extender: flags, TLS, limits, shutdown.
 
-use std::{future::Future, io, net::SocketAddr, path::PathBuf, pin::pin, sync::Arc, time::Duration};
+use std::{future::Future, io, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use axum::Router;
 use clap::Args;
-use hyper::server::conn::http1;
-use hyper_util::{
-    rt::{TokioIo, TokioTimer},
-    server::graceful::{GracefulShutdown, Watcher},
-    service::TowerToHyperService,
-};
+use harbormaster_serve::{Admission, TlsSource};
+use hyper_util::service::TowerToHyperService;
 use rustls::ServerConfig;
 use thiserror::Error;
-use tokio::{
-    io::{AsyncRead, AsyncWrite},
-    net::{TcpListener, TcpStream},
-    sync::{OwnedSemaphorePermit, Semaphore},
-    time::{sleep, timeout},
-};
-use tokio_io_timeout::TimeoutWriter;
-use tokio_rustls::TlsAcceptor;
+use tokio::net::TcpListener;
 
 use crate::{
     extender::Extender,
@@ -27,48 +16,41 @@ use crate::{
     tls::Certificate,
 };
 
-/// How long a client may take for its part of a TLS handshake.
-const HANDSHAKE: Duration = Duration::from_secs(10);
-/// How long the head of a request may take, and how long a connection is kept without one. Schedulers, being written in Go, give up
-/// idle connections after 90 s; it is better that they do it than that a request meets a closed connection.
-const HEAD: Duration = Duration::from_secs(120);
-/// How long a client that reads nothing is waited for.
-const STALL: Duration = Duration::from_secs(30);
-/// How many connections there may be. A scheduler has as many as pods that it is asking about at a time.
+/// Number of connections. A scheduler opens one per pod that it asks about at once.
 const CONNECTIONS: usize = 1024;
-/// How long open requests may take at the end.
+/// Time limit for open requests at the end.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// Where and how an extender is served, as flags of a program.
+/// Settings of a server, as flags of a program.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 pub struct Serving {
-    /// Where to listen.
+    /// Address to listen on.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "0.0.0.0:8888")]
     pub listen: SocketAddr,
-    /// A certificate (PEM): with it, HTTPS instead of HTTP. A new version of the file is taken over.
+    /// Certificate (PEM): serves HTTPS instead of HTTP. A new version of the file is loaded.
     #[arg(long, value_name = "FILE", requires = "tls_private_key_file")]
     pub tls_cert_file: Option<PathBuf>,
-    /// The certificate's key (PEM).
+    /// Private key of the certificate (PEM).
     #[arg(long, value_name = "FILE", requires = "tls_cert_file")]
     pub tls_private_key_file: Option<PathBuf>,
-    /// Authorities (PEM): only clients that show a certificate of theirs may ask anything.
+    /// Authorities of clients (PEM): only clients with a certificate of one of them are served.
     #[arg(long, value_name = "FILE", requires = "tls_cert_file")]
     pub client_ca_file: Option<PathBuf>,
-    /// What one request may cost.
+    /// Limits of one request.
     #[command(flatten)]
     pub limits: Limits,
 }
 
-/// What one request may cost.
+/// Limits of one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Args)]
 pub struct Limits {
-    /// The largest request, in bytes. Without nodeCacheCapable a request has all nodes in it, some ten kilobytes each.
+    /// Largest request, in bytes. Without nodeCacheCapable a request contains all nodes, some ten kilobytes each.
     #[arg(long = "max-request-bytes", value_name = "BYTES", default_value_t = Limits::default().body_bytes)]
     pub body_bytes: usize,
-    /// How many requests are read and answered at a time; others wait.
+    /// Number of requests that are answered at once; others wait.
     #[arg(long = "max-requests", value_name = "COUNT", default_value_t = Limits::default().requests, value_parser = at_least_one)]
     pub requests: usize,
-    /// How long a request may take, as in 500ms, 5s or 1m. Schedulers wait for 5 s, or what `httpTimeout` says.
+    /// Time limit of a request, as in 500ms, 5s or 1m. Schedulers wait for 5 s, or for `httpTimeout`.
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = parse_duration)]
     pub request_timeout: Duration,
 }
@@ -96,21 +78,21 @@ impl Default for Serving {
 pub struct TlsFiles {
     /// The server's certificate, with those between it and its authority.
     pub certificate: PathBuf,
-    /// Its key.
+    /// Its private key.
     pub key: PathBuf,
-    /// Whose clients may ask; without it everybody's.
+    /// Authorities of clients; all clients are served without it.
     pub client_ca: Option<PathBuf>,
 }
 
-/// Why an extender cannot be served.
+/// Reason why an extender cannot be served.
 #[derive(Debug, Error)]
 pub enum ServeError {
-    /// The address is taken, or not this machine's.
+    /// The address is in use, or is not an address of this machine.
     #[error("listening on {address}: {source}")]
     Listen {
-        /// Where to listen.
+        /// The address.
         address: SocketAddr,
-        /// What the operating system says.
+        /// Cause.
         #[source]
         source: io::Error,
     },
@@ -131,7 +113,7 @@ pub enum ServeError {
 }
 
 impl Serving {
-    /// The files for TLS, if it is wanted.
+    /// Returns the files for TLS, if it is configured.
     fn tls_files(&self) -> Result<Option<TlsFiles>, ServeError> {
         match (&self.tls_cert_file, &self.tls_private_key_file) {
             (Some(certificate), Some(key)) => Ok(Some(TlsFiles {
@@ -157,10 +139,10 @@ pub struct Server {
 }
 
 impl Server {
-    /// Listens; reads the certificate, if one is wanted.
+    /// Listens, and reads the certificate if one is configured.
     ///
     /// # Errors
-    /// If that cannot be done, or the extender has no verbs, or two of one name.
+    /// If that fails, the extender has no verbs, or two verbs have the same path.
     pub async fn bind(extender: Extender, serving: &Serving) -> Result<Self, ServeError> {
         check(&extender)?;
         let certificate = serving.tls_files()?.map(|files| Certificate::open(&files)).transpose();
@@ -175,35 +157,33 @@ impl Server {
         Ok(Self { listener, address, certificate, tls, shared, router })
     }
 
-    /// Where it listens.
+    /// Returns the address that it listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Answers until `stop` is done; then takes no more connections and lets open requests end, for at most ten seconds.
+    /// Answers requests until `stop` resolves; then accepts no more connections and waits for open requests, at most ten seconds.
     pub async fn run(self, stop: impl Future<Output = ()>) {
         let scheme = if self.tls.is_some() { "https" } else { "http" };
         tracing::info!(address = %self.address, scheme, "Serving");
         let follow = self.certificate.clone().map(|certificate| tokio::spawn(certificate.follow()));
-        let tls = self.tls.map(TlsAcceptor::from);
-        let open = GracefulShutdown::new();
-        let places = Arc::new(Semaphore::new(CONNECTIONS));
-        let mut stop = pin!(stop);
-        loop {
-            tokio::select! {
-                (stream, place) = accept(&self.listener, &places) => {
-                    let talk = connection(stream, place, tls.clone(), self.router.clone(), open.watcher());
-                    tokio::spawn(talk);
-                }
-                () = &mut stop => break,
+        let server = harbormaster_serve::Server {
+            name: "extender",
+            limits: harbormaster_serve::Limits { grace: GRACE, ..Default::default() },
+            admission: Admission::Wait(CONNECTIONS),
+            tls: self.tls.map(|config| Arc::new(config) as Arc<dyn TlsSource>),
+        };
+        let router = self.router;
+        let stop = async {
+            stop.await;
+            self.shared.end();
+            if let Some(follow) = follow {
+                follow.abort();
             }
-        }
-        self.shared.end();
-        drop(self.listener);
-        if let Some(follow) = follow {
-            follow.abort();
-        }
-        if timeout(GRACE, open.shutdown()).await.is_err() {
+        };
+        let aborted =
+            server.run(self.listener, move |_| TowerToHyperService::new(router.clone()), stop).await;
+        if aborted > 0 {
             tracing::warn!("Requests were still open after {GRACE:?}");
         }
     }
@@ -224,54 +204,6 @@ fn check(extender: &Extender) -> Result<(), ServeError> {
     Ok(())
 }
 
-async fn accept(
-    listener: &TcpListener,
-    places: &Arc<Semaphore>,
-) -> (TcpStream, Option<OwnedSemaphorePermit>) {
-    let place = places.clone().acquire_owned().await.ok();
-    loop {
-        match listener.accept().await {
-            Ok((stream, _)) => return (stream, place),
-            // Too many open files, for example: that passes.
-            Err(error) => {
-                tracing::warn!(%error, "A connection cannot be accepted");
-                sleep(Duration::from_millis(100)).await;
-            }
-        }
-    }
-}
-
-/// Lasts until the client or the server ends. Errors are the client's: it is gone, too slow, or speaks no HTTP.
-async fn connection(
-    stream: TcpStream,
-    place: Option<OwnedSemaphorePermit>,
-    tls: Option<TlsAcceptor>,
-    router: Router,
-    watcher: Watcher,
-) {
-    // Answers are small and waited for. It works without as well.
-    let _ = stream.set_nodelay(true);
-    match tls {
-        None => talk(stream, router, watcher).await,
-        Some(tls) => {
-            if let Ok(Ok(stream)) = timeout(HANDSHAKE, tls.accept(stream)).await {
-                talk(stream, router, watcher).await;
-            }
-        }
-    }
-    drop(place);
-}
-
-async fn talk(stream: impl AsyncRead + AsyncWrite + Send + 'static, router: Router, watcher: Watcher) {
-    let mut stream = TimeoutWriter::new(stream);
-    stream.set_timeout(Some(STALL));
-    let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEAD)
-        .serve_connection(TokioIo::new(Box::pin(stream)), TowerToHyperService::new(router));
-    let _ = watcher.watch(connection).await;
-}
-
 fn at_least_one(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(0) => Err("must be at least 1".to_owned()),
@@ -280,10 +212,10 @@ fn at_least_one(text: &str) -> Result<usize, String> {
     }
 }
 
-/// A time of more than nothing, as in `500ms`, `5s` or `1m`. For flags of one's own.
+/// Parses a duration above zero, as in `500ms`, `5s` or `1m`, for flags of programs.
 ///
 /// # Errors
-/// If it is none, with what is expected.
+/// If it is invalid, with the expected form.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
     let expected = || "expected a time such as 500ms, 5s or 1m".to_owned();
     let digits = text.find(|letter: char| !letter.is_ascii_digit()).ok_or_else(expected)?;

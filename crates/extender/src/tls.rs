@@ -1,16 +1,14 @@
-//! The certificate of the server, and whose clients may ask.
+//! TLS: the server's certificate, and the authorities of clients.
 
 use std::{
     fs,
-    path::Path,
-    sync::{Arc, PoisonError, RwLock},
-    time::Duration,
+    sync::{Arc, Mutex, PoisonError},
 };
 
+use harbormaster_serve::{CertificateFiles, HTTP1, Latest, authorities, files::INTERVAL};
 use rustls::{
-    RootCertStore, ServerConfig,
+    ServerConfig,
     crypto::{CryptoProvider, ring},
-    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
     server::{ClientHello, ResolvesServerCert, WebPkiClientVerifier},
     sign::CertifiedKey,
 };
@@ -18,170 +16,91 @@ use tokio::time::sleep;
 
 use crate::server::TlsFiles;
 
-/// How often files are looked at.
-const LOOK: Duration = Duration::from_secs(5);
-
 /// The certificate that clients get now.
 #[derive(Debug)]
 pub(crate) struct Certificate {
-    files: TlsFiles,
+    paths: TlsFiles,
     provider: Arc<CryptoProvider>,
-    now: RwLock<(Pem, Arc<CertifiedKey>)>,
-}
-
-#[derive(Clone, PartialEq, Eq)]
-struct Pem {
-    certificate: Vec<u8>,
-    key: Vec<u8>,
-}
-
-impl std::fmt::Debug for Pem {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Pem")
-    }
+    files: Mutex<CertificateFiles>,
+    current: Latest<Arc<CertifiedKey>>,
 }
 
 impl Certificate {
     /// Reads the files.
-    pub(crate) fn open(files: &TlsFiles) -> Result<Arc<Self>, String> {
+    pub(crate) fn open(paths: &TlsFiles) -> Result<Arc<Self>, String> {
         let provider = Arc::new(ring::default_provider());
-        let pem = Pem::read(files)?;
-        let key = pem.parse(&provider).map_err(|why| format!("{}: {why}", files.certificate.display()))?;
-        Ok(Arc::new(Self { files: files.clone(), provider, now: RwLock::new((pem, key)) }))
+        let files = CertificateFiles::open(&paths.certificate, &paths.key, provider.clone())?;
+        let current = Latest::new(files.current().clone());
+        Ok(Arc::new(Self { paths: paths.clone(), provider, files: Mutex::new(files), current }))
     }
 
-    /// How connections are made. Who the clients' authority is, is read once.
+    /// Returns the TLS configuration. The file with the authorities of clients is read once.
     pub(crate) fn server_config(self: &Arc<Self>) -> Result<ServerConfig, String> {
         let builder = ServerConfig::builder_with_provider(self.provider.clone())
             .with_safe_default_protocol_versions()
             .map_err(|error| error.to_string())?;
-        let builder = match &self.files.client_ca {
+        let builder = match &self.paths.client_ca {
             Some(path) => {
-                let roots = Arc::new(authorities(path)?);
+                let wrong = |why: String| format!("{}: {why}", path.display());
+                let pem = fs::read(path).map_err(|error| wrong(error.to_string()))?;
+                let roots = Arc::new(authorities(&pem).map_err(wrong)?);
                 let verifier =
                     WebPkiClientVerifier::builder_with_provider(roots, self.provider.clone()).build();
-                let verifier = verifier.map_err(|error| format!("{}: {error}", path.display()))?;
-                builder.with_client_cert_verifier(verifier)
+                builder.with_client_cert_verifier(verifier.map_err(|error| wrong(error.to_string()))?)
             }
             None => builder.with_no_client_auth(),
         };
         let mut config = builder.with_cert_resolver(self.clone());
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        config.alpn_protocols = vec![HTTP1.to_vec()];
         Ok(config)
     }
 
-    /// Takes over new versions of the files, for ever. A version that cannot be used is told of once.
+    /// Uses new versions of the files, forever.
     pub(crate) async fn follow(self: Arc<Self>) {
-        let mut told = None;
         loop {
-            sleep(LOOK).await;
-            match self.look() {
+            sleep(INTERVAL).await;
+            match self.refresh() {
                 Ok(true) => {
-                    tracing::info!(file = %self.files.certificate.display(), "A new certificate is in use");
-                    told = None;
+                    tracing::info!(file = %self.paths.certificate.display(), "A new certificate is in use");
                 }
-                Ok(false) => told = None,
-                Err(why) if told.as_ref() == Some(&why) => {}
-                Err(why) => {
-                    tracing::error!(why, "The new certificate cannot be used; the old one stays");
-                    told = Some(why);
-                }
+                Ok(false) => {}
+                Err(why) => tracing::error!(why, "The new certificate cannot be used; the old one stays"),
             }
         }
     }
 
-    /// Whether there is a new version; it is in use then.
-    fn look(&self) -> Result<bool, String> {
-        let pem = Pem::read(&self.files)?;
-        if self.now.read().unwrap_or_else(PoisonError::into_inner).0 == pem {
-            return Ok(false);
+    fn refresh(&self) -> Result<bool, String> {
+        let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_new = files.refresh()?;
+        if is_new {
+            self.current.set(files.current().clone());
         }
-        let key = pem.parse(&self.provider)?;
-        *self.now.write().unwrap_or_else(PoisonError::into_inner) = (pem, key);
-        Ok(true)
+        Ok(is_new)
     }
 }
 
 impl ResolvesServerCert for Certificate {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        Some(self.now.read().unwrap_or_else(PoisonError::into_inner).1.clone())
+        Some(Arc::clone(&self.current.get()))
     }
-}
-
-impl Pem {
-    fn read(files: &TlsFiles) -> Result<Self, String> {
-        let read = |path: &Path| fs::read(path).map_err(|error| format!("{}: {error}", path.display()));
-        Ok(Self { certificate: read(&files.certificate)?, key: read(&files.key)? })
-    }
-
-    fn parse(&self, provider: &CryptoProvider) -> Result<Arc<CertifiedKey>, String> {
-        let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&self.certificate).collect();
-        let chain = chain.map_err(|error| format!("the certificate is not PEM: {error}"))?;
-        if chain.is_empty() {
-            return Err("the file has no PEM block \"CERTIFICATE\"".to_owned());
-        }
-        let key = PrivateKeyDer::from_pem_slice(&self.key)
-            .map_err(|error| format!("its private key is not PEM, or of no known kind: {error}"))?;
-        let pair = CertifiedKey::from_der(chain, key, provider)
-            .map_err(|error| format!("the certificate and its key cannot be used: {error}"))?;
-        Ok(Arc::new(pair))
-    }
-}
-
-fn authorities(path: &Path) -> Result<RootCertStore, String> {
-    let wrong = |why: String| format!("{}: {why}", path.display());
-    let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_file_iter(path).map_err(|error| wrong(error.to_string()))? {
-        let certificate = certificate.map_err(|error| wrong(error.to_string()))?;
-        roots.add(certificate).map_err(|error| wrong(error.to_string()))?;
-    }
-    if roots.is_empty() {
-        return Err(wrong("the file has no PEM block \"CERTIFICATE\"".to_owned()));
-    }
-    Ok(roots)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn write(files: &TlsFiles, name: &str) {
-        let made = rcgen::generate_simple_self_signed([name.to_owned()]).unwrap();
-        fs::write(&files.certificate, made.cert.pem()).unwrap();
-        fs::write(&files.key, made.signing_key.serialize_pem()).unwrap();
-    }
-
-    fn files(directory: &tempfile::TempDir) -> TlsFiles {
-        let path = |name: &str| directory.path().join(name);
-        TlsFiles { certificate: path("tls.crt"), key: path("tls.key"), client_ca: None }
-    }
-
-    #[test]
-    fn a_new_certificate_is_taken_over_and_a_broken_one_is_not() {
-        let directory = tempfile::tempdir().unwrap();
-        let files = files(&directory);
-        write(&files, "a");
-        let certificate = Certificate::open(&files).unwrap();
-        let first = certificate.now.read().unwrap().1.cert.clone();
-        assert_eq!(certificate.look(), Ok(false));
-        write(&files, "b");
-        assert_eq!(certificate.look(), Ok(true));
-        let second = certificate.now.read().unwrap().1.cert.clone();
-        assert_ne!(first, second);
-        fs::write(&files.key, "x").unwrap();
-        assert!(certificate.look().unwrap_err().contains("private key"));
-        assert_eq!(certificate.now.read().unwrap().1.cert, second);
-    }
-
     #[test]
     fn files_that_are_of_no_use_are_named() {
         let directory = tempfile::tempdir().unwrap();
-        let mut files = files(&directory);
+        let path = |name: &str| directory.path().join(name);
+        let mut files = TlsFiles { certificate: path("tls.crt"), key: path("tls.key"), client_ca: None };
         assert!(Certificate::open(&files).unwrap_err().contains("tls.crt: No such file"));
-        write(&files, "a");
+        let made = rcgen::generate_simple_self_signed(["a".to_owned()]).unwrap();
+        fs::write(&files.certificate, made.cert.pem()).unwrap();
+        fs::write(&files.key, made.signing_key.serialize_pem()).unwrap();
         files.client_ca = Some(files.key.clone());
         let certificate = Certificate::open(&files).unwrap();
-        assert!(certificate.server_config().unwrap_err().contains("tls.key: the file has no PEM block"));
+        assert!(certificate.server_config().unwrap_err().contains("tls.key: it has no PEM block"));
         files.client_ca = Some(files.certificate.clone());
         assert!(Certificate::open(&files).unwrap().server_config().is_ok());
     }

@@ -1,8 +1,8 @@
-//! What goes over the wire: the types of `k8s.io/kube-scheduler/extender/v1`, under their names.
+//! The wire format: the types of `k8s.io/kube-scheduler/extender/v1`, under their names.
 //!
-//! Go's types have no tags, so the keys are Go's field names (`Pod`, `NodeNames`, …), and what is not there is sent as null. They are
-//! read as Go's `encoding/json` reads them: keys in any case, unknown keys ignored, of a key given twice the later one, and null as
-//! nothing at all for text, numbers and structs, as absent for everything else. Objects of Kubernetes stay the text that was sent.
+//! Go's types have no tags, so the keys are Go's field names (`Pod`, `NodeNames`, …), and absent values are sent as null. They are
+//! read as by Go's `encoding/json`: keys in any case, unknown keys ignored, the later one of duplicate keys, null ignored for text,
+//! numbers and structs, and treated as absent for everything else. Objects of Kubernetes stay the text that was sent.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -73,7 +73,7 @@ macro_rules! go_struct {
 }
 
 go_struct! {
-    /// What filter and prioritize are asked. Of `nodes` and `node_names` one is there: names if the configuration says
+    /// Question of filter and prioritize. Either `nodes` or `node_names` is present: names if the configuration has
     /// `nodeCacheCapable: true`.
     ExtenderArgs {
         /// The pod that is being scheduled.
@@ -96,7 +96,7 @@ go_struct! {
 }
 
 go_struct! {
-    /// What filter answers. If `nodes` and `node_names` are both absent no node fits.
+    /// Answer of filter. If `nodes` and `node_names` are both absent, no node fits.
     ExtenderFilterResult {
         /// The nodes that fit, read by schedulers that sent objects.
         nodes: Option<NodeList> => "Nodes",
@@ -106,7 +106,7 @@ go_struct! {
         failed_nodes: Option<BTreeMap<String, String>> => "FailedNodes",
         /// The same where preemption would not help.
         failed_and_unresolvable_nodes: Option<BTreeMap<String, String>> => "FailedAndUnresolvableNodes",
-        /// Why there is no answer; empty if there is one.
+        /// Error; empty if there is an answer.
         error: String => "Error",
     }
 }
@@ -116,18 +116,18 @@ go_struct! {
     HostPriority {
         /// The node's name.
         host: String => "Host",
-        /// 0 to 10, higher is better. Schedulers do not check the range, multiply by ten and by the extender's weight, and add what
-        /// plugins say.
+        /// 0 to 10, higher is better. Schedulers do not check the range, multiply by ten and by the extender's weight, and add the
+        /// scores of plugins.
         score: i64 => "Score",
     }
 }
 
 go_struct! {
-    /// What preempt is asked. Of the two maps one is there: the second if the configuration says `nodeCacheCapable: true`.
+    /// Question of preempt. One of the two maps is present: the second if the configuration has `nodeCacheCapable: true`.
     ExtenderPreemptionArgs {
-        /// The pod that wants a place.
+        /// The preemptor.
         pod: Option<RawObject> => "Pod",
-        /// Who would be evicted on which node.
+        /// Victims by node.
         node_name_to_victims: Option<BTreeMap<String, Option<Victims>>> => "NodeNameToVictims",
         /// The same by UIDs.
         node_name_to_meta_victims: Option<BTreeMap<String, Option<MetaVictims>>> => "NodeNameToMetaVictims",
@@ -135,7 +135,7 @@ go_struct! {
 }
 
 go_struct! {
-    /// What preempt answers, always by UIDs.
+    /// Answer of preempt, always by UIDs.
     ExtenderPreemptionResult {
         /// The nodes on which pods may be evicted, and those pods.
         node_name_to_meta_victims: Option<BTreeMap<String, Option<MetaVictims>>> => "NodeNameToMetaVictims",
@@ -143,11 +143,11 @@ go_struct! {
 }
 
 go_struct! {
-    /// Pods that would be evicted on one node.
+    /// Victims on one node.
     Victims {
         /// The pods, the most important first.
         pods: Option<Vec<Option<RawObject>>> => "Pods",
-        /// How many of them a PodDisruptionBudget protects.
+        /// Number of victims that a PodDisruptionBudget protects.
         num_pdb_violations: i64 => "NumPDBViolations",
     }
 }
@@ -157,7 +157,7 @@ go_struct! {
     MetaVictims {
         /// The pods, the most important first.
         pods: Option<Vec<Option<MetaPod>>> => "Pods",
-        /// How many of them a PodDisruptionBudget protects.
+        /// Number of victims that a PodDisruptionBudget protects.
         num_pdb_violations: i64 => "NumPDBViolations",
     }
 }
@@ -171,7 +171,7 @@ go_struct! {
 }
 
 go_struct! {
-    /// What bind is asked.
+    /// Question of bind.
     ExtenderBindingArgs {
         /// The pod's name.
         pod_name: String => "PodName",
@@ -179,15 +179,15 @@ go_struct! {
         pod_namespace: String => "PodNamespace",
         /// The pod's UID.
         pod_uid: String => "PodUID",
-        /// The node on which it shall run.
+        /// The name of its node.
         node: String => "Node",
     }
 }
 
 go_struct! {
-    /// What bind answers.
+    /// Answer of bind.
     ExtenderBindingResult {
-        /// Why the pod is not bound; empty if it is.
+        /// Error; empty if the pod is bound.
         error: String => "Error",
     }
 }
@@ -205,10 +205,10 @@ impl Serialize for ListMeta {
     }
 }
 
-/// Decodes what a client sent.
+/// Decodes a request.
 ///
 /// # Errors
-/// With the path to what is wrong, and why.
+/// If something is invalid, with its path.
 pub fn decode<T: for<'de> Deserialize<'de>>(text: &[u8]) -> Result<T, String> {
     let mut json = serde_json::Deserializer::from_slice(text);
     let decoded = serde_path_to_error::deserialize(&mut json).map_err(|error| {
@@ -222,7 +222,7 @@ pub fn decode<T: for<'de> Deserialize<'de>>(text: &[u8]) -> Result<T, String> {
     Ok(decoded)
 }
 
-/// Whether Go takes a key for that field: without regard to case, where two letters outside of ASCII count as k and s.
+/// Returns true if Go matches a key with that field: regardless of case, where two letters outside of ASCII match k and s.
 fn is_key(key: &str, field: &str) -> bool {
     let fold = |letter: char| match letter {
         '\u{212a}' => 'k',
@@ -232,12 +232,12 @@ fn is_key(key: &str, field: &str) -> bool {
     key.chars().map(fold).eq(field.chars().map(fold))
 }
 
-/// A value as Go decodes it: into what is there already.
+/// A value as Go decodes it: into an existing one.
 trait GoValue: Default {
     fn read<'de, D: Deserializer<'de>>(&mut self, from: D) -> Result<(), D::Error>;
 }
 
-/// Text and numbers stay as they are if they are given as null.
+/// Null does not change text and numbers.
 macro_rules! kept_by_null {
     ($($type:ty)+) => {
         $(impl GoValue for $type {

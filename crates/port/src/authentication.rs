@@ -1,30 +1,30 @@
-//! Who sends a request: a proxy on behalf of somebody, the owner of a certificate, the owner of a token, or nobody in
-//! particular.
+//! Authentication of requests: by a proxy's headers, a client certificate, or a token; anonymous otherwise.
 
 use std::sync::Arc;
 
+use harbormaster_serve::Latest;
 use http::HeaderMap;
 use rustls::pki_types::CertificateDer;
 
-use crate::{client_certificate, kept::Kept, token::Tokens, trust::Trust, user::User};
+use crate::{client_certificate, token::Tokens, trust::Trust, user::User};
 
-/// Finds out.
+/// Authenticates requests.
 #[derive(Debug)]
 pub(crate) struct Authenticator {
-    trust: Arc<Kept<Trust>>,
-    /// None without an API server to ask: then tokens say nothing.
+    trust: Arc<Latest<Trust>>,
+    /// `None` without an API server to ask: then tokens are ignored.
     tokens: Option<Tokens>,
 }
 
 impl Authenticator {
-    pub(crate) fn new(trust: Arc<Kept<Trust>>, tokens: Option<Tokens>) -> Self {
+    pub(crate) fn new(trust: Arc<Latest<Trust>>, tokens: Option<Tokens>) -> Self {
         Self { trust, tokens }
     }
 
-    /// The user of a request that came with this chain of certificates, which may be empty.
+    /// Returns the user of a request that came with this chain of certificates, which may be empty.
     ///
     /// # Errors
-    /// When something that was shown is wrong, and nothing else says who it is.
+    /// If a credential is invalid, and no other one is valid.
     pub(crate) async fn user(
         &self,
         chain: &[CertificateDer<'_>],
@@ -104,7 +104,7 @@ mod tests {
             false => Ok(json!({"status": {}})),
         });
         let tokens = Tokens::new(Reviews::new(client), Duration::from_secs(10));
-        let authenticator = Authenticator::new(Arc::new(Kept::new(trust)), Some(tokens));
+        let authenticator = Authenticator::new(Arc::new(Latest::new(trust)), Some(tokens));
         let nothing = || Vec::new();
         let jane = || vec![clients.client("jane", "dev").certificate()];
         let wrong = || vec![strangers.client("jane", "").certificate()];

@@ -1,5 +1,5 @@
-//! Who may read what: members of `system:masters` everything, everybody some paths, and of the rest what the API server
-//! says.
+//! Authorization of requests: `system:masters` may do everything, everybody may read some paths, and the API server decides about
+//! the rest.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use crate::{
 };
 
 const MASTERS: &str = "system:masters";
-/// Questions longer than this are not remembered, in bytes.
+/// Length limit of questions whose answers are cached, in bytes.
 const LONGEST: usize = 10_000;
 
-/// What is said of a request.
+/// Decision about a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Decision {
     Allowed,
@@ -22,11 +22,11 @@ pub(crate) enum Decision {
     Forbidden(String),
 }
 
-/// Decides.
+/// Authorizes requests.
 #[derive(Debug)]
 pub(crate) struct Authorizer {
     always: Paths,
-    /// None without an API server to ask: then the rest is forbidden.
+    /// `None` without an API server to ask: then the rest is forbidden.
     reviews: Option<Reviews>,
     authorized: Duration,
     unauthorized: Duration,
@@ -35,7 +35,7 @@ pub(crate) struct Authorizer {
 
 impl Authorizer {
     /// # Errors
-    /// When a path has a `*` in its middle.
+    /// If a path has a `*` in its middle.
     pub(crate) fn new(options: &options::Authorization, reviews: Option<Reviews>) -> Result<Self, String> {
         Ok(Self {
             always: Paths::new(&options.always_allow_paths)?,
@@ -46,10 +46,10 @@ impl Authorizer {
         })
     }
 
-    /// May this user do that?
+    /// Decides whether this user may do that.
     ///
     /// # Errors
-    /// When it cannot be found out.
+    /// If the API server does not answer.
     pub(crate) async fn decide(&self, user: &User, verb: &str, path: &str) -> Result<Decision, String> {
         if user.groups.iter().any(|group| group == MASTERS) || self.always.contain(path) {
             return Ok(Decision::Allowed);
@@ -83,7 +83,7 @@ impl Authorizer {
     }
 }
 
-/// Paths that anybody may read; the slash at the beginning is of no consequence.
+/// Paths that everybody may read. A leading slash is ignored.
 #[derive(Debug)]
 struct Paths {
     exact: Vec<String>,

@@ -1,4 +1,4 @@
-//! Answers that hold for a while.
+//! A cache of answers that expire.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -9,17 +9,17 @@ use std::{
 
 use tokio::time::Instant;
 
-/// How many answers are kept; what has been there longest gives way. kube-scheduler's number.
+/// Number of cached answers; the oldest is removed. kube-scheduler's number.
 const MOST: usize = 8192;
 
-/// Answers by question, each until its time is over.
+/// Answers by question, each until it expires.
 #[derive(Debug)]
 pub(crate) struct Cache<K, V>(Mutex<Inner<K, V>>);
 
 #[derive(Debug)]
 struct Inner<K, V> {
     answers: HashMap<K, (V, Instant)>,
-    /// Every key of `answers` is in here, and some that were there before.
+    /// Contains every key of `answers`, and some removed ones.
     order: VecDeque<(K, Instant)>,
 }
 
@@ -36,7 +36,7 @@ impl<K: Clone + Eq + Hash, V: Clone> Cache<K, V> {
         (Instant::now() < *until).then(|| value.clone())
     }
 
-    /// Keeps an answer for `time`; not at all if that is none.
+    /// Caches an answer for `time`; not at all if that is zero.
     pub(crate) fn put(&self, key: K, value: V, time: Duration) {
         if time.is_zero() {
             return;
@@ -47,7 +47,7 @@ impl<K: Clone + Eq + Hash, V: Clone> Cache<K, V> {
         inner.order.push_back((key, until));
         while inner.order.len() > MOST {
             let Some((oldest, until)) = inner.order.pop_front() else { return };
-            // Unless it was answered anew.
+            // Unless there is a newer answer.
             if inner.answers.get(&oldest).is_some_and(|(_, kept)| *kept == until) {
                 inner.answers.remove(&oldest);
             }

@@ -1,4 +1,4 @@
-//! The server's own certificates: from files, or made.
+//! Certificates of the server: from files, or self-signed.
 
 use std::{
     fs,
@@ -8,9 +8,8 @@ use std::{
     sync::Arc,
 };
 
+use harbormaster_serve::PemPair;
 use rustls::{
-    crypto::CryptoProvider,
-    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
     server::{ClientHello, ResolvesServerCert},
     sign::CertifiedKey,
 };
@@ -18,64 +17,38 @@ use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 
 use crate::options::Serving;
 
-/// A certificate with its key, both PEM.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct PemPair {
-    pub(crate) cert: Vec<u8>,
-    pub(crate) key: Vec<u8>,
-}
-
-impl PemPair {
-    /// Reads two files.
-    pub(crate) fn read(cert: &Path, key: &Path) -> Result<Self, String> {
-        let read = |path: &Path| match fs::read(path) {
-            Ok(text) if text.is_empty() => Err(format!("{} is empty", path.display())),
-            Ok(text) => Ok(text),
-            Err(error) => Err(format!("{}: {error}", path.display())),
-        };
-        Ok(Self { cert: read(cert)?, key: read(key)? })
-    }
-
-    /// A new one, signed by itself, for `localhost`, `127.0.0.1` and the address that is listened on.
-    fn made_for(address: IpAddr) -> Result<Self, rcgen::Error> {
-        let mut names = vec!["localhost".to_owned(), "127.0.0.1".to_owned()];
-        let own = address.to_string();
-        if !address.is_unspecified() && !names.contains(&own) {
-            names.push(own);
-        }
-        let made = rcgen::generate_simple_self_signed(names)?;
-        Ok(Self { cert: made.cert.pem().into_bytes(), key: made.signing_key.serialize_pem().into_bytes() })
-    }
-
-    /// Ready to be used; says what is wrong with it.
-    pub(crate) fn parse(&self, provider: &CryptoProvider) -> Result<Arc<CertifiedKey>, String> {
-        let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&self.cert).collect();
-        let chain = chain.map_err(|e| format!("the certificate is not PEM: {e}"))?;
-        if chain.is_empty() {
-            return Err("the file of the certificate has no PEM block \"CERTIFICATE\"".to_owned());
-        }
-        let key = PrivateKeyDer::from_pem_slice(&self.key)
-            .map_err(|e| format!("the private key is not PEM, or of no known kind: {e}"))?;
-        let pair = CertifiedKey::from_der(chain, key, provider)
-            .map_err(|e| format!("the certificate and its key cannot be used: {e}"))?;
-        Ok(Arc::new(pair))
-    }
-}
-
-/// The certificate for clients that ask for nothing special, if it is not in files: that of `--cert-dir`, or a new one,
-/// which is written there.
-pub(crate) fn own(serving: &Serving) -> Result<PemPair, String> {
-    let make = || {
-        PemPair::made_for(serving.bind_address)
-            .map_err(|e| format!("unable to generate self signed cert: {e}"))
+/// Reads a certificate and its key.
+fn read_pair(cert: &Path, key: &Path) -> Result<PemPair, String> {
+    let read = |path: &Path| match fs::read(path) {
+        Ok(text) if text.is_empty() => Err(format!("{} is empty", path.display())),
+        Ok(text) => Ok(text),
+        Err(error) => Err(format!("{}: {error}", path.display())),
     };
+    Ok(PemPair { cert: read(cert)?, key: read(key)? })
+}
+
+/// Returns a new self-signed certificate for `localhost`, `127.0.0.1` and `address`.
+fn self_signed(address: IpAddr) -> Result<PemPair, rcgen::Error> {
+    let mut names = vec!["localhost".to_owned(), "127.0.0.1".to_owned()];
+    let own = address.to_string();
+    if !address.is_unspecified() && !names.contains(&own) {
+        names.push(own);
+    }
+    let made = rcgen::generate_simple_self_signed(names)?;
+    Ok(PemPair { cert: made.cert.pem().into_bytes(), key: made.signing_key.serialize_pem().into_bytes() })
+}
+
+/// Returns the default certificate if no flag names its files: that of `--cert-dir`, or a new one, which is written there.
+pub(crate) fn own(serving: &Serving) -> Result<PemPair, String> {
+    let make =
+        || self_signed(serving.bind_address).map_err(|e| format!("unable to generate self signed cert: {e}"));
     let Some(dir) = &serving.cert_dir else {
         tracing::info!("Generated self-signed cert in-memory");
         return make();
     };
     let (cert, key) = (dir.join("kube-scheduler.crt"), dir.join("kube-scheduler.key"));
     match (cert.exists(), key.exists()) {
-        (true, true) => return PemPair::read(&cert, &key),
+        (true, true) => return read_pair(&cert, &key),
         (false, false) => {}
         (true, false) | (false, true) => {
             return Err(format!(
@@ -94,7 +67,7 @@ pub(crate) fn own(serving: &Serving) -> Result<PemPair, String> {
     Ok(made)
 }
 
-/// For the eyes of this user alone.
+/// Writes a file that only this user may read.
 fn write_secret(path: &Path, text: &[u8]) -> io::Result<()> {
     let mut options = fs::OpenOptions::new();
     options.write(true).create(true).truncate(true);
@@ -103,16 +76,16 @@ fn write_secret(path: &Path, text: &[u8]) -> io::Result<()> {
     options.open(path)?.write_all(text)
 }
 
-/// Which certificate a client gets.
+/// Certificates of the server, by name.
 #[derive(Clone, Debug)]
 pub(crate) struct Certificates {
     pub(crate) default: Arc<CertifiedKey>,
-    /// In the order in which they count: names that were given before names that certificates have.
+    /// In order of precedence: names in flags before names in certificates.
     named: Vec<(String, Arc<CertifiedKey>)>,
 }
 
 impl Certificates {
-    /// `named` are pairs with the names that were given for them.
+    /// `named` are certificates with the names that flags give them.
     pub(crate) fn new(default: Arc<CertifiedKey>, named: &[(Vec<String>, Arc<CertifiedKey>)]) -> Self {
         let (given, found): (Vec<_>, Vec<_>) = named.iter().partition(|(names, _)| !names.is_empty());
         let given = given.into_iter().map(|(names, key)| (names.clone(), key));
@@ -123,14 +96,14 @@ impl Certificates {
         Self { default, named: all.collect() }
     }
 
-    /// The one for a name or an address: exactly, or with a `*` in place of the first label.
+    /// Returns the certificate for a name or an address: an exact match, or one with `*` in place of the first label.
     pub(crate) fn choose(&self, name: &str) -> Option<&Arc<CertifiedKey>> {
         let name = name.trim_end_matches('.').to_ascii_lowercase();
         let find = |wanted: &str| self.named.iter().find(|(known, _)| known == wanted).map(|(_, key)| key);
         find(&name).or_else(|| find(&format!("*.{}", name.split_once('.')?.1)))
     }
 
-    /// Whether clients that name no server may get something else than the default.
+    /// Returns true if clients that name no server may get another certificate than the default.
     pub(crate) fn has_addresses(&self) -> bool {
         self.named.iter().any(|(name, _)| name.parse::<IpAddr>().is_ok())
     }
@@ -143,7 +116,7 @@ impl ResolvesServerCert for Certificates {
     }
 }
 
-/// The names and addresses that a certificate is for.
+/// Returns the names and addresses of a certificate.
 fn names_of(key: &CertifiedKey) -> Vec<String> {
     let Some(der) = key.cert.first() else { return Vec::new() };
     let Ok((_, certificate)) = X509Certificate::from_der(der) else { return Vec::new() };
@@ -180,18 +153,6 @@ mod tests {
 
     fn parsed(pair: &PemPair) -> Result<Arc<CertifiedKey>, String> {
         pair.parse(&ring::default_provider())
-    }
-
-    #[test]
-    fn a_pair_that_does_not_fit_together_is_noticed() {
-        let (one, other) = (pair(&["a"]), pair(&["b"]));
-        assert!(parsed(&one).is_ok());
-        let mixed = PemPair { cert: one.cert.clone(), key: other.key };
-        assert!(parsed(&mixed).unwrap_err().contains("cannot be used"));
-        let no_key = PemPair { cert: one.cert.clone(), key: b"x".to_vec() };
-        assert!(parsed(&no_key).unwrap_err().contains("private key"));
-        let no_cert = PemPair { cert: one.key.clone(), key: one.key };
-        assert!(parsed(&no_cert).unwrap_err().contains("CERTIFICATE"));
     }
 
     #[test]
@@ -240,7 +201,7 @@ mod tests {
     #[test]
     fn a_certificate_that_is_made_is_for_the_address() {
         let names = |address: &str| {
-            names_of(&parsed(&PemPair::made_for(address.parse().unwrap()).unwrap()).unwrap()).join(" ")
+            names_of(&parsed(&self_signed(address.parse().unwrap()).unwrap()).unwrap()).join(" ")
         };
         assert!(names("10.1.2.3").contains("localhost 127.0.0.1 10.1.2.3"), "{}", names("10.1.2.3"));
         assert!(names("0.0.0.0").ends_with("localhost 127.0.0.1"), "{}", names("0.0.0.0"));

@@ -1,28 +1,27 @@
-//! What happens to a request: who sends it, may they, what is the answer.
+//! Handling of one request: authentication, authorization, content.
 
-use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use std::{panic::AssertUnwindSafe, time::Duration};
 
 use bytes::{Bytes, BytesMut};
 use futures_util::FutureExt;
+use harbormaster_serve::Client;
 use http::{HeaderValue, Request, StatusCode, Version, header};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
-use rustls::pki_types::CertificateDer;
 use tokio::time::timeout;
 
 use crate::{
     authentication::Authenticator,
     authorization::{Authorizer, Decision},
-    crowd::Member,
-    pages::{Asked, Site},
+    pages::{RequestInfo, Site},
     query,
     reply::{self, Reply, Status},
     zpages::error_is_for_eyes,
 };
 
-/// The longest body that is read, in bytes: a number.
+/// Length limit of a request's body, in bytes; the only one is a number.
 const LONGEST_BODY: usize = 1024;
-/// How long a body may take.
+/// Time limit for reading a body.
 const BODY: Duration = Duration::from_secs(10);
 
 /// Answers requests.
@@ -33,15 +32,9 @@ pub(crate) struct Chain {
 }
 
 impl Chain {
-    /// Answers one request that came over a connection with these certificates.
-    pub(crate) async fn answer(
-        &self,
-        request: Request<Incoming>,
-        certificates: &[CertificateDer<'static>],
-        connection: &Arc<Member>,
-    ) -> Reply {
-        let _busy = connection.busy();
-        let answer = AssertUnwindSafe(self.judged(request, certificates, connection)).catch_unwind().await;
+    /// Answers one request.
+    pub(crate) async fn answer(&self, request: Request<Incoming>, client: &Client) -> Reply {
+        let answer = AssertUnwindSafe(self.judged(request, client)).catch_unwind().await;
         let mut reply = answer.unwrap_or_else(|_| {
             let why = "This request caused a panic here, which is a defect: see the log.";
             reply::error(StatusCode::INTERNAL_SERVER_ERROR, why)
@@ -51,26 +44,21 @@ impl Chain {
         reply
     }
 
-    async fn judged(
-        &self,
-        request: Request<Incoming>,
-        certificates: &[CertificateDer<'static>],
-        connection: &Arc<Member>,
-    ) -> Reply {
+    async fn judged(&self, request: Request<Incoming>, client: &Client) -> Reply {
         let (parts, body) = request.into_parts();
         let Some(path) = query::path(parts.uri.path()) else {
             return reply::text(StatusCode::BAD_REQUEST, "400 Bad Request".to_owned());
         };
-        let asked = Asked {
+        let asked = RequestInfo {
             method: &parts.method,
             path: &path,
             query: parts.uri.query().unwrap_or_default(),
             headers: &parts.headers,
         };
-        let user = self.authenticator.user(certificates, &parts.headers).await;
-        // HTTP/2 lets a client do much at a time: those who are not known get one request for each connection.
+        let user = self.authenticator.user(&client.certificates, &parts.headers).await;
+        // HTTP/2 lets a client send many requests at once: anonymous clients get one per connection.
         if parts.version == Version::HTTP_2 && user.as_ref().map_or(true, |user| user.is_anonymous()) {
-            connection.end_soon();
+            client.connection.close_soon();
         }
         let user = match user {
             Ok(user) => user,
@@ -100,7 +88,7 @@ impl Chain {
     }
 }
 
-/// A short body.
+/// Reads a short body.
 async fn whole(mut body: Incoming) -> Result<Bytes, String> {
     let reading = async {
         let mut read = BytesMut::new();

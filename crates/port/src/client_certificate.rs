@@ -1,11 +1,12 @@
-//! Who a client is by its certificate.
+//! Authentication by client certificate.
 
 use std::sync::Arc;
 
+use harbormaster_serve::authorities;
 use rustls::{
-    DistinguishedName, RootCertStore,
+    DistinguishedName,
     crypto::ring,
-    pki_types::{CertificateDer, UnixTime, pem::PemObject},
+    pki_types::{CertificateDer, UnixTime},
     server::{WebPkiClientVerifier, danger::ClientCertVerifier},
 };
 use x509_parser::prelude::{FromDer, X509Certificate};
@@ -16,7 +17,7 @@ use crate::user::User;
 const UID: &str = "1.3.6.1.4.1.57683.2";
 const CREDENTIAL: &str = "authentication.kubernetes.io/credential-id";
 
-/// Authorities whose signatures count.
+/// Authorities of client certificates.
 #[derive(Clone, Debug)]
 pub(crate) struct Authorities {
     verifier: Arc<dyn ClientCertVerifier>,
@@ -25,25 +26,18 @@ pub(crate) struct Authorities {
 impl Authorities {
     /// Reads a bundle of certificates in PEM.
     pub(crate) fn parse(pem: &[u8]) -> Result<Self, String> {
-        let mut roots = RootCertStore::empty();
-        for certificate in CertificateDer::pem_slice_iter(pem) {
-            let certificate = certificate.map_err(|e| format!("not PEM: {e}"))?;
-            roots.add(certificate).map_err(|e| format!("a certificate of it cannot be used: {e}"))?;
-        }
-        if roots.is_empty() {
-            return Err("it has no PEM block \"CERTIFICATE\"".to_owned());
-        }
+        let roots = authorities(pem)?;
         let provider = Arc::new(ring::default_provider());
         let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build();
         Ok(Self { verifier: verifier.map_err(|e| e.to_string())? })
     }
 
-    /// Their names, by which clients choose a certificate.
+    /// Returns their names, by which clients choose a certificate.
     pub(crate) fn names(&self) -> &[DistinguishedName] {
         self.verifier.root_hint_subjects()
     }
 
-    /// Whether the first of these certificates is signed by one of them, valid now and for clients.
+    /// Verifies that the first of these certificates is signed by one of them, valid now, and for clients.
     pub(crate) fn verify(&self, chain: &[CertificateDer<'_>]) -> Result<(), String> {
         let [own, between @ ..] = chain else { return Err("no certificate".to_owned()) };
         let verified = self.verifier.verify_client_cert(own, between, UnixTime::now());
@@ -51,14 +45,14 @@ impl Authorities {
     }
 }
 
-/// The last common name of a certificate: the one that counts for Kubernetes.
+/// Returns the last common name of a certificate, which Kubernetes uses.
 pub(crate) fn common_name(certificate: &CertificateDer<'_>) -> Result<String, String> {
     let (_, certificate) = X509Certificate::from_der(certificate).map_err(|e| e.to_string())?;
     let names = certificate.subject().iter_common_name().filter_map(|name| name.as_str().ok());
     Ok(names.last().unwrap_or_default().to_owned())
 }
 
-/// The user whom a verified certificate stands for: common name, organizations as groups; none without a name.
+/// Returns the user of a verified certificate: common name, organizations as groups; `None` without a name.
 pub(crate) fn user(der: &CertificateDer<'_>) -> Result<Option<User>, String> {
     let name = common_name(der)?;
     if name.is_empty() {

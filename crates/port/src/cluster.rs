@@ -1,33 +1,33 @@
-//! The configmap `kube-system/extension-apiserver-authentication`, in which kube-apiserver tells whose certificates count
-//! for clients and for proxies. It is followed.
+//! The configmap `kube-system/extension-apiserver-authentication`, in which kube-apiserver publishes the authorities of clients
+//! and of proxies. It is reloaded when it changes.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use harbormaster_driver::{ApiClient, ApiError, http::REQUEST_LIMIT};
+use harbormaster_client::{ApiClient, ApiError, client::REQUEST_LIMIT};
 use http_body_util::BodyExt;
 use serde::Deserialize;
 use tokio::time::{sleep, timeout};
 
-use crate::{client_certificate::Authorities, options::RequestHeader, proxy::Proxies, secured::Secured};
+use crate::{client_certificate::Authorities, options::RequestHeader, proxy::Proxies, tls_state::TlsState};
 
 const NAMESPACE: &str = "kube-system";
 const NAME: &str = "extension-apiserver-authentication";
-/// How long a watch lasts, in seconds; the configmap is read anew afterwards.
+/// Duration of a watch in seconds; the configmap is read again afterwards.
 const WATCH: u64 = 300;
-/// Between two looks at the configmap, at least.
+/// Minimum time between two reads of the configmap.
 const PAUSE: Duration = Duration::from_secs(1);
-/// Between tries that fail, at most; and between looks where watching fails.
+/// Maximum time between failing tries, and time between two reads if watching fails.
 const LONG_PAUSE: Duration = Duration::from_secs(30);
 
 /// Reads the configmap.
 #[derive(Debug)]
 pub(crate) struct Lookup {
     client: ApiClient,
-    /// Whether the authorities of clients are taken from it.
+    /// True if it supplies the authorities of clients.
     clients: bool,
-    /// Whether those of proxies are, with the names of headers.
+    /// True if it supplies the authorities of proxies and the names of headers.
     proxies: bool,
-    /// What was in it when it was last applied.
+    /// Data that was last applied.
     last: BTreeMap<String, String>,
 }
 
@@ -56,8 +56,8 @@ impl Lookup {
         Self { client, clients, proxies, last: BTreeMap::new() }
     }
 
-    /// Reads the configmap once; that there is none is no error. Returns the version from which to watch.
-    pub(crate) async fn once(&mut self, secured: &Secured) -> Result<String, String> {
+    /// Reads the configmap once; a missing one is no error. Returns the version from which to watch.
+    pub(crate) async fn once(&mut self, secured: &TlsState) -> Result<String, String> {
         let reply = self.client.get(&path("")).await.map_err(|e| said(&e))?;
         let mut list: List = serde_json::from_slice(&reply).map_err(|e| format!("configmap {NAME}: {e}"))?;
         if let Some(map) = list.items.pop() {
@@ -66,8 +66,8 @@ impl Lookup {
         Ok(list.metadata.resource_version)
     }
 
-    /// Follows the configmap for ever.
-    pub(crate) async fn follow(mut self, secured: Arc<Secured>) {
+    /// Applies changes of the configmap, forever.
+    pub(crate) async fn follow(mut self, secured: Arc<TlsState>) {
         let mut pause = PAUSE;
         loop {
             match self.once(&secured).await {
@@ -89,17 +89,17 @@ impl Lookup {
         }
     }
 
-    /// Waits until something is new, or may be.
+    /// Waits until there may be a change.
     async fn change_after(&self, version: &str) -> Result<(), ApiError> {
         let watch = format!("&watch=true&timeoutSeconds={WATCH}&resourceVersion={version}");
         let mut stream = self.client.open(&path(&watch), REQUEST_LIMIT).await?;
-        // What is new is read from the configmap itself.
+        // The change is then read from the configmap itself.
         let _ = timeout(Duration::from_secs(WATCH) + REQUEST_LIMIT, stream.body.frame()).await;
         Ok(())
     }
 
-    /// What is broken is told of, and what was there before kept.
-    fn apply(&mut self, data: BTreeMap<String, String>, secured: &Secured) {
+    /// Applies new data. Logs what is broken, and keeps the version before.
+    fn apply(&mut self, data: BTreeMap<String, String>, secured: &TlsState) {
         if data == self.last {
             return;
         }

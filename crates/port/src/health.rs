@@ -1,4 +1,4 @@
-//! `/healthz`, `/livez` and `/readyz`: lists of checks, texts as kube-scheduler's.
+//! `/healthz`, `/livez` and `/readyz`: lists of checks, with kube-scheduler's texts.
 
 use std::{collections::BTreeSet, fmt, sync::Arc};
 
@@ -10,22 +10,22 @@ use crate::{
     slis::Slis,
 };
 
-/// Something that is well, or is not.
+/// A health check.
 #[derive(Clone)]
 pub struct Check {
-    /// Its name in paths and lists.
+    /// Name in paths and lists.
     pub name: &'static str,
-    /// What is wrong, if something is. Asked often: it must answer at once.
+    /// Returns the problem, if there is one. Called often, so it must not block.
     pub run: Arc<dyn Fn() -> Result<(), String> + Send + Sync>,
 }
 
 impl Check {
-    /// A check of that name.
+    /// Returns a check with that name.
     pub fn new(name: &'static str, run: impl Fn() -> Result<(), String> + Send + Sync + 'static) -> Self {
         Self { name, run: Arc::new(run) }
     }
 
-    /// The port answers.
+    /// Returns a check that always succeeds.
     pub fn ping() -> Self {
         Self::new("ping", || Ok(()))
     }
@@ -37,7 +37,7 @@ impl fmt::Debug for Check {
     }
 }
 
-/// Which checks belong to which endpoint; one without any gets [`Check::ping`].
+/// The checks of each endpoint. An endpoint without any gets [`Check::ping`].
 #[derive(Clone, Debug, Default)]
 pub struct Checks {
     /// `/healthz`.
@@ -48,7 +48,7 @@ pub struct Checks {
     pub readyz: Vec<Check>,
 }
 
-/// One of the three.
+/// One of the three endpoints.
 #[derive(Debug)]
 pub(crate) struct Endpoint {
     name: &'static str,
@@ -101,7 +101,7 @@ impl Endpoint {
             slis.observe(name, self.name, end.is_ok());
             match end {
                 Ok(()) => lines += &format!("[+]{name} ok\n"),
-                // Anybody may read this, so the reason is for the log.
+                // Everybody may read this, so the reason is only logged.
                 Err(why) => {
                     lines += &format!("[-]{name} failed: reason withheld\n");
                     failed.push(format!("[-]{name} failed: {why}"));

@@ -1,24 +1,21 @@
 //! kube-scheduler's secure port (10259): health, metrics and configuration over HTTPS.
 //!
 //! ```text
-//! connection ──> [`server`] ──TLS──> [`chain`]: who is it ([`authentication`]), may it ([`authorization`]),
-//!                   │                           what is it ([`pages`], [`health`], [`zpages`])
-//!                   └── `crowd`: how many connections there may be
+//! connection ──> `harbormaster-serve` ──> `chain`: authentication, authorization, then [`pages`], [`health`], [`zpages`]
 //! ```
 //!
-//! Reading order: [`options`] (what the flags say), [`pages`] and [`health`] (what is served), `chain` (one request),
-//! `authentication` with `client_certificate`, `proxy`, `token`, and `authorization` (who may read it), `reviews` and
-//! `cluster` (what is asked of the API server), `tls`, `certificates` and `files` (how the connection is secured),
-//! `listener`, `server`, `crowd` (connections), `slis`, `zpages`, `reply`, `query` (texts).
+//! Reading order: [`options`] (the flags), [`pages`] and [`health`] (the content), `port` (the thread and its server), `chain`
+//! (one request), `authentication` with `client_certificate`, `proxy` and `token`, `authorization`, `reviews` and `cluster`
+//! (requests to the API server), `tls`, `certificates`, `files` and `tls_state` (TLS), `slis`, `zpages`, `reply`, `query` (texts).
 //!
 //! Invariants:
-//! - the port has a thread and a runtime of its own, so that whatever clients do costs no scheduling;
-//! - a connection costs its own client: handshakes, heads, bodies and answers all have their time, and where there are
-//!   too many connections the one that has waited longest gives way;
-//! - a certificate of a client is not asked for on the level of TLS, but judged for each request: a wrong one is
-//!   answered with 401;
-//! - what cannot be judged is refused: without authorities no certificate counts, without an API server no token;
-//! - files and the configmap are followed: what is broken in a new version is logged, and the old one kept.
+//! - the port has a thread and a runtime of its own, so that clients cannot slow down scheduling;
+//! - a client can harm only its own connection: handshakes, heads, bodies and responses have time limits, and when there are
+//!   too many connections the one that has been idle longest is closed;
+//! - TLS does not require a certificate of the client; each request is authenticated, and answered with 401 if its
+//!   certificate is invalid;
+//! - whatever cannot be verified is refused: without authorities no certificate is valid, without an API server no token is;
+//! - files and the configmap are reloaded when they change: a broken version is logged, and the one before stays in use.
 
 mod authentication;
 mod authorization;
@@ -27,11 +24,8 @@ mod certificates;
 mod chain;
 mod client_certificate;
 mod cluster;
-mod crowd;
 mod files;
 pub mod health;
-mod kept;
-mod listener;
 pub mod options;
 pub mod pages;
 mod port;
@@ -39,11 +33,10 @@ mod proxy;
 mod query;
 mod reply;
 mod reviews;
-mod secured;
-mod server;
+mod single_flight;
 mod slis;
 mod tls;
-mod together;
+mod tls_state;
 mod token;
 mod trust;
 mod user;

@@ -1,4 +1,4 @@
-//! What the flags of the secure port say, with kube-scheduler's names and defaults.
+//! Flags of the secure port, with kube-scheduler's names and defaults.
 
 use std::{
     net::{IpAddr, Ipv4Addr},
@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-/// All of them.
+/// All flags.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// "Secure serving flags".
@@ -17,10 +17,10 @@ pub struct Options {
     pub authorization: Authorization,
 }
 
-/// Where and how is listened.
+/// Address, certificates and TLS.
 #[derive(Clone, Debug)]
 pub struct Serving {
-    /// `--bind-address`; one that is unspecified stands for all addresses of both families.
+    /// `--bind-address`; an unspecified one stands for all addresses of both families.
     pub bind_address: IpAddr,
     /// `--secure-port`; 0 turns the port off.
     pub port: u16,
@@ -101,7 +101,7 @@ impl std::str::FromStr for SniPair {
     }
 }
 
-/// How it is found out who sends a request.
+/// Authentication of requests.
 #[derive(Clone, Debug)]
 pub struct Authentication {
     /// `--authentication-kubeconfig`; the pod's service account is tried without one.
@@ -112,9 +112,9 @@ pub struct Authentication {
     pub tolerate_lookup_failure: bool,
     /// `--authentication-token-webhook-cache-ttl`.
     pub cache_ttl: Duration,
-    /// `--client-ca-file`, in place of what the configmap says.
+    /// `--client-ca-file`; overrides the configmap.
     pub client_ca_file: Option<PathBuf>,
-    /// `--requestheader-*`, in place of what the configmap says if there is a file of authorities.
+    /// `--requestheader-*`; override the configmap if there is a file of authorities.
     pub request_header: RequestHeader,
 }
 
@@ -131,7 +131,7 @@ impl Default for Authentication {
     }
 }
 
-/// Which proxies may say for whom they ask, and how.
+/// Authenticating proxies, and their headers.
 #[derive(Clone, Debug)]
 pub struct RequestHeader {
     /// `--requestheader-client-ca-file`.
@@ -161,7 +161,7 @@ impl Default for RequestHeader {
     }
 }
 
-/// How it is found out who may read what.
+/// Authorization of requests.
 #[derive(Clone, Debug)]
 pub struct Authorization {
     /// `--authorization-kubeconfig`; the pod's service account is tried without one.
@@ -186,7 +186,7 @@ impl Default for Authorization {
 }
 
 impl RequestHeader {
-    /// What is wrong with the names of headers, in kube-scheduler's words.
+    /// Checks the names of headers, with kube-scheduler's messages.
     pub fn problem(&self) -> Option<String> {
         let lists = [
             ("requestheader-username-headers", &self.username_headers),

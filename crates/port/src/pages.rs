@@ -1,4 +1,4 @@
-//! What is served besides health: pages that others make.
+//! Pages other than health checks; their content comes from callers.
 
 use std::{
     fmt,
@@ -18,19 +18,19 @@ use crate::{
     zpages::{self, Flag},
 };
 
-/// The content type of Prometheus' text format, as kube-scheduler gives it.
+/// Content type of Prometheus' text format, in kube-scheduler's form.
 pub const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
 
-/// A text under a path.
+/// A page with a path.
 #[derive(Clone)]
 pub struct Page {
     /// For example `/metrics`.
     pub path: &'static str,
     /// For example [`PROMETHEUS`].
     pub content_type: &'static str,
-    /// The text as it is now. Runs on the port's thread: it may wait, but not work for more than milliseconds.
+    /// Returns the current text. Runs on the port's thread: it may wait, but not compute for more than milliseconds.
     pub render: Render,
-    /// What `DELETE` does, if it does something: it is answered with `metrics reset`.
+    /// Action of `DELETE`, if it is supported; the response is `metrics reset`.
     pub reset: Option<Arc<dyn Fn() + Send + Sync>>,
 }
 
@@ -40,18 +40,18 @@ impl fmt::Debug for Page {
     }
 }
 
-/// Makes a page's text.
+/// Makes the text of a page.
 pub type Render = Arc<dyn Fn() -> BoxFuture<'static, String> + Send + Sync>;
 
-/// Sets the verbosity of the log, as `PUT /debug/flags/v` asks.
+/// Sets the verbosity of the log, for `PUT /debug/flags/v`.
 pub type SetVerbosity = Arc<dyn Fn(u32) + Send + Sync>;
 
-/// A configuration that may be replaced while it is shown. Clones share it.
+/// The configuration that `/configz` shows. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct Configuration(Arc<Mutex<Value>>);
 
 impl Configuration {
-    /// Shows that one from now on.
+    /// Replaces the configuration.
     pub fn set(&self, config: Value) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = config;
     }
@@ -68,14 +68,14 @@ impl From<Value> for Configuration {
     }
 }
 
-/// Everything that a port serves.
+/// Content of a port.
 #[derive(Clone, Default)]
 pub struct Content {
     /// `/healthz`, `/livez`, `/readyz`.
     pub checks: Checks,
     /// Metrics.
     pub pages: Vec<Page>,
-    /// `/configz`: the configuration that counts, in the form of `kubescheduler.config.k8s.io/v1`.
+    /// `/configz`: the current configuration, in the form of `kubescheduler.config.k8s.io/v1`.
     pub config: Configuration,
     /// `/flagz`, sorted by name.
     pub flags: Vec<Flag>,
@@ -94,9 +94,9 @@ impl fmt::Debug for Content {
     }
 }
 
-/// A request, as far as it matters for what is answered.
+/// The parts of a request that pages use.
 #[derive(Debug)]
-pub(crate) struct Asked<'a> {
+pub(crate) struct RequestInfo<'a> {
     pub(crate) method: &'a Method,
     /// Without escapes.
     pub(crate) path: &'a str,
@@ -104,7 +104,7 @@ pub(crate) struct Asked<'a> {
     pub(crate) headers: &'a HeaderMap,
 }
 
-/// Finds what is served under which path.
+/// Finds the page for a path.
 pub(crate) struct Site {
     endpoints: [Endpoint; 3],
     slis: Slis,
@@ -132,10 +132,10 @@ impl Site {
         }
     }
 
-    /// What is served there; 404 if nothing is. `body` is asked for where it is needed.
+    /// Answers a request; 404 if there is no such page. Reads `body` only if it is needed.
     pub(crate) async fn answer(
         &self,
-        asked: &Asked<'_>,
+        asked: &RequestInfo<'_>,
         body: impl Future<Output = Result<Bytes, String>>,
     ) -> Reply {
         let health = self.endpoints.iter().find_map(|e| e.answer(asked.path, asked.query, &self.slis));
@@ -183,7 +183,7 @@ impl Site {
         }
     }
 
-    /// A page of metrics, with the header by which scrapers tell that a process is a new one.
+    /// Returns a page of metrics, with the header by which scrapers recognize a new process.
     fn measured(&self, text: String) -> Reply {
         let mut reply = reply::typed(StatusCode::OK, PROMETHEUS, text);
         reply.headers_mut().insert("process-start-time-unix", self.status.started_unix().into());

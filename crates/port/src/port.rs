@@ -1,15 +1,18 @@
-//! The whole: a thread that serves until it is told to stop.
+//! The port: a thread that serves until it is told to stop.
 
 use std::{
+    convert::Infallible,
     io,
     net::SocketAddr,
     path::PathBuf,
     sync::{Arc, mpsc},
     thread,
-    time::SystemTime,
+    time::{Duration, SystemTime},
 };
 
-use harbormaster_driver::{ApiClient, ClientError, client::reviewer};
+use harbormaster_client::{ApiClient, ClientError, config::reviewer};
+use harbormaster_serve::{Admission, Client, Limits, Server, listen};
+use hyper::service::service_fn;
 use thiserror::Error;
 use tokio::{net::TcpListener, sync::watch};
 
@@ -18,43 +21,45 @@ use crate::{
     authorization::Authorizer,
     chain::Chain,
     cluster::Lookup,
-    crowd::{Crowd, MOST},
     files::Files,
-    listener::listen,
     options::Options,
     pages::{Content, Site},
     reviews::Reviews,
-    server::Server,
     tls::Policy,
     token::Tokens,
 };
 
-/// Why the port cannot be opened.
+/// Number of connections. Smaller than the usual limit on open files of a process.
+const MOST_CONNECTIONS: usize = 512;
+/// Number of idle connections that each client for reviews keeps.
+const IDLE_CONNECTIONS: usize = 128;
+
+/// Reason why the port cannot be opened.
 #[derive(Debug, Error)]
 pub enum PortError {
-    /// Somebody else has it, or the address is not of this machine.
+    /// The port is in use, or this machine does not have the address.
     #[error("{}", listening_text(address, source))]
     Listen {
-        /// Where.
+        /// The address.
         address: SocketAddr,
-        /// What the operating system says.
+        /// Cause.
         source: io::Error,
     },
-    /// A flag says something that cannot be followed, or names a file that is of no use.
+    /// A flag has an invalid value, or names a file that cannot be used.
     #[error("{0}")]
     Options(String),
-    /// A kubeconfig is of no use.
+    /// A kubeconfig cannot be used.
     #[error("failed to get delegated {purpose} kubeconfig: {source}")]
     Kubeconfig {
         /// `authentication` or `authorization`.
         purpose: &'static str,
-        /// What is wrong with it.
+        /// Cause.
         source: ClientError,
     },
-    /// The cluster does not tell whose certificates count, and `--authentication-tolerate-lookup-failure` is off.
+    /// The configmap with authorities cannot be read, and `--authentication-tolerate-lookup-failure` is off.
     #[error("unable to load configmap based request-header-client-ca-file: {0}")]
     Lookup(String),
-    /// No thread, or no runtime.
+    /// The thread or its runtime cannot be started.
     #[error("starting the secure port: {0}")]
     Thread(io::Error),
 }
@@ -74,7 +79,7 @@ fn listening_text(address: &SocketAddr, source: &io::Error) -> String {
     }
 }
 
-/// An open port. It closes with this value; [`Port::stop`] lets requests end first.
+/// An open port. Dropping it closes it; [`Port::stop`] waits for requests first.
 #[derive(Debug)]
 pub struct Port {
     address: SocketAddr,
@@ -83,15 +88,14 @@ pub struct Port {
 }
 
 impl Port {
-    /// Opens the port and returns when it answers. A port of 0 in `options` stands for any that is free.
+    /// Opens the port and returns when it answers. A port of 0 in `options` stands for any free port.
     ///
-    /// Blocks for as long as files are read, and where lookup failures are not tolerated until the API server has
-    /// answered.
+    /// Blocks while it reads files and, unless lookup failures are tolerated, until the API server has answered.
     ///
     /// # Errors
-    /// When an option, a file or the address is of no use.
+    /// If an option, a file or the address cannot be used.
     pub fn start(options: Options, content: Content) -> Result<Self, PortError> {
-        // Fails when a default is set already, which is as good.
+        // Fails if a default is set already, which is as good.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let (stop, stopped) = watch::channel(false);
         let (tell, told) = mpsc::channel();
@@ -105,17 +109,17 @@ impl Port {
             };
             runtime.block_on(async {
                 match open(&options, content).await {
-                    Ok((server, listener, address)) => {
-                        // Nobody listens if the caller is gone, and then it is closed at once.
-                        let _ = tell.send(Ok(address));
-                        Arc::new(server).run(listener, stopped).await;
+                    Ok(port) => {
+                        // Nobody listens if the caller is gone; then the port is closed at once.
+                        let _ = tell.send(Ok(port.address));
+                        port.serve(stopped).await;
                     }
                     Err(error) => {
                         let _ = tell.send(Err(error));
                     }
                 }
             });
-            // What still follows files and the cluster ends with the runtime.
+            // Tasks that watch files and the cluster end with the runtime.
             runtime.shutdown_background();
         };
         let thread = thread::Builder::new().name("secure-port".to_owned()).spawn(work);
@@ -130,14 +134,14 @@ impl Port {
         }
     }
 
-    /// Where it listens.
+    /// Returns the address that it listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Takes no more connections, and waits a few seconds for requests under way. Blocks meanwhile.
+    /// Accepts no more connections, and waits a few seconds for requests under way. Blocks.
     pub fn stop(mut self) {
-        // It has ended already if nobody listens.
+        // The thread may have ended already.
         let _ = self.stop.send(true);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -152,16 +156,43 @@ impl Drop for Port {
     }
 }
 
-async fn open(options: &Options, content: Content) -> Result<(Server, TcpListener, SocketAddr), PortError> {
+/// A port that listens.
+struct OpenPort {
+    server: Server,
+    listener: TcpListener,
+    address: SocketAddr,
+    chain: Arc<Chain>,
+}
+
+impl OpenPort {
+    /// Answers requests until it is told to stop.
+    async fn serve(self, mut stopped: watch::Receiver<bool>) {
+        let chain = self.chain;
+        let service = move |client: Client| {
+            let chain = chain.clone();
+            service_fn(move |request| {
+                let (chain, client) = (chain.clone(), client.clone());
+                async move { Ok::<_, Infallible>(chain.answer(request, &client).await) }
+            })
+        };
+        let stop = async {
+            // A dropped handle means the same.
+            let _ = stopped.wait_for(|stop| *stop).await;
+        };
+        self.server.run(self.listener, service, stop).await;
+    }
+}
+
+async fn open(options: &Options, content: Content) -> Result<OpenPort, PortError> {
     let serving = &options.serving;
     let policy = Policy::new(serving).map_err(PortError::Options)?;
     if let Some(problem) = options.authentication.request_header.problem() {
         return Err(PortError::Options(problem));
     }
     let (files, secured) = Files::open(options, policy).map_err(PortError::Options)?;
-    let failed =
-        |source| PortError::Listen { address: SocketAddr::new(serving.bind_address, serving.port), source };
-    let listener = listen(serving).map_err(failed)?;
+    let wanted = SocketAddr::new(serving.bind_address, serving.port);
+    let failed = |source| PortError::Listen { address: wanted, source };
+    let listener = listen(wanted, serving.share_port).map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
     let secured = Arc::new(secured);
 
@@ -193,14 +224,36 @@ async fn open(options: &Options, content: Content) -> Result<(Server, TcpListene
         authorizer,
         site: Site::new(content, SystemTime::now()),
     };
-    let crowd = Arc::new(Crowd::new(MOST));
-    Ok((Server { secured, chain, max_streams: serving.max_streams, crowd }, listener, address))
+    let server = Server {
+        name: "secure port",
+        limits: limits(serving.max_streams),
+        admission: Admission::CloseIdle(MOST_CONNECTIONS),
+        tls: Some(secured),
+    };
+    Ok(OpenPort { server, listener, address, chain: Arc::new(chain) })
 }
 
-/// The clients for authentication and for authorization, where there is an API server to ask.
+/// Returns the limits of a connection. Those marked with * are kube-scheduler's.
+fn limits(max_streams: u32) -> Limits {
+    Limits {
+        head: Duration::from_secs(90),                             // *
+        first_request: Some(Duration::from_secs(32)),              // *
+        streams: if max_streams == 0 { 100 } else { max_streams }, // *
+        // Tokens have a few thousand bytes.
+        head_bytes: Some(64 << 10),
+        // The only body that is read is a number.
+        window: Some(64 << 10),
+        grace: Duration::from_secs(5), // *
+        ..Limits::default()
+    }
+}
+
+/// Returns the clients for authentication and for authorization; `None` without an API server.
 async fn clients(options: &Options) -> Result<(Option<ApiClient>, Option<ApiClient>), PortError> {
     let client = async |path: &Option<PathBuf>, purpose| {
-        reviewer(path.as_deref()).await.map_err(|source| PortError::Kubeconfig { purpose, source })
+        reviewer(path.as_deref(), IDLE_CONNECTIONS)
+            .await
+            .map_err(|source| PortError::Kubeconfig { purpose, source })
     };
     let (first, second) = (&options.authentication.kubeconfig, &options.authorization.kubeconfig);
     let for_tokens = client(first, "authentication").await?;

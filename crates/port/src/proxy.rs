@@ -1,4 +1,4 @@
-//! Proxies that say in headers for whom they ask, such as kube-apiserver's aggregator.
+//! Proxies that name the user in headers, such as kube-apiserver's aggregator.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::{
     user::User,
 };
 
-/// Which proxies may do that, and in which headers.
+/// The allowed proxies, and their headers.
 #[derive(Clone, Debug)]
 pub(crate) struct Proxies {
     pub(crate) authorities: Authorities,
@@ -20,10 +20,10 @@ pub(crate) struct Proxies {
 }
 
 impl Proxies {
-    /// The user for whom a proxy asks; none if this is no such request.
+    /// Returns the user that a proxy names; `None` if the request has no such headers.
     ///
     /// # Errors
-    /// When the certificate is not that of a proxy. It may be that of a user.
+    /// If the certificate is not that of a proxy. It may be that of a user.
     pub(crate) fn user(
         &self,
         chain: &[CertificateDer<'_>],

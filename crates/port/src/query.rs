@@ -1,13 +1,13 @@
-//! Paths and queries of requests, read as Go's servers read them.
+//! Paths and queries of requests, parsed as Go's servers do.
 
 use percent_encoding::percent_decode_str;
 
-/// The path without escapes; `None` if it has broken ones.
+/// Returns the path without escapes; `None` if it has broken ones.
 pub(crate) fn path(raw: &str) -> Option<String> {
     decoded(raw)
 }
 
-/// The values of a query by name. Broken pairs are left out.
+/// Returns the values of a query by name, without broken pairs.
 pub(crate) fn pairs(query: &str) -> Vec<(String, String)> {
     let pairs = query.split('&').filter(|pair| !pair.is_empty() && !pair.contains(';'));
     let pairs = pairs.map(|pair| pair.split_once('=').unwrap_or((pair, "")));

@@ -1,11 +1,11 @@
-//! Answers, byte for byte as kube-scheduler gives them.
+//! Responses, byte for byte as kube-scheduler's.
 
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};
 use http_body_util::Full;
 use serde::Serialize;
 
-/// What is answered.
+/// A response.
 pub(crate) type Reply = Response<Full<Bytes>>;
 
 const TEXT: &str = "text/plain; charset=utf-8";
@@ -44,12 +44,12 @@ impl Status {
         }
     }
 
-    /// Whoever it is, it is not who it says.
+    /// Authentication failed.
     pub(crate) fn unauthorized() -> Self {
         Self::new(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized".to_owned())
     }
 
-    /// The user may not do that; `why` is the authorizer's reason, or empty.
+    /// The user is not allowed to do that; `why` is the authorizer's reason, or empty.
     pub(crate) fn forbidden(user: &str, verb: &str, path: &str, why: &str) -> Self {
         let what = no_html(&format!("User {} cannot {verb} path {}", quoted(user), quoted(path)));
         let why = if why.is_empty() { String::new() } else { format!(": {why}") };
@@ -57,20 +57,20 @@ impl Status {
         Self { details: Some(Empty {}), ..status }
     }
 
-    /// The client wants a form that there is not.
+    /// The client accepts no available content type.
     pub(crate) fn not_acceptable(forms: &str) -> Self {
         let message = format!("only the following media types are accepted: {forms}");
         Self::new(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", message)
     }
 
-    /// As JSON, with line breaks for those who read it with their eyes.
+    /// Returns it as JSON, indented for people.
     pub(crate) fn reply(&self, pretty: bool) -> Reply {
-        // A struct of texts and numbers can always be written.
+        // A struct of texts and numbers can always be encoded.
         let text = match pretty {
             true => serde_json::to_string_pretty(self),
             false => serde_json::to_string(self).map(|text| text + "\n"),
         };
-        // As Go's encoder does; the signs stand in texts only.
+        // As Go's encoder does; these characters occur in texts only.
         let text = text.unwrap_or_default();
         let text = text.replace('&', "\\u0026").replace('<', "\\u003c").replace('>', "\\u003e");
         let code = StatusCode::from_u16(self.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
@@ -78,7 +78,7 @@ impl Status {
     }
 }
 
-/// A text of a given content type.
+/// Returns a text with a content type.
 pub(crate) fn typed(code: StatusCode, content_type: &str, text: String) -> Reply {
     let mut reply = bare(code, text);
     if let Ok(value) = HeaderValue::from_str(content_type) {
@@ -87,46 +87,46 @@ pub(crate) fn typed(code: StatusCode, content_type: &str, text: String) -> Reply
     reply
 }
 
-/// A text without a content type.
+/// Returns a text without a content type.
 pub(crate) fn bare(code: StatusCode, text: String) -> Reply {
     let mut reply = Response::new(Full::new(Bytes::from(text)));
     *reply.status_mut() = code;
     reply
 }
 
-/// A plain text.
+/// Returns a plain text.
 pub(crate) fn text(code: StatusCode, text: String) -> Reply {
     typed(code, TEXT, text)
 }
 
-/// The same reply, which browsers are to take for what it says it is.
+/// Forbids browsers to guess the content type.
 pub(crate) fn nosniff(mut reply: Reply) -> Reply {
     reply.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static(NOSNIFF));
     reply
 }
 
-/// An error for people; a line feed is added.
+/// Returns an error for people; a line feed is added.
 pub(crate) fn error(code: StatusCode, message: &str) -> Reply {
     nosniff(text(code, format!("{message}\n")))
 }
 
-/// Nothing is served under that path.
+/// Returns 404 for an unknown path.
 pub(crate) fn not_found() -> Reply {
     error(StatusCode::NOT_FOUND, "404 page not found")
 }
 
-/// It could not be found out what to answer.
+/// Returns 500.
 pub(crate) fn internal_error(uri: &str, why: &str) -> Reply {
     let message = no_html(&format!("Internal Server Error: {}: {why}", quoted(uri)));
     error(StatusCode::INTERNAL_SERVER_ERROR, &message)
 }
 
-/// No answer is to look like a page that a browser would show.
+/// Escapes characters that a browser would interpret.
 fn no_html(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
-/// A text in Go's quotes.
+/// Quotes a text as Go does.
 pub(crate) fn quoted(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');

@@ -1,4 +1,4 @@
-//! Questions to the API server: whose token is this, and may this user do that?
+//! TokenReview and SubjectAccessReview.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},
@@ -6,7 +6,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use harbormaster_driver::{ApiClient, ApiError, http::JSON};
+use harbormaster_client::{ApiClient, ApiError, client::JSON};
 use http::Method;
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Value, json};
@@ -17,17 +17,16 @@ use tokio::{
 
 use crate::user::User;
 
-/// How long an answer may take, tries and waiting included.
+/// Time limit of a review, retries included.
 const LIMIT: Duration = Duration::from_secs(10);
-/// Waits between tries.
+/// Pauses between tries.
 const PAUSES: [Duration; 4] = [
     Duration::from_millis(500),
     Duration::from_millis(750),
     Duration::from_millis(1125),
     Duration::from_millis(1687),
 ];
-/// Questions at a time. More wait for their turn, so that a flood of tokens cannot use up what the client may send for
-/// long.
+/// Number of reviews at once. More wait, so that a flood of tokens cannot use up the client's rate limit for long.
 const AT_ONCE: usize = 64;
 
 /// Kinds of reviews.
@@ -45,7 +44,7 @@ impl Question {
         }
     }
 
-    /// Consequence of a missing right to ask.
+    /// Consequence of a missing permission for reviews.
     fn forbidden(self) -> &'static str {
         match self {
             Self::Token => {
@@ -60,12 +59,12 @@ impl Question {
     }
 }
 
-/// Asks the API server.
+/// Sends reviews to the API server.
 #[derive(Debug)]
 pub(crate) struct Reviews {
     client: ApiClient,
     turns: Semaphore,
-    /// By question: whether it was told that this scheduler may not ask.
+    /// By kind: true if a missing permission was logged.
     told: [AtomicBool; 2],
 }
 
@@ -108,7 +107,7 @@ pub(crate) struct AccessStatus {
 }
 
 #[derive(Debug, Deserialize)]
-struct Reviewed<S> {
+struct Review<S> {
     status: S,
 }
 
@@ -117,7 +116,7 @@ impl Reviews {
         Self { client, turns: Semaphore::new(AT_ONCE), told: Default::default() }
     }
 
-    /// Whose token is this?
+    /// Returns the owner of a token.
     pub(crate) async fn token(&self, token: &str) -> Result<TokenStatus, String> {
         let review = json!({
             "apiVersion": "authentication.k8s.io/v1",
@@ -127,7 +126,7 @@ impl Reviews {
         self.ask(Question::Token, &review).await
     }
 
-    /// May this user do that? `spec` is from [`access_spec`].
+    /// Returns whether a user may do something. `spec` is from [`access_spec`].
     pub(crate) async fn access(&self, spec: &Value) -> Result<AccessStatus, String> {
         let review = json!({
             "apiVersion": "authorization.k8s.io/v1",
@@ -152,12 +151,11 @@ impl Reviews {
             }
             Err(_) => return Err(format!("POST {path}: no reply within {LIMIT:?}")),
         };
-        let reviewed: Reviewed<S> =
-            serde_json::from_slice(&reply).map_err(|e| format!("POST {path}: {e}"))?;
+        let reviewed: Review<S> = serde_json::from_slice(&reply).map_err(|e| format!("POST {path}: {e}"))?;
         Ok(reviewed.status)
     }
 
-    /// Tells once that this scheduler may not ask, and again when it could meanwhile.
+    /// Logs a missing permission once, and again if it existed meanwhile.
     fn heed(&self, question: Question, reply: &Result<Bytes, ApiError>) {
         let told = &self.told[question as usize];
         match reply {
@@ -184,7 +182,7 @@ impl Reviews {
     }
 }
 
-/// `spec` of a SubjectAccessReview about a path.
+/// Returns `spec` of a SubjectAccessReview about a path.
 pub(crate) fn access_spec(user: &User, verb: &str, path: &str) -> Value {
     let mut spec = json!({"nonResourceAttributes": {"path": path, "verb": verb}, "user": user.name});
     if !user.groups.is_empty() {

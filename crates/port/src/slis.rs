@@ -1,4 +1,4 @@
-//! `/metrics/slis`: how checks went.
+//! `/metrics/slis`: results of health checks.
 
 use std::{
     collections::BTreeMap,
@@ -7,7 +7,7 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-/// Counts how checks went.
+/// Counts results of health checks.
 #[derive(Debug)]
 pub(crate) struct Slis {
     /// Seconds since 1970.
@@ -25,11 +25,11 @@ struct Tally {
 impl Slis {
     pub(crate) fn new(started: SystemTime) -> Self {
         let started = started.duration_since(UNIX_EPOCH).unwrap_or_default();
-        // Of the age of a process the kernel knows hundredths.
+        // The kernel knows the age of a process in hundredths of a second.
         Self { started: (started.as_secs_f64() * 100.0).round() / 100.0, checks: Mutex::default() }
     }
 
-    /// A check was asked for by one of the three endpoints.
+    /// Records the result of a check for one of the three endpoints.
     pub(crate) fn observe(&self, name: &'static str, endpoint: &'static str, passed: bool) {
         let mut checks = self.checks.lock().unwrap_or_else(PoisonError::into_inner);
         let tally = checks.entry((name, endpoint)).or_default();
@@ -41,7 +41,7 @@ impl Slis {
         self.checks.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
-    /// In Prometheus' text format.
+    /// Returns the page in Prometheus' text format.
     pub(crate) fn render(&self) -> String {
         let checks = self.checks.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let mut text = String::new();
@@ -79,7 +79,7 @@ impl Slis {
     }
 }
 
-/// Ordered by name, status and endpoint.
+/// Counts by name, status and endpoint.
 fn counts(
     checks: &BTreeMap<(&'static str, &'static str), Tally>,
 ) -> Vec<(&'static str, &'static str, &'static str, u64)> {
@@ -91,7 +91,7 @@ fn counts(
     counts
 }
 
-/// A finite number as Prometheus' library for Go writes it: the shortest digits, with an exponent from a million on.
+/// Formats a finite number as Prometheus' library for Go does: the shortest digits, with an exponent from a million on.
 fn go_float(number: f64) -> String {
     let scientific = format!("{number:e}");
     let Some((digits, exponent)) = scientific.split_once('e') else { return scientific };

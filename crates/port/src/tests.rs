@@ -1,7 +1,7 @@
-//! What tests have in common: authorities that sign certificates, and an API server that is a function.
+//! Helpers of tests: authorities that sign certificates, and an API server made of a function.
 
 use bytes::Bytes;
-use harbormaster_driver::ApiClient;
+use harbormaster_client::ApiClient;
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
 use rcgen::{

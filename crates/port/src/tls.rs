@@ -1,8 +1,8 @@
-//! What is agreed on with a client: versions of TLS, cipher suites, key exchange; and its certificate, which anyone may
-//! show and nobody must.
+//! TLS: versions, cipher suites, key exchange, and optional client certificates.
 
 use std::sync::Arc;
 
+use harbormaster_serve::{HTTP1, HTTP2};
 use rustls::{
     CipherSuite, DigitallySignedStruct, DistinguishedName, NamedGroup, ServerConfig, SignatureScheme,
     SupportedProtocolVersion,
@@ -18,11 +18,7 @@ use rustls::{
 
 use crate::options::Serving;
 
-/// HTTP/2, as clients and servers call it when they agree on a protocol.
-pub(crate) const HTTP2: &[u8] = b"h2";
-const HTTP1: &[u8] = b"http/1.1";
-
-/// Go's cipher suites for TLS 1.2 that can be had here.
+/// Go's cipher suites for TLS 1.2 that are supported here.
 const SUITES: [(&str, CipherSuite); 8] = [
     ("TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256", CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256),
     ("TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384", CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384),
@@ -36,10 +32,10 @@ const SUITES: [(&str, CipherSuite); 8] = [
     ("TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305", CipherSuite::TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256),
     ("TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256", CipherSuite::TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256),
 ];
-/// Those of TLS 1.3, which are on in any case.
+/// Those of TLS 1.3, which are always on.
 const ALWAYS_ON: [&str; 3] =
     ["TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"];
-/// Those that Go has besides: RSA key exchange, CBC, RC4 and 3DES.
+/// Those that only Go has: RSA key exchange, CBC, RC4 and 3DES.
 const OLD_SUITES: [&str; 16] = [
     "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA",
     "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA256",
@@ -58,14 +54,14 @@ const OLD_SUITES: [&str; 16] = [
     "TLS_RSA_WITH_AES_256_GCM_SHA384",
     "TLS_RSA_WITH_RC4_128_SHA",
 ];
-/// Go's key exchanges that can be had here, by number.
+/// Go's key exchanges that are supported here, by number.
 const GROUPS: [(i32, NamedGroup); 3] =
     [(23, NamedGroup::secp256r1), (24, NamedGroup::secp384r1), (29, NamedGroup::X25519)];
-/// Those that Go has besides.
+/// Those that only Go has.
 const OTHER_GROUPS: [(i32, &str); 4] =
     [(25, "CurveP521"), (4587, "SecP256r1MLKEM768"), (4588, "X25519MLKEM768"), (4589, "SecP384r1MLKEM1024")];
 
-/// What the flags allow.
+/// The TLS settings in the flags.
 #[derive(Clone, Debug)]
 pub(crate) struct Policy {
     provider: Arc<CryptoProvider>,
@@ -74,7 +70,7 @@ pub(crate) struct Policy {
 }
 
 impl Policy {
-    /// Reads the flags; says which of them cannot be followed, and what could be.
+    /// Reads the flags. An error names an unsupported value and the supported ones.
     pub(crate) fn new(serving: &Serving) -> Result<Self, String> {
         let mut provider = ring::default_provider();
         if !serving.cipher_suites.is_empty() {
@@ -96,8 +92,8 @@ impl Policy {
         &self.provider
     }
 
-    /// How connections are made. Clients are asked for a certificate if `hints` has the names of authorities, which may
-    /// be none.
+    /// Returns the configuration for connections. Clients are asked for a certificate if `hints` is present, with the names of
+    /// authorities, which may be empty.
     pub(crate) fn server_config(
         &self,
         certificates: Arc<dyn ResolvesServerCert>,
@@ -106,9 +102,10 @@ impl Policy {
         let builder = ServerConfig::builder_with_provider(self.provider.clone())
             .with_protocol_versions(&self.versions)?;
         let builder = match hints {
-            Some(hints) => {
-                builder.with_client_cert_verifier(Arc::new(Ask { hints, provider: self.provider.clone() }))
-            }
+            Some(hints) => builder.with_client_cert_verifier(Arc::new(AnyClientCertificate {
+                hints,
+                provider: self.provider.clone(),
+            })),
             None => builder.with_no_client_auth(),
         };
         let mut config = builder.with_cert_resolver(certificates);
@@ -172,14 +169,14 @@ fn groups(numbers: &[i32]) -> Result<Vec<NamedGroup>, String> {
     Ok(wanted)
 }
 
-/// Takes any certificate whose key the client has. Whether it counts is found out for each request.
+/// Accepts any certificate whose key the client has. Each request is then authenticated.
 #[derive(Debug)]
-struct Ask {
+struct AnyClientCertificate {
     hints: Vec<DistinguishedName>,
     provider: Arc<CryptoProvider>,
 }
 
-impl ClientCertVerifier for Ask {
+impl ClientCertVerifier for AnyClientCertificate {
     fn client_auth_mandatory(&self) -> bool {
         false
     }

@@ -1,43 +1,43 @@
-//! Bearer tokens: whose they are is asked of the API server, and remembered for a while.
+//! Bearer tokens. The API server authenticates them; its answers are cached.
 
 use std::time::Duration;
 
 use http::{HeaderMap, header};
 use ring::{hmac, rand::SystemRandom};
 
-use crate::{cache::Cache, reviews::Reviews, together::Together, user::User};
+use crate::{cache::Cache, reviews::Reviews, single_flight::SingleFlight, user::User};
 
-/// Whose a token is, or why it is nobody's.
+/// User of a token, or the reason why it is invalid.
 type Owner = Result<User, String>;
-/// Verdict on a token, under its digest.
+/// Verdicts on tokens, by digest.
 type Digest = Vec<u8>;
 
-/// Message for a token that is nobody's if the API server says no more.
+/// Message for an invalid token if the API server gives none.
 const INVALID: &str = "invalid bearer token";
 
-/// Who has which token.
+/// Authenticates tokens.
 #[derive(Debug)]
 pub(crate) struct Tokens {
     reviews: Reviews,
     time: Duration,
-    /// Tokens are not kept, only their digests under a key of this process.
+    /// Tokens are not stored, only their digests with a key of this process.
     key: Option<hmac::Key>,
     known: Cache<Digest, Owner>,
-    under_way: Together<Digest, Result<Owner, String>>,
+    under_way: SingleFlight<Digest, Result<Owner, String>>,
 }
 
 impl Tokens {
-    /// Answers hold for `time`, good ones and bad ones.
+    /// Returns an authenticator that caches all answers for `time`.
     pub(crate) fn new(reviews: Reviews, time: Duration) -> Self {
-        // Without random numbers nothing is remembered.
+        // Without random numbers nothing is cached.
         let key = hmac::Key::generate(hmac::HMAC_SHA256, &SystemRandom::new()).ok();
-        Self { reviews, time, key, known: Cache::default(), under_way: Together::default() }
+        Self { reviews, time, key, known: Cache::default(), under_way: SingleFlight::default() }
     }
 
-    /// The user whose token a request carries; none if it carries none.
+    /// Returns the user of a request's token; `None` without a token.
     ///
     /// # Errors
-    /// When the token is nobody's, or that cannot be found out.
+    /// If the token is invalid, or the API server does not answer.
     pub(crate) async fn user(&self, headers: &HeaderMap) -> Result<Option<User>, String> {
         match bearer(headers) {
             Some(token) => self.owner(token).await.map(Some),
@@ -61,7 +61,7 @@ impl Tokens {
         self.under_way.answer(digest.clone(), ask).await?
     }
 
-    /// Answer of the API server; an error if it says nothing.
+    /// Returns the answer of the API server.
     async fn ask(&self, token: &str) -> Result<Owner, String> {
         let status = self.reviews.token(token).await?;
         Ok(match status.authenticated {
@@ -72,7 +72,7 @@ impl Tokens {
     }
 }
 
-/// The token behind `Bearer`, in any case of letters.
+/// Returns the token after `Bearer`, in any case of letters.
 fn bearer(headers: &HeaderMap) -> Option<&str> {
     let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?.trim();
     let mut parts = value.splitn(3, ' ');

@@ -1,8 +1,8 @@
-//! Whose certificates count: what files and the cluster say at the moment.
+//! The current authorities, from files and the cluster.
 
 use crate::{client_certificate::Authorities, proxy::Proxies};
 
-/// Authorities for clients and for proxies; without them no certificate counts.
+/// Authorities of clients and of proxies; without them no certificate is valid.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Trust {
     pub(crate) clients: Option<Authorities>,
@@ -10,7 +10,7 @@ pub(crate) struct Trust {
 }
 
 impl Trust {
-    /// The names of all authorities, by which clients choose the certificate that they show.
+    /// Returns the names of all authorities, by which clients choose a certificate.
     pub(crate) fn names(&self) -> Vec<rustls::DistinguishedName> {
         let proxies = self.proxies.as_ref().map(|proxies| &proxies.authorities);
         let mut names = Vec::new();

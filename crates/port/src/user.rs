@@ -1,13 +1,13 @@
-//! Who sends a request.
+//! Users.
 
 use std::collections::BTreeMap;
 
-/// The name of those who say nothing about themselves.
+/// Name of anonymous users.
 pub(crate) const ANONYMOUS: &str = "system:anonymous";
 const UNAUTHENTICATED: &str = "system:unauthenticated";
 const AUTHENTICATED: &str = "system:authenticated";
 
-/// A user as Kubernetes knows one.
+/// A user of Kubernetes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct User {
     pub(crate) name: String,
@@ -21,12 +21,12 @@ impl User {
         Self { name: ANONYMOUS.to_owned(), groups: vec![UNAUTHENTICATED.to_owned()], ..Self::default() }
     }
 
-    /// Whether a connection of this user is worth keeping open.
+    /// Returns true if the user did not authenticate.
     pub(crate) fn is_anonymous(&self) -> bool {
         self.name == ANONYMOUS || self.groups.iter().any(|group| group == UNAUTHENTICATED)
     }
 
-    /// The group of all whose identity was checked is added, unless something is said about that already.
+    /// Adds the group of authenticated users, unless the user has it or that of unauthenticated ones.
     pub(crate) fn authenticated(mut self) -> Self {
         let said = |group: &String| group == AUTHENTICATED || group == UNAUTHENTICATED;
         if self.name != ANONYMOUS && !self.groups.iter().any(said) {

@@ -1,4 +1,4 @@
-//! `/flagz`, `/statusz` and `/debug/flags`: for people who look for a fault.
+//! `/flagz`, `/statusz` and `/debug/flags`: pages for debugging.
 
 use std::{
     fmt::Write,
@@ -10,31 +10,31 @@ use http::{HeaderValue, StatusCode, header};
 use serde_json::{Value, json};
 
 use crate::{
-    pages::{Asked, SetVerbosity},
+    pages::{RequestInfo, SetVerbosity},
     query,
     reply::{self, Reply, quoted},
 };
 
-/// The name of the component, which dashboards look for.
+/// Name of the component, which dashboards expect.
 const COMPONENT: &str = "kube-scheduler";
 const WARNING: &str = "Warning: This endpoint is not meant to be machine parseable, has no formatting compatibility \
                        guarantees and is for debugging purposes only.";
 const GROUP: &str = "config.k8s.io";
-/// Forms other than plain text that clients may ask for; the first is on its way out.
+/// API versions of these pages in JSON; the first is deprecated.
 const VERSIONS: [&str; 2] = ["v1alpha1", "v1beta1"];
-/// The version of Kubernetes whose scheduler this one stands in for.
+/// Version of Kubernetes that is emulated.
 const EMULATES: &str = "1.36";
 
-/// A flag with its value as text, given or default.
+/// A flag with its value as text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Flag {
     /// Without dashes.
     pub name: &'static str,
-    /// In the form in which Go's flags print themselves.
+    /// In the form of Go's flags.
     pub value: String,
 }
 
-/// What `/statusz` tells.
+/// Content of `/statusz`.
 #[derive(Debug)]
 pub(crate) struct Status {
     pub(crate) version: &'static str,
@@ -52,7 +52,7 @@ impl Status {
     }
 }
 
-pub(crate) fn flagz(flags: &[Flag], asked: &Asked<'_>) -> Reply {
+pub(crate) fn flagz(flags: &[Flag], asked: &RequestInfo<'_>) -> Reply {
     let text = || {
         let mut text = format!("\n{COMPONENT} flagz\n{WARNING}\n");
         for flag in flags {
@@ -69,7 +69,7 @@ pub(crate) fn flagz(flags: &[Flag], asked: &Asked<'_>) -> Reply {
     in_form("flagz", "Flagz", asked, text, object)
 }
 
-pub(crate) fn statusz(status: &Status, asked: &Asked<'_>) -> Reply {
+pub(crate) fn statusz(status: &Status, asked: &RequestInfo<'_>) -> Reply {
     let text = || {
         let up = status.uptime();
         format!(
@@ -97,11 +97,11 @@ pub(crate) fn statusz(status: &Status, asked: &Asked<'_>) -> Reply {
     in_form("statusz", "Statusz", asked, text, object)
 }
 
-/// A page in the form that the client wants: plain text, or an object in JSON.
+/// Returns a page in the form that the client requests: plain text, or an object in JSON.
 fn in_form(
     page: &str,
     kind: &str,
-    asked: &Asked<'_>,
+    asked: &RequestInfo<'_>,
     text: impl FnOnce() -> String,
     fields: impl FnOnce() -> Value,
 ) -> Reply {
@@ -139,12 +139,12 @@ fn in_form(
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     Text,
-    /// In that version.
+    /// JSON in that version.
     Json(&'static str),
 }
 
-/// The first form of `Accept` that can be had; weights are of no consequence where each client names one.
-fn wanted(asked: &Asked<'_>, kind: &str) -> Option<Form> {
+/// Returns the first supported form in `Accept`; weights are ignored, since each client names one form.
+fn wanted(asked: &RequestInfo<'_>, kind: &str) -> Option<Form> {
     let accept = asked.headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     if accept.trim().is_empty() {
         return Some(Form::Text);
@@ -168,8 +168,8 @@ fn wanted(asked: &Asked<'_>, kind: &str) -> Option<Form> {
     })
 }
 
-/// Whether somebody reads JSON with their eyes: they say so, or use a browser or the like.
-fn is_for_eyes(asked: &Asked<'_>) -> bool {
+/// Returns true if JSON is indented for people: on request, or for browsers and the like.
+fn is_for_eyes(asked: &RequestInfo<'_>) -> bool {
     let said =
         query::pairs(asked.query).into_iter().find(|(name, value)| name == "pretty" && !value.is_empty());
     if let Some((_, value)) = said {
@@ -180,15 +180,15 @@ fn is_for_eyes(asked: &Asked<'_>) -> bool {
     ["curl", "Wget", "Mozilla/5.0"].iter().any(|beginning| agent.starts_with(beginning))
 }
 
-/// Whether an error is written for eyes: also where the client wants something else than JSON, and gets it all the same.
-pub(crate) fn error_is_for_eyes(asked: &Asked<'_>) -> bool {
+/// Returns true if an error in JSON is indented: also if the client does not accept JSON, and gets it nevertheless.
+pub(crate) fn error_is_for_eyes(asked: &RequestInfo<'_>) -> bool {
     let accept = asked.headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let media = accept.split(',').map(|clause| clause.split(';').next().unwrap_or_default().trim());
     let takes_json = |media: &str| matches!(media, "*/*" | "application/*" | "application/json");
     is_for_eyes(asked) || !(accept.trim().is_empty() || media.into_iter().any(takes_json))
 }
 
-/// `PUT /debug/flags/v`; without a body for other methods.
+/// Answers `PUT /debug/flags/v`; `body` is absent for other methods.
 pub(crate) fn verbosity(set: &SetVerbosity, body: Option<Result<Bytes, String>>) -> Reply {
     let plain = |code, text: &str| reply::nosniff(reply::typed(code, "text/plain", format!("{text}\n")));
     let body = match body {
@@ -209,14 +209,14 @@ pub(crate) fn verbosity(set: &SetVerbosity, body: Option<Result<Bytes, String>>)
     plain(StatusCode::OK, &format!("successfully set klog.logging.verbosity to {text}"))
 }
 
-/// `/debug/flags`: there is one.
+/// Answers `/debug/flags`: there is one flag.
 pub(crate) fn flag_index() -> Reply {
     const PAGE: &str = "<html>\n<head>\n<title>/debug/flags/</title>\n</head>\n<body>\n/debug/flags/<br>\n<br>\n\
                         flags:<br>\n<table>\n<tr>v<br>\n</table>\n<br>\nfull flags configurable<br>\n</body>\n</html>\n";
     reply::typed(StatusCode::OK, "text/html; charset=utf-8", PAGE.to_owned())
 }
 
-/// `/debug/pprof`: what there is instead of a Go program's profiles.
+/// Answers `/debug/pprof`: explains the alternative to a Go program's profiles.
 pub(crate) fn no_profile(is_index: bool) -> Reply {
     const WHY: &str = "No profiles are served: they are those of a Go program, and this is none. For where processor time goes, \
                        record it on the node, for example with: perf record -g -p PID (the program keeps the names of its \
@@ -228,7 +228,7 @@ pub(crate) fn no_profile(is_index: bool) -> Reply {
     }
 }
 
-/// A day of the calendar that is used today, and the time of day, of seconds since 1970 in UTC.
+/// A date and time in UTC, from seconds since 1970.
 struct Moment {
     year: u64,
     month: u64,
@@ -318,7 +318,7 @@ mod tests {
             ("application/json;v=v1beta1;g=config.k8s.io;as=Flagz, */*", Some(Form::Text)),
         ] {
             let headers: HeaderMap = [(header::ACCEPT, accept.parse().unwrap())].into_iter().collect();
-            let asked = Asked { method: &Method::GET, path: "/statusz", query: "", headers: &headers };
+            let asked = RequestInfo { method: &Method::GET, path: "/statusz", query: "", headers: &headers };
             assert_eq!(wanted(&asked, "Statusz"), expected, "{accept}");
         }
     }

@@ -3,6 +3,7 @@
 use std::{sync::Mutex, time::Duration};
 
 use harbormaster_api::Str;
+use harbormaster_client::fake_server::{self, FakeServer};
 use harbormaster_framework::{
     cycle::Reservation, prelude::*, profile::Profile, registry::Registry, sweep::PluginIdx,
 };
@@ -11,10 +12,7 @@ use serde_json::json;
 use tokio::time::sleep;
 
 use super::*;
-use crate::{
-    canned::{self, Canned},
-    live_api::{CustomNews, LiveApi},
-};
+use crate::live_api::{CustomFeed, LiveApi};
 
 static LOG: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
@@ -107,11 +105,11 @@ fn task(pod: Arc<PodInfo>, groups: &[&[u16]]) -> BindTask {
 async fn cycle(name: &str, labels: &[(&str, &str)], groups: &[&[u16]]) -> BindOutcome {
     let (tasks, _done) = Tasks::new();
     let (to_engine, engine) = mpsc::channel();
-    let api = Arc::new(LiveApi::new(Canned::script(Vec::new()).client(), CustomNews::default()));
+    let api = Arc::new(LiveApi::new(FakeServer::script(Vec::new()).client(), CustomFeed::default()));
     let pod = labels.iter().fold(pod(name).uid(name), |pod, (key, value)| pod.label(key, value)).info();
     Binder::new(api, tasks, to_engine).run(task(pod, groups));
     sleep(Duration::from_secs(1)).await;
-    let Ok(ToEngine::Inputs(mut inputs)) = engine.try_recv() else { panic!("nothing was reported") };
+    let Ok(EngineMessage::Inputs(mut inputs)) = engine.try_recv() else { panic!("nothing was reported") };
     match inputs.pop() {
         Some(Input::BindFinished { uid, outcome }) if inputs.is_empty() && uid == name => outcome,
         other => panic!("{other:?}"),
@@ -166,13 +164,13 @@ async fn a_plugin_that_panics_loses_no_pod() {
 
 #[tokio::test(start_paused = true)]
 async fn calls_of_a_pod_that_gave_its_node_up_come_before_its_next_binding() {
-    let server = Canned::always(|seen| {
+    let server = FakeServer::always(|seen| {
         LOG.lock().unwrap().push(format!("undone {} {}", seen.method, seen.path));
-        canned::json(200, &json!({}))
+        fake_server::json(200, &json!({}))
     });
     let (tasks, _done) = Tasks::new();
     let (to_engine, _engine) = mpsc::channel();
-    let api = Arc::new(LiveApi::new(server.client(), CustomNews::default()));
+    let api = Arc::new(LiveApi::new(server.client(), CustomFeed::default()));
     let binder = Binder::new(api, tasks, to_engine);
     let pod = pod("undone").info();
     let calls =
@@ -190,14 +188,14 @@ async fn calls_of_a_pod_that_gave_its_node_up_come_before_its_next_binding() {
 async fn stopped_after(name: &str, millis: u64) -> (bool, BindOutcome) {
     let (tasks, _done) = Tasks::new();
     let (to_engine, engine) = mpsc::channel();
-    let api = Arc::new(LiveApi::new(Canned::script(Vec::new()).client(), CustomNews::default()));
+    let api = Arc::new(LiveApi::new(FakeServer::script(Vec::new()).client(), CustomFeed::default()));
     let binder = Binder::new(api, tasks, to_engine);
     binder.run(task(pod(name).uid(name).info(), &[&[0], &[1]]));
     sleep(Duration::from_millis(millis)).await;
     let stopped = binder.call_off(name, "nobody needs it");
     assert!(!binder.call_off(name, "again"));
     sleep(Duration::from_secs(1)).await;
-    let Ok(ToEngine::Inputs(mut inputs)) = engine.try_recv() else { panic!("nothing was reported") };
+    let Ok(EngineMessage::Inputs(mut inputs)) = engine.try_recv() else { panic!("nothing was reported") };
     let Some(Input::BindFinished { outcome, .. }) = inputs.pop() else { panic!("{inputs:?}") };
     (stopped, outcome)
 }
@@ -215,8 +213,8 @@ async fn a_binding_can_be_called_off_until_pre_bind_has_ended() {
 async fn a_victim_in_pre_bind_makes_way_without_a_call() {
     let (tasks, _done) = Tasks::new();
     let (to_engine, engine) = mpsc::channel();
-    let server = Canned::script(Vec::new());
-    let api = Arc::new(LiveApi::new(server.client(), CustomNews::default()));
+    let server = FakeServer::script(Vec::new());
+    let api = Arc::new(LiveApi::new(server.client(), CustomFeed::default()));
     let binder = Binder::new(api, tasks, to_engine);
     let victim = pod("victim").uid("victim").info();
     let eviction =
@@ -228,7 +226,7 @@ async fn a_victim_in_pre_bind_makes_way_without_a_call() {
     sleep(Duration::from_secs(1)).await;
     let told: Vec<Input> = engine
         .try_iter()
-        .flat_map(|message| if let ToEngine::Inputs(inputs) = message { inputs } else { Vec::new() })
+        .flat_map(|message| if let EngineMessage::Inputs(inputs) = message { inputs } else { Vec::new() })
         .collect();
     let called_off = BindOutcome::Failed("preempted by DefaultPreemption".to_owned());
     assert!(
@@ -238,5 +236,5 @@ async fn a_victim_in_pre_bind_makes_way_without_a_call() {
         ] if uid == "victim" && *outcome == called_off),
         "{told:?}"
     );
-    assert!(server.seen().is_empty());
+    assert!(server.requests().is_empty());
 }

@@ -11,7 +11,7 @@ use super::*;
 use crate::run::tests::first_fit;
 
 struct Hands {
-    inbox: mpsc::Sender<ToEngine>,
+    inbox: mpsc::Sender<EngineMessage>,
     effects: UnboundedReceiver<Vec<Effect>>,
     end: oneshot::Receiver<EngineEnd>,
     synced: oneshot::Receiver<()>,
@@ -23,27 +23,27 @@ fn started(unsynced: usize) -> Hands {
 
 fn started_with(config: EngineConfig, unsynced: usize) -> Hands {
     let hands = standing_by(config, unsynced);
-    hands.inbox.send(ToEngine::Lead).unwrap();
+    hands.inbox.send(EngineMessage::Lead).unwrap();
     hands
 }
 
 fn standing_by(config: EngineConfig, unsynced: usize) -> Hands {
-    writing(config, unsynced, Unwritten::default())
+    writing(config, unsynced, PendingStatuses::default())
 }
 
-fn writing(config: EngineConfig, unsynced: usize, unwritten_status: Unwritten) -> Hands {
+fn writing(config: EngineConfig, unsynced: usize, pending_statuses: PendingStatuses) -> Hands {
     let (inbox, from_world) = mpsc::channel();
     let (out, effects) = unbounded_channel();
     let (tell, synced) = oneshot::channel();
     let (metrics, health, traces) = Default::default();
-    let told = Told { metrics, health, synced: tell, traces, raw: None, unwritten_status };
-    let end = spawn(config, unsynced, from_world, out, CustomNews::default(), told).unwrap();
+    let told = EngineSinks { metrics, health, synced: tell, traces, raw: None, pending_statuses };
+    let end = spawn(config, unsynced, from_world, out, CustomFeed::default(), told).unwrap();
     Hands { inbox, effects, end, synced }
 }
 
 impl Hands {
     fn tell(&self, inputs: Vec<Input>) {
-        self.inbox.send(ToEngine::Inputs(inputs)).unwrap();
+        self.inbox.send(EngineMessage::Inputs(inputs)).unwrap();
     }
 
     /// Waits for the next effects, at most five seconds.
@@ -78,10 +78,10 @@ fn one_pod_one_node() -> Vec<Input> {
 fn no_pod_is_tried_before_all_watches_have_delivered() {
     let mut hands = started(2);
     hands.tell(one_pod_one_node());
-    hands.inbox.send(ToEngine::Synced).unwrap();
+    hands.inbox.send(EngineMessage::Synced).unwrap();
     thread::sleep(Duration::from_millis(50));
     assert!(hands.effects.try_recv().is_err());
-    hands.inbox.send(ToEngine::Synced).unwrap();
+    hands.inbox.send(EngineMessage::Synced).unwrap();
     let effects = hands.effects();
     assert!(matches!(&effects[..], [Effect::Bind(task)] if task.node() == "n1"), "{effects:?}");
 }
@@ -92,7 +92,7 @@ fn a_standby_listens_says_when_it_knows_everything_and_tries_pods_when_it_leads(
     hands.tell(one_pod_one_node());
     thread::sleep(Duration::from_millis(50));
     assert!(hands.synced.try_recv().is_err());
-    hands.inbox.send(ToEngine::Synced).unwrap();
+    hands.inbox.send(EngineMessage::Synced).unwrap();
     let begun = Instant::now();
     while hands.synced.try_recv().is_err() {
         assert!(begun.elapsed() < Duration::from_secs(5), "it is not told");
@@ -102,7 +102,7 @@ fn a_standby_listens_says_when_it_knows_everything_and_tries_pods_when_it_leads(
     hands.tell(vec![Input::Pod(pod("other").build()), Input::Pod(pod("other").on("n1").build())]);
     thread::sleep(Duration::from_millis(50));
     assert!(hands.effects.try_recv().is_err());
-    hands.inbox.send(ToEngine::Lead).unwrap();
+    hands.inbox.send(EngineMessage::Lead).unwrap();
     let effects = hands.effects();
     assert!(matches!(&effects[..], [Effect::Bind(task)] if &*task.pod().name == "p"), "{effects:?}");
     thread::sleep(Duration::from_millis(50));
@@ -113,7 +113,7 @@ fn a_standby_listens_says_when_it_knows_everything_and_tries_pods_when_it_leads(
 fn a_standby_ends_at_once() {
     let hands = standing_by(EngineConfig::new(vec![first_fit()]), 0);
     hands.tell(one_pod_one_node());
-    hands.inbox.send(ToEngine::Stop).unwrap();
+    hands.inbox.send(EngineMessage::Stop).unwrap();
     assert_eq!(hands.ended(), Ok(()));
 }
 
@@ -123,7 +123,7 @@ fn stopping_waits_for_bindings_and_tries_no_more_pods() {
     hands.tell(one_pod_one_node());
     let effects = hands.effects();
     assert!(matches!(&effects[..], [Effect::Bind(_)]), "{effects:?}");
-    hands.inbox.send(ToEngine::Stop).unwrap();
+    hands.inbox.send(EngineMessage::Stop).unwrap();
     hands.tell(vec![Input::Pod(pod("late").build())]);
     thread::sleep(Duration::from_millis(50));
     assert!(hands.effects.try_recv().is_err() && hands.end.try_recv().is_err());
@@ -188,10 +188,10 @@ fn pods_that_could_wait_are_tried_when_nothing_is_to_be_written() {
     let minute = Duration::from_secs(60);
     let backoff = Backoff { initial: minute, max: minute };
     let config = EngineConfig { backoff, ..EngineConfig::new(vec![profile(&registry, &points)]) };
-    let unwritten = Unwritten::default();
+    let unwritten = PendingStatuses::default();
     unwritten.add(16);
     let mut hands = writing(config, 0, unwritten.clone());
-    hands.inbox.send(ToEngine::Lead).unwrap();
+    hands.inbox.send(EngineMessage::Lead).unwrap();
     let patched = |hands: &mut Hands| -> Vec<Str> {
         let patches = hands.effects().into_iter().filter_map(|effect| match effect {
             Effect::PatchStatus(patch) => Some(patch.pod.name.clone()),
@@ -246,14 +246,14 @@ fn what_a_standby_has_not_written_is_not_waited_for_when_it_leads() {
     let it = &["Jealous"][..];
     let points = [("PreEnqueue", &["Unsure"][..]), ("QueueSort", it), ("Filter", it), ("Bind", it)];
     for leads in [false, true] {
-        let unwritten = Unwritten::default();
+        let unwritten = PendingStatuses::default();
         let config = EngineConfig::new(vec![profile(&registry, &points)]);
         let hands = writing(config, 0, unwritten.clone());
         if leads {
-            hands.inbox.send(ToEngine::Lead).unwrap();
+            hands.inbox.send(EngineMessage::Lead).unwrap();
         }
         hands.tell((0..16).map(|i| Input::Pod(pod(&format!("p{i}")).build())).collect());
-        hands.inbox.send(ToEngine::Stop).unwrap();
+        hands.inbox.send(EngineMessage::Stop).unwrap();
         assert_eq!(hands.ended(), Ok(()));
         assert_eq!(unwritten.is_full(), leads, "leads: {leads}");
     }
@@ -276,7 +276,7 @@ fn stopping_waits_for_evictions() {
         tasks.collect::<Vec<_>>()
     };
     let [first] = evictions(hands.effects()).try_into().unwrap();
-    hands.inbox.send(ToEngine::Stop).unwrap();
+    hands.inbox.send(EngineMessage::Stop).unwrap();
     thread::sleep(Duration::from_millis(50));
     assert!(hands.end.try_recv().is_err());
     hands.tell(vec![Input::EvictFinished { task: first, outcome: EvictOutcome::Evicted }]);
@@ -304,7 +304,7 @@ fn a_plugin_that_panics_fails_its_pod_and_the_thread_goes_on() {
     let effects = hands.effects();
     let is_told = |e: &Effect| matches!(e, Effect::Event(event) if event.note.contains("the node is cursed"));
     assert!(effects.iter().any(is_told), "{effects:?}");
-    hands.inbox.send(ToEngine::Stop).unwrap();
+    hands.inbox.send(EngineMessage::Stop).unwrap();
     assert_eq!(hands.ended(), Ok(()));
 }
 

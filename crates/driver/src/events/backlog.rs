@@ -1,6 +1,6 @@
-//! Events that wait to be written: how many there may be, who goes first, who gives way, and who is tried again.
+//! Events that wait to be written: order, limits and retries.
 //!
-//! Neither clock nor network is in here: the time and the outcomes of writes are told.
+//! No clock and no network: callers pass the time and the outcomes of writes.
 
 use std::{
     collections::{BTreeMap, VecDeque, hash_map::Entry},
@@ -9,6 +9,7 @@ use std::{
 };
 
 use harbormaster_api::Timestamp;
+use harbormaster_client::{ApiError, Backoff, Jitter};
 use rustc_hash::FxHashMap;
 use tokio::time::Instant;
 
@@ -16,70 +17,66 @@ use super::{
     record::Record,
     tally::{Tally, Trouble},
 };
-use crate::{
-    backoff::{Backoff, Jitter},
-    http::ApiError,
-};
 
-/// What events may take in memory, in bytes: well over a hundred thousand of pods that were bound.
+/// Memory limit in bytes: well over a hundred thousand events of bound pods.
 pub(super) const ROOM: usize = 64 << 20;
-/// How often a write is sent that fails while others are taken, and how long after one another.
+/// Number of tries of a write that fails while others succeed, and the pause between them.
 pub(super) const TRIES: u32 = 12;
 pub(super) const REST: Duration = Duration::from_secs(10);
-/// The longest that a server is left alone, whatever it asks for.
+/// Longest pause, whatever the server asks for.
 const LONGEST_REST: Duration = Duration::from_secs(60);
-/// For how long an event is tried whatever the server says: API servers keep events for an hour.
+/// Time for which an event is retried at most: API servers keep events for an hour.
 const KEEP: Duration = Duration::from_secs(60 * 60);
-/// After so many failures in a row it is the server that fails and not an event: it is left alone for a while.
+/// Number of failures in a row after which the server is considered to be failing, and all writes pause.
 const FAILING: u32 = 16;
-/// For how long it is left alone at first.
+/// First such pause.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 
-/// What is to be written about an event.
+/// A write for an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Write {
     /// The event itself.
     Create,
-    /// How often it has happened.
+    /// The number of its occurrences.
     Count { count: u32, last: Timestamp },
 }
 
-/// A write that has not come through yet.
+/// A write that has not succeeded yet.
 #[derive(Debug)]
-pub(super) struct Unwritten {
+pub(super) struct PendingWrite {
     pub(super) record: Arc<Record>,
     pub(super) write: Write,
-    failed: Option<Failed>,
+    failed: Option<Failures>,
 }
 
-/// How a write has failed so far.
+/// Failures of a write so far.
 #[derive(Clone, Copy, Debug)]
-struct Failed {
+struct Failures {
     since: Instant,
-    /// Failures that are the event's own: the server took others meanwhile.
+    /// Failures while other writes succeeded.
     tries: u32,
     /// [`Backlog::taken`] at the last failure.
     taken: u64,
 }
 
-/// All that is not written yet.
+/// All pending writes.
 #[derive(Debug)]
 pub(super) struct Backlog {
     room: usize,
     used: usize,
     count: usize,
-    /// Not tried yet, oldest first. The first to give way.
-    normal: VecDeque<Unwritten>,
-    /// Not tried yet, oldest first.
-    warnings: VecDeque<Unwritten>,
-    /// To be tried again, by the time of that; the number tells equal times apart.
-    resting: BTreeMap<(Instant, u64), Unwritten>,
+    /// New writes of normal events, oldest first. Dropped first if there is no room.
+    normal: VecDeque<PendingWrite>,
+    /// New writes of warnings, oldest first.
+    warnings: VecDeque<PendingWrite>,
+    /// Writes that wait for a retry, by its time; the number makes keys unique.
+    resting: BTreeMap<(Instant, u64), PendingWrite>,
     rests: u64,
-    /// Events of which a write is on its way or resting, with the write that comes after it.
-    under_way: FxHashMap<u64, Option<Unwritten>>,
-    /// Which of the three is asked first for the next write.
+    /// Events with a write that is being sent or waits for a retry, and the write after it.
+    under_way: FxHashMap<u64, Option<PendingWrite>>,
+    /// Index of the queue that supplied the last write.
     turn: u8,
-    /// How many writes the server took.
+    /// Number of successful writes.
     taken: u64,
     failures_in_row: u32,
     paused_until: Option<Instant>,
@@ -89,7 +86,7 @@ pub(super) struct Backlog {
     closed: bool,
 }
 
-impl Unwritten {
+impl PendingWrite {
     pub(super) fn new(record: Arc<Record>, write: Write) -> Self {
         Self { record, write, failed: None }
     }
@@ -100,7 +97,7 @@ impl Unwritten {
 }
 
 impl Backlog {
-    /// Holds at most `room` bytes.
+    /// Returns a backlog of at most `room` bytes.
     pub(super) fn new(room: usize) -> Self {
         Self {
             room,
@@ -122,36 +119,36 @@ impl Backlog {
         }
     }
 
-    /// Nothing will be added any more.
+    /// Marks the end: nothing will be added.
     pub(super) fn close(&mut self) {
         self.closed = true;
     }
 
-    /// Whether nothing will be added any more.
+    /// Returns true if nothing will be added.
     pub(super) fn is_closed(&self) -> bool {
         self.closed
     }
 
-    /// Whether everything is written, and nothing will be added any more.
+    /// Returns true if everything is written, and nothing will be added.
     pub(super) fn is_over(&self) -> bool {
         self.closed && self.count == 0
     }
 
-    /// How many writes have not come through yet.
+    /// Returns the number of pending writes.
     pub(super) fn count(&self) -> usize {
         self.count
     }
 
-    /// Whether so much waits that some of it will have to give way soon.
+    /// Returns true if more than half of the room is used.
     pub(super) fn is_half_full(&self) -> bool {
         self.used > self.room / 2
     }
 
-    /// Adds a write. Where there is no room the oldest normal events give way, then the oldest warnings: `false` if
-    /// that is the new one.
+    /// Adds a write. If there is no room, drops the oldest normal events, then the oldest warnings. Returns false if that drops the
+    /// new one.
     pub(super) fn add(&mut self, record: Arc<Record>, write: Write) -> bool {
         let new = record.id;
-        let unwritten = Unwritten::new(record, write);
+        let unwritten = PendingWrite::new(record, write);
         self.used += unwritten.size();
         self.count += 1;
         let queue = if unwritten.record.warning { &mut self.warnings } else { &mut self.normal };
@@ -167,8 +164,8 @@ impl Backlog {
         kept
     }
 
-    /// The write to be sent next, if any may be sent now. [`Self::ended`] must be told of its end.
-    pub(super) fn take(&mut self, now: Instant) -> Option<Unwritten> {
+    /// Returns the next write, if one may be sent now. Its end must be reported to [`Self::ended`].
+    pub(super) fn take(&mut self, now: Instant) -> Option<PendingWrite> {
         if self.paused_until.is_some_and(|until| now < until) {
             return None;
         }
@@ -187,12 +184,12 @@ impl Backlog {
         None
     }
 
-    fn next_rested(&mut self, now: Instant) -> Option<Unwritten> {
+    fn next_rested(&mut self, now: Instant) -> Option<PendingWrite> {
         let first = self.resting.first_entry().filter(|first| first.key().0 <= now)?;
         Some(first.remove())
     }
 
-    fn next_fresh(&mut self, warnings: bool) -> Option<Unwritten> {
+    fn next_fresh(&mut self, warnings: bool) -> Option<PendingWrite> {
         loop {
             let queue = if warnings { &mut self.warnings } else { &mut self.normal };
             let first = queue.pop_front()?;
@@ -201,7 +198,7 @@ impl Backlog {
                     entry.insert(None);
                     return Some(first);
                 }
-                // Its turn comes after the write before it. A count says what an earlier one would have said.
+                // It waits for the write before it. A newer count replaces an older one.
                 Entry::Occupied(mut entry) => entry.insert(Some(first)),
             };
             if let Some(replaced) = replaced {
@@ -210,7 +207,7 @@ impl Backlog {
         }
     }
 
-    /// When [`Self::take`] may have something again that it has not now.
+    /// Returns the time when [`Self::take`] may have more writes.
     pub(super) fn next_at(&self) -> Option<Instant> {
         let rested = self.resting.first_key_value().map(|((at, _), _)| *at);
         let fresh = !self.normal.is_empty() || !self.warnings.is_empty();
@@ -221,8 +218,8 @@ impl Backlog {
         }
     }
 
-    /// What became of a write.
-    pub(super) fn ended(&mut self, unwritten: Unwritten, outcome: Result<(), ApiError>, now: Instant) {
+    /// Handles the outcome of a write.
+    pub(super) fn ended(&mut self, unwritten: PendingWrite, outcome: Result<(), ApiError>, now: Instant) {
         let error = match outcome {
             Err(error) if error.is_passing() => return self.failed(unwritten, &error, now),
             end => end.err(),
@@ -231,14 +228,14 @@ impl Backlog {
             None => self.taken += 1,
             Some(error) => self.tally.note(Trouble::Rejected, unwritten.record.reason, Some(&error)),
         }
-        // A server that answers to the point is well.
+        // The server works.
         self.failures_in_row = 0;
         self.paused_until = None;
         self.pause.reset();
         self.settle(&unwritten);
     }
 
-    fn failed(&mut self, mut unwritten: Unwritten, error: &ApiError, now: Instant) {
+    fn failed(&mut self, mut unwritten: PendingWrite, error: &ApiError, now: Instant) {
         let asked = error.retry_after().unwrap_or_default().min(LONGEST_REST);
         self.failures_in_row += 1;
         if self.failures_in_row >= FAILING {
@@ -247,8 +244,8 @@ impl Backlog {
         }
         let reason = unwritten.record.reason;
         let before = unwritten.failed;
-        let mut failed = before.unwrap_or(Failed { since: now, tries: 0, taken: 0 });
-        // Too many requests, or a server that takes nothing at all: no fault of the event.
+        let mut failed = before.unwrap_or(Failures { since: now, tries: 0, taken: 0 });
+        // Too many requests, or a server that accepts nothing: not the event's fault.
         let is_its_own = error.code() != Some(429) && before.is_none_or(|before| self.taken > before.taken);
         failed.tries += u32::from(is_its_own);
         failed.taken = self.taken;
@@ -263,15 +260,15 @@ impl Backlog {
         self.resting.insert((now + rest, self.rests), unwritten);
     }
 
-    /// A write is over; the one that came after it is next.
-    fn settle(&mut self, unwritten: &Unwritten) {
+    /// Removes a write, and queues the one after it.
+    fn settle(&mut self, unwritten: &PendingWrite) {
         self.forget(unwritten);
         if let Some(next) = self.under_way.remove(&unwritten.record.id).flatten() {
             self.warnings.push_front(next);
         }
     }
 
-    fn forget(&mut self, unwritten: &Unwritten) {
+    fn forget(&mut self, unwritten: &PendingWrite) {
         self.used = self.used.saturating_sub(unwritten.size());
         self.count = self.count.saturating_sub(1);
     }

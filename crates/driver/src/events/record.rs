@@ -1,16 +1,16 @@
-//! One event as it waits, and as the API server reads it.
+//! One event: in the backlog, and in JSON.
 
 use bytes::Bytes;
 use harbormaster_api::{Str, Timestamp};
 use harbormaster_core::PodEvent;
 use serde::Serialize;
 
-/// What of an event is kept until it is written. The pod itself is not: a hundred thousand may wait.
+/// An event that waits to be written. It does not hold the pod, since a hundred thousand events may wait.
 #[derive(Debug)]
 pub(super) struct Record {
-    /// Tells events apart; never reused.
+    /// Identity of the event; never reused.
     pub(super) id: u64,
-    /// The name of its object.
+    /// Name of its object.
     pub(super) name: Str,
     pub(super) reason: &'static str,
     pub(super) warning: bool,
@@ -43,7 +43,7 @@ impl Record {
         }
     }
 
-    /// What it takes in memory, in bytes, with strings that may be its own alone.
+    /// Returns its size in memory in bytes, with strings that may be shared.
     pub(super) fn size(&self) -> usize {
         // Two counters precede what is shared.
         const SHARED: usize = 2 * size_of::<usize>();
@@ -52,7 +52,7 @@ impl Record {
         SHARED + size_of::<Self>() + self.note.len() + strings
     }
 
-    /// The collection it is created in.
+    /// Returns the path of the collection it is created in.
     pub(super) fn collection(&self) -> String {
         format!("/apis/events.k8s.io/v1/namespaces/{}/events", self.namespace())
     }
@@ -64,7 +64,7 @@ impl Record {
         }
     }
 
-    /// `events.k8s.io/v1.Event` in JSON, from a scheduler on this host.
+    /// Returns `events.k8s.io/v1.Event` in JSON, from a scheduler on this host.
     pub(super) fn body(&self, hostname: &str, series: Option<&SeriesBody>) -> Bytes {
         let body = EventBody {
             kind: "Event",

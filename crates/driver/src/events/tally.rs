@@ -1,36 +1,36 @@
-//! Events in trouble, summed up for the log: a server in trouble must not fill it with a line for each.
+//! Errors of writes, summed up so that a failing server does not fill the log.
 
 use std::{collections::BTreeMap, fmt::Write, time::Duration};
 
 use tokio::time::Instant;
 
-use crate::http::ApiError;
+use harbormaster_client::ApiError;
 
-/// At most one line about each kind of trouble in this time.
+/// Time between two lines about the same kind of trouble.
 const PERIOD: Duration = Duration::from_secs(30);
 
-/// What has become of an event that is not written.
+/// Kinds of trouble with an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Trouble {
-    /// It will be tried again.
+    /// The write failed, and is retried.
     Failed,
-    /// There was no room for it.
+    /// There was no room.
     Dropped,
-    /// The API server does not want it.
+    /// The API server rejected it.
     Rejected,
     /// It has failed too often or for too long.
     GivenUp,
 }
 
-/// What is to be told.
+/// Trouble that is not logged yet.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     sums: BTreeMap<Trouble, Sum>,
-    /// When the last lines were written.
-    told: Option<Instant>,
+    /// Time of the last lines.
+    logged: Option<Instant>,
 }
 
-/// One kind of trouble since it was last told.
+/// Trouble of one kind since it was last logged.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Sum {
     by_reason: BTreeMap<&'static str, usize>,
@@ -46,28 +46,28 @@ impl Tally {
         }
     }
 
-    /// When there is something to be told; the first trouble in a while is told at once.
+    /// Returns the time of the next lines; the first trouble in a while is logged at once.
     pub(super) fn due(&self, now: Instant) -> Option<Instant> {
-        let after_the_last = self.told.map_or(now, |told| now.max(told + PERIOD));
+        let after_the_last = self.logged.map_or(now, |logged| now.max(logged + PERIOD));
         (!self.sums.is_empty()).then_some(after_the_last)
     }
 
-    /// What is to be told now; nothing before it is due.
+    /// Returns the trouble to log now; empty before it is due.
     pub(super) fn take_due(&mut self, now: Instant) -> BTreeMap<Trouble, Sum> {
         if self.due(now).is_none_or(|due| due > now) {
             return BTreeMap::new();
         }
-        self.told = Some(now);
+        self.logged = Some(now);
         self.take()
     }
 
-    /// What is to be told, due or not.
+    /// Returns the trouble to log, due or not.
     pub(super) fn take(&mut self) -> BTreeMap<Trouble, Sum> {
         std::mem::take(&mut self.sums)
     }
 }
 
-/// One line for each kind of trouble.
+/// Writes a line for each kind of trouble.
 pub(super) fn log(sums: &BTreeMap<Trouble, Sum>) {
     for (trouble, sum) in sums {
         let (events, reasons, err) = (sum.count(), sum.reasons(), &sum.last_error);
@@ -91,7 +91,7 @@ pub(super) fn log(sums: &BTreeMap<Trouble, Sum>) {
 }
 
 impl Sum {
-    /// How many failures or events; an event that fails twice counts twice.
+    /// Returns the number of failures; an event that fails twice counts twice.
     pub(super) fn count(&self) -> usize {
         self.by_reason.values().sum()
     }

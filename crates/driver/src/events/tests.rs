@@ -1,5 +1,9 @@
 //! Events and their repetitions.
 
+use harbormaster_client::{
+    client::{ResponseBody, STRATEGIC_MERGE_PATCH},
+    fake_server::{FakeServer, refused_connection, reply, status},
+};
 use harbormaster_framework::pod::PodInfo;
 use harbormaster_testkit::pod;
 use serde_json::json;
@@ -10,10 +14,6 @@ use tokio::{
 use tower::BoxError;
 
 use super::{backlog::TRIES, *};
-use crate::{
-    canned::{Canned, refused_connection, reply, status},
-    http::{ResponseBody, STRATEGIC_MERGE_PATCH},
-};
 
 type Response = http::Response<ResponseBody>;
 
@@ -41,13 +41,13 @@ fn scheduled(pod: &Arc<PodInfo>) -> PodEvent {
 }
 
 /// A recorder whose writer runs until all is written.
-fn recorder(server: &Canned) -> (EventRecorder, JoinHandle<()>) {
+fn recorder(server: &FakeServer) -> (EventRecorder, JoinHandle<()>) {
     let (recorder, writer) = EventRecorder::new(server.client(), "host".into(), BindingActivity::idle());
     (recorder, tokio::spawn(writer.run()))
 }
 
-fn ok() -> Canned {
-    Canned::always(|_| reply(201, "{}"))
+fn ok() -> FakeServer {
+    FakeServer::always(|_| reply(201, "{}"))
 }
 
 #[tokio::test(start_paused = true)]
@@ -57,7 +57,7 @@ async fn an_event_says_who_saw_what_about_which_pod() {
     recorder.record(scheduled(&waiting("7")), at(0));
     drop(recorder);
     done.await.unwrap();
-    let seen = &server.seen()[0];
+    let seen = &server.requests()[0];
     assert_eq!(
         (seen.method.as_str(), seen.path.as_str()),
         ("POST", "/apis/events.k8s.io/v1/namespaces/ns/events")
@@ -98,7 +98,7 @@ async fn the_second_occurrence_is_written_and_later_ones_are_counted_until_the_s
     assert_eq!((before_the_end, recorder.series.len()), (1, 0));
     drop(recorder);
     done.await.unwrap();
-    let seen = server.seen();
+    let seen = server.requests();
     let calls: Vec<(&str, u64)> =
         seen.iter().map(|s| (s.method.as_str(), s.json()["series"]["count"].as_u64().unwrap_or(1))).collect();
     assert_eq!(calls, [("POST", 1), ("PATCH", 2), ("PATCH", 5)]);
@@ -120,7 +120,7 @@ async fn a_series_that_goes_on_is_written_every_half_hour() {
     drop(recorder);
     done.await.unwrap();
     let counts: Vec<u64> =
-        server.seen()[1..].iter().map(|s| s.json()["series"]["count"].as_u64().unwrap()).collect();
+        server.requests()[1..].iter().map(|s| s.json()["series"]["count"].as_u64().unwrap()).collect();
     assert_eq!(counts, [2, 30]);
 }
 
@@ -132,12 +132,12 @@ async fn a_pod_that_changed_begins_a_new_event() {
     recorder.record(failed(&waiting("8"), "no"), at(1));
     drop(recorder);
     done.await.unwrap();
-    assert!(server.seen().iter().all(|s| s.method == "POST"));
+    assert!(server.requests().iter().all(|s| s.method == "POST"));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_series_whose_event_has_expired_is_created_with_its_count() {
-    let server = Canned::always(|seen| match seen.method.as_str() {
+    let server = FakeServer::always(|seen| match seen.method.as_str() {
         "PATCH" => status(404, "NotFound", "gone"),
         _ => reply(201, "{}"),
     });
@@ -147,20 +147,20 @@ async fn a_series_whose_event_has_expired_is_created_with_its_count() {
     recorder.record(failed(&pod, "no"), at(1));
     drop(recorder);
     done.await.unwrap();
-    let seen = server.seen();
+    let seen = server.requests();
     assert_eq!(seen.iter().map(|s| s.method.as_str()).collect::<Vec<_>>(), ["POST", "PATCH", "POST"]);
     assert_eq!(seen[2].json()["series"]["count"], 2);
 }
 
 /// A server that answers writes about pods named `name` by `answer`, and takes the others.
-fn taking_all_but(name: &'static str, answer: fn() -> Result<Response, BoxError>) -> Canned {
+fn taking_all_but(name: &'static str, answer: fn() -> Result<Response, BoxError>) -> FakeServer {
     let about = format!("\"name\":\"{name}\"");
-    Canned::new(move |seen| if seen.body.contains(&about) { answer() } else { Ok(reply(201, "{}")) })
+    FakeServer::new(move |seen| if seen.body.contains(&about) { answer() } else { Ok(reply(201, "{}")) })
 }
 
-fn tries(server: &Canned, name: &str) -> usize {
+fn tries(server: &FakeServer, name: &str) -> usize {
     let about = format!("\"name\":\"{name}\"");
-    server.seen().iter().filter(|seen| seen.body.contains(&about)).count()
+    server.requests().iter().filter(|seen| seen.body.contains(&about)).count()
 }
 
 #[tokio::test(start_paused = true)]
@@ -187,7 +187,7 @@ async fn an_event_that_fails_while_others_are_taken_is_tried_twelve_times_and_a_
 
 #[tokio::test(start_paused = true)]
 async fn an_event_is_given_up_after_an_hour_without_any_server() {
-    let server = Canned::new(|_| Err(refused_connection().into()));
+    let server = FakeServer::new(|_| Err(refused_connection().into()));
     let (mut recorder, done) = recorder(&server);
     let begun = Instant::now();
     recorder.record(failed(&waiting("7"), "no"), at(0));
@@ -195,14 +195,14 @@ async fn an_event_is_given_up_after_an_hour_without_any_server() {
     done.await.unwrap();
     let minutes = begun.elapsed().as_secs() / 60;
     assert!((60..62).contains(&minutes), "{minutes}");
-    let tries = server.seen().len();
+    let tries = server.requests().len();
     assert!((300..450).contains(&tries), "about every ten seconds: {tries}");
 }
 
 /// A server that gives one answer until some time has passed, and then takes everything.
-fn in_trouble_for(time: Duration, answer: fn(usize) -> Response) -> Canned {
+fn in_trouble_for(time: Duration, answer: fn(usize) -> Response) -> FakeServer {
     let (begun, mut asked) = (Instant::now(), 0);
-    Canned::always(move |_| {
+    FakeServer::always(move |_| {
         asked += 1;
         if begun.elapsed() < time { answer(asked) } else { reply(201, "{}") }
     })
@@ -233,11 +233,11 @@ async fn a_server_that_takes_nothing_for_minutes_is_left_alone_and_gets_everythi
             }
             drop(recorder);
             sleep(trouble - Duration::from_secs(1)).await;
-            let asked = server.seen().len();
+            let asked = server.requests().len();
             assert!(asked < 160 * minutes as usize, "{asked} requests in {minutes} minutes");
             done.await.unwrap();
             assert!(begun.elapsed() < trouble + Duration::from_secs(30), "{:?}", begun.elapsed());
-            let seen = server.seen();
+            let seen = server.requests();
             let mut taken: Vec<String> = seen[seen.len() - EVENTS..]
                 .iter()
                 .map(|s| s.json()["regarding"]["name"].to_string())
@@ -251,7 +251,7 @@ async fn a_server_that_takes_nothing_for_minutes_is_left_alone_and_gets_everythi
 
 #[tokio::test(start_paused = true)]
 async fn an_event_that_rests_holds_up_no_other() {
-    let server = Canned::always(|seen| match seen.body.contains("\"name\":\"bad") {
+    let server = FakeServer::always(|seen| match seen.body.contains("\"name\":\"bad") {
         true => status(500, "InternalError", "no"),
         false => reply(201, "{}"),
     });
@@ -262,7 +262,7 @@ async fn an_event_that_rests_holds_up_no_other() {
         recorder.record(scheduled(&pod(&name).info()), at(0));
     }
     sleep(Duration::from_secs(1)).await;
-    let good = server.seen().iter().filter(|s| s.body.contains("\"name\":\"good")).count();
+    let good = server.requests().iter().filter(|s| s.body.contains("\"name\":\"good")).count();
     assert_eq!(good, 250);
     done.abort();
 }
@@ -277,7 +277,7 @@ async fn the_count_of_an_event_waits_for_the_event_however_long_that_takes() {
     recorder.record(failed(&pod, "no"), at(1));
     drop(recorder);
     done.await.unwrap();
-    let methods: Vec<String> = server.seen().into_iter().map(|s| s.method).collect();
+    let methods: Vec<String> = server.requests().into_iter().map(|s| s.method).collect();
     let (patch, posts) = methods.split_last().unwrap();
     assert_eq!(patch, "PATCH");
     assert!(posts.len() > 4 && posts.iter().all(|method| method == "POST"), "{methods:?}");
@@ -295,7 +295,7 @@ async fn events_beyond_the_room_give_way_and_a_warning_that_was_dropped_is_no_se
     assert!((10..50).contains(&waiting), "{waiting}");
     drop(recorder);
     writer.run().await;
-    let seen = server.seen();
+    let seen = server.requests();
     assert_eq!(seen.len(), waiting);
     assert_eq!(seen.last().unwrap().json()["regarding"]["resourceVersion"], "999");
 }

@@ -1,33 +1,30 @@
-//! Sends what the recorder has left, a few writes at a time.
+//! Sends the writes in the backlog, a few at once.
 //!
-//! It does so in rounds: when everything is written it looks again after a moment. Writes side by side cost a good deal less
-//! processor time than the same writes one by one, and nobody waits for an event. The first one after a silence goes out
-//! at once.
+//! It does so in rounds: when everything is written, it pauses for a moment. Concurrent writes cost much less processor time than
+//! the same writes one by one, and no task waits for an event. The first one after a silence is sent at once.
 
 use std::{sync::Arc, time::Duration};
 
 use futures_util::{StreamExt, stream::FuturesUnordered};
+use harbormaster_client::{ApiClient, ApiError, client::STRATEGIC_MERGE_PATCH};
 use tokio::time::{Instant, sleep_until};
 
 use super::{
     Shared,
-    backlog::{Unwritten, Write},
+    backlog::{PendingWrite, Write},
     record::SeriesBody,
     tally,
 };
-use crate::{
-    binder::BindingActivity,
-    http::{ApiClient, ApiError, STRATEGIC_MERGE_PATCH},
-};
+use crate::binder::BindingActivity;
 
-/// Writes at a time.
+/// Number of concurrent writes.
 const AT_ONCE: usize = 16;
-/// Writes at a time while pods are being bound: bindings come first, here and at the API server.
+/// Number of concurrent writes while pods are being bound: bindings come first, here and at the API server.
 const BESIDE_BINDINGS: usize = 4;
-/// From the end of a round of writes to the next one.
+/// Time from the end of a round of writes to the next one.
 const BETWEEN_ROUNDS: Duration = Duration::from_millis(100);
 
-/// Writes events until its [`EventRecorder`](super::EventRecorder) is gone and nothing waits any more.
+/// Writes events until its [`EventRecorder`](super::EventRecorder) is gone and the backlog is empty.
 pub struct EventWriter {
     client: ApiClient,
     hostname: Arc<str>,
@@ -45,7 +42,7 @@ impl EventWriter {
         Self { client, hostname, shared, bindings }
     }
 
-    /// Writes; to be run as a task.
+    /// Writes events; must run as a task.
     pub async fn run(self) {
         let mut writes = FuturesUnordered::new();
         let mut next_round = Instant::now();
@@ -60,7 +57,7 @@ impl EventWriter {
                 };
                 writes.push(self.write(unwritten));
             }
-            let next_line = self.tell();
+            let next_line = self.log_trouble();
             if self.shared.backlog().is_over() {
                 return;
             }
@@ -77,14 +74,14 @@ impl EventWriter {
         }
     }
 
-    /// Writes lines that are due to the log, or all at the end; when the next is due.
-    fn tell(&self) -> Option<Instant> {
+    /// Logs trouble that is due, or all of it at the end. Returns the time of the next lines.
+    fn log_trouble(&self) -> Option<Instant> {
         let now = Instant::now();
         let mut backlog = self.shared.backlog();
-        let told = if backlog.is_over() { backlog.tally.take() } else { backlog.tally.take_due(now) };
+        let sums = if backlog.is_over() { backlog.tally.take() } else { backlog.tally.take_due(now) };
         let due = backlog.tally.due(now);
         drop(backlog);
-        tally::log(&told);
+        tally::log(&sums);
         due
     }
 
@@ -96,12 +93,12 @@ impl EventWriter {
         }
     }
 
-    async fn write(&self, unwritten: Unwritten) -> (Unwritten, Result<(), ApiError>) {
+    async fn write(&self, unwritten: PendingWrite) -> (PendingWrite, Result<(), ApiError>) {
         let outcome = self.send(&unwritten).await;
         (unwritten, outcome)
     }
 
-    async fn send(&self, Unwritten { record, write, .. }: &Unwritten) -> Result<(), ApiError> {
+    async fn send(&self, PendingWrite { record, write, .. }: &PendingWrite) -> Result<(), ApiError> {
         let (client, hostname) = (&self.client, &*self.hostname);
         let path = record.collection();
         let Write::Count { count, last } = *write else {
@@ -110,7 +107,7 @@ impl EventWriter {
         let series = SeriesBody::new(count, last);
         let object = format!("{path}/{}", record.name);
         match client.patch(&object, STRATEGIC_MERGE_PATCH, series.patch()).await {
-            // It has expired meanwhile, or was never written.
+            // The event has expired, or was never written.
             Err(error) if error.code() == Some(404) => {
                 created(client.post(&path, record.body(hostname, Some(&series))).await)
             }
@@ -119,7 +116,7 @@ impl EventWriter {
     }
 }
 
-/// An earlier try may have come through in spite of its failure.
+/// Treats a conflict as success: an earlier try may have succeeded despite its error.
 fn created(outcome: Result<(), ApiError>) -> Result<(), ApiError> {
     match outcome {
         Err(ApiError::Refused(refusal)) if refusal.code == 409 && refusal.reason == "AlreadyExists" => Ok(()),

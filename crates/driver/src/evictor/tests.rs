@@ -1,11 +1,11 @@
-//! Evictions against an API server made of canned replies.
+//! Evictions against an API server made of scripted responses.
 
 use harbormaster_api::{Pod, pod::PodCondition};
+use harbormaster_client::fake_server::{FakeServer, RecordedRequest, refused_connection, reply, status};
 use harbormaster_testkit::pod;
 use tokio::time::{Duration, Instant};
 
 use super::*;
-use crate::canned::{Canned, Seen, refused_connection, reply, status};
 
 const MESSAGE: &str = "default-scheduler: preempting to accommodate a higher priority pod";
 
@@ -32,7 +32,7 @@ fn has_condition(status: &'static str, message: &'static str) -> impl FnOnce(&mu
 }
 
 /// Evicts the pods and returns what the engine was told.
-async fn evict_all(server: &Canned, tasks: Vec<EvictTask>) -> Vec<(EvictTask, EvictOutcome)> {
+async fn evict_all(server: &FakeServer, tasks: Vec<EvictTask>) -> Vec<(EvictTask, EvictOutcome)> {
     let (engine, inbox) = mpsc::channel();
     let (pool, done) = Tasks::new();
     let evictor = Evictor::new(server.client(), pool, engine);
@@ -40,7 +40,7 @@ async fn evict_all(server: &Canned, tasks: Vec<EvictTask>) -> Vec<(EvictTask, Ev
     drop(evictor);
     done.wait().await;
     let told = inbox.iter().flat_map(|message| match message {
-        ToEngine::Inputs(inputs) => inputs,
+        EngineMessage::Inputs(inputs) => inputs,
         other => panic!("{other:?}"),
     });
     told.map(|input| match input {
@@ -50,32 +50,32 @@ async fn evict_all(server: &Canned, tasks: Vec<EvictTask>) -> Vec<(EvictTask, Ev
     .collect()
 }
 
-async fn evict_one(server: &Canned, task: EvictTask) -> EvictOutcome {
+async fn evict_one(server: &FakeServer, task: EvictTask) -> EvictOutcome {
     let told = evict_all(server, vec![task]).await;
     let [(task, outcome)] = told.try_into().unwrap();
     assert_eq!((task.round, task.victim.uid.as_str()), (7, "u1"));
     outcome
 }
 
-fn methods(seen: &[Seen]) -> Vec<&str> {
+fn methods(seen: &[RecordedRequest]) -> Vec<&str> {
     seen.iter().map(|s| s.method.as_str()).collect()
 }
 
 /// Replies to the patch, then to the delete.
 async fn outcome_of(patch: u16, delete: u16) -> (EvictOutcome, Vec<String>) {
-    let server = Canned::always(move |seen| match if seen.method == "PATCH" { patch } else { delete } {
+    let server = FakeServer::always(move |seen| match if seen.method == "PATCH" { patch } else { delete } {
         200 => reply(200, "{}"),
         code => status(code, "X", "no"),
     });
     let outcome = evict_one(&server, task(|_| {})).await;
-    (outcome, methods(&server.seen()).into_iter().map(str::to_owned).collect())
+    (outcome, methods(&server.requests()).into_iter().map(str::to_owned).collect())
 }
 
 #[tokio::test]
 async fn a_victim_gets_its_condition_and_is_then_deleted_by_uid() {
-    let server = Canned::always(|_| reply(200, "{}"));
+    let server = FakeServer::always(|_| reply(200, "{}"));
     assert_eq!(evict_one(&server, task(|pod| pod.generation = 1)).await, EvictOutcome::Evicted);
-    let [patch, delete] = server.seen().try_into().unwrap();
+    let [patch, delete] = server.requests().try_into().unwrap();
     assert_eq!(
         (patch.method.as_str(), patch.path.as_str()),
         ("PATCH", "/api/v1/namespaces/ns/pods/v/status")
@@ -104,9 +104,9 @@ async fn a_condition_that_is_there_is_replaced_if_it_differs_and_its_time_follow
             ),
         ),
     ] {
-        let server = Canned::always(|_| reply(200, "{}"));
+        let server = FakeServer::always(|_| reply(200, "{}"));
         assert_eq!(evict_one(&server, task(has_condition(status, message))).await, EvictOutcome::Evicted);
-        let seen = server.seen();
+        let seen = server.requests();
         assert_eq!(seen.last().map(|s| s.method.as_str()), Some("DELETE"));
         let patch = seen.iter().find(|s| s.method == "PATCH").map(|s| s.body.as_str());
         let whole = |condition: String| {
@@ -146,7 +146,7 @@ async fn a_delete_is_tried_again_only_if_the_server_asks_for_it() {
     }
     let mut busy = status(429, "TooManyRequests", "busy");
     busy.headers_mut().insert("retry-after", http::HeaderValue::from_static("3"));
-    let server = Canned::script(vec![reply(200, "{}"), busy, reply(200, "{}")]);
+    let server = FakeServer::script(vec![reply(200, "{}"), busy, reply(200, "{}")]);
     let begun = Instant::now();
     assert_eq!(evict_one(&server, task(|_| {})).await, EvictOutcome::Evicted);
     assert!(begun.elapsed() >= Duration::from_secs(3));
@@ -154,7 +154,7 @@ async fn a_delete_is_tried_again_only_if_the_server_asks_for_it() {
 
 #[tokio::test(start_paused = true)]
 async fn every_eviction_is_reported_even_if_the_server_is_away() {
-    let server = Canned::new(|_| Err(refused_connection().into()));
+    let server = FakeServer::new(|_| Err(refused_connection().into()));
     let told = evict_all(&server, vec![task(|_| {}); 2 * AT_ONCE]).await;
     assert_eq!(told.len(), 2 * AT_ONCE);
     assert!(

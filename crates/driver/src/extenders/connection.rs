@@ -4,6 +4,12 @@ use std::time::Duration;
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use bytes::Bytes;
+use harbormaster_client::{
+    accept_every_certificate,
+    client::{JSON, RequestBody, ResponseBody},
+    error_chain,
+    network::{Connector, connector},
+};
 use http::{HeaderValue, Method, Request, StatusCode, Uri, header};
 use http_body::Body;
 use http_body_util::{BodyExt, Full};
@@ -17,13 +23,8 @@ use tokio::time::{Instant, timeout_at};
 use tower::BoxError;
 
 use super::{DEFAULT_TIMEOUT, ExtenderConfig};
-use crate::{
-    client::{Connector, connector},
-    http::{JSON, RequestBody, ResponseBody, chain},
-    unchecked::accept_every_certificate,
-};
 
-/// The most that is read of a reply, beyond twice what was sent: a reply has no more nodes than its request.
+/// Length limit of a reply in bytes, in addition to twice the request: a reply has no more nodes than its request.
 const LARGEST_REPLY: usize = 64 << 20;
 
 /// `ExtenderTLSConfig`; the `*_data` fields are base64 and win over the files.
@@ -40,9 +41,9 @@ pub struct ExtenderTls {
     pub ca_data: String,
 }
 
-/// A way to an extender. Connections are kept; over HTTPS they are HTTP/2 where the extender has it, as Go's are.
+/// Connections to an extender. They are reused; over HTTPS they use HTTP/2 if the extender supports it, as Go's do.
 pub(super) struct Connection {
-    /// Without slashes at its end.
+    /// Without slashes at the end.
     prefix: String,
     limit: Duration,
     pool: legacy::Client<Connector, RequestBody>,
@@ -58,14 +59,14 @@ impl Connection {
         Ok(Self { prefix, limit, pool: pool.build(connector) })
     }
 
-    /// How long a call may take, all in all.
+    /// Returns the time limit of a call.
     pub(super) fn limit(&self) -> Duration {
         self.limit
     }
 
-    /// `POST` of JSON to that verb: the whole reply, if its status is 200.
+    /// Sends `POST` with JSON to that verb. Returns the reply if its status is 200.
     ///
-    /// Redirections are not followed: to whom pods are shown is for the configuration to say.
+    /// Redirections are not followed: only the configuration decides who sees pods.
     pub(super) async fn call(&self, verb: &str, body: Bytes) -> Result<Bytes, String> {
         let url = format!("{}/{verb}", self.prefix);
         let failed = |why: &str| format!("Post {url:?}: {why}");
@@ -82,7 +83,7 @@ impl Connection {
             .map_err(|error| failed(&error.to_string()))?;
         let deadline = Instant::now() + self.limit;
         let reply = match timeout_at(deadline, self.pool.request(request)).await {
-            Ok(reply) => reply.map_err(|error| failed(&chain(&error)))?,
+            Ok(reply) => reply.map_err(|error| failed(&error_chain(&error)))?,
             Err(_) => {
                 return Err(failed(
                     "context deadline exceeded (Client.Timeout exceeded while awaiting headers)",
@@ -108,15 +109,15 @@ impl Connection {
     }
 }
 
-/// A reply of at most so many bytes. Of a longer one no more is read, and nothing at all if its length is known.
+/// Reads a reply of at most `largest` bytes. Stops reading a longer one, at once if its length is known.
 async fn whole(mut body: ResponseBody, largest: usize) -> Result<Bytes, String> {
     let too_long = || format!("the reply has more than {largest} bytes");
     if body.size_hint().lower() > largest as u64 {
         return Err(too_long());
     }
-    let mut read = Pieces::default();
+    let mut read = BlockBuffer::default();
     while let Some(frame) = body.frame().await {
-        let Ok(piece) = frame.map_err(|error| chain(&*error))?.into_data() else { continue };
+        let Ok(piece) = frame.map_err(|error| error_chain(&*error))?.into_data() else { continue };
         if read.length + piece.len() > largest {
             return Err(too_long());
         }
@@ -125,17 +126,17 @@ async fn whole(mut body: ResponseBody, largest: usize) -> Result<Bytes, String> 
     Ok(read.joined())
 }
 
-/// Blocks are this long at least, but for the first ones.
+/// Minimum length of blocks, except for the first ones.
 const BLOCK: usize = 1 << 20;
 
-/// Bytes whose number is not known before. Unlike a vector that grows it is never copied into one twice as long.
+/// A buffer for an unknown number of bytes. Unlike a growing vector, it is never copied into one of twice the size.
 #[derive(Debug, Default)]
-struct Pieces {
+struct BlockBuffer {
     blocks: Vec<Vec<u8>>,
     length: usize,
 }
 
-impl Pieces {
+impl BlockBuffer {
     fn push(&mut self, piece: &[u8]) {
         match self.blocks.last_mut() {
             Some(last) if last.capacity() - last.len() >= piece.len() => last.extend_from_slice(piece),
@@ -158,7 +159,7 @@ impl Pieces {
     }
 }
 
-/// TLS as kube-scheduler sets it up.
+/// Returns a connector with TLS as kube-scheduler configures it.
 fn secure(config: &ExtenderConfig) -> Result<Connector, String> {
     let tls = config.tls.clone().unwrap_or_default();
     let authorities = authorities(&tls)?;
@@ -168,7 +169,7 @@ fn secure(config: &ExtenderConfig) -> Result<Connector, String> {
         return Err("specifying a root certificates file with the insecure flag is not allowed".to_owned());
     }
     let mut client = Config::new(Uri::from_static("https://extender"));
-    // The system's authorities are not looked for where they are not needed.
+    // Do not load the system's authorities if they are not needed.
     client.root_cert = authorities.or((insecure || !is_https).then(Vec::new));
     client.accept_invalid_certs = insecure;
     let data = |text: &str| (!text.is_empty()).then(|| text.to_owned());
@@ -176,7 +177,7 @@ fn secure(config: &ExtenderConfig) -> Result<Connector, String> {
     client.auth_info.client_certificate = data(&tls.cert_file);
     client.auth_info.client_key_data = data(&tls.key_data).map(Into::into);
     client.auth_info.client_key = data(&tls.key_file);
-    let mut rustls = client.rustls_client_config().map_err(|error| chain(&error))?;
+    let mut rustls = client.rustls_client_config().map_err(|error| error_chain(&error))?;
     if insecure {
         accept_every_certificate(&mut rustls);
     }
@@ -185,7 +186,7 @@ fn secure(config: &ExtenderConfig) -> Result<Connector, String> {
     Ok(connector(rustls, name, true))
 }
 
-/// The certificates of those whose word counts; `None` if it is the system's matter.
+/// Returns the configured authorities; `None` for the system's.
 fn authorities(tls: &ExtenderTls) -> Result<Option<Vec<Vec<u8>>>, String> {
     let (field, pem) = if !tls.ca_data.is_empty() {
         let pem =
@@ -280,7 +281,7 @@ mod tests {
     #[test]
     fn what_is_read_takes_little_more_than_its_length() {
         for piece in [1, 10, 16 << 10, 3 << 20] {
-            let mut read = Pieces::default();
+            let mut read = BlockBuffer::default();
             while read.length < 8 << 20 {
                 read.push(&vec![0; piece]);
             }

@@ -1,13 +1,13 @@
-//! The extenders that are asked now: another configuration may name others while the scheduler runs.
+//! The current extenders; another configuration may replace them while the scheduler runs.
 //!
-//! What they get to see is kept from the start, so those may follow who see no more than the first ones did.
+//! The objects in their requests are stored from the start, so new extenders must not need more objects than the first ones.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::{ExtenderConfig, ExtenderSetupError, HttpExtenders, raw::RawObjects, raw::Wanted};
+use super::{ExtenderConfig, ExtenderSetupError, HttpExtenders, raw::RawObjects, raw::RawSelection};
 use crate::health::Health;
 
-/// Who is asked. Clones share it.
+/// The current extenders. Clones share them.
 #[derive(Clone, Debug)]
 pub(crate) struct CurrentExtenders {
     asked: Arc<Mutex<Option<Arc<HttpExtenders>>>>,
@@ -15,54 +15,57 @@ pub(crate) struct CurrentExtenders {
     health: Health,
 }
 
-/// Why others cannot be asked.
-pub(crate) enum NotAsked {
-    /// They cannot be reached with their configuration.
-    Wrong(ExtenderSetupError),
-    /// They are to see what is not kept.
-    NotKept(&'static str),
+/// Reason why the extenders cannot be replaced.
+pub(crate) enum SwitchError {
+    /// An error in their configuration.
+    Setup(ExtenderSetupError),
+    /// They need objects that are not stored.
+    NotStored(&'static str),
 }
 
 impl CurrentExtenders {
     pub(crate) fn new(first: Option<Arc<HttpExtenders>>, health: Health) -> Self {
         let raw = first.as_ref().map(|extenders| extenders.raw().clone());
-        let raw = raw.unwrap_or_else(|| RawObjects::new(Wanted::default()));
+        let raw = raw.unwrap_or_else(|| RawObjects::new(RawSelection::default()));
         Self { asked: Arc::new(Mutex::new(first)), raw, health }
     }
 
-    /// What extenders see: whoever feeds the engine feeds these as well, unless nobody is to see anything.
+    /// Returns the objects in requests; `None` if none are needed.
     pub(crate) fn raw(&self) -> Option<&RawObjects> {
-        (self.raw.wanted() != Wanted::default()).then_some(&self.raw)
+        (self.raw.wanted() != RawSelection::default()).then_some(&self.raw)
     }
 
-    /// Which objects are kept for extenders.
-    pub(crate) fn wanted(&self) -> Wanted {
+    /// Returns the selection of stored objects.
+    pub(crate) fn wanted(&self) -> RawSelection {
         self.raw.wanted()
     }
 
-    /// Who is asked now.
+    /// Returns the current extenders.
     pub(crate) fn get(&self) -> Option<Arc<HttpExtenders>> {
         self.with(|asked| asked.clone())
     }
 
-    /// The extenders of another configuration: those that are asked now if it names no others.
-    pub(crate) fn of(&self, configs: &[ExtenderConfig]) -> Result<Option<Arc<HttpExtenders>>, NotAsked> {
+    /// Returns the extenders of another configuration; the current ones if they are the same.
+    pub(crate) fn of(&self, configs: &[ExtenderConfig]) -> Result<Option<Arc<HttpExtenders>>, SwitchError> {
         let now = self.get();
         let known = now.iter().flat_map(|extenders| extenders.all.iter().map(|one| &one.config));
         if known.eq(configs) {
             return Ok(now);
         }
-        self.raw.wanted().lacks(Wanted::by(configs)).map_or(Ok(()), |what| Err(NotAsked::NotKept(what)))?;
-        HttpExtenders::seeing(self.raw.clone(), configs, self.health.clone()).map_err(NotAsked::Wrong)
+        self.raw
+            .wanted()
+            .lacks(RawSelection::by(configs))
+            .map_or(Ok(()), |what| Err(SwitchError::NotStored(what)))?;
+        HttpExtenders::seeing(self.raw.clone(), configs, self.health.clone()).map_err(SwitchError::Setup)
     }
 
-    /// From now on those are asked.
+    /// Replaces the extenders.
     pub(crate) fn set(&self, extenders: Option<Arc<HttpExtenders>>) {
         self.with(|asked| *asked = extenders);
     }
 
     fn with<T>(&self, work: impl FnOnce(&mut Option<Arc<HttpExtenders>>) -> T) -> T {
-        // A panic can leave nothing half done in there.
+        // A panic cannot leave it inconsistent.
         work(&mut self.asked.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
@@ -101,12 +104,12 @@ mod tests {
     fn others_may_see_what_is_kept_and_no_more() {
         let names = [filters("http://a", true)];
         let objects = [filters("http://a", false)];
-        assert!(matches!(current(&names).of(&objects), Err(NotAsked::NotKept("nodes"))));
-        assert!(matches!(current(&[]).of(&names), Err(NotAsked::NotKept("pods"))));
+        assert!(matches!(current(&names).of(&objects), Err(SwitchError::NotStored("nodes"))));
+        assert!(matches!(current(&[]).of(&names), Err(SwitchError::NotStored("pods"))));
         let current = current(&objects);
         assert!(matches!(current.of(&names), Ok(Some(_))));
         assert!(matches!(current.of(&[]), Ok(None)));
-        // What is kept stays kept while nobody is asked.
+        // Objects stay stored while there are no extenders.
         current.set(None);
         assert!(matches!(current.of(&objects), Ok(Some(_))));
     }

@@ -1,7 +1,7 @@
-//! Objects as the API server gave them: extenders get to see all of a pod or node, not only what decisions depend on.
+//! Objects in the form of the API server: requests to extenders contain whole pods and nodes, not only the decoded fields.
 //!
-//! They are kept only where an extender needs them, and travel with the engine's inputs, so that what is sent is what the
-//! engine knows.
+//! They are stored only if an extender needs them, and travel with the engine's inputs, so that requests match the engine's
+//! state.
 
 use std::{
     borrow::Cow,
@@ -16,18 +16,18 @@ use serde_json::value::RawValue;
 
 use super::ExtenderConfig;
 
-/// Which objects are kept.
+/// Selection of stored objects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Wanted {
+pub struct RawSelection {
     /// Pods without a node.
     pub pods: bool,
-    /// Pods on nodes, too: they may be victims.
+    /// Pods on nodes, which may be victims.
     pub bound_pods: bool,
     /// Nodes.
     pub nodes: bool,
 }
 
-impl Wanted {
+impl RawSelection {
     pub(super) fn by(configs: &[ExtenderConfig]) -> Self {
         let any = |needs: fn(&ExtenderConfig) -> bool| configs.iter().any(needs);
         Self {
@@ -37,7 +37,7 @@ impl Wanted {
         }
     }
 
-    /// What is not kept although `others` are to see it.
+    /// Returns the objects that `others` selects and this does not.
     pub(super) fn lacks(self, others: Self) -> Option<&'static str> {
         let missing = [
             (others.pods && !self.pods, "pods"),
@@ -47,7 +47,7 @@ impl Wanted {
         missing.into_iter().find_map(|(is_missing, what)| is_missing.then_some(what))
     }
 
-    /// What is to be kept of an object that the engine hears of.
+    /// Returns the object of an input if it is selected.
     pub(crate) fn of(self, input: &Input, json: &[u8]) -> Option<RawObject> {
         match input {
             Input::Pod(pod) if if pod.node_name.is_some() { self.bound_pods } else { self.pods } => {
@@ -67,7 +67,7 @@ enum RawKind {
     Node,
 }
 
-/// An object as it is sent.
+/// An object in JSON.
 #[derive(Clone, Debug)]
 pub struct RawObject {
     kind: RawKind,
@@ -76,7 +76,7 @@ pub struct RawObject {
     json: Box<str>,
 }
 
-/// What kube-scheduler holds in memory has neither `kind` nor `apiVersion`, and of pods no `managedFields`.
+/// Removes `kind` and `apiVersion`, and `managedFields` of pods, which kube-scheduler's objects in memory do not have.
 fn trimmed(json: &[u8], is_pod: bool) -> Option<Box<str>> {
     type Fields<'a> = BTreeMap<Cow<'a, str>, Cow<'a, RawValue>>;
     let mut object: Fields<'_> = serde_json::from_slice(json).ok()?;
@@ -92,21 +92,21 @@ fn trimmed(json: &[u8], is_pod: bool) -> Option<Box<str>> {
     serde_json::to_string(&object).ok().map(Into::into)
 }
 
-/// The objects that are kept. Clones share them.
+/// The stored objects. Clones share them.
 #[derive(Clone, Debug)]
 pub struct RawObjects {
-    wanted: Wanted,
-    kept: Arc<Mutex<Kept>>,
+    wanted: RawSelection,
+    kept: Arc<Mutex<RawStore>>,
 }
 
-/// By UID and by name.
+/// Pods by UID, nodes by name.
 #[derive(Debug, Default)]
-pub(super) struct Kept {
+pub(super) struct RawStore {
     pods: FxHashMap<Str, Box<str>>,
     nodes: FxHashMap<Str, Box<str>>,
 }
 
-impl Kept {
+impl RawStore {
     pub(super) fn pod(&self, uid: &str) -> Option<&str> {
         self.pods.get(uid).map(|json| &**json)
     }
@@ -117,16 +117,16 @@ impl Kept {
 }
 
 impl RawObjects {
-    pub(super) fn new(wanted: Wanted) -> Self {
+    pub(super) fn new(wanted: RawSelection) -> Self {
         Self { wanted, kept: Arc::default() }
     }
 
-    /// Which objects are kept.
-    pub fn wanted(&self) -> Wanted {
+    /// Returns the selection of stored objects.
+    pub fn wanted(&self) -> RawSelection {
         self.wanted
     }
 
-    /// Takes an object that the engine will hear of next, as JSON.
+    /// Stores an object whose input comes next.
     pub fn take(&self, input: &Input, json: &[u8]) {
         if let Some(object) = self.wanted.of(input, json) {
             self.keep(object);
@@ -143,7 +143,7 @@ impl RawObjects {
         });
     }
 
-    /// Lets go what is of no use any more once the engine has heard of this.
+    /// Removes objects that are not needed after this input.
     pub fn heed(&self, input: &Input) {
         match input {
             Input::PodGone(uid) => self.with(|kept| drop(kept.pods.remove(uid))),
@@ -155,12 +155,12 @@ impl RawObjects {
         }
     }
 
-    pub(super) fn read<T>(&self, read: impl FnOnce(&Kept) -> T) -> T {
+    pub(super) fn read<T>(&self, read: impl FnOnce(&RawStore) -> T) -> T {
         self.with(|kept| read(kept))
     }
 
-    fn with<T>(&self, work: impl FnOnce(&mut Kept) -> T) -> T {
-        // A panic can leave nothing half done in there.
+    fn with<T>(&self, work: impl FnOnce(&mut RawStore) -> T) -> T {
+        // A panic cannot leave it inconsistent.
         work(&mut self.kept.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
@@ -180,7 +180,7 @@ mod tests {
 
     #[test]
     fn an_object_is_kept_as_it_is_but_for_what_kube_scheduler_does_not_have() {
-        let all = Wanted { pods: true, bound_pods: true, nodes: true };
+        let all = RawSelection { pods: true, bound_pods: true, nodes: true };
         let kept = all.of(&pod(POD), POD.as_bytes()).unwrap();
         assert_eq!(
             &*kept.json,
@@ -196,12 +196,12 @@ mod tests {
     fn a_bound_pod_is_let_go_unless_it_may_be_a_victim() {
         let bound = POD.replace("\"containers\"", "\"nodeName\":\"n\",\"containers\"");
         for bound_pods in [false, true] {
-            let objects = RawObjects::new(Wanted { pods: true, bound_pods, nodes: false });
+            let objects = RawObjects::new(RawSelection { pods: true, bound_pods, nodes: false });
             objects.take(&pod(POD), POD.as_bytes());
             assert!(objects.read(|kept| kept.pod("u").is_some()));
             objects.take(&pod(&bound), bound.as_bytes());
             objects.heed(&pod(&bound));
-            let nodes = |kept: &Kept| kept.pod("u").map(|json| json.contains("nodeName"));
+            let nodes = |kept: &RawStore| kept.pod("u").map(|json| json.contains("nodeName"));
             assert_eq!(objects.read(nodes), bound_pods.then_some(true));
             objects.heed(&Input::PodGone("u".into()));
             assert!(objects.read(|kept| kept.pod("u").is_none()));
@@ -213,15 +213,21 @@ mod tests {
         let of = |change: fn(&mut ExtenderConfig)| {
             let mut config = ExtenderConfig::default();
             change(&mut config);
-            Wanted::by(&[config])
+            RawSelection::by(&[config])
         };
-        assert_eq!(of(|_| {}), Wanted::default());
+        assert_eq!(of(|_| {}), RawSelection::default());
         let (pods, bound_pods, nodes) = (true, true, true);
-        assert_eq!(of(|c| c.extender.filters = true), Wanted { pods, nodes, ..Wanted::default() });
+        assert_eq!(
+            of(|c| c.extender.filters = true),
+            RawSelection { pods, nodes, ..RawSelection::default() }
+        );
         assert_eq!(
             of(|c| (c.extender.filters, c.node_cache_capable) = (true, true)),
-            Wanted { pods, ..Wanted::default() }
+            RawSelection { pods, ..RawSelection::default() }
         );
-        assert_eq!(of(|c| c.extender.preempts = true), Wanted { pods, bound_pods, ..Wanted::default() });
+        assert_eq!(
+            of(|c| c.extender.preempts = true),
+            RawSelection { pods, bound_pods, ..RawSelection::default() }
+        );
     }
 }

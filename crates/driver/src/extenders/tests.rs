@@ -17,7 +17,7 @@ use super::*;
 
 mod tls;
 
-/// What a server does with a request once it has read it.
+/// Reaction of a server to a request.
 #[derive(Clone)]
 enum Reply {
     /// Status 200 and this body.
@@ -400,7 +400,7 @@ fn victims_are_read_by_uid() {
     }
 }
 
-/// What the API server told of, with something in it that no decision depends on.
+/// Objects of the API server, with a field that no decision depends on.
 fn with_objects(extenders: &HttpExtenders) {
     let node = r#"{"kind":"Node","apiVersion":"v1","metadata":{"name":"a","managedFields":[{"manager":"kubelet"}]},"status":{"nodeInfo":{"osImage":"x"}}}"#;
     let pod = r#"{"kind":"Pod","apiVersion":"v1","metadata":{"name":"p","namespace":"default","uid":"p","managedFields":[]},"spec":{"containers":[{"name":"c","env":[{"name":"E"}]}]}}"#;

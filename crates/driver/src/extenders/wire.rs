@@ -1,7 +1,7 @@
-//! What is sent to extenders, and what they send back (`k8s.io/kube-scheduler/extender/v1`).
+//! Requests and replies of extenders (`k8s.io/kube-scheduler/extender/v1`).
 //!
-//! The types of that package have no JSON names: fields are sent as Go calls them, unused ones as `null`, and replies are
-//! read whatever the case of their keys.
+//! The types of that package have no JSON names: fields have Go's names, unused ones are `null`, and the keys of replies may have
+//! any case.
 
 use std::{borrow::Cow, collections::BTreeMap, fmt};
 
@@ -17,9 +17,9 @@ use serde::{
 };
 use serde_json::{json, value::RawValue};
 
-use super::raw::Kept;
+use super::raw::RawStore;
 
-/// What an extender is told of nodes and victims.
+/// Form of nodes and victims in requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     /// Names and UIDs: it is `nodeCacheCapable`.
@@ -28,22 +28,22 @@ pub(super) enum Form {
     Objects,
 }
 
-/// What is wrong with a reply.
+/// Error in a reply.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Wrong {
-    /// The extender says itself that it failed.
-    Said(String),
-    /// It is not what it should be.
+pub(super) enum ReplyError {
+    /// The extender reports an error.
+    Reported(String),
+    /// The reply cannot be decoded.
     Undecodable(String),
 }
 
-/// How much of a reply is shown that is not what it should be.
+/// Number of characters of an undecodable reply that are shown.
 const SHOWN: usize = 80;
 
 // --- requests ---
 
 /// `ExtenderArgs`.
-pub(super) fn question(objects: &Kept, pod: &PodInfo, nodes: &[Str], form: Form) -> Bytes {
+pub(super) fn question(objects: &RawStore, pod: &PodInfo, nodes: &[Str], form: Form) -> Bytes {
     let mut body = Body::with_pod(objects, pod);
     match form {
         Form::Names => {
@@ -63,7 +63,7 @@ pub(super) fn question(objects: &Kept, pod: &PodInfo, nodes: &[Str], form: Form)
 }
 
 /// `ExtenderPreemptionArgs`.
-pub(super) fn evictions(objects: &Kept, pod: &PodInfo, plans: &[NodeVictims], form: Form) -> Bytes {
+pub(super) fn evictions(objects: &RawStore, pod: &PodInfo, plans: &[NodeVictims], form: Form) -> Bytes {
     // As Go sorts the keys of maps.
     let mut plans: Vec<&NodeVictims> = plans.iter().collect();
     plans.sort_by(|a, b| a.node.cmp(&b.node));
@@ -98,7 +98,7 @@ pub(super) fn bind(pod: &PodInfo, node: &str) -> Bytes {
 struct Body(Vec<u8>);
 
 impl Body {
-    fn with_pod(objects: &Kept, pod: &PodInfo) -> Self {
+    fn with_pod(objects: &RawStore, pod: &PodInfo) -> Self {
         let mut body = Self(Vec::new());
         body.raw("{\"Pod\":");
         match objects.pod(&pod.uid) {
@@ -139,7 +139,7 @@ impl Body {
 // --- replies ---
 
 /// `ExtenderFilterResult`.
-pub(super) fn filtered(reply: &[u8], form: Form) -> Result<Filtered, Wrong> {
+pub(super) fn filtered(reply: &[u8], form: Form) -> Result<Filtered, ReplyError> {
     let result: Fields<'_> = whole(reply)?;
     let read = || -> Result<Filtered, serde_json::Error> {
         let names = match form {
@@ -174,7 +174,7 @@ fn node_names(list: &Fields<'_>) -> Result<Vec<Str>, serde_json::Error> {
 }
 
 /// `HostPriorityList`.
-pub(super) fn scores(reply: &[u8]) -> Result<Vec<(Str, i64)>, Wrong> {
+pub(super) fn scores(reply: &[u8]) -> Result<Vec<(Str, i64)>, ReplyError> {
     let list: Option<Vec<Fields<'_>>> = whole(reply)?;
     let score = |entry: &Fields<'_>| -> Result<(Str, i64), serde_json::Error> {
         Ok((entry.get("Host")?.unwrap_or_default(), entry.get("Score")?.unwrap_or_default()))
@@ -184,7 +184,7 @@ pub(super) fn scores(reply: &[u8]) -> Result<Vec<(Str, i64)>, Wrong> {
 }
 
 /// `ExtenderPreemptionResult`: always by names and UIDs.
-pub(super) fn agreed(reply: &[u8]) -> Result<Vec<NodeVictims>, Wrong> {
+pub(super) fn agreed(reply: &[u8]) -> Result<Vec<NodeVictims>, ReplyError> {
     let result: Fields<'_> = whole(reply)?;
     let read = || -> Result<Vec<NodeVictims>, serde_json::Error> {
         let by_node = result.get::<BTreeMap<Str, Fields<'_>>>("NodeNameToMetaVictims")?.unwrap_or_default();
@@ -200,30 +200,30 @@ pub(super) fn agreed(reply: &[u8]) -> Result<Vec<NodeVictims>, Wrong> {
 }
 
 /// `ExtenderBindingResult`.
-pub(super) fn bound(reply: &[u8]) -> Result<(), Wrong> {
+pub(super) fn bound(reply: &[u8]) -> Result<(), ReplyError> {
     no_error(&whole(reply)?, reply)
 }
 
-fn no_error(result: &Fields<'_>, reply: &[u8]) -> Result<(), Wrong> {
+fn no_error(result: &Fields<'_>, reply: &[u8]) -> Result<(), ReplyError> {
     match result.get::<String>("Error").map_err(|error| undecodable(reply, &error))? {
-        Some(why) if !why.is_empty() => Err(Wrong::Said(why)),
+        Some(why) if !why.is_empty() => Err(ReplyError::Reported(why)),
         _ => Ok(()),
     }
 }
 
-/// The first JSON value of the reply: what is behind it counts for nothing, as in Go.
-fn whole<'a, T: Deserialize<'a>>(reply: &'a [u8]) -> Result<T, Wrong> {
+/// Reads the first JSON value of the reply and ignores the rest, as Go does.
+fn whole<'a, T: Deserialize<'a>>(reply: &'a [u8]) -> Result<T, ReplyError> {
     let mut reader = serde_json::Deserializer::from_slice(reply);
     T::deserialize(&mut reader).map_err(|error| undecodable(reply, &error))
 }
 
-fn undecodable(reply: &[u8], error: &serde_json::Error) -> Wrong {
+fn undecodable(reply: &[u8], error: &serde_json::Error) -> ReplyError {
     let start: String =
         String::from_utf8_lossy(&reply[..reply.len().min(4 * SHOWN)]).chars().take(SHOWN).collect();
-    Wrong::Undecodable(format!("{error}; it begins with {start:?}"))
+    ReplyError::Undecodable(format!("{error}; it begins with {start:?}"))
 }
 
-/// An object as Go reads it: keys in any case, the last one counts, and `null` is an object without fields.
+/// An object as Go reads it: keys in any case, the last of duplicate keys, and `null` as an object without fields.
 #[derive(Debug, Default)]
 struct Fields<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
 

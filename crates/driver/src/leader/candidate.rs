@@ -1,9 +1,10 @@
-//! One who stands for election: does what the [`Elector`] says.
+//! A candidate: carries out the steps of the [`Elector`].
 
 use std::time::Duration;
 
 use bytes::Bytes;
 use harbormaster_api::Str;
+use harbormaster_client::{ApiClient, ApiError, Retries, client::JSON};
 use http::Method;
 use serde_json::json;
 use tokio::{
@@ -14,46 +15,40 @@ use tokio::{
 
 use super::{
     LeaderElection, Leadership, LeaseElection,
-    elector::{Answer, Ask, Elector, Request, Step},
+    elector::{Answer, Elector, Purpose, Request, Step},
     lease::Lease,
 };
-use crate::{
-    client::Clients,
-    clock::Clock,
-    http::{ApiClient, ApiError, JSON},
-    reachability::is_told,
-    rests::Rests,
-};
+use crate::{clients::Clients, clock::Clock};
 
-/// How long giving up the lease may take when the process ends.
+/// Time limit for releasing the lease when the process ends.
 const GIVE_UP_LIMIT: Duration = Duration::from_secs(3);
-/// How often it is tried while renewals that were under way come in between.
+/// Number of tries to release it, since renewals under way may interfere.
 const GIVE_UP_TRIES: usize = 3;
-/// What whoever finds itself standing by may have got wrong.
+/// Advice when another instance leads.
 const HINT: &str = "this one takes over when the lease is given up or expires; a scheduler beside another one needs a lease \
                     of its own (--leader-elect-resource-name) or none (--leader-elect=false)";
 
-/// An election under way, as a task. The lease is given up when this is dropped, too.
+/// An election under way, as a task. Dropping it releases the lease, too.
 pub(crate) struct Election {
     stop: Option<oneshot::Sender<()>>,
     task: JoinHandle<()>,
 }
 
-/// Who stands for election, and what depends on it.
-pub(crate) struct Stand<'a> {
+/// Configuration of a candidate.
+pub(crate) struct CandidateConfig<'a> {
     pub(crate) clients: &'a Clients,
     pub(crate) leadership: Leadership,
-    /// Names the machine.
+    /// Name of the machine.
     pub(crate) hostname: &'a str,
-    /// Who tells of it in events.
+    /// Reporter of events.
     pub(crate) reporter: Str,
 }
 
 impl Election {
-    /// Begins: when `ready` resolves this instance stands for election, and when it leads `lead` is called.
+    /// Starts an election. This instance becomes a candidate when `ready` resolves; `lead` is called when it leads.
     pub(crate) fn begin(
         election: LeaderElection,
-        stand: Stand<'_>,
+        stand: CandidateConfig<'_>,
         ready: impl Future<Output = ()> + Send + 'static,
         lead: impl FnOnce() + Send + 'static,
     ) -> Self {
@@ -63,7 +58,7 @@ impl Election {
                 stand.leadership.begin_for_good();
                 lead();
                 tokio::spawn(async {
-                    // That nobody can stop it any more means the same.
+                    // A dropped sender means the same.
                     let _ = stopped.await;
                 })
             }
@@ -74,20 +69,20 @@ impl Election {
         Self { stop: Some(stop), task }
     }
 
-    /// Waits until this instance has ceased to lead.
+    /// Waits until this instance no longer leads.
     pub(crate) async fn ends(&mut self) -> Result<(), JoinError> {
         (&mut self.task).await
     }
 
-    /// Ceases to lead, and gives the lease up.
+    /// Stops leading, and releases the lease.
     pub(crate) async fn stop(mut self) {
         self.stop = None;
-        // What it may have panicked about is of no more interest.
+        // A panic does not matter any more.
         let _ = self.task.await;
     }
 }
 
-/// One who stands for election.
+/// A candidate.
 struct Candidate {
     elector: Elector,
     leadership: Leadership,
@@ -99,7 +94,7 @@ struct Candidate {
     log: Log,
 }
 
-/// Where things are.
+/// Paths of requests.
 struct Paths {
     leases: String,
     lease: String,
@@ -120,12 +115,12 @@ impl Paths {
 }
 
 impl Candidate {
-    fn new(election: LeaseElection, stand: Stand<'_>) -> Self {
-        let Stand { clients, leadership, hostname, reporter } = stand;
+    fn new(election: LeaseElection, stand: CandidateConfig<'_>) -> Self {
+        let CandidateConfig { clients, leadership, hostname, reporter } = stand;
         let identity = format!("{hostname}_{}", uuid::Uuid::new_v4());
         Self {
             leadership,
-            leases: clients.leases.within_limit(election.request_limit()),
+            leases: clients.leases.with_time_limit(election.request_limit()),
             events: clients.events.clone(),
             reporter,
             clock: Clock::default(),
@@ -135,7 +130,7 @@ impl Candidate {
         }
     }
 
-    /// Ends when this instance has ceased to lead.
+    /// Runs until this instance no longer leads.
     async fn run(
         mut self,
         ready: impl Future<Output = ()>,
@@ -144,7 +139,7 @@ impl Candidate {
     ) {
         let is_asked_to = tokio::select! {
             biased;
-            // That nobody can ask any more means the same.
+            // A dropped sender means the same.
             _ = stopped => true,
             () = async {
                 ready.await;
@@ -157,7 +152,7 @@ impl Candidate {
         }
     }
 
-    /// Leads as soon as possible and as long as possible.
+    /// Acquires the lease and renews it until it is lost.
     async fn stand(&mut self, lead: impl FnOnce()) {
         let lock = &self.log.lock;
         tracing::info!(
@@ -171,15 +166,15 @@ impl Candidate {
             match self.elector.step(Instant::now(), self.clock.now()) {
                 Step::Lost => return,
                 Step::Wait(until) => sleep_until(until).await,
-                Step::Send(ask, request) => {
+                Step::Send(purpose, request) => {
                     let outcome = tokio::select! {
                         biased;
                         () = sleep_until_some(self.elector.leads_until()) => continue,
                         outcome = self.send(&request) => outcome,
                     };
-                    self.log.tell(ask, &outcome);
-                    self.elector.answered(answer(ask, outcome), Instant::now());
-                    self.log.tell_who_leads(self.elector.other_holder());
+                    self.log.outcome(purpose, &outcome);
+                    self.elector.answered(answer(purpose, outcome), Instant::now());
+                    self.log.holder(self.elector.other_holder());
                     let Some(end) = self.elector.leads_until() else { continue };
                     self.leadership.lead_until(end);
                     if let Some(lead) = lead.take() {
@@ -202,7 +197,7 @@ impl Candidate {
         Lease::parse(&reply).map_err(|error| ApiError::Unreachable(format!("{lease}: {error}")))
     }
 
-    /// Tells everybody, once; nothing depends on it.
+    /// Writes an event once; nothing depends on it.
     fn write_event(&mut self) {
         let Some(lease) = self.elector.lease() else { return };
         let (now, name) = (self.clock.now(), lease.metadata("name"));
@@ -232,9 +227,9 @@ impl Candidate {
         });
         let (client, path, body) = (self.events.clone(), self.paths.events.clone(), event.to_string());
         tokio::spawn(async move {
-            let (body, mut rests) = (Bytes::from(body), Rests::default());
+            let (body, mut retries) = (Bytes::from(body), Retries::default());
             while let Err(error) = client.post(&path, body.clone()).await {
-                if let Err(error) = rests.rest(error).await {
+                if let Err(error) = retries.wait_after(error).await {
                     tracing::debug!(v = 2, err = %error, "Unable to write the event that this instance leads");
                     return;
                 }
@@ -242,7 +237,7 @@ impl Candidate {
         });
     }
 
-    /// Nobody is to wait for the lease to expire.
+    /// Releases the lease, so that nobody waits until it expires.
     async fn give_up(&mut self) {
         if !self.elector.may_hold() {
             return;
@@ -263,7 +258,7 @@ impl Candidate {
             let Some(given_up) = self.elector.given_up(&lease, self.clock.now()) else { return Ok(()) };
             tries += 1;
             match self.send(&Request::Update(given_up)).await {
-                // A renewal that was under way came through meanwhile.
+                // A renewal that was under way succeeded meanwhile.
                 Err(error) if error.code() == Some(409) && tries < GIVE_UP_TRIES => {}
                 outcome => return outcome.map(drop),
             }
@@ -271,10 +266,10 @@ impl Candidate {
     }
 }
 
-fn answer(ask: Ask, outcome: Result<Lease, ApiError>) -> Answer {
+fn answer(purpose: Purpose, outcome: Result<Lease, ApiError>) -> Answer {
     match outcome {
         Ok(lease) => Answer::Lease(lease),
-        Err(error) if ask == Ask::Read && error.code() == Some(404) => Answer::Absent,
+        Err(error) if purpose == Purpose::Read && error.code() == Some(404) => Answer::Absent,
         Err(_) => Answer::Failed,
     }
 }
@@ -286,22 +281,22 @@ async fn sleep_until_some(at: Option<Instant>) {
     }
 }
 
-/// What is said of an election: what is new.
+/// Log lines about an election; only what is new is logged.
 #[derive(Default)]
 struct Log {
     lock: String,
-    /// What went wrong last.
+    /// Last error.
     trouble: String,
-    /// Who led last.
+    /// Last known leader.
     holder: String,
 }
 
 impl Log {
-    fn tell(&mut self, ask: Ask, outcome: &Result<Lease, ApiError>) {
+    fn outcome(&mut self, purpose: Purpose, outcome: &Result<Lease, ApiError>) {
         let lock = &self.lock;
         let error = match outcome {
             Ok(_) => {
-                if !matches!(ask, Ask::Read) {
+                if !matches!(purpose, Purpose::Read) {
                     self.trouble.clear();
                     tracing::trace!(v = 5, lock, "Successfully renewed lease");
                 }
@@ -309,18 +304,18 @@ impl Log {
             }
             Err(error) => error,
         };
-        let what = match (ask, error.code()) {
-            (Ask::Read, Some(404)) => return,
-            (Ask::Prolong, _) => "Failed to update lease optimistically, falling back to slow path",
-            (Ask::Read, _) => "Error retrieving lease lock",
-            (Ask::Create, _) => "Error initially creating lease lock",
-            (Ask::Renew | Ask::TakeOver, _) => "Failed to update lease",
+        let what = match (purpose, error.code()) {
+            (Purpose::Read, Some(404)) => return,
+            (Purpose::Prolong, _) => "Failed to update lease optimistically, falling back to slow path",
+            (Purpose::Read, _) => "Error retrieving lease lock",
+            (Purpose::Create, _) => "Error initially creating lease lock",
+            (Purpose::Renew | Purpose::TakeOver, _) => "Failed to update lease",
         };
-        let is_usual = ask == Ask::Prolong || error.code() == Some(409);
-        // An API server that is away is told of by others, for all requests.
-        let is_told = is_told(error) && error.code() != Some(403);
+        let is_usual = purpose == Purpose::Prolong || error.code() == Some(409);
+        // The client logs an outage of the API server, for all requests.
+        let is_logged = error.is_logged_by_client() && error.code() != Some(403);
         let text = format!("{what}: {error}");
-        if is_usual || is_told || text == self.trouble {
+        if is_usual || is_logged || text == self.trouble {
             tracing::debug!(v = 2, lock, err = %error, "{what}");
         } else if error.code() == Some(403) {
             let hint = "give its user a role that allows to create, get and update leases there";
@@ -332,7 +327,7 @@ impl Log {
         }
     }
 
-    fn tell_who_leads(&mut self, holder: Option<&str>) {
+    fn holder(&mut self, holder: Option<&str>) {
         let Some(holder) = holder else { return };
         let lock = &self.lock;
         if holder == self.holder {

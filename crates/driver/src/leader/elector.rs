@@ -1,86 +1,86 @@
-//! The rules of an election: what was seen and when, what to write next, and when this instance has ceased to lead.
+//! The rules of leader election, as a state machine.
 //!
-//! No I/O and no clock. The host asks [`Elector::step`] what to do, does it, and tells [`Elector::answered`] what came of
-//! it. A try is one or several requests: whoever leads updates the lease as it was last seen; where that fails, and for
-//! everybody else, it is read first.
+//! No I/O and no clock. The host calls [`Elector::step`] for the next step, carries it out, and passes the outcome to
+//! [`Elector::answered`]. A try is one or several requests: the leader updates the lease that it read last; where that fails, and
+//! in all other instances, a try reads the lease first.
 
 use harbormaster_api::Timestamp;
+use harbormaster_client::Jitter;
 use tokio::time::Instant;
 
 use super::{
     JITTER_FACTOR, LeaseElection,
     lease::{Claim, Lease},
 };
-use crate::backoff::Jitter;
 
-/// How long a lease lasts that is given up: nobody is to wait for it.
+/// Duration of a released lease in seconds; the smallest, so that nobody waits for it.
 const GIVEN_UP_SECONDS: u64 = 1;
 
-/// One who stands for election, or leads.
+/// A candidate or leader.
 #[derive(Debug)]
 pub(super) struct Elector {
     election: LeaseElection,
     identity: String,
-    seen: Option<Seen>,
-    /// Unless it is prolonged.
+    seen: Option<ObservedLease>,
+    /// Renewals extend it.
     leads_until: Option<Instant>,
-    /// Whether the lease may bear this identity: a write was sent, and nothing else has been read since.
+    /// True if the lease may name this instance: a write was sent, and nothing else has been read since.
     may_hold: bool,
     next: Next,
-    /// When the last try began.
+    /// Start of the last try.
     tried: Option<Instant>,
     jitter: Jitter,
 }
 
-/// The lease as it was last seen.
+/// The lease as it was last read.
 #[derive(Debug)]
-struct Seen {
+struct ObservedLease {
     lease: Lease,
-    /// When it was first seen to say this.
+    /// Time when this version of its spec was first read.
     since: Instant,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Next {
-    /// Begin a try.
+    /// Start a try.
     Try(Instant),
-    /// Go on with it.
-    Send(Ask),
-    /// Hear what came of it.
-    Hear {
-        ask: Ask,
+    /// Continue it.
+    Send(Purpose),
+    /// Wait for the outcome.
+    Await {
+        purpose: Purpose,
         sent: Instant,
     },
     Lost,
 }
 
-/// A request, and why it is made.
+/// Purpose of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ask {
-    /// What does the lease say?
+pub(super) enum Purpose {
+    /// Read the lease.
     Read,
-    /// There is none.
+    /// Create it, since there is none.
     Create,
-    /// It says that this instance holds it, as far as is known.
+    /// Renew it without reading it first.
     Prolong,
-    /// It was just read, and says so.
+    /// Renew it after reading it.
     Renew,
-    /// Nobody holds it, or somebody who has not renewed it.
+    /// Acquire a lease that is free or expired.
     TakeOver,
 }
 
-/// What to do.
+/// Next step of the host.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Step {
-    /// Send this, and tell what came of it.
-    Send(Ask, Request),
-    /// Nothing before that time.
+    /// Send a request, and report the outcome.
+    Send(Purpose, Request),
+    /// Wait until then.
     Wait(Instant),
-    /// Nothing, ever: this instance led, and does not any more.
+    /// Stop: this instance led, and does not any more.
     Lost,
 }
 
-/// What is sent.
+/// A request.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Request {
     Read,
@@ -88,14 +88,14 @@ pub(super) enum Request {
     Update(Lease),
 }
 
-/// What came of it.
+/// Outcome of a request.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Answer {
-    /// The lease as it is now.
+    /// The current lease.
     Lease(Lease),
     /// There is no lease.
     Absent,
-    /// Nothing, as far as is known: it was refused, or the answer was lost.
+    /// Unknown: the request was refused, or the response was lost.
     Failed,
 }
 
@@ -117,68 +117,68 @@ impl Elector {
         &self.identity
     }
 
-    /// Until when this instance leads, if it does; unless that is prolonged.
+    /// Returns the time until which this instance leads, if it does. Renewals extend it.
     pub(super) fn leads_until(&self) -> Option<Instant> {
         self.leads_until
     }
 
-    /// The lease as it was last seen.
+    /// Returns the lease as it was last read.
     pub(super) fn lease(&self) -> Option<&Lease> {
         self.seen.as_ref().map(|seen| &seen.lease)
     }
 
-    /// Who else holds the lease, as far as is known.
+    /// Returns the last known holder of the lease, unless it is this instance.
     pub(super) fn other_holder(&self) -> Option<&str> {
         self.lease().map(Lease::holder).filter(|holder| !holder.is_empty() && *holder != self.identity)
     }
 
-    /// What to do now; `wall` is what the lease is to say about the time.
+    /// Returns the next step. `wall` is the time that is written into the lease.
     pub(super) fn step(&mut self, now: Instant, wall: Timestamp) -> Step {
         if self.leads_until.is_some_and(|end| end <= now) {
             self.lose();
         }
-        let ask = match self.next {
+        let purpose = match self.next {
             Next::Lost => return Step::Lost,
             Next::Try(at) if now < at => return Step::Wait(self.leads_until.map_or(at, |end| end.min(at))),
-            Next::Send(ask) => ask,
-            // Nobody told what came of the last request.
-            Next::Try(_) | Next::Hear { .. } => {
+            Next::Send(purpose) => purpose,
+            // The outcome of the last request was not reported.
+            Next::Try(_) | Next::Await { .. } => {
                 self.tried = Some(now);
-                if self.leads_until.is_some() { Ask::Prolong } else { Ask::Read }
+                if self.leads_until.is_some() { Purpose::Prolong } else { Purpose::Read }
             }
         };
-        self.next = Next::Hear { ask, sent: now };
-        let request = self.request(ask, wall);
+        self.next = Next::Await { purpose, sent: now };
+        let request = self.request(purpose, wall);
         self.may_hold |= request != Request::Read;
-        Step::Send(ask, request)
+        Step::Send(purpose, request)
     }
 
-    /// The last request has this answer.
+    /// Takes the outcome of the last request.
     pub(super) fn answered(&mut self, answer: Answer, now: Instant) {
-        let Next::Hear { ask, sent } = self.next else { return };
+        let Next::Await { purpose, sent } = self.next else { return };
         if self.leads_until.is_some_and(|end| end <= now) {
             return self.lose();
         }
-        match (ask, answer) {
-            (Ask::Read, Answer::Lease(lease)) => self.decide(lease, now),
-            (Ask::Read, Answer::Absent) => {
+        match (purpose, answer) {
+            (Purpose::Read, Answer::Lease(lease)) => self.decide(lease, now),
+            (Purpose::Read, Answer::Absent) => {
                 self.seen = None;
                 self.may_hold = false;
-                self.next = Next::Send(Ask::Create);
+                self.next = Next::Send(Purpose::Create);
             }
-            (Ask::Read, Answer::Failed) => self.pause(now),
+            (Purpose::Read, Answer::Failed) => self.pause(now),
             (_, Answer::Lease(lease)) => self.hold(lease, sent, now),
-            (Ask::Prolong, _) => self.next = Next::Send(Ask::Read),
-            (Ask::Create | Ask::Renew | Ask::TakeOver, _) => self.pause(now),
+            (Purpose::Prolong, _) => self.next = Next::Send(Purpose::Read),
+            (Purpose::Create | Purpose::Renew | Purpose::TakeOver, _) => self.pause(now),
         }
     }
 
-    /// Whether the lease may bear this identity.
+    /// Returns true if the lease may name this instance.
     pub(super) fn may_hold(&self) -> bool {
         self.may_hold && !matches!(self.next, Next::Lost)
     }
 
-    /// How the lease says that it is given up; `None` if it is somebody else's.
+    /// Returns the lease as released; `None` if another instance holds it.
     pub(super) fn given_up(&self, lease: &Lease, wall: Timestamp) -> Option<Lease> {
         (lease.holder() == self.identity).then(|| {
             lease.saying(&Claim {
@@ -191,18 +191,18 @@ impl Elector {
         })
     }
 
-    fn request(&self, ask: Ask, wall: Timestamp) -> Request {
+    fn request(&self, purpose: Purpose, wall: Timestamp) -> Request {
         let new = |transitions| self.claim(None, wall, transitions);
-        match (ask, self.lease()) {
-            (Ask::Create, _) => {
+        match (purpose, self.lease()) {
+            (Purpose::Create, _) => {
                 Request::Create(Lease::new(&self.election.namespace, &self.election.name, &new(0)))
             }
-            (Ask::TakeOver, Some(lease)) => Request::Update(lease.saying(&new(lease.transitions() + 1))),
-            (Ask::Prolong | Ask::Renew, Some(lease)) => {
+            (Purpose::TakeOver, Some(lease)) => Request::Update(lease.saying(&new(lease.transitions() + 1))),
+            (Purpose::Prolong | Purpose::Renew, Some(lease)) => {
                 let claim = self.claim(lease.acquired(), wall, lease.transitions());
                 Request::Update(lease.saying(&claim))
             }
-            (Ask::Read, _) | (_, None) => Request::Read,
+            (Purpose::Read, _) | (_, None) => Request::Read,
         }
     }
 
@@ -217,7 +217,7 @@ impl Elector {
         }
     }
 
-    /// The lease was read.
+    /// Handles a lease that was read.
     fn decide(&mut self, lease: Lease, now: Instant) {
         let since = match self.seen.take() {
             Some(seen) if seen.lease.says_the_same_as(&lease) => seen.since,
@@ -225,24 +225,24 @@ impl Elector {
         };
         let (is_free, is_mine) = (lease.holder().is_empty(), lease.holder() == self.identity);
         let is_over = now.saturating_duration_since(since) >= lease.lasts();
-        self.seen = Some(Seen { lease, since });
+        self.seen = Some(ObservedLease { lease, since });
         self.may_hold = is_mine;
         if is_mine {
-            // An answer was lost.
-            self.next = Next::Send(Ask::Renew);
+            // A response was lost.
+            self.next = Next::Send(Purpose::Renew);
         } else if !is_free && self.leads_until.is_some() {
-            // Whoever took it away may have begun already.
+            // The other instance may have started scheduling.
             self.lose();
         } else if is_free || is_over {
-            self.next = Next::Send(Ask::TakeOver);
+            self.next = Next::Send(Purpose::TakeOver);
         } else {
             self.pause(now);
         }
     }
 
-    /// The lease was written. Others may have seen that when it was sent: the time counts from then on.
+    /// Handles a lease that was written. Other instances may have seen it since the request was sent, so the time runs from then.
     fn hold(&mut self, lease: Lease, sent: Instant, now: Instant) {
-        self.seen = Some(Seen { lease, since: now });
+        self.seen = Some(ObservedLease { lease, since: now });
         let end = sent + self.election.renew_deadline;
         if end <= now {
             return self.pause(now);
@@ -251,7 +251,7 @@ impl Elector {
         self.next = Next::Try(now + self.election.retry_period);
     }
 
-    /// The try has failed.
+    /// Handles a failed try.
     fn pause(&mut self, now: Instant) {
         let period = self.election.retry_period;
         self.next = Next::Try(match (self.leads_until, self.tried) {

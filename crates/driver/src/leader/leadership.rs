@@ -1,18 +1,19 @@
-//! Whether this instance may write, and until when.
+//! The leadership of this instance, and its end.
 
 use std::{
     future::{pending, poll_fn},
-    pin::pin,
+    pin::{Pin, pin},
     sync::Arc,
     task::Poll,
 };
 
+use harbormaster_client::WriteGate;
 use tokio::{sync::watch, time::Instant};
 
-/// Whether this instance is the one that schedules. Clones are the same.
+/// The leadership of this instance. Clones share it.
 ///
-/// Every request that writes something for a pod asks here at the moment when it leaves, and is called off when the time is
-/// over, so that nothing leaves late that waited meanwhile, for the rate limiter, a connection or the processor.
+/// It is the [`WriteGate`] of clients: requests that write are sent only while this instance leads, and cancelled when its time
+/// is over.
 #[derive(Clone, Debug)]
 pub struct Leadership(Arc<watch::Sender<Term>>);
 
@@ -20,9 +21,9 @@ pub struct Leadership(Arc<watch::Sender<Term>>);
 enum Term {
     /// Not yet.
     Standby,
-    /// Nobody else is there.
+    /// Without leader election.
     Always,
-    /// It may be prolonged.
+    /// Renewals extend it.
     Until(Instant),
     /// For good.
     Over,
@@ -39,34 +40,34 @@ impl Term {
 }
 
 impl Default for Leadership {
-    /// This instance stands by.
+    /// Returns the leadership of a standby.
     fn default() -> Self {
         Self(Arc::new(watch::Sender::new(Term::Standby)))
     }
 }
 
 impl Leadership {
-    /// This instance leads, and nobody else ever does.
+    /// Returns a leadership that never ends, without leader election.
     pub fn always() -> Self {
         Self(Arc::new(watch::Sender::new(Term::Always)))
     }
 
-    /// Whether this instance leads now: what the metric `leader_election_master_status` tells.
+    /// Returns true if this instance leads: the value of the metric `leader_election_master_status`.
     pub fn is_leading(&self) -> bool {
         self.0.borrow().lasts()
     }
 
-    /// This instance leads from now on, and nobody else ever does.
+    /// Begins a leadership that never ends.
     pub(crate) fn begin_for_good(&self) {
         self.enter(Term::Always);
     }
 
-    /// This instance leads, until then at most.
+    /// Begins or extends the leadership.
     pub(crate) fn lead_until(&self, end: Instant) {
         self.enter(Term::Until(end));
     }
 
-    /// This instance does not lead any more.
+    /// Ends the leadership.
     pub(crate) fn end(&self) {
         self.enter(Term::Over);
     }
@@ -88,8 +89,8 @@ impl Leadership {
         let _ = term.wait_for(|term| term.lasts()).await;
     }
 
-    /// Waits until this instance does not lead; at once if it does not yet. Looks at the clock each time it is polled:
-    /// in a process that was stopped for a while, timers may be late.
+    /// Waits until this instance does not lead; resolves at once if it does not lead yet. Reads the clock at each poll, since timers
+    /// are late in a process that was stopped for a while.
     pub(crate) async fn is_over(&self) {
         if *self.0.borrow() == Term::Always {
             return pending().await;
@@ -104,11 +105,26 @@ impl Leadership {
     }
 }
 
+impl WriteGate for Leadership {
+    fn closed(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        Box::pin(self.is_over())
+    }
+
+    fn reason(&self) -> &'static str {
+        "this instance does not lead"
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
-    use tokio::time::{advance, timeout};
+    use bytes::Bytes;
+    use harbormaster_client::{
+        ApiClient, ApiError, RateLimiter,
+        fake_server::{FakeServer, reply},
+    };
+    use tokio::time::{advance, sleep, timeout};
 
     use super::*;
 
@@ -157,5 +173,49 @@ mod tests {
         leadership.end();
         timeout(SECOND, waiting).await.unwrap().unwrap();
         assert!(timeout(SECOND, Leadership::always().is_over()).await.is_err());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_does_not_lead_reads_and_does_not_write() {
+        let server = FakeServer::always(|_| reply(200, "{}"));
+        let leadership = Leadership::default();
+        let client = server.client().with_gate(Arc::new(leadership.clone()));
+        let error = client.post("/x?y", Bytes::new()).await.unwrap_err();
+        assert_eq!(error.to_string(), "POST /x: this instance does not lead");
+        assert!(!error.is_passing() && error.code().is_none());
+        client.get("/x").await.unwrap();
+        leadership.lead_until(Instant::now() + Duration::from_secs(10));
+        client.post("/x", Bytes::new()).await.unwrap();
+        leadership.end();
+        assert!(client.delete("/x", Bytes::new()).await.is_err());
+        let methods: Vec<_> = server.requests().into_iter().map(|request| request.method).collect();
+        assert_eq!(methods, ["GET", "POST"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_waits_for_the_limiter_when_leadership_ends_is_not_sent() {
+        let server = FakeServer::always(|_| reply(200, "{}"));
+        let leadership = Leadership::default();
+        leadership.lead_until(Instant::now() + Duration::from_secs(2));
+        let limited =
+            server.client().with_limiter(RateLimiter::new(1.0, 1)).with_gate(Arc::new(leadership.clone()));
+        let writes = (0..6).map(|_| limited.post("/x", Bytes::new()));
+        let outcomes = futures_util::future::join_all(writes).await;
+        assert_eq!(outcomes.iter().filter(|outcome| outcome.is_ok()).count(), 2);
+        assert_eq!(server.requests().len(), 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_under_way_when_leadership_ends_is_called_off() {
+        let client = ApiClient::over(tower::service_fn(|_| async { std::future::pending().await }));
+        let leadership = Leadership::default();
+        leadership.lead_until(Instant::now() + Duration::from_secs(10));
+        let (client, begun) = (client.with_gate(Arc::new(leadership.clone())), Instant::now());
+        let (outcome, ()) = tokio::join!(client.post("/x", Bytes::new()), async {
+            sleep(Duration::from_secs(3)).await;
+            leadership.end();
+        });
+        assert!(matches!(outcome, Err(ApiError::GateClosed(_))));
+        assert_eq!(begun.elapsed(), Duration::from_secs(3));
     }
 }

@@ -1,4 +1,4 @@
-//! A Lease (`coordination.k8s.io/v1`), as far as an election goes by it.
+//! A Lease (`coordination.k8s.io/v1`), as far as leader election uses it.
 
 use std::time::Duration;
 
@@ -6,14 +6,14 @@ use bytes::Bytes;
 use harbormaster_api::Timestamp;
 use serde_json::{Map, Value, json};
 
-/// A Lease. What an election has nothing to do with (labels, owners) is kept as it is.
+/// A Lease. Fields that leader election does not use (labels, owners) are preserved.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Lease(Map<String, Value>);
 
-/// What a lease is to say.
+/// Spec of a lease.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Claim<'a> {
-    /// Empty if it is given up.
+    /// Empty in a released lease.
     pub(super) holder: &'a str,
     pub(super) seconds: u64,
     /// `metav1.MicroTime`.
@@ -35,7 +35,7 @@ impl Claim<'_> {
 }
 
 impl Lease {
-    /// One that is not there yet.
+    /// Returns a new lease.
     pub(super) fn new(namespace: &str, name: &str, claim: &Claim<'_>) -> Self {
         Self(Map::from_iter([
             ("apiVersion".to_owned(), "coordination.k8s.io/v1".into()),
@@ -60,34 +60,34 @@ impl Lease {
         serde_json::to_vec(&self.0).unwrap_or_default().into()
     }
 
-    /// Whether both say the same, whatever else has changed.
+    /// Returns true if both have the same spec.
     pub(super) fn says_the_same_as(&self, other: &Self) -> bool {
         self.0.get("spec") == other.0.get("spec")
     }
 
-    /// Who holds it; empty if nobody does.
+    /// Returns the holder; empty if there is none.
     pub(super) fn holder(&self) -> &str {
         self.said("holderIdentity").and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// How long it is respected from the moment when it was seen to change.
+    /// Returns the time for which it is valid after a change was seen.
     pub(super) fn lasts(&self) -> Duration {
         let seconds = self.said("leaseDurationSeconds").and_then(Value::as_i64).unwrap_or(0);
         // The field has 32 bits.
         Duration::from_secs(seconds.clamp(0, i32::MAX.into()).unsigned_abs())
     }
 
-    /// How often it has changed hands.
+    /// Returns the number of times that the holder changed.
     pub(super) fn transitions(&self) -> i64 {
         self.said("leaseTransitions").and_then(Value::as_i64).unwrap_or(0).clamp(0, (i32::MAX - 1).into())
     }
 
-    /// Since when it is held.
+    /// Returns the time when it was acquired.
     pub(super) fn acquired(&self) -> Option<&str> {
         self.said("acquireTime")?.as_str()
     }
 
-    /// A text of its metadata; empty if there is none.
+    /// Returns a text field of its metadata; empty if absent.
     pub(super) fn metadata(&self, field: &str) -> &str {
         let metadata = self.0.get("metadata");
         metadata.and_then(|all| all.get(field)?.as_str()).unwrap_or_default()

@@ -1,4 +1,4 @@
-//! What can be asked of an election, and a server with one lease.
+//! Checks of the configuration, and a server with one lease.
 
 use serde_json::{Value, json};
 

@@ -1,37 +1,37 @@
-//! Calls against an API server made of canned replies.
+//! Calls against an API server made of scripted responses.
 
 use std::time::Duration;
 
+use harbormaster_client::fake_server::{self, FakeServer, refused_connection, reply, status};
 use harbormaster_testkit::pod;
 use serde_json::json;
 use tokio::time::Instant;
 
 use super::*;
-use crate::canned::{self, Canned, refused_connection, reply, status};
 
-fn api(server: &Canned) -> LiveApi {
-    LiveApi::new(server.client(), CustomNews::default())
+fn api(server: &FakeServer) -> LiveApi {
+    LiveApi::new(server.client(), CustomFeed::default())
 }
 
-async fn bind(server: &Canned) -> Result<(), String> {
+async fn bind(server: &FakeServer) -> Result<(), String> {
     let pod = pod("p").namespace("ns").uid("u1").info();
     let outcome = api(server).bind(&pod, &"n1".into()).await;
     outcome.map_err(|e| e.to_string())
 }
 
-fn taken() -> http::Response<crate::http::ResponseBody> {
+fn taken() -> http::Response<harbormaster_client::client::ResponseBody> {
     status(409, "Conflict", "pod p is already assigned to node \"n\"")
 }
 
-fn placed(uid: &str, node: &str) -> http::Response<crate::http::ResponseBody> {
-    canned::json(200, &json!({"metadata": {"uid": uid}, "spec": {"nodeName": node}}))
+fn placed(uid: &str, node: &str) -> http::Response<harbormaster_client::client::ResponseBody> {
+    fake_server::json(200, &json!({"metadata": {"uid": uid}, "spec": {"nodeName": node}}))
 }
 
 #[tokio::test]
 async fn a_binding_names_pod_uid_and_node() {
-    let server = Canned::script(vec![reply(201, r#"{"kind":"Status","status":"Success"}"#)]);
+    let server = FakeServer::script(vec![reply(201, r#"{"kind":"Status","status":"Success"}"#)]);
     assert_eq!(bind(&server).await, Ok(()));
-    let seen = &server.seen()[0];
+    let seen = &server.requests()[0];
     assert_eq!((seen.method.as_str(), seen.path.as_str()), ("POST", "/api/v1/namespaces/ns/pods/p/binding"));
     assert_eq!(
         seen.body,
@@ -46,26 +46,26 @@ async fn a_conflict_is_a_success_only_if_this_pod_is_on_the_chosen_node() {
         (placed("u1", "n1"), Ok(())),
         (placed("u1", "n2"), no.clone()),
         (placed("u2", "n1"), no.clone()),
-        (canned::json(200, &json!({"metadata": {"uid": "u1"}, "spec": {}})), no.clone()),
+        (fake_server::json(200, &json!({"metadata": {"uid": "u1"}, "spec": {}})), no.clone()),
         (status(404, "NotFound", "gone"), no),
     ] {
-        let server = Canned::script(vec![taken(), found]);
+        let server = FakeServer::script(vec![taken(), found]);
         assert_eq!(bind(&server).await, expected);
-        assert_eq!(server.seen()[1].method, "GET");
+        assert_eq!(server.requests()[1].method, "GET");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_is_gone_fails_at_once() {
-    let server = Canned::script(vec![status(404, "NotFound", "pods \"p\" not found")]);
+    let server = FakeServer::script(vec![status(404, "NotFound", "pods \"p\" not found")]);
     assert_eq!(bind(&server).await, Err("pods \"p\" not found".to_owned()));
-    assert_eq!(server.seen().len(), 1);
+    assert_eq!(server.requests().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn passing_failures_are_tried_again() {
     let mut calls = 0;
-    let server = Canned::new(move |_| {
+    let server = FakeServer::new(move |_| {
         calls += 1;
         match calls {
             1 => Ok(status(500, "InternalError", "etcd is away")),
@@ -74,28 +74,28 @@ async fn passing_failures_are_tried_again() {
         }
     });
     assert_eq!(bind(&server).await, Ok(()));
-    assert_eq!(server.seen().len(), 3);
+    assert_eq!(server.requests().len(), 3);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_try_that_came_through_in_spite_of_its_failure_counts() {
-    let server = Canned::script(vec![status(504, "Timeout", "too slow"), taken(), placed("u1", "n1")]);
+    let server = FakeServer::script(vec![status(504, "Timeout", "too slow"), taken(), placed("u1", "n1")]);
     assert_eq!(bind(&server).await, Ok(()));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_server_that_stays_away_is_given_up_after_four_tries() {
-    let server = Canned::new(|_| Err(refused_connection().into()));
+    let server = FakeServer::new(|_| Err(refused_connection().into()));
     let error = bind(&server).await.unwrap_err();
     assert!(error.contains("connection refused"), "{error}");
-    assert_eq!(server.seen().len(), 4);
+    assert_eq!(server.requests().len(), 4);
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_wish_to_be_left_alone_is_honoured() {
     let mut busy = status(429, "TooManyRequests", "busy");
     busy.headers_mut().insert("retry-after", http::HeaderValue::from_static("3"));
-    let server = Canned::script(vec![busy, reply(201, "{}")]);
+    let server = FakeServer::script(vec![busy, reply(201, "{}")]);
     let begun = Instant::now();
     assert_eq!(bind(&server).await, Ok(()));
     assert!(begun.elapsed() >= Duration::from_secs(3));
@@ -141,12 +141,12 @@ async fn a_call_is_made_as_kubernetes_wants_it_and_again_after_a_failure_that_pa
             json!({"kind": "DeleteOptions", "apiVersion": "v1"}).to_string(),
         ),
     ] {
-        let server = Canned::script(vec![
+        let server = FakeServer::script(vec![
             status(500, "InternalError", "etcd is away"),
-            canned::json(200, &at_version("7", "noah")),
+            fake_server::json(200, &at_version("7", "noah")),
         ]);
         assert_eq!(api(&server).call(call).await, Ok(at_version("7", "noah")));
-        let seen = server.seen();
+        let seen = server.requests();
         assert_eq!((seen.len(), &seen[0]), (2, &seen[1]));
         let seen = &seen[1];
         let expected = format!("/apis/example.com/v1/namespaces/sea{path}");
@@ -157,33 +157,33 @@ async fn a_call_is_made_as_kubernetes_wants_it_and_again_after_a_failure_that_pa
 
 #[tokio::test(start_paused = true)]
 async fn a_refusal_says_what_the_api_server_said() {
-    let server = Canned::script(vec![status(409, "Conflict", "the object has been modified")]);
+    let server = FakeServer::script(vec![status(409, "Conflict", "the object has been modified")]);
     let refused = api(&server).call(ApiCall::patch(boat(), json!({}))).await.unwrap_err();
     assert!(refused.is_conflict() && !refused.is_not_found());
     assert_eq!(
         (refused.reason.as_str(), refused.to_string().as_str()),
         ("Conflict", "the object has been modified")
     );
-    let away = Canned::new(|_| Err(refused_connection().into()));
+    let away = FakeServer::new(|_| Err(refused_connection().into()));
     let refused = api(&away).call(ApiCall::get(boat())).await.unwrap_err();
-    assert_eq!((refused.code, away.seen().len()), (None, 4));
+    assert_eq!((refused.code, away.requests().len()), (None, 4));
 }
 
-/// What is asked about in turn, and what came of the wait.
+/// Returns the versions that were examined in turn, and the result of the wait.
 async fn waited(
-    server: Canned,
+    server: FakeServer,
     news: Vec<(u64, Option<Value>)>,
     wanted: &str,
 ) -> (Vec<String>, Result<bool, ApiFailure>) {
-    let told = CustomNews::default();
+    let told = CustomFeed::default();
     let api = LiveApi::new(server.client(), told.clone());
     tokio::spawn(async move {
         for (seconds, object) in news {
             tokio::time::sleep(Duration::from_secs(seconds)).await;
             let json: Option<Str> = object.map(|object| object.to_string().into());
             let other = CustomKey { name: "barge".into(), ..boat().key() };
-            told.tell(&other, json.as_ref());
-            told.tell(&boat().key(), json.as_ref());
+            told.publish(&other, json.as_ref());
+            told.publish(&boat().key(), json.as_ref());
         }
     });
     let mut asked = Vec::new();
@@ -196,8 +196,8 @@ async fn waited(
     (asked, outcome)
 }
 
-fn reads(objects: Vec<Value>) -> Canned {
-    Canned::script(objects.iter().map(|object| canned::json(200, object)).collect())
+fn reads(objects: Vec<Value>) -> FakeServer {
+    FakeServer::script(objects.iter().map(|object| fake_server::json(200, object)).collect())
 }
 
 #[tokio::test(start_paused = true)]
@@ -213,11 +213,11 @@ async fn who_waits_is_asked_about_every_change_of_the_object_in_order() {
 async fn what_is_so_already_needs_no_wait_and_what_never_comes_ends_in_time() {
     let (asked, outcome) = waited(reads(vec![at_version("4", "noah")]), Vec::new(), "noah").await;
     assert_eq!((asked.len(), outcome), (1, Ok(true)));
-    let gone = Canned::script(vec![status(404, "NotFound", "no boat")]);
+    let gone = FakeServer::script(vec![status(404, "NotFound", "no boat")]);
     let (asked, outcome) = waited(gone, Vec::new(), "noah").await;
     assert_eq!((asked, outcome), (vec!["nobody".to_owned()], Ok(false)));
     let (_, outcome) =
-        waited(Canned::script(vec![status(403, "Forbidden", "not yours")]), Vec::new(), "noah").await;
+        waited(FakeServer::script(vec![status(403, "Forbidden", "not yours")]), Vec::new(), "noah").await;
     assert_eq!(outcome.unwrap_err().to_string(), "not yours");
 }
 
@@ -226,5 +226,5 @@ async fn who_missed_news_reads_again() {
     let crowd = (0..2 * NEWS_KEPT).map(|_| (0, Some(at_version("5", "ham")))).collect();
     let server = reads(vec![at_version("4", "eve"), at_version("6", "noah")]);
     let (_, outcome) = waited(server.clone(), crowd, "noah").await;
-    assert_eq!((outcome, server.seen().len()), (Ok(true), 2));
+    assert_eq!((outcome, server.requests().len()), (Ok(true), 2));
 }

@@ -11,6 +11,10 @@ use std::{
 
 use bytes::Bytes;
 use futures_util::stream;
+use harbormaster_client::{
+    client::ResponseBody,
+    fake_server::{FakeServer, RecordedRequest, json as answer_of, reply, status},
+};
 use harbormaster_core::PodEvent;
 use harbormaster_framework::{prelude::*, profile::Profile, registry::Registry};
 use harbormaster_testkit::profile;
@@ -23,8 +27,6 @@ use tower::BoxError;
 use super::*;
 use crate::{
     binder::BindingActivity,
-    canned::{Canned, Seen, json as answer_of, reply, status},
-    http::ResponseBody,
     leader::{LeaseElection, tests::LeaseServer},
 };
 
@@ -128,7 +130,7 @@ impl Cluster {
         }));
     }
 
-    fn answer(&mut self, seen: &Seen) -> Response<ResponseBody> {
+    fn answer(&mut self, seen: &RecordedRequest) -> Response<ResponseBody> {
         let path = seen.path.split('?').next().unwrap_or_default();
         let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
         if let [.., "leases"] | [.., "leases", _] = &parts[..] {
@@ -139,7 +141,9 @@ impl Cluster {
             ("GET", [.., kind]) if self.lacking == Some(*kind) => reply(404, "404 page not found"),
             ("GET", [.., kind]) if self.forbidden == Some(*kind) => status(403, "Forbidden", "not yours"),
             ("GET", ["api", "v1", "pods"]) if seen.path.contains("watch=true") => self.watch_pods(),
-            ("GET", _) if seen.path.contains("watch=true") => crate::canned::streamed(Vec::new(), true),
+            ("GET", _) if seen.path.contains("watch=true") => {
+                harbormaster_client::fake_server::streamed(Vec::new(), true)
+            }
             ("GET", ["api", "v1", "pods"]) => self.list(self.pods.values().cloned().collect()),
             ("GET", ["api", "v1", "nodes"]) => self.list(self.nodes.clone()),
             ("GET", _) => self.list(Vec::new()),
@@ -155,7 +159,7 @@ impl Cluster {
         }
     }
 
-    fn answer_about_lease(&mut self, seen: &Seen) -> Response<ResponseBody> {
+    fn answer_about_lease(&mut self, seen: &RecordedRequest) -> Response<ResponseBody> {
         let outcome = match seen.method.as_str() {
             "GET" => self.leases.read(),
             "POST" => self.leases.create(seen.json()),
@@ -182,7 +186,7 @@ impl Cluster {
 
 struct World {
     cluster: Arc<Mutex<Cluster>>,
-    server: Canned,
+    server: FakeServer,
     leadership: Leadership,
     stop: oneshot::Sender<()>,
     running: tokio::task::JoinHandle<Result<ExitReason, DriverError>>,
@@ -203,7 +207,7 @@ fn world_with(election: LeaderElection, prepare: impl FnOnce(&mut Cluster)) -> W
     let cluster = Arc::new(Mutex::new(Cluster::default()));
     prepare(&mut cluster.lock().unwrap());
     let answering = cluster.clone();
-    let server = Canned::always(move |seen| answering.lock().unwrap().answer(seen));
+    let server = FakeServer::always(move |seen| answering.lock().unwrap().answer(seen));
     let driver = driver(&server, election);
     let leadership = driver.leadership.clone();
     let (stop, stopped) = oneshot::channel();
@@ -214,7 +218,7 @@ fn world_with(election: LeaderElection, prepare: impl FnOnce(&mut Cluster)) -> W
     World { cluster, server, leadership, stop, running }
 }
 
-fn driver(server: &Canned, election: LeaderElection) -> Driver {
+fn driver(server: &FakeServer, election: LeaderElection) -> Driver {
     let clients = Clients { main: server.client(), events: server.client(), leases: server.client() };
     Driver {
         clients,
@@ -231,10 +235,10 @@ fn driver(server: &Canned, election: LeaderElection) -> Driver {
 }
 
 impl World {
-    async fn until(&self, what: &str, done: impl Fn(&[Seen]) -> bool) {
+    async fn until(&self, what: &str, done: impl Fn(&[RecordedRequest]) -> bool) {
         let begun = Instant::now();
-        while !done(&self.server.seen()) {
-            assert!(begun.elapsed() < Duration::from_secs(10), "{what}: {:#?}", self.server.seen());
+        while !done(&self.server.requests()) {
+            assert!(begun.elapsed() < Duration::from_secs(10), "{what}: {:#?}", self.server.requests());
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }
@@ -245,7 +249,7 @@ impl World {
     }
 }
 
-fn posts(seen: &[Seen], end: &str) -> usize {
+fn posts(seen: &[RecordedRequest], end: &str) -> usize {
     seen.iter().filter(|s| s.method == "POST" && s.path.ends_with(end)).count()
 }
 
@@ -263,7 +267,7 @@ async fn pods_are_bound_and_told_of_until_the_driver_is_asked_to_end() {
     world.until("events", |seen| posts(seen, "/events") == 2).await;
     let server = world.server.clone();
     assert_eq!(world.stop().await.unwrap(), ExitReason::Finished);
-    assert_eq!(posts(&server.seen(), "/binding"), 2);
+    assert_eq!(posts(&server.requests(), "/binding"), 2);
 }
 
 #[tokio::test]
@@ -275,8 +279,8 @@ async fn a_refused_binding_is_told_and_the_pod_is_tried_again() {
     });
     world.until("two tries", |seen| posts(seen, "/pods/p/binding") == 2).await;
     world.until("both events", |seen| posts(seen, "/events") == 2).await;
-    let seen = world.server.seen();
-    let patch = seen.iter().find(|s| s.method == "PATCH").map(Seen::json).unwrap_or_default();
+    let seen = world.server.requests();
+    let patch = seen.iter().find(|s| s.method == "PATCH").map(RecordedRequest::json).unwrap_or_default();
     let condition = &patch["status"]["conditions"][0];
     assert_eq!(condition["reason"], "SchedulerError");
     assert_eq!(condition["message"], "running Bind plugin \"FirstFit\": not today");
@@ -303,7 +307,7 @@ async fn scheduling_waits_for_a_kind_until_it_may_be_read() {
     });
     world.until("the watch", |seen| seen.iter().any(|s| s.path.starts_with("/api/v1/pods?watch"))).await;
     world.until("a refusal", |seen| seen.iter().any(|s| s.path.starts_with("/api/v1/services?"))).await;
-    assert_eq!(posts(&world.server.seen(), "/binding"), 0);
+    assert_eq!(posts(&world.server.requests(), "/binding"), 0);
     world.cluster.lock().unwrap().forbidden = None;
     world.until("the pod", |seen| posts(seen, "/pods/p/binding") == 1).await;
     assert_eq!(world.stop().await.unwrap(), ExitReason::Finished);
@@ -321,7 +325,7 @@ async fn an_engine_that_panics_is_an_error() {
 
 #[tokio::test]
 async fn an_api_server_that_is_away_does_not_keep_the_driver_from_ending() {
-    let server = Canned::new(|_| Err(crate::canned::refused_connection().into()));
+    let server = FakeServer::new(|_| Err(harbormaster_client::fake_server::refused_connection().into()));
     for election in [LeaderElection::Off, LeaderElection::Lease(LeaseElection::default())] {
         let shutdown = tokio::time::sleep(Duration::from_millis(20));
         let end = driver(&server, election).run(EngineConfig::new(vec![first_fit()]), shutdown).await;
@@ -329,11 +333,11 @@ async fn an_api_server_that_is_away_does_not_keep_the_driver_from_ending() {
     }
 }
 
-fn is_write(seen: &Seen) -> bool {
+fn is_write(seen: &RecordedRequest) -> bool {
     seen.method != "GET"
 }
 
-fn is_about_lease(seen: &Seen) -> bool {
+fn is_about_lease(seen: &RecordedRequest) -> bool {
     seen.path.contains("/leases")
 }
 
@@ -347,9 +351,9 @@ async fn a_standby_knows_everything_and_writes_nothing_until_it_leads() {
         cluster.set_pod("p", None);
     });
     world.until("some tries", |seen| seen.iter().filter(|s| is_about_lease(s)).count() > 3).await;
-    let seen = world.server.seen();
+    let seen = world.server.requests();
     assert!(!seen.iter().any(is_write), "{seen:#?}");
-    let first = |matches: &dyn Fn(&Seen) -> bool| seen.iter().position(matches);
+    let first = |matches: &dyn Fn(&RecordedRequest) -> bool| seen.iter().position(matches);
     assert!(first(&|s| s.path.starts_with("/api/v1/pods?")) < first(&is_about_lease), "watches come first");
     assert!(!world.leadership.is_leading());
     world.cluster.lock().unwrap().leases.say("", 1, LONG_AGO);
@@ -368,7 +372,7 @@ async fn with_delayed_caches_nothing_is_read_before_this_instance_leads() {
         cluster.set_pod("p", None);
     });
     world.until("some tries", |seen| seen.len() > 3).await;
-    assert!(world.server.seen().iter().all(is_about_lease));
+    assert!(world.server.requests().iter().all(is_about_lease));
     world.cluster.lock().unwrap().leases.say("", 1, LONG_AGO);
     world.until("the pod", |seen| posts(seen, "/pods/p/binding") == 1).await;
     assert_eq!(world.stop().await.unwrap(), ExitReason::Finished);
@@ -385,7 +389,7 @@ async fn when_the_lease_is_lost_the_driver_ends_and_nothing_more_is_written() {
     let error = world.running.await.unwrap().unwrap_err();
     assert!(matches!(error, DriverError::LeaseLost), "{error}");
     assert!(!world.leadership.is_leading());
-    let writes = || world.server.seen().iter().filter(|s| is_write(s)).count();
+    let writes = || world.server.requests().iter().filter(|s| is_write(s)).count();
     let before = writes();
     world.cluster.lock().unwrap().set_pod("late", None);
     tokio::time::sleep(Duration::from_millis(200)).await;
@@ -402,7 +406,7 @@ async fn the_lease_is_given_up_after_everything_else_was_written() {
     let (server, cluster) = (world.server.clone(), world.cluster.clone());
     assert_eq!(world.stop().await.unwrap(), ExitReason::Finished);
     assert_eq!(cluster.lock().unwrap().leases.holder(), "");
-    let seen = server.seen();
+    let seen = server.requests();
     assert_eq!(posts(&seen, "/namespaces/ns/events"), 1);
     let last = seen.iter().rfind(|s| is_write(s)).unwrap();
     assert_eq!(last.json()["spec"]["holderIdentity"], "", "{last:?}");
@@ -414,13 +418,13 @@ async fn a_standby_ends_well_and_leaves_the_lease_alone() {
     world.until("a try", |seen| seen.iter().any(is_about_lease)).await;
     let server = world.server.clone();
     assert_eq!(world.stop().await.unwrap(), ExitReason::Finished);
-    assert!(!server.seen().iter().any(is_write));
+    assert!(!server.requests().iter().any(is_write));
 }
 
 #[tokio::test]
 async fn an_election_without_room_for_tries_is_refused() {
     let election = LeaseElection { retry_period: Duration::from_secs(9), ..Default::default() };
-    let driver = driver(&Canned::always(|_| reply(200, "{}")), LeaderElection::Lease(election));
+    let driver = driver(&FakeServer::always(|_| reply(200, "{}")), LeaderElection::Lease(election));
     let end = driver.run(EngineConfig::new(vec![first_fit()]), std::future::pending()).await;
     assert_eq!(
         end.unwrap_err().to_string(),
@@ -435,7 +439,7 @@ async fn at_the_end_events_have_ten_seconds_as_long_as_some_are_written_and_thre
     for (count, pace, waited, left) in
         [(100, second, 7, 0), (1000, second, 10, 1000 - 9 * 16), (10, second * 20, 3, 10)]
     {
-        let client = crate::http::ApiClient::over(tower::service_fn(move |_| async move {
+        let client = harbormaster_client::client::ApiClient::over(tower::service_fn(move |_| async move {
             tokio::time::sleep(pace).await;
             Ok(reply(201, "{}"))
         }));

@@ -1,11 +1,11 @@
 //! Bodies and retries of status patches.
 
 use harbormaster_api::Pod;
+use harbormaster_client::fake_server::{FakeServer, reply, status};
 use harbormaster_core::Condition;
 use harbormaster_testkit::pod;
 
 use super::*;
-use crate::canned::{Canned, reply, status};
 
 fn at(second: i64) -> Timestamp {
     Timestamp::from_secs(1_700_000_000 + second)
@@ -85,9 +85,9 @@ fn nominating(pod: &Arc<PodInfo>, node: &str) -> StatusPatch {
 }
 
 /// Each when those before are on their way.
-async fn send_all(server: &Canned, patches: Vec<StatusPatch>) {
+async fn send_all(server: &FakeServer, patches: Vec<StatusPatch>) {
     let (tasks, done) = Tasks::new();
-    let writer = StatusWriter::new(server.client(), tasks, Unwritten::default());
+    let writer = StatusWriter::new(server.client(), tasks, PendingStatuses::default());
     for patch in patches {
         writer.patch(patch);
         tokio::task::yield_now().await;
@@ -98,8 +98,8 @@ async fn send_all(server: &Canned, patches: Vec<StatusPatch>) {
 
 #[tokio::test(start_paused = true)]
 async fn of_what_comes_while_the_api_server_is_slow_the_newest_is_written() {
-    let server = Canned::always(|_| reply(200, "{}"));
-    let ((tasks, done), unwritten) = (Tasks::new(), Unwritten::default());
+    let server = FakeServer::always(|_| reply(200, "{}"));
+    let ((tasks, done), unwritten) = (Tasks::new(), PendingStatuses::default());
     let writer = StatusWriter::new(server.client(), tasks, unwritten.clone());
     let pods: Vec<_> = (0..100).map(|at| pod(&format!("p{at}")).info()).collect();
     for round in 0..50 {
@@ -112,7 +112,7 @@ async fn of_what_comes_while_the_api_server_is_slow_the_newest_is_written() {
     drop(writer);
     done.wait().await;
     assert!(!unwritten.is_full());
-    let seen = server.seen();
+    let seen = server.requests();
     assert_eq!(seen.len(), pods.len());
     assert!(seen.iter().all(|s| s.json()["status"]["nominatedNodeName"] == "n49"));
 }
@@ -120,13 +120,13 @@ async fn of_what_comes_while_the_api_server_is_slow_the_newest_is_written() {
 #[tokio::test(start_paused = true)]
 async fn patches_of_a_pod_keep_their_order_through_retries() {
     let mut calls = 0;
-    let server = Canned::always(move |_| {
+    let server = FakeServer::always(move |_| {
         calls += 1;
         if calls <= 2 { status(409, "Conflict", "try again") } else { reply(200, "{}") }
     });
     let pod = pod("p").namespace("ns").info();
     send_all(&server, vec![nominating(&pod, "n1"), nominating(&pod, "n2")]).await;
-    let seen = server.seen();
+    let seen = server.requests();
     let nodes: Vec<String> =
         seen.iter().map(|s| s.json()["status"]["nominatedNodeName"].to_string()).collect();
     assert_eq!(nodes, ["\"n1\"", "\"n1\"", "\"n1\"", "\"n2\""]);
@@ -138,8 +138,8 @@ async fn patches_of_a_pod_keep_their_order_through_retries() {
 #[tokio::test(start_paused = true)]
 async fn a_patch_is_tried_four_times_and_one_for_a_missing_pod_once() {
     for (code, tries) in [(500, 4), (503, 4), (404, 1), (422, 1)] {
-        let server = Canned::always(move |_| status(code, "X", "no"));
+        let server = FakeServer::always(move |_| status(code, "X", "no"));
         send_all(&server, vec![nominating(&pod("p").info(), "n1")]).await;
-        assert_eq!(server.seen().len(), tries, "{code}");
+        assert_eq!(server.requests().len(), tries, "{code}");
     }
 }

@@ -1,19 +1,20 @@
 //! No traces: the program was built without them.
 
-use std::{future::Future, time::SystemTime};
+use std::{future::Future, sync::Arc, time::SystemTime};
 
+use harbormaster_client::observe::RequestTracer;
 use harbormaster_core::Attempted;
 use harbormaster_framework::meter::Stamp;
 use harbormaster_metrics::AttemptTimes;
 
-use super::{About, Ending};
+use super::{SpanEnd, SpanInfo};
 
-/// Goes nowhere.
+/// Traces that are not built.
 #[derive(Clone, Debug, Default)]
 pub struct Traces(());
 
 impl Traces {
-    /// Nothing is built that the environment could turn on.
+    /// Returns traces that are off.
     ///
     /// # Errors
     /// None.
@@ -21,7 +22,7 @@ impl Traces {
         Ok(Self(()))
     }
 
-    /// There is nothing to send.
+    /// Does nothing.
     pub async fn stop(self) {}
 
     pub(crate) fn begin_attempt(&self) -> Option<AttemptSpan> {
@@ -48,13 +49,13 @@ pub(crate) async fn within<T>(_: Option<Trace>, work: impl Future<Output = T>) -
 }
 
 pub(crate) async fn traced<T>(
-    _: impl FnOnce() -> About,
+    _: impl FnOnce() -> SpanInfo,
     work: impl Future<Output = T>,
-    _: impl FnOnce(&T) -> Ending,
+    _: impl FnOnce(&T) -> SpanEnd,
 ) -> T {
     work.await
 }
 
-pub(crate) fn header() -> Option<String> {
+pub(crate) fn request_tracer() -> Option<Arc<dyn RequestTracer>> {
     None
 }

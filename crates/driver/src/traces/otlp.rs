@@ -8,12 +8,17 @@ use std::{
 };
 
 use harbormaster_api::Str;
+use harbormaster_client::{
+    ApiError,
+    observe::{RequestSpan, RequestTracer},
+};
 use harbormaster_core::{Attempted, Outcome};
 use harbormaster_framework::{
     meter::{Stage, Stamp, Status},
     pod::PodInfo,
 };
 use harbormaster_metrics::{AttemptTimes, attempts::Part};
+use http::Method;
 use opentelemetry::{
     Context, Key, KeyValue,
     trace::{
@@ -28,24 +33,24 @@ use opentelemetry_sdk::{
 };
 use rustc_hash::FxHashMap;
 
-use super::{About, Ending, sender::Sender};
+use super::{SpanEnd, SpanInfo, sender::Sender};
 
-/// How many attempts are remembered whose pods may yet be bound: the binding of a pod that waits on Permit for long may then
-/// be no part of its trace.
+/// Number of attempts that are remembered until their pods are bound. The binding of a pod that waits long on Permit may be
+/// missing from its trace.
 const REMEMBERED: usize = 4096;
-/// How long the last spans may take when the process ends.
+/// Time limit for sending the last spans when the process ends.
 const LAST_SPANS: Duration = Duration::from_secs(3);
-/// What the service is called unless the environment says otherwise.
+/// Default name of the service.
 const SERVICE: &str = "harbormaster";
-/// Either of them says where spans go, and that they are wanted.
+/// Variables that set the endpoint; setting either enables spans.
 const ENDPOINTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"];
 
 tokio::task_local! {
-    /// What the present task works for.
+    /// Trace of the current task.
     static TRACE: Trace;
 }
 
-/// Where spans go, if anybody wants them. Clones share everything.
+/// OpenTelemetry traces; off by default. Clones share everything.
 #[derive(Clone, Debug, Default)]
 pub struct Traces(Option<Arc<Exporting>>);
 
@@ -57,7 +62,7 @@ struct Exporting {
     attempts: Mutex<FxHashMap<Str, SpanContext>>,
 }
 
-/// A place in a trace.
+/// Position in a trace.
 #[derive(Clone)]
 pub(crate) struct Trace {
     exporting: Arc<Exporting>,
@@ -71,11 +76,11 @@ pub(crate) struct AttemptSpan {
 }
 
 impl Traces {
-    /// What OpenTelemetry's variables ask for: spans are on if one of them names an endpoint and none turns them off. To be
-    /// called in a tokio runtime, on which spans are sent from then on.
+    /// Reads OpenTelemetry's variables: spans are on if one of them names an endpoint and none turns them off. Must be called in a
+    /// tokio runtime, on which spans are then sent.
     ///
     /// # Errors
-    /// When what they ask for cannot be had.
+    /// If the exporter cannot be set up.
     pub fn from_environment() -> Result<Self, String> {
         if !are_wanted(|name| env::var(name).ok()) {
             return Ok(Self::default());
@@ -88,7 +93,7 @@ impl Traces {
         Ok(Self(Some(Arc::new(Exporting { provider, tracer, attempts: Mutex::default() }))))
     }
 
-    /// Sends what is not sent yet, for a few seconds at most.
+    /// Sends the last spans, for a few seconds at most.
     pub async fn stop(self) {
         let Some(exporting) = self.0 else { return };
         // It waits for the runtime, so it must not run there. Spans that cannot be sent are lost.
@@ -96,7 +101,7 @@ impl Traces {
         let _ = tokio::task::spawn_blocking(stop).await;
     }
 
-    /// An attempt begins; `None` if it is not sampled.
+    /// Begins the span of an attempt; `None` if it is not sampled.
     pub(crate) fn begin_attempt(&self) -> Option<AttemptSpan> {
         let exporting = self.0.as_ref()?;
         let span = exporting
@@ -105,7 +110,7 @@ impl Traces {
         span.is_recording().then(|| AttemptSpan { exporting: exporting.clone(), span })
     }
 
-    /// The trace of the attempt that found a node for that pod, once.
+    /// Returns the trace of the attempt that found a node for that pod, once.
     pub(crate) fn of(&self, uid: &str) -> Option<Trace> {
         let exporting = self.0.as_ref()?;
         let attempt = exporting.attempts().remove(uid)?;
@@ -113,7 +118,7 @@ impl Traces {
     }
 }
 
-/// Whether the environment asks for spans, and for none of this that is not built.
+/// Returns true if the environment enables spans.
 fn are_wanted(variable: impl Fn(&str) -> Option<String>) -> bool {
     let says = |name| variable(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty());
     let is_disabled = says("OTEL_SDK_DISABLED").is_some_and(|value| value.eq_ignore_ascii_case("true"));
@@ -121,7 +126,7 @@ fn are_wanted(variable: impl Fn(&str) -> Option<String>) -> bool {
     !is_disabled && !is_none && ENDPOINTS.iter().any(|name| says(name).is_some())
 }
 
-/// Who sends: the environment's word, else this program's.
+/// Returns the resource: the service name from the environment, or the default.
 fn resource() -> Resource {
     let name = Key::from_static_str("service.name");
     let said = Resource::builder().build();
@@ -143,7 +148,7 @@ impl Exporting {
         attempts.insert(uid.clone(), attempt);
     }
 
-    /// A span that has ended; its place in the trace.
+    /// Records a span that has ended. Returns its position in the trace.
     fn record(&self, part: &Part, parent: &Context, at: impl Fn(Stamp) -> SystemTime) -> Context {
         let mut attributes = vec![
             KeyValue::new("scheduler.extension_point", part.stage.name()),
@@ -164,7 +169,7 @@ impl Exporting {
 }
 
 impl AttemptSpan {
-    /// The attempt is over. `wall` tells when a moment was.
+    /// Ends the span. `wall` converts a stamp to wall time.
     pub(crate) fn end(
         mut self,
         attempted: &Attempted,
@@ -212,7 +217,7 @@ impl AttemptSpan {
     }
 }
 
-/// The point that a plugin's calls belong to.
+/// Returns the extension point that a plugin's calls belong to.
 fn point_of(stage: Stage) -> Stage {
     match stage {
         Stage::AddPod | Stage::RemovePod => Stage::PostFilter,
@@ -230,7 +235,7 @@ fn of_pod(pod: &PodInfo) -> [KeyValue; 4] {
     ]
 }
 
-/// Does `work` as a part of that trace, if there is one.
+/// Runs `work` as a part of that trace, if there is one.
 pub(crate) async fn within<T>(trace: Option<Trace>, work: impl Future<Output = T>) -> T {
     match trace {
         Some(trace) => TRACE.scope(trace, work).await,
@@ -238,43 +243,87 @@ pub(crate) async fn within<T>(trace: Option<Trace>, work: impl Future<Output = T
     }
 }
 
-/// Does `work`, with a span if it is a part of a trace.
+/// Runs `work`, with a span if the current task is traced.
 pub(crate) async fn traced<T>(
-    about: impl FnOnce() -> About,
+    about: impl FnOnce() -> SpanInfo,
     work: impl Future<Output = T>,
-    ending: impl FnOnce(&T) -> Ending,
+    ending: impl FnOnce(&T) -> SpanEnd,
 ) -> T {
-    let Ok(Trace { exporting, parent }) = TRACE.try_with(Clone::clone) else { return work.await };
-    let About { name, attributes, is_request } = about();
-    let kind = if is_request { SpanKind::Client } else { SpanKind::Internal };
-    let builder =
-        SpanBuilder::from_name(name).with_kind(kind).with_attributes(attributes.into_iter().map(key_value));
-    let mut span = exporting.tracer.build_with_context(builder, &parent);
-    let parent = Context::new().with_remote_span_context(span.span_context().clone());
-    let done = TRACE.scope(Trace { exporting: exporting.clone(), parent }, work).await;
-    let Ending { attributes, error } = ending(&done);
-    span.set_attributes(attributes.into_iter().map(key_value));
-    if let Some(error) = error {
-        span.set_status(Verdict::error(error));
-    }
-    span.end();
+    let Some(span) = OpenSpan::begin(about) else { return work.await };
+    let done = TRACE.scope(span.trace(), work).await;
+    span.end(ending(&done));
     done
+}
+
+/// The span of work or of a request that is under way.
+struct OpenSpan {
+    exporting: Arc<Exporting>,
+    span: Span,
+}
+
+impl OpenSpan {
+    /// Begins a span if the current task is traced.
+    fn begin(about: impl FnOnce() -> SpanInfo) -> Option<Self> {
+        let Trace { exporting, parent } = TRACE.try_with(Clone::clone).ok()?;
+        let SpanInfo { name, attributes, is_request } = about();
+        let kind = if is_request { SpanKind::Client } else { SpanKind::Internal };
+        let attributes = attributes.into_iter().map(key_value);
+        let builder = SpanBuilder::from_name(name).with_kind(kind).with_attributes(attributes);
+        let span = exporting.tracer.build_with_context(builder, &parent);
+        Some(Self { exporting, span })
+    }
+
+    /// Returns the trace of work within this span.
+    fn trace(&self) -> Trace {
+        let parent = Context::new().with_remote_span_context(self.span.span_context().clone());
+        Trace { exporting: self.exporting.clone(), parent }
+    }
+
+    fn end(mut self, ending: SpanEnd) {
+        let SpanEnd { attributes, error } = ending;
+        self.span.set_attributes(attributes.into_iter().map(key_value));
+        if let Some(error) = error {
+            self.span.set_status(Verdict::error(error));
+        }
+        self.span.end();
+    }
+}
+
+/// Returns a tracer that makes the requests of a task part of the task's trace.
+pub(crate) fn request_tracer() -> Option<Arc<dyn RequestTracer>> {
+    Some(Arc::new(TaskTracer))
+}
+
+#[derive(Debug)]
+struct TaskTracer;
+
+impl RequestTracer for TaskTracer {
+    fn begin(&self, method: &Method, path: &str) -> Option<Box<dyn RequestSpan>> {
+        let about = || {
+            let attributes = vec![("http.request.method", method.to_string()), ("url.path", path.to_owned())];
+            SpanInfo { name: method.to_string(), attributes, is_request: true }
+        };
+        Some(Box::new(OpenSpan::begin(about)?))
+    }
+}
+
+impl RequestSpan for OpenSpan {
+    fn traceparent(&self) -> String {
+        let context = self.span.span_context();
+        let flags = context.trace_flags().to_u8();
+        format!("00-{}-{}-{flags:02x}", context.trace_id(), context.span_id())
+    }
+
+    fn end(self: Box<Self>, error: Option<&ApiError>) {
+        let code = error.and_then(ApiError::code);
+        let code = code.map(|code| ("http.response.status_code", code.to_string()));
+        let attributes = code.into_iter().collect();
+        Self::end(*self, SpanEnd { attributes, error: error.map(ToString::to_string) });
+    }
 }
 
 fn key_value((name, value): (&'static str, String)) -> KeyValue {
     KeyValue::new(name, value)
-}
-
-/// The header by which whoever is asked can go on with the trace (W3C Trace Context), if the present task works for one.
-pub(crate) fn header() -> Option<String> {
-    TRACE
-        .try_with(|trace| {
-            let span = trace.parent.span();
-            let context = span.span_context();
-            let flags = context.trace_flags().to_u8();
-            format!("00-{}-{}-{flags:02x}", context.trace_id(), context.span_id())
-        })
-        .ok()
 }
 
 #[cfg(test)]
@@ -372,15 +421,16 @@ mod tests {
     async fn a_binding_goes_on_with_the_trace_of_its_attempt() {
         let (traces, memory) = traces(Sampler::AlwaysOn);
         traces.begin_attempt().unwrap().end(&assumed(), None, |_| SystemTime::now());
-        let request = traced(
-            || About { is_request: true, ..About::work("POST", Vec::new()) },
-            async { header().unwrap() },
-            |_| Ending::default(),
-        );
+        let request = async {
+            let span = TaskTracer.begin(&Method::POST, "/x").unwrap();
+            let header = span.traceparent();
+            span.end(None);
+            header
+        };
         let binding = traced(
-            || About::work("Bind", Vec::new()),
+            || SpanInfo::work("Bind", Vec::new()),
             request,
-            |_| Ending { error: Some("refused".to_owned()), ..Ending::default() },
+            |_| SpanEnd { error: Some("refused".to_owned()), ..SpanEnd::default() },
         );
         let header = within(traces.of("u"), binding).await;
         assert_eq!(
@@ -400,8 +450,9 @@ mod tests {
     async fn work_for_no_trace_has_no_span() {
         let (traces, memory) = traces(Sampler::AlwaysOn);
         traces.begin_attempt().unwrap().end(&attempted(Outcome::NoNodes), None, |_| SystemTime::now());
-        let work = traced(|| About::work("Bind", Vec::new()), async { header() }, |_| Ending::default());
-        assert_eq!(within(traces.of("u"), work).await, None);
+        let work = traced(|| SpanInfo::work("Bind", Vec::new()), async {}, |()| SpanEnd::default());
+        within(traces.of("u"), work).await;
+        assert!(TaskTracer.begin(&Method::POST, "/x").is_none());
         assert_eq!(nesting(&memory), pairs(&[("Scheduling attempt", "")]));
     }
 

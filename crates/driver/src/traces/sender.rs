@@ -1,4 +1,4 @@
-//! Sends spans to the collector. That it is away is told of once.
+//! Sends spans to the collector. An outage is logged once.
 
 use std::{
     sync::{
@@ -20,7 +20,7 @@ use opentelemetry_http::{HttpClient, HttpError};
 use rustls::{ClientConfig, RootCertStore, crypto::ring};
 use tokio::{runtime::Handle, time::timeout};
 
-/// How long a request may take, reply included. OpenTelemetry's number.
+/// Time limit of a request, response included; OpenTelemetry's default.
 const LIMIT: Duration = Duration::from_secs(10);
 /// The longest reply that is read, in bytes: it says how many spans were taken.
 const REPLY: usize = 1 << 20;
@@ -36,7 +36,7 @@ pub(crate) struct Sender {
 impl Sender {
     pub(crate) fn new() -> Result<Self, String> {
         let mut roots = RootCertStore::empty();
-        // Without any, a collector behind TLS is refused, and that is told.
+        // Without any, a collector behind TLS is refused, and that is logged.
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
         let tls = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()
@@ -53,7 +53,7 @@ impl Sender {
         let trouble = match outcome {
             Ok(reply) if reply.status().is_success() => None,
             Ok(reply) => Some(format!("it answers {}", reply.status())),
-            Err(error) => Some(crate::http::chain(&**error)),
+            Err(error) => Some(harbormaster_client::error_chain(&**error)),
         };
         let was_away = self.is_away.swap(trouble.is_some(), Ordering::Relaxed);
         match trouble {

@@ -1,4 +1,4 @@
-//! Which objects of a kind the API server has, asked once.
+//! Lists the keys of all objects of a kind once.
 
 use std::collections::BTreeSet;
 
@@ -6,13 +6,13 @@ use super::{
     Kind, PAGE, kinds,
     wire::{Page, Stub},
 };
-use crate::http::ApiClient;
+use harbormaster_client::ApiClient;
 
-/// What identifies each object that is of interest: a name, or what `named` makes of name (with namespace) and UID. Listed by
-/// pages, so nobody waits for a long reply.
+/// Returns the key of each needed object, which `named` makes from name (with namespace) and UID. Lists by pages, so that no
+/// response takes long.
 ///
 /// # Errors
-/// Says what went wrong: with the reply, or with the request.
+/// If the request fails, or its response cannot be read.
 pub(crate) async fn census(
     client: &ApiClient,
     kind: &impl Kind,

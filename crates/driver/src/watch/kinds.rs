@@ -1,6 +1,5 @@
-//! The kinds of objects that are watched. Pods and nodes have inputs of their own; a further kind of
-//! [`harbormaster_api::Object`] is one more row of [`BUILT_IN`]; all others, custom resources and Kubernetes' own kinds, are
-//! those that plugins name.
+//! Kinds of objects that are watched. Pods and nodes have inputs of their own; each kind of [`harbormaster_api::Object`] is a row
+//! of [`BUILT_IN`]; all others, custom resources and Kubernetes' own kinds, are named by plugins.
 
 use std::hash::Hash;
 
@@ -13,26 +12,26 @@ use harbormaster_framework::resource::{CustomKey, RawObject, ResourceName};
 
 use super::wire::{Stub, encoded};
 
-/// A kind of object and what the engine hears of it.
+/// A kind of object, and the inputs made from its objects.
 pub trait Kind: Send + 'static {
-    /// What identifies an object of this kind.
+    /// Key of an object of this kind.
     type Key: Clone + Eq + Hash + Ord + Send;
 
     /// The resource's name, for messages.
     fn name(&self) -> &str;
-    /// Where all of them are listed.
+    /// Path of the list of all objects.
     fn path(&self) -> &str;
-    /// Which of them are of interest.
+    /// Field selector for the objects that are needed.
     fn field_selector(&self) -> Option<&'static str> {
         None
     }
-    /// Whether an API server that does not serve this kind counts as one that has no such objects.
+    /// Returns true if an API server that does not serve this kind is treated as one without such objects.
     fn may_be_missing(&self) -> bool {
         false
     }
 
-    /// Whether objects go with the kind when the API server serves it no more. Kubernetes' own kinds are not switched off
-    /// while it runs: whoever then answers that there is no such kind is not the API server.
+    /// Returns true if all objects are removed when the API server stops serving this kind. It does not stop serving Kubernetes' own
+    /// kinds while it runs: if it seems to, the answer is not the API server's.
     fn may_vanish(&self) -> bool {
         false
     }
@@ -40,15 +39,15 @@ pub trait Kind: Send + 'static {
     /// Decodes an object that is new or changed.
     ///
     /// # Errors
-    /// Says which field is wrong.
+    /// If a field is invalid, with its name.
     fn decode(&self, decoder: &mut Decoder, json: &[u8]) -> Result<Decoded<Self::Key>, DecodeError>;
-    /// What identifies the object of that namespace, name and UID.
+    /// Returns the key of the object with that namespace, name and UID.
     fn key(&self, namespace: &str, name: &str, uid: &str) -> Self::Key;
-    /// It is gone.
+    /// Returns the input for an object that is gone.
     fn gone(&self, key: Self::Key) -> Input;
 }
 
-/// Where those of interest are listed. Parts of the query without a value are left out.
+/// Returns the path that lists the needed objects. Query parameters without a value are left out.
 pub(super) fn list_path(kind: &impl Kind, query: &[(&str, &str)]) -> String {
     let selector = kind.field_selector().map(|selector| ("fieldSelector", selector));
     let mut path = kind.path().to_owned();
@@ -63,14 +62,14 @@ pub(super) fn list_path(kind: &impl Kind, query: &[(&str, &str)]) -> String {
     path
 }
 
-/// An object as the watcher sees it.
+/// A decoded object.
 #[derive(Debug)]
 pub struct Decoded<K> {
-    /// What identifies it.
+    /// Key.
     pub key: K,
-    /// Its resource version.
+    /// Resource version.
     pub version: Str,
-    /// What the engine is told of it.
+    /// Input for the engine.
     pub input: Input,
 }
 
@@ -206,19 +205,19 @@ impl Kind for BuiltInKind {
     }
 }
 
-/// All objects of a kind that a plugin names. They go to the engine as they are.
+/// All objects of a kind that a plugin names, undecoded.
 #[derive(Clone, Debug)]
 pub struct CustomKind {
-    /// The kind, written out.
+    /// The kind as text.
     resource: Str,
     name: String,
     path: String,
-    /// Whether it is defined in the cluster; otherwise it is one of Kubernetes' own.
+    /// True for a custom resource; false for one of Kubernetes' own kinds.
     is_defined: bool,
 }
 
 impl CustomKind {
-    /// Those of that kind.
+    /// Returns the kind with that name.
     pub fn new(resource: ResourceName) -> Self {
         let ResourceName { plural, version, group } = resource;
         let (name, path) = match group {

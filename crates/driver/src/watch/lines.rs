@@ -1,19 +1,18 @@
-//! The lines of a reply that comes piece by piece.
+//! Lines of a response that arrives in chunks.
 
 use std::fmt;
 
 use bytes::Bytes;
+use harbormaster_client::{client::ResponseBody, error_chain};
 use http_body_util::BodyExt;
 
-use crate::http::{ResponseBody, chain};
-
-/// The longest line that is taken, in bytes; objects are limited to a few megabytes by etcd.
+/// Length limit of a line, in bytes; etcd limits objects to a few megabytes.
 const LONGEST: usize = 64 << 20;
 
-/// Splits a body into lines. A line within one piece is not copied; one that spans pieces is copied once.
+/// Splits a body into lines. A line within one chunk is not copied; one that spans chunks is copied once.
 pub(crate) struct Lines {
     body: ResponseBody,
-    /// The beginning of a line whose end has not come yet.
+    /// Beginning of an incomplete line.
     begun: Vec<u8>,
 }
 
@@ -22,13 +21,13 @@ impl Lines {
         Self { body, begun: Vec::new() }
     }
 
-    /// Waits for the next lines: at least one, and all that came with it. `None` at the end; an unfinished last line
-    /// is dropped.
+    /// Waits for the next lines: at least one, and all that arrived with it. Returns `None` at the end; an incomplete last line is
+    /// dropped.
     pub(crate) async fn next(&mut self) -> Result<Option<Vec<Bytes>>, String> {
         loop {
             let piece = match self.body.frame().await {
                 None => return Ok(None),
-                Some(Err(error)) => return Err(chain(&*error)),
+                Some(Err(error)) => return Err(error_chain(&*error)),
                 Some(Ok(frame)) => match frame.into_data() {
                     Ok(piece) => piece,
                     Err(_trailers) => continue,
@@ -70,8 +69,9 @@ impl fmt::Debug for Lines {
 
 #[cfg(test)]
 mod tests {
+    use harbormaster_client::fake_server::streamed;
+
     use super::*;
-    use crate::canned::streamed;
 
     #[tokio::test]
     async fn lines_are_put_together_from_pieces() {

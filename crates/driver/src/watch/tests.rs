@@ -1,18 +1,18 @@
-//! Watchers against an API server made of canned replies.
+//! Watchers against an API server made of scripted responses.
 
 use std::sync::mpsc::Receiver;
 
 use harbormaster_api::ObjectKey;
+use harbormaster_client::{
+    client::ResponseBody,
+    fake_server::{FakeServer, refused_connection, reply, status, streamed, streamed_over_http1},
+};
 use harbormaster_framework::resource::{CustomKey, ResourceName};
 use http::Response;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::*;
-use crate::{
-    canned::{Canned, refused_connection, reply, status, streamed, streamed_over_http1},
-    http::ResponseBody,
-};
 
 fn pod(name: &str, version: u32) -> Value {
     json!({
@@ -42,22 +42,22 @@ fn no_streaming() -> Response<ResponseBody> {
     status(422, "Invalid", "sendInitialEvents is forbidden")
 }
 
-/// What the engine heard, in short: `+name@version`, `-name`, `synced`.
-async fn heard(engine: &Receiver<ToEngine>, count: usize) -> Vec<String> {
+/// The engine's inputs, in short: `+name@version`, `-name`, `synced`.
+async fn heard(engine: &Receiver<EngineMessage>, count: usize) -> Vec<String> {
     let begun = Instant::now();
     let mut all = Vec::new();
     while all.len() < count {
         match engine.try_recv() {
-            Ok(ToEngine::Inputs(inputs)) => all.extend(inputs.iter().map(short)),
-            Ok(ToEngine::Raw(objects)) => all.push(format!("{} as they came", objects.len())),
-            Ok(ToEngine::Synced) => all.push("synced".to_owned()),
+            Ok(EngineMessage::Inputs(inputs)) => all.extend(inputs.iter().map(short)),
+            Ok(EngineMessage::Raw(objects)) => all.push(format!("{} as they came", objects.len())),
+            Ok(EngineMessage::Synced) => all.push("synced".to_owned()),
             Ok(
-                other @ (ToEngine::Lead
-                | ToEngine::Stop
-                | ToEngine::ListPods(_)
-                | ToEngine::Dump(_)
-                | ToEngine::TakeNotes(_)
-                | ToEngine::TakeOver(..)),
+                other @ (EngineMessage::Lead
+                | EngineMessage::Stop
+                | EngineMessage::ListPods(_)
+                | EngineMessage::Dump(_)
+                | EngineMessage::TakeNotes(_)
+                | EngineMessage::TakeOver(..)),
             ) => {
                 panic!("a watch says {other:?}")
             }
@@ -91,17 +91,17 @@ fn short_custom(key: &CustomKey) -> String {
     format!("{} {}/{}", key.resource, key.namespace, key.name)
 }
 
-fn watch(server: &Canned) -> Receiver<ToEngine> {
+fn watch(server: &FakeServer) -> Receiver<EngineMessage> {
     watch_kind(Pods, server)
 }
 
-fn watch_kind(kind: impl Kind, server: &Canned) -> Receiver<ToEngine> {
+fn watch_kind(kind: impl Kind, server: &FakeServer) -> Receiver<EngineMessage> {
     let (engine, inbox) = mpsc::channel();
     tokio::spawn(Watcher::new(kind, server.client(), StreamingLists::default(), engine).run());
     inbox
 }
 
-fn queries(server: &Canned) -> Vec<String> {
+fn queries(server: &FakeServer) -> Vec<String> {
     let told_apart = |path: String| {
         let has = |part: &str| path.contains(part);
         match (has("watch=true"), has("sendInitialEvents=true")) {
@@ -114,7 +114,7 @@ fn queries(server: &Canned) -> Vec<String> {
             _ => "list".to_owned(),
         }
     };
-    server.seen().into_iter().map(|s| told_apart(s.path)).collect()
+    server.requests().into_iter().map(|s| told_apart(s.path)).collect()
 }
 
 #[tokio::test(start_paused = true)]
@@ -124,10 +124,10 @@ async fn a_streaming_list_goes_over_into_a_watch() {
         end_of_initial_events(5),
         event("MODIFIED", &pod("a", 6)) + &event("DELETED", &pod("b", 7)),
     ];
-    let server = Canned::script(vec![streamed(pieces, true)]);
+    let server = FakeServer::script(vec![streamed(pieces, true)]);
     let engine = watch(&server);
     assert_eq!(heard(&engine, 5).await, ["+a@1", "+b@2", "synced", "+a@6", "-b"]);
-    let first = &server.seen()[0].path;
+    let first = &server.requests()[0].path;
     for part in [
         "/api/v1/pods?watch=true&allowWatchBookmarks=true&timeoutSeconds=",
         "sendInitialEvents=true",
@@ -145,9 +145,9 @@ async fn objects_as_they_came_go_ahead_and_never_overtake_an_end() {
         event("ADDED", &node(1)) + &end_of_initial_events(5),
         event("MODIFIED", &node(6)) + &event("DELETED", &node(7)) + &event("ADDED", &node(8)),
     ];
-    let server = Canned::script(vec![streamed(pieces, true)]);
+    let server = FakeServer::script(vec![streamed(pieces, true)]);
     let (engine, inbox) = mpsc::channel();
-    let wanted = Wanted { nodes: true, ..Wanted::default() };
+    let wanted = RawSelection { nodes: true, ..RawSelection::default() };
     let watcher = Watcher::new(Nodes, server.client(), StreamingLists::default(), engine).handing_on(wanted);
     tokio::spawn(watcher.run());
     let one = "1 as they came";
@@ -157,7 +157,7 @@ async fn objects_as_they_came_go_ahead_and_never_overtake_an_end() {
 
 #[tokio::test(start_paused = true)]
 async fn a_refused_streaming_list_is_not_tried_again() {
-    let server = Canned::script(vec![
+    let server = FakeServer::script(vec![
         no_streaming(),
         list(10, "next", &[pod("a", 1)]),
         list(10, "", &[pod("b", 2)]),
@@ -172,7 +172,7 @@ async fn a_refused_streaming_list_is_not_tried_again() {
 
 #[tokio::test(start_paused = true)]
 async fn a_stream_that_does_not_end_its_list_is_given_up() {
-    let server = Canned::script(vec![
+    let server = FakeServer::script(vec![
         streamed(vec![event("ADDED", &pod("a", 1))], true),
         list(10, "", &[pod("a", 1)]),
         streamed(Vec::new(), true),
@@ -185,7 +185,7 @@ async fn a_stream_that_does_not_end_its_list_is_given_up() {
 #[tokio::test(start_paused = true)]
 async fn a_closed_watch_continues_where_it_was() {
     let bookmark = event("BOOKMARK", &json!({"metadata": {"resourceVersion": "30"}}));
-    let server = Canned::script(vec![
+    let server = FakeServer::script(vec![
         no_streaming(),
         list(10, "", &[]),
         streamed(vec![event("ADDED", &pod("a", 11))], false),
@@ -199,7 +199,7 @@ async fn a_closed_watch_continues_where_it_was() {
 
 #[tokio::test(start_paused = true)]
 async fn a_watch_that_is_gone_leads_to_a_new_list_whose_difference_is_told() {
-    let server = Canned::script(vec![
+    let server = FakeServer::script(vec![
         no_streaming(),
         list(10, "", &[pod("same", 1), pod("changed", 2), pod("gone", 3)]),
         status(410, "Expired", "too old resource version"),
@@ -220,7 +220,7 @@ async fn after_an_outage_a_watch_that_is_gone_leads_to_a_list_at_once() {
         let away = (0..6).map(|_| None);
         let after = [gone, list(20, "", &[pod("b", 12)]), streamed(Vec::new(), true)].map(Some);
         let mut replies = before.into_iter().chain(away).chain(after).collect::<Vec<_>>().into_iter();
-        let server = Canned::new(move |_| {
+        let server = FakeServer::new(move |_| {
             // The test may have ended.
             let _ = asked.send(Instant::now());
             replies.next().flatten().ok_or_else(|| refused_connection().into())
@@ -239,7 +239,7 @@ async fn after_an_outage_a_watch_that_is_gone_leads_to_a_list_at_once() {
 async fn a_server_whose_lists_are_too_old_at_once_is_not_pressed() {
     let (asked, times) = mpsc::channel();
     let mut version = 0;
-    let server = Canned::always(move |request| {
+    let server = FakeServer::always(move |request| {
         // The test may have ended.
         let _ = asked.send(Instant::now());
         version += 1;
@@ -259,7 +259,7 @@ async fn a_server_whose_lists_are_too_old_at_once_is_not_pressed() {
 #[tokio::test(start_paused = true)]
 async fn a_server_in_trouble_is_waited_for_longer_and_longer() {
     let mut replies = 0;
-    let server = Canned::new(move |_| {
+    let server = FakeServer::new(move |_| {
         replies += 1;
         match replies {
             1 => Err(refused_connection().into()),
@@ -288,7 +288,7 @@ async fn a_refused_watch_is_tried_again_and_at_last_all_is_listed_anew() {
     let mut replies = vec![no_streaming(), list(10, "", &[])];
     replies.extend((0..5).map(|_| status(504, "Timeout", "Too large resource version: 10, current: 3")));
     replies.extend([list(3, "", &[pod("a", 2)]), streamed(Vec::new(), true)]);
-    let server = Canned::script(replies);
+    let server = FakeServer::script(replies);
     let engine = watch(&server);
     assert_eq!(heard(&engine, 2).await, ["synced", "+a@2"]);
     let asked = queries(&server);
@@ -298,7 +298,7 @@ async fn a_refused_watch_is_tried_again_and_at_last_all_is_listed_anew() {
 
 #[tokio::test(start_paused = true)]
 async fn after_garbage_all_is_listed_anew() {
-    let server = Canned::script(vec![
+    let server = FakeServer::script(vec![
         no_streaming(),
         reply(200, "<html>not a list</html>"),
         list(10, "", &[pod("a", 1)]),
@@ -316,7 +316,7 @@ async fn an_object_that_cannot_be_read_is_left_out_and_harms_no_other() {
     odd["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": "lots"}});
     let mut spoilt = pod("a", 5);
     spoilt["spec"] = json!("none");
-    let server = Canned::script(vec![
+    let server = FakeServer::script(vec![
         no_streaming(),
         list(10, "", &[pod("a", 1), odd.clone(), pod("b", 2)]),
         // What was readable stays as it was known.
@@ -330,7 +330,7 @@ async fn an_object_that_cannot_be_read_is_left_out_and_harms_no_other() {
 
 #[tokio::test(start_paused = true)]
 async fn pages_that_outlive_their_token_are_replaced_by_one_list() {
-    let server = Canned::script(vec![
+    let server = FakeServer::script(vec![
         no_streaming(),
         list(10, "next", &[pod("a", 1)]),
         status(410, "Expired", "the provided continue parameter is too old"),
@@ -344,7 +344,7 @@ async fn pages_that_outlive_their_token_are_replaced_by_one_list() {
 
 #[tokio::test(start_paused = true)]
 async fn a_watch_that_does_not_end_when_it_should_is_opened_anew() {
-    let server = Canned::script(vec![
+    let server = FakeServer::script(vec![
         no_streaming(),
         list(10, "", &[]),
         // What connections can do is known from the first watch on.
@@ -362,7 +362,7 @@ async fn a_watch_that_does_not_end_when_it_should_is_opened_anew() {
 #[tokio::test(start_paused = true)]
 async fn watches_over_http1_are_short_so_that_a_dead_connection_shows() {
     let pieces = vec![event("ADDED", &pod("a", 1)) + &end_of_initial_events(5)];
-    let server = Canned::script(vec![
+    let server = FakeServer::script(vec![
         streamed_over_http1(pieces, true),
         streamed_over_http1(Vec::new(), true),
         streamed_over_http1(vec![event("ADDED", &pod("b", 11))], true),
@@ -374,7 +374,7 @@ async fn watches_over_http1_are_short_so_that_a_dead_connection_shows() {
     assert!((46..=60).contains(&took), "left after 18 to 25 s, dead after 28 to 35 s: {took} s");
     assert_eq!(queries(&server), ["stream", "watch 5", "watch 5"]);
     let asked = |index: usize| {
-        let path = server.seen()[index].path.clone();
+        let path = server.requests()[index].path.clone();
         let time =
             path.split("timeoutSeconds=").nth(1).unwrap_or_default().split('&').next().unwrap().to_owned();
         time.parse::<u64>().unwrap()
@@ -399,7 +399,7 @@ async fn a_good_watch_that_breaks_is_opened_anew_at_once_whatever_was_before() {
     // Bad times, then good ones, in which nothing happened.
     replies.extend((0..4).map(|_| broken_after(0)));
     replies.extend([broken_after(60), streamed(vec![event("ADDED", &pod("a", 11))], true)]);
-    let server = Canned::script(replies);
+    let server = FakeServer::script(replies);
     let begun = Instant::now();
     let engine = watch(&server);
     assert_eq!(heard(&engine, 2).await, ["synced", "+a@11"]);
@@ -411,14 +411,14 @@ async fn a_good_watch_that_breaks_is_opened_anew_at_once_whatever_was_before() {
 #[tokio::test(start_paused = true)]
 async fn nodes_are_known_by_name() {
     let node = |name: &str| json!({"metadata": {"name": name, "uid": "u", "resourceVersion": "1"}});
-    let server = Canned::script(vec![
+    let server = FakeServer::script(vec![
         no_streaming(),
         list(10, "", &[node("n1"), node("n2")]),
         streamed(vec![event("DELETED", &node("n1"))], true),
     ]);
     let engine = watch_kind(Nodes, &server);
     assert_eq!(heard(&engine, 4).await, ["+node n1", "+node n2", "synced", "-node n1"]);
-    assert!(!server.seen()[1].path.contains("fieldSelector"));
+    assert!(!server.requests()[1].path.contains("fieldSelector"));
 }
 
 /// The further kind of that resource name.
@@ -434,7 +434,7 @@ fn budget(namespace: &str, version: u32) -> Value {
 async fn objects_of_one_name_in_two_namespaces_are_told_apart() {
     let mut odd = budget("y", 12);
     odd["status"] = json!({"disruptionsAllowed": "many"});
-    let server = Canned::script(vec![
+    let server = FakeServer::script(vec![
         no_streaming(),
         list(10, "", &[budget("x", 1), budget("y", 2)]),
         streamed(vec![event("DELETED", &budget("x", 11)), event("MODIFIED", &budget("x", 11))], false),
@@ -459,7 +459,7 @@ async fn objects_of_one_name_in_two_namespaces_are_told_apart() {
             format!("-{y}")
         ]
     );
-    assert!(server.seen()[1].path.starts_with("/apis/policy/v1/poddisruptionbudgets?limit="));
+    assert!(server.requests()[1].path.starts_with("/apis/policy/v1/poddisruptionbudgets?limit="));
 }
 
 #[tokio::test(start_paused = true)]
@@ -467,7 +467,7 @@ async fn a_kind_that_is_not_served_counts_as_empty_and_is_asked_for_again() {
     let missing = || reply(404, "404 page not found");
     let namespace = json!({"metadata": {"name": "n", "resourceVersion": "1"}});
     let pieces = vec![event("ADDED", &namespace) + &end_of_initial_events(5)];
-    let server = Canned::script(vec![missing(), missing(), streamed(pieces, true)]);
+    let server = FakeServer::script(vec![missing(), missing(), streamed(pieces, true)]);
     let engine = watch_kind(objects("namespaces"), &server);
     assert_eq!(heard(&engine, 2).await, ["synced", "+Namespace /n"]);
     // It says nothing about whether the server does streaming lists.
@@ -477,7 +477,7 @@ async fn a_kind_that_is_not_served_counts_as_empty_and_is_asked_for_again() {
 #[tokio::test(start_paused = true)]
 async fn a_kind_of_kubernetes_that_seems_to_be_gone_stays_as_it_was_known() {
     let missing = || reply(404, "404 page not found");
-    let server = Canned::script(vec![
+    let server = FakeServer::script(vec![
         streamed(vec![event("ADDED", &budget("x", 1)) + &end_of_initial_events(5)], false),
         missing(),
         missing(),
@@ -494,7 +494,7 @@ async fn a_kind_of_kubernetes_that_seems_to_be_gone_stays_as_it_was_known() {
 async fn a_kind_of_kubernetes_that_a_plugin_names_may_be_missing_at_first_but_does_not_vanish() {
     let missing = || reply(404, "404 page not found");
     let claim = json!({"metadata": {"name": "c", "namespace": "x", "resourceVersion": "1"}});
-    let server = Canned::script(vec![
+    let server = FakeServer::script(vec![
         missing(),
         streamed(vec![event("ADDED", &claim) + &end_of_initial_events(5)], false),
         missing(),
@@ -508,7 +508,7 @@ async fn a_kind_of_kubernetes_that_a_plugin_names_may_be_missing_at_first_but_do
     let [new, gone] = ["+", "-"].map(|sign| format!("{sign}persistentvolumeclaims.v1. x/c"));
     assert_eq!(told, ["synced".to_owned(), new, gone], "it is gone when a list says so");
     assert_eq!(queries(&server).len(), 6, "not when there seems to be no such kind");
-    assert!(server.seen().iter().all(|seen| seen.path.starts_with("/api/v1/persistentvolumeclaims?")));
+    assert!(server.requests().iter().all(|seen| seen.path.starts_with("/api/v1/persistentvolumeclaims?")));
 }
 
 #[test]
@@ -534,7 +534,7 @@ async fn a_custom_kind_comes_and_goes_with_its_definition() {
         let events = teams.iter().map(|(name, version)| event("ADDED", &team(name, *version)));
         streamed(vec![events.collect::<String>() + &end_of_initial_events(5)], false)
     };
-    let server = Canned::script(vec![
+    let server = FakeServer::script(vec![
         missing(),
         missing(),
         listed(&[("a", 1), ("b", 2)]),
@@ -558,7 +558,7 @@ async fn a_custom_kind_comes_and_goes_with_its_definition() {
         format!("+{b}"),
     ];
     assert_eq!(told, expected);
-    let paths = server.seen();
+    let paths = server.requests();
     assert!(paths.iter().all(|seen| seen.path.starts_with("/apis/example.com/v1/teams?watch=true")));
     let kinds = ["stream", "stream", "stream", "watch 5", "stream", "stream", "stream"];
     assert_eq!(queries(&server)[..7], kinds);
@@ -566,7 +566,7 @@ async fn a_custom_kind_comes_and_goes_with_its_definition() {
 
 #[tokio::test(start_paused = true)]
 async fn pods_and_nodes_are_never_done_without() {
-    let server = Canned::script(vec![
+    let server = FakeServer::script(vec![
         reply(404, "404 page not found"),
         status(403, "Forbidden", "not yours"),
         streamed(vec![event("ADDED", &pod("a", 1)) + &end_of_initial_events(5)], true),

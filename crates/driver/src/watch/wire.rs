@@ -1,13 +1,12 @@
-//! What surrounds objects in lists and watches.
+//! Envelopes of objects in lists and watches.
 
 use std::borrow::Cow;
 
+use harbormaster_client::Refusal;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::http::{Refusal, Status};
-
-/// What an event says about its object.
+/// Type of a watch event.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "UPPERCASE")]
 pub(crate) enum EventType {
@@ -18,7 +17,7 @@ pub(crate) enum EventType {
     Error,
 }
 
-/// `metav1.WatchEvent` with its object left as it is.
+/// `metav1.WatchEvent`, its object unparsed.
 #[derive(Debug)]
 pub(crate) struct Event<'a> {
     pub(crate) type_: EventType,
@@ -33,7 +32,7 @@ impl<'a> Event<'a> {
         }
     }
 
-    /// API servers write exactly `{"type":"…","object":…}`; then the object need not be read to find its end.
+    /// Reads exactly `{"type":"…","object":…}`, the form of API servers, without parsing the object to find its end.
     fn as_servers_write(line: &'a [u8]) -> Option<Self> {
         let rest = line.strip_prefix(br#"{"type":""#)?;
         let quote = memchr::memchr(b'"', rest)?;
@@ -61,17 +60,16 @@ impl<'a> Event<'a> {
     }
 }
 
-/// The `metav1.Status` of an `ERROR` event.
+/// Reads the `metav1.Status` of an `ERROR` event.
 pub(crate) fn refusal(json: &[u8]) -> Result<Refusal, String> {
-    let status: Status = serde_json::from_slice(json).map_err(|e| e.to_string())?;
-    let mut refusal = status.into_refusal();
+    let mut refusal = Refusal::from_status(json).map_err(|e| e.to_string())?;
     if refusal.code == 0 {
         refusal.code = if matches!(refusal.reason.as_str(), "Expired" | "Gone") { 410 } else { 500 };
     }
     Ok(refusal)
 }
 
-/// The identity of any object.
+/// Metadata that identifies any object.
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct Stub<'a> {
     #[serde(borrow)]
@@ -103,7 +101,7 @@ impl<'a> Stub<'a> {
         serde_json::from_slice(json).map_err(|e| e.to_string())
     }
 
-    /// Whether this is the bookmark behind the initial events of a streaming list.
+    /// Returns true for the bookmark that ends the initial events of a streaming list.
     pub(crate) fn ends_initial_events(&self) -> bool {
         let mark = self.metadata.annotations.as_ref().and_then(|a| a.initial_events_end.as_deref());
         mark == Some("true")
@@ -117,7 +115,7 @@ impl<'a> Stub<'a> {
     }
 }
 
-/// One page of a list with its objects left as they are.
+/// One page of a list, its objects unparsed.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Page<'a> {
     #[serde(borrow, default)]
@@ -148,7 +146,7 @@ impl<'a> Page<'a> {
     }
 }
 
-/// A value as it may stand in a query.
+/// Encodes a value for a query.
 pub(crate) fn encoded(value: &str) -> String {
     let mut text = String::with_capacity(value.len());
     for byte in value.bytes() {

@@ -7,7 +7,7 @@ use std::{
 };
 
 use clap::{Args, Command};
-use harbormaster_driver::{ConnectionConfig, http::ApiClient};
+use harbormaster_client::{ApiClient, ApiError, ConnectionConfig};
 use harbormaster_setup::Setup;
 use serde_json::{Value, json};
 
@@ -144,7 +144,7 @@ fn kinds(program: &Program, options: &Options) -> Result<Vec<Listed>, String> {
 async fn dump(options: &Options, kinds: &[Listed]) -> Result<(), String> {
     let kubeconfig = options.kubeconfig.clone().or_else(default_kubeconfig);
     let connection = ConnectionConfig { kubeconfig, qps: -1.0, ..ConnectionConfig::default() };
-    let client = connection.clients().await.map_err(|e| e.to_string())?.main;
+    let client = connection.client(1).await.map_err(|e| e.to_string())?;
     let mut out = BufWriter::new(io::stdout().lock());
     for kind in kinds {
         if is_custom(kind) {
@@ -218,7 +218,7 @@ async fn list(client: &ApiClient, kind: &Listed, out: &mut impl Write) -> Result
 }
 
 /// Goes on without a kind that the server does not have or does not show.
-fn left_out(what: &str, error: &harbormaster_driver::http::ApiError) -> Result<(), String> {
+fn left_out(what: &str, error: &ApiError) -> Result<(), String> {
     match error.code() {
         // An older server does not serve it.
         Some(404) => Ok(()),

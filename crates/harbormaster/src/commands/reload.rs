@@ -8,7 +8,7 @@
 use std::time::{Duration, Instant};
 
 use harbormaster_config::{ConfigError, ConfigErrors, KubeSchedulerConfiguration};
-use harbormaster_driver::{Metrics, Reload, reload::NotTaken};
+use harbormaster_driver::{Metrics, Reload, reload::ReloadError};
 use harbormaster_port::pages::Configuration;
 use harbormaster_setup::{Choices, Setup};
 use harbormaster_yaml::Source;
@@ -157,7 +157,7 @@ impl Follower {
             let setup = self.setup(text).map_err(Refused::Wrong)?;
             let extenders = scheduler::extenders(&setup.config);
             self.reload.take_over(setup.engine, &extenders).await.map_err(|why| match why {
-                NotTaken::NotRunning => Refused::NotYet,
+                ReloadError::NotRunning => Refused::NotYet,
                 why => Refused::Wrong(format!("{file}: {why}")),
             })?;
             for warning in &setup.warnings {

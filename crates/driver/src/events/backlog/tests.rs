@@ -1,10 +1,10 @@
-//! Who gives way, who goes first, and who is tried again.
+//! Order, limits and retries.
 
 use harbormaster_core::PodEvent;
 use harbormaster_testkit::pod;
 
 use super::*;
-use crate::http::Refusal;
+use harbormaster_client::Refusal;
 
 fn record(id: u64, warning: bool) -> Arc<Record> {
     let reason = if warning { "FailedScheduling" } else { "Scheduled" };
@@ -29,7 +29,7 @@ fn warning(id: u64) -> Arc<Record> {
 
 /// Room for so many events of pods with three digits.
 fn room_for(events: usize) -> Backlog {
-    Backlog::new(events * Unwritten::new(normal(100), Write::Create).size())
+    Backlog::new(events * PendingWrite::new(normal(100), Write::Create).size())
 }
 
 fn refusal(code: u16) -> Result<(), ApiError> {

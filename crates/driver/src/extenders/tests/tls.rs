@@ -1,4 +1,4 @@
-//! Whose certificates count on both sides.
+//! Certificates of both sides.
 
 use std::{fs, io::Read, path::PathBuf};
 

@@ -5,6 +5,10 @@ use std::sync::{
     atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 
+use harbormaster_client::{
+    client::{RequestBody, ResponseBody},
+    fake_server::{json, refused_connection, reply, status},
+};
 use http::{Request as HttpRequest, Response};
 use http_body_util::BodyExt;
 use serde_json::Value;
@@ -12,13 +16,9 @@ use tokio::time::sleep;
 use tower::BoxError;
 
 use super::*;
-use crate::{
-    canned::{json, refused_connection, reply, status},
-    http::{RequestBody, ResponseBody},
-    leader::{
-        JITTER_FACTOR,
-        tests::{DEADLINE, LeaseServer, PERIOD},
-    },
+use crate::leader::{
+    JITTER_FACTOR,
+    tests::{DEADLINE, LeaseServer, PERIOD},
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -29,7 +29,7 @@ struct World {
     server: Mutex<LeaseServer>,
     events: Mutex<Vec<Value>>,
     is_away: AtomicBool,
-    /// How long every answer takes.
+    /// Delay of every response.
     delay: Mutex<Duration>,
     /// Writes of the lease that came through.
     writes: AtomicUsize,
@@ -91,9 +91,13 @@ impl World {
     ) -> Standing {
         let leadership = Leadership::default();
         let told = Arc::new(AtomicUsize::new(0));
-        let clients = self.clients().led_by(&leadership);
-        let stand =
-            Stand { clients: &clients, leadership: leadership.clone(), hostname, reporter: "sched".into() };
+        let clients = self.clients().gated_by(Arc::new(leadership.clone()));
+        let stand = CandidateConfig {
+            clients: &clients,
+            leadership: leadership.clone(),
+            hostname,
+            reporter: "sched".into(),
+        };
         let election = LeaderElection::Lease(LeaseElection::default());
         let counts = told.clone();
         let election = Election::begin(election, stand, ready, move || {
@@ -110,7 +114,7 @@ impl World {
 struct Standing {
     election: Election,
     leadership: Leadership,
-    /// How often it was told that it leads.
+    /// Number of times that `lead` was called.
     told: Arc<AtomicUsize>,
 }
 
@@ -296,8 +300,12 @@ async fn whose_lease_is_stolen_ends_at_the_next_renewal() {
 async fn without_an_election_this_instance_leads_for_good() {
     let (leadership, told) = (Leadership::default(), Arc::new(AtomicBool::new(false)));
     let clients = World::new().clients();
-    let stand =
-        Stand { clients: &clients, leadership: leadership.clone(), hostname: "a", reporter: "s".into() };
+    let stand = CandidateConfig {
+        clients: &clients,
+        leadership: leadership.clone(),
+        hostname: "a",
+        reporter: "s".into(),
+    };
     let leads = told.clone();
     let election = Election::begin(LeaderElection::Off, stand, std::future::pending(), move || {
         leads.store(true, Ordering::Relaxed);

@@ -12,7 +12,7 @@ use crate::leader::tests::{LeaseServer, PERIOD};
 struct Instance {
     elector: Elector,
     begun: Instant,
-    /// What it writes about the time.
+    /// Time that it writes.
     wall: Timestamp,
 }
 
@@ -31,10 +31,10 @@ impl Instance {
         self.elector.step(self.at(seconds), self.wall)
     }
 
-    /// What it sends at that time.
-    fn sends(&mut self, seconds: f64) -> (Ask, Request) {
+    /// Returns its request at that time.
+    fn sends(&mut self, seconds: f64) -> (Purpose, Request) {
         match self.step(seconds) {
-            Step::Send(ask, request) => (ask, request),
+            Step::Send(purpose, request) => (purpose, request),
             other => panic!("at {seconds}: {other:?}"),
         }
     }
@@ -44,10 +44,10 @@ impl Instance {
     }
 
     /// Sends what there is to send; each answer takes no time.
-    fn tries(&mut self, seconds: f64, server: &mut LeaseServer) -> Vec<Ask> {
+    fn tries(&mut self, seconds: f64, server: &mut LeaseServer) -> Vec<Purpose> {
         let mut asked = Vec::new();
-        while let Step::Send(ask, request) = self.step(seconds) {
-            asked.push(ask);
+        while let Step::Send(purpose, request) = self.step(seconds) {
+            asked.push(purpose);
             self.hears(seconds, answer(server, &request));
         }
         asked
@@ -86,7 +86,7 @@ fn answer(server: &mut LeaseServer, request: &Request) -> Answer {
 /// A server, and one who leads since second 0.
 fn leading() -> (LeaseServer, Instance) {
     let (mut server, mut a) = (LeaseServer::default(), Instance::new("a"));
-    assert_eq!(a.tries(0.0, &mut server), [Ask::Read, Ask::Create]);
+    assert_eq!(a.tries(0.0, &mut server), [Purpose::Read, Purpose::Create]);
     (server, a)
 }
 
@@ -100,7 +100,7 @@ fn a_lease_that_is_absent_is_created_and_then_renewed_without_being_read() {
     assert_eq!(server.spec("acquireTime"), "1970-01-12T13:46:40.000000Z");
     assert_eq!(a.waits(0.0), PERIOD.as_secs_f64());
     a.wall = a.wall + PERIOD;
-    assert_eq!(a.tries(2.0, &mut server), [Ask::Prolong]);
+    assert_eq!(a.tries(2.0, &mut server), [Purpose::Prolong]);
     assert_eq!(server.spec("acquireTime"), "1970-01-12T13:46:40.000000Z");
     assert_eq!(server.spec("renewTime"), "1970-01-12T13:46:42.000000Z");
     assert!(a.leads(11.9));
@@ -123,7 +123,7 @@ fn who_may_take_a_lease_over_is_decided_by_when_it_was_seen_to_change() {
         server.say(holder, seconds, renewed);
         let first = a.tries(0.0, &mut server);
         if after > 0.0 {
-            assert_eq!(first, [Ask::Read], "{what}");
+            assert_eq!(first, [Purpose::Read], "{what}");
             a.tries(after, &mut server);
         }
         assert_eq!(a.leads(after), expected.is_some(), "{what}");
@@ -143,11 +143,11 @@ fn a_renewal_is_a_change_and_a_new_label_is_none() {
     a.tries(0.0, &mut server);
     server.say("b", 15, "1970-01-01T00:00:00.000001Z");
     a.tries(14.0, &mut server);
-    assert_eq!(a.tries(28.9, &mut server), [Ask::Read], "it lasts from the renewal on");
+    assert_eq!(a.tries(28.9, &mut server), [Purpose::Read], "it lasts from the renewal on");
     let mut labelled = server.read().unwrap();
     labelled["metadata"]["labels"] = serde_json::json!({"a": "b"});
     server.update(labelled).unwrap();
-    assert_eq!(a.tries(34.0, &mut server), [Ask::Read, Ask::TakeOver]);
+    assert_eq!(a.tries(34.0, &mut server), [Purpose::Read, Purpose::TakeOver]);
     assert_eq!(server.lease.as_ref().unwrap()["metadata"]["labels"]["a"], "b");
 }
 
@@ -159,10 +159,10 @@ fn of_two_who_find_it_free_one_gets_it() {
         let (_, read) = instance.sends(0.0);
         instance.hears(0.0, answer(&mut server, &read));
     }
-    assert_eq!(a.tries(0.1, &mut server), [Ask::TakeOver]);
-    assert_eq!(b.tries(0.1, &mut server), [Ask::TakeOver]);
+    assert_eq!(a.tries(0.1, &mut server), [Purpose::TakeOver]);
+    assert_eq!(b.tries(0.1, &mut server), [Purpose::TakeOver]);
     assert!(a.leads(0.2) && !b.leads(0.2));
-    assert_eq!(b.tries(5.0, &mut server), [Ask::Read]);
+    assert_eq!(b.tries(5.0, &mut server), [Purpose::Read]);
     assert_eq!(b.elector.other_holder(), Some("a"));
 }
 
@@ -187,7 +187,7 @@ fn standbys_spread_their_tries_and_leaders_do_not() {
 fn a_renewal_that_fails_is_tried_again_until_the_deadline() {
     let (mut server, mut a) = leading();
     let fail = |a: &mut Instance, at: f64| {
-        for expected in [Ask::Prolong, Ask::Read] {
+        for expected in [Purpose::Prolong, Purpose::Read] {
             assert_eq!(a.sends(at).0, expected);
             a.hears(at, Answer::Failed);
         }
@@ -205,18 +205,18 @@ fn a_renewal_that_fails_is_tried_again_until_the_deadline() {
     let (mut server, mut a) = leading();
     fail(&mut a, 2.0);
     fail(&mut a, 4.0);
-    assert_eq!(a.tries(6.0, &mut server), [Ask::Prolong]);
+    assert_eq!(a.tries(6.0, &mut server), [Purpose::Prolong]);
     assert!(a.leads(15.9) && !a.leads(16.0));
 }
 
 #[test]
 fn a_slow_try_is_followed_by_the_next_at_once_and_none_goes_beyond_the_deadline() {
     let (_, mut a) = leading();
-    assert_eq!(a.sends(2.0).0, Ask::Prolong);
+    assert_eq!(a.sends(2.0).0, Purpose::Prolong);
     a.hears(7.0, Answer::Failed);
-    assert_eq!(a.sends(7.0).0, Ask::Read);
+    assert_eq!(a.sends(7.0).0, Purpose::Read);
     a.hears(8.5, Answer::Failed);
-    assert_eq!(a.sends(8.5).0, Ask::Prolong);
+    assert_eq!(a.sends(8.5).0, Purpose::Prolong);
     // A wait ends with the deadline at the latest.
     a.hears(9.5, Answer::Failed);
     a.sends(9.5);
@@ -248,14 +248,14 @@ fn an_acquisition_whose_answer_takes_longer_than_the_deadline_does_not_count() {
     let created = answer(&mut server, &create);
     a.hears(12.0, created);
     assert!(!a.leads(12.0));
-    assert_eq!(a.tries(17.0, &mut server), [Ask::Read, Ask::Renew]);
+    assert_eq!(a.tries(17.0, &mut server), [Purpose::Read, Purpose::Renew]);
     assert!(a.leads(26.9));
 }
 
 #[test]
 fn what_was_changed_behind_the_leaders_back_is_read_anew() {
     type Change = fn(&mut LeaseServer);
-    let cases: [(&str, Change, &[Ask], bool); 4] = [
+    let cases: [(&str, Change, &[Purpose], bool); 4] = [
         (
             "a label",
             |server| {
@@ -263,20 +263,25 @@ fn what_was_changed_behind_the_leaders_back_is_read_anew() {
                 lease["metadata"]["labels"] = serde_json::json!({"a": "b"});
                 server.update(lease).unwrap();
             },
-            &[Ask::Prolong, Ask::Read, Ask::Renew],
+            &[Purpose::Prolong, Purpose::Read, Purpose::Renew],
             true,
         ),
-        ("it is gone", |server| server.lease = None, &[Ask::Prolong, Ask::Read, Ask::Create], true),
+        (
+            "it is gone",
+            |server| server.lease = None,
+            &[Purpose::Prolong, Purpose::Read, Purpose::Create],
+            true,
+        ),
         (
             "it was given up",
             |server| server.say("", 1, "1970-01-01T00:00:00.000000Z"),
-            &[Ask::Prolong, Ask::Read, Ask::TakeOver],
+            &[Purpose::Prolong, Purpose::Read, Purpose::TakeOver],
             true,
         ),
         (
             "it was stolen",
             |server| server.say("thief", 15, "1970-01-01T00:00:00.000000Z"),
-            &[Ask::Prolong, Ask::Read],
+            &[Purpose::Prolong, Purpose::Read],
             false,
         ),
     ];
@@ -348,9 +353,9 @@ fn parts_of_a_second_are_rounded_up() {
 /// An instance in a world where anything may take long, and its request under way.
 struct Unlucky {
     instance: Instance,
-    /// What its clock says at the start.
+    /// Start of its clock.
     clock: Timestamp,
-    /// When it next does something, in seconds.
+    /// Time of its next step, in seconds.
     wakes: f64,
     request: Option<UnderWay>,
     /// Requests that nobody waits for any more, and when they arrive.
@@ -364,7 +369,7 @@ struct UnderWay {
     /// Until it has arrived; `None`: it never does.
     arrives: Option<f64>,
     answer: Option<Answer>,
-    /// When something is heard of it: the answer, or that there is none.
+    /// Time of its answer, or of the end of its time limit.
     heard: f64,
 }
 
@@ -459,7 +464,7 @@ impl Unlucky {
     }
 }
 
-/// How long a request or an answer is on its way: most a moment, some longer than anybody waits.
+/// Returns the delay of a request or a response: most are short, some exceed all time limits.
 fn delay(dice: &mut Dice) -> f64 {
     match dice.below(10) {
         0 => dice.below(100) as f64 / 10.0,

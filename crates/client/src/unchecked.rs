@@ -1,4 +1,4 @@
-//! A server whose certificate nobody checks, because the kubeconfig says so.
+//! TLS without verification of the server's certificate, for `insecure-skip-tls-verify`.
 
 use std::sync::Arc;
 
@@ -9,16 +9,16 @@ use rustls::{
     pki_types::{CertificateDer, ServerName, UnixTime},
 };
 
-/// Lets every certificate pass. Says nothing, unlike kube's, which warns at every connection.
-pub(crate) fn accept_every_certificate(tls: &mut ClientConfig) {
-    let unchecked = Unchecked(tls.crypto_provider().clone());
+/// Makes `tls` accept every certificate. Logs nothing, unlike kube's verifier, which warns at every connection.
+pub fn accept_every_certificate(tls: &mut ClientConfig) {
+    let unchecked = AcceptAll(tls.crypto_provider().clone());
     tls.dangerous().set_certificate_verifier(Arc::new(unchecked));
 }
 
 #[derive(Debug)]
-struct Unchecked(Arc<CryptoProvider>);
+struct AcceptAll(Arc<CryptoProvider>);
 
-impl ServerCertVerifier for Unchecked {
+impl ServerCertVerifier for AcceptAll {
     fn verify_server_cert(
         &self,
         _: &CertificateDer<'_>,

@@ -1,5 +1,6 @@
-//! What is said about an API server that cannot be reached: at once, now and then while it lasts, and when it is over.
-//! Everybody who sends requests notices at the same time; one line is enough for all of them.
+//! Logs outages of an API server: at once, every 30 seconds while they last, and when they are over.
+//!
+//! All requests fail at the same time; one line is enough for all of them.
 
 use std::{
     collections::BTreeMap,
@@ -10,18 +11,18 @@ use std::{
 
 use tokio::time::Instant;
 
-use crate::http::ApiError;
+use crate::error::ApiError;
 
-/// How often trouble that lasts is told of.
+/// Time between two log lines about the same outage.
 const REMINDER: Duration = Duration::from_secs(30);
 
-/// Tells of trouble with one API server. Clones are the same.
+/// Logs trouble with one API server. Clones are the same.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Reachability(Arc<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
-    /// Its address.
+    /// Address.
     server: String,
     state: Mutex<State>,
 }
@@ -30,34 +31,35 @@ struct Inner {
 struct State {
     outage: Option<Outage>,
     answered: Option<Instant>,
-    /// What is not allowed, by what was asked for.
+    /// Error messages by kind that may not be read.
     forbidden: BTreeMap<String, String>,
-    told: [Option<Instant>; 3],
+    /// Time of the last log line about each kind of trouble.
+    logged: [Option<Instant>; 3],
 }
 
 #[derive(Debug)]
 struct Outage {
     since: Instant,
-    told: bool,
+    logged: bool,
 }
 
 /// Kinds of trouble.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Trouble {
-    /// No answer, or one of somebody who stands in front of a server that is away.
+    /// No response, or one from a proxy in front of a server that is away.
     Away,
-    /// It does not know who this is.
+    /// The server does not accept the credentials.
     Unauthorized,
-    /// It knows, and says no.
+    /// The server accepts the credentials and refuses the request.
     Forbidden,
 }
 
 impl Trouble {
-    /// The trouble that concerns everything that is asked for.
+    /// Returns the trouble that affects all requests.
     fn of_all(error: &ApiError) -> Option<Self> {
         match error {
             ApiError::Unreachable(_) | ApiError::TimedOut { .. } => Some(Self::Away),
-            ApiError::NotLeading(_) => None,
+            ApiError::GateClosed(_) => None,
             ApiError::Refused(refusal) => match refusal.code {
                 401 => Some(Self::Unauthorized),
                 502 | 503 => Some(Self::Away),
@@ -77,18 +79,18 @@ impl fmt::Display for Trouble {
     }
 }
 
-/// Whether [`Reachability`] tells of this error, so that nobody else needs to.
-pub(crate) fn is_told(error: &ApiError) -> bool {
+/// Returns true if [`Reachability`] logs this error.
+pub(crate) fn is_logged(error: &ApiError) -> bool {
     Trouble::of_all(error).is_some() || error.code() == Some(403)
 }
 
 impl Reachability {
-    /// For the server at that address.
+    /// Returns the state of the server at that address.
     pub(crate) fn of(server: String) -> Self {
         Self(Arc::new(Inner { server, state: Mutex::default() }))
     }
 
-    /// How a request ended.
+    /// Records the end of a request.
     pub(crate) fn note<T>(&self, outcome: &Result<T, ApiError>) {
         let now = Instant::now();
         let server = self.0.server.as_str();
@@ -109,21 +111,21 @@ impl Reachability {
         }
     }
 
-    /// The address of the server.
+    /// Returns the address of the server.
     pub(crate) fn server(&self) -> &str {
         &self.0.server
     }
 
-    /// The server said no to what was asked for `kind`.
+    /// Records that the server refused to show `kind`.
     pub(crate) fn forbidden(&self, kind: &str, why: &str) {
-        let told = self.lock().forbidden(kind, why, Instant::now());
-        if let Some(kinds) = told {
+        let due = self.lock().forbidden(kind, why, Instant::now());
+        if let Some(kinds) = due {
             let hint = hint_of_forbidden(&kinds);
             tracing::error!(server = self.0.server, kinds, err = why, hint, "{}", Trouble::Forbidden);
         }
     }
 
-    /// The server gave what was asked for `kind`.
+    /// Records that the server showed `kind`.
     pub(crate) fn allowed(&self, kind: &str) {
         if self.lock().allowed(kind) {
             tracing::info!(
@@ -140,43 +142,43 @@ impl Reachability {
 }
 
 impl State {
-    /// Returns how long the trouble lasts if it is to be told of. A request that was not answered says little as long
-    /// as others were answered in the same time, `silence`.
+    /// Returns the duration of the outage if it should be logged. A request that was not answered is no outage while others
+    /// were answered in the same time, `silence`.
     fn troubled(&mut self, trouble: Trouble, silence: Option<Duration>, now: Instant) -> Option<Duration> {
         let answered_since = |silence| self.answered.is_some_and(|at| now - at < silence);
         if silence.is_some_and(answered_since) {
             return None;
         }
         let due = self.is_due(trouble, now);
-        let outage = self.outage.get_or_insert(Outage { since: now, told: false });
-        outage.told |= due;
+        let outage = self.outage.get_or_insert(Outage { since: now, logged: false });
+        outage.logged |= due;
         due.then(|| now - outage.since)
     }
 
-    /// Returns how long the trouble lasted if it was told of and is over.
+    /// Returns the duration of the outage if it was logged and is over.
     fn answered(&mut self, now: Instant) -> Option<Duration> {
         self.answered = Some(now);
         let outage = self.outage.take()?;
-        outage.told.then(|| now - outage.since)
+        outage.logged.then(|| now - outage.since)
     }
 
-    /// Returns what is not allowed if it is to be told of.
+    /// Returns the kinds that may not be read if they should be logged.
     fn forbidden(&mut self, kind: &str, why: &str, now: Instant) -> Option<String> {
         self.forbidden.insert(kind.to_owned(), why.to_owned());
         let due = self.is_due(Trouble::Forbidden, now);
         due.then(|| self.forbidden.keys().map(String::as_str).collect::<Vec<_>>().join(", "))
     }
 
-    /// Returns whether everything is allowed now, and was not before.
+    /// Returns true if everything is allowed now, and was not before.
     fn allowed(&mut self, kind: &str) -> bool {
         self.forbidden.remove(kind).is_some() && self.forbidden.is_empty()
     }
 
     fn is_due(&mut self, trouble: Trouble, now: Instant) -> bool {
-        let told = &mut self.told[trouble as usize];
-        let due = told.is_none_or(|at| now - at >= REMINDER);
+        let logged = &mut self.logged[trouble as usize];
+        let due = logged.is_none_or(|at| now - at >= REMINDER);
         if due {
-            *told = Some(now);
+            *logged = Some(now);
         }
         due
     }
@@ -186,7 +188,7 @@ fn whole_seconds(duration: Duration) -> Duration {
     Duration::from_secs(duration.as_secs())
 }
 
-/// What to do about kinds that may not be read.
+/// Returns advice about kinds that may not be read.
 fn hint_of_forbidden(kinds: &str) -> &'static str {
     // Names with a group are those of custom resources.
     match kinds.contains('.') {
@@ -197,7 +199,7 @@ fn hint_of_forbidden(kinds: &str) -> &'static str {
     }
 }
 
-/// What to do about it.
+/// Returns advice about an error.
 fn hint(error: &ApiError) -> &'static str {
     if error.code() == Some(401) {
         return "check the token or the client certificate in the kubeconfig";

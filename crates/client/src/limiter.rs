@@ -1,4 +1,4 @@
-//! How many requests per second a client may send.
+//! Rate limit of a client.
 
 use std::{
     sync::{Mutex, PoisonError},
@@ -7,9 +7,9 @@ use std::{
 
 use tokio::time::Instant;
 
-/// What client-go takes for an unset rate, in requests per second.
+/// Default rate of client-go, in requests per second.
 const UNSET_QPS: f64 = 5.0;
-/// What client-go takes for an unset burst, in requests.
+/// Default burst of client-go, in requests.
 const UNSET_BURST: f64 = 10.0;
 
 /// A token bucket: `burst` requests at once, `qps` per second in the long run. First come, first served.
@@ -28,8 +28,8 @@ struct Bucket {
 }
 
 impl RateLimiter {
-    /// A bucket for `clientConnection.qps` and `clientConnection.burst` with client-go's meaning: a negative rate does
-    /// not limit (`None`), zero stands for 5 requests per second and a burst of 10.
+    /// Returns a bucket for `clientConnection.qps` and `clientConnection.burst` with client-go's meaning: a negative
+    /// rate does not limit (`None`), zero stands for 5 requests per second and a burst of 10.
     pub fn new(qps: f32, burst: i32) -> Option<Self> {
         let qps = match qps {
             q if q < 0.0 => return None,
@@ -40,7 +40,7 @@ impl RateLimiter {
         Some(Self { qps, burst, bucket: Mutex::new(Bucket { tokens: burst, filled: Instant::now() }) })
     }
 
-    /// Waits until a request may be sent; for how long.
+    /// Waits until a request may be sent. Returns the time waited.
     pub async fn acquire(&self) -> Duration {
         let wait = self.take(Instant::now());
         if !wait.is_zero() {

@@ -1,4 +1,4 @@
-//! Patches that are not written yet: never more than there are pods.
+//! Patches that are not written yet: at most one per pod.
 
 use std::{
     collections::{VecDeque, hash_map::Entry},
@@ -14,42 +14,42 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::AT_ONCE;
 
-/// How many patches were asked for and are not written yet. Clones share it.
+/// Number of status patches that are not written yet. Clones share it.
 ///
-/// Whoever decides adds them, and whoever writes takes them off, so it counts what is between the two as well.
+/// The engine's thread adds them and the writer takes them off, so patches between the two are included.
 #[derive(Clone, Debug, Default)]
-pub struct Unwritten(Arc<AtomicUsize>);
+pub struct PendingStatuses(Arc<AtomicUsize>);
 
-impl Unwritten {
-    /// So many more are on their way to the writer.
+impl PendingStatuses {
+    /// Adds patches that are sent to the writer.
     pub fn add(&self, patches: usize) {
         self.0.fetch_add(patches, Ordering::Relaxed);
     }
 
-    /// One is written, given up, or part of another one.
+    /// Takes off one that is written, given up, or merged into another one.
     pub(crate) fn take_off(&self) {
-        // Whoever has patches written that nobody has announced counts none.
+        // Stays at zero in tests that add none.
         let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |patches| patches.checked_sub(1));
     }
 
-    /// Whether there are as many as can be sent at a time, or more.
+    /// Returns true if there are at least as many as are sent at once.
     pub fn is_full(&self) -> bool {
         self.0.load(Ordering::Relaxed) >= AT_ONCE
     }
 }
 
-/// One patch per pod, in the order in which pods came.
+/// A queue with one patch per pod.
 #[derive(Default)]
-pub(super) struct Waiting {
+pub(super) struct PatchQueue {
     patches: FxHashMap<Str, StatusPatch>,
-    /// The pods of `patches` of which none is being written.
+    /// Pods in `patches` without a patch that is being written.
     order: VecDeque<Str>,
-    /// The pods with a patch that is being written.
+    /// Pods with a patch that is being written.
     writing: FxHashSet<Str>,
 }
 
-impl Waiting {
-    /// Adds a patch; whether it became one with an earlier one of the same pod.
+impl PatchQueue {
+    /// Adds a patch. Returns true if it was merged into an earlier one of the same pod.
     pub(super) fn add(&mut self, patch: StatusPatch) -> bool {
         match self.patches.entry(patch.pod.uid.clone()) {
             Entry::Occupied(mut waiting) => {
@@ -69,12 +69,12 @@ impl Waiting {
         }
     }
 
-    /// Whether [`Self::next`] has a patch.
+    /// Returns true if [`Self::next`] has a patch.
     pub(super) fn has_next(&self) -> bool {
         !self.order.is_empty()
     }
 
-    /// A patch to be written, until [`Self::written`] is called for its pod.
+    /// Returns a patch to write. Must be followed by [`Self::written`] for its pod.
     pub(super) fn next(&mut self) -> Option<StatusPatch> {
         let uid = self.order.pop_front()?;
         let patch = self.patches.remove(&uid)?;
@@ -82,7 +82,7 @@ impl Waiting {
         Some(patch)
     }
 
-    /// The patch of that pod is written.
+    /// Marks the patch of that pod as written.
     pub(super) fn written(&mut self, uid: &Str) {
         self.writing.remove(uid);
         if self.patches.contains_key(uid) {
@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn what_waits_for_one_pod_becomes_one_and_the_newest_counts() {
-        let (mut waiting, a) = (Waiting::default(), pod("a").info());
+        let (mut waiting, a) = (PatchQueue::default(), pod("a").info());
         assert!(!waiting.add(patch(&a, "first", Some("n1"))));
         assert!(waiting.add(patch(&a, "second", None)));
         assert!(waiting.add(patch(&a, "", Some("n2"))));
@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn a_pod_has_one_patch_on_its_way_and_others_do_not_wait_for_it() {
-        let (mut waiting, a, b) = (Waiting::default(), pod("a").info(), pod("b").info());
+        let (mut waiting, a, b) = (PatchQueue::default(), pod("a").info(), pod("b").info());
         waiting.add(patch(&a, "a1", None));
         assert_eq!(said(waiting.next()).0, "a1");
         waiting.add(patch(&a, "a2", None));

@@ -1,4 +1,4 @@
-//! How long to wait before something is tried again.
+//! Delays between retries.
 
 use std::{
     hash::{BuildHasher, Hasher, RandomState},
@@ -17,7 +17,7 @@ impl Default for Jitter {
 }
 
 impl Jitter {
-    /// The next fraction, in `0.0..1.0`.
+    /// Returns the next fraction, in `0.0..1.0`.
     pub fn fraction(&mut self) -> f64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -27,7 +27,7 @@ impl Jitter {
         (z >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// A duration between `from` and `to`.
+    /// Returns a duration between `from` and `to`.
     pub fn between(&mut self, from: Duration, to: Duration) -> Duration {
         from + to.saturating_sub(from).mul_f64(self.fraction())
     }
@@ -45,24 +45,24 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// Delays of `first`, `first * factor`, … up to `limit`, each lengthened by up to `spread` times itself.
+    /// Returns delays of `first`, `first * factor`, … up to `limit`, each lengthened by up to `spread` times itself.
     pub fn new(first: Duration, factor: f64, limit: Duration, spread: f64) -> Self {
         Self { first, factor, limit, spread, next: first, jitter: Jitter::default() }
     }
 
-    /// For lists and watches: 0.8 s doubling to 30 s, each up to twice as long, as client-go's reflector waits.
+    /// Returns delays for lists and watches: 0.8 s doubling to 30 s, each up to twice as long, as client-go's reflector waits.
     pub fn for_watches() -> Self {
         Self::new(Duration::from_millis(800), 2.0, Duration::from_secs(30), 1.0)
     }
 
-    /// The next delay.
+    /// Returns the next delay.
     pub fn delay(&mut self) -> Duration {
         let delay = self.next;
         self.next = delay.mul_f64(self.factor).min(self.limit);
         delay + delay.mul_f64(self.spread * self.jitter.fraction())
     }
 
-    /// The next delay is the first one again.
+    /// Makes the first delay the next one.
     pub fn reset(&mut self) {
         self.next = self.first;
     }

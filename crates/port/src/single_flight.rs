@@ -1,4 +1,4 @@
-//! One answer for all who ask the same at the same time.
+//! Calls that are shared by concurrent callers with the same question.
 
 use std::{
     collections::HashMap,
@@ -8,22 +8,22 @@ use std::{
 
 use tokio::sync::OnceCell;
 
-/// The questions under way.
+/// The calls under way, by question.
 #[derive(Debug)]
-pub(crate) struct Together<K: Eq + Hash, V>(Mutex<HashMap<K, Arc<OnceCell<V>>>>);
+pub(crate) struct SingleFlight<K: Eq + Hash, V>(Mutex<HashMap<K, Arc<OnceCell<V>>>>);
 
-impl<K: Eq + Hash, V> Default for Together<K, V> {
+impl<K: Eq + Hash, V> Default for SingleFlight<K, V> {
     fn default() -> Self {
         Self(Mutex::default())
     }
 }
 
-impl<K: Clone + Eq + Hash, V: Clone> Together<K, V> {
-    /// The answer that `ask` finds, or that somebody finds who is asking the same already. When whoever asks gives up, the next
-    /// one who waits asks.
+impl<K: Clone + Eq + Hash, V: Clone> SingleFlight<K, V> {
+    /// Returns the answer of `ask`, or that of a call under way for the same question. If the caller of that call gives up, the next
+    /// waiting one calls.
     pub(crate) async fn answer(&self, key: K, ask: impl Future<Output = V>) -> V {
         let cell = self.lock().entry(key.clone()).or_default().clone();
-        let waiting = Waiting { all: self, key, cell };
+        let waiting = Waiter { all: self, key, cell };
         waiting.cell.get_or_init(|| ask).await.clone()
     }
 
@@ -32,17 +32,17 @@ impl<K: Clone + Eq + Hash, V: Clone> Together<K, V> {
     }
 }
 
-/// Somebody waits for an answer; the last one to leave takes the question along.
-struct Waiting<'a, K: Clone + Eq + Hash, V: Clone> {
-    all: &'a Together<K, V>,
+/// A caller that waits for an answer; the last one removes the question.
+struct Waiter<'a, K: Clone + Eq + Hash, V: Clone> {
+    all: &'a SingleFlight<K, V>,
     key: K,
     cell: Arc<OnceCell<V>>,
 }
 
-impl<K: Clone + Eq + Hash, V: Clone> Drop for Waiting<'_, K, V> {
+impl<K: Clone + Eq + Hash, V: Clone> Drop for Waiter<'_, K, V> {
     fn drop(&mut self) {
         let mut all = self.all.lock();
-        // The map has one, this one another.
+        // One is in the map, one is here.
         if Arc::strong_count(&self.cell) <= 2 {
             all.remove(&self.key);
         }
@@ -62,7 +62,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn who_asks_the_same_at_a_time_shares_an_answer_and_nothing_is_left() {
-        let (together, asked) = (Together::default(), AtomicUsize::new(0));
+        let (together, asked) = (SingleFlight::default(), AtomicUsize::new(0));
         let ask = async |key: &'static str| {
             let ask = async {
                 sleep(Duration::from_secs(1)).await;
@@ -78,7 +78,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn who_waits_asks_when_the_first_gives_up() {
-        let together = Together::default();
+        let together = SingleFlight::default();
         let ask = async |answer: u32| {
             let ask = async {
                 sleep(Duration::from_secs(10)).await;

@@ -1,4 +1,4 @@
-//! Work that is done side by side, but in order for each key.
+//! Tasks that run concurrently, but in order for each key.
 
 use std::{
     collections::VecDeque,
@@ -11,7 +11,7 @@ use harbormaster_api::Str;
 use rustc_hash::FxHashMap;
 use tokio::sync::{Semaphore, mpsc};
 
-/// Tasks whose end can be waited for.
+/// Starts tasks whose end can be awaited.
 #[derive(Clone, Debug)]
 pub struct Tasks {
     alive: mpsc::Sender<()>,
@@ -22,7 +22,7 @@ pub struct Tasks {
 pub struct AllDone(mpsc::Receiver<()>);
 
 impl Tasks {
-    /// No task yet.
+    /// Returns a spawner, and a handle that waits for all its tasks.
     pub fn new() -> (Self, AllDone) {
         let (alive, done) = mpsc::channel(1);
         (Self { alive }, AllDone(done))
@@ -47,17 +47,16 @@ impl AllDone {
 
 type Job = BoxFuture<'static, ()>;
 
-/// Runs jobs as tasks: those of one key one after the other, in the order in which they came; those of different keys
-/// side by side, at most `width` at a time.
-pub struct Lanes {
+/// Runs jobs as tasks: those of one key in order, those of different keys concurrently, at most `width` at once.
+pub struct KeyedTaskQueue {
     tasks: Tasks,
     width: Semaphore,
-    /// Keys with a running job, and the jobs that come after it.
+    /// Keys with a running job, and the jobs after it.
     queues: Mutex<FxHashMap<Str, VecDeque<Job>>>,
 }
 
-impl Lanes {
-    /// Lanes for at most `width` jobs at a time.
+impl KeyedTaskQueue {
+    /// Returns a queue that runs at most `width` jobs at once.
     pub fn new(tasks: Tasks, width: usize) -> Arc<Self> {
         Arc::new(Self { tasks, width: Semaphore::new(width), queues: Mutex::default() })
     }
@@ -109,16 +108,16 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn jobs_of_one_key_keep_their_order_and_others_do_not_wait_for_them() {
         let (tasks, done) = Tasks::new();
-        let lanes = Lanes::new(tasks, 8);
+        let queue = KeyedTaskQueue::new(tasks, 8);
         let log = Arc::new(Mutex::new(Vec::new()));
         for (key, name, millis) in [("a", "a1", 50), ("a", "a2", 1), ("b", "b1", 10)] {
             let log = log.clone();
-            lanes.run(&key.into(), async move {
+            queue.run(&key.into(), async move {
                 tokio::time::sleep(Duration::from_millis(millis)).await;
                 log.lock().unwrap().push(name);
             });
         }
-        drop(lanes);
+        drop(queue);
         done.wait().await;
         assert_eq!(*log.lock().unwrap(), ["b1", "a1", "a2"]);
     }
@@ -126,12 +125,12 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn no_more_jobs_run_at_a_time_than_there_are_lanes() {
         let (tasks, done) = Tasks::new();
-        let lanes = Lanes::new(tasks, 2);
+        let queue = KeyedTaskQueue::new(tasks, 2);
         let begun = tokio::time::Instant::now();
         for key in ["a", "b", "c", "d"] {
-            lanes.run(&key.into(), async { tokio::time::sleep(Duration::from_secs(1)).await });
+            queue.run(&key.into(), async { tokio::time::sleep(Duration::from_secs(1)).await });
         }
-        drop(lanes);
+        drop(queue);
         done.wait().await;
         assert_eq!(begun.elapsed(), Duration::from_secs(2));
     }

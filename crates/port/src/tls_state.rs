@@ -1,28 +1,29 @@
-//! What secures connections at the moment; changes count from the next connection on.
+//! The current certificates and authorities; changes apply from the next connection on.
 
 use std::{
     net::IpAddr,
     sync::{Arc, Mutex, PoisonError},
 };
 
+use harbormaster_serve::{Latest, TlsSource};
 use rustls::ServerConfig;
 
-use crate::{certificates::Certificates, kept::Kept, tls::Policy, trust::Trust};
+use crate::{certificates::Certificates, tls::Policy, trust::Trust};
 
-/// Certificates, authorities, and what they come to.
+/// Certificates, authorities, and the TLS configuration made from them.
 #[derive(Debug)]
-pub(crate) struct Secured {
+pub(crate) struct TlsState {
     policy: Policy,
-    /// Whether clients are asked for certificates: somebody's may count, now or later.
+    /// True if clients are asked for certificates, because some may be valid, now or later.
     asks: bool,
-    certificates: Kept<Certificates>,
-    trust: Arc<Kept<Trust>>,
-    config: Kept<ServerConfig>,
-    /// Held while something changes.
+    certificates: Latest<Certificates>,
+    trust: Arc<Latest<Trust>>,
+    config: Latest<ServerConfig>,
+    /// Locked during changes.
     changing: Mutex<()>,
 }
 
-impl Secured {
+impl TlsState {
     pub(crate) fn new(
         policy: Policy,
         certificates: Certificates,
@@ -34,18 +35,14 @@ impl Secured {
         Ok(Self {
             policy,
             asks,
-            certificates: Kept::new(certificates),
-            trust: Arc::new(Kept::new(trust)),
-            config: Kept::new(config),
+            certificates: Latest::new(certificates),
+            trust: Arc::new(Latest::new(trust)),
+            config: Latest::new(config),
             changing: Mutex::new(()),
         })
     }
 
-    pub(crate) fn policy(&self) -> &Policy {
-        &self.policy
-    }
-
-    pub(crate) fn trust(&self) -> Arc<Kept<Trust>> {
+    pub(crate) fn trust(&self) -> Arc<Latest<Trust>> {
         self.trust.clone()
     }
 
@@ -71,10 +68,11 @@ impl Secured {
             Err(error) => tracing::error!(err = %error, "TLS goes on as before"),
         }
     }
+}
 
-    /// How a connection to this address of ours is secured: clients that name no server may get a certificate for the
-    /// address.
-    pub(crate) fn config_at(&self, address: Option<IpAddr>) -> Arc<ServerConfig> {
+impl TlsSource for TlsState {
+    /// Clients that name no server may get a certificate for the address.
+    fn config(&self, address: Option<IpAddr>) -> Arc<ServerConfig> {
         let config = self.config.get();
         let certificates = self.certificates.get();
         if !certificates.has_addresses() {

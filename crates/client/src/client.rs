@@ -1,0 +1,479 @@
+//! One request to the API server.
+
+use std::{
+    sync::{Arc, Weak},
+    time::{Duration, Instant},
+};
+
+use bytes::{Bytes, BytesMut};
+use http::{HeaderValue, Method, Request, Response, StatusCode, Version, header};
+use http_body_util::{BodyExt, Full, combinators::UnsyncBoxBody};
+use tokio::time::sleep;
+use tower::{BoxError, Service, ServiceExt, util::BoxCloneSyncService};
+
+use crate::{
+    connections::{ConnectionSet, Connections},
+    error::{ApiError, Refusal},
+    gate::WriteGate,
+    limiter::RateLimiter,
+    observe::{RequestMeter, RequestTracer},
+    reachability::Reachability,
+};
+
+/// Body of a request.
+pub type RequestBody = Full<Bytes>;
+/// Body of a response.
+pub type ResponseBody = UnsyncBoxBody<Bytes, BoxError>;
+/// Service that answers requests: the network, or a function in tests.
+pub type HttpService = BoxCloneSyncService<Request<RequestBody>, Response<ResponseBody>, BoxError>;
+
+/// Time limit of an ordinary request, response included; of a longer one, the longest silence of its response.
+pub const REQUEST_LIMIT: Duration = Duration::from_secs(30);
+
+/// Content type of a JSON body.
+pub const JSON: &str = "application/json";
+/// Content type of a patch in which `null` removes a field (RFC 7386).
+pub const MERGE_PATCH: &str = "application/merge-patch+json";
+/// Content type of a patch that knows the keys of lists in Kubernetes objects.
+pub const STRATEGIC_MERGE_PATCH: &str = "application/strategic-merge-patch+json";
+
+/// A client for one API server. Clones share connections and the rate limit.
+#[derive(Clone, Debug)]
+pub struct ApiClient {
+    service: HttpService,
+    limiter: Option<Arc<RateLimiter>>,
+    /// Time limit of an ordinary request.
+    limit: Duration,
+    connections: Connections,
+    reachability: Reachability,
+    gate: Option<Arc<dyn WriteGate>>,
+    meter: Option<Arc<dyn RequestMeter>>,
+    tracer: Option<Arc<dyn RequestTracer>>,
+}
+
+/// The connections that a request uses; an extension of the request.
+#[derive(Clone, Debug)]
+pub(crate) struct Route {
+    pub(crate) connections: Arc<ConnectionSet>,
+    /// True if the response is a stream that may stay open, and silent, for long.
+    pub(crate) is_stream: bool,
+}
+
+/// A response that is read piece by piece.
+#[derive(Debug)]
+pub struct Stream {
+    /// Body of the response.
+    pub body: ResponseBody,
+    /// True if the body fails when its connection dies (HTTP/2); otherwise (HTTP/1.1) it only stays silent.
+    pub is_probed: bool,
+    /// The connections that this one was made with; see [`ApiClient::give_up_connections`].
+    pub connections: Weak<ConnectionSet>,
+}
+
+impl ApiClient {
+    /// Returns a client whose requests `service` answers. Paths are absolute on the API server, for example `/api/v1/pods`.
+    pub fn over<S>(service: S) -> Self
+    where
+        S: Service<Request<RequestBody>, Response = Response<ResponseBody>, Error = BoxError>
+            + Clone
+            + Send
+            + Sync
+            + 'static,
+        S::Future: Send + 'static,
+    {
+        Self {
+            service: BoxCloneSyncService::new(service),
+            limiter: None,
+            limit: REQUEST_LIMIT,
+            connections: Connections::default(),
+            reachability: Reachability::default(),
+            gate: None,
+            meter: None,
+            tracer: None,
+        }
+    }
+
+    /// Sets the address of the server, for log lines and [`Self::host`].
+    pub(crate) fn at_address(self, server: String) -> Self {
+        Self { reachability: Reachability::of(server), ..self }
+    }
+
+    /// Returns the same client with another rate limit.
+    pub fn with_limiter(&self, limiter: Option<RateLimiter>) -> Self {
+        Self { limiter: limiter.map(Arc::new), ..self.clone() }
+    }
+
+    /// Returns a client for the same server with connections of its own.
+    pub fn with_own_connections(&self) -> Self {
+        Self { connections: Connections::default(), ..self.clone() }
+    }
+
+    /// Returns the same client with another time limit for ordinary requests.
+    pub fn with_time_limit(&self, limit: Duration) -> Self {
+        Self { limit, ..self.clone() }
+    }
+
+    /// Returns the same client, which writes only while `gate` is open. It reads at any time.
+    pub fn with_gate(&self, gate: Arc<dyn WriteGate>) -> Self {
+        Self { gate: Some(gate), ..self.clone() }
+    }
+
+    /// Returns the same client, which reports its requests to `meter`.
+    pub fn with_meter(&self, meter: Arc<dyn RequestMeter>) -> Self {
+        Self { meter: Some(meter), ..self.clone() }
+    }
+
+    /// Returns the same client, which makes spans with `tracer`.
+    pub fn with_tracer(&self, tracer: Arc<dyn RequestTracer>) -> Self {
+        Self { tracer: Some(tracer), ..self.clone() }
+    }
+
+    /// Returns host and port of the server.
+    pub fn host(&self) -> String {
+        let address: Option<http::Uri> = self.reachability.server().parse().ok();
+        address.as_ref().and_then(|address| address.authority()).map(ToString::to_string).unwrap_or_default()
+    }
+
+    /// Logs that the server does not allow the client to read `kind`, together with all other such kinds.
+    pub fn log_forbidden(&self, kind: &str, why: &str) {
+        self.reachability.forbidden(kind, why);
+    }
+
+    /// Logs that the server allows everything again, if `kind` was the last one that it did not.
+    pub fn log_allowed(&self, kind: &str) {
+        self.reachability.allowed(kind);
+    }
+
+    /// Gives up the connections that a dead stream was made with, since they may be dead, too. Returns true if they were in
+    /// use until now.
+    pub fn give_up_connections(&self, connections: &Weak<ConnectionSet>) -> bool {
+        self.connections.lose(connections)
+    }
+
+    /// Sends `GET` and returns the body of the response.
+    ///
+    /// # Errors
+    /// See [`ApiError`].
+    pub async fn get(&self, path: &str) -> Result<Bytes, ApiError> {
+        self.get_within(path, self.limit).await
+    }
+
+    /// [`Self::get`] with a time limit, for responses that take long.
+    ///
+    /// # Errors
+    /// See [`ApiError`].
+    pub async fn get_within(&self, path: &str, limit: Duration) -> Result<Bytes, ApiError> {
+        let request = request(Method::GET, path, Bytes::new())?;
+        self.traced(request, |request| self.read(request, path, limit)).await
+    }
+
+    async fn read(
+        &self,
+        request: Request<RequestBody>,
+        path: &str,
+        limit: Duration,
+    ) -> Result<Bytes, ApiError> {
+        let begun = Instant::now();
+        let connections = self.wait_for_limiter(&Method::GET).await;
+        let all = async {
+            let silence = limit.min(REQUEST_LIMIT);
+            let sent = self.send(request, &connections, false);
+            let mut stream = self.within(silence, &Method::GET, path, &connections, sent).await?;
+            let mut read = BytesMut::new();
+            while let Some(chunk) = self
+                .within(silence, &Method::GET, path, &connections, next(&mut stream.body, &Method::GET, path))
+                .await?
+            {
+                read.extend_from_slice(&chunk);
+            }
+            Ok(read.freeze())
+        };
+        let outcome = self.within(limit, &Method::GET, path, &connections, all).await;
+        self.measure_end(&Method::GET, begun, 0, &outcome);
+        outcome
+    }
+
+    /// Sends `POST` with a JSON body. The response is read and dropped.
+    ///
+    /// # Errors
+    /// See [`ApiError`].
+    pub async fn post(&self, path: &str, body: Bytes) -> Result<(), ApiError> {
+        self.exchange(Method::POST, path, JSON, body).await.map(drop)
+    }
+
+    /// Sends `PATCH`. The response is read and dropped.
+    ///
+    /// # Errors
+    /// See [`ApiError`].
+    pub async fn patch(&self, path: &str, content_type: &'static str, body: Bytes) -> Result<(), ApiError> {
+        self.exchange(Method::PATCH, path, content_type, body).await.map(drop)
+    }
+
+    /// Sends `DELETE` with `v1.DeleteOptions`. The response is read and dropped.
+    ///
+    /// # Errors
+    /// See [`ApiError`].
+    pub async fn delete(&self, path: &str, options: Bytes) -> Result<(), ApiError> {
+        self.exchange(Method::DELETE, path, JSON, options).await.map(drop)
+    }
+
+    /// Sends `GET` and returns the response as a stream, which must begin within `limit`.
+    ///
+    /// # Errors
+    /// See [`ApiError`].
+    pub async fn open(&self, path: &str, limit: Duration) -> Result<Stream, ApiError> {
+        let request = request(Method::GET, path, Bytes::new())?;
+        let connections = self.wait_for_limiter(&Method::GET).await;
+        let sent = self.send(request, &connections, true);
+        self.within(limit, &Method::GET, path, &connections, sent).await
+    }
+
+    /// Sends a request with a body and returns the body of the response.
+    ///
+    /// # Errors
+    /// See [`ApiError`].
+    pub async fn exchange(
+        &self,
+        method: Method,
+        path: &str,
+        content_type: &'static str,
+        body: Bytes,
+    ) -> Result<Bytes, ApiError> {
+        let size = body.len();
+        let mut request = request(method, path, body)?;
+        request.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+        self.traced(request, |request| self.write(request, path, size)).await
+    }
+
+    async fn write(&self, request: Request<RequestBody>, path: &str, size: usize) -> Result<Bytes, ApiError> {
+        let (begun, method) = (Instant::now(), request.method().clone());
+        let exchange = async {
+            let connections = self.wait_for_limiter(&method).await;
+            let response = async {
+                let mut stream = self.send(request, &connections, false).await?;
+                // Read to the end, so that the connection can be used again.
+                let mut read = BytesMut::new();
+                while let Some(chunk) = next(&mut stream.body, &method, path).await? {
+                    read.extend_from_slice(&chunk);
+                }
+                Ok(read.freeze())
+            };
+            self.within(self.limit, &method, path, &connections, response).await
+        };
+        let outcome = tokio::select! {
+            // First, so that the gate is asked each time before anything else goes on.
+            biased;
+            reason = self.gate_closed() => {
+                Err(ApiError::GateClosed(format!("{method} {}: {reason}", plain(path))))
+            }
+            outcome = exchange => outcome,
+        };
+        self.measure_end(&method, begun, size, &outcome);
+        outcome
+    }
+
+    /// Resolves when nothing may be written, with the reason.
+    async fn gate_closed(&self) -> &'static str {
+        match &self.gate {
+            Some(gate) => {
+                gate.closed().await;
+                gate.reason()
+            }
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Sends a request within a span, if the current task is traced.
+    async fn traced<F>(
+        &self,
+        mut request: Request<RequestBody>,
+        send: impl FnOnce(Request<RequestBody>) -> F,
+    ) -> Result<Bytes, ApiError>
+    where
+        F: Future<Output = Result<Bytes, ApiError>>,
+    {
+        let begin = |tracer: &Arc<dyn RequestTracer>| tracer.begin(request.method(), request.uri().path());
+        let Some(span) = self.tracer.as_ref().and_then(begin) else { return send(request).await };
+        if let Ok(traceparent) = span.traceparent().parse() {
+            request.headers_mut().insert("traceparent", traceparent);
+        }
+        let outcome = send(request).await;
+        span.end(outcome.as_ref().err());
+        outcome
+    }
+
+    /// Waits for the rate limiter. Returns the connections to use.
+    async fn wait_for_limiter(&self, method: &Method) -> Arc<ConnectionSet> {
+        if let Some(limiter) = &self.limiter {
+            let waited = limiter.acquire().await;
+            if let Some(meter) = &self.meter {
+                meter.waited(method, waited);
+            }
+        }
+        self.connections.current()
+    }
+
+    fn measure_end(&self, method: &Method, begun: Instant, sent: usize, outcome: &Result<Bytes, ApiError>) {
+        if let Some(meter) = &self.meter {
+            meter.ended(method, begun.elapsed(), sent, outcome.as_ref().ok().map(Bytes::len));
+        }
+    }
+
+    fn measure_answer(&self, method: &Method, code: Option<StatusCode>) {
+        if let Some(meter) = &self.meter {
+            meter.answered(method, code);
+        }
+    }
+
+    async fn send(
+        &self,
+        mut request: Request<RequestBody>,
+        connections: &Arc<ConnectionSet>,
+        is_stream: bool,
+    ) -> Result<Stream, ApiError> {
+        let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+        request.headers_mut().insert(header::ACCEPT, HeaderValue::from_static(JSON));
+        request.extensions_mut().insert(Route { connections: connections.clone(), is_stream });
+        let answer = self.service.clone().oneshot(request).await;
+        self.measure_answer(&method, answer.as_ref().ok().map(Response::status));
+        let outcome = match answer {
+            Ok(response) if response.status().is_success() => Ok(Stream {
+                is_probed: response.version() == Version::HTTP_2,
+                body: response.into_body(),
+                connections: Arc::downgrade(connections),
+            }),
+            Ok(response) => Err(ApiError::Refused(Refusal::read(response).await)),
+            Err(error) => Err(ApiError::broken(&method, &path, &*error)),
+        };
+        self.reachability.note(&outcome);
+        outcome
+    }
+
+    /// Limits the time of `work`. A request that is not answered in time takes its connections with it.
+    async fn within<T>(
+        &self,
+        limit: Duration,
+        method: &Method,
+        path: &str,
+        connections: &Arc<ConnectionSet>,
+        work: impl Future<Output = Result<T, ApiError>>,
+    ) -> Result<T, ApiError> {
+        tokio::select! {
+            biased;
+            done = work => done,
+            () = sleep(limit) => {
+                self.connections.give_up(connections);
+                let silent = Err(ApiError::TimedOut { what: format!("{method} {}", plain(path)), limit });
+                self.reachability.note(&silent);
+                silent
+            }
+            () = connections.are_lost() => {
+                Err(ApiError::Unreachable(format!("{method} {path}: the connections of that time are dead")))
+            }
+        }
+    }
+}
+
+/// Removes the query.
+fn plain(path: &str) -> &str {
+    path.split('?').next().unwrap_or_default()
+}
+
+fn request(method: Method, path: &str, body: Bytes) -> Result<Request<RequestBody>, ApiError> {
+    Request::builder()
+        .method(method)
+        .uri(path)
+        .body(Full::new(body))
+        .map_err(|e| ApiError::Unreachable(format!("{path}: {e}")))
+}
+
+async fn next(body: &mut ResponseBody, method: &Method, path: &str) -> Result<Option<Bytes>, ApiError> {
+    while let Some(frame) = body.frame().await {
+        if let Ok(chunk) = frame.map_err(|e| ApiError::broken(method, path, &*e))?.into_data() {
+            return Ok(Some(chunk));
+        }
+    }
+    Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fake_server::{FakeServer, reply, status};
+
+    #[tokio::test]
+    async fn a_refusal_carries_the_status_of_the_server() {
+        let server = FakeServer::always(|_| status(409, "Conflict", "the pod is taken"));
+        let error = server.client().post("/x", Bytes::from_static(b"{}")).await.unwrap_err();
+        let ApiError::Refused(refusal) = &error else { panic!("{error:?}") };
+        assert_eq!((refusal.code, refusal.reason.as_str()), (409, "Conflict"));
+        assert_eq!(error.to_string(), "the pod is taken");
+        assert!(!error.is_passing());
+    }
+
+    #[tokio::test]
+    async fn a_refusal_without_a_status_still_says_something() {
+        let server = FakeServer::always(|_| reply(503, "upstream is away"));
+        let error = server.client().get("/x").await.unwrap_err();
+        assert_eq!(error.to_string(), "the server answered 503 Service Unavailable: upstream is away");
+        assert!(error.is_passing());
+    }
+
+    #[tokio::test]
+    async fn the_wish_to_be_left_alone_is_read_from_the_header() {
+        let server = FakeServer::always(|_| {
+            let mut busy = status(429, "TooManyRequests", "busy");
+            busy.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("7"));
+            busy
+        });
+        let error = server.client().get("/x").await.unwrap_err();
+        assert_eq!(error.retry_after(), Some(Duration::from_secs(7)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_never_answers_is_given_up() {
+        let server = ApiClient::over(tower::service_fn(|_| async { std::future::pending().await }));
+        let error = server.get("/x").await.unwrap_err();
+        assert_eq!(error.to_string(), "GET /x: no reply within 30s");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_that_is_not_answered_takes_its_connections_with_it() {
+        let client = ApiClient::over(tower::service_fn(|_| async { std::future::pending().await }));
+        let first = client.connections.current();
+        let (write, read) = tokio::join!(client.post("/x", Bytes::new()), client.get("/y"));
+        assert!(write.is_err() && read.is_err());
+        let second = client.connections.current();
+        assert!(!Arc::ptr_eq(&first, &second));
+        let (waiting, _) = tokio::join!(client.get("/z"), async {
+            sleep(Duration::from_secs(3)).await;
+            client.give_up_connections(&Arc::downgrade(&second));
+        });
+        let error = waiting.unwrap_err();
+        assert!(error.is_passing(), "it is to be tried again");
+        assert_eq!(error.to_string(), "GET /z: the connections of that time are dead");
+        assert!(
+            client.with_limiter(None).connections.current().pools.get().is_none(),
+            "all clients have new connections"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_long_reply_may_take_long_but_not_be_silent() {
+        let slow = |pause: u64| {
+            let pieces = futures_util::stream::unfold(0, move |n| async move {
+                sleep(Duration::from_secs(pause)).await;
+                let frame = http_body::Frame::data(Bytes::from_static(b"x"));
+                (n < 10).then_some((Ok::<_, BoxError>(frame), n + 1))
+            });
+            Response::new(http_body_util::StreamBody::new(pieces).boxed_unsync())
+        };
+        let limit = Duration::from_secs(300);
+        let steady = FakeServer::always(move |_| slow(20)).client();
+        assert_eq!(steady.get_within("/x", limit).await.unwrap(), "x".repeat(10));
+        assert!(steady.get("/x").await.is_err(), "an ordinary one may not");
+        let silent = FakeServer::always(move |_| slow(31)).client();
+        let error = silent.get_within("/x", limit).await.unwrap_err();
+        assert_eq!(error.to_string(), "GET /x: no reply within 30s");
+    }
+}

@@ -1,0 +1,133 @@
+//! An API server made of a function, for tests.
+
+#![allow(clippy::unwrap_used, reason = "used in tests only")]
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex},
+};
+
+use bytes::Bytes;
+use futures_util::{StreamExt, stream};
+use http::{Request, Response};
+use http_body_util::{BodyExt, Full, StreamBody};
+use tower::BoxError;
+
+use crate::client::{ApiClient, RequestBody, ResponseBody};
+
+/// A request that a [`FakeServer`] received.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecordedRequest {
+    /// Method, in capitals.
+    pub method: String,
+    /// Path with the query.
+    pub path: String,
+    /// `Content-Type`; empty if absent.
+    pub content_type: String,
+    /// Body.
+    pub body: String,
+}
+
+impl RecordedRequest {
+    /// Parses the body.
+    pub fn json(&self) -> serde_json::Value {
+        serde_json::from_str(&self.body).unwrap()
+    }
+}
+
+type Answer = Box<dyn FnMut(&RecordedRequest) -> Result<Response<ResponseBody>, BoxError> + Send>;
+
+/// An API server that answers requests by calling a function, and records them.
+#[derive(Clone)]
+pub struct FakeServer {
+    answer: Arc<Mutex<Answer>>,
+    requests: Arc<Mutex<Vec<RecordedRequest>>>,
+}
+
+impl FakeServer {
+    /// Returns a server that answers with a response, or breaks the connection.
+    pub fn new(
+        answer: impl FnMut(&RecordedRequest) -> Result<Response<ResponseBody>, BoxError> + Send + 'static,
+    ) -> Self {
+        Self { answer: Arc::new(Mutex::new(Box::new(answer))), requests: Arc::default() }
+    }
+
+    /// Returns a server that always answers.
+    pub fn always(
+        mut answer: impl FnMut(&RecordedRequest) -> Response<ResponseBody> + Send + 'static,
+    ) -> Self {
+        Self::new(move |seen| Ok(answer(seen)))
+    }
+
+    /// Returns a server that sends these responses in order, then refuses connections.
+    pub fn script(replies: Vec<Response<ResponseBody>>) -> Self {
+        let mut replies = VecDeque::from(replies);
+        Self::new(move |_| replies.pop_front().ok_or_else(|| refused_connection().into()))
+    }
+
+    /// Returns a client for this server.
+    pub fn client(&self) -> ApiClient {
+        let server = self.clone();
+        ApiClient::over(tower::service_fn(move |request: Request<RequestBody>| {
+            let server = server.clone();
+            async move { server.answer(request).await }
+        }))
+    }
+
+    /// Returns all requests so far.
+    pub fn requests(&self) -> Vec<RecordedRequest> {
+        self.requests.lock().unwrap().clone()
+    }
+
+    async fn answer(&self, request: Request<RequestBody>) -> Result<Response<ResponseBody>, BoxError> {
+        let (head, body) = request.into_parts();
+        let body = body.collect().await.map(|b| b.to_bytes()).unwrap_or_default();
+        let content_type = head.headers.get(http::header::CONTENT_TYPE);
+        let seen = RecordedRequest {
+            method: head.method.to_string(),
+            path: head.uri.to_string(),
+            content_type: content_type.and_then(|t| t.to_str().ok()).unwrap_or_default().to_owned(),
+            body: String::from_utf8_lossy(&body).into_owned(),
+        };
+        self.requests.lock().unwrap().push(seen.clone());
+        (self.answer.lock().unwrap())(&seen)
+    }
+}
+
+/// Returns the error of a connection that nobody accepts.
+pub fn refused_connection() -> std::io::Error {
+    std::io::Error::new(std::io::ErrorKind::ConnectionRefused, "connection refused")
+}
+
+/// Returns a response.
+pub fn reply(code: u16, body: impl Into<Bytes>) -> Response<ResponseBody> {
+    let body = Full::new(body.into()).map_err(|never| match never {}).boxed_unsync();
+    Response::builder().status(code).body(body).unwrap()
+}
+
+/// Returns a response with a JSON body.
+pub fn json(code: u16, body: &serde_json::Value) -> Response<ResponseBody> {
+    reply(code, body.to_string())
+}
+
+/// Returns a response with a `metav1.Status`.
+pub fn status(code: u16, reason: &str, message: &str) -> Response<ResponseBody> {
+    json(code, &serde_json::json!({"kind": "Status", "code": code, "reason": reason, "message": message}))
+}
+
+/// Returns a stream over HTTP/2 that sends `pieces`, then ends or stays open forever.
+pub fn streamed(pieces: Vec<String>, stays_open: bool) -> Response<ResponseBody> {
+    let mut reply = streamed_over_http1(pieces, stays_open);
+    *reply.version_mut() = http::Version::HTTP_2;
+    reply
+}
+
+/// Returns a stream over HTTP/1.1 that sends `pieces`, then ends or stays open forever.
+pub fn streamed_over_http1(pieces: Vec<String>, stays_open: bool) -> Response<ResponseBody> {
+    let pieces = stream::iter(pieces).map(|p| Ok::<_, BoxError>(http_body::Frame::data(Bytes::from(p))));
+    let body = match stays_open {
+        true => StreamBody::new(pieces.chain(stream::pending())).boxed_unsync(),
+        false => StreamBody::new(pieces).boxed_unsync(),
+    };
+    Response::new(body)
+}

@@ -1,0 +1,43 @@
+//! A client for the Kubernetes API server.
+//!
+//! It sends requests; it knows nothing of watches, of object types or of leader election.
+//!
+//! ```text
+//! [`config`] ──> [`ApiClient`] ──rate limit, write gate──> [`connections`] ──> `network` ──> API server
+//!                     │
+//!                     └── errors ──> `reachability` (one log line per outage), [`retries`], [`backoff`]
+//! ```
+//!
+//! Reading order: [`client`] (one request), [`error`] (how it can fail), [`config`] (kubeconfigs, credentials), [`connections`]
+//! (when connections are given up), [`network`] (how they are made), [`limiter`], [`backoff`] and [`retries`] (when requests are
+//! sent and repeated), `reachability` (logging of outages), [`observe`] (metrics and traces), [`gate`] (permission to write).
+//!
+//! Invariants:
+//! - every request has a time limit;
+//! - a request with a body is sent only while the [`WriteGate`] is open, and cancelled when the gate closes;
+//! - no response, however malformed, ends the process.
+
+pub mod backoff;
+pub mod client;
+pub mod config;
+pub mod connections;
+pub mod error;
+pub mod gate;
+pub mod limiter;
+pub mod network;
+pub mod observe;
+mod reachability;
+pub mod retries;
+mod unchecked;
+
+#[cfg(any(test, feature = "test-util"))]
+pub mod fake_server;
+
+pub use backoff::{Backoff, Jitter};
+pub use client::{ApiClient, Stream};
+pub use config::{ClientError, ConnectionConfig};
+pub use error::{ApiError, Refusal, error_chain};
+pub use gate::WriteGate;
+pub use limiter::RateLimiter;
+pub use retries::Retries;
+pub use unchecked::accept_every_certificate;

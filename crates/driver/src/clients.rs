@@ -1,0 +1,84 @@
+//! The clients of a scheduler.
+
+use std::{sync::Arc, time::Duration};
+
+use harbormaster_client::{ApiClient, ClientError, ConnectionConfig, WriteGate, observe::RequestMeter};
+use harbormaster_metrics::{
+    Metrics,
+    client::{ClientMeter, Verb},
+};
+use http::{Method, StatusCode};
+
+use crate::traces;
+
+/// Number of bindings that talk to the API server at once: more would only open more connections.
+pub const BINDINGS_AT_ONCE: usize = 64;
+
+/// The clients of a scheduler.
+#[derive(Clone, Debug)]
+pub struct Clients {
+    /// Client for lists, watches, bindings and status patches.
+    pub main: ApiClient,
+    /// Client for events. It has a rate limit of its own, so that events do not delay bindings.
+    pub events: ApiClient,
+    /// Client for the leader's lease. It shares nothing with the others, so that nothing delays a renewal.
+    pub leases: ApiClient,
+}
+
+impl Clients {
+    /// Reads the configuration. Does not connect yet.
+    ///
+    /// # Errors
+    /// If there is no configuration, or it cannot be used.
+    pub async fn new(config: &ConnectionConfig) -> Result<Self, ClientError> {
+        let main = config.client(2 * BINDINGS_AT_ONCE).await?;
+        Ok(Self {
+            events: main.with_limiter(config.limiter()),
+            leases: main.with_own_connections().with_limiter(config.limiter()),
+            main,
+        })
+    }
+
+    /// Returns the same clients, which write nothing but the lease unless `gate` is open.
+    pub(crate) fn gated_by(&self, gate: Arc<dyn WriteGate>) -> Self {
+        let gated = |client: &ApiClient| client.with_gate(gate.clone());
+        Self { main: gated(&self.main), events: gated(&self.events), leases: self.leases.clone() }
+    }
+
+    /// Returns the same clients, whose requests are counted in `metrics`, and are part of the traces of their tasks.
+    pub fn observed(&self, metrics: &Metrics) -> Self {
+        let meter = Arc::new(MetricsOfClient(metrics.client(self.main.host())));
+        let observed = |client: &ApiClient| {
+            let client = client.with_meter(meter.clone());
+            match traces::request_tracer() {
+                Some(tracer) => client.with_tracer(tracer),
+                None => client,
+            }
+        };
+        Self { main: observed(&self.main), events: observed(&self.events), leases: observed(&self.leases) }
+    }
+}
+
+/// Counts requests in the metrics of a scheduler.
+#[derive(Debug)]
+struct MetricsOfClient(ClientMeter);
+
+impl RequestMeter for MetricsOfClient {
+    fn waited(&self, method: &Method, waited: Duration) {
+        if let Some(verb) = Verb::of(method.as_str()) {
+            self.0.waited(verb, waited);
+        }
+    }
+
+    fn answered(&self, method: &Method, code: Option<StatusCode>) {
+        if let Some(verb) = Verb::of(method.as_str()) {
+            self.0.answered(verb, code.map(|code| code.as_u16()));
+        }
+    }
+
+    fn ended(&self, method: &Method, took: Duration, sent: usize, received: Option<usize>) {
+        if let Some(verb) = Verb::of(method.as_str()) {
+            self.0.ended(verb, took, sent, received);
+        }
+    }
+}

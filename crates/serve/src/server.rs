@@ -1,0 +1,340 @@
+//! The accept loop, and one connection.
+
+use std::{
+    convert::Infallible,
+    error::Error,
+    fmt,
+    future::pending,
+    io,
+    pin::{Pin, pin},
+    sync::Arc,
+    time::Duration,
+};
+
+use http::{HeaderValue, Request, Response, StatusCode, header, request};
+use hyper::{
+    body::{Body, Incoming},
+    server::conn::{http1, http2},
+    service::Service,
+};
+use hyper_util::{
+    rt::{TokioExecutor, TokioIo, TokioTimer},
+    server::graceful::GracefulConnection,
+};
+use rustls::pki_types::CertificateDer;
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::{TcpListener, TcpStream},
+    sync::watch,
+    task::{JoinError, JoinSet},
+    time::{Instant, sleep, timeout, timeout_at},
+};
+use tokio_io_timeout::TimeoutWriter;
+use tokio_rustls::TlsAcceptor;
+
+use crate::{
+    connections::{Admission, Admitted, Connection, ConnectionTable},
+    limits::Limits,
+    tls::{HTTP2, TlsSource},
+};
+
+/// Body of the response to a request whose head is too long.
+const TOO_LONG: &str = "431 Request Header Fields Too Large";
+
+/// An HTTP server.
+#[derive(Clone, Debug)]
+pub struct Server {
+    /// Name for log lines.
+    pub name: &'static str,
+    /// Limits of each connection.
+    pub limits: Limits,
+    /// Limit on the number of connections.
+    pub admission: Admission,
+    /// TLS; `None` for plain HTTP.
+    pub tls: Option<Arc<dyn TlsSource>>,
+}
+
+/// The client on the other end of a connection.
+#[derive(Clone, Debug)]
+pub struct Client {
+    /// Certificates that the client presented; empty without TLS.
+    pub certificates: Arc<[CertificateDer<'static>]>,
+    /// The connection.
+    pub connection: Arc<Connection>,
+}
+
+/// A service that answers the requests of one connection.
+pub trait HttpService:
+    Service<Request<Incoming>, Response = Response<Self::Body>, Error = Infallible, Future: Send + 'static>
+    + Send
+    + Sync
+    + 'static
+{
+    /// Body of a response. It must be possible to make one from a text.
+    type Body: Body<Data: Send, Error: Into<Box<dyn Error + Send + Sync>>>
+        + From<&'static str>
+        + Send
+        + 'static;
+}
+
+impl<S, B> HttpService for S
+where
+    S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible, Future: Send + 'static>
+        + Send
+        + Sync
+        + 'static,
+    B: Body<Data: Send, Error: Into<Box<dyn Error + Send + Sync>>> + From<&'static str> + Send + 'static,
+{
+    type Body = B;
+}
+
+impl Server {
+    /// Accepts connections until `stop` resolves, then waits for open requests, at most [`Limits::grace`]. Makes a service for
+    /// each connection. Returns the number of connections that were open at the end and were aborted.
+    pub async fn run<S: HttpService>(
+        self,
+        listener: TcpListener,
+        service: impl Fn(Client) -> S + Send + Sync + 'static,
+        stop: impl Future<Output = ()>,
+    ) -> usize {
+        let grace = self.limits.grace;
+        let table = Arc::new(ConnectionTable::new(self.admission));
+        let (server, service) = (Arc::new(self), Arc::new(service));
+        let (stopping, stopped) = watch::channel(false);
+        let mut connections = JoinSet::new();
+        let mut stop = pin!(stop);
+        loop {
+            tokio::select! {
+                (stream, admitted) = server.accept(&listener, &table) => {
+                    let (server, service, stopped) = (server.clone(), service.clone(), stopped.clone());
+                    connections.spawn(async move {
+                        let connection = admitted.connection.clone();
+                        tokio::select! {
+                            () = server.secure(stream, &connection, &*service, stopped) => {}
+                            () = connection.closed() => tracing::trace!(v = 5, "Too many connections: one is closed"),
+                        }
+                        drop(admitted);
+                    });
+                }
+                Some(ended) = connections.join_next() => report(&ended),
+                () = &mut stop => break,
+            }
+        }
+        drop(listener);
+        // Each connection has a receiver.
+        let _ = stopping.send(true);
+        let deadline = Instant::now() + grace;
+        while let Ok(Some(ended)) = timeout_at(deadline, connections.join_next()).await {
+            report(&ended);
+        }
+        connections.len()
+    }
+
+    async fn accept(&self, listener: &TcpListener, table: &Arc<ConnectionTable>) -> (TcpStream, Admitted) {
+        loop {
+            let place = table.place().await;
+            match listener.accept().await {
+                Ok((stream, _)) => {
+                    if let Some(admitted) = table.admit(place) {
+                        return (stream, admitted);
+                    }
+                }
+                Err(error) if is_of_one_client(&error) => {}
+                // Too many open files, for example.
+                Err(error) => {
+                    tracing::warn!(server = self.name, err = %error, "A connection cannot be accepted");
+                    table.relieve();
+                    sleep(Duration::from_millis(100)).await;
+                }
+            }
+        }
+    }
+
+    async fn secure<S: HttpService>(
+        &self,
+        stream: TcpStream,
+        connection: &Arc<Connection>,
+        service: &(impl Fn(Client) -> S + Send + Sync),
+        mut stopped: watch::Receiver<bool>,
+    ) {
+        // Responses are small and awaited. It works without this, too.
+        let _ = stream.set_nodelay(true);
+        let client = |certificates| Client { certificates, connection: connection.clone() };
+        let Some(tls) = &self.tls else {
+            let service = self.limited(service(client(Arc::default())), connection);
+            return self.serve_http1(stream, service, connection, stopped).await;
+        };
+        let local = stream.local_addr().ok().map(|address| address.ip());
+        let acceptor = TlsAcceptor::from(tls.config(local));
+        let handshake = tokio::select! {
+            handshake = timeout(self.limits.handshake, acceptor.accept(stream)) => handshake,
+            _ = stopped.wait_for(|stopped| *stopped) => return,
+        };
+        let stream = match handshake {
+            Ok(Ok(stream)) => stream,
+            Ok(Err(error)) => return tracing::trace!(v = 5, err = %error, "TLS handshake error"),
+            Err(_) => return tracing::trace!(v = 5, "TLS handshake timeout"),
+        };
+        let session = stream.get_ref().1;
+        let is_http2 = session.alpn_protocol() == Some(HTTP2);
+        let certificates = session.peer_certificates().unwrap_or_default().to_vec().into();
+        let service = self.limited(service(client(certificates)), connection);
+        match is_http2 {
+            true => self.serve_http2(stream, service, connection, stopped).await,
+            false => self.serve_http1(stream, service, connection, stopped).await,
+        }
+    }
+
+    fn limited<S>(&self, service: S, connection: &Arc<Connection>) -> LimitedService<S> {
+        let head_bytes = self.limits.head_bytes.unwrap_or(usize::MAX);
+        LimitedService { service, connection: connection.clone(), head_bytes }
+    }
+
+    async fn serve_http1<S: HttpService>(
+        &self,
+        stream: impl AsyncRead + AsyncWrite + Send + 'static,
+        service: LimitedService<S>,
+        connection: &Arc<Connection>,
+        stopped: watch::Receiver<bool>,
+    ) {
+        let mut builder = http1::Builder::new();
+        builder.timer(TokioTimer::new()).header_read_timeout(self.limits.head);
+        if let Some(bytes) = self.limits.head_bytes {
+            // Twice as much, so that a head that is a little too long gets an answer.
+            builder.max_buf_size(2 * bytes);
+        }
+        let served = builder.serve_connection(TokioIo::new(self.impatient(stream)), service);
+        self.until_end(served, connection, stopped).await;
+    }
+
+    async fn serve_http2<S: HttpService>(
+        &self,
+        stream: impl AsyncRead + AsyncWrite + Send + 'static,
+        service: LimitedService<S>,
+        connection: &Arc<Connection>,
+        stopped: watch::Receiver<bool>,
+    ) {
+        let mut builder = http2::Builder::new(TokioExecutor::new());
+        builder
+            .timer(TokioTimer::new())
+            .keep_alive_interval(self.limits.ping)
+            .keep_alive_timeout(self.limits.ping)
+            .max_concurrent_streams(self.limits.streams);
+        if let Some(bytes) = self.limits.head_bytes {
+            builder.max_header_list_size(u32::try_from(bytes).unwrap_or(u32::MAX));
+        }
+        if let Some(window) = self.limits.window {
+            builder.initial_stream_window_size(window).initial_connection_window_size(window);
+        }
+        let served = builder.serve_connection(TokioIo::new(self.impatient(stream)), service);
+        self.until_end(served, connection, stopped).await;
+    }
+
+    /// Returns a stream that breaks when its client reads nothing.
+    fn impatient<S: AsyncRead + AsyncWrite>(&self, stream: S) -> Pin<Box<TimeoutWriter<S>>> {
+        let mut stream = TimeoutWriter::new(stream);
+        stream.set_timeout(Some(self.limits.stall));
+        Box::pin(stream)
+    }
+
+    /// Serves until the client ends the connection, is idle for too long, or the connection must be closed.
+    async fn until_end(
+        &self,
+        served: impl GracefulConnection,
+        connection: &Arc<Connection>,
+        mut stopped: watch::Receiver<bool>,
+    ) {
+        let mut served = pin!(served);
+        loop {
+            // Errors are the client's: it is gone, too slow, or does not speak HTTP.
+            tokio::select! {
+                _ = served.as_mut() => return,
+                () = connection.closing() => break,
+                _ = stopped.wait_for(|stopped| *stopped) => break,
+                () = self.patience(connection) => {
+                    if self.is_idle_too_long(connection) {
+                        break;
+                    }
+                }
+            }
+        }
+        served.as_mut().graceful_shutdown();
+        let _ = timeout(self.limits.grace, served).await;
+    }
+
+    async fn patience(&self, connection: &Connection) {
+        match self.limits.first_request {
+            Some(first) => sleep(connection.patience(first, self.limits.head)).await,
+            None => pending().await,
+        }
+    }
+
+    fn is_idle_too_long(&self, connection: &Connection) -> bool {
+        let first = self.limits.first_request;
+        first.is_some_and(|first| connection.patience(first, self.limits.head).is_zero())
+    }
+}
+
+/// Refuses requests whose heads are too long, and marks the connection as busy while others are answered.
+struct LimitedService<S> {
+    service: S,
+    connection: Arc<Connection>,
+    head_bytes: usize,
+}
+
+impl<S> fmt::Debug for LimitedService<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LimitedService").finish_non_exhaustive()
+    }
+}
+
+impl<S: HttpService> Service<Request<Incoming>> for LimitedService<S> {
+    type Response = Response<S::Body>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
+
+    fn call(&self, request: Request<Incoming>) -> Self::Future {
+        let (head, body) = request.into_parts();
+        if head_bytes(&head) > self.head_bytes {
+            return Box::pin(async { Ok(too_long()) });
+        }
+        let busy = self.connection.busy();
+        let answer = self.service.call(Request::from_parts(head, body));
+        Box::pin(async move {
+            let response = answer.await;
+            drop(busy);
+            response
+        })
+    }
+}
+
+/// Returns the number of bytes of a head in HTTP/1.1, from the method to the empty line. Heads in HTTP/2 have been measured
+/// before.
+fn head_bytes(head: &request::Parts) -> usize {
+    let path = head.uri.path_and_query().map_or(0, |path| path.as_str().len());
+    let first = head.method.as_str().len() + path + "  HTTP/1.1\r\n".len();
+    let header = |(name, value): (&header::HeaderName, &HeaderValue)| {
+        name.as_str().len() + value.len() + ": \r\n".len()
+    };
+    first + head.headers.iter().map(header).sum::<usize>() + "\r\n".len()
+}
+
+fn too_long<B: From<&'static str>>() -> Response<B> {
+    let mut response = Response::new(B::from(TOO_LONG));
+    *response.status_mut() = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+    response
+}
+
+/// Returns true if only one client is affected.
+fn is_of_one_client(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset)
+}
+
+fn report(ended: &Result<(), JoinError>) {
+    if let Err(error) = ended {
+        tracing::error!(err = %error, "A connection has ended with a panic");
+    }
+}

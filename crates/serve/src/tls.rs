@@ -1,0 +1,22 @@
+//! TLS.
+
+use std::{fmt, net::IpAddr, sync::Arc};
+
+use rustls::ServerConfig;
+
+/// HTTP/2 in the negotiation of a protocol (ALPN).
+pub const HTTP2: &[u8] = b"h2";
+/// HTTP/1.1 in the negotiation of a protocol (ALPN).
+pub const HTTP1: &[u8] = b"http/1.1";
+
+/// Source of the TLS configuration.
+pub trait TlsSource: fmt::Debug + Send + Sync {
+    /// Returns the configuration for a new connection to this address of the server.
+    fn config(&self, local: Option<IpAddr>) -> Arc<ServerConfig>;
+}
+
+impl TlsSource for Arc<ServerConfig> {
+    fn config(&self, _: Option<IpAddr>) -> Arc<ServerConfig> {
+        self.clone()
+    }
+}
