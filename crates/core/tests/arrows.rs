@@ -38,6 +38,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "framework",
             "config",
             "core",
+            "client",
             "driver",
             "setup",
             "port",
