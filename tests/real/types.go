@@ -31,7 +31,7 @@ var scalars = map[reflect.Kind]string{
 }
 
 // runTypes prints what the kinds that the arguments name (GROUP.KIND, of version v1) consist of, in the form of
-// crates/objects/src/schema.txt.
+// crates/validation/src/schema.txt.
 func runTypes() int {
 	wanted := map[string]bool{}
 	for _, name := range os.Args[1:] {

@@ -1,7 +1,7 @@
 //! Objects that are read and written in another form than they are stored in.
 
 use bytes::Bytes;
-pub(crate) use harbormaster_objects::forms::{from_stored, to_stored};
+pub(crate) use harbormaster_validation::forms::{from_stored, to_stored};
 use serde_json::{Map, Value};
 
 use crate::{

@@ -3,7 +3,7 @@
 
 use std::{cmp::Reverse, ops::Deref, sync::Arc};
 
-pub(crate) use harbormaster_objects::kinds::{
+pub(crate) use harbormaster_validation::kinds::{
     DELETED_OBJECT, Form, REVIEW, Rules, SCALE, STATUS, VERSIONED, api_version,
 };
 use serde_json::Value;
@@ -18,13 +18,13 @@ use crate::{
 /// A kind that is served.
 #[derive(Debug)]
 pub(crate) struct Kind {
-    of: harbormaster_objects::Kind,
+    of: harbormaster_validation::Kind,
     pub(crate) columns: Vec<Column>,
     pub(crate) shelf: Arc<Shelf>,
 }
 
 impl Deref for Kind {
-    type Target = harbormaster_objects::Kind;
+    type Target = harbormaster_validation::Kind;
 
     fn deref(&self) -> &Self::Target {
         &self.of
@@ -86,7 +86,7 @@ impl Kinds {
     /// The kinds of the table, with empty shelves.
     pub(crate) fn of_table(versions: &Versions, history: usize) -> Self {
         let mut all: Vec<Arc<Kind>> = Vec::new();
-        for of in harbormaster_objects::kinds::table() {
+        for of in harbormaster_validation::kinds::table() {
             let twin = all.iter().find(|kind| kind.plural == of.plural && of.form != Form::Stored);
             let shelf = match twin {
                 Some(twin) => twin.shelf.clone(),
@@ -171,7 +171,11 @@ impl Kinds {
 }
 
 /// A kind of a definition, with its columns and its objects.
-pub(crate) fn of_definition(definition: &Value, of: harbormaster_objects::Kind, shelf: &Arc<Shelf>) -> Kind {
+pub(crate) fn of_definition(
+    definition: &Value,
+    of: harbormaster_validation::Kind,
+    shelf: &Arc<Shelf>,
+) -> Kind {
     Kind { columns: columns::of_version(definition, &of.version), of, shelf: shelf.clone() }
 }
 

@@ -1,8 +1,8 @@
 //! A Kubernetes API server in memory: for trying Harbormaster with kubectl and no cluster, as a test double, and for
 //! benchmarks.
 //!
-//! Reading order: `kinds` (what is served: the table of `harbormaster-objects`, and definitions), `object` and `shelf`
-//! (what is stored, and how watchers read it), `store` (what requests do; its rules are those of `harbormaster-objects`),
+//! Reading order: `kinds` (what is served: the table of `harbormaster-validation`, and definitions), `object` and `shelf`
+//! (what is stored, and how watchers read it), `store` (what requests do; its rules are those of `harbormaster-validation`),
 //! `apply` (server-side apply, and who wrote what), `server` (HTTP), `serve` (sockets), `read` (lists and watches on the
 //! wire), `discovery` and `table` (what kubectl needs besides).
 //!
@@ -50,7 +50,7 @@ pub use status::Failure;
 pub use store::Store;
 pub use watch::{Event, EventType, Expired, Watch};
 
-use harbormaster_objects::{ownership, rules, schema, value};
+use harbormaster_validation::{admission, ownership, schema, value};
 
 /// How a server behaves. The defaults suit tests.
 #[derive(Clone, Debug)]

@@ -10,7 +10,7 @@ use crate::{
     time::now,
     value::{default, entries, list, map, number, remove, text},
 };
-use harbormaster_objects::selector::label_selector_matches;
+use harbormaster_validation::selector::label_selector_matches;
 
 /// Binds a pod to the node that a `v1 Binding` names.
 pub(crate) fn bind(store: &Store, namespace: &str, name: &str, binding: &Value, dry_run: bool) -> Result<()> {

@@ -1,6 +1,6 @@
 //! The subresource `scale` (`autoscaling/v1 Scale`).
 
-use harbormaster_objects::custom::ScalePaths;
+use harbormaster_validation::custom::ScalePaths;
 use serde_json::{Value, json};
 
 use crate::{

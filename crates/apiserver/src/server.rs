@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tokio::{sync::watch, time::timeout};
 
 use crate::{
-    Options,
+    Options, admission,
     apply::{Application, Writer},
     discovery, forms,
     kinds::{DELETED_OBJECT, Kind, REVIEW, Rules},
@@ -24,7 +24,7 @@ use crate::{
     pods, protobuf, read,
     reply::{self, Answer},
     request::{Request, Target, UnknownFields},
-    reviews, rules, scale, schema,
+    reviews, scale, schema,
     shelf::Range,
     status::{About, Failure, FieldError, Result, done, success},
     store::{Deleted, Deletion, Manner, Part, Store, Tracking},
@@ -202,8 +202,10 @@ impl ApiServer {
                     Tracking::Update(Writer { manager, subresource: "" })
                 });
                 let created = self.store.create_in(kind, namespace, object, dry_run, tracking)?;
-                if rules::may_warn(kind) {
-                    rules::warnings(kind, None, &created.value()).iter().for_each(|text| request.warn(text));
+                if admission::may_warn(kind) {
+                    admission::warnings(kind, None, &created.value())
+                        .iter()
+                        .for_each(|text| request.warn(text));
                 }
                 Ok(read::object(kind, view, 201, &created))
             }
@@ -344,8 +346,8 @@ impl ApiServer {
         let mut warnings = Vec::new();
         let changed = self.store.modify(kind, namespace, name, manner, |old| {
             let new = change.apply(&kind.kind, old)?;
-            if part == Part::Main && rules::may_warn(kind) {
-                warnings = rules::warnings(kind, Some(old), &new);
+            if part == Part::Main && admission::may_warn(kind) {
+                warnings = admission::warnings(kind, Some(old), &new);
             }
             match &change {
                 Change::Replace(_) => check_strictly(request, kind, &new)?,
@@ -358,7 +360,7 @@ impl ApiServer {
             // The one subresource that writes a part of the spec.
             let mut kept = old.clone();
             kept["spec"]["ephemeralContainers"] = new["spec"]["ephemeralContainers"].clone();
-            rules::default_pod_spec(&mut kept["spec"]);
+            admission::default_pod_spec(&mut kept["spec"]);
             Ok(kept)
         })?;
         warnings.iter().for_each(|text| request.warn(text));

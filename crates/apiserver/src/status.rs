@@ -1,6 +1,6 @@
 //! What goes wrong, in the shape and words of `metav1.Status`.
 
-pub(crate) use harbormaster_objects::{FieldError, kinds::qualified};
+pub(crate) use harbormaster_validation::{FieldError, kinds::qualified};
 use serde_json::{Map, Value, json};
 
 /// A refusal: becomes a `Status` with `status: Failure`.

@@ -21,9 +21,9 @@ pub(crate) use write::{Manner, Part, Tracking};
 
 use crate::{
     Options,
+    admission::{self, Context, Others, Refusal},
     kinds::{Kind, Kinds, Rules},
     random::Random,
-    rules::{self, Context, Others, Refusal},
     shelf::{Range, Versions},
     status::{Failure, Result},
     time::now,
@@ -66,7 +66,7 @@ impl Store {
         for name in NAMESPACES {
             store.at_start("namespaces", json!({"metadata": {"name": name}}));
         }
-        for (name, value, description) in rules::SYSTEM_CLASSES {
+        for (name, value, description) in admission::SYSTEM_CLASSES {
             let class = json!({"metadata": {"name": name}, "value": value, "description": description});
             store.at_start("priorityclasses.scheduling.k8s.io", class);
         }

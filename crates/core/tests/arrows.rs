@@ -17,14 +17,17 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("driver", &["api", "framework", "core", "metrics"]),
     ("port", &["driver"]),
     ("setup", &["api", "framework", "config", "core", "plugins"]),
-    ("manifests", &["api", "yaml", "objects"]),
-    ("world", &["api", "framework", "objects", "plugins"]),
-    ("sim", &["api", "objects", "framework", "config", "core", "plugins", "setup", "manifests", "world"]),
+    ("manifests", &["api", "yaml", "validation"]),
+    ("world", &["api", "framework", "validation", "plugins"]),
+    ("sim", &["api", "validation", "framework", "config", "core", "plugins", "setup", "manifests", "world"]),
     ("oracle", &["api", "core", "setup", "sim", "apiserver"]),
     ("guide", &["harbormaster"]),
-    ("objects", &["api"]),
-    ("apiserver", &["api", "yaml", "objects"]),
-    ("sandbox", &["api", "objects", "config", "core", "driver", "setup", "manifests", "world", "apiserver"]),
+    ("validation", &["api"]),
+    ("apiserver", &["api", "yaml", "validation"]),
+    (
+        "sandbox",
+        &["api", "validation", "config", "core", "driver", "setup", "manifests", "world", "apiserver"],
+    ),
     (
         "harbormaster",
         &[

@@ -1,10 +1,10 @@
 //! The API server's rules, with the classes among the manifests.
 
 use harbormaster_api::Timestamp;
-use harbormaster_objects::{
+use harbormaster_validation::{
     Kind,
+    admission::{Context, Others, Refusal, SYSTEM_CLASSES},
     kinds::{Rules, STATUS_AT_ONCE},
-    rules::{Context, Others, Refusal, SYSTEM_CLASSES},
     value::{name, remove},
 };
 use serde_json::{Map, Value, json};

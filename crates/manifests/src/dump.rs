@@ -5,10 +5,10 @@ use std::{
     sync::Arc,
 };
 
-use harbormaster_objects::{
+use harbormaster_validation::{
     Kind,
+    admission::SYSTEM_CLASSES,
     kinds::Rules,
-    rules::SYSTEM_CLASSES,
     value::{controller, list, list_mut, name, namespace, owned_by, remove, text, uid},
 };
 use serde_json::{Value, json};

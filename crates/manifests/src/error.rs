@@ -3,7 +3,7 @@
 use std::{collections::HashMap, fmt};
 
 use harbormaster_api::wire::DecodeError;
-use harbormaster_objects::{FieldError, rules::Refusal};
+use harbormaster_validation::{FieldError, admission::Refusal};
 
 use crate::documents::{DocumentTrees, Location};
 

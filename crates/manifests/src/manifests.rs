@@ -1,7 +1,7 @@
 //! From the text of manifests to the objects that an API server would store.
 //!
 //! Every object is checked twice: first as it is written (its kind, types, unknown fields), then, when all objects are
-//! known, by the rules of the API server ([`harbormaster_objects::rules`]).
+//! known, by the rules of the API server ([`harbormaster_validation::admission`]).
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -10,10 +10,10 @@ use std::{
 };
 
 use harbormaster_api::similar::{similar, suggestion};
-use harbormaster_objects::{
-    FieldError, Kind,
+use harbormaster_validation::{
+    FieldError, Kind, admission,
     kinds::{self, REVIEW, Rules},
-    rules, schema,
+    schema,
     value::{controller, has_condition, name, namespace, remove, text, uid},
 };
 use harbormaster_yaml::Source;
@@ -262,7 +262,7 @@ impl Reader {
             self.manifests.objects.iter().filter(|object| object.kind.rules == Rules::Definition);
         let custom = definitions.flat_map(|definition| {
             let definition = definition.value();
-            rules::kinds_of_definition(&definition, &definition["spec"]["names"])
+            admission::kinds_of_definition(&definition, &definition["spec"]["names"])
         });
         let custom: Vec<Arc<Kind>> = custom.map(Arc::new).collect();
         self.kinds.extend(custom);

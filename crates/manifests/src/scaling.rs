@@ -1,6 +1,6 @@
 //! Deployments of a dump whose `replicas` were edited afterwards.
 
-use harbormaster_objects::value::{controller, text};
+use harbormaster_validation::value::{controller, text};
 use serde_json::{Value, json};
 
 use crate::manifests::Manifest;

@@ -1,4 +1,4 @@
-//! We know the types of the Kubernetes API from a table, `crates/objects/src/schema.txt`. It
+//! We know the types of the Kubernetes API from a table, `crates/validation/src/schema.txt`. It
 //! must be what the original types say.
 //!
 //! `UPDATE_EXPECT=1 cargo test -p harbormaster-oracle --test types` writes the table anew. For another kind, write a
@@ -11,7 +11,7 @@ use std::process::Command;
 
 use harbormaster_oracle::components::RealBinary;
 
-const TABLE: &str = "../objects/src/schema.txt";
+const TABLE: &str = "../validation/src/schema.txt";
 
 /// The types that no other type has fields of: kinds.
 fn kinds<'a>(lines: &[&'a str]) -> Vec<&'a str> {

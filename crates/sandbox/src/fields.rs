@@ -3,7 +3,7 @@
 use std::{borrow::Cow, time::SystemTime};
 
 use harbormaster_api::{Labels, Timestamp};
-pub(crate) use harbormaster_objects::value::{
+pub(crate) use harbormaster_validation::value::{
     controller, entries, list, name, namespace, owned_by, text, uid,
 };
 use serde_json::{Value, json};

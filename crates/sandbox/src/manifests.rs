@@ -4,7 +4,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use harbormaster_apiserver::{Failure, Store, StoredObject};
 use harbormaster_manifests::{Manifests, ReadOptions};
-use harbormaster_objects::{kinds::Rules, value::name};
+use harbormaster_validation::{kinds::Rules, value::name};
 use serde_json::{Value, json};
 
 use crate::{

@@ -13,9 +13,9 @@ use harbormaster_manifests::{
     Validate,
     notices::{ignored_line, missing_nodes_line},
 };
-use harbormaster_objects::{
+use harbormaster_validation::{
+    admission,
     kinds::{self, Rules},
-    rules,
     value::{name, namespace, text, uid},
 };
 use harbormaster_world::{
@@ -302,7 +302,7 @@ impl Builder {
             return Ok(());
         }
         if kind.rules == Rules::Definition {
-            let kinds = rules::kinds_of_definition(&value, &value["spec"]["names"]).into_iter();
+            let kinds = admission::kinds_of_definition(&value, &value["spec"]["names"]).into_iter();
             self.cluster.served.extend(kinds.map(|kind| [kind.group, kind.version, kind.plural]));
         }
         if workloads::is_workload(kind) {

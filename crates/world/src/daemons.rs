@@ -5,7 +5,7 @@ use harbormaster_api::{
     selector::RequiredNodeAffinity,
     taint::{Taint, TaintEffect},
 };
-use harbormaster_objects::value::{list, text};
+use harbormaster_validation::value::{list, text};
 use serde_json::{Value, json};
 
 /// Taints, with their effects, that pods of DaemonSets always tolerate.

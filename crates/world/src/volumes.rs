@@ -23,8 +23,8 @@ use std::{
 
 use harbormaster_api::{Labels, Str};
 use harbormaster_framework::resource::{Custom, CustomKey, RawObject, Resource, ResourceKind, ResourceName};
-use harbormaster_objects::value::{name, namespace, text, uid};
 use harbormaster_plugins::storage::{CsiNode, PersistentVolume, PersistentVolumeClaim, StorageClass, claim};
+use harbormaster_validation::value::{name, namespace, text, uid};
 use serde::Serialize;
 use serde_json::{Value, json};
 

@@ -6,7 +6,7 @@ use std::{
 };
 
 use harbormaster_api::{Node, wire::Decoder};
-use harbormaster_objects::{
+use harbormaster_validation::{
     Kind,
     value::{controller, is_true, name, namespace, number, text, uid},
 };

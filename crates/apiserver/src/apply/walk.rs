@@ -278,10 +278,10 @@ fn step(identity: &Identity<'_>, element: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use harbormaster_objects::kinds;
+    use harbormaster_validation::kinds;
     use serde_json::json;
 
-    fn pods() -> harbormaster_objects::Kind {
+    fn pods() -> harbormaster_validation::Kind {
         kinds::table().into_iter().find(|kind| kind.plural == "pods").unwrap()
     }
 

@@ -6,9 +6,9 @@ use serde_json::Value;
 
 use super::{Deletion, Store, write::is_finished};
 use crate::{
+    admission,
     kinds::{self, Form, Kind, Kinds},
     object::{Draft, StoredObject, key},
-    rules,
     shelf::{Range, Shelf},
     time::now,
     value::text,
@@ -37,7 +37,7 @@ impl Store {
             let mut new = old.clone();
             let others: Vec<Value> =
                 definitions(&kind).filter(|other| other.name() != name).map(|other| other.value()).collect();
-            rules::settle(&mut new, &others, now());
+            admission::settle(&mut new, &others, now());
             if new == old
                 || kind.shelf.replace(current.version(), Draft::new(&new, &kind.shelf.fields)).is_ok()
             {
@@ -71,14 +71,14 @@ impl Store {
         let kinds = self.kinds();
         let (group, plural) = place(definition);
         let names = definition.pointer("/status/acceptedNames").cloned().unwrap_or_default();
-        let stored = rules::stored_kind_of_definition(definition, &names);
-        let (served, stored) = match stored.filter(|_| rules::is_established(definition)) {
+        let stored = admission::stored_kind_of_definition(definition, &names);
+        let (served, stored) = match stored.filter(|_| admission::is_established(definition)) {
             None => (Vec::new(), None),
             Some(stored) => {
                 let shelf = match kinds.defined(group, plural) {
                     Some(old) if !anew => old.shelf.clone(),
                     Some(old) => {
-                        let form = |value: &mut Value| rules::restore(&stored, value);
+                        let form = |value: &mut Value| admission::restore(&stored, value);
                         Arc::new(old.shelf.with_form(stored.fields.clone(), form))
                     }
                     None => {
@@ -87,7 +87,8 @@ impl Store {
                     }
                 };
                 let made = |of| Arc::new(kinds::of_definition(definition, of, &shelf));
-                let served = rules::kinds_of_definition(definition, &names).into_iter().map(made).collect();
+                let served =
+                    admission::kinds_of_definition(definition, &names).into_iter().map(made).collect();
                 (served, Some(made(stored)))
             }
         };
@@ -119,7 +120,7 @@ impl Store {
         if let Form::Version(_) = kind.form
             && let Some(stored) = self.kinds().defined(&kind.group, &kind.plural)
         {
-            rules::restore(stored, object);
+            admission::restore(stored, object);
         }
     }
 
@@ -159,7 +160,7 @@ impl Store {
             if new.pointer("/metadata/deletionTimestamp").is_none() {
                 return;
             }
-            rules::let_go(&mut new, now());
+            admission::let_go(&mut new, now());
             let draft = Draft::new(&new, &kind.shelf.fields);
             if !is_finished(&new) {
                 if kind.shelf.replace(current.version(), draft).is_ok() {

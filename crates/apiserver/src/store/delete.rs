@@ -6,9 +6,9 @@ use serde_json::{Value, json};
 
 use super::{Store, write::is_finished};
 use crate::{
+    admission,
     kinds::{Kind, Rules},
     object::{Draft, StoredObject, key},
-    rules,
     shelf::Refused,
     status::{About, Failure, Result},
     time::now,
@@ -43,7 +43,7 @@ impl Store {
         how: &Deletion,
     ) -> Result<Deleted> {
         let about = kind.about(name);
-        rules::check_deletion(kind, name).map_err(|why| Failure::forbidden(about, why))?;
+        admission::check_deletion(kind, name).map_err(|why| Failure::forbidden(about, why))?;
         let key = key(namespace, name);
         loop {
             let current = kind.shelf.get(&key).ok_or_else(|| Failure::not_found(about))?;
@@ -109,7 +109,7 @@ fn ending_definition(old: &Value) -> Value {
     let mut new = old.clone();
     if present(old, "/metadata/deletionTimestamp").is_none() {
         new["metadata"]["deletionTimestamp"] = now().to_rfc3339().into();
-        rules::terminate(&mut new, now());
+        admission::terminate(&mut new, now());
     }
     new
 }

@@ -6,11 +6,11 @@ use serde_json::{Value, json};
 
 use super::Store;
 use crate::{
+    admission,
     apply::{Writer, note},
     extent, forms,
     kinds::{Kind, Rules, STATUS, VERSIONED},
     object::{Draft, StoredObject, key, parse_version},
-    rules,
     status::{About, Failure, FieldError, Result},
     time::now,
     value::{list, number, present, remove, text},
@@ -94,7 +94,7 @@ impl Store {
         }
         let said = object.get_mut("metadata").and_then(|metadata| remove(metadata, "managedFields"));
         let time = now().to_rfc3339();
-        rules::stamp(kind, &mut object, &self.0.random.uid(), &time);
+        admission::stamp(kind, &mut object, &self.0.random.uid(), &time);
         let _until_it_is_stored = self.addressing(kind);
         let name = text(&object, "/metadata/name").to_owned();
         let note = |new: &mut Value| match (&tracking, said) {

@@ -6,11 +6,11 @@ use harbormaster_framework::{
     pod::PodInfo,
     resource::{CustomKey, RawObject, Resource, ResourceName},
 };
-use harbormaster_objects::value::{name, namespace};
 use harbormaster_plugins::{
     VolumeBinding,
     storage::{PersistentVolume, PersistentVolumeClaim, claim},
 };
+use harbormaster_validation::value::{name, namespace};
 use harbormaster_world::volumes::{Changes, ClaimKey, Volumes};
 use serde_json::Value;
 

@@ -1,11 +1,11 @@
 //! Binding of claims: to a volume that exists, to a new one, or to none for now.
 
 use harbormaster_framework::resource::Custom;
-use harbormaster_objects::value::{text, uid};
 use harbormaster_plugins::storage::{
     PersistentVolume, PersistentVolumeClaim, claim,
     matching::{self, Fit},
 };
+use harbormaster_validation::value::{text, uid};
 use serde_json::{Value, json};
 
 use super::{ClaimKey, Provisioners, Severity, Volumes, claim_reference};

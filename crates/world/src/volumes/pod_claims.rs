@@ -1,6 +1,6 @@
 //! Claims that belong to pods: those of ephemeral volumes, and those of a StatefulSet's `volumeClaimTemplates`.
 
-use harbormaster_objects::value::{list, name, namespace, text, uid};
+use harbormaster_validation::value::{list, name, namespace, text, uid};
 use serde_json::{Map, Value, json};
 
 /// Returns the claims of a pod's ephemeral volumes; the pod owns them.

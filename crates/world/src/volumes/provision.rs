@@ -9,13 +9,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use harbormaster_api::{Labels, Str, node::LABEL_ZONE};
 use harbormaster_framework::resource::Custom;
-use harbormaster_objects::value::{list, name, namespace, text, uid};
 use harbormaster_plugins::storage::{
     PersistentVolumeClaim, StorageClass,
     claim::{self, SELECTED_NODE},
     class::{self, TopologyTerm},
     migration,
 };
+use harbormaster_validation::value::{list, name, namespace, text, uid};
 use serde_json::{Value, json};
 
 use super::{

@@ -1,7 +1,7 @@
 //! Phases of volumes: unclaimed volumes are available, and volumes whose claim is gone are released or deleted.
 
-use harbormaster_objects::value::text;
 use harbormaster_plugins::storage::matching;
+use harbormaster_validation::value::text;
 use serde_json::Value;
 
 use super::{

@@ -1,0 +1,127 @@
+//! Checks of fields: one table for each type.
+
+use std::{collections::BTreeSet, fmt::Display, ops::RangeInclusive};
+
+use harbormaster_api::labels::{label_value_errors, qualified_name_errors, subdomain_errors};
+use serde_json::Value;
+
+use super::{Errors, meta::label_errors};
+use crate::FieldError;
+
+/// A check of a field. Only [`Required`](Check::Required) and [`Choice`](Check::Choice) apply to
+/// a missing field.
+pub(super) enum Check {
+    /// Something; with what there is to say about it.
+    Required(&'static str),
+    /// One of these texts.
+    Choice(&'static [&'static str]),
+    /// One of these texts, if any.
+    OneOf(&'static [&'static str]),
+    /// A text of this form.
+    Form(Form),
+    /// A number of these, with the words for any other.
+    Number(RangeInclusive<i64>, &'static str),
+    /// These of its fields.
+    Fields(Checks),
+    /// These of the fields of every element.
+    Each(Checks),
+    /// No two elements with the same text under this name.
+    Unique(&'static str),
+    /// A check that no table can express.
+    By(fn(&Value, &str, &mut Errors)),
+}
+
+/// Returns the errors of a text.
+type Form = fn(&str) -> Vec<String>;
+
+/// Fields, and what is asked of them in the order in which the answers are told. The field without a name is the value
+/// itself.
+pub(super) type Checks = &'static [(&'static str, Check)];
+
+pub(super) const QUALIFIED_NAME: Check = Check::Form(qualified_name_errors);
+pub(super) const LABEL_VALUE: Check = Check::Form(label_value_errors);
+pub(super) const SUBDOMAIN: Check = Check::Form(subdomain_errors);
+pub(super) const LABEL: Check = Check::Form(label_errors);
+pub(super) const AT_LEAST_ZERO: Check = Check::Number(0..=i64::MAX, "must be greater than or equal to 0");
+pub(super) const POSITIVE: Check = Check::Number(1..=i64::MAX, "must be greater than zero");
+pub(super) const PORT_NUMBER: Check = Check::Number(1..=65535, "must be between 1 and 65535, inclusive");
+
+/// Checks the fields of a value that is called `place` itself.
+pub(super) fn check(value: &Value, place: &str, checks: Checks, errors: &mut Errors) {
+    for (name, check) in checks {
+        let value = if name.is_empty() { value } else { value.get(name).unwrap_or(&Value::Null) };
+        if value.is_null() && !matches!(check, Check::Required(_) | Check::Choice(_)) {
+            continue;
+        }
+        let dot = if place.is_empty() || name.is_empty() { "" } else { "." };
+        check.ask(value, &format!("{place}{dot}{name}"), errors);
+    }
+}
+
+impl Check {
+    /// Asks it of a value.
+    pub(super) fn ask(&self, value: &Value, place: &str, errors: &mut Errors) {
+        let text = value.as_str();
+        match self {
+            Self::Required(why) if is_empty(value) => errors.push(FieldError::required(place, why)),
+            Self::Choice(_) if is_empty(value) => errors.push(FieldError::required(place, "")),
+            Self::Choice(known) | Self::OneOf(known) => {
+                let unknown = text.filter(|text| !known.contains(text));
+                errors.extend(unknown.map(|text| FieldError::unsupported(place, text, known)));
+            }
+            Self::Form(form) => {
+                if let Some(text) = text {
+                    check_form(text, place, *form, errors);
+                }
+            }
+            Self::Number(range, why) => {
+                let wrong = value.as_i64().filter(|number| !range.contains(number));
+                errors.extend(wrong.map(|number| FieldError::invalid(place, number, why)));
+            }
+            Self::Fields(checks) => check(value, place, checks, errors),
+            Self::By(function) => function(value, place, errors),
+            Self::Each(checks) => {
+                for (place, element) in elements(value, place) {
+                    check(element, &place, checks, errors);
+                }
+            }
+            Self::Unique(name) => {
+                let named = elements(value, place).filter_map(|(place, element)| {
+                    Some((format!("{place}.{name}"), element.get(name)?.as_str()?.to_owned()))
+                });
+                unique(named, errors);
+            }
+            Self::Required(_) => {}
+        }
+    }
+}
+
+/// Refuses a text that is not of a form.
+pub(super) fn check_form(text: &str, place: &str, form: Form, errors: &mut Errors) {
+    errors.extend(form(text).into_iter().map(|why| FieldError::invalid(place, text, why)));
+}
+
+/// The elements of a list with their places.
+pub(super) fn elements(list: &Value, place: impl Display) -> impl Iterator<Item = (String, &Value)> {
+    let elements = list.as_array().into_iter().flatten().enumerate();
+    elements.map(move |(i, element)| (format!("{place}[{i}]"), element))
+}
+
+/// Refuses every place whose text an earlier one has.
+pub(super) fn unique(texts: impl IntoIterator<Item = (String, String)>, errors: &mut Errors) {
+    let mut seen = BTreeSet::new();
+    for (place, text) in texts {
+        if !seen.insert(text.clone()) {
+            errors.push(FieldError::duplicate(place, text));
+        }
+    }
+}
+
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::String(text) => text.is_empty(),
+        Value::Array(list) => list.is_empty(),
+        _ => false,
+    }
+}

@@ -1,0 +1,222 @@
+//! Metadata, the same for all kinds.
+
+use harbormaster_api::labels::{label_value_errors, qualified_name_errors, subdomain_errors};
+use serde_json::{Map, Value, json};
+
+use super::{Errors, checks::check_form};
+use crate::{
+    FieldError,
+    kinds::{GENERATION, Kind, LABEL_NAME, PATH_NAME, Rules, STATUS, UNCHANGED_IS_0},
+    value::{entries, list, map, text},
+};
+
+/// Finalizers without a domain.
+const FINALIZERS: [&str; 3] = ["kubernetes", "orphan", "foregroundDeletion"];
+/// Most bytes of all annotations of an object.
+const MOST_ANNOTATIONS: usize = 256 << 10;
+
+/// Writes what only the server may say about a new object.
+pub fn stamp(kind: &Kind, object: &mut Value, uid: &str, now: &str) {
+    let Some(metadata) = map(object, "metadata") else { return };
+    for name in ["selfLink", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "managedFields"]
+    {
+        metadata.remove(name);
+    }
+    metadata.insert("uid".into(), uid.into());
+    metadata.insert("creationTimestamp".into(), now.into());
+    if kind.has(GENERATION) && !kind.has(UNCHANGED_IS_0) {
+        metadata.insert("generation".into(), 1.into());
+    }
+}
+
+/// Checks the metadata of a new object.
+pub(super) fn check(kind: &Kind, object: &Value) -> Errors {
+    let mut errors = Errors::new();
+    let (name, prefix) = (text(object, "/metadata/name"), text(object, "/metadata/generateName"));
+    if !prefix.is_empty() {
+        let wrong = name_errors(kind, prefix.strip_suffix('-').unwrap_or(prefix));
+        errors.extend(wrong.into_iter().map(|why| FieldError::invalid("metadata.generateName", prefix, why)));
+    }
+    if name.is_empty() {
+        errors.push(FieldError::required("metadata.name", "name or generateName is required"));
+    } else {
+        let wrong = name_errors(kind, name);
+        errors.extend(wrong.into_iter().map(|why| FieldError::invalid("metadata.name", name, why)));
+    }
+    check_maps(object, &mut errors);
+    for owner in list(object, "/metadata/ownerReferences") {
+        for (part, version) in [("apiVersion", "version "), ("kind", ""), ("name", ""), ("uid", "")] {
+            if owner[part].as_str().unwrap_or_default().is_empty() {
+                let field = format!("metadata.ownerReferences.{part}");
+                errors.push(FieldError::invalid(field, "", format!("{version}must not be empty")));
+            }
+        }
+    }
+    for (i, finalizer) in list(object, "/metadata/finalizers").iter().filter_map(Value::as_str).enumerate() {
+        check_form(finalizer, "metadata.finalizers", qualified_name_errors, &mut errors);
+        if !kind.is_custom() && !finalizer.contains('/') && !FINALIZERS.contains(&finalizer) {
+            let why = "name is neither a standard finalizer name nor is it fully qualified";
+            errors.push(FieldError::invalid(format!("metadata.finalizers[{i}]"), finalizer, why));
+        }
+    }
+    errors
+}
+
+/// Returns warnings about new finalizers of a custom resource.
+pub(super) fn finalizer_warnings(old: Option<&Value>, object: &Value) -> Vec<String> {
+    const PLACE: &str = "metadata.finalizers";
+    let had = old.map_or(&[] as &[Value], |old| list(old, "/metadata/finalizers"));
+    let new = list(object, "/metadata/finalizers").iter().filter(|name| !had.contains(name));
+    let plain =
+        new.filter_map(Value::as_str).filter(|name| !name.contains('/') && !FINALIZERS.contains(name));
+    plain
+        .map(|name| {
+            let path = if name.contains('.') { " including a path (/)" } else { "" };
+            format!(
+                "{PLACE}: {name:?}: prefer a domain-qualified finalizer name{path} to avoid accidental conflicts with other \
+                 finalizer writers"
+            )
+        })
+        .collect()
+}
+
+fn check_maps(object: &Value, errors: &mut Errors) {
+    check_labels(&object["metadata"]["labels"], "metadata.labels", errors);
+    let mut size = 0;
+    for (key, value) in entries(object, "/metadata/annotations") {
+        size += key.len() + value.as_str().map_or(0, str::len);
+        check_form(key, "metadata.annotations", |key| qualified_name_errors(&key.to_lowercase()), errors);
+    }
+    if size > MOST_ANNOTATIONS {
+        errors.push(FieldError::too_long("metadata.annotations", MOST_ANNOTATIONS));
+    }
+}
+
+/// Checks keys and values of labels.
+pub(super) fn check_labels(labels: &Value, field: &str, errors: &mut Errors) {
+    for (key, value) in entries(labels, "") {
+        let value = value.as_str().unwrap_or_default();
+        check_form(key, field, qualified_name_errors, errors);
+        check_form(value, field, label_value_errors, errors);
+    }
+}
+
+fn name_errors(kind: &Kind, name: &str) -> Vec<String> {
+    if kind.has(PATH_NAME) {
+        return match name {
+            "." | ".." => vec![format!("may not be '{name}'")],
+            name => ['/', '%']
+                .into_iter()
+                .filter(|c| name.contains(*c))
+                .map(|c| format!("may not contain '{c}'"))
+                .collect(),
+        };
+    }
+    if kind.has(LABEL_NAME) { label_errors(name) } else { subdomain_errors(name) }
+}
+
+/// Returns the errors of a text as a DNS label of RFC 1035:
+/// it begins with a letter.
+pub(crate) fn label_1035_errors(text: &str) -> Vec<String> {
+    let mut errors = Vec::new();
+    if text.len() > 63 {
+        errors.push("must be no more than 63 bytes".to_owned());
+    }
+    let inner = |b: &u8| b.is_ascii_lowercase() || b.is_ascii_digit();
+    let bytes = text.as_bytes();
+    let ends = bytes.first().is_some_and(u8::is_ascii_lowercase) && bytes.last().is_some_and(inner);
+    if !ends || !bytes.iter().all(|b| inner(b) || *b == b'-') {
+        errors.push(
+            "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic \
+             character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation \
+             is '[a-z]([-a-z0-9]*[a-z0-9])?')"
+                .to_owned(),
+        );
+    }
+    errors
+}
+
+pub(super) fn label_errors(text: &str) -> Vec<String> {
+    let mut errors = Vec::new();
+    if text.len() > 63 {
+        errors.push("must be no more than 63 bytes".to_owned());
+    }
+    let inner = |b: &u8| b.is_ascii_lowercase() || b.is_ascii_digit();
+    let bytes = text.as_bytes();
+    let ends = bytes.first().is_some_and(inner) && bytes.last().is_some_and(inner);
+    if subdomain_errors(text).is_empty() && text.contains('.') {
+        errors.push("must not contain dots".to_owned());
+    } else if !ends || !bytes.iter().all(|b| inner(b) || *b == b'-') {
+        errors.push(
+            "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and \
+             end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is \
+             '[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
+                .to_owned(),
+        );
+    }
+    errors
+}
+
+/// Restores what no update may change, counts the generation, and checks the rest.
+pub(super) fn check_update(kind: &Kind, old: &Value, object: &mut Value) -> Errors {
+    let mut errors = Errors::new();
+    let empty = Map::new();
+    let before = old.get("metadata").and_then(Value::as_object).unwrap_or(&empty);
+    if let Some(metadata) = map(object, "metadata") {
+        for name in ["uid", "name", "namespace"] {
+            let (old, new) = (before.get(name), metadata.get(name));
+            let given = new.is_some_and(|new| !new.is_null() && new != "");
+            if given && new != old {
+                let new = new.cloned().unwrap_or_default();
+                errors.push(FieldError::invalid(format!("metadata.{name}"), new, "field is immutable"));
+            }
+        }
+        for name in [
+            "uid",
+            "name",
+            "namespace",
+            "creationTimestamp",
+            "generateName",
+            "selfLink",
+            "generation",
+            "resourceVersion",
+            "deletionTimestamp",
+            "deletionGracePeriodSeconds",
+        ] {
+            match before.get(name) {
+                Some(value) => metadata.insert(name.to_owned(), value.clone()),
+                None => metadata.remove(name),
+            };
+        }
+        let had = list(old, "/metadata/finalizers");
+        let has = metadata.get("finalizers").and_then(Value::as_array).into_iter().flatten();
+        let names: Vec<String> = has.filter(|name| !had.contains(name)).map(ToString::to_string).collect();
+        if before.contains_key("deletionTimestamp") && !names.is_empty() {
+            let why = format!(
+                "no new finalizers can be added if the object is being deleted, found new finalizers []string{{{}}}",
+                names.join(", ")
+            );
+            errors.push(FieldError::forbidden("metadata.finalizers", why));
+        }
+    }
+    if kind.has(GENERATION)
+        && kind.rules != Rules::PriorityClass
+        && contents(kind, old) != contents(kind, object)
+    {
+        let generation = before.get("generation").and_then(Value::as_i64).unwrap_or(0) + 1;
+        object["metadata"]["generation"] = json!(generation);
+    }
+    check_maps(object, &mut errors);
+    errors
+}
+
+/// Returns the fields whose changes the generation counts: all but the metadata, and the status if it is a subresource.
+fn contents<'a>(kind: &Kind, object: &'a Value) -> Vec<(&'a String, &'a Value)> {
+    let has_status = !kind.is_custom() || kind.has(STATUS);
+    let counts = |name: &str| match name {
+        "metadata" | "kind" | "apiVersion" => false,
+        "status" => !has_status,
+        _ => true,
+    };
+    object.as_object().into_iter().flatten().filter(|(name, _)| counts(name)).collect()
+}

@@ -1,0 +1,149 @@
+//! Changes that an existing pod allows.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::{Errors, pod_checks};
+use crate::{
+    FieldError,
+    value::{entries, list, list_mut, text},
+};
+
+const UPDATABLE: &str = "`spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,\
+     `spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be \
+     set to 1 if it was previously negative)";
+
+pub(super) fn check(old: &Value, pod: &Value, errors: &mut Errors) {
+    if old.get("spec") == pod.get("spec") {
+        return;
+    }
+    pod_checks::check_pod(pod, "", errors);
+    let (before, after) = (old["spec"].clone(), pod["spec"].clone());
+    for containers in ["containers", "initContainers"] {
+        let (old, new) = (list(&before, &format!("/{containers}")), list(&after, &format!("/{containers}")));
+        if old.len() != new.len() {
+            let why = "pod updates may not add or remove containers";
+            errors.push(FieldError::forbidden(format!("spec.{containers}"), why));
+            return;
+        }
+    }
+    check_tolerations(&before, &after, errors);
+    check_gates(&before, &after, errors);
+    check_deadline(&before, &after, errors);
+    let mut munged = after;
+    for containers in ["containers", "initContainers"] {
+        let images: Vec<Value> =
+            list(&before, &format!("/{containers}")).iter().map(|c| c["image"].clone()).collect();
+        for (container, image) in list_mut(&mut munged, &format!("/{containers}")).iter_mut().zip(images) {
+            put(container, "image", image);
+        }
+    }
+    for name in ["activeDeadlineSeconds", "tolerations", "schedulingGates"] {
+        put(&mut munged, name, before[name].clone());
+    }
+    let negative = before.get("terminationGracePeriodSeconds").and_then(Value::as_i64).is_some_and(|s| s < 0);
+    if negative && munged.get("terminationGracePeriodSeconds") == Some(&Value::from(1)) {
+        put(&mut munged, "terminationGracePeriodSeconds", before["terminationGracePeriodSeconds"].clone());
+    }
+    if !list(&before, "/schedulingGates").is_empty() {
+        narrow_while_gated(&before, &mut munged, errors);
+    }
+    if munged != before {
+        let why = format!(
+            "pod updates may not change fields other than {UPDATABLE}\n{}",
+            difference(&before, &munged)
+        );
+        errors.push(FieldError::forbidden("spec", why));
+    }
+}
+
+fn put(value: &mut Value, name: &str, to: Value) {
+    if let Some(map) = value.as_object_mut() {
+        if to.is_null() {
+            map.remove(name)
+        } else {
+            map.insert(name.to_owned(), to)
+        };
+    }
+}
+
+/// The fields that differ, for the message.
+fn difference(before: &Value, after: &Value) -> String {
+    let names: BTreeSet<&String> =
+        entries(before, "").chain(entries(after, "")).map(|(name, _)| name).collect();
+    let changed = names.into_iter().filter(|name| before[*name] != after[*name]);
+    changed.map(|name| format!("{name}: {} -> {}", before[name], after[name])).collect::<Vec<_>>().join("\n")
+}
+
+/// Tolerations may be added, and their seconds may change.
+fn check_tolerations(before: &Value, after: &Value, errors: &mut Errors) {
+    let mut kept = list(after, "/tolerations").to_vec();
+    for toleration in &mut kept {
+        put(toleration, "tolerationSeconds", Value::Null);
+    }
+    for toleration in list(before, "/tolerations") {
+        let mut toleration = toleration.clone();
+        put(&mut toleration, "tolerationSeconds", Value::Null);
+        if !kept.contains(&toleration) {
+            let why = "existing toleration can not be modified except its tolerationSeconds";
+            errors.push(FieldError::forbidden("spec.tolerations", why));
+            return;
+        }
+    }
+}
+
+/// Gates may only go.
+fn check_gates(before: &Value, after: &Value, errors: &mut Errors) {
+    let old = list(before, "/schedulingGates");
+    for (i, gate) in
+        list(after, "/schedulingGates").iter().enumerate().filter(|(_, gate)| !old.contains(gate))
+    {
+        let why =
+            format!("only deletion is allowed, but found new scheduling gate '{}'", text(gate, "/name"));
+        errors.push(FieldError::forbidden(format!("spec.schedulingGates[{i}].name"), why));
+    }
+}
+
+fn check_deadline(before: &Value, after: &Value, errors: &mut Errors) {
+    let seconds = |spec: &Value| spec.get("activeDeadlineSeconds").and_then(Value::as_i64);
+    match (seconds(before), seconds(after)) {
+        (Some(old), Some(new)) if new > old => {
+            let why = "must be less than or equal to previous value";
+            errors.push(FieldError::invalid("spec.activeDeadlineSeconds", new, why));
+        }
+        (Some(_), None) => {
+            let why = "must not update from a positive integer to nil value";
+            errors.push(FieldError::invalid("spec.activeDeadlineSeconds", Value::Null, why));
+        }
+        (_, Some(new)) if !(0..=i64::from(i32::MAX)).contains(&new) => {
+            let why = "must be between 0 and 2147483647, inclusive";
+            errors.push(FieldError::invalid("spec.activeDeadlineSeconds", new, why));
+        }
+        _ => {}
+    }
+}
+
+/// A gated pod may narrow down the nodes that it fits: its node selector may grow, and its node affinity may be set or
+/// gain expressions.
+fn narrow_while_gated(before: &Value, munged: &mut Value, errors: &mut Errors) {
+    let (old, new) = (before["nodeSelector"].clone(), munged["nodeSelector"].clone());
+    if !entries(&old, "").all(|(key, value)| new[key] == *value) {
+        let why = "only additions are allowed to spec.nodeSelector (no mutations or deletions)";
+        errors.push(FieldError::invalid("spec.nodeSelector", new, why));
+    }
+    put(munged, "nodeSelector", old);
+    let terms = "/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms";
+    let (old, new) = (list(before, terms), list(munged, terms));
+    let narrower = old.is_empty()
+        || (old.len() == new.len()
+            && old.iter().zip(new).all(|(old, new)| {
+                ["/matchExpressions", "/matchFields"]
+                    .into_iter()
+                    .all(|part| list(old, part).iter().all(|e| list(new, part).contains(e)))
+            }));
+    if narrower {
+        let affinity = before["affinity"].clone();
+        put(munged, "affinity", affinity);
+    }
+}

@@ -1,0 +1,132 @@
+//! Custom resources: what their definitions say of them, and what becomes of their objects.
+//!
+//! Reading order: [`Schema`] (the structural schema of a version), `shape` (unknown fields go, defaults come), `check`
+//! (what values must be), `format` (forms of texts). What is asked of the definitions themselves is in
+//! [`admission`](crate::admission).
+//!
+//! Rules in CEL (`x-kubernetes-validations`) are taken and not applied, and conversions by webhook change nothing but
+//! the `apiVersion`.
+
+mod check;
+mod format;
+mod schema;
+mod shape;
+
+use serde_json::Value;
+
+pub(crate) use format::is_known as is_known_format;
+pub use schema::Schema;
+pub(crate) use shape::Pruned;
+
+use crate::{
+    FieldError,
+    value::{is_true, shown, text},
+};
+
+/// One version of a custom resource, as its definition describes it.
+#[derive(Debug)]
+pub struct Custom {
+    /// Schema of the objects.
+    pub schema: Schema,
+    /// Paths of the replicas, if it has the subresource `scale`.
+    pub scale: Option<ScalePaths>,
+    /// Deprecation warning for users of the version; empty for none.
+    pub warning: String,
+    /// True if the definition is being deleted: nothing new may be created.
+    pub ending: bool,
+}
+
+/// JSON paths (`.spec.replicas`) of the fields behind the subresource `scale`.
+#[derive(Clone, Debug, Default)]
+pub struct ScalePaths {
+    /// Path of the desired number of replicas.
+    pub spec: String,
+    /// Path of the current number of replicas.
+    pub status: String,
+    /// The label selector as a text; empty without.
+    pub selector: String,
+}
+
+impl ScalePaths {
+    /// The JSON pointer of a simple JSON path.
+    pub fn pointer(path: &str) -> String {
+        path.replace('.', "/")
+    }
+}
+
+impl Custom {
+    /// Reads a version of a definition.
+    pub(crate) fn new(definition: &Value, version: &Value) -> Self {
+        let empty = Value::Null;
+        let scale = version.pointer("/subresources/scale").map(|scale| ScalePaths {
+            spec: text(scale, "/specReplicasPath").to_owned(),
+            status: text(scale, "/statusReplicasPath").to_owned(),
+            selector: text(scale, "/labelSelectorPath").to_owned(),
+        });
+        let own = version.get("deprecationWarning").and_then(Value::as_str);
+        let warning = match (is_true(version, "/deprecated"), own) {
+            (false, _) => String::new(),
+            (true, Some(own)) => own.to_owned(),
+            (true, None) => {
+                let (group, kind) = (text(definition, "/spec/group"), text(definition, "/spec/names/kind"));
+                format!("{group}/{} {kind} is deprecated", text(version, "/name"))
+            }
+        };
+        Self {
+            schema: Schema::parse(version.pointer("/schema/openAPIV3Schema").unwrap_or(&empty)),
+            scale,
+            warning,
+            ending: definition.pointer("/metadata/deletionTimestamp").is_some(),
+        }
+    }
+
+    /// Checks an object of the version. `status_only` says that nothing but the status can be changed.
+    pub(crate) fn check(
+        &self,
+        status_only: bool,
+        object: &Value,
+        old: Option<&Value>,
+        errors: &mut Vec<FieldError>,
+    ) {
+        if !status_only {
+            errors.extend(self.schema.check("", object, old));
+        } else if let (Some(schema), Some(status)) = (self.schema.status(), object.get("status")) {
+            errors.extend(schema.check("status", status, old.and_then(|old| old.get("status"))));
+        }
+        if let Some(scale) = &self.scale {
+            check_replicas(object, &scale.status, errors);
+            if !status_only {
+                check_replicas(object, &scale.spec, errors);
+            }
+        }
+    }
+}
+
+fn check_replicas(object: &Value, path: &str, errors: &mut Vec<FieldError>) {
+    let number = match object.pointer(&ScalePaths::pointer(path)) {
+        None => 0,
+        Some(value) => match value.as_i64() {
+            Some(number) => number,
+            None => {
+                let is = match value {
+                    Value::Null => "<nil>",
+                    Value::Bool(_) => "bool",
+                    Value::Number(_) => "float64",
+                    Value::String(_) => "string",
+                    Value::Array(_) => "[]interface {}",
+                    Value::Object(_) => "map[string]interface {}",
+                };
+                let value = shown(value);
+                let why = format!("{path} accessor error: {value} is of the type {is}, expected int64");
+                errors.push(FieldError::invalid(path, 0, why));
+                return;
+            }
+        },
+    };
+    let why = match number {
+        ..0 => "should be a non-negative integer",
+        n if n > i64::from(i32::MAX) => "should be less than or equal to 2147483647",
+        _ => return,
+    };
+    errors.push(FieldError::invalid(path, number, why));
+}

@@ -1,0 +1,82 @@
+//! Errors about fields, in the words of the API server.
+
+use std::fmt;
+
+use serde_json::Value;
+
+/// An error about a field (`field.Error`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FieldError {
+    /// Path of the field: `spec.containers[0].image`.
+    pub field: String,
+    /// Reason for machines.
+    pub reason: &'static str,
+    /// Message for users, without the field.
+    pub problem: String,
+}
+
+impl FieldError {
+    fn new(field: impl Into<String>, reason: &'static str, what: &str, why: &str) -> Self {
+        let colon = if why.is_empty() { "" } else { ": " };
+        Self { field: field.into(), reason, problem: format!("{what}{colon}{why}") }
+    }
+
+    /// The field is missing.
+    pub fn required(field: impl Into<String>, why: &str) -> Self {
+        Self::new(field, "FieldValueRequired", "Required value", why)
+    }
+
+    /// The field is invalid. Shows `value` as JSON: strings in quotes, numbers bare.
+    pub fn invalid(field: impl Into<String>, value: impl Into<Value>, why: impl AsRef<str>) -> Self {
+        let what = format!("Invalid value: {}", value.into());
+        Self::new(field, "FieldValueInvalid", &what, why.as_ref())
+    }
+
+    /// The field has another type than its schema says.
+    pub fn type_invalid(field: impl Into<String>, value: impl Into<Value>, why: impl AsRef<str>) -> Self {
+        let what = format!("Invalid value: {}", value.into());
+        Self::new(field, "FieldValueTypeInvalid", &what, why.as_ref())
+    }
+
+    /// The field has too many elements.
+    pub fn too_many(field: impl Into<String>, count: i64, most: i64) -> Self {
+        let items = if most == 1 { "item" } else { "items" };
+        let why = format!("must have at most {most} {items}");
+        Self::new(field, "FieldValueTooMany", &format!("Too many: {count}"), &why)
+    }
+
+    /// Another field has the same value.
+    pub fn duplicate(field: impl Into<String>, value: impl Into<Value>) -> Self {
+        Self::new(field, "FieldValueDuplicate", "Duplicate value", &value.into().to_string())
+    }
+
+    /// The field refers to an object that does not exist.
+    pub fn not_found(field: impl Into<String>, value: impl Into<Value>) -> Self {
+        Self::new(field, "FieldValueNotFound", "Not found", &value.into().to_string())
+    }
+
+    /// The field may not be set, or not be changed.
+    pub fn forbidden(field: impl Into<String>, why: impl AsRef<str>) -> Self {
+        Self::new(field, "FieldValueForbidden", "Forbidden", why.as_ref())
+    }
+
+    /// The field has none of the supported values.
+    pub fn unsupported(field: impl Into<String>, value: impl Into<Value>, supported: &[&str]) -> Self {
+        let what = format!("Unsupported value: {}", value.into());
+        let supported: Vec<String> = supported.iter().map(|s| format!("{s:?}")).collect();
+        let why = format!("supported values: {}", supported.join(", "));
+        Self::new(field, "FieldValueNotSupported", &what, &why)
+    }
+
+    /// The field has too many bytes.
+    pub fn too_long(field: impl Into<String>, most: usize) -> Self {
+        let why = format!("may not be more than {most} bytes");
+        Self::new(field, "FieldValueTooLong", "Too long", &why)
+    }
+}
+
+impl fmt::Display for FieldError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.field, self.problem)
+    }
+}

@@ -1,0 +1,215 @@
+//! The kinds of objects: one table, and what custom resource definitions add to it.
+
+mod rows;
+
+use std::sync::Arc;
+
+use crate::{admission::defaults::Defaults, custom::Custom};
+
+/// A row of the table of kinds. Singular names and names of lists follow from the kind.
+#[derive(Clone, Copy)]
+struct Row {
+    group: &'static str,
+    version: &'static str,
+    plural: &'static str,
+    kind: &'static str,
+    short_names: &'static [&'static str],
+    flags: Flags,
+    fields: &'static [&'static str],
+    defaults: Defaults,
+    rules: Rules,
+}
+
+/// Boolean properties of a kind.
+pub type Flags = u16;
+
+/// Its objects are namespaced.
+pub const NAMESPACED: Flags = 1;
+/// It has the subresource `status`.
+pub const STATUS: Flags = 1 << 1;
+/// It has the subresource `scale`.
+pub const SCALE: Flags = 1 << 2;
+/// `metadata.generation` counts changes of the spec.
+pub const GENERATION: Flags = 1 << 3;
+/// Of the category `all`.
+pub const ALL: Flags = 1 << 4;
+/// A status given on creation is kept.
+pub const STATUS_AT_ONCE: Flags = 1 << 5;
+/// Updates must name the resource version that they change.
+pub const VERSIONED: Flags = 1 << 6;
+/// Names are DNS labels rather than subdomains.
+pub const LABEL_NAME: Flags = 1 << 7;
+/// Names may be anything that fits into a path.
+pub const PATH_NAME: Flags = 1 << 8;
+/// Deletion answers with the object.
+pub const DELETED_OBJECT: Flags = 1 << 9;
+/// Creating one returns an answer, and nothing is stored.
+pub const REVIEW: Flags = 1 << 10;
+/// With [`GENERATION`]: there is none before the first change.
+pub const UNCHANGED_IS_0: Flags = 1 << 11;
+
+/// Set of defaults and checks that apply in addition to those for all objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "most are named like the kind that they are for")]
+pub enum Rules {
+    /// Stored as it is.
+    None,
+    Pod,
+    Node,
+    Namespace,
+    PriorityClass,
+    /// Has replicas, or a template and a selector.
+    Workload,
+    Job,
+    CronJob,
+    Budget,
+    Service,
+    Secret,
+    Claim,
+    Volume,
+    Event,
+    Definition,
+    Lease,
+    Autoscaler,
+    RuntimeClass,
+}
+
+/// Relation between an object as clients see it and its stored form.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// As they are stored.
+    Stored,
+    /// `events.k8s.io/v1` events, stored as `v1` events.
+    NewEvents,
+    /// `autoscaling/v1` autoscalers, stored as those of `autoscaling/v2`.
+    OldAutoscalers,
+    /// A custom resource stored under this `apiVersion`.
+    Version(String),
+}
+
+/// A kind of objects.
+#[derive(Clone, Debug)]
+pub struct Kind {
+    /// The group of the API; empty for the core group.
+    pub group: String,
+    /// The version in the group.
+    pub version: String,
+    /// The resource: `deployments`.
+    pub plural: String,
+    /// `deployment`.
+    pub singular: String,
+    /// `Deployment`.
+    pub kind: String,
+    /// `DeploymentList`.
+    pub list_kind: String,
+    /// Short names for kubectl.
+    pub short_names: Vec<String>,
+    /// Categories by which kubectl selects it with others.
+    pub categories: Vec<String>,
+    /// See [`NAMESPACED`] and the others.
+    pub flags: Flags,
+    /// Fields that field selectors may name in addition to `metadata.name` and `metadata.namespace`.
+    pub fields: Vec<String>,
+    /// Defaults of fields that are not set.
+    pub(crate) defaults: Defaults,
+    /// Defaults and checks of its objects.
+    pub rules: Rules,
+    /// Stored form of its objects.
+    pub form: Form,
+    /// Version of the custom resource, if it is one.
+    pub custom: Option<Arc<Custom>>,
+}
+
+impl Kind {
+    /// Returns true if a flag is set.
+    pub fn has(&self, flag: Flags) -> bool {
+        self.flags & flag != 0
+    }
+
+    /// Returns true if it is a custom resource.
+    pub fn is_custom(&self) -> bool {
+        self.custom.is_some()
+    }
+
+    /// Returns true if its objects are namespaced.
+    pub fn is_namespaced(&self) -> bool {
+        self.has(NAMESPACED)
+    }
+
+    /// `apps/v1`, or `v1` of the core group.
+    pub fn api_version(&self) -> String {
+        api_version(&self.group, &self.version)
+    }
+
+    /// Returns the error message for an object that does not fit the kind.
+    pub fn cannot_be_handled(&self, why: &str) -> String {
+        let Self { kind, version, .. } = self;
+        format!("{kind} in version \"{version}\" cannot be handled as a {kind}: {why}")
+    }
+
+    /// `deployments.apps`.
+    pub fn qualified(&self) -> String {
+        qualified(&self.plural, &self.group)
+    }
+}
+
+/// `apps/v1`, or `v1` of the core group.
+pub fn api_version(group: &str, version: &str) -> String {
+    if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") }
+}
+
+/// `deployments.apps`, or `pods` where there is no group.
+pub fn qualified(plural: &str, group: &str) -> String {
+    if group.is_empty() { plural.to_owned() } else { format!("{plural}.{group}") }
+}
+
+/// Returns the kinds of the table, in its order.
+pub fn table() -> Vec<Kind> {
+    let texts = |all: &[&str]| all.iter().map(ToString::to_string).collect();
+    let kind = |row: &Row| Kind {
+        group: row.group.to_owned(),
+        version: row.version.to_owned(),
+        plural: row.plural.to_owned(),
+        singular: row.kind.to_lowercase(),
+        kind: row.kind.to_owned(),
+        list_kind: format!("{}List", row.kind),
+        short_names: texts(row.short_names),
+        categories: match row.group {
+            _ if row.flags & ALL != 0 => vec!["all".to_owned()],
+            "apiextensions.k8s.io" | "apiregistration.k8s.io" | "admissionregistration.k8s.io" => {
+                vec!["api-extensions".to_owned()]
+            }
+            _ => Vec::new(),
+        },
+        flags: row.flags,
+        fields: texts(row.fields),
+        defaults: row.defaults,
+        rules: row.rules,
+        form: match (row.group, row.version) {
+            ("events.k8s.io", _) => Form::NewEvents,
+            ("autoscaling", "v1") => Form::OldAutoscalers,
+            _ => Form::Stored,
+        },
+        custom: None,
+    };
+    rows::ROWS.iter().map(kind).collect()
+}
+
+/// Kinds of Kubernetes that are not in the table, although their groups are.
+const LEFT_OUT: &[(&str, &[&str])] = &[
+    ("v1", &["Binding", "ComponentStatus"]),
+    ("autoscaling/v1", &["Scale"]),
+    ("networking.k8s.io/v1", &["IPAddress", "ServiceCIDR"]),
+    ("resource.k8s.io/v1beta1", &["DeviceClass", "ResourceClaim", "ResourceClaimTemplate", "ResourceSlice"]),
+    ("resource.k8s.io/v1beta2", &["DeviceClass", "ResourceClaim", "ResourceClaimTemplate", "ResourceSlice"]),
+];
+
+/// Returns true for a kind of Kubernetes that is not in the table.
+pub fn is_left_out(api_version: &str, kind: &str) -> bool {
+    LEFT_OUT.iter().any(|(of, kinds)| *of == api_version && kinds.contains(&kind))
+}
+
+/// Returns true if only Kubernetes can have kinds in a group: groups of definitions have dots.
+pub fn is_own_group(group: &str) -> bool {
+    !group.contains('.') && !group.is_empty()
+}

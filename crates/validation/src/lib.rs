@@ -1,0 +1,22 @@
+//! Validation of Kubernetes objects: kinds, schemas, defaults, admission and checks, as in kube-apiserver. The API server in
+//! memory applies them to requests, and the reader of manifests to files.
+//!
+//! Reading order: [`kinds`] (the table of all kinds), [`schema`] (types and their fields), [`admission`] (defaults,
+//! admission and checks), [`custom`] (kinds of definitions), [`forms`] (kinds with another stored form), [`ownership`]
+//! (parts of objects with one owner), [`value`] (reading and writing JSON values).
+//!
+//! Invariants: nothing here reads a clock, random numbers, the environment, a file or a socket; no object, however odd,
+//! makes it panic.
+
+pub mod admission;
+pub mod custom;
+mod field_error;
+pub mod forms;
+pub mod kinds;
+pub mod ownership;
+pub mod schema;
+pub mod selector;
+pub mod value;
+
+pub use field_error::FieldError;
+pub use kinds::Kind;

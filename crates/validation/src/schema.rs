@@ -1,0 +1,606 @@
+//! Schemas: the types of the Kubernetes API, and the conversion of objects to fit them.
+
+use std::{collections::HashMap, sync::OnceLock};
+
+use harbormaster_api::{Quantity, Timestamp, similar::similar};
+use serde_json::{Map, Value, json};
+
+use crate::{
+    custom::Pruned,
+    forms,
+    kinds::{Form, Kind},
+    value::shown,
+};
+
+/// A field of a type.
+#[derive(Debug)]
+pub struct Field {
+    /// Its name in JSON.
+    pub name: &'static str,
+    /// Multiplicity of the type, and treatment of zero.
+    pub shape: Shape,
+    /// The type of the field, or of its elements.
+    pub of: &'static str,
+    /// True if it is written even when it is zero or absent.
+    always: bool,
+    /// True if it is required.
+    pub required: bool,
+    /// True for a map that is owned as a whole.
+    pub whole: bool,
+    /// Identity of the elements of a list.
+    pub identity: Identity<'static>,
+}
+
+/// Identity of the elements of a list.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Identity<'a> {
+    /// Nothing: the list is one value.
+    #[default]
+    Whole,
+    /// Their values: it is a set.
+    Values,
+    /// These fields, each with what it says where it is missing.
+    Keys(Vec<(&'a str, Option<&'a str>)>),
+}
+
+/// Multiplicity of a field's type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// Once.
+    Single,
+    /// Not written when zero.
+    Shy,
+    /// A list of it.
+    List,
+    /// A map from texts to it.
+    Map,
+    /// The fields of its type belong to the type around it.
+    Inline,
+}
+
+/// The fields of a type, by their number in protobuf.
+pub type Fields = HashMap<u64, Field>;
+
+/// A type.
+#[derive(Debug, Default)]
+pub struct Type {
+    /// Its fields.
+    pub fields: Fields,
+    /// True if a value is owned as a whole.
+    pub whole: bool,
+    /// Numbers by name; the fields of inlined types are in those.
+    by_name: HashMap<&'static str, u64>,
+}
+
+impl Type {
+    /// A field by its name in JSON, its own or one of a type that it inlines.
+    pub fn field(&'static self, name: &str) -> Option<&'static Field> {
+        field_named("", self, name).map(|(_, field)| field)
+    }
+
+    /// All fields, with those of inlined types, in the order of their names.
+    pub fn all_fields(&'static self) -> Vec<&'static Field> {
+        let mut all = Vec::new();
+        for field in self.fields.values() {
+            match find(field.of).filter(|_| field.shape == Shape::Inline) {
+                Some(inlined) => all.extend(inlined.all_fields()),
+                None => all.push(field),
+            }
+        }
+        all.sort_unstable_by_key(|field| field.name);
+        all
+    }
+}
+
+/// A type of the table.
+pub fn find(name: &str) -> Option<&'static Type> {
+    types().get(name)
+}
+
+fn types() -> &'static HashMap<&'static str, Type> {
+    static TYPES: OnceLock<HashMap<&'static str, Type>> = OnceLock::new();
+    TYPES.get_or_init(|| {
+        let texts = [include_str!("schema.txt"), include_str!("schema_definitions.txt")];
+        let lines = texts.into_iter().flat_map(str::lines).filter(|line| !line.starts_with('#'));
+        lines
+            .filter_map(|line| {
+                let mut words = line.split(' ').peekable();
+                let name = words.next()?;
+                let whole = words.peek() == Some(&"@");
+                let fields: Fields = words.filter_map(field).collect();
+                let by_name = fields.iter().map(|(number, field)| (field.name, *number)).collect();
+                Some((name, Type { fields, whole, by_name }))
+            })
+            .collect()
+    })
+}
+
+fn field(word: &'static str) -> Option<(u64, Field)> {
+    let mut parts = word.splitn(3, ':');
+    let (number, name, of) = (parts.next()?.parse().ok()?, parts.next()?, parts.next()?);
+    let sign = |of: &'static str, sign: char| of.strip_prefix(sign).map_or((false, of), |of| (true, of));
+    let (required, of) = sign(of, '+');
+    let (always, of) = sign(of, '!');
+    let (whole, of) = sign(of, '@');
+    let shapes = [('?', Shape::Shy), ('*', Shape::List), ('%', Shape::Map), ('^', Shape::Inline)];
+    let found = shapes.into_iter().find_map(|(sign, shape)| of.strip_prefix(sign).map(|of| (shape, of)));
+    let (shape, of) = found.unwrap_or((Shape::Single, of));
+    let (identity, of) = match of.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        None => (Identity::Whole, of),
+        Some(("", of)) => (Identity::Values, of),
+        Some((keys, of)) => {
+            let key = |key: &'static str| {
+                let (key, default) = key.split_once('=').unwrap_or((key, ""));
+                (key, Some(default))
+            };
+            (Identity::Keys(keys.split(',').map(key).collect()), of)
+        }
+    };
+    Some((number, Field { name, shape, of, always, required, whole, identity }))
+}
+
+/// The name of the type of a kind, as in `apps.Deployment`: those of versions other than `v1` have the version, too, as
+/// in `autoscalingv2.HorizontalPodAutoscaler`.
+pub fn type_name(group: &str, version: &str, kind: &str) -> String {
+    let package = group.split('.').next().filter(|package| !package.is_empty()).unwrap_or("core");
+    let version = if version == "v1" { "" } else { version };
+    format!("{package}{version}.{kind}")
+}
+
+/// The name of the type of a kind's objects as they are stored, if it is in the table.
+pub fn type_of(kind: &Kind) -> Option<String> {
+    let (group, version) = match &kind.form {
+        Form::NewEvents => ("", "v1"),
+        Form::OldAutoscalers => (kind.group.as_str(), "v2"),
+        Form::Stored | Form::Version(_) => (kind.group.as_str(), kind.version.as_str()),
+    };
+    let name = type_name(group, version, &kind.kind);
+    (!kind.is_custom() && find(&name).is_some()).then_some(name)
+}
+
+/// Makes an object what its type says: unknown fields go, amounts are written as Kubernetes does, fields that are always
+/// there are. Of kinds without a type it is the metadata that is looked at.
+///
+/// # Errors
+/// The value of the wrong type, in the words of Go.
+pub fn fit(kind: &Kind, object: &mut Value) -> Result<(), String> {
+    let mut walk = Walk::default();
+    walk.root(kind, object);
+    walk.wrong.into_iter().next().map_or(Ok(()), |wrong| Err(wrong.in_go))
+}
+
+/// Makes an object fit its type, and returns all differences.
+pub fn inspect(kind: &Kind, object: &mut Value) -> Misfits {
+    let mut walk = Walk { notes: true, ..Walk::default() };
+    forms::to_stored(kind, object);
+    walk.root(kind, object);
+    Misfits { unknown: walk.unknown, wrong: walk.wrong }
+}
+
+/// Differences between an object and its type.
+#[derive(Debug, Default)]
+pub struct Misfits {
+    /// Fields that the type does not have.
+    pub unknown: Vec<Unknown>,
+    /// Values of another type than their field.
+    pub wrong: Vec<Wrong>,
+}
+
+impl Misfits {
+    /// The fields that the type does not have, each as in `unknown field "spec.containers[0].imge"`.
+    pub fn unknown_fields(&self) -> Vec<String> {
+        self.unknown.iter().map(|unknown| format!("unknown field \"{}\"", unknown.field)).collect()
+    }
+
+    /// Checks that the object fits its type; unknown fields are allowed.
+    ///
+    /// # Errors
+    /// The value of the wrong type, in the words of Go.
+    pub fn fit(&self) -> Result<(), String> {
+        self.wrong.first().map_or(Ok(()), |wrong| Err(wrong.in_go.clone()))
+    }
+}
+
+/// A field that a type does not have.
+#[derive(Debug)]
+pub struct Unknown {
+    /// Its path: `spec.containers[0].resource`.
+    pub field: String,
+    /// The field of the type that was meant, perhaps.
+    pub similar: Option<String>,
+}
+
+/// A value of another type than its field.
+#[derive(Debug)]
+pub struct Wrong {
+    /// The path of the field: `spec.containers[0].image`.
+    pub field: String,
+    /// Message for users.
+    pub problem: String,
+    /// Message in the words of Go.
+    in_go: String,
+}
+
+#[derive(Default)]
+struct Walk {
+    path: Vec<Step>,
+    /// True if unknown fields are collected.
+    notes: bool,
+    unknown: Vec<Unknown>,
+    wrong: Vec<Wrong>,
+}
+
+enum Step {
+    Field(&'static str),
+    Index(usize),
+    Key(String),
+}
+
+impl Walk {
+    fn root(&mut self, kind: &Kind, object: &mut Value) {
+        if let Some(name) = type_of(kind) {
+            return match object {
+                Value::Object(map) => self.map(&name, map),
+                other => self.is_wrong(other, "an object", &format!("Go value of type v1.{}", kind.kind)),
+            };
+        }
+        self.path.push(Step::Field("metadata"));
+        if let Some(Value::Object(metadata)) = object.get_mut("metadata") {
+            self.map("meta.ObjectMeta", metadata);
+        }
+        self.path.pop();
+        if let Some(custom) = &kind.custom {
+            let pruned = custom.schema.prune(object);
+            custom.schema.drop_nulls(object);
+            self.unknown
+                .extend(pruned.into_iter().map(|Pruned { field, similar }| Unknown { field, similar }));
+        }
+    }
+
+    fn map(&mut self, name: &str, map: &mut Map<String, Value>) {
+        let Some(of) = find(name) else { return };
+        let is_object = of.by_name.contains_key("metadata");
+        for (key, value) in std::mem::take(map) {
+            if let Some((owner, field)) = field_named(name, of, &key) {
+                self.path.push(Step::Field(field.name));
+                if let Some(value) = self.field(owner, field, value) {
+                    map.insert(key, value);
+                }
+                self.path.pop();
+            } else if is_object && matches!(key.as_str(), "kind" | "apiVersion") {
+                map.insert(key, value);
+            } else if self.notes {
+                let path = self.shown(true);
+                let dot = if path.is_empty() { "" } else { "." };
+                let similar = similar(&key, names(of)).map(str::to_owned);
+                self.unknown.push(Unknown { field: format!("{path}{dot}{key}"), similar });
+            }
+        }
+        fill(of, map);
+    }
+
+    /// The value as the type has it; none if it is left out.
+    fn field(&mut self, owner: &str, field: &Field, value: Value) -> Option<Value> {
+        let value = match (field.shape, value) {
+            (_, Value::Null) => return None,
+            (Shape::List, Value::Array(list)) => {
+                if list.is_empty() && !field.always {
+                    return None;
+                }
+                let mut fitted = Vec::with_capacity(list.len());
+                for (at, element) in list.into_iter().enumerate() {
+                    self.path.push(Step::Index(at));
+                    fitted.push(self.single(owner, field, element));
+                    self.path.pop();
+                }
+                Value::Array(fitted)
+            }
+            (Shape::Map, Value::Object(map)) => {
+                if map.is_empty() && !field.always {
+                    return None;
+                }
+                let mut fitted = Map::new();
+                for (key, element) in map {
+                    self.path.push(Step::Key(key.clone()));
+                    fitted.insert(key, self.single(owner, field, element));
+                    self.path.pop();
+                }
+                Value::Object(fitted)
+            }
+            (Shape::List, other) => {
+                self.wrong_field(owner, &other, "a list", &format!("[]{}", name_of(field.of)));
+                return None;
+            }
+            (Shape::Map, other) => {
+                let of = match field.of {
+                    "Quantity" => "v1.ResourceList".to_owned(),
+                    of => format!("map[string]{}", name_of(of)),
+                };
+                self.wrong_field(owner, &other, "a map", &of);
+                return None;
+            }
+            (_, value) => self.single(owner, field, value),
+        };
+        let zero = value == "" || value == 0 || value == false;
+        (field.shape != Shape::Shy || !zero).then_some(value)
+    }
+
+    fn single(&mut self, owner: &str, field: &Field, mut value: Value) -> Value {
+        if value.is_null() {
+            return zero(field.of);
+        }
+        let fits = match field.of {
+            "s" | "b" => value.is_string(),
+            "t" => value.is_boolean(),
+            "d" => value.is_number(),
+            "i" => value.as_i64().is_some_and(|number| i32::try_from(number).is_ok()),
+            "l" => value.as_i64().is_some(),
+            "Quantity" => {
+                match quantity(&value) {
+                    Ok(quantity) => value = quantity.into(),
+                    Err(why) => self.is_no(&value, "quantity", why),
+                }
+                true
+            }
+            "Time" => {
+                match time(&value) {
+                    Ok(()) => {}
+                    Err(why) => self.is_no(&value, "time", why),
+                }
+                true
+            }
+            "IntOrString" => {
+                if !(value.is_string() || value.as_i64().is_some()) {
+                    self.is_wrong(&value, "a number or a string", "Go value of type int32");
+                }
+                true
+            }
+            "SchemaOrMore" => {
+                if let Value::Object(map) = &mut value {
+                    self.map("apiextensions.JSONSchemaProps", map);
+                }
+                true
+            }
+            name => match (&mut value, find(name)) {
+                (Value::Object(map), Some(_)) => {
+                    self.map(name, map);
+                    true
+                }
+                (_, of) => of.is_none(),
+            },
+        };
+        if !fits {
+            let wanted = match field.of {
+                "s" | "b" => "a string",
+                "t" => "true or false",
+                "d" => "a number",
+                "i" => "an integer of 32 bits",
+                "l" => "an integer",
+                _ => "an object",
+            };
+            self.wrong_field(owner, &value, wanted, &name_of(field.of));
+        }
+        value
+    }
+
+    fn wrong_field(&mut self, owner: &str, value: &Value, wanted: &str, of: &str) {
+        let owner = owner.rsplit('.').next().unwrap_or_default();
+        let into = format!("Go struct field {owner}.{} of type {of}", self.shown(false));
+        self.is_wrong(value, wanted, &into);
+    }
+
+    /// A value is of the wrong type.
+    fn is_wrong(&mut self, value: &Value, wanted: &str, into: &str) {
+        let got = match value {
+            Value::Array(_) => "a list".to_owned(),
+            Value::Object(_) => "an object".to_owned(),
+            value => value.to_string(),
+        };
+        let problem = format!("expected {wanted}, got {got}");
+        self.wrong.push(Wrong { field: self.shown(true), problem, in_go: wrong(value, into) });
+    }
+
+    /// A value is of the right type and does not say what it should.
+    fn is_no(&mut self, value: &Value, what: &str, in_go: String) {
+        let problem = format!("{value} is no {what}");
+        self.wrong.push(Wrong { field: self.shown(true), problem, in_go });
+    }
+
+    fn shown(&self, exactly: bool) -> String {
+        let mut text = String::new();
+        for step in &self.path {
+            match step {
+                Step::Field(name) if text.is_empty() => text.push_str(name),
+                Step::Field(name) => text.extend([".", name]),
+                Step::Index(at) if exactly => text.push_str(&format!("[{at}]")),
+                Step::Key(key) if exactly => text.extend([".", key]),
+                Step::Index(_) | Step::Key(_) => {}
+            }
+        }
+        text
+    }
+}
+
+/// The names of the fields of a type, with those that it inlines.
+fn names(of: &'static Type) -> Vec<&'static str> {
+    let mut names = Vec::new();
+    for field in of.fields.values() {
+        match find(field.of).filter(|_| field.shape == Shape::Inline) {
+            Some(inlined) => names.extend(self::names(inlined)),
+            None => names.push(field.name),
+        }
+    }
+    names.sort_unstable();
+    names
+}
+
+/// The field of a name, and the type that has it: the type itself or one that it inlines.
+fn field_named<'a>(name: &'a str, of: &'static Type, key: &str) -> Option<(&'a str, &'static Field)> {
+    if let Some(field) = of.by_name.get(key).and_then(|number| of.fields.get(number))
+        && field.shape != Shape::Inline
+    {
+        return Some((name, field));
+    }
+    let inlined = of.fields.values().filter(|field| field.shape == Shape::Inline);
+    inlined.filter_map(|field| field_named(field.of, find(field.of)?, key)).next()
+}
+
+/// Adds the fields that are always there.
+fn fill(of: &'static Type, map: &mut Map<String, Value>) {
+    for field in of.fields.values() {
+        if field.shape == Shape::Inline {
+            if let Some(inner) = find(field.of) {
+                fill(inner, map);
+            }
+        } else if field.always && !map.contains_key(field.name) {
+            let absent = if field.shape == Shape::Single { zero(field.of) } else { Value::Null };
+            map.insert(field.name.to_owned(), absent);
+        }
+    }
+}
+
+fn zero(of: &str) -> Value {
+    match of {
+        "s" => json!(""),
+        "i" | "l" | "d" | "IntOrString" => json!(0),
+        "t" => json!(false),
+        "Quantity" => json!("0"),
+        name => match find(name) {
+            Some(of) => {
+                let mut map = Map::new();
+                fill(of, &mut map);
+                Value::Object(map)
+            }
+            None => Value::Null,
+        },
+    }
+}
+
+fn quantity(value: &Value) -> Result<String, String> {
+    let parsed = shown(value).parse::<Quantity>();
+    parsed.map(|quantity| quantity.to_string()).map_err(|error| error.problem.to_string())
+}
+
+fn time(value: &Value) -> Result<(), String> {
+    let Some(text) = value.as_str() else { return Err(wrong(value, "Go value of type string")) };
+    let layout = "2006-01-02T15:04:05Z07:00";
+    let parsed = Timestamp::parse(text);
+    parsed
+        .map(|_| ())
+        .map_err(|_| format!("parsing time {text:?} as {layout:?}: cannot parse {text:?} as \"2006\""))
+}
+
+/// Returns Go's name for the type of a field.
+fn name_of(of: &str) -> String {
+    match of {
+        "s" => "string".to_owned(),
+        "b" => "[]uint8".to_owned(),
+        "i" => "int32".to_owned(),
+        "l" => "int64".to_owned(),
+        "t" => "bool".to_owned(),
+        "d" => "float64".to_owned(),
+        name => format!("v1.{}", name.rsplit('.').next().unwrap_or_default()),
+    }
+}
+
+/// Returns the error for a value of the wrong type, in the words of Go.
+pub fn wrong(value: &Value, into: &str) -> String {
+    let what = match value {
+        Value::Null => "null".to_owned(),
+        Value::Bool(_) => "bool".to_owned(),
+        // A number that is too large or broken is told, one in the place of something else is not.
+        Value::Number(number) if into.ends_with("int32") || into.ends_with("int64") => {
+            format!("number {number}")
+        }
+        Value::Number(_) => "number".to_owned(),
+        Value::String(_) => "string".to_owned(),
+        Value::Array(_) => "array".to_owned(),
+        Value::Object(_) => "object".to_owned(),
+    };
+    format!("json: cannot unmarshal {what} into {into}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kinds;
+
+    fn pods() -> Kind {
+        kinds::table().into_iter().find(|kind| kind.plural == "pods").unwrap()
+    }
+
+    #[test]
+    fn every_type_of_the_table_is_known() {
+        const BASIC: [&str; 12] = [
+            "s",
+            "b",
+            "i",
+            "l",
+            "t",
+            "d",
+            "Quantity",
+            "Time",
+            "IntOrString",
+            "RawExtension",
+            "FieldsV1",
+            "SchemaOrMore",
+        ];
+        for (name, of) in types() {
+            for field in of.fields.values() {
+                assert!(BASIC.contains(&field.of) || find(field.of).is_some(), "{name}: {}", field.of);
+            }
+        }
+        assert!(types().len() > 300);
+    }
+
+    #[test]
+    fn an_object_is_made_to_fit() {
+        let mut pod = json!({
+            "kind": "Pod", "apiVersion": "v1", "more": 1,
+            "metadata": {"name": "a", "labels": {}, "odd": 1},
+            "spec": {"nodeName": "", "terminationGracePeriodSeconds": 0, "tolerations": null,
+                     "volumes": [{"name": "v", "emptyDir": {}}],
+                     "containers": [{"name": "c", "typo": 1, "args": [], "resources": {"limits": {"cpu": 1.5}}}]},
+        });
+        let unknown = inspect(&pods(), &mut pod.clone()).unknown_fields().join(", ");
+        fit(&pods(), &mut pod).unwrap();
+        let expected = json!({
+            "kind": "Pod", "apiVersion": "v1",
+            "metadata": {"name": "a"},
+            "spec": {"terminationGracePeriodSeconds": 0, "volumes": [{"name": "v", "emptyDir": {}}],
+                     "containers": [{"name": "c", "resources": {"limits": {"cpu": "1500m"}}}]},
+            "status": {},
+        });
+        assert_eq!(pod, expected);
+        assert_eq!(
+            unknown,
+            "unknown field \"metadata.odd\", unknown field \"more\", unknown field \
+             \"spec.containers[0].typo\""
+        );
+    }
+
+    #[test]
+    fn values_of_the_wrong_type_are_named_as_in_go() {
+        for (spec, message) in [
+            (json!(5), "json: cannot unmarshal number into Go struct field Pod.spec of type v1.PodSpec"),
+            (
+                json!({"containers": 5}),
+                "json: cannot unmarshal number into Go struct field PodSpec.spec.containers of type []v1.Container",
+            ),
+            (
+                json!({"containers": [{"image": {}}]}),
+                "json: cannot unmarshal object into Go struct field Container.spec.containers.image of type string",
+            ),
+            (
+                json!({"priority": 3_000_000_000_u64}),
+                "json: cannot unmarshal number 3000000000 into Go struct field PodSpec.spec.priority of type int32",
+            ),
+            (
+                json!({"nodeSelector": {"a": 1}}),
+                "json: cannot unmarshal number into Go struct field PodSpec.spec.nodeSelector of type string",
+            ),
+        ] {
+            assert_eq!(fit(&pods(), &mut json!({"spec": spec})), Err(message.to_owned()));
+        }
+    }
+}
