@@ -11,9 +11,9 @@ use std::{
 
 use harbormaster_api::similar::{similar, suggestion};
 use harbormaster_validation::{
-    FieldError, Kind,
+    FieldError, Kind, admission,
     kinds::{self, REVIEW, Rules},
-    rules, schema,
+    schema,
     value::{controller, has_condition, name, namespace, remove, text, uid},
 };
 use harbormaster_yaml::Source;
