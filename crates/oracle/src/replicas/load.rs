@@ -144,15 +144,14 @@ impl Pace {
     }
 }
 
-/// Retries a request until it succeeds, until status `done` says that an earlier try has succeeded, or until it is no longer
-/// wanted. Returns true if it is done.
-fn until_done(wanted: &AtomicBool, done: u16, mut act: impl FnMut() -> Result<Value, Error>) -> bool {
+/// Repeats a request until it succeeds or fails with the status `done`; returns true then. Gives up if `is_running` is false.
+fn until_done(is_running: &AtomicBool, done: u16, mut act: impl FnMut() -> Result<Value, Error>) -> bool {
     loop {
         match act() {
             Ok(_) => return true,
             Err(Error::Refused { status, .. }) if status == done => return true,
-            Err(_) if !wanted.load(Ordering::Relaxed) => return false,
-            Err(_) => sleep(PAUSE),
+            Err(_) if !is_running.load(Ordering::Relaxed) => return false,
+            Err(_) => sleep(RETRY),
         }
     }
 }
