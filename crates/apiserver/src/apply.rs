@@ -19,7 +19,7 @@ use self::{
 };
 use crate::{
     kinds::{Kind, STATUS},
-    ownership::Place,
+    ownership::TypedPosition,
     status::{Failure, Result},
     value::{list, map, remove, text},
 };
@@ -93,7 +93,7 @@ pub(crate) fn note(kind: &Kind, old: Option<&Value>, new: &mut Value, writer: &W
     }
     let nothing = json!({});
     let old = without_managers(old.unwrap_or(&nothing));
-    let changes = walk::compare(Place::of(kind), Some(&old), Some(new));
+    let changes = walk::compare(TypedPosition::of(kind), Some(&old), Some(new));
     let changes = writer.limit_changes(kind, changes);
     // A scale that nobody owns stays so.
     if writer.subresource != "scale" || managers.owns(&changes) {
@@ -123,7 +123,7 @@ impl Application<'_> {
         if config.pointer("/metadata/managedFields").is_some_and(|given| !given.is_null()) {
             return Err(Failure::bad_request("metadata.managedFields must be nil"));
         }
-        match walk::mistake(Place::of(kind), config, "") {
+        match walk::mistake(TypedPosition::of(kind), config, "") {
             None => Ok(()),
             Some(why) => {
                 let place = match text(config, "/metadata/namespace") {
@@ -139,7 +139,7 @@ impl Application<'_> {
 
     /// The object with the configuration laid over it, and who owns what in it; a new object without an old one.
     pub(crate) fn apply(&self, kind: &Kind, live: Option<&Value>, now: &str) -> Result<Value> {
-        let place = Place::of(kind);
+        let place = TypedPosition::of(kind);
         let manager = self.writer.manager(kind, true);
         let mut managers = live.map(Managers::read).unwrap_or_default();
         let nothing = json!({});
@@ -177,7 +177,12 @@ impl Application<'_> {
     }
 
     /// Refuses conflicts, unless kubectl takes over what it has applied itself from the side of the client.
-    fn settle(&self, place: Place<'_>, old: &Value, mut conflicts: Vec<(&Manager, Fields)>) -> Result<()> {
+    fn settle(
+        &self,
+        place: TypedPosition<'_>,
+        old: &Value,
+        mut conflicts: Vec<(&Manager, Fields)>,
+    ) -> Result<()> {
         let applied = serde_json::from_str::<Value>(last_applied(old)).ok();
         if let Some(applied) = applied.filter(|applied| {
             self.writer.manager == KUBECTL && applied["apiVersion"] == self.config["apiVersion"]

@@ -49,11 +49,11 @@ const KUBE_SCHEDULER: &str = "kube-scheduler";
 const AFTER_HELP: &str = "Exit codes: 0 success; 1 any error.";
 
 /// Result of a command, which prints its errors itself.
-pub(crate) type Ended = Result<(), Failed>;
+pub(crate) type CommandResult = Result<(), CommandError>;
 
 /// Failure of a command; the error is printed already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Failed {
+pub(crate) enum CommandError {
     /// An error.
     Error,
     /// With `--exit-code`: a pod is unschedulable.
@@ -76,9 +76,9 @@ pub(crate) fn main(plugins: Registry) -> ExitCode {
     let program = Program::new(&args.next().unwrap_or_default(), plugins);
     match program.dispatch(args.collect()) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(Failed::Error) => ExitCode::FAILURE,
+        Err(CommandError::Error) => ExitCode::FAILURE,
         #[cfg(any(feature = "sandbox", feature = "simulate"))]
-        Err(Failed::Unschedulable) => ExitCode::from(2),
+        Err(CommandError::Unschedulable) => ExitCode::from(2),
     }
 }
 
@@ -95,7 +95,7 @@ impl Program {
         Choices { plugins: self.plugins.clone(), ..Choices::default() }
     }
 
-    fn dispatch(&self, mut args: Vec<OsString>) -> Ended {
+    fn dispatch(&self, mut args: Vec<OsString>) -> CommandResult {
         if self.name == KUBE_SCHEDULER {
             return run::main(self, KUBE_SCHEDULER, args);
         }
@@ -108,7 +108,7 @@ impl Program {
             Err(error) => {
                 // A failure to print cannot be reported.
                 let _ = error.print();
-                return if error.use_stderr() { Err(Failed::Error) } else { Ok(()) };
+                return if error.use_stderr() { Err(CommandError::Error) } else { Ok(()) };
             }
         };
         match matches.subcommand() {
@@ -120,7 +120,7 @@ impl Program {
             Some(("generate", matches)) => with(matches, |options| generate::main(self, &options)),
             _ => {
                 let _ = self.command().print_help();
-                Err(Failed::Error)
+                Err(CommandError::Error)
             }
         }
     }
@@ -161,12 +161,12 @@ impl Program {
 }
 
 /// Runs a command with its options.
-fn with<O: FromArgMatches>(matches: &ArgMatches, command: impl FnOnce(O) -> Ended) -> Ended {
+fn with<O: FromArgMatches>(matches: &ArgMatches, command: impl FnOnce(O) -> CommandResult) -> CommandResult {
     match O::from_arg_matches(matches) {
         Ok(options) => command(options),
         Err(error) => {
             let _ = error.print();
-            Err(Failed::Error)
+            Err(CommandError::Error)
         }
     }
 }

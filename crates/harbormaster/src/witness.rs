@@ -1,4 +1,4 @@
-//! Extenders whose failures are told of: a simulation without one of them would be about another scheduler.
+//! Extenders of a simulation, with their failures recorded: without an extender it would simulate another scheduler.
 
 use std::{
     collections::BTreeMap,
@@ -11,19 +11,19 @@ use harbormaster_framework::{
     pod::PodInfo,
 };
 
-/// Asks extenders through another, and remembers how they failed.
+/// Calls extenders through another implementation, and records their failures.
 #[derive(Debug)]
 pub(crate) struct Witness {
     extenders: Extenders,
     host: Arc<dyn ExtenderClient>,
-    seen: Mutex<Seen>,
+    seen: Mutex<RecordedFailures>,
 }
 
 #[derive(Debug, Default)]
-struct Seen {
-    /// The first failure that counts. Nobody is asked from then on.
+struct RecordedFailures {
+    /// The first failure of an extender that may not be ignored. No extender is called afterwards.
     failure: Option<String>,
-    /// Number of times that each other failure was ignored.
+    /// Number of ignored failures by message.
     ignored: BTreeMap<String, usize>,
 }
 
@@ -32,12 +32,12 @@ impl Witness {
         Arc::new(Self { extenders, host, seen: Mutex::default() })
     }
 
-    /// The failure of an extender that may not be ignored, if there was one.
+    /// Returns the failure of an extender that may not be ignored, if there was one.
     pub(crate) fn failure(&self) -> Option<String> {
         self.seen().failure.clone()
     }
 
-    /// Failures that changed nothing but the result; one line each.
+    /// Returns a line for each ignored failure.
     pub(crate) fn warnings(&self) -> Vec<String> {
         let times = |(why, times): (&String, &usize)| match times {
             1 => why.clone(),
@@ -46,7 +46,7 @@ impl Witness {
         self.seen().ignored.iter().map(times).collect()
     }
 
-    fn seen(&self) -> std::sync::MutexGuard<'_, Seen> {
+    fn seen(&self) -> std::sync::MutexGuard<'_, RecordedFailures> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -1,4 +1,4 @@
-//! Where pods went, and why others went nowhere.
+//! State of all pods: their nodes, or the reasons why they have none.
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
@@ -11,20 +11,20 @@ use crate::{
     sandbox::SandboxError,
 };
 
-/// When all pods are decided on and nothing has changed for this long, no more is expected. Longer than a pod that was
-/// rejected waits for its second attempt.
+/// Time without changes after which a sandbox with a decision for every pod counts as settled. Longer than a rejected pod
+/// waits for its second attempt.
 const QUIET: Duration = Duration::from_millis(1500);
-/// When nothing has changed for this long, nothing will.
+/// Time without changes after which a sandbox counts as settled in any case.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What has become of a pod.
+/// State of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PodState {
     /// It was tried and fits nowhere, for now.
     Unschedulable,
     /// It has scheduling gates.
     Gated,
-    /// It names a scheduler that nobody here answers to.
+    /// It names a scheduler that does not run here.
     Foreign,
     /// It has not been decided on yet, or waits for its victims to go.
     Waiting,
@@ -47,7 +47,7 @@ pub struct PodView {
     pub node: Option<String>,
     /// `status.phase`.
     pub phase: String,
-    /// What has become of it.
+    /// Its state.
     pub state: PodState,
     /// Why it has no node, or why it is being deleted, if anybody has said so.
     pub message: Option<String>,
@@ -110,7 +110,7 @@ pub enum News {
     Placed {
         /// `namespace/name`.
         pod: String,
-        /// Where.
+        /// The node.
         node: String,
     },
     /// It has no node, for a reason that is new.
@@ -124,7 +124,7 @@ pub enum News {
     Ending {
         /// `namespace/name`.
         pod: String,
-        /// Who wanted that, if that is known.
+        /// The reason, if known.
         why: Option<String>,
     },
     /// It has run to its end.
@@ -158,14 +158,14 @@ impl fmt::Display for News {
     }
 }
 
-/// What [`Board::next`] tells.
+/// Update of a sandbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Update {
-    /// Pods have changed. There may be nothing to tell in a line.
+    /// Pods have changed, with news as far as they deserve a line.
     News(Vec<News>),
     /// Something that the user should know; one line. Told once.
     Notice(String),
-    /// Every pod has a node or a reason why it has none, and no more is expected until somebody changes something.
+    /// Every pod has a node or a reason why it has none, and nothing more happens without a change from outside.
     /// Told once, until something changes again.
     Settled,
 }
@@ -178,14 +178,14 @@ pub struct Board {
     /// Whose pods are waited for.
     schedulers: Vec<String>,
     pods: BTreeMap<String, PodView>,
-    /// What is to be told of the pods that were there from the beginning.
+    /// News of the pods that existed from the beginning.
     first: Vec<News>,
     changed: Instant,
     settled: bool,
 }
 
 impl Board {
-    /// Begins with the pods there are. Of pods that name none of the schedulers nobody expects anything.
+    /// Starts with the existing pods. Pods that name none of the schedulers are not waited for.
     pub(crate) fn new(store: &Store, schedulers: Vec<String>) -> Result<Self, SandboxError> {
         let mut board = Self {
             store: store.clone(),
@@ -219,7 +219,7 @@ impl Board {
         self.pods.get(name)
     }
 
-    /// How many pods are in a state.
+    /// Returns the number of pods in a state.
     pub fn count(&self, state: PodState) -> usize {
         self.pods().filter(|pod| pod.state == state).count()
     }
@@ -259,7 +259,7 @@ impl Board {
         }
     }
 
-    /// Whether something is still to happen to a pod.
+    /// Returns true if a pod's state may still change.
     fn is_open(&self, pod: &PodView) -> bool {
         match pod.state {
             PodState::Waiting => self.schedulers.contains(&pod.scheduler),
@@ -280,7 +280,7 @@ impl Board {
     }
 }
 
-/// What is worth a line about a pod.
+/// Returns the news about a pod, if its change deserves a line.
 fn news(old: Option<&PodView>, new: &PodView) -> Option<News> {
     let (pod, state) = (new.name.clone(), old.map(|old| old.state));
     match new.state {

@@ -1,4 +1,4 @@
-//! The clock of those stand-ins that wait for minutes and hours.
+//! The clock of the stand-ins that wait for minutes and hours.
 
 use std::{
     sync::Arc,
@@ -24,7 +24,7 @@ impl Default for Clock {
 }
 
 impl Clock {
-    /// A clock that begins with the time of the machine and runs so many times as fast, at least once.
+    /// Returns a clock that starts at the machine's time and runs faster by a factor, at least 1.
     #[must_use]
     pub fn with_speed(speed: u32) -> Self {
         let ahead = Arc::new(watch::Sender::new(Duration::ZERO));
@@ -36,7 +36,7 @@ impl Clock {
         self.ahead.send_modify(|ahead| *ahead = ahead.saturating_add(by));
     }
 
-    /// What time it is.
+    /// Returns the current time.
     #[must_use]
     pub fn now(&self) -> Timestamp {
         let began = self.began.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();

@@ -1,5 +1,5 @@
-//! Stand-ins for the controllers. Each looks at everything it is responsible for whenever anything has changed, and
-//! brings it one step closer to what is asked for.
+//! Stand-ins for the controllers. After every change, each of them reconciles all its objects by one step towards their
+//! specs.
 
 mod budgets;
 mod cron_jobs;
@@ -38,7 +38,7 @@ use crate::{
     sandbox::{SandboxError, carry_on},
 };
 
-/// Changes that come together are looked at together.
+/// Changes that arrive together are handled together.
 const PAUSE: Duration = Duration::from_millis(20);
 /// Most pods that one owner gets per step.
 const MOST_AT_ONCE: usize = 500;
@@ -46,7 +46,7 @@ const MOST_AT_ONCE: usize = 500;
 /// Stand-ins for the controllers of a cluster. They work while [`Controllers::run`] is being polled.
 #[derive(Debug)]
 pub struct Controllers {
-    tools: Tools,
+    tools: ControllerContext,
     mirrors: Mirrors,
     deployments: Deployments,
     daemon_sets: DaemonSets,
@@ -58,9 +58,9 @@ pub struct Controllers {
     volumes: VolumeControllers,
 }
 
-/// What all of them work with.
+/// Tools that all controllers share.
 #[derive(Debug)]
-struct Tools {
+struct ControllerContext {
     store: Store,
     events: Events,
     clock: Clock,
@@ -85,7 +85,7 @@ impl Controllers {
     /// Controllers for the objects of a store.
     ///
     /// # Errors
-    /// When a resource cannot be watched.
+    /// If a resource cannot be watched.
     pub fn new(store: &Store) -> Result<Self, SandboxError> {
         let mirrors = Mirrors {
             nodes: Mirror::new(store, "nodes")?,
@@ -100,7 +100,8 @@ impl Controllers {
             budgets: Mirror::new(store, "poddisruptionbudgets.policy")?,
             services: Mirror::new(store, "services")?,
         };
-        let tools = Tools { store: store.clone(), events: Events::new(store), clock: Clock::default() };
+        let tools =
+            ControllerContext { store: store.clone(), events: Events::new(store), clock: Clock::default() };
         Ok(Self {
             tools,
             mirrors,
@@ -149,8 +150,8 @@ impl Controllers {
     /// One step of everybody. Returns when the next is due, even if nothing changes.
     fn reconcile(&mut self) -> Option<Timestamp> {
         let (tools, mirrors) = (&self.tools, &self.mirrors);
-        let pods = Owned::new(mirrors.pods.all());
-        let sets = Owned::new(mirrors.replica_sets.all());
+        let pods = OwnedObjects::new(mirrors.pods.all());
+        let sets = OwnedObjects::new(mirrors.replica_sets.all());
         let progress = self.deployments.reconcile(tools, &mirrors.deployments, &sets, &pods);
         replica_sets::reconcile(tools, &replica_sets::REPLICA_SETS, &mirrors.replica_sets, &pods);
         replica_sets::reconcile(
@@ -165,7 +166,7 @@ impl Controllers {
         ephemeral_volumes::reconcile(tools, &mirrors.pods);
         self.volumes.reconcile(tools, &mirrors.nodes);
         budgets::reconcile(&tools.store, mirrors);
-        let jobs = Owned::new(mirrors.jobs.all());
+        let jobs = OwnedObjects::new(mirrors.jobs.all());
         let start = self.cron_jobs.reconcile(tools, &mirrors.cron_jobs, &jobs);
         self.services.reconcile(tools, &mirrors.services, &mirrors.pods);
         self.node_lifecycle.reconcile(tools, &mirrors.nodes, &mirrors.pods);
@@ -256,9 +257,9 @@ impl Mirrors {
 }
 
 /// Objects by the UID of the owner that manages them.
-struct Owned<'a>(HashMap<&'a str, Vec<&'a Value>>);
+struct OwnedObjects<'a>(HashMap<&'a str, Vec<&'a Value>>);
 
-impl<'a> Owned<'a> {
+impl<'a> OwnedObjects<'a> {
     fn new(objects: impl Iterator<Item = &'a Value>) -> Self {
         let mut owned: HashMap<&str, Vec<&Value>> = HashMap::new();
         for object in objects {

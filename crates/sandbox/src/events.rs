@@ -1,7 +1,7 @@
 //! Events, as client-go's recorder writes them for controllers and kubelets.
 //!
-//! Thousands of pods do not become thousands of events: what a component says about one object is counted, combined
-//! and in the end left out by the rules of client-go's correlator.
+//! Thousands of pods do not cause thousands of events: events of a component about one object are counted, combined and
+//! finally dropped by the rules of client-go's correlator.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -17,19 +17,19 @@ use crate::{
     sandbox::carry_on,
 };
 
-/// How many events a component has about an object at once.
+/// Number of events that a component may send about an object at once.
 const BURST: f64 = 25.0;
-/// How many more it has every second.
+/// Number of further events per second.
 const REFILL: f64 = 1.0 / 300.0;
 /// From how many messages for one reason on they are combined.
 const MOST_SIMILAR: usize = 10;
-/// How long messages are remembered as similar.
+/// Time for which similar messages are combined.
 const SIMILAR_FOR: Duration = Duration::from_secs(600);
-/// How many objects are remembered.
+/// Maximum number of remembered objects.
 const MOST_TALKS: usize = 4096;
 const COMBINED: &str = "(combined from similar events): ";
 
-/// Who speaks.
+/// Source of an event.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Source<'a> {
     /// For example `replicaset-controller`.
@@ -44,7 +44,7 @@ impl<'a> Source<'a> {
     }
 }
 
-/// Whether something is as it should be.
+/// Type of an event.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Kind {
     Normal,
@@ -56,28 +56,28 @@ pub(crate) enum Kind {
 pub(crate) struct Events {
     store: Store,
     /// By component, host and object.
-    talks: Mutex<HashMap<String, Talk>>,
+    talks: Mutex<HashMap<String, ObjectEvents>>,
 }
 
-/// What a component says about an object.
+/// Events of a component about an object.
 #[derive(Debug)]
-struct Talk {
+struct ObjectEvents {
     budget: Budget,
     /// By reason.
-    similar: HashMap<String, Similar>,
+    similar: HashMap<String, SimilarMessages>,
     /// By reason and message.
-    told: HashMap<(String, String), Told>,
+    told: HashMap<(String, String), SentEvent>,
 }
 
 #[derive(Debug)]
-struct Similar {
+struct SimilarMessages {
     messages: HashSet<String>,
     last: Instant,
 }
 
 /// An event, once it has been written, and how often it has happened.
 #[derive(Debug, Default)]
-struct Told {
+struct SentEvent {
     name: String,
     count: u64,
 }
@@ -116,7 +116,7 @@ impl Events {
         if talks.len() >= MOST_TALKS && !talks.contains_key(&key) {
             talks.clear();
         }
-        let talk = talks.entry(key).or_insert_with(Talk::new);
+        let talk = talks.entry(key).or_insert_with(ObjectEvents::new);
         let is_combined = talk.is_one_of_many(reason, message);
         let said = if is_combined { format!("{COMBINED}{message}") } else { message.to_owned() };
         let may_speak = talk.budget.spend();
@@ -135,7 +135,7 @@ impl Events {
     }
 
     /// Counts what was told before. False if that is gone.
-    fn count(&self, told: &Told, namespace: &str, message: &str) -> bool {
+    fn count(&self, told: &SentEvent, namespace: &str, message: &str) -> bool {
         let namespace = if namespace.is_empty() { "default" } else { namespace };
         let counted = self.store.update("events", namespace, &told.name, |event| {
             event["count"] = json!(told.count);
@@ -146,7 +146,7 @@ impl Events {
     }
 }
 
-/// How often something may still happen (a token bucket).
+/// Token bucket that limits events.
 #[derive(Debug)]
 pub(crate) struct Budget {
     most: f64,
@@ -174,7 +174,7 @@ impl Budget {
     }
 }
 
-impl Talk {
+impl ObjectEvents {
     fn new() -> Self {
         let (similar, told) = (HashMap::new(), HashMap::new());
         Self { budget: Budget::new(BURST, REFILL), similar, told }
@@ -182,7 +182,7 @@ impl Talk {
 
     fn is_one_of_many(&mut self, reason: &str, message: &str) -> bool {
         let now = Instant::now();
-        let new = || Similar { messages: HashSet::new(), last: now };
+        let new = || SimilarMessages { messages: HashSet::new(), last: now };
         let similar = self.similar.entry(reason.to_owned()).or_insert_with(new);
         if now.duration_since(similar.last) > SIMILAR_FOR {
             similar.messages.clear();
@@ -195,7 +195,7 @@ impl Talk {
     }
 }
 
-/// What events say of an object.
+/// Returns a reference to an object for events.
 pub(crate) fn reference(object: &Value) -> Value {
     json!({
         "apiVersion": object["apiVersion"], "kind": object["kind"], "name": name(object),

@@ -18,12 +18,12 @@ pub(crate) fn labels(object: &Value) -> Labels {
     labels.into_iter().flatten().map(|(k, v)| (k.as_str(), v.as_str().unwrap_or_default())).collect()
 }
 
-/// Whether an object is being deleted.
+/// Returns true if an object is being deleted.
 pub(crate) fn is_ending(object: &Value) -> bool {
     object.pointer("/metadata/deletionTimestamp").is_some_and(|at| !at.is_null())
 }
 
-/// Whether a pod has come to its end.
+/// Returns true if a pod has finished.
 pub(crate) fn is_finished(pod: &Value) -> bool {
     matches!(text(pod, "/status/phase"), "Succeeded" | "Failed")
 }
@@ -33,7 +33,7 @@ pub(crate) fn annotation<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
     object.pointer("/metadata/annotations")?.get(key)?.as_str()
 }
 
-/// Whether a pod's condition Ready is true.
+/// Returns true if a pod's condition Ready is true.
 pub(crate) fn is_ready(pod: &Value) -> bool {
     condition(pod, "Ready").is_some_and(|ready| text(ready, "/status") == "True")
 }

@@ -1,4 +1,4 @@
-//! Kinds that the API server takes and nothing here acts on. Whoever makes the first object of one is told so.
+//! Kinds that the API server accepts and no stand-in handles. The first object of each kind causes a notice.
 
 use harbormaster_apiserver::{EventType, Store, Watch};
 use tokio::{sync::mpsc, task::JoinSet};
@@ -53,10 +53,10 @@ pub(crate) struct Inert {
 }
 
 impl Inert {
-    /// Also tells of what there is already.
+    /// Existing objects cause notices, too.
     ///
     /// # Errors
-    /// When a resource cannot be watched.
+    /// If a resource cannot be watched.
     pub(crate) fn new(store: &Store) -> Result<Self, SandboxError> {
         let (tell, notices) = mpsc::unbounded_channel();
         let mut watchers = JoinSet::new();
@@ -73,7 +73,7 @@ impl Inert {
         Ok(Self { notices, _watchers: watchers })
     }
 
-    /// The next notice. Nothing is lost if this is dropped before it ends.
+    /// Returns the next notice. Cancel-safe.
     pub(crate) async fn next(&mut self) -> String {
         match self.notices.recv().await {
             Some(notice) => notice,
@@ -83,7 +83,7 @@ impl Inert {
     }
 }
 
-/// Ends with the first object that somebody has made; false if the watch is lost before.
+/// Waits for the first object. Returns false if the watch is lost before.
 async fn has_one(mut watch: Watch) -> bool {
     while let Ok(events) = watch.next().await {
         if events.iter().any(|event| event.event == EventType::Added) {

@@ -1,6 +1,6 @@
 //! A stand-in for the kubelets of all nodes: pods start, fail, finish and go, unless their node is stopped.
 //!
-//! Reading order: `plan` (what is done next, by a pod's status and annotations), `status` (what is then written),
+//! Reading order: `plan` (the next step, by a pod's status and annotations), `status` (the status to write),
 //! `leases`.
 
 mod leases;
@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep_until};
 pub use self::plan::{FAIL_AFTER, READY_AFTER, RUN_FOR};
 use self::{
     leases::Leases,
-    plan::{Act, NodeState, Step},
+    plan::{Action, NodeState, Step},
 };
 use crate::{
     Clock, Pace,
@@ -31,9 +31,9 @@ use crate::{
 /// The annotation of a node that is stopped, as if its power had been cut: `true`.
 pub const STOPPED: &str = "sandbox.harbormaster.dev/stopped";
 
-/// Of how many pods in a row kubelets tell what they do to their containers.
+/// Number of pods in a row for which kubelets send events about containers.
 const MOST_TOLD: f64 = 1000.0;
-/// Of how many more every second.
+/// Number of further pods per second.
 const TOLD_PER_SECOND: f64 = 10.0;
 
 #[derive(Debug)]
@@ -42,7 +42,7 @@ pub(crate) struct Kubelet {
     pods: Watch,
     nodes: Watch,
     network: Network,
-    /// How many nodes there have been.
+    /// Number of nodes so far.
     node_count: usize,
     /// Nodes that are not ready.
     troubled: HashMap<String, NodeState>,
@@ -51,18 +51,18 @@ pub(crate) struct Kubelet {
     leases: Leases,
     pace: Pace,
     clock: Clock,
-    /// What is to be done when. The number tells apart what is due at the same time.
-    agenda: BTreeMap<(Timestamp, u64), Due>,
+    /// Tasks by due time. The number distinguishes tasks that are due at the same time.
+    agenda: BTreeMap<(Timestamp, u64), AgendaEntry>,
     /// By UID: what the agenda holds for a pod.
     planned: HashMap<String, Step>,
-    /// How many entries the agenda has had.
+    /// Number of agenda entries so far.
     entries: u64,
     events: Events,
     told: Budget,
 }
 
 #[derive(Debug)]
-struct Due {
+struct AgendaEntry {
     namespace: String,
     name: String,
     uid: String,
@@ -216,7 +216,7 @@ impl Kubelet {
         }
     }
 
-    /// Plans anew what is done to the pods of a node whose state has changed.
+    /// Plans the next steps again for the pods of a node whose state has changed.
     fn plan_all_on(&mut self, node: &str) {
         let pods = self.store.list("pods", "", "", &format!("spec.nodeName={node}"));
         for pod in pods.map(|(pods, _)| pods).unwrap_or_default() {
@@ -242,7 +242,7 @@ impl Kubelet {
             return;
         }
         self.entries += 1;
-        let due = Due {
+        let due = AgendaEntry {
             namespace: namespace(pod).to_owned(),
             name: name(pod).to_owned(),
             uid: uid(pod).to_owned(),
@@ -274,36 +274,36 @@ impl Kubelet {
         }
     }
 
-    fn carry_out(&mut self, due: &Due) -> Result<(), Failure> {
+    fn carry_out(&mut self, due: &AgendaEntry) -> Result<(), Failure> {
         let pod = self.store.get("pods", &due.namespace, &due.name)?.value();
         // The pod may be another one by now, or its plan out of date.
         if uid(&pod) != due.uid || self.next(&pod).is_none_or(|(step, _)| step != due.step) {
             return Ok(());
         }
         match due.step.act {
-            Act::Start => self.start(due, &pod),
-            Act::Ready => self.change(due, |pod| status::set_ready(pod, true)).map(|_| ()),
-            Act::Unready => {
+            Action::Start => self.start(due, &pod),
+            Action::Ready => self.change(due, |pod| status::set_ready(pod, true)).map(|_| ()),
+            Action::Unready => {
                 let changed = self.change(due, |pod| status::set_ready(pod, false))?;
                 self.tell_unready(&changed);
                 Ok(())
             }
-            Act::Fail => {
+            Action::Fail => {
                 let failed = self.change(due, status::fail)?;
                 self.tell_failure(&failed);
                 Ok(())
             }
-            Act::Restart => {
+            Action::Restart => {
                 let restarted = self.change(due, status::restart)?;
                 self.tell_start(&restarted);
                 Ok(())
             }
-            Act::Finish => self.change(due, status::finish).map(|_| ()),
-            Act::End => self.end(&pod),
+            Action::Finish => self.change(due, status::finish).map(|_| ()),
+            Action::End => self.end(&pod),
         }
     }
 
-    fn start(&mut self, due: &Due, pod: &Value) -> Result<(), Failure> {
+    fn start(&mut self, due: &AgendaEntry, pod: &Value) -> Result<(), Failure> {
         let node = self.store.get("nodes", "", text(pod, "/spec/nodeName"))?.value();
         let host = host_address(&node);
         let address = match pod["spec"]["hostNetwork"] == true {
@@ -330,7 +330,7 @@ impl Kubelet {
     }
 
     /// Changes the status of the pod that is due, unless its plan is out of date.
-    fn change(&self, due: &Due, change: impl Fn(&mut Value)) -> Result<Value, Failure> {
+    fn change(&self, due: &AgendaEntry, change: impl Fn(&mut Value)) -> Result<Value, Failure> {
         let change = |pod: &mut Value| {
             if uid(pod) == due.uid && self.next(pod).is_some_and(|(step, _)| step == due.step) {
                 change(pod);
@@ -340,7 +340,7 @@ impl Kubelet {
         changed.map(|pod| pod.value())
     }
 
-    /// Tells what kubelets tell of containers that start: of so many pods only, since each has at least three events.
+    /// Sends the events of starting containers, for a limited number of pods: each has at least three.
     fn tell_start(&mut self, pod: &Value) {
         if text(pod, "/status/phase") != "Running" || !self.told.spend() {
             return;
@@ -393,7 +393,7 @@ impl Kubelet {
     }
 }
 
-/// Whether a node is stopped by its annotation.
+/// Returns true if a node is stopped by its annotation.
 pub(crate) fn is_stopped(node: &Value) -> bool {
     annotation(node, STOPPED) == Some("true")
 }

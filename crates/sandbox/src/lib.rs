@@ -1,29 +1,28 @@
-//! A make-believe cluster: the API server of `harbormaster-apiserver`, the real scheduler attached to it over HTTP, and
-//! small stand-ins for what else a cluster has. For trying Harbormaster with kubectl, for tests and for authors of
+//! A make-believe cluster: the API server in memory of `harbormaster-apiserver`, the real scheduler connected to it over
+//! HTTP, and small stand-ins for the other components. For trying Harbormaster with kubectl, for tests and for authors of
 //! plugins.
 //!
-//! Reading order: [`sandbox`](Sandbox) (the whole), `manifests` and `nodes` (what it begins with), `kubelet` with
-//! `network`, and `controllers` (the stand-ins), [`board`](Board) (where pods went and why), `inert` (what nobody acts on),
-//! `events`, [`clock`](Clock), `mirror` and `fields` (helpers).
+//! Reading order: [`sandbox`](Sandbox) (the whole), `manifests` and `nodes` (its initial objects), `kubelet` with
+//! `network`, and `controllers` (the stand-ins), [`board`](Board) (the state of all pods), `inert` (kinds without a
+//! stand-in), `events`, [`clock`](Clock), `mirror` and `fields` (helpers).
 //!
-//! What the stand-ins do:
-//! - *kubelet*: nodes are ready, have a range of addresses and renew their leases, unless they are [`STOPPED`]; pods with
-//!   a node become Running and Ready, with an address of its range; pods that are being deleted are gone after a moment;
-//!   pods of Jobs, and others that may end, finish after the time in their annotation [`RUN_FOR`]; [`FAIL_AFTER`] and
-//!   [`READY_AFTER`] make pods fail, or become ready late or never.
+//! The stand-ins:
+//! - *kubelet*: nodes are ready, have a range of addresses and renew their leases, unless they are [`STOPPED`]. Pods with a
+//!   node become Running and Ready, with an address of its range, and deleted pods disappear after a moment. Pods of Jobs,
+//!   and others that may end, finish after the time in their annotation [`RUN_FOR`]. [`FAIL_AFTER`] and [`READY_AFTER`]
+//!   make pods fail, or become ready late or never.
 //! - *controllers*: Deployments, ReplicaSets, ReplicationControllers, StatefulSets, DaemonSets and Jobs have their pods,
-//!   CronJobs their Jobs, disruption budgets their status, services their endpoints, load balancers an address; nodes have
-//!   the taints of their conditions; pods leave nodes with `NoExecute` taints that they do not tolerate; what an owner
-//!   leaves behind is deleted, and so are pods of nodes that are gone.
-//! - *volume controllers and provisioners*: claims get the smallest volume that will do, or one that is made for them, of
-//!   any class that names a provisioner, where their pod goes; ephemeral volumes and StatefulSets have their claims.
-//! - All of them write events, as many as client-go would send. Kubelets tell of 1,000 pods in a row what they do to
-//!   containers, and of ten more every second.
+//!   CronJobs their Jobs, disruption budgets their status, services their endpoints, and load balancers an address. Nodes
+//!   have the taints of their conditions, and pods leave nodes with `NoExecute` taints that they do not tolerate. Objects
+//!   of deleted owners are deleted, and so are pods of deleted nodes.
+//! - *volume controllers and provisioners*: claims get the smallest suitable volume, or one that is provisioned on the node
+//!   of their pod, by any class that names a provisioner. Ephemeral volumes and StatefulSets have their claims.
+//! - All of them write events, as many as client-go would send. Kubelets send events about the containers of 1,000 pods in
+//!   a row, and of ten more every second.
 //!
-//! Not played: containers (logs, exec and the like are refused), autoscaling, admission webhooks and policies,
-//! volumes that grow, claims that are kept from being deleted while pods use them, readiness gates, histories of revisions
-//! (`kubectl rollout undo` of DaemonSets and StatefulSets), indexes of Jobs, DaemonSets that surge. Nodes that fail are
-//! tainted one and all, however many there are.
+//! Not simulated: containers (logs, exec and the like are refused), autoscaling, admission webhooks and policies, volume
+//! expansion, protection of claims in use, readiness gates, revision histories (`kubectl rollout undo` of DaemonSets and
+//! StatefulSets), indexed Jobs, DaemonSets with surge. All failing nodes are tainted, however many there are.
 
 mod board;
 mod clock;
@@ -51,31 +50,31 @@ pub use sandbox::{Sandbox, SandboxError};
 use harbormaster_core::EngineConfig;
 use harbormaster_driver::ExtenderConfig;
 
-/// What a sandbox begins with, and how it behaves.
+/// Settings of a sandbox.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// YAML or JSON: manifests, and dumps of `kubectl get -o yaml`.
     pub manifests: Vec<Source>,
-    /// What becomes of fields in them that nobody knows.
+    /// Treatment of unknown fields in manifests.
     pub validate: Validate,
-    /// Whether pods on nodes that are missing wait for a node again.
+    /// True if pods on missing nodes become pending again.
     pub reschedule_missing: bool,
-    /// How many nodes are made from nothing, in three zones.
+    /// Number of generated nodes, in three zones.
     pub nodes: usize,
     /// The scheduler that places pods.
     pub scheduler: AttachedScheduler,
-    /// How the extenders of that scheduler are reached, in its order.
+    /// Connections to the extenders of that scheduler, in its order.
     pub extenders: Vec<ExtenderConfig>,
-    /// The port on 127.0.0.1; 0 takes any that is free.
+    /// Port on 127.0.0.1; 0 selects a free one.
     pub port: u16,
-    /// How fast the stand-ins are.
+    /// Speed of the stand-ins.
     pub pace: Pace,
-    /// The time by which tolerations run out and CronJobs start; tests may move it.
+    /// Clock for tolerations and CronJobs; tests may advance it.
     pub clock: Clock,
 }
 
 impl Options {
-    /// A small demonstration: six nodes in three zones, workloads, and pods that fit nowhere.
+    /// Returns a small demonstration: six nodes in three zones, workloads, and pods that fit nowhere.
     #[must_use]
     pub fn demo() -> Self {
         let text = include_str!("demo.yaml").to_owned();
@@ -95,14 +94,14 @@ pub enum AttachedScheduler {
     None,
 }
 
-/// How fast the stand-ins are.
+/// Speed of the stand-ins.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
-    /// From a pod's binding until it runs.
+    /// Time from a pod's binding until it runs.
     pub start: Duration,
-    /// From a pod's deletion until it is gone.
+    /// Time from a pod's deletion until it is gone.
     pub stop: Duration,
-    /// How long pods of Jobs run that do not say.
+    /// Run time of a Job's pod without an annotation.
     pub run_for: Duration,
 }
 

@@ -93,7 +93,7 @@ pub(crate) fn load(store: &Store, options: &Options) -> Result<Vec<String>, Sand
     if wrong.is_empty() { Ok(manifests.notices()) } else { Err(SandboxError::Manifest(wrong.join("\n"))) }
 }
 
-/// Whether manifests bring the class of claims that name none, or one of the same name.
+/// Returns true if manifests contain a default class, or a class with the name of ours.
 fn has_class(manifests: &Manifests) -> bool {
     let classes = manifests.objects.iter().filter(|manifest| manifest.kind.kind == "StorageClass");
     let is_default = |class: &Value| annotation(class, nodes::DEFAULT_CLASS) == Some("true");

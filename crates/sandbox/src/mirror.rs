@@ -15,9 +15,9 @@ pub(crate) struct Mirror {
     watch: Watch,
     /// By namespace and name.
     objects: BTreeMap<String, Value>,
-    /// What was deleted and not taken yet, as it was last.
+    /// Deleted objects that were not taken yet, in their last version.
     gone: Vec<Value>,
-    /// How often something has changed.
+    /// Number of changes so far.
     revision: u64,
 }
 
@@ -83,7 +83,7 @@ impl Mirror {
         self.revision
     }
 
-    /// What was deleted since the last call.
+    /// Returns the objects that were deleted since the last call.
     pub(crate) fn take_gone(&mut self) -> Vec<Value> {
         std::mem::take(&mut self.gone)
     }

@@ -1,4 +1,4 @@
-//! Addresses: a range for every node, as kube-controller-manager gives it, and one of it for every pod that runs.
+//! Addresses: a range for every node, as kube-controller-manager assigns it, and an address in it for every running pod.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -9,11 +9,11 @@ use serde_json::Value;
 
 use crate::fields::{list, name, text, uid};
 
-/// Where pods of nodes without a range, or with a full one, have their addresses.
+/// Range for pods of nodes without a range, or with a full one.
 const OVERFLOW: Range = Range { first: 100 << 24 | 64 << 16, size: 1 << 22 };
-/// How many addresses a node gets.
+/// Number of addresses per node.
 const SIZE: u32 = 1 << 8;
-/// How many ranges there are for nodes.
+/// Number of ranges for nodes.
 const BLOCK_COUNT: u32 = 128 << 8;
 
 /// The number of a range for nodes: first those in 10.244.0.0/14 and on to 10.255, as kubeadm is told most often, then
@@ -30,7 +30,7 @@ fn block(index: u32) -> u32 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Range {
     first: u32,
-    /// How many addresses it has.
+    /// Number of its addresses.
     size: u32,
 }
 
@@ -54,7 +54,7 @@ impl Range {
 #[derive(Debug)]
 struct Pool {
     range: Range,
-    /// How far behind the first the next one is looked for: an address that was given back rests for a while.
+    /// Offset from which the next address is searched, so that a released address is not reused at once.
     next: u32,
     used: HashSet<u32>,
 }
@@ -85,7 +85,7 @@ pub(crate) struct Network {
     nodes: HashMap<String, Pool>,
     /// Numbers of ranges that nodes have.
     taken: HashSet<u32>,
-    /// Where a free one is looked for: a range that was given back rests for a while.
+    /// Index from which a free range is searched, so that a released range is not reused at once.
     next: u32,
     overflow: Pool,
     /// By UID: the node and the address of a pod.

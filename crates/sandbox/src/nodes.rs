@@ -1,4 +1,4 @@
-//! Nodes made from nothing, and what comes with them.
+//! Generated nodes, and the objects that come with them.
 
 use harbormaster_apiserver::VERSION;
 use serde_json::{Value, json};
@@ -50,7 +50,7 @@ const CONDITIONS: [(&str, bool, &str, &str); 4] = [
     ("Ready", true, "KubeletReady", "kubelet is posting ready status"),
 ];
 
-/// Whether a node says what a kubelet would say about it.
+/// Returns true if a node has the status that a kubelet would set.
 pub(crate) fn is_complete(node: &Value) -> bool {
     condition(node, "Ready").is_some()
         && node["status"]["addresses"].is_array()

@@ -1,4 +1,4 @@
-//! The whole: the API server, the scheduler and the stand-ins.
+//! The sandbox: the API server, the scheduler and the stand-ins.
 
 use std::{
     io,
@@ -28,8 +28,8 @@ use crate::{
     manifests,
 };
 
-/// What is told to whoever wants logs, a shell or a port.
-const NO_CONTAINERS: &str = "there are no containers in the sandbox: that pods run is played";
+/// Error message for requests for logs, a shell or a port.
+const NO_CONTAINERS: &str = "there are no containers in the sandbox: pods only appear to run";
 
 /// Why there is no sandbox, or why it ended.
 #[derive(Debug, thiserror::Error)]
@@ -57,7 +57,7 @@ pub enum SandboxError {
     /// The scheduler has failed.
     #[error("the scheduler failed: {0}")]
     AttachedScheduler(#[from] DriverError),
-    /// The scheduler has ended, and nobody has asked it to.
+    /// The scheduler has ended unexpectedly.
     #[error("the scheduler ended by itself: {0}")]
     Ended(String),
 }
@@ -65,14 +65,14 @@ pub enum SandboxError {
 /// A make-believe cluster, which runs until it is stopped or dropped. Needs a tokio runtime with time and I/O.
 #[derive(Debug)]
 pub struct Sandbox {
-    /// Where pods went, since the beginning.
+    /// State of all pods since the beginning.
     pub board: Board,
     store: Store,
     server: Running,
     authority: String,
     /// The scheduler's own way to the server.
     inner: Option<Running>,
-    scheduler: Option<Attached>,
+    scheduler: Option<RunningScheduler>,
     stand_ins: JoinSet<()>,
     inert: Inert,
     schedulers: Vec<String>,
@@ -80,7 +80,7 @@ pub struct Sandbox {
 }
 
 #[derive(Debug)]
-struct Attached {
+struct RunningScheduler {
     stop: oneshot::Sender<()>,
     task: JoinHandle<Result<ExitReason, DriverError>>,
 }
@@ -89,7 +89,7 @@ impl Sandbox {
     /// Loads the manifests, then starts everything.
     ///
     /// # Errors
-    /// When manifests or the port are of no use.
+    /// If manifests or the port are of no use.
     pub async fn start(mut options: Options) -> Result<Self, SandboxError> {
         let mut notices = Vec::new();
         let engine = match std::mem::take(&mut options.scheduler) {
@@ -134,7 +134,7 @@ impl Sandbox {
         &self.store
     }
 
-    /// Where the server listens, over HTTPS.
+    /// Returns the address of the server, which speaks HTTPS.
     pub fn address(&self) -> SocketAddr {
         self.server.address()
     }
@@ -149,7 +149,7 @@ impl Sandbox {
         &self.schedulers
     }
 
-    /// What the user should know; one line each.
+    /// Returns lines that the user should see.
     pub fn notices(&self) -> &[String] {
         &self.notices
     }
@@ -173,7 +173,7 @@ impl Sandbox {
     /// The next change of the board, or the scheduler's failure.
     ///
     /// # Errors
-    /// When the scheduler has ended.
+    /// If the scheduler has ended.
     pub async fn next(&mut self) -> Result<Update, SandboxError> {
         let scheduler = &mut self.scheduler;
         let ended = async {
@@ -199,10 +199,10 @@ impl Sandbox {
     /// Ends the scheduler, then the rest.
     ///
     /// # Errors
-    /// When the scheduler had failed.
+    /// If the scheduler had failed.
     pub async fn stop(mut self) -> Result<(), SandboxError> {
         let mut ended = Ok(());
-        if let Some(Attached { stop, task }) = self.scheduler.take() {
+        if let Some(RunningScheduler { stop, task }) = self.scheduler.take() {
             // It has ended already if nobody listens.
             let _ = stop.send(());
             ended = match task.await {
@@ -231,7 +231,7 @@ async fn listen(
 }
 
 /// Runs the scheduler as it would run against a cluster.
-fn attach(engine: EngineConfig, extenders: Vec<ExtenderConfig>, server: SocketAddr) -> Attached {
+fn attach(engine: EngineConfig, extenders: Vec<ExtenderConfig>, server: SocketAddr) -> RunningScheduler {
     let connection = ConnectionConfig {
         master: Some(format!("http://{server}")),
         // Nobody else is to be spared.
@@ -250,15 +250,15 @@ fn attach(engine: EngineConfig, extenders: Vec<ExtenderConfig>, server: SocketAd
         };
         harbormaster_driver::run(config, engine, shutdown).await
     });
-    Attached { stop, task }
+    RunningScheduler { stop, task }
 }
 
-/// Whether a request failed only because something else happened at the same time; the next look at things will show.
+/// Returns true if a request failed only because of a concurrent change; the next reconciliation handles it.
 pub(crate) fn is_passing(failure: &Failure) -> bool {
     matches!(failure.code, 404 | 409)
 }
 
-/// What a stand-in does about a request that failed: it says so and goes on.
+/// Logs the failure of a stand-in's request, so that the stand-in continues.
 pub(crate) fn carry_on(who: &str, done: Result<(), Failure>) {
     if let Err(failure) = done
         && !is_passing(&failure)

@@ -1,4 +1,4 @@
-//! Every pending pod judged on the cluster as it is, without placing the others, and what plugins say about nodes.
+//! Independent verdicts: every pending pod is judged on the cluster as it is, without placing the others.
 
 use std::{cell::RefCell, sync::Arc};
 
@@ -24,7 +24,7 @@ use crate::{
 /// A report with explanations, as `simulate --explain -o json` prints it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Explained {
-    /// What became of the pods.
+    /// Results for the pods.
     #[serde(flatten)]
     pub report: Report,
     /// One for each pod that was tried.
@@ -36,7 +36,7 @@ pub struct Explained {
 /// Made for comparing many small clusters: the profiles of the last configuration are kept per thread.
 ///
 /// # Errors
-/// When the configuration or an object is wrong.
+/// If the configuration or an object is wrong.
 pub fn explain_independent(
     config: Option<&str>,
     features: Features,
@@ -74,7 +74,7 @@ pub fn independent(config: &EngineConfig, cluster: Inventory) -> Report {
 }
 
 /// Says what every plugin thinks of every node, of those pods that `concerns` picks from the `report` that
-/// [`independent`] made of the same cluster. One pod is told of after the other: nothing is kept.
+/// [`independent`] made of the same cluster. Explanations are passed on one by one, so that memory stays small.
 pub fn explain_independently(
     config: &EngineConfig,
     cluster: Inventory,
@@ -154,7 +154,7 @@ impl Judge {
         report
     }
 
-    /// What every plugin says about every node; `None` if no profile is responsible for the pod.
+    /// Returns the verdict of every plugin on every node; `None` if no profile is responsible for the pod.
     pub(crate) fn explain(&mut self, pod: &Arc<PodInfo>) -> Option<PodExplanation> {
         let at = self.runner_of(pod)?;
         let cluster = &mut self.cache.cluster;

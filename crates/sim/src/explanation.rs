@@ -1,4 +1,4 @@
-//! What every plugin says about every node, nodes of which the same is said together.
+//! Verdicts of every plugin on every node, with equal nodes grouped.
 
 use std::{borrow::Cow, cmp::Reverse, collections::BTreeMap};
 
@@ -12,32 +12,32 @@ use harbormaster_framework::{
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
-use crate::{lack::Lacks, report::Status};
+use crate::{lack::Shortages, report::Status};
 
-/// What every plugin says about every node, at the time of the pod's last attempt.
+/// Verdicts of every plugin on every node, at the time of the pod's last attempt.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PodExplanation {
     /// `namespace/name`.
     pub pod: String,
-    /// What rejected the pod everywhere at once; nothing is said of single nodes then.
+    /// The rejection by a PreFilter plugin; then there are no verdicts on nodes.
     pub pre_filter: Option<Status>,
-    /// Where it does not fit, the most nodes first.
+    /// Nodes that do not fit, the largest group first.
     pub rejected: Vec<RejectedNodes>,
-    /// Where it fits, the best first.
+    /// Nodes that fit, the best first.
     pub fits: Vec<FittingNodes>,
     /// Error of a plugin, because of which the rest is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// Nodes that were rejected alike.
+/// Nodes that were rejected for the same reasons.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RejectedNodes {
-    /// By whom and why.
+    /// The plugin and its reason.
     #[serde(flatten)]
     pub status: Status,
-    /// What they lack, in numbers and names; one text per thing.
+    /// Resources, labels and the like that they lack; one text for each.
     pub lacks: Vec<String>,
     /// Their names.
     pub nodes: Vec<String>,
@@ -93,21 +93,22 @@ impl PodExplanation {
 }
 
 /// Groups in the making: where the group of a key is, and the groups.
-type Places<K> = FxHashMap<K, usize>;
+type GroupIndexes<K> = FxHashMap<K, usize>;
 
 fn rejected(
     pod: &PodInfo,
     cluster: &Cluster,
     nodes: Vec<(harbormaster_api::Str, Option<NodeRejection>)>,
 ) -> Vec<RejectedNodes> {
-    let mut places: Places<(Option<&'static str>, Fix, Vec<Cow<'static, str>>)> = FxHashMap::default();
-    let mut groups: Vec<(RejectedNodes, Lacks)> = Vec::new();
+    let mut places: GroupIndexes<(Option<&'static str>, Fix, Vec<Cow<'static, str>>)> = FxHashMap::default();
+    let mut groups: Vec<(RejectedNodes, Shortages)> = Vec::new();
     for (node, why) in nodes {
         let Some(NodeRejection { plugin, reject, lacks: own }) = why else { continue };
         let at = *places.entry((plugin, reject.fix, reject.reasons.clone())).or_insert(groups.len());
         if at == groups.len() {
             let status = Status::new(plugin, reject);
-            groups.push((RejectedNodes { status, lacks: Vec::new(), nodes: Vec::new() }, Lacks::default()));
+            groups
+                .push((RejectedNodes { status, lacks: Vec::new(), nodes: Vec::new() }, Shortages::default()));
         }
         let (group, lacks) = &mut groups[at];
         if let Some(row) = cluster.find(&node) {
@@ -115,14 +116,15 @@ fn rejected(
         }
         group.nodes.push(node.as_str().to_owned());
     }
-    let finished = |(group, lacks): (RejectedNodes, Lacks)| RejectedNodes { lacks: lacks.words(), ..group };
+    let finished =
+        |(group, lacks): (RejectedNodes, Shortages)| RejectedNodes { lacks: lacks.words(), ..group };
     let mut groups: Vec<RejectedNodes> = groups.into_iter().map(finished).collect();
     groups.sort_by_key(|group| Reverse(group.nodes.len()));
     groups
 }
 
 fn fitting(scores: Vec<(harbormaster_api::Str, ScoreSheet)>) -> Vec<FittingNodes> {
-    let mut places: Places<Vec<(&'static str, i64, i64, i64)>> = FxHashMap::default();
+    let mut places: GroupIndexes<Vec<(&'static str, i64, i64, i64)>> = FxHashMap::default();
     let mut groups: Vec<FittingNodes> = Vec::new();
     for (node, ScoreSheet { total, plugins }) in scores {
         let node = node.as_str().to_owned();

@@ -1,4 +1,4 @@
-//! From manifests to nodes, pods and what plugins look up besides.
+//! Inventory of a cluster: nodes, pods and the other objects that plugins read, from manifests.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -24,7 +24,7 @@ use harbormaster_world::{
 };
 use serde_json::Value;
 
-/// Nodes, pods and what plugins look up besides, in the order of the manifests.
+/// Nodes, pods and the other objects that plugins read, in the order of the manifests.
 #[derive(Clone, Debug, Default)]
 pub struct Inventory {
     /// Namespaces, services, workloads and disruption budgets.
@@ -35,16 +35,16 @@ pub struct Inventory {
     pub bound: Vec<Pod>,
     /// Pods without a node.
     pub pending: Vec<Pod>,
-    /// What plugins may name: objects of Kubernetes' other kinds, and custom resources whose definitions are among the
-    /// manifests. [`Self::custom_notices`] tells of those that nobody reads.
+    /// Objects that plugins may read: of Kubernetes' other kinds, and custom resources whose definitions are among the
+    /// manifests. [`Self::custom_notices`] reports those that no plugin reads.
     pub custom: Vec<CustomObject>,
-    /// The claims and volumes among them, with what became of them before the first pod.
+    /// The claims and volumes among them, settled before the first pod.
     pub volumes: Volumes,
     /// Group, version and plural of what the definitions serve.
     pub served: Vec<[String; 3]>,
-    /// What the user should know besides the result; one line each.
+    /// Lines for the user in addition to the result.
     pub notices: Vec<String>,
-    /// How many objects there are of kinds that nobody can read, by kind.
+    /// Number of objects by kind that no plugin can read.
     pub ignored: BTreeMap<String, usize>,
     /// Number of objects of each version and kind that nothing among the manifests defines.
     pub undefined: BTreeMap<(String, String), usize>,
@@ -52,11 +52,11 @@ pub struct Inventory {
     pub missing_nodes: BTreeMap<String, usize>,
     /// Nodes and pods as they are written, each with what the engine hears of it; kept if [`Reading::full`] asks for that.
     pub full: Vec<(Input, Value)>,
-    /// Whether it is kept.
+    /// True if `full` is collected.
     pub keeps_full: bool,
 }
 
-/// An object of a kind that plugins may name, as an API server would store it. Nothing here looks into it.
+/// An object that plugins may read, as an API server would store it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CustomObject {
     /// The group of its API.
@@ -67,16 +67,16 @@ pub struct CustomObject {
     pub value: Value,
 }
 
-/// How manifests become a cluster.
+/// Settings for reading a cluster from manifests.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Reading {
-    /// What becomes of fields that nobody knows.
+    /// Treatment of unknown fields.
     pub validate: Validate,
-    /// Whether the pods of workloads that come from a cluster are made although the manifests have none of them.
+    /// True if pods are also created for workloads of a dump that has none of their pods.
     pub fill: bool,
-    /// Whether pods on nodes that are missing wait for a node again.
+    /// True if pods on missing nodes become pending again.
     pub reschedule_missing: bool,
-    /// Whether nodes and pods are kept as they are written, too: extenders see all of them.
+    /// True if nodes and pods are also kept as written: extenders see all their fields.
     pub full: bool,
 }
 
@@ -85,7 +85,7 @@ impl Inventory {
     /// their controllers would make, as far as these are not among the manifests.
     ///
     /// # Errors
-    /// Everything that is wrong, with file, line, object and field.
+    /// All mistakes, with file, line, object and field.
     pub fn from_sources(sources: &[Source], how: Reading) -> Result<Self, ManifestErrors> {
         let mut builder = Builder::new();
         builder.cluster.keeps_full = how.full;
@@ -98,11 +98,11 @@ impl Inventory {
         Ok(builder.finish(manifests, how.fill))
     }
 
-    /// Takes nodes, pods and what plugins look up as they are, with the API server's defaults as far as scheduling
+    /// Takes nodes, pods and other objects as they are, with the API server's defaults as far as scheduling
     /// depends on them.
     ///
     /// # Errors
-    /// Everything that is wrong, with the object's place in the list and the field.
+    /// All mistakes, with the object's index in the list and the field.
     pub fn from_objects(objects: Vec<Value>) -> Result<Self, ManifestErrors> {
         let mut decoder = Decoder::new().with_api_defaults();
         let (mut cluster, mut errors) = (Self::default(), Vec::new());
@@ -130,14 +130,14 @@ impl Inventory {
         if errors.is_empty() { Ok(cluster) } else { Err(ManifestErrors(errors)) }
     }
 
-    /// Notes claims and volumes, and what they depend on. Nothing becomes of them yet.
+    /// Collects claims and volumes, and the objects that they depend on, without settling them.
     fn note_volumes(&mut self) {
         self.volumes = Volumes::new(Provisioners::Floating);
         self.volumes.set_nodes(self.nodes.iter().map(|node| (node.name.clone(), node.labels.clone())));
         self.custom.iter().for_each(|object| self.volumes.put(&object.value));
     }
 
-    /// Lets claims have the volumes that they would have before any pod comes, and says which cannot.
+    /// Binds claims to the volumes that they get before the first pod, and reports those that get none.
     fn settle_volumes(&mut self) {
         self.volumes.settle();
         let Changes { created, volumes, claims, deleted, events } = self.volumes.take_changes();
@@ -160,13 +160,13 @@ impl Inventory {
         }));
     }
 
-    /// The custom resources of a kind, in the order of the manifests.
+    /// Returns the custom resources of a kind, in the order of the manifests.
     pub fn custom_of(&self, group: &str, kind: &str) -> impl Iterator<Item = &Value> {
         let all = self.custom.iter().filter(move |object| object.group == group && object.kind == kind);
         all.map(|object| &object.value)
     }
 
-    /// The custom resources of those kinds, as the engine takes them, in the order of the manifests.
+    /// Returns the custom resources of these kinds as inputs of the engine, in the order of the manifests.
     pub(crate) fn raw_objects(&self, kinds: &[ResourceKind]) -> Vec<RawObject> {
         // A plugin may read them in one version, another one in another.
         let raw = |object: &CustomObject| {
@@ -184,7 +184,7 @@ impl Inventory {
         self.custom.iter().flat_map(raw).collect()
     }
 
-    /// Whether an API server with these definitions would give that object to whoever asks for that kind.
+    /// Returns true if an API server with these definitions serves the object as this kind.
     fn serves(&self, object: &CustomObject, kind: &ResourceKind) -> bool {
         let ResourceName { plural, version, group } = kind.name();
         object.group == group
@@ -195,8 +195,8 @@ impl Inventory {
                     .any(|own| own.group == group && own.version == version && own.plural == plural))
     }
 
-    /// What the user should know of objects that plugins may name: how many no plugin does, and those that plugins cannot
-    /// read; one line each.
+    /// Returns lines about objects that plugins may read: the number that no plugin reads, and those that plugins cannot
+    /// decode.
     pub fn custom_notices(&self, config: &EngineConfig) -> Vec<String> {
         let (kinds, mut ignored) = (config.resources(), self.ignored.clone());
         for object in self.custom.iter().filter(|object| !kinds.iter().any(|kind| self.serves(object, kind)))
@@ -224,7 +224,7 @@ impl Inventory {
         unread.into_iter().chain(ignored_line(&ignored)).chain(undecodable).collect()
     }
 
-    /// Adds an object of a kind that counts. False if it is of none.
+    /// Adds an object of a built-in kind. Returns false for other kinds.
     fn decode(&mut self, decoder: &mut Decoder, kind: &str, value: &Value) -> Result<bool, DecodeError> {
         match kind {
             "Node" => {
@@ -243,7 +243,7 @@ impl Inventory {
         Ok(true)
     }
 
-    /// Finished pods count for nothing.
+    /// Adds a pod, unless it has finished.
     fn sort(&mut self, mut pod: Pod, value: &Value) {
         if pod.is_terminal() {
             return;
@@ -261,15 +261,15 @@ impl Inventory {
     }
 }
 
-/// Takes objects one by one; workloads wait until all pods and nodes are known.
+/// Collects objects one by one; workloads wait until all pods and nodes are known.
 struct Builder {
     decoder: Decoder,
     cluster: Inventory,
     workloads: Vec<Workload>,
     existing: ExistingPods,
-    /// For every pod without a node: where its manifest stands.
+    /// Position of the manifest of every pod without a node.
     orders: Vec<usize>,
-    /// Claims that pods bring along, unless they are among the manifests.
+    /// Claims of pods and workloads, which may be among the manifests, too.
     claims: Vec<Value>,
 }
 
@@ -313,7 +313,7 @@ impl Builder {
         Ok(())
     }
 
-    /// Makes the pods that workloads lack.
+    /// Creates the pods that workloads lack.
     fn finish(mut self, mut manifests: Manifests, fill: bool) -> Inventory {
         let mut notices = std::mem::take(&mut manifests.warnings);
         notices.extend(missing_nodes_line(&manifests.missing_nodes));
@@ -397,7 +397,7 @@ impl Builder {
         self.cluster.pending.retain(stays);
     }
 
-    /// Adds the claims that pods bring along, as far as they are not there.
+    /// Adds the claims of pods and workloads that are not among the manifests.
     fn add_claims(&mut self, manifests: &Manifests) {
         let kinds = kinds::table();
         let Some(kind) = kinds.iter().find(|kind| kind.rules == Rules::Claim) else { return };
@@ -420,7 +420,7 @@ impl Builder {
     }
 }
 
-/// The claims of a pod's ephemeral volumes. They are the pod's own, which they can be only if it has a UID.
+/// Returns the claims of a pod's ephemeral volumes. The pod owns them, so it needs a UID.
 fn claims_of_pod(pod: &mut Value) -> Vec<Value> {
     if uid(pod).is_empty() {
         pod["metadata"]["uid"] = format!("{}/{}", namespace(pod), name(pod)).into();
@@ -429,13 +429,13 @@ fn claims_of_pod(pod: &mut Value) -> Vec<Value> {
     if is_finished { Vec::new() } else { pod_claims::of_pod(pod).collect() }
 }
 
-/// Kubernetes' own kinds.
+/// Returns Kubernetes' own kinds.
 fn own_kinds() -> &'static [kinds::Kind] {
     static KINDS: OnceLock<Vec<kinds::Kind>> = OnceLock::new();
     KINDS.get_or_init(kinds::table)
 }
 
-/// An object that plugins may name without a definition.
+/// Returns an object of a built-in kind, which plugins can read without a definition.
 fn of_own_kind(value: Value) -> Option<CustomObject> {
     let text = |field: &str| value[field].as_str().unwrap_or_default();
     let (version, kind) = (text("apiVersion"), text("kind"));

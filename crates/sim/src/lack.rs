@@ -1,4 +1,4 @@
-//! What nodes lack that a plugin rejected, in numbers and names: what kube-scheduler's reasons leave out.
+//! Resources, labels and the like that rejected nodes lack, which kube-scheduler's reasons leave out.
 
 use std::borrow::Cow;
 
@@ -19,13 +19,13 @@ use harbormaster_plugins::{
     inter_pod_affinity::{REASON_AFFINITY, REASON_ANTI},
 };
 
-/// So many different things are named; of the others only the number is told.
+/// Maximum number of named things; the others are counted.
 const NAMED: usize = 3;
 const INSUFFICIENT: &str = "Insufficient ";
 
-/// What nodes lack that were rejected alike.
+/// The things that a group of equally rejected nodes lacks.
 #[derive(Debug, Default)]
-pub(crate) struct Lacks {
+pub(crate) struct Shortages {
     nodes: usize,
     amounts: Vec<Amount>,
     /// With the number of nodes.
@@ -43,7 +43,7 @@ struct Amount {
     all: i64,
 }
 
-impl Lacks {
+impl Shortages {
     /// One more node, which `plugin` rejected for `reasons`; `own` is what it says itself of what the node lacks.
     pub(crate) fn add(
         &mut self,
@@ -170,7 +170,7 @@ fn ports(pod: &PodInfo, used: &UsedPorts) -> Option<String> {
     (!taken.is_empty()).then(|| format!("host port {} is taken", taken.join(", ")))
 }
 
-/// What the pod wants of the node's labels and the node does not have. Of several terms none matches: naming one of
+/// Returns the label that the pod requires and the node lacks. If there are several terms, naming one of
 /// them would not help.
 fn label(pod: &PodInfo, node: NodeRef<'_>) -> Option<String> {
     let nothing = Labels::default();
@@ -256,7 +256,7 @@ mod tests {
 
     #[test]
     fn many_different_things_are_cut_to_the_most_frequent() {
-        let mut lacks = Lacks { nodes: 6, ..Lacks::default() };
+        let mut lacks = Shortages { nodes: 6, ..Shortages::default() };
         for thing in ["a", "b", "b", "c", "d", "e"] {
             lacks.add_thing(Some(thing.to_owned()));
         }

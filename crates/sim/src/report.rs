@@ -1,4 +1,4 @@
-//! What a simulation says about each pending pod, and about pods that had to make way. The JSON form is stable: tools read it.
+//! Reports of simulations about pending pods and preempted pods. The JSON form is stable: tools read it.
 
 use std::{borrow::Cow, collections::BTreeMap, fmt};
 
@@ -6,7 +6,7 @@ use harbormaster_framework::{outcome::Reject, pod::PodInfo};
 pub use harbormaster_world::volumes::ClaimedVolume;
 use serde::{Serialize, Serializer, ser::SerializeMap as _};
 
-/// Everything that was found out, pods in the order of the manifests.
+/// Results of a simulation, with pods in the order of the manifests.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Report {
     /// One entry per pod that had no node, then one per pod that had one and lost it.
@@ -16,7 +16,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// Number of pods with that fate.
+    /// Returns the number of pods with a fate.
     pub fn count(&self, fate: Fate) -> usize {
         self.pods.iter().filter(|pod| pod.fate() == fate).count()
     }
@@ -43,23 +43,23 @@ pub struct PodReport {
     pub pod: String,
     /// `spec.schedulerName`.
     pub profile: String,
-    /// Whoever controls it: `ReplicaSet shop/web-6d4f`.
+    /// Its controller: `ReplicaSet shop/web-6d4f`.
     pub owner: Option<String>,
-    /// Where it went.
+    /// Its node.
     pub node: Option<String>,
-    /// What keeps it out of the queue.
+    /// Verdict of the PreEnqueue plugin that keeps it out of the queue.
     pub pre_enqueue: Option<Status>,
-    /// Why it has no node, in kube-scheduler's words.
+    /// Reason why it has no node, in kube-scheduler's words.
     pub message: Option<String>,
-    /// What its claims get, in the order of its volumes: those that had nothing before the simulation.
+    /// Volumes of its claims that were unbound before the simulation, in the order of its volumes.
     pub claims: Vec<ClaimReport>,
-    /// The pods (`namespace/name`) that had to go for it.
+    /// The pods (`namespace/name`) that were preempted for it.
     pub victims: Vec<String>,
-    /// The pod (`namespace/name`) for which it had to go.
+    /// The pod (`namespace/name`) for which it was preempted.
     pub preempted_by: Option<String>,
-    /// How often it was tried.
+    /// Number of attempts.
     pub attempts: u32,
-    /// How many nodes were looked at and how many of them fit, in the attempt that placed it.
+    /// Number of evaluated nodes and of those that fit, in the attempt that placed it.
     pub looked_at: Option<(usize, usize)>,
     /// No profile has its scheduler name.
     pub is_foreign: bool,
@@ -93,7 +93,7 @@ impl Serialize for PodReport {
     }
 }
 
-/// What a claim of a pod gets. Prints as a clause.
+/// The volume of a pod's claim. Prints as a clause.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ClaimReport {
     /// Its name, in the pod's namespace.
@@ -123,7 +123,7 @@ impl fmt::Display for ClaimReport {
     }
 }
 
-/// What became of a pod.
+/// Result for a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// It has a node.
@@ -158,7 +158,7 @@ impl Fate {
 /// A rejection.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Status {
-    /// Who rejected; empty for the framework itself, when a node is outside of what PreFilter left.
+    /// The plugin that rejected; empty for the framework, if a node is outside of PreFilter's result.
     pub plugin: Cow<'static, str>,
     /// kube-scheduler's status code: `Unschedulable`, `UnschedulableAndUnresolvable`, `Pending` or `Error`.
     pub code: Cow<'static, str>,
@@ -192,7 +192,7 @@ impl PodReport {
         }
     }
 
-    /// What became of the pod.
+    /// Returns the result for the pod.
     pub fn fate(&self) -> Fate {
         match () {
             () if self.is_foreign => Fate::Foreign,
@@ -209,12 +209,12 @@ impl PodReport {
         self.message = Some(format!("no profile has the scheduler name {:?}", self.profile));
     }
 
-    /// Whether a node was chosen in the latest attempt, and the pod is not bound to it.
+    /// Returns true if the latest attempt chose a node and the pod is not bound to it.
     pub(crate) fn lacks_its_binding(&self) -> bool {
         self.node.is_none() && self.looked_at.is_some()
     }
 
-    /// Whether a PreEnqueue plugin holds the pod back.
+    /// Returns true if a PreEnqueue plugin holds the pod back.
     pub fn is_gated(&self) -> bool {
         self.pre_enqueue.is_some()
     }

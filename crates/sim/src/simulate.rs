@@ -25,7 +25,7 @@ use crate::{
     verdict::pre_enqueue,
 };
 
-/// When the simulation begins, 2026-01-01T00:00:00Z: any time would do.
+/// Start of the simulation, 2026-01-01T00:00:00Z; the value is arbitrary.
 const START: Timestamp = Timestamp(1_767_225_600_000_000_000);
 
 /// Time between two inputs, so that pods of equal priority are tried in the order of the manifests.
@@ -34,20 +34,20 @@ const STEP: Duration = Duration::from_micros(1);
 /// A pod that failed this often while nothing was placed in between is given up.
 const MAX_FRUITLESS: u32 = 3;
 
-/// Places the pending pods one after the other, as a scheduler would that has the cluster to itself.
+/// Places the pending pods one after the other, as the only scheduler of the cluster would.
 ///
-/// `progress` is called after every attempt with the number of pods that are decided and of all.
+/// Calls `progress` after every attempt with the number of placed pods and of all pods.
 pub fn simulate(config: EngineConfig, cluster: Inventory, progress: &mut dyn FnMut(usize, usize)) -> Report {
-    let mut world = World::new(config, cluster, None);
+    let mut world = SimulatedCluster::new(config, cluster, None);
     world.run(progress);
     world.finish()
 }
 
-/// Says what every plugin thought of every node at the time of each pod's last attempt, of those pods in `report` that
-/// `concerns` picks and that were tried. The report is what [`simulate`] made of the same cluster.
+/// Explains the last attempts of the pods in `report` that were tried and that `concerns` selects: the verdicts of every
+/// plugin on every node at that time. The report is the result of [`simulate`] for the same cluster.
 ///
-/// The simulation is played again, which goes as it went before, and stops behind the last of these attempts. One pod
-/// is told of after the other: nothing is kept.
+/// The simulation runs again, with the same decisions, until the last of these attempts. Explanations are passed to `tell`
+/// one by one, so that memory stays small.
 pub fn explain_simulated(
     config: EngineConfig,
     cluster: Inventory,
@@ -58,10 +58,10 @@ pub fn explain_simulated(
     let pending = cluster.pending.iter().map(|pod| pod.uid.clone()).zip(&report.pods);
     let open = pending.filter(|(_, report)| report.attempts > 0 && concerns(report)).collect();
     let explainer = Explainer { judge: Judge::new(&config), open, tell };
-    World::new(config, cluster, Some(explainer)).run(&mut |_, _| {});
+    SimulatedCluster::new(config, cluster, Some(explainer)).run(&mut |_, _| {});
 }
 
-/// Says what plugins think before a pod's last attempt changes the cluster.
+/// Collects verdicts before a pod's last attempt changes the cluster.
 struct Explainer<'a> {
     /// The cluster as it was before the attempt.
     judge: Judge,
@@ -90,7 +90,7 @@ impl Explainer<'_> {
 }
 
 /// The engine and what the API server would hold.
-struct World<'a> {
+struct SimulatedCluster<'a> {
     engine: Engine,
     explainer: Option<Explainer<'a>>,
     now: Timestamp,
@@ -100,16 +100,16 @@ struct World<'a> {
     /// Pods that had a node in the manifests and lost it.
     evicted: Vec<PodReport>,
     objects: FxHashMap<Str, Pod>,
-    /// What volume controllers and provisioners know.
+    /// State of volume controllers and provisioners.
     volumes: Volumes,
     version: u64,
-    /// How often pods were tried since a pod was placed.
+    /// Number of attempts by pod since a pod was placed.
     fruitless: FxHashMap<Str, u32>,
     placed: usize,
     missing_nodes: BTreeMap<String, usize>,
 }
 
-impl<'a> World<'a> {
+impl<'a> SimulatedCluster<'a> {
     fn new(config: EngineConfig, cluster: Inventory, explainer: Option<Explainer<'a>>) -> Self {
         let mut world = Self {
             explainer,
@@ -251,7 +251,7 @@ impl<'a> World<'a> {
                     }
                     Effect::PatchStatus(patch) => self.patch(patch),
                     Effect::Evict(task) => self.evict(task),
-                    // There is nobody to call: what plugins assume stays assumed.
+                    // No API server is called: assumptions of plugins stay.
                     Effect::CallOff(_)
                     | Effect::Call(_)
                     | Effect::Event(_)
@@ -276,7 +276,7 @@ impl<'a> World<'a> {
         self.publish(pod);
     }
 
-    /// The victim is gone for good: nothing here makes another one in its place.
+    /// Removes a victim. No controller replaces it.
     fn evict(&mut self, task: EvictTask) {
         let (victim, uid) = (task.victim.clone(), task.victim.uid.clone());
         let preemptor = self.objects.get(&task.preemptor).map(|p| format!("{}/{}", p.namespace, p.name));
@@ -327,7 +327,7 @@ impl<'a> World<'a> {
         self.publish(pod);
     }
 
-    /// The API server has a new version of the pod, and the engine hears of it.
+    /// Stores a new version of the pod and passes it to the engine.
     fn publish(&mut self, mut pod: Pod) {
         self.version += 1;
         pod.resource_version = self.version.to_string().into();
@@ -341,7 +341,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Whether somebody waits for what comes.
+    /// Returns true if a result is still awaited.
     fn is_of_interest(&self) -> bool {
         self.explainer.as_ref().is_none_or(|explainer| !explainer.open.is_empty())
     }

@@ -1,4 +1,4 @@
-//! Answers of single plugins, outside of an attempt.
+//! Verdicts of single plugins, outside of an attempt.
 
 use harbormaster_api::points::ExtensionPoint;
 use harbormaster_framework::{

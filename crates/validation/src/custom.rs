@@ -1,11 +1,10 @@
-//! Custom resources: what their definitions say of them, and what becomes of their objects.
+//! Custom resources: their definitions, and the treatment of their objects.
 //!
-//! Reading order: [`Schema`] (the structural schema of a version), `shape` (unknown fields go, defaults come), `check`
-//! (what values must be), `format` (forms of texts). What is asked of the definitions themselves is in
-//! [`admission`](crate::admission).
+//! Reading order: [`Schema`] (the structural schema of a version), `shape` (pruning and defaulting), `check` (validation),
+//! `format` (formats of strings). The definitions themselves are checked by [`admission`](crate::admission).
 //!
-//! Rules in CEL (`x-kubernetes-validations`) are taken and not applied, and conversions by webhook change nothing but
-//! the `apiVersion`.
+//! Rules in CEL (`x-kubernetes-validations`) are accepted and not applied, and conversions by webhook change only the
+//! `apiVersion`.
 
 mod check;
 mod format;

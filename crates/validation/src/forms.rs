@@ -1,4 +1,4 @@
-//! Objects that are read and written in another form than they are stored in.
+//! Objects whose stored form differs from the one that clients read and write.
 
 use serde_json::Value;
 

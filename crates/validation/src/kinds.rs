@@ -1,4 +1,4 @@
-//! The kinds of objects: one table, and what custom resource definitions add to it.
+//! The kinds of objects: one table, extended by custom resource definitions.
 
 mod rows;
 

@@ -1,4 +1,4 @@
-//! The division of an object among its writers: values that count as one, and the identity of the elements of a list.
+//! The division of an object among its writers: values with one owner, and the identity of the elements of a list.
 
 use serde_json::Value;
 
@@ -10,7 +10,7 @@ use crate::{
 
 /// Position in an object, with its type or schema.
 #[derive(Clone, Copy, Debug)]
-pub enum Place<'a> {
+pub enum TypedPosition<'a> {
     /// An object of a type of the table.
     Type(&'static Type),
     /// All of a field.
@@ -51,71 +51,73 @@ pub enum Plain {
 
 /// A field of a place.
 #[derive(Clone, Copy, Debug)]
-pub struct Inner<'a> {
+pub struct InnerField<'a> {
     /// Its position.
-    pub place: Place<'a>,
+    pub place: TypedPosition<'a>,
     /// True if the type names the field; false for keys of a map.
     pub named: bool,
 }
 
-impl<'a> Place<'a> {
+impl<'a> TypedPosition<'a> {
     /// A whole object.
     pub fn of(kind: &'a Kind) -> Self {
         match (&kind.custom, schema::type_of(kind).and_then(|name| schema::find(&name))) {
-            (Some(custom), _) => Place::Resource(&custom.schema),
-            (None, Some(of)) => Place::Type(of),
-            (None, None) => Place::Unsaid,
+            (Some(custom), _) => TypedPosition::Resource(&custom.schema),
+            (None, Some(of)) => TypedPosition::Type(of),
+            (None, None) => TypedPosition::Unsaid,
         }
     }
 
     /// Parts of the value at this place.
     pub fn parts(self, value: &Value) -> Parts<'a> {
         match self {
-            Place::Leaf => Parts::None,
-            Place::Unsaid if value.is_object() => Parts::Fields,
-            Place::Unsaid => Parts::None,
-            Place::Resource(_) => Parts::Fields,
-            Place::Type(of) if of.whole => Parts::None,
-            Place::Type(_) => Parts::Fields,
-            Place::Field(field) if field.whole => Parts::None,
-            Place::Field(field) => match field.shape {
+            TypedPosition::Leaf => Parts::None,
+            TypedPosition::Unsaid if value.is_object() => Parts::Fields,
+            TypedPosition::Unsaid => Parts::None,
+            TypedPosition::Resource(_) => Parts::Fields,
+            TypedPosition::Type(of) if of.whole => Parts::None,
+            TypedPosition::Type(_) => Parts::Fields,
+            TypedPosition::Field(field) if field.whole => Parts::None,
+            TypedPosition::Field(field) => match field.shape {
                 Shape::List => elements(&field.identity),
                 Shape::Map => Parts::Fields,
                 Shape::Single | Shape::Shy | Shape::Inline => of_type(field.of).parts(value),
             },
-            Place::Element(field) => of_type(field.of).parts(value),
-            Place::Schema(schema) => schema.parts(value),
+            TypedPosition::Element(field) => of_type(field.of).parts(value),
+            TypedPosition::Schema(schema) => schema.parts(value),
         }
     }
 
     /// Returns the field with a name; `None` if there can be none.
-    pub fn field(self, name: &str) -> Option<Inner<'a>> {
+    pub fn field(self, name: &str) -> Option<InnerField<'a>> {
         match self {
-            Place::Leaf => None,
-            Place::Unsaid => Some(Inner { place: Place::Unsaid, named: false }),
-            Place::Type(_) | Place::Resource(_) if matches!(name, "kind" | "apiVersion") => {
-                Some(Inner { place: Place::Leaf, named: true })
+            TypedPosition::Leaf => None,
+            TypedPosition::Unsaid => Some(InnerField { place: TypedPosition::Unsaid, named: false }),
+            TypedPosition::Type(_) | TypedPosition::Resource(_) if matches!(name, "kind" | "apiVersion") => {
+                Some(InnerField { place: TypedPosition::Leaf, named: true })
             }
-            Place::Type(of) => of.field(name).map(|field| Inner { place: Place::Field(field), named: true }),
-            Place::Field(field) => match field.shape {
-                Shape::Map => Some(Inner { place: Place::Element(field), named: false }),
+            TypedPosition::Type(of) => {
+                of.field(name).map(|field| InnerField { place: TypedPosition::Field(field), named: true })
+            }
+            TypedPosition::Field(field) => match field.shape {
+                Shape::Map => Some(InnerField { place: TypedPosition::Element(field), named: false }),
                 Shape::List => None,
                 Shape::Single | Shape::Shy | Shape::Inline => of_type(field.of).field(name),
             },
-            Place::Element(field) => of_type(field.of).field(name),
-            Place::Resource(_) if name == "metadata" => {
-                Some(Inner { place: of_type("meta.ObjectMeta"), named: true })
+            TypedPosition::Element(field) => of_type(field.of).field(name),
+            TypedPosition::Resource(_) if name == "metadata" => {
+                Some(InnerField { place: of_type("meta.ObjectMeta"), named: true })
             }
-            Place::Schema(schema) | Place::Resource(schema) => schema.inner(name),
+            TypedPosition::Schema(schema) | TypedPosition::Resource(schema) => schema.inner(name),
         }
     }
 
     /// Returns the type of plain values at this position; `None` if there are several types, or none.
     pub fn plain(self) -> Option<Plain> {
         let of = match self {
-            Place::Field(field) if matches!(field.shape, Shape::Single | Shape::Shy) => field.of,
-            Place::Element(field) => field.of,
-            Place::Schema(schema) => return schema.plain(),
+            TypedPosition::Field(field) if matches!(field.shape, Shape::Single | Shape::Shy) => field.of,
+            TypedPosition::Element(field) => field.of,
+            TypedPosition::Schema(schema) => return schema.plain(),
             _ => return None,
         };
         match of {
@@ -129,19 +131,19 @@ impl<'a> Place<'a> {
     /// The elements of a list.
     pub fn element(self) -> Self {
         match self {
-            Place::Field(field) => Place::Element(field),
-            Place::Schema(schema) => schema.element(),
-            _ => Place::Unsaid,
+            TypedPosition::Field(field) => TypedPosition::Element(field),
+            TypedPosition::Schema(schema) => schema.element(),
+            _ => TypedPosition::Unsaid,
         }
     }
 }
 
 /// The values of a type that is not a list or a map.
-fn of_type<'a>(name: &str) -> Place<'a> {
+fn of_type<'a>(name: &str) -> TypedPosition<'a> {
     match (name, schema::find(name)) {
-        (_, Some(of)) => Place::Type(of),
-        ("RawExtension" | "FieldsV1" | "SchemaOrMore", None) => Place::Unsaid,
-        (_, None) => Place::Leaf,
+        (_, Some(of)) => TypedPosition::Type(of),
+        ("RawExtension" | "FieldsV1" | "SchemaOrMore", None) => TypedPosition::Unsaid,
+        (_, None) => TypedPosition::Leaf,
     }
 }
 

@@ -181,9 +181,9 @@ pub fn inspect(kind: &Kind, object: &mut Value) -> Misfits {
 #[derive(Debug, Default)]
 pub struct Misfits {
     /// Fields that the type does not have.
-    pub unknown: Vec<Unknown>,
+    pub unknown: Vec<UnknownField>,
     /// Values of another type than their field.
-    pub wrong: Vec<Wrong>,
+    pub wrong: Vec<WrongValue>,
 }
 
 impl Misfits {
@@ -203,7 +203,7 @@ impl Misfits {
 
 /// A field that a type does not have.
 #[derive(Debug)]
-pub struct Unknown {
+pub struct UnknownField {
     /// Its path: `spec.containers[0].resource`.
     pub field: String,
     /// The field of the type that was meant, perhaps.
@@ -212,7 +212,7 @@ pub struct Unknown {
 
 /// A value of another type than its field.
 #[derive(Debug)]
-pub struct Wrong {
+pub struct WrongValue {
     /// The path of the field: `spec.containers[0].image`.
     pub field: String,
     /// Message for users.
@@ -226,8 +226,8 @@ struct Walk {
     path: Vec<Step>,
     /// True if unknown fields are collected.
     notes: bool,
-    unknown: Vec<Unknown>,
-    wrong: Vec<Wrong>,
+    unknown: Vec<UnknownField>,
+    wrong: Vec<WrongValue>,
 }
 
 enum Step {
@@ -253,7 +253,7 @@ impl Walk {
             let pruned = custom.schema.prune(object);
             custom.schema.drop_nulls(object);
             self.unknown
-                .extend(pruned.into_iter().map(|Pruned { field, similar }| Unknown { field, similar }));
+                .extend(pruned.into_iter().map(|Pruned { field, similar }| UnknownField { field, similar }));
         }
     }
 
@@ -273,7 +273,7 @@ impl Walk {
                 let path = self.shown(true);
                 let dot = if path.is_empty() { "" } else { "." };
                 let similar = similar(&key, names(of)).map(str::to_owned);
-                self.unknown.push(Unknown { field: format!("{path}{dot}{key}"), similar });
+                self.unknown.push(UnknownField { field: format!("{path}{dot}{key}"), similar });
             }
         }
         fill(of, map);
@@ -397,13 +397,13 @@ impl Walk {
             value => value.to_string(),
         };
         let problem = format!("expected {wanted}, got {got}");
-        self.wrong.push(Wrong { field: self.shown(true), problem, in_go: wrong(value, into) });
+        self.wrong.push(WrongValue { field: self.shown(true), problem, in_go: wrong(value, into) });
     }
 
     /// A value is of the right type and does not say what it should.
     fn is_no(&mut self, value: &Value, what: &str, in_go: String) {
         let problem = format!("{value} is no {what}");
-        self.wrong.push(Wrong { field: self.shown(true), problem, in_go });
+        self.wrong.push(WrongValue { field: self.shown(true), problem, in_go });
     }
 
     fn shown(&self, exactly: bool) -> String {

@@ -1,4 +1,4 @@
-//! Label selectors as they stand in objects.
+//! Label selectors in objects.
 
 use harbormaster_api::{
     Labels, Str,

@@ -1,4 +1,4 @@
-//! Reading and writing JSON values whose form nobody vouches for: what is missing or of another type reads as empty.
+//! Reading and writing JSON values of unchecked form: missing values and those of another type read as empty.
 
 use serde_json::{Map, Value, json};
 

@@ -1,4 +1,4 @@
-//! Keys of mappings. JSON knows texts only, so other scalars become texts as in `sigs.k8s.io/yaml`.
+//! Keys of mappings. JSON has string keys only, so other scalars become strings as in `sigs.k8s.io/yaml`.
 
 use crate::scalar::Scalar;
 

@@ -31,7 +31,7 @@ pub struct Source {
 /// Reads the first document of a text; an empty text is a null.
 ///
 /// # Errors
-/// When the text is not YAML, also behind the first document.
+/// If the text is not YAML, including the part after the first document.
 pub fn parse(text: &str) -> Result<Node, Error> {
     let mut reader = Reader::new(text);
     let mut first = None;

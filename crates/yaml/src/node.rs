@@ -14,7 +14,7 @@ pub struct Position {
 /// One value of a document.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Node {
-    /// Where it stands.
+    /// Its position.
     pub at: Position,
     /// Its value.
     pub content: Content,
@@ -42,21 +42,21 @@ pub enum Content {
     Mapping(Vec<Entry>),
 }
 
-/// A key and its value. A mapping may repeat a key; the last entry counts.
+/// A key and its value. If a mapping repeats a key, the last entry is used.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
     /// The key; numbers and booleans become texts.
     pub key: String,
-    /// Where the key stands.
+    /// Position of the key.
     pub at: Position,
     /// Its value.
     pub value: Node,
-    /// Whether it comes from a mapping that `<<` merges.
+    /// True if it comes from a mapping that `<<` merges.
     pub is_merged: bool,
 }
 
 impl Node {
-    /// The entries of a mapping; none for anything else.
+    /// Returns the entries of a mapping; none for anything else.
     pub fn entries(&self) -> &[Entry] {
         match &self.content {
             Content::Mapping(entries) => entries,
@@ -64,7 +64,7 @@ impl Node {
         }
     }
 
-    /// The items of a sequence; none for anything else.
+    /// Returns the items of a sequence; none for anything else.
     pub fn items(&self) -> &[Node] {
         match &self.content {
             Content::Sequence(items) => items,
@@ -72,17 +72,17 @@ impl Node {
         }
     }
 
-    /// The entry with that key; the last one if it repeats.
+    /// Returns the entry with a key; the last one if the key repeats.
     pub fn entry(&self, key: &str) -> Option<&Entry> {
         self.entries().iter().rev().find(|entry| entry.key == key)
     }
 
-    /// The value with that key, unless null.
+    /// Returns the value with a key, unless it is null.
     pub fn get(&self, key: &str) -> Option<&Node> {
         self.entry(key).map(|entry| &entry.value).filter(|value| value.content != Content::Null)
     }
 
-    /// The text of a string.
+    /// Returns the text of a string.
     pub fn text(&self) -> Option<&str> {
         match &self.content {
             Content::String(text) => Some(text),
@@ -90,7 +90,7 @@ impl Node {
         }
     }
 
-    /// Its type, in JSON's words.
+    /// Returns its type, in JSON's words.
     pub fn type_name(&self) -> &'static str {
         match self.content {
             Content::Null => "null",
@@ -132,7 +132,7 @@ fn integer(value: i128) -> Option<Number> {
     signed.or_else(|_| u64::try_from(value).map(Number::from)).ok()
 }
 
-/// A number without a fraction is an integer to whoever reads the JSON that Kubernetes makes of YAML.
+/// Converts a number to JSON as Kubernetes does: without a fraction it is an integer.
 fn float(value: f64) -> Option<Number> {
     /// From here on, numbers do not fit into 64 bits.
     const END: f64 = 9_223_372_036_854_775_808.0;

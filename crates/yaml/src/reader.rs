@@ -11,17 +11,17 @@ use crate::{
     scalar::{self, Scalar},
 };
 
-/// Number of nodes that aliases may stand for. Nobody needs more than a few; a small number stops alias bombs at once.
+/// Maximum number of nodes that aliases may expand to. A small limit stops alias bombs at once.
 const MAX_NODES_OF_ALIASES: usize = 100_000;
-/// Depth of a document with all its aliases.
+/// Maximum depth of a document with all its aliases.
 const MAX_DEPTH: usize = 300;
 
 /// The reason why a text is not YAML that can become JSON.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
-    /// Where, if known.
+    /// Position, if known.
     pub at: Option<Position>,
-    /// Why.
+    /// Reason.
     pub message: String,
 }
 
@@ -66,7 +66,7 @@ pub enum Shape {
     Other,
 }
 
-/// Reads the documents of a text one after the other, and each all at once or piece by piece.
+/// Reads the documents of a text one after the other, each as a whole or in parts.
 pub struct Reader<'t> {
     parser: Parser<'t, StrInput<'t>>,
     next: Option<(Event<'t>, Position)>,
@@ -86,7 +86,7 @@ impl fmt::Debug for Reader<'_> {
 }
 
 impl<'t> Reader<'t> {
-    /// Begins before the first document.
+    /// Starts before the first document.
     pub fn new(text: &'t str) -> Self {
         let mut options = Options::default();
         options.set_emit_comments(false);
@@ -100,10 +100,10 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// Goes to the beginning of the next document, behind the one that was read. `false` if there is none.
+    /// Moves to the beginning of the next document. Returns false if there is none.
     ///
     /// # Errors
-    /// When the text is not YAML.
+    /// If the text is not YAML.
     pub fn next_document(&mut self) -> Result<bool, Error> {
         self.anchors.clear();
         loop {
@@ -115,10 +115,10 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// Where the next value stands.
+    /// Returns the position of the next value.
     ///
     /// # Errors
-    /// When the text is not YAML.
+    /// If the text is not YAML.
     pub fn position(&mut self) -> Result<Position, Error> {
         Ok(self.peek()?.map_or_else(Position::default, |(_, at)| *at))
     }
@@ -126,7 +126,7 @@ impl<'t> Reader<'t> {
     /// Form of the next value.
     ///
     /// # Errors
-    /// When the text is not YAML.
+    /// If the text is not YAML.
     pub fn shape(&mut self) -> Result<Shape, Error> {
         if self.merged_value.is_some() {
             return Ok(Shape::Other);
@@ -142,23 +142,23 @@ impl<'t> Reader<'t> {
     /// Goes into the mapping that comes next: [`Self::next_key`] has its keys.
     ///
     /// # Errors
-    /// When the text is not YAML.
+    /// If the text is not YAML.
     pub fn enter_mapping(&mut self) -> Result<(), Error> {
         self.event().map(drop)
     }
 
-    /// Goes into the sequence that comes next: [`Self::has_item`] tells whether there is another item.
+    /// Enters the sequence that comes next; [`Self::has_item`] returns true if there is another item.
     ///
     /// # Errors
-    /// When the text is not YAML.
+    /// If the text is not YAML.
     pub fn enter_sequence(&mut self) -> Result<(), Error> {
         self.event().map(drop)
     }
 
-    /// Whether the sequence goes on with an item, which comes next. At its end the sequence is left.
+    /// Returns true if the sequence has another item, which comes next. At its end, leaves the sequence.
     ///
     /// # Errors
-    /// When the text is not YAML.
+    /// If the text is not YAML.
     pub fn has_item(&mut self) -> Result<bool, Error> {
         let is_over = matches!(self.peek()?, None | Some((Event::SequenceEnd, _)));
         if is_over {
@@ -170,7 +170,7 @@ impl<'t> Reader<'t> {
     /// The next key of the mapping, whose value comes next. At its end the mapping is left.
     ///
     /// # Errors
-    /// When the text is not YAML, or the key cannot be one of JSON.
+    /// If the text is not YAML, or the key cannot be one of JSON.
     pub fn next_key(&mut self) -> Result<Option<Key>, Error> {
         self.next_key_at(0)
     }
@@ -232,7 +232,7 @@ impl<'t> Reader<'t> {
     /// All of the next value.
     ///
     /// # Errors
-    /// When the text is not YAML, or the value cannot be one of JSON.
+    /// If the text is not YAML, or the value cannot be one of JSON.
     pub fn value(&mut self) -> Result<Node, Error> {
         self.value_at(0)
     }
@@ -310,9 +310,9 @@ impl<'t> Reader<'t> {
 pub struct Key {
     /// Its text.
     pub text: String,
-    /// Where it stands.
+    /// Its position.
     pub at: Position,
-    /// Whether it comes from a mapping that `<<` merges.
+    /// True if it comes from a mapping that `<<` merges.
     pub is_merged: bool,
 }
 

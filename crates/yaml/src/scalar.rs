@@ -1,6 +1,6 @@
 //! The meaning of plain scalars: that of `sigs.k8s.io/yaml`, which is YAML 1.1 with a few exceptions.
 
-/// The value of a scalar that stands for itself.
+/// The value of a plain scalar.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Scalar {
     Null,
@@ -34,7 +34,7 @@ pub(crate) fn plain(text: &str) -> Scalar {
     }
 }
 
-/// Whether a text looks like a date, which other readers of YAML take for more than a text.
+/// Returns true if a text looks like a date, which other YAML readers do not treat as a string.
 pub(crate) fn is_date(text: &str) -> bool {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     digits == 4 && text.as_bytes().get(4) == Some(&b'-')

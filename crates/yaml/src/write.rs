@@ -94,7 +94,7 @@ fn string(text: &mut String, value: &str) {
     text.push('"');
 }
 
-/// Whether every reader takes the text without quotes for the same text.
+/// Returns true if every YAML reader reads the unquoted text as the same string.
 fn is_plain(value: &str) -> bool {
     let begins_well = value.starts_with(|c: char| c.is_ascii_alphanumeric() || "/_.+-".contains(c));
     let is_quiet = |c: char| c.is_ascii_alphanumeric() || "/_.+-=@%()<>,;~^$".contains(c);

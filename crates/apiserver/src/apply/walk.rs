@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use super::fields::{Fields, field, shown as step_shown};
 use crate::{
-    ownership::{Inner, Parts, Place, Plain},
+    ownership::{InnerField, Parts, Plain, TypedPosition},
     schema::Identity,
     value::shown,
 };
@@ -21,12 +21,12 @@ pub(super) struct Changes {
 }
 
 /// The fields that a value has.
-pub(super) fn fields_of(place: Place<'_>, value: &Value) -> Fields {
+pub(super) fn fields_of(place: TypedPosition<'_>, value: &Value) -> Fields {
     let mut fields = Fields::default();
     match (place.parts(value), value) {
         (Parts::Fields, Value::Object(map)) => {
             for (name, value) in map {
-                let Inner { place, named } = inner(place, name);
+                let InnerField { place, named } = inner(place, name);
                 let mut below = fields_of(place, value);
                 below.own |= !named || value.is_null() || value.as_object().is_some_and(Map::is_empty);
                 if !below.is_empty() {
@@ -49,14 +49,14 @@ pub(super) fn fields_of(place: Place<'_>, value: &Value) -> Fields {
 }
 
 /// Differences between two values, of which at most one is missing.
-pub(super) fn compare(place: Place<'_>, old: Option<&Value>, new: Option<&Value>) -> Changes {
+pub(super) fn compare(place: TypedPosition<'_>, old: Option<&Value>, new: Option<&Value>) -> Changes {
     let mut changes = Changes::default();
     walk(place, old, new, &mut Vec::new(), &mut changes);
     changes
 }
 
 fn walk<'v>(
-    place: Place<'_>,
+    place: TypedPosition<'_>,
     old: Option<&'v Value>,
     new: Option<&'v Value>,
     path: &mut Vec<String>,
@@ -102,7 +102,7 @@ fn walk<'v>(
 }
 
 /// A configuration laid over a value. Lists of elements that are told apart take the order of the configuration.
-pub(super) fn merge(place: Place<'_>, live: Option<Value>, config: &Value) -> Value {
+pub(super) fn merge(place: TypedPosition<'_>, live: Option<Value>, config: &Value) -> Value {
     let Some(live) = live else { return config.clone() };
     match (place.parts(if config.is_null() { &live } else { config }), live, config) {
         (Parts::Fields, live @ Value::Object(_), Value::Null)
@@ -122,7 +122,11 @@ pub(super) fn merge(place: Place<'_>, live: Option<Value>, config: &Value) -> Va
     }
 }
 
-fn merge_lists(place: Place<'_>, live: &[(String, &Value)], config: &[(String, &Value)]) -> Vec<Value> {
+fn merge_lists(
+    place: TypedPosition<'_>,
+    live: &[(String, &Value)],
+    config: &[(String, &Value)],
+) -> Vec<Value> {
     let mut list = Vec::with_capacity(live.len().max(config.len()));
     let (mut l, mut c) = (0, 0);
     while l < live.len() || c < config.len() {
@@ -147,13 +151,13 @@ fn merge_lists(place: Place<'_>, live: &[(String, &Value)], config: &[(String, &
 }
 
 /// Removes from a value what was applied before (`last`) and nobody wants any longer (`kept`).
-pub(super) fn prune(place: Place<'_>, value: &mut Value, last: &Fields, kept: &Fields) {
+pub(super) fn prune(place: TypedPosition<'_>, value: &mut Value, last: &Fields, kept: &Fields) {
     let nothing = Fields::default();
     // Of the types themselves, a field that somebody has a part of is had.
     let has = |fields: Option<&Fields>, named: bool| {
         fields.is_some_and(|fields| fields.own || (named && !fields.below.is_empty()))
     };
-    let is_gone = |place: Place<'_>, at: &str, named: bool, value: &mut Value| {
+    let is_gone = |place: TypedPosition<'_>, at: &str, named: bool, value: &mut Value| {
         let (last, kept) = (last.at(at), kept.at(at));
         let goes = has(last, named) && !has(kept, named);
         if let (false, Some(last)) = (goes, last) {
@@ -165,7 +169,7 @@ pub(super) fn prune(place: Place<'_>, value: &mut Value, last: &Fields, kept: &F
         (Parts::Fields, Value::Object(map)) => {
             let before = map.len();
             map.retain(|name, value| {
-                let Inner { place, named } = inner(place, name);
+                let InnerField { place, named } = inner(place, name);
                 !is_gone(place, &field(name), named, value)
             });
             if map.is_empty() && before > 0 {
@@ -188,7 +192,7 @@ pub(super) fn prune(place: Place<'_>, value: &mut Value, last: &Fields, kept: &F
 
 /// The first mistake that keeps a configuration from being applied: a field that there is none of, a value of another type
 /// or an element that comes twice.
-pub(super) fn mistake(place: Place<'_>, value: &Value, path: &str) -> Option<String> {
+pub(super) fn mistake(place: TypedPosition<'_>, value: &Value, path: &str) -> Option<String> {
     match (place.parts(value), value) {
         (_, Value::Null) => None,
         (Parts::Fields, Value::Object(map)) => map.iter().find_map(|(name, value)| {
@@ -245,8 +249,8 @@ fn name_in_go(value: &Value) -> &'static str {
 }
 
 /// A field of a place; of one that there is none of nothing is known.
-fn inner<'a>(place: Place<'a>, name: &str) -> Inner<'a> {
-    place.field(name).unwrap_or(Inner { place: Place::Unsaid, named: false })
+fn inner<'a>(place: TypedPosition<'a>, name: &str) -> InnerField<'a> {
+    place.field(name).unwrap_or(InnerField { place: TypedPosition::Unsaid, named: false })
 }
 
 /// The elements of a list with the steps into them.
@@ -311,7 +315,7 @@ mod tests {
                 }},
             },
         });
-        assert_eq!(fields_of(Place::of(&pods), &pod).json(), expected);
+        assert_eq!(fields_of(TypedPosition::of(&pods), &pod).json(), expected);
     }
 
     #[test]
@@ -320,7 +324,7 @@ mod tests {
         let env = |list: Value| json!({"spec": {"containers": [{"name": "c", "env": list}]}});
         let old = env(json!([{"name": "A", "value": "1"}, {"name": "B", "value": "1"}]));
         let new = env(json!([{"name": "C", "value": "1"}, {"name": "A", "value": "2"}]));
-        let changes = compare(Place::of(&pods), Some(&old), Some(&new));
+        let changes = compare(TypedPosition::of(&pods), Some(&old), Some(&new));
         let of_env = |below: Value| {
             fields(json!({"f:spec": {"f:containers": {"k:{\"name\":\"c\"}": {"f:env": below}}}}))
         };
@@ -345,7 +349,7 @@ mod tests {
             (&[], &["a"], &["a"]),
             (&["a"], &[], &["a"]),
         ] {
-            let merged = merge(Place::of(&pods), Some(containers(live)), &containers(config));
+            let merged = merge(TypedPosition::of(&pods), Some(containers(live)), &containers(config));
             assert_eq!(merged, containers(expected), "{live:?} {config:?}");
         }
     }
@@ -362,7 +366,7 @@ mod tests {
             "f:spec": {"f:hostname": {}, "f:containers": {"k:{\"name\":\"d\"}": {".": {}, "f:name": {}}}},
         }));
         let kept = fields(json!({"f:metadata": {"f:labels": {"f:b": {}}}, "f:spec": {"f:containers": {}}}));
-        prune(Place::of(&pods), &mut pod, &last, &kept);
+        prune(TypedPosition::of(&pods), &mut pod, &last, &kept);
         let expected = json!({
             "metadata": {"labels": {"b": "2"}},
             "spec": {"containers": [{"name": "c", "env": [{"name": "A"}]}]},
@@ -384,8 +388,8 @@ mod tests {
                 ".spec.containers[name=\"a\"].x: field not declared in schema",
             ),
         ] {
-            assert_eq!(mistake(Place::of(&pods), &pod, "").as_deref(), Some(expected));
+            assert_eq!(mistake(TypedPosition::of(&pods), &pod, "").as_deref(), Some(expected));
         }
-        assert_eq!(mistake(Place::of(&pods), &json!({"spec": {"containers": []}}), ""), None);
+        assert_eq!(mistake(TypedPosition::of(&pods), &json!({"spec": {"containers": []}}), ""), None);
     }
 }

@@ -1,12 +1,12 @@
-//! Pods of which the same is said, in one row.
+//! Grouping of similar pods into one row.
 
 use std::collections::{BTreeSet, HashMap};
 
 use super::layout::{Cell, Colour};
 
-/// From so many pods on, alike ones share a row.
+/// Number of pods from which similar ones share a row.
 pub(crate) const MANY: usize = 50;
-/// So many nodes are named in a row.
+/// Maximum number of nodes that a row names.
 const NAMED: usize = 3;
 
 /// Part of a pod that is shown.
@@ -14,25 +14,25 @@ const NAMED: usize = 3;
 pub(crate) struct Row {
     /// `namespace/name`.
     pub(crate) pod: String,
-    /// Whoever made it and others like it; empty for nobody.
+    /// The owner of it and similar pods; empty for none.
     pub(crate) owner: String,
     /// Its node, or a word in its place.
     pub(crate) place: String,
-    /// Whether `place` is a node.
+    /// True if `place` is a node.
     pub(crate) is_placed: bool,
     pub(crate) colour: Option<Colour>,
-    /// Number of nodes that fit, and number of nodes that were looked at.
+    /// Number of nodes that fit, and number of evaluated nodes.
     pub(crate) looked_at: Option<(usize, usize)>,
     pub(crate) tried: u32,
     pub(crate) message: String,
 }
 
-/// Puts alike pods together, in the order of the first of each.
+/// Groups similar pods, in the order of the first pod of each group.
 pub(crate) fn grouped(rows: Vec<Row>) -> Vec<Vec<Row>> {
     let mut places = HashMap::new();
     let mut groups: Vec<Vec<Row>> = Vec::new();
     for row in rows {
-        // Nodes and numbers differ among pods that are alike.
+        // Nodes and numbers differ among similar pods.
         let place = if row.is_placed { String::new() } else { row.place.clone() };
         let said =
             if row.is_placed { row.message.is_empty().to_string() } else { without_numbers(&row.message) };
@@ -46,7 +46,7 @@ pub(crate) fn grouped(rows: Vec<Row>) -> Vec<Vec<Row>> {
     groups
 }
 
-/// Whoever made the pod, or its name without its own end.
+/// Returns the owner of the pod, or its name without its suffix.
 fn stem(row: &Row) -> &str {
     match row.owner.as_str() {
         "" => row.pod.rsplit_once('-').map_or(row.pod.as_str(), |(stem, _)| stem),
@@ -80,7 +80,7 @@ pub(crate) fn pods(group: &[Row]) -> Cell {
     Cell::from(format!("{}* ({} pods)", &common[..end], group.len()))
 }
 
-/// The nodes of alike pods, or the word in their place.
+/// Returns the nodes of similar pods, or the word in their place.
 pub(crate) fn places(group: &[Row]) -> Cell {
     let Some(first) = group.first() else { return Cell::default() };
     let nodes: BTreeSet<&str> = group.iter().map(|row| row.place.as_str()).collect();

@@ -11,7 +11,7 @@ use harbormaster_client::{ApiClient, ApiError, ConnectionConfig};
 use harbormaster_setup::Setup;
 use serde_json::{Value, json};
 
-use super::{Ended, Failed, Program, files};
+use super::{CommandError, CommandResult, Program, files};
 
 /// Arguments of `dump`.
 #[derive(Debug, Args)]
@@ -26,7 +26,7 @@ pub(crate) struct Options {
 
 /// A kind that is listed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Listed {
+struct ListedKind {
     group: String,
     version: String,
     plural: String,
@@ -97,7 +97,7 @@ pub(crate) fn command() -> Command {
         .after_help(DUMPED)
 }
 
-pub(crate) fn main(program: &Program, options: &Options) -> Ended {
+pub(crate) fn main(program: &Program, options: &Options) -> CommandResult {
     let dumped = kinds(program, options).and_then(|kinds| {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|e| format!("starting the runtime: {e}"))?;
@@ -105,16 +105,16 @@ pub(crate) fn main(program: &Program, options: &Options) -> Ended {
     });
     dumped.map_err(|why| {
         eprintln!("error: {why}");
-        Failed::Error
+        CommandError::Error
     })
 }
 
 /// The kinds to list, and those whose definitions are needed.
-fn kinds(program: &Program, options: &Options) -> Result<Vec<Listed>, String> {
-    let mut kinds: Vec<Listed> = KINDS
+fn kinds(program: &Program, options: &Options) -> Result<Vec<ListedKind>, String> {
+    let mut kinds: Vec<ListedKind> = KINDS
         .iter()
         .flat_map(|(group, version, names)| {
-            names.iter().map(|(plural, kind)| Listed {
+            names.iter().map(|(plural, kind)| ListedKind {
                 group: (*group).to_owned(),
                 version: (*version).to_owned(),
                 plural: (*plural).to_owned(),
@@ -127,7 +127,7 @@ fn kinds(program: &Program, options: &Options) -> Result<Vec<Listed>, String> {
         let setup = Setup::read(Some((&config.name, &config.text)), &program.choices());
         for resource in setup.map_err(|e| e.to_string())?.engine.resources() {
             let name = resource.name();
-            let listed = Listed {
+            let listed = ListedKind {
                 group: name.group.to_string(),
                 version: name.version.to_string(),
                 plural: name.plural.to_string(),
@@ -141,7 +141,7 @@ fn kinds(program: &Program, options: &Options) -> Result<Vec<Listed>, String> {
     Ok(kinds)
 }
 
-async fn dump(options: &Options, kinds: &[Listed]) -> Result<(), String> {
+async fn dump(options: &Options, kinds: &[ListedKind]) -> Result<(), String> {
     let kubeconfig = options.kubeconfig.clone().or_else(default_kubeconfig);
     let connection = ConnectionConfig { kubeconfig, qps: -1.0, ..ConnectionConfig::default() };
     let client = connection.client(1).await.map_err(|e| e.to_string())?;
@@ -160,8 +160,8 @@ fn default_kubeconfig() -> Option<PathBuf> {
     env::var_os("KUBECONFIG").filter(|path| !path.is_empty()).map(PathBuf::from).or_else(of_home)
 }
 
-/// Whether there is a definition of the kind.
-fn is_custom(kind: &Listed) -> bool {
+/// Returns true if the kind has a definition.
+fn is_custom(kind: &ListedKind) -> bool {
     kind.group.contains('.') && !kind.group.ends_with(".k8s.io")
 }
 
@@ -169,7 +169,7 @@ fn unwritable(error: io::Error) -> String {
     format!("standard output: {error}")
 }
 
-async fn definition(client: &ApiClient, kind: &Listed, out: &mut impl Write) -> Result<(), String> {
+async fn definition(client: &ApiClient, kind: &ListedKind, out: &mut impl Write) -> Result<(), String> {
     let name = format!("{}.{}", kind.plural, kind.group);
     let path = format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}");
     match client.get(&path).await {
@@ -182,8 +182,8 @@ async fn definition(client: &ApiClient, kind: &Listed, out: &mut impl Write) -> 
     }
 }
 
-async fn list(client: &ApiClient, kind: &Listed, out: &mut impl Write) -> Result<(), String> {
-    let Listed { group, version, plural, .. } = kind;
+async fn list(client: &ApiClient, kind: &ListedKind, out: &mut impl Write) -> Result<(), String> {
+    let ListedKind { group, version, plural, .. } = kind;
     let base = match group.as_str() {
         "" => format!("/api/{version}/{plural}"),
         group => format!("/apis/{group}/{version}/{plural}"),
@@ -234,7 +234,7 @@ fn write(out: &mut impl Write, object: &Value) -> Result<(), String> {
     write!(out, "---\n{}", harbormaster_yaml::write(object)).map_err(unwritable)
 }
 
-/// Leaves out what scheduling never reads and nobody should pass on: commands, and environments with their values.
+/// Removes what scheduling never reads and what may be secret: commands, and environments with their values.
 fn slim(object: &mut Value) {
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.remove("managedFields");

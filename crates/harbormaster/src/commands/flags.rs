@@ -1,6 +1,6 @@
-//! The flags of `run`: kube-scheduler's, in one table, and how they are read.
+//! The flags of `run`: kube-scheduler's, in one table, and their parser.
 //!
-//! Two steps: [`read`] turns the arguments into [`Given`], what was typed; [`super::run`] decides what it means.
+//! Two steps: [`read`] parses the arguments into [`FlagValues`]; [`super::run`] decides what they mean.
 
 use std::ffi::OsString;
 
@@ -12,9 +12,9 @@ use harbormaster_api::{
 
 use super::metric_limits;
 
-/// What a flag takes.
+/// Type of a flag's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Takes {
+enum ValueType {
     /// `true` or `false`; without a value it is `true`.
     Bool,
     Text,
@@ -30,7 +30,7 @@ enum Takes {
     Map,
 }
 
-/// Where a flag stands in the help.
+/// Section of the help.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Section {
     Misc,
@@ -66,12 +66,12 @@ impl Section {
 
 struct Flag {
     name: &'static str,
-    takes: Takes,
+    takes: ValueType,
     section: Section,
     help: &'static str,
 }
 
-const fn flag(name: &'static str, takes: Takes, section: Section, help: &'static str) -> Flag {
+const fn flag(name: &'static str, takes: ValueType, section: Section, help: &'static str) -> Flag {
     Flag { name, takes, section, help }
 }
 
@@ -79,7 +79,7 @@ use Section::{
     Authentication, Authorization, Deprecated, FeatureGates, Global, Harbormaster, LeaderElection, Logs,
     Metrics, Misc, SecureServing,
 };
-use Takes::{Bool, Duration, Float, Int, List, Map, Quantity, Text};
+use ValueType::{Bool, Duration, Float, Int, List, Map, Quantity, Text};
 
 /// All flags, in the order of the help.
 #[rustfmt::skip] // a table
@@ -182,18 +182,18 @@ const DEFAULTS: [(&str, &str); 30] = [
     ("vmodule", ""),
 ];
 
-/// What was typed.
+/// The flags of a command line.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Given {
+pub(crate) struct FlagValues {
     matches: ArgMatches,
 }
 
-/// What [`read`] came to.
+/// Result of [`read`].
 #[derive(Debug)]
 pub(crate) enum Read {
-    /// Go on.
-    Flags(Given),
-    /// Print this and end well: help was asked for.
+    /// Flags to run with.
+    Flags(FlagValues),
+    /// Help to print before a successful end.
     Print(String),
     /// The arguments are wrong, for this reason.
     Wrong(String),
@@ -229,7 +229,7 @@ pub(crate) fn read(name: &str, args: impl IntoIterator<Item = OsString>) -> Read
         let extra: Vec<&str> = extra.into_iter().map(String::as_str).collect();
         return Read::Wrong(format!("\"kube-scheduler\" does not take any arguments, got {extra:?}"));
     }
-    let given = Given { matches };
+    let given = FlagValues { matches };
     match FLAGS.iter().find_map(|flag| flag.check(&given)) {
         Some(wrong) => Read::Wrong(wrong),
         None => Read::Flags(given),
@@ -277,11 +277,11 @@ impl Flag {
             .value_parser(value_parser!(String))
             .allow_hyphen_values(true);
         let arg = match self.takes {
-            Takes::Bool => {
+            ValueType::Bool => {
                 let arg = arg.num_args(0..=1).require_equals(true).default_missing_value("true");
                 arg.action(ArgAction::Set).overrides_with(self.name).value_name("bool")
             }
-            Takes::List | Takes::Map => arg.action(ArgAction::Append).value_name(self.takes.name()),
+            ValueType::List | ValueType::Map => arg.action(ArgAction::Append).value_name(self.takes.name()),
             takes => arg.action(ArgAction::Set).overrides_with(self.name).value_name(takes.name()),
         };
         match self.name {
@@ -291,26 +291,26 @@ impl Flag {
         }
     }
 
-    fn value(&self, given: &Given) -> String {
+    fn value(&self, given: &FlagValues) -> String {
         let Some(text) = given.text(self.name) else {
             let default = DEFAULTS.iter().find(|(name, _)| *name == self.name).map(|(_, value)| *value);
             return default.unwrap_or(self.takes.zero()).to_owned();
         };
         match self.takes {
-            Takes::Bool => boolean(text).unwrap_or_default().to_string(),
-            Takes::List | Takes::Map => {
+            ValueType::Bool => boolean(text).unwrap_or_default().to_string(),
+            ValueType::List | ValueType::Map => {
                 let all: Vec<&str> = given.list(self.name).collect();
                 format!("[{}]", all.join(","))
             }
-            Takes::Duration => given
+            ValueType::Duration => given
                 .parsed::<harbormaster_api::args::GoDuration>(self.name)
                 .map_or_else(|| text.to_owned(), |duration| duration.to_string()),
-            Takes::Text | Takes::Int | Takes::Float | Takes::Quantity => text.to_owned(),
+            ValueType::Text | ValueType::Int | ValueType::Float | ValueType::Quantity => text.to_owned(),
         }
     }
 
     /// The first value of the wrong type.
-    fn check(&self, given: &Given) -> Option<String> {
+    fn check(&self, given: &FlagValues) -> Option<String> {
         let values = given.matches.get_many::<String>(self.name)?;
         values.into_iter().find_map(|value| {
             let why = self.takes.problem(value)?;
@@ -320,7 +320,7 @@ impl Flag {
     }
 }
 
-impl Takes {
+impl ValueType {
     const fn name(self) -> &'static str {
         match self {
             Self::Bool => "bool",
@@ -345,7 +345,7 @@ impl Takes {
         }
     }
 
-    /// What is wrong with a value, in the words of Go's parsers.
+    /// Returns the error about a value, in the words of Go's parsers.
     fn problem(self, value: &str) -> Option<String> {
         let invalid = |parser: &str| Some(format!("strconv.{parser}: parsing {value:?}: invalid syntax"));
         match self {
@@ -362,7 +362,7 @@ impl Takes {
     }
 }
 
-/// What Go's `strconv.ParseBool` takes.
+/// Parses a boolean as Go's `strconv.ParseBool` does.
 fn boolean(text: &str) -> Option<bool> {
     match text {
         "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),
@@ -371,7 +371,7 @@ fn boolean(text: &str) -> Option<bool> {
     }
 }
 
-impl Given {
+impl FlagValues {
     /// The text of a flag, if it was given.
     pub(crate) fn text(&self, flag: &str) -> Option<&str> {
         self.matches.get_one::<String>(flag).map(String::as_str)
@@ -413,7 +413,7 @@ mod tests {
 
     use super::*;
 
-    fn given(args: &[&str]) -> Given {
+    fn given(args: &[&str]) -> FlagValues {
         match read("run", args.iter().map(OsString::from)) {
             Read::Flags(given) => given,
             other => panic!("{args:?}: {other:?}"),

@@ -8,17 +8,17 @@ use std::{
 use clap::{Args, Command, Subcommand};
 use clap_complete::Shell;
 
-use super::{Ended, Failed, Program};
+use super::{CommandError, CommandResult, Program};
 
-/// What to make.
+/// Arguments of `generate`.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     #[command(subcommand)]
-    what: What,
+    what: Artifact,
 }
 
 #[derive(Debug, Subcommand)]
-enum What {
+enum Artifact {
     /// Print what makes a shell complete commands and flags
     Completions {
         /// The shell.
@@ -41,24 +41,24 @@ pub(crate) fn command() -> Command {
         .after_help(super::AFTER_HELP)
 }
 
-pub(crate) fn main(program: &Program, options: &Options) -> Ended {
+pub(crate) fn main(program: &Program, options: &Options) -> CommandResult {
     let mut command = program.command();
     let done = match &options.what {
-        What::Completions { shell } => {
+        Artifact::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(*shell, &mut command, &program.name, &mut script);
             io::stdout().write_all(&script)
         }
-        What::Schema => {
+        Artifact::Schema => {
             let schema = harbormaster_config::json_schema();
             io::stdout().write_all(format!("{schema:#}\n").as_bytes())
         }
-        What::Man { directory } => {
+        Artifact::Man { directory } => {
             std::fs::create_dir_all(directory).and_then(|()| clap_mangen::generate_to(command, directory))
         }
     };
     done.map_err(|error| {
         eprintln!("Error: {error}");
-        Failed::Error
+        CommandError::Error
     })
 }

@@ -3,7 +3,7 @@
 /// Layout of a table.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Style {
-    /// Whether to use colours.
+    /// True if colours are used.
     pub(crate) colours: bool,
     /// Columns of the terminal that lines are to fit; none for lines of any length.
     pub(crate) width: Option<usize>,
@@ -60,7 +60,7 @@ pub(crate) struct Table {
 
 /// Between two columns.
 const GAP: usize = 2;
-/// A last column of fewer characters stands below the others.
+/// Minimum width of the last column; a narrower one is placed below the others.
 const NARROW: usize = 30;
 /// Indentation there.
 const INDENT: usize = 4;
@@ -171,7 +171,7 @@ pub(crate) fn terminal_size() -> (u16, u16) {
     known_size(size)
 }
 
-/// Some terminals do not tell their size, or tell that they have none.
+/// Some terminals report no size, or a size of zero.
 fn known_size(told: Option<(u16, u16)>) -> (u16, u16) {
     told.filter(|(columns, lines)| *columns > 0 && *lines > 0).unwrap_or((80, 24))
 }

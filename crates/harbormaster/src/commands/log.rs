@@ -32,7 +32,7 @@ use tracing_subscriber::{
 
 use super::log_output::Output;
 
-/// How lines look.
+/// Format of lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Format {
     #[default]
@@ -160,7 +160,7 @@ where
         let meta = event.metadata();
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let now = Timestamp(i64::try_from(since.as_nanos()).unwrap_or(i64::MAX));
-        let place = Place { file: file_name(meta.file()), line: meta.line().unwrap_or(0) };
+        let place = SourceLocation { file: file_name(meta.file()), line: meta.line().unwrap_or(0) };
         let line = match self.format {
             Format::Text => text(*meta.level(), now, self.process, &place, &fields),
             Format::Json => json(*meta.level(), now, &place, fields),
@@ -169,7 +169,7 @@ where
     }
 }
 
-struct Place<'a> {
+struct SourceLocation<'a> {
     file: &'a str,
     line: u32,
 }
@@ -179,7 +179,7 @@ fn file_name(path: Option<&str>) -> &str {
 }
 
 /// `I1121 02:00:00.000000   26212 main.rs:38] "msg" pod="ns/p"` and a line feed.
-fn text(level: Level, now: Timestamp, process: u32, place: &Place<'_>, fields: &Fields) -> String {
+fn text(level: Level, now: Timestamp, process: u32, place: &SourceLocation<'_>, fields: &Fields) -> String {
     let severity = match level {
         Level::ERROR => 'E',
         Level::WARN => 'W',
@@ -230,7 +230,7 @@ fn quoted(text: &str) -> String {
 }
 
 /// `{"ts":1580306777043.5,"caller":"main.rs:38","msg":"…","v":0,"pod":"ns/p"}` and a line feed.
-fn json(level: Level, now: Timestamp, place: &Place<'_>, fields: Fields) -> String {
+fn json(level: Level, now: Timestamp, place: &SourceLocation<'_>, fields: Fields) -> String {
     let mut line = String::from("{\"ts\":");
     let millis = now.0 as f64 / 1e6;
     let _ = write!(line, "{millis:.3},\"caller\":{}", Value::from(format!("{}:{}", place.file, place.line)));
@@ -345,8 +345,8 @@ mod tests {
         String::from_utf8(bytes).unwrap().lines().map(str::to_owned).collect()
     }
 
-    fn place() -> Place<'static> {
-        Place { file: "main.rs", line: 38 }
+    fn place() -> SourceLocation<'static> {
+        SourceLocation { file: "main.rs", line: 38 }
     }
 
     #[test]

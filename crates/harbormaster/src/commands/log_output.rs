@@ -1,4 +1,4 @@
-//! Where log lines go: all to stderr, or errors to stderr and the rest to stdout, which may be buffered.
+//! Destination of log lines: all to stderr, or errors to stderr and the rest to stdout, which may be buffered.
 
 use std::{
     io::{self, Write},
@@ -12,7 +12,7 @@ use harbormaster_config::FeatureGates;
 use tracing::{Level, Metadata};
 use tracing_subscriber::fmt::MakeWriter;
 
-use super::{flags::Given, log::Format};
+use super::{flags::FlagValues, log::Format};
 
 /// kube-scheduler's limit.
 const LARGEST_BUFFER: i64 = 2 << 30;
@@ -21,7 +21,7 @@ const FLUSH_EVERY: Duration = Duration::from_secs(5);
 /// The lines that wait, for [`flush`].
 static WAITING: OnceLock<Arc<Buffer>> = OnceLock::new();
 
-/// What lines look like, and where they go.
+/// Format and destination of lines.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Output {
     pub(crate) format: Format,
@@ -37,11 +37,11 @@ impl Output {
         Self { format, split: None, flush_every: FLUSH_EVERY }
     }
 
-    /// What the flags say.
+    /// Returns the output that flags select.
     ///
     /// # Errors
     /// In the words of kube-scheduler: a format that does not exist, and options whose gate is off.
-    pub(crate) fn of(given: &Given, gates: &FeatureGates) -> Result<Self, String> {
+    pub(crate) fn of(given: &FlagValues, gates: &FeatureGates) -> Result<Self, String> {
         let (alpha, beta) = ("LoggingAlphaOptions", "LoggingBetaOptions");
         let mut wrong = Vec::new();
         let format = given.text("logging-format").unwrap_or_default().parse::<Format>();
@@ -94,7 +94,7 @@ impl Output {
     }
 }
 
-fn size(given: &Given, format: &str) -> i64 {
+fn size(given: &FlagValues, format: &str) -> i64 {
     let size = given.parsed::<Quantity>(&format!("log-{format}-info-buffer-size"));
     size.map_or(0, |size| size.value())
 }
@@ -155,7 +155,7 @@ impl Write for Stream<'_> {
 #[derive(Debug)]
 pub(super) struct Buffer {
     lines: Mutex<Vec<u8>>,
-    /// How many bytes may wait.
+    /// Maximum number of buffered bytes.
     most: usize,
 }
 

@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, fs, io::ErrorKind};
 use harbormaster_driver::metrics::{AllowedLabelValues, Limits};
 use serde_json::{Value, json};
 
-use super::flags::Given;
+use super::flags::FlagValues;
 
 /// The only version whose hidden metrics could be shown: the one before that whose behaviour this is.
 const PREVIOUS: &str = "1.35";
@@ -20,7 +20,7 @@ pub(super) type Pairs = BTreeMap<String, String>;
 ///
 /// # Errors
 /// In the words of kube-scheduler.
-pub(super) fn limits(given: &Given) -> Result<Limits, String> {
+pub(super) fn limits(given: &FlagValues) -> Result<Limits, String> {
     let disabled: Vec<String> = given.list("disabled-metrics").flat_map(csv).collect();
     let pairs: Pairs =
         given.list("allow-metric-labels").filter_map(|text| pairs(text).ok()).flatten().collect();
@@ -78,7 +78,7 @@ fn wrong_keys(pairs: &Pairs, field: &str) -> Option<String> {
     ))
 }
 
-/// What a manifest says: the pairs of the flag, alone, as kube-scheduler reads them, or under `allowListMapping`, as its
+/// Reads a manifest: the pairs of the flag, either alone, as kube-scheduler reads them, or under `allowListMapping`, as its
 /// help describes them.
 fn read_manifest(path: &str) -> Result<Pairs, String> {
     const FIELD: &str = "metrics.allowListMappingManifest";

@@ -1,9 +1,9 @@
-//! The configuration file may change while `run` schedules: a new content that is right takes over, any other is told of and
-//! the old one counts on.
+//! Reloads the configuration file while `run` schedules: valid content is applied; invalid content is reported, and the
+//! old configuration stays active.
 //!
-//! A mounted ConfigMap is a link that kubelet swaps, so it is contents that are compared. SIGHUP has the file looked at
-//! at once. A file that is written in place may be seen half-written, and half of it may be right by itself, so a content
-//! counts when it is read again a moment later and nobody has sent SIGHUP in between.
+//! A mounted ConfigMap is a link that kubelet swaps, so contents are compared. SIGHUP triggers a check at once. A file that
+//! is written in place may be seen half-written, and that half may be valid, so content is used only if it is read again a
+//! moment later without a SIGHUP in between.
 
 use std::time::{Duration, Instant};
 
@@ -14,15 +14,15 @@ use harbormaster_setup::{Choices, Setup};
 use harbormaster_yaml::Source;
 use serde_json::Value;
 
-use super::{files, flags::Given, run};
+use super::{files, flags::FlagValues, run};
 use crate::scheduler;
 
-/// How often the file is looked at.
+/// Interval between two reads of the file.
 const LOOK: Duration = Duration::from_secs(5);
-/// Time for which a content must stay the same before it counts.
+/// Time for which new content must be stable before it is used.
 const SETTLE: Duration = Duration::from_secs(1);
 
-/// What takes over. All other fields are read when the scheduler starts.
+/// Fields that can be reloaded. All others are read when the scheduler starts.
 const TAKEN_OVER: [&str; 6] = [
     "extenders",
     "parallelism",
@@ -32,41 +32,41 @@ const TAKEN_OVER: [&str; 6] = [
     "profiles",
 ];
 
-/// Follows the file of `--config`.
+/// Reloads the file of `--config` when it changes.
 pub(super) struct Follower {
-    given: Given,
+    given: FlagValues,
     choices: Choices,
-    /// The content that counts, with its name.
+    /// The active content, with its name.
     source: Source,
-    /// What came of it.
+    /// The configuration from it.
     config: KubeSchedulerConfiguration,
-    /// Content that was judged last.
-    judged: Seen,
+    /// Content that was checked last.
+    judged: FileContent,
     /// Content that may be half-written.
-    fresh: Option<Fresh>,
+    fresh: Option<UnsettledContent>,
     shown: Configuration,
     metrics: Metrics,
     reload: Reload,
 }
 
 /// The content of the file, or why it cannot be read.
-type Seen = Result<String, String>;
+type FileContent = Result<String, String>;
 
 /// Something new in the file that has not been judged.
 #[derive(Debug)]
-struct Fresh {
-    seen: Seen,
+struct UnsettledContent {
+    seen: FileContent,
     since: Instant,
-    /// When it was seen first, or somebody sent SIGHUP since.
+    /// Time when it was first seen, or of the last SIGHUP since.
     quiet_since: Instant,
 }
 
-impl Fresh {
-    fn new(seen: Seen, now: Instant) -> Self {
+impl UnsettledContent {
+    fn new(seen: FileContent, now: Instant) -> Self {
         Self { seen, since: now, quiet_since: now }
     }
 
-    /// Whether it has settled, having been seen again. Signals without end do not keep it waiting without end.
+    /// Returns true if it was seen again and is stable. Repeated signals delay that only for a limited time.
     fn has_settled(&mut self, asked: bool, now: Instant) -> bool {
         if asked {
             self.quiet_since = now;
@@ -75,18 +75,18 @@ impl Fresh {
     }
 }
 
-/// Why a content does not take over.
-enum Refused {
+/// Reason why content is not applied.
+enum ApplyError {
     /// For these reasons.
     Wrong(String),
-    /// The scheduler does not run: it is asked again.
+    /// The scheduler does not run yet: the reload is tried again.
     NotYet,
 }
 
 impl Follower {
-    /// Follows the file of which `source` is the content that counts and `config` what came of it.
+    /// Follows the file with the active content `source`, from which `config` was read.
     pub(super) fn new(
-        (given, choices): (&Given, &Choices),
+        (given, choices): (&FlagValues, &Choices),
         (source, config): (Source, &KubeSchedulerConfiguration),
         shown: Configuration,
         metrics: &Metrics,
@@ -99,7 +99,7 @@ impl Follower {
         Self { given, choices, source, config, judged, fresh: None, shown, metrics, reload }
     }
 
-    /// Goes on for ever.
+    /// Runs forever.
     pub(super) async fn run(mut self) {
         let mut hangups = Hangups::new();
         loop {
@@ -128,19 +128,19 @@ impl Follower {
                     self.judge(seen).await;
                 }
             }
-            _ => self.fresh = Some(Fresh::new(seen, now)),
+            _ => self.fresh = Some(UnsettledContent::new(seen, now)),
         }
     }
 
-    async fn judge(&mut self, seen: Seen) {
+    async fn judge(&mut self, seen: FileContent) {
         let refused = match &seen {
             Ok(text) => self.take(text).await.err(),
-            Err(why) => Some(Refused::Wrong(why.clone())),
+            Err(why) => Some(ApplyError::Wrong(why.clone())),
         };
         match refused {
             None => {}
-            Some(Refused::NotYet) => return,
-            Some(Refused::Wrong(why)) => {
+            Some(ApplyError::NotYet) => return,
+            Some(ApplyError::Wrong(why)) => {
                 self.metrics.set_config_refused();
                 let file = &self.source.name;
                 for err in why.lines() {
@@ -151,14 +151,14 @@ impl Follower {
         (self.judged, self.fresh) = (seen, None);
     }
 
-    async fn take(&mut self, text: &str) -> Result<(), Refused> {
+    async fn take(&mut self, text: &str) -> Result<(), ApplyError> {
         let (file, sum) = (self.source.name.clone(), sha256(text));
         if text != self.source.text {
-            let setup = self.setup(text).map_err(Refused::Wrong)?;
+            let setup = self.setup(text).map_err(ApplyError::Wrong)?;
             let extenders = scheduler::extenders(&setup.config);
             self.reload.take_over(setup.engine, &extenders).await.map_err(|why| match why {
-                ReloadError::NotRunning => Refused::NotYet,
-                why => Refused::Wrong(format!("{file}: {why}")),
+                ReloadError::NotRunning => ApplyError::NotYet,
+                why => ApplyError::Wrong(format!("{file}: {why}")),
             })?;
             for warning in &setup.warnings {
                 tracing::warn!("{warning}");
@@ -172,7 +172,7 @@ impl Follower {
         Ok(())
     }
 
-    /// What comes of a content that may take over.
+    /// Builds the setup from new content.
     fn setup(&self, text: &str) -> Result<Setup, String> {
         let source = Source { name: self.source.name.clone(), text: text.to_owned() };
         let config = run::configured(&self.given, &self.choices, Some(&source))?;
@@ -183,7 +183,7 @@ impl Follower {
     }
 }
 
-/// The fields that differ and are read at the start only.
+/// Returns errors about changed fields that are read at the start only.
 fn needs_restart(old: &KubeSchedulerConfiguration, new: &KubeSchedulerConfiguration) -> Vec<ConfigError> {
     let mut different = Vec::new();
     differences("", &old.to_value(), &new.to_value(), &mut different);
@@ -194,7 +194,7 @@ fn needs_restart(old: &KubeSchedulerConfiguration, new: &KubeSchedulerConfigurat
     different.into_iter().map(error).collect()
 }
 
-/// The fields that two objects have not in common, with what they are in each.
+/// Adds the fields in which two objects differ, with both values.
 fn differences(path: &str, old: &Value, new: &Value, found: &mut Vec<(String, Value, Value)>) {
     let (Value::Object(olds), Value::Object(news)) = (old, new) else {
         if old != new {
@@ -213,13 +213,13 @@ fn differences(path: &str, old: &Value, new: &Value, found: &mut Vec<(String, Va
     }
 }
 
-/// As `sha256sum` prints it.
+/// Returns the digest as `sha256sum` prints it.
 fn sha256(text: &str) -> String {
     let digest = ring::digest::digest(&ring::digest::SHA256, text.as_bytes());
     digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// SIGHUP, where there is such a thing.
+/// SIGHUP, on platforms that have it.
 #[cfg(unix)]
 struct Hangups(Option<tokio::signal::unix::Signal>);
 
@@ -227,7 +227,7 @@ struct Hangups(Option<tokio::signal::unix::Signal>);
 impl Hangups {
     fn new() -> Self {
         use tokio::signal::unix::{SignalKind, signal};
-        // Without the signal the file is looked at all the same.
+        // Without the signal the file is still checked periodically.
         Self(signal(SignalKind::hangup()).ok())
     }
 
@@ -241,7 +241,7 @@ impl Hangups {
     }
 }
 
-/// SIGHUP, where there is such a thing.
+/// SIGHUP, on platforms that have it.
 #[cfg(not(unix))]
 struct Hangups;
 
@@ -300,16 +300,16 @@ mod tests {
     fn a_content_counts_when_it_stays_for_a_moment_without_a_signal() {
         let begin = Instant::now();
         let at = |ms: u64| begin + Duration::from_millis(ms);
-        let mut quiet = Fresh::new(Ok("a".to_owned()), begin);
+        let mut quiet = UnsettledContent::new(Ok("a".to_owned()), begin);
         assert!(!quiet.has_settled(false, at(500)));
         assert!(quiet.has_settled(false, at(1000)));
-        let mut pressed = Fresh::new(Ok("a".to_owned()), begin);
+        let mut pressed = UnsettledContent::new(Ok("a".to_owned()), begin);
         for ms in [10, 900, 1800] {
             assert!(!pressed.has_settled(true, at(ms)), "after {ms} ms");
         }
         assert!(!pressed.has_settled(false, at(2700)));
         assert!(pressed.has_settled(false, at(2800)));
-        let mut storm = Fresh::new(Ok("a".to_owned()), begin);
+        let mut storm = UnsettledContent::new(Ok("a".to_owned()), begin);
         assert!((1..500).all(|n| !storm.has_settled(true, at(10 * n))));
         assert!(storm.has_settled(true, at(5000)), "it does not wait without end");
     }

@@ -23,8 +23,8 @@ use harbormaster_setup::{Choices, Setup};
 use harbormaster_yaml::Source;
 
 use super::{
-    COMMIT, Ended, Failed, Program, VERSION, files,
-    flags::{self, Given, Read},
+    COMMIT, CommandError, CommandResult, Program, VERSION, files,
+    flags::{self, FlagValues, Read},
     log,
     log_output::{self, Output},
     metric_limits,
@@ -36,8 +36,8 @@ use crate::scheduler;
 /// Flags that a configuration file replaces.
 const REPLACED_BY_CONFIG: [&str; 3] = ["kube-api-qps", "kube-api-burst", "kube-api-content-type"];
 
-/// Runs a scheduler until it is told to end. `name` is what the user called.
-pub(crate) fn main(program: &Program, name: &str, args: Vec<OsString>) -> Ended {
+/// Runs a scheduler until a signal ends it. `name` is the command as the user called it.
+pub(crate) fn main(program: &Program, name: &str, args: Vec<OsString>) -> CommandResult {
     let given = match flags::read(name, args) {
         Read::Flags(given) => given,
         Read::Print(help) => {
@@ -49,12 +49,12 @@ pub(crate) fn main(program: &Program, name: &str, args: Vec<OsString>) -> Ended 
     if let Some(how) = given.text("version") {
         return print_version(program, name, how);
     }
-    // Gates that are wrong are told of when there is a log.
+    // Wrong gates are reported once there is a log.
     let output = match Output::of(&given, &gates(&given).map(|(gates, _)| gates).unwrap_or_default()) {
         Ok(output) => output,
         Err(why) => {
             eprintln!("{why}");
-            return Err(Failed::Error);
+            return Err(CommandError::Error);
         }
     };
     let level = log::start(output, given.parsed("v").unwrap_or(0), &program.plugins);
@@ -69,17 +69,17 @@ pub(crate) fn main(program: &Program, name: &str, args: Vec<OsString>) -> Ended 
                 log::Format::Text => eprintln!("Error: {why}"),
                 log::Format::Json => tracing::error!(err = why, "command failed"),
             }
-            Err(Failed::Error)
+            Err(CommandError::Error)
         }
     }
 }
 
-fn usage_error(name: &str, why: &str) -> Ended {
+fn usage_error(name: &str, why: &str) -> CommandResult {
     eprintln!("Error: {why}\nSee '{name} --help' for the flags.");
-    Err(Failed::Error)
+    Err(CommandError::Error)
 }
 
-fn print_version(program: &Program, name: &str, how: &str) -> Ended {
+fn print_version(program: &Program, name: &str, how: &str) -> CommandResult {
     match how {
         "raw" => println!(
             "harbormaster version={VERSION:?} commit={:?} kubernetes=\"v1.36\" os={:?} arch={:?}",
@@ -99,7 +99,7 @@ fn print_version(program: &Program, name: &str, how: &str) -> Ended {
     Ok(())
 }
 
-fn run(program: &Program, given: &Given, level: &log::Threshold) -> Result<(), String> {
+fn run(program: &Program, given: &FlagValues, level: &log::Threshold) -> Result<(), String> {
     warn_of_flags(given);
     let port = secure_port::options(given)?;
     let choices = choices(program.choices(), given)?;
@@ -120,7 +120,7 @@ fn run(program: &Program, given: &Given, level: &log::Threshold) -> Result<(), S
     let election = scheduler::election(&setup.config, &choices.features).map_err(|e| e.to_string())?;
     let (health, console, reload) = (Health::default(), Console::default(), Reload::default());
     let stopping = Arc::new(AtomicBool::new(false));
-    // Nobody but kubelet asks, and a standby is as well as a leader: as in kube-scheduler it always passes.
+    // As in kube-scheduler this check always passes: it is for kubelet, and a standby is as healthy as a leader.
     let leads = matches!(election, LeaderElection::Lease(_)).then(|| Check::new("leaderElection", || Ok(())));
     let checks = secure_port::checks(&health, &stopping, leads);
     let shown = Configuration::from(setup.config.to_value());
@@ -144,15 +144,15 @@ fn run(program: &Program, given: &Given, level: &log::Threshold) -> Result<(), S
     start(driver, setup, follower, &stopping, open)
 }
 
-/// The feature gates, and the version of Kubernetes whose gates they are.
-fn gates(given: &Given) -> Result<(FeatureGates, Emulation), String> {
+/// Returns the feature gates, and the version of Kubernetes that they belong to.
+fn gates(given: &FlagValues) -> Result<(FeatureGates, Emulation), String> {
     let versions = (given.list("emulated-version"), given.list("min-compatibility-version"));
     let emulation = Emulation::parse(versions.0, versions.1).map_err(|e| e.to_string())?;
     let gates = FeatureGates::parse_at(given.list("feature-gates"), emulation).map_err(|e| e.to_string())?;
     Ok((gates, emulation))
 }
 
-/// Sets the verbosity of the log: of what is written, and of what the engine tells.
+/// Returns a function that sets the verbosity of the log and of the engine's notes.
 fn verbosity(level: &log::Threshold, console: &Console) -> SetVerbosity {
     let (level, console) = (level.clone(), console.clone());
     Arc::new(move |v| {
@@ -161,8 +161,8 @@ fn verbosity(level: &log::Threshold, console: &Console) -> SetVerbosity {
     })
 }
 
-/// What is counted; says already what this program is and which features are on.
-fn metrics(given: &Given) -> Result<Metrics, String> {
+/// Returns the metrics, with the build and the enabled features set.
+fn metrics(given: &FlagValues) -> Result<Metrics, String> {
     let metrics = Metrics::default();
     let (gates, emulation) = gates(given)?;
     metrics.set_build(Build { version: VERSION, commit: COMMIT.unwrap_or_default() });
@@ -176,7 +176,7 @@ fn metrics(given: &Given) -> Result<Metrics, String> {
     Ok(metrics)
 }
 
-fn warn_of_flags(given: &Given) {
+fn warn_of_flags(given: &FlagValues) {
     if given.text("config").is_some() {
         let replaced = given.given_of(&REPLACED_BY_CONFIG);
         if !replaced.is_empty() {
@@ -185,8 +185,8 @@ fn warn_of_flags(given: &Given) {
     }
 }
 
-/// What flags decide beside the configuration.
-fn choices(choices: Choices, given: &Given) -> Result<Choices, String> {
+/// Returns the choices that only flags make.
+fn choices(choices: Choices, given: &FlagValues) -> Result<Choices, String> {
     let (gates, _) = gates(given)?;
     let max_wait =
         given.parsed::<GoDuration>("pod-max-in-unschedulable-pods-duration").map(GoDuration::to_std);
@@ -197,7 +197,7 @@ fn choices(choices: Choices, given: &Given) -> Result<Choices, String> {
 /// The configuration file, or the default configuration with the deprecated flags; then the flags of leader election,
 /// which win over the file.
 pub(super) fn configured(
-    given: &Given,
+    given: &FlagValues,
     choices: &Choices,
     source: Option<&Source>,
 ) -> Result<KubeSchedulerConfiguration, String> {
@@ -236,7 +236,7 @@ fn set<T>(field: &mut T, given: Option<T>) {
     }
 }
 
-fn connection(given: &Given, config: &KubeSchedulerConfiguration) -> ConnectionConfig {
+fn connection(given: &FlagValues, config: &KubeSchedulerConfiguration) -> ConnectionConfig {
     let master = given.text("master").filter(|address| !address.is_empty()).map(str::to_owned);
     ConnectionConfig { master, ..scheduler::connection(config) }
 }
@@ -304,13 +304,13 @@ fn dump_on_signal(console: Console) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Nobody can ask.
+/// There is no such signal.
 #[cfg(not(unix))]
 fn dump_on_signal(_: Console) -> std::io::Result<()> {
     Ok(())
 }
 
-/// What asks a process to end.
+/// Signals that end a process.
 #[cfg(unix)]
 pub(crate) struct Signals {
     terminate: tokio::signal::unix::Signal,
@@ -332,7 +332,7 @@ impl Signals {
     }
 }
 
-/// What asks a process to end.
+/// Signals that end a process.
 #[cfg(not(unix))]
 pub(crate) struct Signals;
 
@@ -353,7 +353,7 @@ impl Signals {
 mod tests {
     use super::*;
 
-    fn given(args: &[&str]) -> Given {
+    fn given(args: &[&str]) -> FlagValues {
         match flags::read("run", args.iter().map(OsString::from)) {
             Read::Flags(given) => given,
             other => panic!("{other:?}"),

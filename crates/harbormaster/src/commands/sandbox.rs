@@ -16,48 +16,50 @@ use harbormaster_core::Notes;
 use harbormaster_sandbox::{AttachedScheduler, Board, Clock, News, PodState, Sandbox, Update, Validate};
 use harbormaster_setup::{Choices, Setup};
 
-use super::{Ended, Failed, Program, files, log, log_output::Output, manifest_files, run::Signals};
+use super::{
+    CommandError, CommandResult, Program, files, log, log_output::Output, manifest_files, run::Signals,
+};
 use crate::scheduler;
 use kubeconfig::Kubeconfig;
 use screen::Screen;
 
-/// What `sandbox` takes.
+/// Arguments of `sandbox`.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     /// Manifests (YAML or JSON): files, directories, dumps of `kubectl get -o yaml`, or - for standard input. Without
     /// them and without --nodes a small demonstration is shown
     #[arg(short = 'f', long = "filename", value_name = "FILE", num_args = 1..)]
     files: Vec<String>,
-    /// What becomes of fields that nobody knows or that are given twice: strict, warn or ignore
+    /// Treatment of fields that are unknown or given twice: strict, warn or ignore
     #[arg(long, value_name = "HOW", num_args = 0..=1, require_equals = true, default_value = "strict", default_missing_value = "strict")]
     validate: Validate,
-    /// Have pods wait for a node again whose node is not there; otherwise they stay where they are. Those of DaemonSets
-    /// and static pods go with their nodes
+    /// Make pods on missing nodes pending again, otherwise they stay there. Pods of DaemonSets and static pods are removed
+    /// with their nodes
     #[arg(long)]
     reschedule_missing: bool,
-    /// Make this many nodes from nothing, in three zones
+    /// Add this many nodes, in three zones
     #[arg(long, value_name = "N")]
     nodes: Option<usize>,
-    /// Let time pass so many times as fast for tolerations, pauses after failures, deadlines and CronJobs
+    /// Speed of time for tolerations, pauses after failures, deadlines and CronJobs
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=3600))]
     clock_speed: u32,
     /// A KubeSchedulerConfiguration
     #[arg(long, value_name = "FILE")]
     config: Option<String>,
-    /// Stay until Ctrl-C, for kubectl; otherwise it ends when every pod has a node or a reason why it has none
+    /// Stay until Ctrl-C, for kubectl; otherwise end when every pod has a node or a reason why it has none
     #[arg(long)]
     serve: bool,
-    /// Where to write a kubeconfig, which is removed at the end [default with --serve:
+    /// Write a kubeconfig to this file, which is removed at the end [default with --serve:
     /// ./harbormaster-sandbox.kubeconfig]
     #[arg(long, value_name = "FILE")]
     kubeconfig_out: Option<PathBuf>,
-    /// Who places the pods; none leaves them to a scheduler of your own, and stays as --serve does
+    /// The scheduler that places the pods; none waits for another scheduler, and stays as --serve does
     #[arg(long, value_enum, default_value_t)]
-    scheduler: Who,
-    /// End with 2 if a pod is unschedulable in the end
+    scheduler: SchedulerChoice,
+    /// Exit with code 2 if a pod is unschedulable at the end
     #[arg(long)]
     exit_code: bool,
-    /// The port of the API server on 127.0.0.1; 0 takes any that is free
+    /// The port of the API server on 127.0.0.1; 0 selects a free one
     #[arg(long, value_name = "PORT", default_value_t = 0)]
     port: u16,
     /// Comma-separated list of pairs: Gate=true,Other=false
@@ -69,19 +71,19 @@ pub(crate) struct Options {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-enum Who {
+enum SchedulerChoice {
     #[default]
     Harbormaster,
     None,
 }
 
 const KUBECONFIG: &str = "harbormaster-sandbox.kubeconfig";
-/// Time between two looks at whether the screen is to be drawn anew.
+/// Interval between two redraws of the screen.
 const REFRESH: Duration = Duration::from_millis(100);
 
 impl Options {
     fn stays(&self) -> bool {
-        self.serve || self.scheduler == Who::None
+        self.serve || self.scheduler == SchedulerChoice::None
     }
 
     fn is_demonstration(&self) -> bool {
@@ -96,7 +98,7 @@ pub(crate) fn command() -> Command {
         .after_help(super::AFTER_HELP)
 }
 
-pub(crate) fn main(program: &Program, options: &Options) -> Ended {
+pub(crate) fn main(program: &Program, options: &Options) -> CommandResult {
     log::start(Output::one(log::Format::Text), options.verbosity.unwrap_or(-1), &program.plugins);
     let ran = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -105,16 +107,16 @@ pub(crate) fn main(program: &Program, options: &Options) -> Ended {
         .map_err(|e| format!("starting the runtime: {e}"))
         .and_then(|runtime| runtime.block_on(play(program, options)));
     match ran {
-        Ok(unschedulable) if options.exit_code && unschedulable > 0 => Err(Failed::Unschedulable),
+        Ok(unschedulable) if options.exit_code && unschedulable > 0 => Err(CommandError::Unschedulable),
         Ok(_) => Ok(()),
         Err(why) => {
             eprintln!("error: {why}");
-            Err(Failed::Error)
+            Err(CommandError::Error)
         }
     }
 }
 
-/// Returns how many pods are unschedulable in the end.
+/// Returns the final number of unschedulable pods.
 async fn play(program: &Program, options: &Options) -> Result<usize, String> {
     let mut signals = Signals::new().map_err(|e| format!("listening to signals: {e}"))?;
     let mut sandbox = Sandbox::start(contents(program, options)?).await.map_err(|e| e.to_string())?;
@@ -142,15 +144,15 @@ async fn play(program: &Program, options: &Options) -> Result<usize, String> {
     }
 }
 
-/// What the sandbox begins with.
+/// Returns the settings of the sandbox.
 fn contents(program: &Program, options: &Options) -> Result<harbormaster_sandbox::Options, String> {
     let mut extenders = Vec::new();
     let scheduler = match options.scheduler {
-        Who::None if options.config.is_some() => {
+        SchedulerChoice::None if options.config.is_some() => {
             return Err("--config has no meaning with --scheduler=none".to_owned());
         }
-        Who::None => AttachedScheduler::None,
-        Who::Harbormaster => {
+        SchedulerChoice::None => AttachedScheduler::None,
+        SchedulerChoice::Harbormaster => {
             let gates = FeatureGates::parse(options.feature_gates.iter().map(String::as_str))
                 .map_err(|e| e.to_string())?;
             let choices = Choices { features: gates.features(), ..program.choices() };
@@ -188,14 +190,14 @@ fn tell_how_to_connect(options: &Options, sandbox: &Sandbox) -> Result<Option<Ku
     Ok(Some(kubeconfig))
 }
 
-/// A path as a shell takes it.
+/// Returns a path quoted for a shell.
 fn quoted(path: &Path) -> String {
     let path = path.display().to_string();
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@%".contains(c);
     if path.chars().all(is_plain) { path } else { format!("'{}'", path.replace('\'', r"'\''")) }
 }
 
-/// Shows what happens until it is over, or the user has seen enough.
+/// Shows updates until the sandbox has settled, or the user ends it.
 async fn watch(
     options: &Options,
     sandbox: &mut Sandbox,
@@ -225,7 +227,7 @@ async fn watch(
     }
 }
 
-/// How things are shown: a table that is drawn anew in its place, or lines.
+/// Presentation: a table that is redrawn in place, or lines.
 enum View {
     Screen(Screen),
     Lines,
@@ -272,7 +274,7 @@ impl View {
         }
     }
 
-    /// Shows all pods once more where they were cut, and sums up.
+    /// Shows all pods if the table was cut, and a summary.
     fn end(&self, sandbox: &Sandbox) -> io::Result<()> {
         let board = &sandbox.board;
         let table = match self {

@@ -1,4 +1,4 @@
-//! The secure port of `run`: what its flags say, and what it serves.
+//! The secure port of `run`: its flags and its content.
 
 use std::{
     path::PathBuf,
@@ -20,13 +20,13 @@ use harbormaster_port::{
     zpages,
 };
 
-use super::{VERSION, flags::Given};
+use super::{VERSION, flags::FlagValues};
 
 /// For longer than this the engine is at one pod only if something in it hangs, a plugin for example.
 const STEP_LIMIT: Duration = Duration::from_secs(60);
 
-/// What the flags say; `None` if the port is turned off.
-pub(super) fn options(given: &Given) -> Result<Option<Options>, String> {
+/// Returns the options of the port; `None` if it is turned off.
+pub(super) fn options(given: &FlagValues) -> Result<Option<Options>, String> {
     let port = given.parsed::<i32>("secure-port").unwrap_or(10259);
     let port = u16::try_from(port).map_err(|_| {
         format!("--secure-port {port} must be between 0 and 65535, inclusive. 0 for turning off secure port")
@@ -41,7 +41,7 @@ pub(super) fn options(given: &Given) -> Result<Option<Options>, String> {
     }))
 }
 
-fn serving(given: &Given, port: u16) -> Result<Serving, String> {
+fn serving(given: &FlagValues, port: u16) -> Result<Serving, String> {
     let defaults = Serving::default();
     let bind_address = match given.text("bind-address").map(str::trim).filter(|address| !address.is_empty()) {
         Some(address) => address.parse().map_err(|_| {
@@ -75,14 +75,14 @@ fn serving(given: &Given, port: u16) -> Result<Serving, String> {
         min_version: given.text("tls-min-version").unwrap_or_default().to_owned(),
         cipher_suites: list(given, "tls-cipher-suites").unwrap_or_default(),
         curves: curves.collect::<Result<_, _>>()?,
-        // A negative number stands for the default, as there.
+        // A negative number means the default, as in kube-scheduler.
         max_streams: u32::try_from(streams).unwrap_or(0),
         disable_http2: given.switch("disable-http2-serving").unwrap_or(false),
         share_port: given.switch("permit-port-sharing").unwrap_or(false),
     })
 }
 
-fn authentication(given: &Given) -> Authentication {
+fn authentication(given: &FlagValues) -> Authentication {
     let defaults = Authentication::default();
     let headers = RequestHeader::default();
     Authentication {
@@ -106,7 +106,7 @@ fn authentication(given: &Given) -> Authentication {
     }
 }
 
-fn authorization(given: &Given) -> Authorization {
+fn authorization(given: &FlagValues) -> Authorization {
     let defaults = Authorization::default();
     Authorization {
         kubeconfig: path(given, "authorization-kubeconfig"),
@@ -125,16 +125,16 @@ fn authorization(given: &Given) -> Authorization {
     }
 }
 
-fn path(given: &Given, flag: &str) -> Option<PathBuf> {
+fn path(given: &FlagValues, flag: &str) -> Option<PathBuf> {
     given.text(flag).filter(|path| !path.is_empty()).map(Into::into)
 }
 
-fn duration(given: &Given, flag: &str, default: Duration) -> Duration {
+fn duration(given: &FlagValues, flag: &str, default: Duration) -> Duration {
     given.parsed::<GoDuration>(flag).map_or(default, GoDuration::to_std)
 }
 
 /// The entries of a flag, if it was given: an empty text is an empty list.
-fn list(given: &Given, flag: &str) -> Option<Vec<String>> {
+fn list(given: &FlagValues, flag: &str) -> Option<Vec<String>> {
     given.text(flag)?;
     let texts = given.list(flag).filter(|text| !text.is_empty());
     Some(texts.flat_map(|text| text.split(',')).map(str::to_owned).collect())
@@ -167,7 +167,7 @@ pub(super) fn checks(health: &Health, stopping: &Arc<AtomicBool>, leader_electio
 
 /// Everything that is served.
 pub(super) fn content(
-    given: &Given,
+    given: &FlagValues,
     config: &KubeSchedulerConfiguration,
     shown: &Configuration,
     checks: Checks,
@@ -208,7 +208,7 @@ mod tests {
     use super::*;
     use crate::commands::flags::{self, Read};
 
-    fn given(args: &[&str]) -> Given {
+    fn given(args: &[&str]) -> FlagValues {
         match flags::read("run", args.iter().map(OsString::from)) {
             Read::Flags(given) => given,
             other => panic!("{other:?}"),

@@ -20,7 +20,7 @@ use harbormaster_sim::{
 use serde::{Serialize, Serializer, ser::SerializeSeq as _};
 
 use super::{
-    Ended, Failed, Program, files,
+    CommandError, CommandResult, Program, files,
     layout::{self, Style},
     manifest_files, table,
 };
@@ -29,50 +29,49 @@ use crate::scheduler;
 const EXIT_CODES: &str = "Exit codes: 0 success; 1 any error; with --exit-code, 2 if a pod is unschedulable or preempted (pods that \
      are gated or another scheduler's do not count).";
 
-/// What `simulate` takes.
+/// Arguments of `simulate`.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     /// Manifests (YAML or JSON): files, directories, dumps (of the command dump, or of kubectl get -o yaml), or - for standard
-    /// input. Workloads get the pods that they lack: a DaemonSet one on each node that it allows, a CronJob those of one
-    /// run. Claims get volumes, or are taken to have them provisioned where their pods go
+    /// input. Workloads get the pods that they lack: a DaemonSet one on each eligible node, a CronJob those of one run.
+    /// Claims get volumes, or have them provisioned where their pods run
     #[arg(short = 'f', long = "filename", value_name = "FILE", required = true, num_args = 1..)]
     files: Vec<String>,
-    /// What becomes of fields that nobody knows or that are given twice: strict, warn or ignore
+    /// Treatment of fields that are unknown or given twice: strict, warn or ignore
     #[arg(long, value_name = "HOW", num_args = 0..=1, require_equals = true, default_value = "strict", default_missing_value = "strict")]
     validate: Validate,
-    /// Make the pods of workloads that come from a cluster (they have a uid) and have none in the manifests, too
+    /// Also create pods for workloads that come from a cluster (they have a uid) and have no pods in the manifests
     #[arg(long)]
     fill: bool,
-    /// Have pods wait for a node again whose node is not in the input; otherwise they count nowhere. Those of DaemonSets
-    /// and static pods go with their nodes
+    /// Make pods on nodes that the input does not have pending again, otherwise they are ignored. Pods of DaemonSets and
+    /// static pods are removed with their nodes
     #[arg(long)]
     reschedule_missing: bool,
-    /// Show each pod in a row of its own, also where many are alike
+    /// Show each pod in its own row, even if many are alike
     #[arg(long)]
     all: bool,
     /// A KubeSchedulerConfiguration
     #[arg(long, value_name = "FILE")]
     config: Option<String>,
-    /// Show what every plugin says about the nodes, at the time of the pod's last attempt; nodes of which the same is
-    /// said are counted together
+    /// Show the verdicts of every plugin on the nodes, at the time of the pod's last attempt; equal nodes are grouped
     #[arg(long)]
     explain: bool,
     /// Show these pods only (NAMESPACE/NAME, or NAME in any namespace); all pods are scheduled in any case
     #[arg(long = "pod", value_name = "NAME")]
     pods: Vec<String>,
-    /// End with 2 if a pod that is shown is unschedulable or preempted
+    /// Exit with code 2 if a pod that is shown is unschedulable or preempted
     #[arg(long)]
     exit_code: bool,
     /// Judge every pod on the cluster as it is given, without placing the others
     #[arg(long)]
     independent: bool,
-    /// Form of the result
+    /// Format of the result
     #[arg(short, long, value_enum, default_value_t)]
     output: Output,
     /// Decide exactly as kube-scheduler with parallelism 1
     #[arg(long)]
     parity: bool,
-    /// Ask none of the extenders that the configuration names
+    /// Do not call the extenders of the configuration
     #[arg(long)]
     no_extenders: bool,
     /// Comma-separated list of pairs: Gate=true,Other=false
@@ -99,13 +98,15 @@ pub(crate) fn command() -> Command {
         .after_help(format!("{}\n\n{}", table::COLUMNS, EXIT_CODES))
 }
 
-pub(crate) fn main(program: &Program, options: &Options) -> Ended {
+pub(crate) fn main(program: &Program, options: &Options) -> CommandResult {
     match simulate(program, options) {
-        Ok(report) if options.exit_code && report.pods.iter().any(has_failed) => Err(Failed::Unschedulable),
+        Ok(report) if options.exit_code && report.pods.iter().any(has_failed) => {
+            Err(CommandError::Unschedulable)
+        }
         Ok(_) => Ok(()),
         Err(why) => {
             eprintln!("error: {why}");
-            Err(Failed::Error)
+            Err(CommandError::Error)
         }
     }
 }
@@ -174,7 +175,7 @@ fn place(options: &Options, engine: EngineConfig, cluster: Inventory) -> Report 
     report
 }
 
-/// What is left of the report where `--pod` narrows it.
+/// Returns the part of the report that `--pod` selects.
 fn shown(options: &Options, all: &Report) -> Result<Report, String> {
     for name in &options.pods {
         if !all.pods.iter().any(|pod| is_called(pod, name)) {
@@ -202,14 +203,14 @@ fn short(pod: &PodReport) -> &str {
     pod.pod.split_once('/').map_or(pod.pod.as_str(), |(_, name)| name)
 }
 
-/// What is needed to go through it all again: nothing that is explained is kept.
-type Again = Option<(EngineConfig, Inventory)>;
+/// Inputs for a second run, which explains pods without keeping the explanations.
+type SecondRun = Option<(EngineConfig, Inventory)>;
 
 /// Tells of one pod after the other, until `tell` fails.
 fn explain<E>(
     options: &Options,
     all: &Report,
-    again: Again,
+    again: SecondRun,
     tell: &mut dyn FnMut(&PodReport, PodExplanation) -> Result<(), E>,
 ) -> Result<(), E> {
     let Some((engine, cluster)) = again else { return Ok(()) };
@@ -227,7 +228,7 @@ fn explain<E>(
     told
 }
 
-fn print_table(options: &Options, all: &Report, shown: &Report, again: Again) -> io::Result<()> {
+fn print_table(options: &Options, all: &Report, shown: &Report, again: SecondRun) -> io::Result<()> {
     let mut out = io::stdout().lock();
     let is_terminal = out.is_terminal();
     let style = Style {
@@ -242,7 +243,7 @@ fn print_table(options: &Options, all: &Report, shown: &Report, again: Again) ->
 }
 
 /// `{"pods": [...]}`, and if explanations were asked for `"explanations": [...]`.
-fn print_json(options: &Options, all: &Report, shown: &Report, again: Again) -> io::Result<()> {
+fn print_json(options: &Options, all: &Report, shown: &Report, again: SecondRun) -> io::Result<()> {
     let mut out = BufWriter::new(io::stdout().lock());
     match again {
         None => serde_json::to_writer_pretty(&mut out, shown)?,
@@ -268,7 +269,7 @@ struct ExplainedJson<'a> {
 struct Explanations<'a> {
     options: &'a Options,
     all: &'a Report,
-    again: Cell<Again>,
+    again: Cell<SecondRun>,
 }
 
 impl Serialize for Explanations<'_> {
@@ -279,7 +280,7 @@ impl Serialize for Explanations<'_> {
     }
 }
 
-/// A line on stderr that tells how far a long simulation is.
+/// A line on stderr with the progress of a long simulation.
 struct Progress {
     begun: Instant,
     shown: Option<Instant>,

@@ -1,4 +1,4 @@
-//! The result of a simulation for people.
+//! The result of a simulation as text.
 
 use std::collections::BTreeSet;
 
@@ -13,15 +13,15 @@ use super::{
     layout::{Cell, Colour, Style, Table},
 };
 
-/// So many groups of nodes with the best scores are shown.
+/// Maximum number of groups of nodes with the best scores that are shown.
 const BEST: usize = 10;
 
-/// Behind the help.
+/// Text after the help.
 pub(crate) const COLUMNS: &str = "Columns: FITS is how many of the nodes that were looked at fit, in the attempt that placed the pod; TRIED is the number \
      of attempts. With --explain, FIT and DO NOT FIT count nodes of which the same is said, and raw->final is a plugin's score \
      as it computed it, and as it counts: brought to 0 to 100 and multiplied by the plugin's weight.";
 
-/// All pods as a table; many pods that are alike share a row unless `all` is set.
+/// Renders all pods as a table; similar pods share a row unless `all` is set.
 pub(crate) fn render(report: &Report, all: bool, style: Style) -> String {
     if report.pods.is_empty() {
         return format!("no pod waits for a node{}\n", on_missing_nodes(report));
@@ -106,7 +106,7 @@ fn summary(report: &Report) -> String {
     text + &on_missing_nodes(report)
 }
 
-/// Where the pod fits with the scores, and why it does not fit elsewhere.
+/// Returns the nodes where the pod fits, with scores, and the reasons why others do not fit.
 pub(crate) fn explanation(pod: &PodReport, said: &PodExplanation, style: Style) -> String {
     let to = pod.node.as_deref().unwrap_or("no node");
     let mut text = format!("\n{} ({}) -> {to}\n", pod.pod, pod.profile);
@@ -163,7 +163,7 @@ fn score(group: &FittingNodes, plugin: &str) -> Option<String> {
     group.plugins.get(plugin).map(|score| format!("{}->{}", score.raw, score.weighted))
 }
 
-/// Nodes that were rejected alike in one line, with what is missing.
+/// Renders equally rejected nodes in one line, with the things that they lack.
 fn rejections(groups: &[RejectedNodes], style: Style) -> String {
     let mut table = Table::new(["DO NOT FIT", "EXAMPLE", "WHY"]);
     for group in groups {

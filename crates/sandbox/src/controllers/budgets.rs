@@ -40,14 +40,14 @@ fn selector(decoder: &mut Decoder, budget: &Value) -> Option<LabelSelector> {
     }
 }
 
-/// How many pods each owner of pods is to have, by its UID.
+/// Returns the desired number of pods of each owner, by its UID.
 fn scales(mirrors: &Mirrors) -> HashMap<&str, i64> {
     let owners = mirrors.replica_sets.all().chain(mirrors.replication_controllers.all());
     let owners = owners.chain(mirrors.stateful_sets.all());
     owners.map(|owner| (uid(owner), number(owner, "/spec/replicas").unwrap_or(1))).collect()
 }
 
-/// May run anew on a later version of the budget: what an eviction has written meanwhile counts.
+/// May run again on a later version of the budget, to respect what an eviction has written meanwhile.
 fn status(budget: &mut Value, pods: &[&Value], scales: &HashMap<&str, i64>) {
     let mut disrupted = budget["status"]["disruptedPods"].as_object().cloned().unwrap_or_default();
     // Once an evicted pod is being deleted it no longer needs to be remembered.
@@ -80,7 +80,7 @@ fn write_disrupted(status: &mut Value, disrupted: Map<String, Value>) {
     }
 }
 
-/// How many pods there should be, and how many of them must be healthy.
+/// Returns the number of expected pods, and how many of them must be healthy.
 fn amounts(budget: &Value, pods: &[&Value], scales: &HashMap<&str, i64>) -> (i64, i64) {
     let spec = &budget["spec"];
     let (least, most_away) = (&spec["minAvailable"], &spec["maxUnavailable"]);

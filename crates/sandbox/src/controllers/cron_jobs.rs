@@ -11,7 +11,7 @@ use harbormaster_api::Timestamp;
 use serde_json::{Value, json};
 
 use self::schedule::{Complaint, Schedule};
-use super::{Owned, Tools, write_status};
+use super::{ControllerContext, OwnedObjects, write_status};
 use crate::{
     events::{Kind, Source},
     fields::{condition, is_ending, list, name, namespace, number, owned_by, text, uid},
@@ -22,7 +22,7 @@ use crate::{
 const COMPONENT: &str = "cronjob-controller";
 const JOBS: &str = "jobs.batch";
 const SCHEDULED_FOR: &str = "batch.kubernetes.io/cronjob-scheduled-timestamp";
-/// How many missed times in a row are worth a warning.
+/// Number of missed times in a row that causes a warning.
 const MANY: u64 = 100;
 
 /// The stand-in for the controller of CronJobs.
@@ -30,11 +30,11 @@ const MANY: u64 = 100;
 pub(super) struct CronJobs {
     /// By UID: the generation, and the schedule that it has.
     schedules: HashMap<String, (i64, Result<Schedule, Complaint>)>,
-    /// By UID: the last complaint, which is told once.
+    /// The last reported problem by UID, which is not repeated.
     complaints: HashMap<String, String>,
 }
 
-/// What a CronJob's status says of its Jobs.
+/// Status of a CronJob about its Jobs.
 #[derive(Clone, Debug)]
 struct Status {
     active: Vec<Value>,
@@ -46,9 +46,9 @@ impl CronJobs {
     /// Returns when the next Job is to start.
     pub(super) fn reconcile(
         &mut self,
-        tools: &Tools,
+        tools: &ControllerContext,
         cron_jobs: &Mirror,
-        jobs: &Owned<'_>,
+        jobs: &OwnedObjects<'_>,
     ) -> Option<Timestamp> {
         let all: Vec<&Value> = cron_jobs.all().filter(|cron_job| !is_ending(cron_job)).collect();
         let uids: HashSet<&str> = all.iter().map(|cron_job| uid(cron_job)).collect();
@@ -57,7 +57,7 @@ impl CronJobs {
         all.into_iter().filter_map(|cron_job| self.step(tools, cron_job, jobs.of(cron_job))).min()
     }
 
-    fn step(&mut self, tools: &Tools, cron_job: &Value, jobs: &[&Value]) -> Option<Timestamp> {
+    fn step(&mut self, tools: &ControllerContext, cron_job: &Value, jobs: &[&Value]) -> Option<Timestamp> {
         let mut status = followed_up(tools, cron_job, jobs);
         clean_up(tools, cron_job, jobs);
         let next = match self.schedule(cron_job) {
@@ -91,7 +91,7 @@ impl CronJobs {
     /// Starts the Job of the last time that has passed, if it is still wanted.
     fn start(
         &mut self,
-        tools: &Tools,
+        tools: &ControllerContext,
         cron_job: &Value,
         jobs: &[&Value],
         schedule: &Schedule,
@@ -148,7 +148,7 @@ impl CronJobs {
         }
     }
 
-    fn complain(&mut self, tools: &Tools, cron_job: &Value, (kind, reason, message): Complaint) {
+    fn complain(&mut self, tools: &ControllerContext, cron_job: &Value, (kind, reason, message): Complaint) {
         if self.complaints.insert(uid(cron_job).to_owned(), message.clone()) != Some(message.clone()) {
             tell(tools, cron_job, kind, reason, &message);
         }
@@ -182,7 +182,7 @@ impl Status {
 }
 
 /// The status after what has become of the Jobs that were active.
-fn followed_up(tools: &Tools, cron_job: &Value, jobs: &[&Value]) -> Status {
+fn followed_up(tools: &ControllerContext, cron_job: &Value, jobs: &[&Value]) -> Status {
     let mut status = Status::of(cron_job);
     status.active.retain(|active| {
         let Some(job) = jobs.iter().find(|job| active["uid"] == uid(job)) else {
@@ -204,14 +204,14 @@ fn followed_up(tools: &Tools, cron_job: &Value, jobs: &[&Value]) -> Status {
     status
 }
 
-/// How a Job has ended.
+/// Returns the final condition of a Job.
 fn end_of(job: &Value) -> Option<&'static str> {
     let holds = |end: &&&str| condition(job, end).is_some_and(|end| text(end, "/status") == "True");
     ["Complete", "Failed"].iter().find(holds).copied()
 }
 
 /// Deletes the oldest Jobs that have ended, but for as many as the history keeps.
-fn clean_up(tools: &Tools, cron_job: &Value, jobs: &[&Value]) {
+fn clean_up(tools: &ControllerContext, cron_job: &Value, jobs: &[&Value]) {
     for (end, limit) in [("Complete", "successfulJobsHistoryLimit"), ("Failed", "failedJobsHistoryLimit")] {
         let Some(limit) = number(&cron_job["spec"], &format!("/{limit}")) else { continue };
         let mut ended: Vec<&Value> = jobs.iter().copied().filter(|job| end_of(job) == Some(end)).collect();
@@ -221,7 +221,7 @@ fn clean_up(tools: &Tools, cron_job: &Value, jobs: &[&Value]) {
     }
 }
 
-fn delete(tools: &Tools, cron_job: &Value, job: &Value) {
+fn delete(tools: &ControllerContext, cron_job: &Value, job: &Value) {
     let deleted = tools.store.delete(JOBS, namespace(job), name(job), None);
     if deleted.is_ok() {
         tell(tools, cron_job, Kind::Normal, "SuccessfulDelete", &format!("Deleted job {}", name(job)));
@@ -229,11 +229,11 @@ fn delete(tools: &Tools, cron_job: &Value, job: &Value) {
     carry_on("The CronJob controller", deleted);
 }
 
-fn tell(tools: &Tools, cron_job: &Value, kind: Kind, reason: &str, message: &str) {
+fn tell(tools: &ControllerContext, cron_job: &Value, kind: Kind, reason: &str, message: &str) {
     tools.events.tell(Source::controller(COMPONENT), cron_job, kind, reason, message);
 }
 
-/// Behind which time starts are looked for: the last one or the creation, and not before the deadline.
+/// Returns the time after which starts are due: the last start or the creation, but not before the deadline.
 fn earliest(cron_job: &Value, now: Timestamp) -> Timestamp {
     let time = |pointer: &str| Timestamp::parse(text(cron_job, pointer)).ok();
     let since = time("/status/lastScheduleTime").or_else(|| time("/metadata/creationTimestamp"));

@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 
 use self::placement::{Fits, Placement};
 use super::{
-    MOST_AT_ONCE, Owned, Tools, hash,
-    pod_control::{PodControl, Words},
+    ControllerContext, MOST_AT_ONCE, OwnedObjects, hash,
+    pod_control::{EventWording, PodControl},
     pod_of, write_status,
 };
 use crate::{
@@ -24,7 +24,7 @@ const GENERATION_LABEL: &str = "pod-template-generation";
 const GENERATION: &str = "deprecated.daemonset.template.generation";
 
 /// The stand-in for the controller of DaemonSets. Pods are never added to a node before the old one is gone: a
-/// `maxSurge` counts as a `maxUnavailable` of one.
+/// `maxSurge` is treated as a `maxUnavailable` of one.
 #[derive(Debug, Default)]
 pub(super) struct DaemonSets {
     placement: Placement,
@@ -34,7 +34,13 @@ pub(super) struct DaemonSets {
 type ByNode<'a> = BTreeMap<&'a str, Vec<&'a Value>>;
 
 impl DaemonSets {
-    pub(super) fn reconcile(&mut self, tools: &Tools, sets: &Mirror, nodes: &Mirror, pods: &Owned<'_>) {
+    pub(super) fn reconcile(
+        &mut self,
+        tools: &ControllerContext,
+        sets: &Mirror,
+        nodes: &Mirror,
+        pods: &OwnedObjects<'_>,
+    ) {
         let mut sets = sets.all().filter(|set| !is_ending(set)).peekable();
         if sets.peek().is_none() {
             return;
@@ -44,8 +50,12 @@ impl DaemonSets {
             let fits = self.placement.of(set);
             let own = by_node(pods.of(set));
             let template = Template::of(set);
-            let control =
-                PodControl { tools, component: "daemonset-controller", owner: set, words: Words::Usual };
+            let control = PodControl {
+                tools,
+                component: "daemonset-controller",
+                owner: set,
+                words: EventWording::Usual,
+            };
             manage(&control, fits, &own, &template);
             if text(set, "/spec/updateStrategy/type") != "OnDelete" {
                 replace(&control, fits, &own, &template);
@@ -55,7 +65,7 @@ impl DaemonSets {
     }
 }
 
-/// What pods say about the template that they come from.
+/// Marks of a template on the pods that are created from it.
 struct Template {
     hash: String,
     generation: String,
@@ -124,7 +134,7 @@ fn pod(set: &Value, node: &str, template: &Template) -> Value {
 }
 
 /// One step of a rolling update: ends pods of old templates that do not work, and others as far as `maxUnavailable`
-/// allows; the next step makes them anew.
+/// allows; the next step recreates them.
 fn replace(control: &PodControl<'_>, fits: &Fits, own: &ByNode<'_>, template: &Template) {
     let desired =
         i64::try_from(fits.values().filter(|fit| **fit == NodeFit::Runs).count()).unwrap_or(i64::MAX);

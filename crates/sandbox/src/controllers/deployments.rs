@@ -8,7 +8,7 @@ use std::{
 use harbormaster_api::Timestamp;
 use serde_json::{Value, json};
 
-use super::{Owned, Tools, hash, write_status};
+use super::{ControllerContext, OwnedObjects, hash, write_status};
 use crate::{
     events::{Kind, Source},
     fields::{
@@ -43,10 +43,10 @@ impl Deployments {
     /// Returns the next time at which a deployment takes too long.
     pub(super) fn reconcile(
         &mut self,
-        tools: &Tools,
+        tools: &ControllerContext,
         deployments: &Mirror,
-        sets: &Owned<'_>,
-        pods: &Owned<'_>,
+        sets: &OwnedObjects<'_>,
+        pods: &OwnedObjects<'_>,
     ) -> Option<Timestamp> {
         let mut next = None;
         let open: Vec<&Value> = deployments.all().filter(|deployment| !is_ending(deployment)).collect();
@@ -99,7 +99,13 @@ impl Deployments {
 }
 
 /// Makes the newest set, or moves pods to it.
-fn step(tools: &Tools, deployment: &Value, newest: Option<&Value>, own: &[&Value], pods: &Owned<'_>) {
+fn step(
+    tools: &ControllerContext,
+    deployment: &Value,
+    newest: Option<&Value>,
+    own: &[&Value],
+    pods: &OwnedObjects<'_>,
+) {
     let old: Vec<&Value> =
         own.iter().copied().filter(|set| newest.is_none_or(|new| name(new) != name(set))).collect();
     let paused = deployment["spec"]["paused"] == true;
@@ -132,7 +138,7 @@ fn sum(sets: &[&Value], pointer: &str) -> i64 {
     sets.iter().map(|set| number(set, pointer).unwrap_or(0)).sum()
 }
 
-/// Whether a set has the deployment's template as it is now.
+/// Returns true if a set has the deployment's current template.
 fn is_of(set: &Value, deployment: &Value) -> bool {
     let mut template = set["spec"]["template"].clone();
     if let Some(labels) = template.pointer_mut("/metadata/labels").and_then(Value::as_object_mut) {
@@ -148,7 +154,7 @@ fn is_of(set: &Value, deployment: &Value) -> bool {
     template == wanted
 }
 
-fn create(tools: &Tools, deployment: &Value, own: &[&Value]) {
+fn create(tools: &ControllerContext, deployment: &Value, own: &[&Value]) {
     let spec = &deployment["spec"];
     let hash = hash(&spec["template"]);
     let revisions = own
@@ -183,12 +189,12 @@ fn create(tools: &Tools, deployment: &Value, own: &[&Value]) {
     carry_on("The deployment controller", noted.map(|_| ()));
 }
 
-fn tell(tools: &Tools, deployment: &Value, message: &str) {
+fn tell(tools: &ControllerContext, deployment: &Value, message: &str) {
     let source = Source::controller("deployment-controller");
     tools.events.tell(source, deployment, Kind::Normal, "ScalingReplicaSet", message);
 }
 
-fn scale(tools: &Tools, deployment: &Value, set: &Value, replicas: i64) {
+fn scale(tools: &ControllerContext, deployment: &Value, set: &Value, replicas: i64) {
     let (before, after) = (wanted(set), replicas.max(0));
     if before != after {
         let scaled =
@@ -204,7 +210,7 @@ fn scale(tools: &Tools, deployment: &Value, set: &Value, replicas: i64) {
 
 /// One step of a rolling update: the new set grows as far as `maxSurge` allows, the old ones shrink as far as
 /// `maxUnavailable` does.
-fn roll(tools: &Tools, deployment: &Value, new: &Value, old: &[&Value]) {
+fn roll(tools: &ControllerContext, deployment: &Value, new: &Value, old: &[&Value]) {
     let total = wanted(deployment);
     let limit = |field: &str, round_up| {
         share(&deployment["spec"]["strategy"]["rollingUpdate"][field], total, round_up).unwrap_or(0)
@@ -219,7 +225,7 @@ fn roll(tools: &Tools, deployment: &Value, new: &Value, old: &[&Value]) {
 
     let available = |set: &Value| number(set, "/status/availableReplicas").unwrap_or(0);
     let least = total - unavailable;
-    // Pods that do not work help nobody and go first.
+    // Pods that do not work are deleted first.
     let mut spare_useless = old_wanted + available(new) - least;
     let mut spare = sum(old, "/status/availableReplicas") + available(new) - least;
     for set in old {
@@ -249,14 +255,14 @@ impl Counts {
         }
     }
 
-    /// Whether a deployment is complete.
+    /// Returns true if a deployment is complete.
     fn is_done(&self, deployment: &Value) -> bool {
         let replicas = wanted(deployment);
         self.updated >= replicas && self.available >= replicas && self.total == self.updated
     }
 }
 
-/// Whether a deployment was complete before: later failures of its pods do not count as lack of progress.
+/// Returns true if a deployment was complete before: later failures of its pods are no lack of progress.
 fn is_settled(deployment: &Value, counts: &Counts) -> bool {
     let progressing = condition(deployment, "Progressing").map_or("", |condition| text(condition, "/reason"));
     progressing == "NewReplicaSetAvailable" && counts.total == counts.updated

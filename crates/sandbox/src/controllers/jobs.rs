@@ -9,8 +9,8 @@ use harbormaster_api::Timestamp;
 use serde_json::{Value, json};
 
 use super::{
-    MOST_AT_ONCE, Owned, Tools,
-    pod_control::{PodControl, Words},
+    ControllerContext, MOST_AT_ONCE, OwnedObjects,
+    pod_control::{EventWording, PodControl},
     pod_of, write_status,
 };
 use crate::{
@@ -30,12 +30,12 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(600);
 #[derive(Debug, Default)]
 pub(super) struct Jobs {
     /// Jobs that have not ended, by UID.
-    tried: HashMap<String, Tried>,
+    tried: HashMap<String, JobHistory>,
 }
 
 /// The history of a job that has not ended.
 #[derive(Debug)]
-struct Tried {
+struct JobHistory {
     began: Timestamp,
     failed: usize,
     /// End of the pause after a failure; no pod is made before.
@@ -45,7 +45,7 @@ struct Tried {
 /// The pods of a job.
 struct Pods<'a> {
     active: Vec<&'a Value>,
-    /// Whether some are still being deleted.
+    /// True if some pods are still being deleted.
     is_ending: bool,
     succeeded: usize,
     failed: usize,
@@ -59,7 +59,12 @@ const TOO_LONG: Failure = ("DeadlineExceeded", "Job was active longer than speci
 
 impl Jobs {
     /// Returns the time of the next step, even if nothing changes.
-    pub(super) fn reconcile(&mut self, tools: &Tools, jobs: &Mirror, pods: &Owned<'_>) -> Option<Timestamp> {
+    pub(super) fn reconcile(
+        &mut self,
+        tools: &ControllerContext,
+        jobs: &Mirror,
+        pods: &OwnedObjects<'_>,
+    ) -> Option<Timestamp> {
         let now = tools.clock.now();
         let has_ended = |job: &Value| ["Complete", "Failed"].iter().any(|end| condition(job, end).is_some());
         let open: Vec<&Value> = jobs.all().filter(|job| !is_ending(job) && !has_ended(job)).collect();
@@ -69,9 +74,16 @@ impl Jobs {
     }
 
     /// Takes one step for a job. Returns the time of the next one.
-    fn step(&mut self, tools: &Tools, job: &Value, pods: &Pods<'_>, now: Timestamp) -> Option<Timestamp> {
-        let control = PodControl { tools, component: "job-controller", owner: job, words: Words::Usual };
-        let tried = self.tried.entry(uid(job).to_owned()).or_insert_with(|| Tried {
+    fn step(
+        &mut self,
+        tools: &ControllerContext,
+        job: &Value,
+        pods: &Pods<'_>,
+        now: Timestamp,
+    ) -> Option<Timestamp> {
+        let control =
+            PodControl { tools, component: "job-controller", owner: job, words: EventWording::Usual };
+        let tried = self.tried.entry(uid(job).to_owned()).or_insert_with(|| JobHistory {
             began: now,
             failed: pods.failed,
             pause: None,
@@ -106,7 +118,7 @@ impl Jobs {
 }
 
 impl<'a> Pods<'a> {
-    fn of(job: &Value, pods: &Owned<'a>) -> Self {
+    fn of(job: &Value, pods: &OwnedObjects<'a>) -> Self {
         let own = pods.of(job);
         let in_phase = |phase: &str| own.iter().filter(|pod| text(pod, "/status/phase") == phase).count();
         Self {
@@ -174,7 +186,7 @@ fn failure(job: &Value, pods: &Pods<'_>, is_late: bool) -> Option<Failure> {
     is_late.then_some(TOO_LONG)
 }
 
-/// The pause after so many pods have failed.
+/// Returns the pause after a number of failed pods.
 fn pause(failed: usize) -> Duration {
     let doublings = u32::try_from(failed.saturating_sub(1)).unwrap_or(u32::MAX).min(6);
     (PAUSE * (1 << doublings)).min(LONGEST_PAUSE)
@@ -188,7 +200,7 @@ fn count(job: &Value, field: &str) -> Option<usize> {
     usize::try_from(number(&job["spec"], &format!("/{field}"))?).ok()
 }
 
-/// How many pods are to run at a time.
+/// Returns the number of pods that should run at a time.
 fn wanted(job: &Value, succeeded: usize) -> usize {
     if job["spec"]["suspend"] == true {
         return 0;

@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::{Value, json};
 
-use super::Tools;
+use super::ControllerContext;
 use crate::{
     events::{Kind, Source},
     fields::{condition, is_finished, is_ready, list, name, namespace, now, text},
@@ -39,12 +39,12 @@ const OF_KUBELETS: [&str; 4] = ["Ready", "MemoryPressure", "DiskPressure", "PIDP
 pub(super) struct NodeLifecycle {
     /// Revision of the nodes at the last look.
     seen: u64,
-    /// Whether each node was ready then, by name.
+    /// Readiness of each node at that time, by name.
     ready: HashMap<String, bool>,
 }
 
 impl NodeLifecycle {
-    pub(super) fn reconcile(&mut self, tools: &Tools, nodes: &Mirror, pods: &Mirror) {
+    pub(super) fn reconcile(&mut self, tools: &ControllerContext, nodes: &Mirror, pods: &Mirror) {
         if nodes.revision() != self.seen {
             self.seen = nodes.revision();
             let ready = nodes.all().map(|node| (name(node).to_owned(), self.look_at(tools, node))).collect();
@@ -62,7 +62,7 @@ impl NodeLifecycle {
     }
 
     /// Brings a node's conditions and taints up to date. Returns whether it is ready.
-    fn look_at(&self, tools: &Tools, node: &Value) -> bool {
+    fn look_at(&self, tools: &ControllerContext, node: &Value) -> bool {
         let Some(condition) = condition(node, "Ready") else { return true };
         let is_ready = text(condition, "/status") == "True";
         if is_stopped(node) && text(condition, "/status") != "Unknown" {
@@ -148,7 +148,7 @@ fn swapped(node: &Value) -> Option<Vec<Value>> {
 }
 
 /// Sets the condition Ready of a pod to False.
-fn mark_unready(tools: &Tools, pod: &Value) {
+fn mark_unready(tools: &ControllerContext, pod: &Value) {
     let changed = tools.store.update_status("pods", namespace(pod), name(pod), |pod| {
         let all = pod["status"]["conditions"].as_array_mut().into_iter().flatten();
         for ready in all.filter(|c| text(c, "/type") == "Ready" && text(c, "/status") == "True") {

@@ -1,9 +1,9 @@
-//! Making and ending the pods of an owner, and telling of it.
+//! Creation and deletion of the pods of an owner, with events.
 
 use harbormaster_apiserver::Failure;
 use serde_json::Value;
 
-use super::Tools;
+use super::ControllerContext;
 use crate::{
     events::{Kind, Source},
     fields::{name, namespace},
@@ -13,16 +13,16 @@ use crate::{
 /// The pods of one owner, in the hands of its controller (`PodControlInterface`).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PodControl<'a> {
-    pub(super) tools: &'a Tools,
+    pub(super) tools: &'a ControllerContext,
     /// The name of the controller in events.
     pub(super) component: &'a str,
     pub(super) owner: &'a Value,
-    pub(super) words: Words,
+    pub(super) words: EventWording,
 }
 
-/// How a controller speaks of pods.
+/// Wording of a controller's events about pods.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Words {
+pub(super) enum EventWording {
     /// As almost all do.
     Usual,
     /// As that of StatefulSets.
@@ -30,7 +30,7 @@ pub(super) enum Words {
 }
 
 impl PodControl<'_> {
-    /// Creates a pod. It does not matter if the server is asked at a bad moment.
+    /// Creates a pod. Transient failures are ignored.
     ///
     /// # Errors
     /// Why the pod is refused.
@@ -41,8 +41,8 @@ impl PodControl<'_> {
             Err(failure) if is_passing(&failure) => {}
             Err(failure) => {
                 let message = match self.words {
-                    Words::Usual => format!("Error creating: {failure}"),
-                    Words::StatefulSet => {
+                    EventWording::Usual => format!("Error creating: {failure}"),
+                    EventWording::StatefulSet => {
                         let set = name(self.owner);
                         format!("create Pod {wanted} in StatefulSet {set} failed error: {failure}")
                     }
@@ -65,8 +65,8 @@ impl PodControl<'_> {
 
     fn succeeded(&self, verb: &str, past: &str, pod: &str) {
         let message = match self.words {
-            Words::Usual => format!("{past} pod: {pod}"),
-            Words::StatefulSet => {
+            EventWording::Usual => format!("{past} pod: {pod}"),
+            EventWording::StatefulSet => {
                 format!("{} Pod {pod} in StatefulSet {} successful", verb.to_lowercase(), name(self.owner))
             }
         };

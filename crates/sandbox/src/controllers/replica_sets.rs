@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::{
-    MOST_AT_ONCE, Owned, Tools,
-    pod_control::{PodControl, Words},
+    ControllerContext, MOST_AT_ONCE, OwnedObjects,
+    pod_control::{EventWording, PodControl},
     pod_of, write_status,
 };
 use crate::{
@@ -24,12 +24,18 @@ pub(super) const REPLICA_SETS: Resource =
 pub(super) const REPLICATION_CONTROLLERS: Resource =
     Resource { name: "replicationcontrollers", component: "replication-controller" };
 
-pub(super) fn reconcile(tools: &Tools, resource: &Resource, sets: &Mirror, pods: &Owned<'_>) {
+pub(super) fn reconcile(
+    tools: &ControllerContext,
+    resource: &Resource,
+    sets: &Mirror,
+    pods: &OwnedObjects<'_>,
+) {
     for set in sets.all().filter(|set| !is_ending(set)) {
         let mut active: Vec<&Value> =
             pods.of(set).iter().copied().filter(|pod| !is_ending(pod) && !is_finished(pod)).collect();
         let wanted = usize::try_from(number(set, "/spec/replicas").unwrap_or(1)).unwrap_or(0);
-        let control = PodControl { tools, component: resource.component, owner: set, words: Words::Usual };
+        let control =
+            PodControl { tools, component: resource.component, owner: set, words: EventWording::Usual };
         let refused = create(&control, wanted.saturating_sub(active.len())).err();
         write_status(&tools.store, resource.name, set, |set| status(set, &active, refused.as_deref()));
         if active.len() > wanted {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use serde_json::{Value, json};
 
-use super::{Tools, hash};
+use super::{ControllerContext, hash};
 use crate::{
     fields::{entries, is_ending, is_finished, is_ready, list, name, namespace, number, owned_by, text, uid},
     mirror::Mirror,
@@ -25,14 +25,14 @@ pub(super) struct Services {
     /// Revisions of services and pods at the last look.
     seen: [u64; 2],
     /// By UID of the service.
-    written: HashMap<String, Written>,
+    written: HashMap<String, ServiceEndpoints>,
     /// Number of load balancers so far.
     balancers: u16,
 }
 
 /// The endpoints that were written for a service.
 #[derive(Debug)]
-struct Written {
+struct ServiceEndpoints {
     namespace: String,
     service: String,
     /// By name.
@@ -44,7 +44,7 @@ struct Written {
 struct ByLabel<'a>(HashMap<(&'a str, &'a str, &'a str), Vec<&'a Value>>);
 
 impl Services {
-    pub(super) fn reconcile(&mut self, tools: &Tools, services: &Mirror, pods: &Mirror) {
+    pub(super) fn reconcile(&mut self, tools: &ControllerContext, services: &Mirror, pods: &Mirror) {
         let revisions = [services.revision(), pods.revision()];
         if revisions == self.seen {
             return;
@@ -73,7 +73,7 @@ impl Services {
     }
 
     /// Gives a load balancer an address.
-    fn balance(&mut self, tools: &Tools, service: &Value) {
+    fn balance(&mut self, tools: &ControllerContext, service: &Value) {
         let has_one = !list(service, "/status/loadBalancer/ingress").is_empty();
         if text(service, "/spec/type") != "LoadBalancer" || has_one {
             return;
@@ -88,8 +88,8 @@ impl Services {
     }
 
     /// Writes the endpoints of a service where they have changed.
-    fn write(&mut self, tools: &Tools, service: &Value, pods: &[&Value]) {
-        let written = self.written.entry(uid(service).to_owned()).or_insert_with(|| Written {
+    fn write(&mut self, tools: &ControllerContext, service: &Value, pods: &[&Value]) {
+        let written = self.written.entry(uid(service).to_owned()).or_insert_with(|| ServiceEndpoints {
             namespace: namespace(service).to_owned(),
             service: name(service).to_owned(),
             slices: BTreeMap::new(),
@@ -132,9 +132,9 @@ impl Services {
     }
 }
 
-impl Written {
+impl ServiceEndpoints {
     /// Deletes the endpoints of a service that is gone.
-    fn delete(&self, tools: &Tools) {
+    fn delete(&self, tools: &ControllerContext) {
         for slice in self.slices.keys() {
             carry_on(WHO, tools.store.delete(SLICES, &self.namespace, slice, None));
         }

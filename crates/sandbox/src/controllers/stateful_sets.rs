@@ -1,11 +1,11 @@
-//! StatefulSets: pods with numbers, one after the other, each with claims of its own.
+//! StatefulSets: pods with numbers, one after the other, each with its own claims.
 
 use harbormaster_world::volumes::{CLAIMS, pod_claims};
 use serde_json::{Value, json};
 
 use super::{
-    Owned, Tools, hash,
-    pod_control::{PodControl, Words},
+    ControllerContext, OwnedObjects, hash,
+    pod_control::{EventWording, PodControl},
     pod_of, volumes, write_status,
 };
 use crate::{
@@ -17,13 +17,17 @@ use crate::{
 
 const REVISION_LABEL: &str = "controller-revision-hash";
 
-pub(super) fn reconcile(tools: &Tools, sets: &Mirror, pods: &Owned<'_>) {
+pub(super) fn reconcile(tools: &ControllerContext, sets: &Mirror, pods: &OwnedObjects<'_>) {
     for set in sets.all().filter(|set| !is_ending(set)) {
         let own = pods.of(set);
         let wanted = number(set, "/spec/replicas").unwrap_or(1);
         let revision = format!("{}-{}", name(set), hash(&set["spec"]["template"]));
-        let control =
-            PodControl { tools, component: "statefulset-controller", owner: set, words: Words::StatefulSet };
+        let control = PodControl {
+            tools,
+            component: "statefulset-controller",
+            owner: set,
+            words: EventWording::StatefulSet,
+        };
         step(&control, own, wanted, &revision);
         write_status(&tools.store, "statefulsets.apps", set, |set| status(set, own, wanted, &revision));
     }
@@ -62,7 +66,7 @@ fn step(control: &PodControl<'_>, own: &[&Value], wanted: i64, revision: &str) {
     }
 }
 
-/// Ends the last pod of an old template, once all are ready; the next step makes it anew.
+/// Deletes the last pod of an old template once all are ready; the next step recreates it.
 fn replace(control: &PodControl<'_>, own: &[&Value], revision: &str) {
     let set = control.owner;
     if text(set, "/spec/updateStrategy/type") == "OnDelete" || !own.iter().all(|pod| is_ready(pod)) {
@@ -74,8 +78,8 @@ fn replace(control: &PodControl<'_>, own: &[&Value], revision: &str) {
     }
 }
 
-/// Whether a pod is made from that revision of its set. Pods of a cluster's dump carry revisions of their own and count as
-/// if they were.
+/// Returns true if a pod has this revision of its set. Pods of a dump carry revisions of their cluster and count as
+/// current.
 fn is_of(set: &Value, pod: &Value, revision: &str) -> bool {
     let label = pod.pointer("/metadata/labels").and_then(|labels| labels.get(REVISION_LABEL)?.as_str());
     label.is_none_or(|label| !label.starts_with(name(set)) || label == revision)
@@ -137,7 +141,7 @@ fn leave_claims_to(control: &PodControl<'_>, pod: &Value) {
     }
 }
 
-/// What becomes of claims on that occasion.
+/// Returns the retention policy of claims for an occasion.
 fn retention<'a>(set: &'a Value, when: &str) -> &'a str {
     text(set, &format!("/spec/persistentVolumeClaimRetentionPolicy/{when}"))
 }

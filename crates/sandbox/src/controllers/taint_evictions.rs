@@ -11,7 +11,7 @@ use harbormaster_api::{
 };
 use serde_json::{Value, json};
 
-use super::{Tools, delete};
+use super::{ControllerContext, delete};
 use crate::{
     events::{Kind, Source},
     fields::{is_ending, key, list, name, namespace, number, set_condition, text, uid},
@@ -26,18 +26,23 @@ const REASON: &str = "TaintManagerEviction";
 #[derive(Debug, Default)]
 pub(super) struct TaintEvictions {
     /// By UID: pods whose time on their node is limited.
-    planned: HashMap<String, Planned>,
+    planned: HashMap<String, PlannedEviction>,
 }
 
 #[derive(Debug)]
-struct Planned {
+struct PlannedEviction {
     at: Timestamp,
     about: Value,
 }
 
 impl TaintEvictions {
     /// Returns when the next pod is to go.
-    pub(super) fn reconcile(&mut self, tools: &Tools, nodes: &Mirror, pods: &Mirror) -> Option<Timestamp> {
+    pub(super) fn reconcile(
+        &mut self,
+        tools: &ControllerContext,
+        nodes: &Mirror,
+        pods: &Mirror,
+    ) -> Option<Timestamp> {
         let taints = nodes.all().map(|node| (name(node), taints(node)));
         let tainted: HashMap<&str, Vec<Taint>> = taints.filter(|(_, taints)| !taints.is_empty()).collect();
         if tainted.is_empty() && self.planned.is_empty() {
@@ -55,7 +60,7 @@ impl TaintEvictions {
             if at <= now {
                 evict(tools, pod);
             }
-            self.planned.insert(uid(pod).to_owned(), Planned { at, about: about(pod) });
+            self.planned.insert(uid(pod).to_owned(), PlannedEviction { at, about: about(pod) });
         }
         self.planned.retain(|uid, planned| {
             if !limited.contains(uid) && planned.at > now {
@@ -77,7 +82,7 @@ fn taints(node: &Value) -> Vec<Taint> {
     taints.map(taint).collect()
 }
 
-/// How long a pod may stay on a node with these taints. `None`: for ever.
+/// Returns the time for which a pod may stay on a node with these taints; `None` if it may stay forever.
 fn patience(pod: &Value, taints: &[Taint]) -> Option<Duration> {
     let tolerations: Vec<(Toleration, Option<i64>)> =
         list(pod, "/spec/tolerations").iter().map(toleration).collect();
@@ -112,12 +117,12 @@ fn about(pod: &Value) -> Value {
     json!({"apiVersion": "v1", "kind": "Pod", "namespace": namespace(pod), "name": name(pod)})
 }
 
-fn tell(tools: &Tools, about: &Value, what: &str) {
+fn tell(tools: &ControllerContext, about: &Value, what: &str) {
     let message = format!("{what} {}/{}", text(about, "/namespace"), text(about, "/name"));
     tools.events.tell_about(Source::controller(COMPONENT), about, Kind::Normal, REASON, &message);
 }
 
-fn evict(tools: &Tools, pod: &Value) {
+fn evict(tools: &ControllerContext, pod: &Value) {
     tracing::debug!(v = 2, pod = %key(pod), "Evicting a pod for a taint");
     tell(tools, &about(pod), "Marking for deletion Pod");
     let changed = tools.store.update_status("pods", namespace(pod), name(pod), |pod| {

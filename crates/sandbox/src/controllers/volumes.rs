@@ -6,7 +6,7 @@ use harbormaster_apiserver::{Failure, Store};
 use harbormaster_world::volumes::{CLAIMS, Changes, ClaimEvent, Provisioners, Severity, VOLUMES, Volumes};
 use serde_json::Value;
 
-use super::Tools;
+use super::ControllerContext;
 use crate::{
     events::{Kind, Source},
     fields::{labels, name, namespace, uid},
@@ -24,15 +24,15 @@ pub(super) struct VolumeControllers {
     classes: Mirror,
     drivers: Mirror,
     state: Volumes,
-    /// The revisions of what was looked at last.
+    /// Revisions of the mirrors at the last reconciliation.
     seen: [u64; 5],
-    /// By UID of the claim: what was said last, which is not said again.
+    /// The last event by UID of the claim, which is not repeated.
     told: HashMap<String, (&'static str, String)>,
 }
 
 impl VolumeControllers {
     /// # Errors
-    /// When a resource cannot be watched.
+    /// If a resource cannot be watched.
     pub(super) fn new(store: &Store) -> Result<Self, SandboxError> {
         Ok(Self {
             claims: Mirror::new(store, CLAIMS)?,
@@ -45,7 +45,7 @@ impl VolumeControllers {
         })
     }
 
-    /// From now on volumes are made as well.
+    /// Starts to provision volumes.
     pub(super) fn provision(&mut self) {
         self.state = Volumes::new(Provisioners::Ready);
     }
@@ -70,7 +70,7 @@ impl VolumeControllers {
         self.claims.all()
     }
 
-    pub(super) fn reconcile(&mut self, tools: &Tools, nodes: &Mirror) {
+    pub(super) fn reconcile(&mut self, tools: &ControllerContext, nodes: &Mirror) {
         let mirrors = [&self.claims, &self.volumes, &self.classes, &self.drivers, nodes];
         let revisions = mirrors.map(Mirror::revision);
         if revisions == self.seen {
@@ -92,7 +92,7 @@ impl VolumeControllers {
         self.carry_out(tools, changes);
     }
 
-    fn carry_out(&mut self, tools: &Tools, changes: Changes) {
+    fn carry_out(&mut self, tools: &ControllerContext, changes: Changes) {
         let Changes { created, volumes, claims, deleted, events } = changes;
         let store = &tools.store;
         for volume in created {
@@ -111,7 +111,7 @@ impl VolumeControllers {
         }
     }
 
-    fn report(&mut self, tools: &Tools, event: ClaimEvent) {
+    fn report(&mut self, tools: &ControllerContext, event: ClaimEvent) {
         let ClaimEvent { claim, component, severity, reason, message } = event;
         let last = self.told.get(uid(&claim));
         if last.is_some_and(|(told, words)| *told == reason && *words == message) {
@@ -123,7 +123,7 @@ impl VolumeControllers {
     }
 }
 
-/// Writes an object and its status, if it is still the version that was looked at.
+/// Writes an object and its status, unless it has changed meanwhile.
 fn write(store: &Store, resource: &str, object: &Value) -> Result<(), Failure> {
     let (namespace, name) = (namespace(object), name(object));
     store.update(resource, namespace, name, |current| *current = object.clone())?;
@@ -135,7 +135,7 @@ fn write(store: &Store, resource: &str, object: &Value) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Creates a claim that somebody needs. False if it is there already.
+/// Creates a claim. Returns false if it exists already.
 pub(super) fn create_claim(store: &Store, claim: Value) -> bool {
     if store.get(CLAIMS, namespace(&claim), name(&claim)).is_ok() {
         return false;

@@ -25,7 +25,7 @@ const LONG_RUN: Duration = Duration::from_secs(600);
 
 /// An action of a kubelet on a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Act {
+pub(super) enum Action {
     Start,
     /// Says that the pod is ready.
     Ready,
@@ -42,7 +42,7 @@ pub(super) enum Act {
 /// An action on a pod, and the number of restarts at which it is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Step {
-    pub(super) act: Act,
+    pub(super) act: Action,
     restarts: i64,
 }
 
@@ -65,10 +65,10 @@ pub(super) fn next(pod: &Value, node: NodeState, pace: Pace) -> Option<(Step, Du
         return None;
     }
     let (act, delay) = match text(pod, "/status/phase") {
-        _ if is_ending(pod) => (Act::End, pace.stop),
+        _ if is_ending(pod) => (Action::End, pace.stop),
         // Nobody speaks for a node that does not exist.
-        "Pending" if node != NodeState::Missing => (Act::Start, pace.start),
-        "Running" if is_backing_off(pod) => (Act::Restart, back_off(restarts(pod))),
+        "Pending" if node != NodeState::Missing => (Action::Start, pace.start),
+        "Running" if is_backing_off(pod) => (Action::Restart, back_off(restarts(pod))),
         "Running" => running(pod, node, pace)?,
         _ => return None,
     };
@@ -76,11 +76,11 @@ pub(super) fn next(pod: &Value, node: NodeState, pace: Pace) -> Option<(Step, Du
 }
 
 /// The first event in the life of running containers.
-fn running(pod: &Value, node: NodeState, pace: Pace) -> Option<(Act, Duration)> {
+fn running(pod: &Value, node: NodeState, pace: Pace) -> Option<(Action, Duration)> {
     let ready_after = ready_after(pod);
     let readiness = match (is_ready(pod), ready_after) {
-        (true, Readiness::Never) => Some((Act::Unready, Duration::ZERO)),
-        (false, Readiness::After(delay)) if node == NodeState::Ready => Some((Act::Ready, delay)),
+        (true, Readiness::Never) => Some((Action::Unready, Duration::ZERO)),
+        (false, Readiness::After(delay)) if node == NodeState::Ready => Some((Action::Ready, delay)),
         _ => None,
     };
     // A pod that is ready has run for that long.
@@ -88,8 +88,10 @@ fn running(pod: &Value, node: NodeState, pace: Pace) -> Option<(Act, Duration)> 
         Readiness::After(delay) if is_ready(pod) => delay,
         _ => Duration::ZERO,
     };
-    let end =
-        [fail_after(pod).map(|after| (Act::Fail, after)), run_time(pod, pace).map(|of| (Act::Finish, of))];
+    let end = [
+        fail_after(pod).map(|after| (Action::Fail, after)),
+        run_time(pod, pace).map(|of| (Action::Finish, of)),
+    ];
     let end = end.into_iter().flatten().map(|(act, delay)| (act, delay.saturating_sub(gone)));
     end.chain(readiness).min_by_key(|(_, delay)| *delay)
 }
@@ -108,7 +110,7 @@ fn ready_after(pod: &Value) -> Readiness {
     }
 }
 
-/// Whether a pod is ready as soon as its containers run.
+/// Returns true if a pod is ready as soon as its containers run.
 pub(super) fn is_ready_at_once(pod: &Value) -> bool {
     ready_after(pod) == Readiness::After(Duration::ZERO)
 }
@@ -142,7 +144,7 @@ fn duration(pod: &Value, key: &str) -> Option<Duration> {
     }
 }
 
-/// Whether a pod that fails is started again without a pause.
+/// Returns true if a failed pod restarts without a pause.
 pub(super) fn restarts_at_once(pod: &Value) -> bool {
     restarts(pod) == 0 || fail_after(pod).is_some_and(|after| after >= LONG_RUN)
 }
@@ -174,7 +176,7 @@ mod tests {
         })
     }
 
-    fn planned(pod: &Value, node: NodeState) -> Option<(Act, u64)> {
+    fn planned(pod: &Value, node: NodeState) -> Option<(Action, u64)> {
         next(pod, node, PACE).map(|(step, delay)| (step.act, delay.as_secs()))
     }
 
@@ -188,14 +190,14 @@ mod tests {
         let running =
             |annotations: &Value, ready| planned(&pod(annotations, "Running", ready), NodeState::Ready);
         for (annotations, ready, expected) in [
-            (&fails, true, Some((Act::Fail, 20))),
-            (&slow, false, Some((Act::Ready, 5))),
-            (&slow, true, Some((Act::Fail, 15))),
-            (&late, false, Some((Act::Fail, 20))),
-            (&never, true, Some((Act::Unready, 0))),
+            (&fails, true, Some((Action::Fail, 20))),
+            (&slow, false, Some((Action::Ready, 5))),
+            (&slow, true, Some((Action::Fail, 15))),
+            (&late, false, Some((Action::Fail, 20))),
+            (&never, true, Some((Action::Unready, 0))),
             (&never, false, None),
-            (&short, true, Some((Act::Finish, 10))),
-            (&json!({}), false, Some((Act::Ready, 0))),
+            (&short, true, Some((Action::Finish, 10))),
+            (&json!({}), false, Some((Action::Ready, 0))),
             (&json!({}), true, None),
         ] {
             assert_eq!(running(annotations, ready), expected, "{annotations} {ready}");
@@ -205,9 +207,9 @@ mod tests {
     #[test]
     fn pods_of_jobs_finish_unless_they_are_to_fail() {
         for (annotations, expected) in [
-            (json!({}), (Act::Finish, 30)),
-            (json!({FAIL_AFTER: "1h"}), (Act::Fail, 3600)),
-            (json!({FAIL_AFTER: "1h", RUN_FOR: "1m"}), (Act::Finish, 60)),
+            (json!({}), (Action::Finish, 30)),
+            (json!({FAIL_AFTER: "1h"}), (Action::Fail, 3600)),
+            (json!({FAIL_AFTER: "1h", RUN_FOR: "1m"}), (Action::Finish, 60)),
         ] {
             let mut pod = pod(&annotations, "Running", true);
             pod["metadata"]["ownerReferences"] = json!([{"kind": "Job", "controller": true}]);
@@ -221,10 +223,10 @@ mod tests {
         let mut ending = pod(&plain, "Running", true);
         ending["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
         for (node, expected) in [
-            (NodeState::Ready, [Some((Act::Start, 1)), Some((Act::Ready, 0)), Some((Act::End, 2))]),
-            (NodeState::NotReady, [Some((Act::Start, 1)), None, Some((Act::End, 2))]),
+            (NodeState::Ready, [Some((Action::Start, 1)), Some((Action::Ready, 0)), Some((Action::End, 2))]),
+            (NodeState::NotReady, [Some((Action::Start, 1)), None, Some((Action::End, 2))]),
             (NodeState::Silent, [None, None, None]),
-            (NodeState::Missing, [None, None, Some((Act::End, 2))]),
+            (NodeState::Missing, [None, None, Some((Action::End, 2))]),
         ] {
             let pods = [pod(&plain, "Pending", false), pod(&plain, "Running", false), ending.clone()];
             assert_eq!(pods.map(|pod| planned(&pod, node)), expected, "{node:?}");

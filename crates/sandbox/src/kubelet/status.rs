@@ -11,7 +11,7 @@ pub(super) fn restarts(pod: &Value) -> i64 {
     statuses.filter_map(|status| status["restartCount"].as_i64()).max().unwrap_or(0)
 }
 
-/// Whether containers of a pod have failed and wait to be started again.
+/// Returns true if containers of a pod have failed and wait for their restart.
 pub(super) fn is_backing_off(pod: &Value) -> bool {
     let mut statuses = list(pod, "/status/containerStatuses").iter();
     statuses.any(|status| text(status, "/state/waiting/reason") == "CrashLoopBackOff")

@@ -1,4 +1,4 @@
-//! What becomes of claims and volumes while pods are placed: what PreBind would write and wait for is there at once.
+//! Claims and volumes while pods are placed. The results that PreBind would wait for are available at once.
 
 use harbormaster_api::{Str, points::ExtensionPoint};
 use harbormaster_core::{BindTask, Input};
@@ -14,11 +14,11 @@ use harbormaster_validation::value::{name, namespace};
 use harbormaster_world::volumes::{Changes, ClaimKey, Volumes};
 use serde_json::Value;
 
-use super::World;
+use super::SimulatedCluster;
 use crate::report::ClaimReport;
 
-impl World<'_> {
-    /// The pod's claims get what was decided for them, and all pods to come are told.
+impl SimulatedCluster<'_> {
+    /// Binds the pod's claims as decided, and publishes the changes for later pods.
     pub(super) fn give_volumes(&mut self, task: &BindTask) {
         let (pod, node) = (task.pod(), task.node());
         let keys: Vec<ClaimKey> = claims_of(pod).collect();
@@ -43,7 +43,7 @@ impl World<'_> {
         }
     }
 
-    /// Claims that are the pod's own go with it.
+    /// Removes the claims that the pod owns.
     pub(super) fn take_volumes(&mut self, pod: &PodInfo) {
         let own = claim::claimed_by(pod).filter(|claimed| claimed.ephemeral);
         for claimed in own.collect::<Vec<_>>() {
@@ -68,7 +68,7 @@ impl World<'_> {
         }
     }
 
-    /// The API server has a new version of the object, and the engine hears of it.
+    /// Stores a new version of the object and passes it to the engine.
     fn publish_custom<R: Resource>(&mut self, mut object: Value) {
         self.version += 1;
         object["metadata"]["resourceVersion"] = self.version.to_string().into();
@@ -88,7 +88,7 @@ impl World<'_> {
     }
 }
 
-/// What VolumeBinding has decided. Its PreBind would write the same.
+/// Applies the decision of VolumeBinding, as its PreBind would.
 fn carry_out(volumes: &mut Volumes, task: &BindTask) {
     let (pod, node) = (task.pod(), task.node());
     for plugin in task.profile.at(ExtensionPoint::Reserve) {
@@ -100,7 +100,7 @@ fn carry_out(volumes: &mut Volumes, task: &BindTask) {
     }
 }
 
-/// The claims of a pod, each once.
+/// Returns the claims of a pod, each once.
 fn claims_of(pod: &PodInfo) -> impl Iterator<Item = ClaimKey> {
     let mut keys: Vec<ClaimKey> = Vec::new();
     for claimed in claim::claimed_by(pod) {

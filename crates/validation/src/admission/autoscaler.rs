@@ -15,7 +15,7 @@ use crate::{
     value::{default, list, map, number, present, remove, text},
 };
 
-/// The share of the CPU that is aimed at if nobody says anything else.
+/// Default target for the utilization of CPU.
 const USUAL_PERCENT: i64 = 80;
 
 pub(super) fn defaults(scaler: &mut Value) {

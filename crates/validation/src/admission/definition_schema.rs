@@ -245,7 +245,7 @@ fn check_root(validation: &Value, has_status: bool, place: &str, errors: &mut Er
         check_defaults(schema, &place, &mut structure);
     }
     errors.extend(structure);
-    check_words(schema, &place, Inside { root: true, ..Inside::default() }, errors);
+    check_words(schema, &place, SchemaContext { root: true, ..SchemaContext::default() }, errors);
 }
 
 fn check_beside_status(schema: &Value, place: &str, errors: &mut Errors) {
@@ -486,7 +486,7 @@ fn check_defaults(schema: &Value, place: &str, errors: &mut Errors) {
 
 /// Facts about the schemas around a schema.
 #[derive(Clone, Copy, Default)]
-struct Inside {
+struct SchemaContext {
     root: bool,
     /// Within the metadata of an object.
     meta: bool,
@@ -494,7 +494,7 @@ struct Inside {
     no_default: Option<&'static str>,
 }
 
-impl Inside {
+impl SchemaContext {
     /// One step further in, from a schema that may be that of an embedded object.
     fn step(self, step: &str, embedded: bool) -> Self {
         let inside = Self { root: false, ..self };
@@ -520,7 +520,7 @@ impl Inside {
 }
 
 /// Words that schemas may not use, or not like that.
-fn check_words(schema: &Value, place: &str, inside: Inside, errors: &mut Errors) {
+fn check_words(schema: &Value, place: &str, inside: SchemaContext, errors: &mut Errors) {
     let of = text(schema, "/type");
     if !of.is_empty() && !TYPES.contains(&of) {
         errors.push(FieldError::unsupported(format!("{place}.type"), of, &TYPES));
@@ -559,7 +559,7 @@ fn check_words(schema: &Value, place: &str, inside: Inside, errors: &mut Errors)
         check_words(inner, &format!("{place}{step}"), inside.step(&step, embedded), errors);
     }
     for (step, inner) in alternatives(schema) {
-        check_words(inner, &format!("{place}{step}"), Inside { root: false, ..inside }, errors);
+        check_words(inner, &format!("{place}{step}"), SchemaContext { root: false, ..inside }, errors);
     }
     if schema.get("x-kubernetes-preserve-unknown-fields") == Some(&Value::Bool(false)) {
         let field = format!("{place}.x-kubernetes-preserve-unknown-fields");

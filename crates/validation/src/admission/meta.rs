@@ -1,4 +1,4 @@
-//! Metadata, the same for all kinds.
+//! Metadata of all kinds.
 
 use harbormaster_api::labels::{label_value_errors, qualified_name_errors, subdomain_errors};
 use serde_json::{Map, Value, json};

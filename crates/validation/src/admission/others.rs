@@ -1,4 +1,4 @@
-//! The rules of other kinds, as far as kubectl and tables show them.
+//! Defaults and checks of other kinds, as far as kubectl and tables show them.
 
 use std::cmp::Reverse;
 

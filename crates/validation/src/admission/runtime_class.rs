@@ -1,4 +1,4 @@
-//! Runtime classes, and what they give to pods.
+//! Runtime classes, and the fields that they set in pods.
 
 use serde_json::{Value, json};
 

@@ -1,7 +1,7 @@
-//! Values held against their schema, in the words of the API server.
+//! Validation of values against their schema, in the words of the API server.
 //!
-//! Of a changed object only what has changed is looked at: what was stored before a definition became stricter can be
-//! changed elsewhere.
+//! Only the changed parts of an object are validated, so that an object that was stored before a definition became
+//! stricter can still be changed elsewhere.
 
 use std::fmt::Write;
 
@@ -15,12 +15,12 @@ use crate::{FieldError, admission::label_1035_errors, value::text};
 
 /// Errors of a check, and the number of checks that passed: if several schemas fail, the closest one is reported.
 #[derive(Default)]
-struct Found {
+struct CheckResult {
     errors: Vec<FieldError>,
     passed: usize,
 }
 
-impl Found {
+impl CheckResult {
     fn merge(&mut self, other: Self) {
         self.errors.extend(other.errors);
         self.passed += other.passed;
@@ -33,12 +33,12 @@ impl Found {
 
 /// Location of a value: its path in messages, and the prefix of that path in the field of an error.
 #[derive(Clone, Copy)]
-struct Place<'a> {
+struct ValuePath<'a> {
     prefix: &'a str,
     path: &'a str,
 }
 
-impl Place<'_> {
+impl ValuePath<'_> {
     /// The field of an error about it, or about something in it.
     fn field(&self, more: &str) -> String {
         let path = format!("{}{more}", self.path);
@@ -54,7 +54,7 @@ impl Place<'_> {
         FieldError::invalid(self.field(""), value, format!("{} in body {}", self.path, why.as_ref()))
     }
 
-    /// An error about several schemas, of which nobody knows the field.
+    /// An error about several schemas, without a field.
     fn composite(&self, why: &str) -> FieldError {
         let field = if self.prefix.is_empty() { "<nil>" } else { self.prefix };
         FieldError::invalid(field, "", format!("{:?} {why}", self.path))
@@ -64,7 +64,7 @@ impl Place<'_> {
 impl Schema {
     /// Returns the errors of a value. `prefix` is its field, empty for a whole object; `old` is its former value.
     pub(crate) fn check(&self, prefix: &str, value: &Value, old: Option<&Value>) -> Vec<FieldError> {
-        let mut errors = self.looked_at(Place { prefix, path: "" }, value, old).errors;
+        let mut errors = self.looked_at(ValuePath { prefix, path: "" }, value, old).errors;
         self.check_embedded(prefix, value, &mut errors);
         let before = old.map(|old| self.doubles(prefix, old)).unwrap_or_default();
         if before.is_empty() {
@@ -78,8 +78,8 @@ impl Schema {
         self.properties.get("status")
     }
 
-    fn looked_at(&self, place: Place<'_>, value: &Value, old: Option<&Value>) -> Found {
-        let mut found = Found::default();
+    fn looked_at(&self, place: ValuePath<'_>, value: &Value, old: Option<&Value>) -> CheckResult {
+        let mut found = CheckResult::default();
         if old == Some(value) {
             return found;
         }
@@ -106,12 +106,12 @@ impl Schema {
         found
     }
 
-    fn wrong_type(&self, place: Place<'_>, is: &str) -> FieldError {
+    fn wrong_type(&self, place: ValuePath<'_>, is: &str) -> FieldError {
         let why = format!("{} in body must be of type {}: {is:?}", place.path, self.types.join(","));
         FieldError::type_invalid(place.field(""), is, why)
     }
 
-    fn check_type(&self, place: Place<'_>, value: &Value, found: &mut Found) {
+    fn check_type(&self, place: ValuePath<'_>, value: &Value, found: &mut CheckResult) {
         let may = |name: &str| self.types.iter().any(|of| of == name);
         let is = match value {
             Value::Null => "null",
@@ -143,9 +143,15 @@ impl Schema {
     }
 
     /// `anyOf`, `oneOf`, `allOf` and `not`.
-    fn check_several(&self, place: Place<'_>, value: &Value, old: Option<&Value>, found: &mut Found) {
-        let tried = |schemas: &[Self]| -> (usize, Option<Found>) {
-            let (mut good, mut best): (usize, Option<Found>) = (0, None);
+    fn check_several(
+        &self,
+        place: ValuePath<'_>,
+        value: &Value,
+        old: Option<&Value>,
+        found: &mut CheckResult,
+    ) {
+        let tried = |schemas: &[Self]| -> (usize, Option<CheckResult>) {
+            let (mut good, mut best): (usize, Option<CheckResult>) = (0, None);
             for one in schemas.iter().map(|schema| schema.looked_at(place, value, old)) {
                 if one.is_good() {
                     good += 1;
@@ -194,7 +200,7 @@ impl Schema {
         found.passed += 1;
     }
 
-    fn check_text(&self, place: Place<'_>, text: &str, found: &mut Found) {
+    fn check_text(&self, place: ValuePath<'_>, text: &str, found: &mut CheckResult) {
         let length = i64::try_from(text.chars().count()).unwrap_or(i64::MAX);
         if let Some(most) = self.length.most.filter(|most| length > *most) {
             found.errors.push(FieldError::too_long(place.field(""), usize::try_from(most).unwrap_or(0)));
@@ -213,7 +219,7 @@ impl Schema {
         }
     }
 
-    fn check_number(&self, place: Place<'_>, value: &Value, found: &mut Found) {
+    fn check_number(&self, place: ValuePath<'_>, value: &Value, found: &mut CheckResult) {
         let number = value.as_f64().unwrap_or_default();
         let [kind] = self.types.as_slice() else { return self.check_bounds(place, value, number, found) };
         let out_of_range = match (kind.as_str(), self.format.as_str()) {
@@ -234,7 +240,7 @@ impl Schema {
         self.check_bounds(place, value, number, found);
     }
 
-    fn check_bounds(&self, place: Place<'_>, value: &Value, number: f64, found: &mut Found) {
+    fn check_bounds(&self, place: ValuePath<'_>, value: &Value, number: f64, found: &mut CheckResult) {
         if let Some(factor) = self.multiple_of.filter(|factor| *factor > 0.0) {
             let times = number / factor;
             if (times - times.round()).abs() > f64::EPSILON * times.abs().max(1.0) {
@@ -253,7 +259,7 @@ impl Schema {
         found.passed += 1;
     }
 
-    fn check_choice(&self, place: Place<'_>, value: &Value, found: &mut Found) {
+    fn check_choice(&self, place: ValuePath<'_>, value: &Value, found: &mut CheckResult) {
         let same =
             |choice: &Value| choice == value || (choice.is_number() && choice.as_f64() == value.as_f64());
         if self.choices.is_empty() || self.choices.iter().any(same) {
@@ -264,12 +270,12 @@ impl Schema {
         found.errors.push(FieldError::unsupported(place.field(""), value.clone(), &known));
     }
 
-    fn check_list(&self, place: Place<'_>, list: &[Value], old: Option<&Value>, found: &mut Found) {
+    fn check_list(&self, place: ValuePath<'_>, list: &[Value], old: Option<&Value>, found: &mut CheckResult) {
         if let Some(items) = &self.items {
             for (i, value) in list.iter().enumerate() {
                 let path = format!("{}[{i}]", place.path);
                 let old = self.same_element(value, old);
-                found.merge(items.looked_at(Place { path: &path, ..place }, value, old));
+                found.merge(items.looked_at(ValuePath { path: &path, ..place }, value, old));
             }
         }
         let count = i64::try_from(list.len()).unwrap_or(i64::MAX);
@@ -289,7 +295,13 @@ impl Schema {
         old?.as_array()?.iter().find(same)
     }
 
-    fn check_map(&self, place: Place<'_>, map: &Map<String, Value>, old: Option<&Value>, found: &mut Found) {
+    fn check_map(
+        &self,
+        place: ValuePath<'_>,
+        map: &Map<String, Value>,
+        old: Option<&Value>,
+        found: &mut CheckResult,
+    ) {
         let count = i64::try_from(map.len()).unwrap_or(i64::MAX);
         if let Some(least) = self.properties_count.least.filter(|least| count < *least) {
             found.errors.push(place.invalid(count, format!("should have at least {least} properties")));
@@ -302,7 +314,7 @@ impl Schema {
             let is_own = self.properties.contains_key(name);
             let dot = if place.path.is_empty() && is_own { "" } else { "." };
             let path = format!("{}{dot}{name}", place.path);
-            let inner = Place { path: &path, ..place };
+            let inner = ValuePath { path: &path, ..place };
             match (self.property(name), &self.additional) {
                 (Some(schema), _) => {
                     found.merge(schema.looked_at(inner, value, old.and_then(|old| old.get(name))));

@@ -1,4 +1,4 @@
-//! Forms of texts that schemas may ask for.
+//! Formats of strings in schemas.
 
 use std::{
     net::{IpAddr, Ipv6Addr},

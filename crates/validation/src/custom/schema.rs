@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::format;
 use crate::{
-    ownership::{Inner, Parts, Place, Plain},
+    ownership::{InnerField, Parts, Plain, TypedPosition},
     schema::Identity,
     value::{entries, is_true, list, text},
 };
@@ -18,7 +18,7 @@ pub struct Schema {
     /// The JSON types that the value may have; empty: any.
     pub(super) types: Vec<String>,
     pub(super) nullable: bool,
-    /// The form of a text or the range of a number; empty for none, or one that nobody knows.
+    /// The format of a string or number; empty for none, or an unknown one.
     pub(super) format: String,
     pub(super) default: Option<Value>,
     pub(super) choices: Vec<Value>,
@@ -189,22 +189,24 @@ impl Schema {
     }
 
     /// The place of a property.
-    pub(crate) fn inner(&self, name: &str) -> Option<Inner<'_>> {
+    pub(crate) fn inner(&self, name: &str) -> Option<InnerField<'_>> {
         if self.embedded && matches!(name, "kind" | "apiVersion" | "metadata") {
-            return Some(Inner { place: Place::Unsaid, named: true });
+            return Some(InnerField { place: TypedPosition::Unsaid, named: true });
         }
         match (self.properties.get(name), &self.additional) {
-            (Some(schema), _) => Some(Inner { place: Place::Schema(schema), named: true }),
-            (None, Additional::Of(schema)) => Some(Inner { place: Place::Schema(schema), named: false }),
-            (None, Additional::Any) => Some(Inner { place: Place::Unsaid, named: false }),
-            (None, _) if self.preserves => Some(Inner { place: Place::Unsaid, named: false }),
+            (Some(schema), _) => Some(InnerField { place: TypedPosition::Schema(schema), named: true }),
+            (None, Additional::Of(schema)) => {
+                Some(InnerField { place: TypedPosition::Schema(schema), named: false })
+            }
+            (None, Additional::Any) => Some(InnerField { place: TypedPosition::Unsaid, named: false }),
+            (None, _) if self.preserves => Some(InnerField { place: TypedPosition::Unsaid, named: false }),
             (None, Additional::Never | Additional::Unsaid) => None,
         }
     }
 
     /// The place of the elements of a list.
-    pub(crate) fn element(&self) -> Place<'_> {
-        self.items.as_deref().map_or(Place::Unsaid, Place::Schema)
+    pub(crate) fn element(&self) -> TypedPosition<'_> {
+        self.items.as_deref().map_or(TypedPosition::Unsaid, TypedPosition::Schema)
     }
 
     /// The names of the properties.

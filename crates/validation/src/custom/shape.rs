@@ -1,4 +1,4 @@
-//! Objects made what their schema says: unknown fields go, so do nulls that may not be there, and defaults come.
+//! Pruning and defaulting: removes unknown fields and forbidden nulls, and sets defaults.
 
 use harbormaster_api::similar::similar;
 use serde_json::{Map, Value};
@@ -18,7 +18,7 @@ pub(crate) struct Pruned {
 const META: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
 impl Schema {
-    /// Removes the fields of an object that its schema does not have, and tells which those were.
+    /// Removes the fields of an object that its schema does not have, and returns them.
     pub(crate) fn prune(&self, object: &mut Value) -> Vec<Pruned> {
         let mut walk = Walk { path: String::new(), pruned: Vec::new() };
         let Value::Object(map) = object else { return Vec::new() };

@@ -1,4 +1,4 @@
-//! The file with which others reach the sandbox. It belongs to one sandbox at a time and goes when that goes.
+//! The kubeconfig of a sandbox. The file belongs to one sandbox at a time and is removed with it.
 
 use std::{
     fs::{self, File, TryLockError},
@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// What stands in every kubeconfig of a sandbox and hardly in any other.
+/// A line that every kubeconfig of a sandbox has, and hardly any other.
 const OURS: &str = "current-context: harbormaster\n";
 
 /// A kubeconfig of this process. Dropping it removes the file.
@@ -21,7 +21,7 @@ impl Kubeconfig {
     /// Writes the file. A file of a sandbox that is gone is replaced.
     ///
     /// # Errors
-    /// When a sandbox that is running uses the file, when it is somebody else's, or when it cannot be written.
+    /// If a sandbox that is running uses the file, if it is another kubeconfig, or if it cannot be written.
     pub(super) fn write(path: &Path, text: &str) -> Result<Self, String> {
         let failed = |error: std::io::Error| format!("{}: {error}", path.display());
         let refused =

@@ -1,4 +1,4 @@
-//! A table of pods that is drawn anew in its place.
+//! A table of pods that is redrawn in place.
 
 use harbormaster_sandbox::{Board, PodState, PodView};
 
@@ -14,7 +14,7 @@ const OTHER_LINES: usize = 4;
 pub(super) struct Screen {
     colours: bool,
     stale: bool,
-    /// How many lines the last drawing took.
+    /// Number of lines of the last drawing.
     lines: usize,
 }
 
@@ -23,12 +23,12 @@ impl Screen {
         Self { colours, stale: true, lines: 0 }
     }
 
-    /// What is shown is no longer true.
+    /// Marks the table as outdated.
     pub(super) fn is_stale(&mut self) {
         self.stale = true;
     }
 
-    /// What to print in order to show the board as it is; nothing if it is shown already.
+    /// Returns the text that shows the current board; empty if it is shown already.
     pub(super) fn redrawn(&mut self, board: &Board) -> String {
         if !std::mem::take(&mut self.stale) {
             return String::new();
@@ -55,7 +55,7 @@ impl Screen {
         self.erased() + &table.render(style)
     }
 
-    /// A line above the table, which is to be drawn anew below it.
+    /// Returns a line above the table, which is then redrawn below it.
     pub(super) fn above(&mut self, line: &str) -> String {
         let text = self.erased() + line + "\n";
         (self.stale, self.lines) = (true, 0);

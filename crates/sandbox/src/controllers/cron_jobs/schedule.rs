@@ -1,4 +1,4 @@
-//! When a CronJob starts.
+//! Schedules of CronJobs.
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,7 +15,7 @@ use crate::{events::Kind, fields::text};
 /// Why a CronJob cannot start: the kind, reason and message of its event.
 pub(super) type Complaint = (Kind, &'static str, String);
 
-/// What `spec.schedule` and `spec.timeZone` say.
+/// Meaning of `spec.schedule` and `spec.timeZone`.
 #[derive(Clone, Debug)]
 pub(super) enum Schedule {
     /// Five fields, or a name such as `@hourly`.

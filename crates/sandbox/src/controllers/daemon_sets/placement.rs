@@ -1,4 +1,4 @@
-//! Which nodes a DaemonSet's template allows.
+//! Nodes that the templates of DaemonSets allow.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ use crate::{
     mirror::Mirror,
 };
 
-/// Which nodes each DaemonSet runs on; found once for a template, until nodes change.
+/// Nodes of each DaemonSet, computed once per template until nodes change.
 #[derive(Debug, Default)]
 pub(super) struct Placement {
     decoder: Decoder,
