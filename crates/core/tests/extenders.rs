@@ -283,7 +283,7 @@ fn reasons_for_nodes_that_were_not_asked_about_count_for_nothing() {
     world.add_pod(pod("p", 100));
     let said = message(&mut world);
     assert!(said.starts_with("0/2 nodes are available: 1 Insufficient cpu, 1 full. "), "{said}");
-    assert_eq!(fake.take_remarks(), ["0 Strange(\"nowhere\")"]);
+    assert_eq!(fake.take_remarks(), ["0 UnknownNode(\"nowhere\")"]);
 }
 
 #[test]
@@ -344,7 +344,10 @@ fn scores_out_of_range_count_as_they_are_and_are_remarked() {
     world.add_pod(pod("p", 100));
     world.attempt().unwrap();
     let remarks = fake.take_remarks();
-    assert_eq!(remarks, ["0 Strange(\"nowhere\")".to_owned(), format!("0 OutOfRange({})", i64::MAX / 10)]);
+    assert_eq!(
+        remarks,
+        ["0 UnknownNode(\"nowhere\")".to_owned(), format!("0 OutOfRange({})", i64::MAX / 10)]
+    );
 }
 
 #[test]

@@ -134,7 +134,7 @@ pub(super) const MISTAKES: &[Planted] = &[
     },
     Planted {
         wrong: "normalize of its own where rows are judged by themselves",
-        said: "plugin \"Comparing\" judges rows and normalizes its scores by itself",
+        said: "plugin \"Comparing\" judges rows and normalizes its scores itself",
         check: check::<COMPARES_ROWS>,
     },
 ];
