@@ -1,5 +1,5 @@
 //! The parts of KubeVirt's kinds that the plugin reads, and the path from a pod to its virtual machine.
-//! //!
+//!
 //! Each step follows the `ownerReference` with `controller: true` and requires that kind, API group and UID match. (The
 //! article compares only the kind, and follows the name.) A machine that was deleted and recreated under the same name
 //! is a different machine.

@@ -1,13 +1,13 @@
 //! StickyVM: returns a KubeVirt virtual machine to the node where it first ran.
-//! //!
+//!
 //! A VirtualMachineInstance owns the machine's pod, and a VirtualMachine owns the instance. An annotation of the
 //! VirtualMachine names the node of its first pod, and all later pods go there. The plugin reimplements the example of
 //! an [article](https://arthurchiao.github.io/blog/k8s-scheduling-plugins-zh/) on scheduling plugins. `README.md` lists
 //! the differences.
-//! //!
+//!
 //! Reading order: [`kubevirt`] (from a pod to its machine), [`plugin`] (extension points and hints), [`memory`]
 //! (writing the annotation).
-//! //!
+//!
 //! Invariants, if the plugin is enabled in Reserve and PreBind: no pod of a machine is bound before the annotation
 //! exists, or to a node other than the annotated one when the pod was scheduled, except targets of live migrations. A
 //! scheduler may therefore be killed at any time, and of two schedulers one writes the annotation and the other retries

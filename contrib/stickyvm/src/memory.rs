@@ -1,5 +1,5 @@
 //! Writes the annotation with a machine's node, once.
-//! //!
+//!
 //! The patch requires that the machine's resource version is unchanged, so concurrent writers conflict. The plugin
 //! never removes the annotation, not even if the binding fails: a binding whose response was lost looks like a failed
 //! one, and forgetting the node of a running machine is worse than retrying on a node where it has not run. Users

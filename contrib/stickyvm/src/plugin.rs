@@ -1,10 +1,10 @@
 //! The plugin StickyVM.
-//! //!
+//!
 //! PreFilter allows only the pinned node, so that preemption does not try the others. On a machine's first start,
 //! Reserve assumes the node at once, for other pods of the machine that are scheduled in the meantime, and PreBind
 //! writes the annotation before the pod is bound. If the scheduler stops in between, the annotation is correct whether
 //! or not the pod was bound, and the next scheduler continues from there.
-//! //!
+//!
 //! If the plugin is enabled in PostBind but not in PreBind, the annotation is written after the binding, as in the
 //! article, and is lost if the scheduler stops or fails in between.
 

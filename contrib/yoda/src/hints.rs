@@ -1,5 +1,5 @@
 //! Queueing hints of `yoda`. These events wake a rejected pod:
-//! //!
+//!
 //! - An Scv object in which one more card satisfies the request, or a card became larger; which is reported again after
 //!   being stale; whose clock moved back, or which was deleted (other reports may have been stale only in comparison).
 //! - A pod with cards that leaves its node or changes its request, and a change of the waiting pod's own labels.

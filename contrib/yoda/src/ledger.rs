@@ -1,13 +1,12 @@
 //! The ledger: the cards that each pod holds.
-//! //!
+//!
 //! The ledger is built from the pods on the nodes. A pod's annotation [`CARDS`] names its cards, and its labels say how
 //! much of each it holds. PreBind writes the annotation before the binding; until the scheduler sees it,
 //! [`PendingChoices`] has the cards that Reserve chose.
-//! //!
+//!
 //! A pod with a request but no annotation was placed by another scheduler. It is assumed to hold the most likely cards
 //! (see [`Cards::take_unknown`]), oldest pod first. A pod with invalid labels holds the whole cards of its annotation;
 //! without an annotation, only the sniffer's measurements account for it.
-//! the sniffer measures.
 
 use std::collections::HashMap;
 

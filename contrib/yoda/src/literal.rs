@@ -1,5 +1,5 @@
 //! The original's arithmetic of 2021, reproduced exactly. `mode: literal` uses it.
-//! //!
+//!
 //! Its oddities are the original's. Invalid numbers in labels are 0, negative ones are huge, unsigned numbers wrap, and
 //! the clock is inputs for equality in one place and divided by the greatest bandwidth in another. Where the original
 //! would crash (division by zero memory) the score is 0.

@@ -1,24 +1,24 @@
 //! The plugin `yoda`.
-//! //!
+//!
 //! # What it does
 //! QueueSort orders pods by `spec.priority`, then by the label `scv/priority`, by the requested level, and by time in
 //! the queue. `spec.priority` comes first because preemption uses it; the label orders pods within a priority class.
 //! PreFilter reads the labels. Filter finds nodes whose cards satisfy them. Score prefers nodes that have better cards
 //! for the pod and are emptier. Reserve chooses the cards, and PreBind records them in an annotation of the pod.
-//! //!
+//!
 //! # Rejects when
 //! - A label is invalid.
 //! - No sniffer reports for the node, or has not for `staleAfterSeconds`.
 //! - The node has another level.
 //! - Too few cards are healthy, fast enough or large enough, or have room. Only for the last can evicting pods help.
-//! //!
+//!
 //! # Scores by
 //! See [`crate::score`]: the mean score of the cards that the pod would get, relative to the greatest values among all
 //! candidates, and the share of the node's memory that is free and not held. The best node gets 100, the worst 0.
-//! //!
+//!
 //! # Requeued by
 //! See [`crate::hints`].
-//! //!
+//!
 //! # Differs from the original
 //! See `README.md`. With `mode: literal`, Filter, Score and the queue order are the original's; there is no ledger, no
 //! level, and no report is too old.
@@ -123,13 +123,13 @@ impl QueueSort for Yoda {
     fn less(&self, a: Queued<'_>, b: Queued<'_>) -> bool {
         match self.mode {
             Mode::Literal => literal::priority(&a.pod.labels) > literal::priority(&b.pod.labels),
-            Mode::Corrected => place(a) < place(b),
+            Mode::Corrected => queue_key(a) < queue_key(b),
         }
     }
 }
 
 /// Returns the key that QueueSort orders by, smallest first.
-fn place(queued: Queued<'_>) -> (Reverse<i32>, Reverse<i64>, Reverse<Option<Level>>, Timestamp) {
+fn queue_key(queued: Queued<'_>) -> (Reverse<i32>, Reverse<i64>, Reverse<Option<Level>>, Timestamp) {
     let labels = &queued.pod.labels;
     // PreFilter rejects the pod if the label is invalid.
     let priority = request::priority(labels).unwrap_or(0);

@@ -1,7 +1,7 @@
 //! The sniffer: reports the cards of its node periodically.
-//! //!
+//!
 //! Reading order: [`nvml`] and [`fake`] (sources of cards), [`report`] (writes to the API server).
-//! //!
+//!
 //! A failure is logged once and retried with the next report. A node whose sniffer cannot report becomes stale after a
 //! while, and the scheduler then avoids it.
 

@@ -99,7 +99,7 @@ impl PreEnqueue for DefaultPreemption {
 
 impl PostFilter for DefaultPreemption {
     fn post_filter(&self, cx: &mut PostFilterCycle<'_>, _: &Self::FilterState) -> PluginResult<PostFiltered> {
-        if let Some(why) = eligibility::reason_ineligible(cx, self.workload_aware) {
+        if let Some(why) = eligibility::ineligible_reason(cx, self.workload_aware) {
             return Ok(no_help(why, Nomination::Keep));
         }
         let mut search = Search::default();

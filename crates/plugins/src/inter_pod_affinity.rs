@@ -15,7 +15,7 @@
 //! - The domain has a pod that a required anti-affinity term selects: `node(s) didn't match pod anti-affinity rules`.
 //! - The domain has a pod with a required anti-affinity term that selects this pod: `node(s) didn't satisfy existing
 //!   pods anti-affinity rules`.
-//! //!
+//!
 //! Evictions may resolve the last two. A selector with a syntax error rejects the pod on all nodes: `parsing pod:
 //! requiredAffinityTerms: …`. In pods on nodes, the list with the invalid term is ignored.
 //!

@@ -4,7 +4,7 @@
 //! Reading order: [`node_name`] (the smallest), [`node_unschedulable`] (events and batches), [`node_affinity`]
 //! (arguments and state), [`node_resources`] (columns). Each module documents what its plugin does, when it rejects,
 //! how it scores, what requeues its pods, and how it differs from kube-scheduler.
-//! //!
+//!
 //! Then [`pod_index`], [`pod_topology_spread`] and [`inter_pod_affinity`], which use it, and [`default_preemption`].
 //!
 //! For volumes: [`storage`] (the objects), [`volume_restrictions`], [`volume_zone`] and [`node_volume_limits`].

@@ -1,6 +1,6 @@
 //! The plugins that compare requests with the resources of nodes: [`NodeResourcesFit`] and
 //! [`NodeResourcesBalancedAllocation`].
-//! //!
+//!
 //! Both use the columns of the node table: a lane is one resource over all rows.
 
 pub mod balanced;

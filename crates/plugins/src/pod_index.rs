@@ -1,19 +1,19 @@
 //! An index of the pods on each node, used by PodTopologySpread and InterPodAffinity.
-//! //!
+//!
 //! Reading order: `topology` (the value of each node for a label key), `row_counts` (a number per node), `selector`
 //! (pod selectors), `label_map` and `selector_map` (lookups by label), `groups` (pods with equal namespace and labels),
 //! `watched` (selectors in use), `held_terms` (affinity terms of pods on nodes).
-//! //!
+//!
 //! Pods, selectors and held terms find each other by the labels that selectors name, so no operation on a pod visits
 //! all of them. An added or removed pod looks up the selectors that count it under each of its labels. A selector is
 //! watched from its first use; its pods are found as groups, under the rarest label that it names. Only selectors that
 //! name no label (`NotIn`, `DoesNotExist`, or empty ones) are tried on every pod and group of their namespaces. Groups
 //! and terms are dropped with their last pod; selectors and node label keys are dropped when many others have been used
 //! since.
-//! //!
+//!
 //! Numbers are kept per node, not per topology value: a relabelled node takes its numbers along, and the nodes that
 //! count may differ between pods.
-//! //!
+//!
 //! Invariant: after any sequence of changes the index gives the same answers as a rebuilt one.
 
 mod groups;

@@ -70,16 +70,16 @@ mod tests {
 
     use super::*;
 
-    fn asked(pod: &PodInfo) -> Result<(), Reject> {
+    fn verdict(pod: &PodInfo) -> Result<(), Reject> {
         let cx = EnqueueCycle { pod, objects: &Objects::default(), awaits_eviction: false };
         Trial::of(SchedulingGates).plugin().pre_enqueue(cx).map_err(rejection)
     }
 
     #[test]
     fn a_pod_waits_while_it_has_gates_and_the_names_are_told_in_order() {
-        assert_eq!(asked(&pod("p").info()), Ok(()));
+        assert_eq!(verdict(&pod("p").info()), Ok(()));
         let gated = pod("p").gate("foo").gate("bar").info();
-        let reject = asked(&gated).unwrap_err();
+        let reject = verdict(&gated).unwrap_err();
         assert_eq!(reject, Reject::unresolvable("waiting for scheduling gates: [foo bar]"));
     }
 

@@ -72,14 +72,14 @@ impl Build for TaintToleration {
 
 impl Filter<Row> for TaintToleration {
     fn filter(&self, cx: &RowCycle<'_>, (): &(), node: NodeRef<'_>) -> Verdict {
-        let kept_away = self.keeps_away(node.taints(), &cx.pod.spec.tolerations);
-        if kept_away { Err(Reject::unresolvable(REASON).into()) } else { Ok(()) }
+        let rejected = self.has_untolerated(node.taints(), &cx.pod.spec.tolerations);
+        if rejected { Err(Reject::unresolvable(REASON).into()) } else { Ok(()) }
     }
 
     fn filter_batch(&self, cx: &RowCycle<'_>, (): &(), sweep: &mut Sweep<'_>) -> PluginResult<()> {
         let tolerations = &cx.pod.spec.tolerations;
         let tainted = both(sweep.rows(), &cx.nodes.columns().tainted);
-        let rejected = tainted.filter(|row| self.keeps_away(cx.nodes.node(*row).taints(), tolerations));
+        let rejected = tainted.filter(|row| self.has_untolerated(cx.nodes.node(*row).taints(), tolerations));
         sweep.reject_each(rejected, &Reject::unresolvable(REASON));
         Ok(())
     }
@@ -96,7 +96,7 @@ impl Score<Row> for TaintToleration {
     const NORMALIZE: Normalize = Normalize::Proportional { reverse: true };
 
     fn score(&self, _: &RowCycle<'_>, state: &Self::ScoreState, node: NodeRef<'_>) -> PluginResult<i64> {
-        Ok(self.disliked(node.taints(), state))
+        Ok(self.untolerated_soft_taints(node.taints(), state))
     }
 
     fn score_batch(
@@ -107,7 +107,7 @@ impl Score<Row> for TaintToleration {
     ) -> PluginResult<()> {
         scores.iter_mut().for_each(|(_, score)| *score = 0);
         for row in both(scores.rows(), &cx.nodes.columns().tainted) {
-            scores.set(row, self.disliked(cx.nodes.node(row).taints(), state));
+            scores.set(row, self.untolerated_soft_taints(cx.nodes.node(row).taints(), state));
         }
         Ok(())
     }
@@ -118,12 +118,12 @@ fn matters_for_scores(toleration: &Toleration) -> bool {
 }
 
 impl TaintToleration {
-    fn keeps_away(&self, taints: &[Taint], tolerations: &[Toleration]) -> bool {
+    fn has_untolerated(&self, taints: &[Taint], tolerations: &[Toleration]) -> bool {
         find_untolerated(taints, tolerations, self.compare_numbers, |t| t.effect.forbids()).is_some()
     }
 
     /// Returns the number of untolerated `PreferNoSchedule` taints.
-    fn disliked(&self, taints: &[Taint], tolerations: &[Toleration]) -> i64 {
+    fn untolerated_soft_taints(&self, taints: &[Taint], tolerations: &[Toleration]) -> i64 {
         let tolerated = |taint: &Taint| tolerations.iter().any(|t| t.tolerates(taint, self.compare_numbers));
         taints.iter().filter(|t| !t.effect.forbids() && !tolerated(t)).count() as i64
     }
@@ -131,8 +131,8 @@ impl TaintToleration {
     fn after_node(&self, pod: &PodInfo, change: &Change<'_>) -> PluginResult<Hint> {
         let Change::Node { old, new: Some(new) } = change else { return Ok(Hint::Queue) };
         let tolerations = &pod.spec.tolerations;
-        let was_kept_away = old.is_none_or(|old| self.keeps_away(&old.taints, tolerations));
-        let helps = was_kept_away && !self.keeps_away(&new.taints, tolerations);
+        let was_rejected = old.is_none_or(|old| self.has_untolerated(&old.taints, tolerations));
+        let helps = was_rejected && !self.has_untolerated(&new.taints, tolerations);
         Ok(if helps { Hint::Queue } else { Hint::Skip })
     }
 

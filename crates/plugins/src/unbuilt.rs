@@ -4,7 +4,7 @@
 //! # What it does
 //! PreFilter, PostFilter. The argument `missing` names the plugins of kube-scheduler that the profile enables and this
 //! version lacks. If nothing is missing, it does nothing.
-//! //!
+//!
 //! In PostFilter it replaces DynamicResources, if that is missing, and gives that plugin's reason for a pod without
 //! claims: `no new claims to deallocate`. An unschedulable pod then has the same message as with kube-scheduler. It
 //! never nominates a node and keeps nominations.

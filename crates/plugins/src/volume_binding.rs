@@ -34,7 +34,7 @@
 //! - PreBind reacts to events instead of polling, insists that a claim has the volume chosen for it, and checks once
 //!   that the node still exists, when the volumes do.
 //! - Classes that disappear during a decision do not occur.
-//! //!
+//!
 //! Reading order: `claims` (the pod), `on_node` (one node), `supply` (available storage), `reach` and `offers` (its
 //! parts), `decision` (the result), `bind` (its execution), `score`, `hints`.
 

@@ -1,8 +1,7 @@
 //! An index of the claims and in-tree disks that pods on nodes use, for VolumeRestrictions.
-//! //!
+//!
 //! Disks are found by their identity, claims by their name, each with the rows where it is used, so an attempt looks up
 //! only the pod's volumes. Only claims that pods name (`persistentVolumeClaim`) count; ephemeral volumes do not.
-//! (`persistentVolumeClaim`); ephemeral volumes do not count.
 
 use std::hash::Hash;
 

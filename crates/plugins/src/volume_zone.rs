@@ -130,7 +130,7 @@ impl PreFilter for VolumeZone {
         let mut zones = Vec::new();
         for name in claim::named_by(cx.pod) {
             if let Some(volume) = volume_of(cx, name)? {
-                zones.extend(places_of(volume));
+                zones.extend(zone_labels_of(volume));
             }
         }
         Ok(if zones.is_empty() { PreFiltered::Skip } else { PreFiltered::state(zones) })
@@ -161,7 +161,7 @@ fn volume_of<'a>(cx: &Cycle<'a>, name: &Str) -> Result<Option<&'a Custom<Persist
 }
 
 /// Returns the zone and region labels of a volume. Ignores labels with an empty value.
-fn places_of(volume: &Custom<PersistentVolume>) -> impl Iterator<Item = ZoneLabel> + '_ {
+fn zone_labels_of(volume: &Custom<PersistentVolume>) -> impl Iterator<Item = ZoneLabel> + '_ {
     LABELS.into_iter().filter_map(|(key, node_key)| {
         let value = volume.metadata.labels.get(key)?;
         let mut values: Vec<Str> = value.split(VALUES).map(|value| value.trim().into()).collect();
@@ -221,7 +221,7 @@ impl VolumeZone {
 
     fn after_volume(&self, _: &PodInfo, volume: Changed<'_, PersistentVolume>) -> PluginResult<Hint> {
         let Changed { old: Some(old), new: Some(new) } = volume else { return Ok(Hint::Queue) };
-        Ok(if places_of(old).eq(places_of(new)) { Hint::Skip } else { Hint::Queue })
+        Ok(if zone_labels_of(old).eq(zone_labels_of(new)) { Hint::Skip } else { Hint::Queue })
     }
 }
 

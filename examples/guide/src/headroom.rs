@@ -176,8 +176,8 @@ mod tests {
             let trial = Trial::of(headroom());
             batch_equals_single(&trial, &nodes, &pod);
             row_scope_holds(&trial, &mut nodes, &pod, &elsewhere);
-            assert!(reads_are_complete(&trial, &nodes, &[pod, elsewhere]) > 0, "no two pods are alike");
-            assert!(what_helps_wakes_anywhere(&trial, &mut dice, 10, 40) > 0, "nothing helps");
+            assert!(reads_are_complete(&trial, &nodes, &[pod, elsewhere]) > 0, "no pods were compared");
+            assert!(what_helps_wakes_anywhere(&trial, &mut dice, 10, 40) > 0, "no event helped");
         }
     }
 

@@ -1,5 +1,5 @@
 //! Lower bounds of the cost of making room on a node, computed without trying it.
-//! //!
+//!
 //! The search uses them to try the most promising nodes first, and to stop when no other node can be better. A bound
 //! never exceeds the cost of the actual victims.
 

@@ -6,7 +6,7 @@ use harbormaster_api::PodDisruptionBudget;
 use harbormaster_framework::prelude::*;
 
 /// Moves pods whose eviction violates a budget to the front, otherwise keeping the order, and returns their number.
-/// ///
+///
 /// Evicts the pods one after another, in the given order. Every eviction uses up a disruption of each budget that
 /// covers the pod, even of one that is already used up.
 pub(super) fn violating_first(pods: &mut [Arc<PodInfo>], objects: &Objects) -> usize {

@@ -7,7 +7,7 @@ const REASON_TERMINATING: &str = "not eligible due to a terminating pod on the n
 const REASON_WORKLOAD_AWARE: &str = "not eligible due to workload aware preemption enabled";
 
 /// Returns the reason why the pod may not preempt others, or `None` if it may.
-pub(super) fn reason_ineligible(cx: &PostFilterCycle<'_>, workload_aware: bool) -> Option<&'static str> {
+pub(super) fn ineligible_reason(cx: &PostFilterCycle<'_>, workload_aware: bool) -> Option<&'static str> {
     let spec = &cx.pod.spec;
     if workload_aware && spec.pod_group.is_some() {
         return Some(REASON_WORKLOAD_AWARE);

@@ -11,7 +11,7 @@ pub(super) fn start_time(pod: &PodInfo) -> Timestamp {
 }
 
 /// Sorts the most important pods first: by priority, then by earlier start.
-/// ///
+///
 /// Pods of equal priority without start time are reversed: kube-scheduler uses the current time when it compares them,
 /// and evaluates the second pod's first.
 pub(super) fn sort(pods: &mut [Arc<PodInfo>]) {

@@ -201,7 +201,7 @@ impl<'a> Lookup<'a> {
     }
 
     /// Returns true if this check may reject any row.
-    pub(super) fn matters(&self, of: TermKind) -> bool {
+    pub(super) fn can_reject(&self, of: TermKind) -> bool {
         !self.axes(of).is_empty() || !self.counts.changes.is_empty()
     }
 
@@ -219,7 +219,7 @@ impl<'a> Lookup<'a> {
     pub(super) fn rejects(&self, of: TermKind, row: NodeIdx) -> bool {
         match of {
             TermKind::Affinity => self.lacks_affinity(row),
-            TermKind::Anti | TermKind::ExistingAnti => self.has_some(of, row),
+            TermKind::Anti | TermKind::ExistingAnti => self.is_in_counted_domain(of, row),
         }
     }
 
@@ -234,14 +234,15 @@ impl<'a> Lookup<'a> {
         alone && !self.may_be_first
     }
 
-    fn has_some(&self, of: TermKind, row: NodeIdx) -> bool {
+    fn is_in_counted_domain(&self, of: TermKind, row: NodeIdx) -> bool {
         let counted = |axis: &Axis<'_>| self.count(of, axis, row).is_some_and(|pods| pods > 0);
-        self.axes(of).iter().any(counted) || (!self.counts.changes.is_empty() && self.has_new(of, row))
+        self.axes(of).iter().any(counted)
+            || (!self.counts.changes.is_empty() && self.is_in_new_domain(of, row))
     }
 
     /// Returns true if the row is in a domain that had no count before, perhaps under a key that has no axis.
     #[cold]
-    fn has_new(&self, of: TermKind, row: NodeIdx) -> bool {
+    fn is_in_new_domain(&self, of: TermKind, row: NodeIdx) -> bool {
         let mut changes = self.counts.changes.iter().filter(|c| c.of == of && c.now > 0);
         changes.any(|change| self.label(row, &change.key) == Some(&change.value))
     }

@@ -85,7 +85,7 @@ impl Filter for InterPodAffinity {
     ) -> PluginResult<()> {
         let lookup = Lookup::new(cx, state)?;
         let mut left = sweep.rows().clone();
-        for check in CHECKS.into_iter().filter(|(of, ..)| lookup.matters(*of)) {
+        for check in CHECKS.into_iter().filter(|(of, ..)| lookup.can_reject(*of)) {
             let failed = lookup.rejected_rows(check.0, &left);
             sweep.reject_each(failed.iter(), &reject(check));
             left.subtract(&failed);

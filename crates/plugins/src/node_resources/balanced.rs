@@ -59,20 +59,20 @@ impl Build for NodeResourcesBalancedAllocation {
 
 impl PreScore<Row> for NodeResourcesBalancedAllocation {
     fn pre_score(&self, cx: &RowCycle<'_>, _: &(), _: &NodeSet) -> PluginResult<PreScored<()>> {
-        Ok(if self.asks_for_nothing(cx.pod) { PreScored::Skip } else { PreScored::Continue(()) })
+        Ok(if self.requests_nothing(cx.pod) { PreScored::Skip } else { PreScored::Continue(()) })
     }
 }
 
 impl Score<Row> for NodeResourcesBalancedAllocation {
     fn score(&self, cx: &RowCycle<'_>, (): &(), node: NodeRef<'_>) -> PluginResult<i64> {
-        if self.asks_for_nothing(cx.pod) {
+        if self.requests_nothing(cx.pod) {
             return Ok(0);
         }
         Ok(score(&self.lanes(cx), node.idx()))
     }
 
     fn score_batch(&self, cx: &RowCycle<'_>, (): &(), scores: &mut Scores<'_>) -> PluginResult<()> {
-        if self.asks_for_nothing(cx.pod) {
+        if self.requests_nothing(cx.pod) {
             scores.iter_mut().for_each(|(_, score)| *score = 0);
             return Ok(());
         }
@@ -86,7 +86,7 @@ impl Score<Row> for NodeResourcesBalancedAllocation {
 }
 
 impl NodeResourcesBalancedAllocation {
-    fn asks_for_nothing(&self, pod: RowPod<'_>) -> bool {
+    fn requests_nothing(&self, pod: RowPod<'_>) -> bool {
         self.resources.iter().all(|r| r.of(&pod.spec.request) == 0)
     }
 

@@ -1,9 +1,9 @@
 //! An index of the volumes on each node, with their drivers.
-//! //!
+//!
 //! A row counts a volume once, whether one pod or several use it, or only a VolumeAttachment refers to it. Claims are
 //! resolved again when they, their volumes or their classes change. In-tree disks count for CSI drivers: only nodes
 //! with a CSINode have limits, and there CSI drivers serve these disks.
-//! //!
+//!
 //! Invariant: after any sequence of changes the index equals a rebuilt one.
 
 use std::{collections::BTreeSet, hash::Hash};
@@ -251,7 +251,7 @@ impl AttachedVolumes {
     }
 
     fn volume_changed(&mut self, view: ClusterView<'_>, name: &Str) {
-        for claim in self.claims.naming(name) {
+        for claim in self.claims.of_volume_name(name) {
             let effects = self.claims.changed(view.objects, &claim);
             self.apply(effects);
         }

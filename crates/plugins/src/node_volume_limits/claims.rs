@@ -65,7 +65,7 @@ impl Claims {
         let key = (pod.namespace.clone(), claimed.name.clone());
         if !self.in_use.contains_key(&key) {
             self.in_use.insert(key.clone(), UsedClaim::default());
-            self.look_up(objects, &key);
+            self.resolve(objects, &key);
         }
         let used = self.in_use.get_mut(&key)?;
         if claimed.ephemeral {
@@ -97,13 +97,13 @@ impl Claims {
     pub(super) fn changed(&mut self, objects: &Objects, key: &ClaimKey) -> (RowEffects, RowEffects) {
         let Some(used) = self.in_use.get(key) else { return Default::default() };
         let before = used.effects();
-        self.look_up(objects, key);
+        self.resolve(objects, key);
         let after = self.in_use.get(key).map(UsedClaim::effects).unwrap_or_default();
         (before, after)
     }
 
     /// Returns the claims in use that refer to a volume.
-    pub(super) fn naming(&self, volume: &str) -> Vec<ClaimKey> {
+    pub(super) fn of_volume_name(&self, volume: &str) -> Vec<ClaimKey> {
         self.by_volume.get(volume).into_iter().flatten().cloned().collect()
     }
 
@@ -114,7 +114,7 @@ impl Claims {
     }
 
     /// Resolves the claim.
-    fn look_up(&mut self, objects: &Objects, key: &ClaimKey) {
+    fn resolve(&mut self, objects: &Objects, key: &ClaimKey) {
         self.forget_volume_of(key);
         let known = lookup::<PersistentVolumeClaim>(objects, &key.0, &key.1).map(|claim| KnownClaim {
             volume_name: claim.volume_name.clone(),

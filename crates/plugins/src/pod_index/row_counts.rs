@@ -3,7 +3,7 @@
 use harbormaster_framework::prelude::*;
 
 /// A sum per row over its contributors. A row is present while it has contributors, even if the sum is zero.
-/// ///
+///
 /// Rows are kept in order, in blocks of neighbours, so that an insertion among 100,000 rows moves only a few.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RowCounts(Vec<Block>);

@@ -210,19 +210,19 @@ fn in_zones(
         == Some(LABEL_ZONE_BETA);
     let zone = if is_beta { LABEL_ZONE_BETA } else { LABEL_ZONE };
     let mut affinity = affinity.cloned();
-    if names_values(&affinity, zone) {
+    if has_values_for(&affinity, zone) {
         rename(&mut affinity, zone, zone_key);
     } else if let Some(zones) = labels.get(zone) {
         add_zones(&mut affinity, zone_key, zones);
     }
-    if is_beta && names_values(&affinity, LABEL_REGION_BETA) {
+    if is_beta && has_values_for(&affinity, LABEL_REGION_BETA) {
         rename(&mut affinity, LABEL_REGION_BETA, LABEL_REGION);
     }
     affinity
 }
 
 /// Returns true if the affinity has values for the key.
-fn names_values(affinity: &Option<NodeSelector>, key: &str) -> bool {
+fn has_values_for(affinity: &Option<NodeSelector>, key: &str) -> bool {
     let terms = affinity.iter().flat_map(|affinity| &affinity.terms);
     terms.flat_map(|term| &term.match_expressions).any(|r| r.key == *key && !r.values.is_empty())
 }

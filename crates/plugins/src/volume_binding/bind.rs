@@ -1,5 +1,5 @@
 //! PreBind: writes the decision, and waits until it takes effect.
-//! //!
+//!
 //! Each write names the resource version that was read, so if two schedulers decide about one volume or claim, one gets
 //! a conflict and its pod is tried again. Writes are never undone, whatever happens to the pod: its next attempt finds
 //! the volume reserved for the claim, or a selected node.
@@ -51,7 +51,7 @@ impl Binding<'_> {
         for found in &self.decision.matches {
             self.api.patch::<PersistentVolume>("", &found.volume.name, found.patch()).await?;
         }
-        for claim in &self.decision.made {
+        for claim in &self.decision.provisioned {
             let patch = claim.patch(self.node);
             self.api.patch::<PersistentVolumeClaim>(&claim.namespace, &claim.name, patch).await?;
         }
@@ -64,9 +64,9 @@ impl Binding<'_> {
             return Err(TIMED_OUT.into());
         }
         let matches = try_join_all(self.decision.matches.iter().map(|found| self.matched(found)));
-        let made = try_join_all(self.decision.made.iter().map(|claim| self.made(claim)));
-        let (matches, made) = futures_util::future::try_join(matches, made).await?;
-        self.check_node(matches.iter().chain(&made)).await
+        let provisioned = try_join_all(self.decision.provisioned.iter().map(|claim| self.provisioned(claim)));
+        let (matches, provisioned) = futures_util::future::try_join(matches, provisioned).await?;
+        self.check_node(matches.iter().chain(&provisioned)).await
     }
 
     /// Waits until the claim has the volume. Returns the volume's name.
@@ -97,9 +97,9 @@ impl Binding<'_> {
     }
 
     /// Waits until a volume was provisioned for the claim. Returns its name.
-    async fn made(&self, claim: &ClaimId) -> PluginResult<Str> {
+    async fn provisioned(&self, claim: &ClaimId) -> PluginResult<Str> {
         let ClaimId { namespace, name, .. } = claim;
-        let made = self.wait_for::<PersistentVolumeClaim, _>(namespace, name, |it| {
+        let provisioned = self.wait_for::<PersistentVolumeClaim, _>(namespace, name, |it| {
             let Some(it) = it else {
                 return Some(Err(format!("failed to check provisioning pvc: {}", missing(claim))));
             };
@@ -112,7 +112,7 @@ impl Binding<'_> {
             }
             is_fully_bound(it).then(|| Ok(it.volume_name.clone()))
         });
-        Ok(made.await?.ok_or(TIMED_OUT)??)
+        Ok(provisioned.await?.ok_or(TIMED_OUT)??)
     }
 
     async fn wait_for<R: Resource, T: Send>(

@@ -21,7 +21,7 @@ const BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
 pub struct Decision {
     pub(super) matches: Vec<VolumeMatch>,
     /// Claims for which volumes will be provisioned.
-    pub(super) made: Vec<ClaimId>,
+    pub(super) provisioned: Vec<ClaimId>,
 }
 
 /// A volume for a claim.
@@ -37,8 +37,8 @@ impl Decision {
             .matched
             .iter()
             .map(|(delayed, volume)| VolumeMatch { claim: delayed.claim.clone(), volume: (*volume).clone() });
-        let made = found.made.iter().map(|(delayed, _)| delayed.claim.clone());
-        Self { matches: matches.collect(), made: made.collect() }
+        let provisioned = found.provisioned.iter().map(|(delayed, _)| delayed.claim.clone());
+        Self { matches: matches.collect(), provisioned: provisioned.collect() }
     }
 
     /// Returns claims with their volumes, by name.
@@ -48,12 +48,12 @@ impl Decision {
 
     /// Returns the names of the claims for which volumes will be provisioned.
     pub fn to_be_made(&self) -> impl Iterator<Item = &Str> {
-        self.made.iter().map(|claim| &claim.name)
+        self.provisioned.iter().map(|claim| &claim.name)
     }
 
     /// Returns true if all claims already have volumes.
     pub(super) fn is_empty(&self) -> bool {
-        self.matches.is_empty() && self.made.is_empty()
+        self.matches.is_empty() && self.provisioned.is_empty()
     }
 
     /// Assumes the decision for later attempts, until the API server's objects confirm or contradict it.
@@ -68,7 +68,7 @@ impl Decision {
                 is_open
             });
         }
-        for claim in &self.made {
+        for claim in &self.provisioned {
             let (uid, node) = (claim.uid.clone(), node.clone());
             assume.custom::<PersistentVolumeClaim>(&claim.namespace, &claim.name, move |it| {
                 let is_open =

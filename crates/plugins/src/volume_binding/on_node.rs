@@ -44,7 +44,7 @@ pub(super) struct ClaimVolumes<'a> {
     /// Claims with their volumes.
     pub(super) matched: Vec<(&'a DelayedClaim, &'a Candidate)>,
     /// Claims for which volumes would be provisioned, with the capacity of the storage, if known.
-    pub(super) made: Vec<(&'a DelayedClaim, Option<i64>)>,
+    pub(super) provisioned: Vec<(&'a DelayedClaim, Option<i64>)>,
 }
 
 impl Claims {
@@ -73,20 +73,20 @@ impl Claims {
 
     /// Returns true if the claims fit every node.
     pub(super) fn fit_everywhere(&self) -> bool {
-        self.find_something_everywhere() && self.reach_everywhere()
+        self.delayed_fit_everywhere() && self.bound_fit_everywhere()
     }
 
     /// Returns the only rows that fit and the reason to reject all others, if that can be determined without checking
     /// row by row.
     pub(super) fn only_rows(&self, supply: &Supply) -> Option<(NodeSet, NodeProblem)> {
-        if self.find_something_everywhere() {
+        if self.delayed_fit_everywhere() {
             return Some((self.rows_of_volumes(supply)?, NodeProblem::Reach));
         }
         let [delayed] = self.delayed.as_slice() else { return None };
         let must_be_found = delayed.selected_node.is_none()
             && delayed.set_aside.is_none()
             && !delayed.provision.class.is_provisioned();
-        if !must_be_found || !self.reach_everywhere() {
+        if !must_be_found || !self.bound_fit_everywhere() {
             return None;
         }
         Some((supply.rows_with_volume(&delayed.demand)?, NodeProblem::Volume))
@@ -110,14 +110,14 @@ impl Claims {
     }
 
     /// Returns true if all volumes of bound claims are accessible from every node.
-    fn reach_everywhere(&self) -> bool {
+    fn bound_fit_everywhere(&self) -> bool {
         let is_everywhere =
             |volume: &VolumeReach| matches!(volume.access_condition(), AccessCondition::Always);
         self.bound.iter().all(|volume| volume.as_ref().is_some_and(is_everywhere))
     }
 
     /// Returns true if the waiting claims can be satisfied on every node.
-    fn find_something_everywhere(&self) -> bool {
+    fn delayed_fit_everywhere(&self) -> bool {
         self.delayed.iter().all(|delayed| {
             delayed.selected_node.is_none()
                 && delayed.set_aside.is_none()
@@ -164,7 +164,7 @@ impl Claims {
             }
         }
         for delayed in to_provision {
-            found.made.push((delayed, delayed.capacity(supply, labels)?));
+            found.provisioned.push((delayed, delayed.capacity(supply, labels)?));
         }
         Ok(found)
     }

@@ -27,7 +27,7 @@ pub(super) fn score(shape: &Shape, found: &ClaimVolumes<'_>) -> i64 {
         share.capacity = share.capacity.wrapping_add(volume.capacity.value());
     }
     if found.matched.is_empty() {
-        let known = found.made.iter().filter_map(|(delayed, capacity)| Some((delayed, (*capacity)?)));
+        let known = found.provisioned.iter().filter_map(|(delayed, capacity)| Some((delayed, (*capacity)?)));
         for (delayed, capacity) in known {
             let share = classes.entry(&delayed.demand.class).or_default();
             share.requested = share.requested.wrapping_add(delayed.demand.requested.value());

@@ -1,9 +1,9 @@
 //! An index of available volumes and storage capacity, and of the nodes with access to them.
-//! //!
+//!
 //! Free volumes and storage capacities are found by class, volumes reserved for a claim by that claim. Assumed changes
 //! take effect at once, since an index sees objects as plugins do. The index also finds rows by the labels that
 //! determine access to volumes, including zones and regions; VolumeZone uses this, too.
-//! //!
+//!
 //! Invariant: after any sequence of changes the index equals a rebuilt one.
 
 use std::{collections::BTreeSet, sync::Arc};
