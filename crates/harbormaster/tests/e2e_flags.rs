@@ -17,7 +17,7 @@ use e2e::{
 };
 use harbormaster_oracle::{
     components::{RealBinary, free_ports},
-    process::ask_to_end,
+    process::terminate,
 };
 use serde_json::json;
 
@@ -140,7 +140,7 @@ fn kubeadms_arguments_start_it_under_the_name_of_kube_scheduler() {
         .post(PODS, &pod("p", scheduler, json!({"cpu": "1"}), json!({})))
         .expect("the pod is created");
     assert_eq!(wait_until_bound(cluster.client(), "p"), "n1");
-    assert!(ask_to_end(process.0.id()).expect("kill runs"));
+    assert!(terminate(process.0.id()).expect("kill runs"));
     assert_eq!(process.end(), Some(0));
     let log = eventually("the log", PATIENCE, || fs::read_to_string(&log).ok());
     assert!(!log.contains("panicked") && !log.contains("flags="), "{log}");

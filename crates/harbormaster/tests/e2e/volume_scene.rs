@@ -65,7 +65,7 @@ impl VolumeScene {
     pub fn provision(&self, claims: &[(&str, Behaviour)]) -> Provisioner {
         let driver = Driver::new(&self.provisioner(), [HOSTNAME]);
         let driver = claims.iter().fold(driver, |driver, (claim, behaviour)| {
-            driver.of_claim(&format!("default/{}", self.full(claim)), *behaviour)
+            driver.for_claim(&format!("default/{}", self.full(claim)), *behaviour)
         });
         Provisioner::start(&self.client, vec![driver])
     }
