@@ -22,7 +22,7 @@ use e2e::{
 use harbormaster_oracle::{
     components::{ApiClient, ControlPlane, ControlPlaneOptions},
     harbormaster::harbormaster_binary,
-    process::ask_to_end,
+    process::terminate,
     scheduler::{Contender, Scheduler, StartOptions},
 };
 use serde_json::{Value, json};
@@ -360,7 +360,7 @@ fn it_ends_when_it_is_told_to() {
     command.arg("--kubeconfig").arg(&kubeconfig).arg("--listen=127.0.0.1:0");
     let mut child = command.stderr(File::create(&log).unwrap()).spawn().unwrap();
     eventually("it serves", PATIENCE, || fs::read_to_string(&log).unwrap().contains("Serving").then_some(()));
-    assert!(ask_to_end(child.id()).unwrap());
+    assert!(terminate(child.id()).unwrap());
     let status = eventually("it has ended", Duration::from_secs(60), || child.try_wait().unwrap());
     assert!(status.success(), "{status}");
     let said = fs::read_to_string(&log).unwrap();
