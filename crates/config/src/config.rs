@@ -246,7 +246,7 @@ impl KubeSchedulerConfiguration {
         extenders
     }
 
-    /// Makes NodeResourcesFit ignore the resources that extenders manage and that the scheduler shall ignore. In every profile
+    /// Makes NodeResourcesFit ignore the resources that extenders manage and that are marked `ignoredByScheduler`. In every profile
     /// they replace the plugin's `ignoredResources`.
     ///
     /// # Errors

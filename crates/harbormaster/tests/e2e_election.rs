@@ -173,7 +173,7 @@ fn a_leader_that_is_asked_to_end_hands_over_at_once(server: Server) {
     a.proxy.fault(1, Fault::hold(&gate), move |request| request.is_bind_of(&held));
     scene.create("held", "10m");
     eventually("a binding is under way", PATIENCE, || (gate.came() == 1).then_some(()));
-    a.process.ask_to_end();
+    a.process.terminate();
     a.process.wait_for_line(&["Stopping: no more pods are tried"]);
     sleep(PERIOD);
     assert_eq!(spec(&scene)["holderIdentity"], a.identity(), "it finishes what is under way first");
@@ -263,7 +263,7 @@ fn a_second_signal_ends_a_leader_that_still_has_something_under_way(server: Serv
     a.proxy.fault(1, Fault::hold(&gate), move |request| request.is_bind_of(&held));
     scene.create("held", "10m");
     eventually("a binding is under way", PATIENCE, || (gate.came() == 1).then_some(()));
-    a.process.ask_to_end();
+    a.process.terminate();
     a.process.wait_for_line(&["Stopping: no more pods are tried"]);
     a.process.signal("INT");
     assert_eq!(a.process.wait(END).code(), Some(1), "{}", a.process.log());

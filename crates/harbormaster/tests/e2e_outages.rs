@@ -38,7 +38,7 @@ fn sigterm_finishes_the_bindings_under_way_and_begins_no_other(server: Server) {
     scene.fault_binds("a", 1, Fault::hold(&gate));
     scene.create("a", "100m");
     eventually("it is decided", PATIENCE, || (harbormaster.attempts(&scene.full("a")) == 1).then_some(()));
-    harbormaster.ask_to_end();
+    harbormaster.terminate();
     harbormaster.wait_for_line(&["Stopping: no more pods are tried"]);
     scene.create("b", "100m");
     sleep(Duration::from_secs(1));
@@ -142,7 +142,7 @@ fn sigterm_does_not_wait_for_events_that_nobody_takes(server: Server) {
     scene.is_bound("a");
     harbormaster.wait_for_line(&["Unable to write event"]);
     let asked = Instant::now();
-    harbormaster.ask_to_end();
+    harbormaster.terminate();
     let status = harbormaster.wait(END);
     assert_eq!(status.code(), Some(0), "after {:?}: {}", asked.elapsed(), harbormaster.log());
 }

@@ -99,7 +99,7 @@ impl Harbormaster {
     }
 
     /// Sends SIGTERM.
-    pub fn ask_to_end(&self) {
+    pub fn terminate(&self) {
         self.signal("TERM");
     }
 
@@ -128,7 +128,7 @@ impl Harbormaster {
 
     /// SIGTERM ends it well, and nothing in it has panicked.
     pub fn ends_well(mut self) -> String {
-        self.ask_to_end();
+        self.terminate();
         let status = self.wait(END);
         let log = self.log();
         assert_eq!(status.code(), Some(0), "{log}");

@@ -64,7 +64,7 @@ pub(super) fn follow(etcd: &str, mut handle: impl FnMut(Result<Change>) -> bool 
     });
 }
 
-/// Reads one watch to its end and sets `next` to the next revision. Returns true if another watch shall follow.
+/// Reads one watch to its end and sets `next` to the next revision. Returns true if another watch is needed.
 fn read(
     agent: &Agent,
     url: &str,

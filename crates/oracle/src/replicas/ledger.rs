@@ -67,7 +67,7 @@ impl Ledger {
     pub(super) fn apply(&mut self, change: Change, at: Instant) {
         match change {
             Change::Put(pod) => self.put(pod, at),
-            Change::Deleted(name) => self.deleted(&name),
+            Change::Deleted(name) => self.delete(&name),
         }
     }
 
@@ -116,7 +116,7 @@ impl Ledger {
         }
     }
 
-    fn deleted(&mut self, name: &str) {
+    fn delete(&mut self, name: &str) {
         let Some(PodEntry { pod, deleting, .. }) = self.pods.remove(name) else { return };
         self.counts.deleted += 1;
         let Some(node) = &pod.node else {
