@@ -5,10 +5,11 @@
 //! [`verdict_oracle`] asks the original scheduler plugins what they think of
 //! every node of a described cluster.
 //!
-//! On these stand four instruments, each a subcommand of
+//! On these stand five instruments, each a subcommand of
 //! `harbormaster-oracle`: [`verdicts`] compares what every plugin says about
-//! every node of random clusters, [`preemptions`] compares who is evicted on
-//! hundreds of full nodes, [`decisions`] compares what two schedulers
+//! every node of random clusters, [`hints`] compares which changes wake a
+//! rejected pod, [`preemptions`] compares who is evicted on hundreds of full
+//! nodes, [`decisions`] compares what two schedulers
 //! do with the same cluster changes on a real API server, [`mod@bench`] compares
 //! what that costs. Their clusters come from [`generate`], where a new plugin
 //! adds a flavour.
@@ -35,6 +36,7 @@ pub mod embedded;
 pub mod extenders;
 pub mod generate;
 pub mod harbormaster;
+pub mod hints;
 pub mod preemptions;
 pub mod process;
 pub mod provisioner;

@@ -80,6 +80,7 @@ fn verdict(pod: JudgedPod, said: Option<Explanation>) -> PodVerdict {
         nodes: BTreeMap::new(),
         scores: BTreeMap::new(),
         preemption: None,
+        hints: Vec::new(),
     };
     for Rejected { status, nodes } in said.rejected {
         let status = sorted(status);
