@@ -73,11 +73,20 @@ func (o *oracle) answer(request *verdictRequest) ([]podVerdict, error) {
 	if err != nil {
 		return nil, err
 	}
+	changes, err := eventsOf(request.Changes)
+	if err != nil {
+		return nil, err
+	}
 	verdicts := make([]podVerdict, 0, len(pods))
 	for _, pod := range pods {
 		verdict, err := session.evaluate(ctx, pod, request.Preempt)
 		if err != nil {
 			return nil, err
+		}
+		if f, _ := session.framework(pod.Spec.SchedulerName); f != nil {
+			if verdict.Hints, err = hintsFor(ctx, f, pod, changes); err != nil {
+				return nil, err
+			}
 		}
 		verdicts = append(verdicts, verdict)
 	}

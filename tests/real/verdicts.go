@@ -27,6 +27,8 @@ type verdictRequest struct {
 	Pods []string `json:"pods"`
 	// Preempt asks about evictions for the pods that fit nowhere.
 	Preempt bool `json:"preempt"`
+	// Changes are what the plugins' queueing hints are asked about, for every pod.
+	Changes []change `json:"changes"`
 }
 
 // verdictResponse answers the request with the same ID. Error is set, and Pods
@@ -55,6 +57,8 @@ type podVerdict struct {
 	Scores map[string]nodeScore `json:"scores"`
 	// Preemption is set when it was asked about and the pod fits no node.
 	Preemption *preemptionVerdict `json:"preemption,omitempty"`
+	// Hints are the answers to every change, by plugin and event.
+	Hints []map[string]string `json:"hints,omitempty"`
 }
 
 // status is a rejection or an error. Reasons are sorted: where a plugin walks

@@ -2,6 +2,7 @@
 
 pub(crate) mod bench;
 pub(crate) mod decisions;
+pub(crate) mod hints;
 pub(crate) mod preemptions;
 pub(crate) mod replicas;
 pub(crate) mod soak;

@@ -5,13 +5,13 @@
 //! [`verdict_oracle`] asks kube-scheduler's plugins for their verdicts on every
 //! node of a described cluster.
 //!
-//! Four comparisons are built on these, each a subcommand of
+//! Five comparisons are built on these, each a subcommand of
 //! `harbormaster-oracle`: [`verdicts`] compares the verdicts of every plugin on
-//! every node of random clusters, [`preemptions`] compares the victims on
-//! hundreds of full nodes, [`decisions`] compares how two schedulers handle the
-//! same cluster changes on a real API server, and [`mod@bench`] compares their
-//! cost. Their clusters come from [`generate`], where a new plugin adds a
-//! flavour.
+//! every node of random clusters, [`hints`] compares which changes wake a
+//! rejected pod, [`preemptions`] compares the victims on hundreds of full nodes,
+//! [`decisions`] compares how two schedulers handle the same cluster changes on a
+//! real API server, and [`mod@bench`] compares their cost. Their clusters come
+//! from [`generate`], where a new plugin adds a flavour.
 //!
 //! [`api_comparison`] sends the same kubectl commands and HTTP requests to the
 //! real kube-apiserver and to another API server, and compares the answers.
@@ -35,6 +35,7 @@ pub mod embedded;
 pub mod extenders;
 pub mod generate;
 pub mod harbormaster;
+pub mod hints;
 pub mod preemptions;
 pub mod process;
 pub mod provisioner;

@@ -18,6 +18,8 @@ struct Arguments {
 enum Command {
     /// Compares the verdicts of every plugin on every node of random clusters.
     Verdicts(commands::verdicts::Arguments),
+    /// Compares which changes wake a rejected pod.
+    Hints(commands::hints::Arguments),
     /// Compares the victims of preemption in large clusters.
     Preemptions(commands::preemptions::Arguments),
     /// Compares the outcome of every pod while a cluster changes.
@@ -45,6 +47,7 @@ enum Format {
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Verdicts(arguments) => arguments.run(),
+        Command::Hints(arguments) => arguments.run(),
         Command::Preemptions(arguments) => arguments.run(),
         Command::Decisions(arguments) => arguments.run(),
         Command::Bench(arguments) => arguments.run(),

@@ -6,6 +6,7 @@
 //! they are evaluated; unknown fields are an error.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -14,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::components::RealBinary;
+use crate::generate::is_pending;
 
 /// A cluster with pending pods to evaluate. Pending pods do not see each other.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
@@ -30,7 +32,39 @@ pub struct Request {
     pub pods: Vec<String>,
     /// Evaluates preemption for pods that do not fit.
     pub preempt: bool,
+    /// Asks the plugins' queueing hints about these changes, for every pod.
+    pub changes: Vec<Change>,
 }
+
+/// An object before and after a change; one of them is `None` if the change creates or deletes it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Change {
+    /// The object before.
+    pub old: Option<Value>,
+    /// The object after.
+    pub new: Option<Value>,
+}
+
+impl Change {
+    /// `namespace/name` of the updated pod, if the change updates a pod without a node.
+    #[must_use]
+    pub fn waiting_pod(&self) -> Option<String> {
+        let (Some(_), Some(new)) = (&self.old, &self.new) else { return None };
+        let text = |field: &str| new["metadata"][field].as_str().unwrap_or("default");
+        is_pending(new).then(|| format!("{}/{}", text("namespace"), text("name")))
+    }
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let object =
+            |object: &Option<Value>| object.as_ref().map_or_else(|| "nothing".to_owned(), Value::to_string);
+        write!(f, "{} -> {}", object(&self.old), object(&self.new))
+    }
+}
+
+/// Answers to a change: `Queue`, `QueueSkip` or `Error` by plugin and event, such as `NodePorts AssignedPodDelete`.
+pub type Hints = BTreeMap<String, String>;
 
 /// Response to a [`Request`].
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -66,6 +100,9 @@ pub struct PodVerdict {
     /// Result of preemption, if it was requested and the pod does not fit.
     #[serde(default)]
     pub preemption: Option<Preemption>,
+    /// Answers to each of [`Request::changes`]; none from a profile that does not exist.
+    #[serde(default)]
+    pub hints: Vec<Hints>,
 }
 
 /// Candidates of DefaultPreemption.

@@ -253,15 +253,21 @@ impl NodeVolumeLimits {
     /// As in kube-scheduler, ephemeral volumes do not count here.
     fn after_attachment(&self, pod: &PodInfo, gone: Changed<'_, VolumeAttachment>) -> PluginResult<Hint> {
         let Some(gone) = gone.old else { return Ok(Hint::Queue) };
-        let helps = pod.spec.volumes.iter().any(|volume| match &volume.source {
-            VolumeSource::Claim(_) => true,
-            VolumeSource::InTree(disk) => migration::of_disk(disk).is_some_and(|migration| {
-                migration.driver == gone.attacher.as_str()
-                    || migration::inline_handle(disk).is_some_and(|handle| handle.is_err())
-            }),
-            VolumeSource::Ephemeral | VolumeSource::Image(_) | VolumeSource::InlineCsi(_) => false,
-        });
-        Ok(if helps { Hint::Queue } else { Hint::Skip })
+        for volume in &pod.spec.volumes {
+            if let Some(Err(Refusal::Failed(why))) = asked::in_pod(volume) {
+                return Err(why.into());
+            }
+            let helps = match &volume.source {
+                VolumeSource::Claim(_) => true,
+                VolumeSource::InTree(disk) => migration::of_disk(disk)
+                    .is_some_and(|migration| migration.driver == gone.attacher.as_str()),
+                VolumeSource::Ephemeral | VolumeSource::Image(_) | VolumeSource::InlineCsi(_) => false,
+            };
+            if helps {
+                return Ok(Hint::Queue);
+            }
+        }
+        Ok(Hint::Skip)
     }
 }
 

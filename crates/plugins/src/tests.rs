@@ -21,6 +21,7 @@ use serde_json::json;
 use super::*;
 use crate::pod_index::tests::random_pod;
 
+mod storage_world;
 mod waking;
 
 fn registry() -> Registry {

@@ -35,11 +35,22 @@ impl Cluster {
     /// Generates the cluster of `seed`.
     #[must_use]
     pub fn new(seed: u64, shape: &Shape) -> Self {
+        Self::twice(seed, shape).0
+    }
+
+    /// The cluster of `seed` at two times: most objects have changed, some are gone or new.
+    #[must_use]
+    pub fn twice(seed: u64, shape: &Shape) -> (Self, Self) {
         let mut random = Random::new(seed);
         let nodes = random.range(1, shape.max_nodes);
         let pods = random.range(shape.max_pods / 4, shape.max_pods);
         let mut generator = Generator::new(random, shape.admitted, nodes);
         let config = generator.config();
+        let first = Self::of(&mut generator, config.clone(), nodes, pods);
+        (first, Self::of(&mut generator, config, nodes, pods))
+    }
+
+    fn of(generator: &mut Generator, config: Value, nodes: usize, pods: usize) -> Self {
         let mut objects = generator.objects();
         objects.extend((0..nodes).map(|index| generator.node(&node_name(index))));
         let bound = generator.random.below(nodes * 3);
@@ -49,7 +60,7 @@ impl Cluster {
         }
         objects.extend((0..pods).map(|index| generator.pending_pod(&format!("pod-{index}"))));
         objects.iter_mut().filter(|object| object["kind"] == "Pod").for_each(pod_affinity::merge_label_keys);
-        Self { config, features: generator.world.features, objects }
+        Self { config, features: generator.world.features.clone(), objects }
     }
 
     /// Returns the objects of `kind`.

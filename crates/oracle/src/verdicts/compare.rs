@@ -204,6 +204,7 @@ mod tests {
             nodes: BTreeMap::from([("a".to_owned(), None), ("b".to_owned(), Some(rejected))]),
             scores: BTreeMap::from([("a".to_owned(), score)]),
             preemption: None,
+            hints: Vec::new(),
         };
         BTreeMap::from([(verdict.pod.clone(), verdict)])
     }

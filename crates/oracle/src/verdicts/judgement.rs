@@ -81,6 +81,7 @@ fn verdict(pod: JudgedPod, explanation: Option<Explanation>) -> PodVerdict {
         nodes: BTreeMap::new(),
         scores: BTreeMap::new(),
         preemption: None,
+        hints: Vec::new(),
     };
     for RejectedNodes { status, nodes } in explanation.rejected {
         let status = sorted(status);

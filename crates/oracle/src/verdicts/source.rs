@@ -49,8 +49,7 @@ impl VerdictSource for RealPlugins {
             id: 1,
             config: Some(cluster.config.clone()),
             objects: cluster.objects.clone(),
-            pods: Vec::new(),
-            preempt: false,
+            ..Request::default()
         };
         let response = self.with_features(&cluster.features)?.ask(&request)?;
         if let Some(error) = response.error {

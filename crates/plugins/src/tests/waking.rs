@@ -1,17 +1,28 @@
 //! Whatever makes a pod fit that a plugin rejected wakes it.
 //!
-//! Exceptions, in which kube-scheduler sleeps on as well:
-//! - PodTopologySpread does not count pods that are being deleted, and is not woken by a pod that begins to be: by one
-//!   that is gone.
+//! Exceptions. kube-scheduler's plugins sleep through the same changes, as `harbormaster-oracle hints` shows:
+//! - PodTopologySpread does not count pods that are being deleted. It is woken by a pod that is gone, not by one whose
+//!   deletion begins.
 //! - InterPodAffinity goes by the terms of the pod that waits when a node comes or is relabelled, and not by those of other
 //!   pods that keep it away; a node that goes does not wake either. The pods on it do, when they go.
 //! - A pod that matches its own affinity may go anywhere when no other pod matches it. InterPodAffinity is not woken when the
 //!   last other one goes or is relabelled.
+//! - VolumeRestrictions is not woken by a pod of another namespace that gives up a disk that both name, or by a node that
+//!   goes together with the user of a `ReadWriteOncePod` claim.
+//! - NodeVolumeLimits is woken by limits that rise, pods and attachments that go, and the pod's claims when they appear. It
+//!   sleeps through everything else that helps: a new node, a limit or CSINode that goes, a claim that gets its volume, a
+//!   volume or class that goes, a new pod that shares a volume with the one that waits.
+//! - VolumeBinding is not woken by a CSINode or a driver that goes, or by a driver that no longer reports its capacity unless
+//!   the pod has an inline volume of it.
 
 use harbormaster_api::features::{Feature, Features};
-use harbormaster_testkit::{Words, what_helps_wakes_anywhere};
+use harbormaster_testkit::{Words, what_helps_wakes, what_helps_wakes_anywhere};
+use serde_json::Value;
 
-use super::*;
+use super::{
+    storage_world::{Kind, StorageWorld, Update},
+    *,
+};
 
 fn helped(name: &str, seed: u64) -> usize {
     let features = Features::default().with(Feature::NodeDeclaredFeatures, true);
@@ -39,5 +50,65 @@ fn what_helps_a_pod_wakes_it_whichever_plugin_rejected_it() {
     for name in names {
         let helped = helped(name, 1);
         assert!(helped > 10, "{name}: too tame: {helped}");
+    }
+}
+
+/// Returns true for changes that the plugin sleeps through, as the exceptions above say.
+fn is_slept_through(name: &str, waiting: &PodInfo, update: &Update<'_>) -> bool {
+    let Update { kind, namespace, old, new } = *update;
+    let (appears, goes) = (old.is_none(), new.is_none());
+    match (name, kind) {
+        ("VolumeRestrictions", Kind::NodeGone) => true,
+        ("VolumeRestrictions", Kind::PodGone) => waiting.namespace != *namespace,
+        ("NodeVolumeLimits", Kind::Node | Kind::Pod) => true,
+        ("NodeVolumeLimits", Kind::Class | Kind::Volume) => goes,
+        ("NodeVolumeLimits", Kind::Claim) => !appears && !goes,
+        ("NodeVolumeLimits", Kind::Drivers) => goes || lifts_a_limit(update),
+        ("VolumeBinding", Kind::Driver) => !appears,
+        ("VolumeBinding", Kind::Drivers) => goes,
+        _ => false,
+    }
+}
+
+/// True if a driver on a node no longer has a limit.
+fn lifts_a_limit(Update { old, new, .. }: &Update<'_>) -> bool {
+    let (Some(old), Some(new)) = (old, new) else { return false };
+    let limited = |node: &Value| {
+        let drivers = node["spec"]["drivers"].as_array().cloned().unwrap_or_default();
+        let limited = drivers.into_iter().filter(|driver| !driver["allocatable"]["count"].is_null());
+        limited.map(|driver| driver["name"].to_string()).collect::<Vec<_>>()
+    };
+    let still = limited(new);
+    limited(old).iter().any(|driver| !still.contains(driver))
+}
+
+fn helped_by_storage(name: &str, seed: u64) -> usize {
+    let trial = Trial::of_made(registry().build(name, None, &BuildCycle::default()).unwrap());
+    let mut helped = 0;
+    for cluster in 0..40 {
+        let mut world = StorageWorld::new(seed * 1000 + cluster);
+        let mut nodes = world.cluster();
+        let mut pod = world.pod().info();
+        let rejects = |pod: &PodInfo| {
+            nodes.nodes().nodes().any(|node| trial.verdict(&nodes, pod, node.name()).is_err())
+        };
+        for _ in 0..20 {
+            if rejects(&pod) {
+                break;
+            }
+            pod = world.pod().info();
+        }
+        let is_slept_through = |update: &Update<'_>| is_slept_through(name, &pod, update);
+        let happenings: Vec<_> = (0..50).filter_map(|_| world.happening(is_slept_through)).collect();
+        helped += what_helps_wakes(&trial, &mut nodes, &pod, happenings);
+    }
+    helped
+}
+
+#[test]
+fn what_helps_a_pod_to_its_volumes_wakes_it() {
+    for name in ["VolumeRestrictions", "NodeVolumeLimits", "VolumeBinding", "VolumeZone"] {
+        let helped: usize = (1..5).map(|seed| helped_by_storage(name, seed)).sum();
+        assert!(helped > 20, "{name}: too tame: {helped}");
     }
 }

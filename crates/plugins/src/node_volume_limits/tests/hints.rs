@@ -82,3 +82,14 @@ fn an_attachment_that_is_gone_helps_pods_with_claims_or_disks_of_its_driver() {
         assert_eq!(trial().custom_hint(&waiting, Some(&gone), None), Some(expected), "{}", waiting.name);
     }
 }
+
+#[test]
+fn a_disk_that_cannot_be_told_to_its_driver_makes_the_hint_fail() {
+    let gone = custom::<VolumeAttachment>(&attachment("x", EBS, "n", "a"));
+    let shared = InTreeDisk::AzureDisk { uri: "u".into(), kind: "Shared".into() };
+    let waiting = disk("shared", shared).info();
+    let changed = Changed { old: Some(&gone), new: None };
+    let error = NodeVolumeLimits::default().after_attachment(&waiting, changed).unwrap_err();
+    let why = "converting volume(v0) from inline to csi: kind(Shared) is not supported in csi migration";
+    assert_eq!(error.to_string(), why);
+}

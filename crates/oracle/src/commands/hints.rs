@@ -1,0 +1,35 @@
+//! `harbormaster-oracle hints`.
+
+use anyhow::Result;
+use harbormaster_oracle::hints::{Options, run};
+
+use crate::Format;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// The seed of the first cluster.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Number of clusters, with the seeds that follow.
+    #[arg(long, default_value_t = 200)]
+    clusters: u64,
+    /// Format of the result.
+    #[arg(short, long, value_enum, default_value_t)]
+    output: Format,
+}
+
+impl Arguments {
+    pub(crate) fn run(&self) -> Result<bool> {
+        let options = Options { seed: self.seed, clusters: self.clusters };
+        let report = run(&options, |report| {
+            if report.clusters % 20 == 0 {
+                eprintln!("{} clusters, {} hints ...", report.clusters, report.compared());
+            }
+        })?;
+        match self.output {
+            Format::Text => println!("{report}"),
+            Format::Json => println!("{}", serde_json::to_string_pretty(&report)?),
+        }
+        Ok(report.differences.is_empty())
+    }
+}

@@ -1,0 +1,77 @@
+//! Compares which changes wake a pod that a plugin has rejected.
+//!
+//! Every plugin of kube-scheduler and of Harbormaster that hears of a change of a random cluster is asked whether to try a
+//! pending pod again. All plugins are asked about all pods, whether or not they reject them: hints depend on the pod, the
+//! change and the plugin's arguments alone.
+
+mod ours;
+mod report;
+mod scene;
+
+use anyhow::{Context, Result, bail};
+use harbormaster_api::features::Feature;
+
+pub use report::{Difference, Report};
+
+use crate::verdict_oracle::{Request, VerdictOracle};
+use ours::Ours;
+use scene::Scene;
+
+/// Plan of a comparison.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The seed of the first cluster; the others follow.
+    pub seed: u64,
+    /// Number of clusters.
+    pub clusters: u64,
+}
+
+/// Feature gates without which some configurations are refused, and some hints never asked for.
+const FEATURES: &[Feature] = &[Feature::StorageCapacityScoring, Feature::NodeDeclaredFeatures];
+
+/// Compares the hints of all clusters, and calls `progress` after each.
+///
+/// # Errors
+/// When one of the two cannot be asked. Differences are in the report.
+pub fn run(options: &Options, mut progress: impl FnMut(&Report)) -> Result<Report> {
+    let features: Vec<String> = FEATURES.iter().map(|feature| feature.name().to_owned()).collect();
+    let original = &mut VerdictOracle::with_features(&features)?;
+    let mut report = Report::default();
+    for seed in options.seed..options.seed.saturating_add(options.clusters) {
+        compare(&Scene::new(seed), original, &mut report).with_context(|| format!("seed {seed}"))?;
+        report.clusters += 1;
+        progress(&report);
+    }
+    Ok(report)
+}
+
+fn compare(scene: &Scene, original: &mut VerdictOracle, report: &mut Report) -> Result<()> {
+    let request = Request {
+        config: Some(scene.config.clone()),
+        objects: scene.pods.clone(),
+        changes: scene.changes.clone(),
+        ..Request::default()
+    };
+    let response = original.ask(&request)?;
+    if let Some(error) = response.error {
+        bail!("the original plugins refuse the cluster: {error}");
+    }
+    let mut ours = Ours::new(&scene.config)?;
+    let pods = ours::decoded_pods(&scene.pods)?;
+    if response.pods.len() != pods.len() {
+        bail!("{} pods were asked about, and {} answered", pods.len(), response.pods.len());
+    }
+    for (at, change) in scene.changes.iter().enumerate() {
+        report.changes += 1;
+        let events = ours.events(change)?;
+        let changed_waiting_pod = change.waiting_pod();
+        for (verdict, pod) in response.pods.iter().zip(&pods) {
+            // The queue asks about a waiting pod's update for that pod alone.
+            let is_asked = changed_waiting_pod.as_ref().is_none_or(|changed| *changed == verdict.pod);
+            if let Some(theirs) = verdict.hints.get(at).filter(|_| is_asked) {
+                report.compare(scene.seed, &verdict.pod, change, theirs, &ours.hints(pod, &events));
+            }
+        }
+    }
+    Ok(())
+}

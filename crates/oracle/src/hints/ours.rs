@@ -1,0 +1,163 @@
+//! Harbormaster's hints.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use anyhow::{Context, Result, bail};
+use harbormaster_framework::{
+    cluster::Cluster,
+    events::{
+        Action, ClusterEvent, ErasedRegistration, EventResource, Hint, OwnedChange, node_events, pod_events,
+    },
+    guard::Guarded,
+    pod::PodInfo,
+    profile::Profile,
+    resource::{CustomChange, CustomKey, RawObject, ResourceKind},
+};
+use harbormaster_setup::{Choices, Setup};
+use harbormaster_sim::Inventory;
+use serde_json::Value;
+
+use super::FEATURES;
+use crate::verdict_oracle::{Change, Hints};
+
+type Event = (ClusterEvent, OwnedChange);
+
+/// A plugin with the events of which it hears.
+type Listener = (Guarded, Vec<ErasedRegistration>);
+
+/// The profiles of a configuration.
+pub(super) struct Ours {
+    /// By scheduler name.
+    profiles: BTreeMap<String, Vec<Listener>>,
+    resources: Vec<ResourceKind>,
+    /// Decodes custom objects; empty between changes.
+    cluster: Cluster,
+}
+
+/// An object that is not custom, or none.
+#[derive(Default)]
+struct Decoded {
+    node: Option<Arc<harbormaster_api::Node>>,
+    pod: Option<Arc<harbormaster_api::Pod>>,
+}
+
+impl Ours {
+    pub(super) fn new(config: &Value) -> Result<Self> {
+        let mut choices = Choices::default();
+        FEATURES.iter().for_each(|feature| choices.features.set(*feature, true));
+        let engine = Setup::read(Some(("", &config.to_string())), &choices)?.engine;
+        let (resources, mut cluster) = (engine.resources(), Cluster::default());
+        resources.iter().for_each(|kind| cluster.keep_resource(*kind));
+        let listeners = |profile: &Arc<Profile>| {
+            let plugins = profile.registrations().into_iter();
+            let listeners = plugins.map(|(plugin, heard)| (profile.plugin(plugin).clone(), heard)).collect();
+            (profile.name().to_string(), listeners)
+        };
+        let profiles = engine.profiles.iter().map(listeners).collect();
+        Ok(Self { profiles, resources, cluster })
+    }
+
+    /// Events that a change amounts to.
+    pub(super) fn events(&mut self, change: &Change) -> Result<Vec<Event>> {
+        let Change { old, new } = change;
+        let object = new.as_ref().or(old.as_ref()).context("nothing changes")?;
+        if !matches!(object["kind"].as_str(), Some("Pod" | "Node")) {
+            return Ok(self.custom_events(object, old.as_ref(), new.as_ref()));
+        }
+        let (old, new) = (decoded(old.as_ref())?, decoded(new.as_ref())?);
+        let all = |events: &mut dyn Iterator<Item = ClusterEvent>, change: OwnedChange| {
+            events.map(|event| (event, change.clone())).collect::<Vec<_>>()
+        };
+        let of_nodes = OwnedChange::Node(old.node.clone(), new.node.clone());
+        let of_pods = OwnedChange::Pod(old.pod.clone(), new.pod.clone());
+        let one = |resource, action, change| vec![(ClusterEvent::new(resource, action), change)];
+        Ok(match (old, new) {
+            (Decoded { node: Some(old), .. }, Decoded { node: Some(new), .. }) => {
+                all(&mut node_events(&old, &new), of_nodes)
+            }
+            (Decoded { pod: Some(old), .. }, Decoded { pod: Some(new), .. }) => {
+                let waits = new.node_name.is_none();
+                let resource =
+                    if waits { EventResource::UnschedulablePod } else { EventResource::AssignedPod };
+                all(&mut pod_events(resource, &old, &new), of_pods)
+            }
+            (Decoded { node: Some(_), .. }, _) => one(EventResource::Node, Action::DELETE, of_nodes),
+            (Decoded { pod: Some(_), .. }, _) => one(EventResource::AssignedPod, Action::DELETE, of_pods),
+            (_, Decoded { node: Some(_), .. }) => one(EventResource::Node, Action::ADD, of_nodes),
+            (_, Decoded { pod: Some(_), .. }) => one(EventResource::AssignedPod, Action::ADD, of_pods),
+            _ => bail!("a pod that has ended"),
+        })
+    }
+
+    fn custom_events(&mut self, object: &Value, old: Option<&Value>, new: Option<&Value>) -> Vec<Event> {
+        let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+        let (group, kind) =
+            (text("/apiVersion").rsplit_once('/').map_or("", |(group, _)| group), text("/kind"));
+        let mut changes = Vec::new();
+        for read in self.resources.iter().filter(|read| read.name().group == group && read.kind() == kind) {
+            let key = CustomKey {
+                resource: read.name().to_string().into(),
+                namespace: text("/metadata/namespace").into(),
+                name: text("/metadata/name").into(),
+            };
+            let raw = |object: &Value| RawObject { key: key.clone(), json: object.to_string().into() };
+            if let Some(old) = old {
+                self.cluster.set_custom(&raw(old));
+            }
+            changes.extend(match new {
+                Some(new) => self.cluster.set_custom(&raw(new)),
+                None => self.cluster.remove_custom(&key),
+            });
+            self.cluster.remove_custom(&key);
+        }
+        let event = |CustomChange { resource, old, new }| {
+            let action = match (&old, &new) {
+                (None, _) => Action::ADD,
+                (Some(_), Some(_)) => Action::UPDATE,
+                (Some(_), None) => Action::DELETE,
+            };
+            (ClusterEvent::new(EventResource::named(resource), action), OwnedChange::Custom(old, new))
+        };
+        changes.into_iter().map(event).collect()
+    }
+
+    /// Answers of the plugins of the pod's profile, by plugin and event as the original prints them.
+    pub(super) fn hints(&self, pod: &PodInfo, events: &[Event]) -> Hints {
+        let mut hints = Hints::new();
+        let listeners = self.profiles.get(pod.spec.scheduler_name.as_str()).into_iter().flatten();
+        for (plugin, registrations) in listeners {
+            for (event, change) in events {
+                for registration in registrations.iter().filter(|one| one.event.hears(*event)) {
+                    let said = match &registration.hint {
+                        None => Ok(Hint::Queue),
+                        Some(hint) => plugin.hint(hint, pod, &change.view()),
+                    };
+                    let said = match said {
+                        Err(_) => "Error",
+                        Ok(Hint::Queue) => "Queue",
+                        Ok(Hint::Skip) => "QueueSkip",
+                    };
+                    // One registration that queues is enough.
+                    let known = hints.entry(format!("{} {event}", plugin.name())).or_default();
+                    if matches!(known.as_str(), "" | "QueueSkip") {
+                        said.clone_into(known);
+                    }
+                }
+            }
+        }
+        hints
+    }
+}
+
+fn decoded(object: Option<&Value>) -> Result<Decoded> {
+    let Some(object) = object else { return Ok(Decoded::default()) };
+    let mut inventory = Inventory::from_objects(vec![object.clone()])?;
+    let pod = inventory.bound.pop().or_else(|| inventory.pending.pop());
+    Ok(Decoded { node: inventory.nodes.pop().map(Arc::new), pod: pod.map(Arc::new) })
+}
+
+/// The pending pods, in their order.
+pub(super) fn decoded_pods(objects: &[Value]) -> Result<Vec<Arc<PodInfo>>> {
+    let pods = Inventory::from_objects(objects.to_vec())?.pending;
+    Ok(pods.into_iter().map(PodInfo::standalone).collect())
+}

@@ -1,0 +1,83 @@
+//! Result of a comparison.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::Serialize;
+
+use crate::verdict_oracle::{Change, Hints};
+
+/// Answers that were compared, and the differences among them.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct Report {
+    /// Number of clusters.
+    pub clusters: usize,
+    /// Number of changes.
+    pub changes: usize,
+    /// Number of answers of kube-scheduler's plugins, by plugin and answer.
+    pub answers: BTreeMap<String, BTreeMap<String, usize>>,
+    /// Differences of each kind.
+    pub differences: BTreeMap<String, Difference>,
+}
+
+/// Answers that differ in the same way.
+#[derive(Debug, Clone, Serialize)]
+pub struct Difference {
+    /// Number of them.
+    pub count: usize,
+    /// The seed of one of the clusters.
+    pub seed: u64,
+    /// `namespace/name` of a pod there.
+    pub pod: String,
+    /// A change there.
+    pub change: Change,
+}
+
+/// Plugins that Harbormaster does not build, and its stand-in for them.
+const UNBUILT: &[&str] = &["DynamicResources", "HarbormasterUnbuilt"];
+
+/// A plugin and event of which Harbormaster alone hears: a pod that gives its node up wakes others for the volumes that it
+/// was going to have.
+const OURS_ALONE: &str = "VolumeBinding AssignedPodDelete";
+
+impl Report {
+    /// Number of answers that were compared.
+    #[must_use]
+    pub fn compared(&self) -> usize {
+        self.answers.values().flat_map(BTreeMap::values).sum()
+    }
+
+    pub(super) fn compare(&mut self, seed: u64, pod: &str, change: &Change, theirs: &Hints, ours: &Hints) {
+        for hint in theirs.keys().chain(ours.keys().filter(|hint| !theirs.contains_key(*hint))) {
+            let plugin = hint.split(' ').next().unwrap_or_default();
+            if UNBUILT.contains(&plugin) || hint == OURS_ALONE {
+                continue;
+            }
+            // A plugin that does not hear of an event does not wake the pod either.
+            let said = |hints: &Hints| hints.get(hint).map_or("QueueSkip", String::as_str).to_owned();
+            let (theirs, ours) = (said(theirs), said(ours));
+            if theirs != ours {
+                let kind = format!("{hint}: kube-scheduler {theirs}, Harbormaster {ours}");
+                let first = || Difference { count: 0, seed, pod: pod.to_owned(), change: change.clone() };
+                self.differences.entry(kind).or_insert_with(first).count += 1;
+            }
+            *self.answers.entry(plugin.to_owned()).or_default().entry(theirs).or_default() += 1;
+        }
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { clusters, changes, answers, differences } = self;
+        writeln!(f, "{clusters} clusters, {changes} changes, {} hints", self.compared())?;
+        for (plugin, answers) in answers {
+            let answers: Vec<String> =
+                answers.iter().map(|(answer, count)| format!("{count} {answer}")).collect();
+            writeln!(f, "  {plugin}: {}", answers.join(", "))?;
+        }
+        for (kind, Difference { count, seed, pod, change }) in differences {
+            writeln!(f, "{kind}: {count} times; seed {seed}, {pod}, {change}")?;
+        }
+        write!(f, "{} differ", differences.values().map(|difference| difference.count).sum::<usize>())
+    }
+}

@@ -1,0 +1,183 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"reflect"
+
+	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+)
+
+// change is an object before and after; one of them is absent when it appears or goes.
+type change struct {
+	Old json.RawMessage `json:"old"`
+	New json.RawMessage `json:"new"`
+}
+
+// event is one of the events that a change amounts to, as hints are given it.
+type event struct {
+	fwk.ClusterEvent
+	old, new any
+}
+
+// eventResources are the kinds besides pods and nodes that plugins hear of.
+var eventResources = map[reflect.Type]fwk.EventResource{
+	reflect.TypeFor[*v1.PersistentVolume]():          fwk.PersistentVolume,
+	reflect.TypeFor[*v1.PersistentVolumeClaim]():     fwk.PersistentVolumeClaim,
+	reflect.TypeFor[*storagev1.StorageClass]():       fwk.StorageClass,
+	reflect.TypeFor[*storagev1.CSINode]():            fwk.CSINode,
+	reflect.TypeFor[*storagev1.CSIDriver]():          fwk.CSIDriver,
+	reflect.TypeFor[*storagev1.CSIStorageCapacity](): fwk.CSIStorageCapacity,
+	reflect.TypeFor[*storagev1.VolumeAttachment]():   fwk.VolumeAttachment,
+}
+
+// eventsOf are the events of every change, as kube-scheduler's event handlers name them.
+func eventsOf(changes []change) ([][]event, error) {
+	all := make([][]event, 0, len(changes))
+	for i, change := range changes {
+		events, err := change.events()
+		if err != nil {
+			return nil, fmt.Errorf("changes[%d]: %w", i, err)
+		}
+		all = append(all, events)
+	}
+	return all, nil
+}
+
+func (c change) events() ([]event, error) {
+	old, err := identified(c.Old)
+	if err != nil {
+		return nil, err
+	}
+	new, err := identified(c.New)
+	if err != nil {
+		return nil, err
+	}
+	action, object := fwk.Update, new
+	switch {
+	case old == nil && new == nil:
+		return nil, fmt.Errorf("nothing changes")
+	case old == nil:
+		action = fwk.Add
+	case new == nil:
+		action, object = fwk.Delete, old
+	}
+	var names []fwk.ClusterEvent
+	switch object.(type) {
+	case *v1.Pod:
+		switch action {
+		case fwk.Add:
+			names = append(names, framework.EventAssignedPodAdd)
+		case fwk.Delete:
+			names = append(names, framework.EventAssignedPodDelete)
+		default:
+			names = framework.PodSchedulingPropertiesChange(new.(*v1.Pod), old.(*v1.Pod))
+		}
+	case *v1.Node:
+		if action == fwk.Update {
+			names = framework.NodeSchedulingPropertiesChange(new.(*v1.Node), old.(*v1.Node))
+		} else {
+			names = append(names, fwk.ClusterEvent{Resource: fwk.Node, ActionType: action})
+		}
+	default:
+		resource, ok := eventResources[reflect.TypeOf(object)]
+		if !ok {
+			return nil, fmt.Errorf("no plugin hears of a %T", object)
+		}
+		names = append(names, fwk.ClusterEvent{Resource: resource, ActionType: action})
+	}
+	events := make([]event, 0, len(names))
+	for _, name := range names {
+		events = append(events, event{name, old, new})
+	}
+	return events, nil
+}
+
+// identified decodes an object; what is absent is nil, as handlers pass it.
+func identified(raw json.RawMessage) (any, error) {
+	if len(raw) == 0 || string(raw) == "null" {
+		return nil, nil
+	}
+	object, err := decode(raw)
+	if err != nil {
+		return nil, err
+	}
+	for _, kind := range knownKinds {
+		if reflect.TypeOf(kind.object) == reflect.TypeOf(object) {
+			return object, identify(object, kind.namespaced)
+		}
+	}
+	return object, nil
+}
+
+// listener is a plugin with the events of which it hears.
+type listener struct {
+	plugin     string
+	registered []fwk.ClusterEventWithHint
+}
+
+// hintsFor asks every plugin of the profile that hears of a change whether to try the pod again. The answers to one
+// change are by the plugin's name and the event's label: Queue, QueueSkip or Error.
+func hintsFor(ctx context.Context, f framework.Framework, pod *v1.Pod, changes [][]event) ([]map[string]string, error) {
+	var listeners []listener
+	for _, plugin := range f.EnqueueExtensions() {
+		registered, err := plugin.EventsToRegister(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", plugin.Name(), err)
+		}
+		listeners = append(listeners, listener{plugin.Name(), withTaints(registered)})
+	}
+	all := make([]map[string]string, 0, len(changes))
+	for _, events := range changes {
+		hints := map[string]string{}
+		for _, event := range events {
+			for _, listener := range listeners {
+				if hint, heard := listener.hint(pod, event); heard {
+					hints[listener.plugin+" "+event.Label()] = hint
+				}
+			}
+		}
+		all = append(all, hints)
+	}
+	return all, nil
+}
+
+// withTaints adds the registration that kube-scheduler adds for plugins that hear of new nodes only.
+func withTaints(registered []fwk.ClusterEventWithHint) []fwk.ClusterEventWithHint {
+	var heard fwk.ActionType
+	for _, one := range registered {
+		if one.Event.Resource == fwk.Node {
+			heard |= one.Event.ActionType
+		}
+	}
+	if heard&fwk.Add != 0 && heard&fwk.UpdateNodeTaint == 0 {
+		taints := fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.UpdateNodeTaint}
+		registered = append(registered, fwk.ClusterEventWithHint{Event: taints})
+	}
+	return registered
+}
+
+// hint is what the plugin says to an event, if it hears of it. One registration that queues is enough.
+func (l listener) hint(pod *v1.Pod, event event) (hint string, heard bool) {
+	for _, one := range l.registered {
+		if !framework.MatchClusterEvents(one.Event, event.ClusterEvent) {
+			continue
+		}
+		said, err := fwk.Queue, error(nil)
+		if one.QueueingHintFn != nil {
+			said, err = one.QueueingHintFn(klog.Background(), pod, event.old, event.new)
+		}
+		switch {
+		case err != nil:
+			return "Error", true
+		case !heard || said == fwk.Queue:
+			hint, heard = said.String(), true
+		}
+	}
+	return hint, heard
+}
