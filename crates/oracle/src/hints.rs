@@ -65,11 +65,11 @@ fn compare(scene: &Scene, original: &mut VerdictOracle, report: &mut Report) -> 
         report.changes += 1;
         let events = ours.events(change)?;
         let changed_waiting_pod = change.waiting_pod();
-        for (verdict, pod) in response.pods.iter().zip(&pods) {
+        for ((verdict, pod), object) in response.pods.iter().zip(&pods).zip(&scene.pods) {
             // The queue asks about a waiting pod's update for that pod alone.
             let is_asked = changed_waiting_pod.as_ref().is_none_or(|changed| *changed == verdict.pod);
             if let Some(theirs) = verdict.hints.get(at).filter(|_| is_asked) {
-                report.compare(scene.seed, &verdict.pod, change, theirs, &ours.hints(pod, &events));
+                report.compare(scene.seed, object, change, theirs, &ours.hints(pod, &events));
             }
         }
     }

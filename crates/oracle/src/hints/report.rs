@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::verdict_oracle::{Change, Hints};
 
@@ -27,8 +28,8 @@ pub struct Difference {
     pub count: usize,
     /// The seed of one of the clusters.
     pub seed: u64,
-    /// `namespace/name` of a pod there.
-    pub pod: String,
+    /// A pod there.
+    pub pod: Value,
     /// A change there.
     pub change: Change,
 }
@@ -47,7 +48,7 @@ impl Report {
         self.answers.values().flat_map(BTreeMap::values).sum()
     }
 
-    pub(super) fn compare(&mut self, seed: u64, pod: &str, change: &Change, theirs: &Hints, ours: &Hints) {
+    pub(super) fn compare(&mut self, seed: u64, pod: &Value, change: &Change, theirs: &Hints, ours: &Hints) {
         for hint in theirs.keys().chain(ours.keys().filter(|hint| !theirs.contains_key(*hint))) {
             let plugin = hint.split(' ').next().unwrap_or_default();
             if UNBUILT.contains(&plugin) || hint == OURS_ALONE {
@@ -58,7 +59,7 @@ impl Report {
             let (theirs, ours) = (said(theirs), said(ours));
             if theirs != ours {
                 let kind = format!("{hint}: kube-scheduler {theirs}, Harbormaster {ours}");
-                let first = || Difference { count: 0, seed, pod: pod.to_owned(), change: change.clone() };
+                let first = || Difference { count: 0, seed, pod: pod.clone(), change: change.clone() };
                 self.differences.entry(kind).or_insert_with(first).count += 1;
             }
             *self.answers.entry(plugin.to_owned()).or_default().entry(theirs).or_default() += 1;
@@ -76,7 +77,7 @@ impl fmt::Display for Report {
             writeln!(f, "  {plugin}: {}", answers.join(", "))?;
         }
         for (kind, Difference { count, seed, pod, change }) in differences {
-            writeln!(f, "{kind}: {count} times; seed {seed}, {pod}, {change}")?;
+            writeln!(f, "{kind}: {count} times; seed {seed}: {change}, for {pod}")?;
         }
         write!(f, "{} differ", differences.values().map(|difference| difference.count).sum::<usize>())
     }

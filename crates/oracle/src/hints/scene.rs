@@ -102,11 +102,32 @@ fn by_name(cluster: Cluster) -> ByName {
         let kind = object["kind"].as_str().unwrap_or_default();
         KINDS.contains(&kind) && !(kind == "Pod" && is_over(object))
     });
-    let keyed = objects.map(|object| {
+    let keyed = objects.map(comparable).map(|object| {
         let metadata = &object["metadata"];
         ([text(&object["kind"]), text(&metadata["namespace"]), text(&metadata["name"])], object)
     });
     ByName { objects: keyed.collect(), config: cluster.config }
+}
+
+/// The object without what the two sides read differently for reasons that are not the hints'.
+fn comparable(object: Value) -> Value {
+    // kube-scheduler compares thousandths of requests, which overflow here.
+    let text = object.to_string().replace("\"1Ei\"", "\"1Pi\"");
+    let mut object: Value = serde_json::from_str(&text).unwrap_or(object);
+    // Merged into the selectors once, when the pod is created.
+    object.pointer_mut("/spec/affinity").into_iter().for_each(drop_label_keys);
+    object
+}
+
+fn drop_label_keys(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            fields.retain(|field, _| !matches!(field.as_str(), "matchLabelKeys" | "mismatchLabelKeys"));
+            fields.values_mut().for_each(drop_label_keys);
+        }
+        Value::Array(items) => items.iter_mut().for_each(drop_label_keys),
+        _ => {}
+    }
 }
 
 /// The old object with some of the differences to the new one: few or many, but none that the API server refuses.
