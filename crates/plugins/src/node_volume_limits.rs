@@ -254,8 +254,8 @@ impl NodeVolumeLimits {
     fn after_attachment(&self, pod: &PodInfo, gone: Changed<'_, VolumeAttachment>) -> PluginResult<Hint> {
         let Some(gone) = gone.old else { return Ok(Hint::Queue) };
         for volume in &pod.spec.volumes {
-            if let Some(Err(Refusal::Failed(why))) = asked::in_pod(volume) {
-                return Err(why.into());
+            if let Some(Err(VolumeError::Failed(error))) = needed::in_pod(volume) {
+                return Err(error.into());
             }
             let helps = match &volume.source {
                 VolumeSource::Claim(_) => true,

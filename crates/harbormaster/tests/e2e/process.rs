@@ -91,6 +91,11 @@ impl Harbormaster {
         self.lines_with(&["Attempting to schedule pod", &format!("\"default/{pod}\"")]).len()
     }
 
+    /// Number of failed bindings of a pod.
+    pub fn failed_bindings(&self, pod: &str) -> usize {
+        self.lines_with(&["Error scheduling pod; retrying", "PreBind", &format!("\"default/{pod}\"")]).len()
+    }
+
     /// Waits for a log line with all these parts.
     pub fn wait_for_line(&self, parts: &[&str]) -> String {
         eventually(&format!("a log line with {parts:?}"), PATIENCE, || {

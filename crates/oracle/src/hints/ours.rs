@@ -8,7 +8,7 @@ use harbormaster_framework::{
     events::{
         Action, ClusterEvent, ErasedRegistration, EventResource, Hint, OwnedChange, node_events, pod_events,
     },
-    guard::Guarded,
+    guard::GuardedPlugin,
     pod::PodInfo,
     profile::Profile,
     resource::{CustomChange, CustomKey, RawObject, ResourceKind},
@@ -23,7 +23,7 @@ use crate::verdict_oracle::{Change, Hints};
 type Event = (ClusterEvent, OwnedChange);
 
 /// A plugin with the events of which it hears.
-type Listener = (Guarded, Vec<ErasedRegistration>);
+type Listener = (GuardedPlugin, Vec<ErasedRegistration>);
 
 /// The profiles of a configuration.
 pub(super) struct Ours {
@@ -47,7 +47,7 @@ impl Ours {
         FEATURES.iter().for_each(|feature| choices.features.set(*feature, true));
         let engine = Setup::read(Some(("", &config.to_string())), &choices)?.engine;
         let (resources, mut cluster) = (engine.resources(), Cluster::default());
-        resources.iter().for_each(|kind| cluster.keep_resource(*kind));
+        resources.iter().for_each(|kind| cluster.add_resource(*kind));
         let listeners = |profile: &Arc<Profile>| {
             let plugins = profile.registrations().into_iter();
             let listeners = plugins.map(|(plugin, heard)| (profile.plugin(plugin).clone(), heard)).collect();
@@ -127,7 +127,7 @@ impl Ours {
         let listeners = self.profiles.get(pod.spec.scheduler_name.as_str()).into_iter().flatten();
         for (plugin, registrations) in listeners {
             for (event, change) in events {
-                for registration in registrations.iter().filter(|one| one.event.hears(*event)) {
+                for registration in registrations.iter().filter(|one| one.event.matches(*event)) {
                     let said = match &registration.hint {
                         None => Ok(Hint::Queue),
                         Some(hint) => plugin.hint(hint, pod, &change.view()),
