@@ -22,7 +22,9 @@ pub(crate) struct Row {
     pub(crate) is_placed: bool,
     pub(crate) colour: Option<Colour>,
     /// Number of nodes that fit, and number of evaluated nodes.
+    #[cfg_attr(not(feature = "simulate"), allow(dead_code, reason = "only `simulate` shows it"))]
     pub(crate) looked_at: Option<(usize, usize)>,
+    #[cfg_attr(not(feature = "simulate"), allow(dead_code, reason = "only `simulate` shows it"))]
     pub(crate) tried: u32,
     pub(crate) message: String,
 }
@@ -95,6 +97,7 @@ pub(crate) fn places(group: &[Row]) -> Cell {
 }
 
 /// `4/6`, or `3-5/6` where it differs.
+#[cfg(feature = "simulate")]
 pub(crate) fn fits(group: &[Row]) -> Cell {
     let looked_at = || group.iter().filter_map(|row| row.looked_at);
     let range = |numbers: &mut dyn Iterator<Item = usize>| {
@@ -109,6 +112,7 @@ pub(crate) fn fits(group: &[Row]) -> Cell {
 }
 
 /// Most attempts that any of them took.
+#[cfg(feature = "simulate")]
 pub(crate) fn tried(group: &[Row]) -> Cell {
     Cell::from(group.iter().map(|row| row.tried).max().unwrap_or_default())
 }

@@ -75,6 +75,7 @@ impl Table {
     }
 
     /// The longest line, if nothing is wrapped.
+    #[cfg(feature = "simulate")]
     pub(crate) fn width(&self) -> usize {
         self.widths().iter().sum::<usize>() + GAP * self.header.len().saturating_sub(1)
     }
