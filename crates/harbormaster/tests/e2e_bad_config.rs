@@ -84,7 +84,7 @@ fn an_old_version_is_refused_with_what_to_do() {
         let text =
             format!("apiVersion: kubescheduler.config.k8s.io/{version}\nkind: KubeSchedulerConfiguration\n");
         let errors = refused_config(&text);
-        for part in ["c.yaml:1:1: ", version, "write \"apiVersion: kubescheduler.config.k8s.io/v1\""] {
+        for part in ["c.yaml:1:1: ", version, "use \"apiVersion: kubescheduler.config.k8s.io/v1\""] {
             assert!(errors.contains(part), "{version}: {part} is not in\n{errors}");
         }
     }
