@@ -35,8 +35,8 @@ use crate::{
 
 /// Maximum size of a request body: 3 MiB.
 const MOST_BYTES: usize = 3 << 20;
-/// Number of bytes of an oversized body that are read before the connection is closed: a client that is still writing
-/// does not see the answer.
+/// Number of bytes of an oversized body that are read before the server answers: a client that is still writing does
+/// not see the answer.
 const MOST_IGNORED: usize = 4 * MOST_BYTES;
 /// Maximum number of attempts at an apply while other clients create or delete the object.
 const TRIES: u32 = 10;
