@@ -7,7 +7,7 @@ use crate::value::{list, map, text};
 
 /// Maximum number of update entries per object.
 const MOST_UPDATES: usize = 10;
-/// Manager that stands for older updates once there are more.
+/// Manager under which the oldest updates are merged when there are more.
 const ANCIENT: &str = "ancient-changes";
 
 /// Identity of a field manager: its name and how it writes.
