@@ -1,8 +1,9 @@
-//! How fast pods are created while ten clients watch all of them, and what a large cluster costs in memory:
-//! `cargo run --release -p harbormaster-apiserver --example load [-- -o json]`. Fails if it is less than is promised.
+//! Measures the rate at which pods are created while ten clients watch all of them, and the memory that a large
+//! cluster uses: `cargo run --release -p harbormaster-apiserver --example load [-- -o json]`. Fails if a promise is
+//! not kept.
 //!
-//! The server has this process for itself. The clients are another one, started by this one on the same machine;
-//! everything goes over HTTP on loopback.
+//! The server has this process to itself. The clients run in another process on the same machine, which this one
+//! starts; everything goes over HTTP on loopback.
 
 use std::{
     error::Error,
@@ -21,7 +22,7 @@ const CREATORS: u64 = 16;
 const WATCHERS: usize = 10;
 const PODS: u64 = 100_000;
 const NODES: u64 = 10_000;
-/// What is promised on two cores.
+/// Promised values on two cores.
 const LEAST_PER_SECOND: f64 = 5000.0;
 const MOST_MIB: f64 = 1536.0;
 
@@ -32,7 +33,7 @@ struct Measure {
     name: &'static str,
     value: f64,
     unit: &'static str,
-    /// Whether the promise is kept, where there is one.
+    /// True if the promise is kept; `None` without a promise.
     kept: Option<bool>,
 }
 
@@ -117,14 +118,14 @@ fn measure() -> Outcome<Vec<Measure>> {
     ])
 }
 
-/// A field of this process's status.
+/// Returns a field of this process's status.
 fn mib(field: &str) -> f64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix(field)).unwrap_or("0");
     line.trim().trim_end_matches(" kB").parse::<f64>().unwrap_or(0.0) / 1024.0
 }
 
-/// What the clients do in a phase, in a process of their own.
+/// Runs the clients of a phase, in a separate process.
 async fn client(phase: &str, address: &str) -> Outcome<Value> {
     const PATH: &str = "/api/v1/namespaces/default/pods";
     let start = Instant::now();
@@ -226,7 +227,7 @@ fn pod(i: u64) -> Value {
     })
 }
 
-/// Sends requests from several connections at once.
+/// Sends requests over several connections at once.
 async fn write(
     address: &str,
     count: u64,
@@ -260,7 +261,7 @@ async fn write(
     Ok(())
 }
 
-/// Reads an answer with a known length, which must be a success.
+/// Reads an answer of known length, which must be a success.
 async fn answer(stream: &mut TcpStream, buffer: &mut [u8]) -> Outcome<()> {
     let mut read = 0;
     loop {
@@ -282,7 +283,7 @@ async fn answer(stream: &mut TcpStream, buffer: &mut [u8]) -> Outcome<()> {
     }
 }
 
-/// Begins a watch and reads the head of its answer.
+/// Starts a watch and reads the head of its answer.
 async fn watch(address: &str, path: &str) -> Outcome<TcpStream> {
     let mut stream = TcpStream::connect(address).await?;
     let request = format!("GET {path} HTTP/1.1\r\nhost: {address}\r\n\r\n");
@@ -294,7 +295,7 @@ async fn watch(address: &str, path: &str) -> Outcome<TcpStream> {
     if head.starts_with(b"HTTP/1.1 200") { Ok(stream) } else { Err("a watch has been refused".into()) }
 }
 
-/// Reads until every pod has come, and checks that each comes once and in the order of versions.
+/// Reads until every pod has arrived, and checks that each arrives once and in the order of versions.
 async fn check_events(mut stream: TcpStream) -> Outcome<()> {
     let mut seen = vec![false; PODS as usize];
     let (mut count, mut last) = (0, 0);
@@ -324,14 +325,14 @@ async fn check_events(mut stream: TcpStream) -> Outcome<()> {
     Ok(())
 }
 
-/// The number behind the first occurrence of a text.
+/// Returns the number that follows the first occurrence of a text.
 fn number(text: &str, behind: &str) -> Outcome<u64> {
     let start = text.find(behind).ok_or_else(|| format!("no {behind} in {text}"))? + behind.len();
     let digits = text[start..].split('"').next().unwrap_or_default();
     Ok(digits.parse()?)
 }
 
-/// Reads an answer to its end; returns its length.
+/// Reads an answer to its end and returns its length.
 async fn get(address: &str, path: &str) -> Outcome<u64> {
     let mut stream = TcpStream::connect(address).await?;
     let request = format!("GET {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");

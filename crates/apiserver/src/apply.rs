@@ -1,10 +1,11 @@
-//! Server-side apply: an object laid over another one by somebody who owns what it says, and who owns which fields.
+//! Server-side apply: merges the configuration of one field manager into an object and tracks which manager owns
+//! which fields.
 //!
-//! Reading order: [`apply()`] and [`note`] (what requests do), `managers` (who has written what), `fields` (sets of
-//! fields), `walk` (objects taken apart). Which values belong together is in [`ownership`](crate::ownership).
+//! Reading order: [`apply()`] and [`note`] (the operations), `managers` (entries of `managedFields`), `fields` (sets
+//! of fields), `walk` (traversal of objects). [`ownership`](crate::ownership) defines which values belong together.
 //!
-//! The owners of an object's fields are kept from the moment when a client that names itself creates it, or when it is
-//! applied. Fields that it had by then belong to `before-first-apply`.
+//! Field ownership is tracked from the first apply, or from creation if the client names itself. Fields that existed
+//! before the first apply belong to `before-first-apply`.
 
 mod fields;
 mod managers;
@@ -24,15 +25,15 @@ use crate::{
     value::{list, map, remove, text},
 };
 
-/// Where client-side apply keeps what was applied.
+/// Annotation in which client-side apply stores the applied configuration.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
-/// Manager that takes over from client-side apply.
+/// Manager that may take over fields from client-side apply.
 const KUBECTL: &str = "kubectl";
 
 /// Writer of an object.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Writer<'a> {
-    /// The name under which fields are kept.
+    /// Name under which field ownership is recorded.
     pub(crate) manager: &'a str,
     /// Empty for the object itself.
     pub(crate) subresource: &'a str,
@@ -48,7 +49,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Fields that a request cannot write are not kept either.
+    /// Removes fields that the request cannot write, so that they are not recorded.
     fn limit(&self, kind: &Kind, fields: &mut Fields) {
         match self.subresource {
             "" if kind.has(STATUS) => fields.cut(&field("status")),
@@ -69,8 +70,8 @@ impl Writer<'_> {
     }
 }
 
-/// Writes into a new version of an object who wrote what. Without an old one the object is new; of an old one of which
-/// nothing is kept, nothing is.
+/// Records in a new version of an object which fields the writer wrote. Without an old version, the object is new. An
+/// old version without records stays without them.
 pub(crate) fn note(kind: &Kind, old: Option<&Value>, new: &mut Value, writer: &Writer<'_>, now: &str) {
     let said = new.pointer("/metadata/managedFields").and_then(Value::as_array);
     let is_reset = said.is_some_and(|said| match said.as_slice() {
@@ -95,23 +96,23 @@ pub(crate) fn note(kind: &Kind, old: Option<&Value>, new: &mut Value, writer: &W
     let old = without_managers(old.unwrap_or(&nothing));
     let changes = walk::compare(TypedPosition::of(kind), Some(&old), Some(new));
     let changes = writer.limit_changes(kind, changes);
-    // A scale that nobody owns stays so.
+    // A scale update records nothing for fields that no manager owns.
     if writer.subresource != "scale" || managers.owns(&changes) {
         managers.update(writer.manager(kind, false), &changes, now);
     }
     managers.write(new);
 }
 
-/// A configuration that somebody applies.
+/// Configuration to apply.
 pub(crate) struct Application<'a> {
     pub(crate) writer: Writer<'a>,
-    /// Whether fields of others are taken over.
+    /// True if the writer takes over fields of other managers.
     pub(crate) force: bool,
     pub(crate) config: &'a Value,
 }
 
 impl Application<'_> {
-    /// Refuses what is no object of the kind, or says what only the server may say.
+    /// Refuses a configuration that is not an object of the kind or sets fields that only the server may set.
     pub(crate) fn check(&self, kind: &Kind) -> Result<()> {
         let config = self.config;
         let (version, name) = (text(config, "/apiVersion"), text(config, "/kind"));
@@ -137,7 +138,8 @@ impl Application<'_> {
         }
     }
 
-    /// The object with the configuration laid over it, and who owns what in it; a new object without an old one.
+    /// Returns the object with the configuration merged in and its field owners updated. Without a live object,
+    /// returns a new one.
     pub(crate) fn apply(&self, kind: &Kind, live: Option<&Value>, now: &str) -> Result<Value> {
         let place = TypedPosition::of(kind);
         let manager = self.writer.manager(kind, true);
@@ -165,7 +167,7 @@ impl Application<'_> {
         let is_changed = new != old;
         managers.apply(manager, fields, &changes, is_changed.then_some(now));
         if live.is_none() {
-            // There is no version yet that could be meant.
+            // The configuration cannot refer to a version that does not exist yet.
             remove(&mut new["metadata"], "resourceVersion");
         }
         if self.writer.manager == KUBECTL && !last_applied(&old).is_empty() {
@@ -176,7 +178,7 @@ impl Application<'_> {
         Ok(new)
     }
 
-    /// Refuses conflicts, unless kubectl takes over what it has applied itself from the side of the client.
+    /// Refuses conflicts, except over fields that kubectl owns through client-side apply.
     fn settle(
         &self,
         place: TypedPosition<'_>,
@@ -203,7 +205,7 @@ fn last_applied(object: &Value) -> &str {
     annotations.and_then(|all| all.get(LAST_APPLIED)?.as_str()).unwrap_or_default()
 }
 
-/// That others own what a configuration says otherwise.
+/// Returns the failure for conflicts with the fields of other managers.
 fn conflict(conflicts: &[(&Manager, Fields)]) -> Failure {
     let mut all: Vec<(String, Vec<String>)> =
         conflicts.iter().map(|(manager, fields)| (manager.shown(), fields.paths())).collect();
@@ -232,7 +234,7 @@ fn conflict(conflicts: &[(&Manager, Fields)]) -> Failure {
     failure
 }
 
-/// The object without what is kept of its writers.
+/// Returns the object without `metadata.managedFields`.
 fn without_managers(object: &Value) -> Value {
     let mut object = object.clone();
     if !list(&object, "/metadata/managedFields").is_empty() {

@@ -16,16 +16,16 @@ pub struct Certificate {
 
 impl fmt::Debug for Certificate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Not the key.
+        // The private key is left out.
         f.debug_struct("Certificate").finish_non_exhaustive()
     }
 }
 
 impl Certificate {
-    /// A certificate for these names and addresses, `localhost` and `127.0.0.1` among others.
+    /// Creates a certificate for these names and addresses, and for `localhost` and `127.0.0.1`.
     ///
     /// # Errors
-    /// When a name is none.
+    /// When a name is invalid.
     pub fn self_signed(names: &[&str]) -> io::Result<Self> {
         let mut all =
             vec!["localhost".to_owned(), "127.0.0.1".to_owned(), "::1".to_owned(), "kubernetes".to_owned()];
@@ -34,7 +34,7 @@ impl Certificate {
         Ok(Self { signed })
     }
 
-    /// What clients trust, as PEM.
+    /// Returns the certificate that clients trust, as PEM.
     pub fn authority_pem(&self) -> String {
         self.signed.cert.pem()
     }
@@ -53,14 +53,14 @@ impl Certificate {
     }
 }
 
-/// A kubeconfig for a server at that address: over HTTPS if an authority (PEM) is given, with the token if there is
-/// one.
+/// Returns a kubeconfig for a server at that address. It uses HTTPS if an authority (PEM) is given, and sends the
+/// token if there is one.
 pub fn kubeconfig_yaml(address: SocketAddr, authority_pem: Option<&str>, token: Option<&str>) -> String {
     let (scheme, authority) = match authority_pem {
         Some(pem) => ("https", format!("\n    certificate-authority-data: {}", STANDARD.encode(pem))),
         None => ("http", String::new()),
     };
-    // Without any credentials kubectl asks for a name and a password.
+    // Without any credentials kubectl prompts for a user name and password.
     let token = token.unwrap_or("anybody");
     format!(
         "apiVersion: v1

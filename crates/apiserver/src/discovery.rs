@@ -1,4 +1,4 @@
-//! What is served: discovery in both forms, and the version.
+//! Discovery of the served API in both formats, and the version.
 
 use serde_json::{Value, json};
 
@@ -8,20 +8,20 @@ use crate::{
     status::{Failure, Result},
 };
 
-/// The version of Kubernetes whose API this is.
+/// Version of Kubernetes whose API this server implements.
 pub const VERSION: &str = "v1.36.1";
 
 const VERBS: [&str; 8] = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
-/// Namespaces are not deleted as a collection.
+/// Verbs of namespaces, which cannot be deleted as a collection.
 const OF_NAMESPACES: [&str; 7] = ["create", "delete", "get", "list", "patch", "update", "watch"];
-/// Those of custom resources, in the order in which kube-apiserver tells them.
+/// Verbs of custom resources, in kube-apiserver's order.
 const CUSTOM: [&str; 8] = ["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
-/// Of a custom resource whose definition is being deleted.
+/// Verbs of a custom resource whose definition is being deleted.
 const ENDING: [&str; 5] = ["delete", "deletecollection", "get", "list", "watch"];
 const CREATE: [&str; 1] = ["create"];
 const WRITE: [&str; 3] = ["get", "patch", "update"];
 
-/// `/version`.
+/// Answers `/version`.
 pub(crate) fn version() -> Value {
     json!({
         "major": "1",
@@ -55,14 +55,14 @@ fn verbs_of_subresource(name: &str) -> &'static [&'static str] {
     if matches!(name, "binding" | "eviction" | "token") { &CREATE } else { &WRITE }
 }
 
-/// What is in a version of a group, by name.
+/// Returns the kinds in a version of a group, sorted by name.
 fn resources<'a>(kinds: &'a Kinds, group: &str, version: &str) -> Vec<&'a Kind> {
     let mut all: Vec<&Kind> = kinds.of_version(group, version).map(AsRef::as_ref).collect();
     all.sort_by_key(|kind| &kind.plural);
     all
 }
 
-/// `/api` and `/apis`, and the lists of one group or version.
+/// Answers `/api`, `/apis` and the paths of one group or version.
 pub(crate) fn discover(kinds: &Kinds, request: &Request) -> Result<(Value, &'static str)> {
     const PLAIN: &str = "application/json";
     let path: Vec<&str> = request.path.iter().map(String::as_str).collect();
@@ -96,7 +96,7 @@ pub(crate) fn discover(kinds: &Kinds, request: &Request) -> Result<(Value, &'sta
     Ok((value, PLAIN))
 }
 
-/// The version of aggregated discovery that the client takes, with the content type of the answer.
+/// Returns the version of aggregated discovery that the client accepts, and the content type of the answer.
 fn aggregated(request: &Request) -> Option<(&'static str, &'static str)> {
     request.accepted().find_map(|accepted| {
         let wanted = |name: &str, value: &str| accepted.parameter(name) == Some(value);
@@ -156,7 +156,7 @@ fn resource_list(kinds: &Kinds, group: &str, version: &str) -> Result<Value> {
         "groupVersion": api_version(group, version),
         "resources": entries,
     });
-    // That of the core group does not say what it is a version of.
+    // The resource list of the core group has no `apiVersion`.
     if !group.is_empty() {
         list["apiVersion"] = "v1".into();
     }
@@ -198,7 +198,7 @@ fn aggregated_resource(kind: &Kind) -> Value {
     })
 }
 
-/// Subresources that only a kubelet could answer.
+/// Returns true for subresources that only a kubelet could answer.
 pub(crate) fn needs_kubelet(kind: &Kind, subresource: &str) -> bool {
     let of_pods = ["log", "exec", "attach", "portforward", "proxy"];
     (kind.rules == Rules::Pod && of_pods.contains(&subresource))

@@ -1,16 +1,17 @@
-//! How deep and how large objects may be.
+//! Limits on the depth and size of objects.
 
 use serde_json::Value;
 
 use crate::status::{Failure, Result};
 
-/// Most levels of lists and maps within each other. What reads JSON stops at 128, and an object is written into lists
-/// and events.
+/// Maximum nesting depth of lists and maps. JSON parsers stop at 128 levels, and lists and events add levels around
+/// an object.
 pub(crate) const DEEPEST: usize = 100;
-/// Most bytes of an object: what etcd takes unless told otherwise.
+/// Maximum size of an object in bytes: etcd's default limit.
 const LARGEST: usize = 3 << 19;
 
-/// How many bytes a value needs as JSON, about; none if it has more than so many levels. Does not descend further.
+/// Returns the approximate size of a value as JSON in bytes, or `None` if it is nested deeper than `levels`. Never
+/// descends further than that.
 pub(crate) fn bytes(value: &Value, levels: usize) -> Option<usize> {
     match value {
         Value::String(text) => Some(text.len() + 3),
@@ -26,7 +27,7 @@ pub(crate) fn bytes(value: &Value, levels: usize) -> Option<usize> {
     }
 }
 
-/// Whether an object can be stored.
+/// Refuses objects that are too deep or too large to be stored.
 pub(crate) fn check(object: &Value) -> Result<()> {
     match bytes(object, DEEPEST) {
         None => Err(Failure::bad_request(format!("exceeded max depth: {DEEPEST} levels"))),

@@ -1,4 +1,4 @@
-//! Objects that are read and written in another form than they are stored in.
+//! Objects whose wire form differs from their stored form.
 
 use bytes::Bytes;
 pub(crate) use harbormaster_validation::forms::{from_stored, to_stored};
@@ -12,7 +12,7 @@ use crate::{
     value::text,
 };
 
-/// The JSON of an object in the form of the kind.
+/// Returns the JSON of an object in the form of the kind.
 pub(crate) fn json(kind: &Kind, object: &StoredObject) -> Bytes {
     if kind.form == Form::Stored {
         return object.json().clone();
@@ -20,21 +20,21 @@ pub(crate) fn json(kind: &Kind, object: &StoredObject) -> Bytes {
     shown(kind, object).to_string().into()
 }
 
-/// An object in the form of the kind.
+/// Returns an object in the form of the kind.
 pub(crate) fn shown(kind: &Kind, object: &StoredObject) -> Value {
     let mut value = object.value();
     from_stored(kind, &mut value);
     value
 }
 
-/// An object that says that it is of another version.
+/// Returns the failure for an object of another API version.
 pub(crate) fn other_version(given: &str, expected: &str) -> Failure {
     Failure::bad_request(format!(
         "the API version in the data ({given}) does not match the expected API version ({expected})"
     ))
 }
 
-/// Whether a body may be an object of that kind: what it says of itself must agree.
+/// Refuses a body that is not an object or whose `kind` or `apiVersion` contradicts the kind.
 pub(crate) fn check(kind: &Kind, object: &Value) -> Result<()> {
     let Some(map) = object.as_object() else {
         return Err(Failure::bad_request(format!(

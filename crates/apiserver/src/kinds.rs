@@ -1,5 +1,5 @@
-//! The kinds of objects that are served, each with its objects: those of the table, and what custom resource
-//! definitions add to it.
+//! The served kinds of objects, each with its objects: the kinds of the table, and those that custom resource
+//! definitions add.
 
 use std::{cmp::Reverse, ops::Deref, sync::Arc};
 
@@ -15,7 +15,7 @@ use crate::{
     table::{Column, columns},
 };
 
-/// A kind that is served.
+/// A served kind.
 #[derive(Debug)]
 pub(crate) struct Kind {
     of: harbormaster_validation::Kind,
@@ -32,24 +32,25 @@ impl Deref for Kind {
 }
 
 impl Kind {
-    /// For failures that speak of an object.
+    /// Returns the description of an object for failures.
     pub(crate) fn about<'a>(&'a self, name: &'a str) -> About<'a> {
         About { group: &self.group, plural: &self.plural, kind: &self.kind, name }
     }
 
-    /// Whether its objects are service accounts.
+    /// Returns true if its objects are service accounts.
     fn is_account(&self) -> bool {
         self.group.is_empty() && self.kind == "ServiceAccount"
     }
 
-    /// Reads selectors of its objects.
+    /// Parses selectors for its objects.
     pub(crate) fn selector(&self, namespace: &str, labels: &str, fields: &str) -> Result<Selector> {
         let known =
             (self.is_custom() || !self.shelf.fields.is_empty()).then_some(self.shelf.fields.as_slice());
         Selector::parse(namespace, labels, fields, known)
     }
 
-    /// The subresources, as discovery lists them: the name, and the group, version and kind of what is sent.
+    /// Returns the subresources as discovery lists them: the name, and the group, version and kind of the object
+    /// sent.
     pub(crate) fn subresources(&self) -> Vec<(&'static str, (&str, &str, &str))> {
         let own = (self.group.as_str(), self.version.as_str(), self.kind.as_str());
         let mut all = Vec::new();
@@ -74,16 +75,17 @@ impl Kind {
     }
 }
 
-/// All kinds, in the order of the table, and then custom resources by group and version; a new value for each change.
+/// All kinds: those of the table in its order, then custom resources by group and version. Each change creates a new
+/// value.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Kinds {
     all: Vec<Arc<Kind>>,
-    /// The custom resources in the versions in which they are stored, served or not.
+    /// Custom resources in their stored versions, served or not.
     defined: Vec<Arc<Kind>>,
 }
 
 impl Kinds {
-    /// The kinds of the table, with empty shelves.
+    /// Returns the kinds of the table, with empty shelves.
     pub(crate) fn of_table(versions: &Versions, history: usize) -> Self {
         let mut all: Vec<Arc<Kind>> = Vec::new();
         for of in harbormaster_validation::kinds::table() {
@@ -97,8 +99,8 @@ impl Kinds {
         Self { all, defined: Vec::new() }
     }
 
-    /// With the kinds of one custom resource, in place of those that it had before: those that are served, and the one
-    /// in which it is stored.
+    /// Returns a copy in which the kinds of one custom resource are replaced: the served ones, and the one in which
+    /// it is stored.
     pub(crate) fn with_definition(
         &self,
         group: &str,
@@ -112,7 +114,7 @@ impl Kinds {
         };
         let (mut all, mut defined) = (kept(&self.all), kept(&self.defined));
         all.extend(served);
-        // Those of the table stay where they are.
+        // Kinds of the table keep their order.
         all.sort_by_cached_key(|kind| {
             kind.is_custom().then(|| (kind.group.clone(), Reverse(rank(&kind.version)), kind.plural.clone()))
         });
@@ -124,12 +126,12 @@ impl Kinds {
         &self.all
     }
 
-    /// A custom resource as it is stored.
+    /// Returns a custom resource in its stored version.
     pub(crate) fn defined(&self, group: &str, plural: &str) -> Option<&Arc<Kind>> {
         self.defined.iter().find(|kind| kind.group == group && kind.plural == plural)
     }
 
-    /// All kinds that have objects, custom resources once.
+    /// Returns all kinds that have objects, with each custom resource once.
     pub(crate) fn stored(&self) -> impl Iterator<Item = &Arc<Kind>> {
         self.all.iter().filter(|kind| !kind.is_custom()).chain(&self.defined)
     }
@@ -142,24 +144,24 @@ impl Kinds {
         self.all.iter().filter(move |kind| kind.group == group && kind.version == version)
     }
 
-    /// That a path of a group leads nowhere.
+    /// Returns the failure for a path of a group that leads nowhere.
     pub(crate) fn nothing_there(&self, group: &str) -> Failure {
-        // Groups of definitions come and go, and with them all that is known of their paths.
+        // Groups of definitions come and go; once a group is gone, its paths are unknown.
         let own = self.all.iter().any(|kind| kind.group == group && !kind.is_custom());
         if own { Failure::no_such_path() } else { Failure::no_such_page() }
     }
 
-    /// By `pods` or `deployments.apps`, in the version served first.
+    /// Looks up a kind by `pods` or `deployments.apps`, in the version served first.
     pub(crate) fn named(&self, qualified: &str) -> Option<Arc<Kind>> {
         self.all.iter().find(|kind| kind.qualified() == qualified).cloned()
     }
 
-    /// Groups that are served, in the order of the table.
+    /// Returns the served groups in the order of the table.
     pub(crate) fn groups(&self) -> Vec<&str> {
         unique(self.all.iter().map(|kind| kind.group.as_str()))
     }
 
-    /// Groups and versions that are served, in the order of the table.
+    /// Returns the served groups and versions in the order of the table.
     pub(crate) fn versions(&self) -> Vec<(&str, &str)> {
         unique(self.all.iter().map(|kind| (kind.group.as_str(), kind.version.as_str())))
     }
@@ -170,7 +172,7 @@ impl Kinds {
     }
 }
 
-/// A kind of a definition, with its columns and its objects.
+/// Builds a kind from a definition, with its columns and its objects.
 pub(crate) fn of_definition(
     definition: &Value,
     of: harbormaster_validation::Kind,
@@ -179,8 +181,8 @@ pub(crate) fn of_definition(
     Kind { columns: columns::of_version(definition, &of.version), of, shelf: shelf.clone() }
 }
 
-/// How new a version is: `v2` before `v1`, both before `v2beta1`, that before `v3alpha1`, and other names last, from A
-/// to Z.
+/// Returns the rank of a version: `v2` before `v1`, both before `v2beta1`, then `v3alpha1`; other names come last, in
+/// alphabetical order.
 fn rank(version: &str) -> (u8, u64, u64, Reverse<String>) {
     let other = (0, 0, 0, Reverse(version.to_owned()));
     let Some(rest) = version.strip_prefix('v') else { return other };
@@ -197,7 +199,7 @@ fn rank(version: &str) -> (u8, u64, u64, Reverse<String>) {
     minor.map_or(other, |minor| (stage, major, minor, Reverse(String::new())))
 }
 
-/// Each value once, where it comes first.
+/// Returns each distinct value once, in order of first occurrence.
 fn unique<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
     let mut seen = Vec::new();
     for one in all {

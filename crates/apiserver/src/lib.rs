@@ -1,17 +1,19 @@
-//! A Kubernetes API server in memory: for trying Harbormaster with kubectl and no cluster, as a test double, and for
-//! benchmarks.
+//! A Kubernetes API server in memory: for trying Harbormaster with kubectl but without a cluster, as a test double,
+//! and for benchmarks.
 //!
-//! Reading order: `kinds` (what is served: the table of `harbormaster-validation`, and definitions), `object` and `shelf`
-//! (what is stored, and how watchers read it), `store` (what requests do; its rules are those of `harbormaster-validation`),
-//! `apply` (server-side apply, and who wrote what), `server` (HTTP), `serve` (sockets), `read` (lists and watches on the
-//! wire), `discovery` and `table` (what kubectl needs besides).
+//! Reading order: `kinds` (served kinds: the table of `harbormaster-validation`, and definitions), `object` and
+//! `shelf` (storage, and how watchers read it), `store` (operations, without HTTP; the rules are those of
+//! `harbormaster-validation`), `apply` (server-side apply and field ownership), `server` (HTTP), `serve` (sockets),
+//! `read` (lists and watches on the wire), `discovery` and `table` (other endpoints and formats that kubectl needs).
 //!
-//! An object is encoded once, when it is written; lists and watches send those bytes. Watchers have no queues: each
-//! reads one bounded history at its own pace, and is cut when it falls behind it, or does not read at all.
+//! Each object is encoded once, when it is written; lists and watches send those bytes. Watchers have no queues: each
+//! reads one bounded history at its own pace, and is disconnected when it falls behind that history or does not read
+//! at all.
 //!
-//! There are no controllers and no kubelets, with these exceptions: deleting a namespace removes what is in it, each
-//! namespace has a service account `default`, definitions of custom resources are established at once, and take their
-//! objects with them. What is not there says so: answers in protobuf, logs and exec, quotas, authorization.
+//! There are no controllers and no kubelets, with these exceptions: deleting a namespace removes its contents, each
+//! namespace has a service account `default`, and custom resource definitions are established at once and delete
+//! their objects with them. Not implemented, and reported as such: answers in protobuf, logs and exec, quotas,
+//! authorization.
 
 mod apply;
 mod certificate;
@@ -52,26 +54,26 @@ pub use watch::{Event, EventType, Expired, Watch};
 
 use harbormaster_validation::{admission, ownership, schema, value};
 
-/// How a server behaves. The defaults suit tests.
+/// Configuration of a server. The defaults suit tests.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The bearer token that clients must have; without one everybody may do everything.
+    /// Bearer token that clients must present. Without one, everyone may do everything.
     pub token: Option<String>,
-    /// How many changes of each resource are remembered: how far a watcher may fall behind, and how old the version of
-    /// a list may be.
+    /// Number of changes to remember per resource. It limits how far a watcher may fall behind, and how old the
+    /// version of a list may be.
     pub history: usize,
-    /// How many events are kept, of about 2 KiB each; a cluster keeps those of an hour.
+    /// Number of events to keep, of about 2 KiB each. A cluster keeps those of the last hour.
     pub events: usize,
-    /// Pods tolerate nodes that are not ready or unreachable for 300 s, as the admission plugin DefaultTolerationSeconds
-    /// sees to.
+    /// True if pods tolerate nodes that are not ready or unreachable for 300 s, as with the admission plugin
+    /// DefaultTolerationSeconds.
     pub default_tolerations: bool,
-    /// New nodes are tainted as not ready, as the admission plugin TaintNodesByCondition sees to. Something must then
-    /// remove the taint.
+    /// True if new nodes are tainted as not ready, as with the admission plugin TaintNodesByCondition. Something must
+    /// then remove the taint.
     pub taint_new_nodes: bool,
-    /// Why requests are refused that need the containers of a pod, by default those that only kubelets could answer:
-    /// logs, exec and the like. With a reason debug containers are refused as well.
+    /// Reason for refusing requests that need a pod's containers. Without one, only requests that a kubelet would
+    /// have to answer are refused: logs, exec and the like. With one, debug containers are refused too.
     pub no_containers: Option<String>,
-    /// Makes generated names and identities the same in every run.
+    /// Seed that makes generated names and UIDs the same in every run.
     pub seed: Option<u64>,
 }
 

@@ -1,4 +1,4 @@
-//! One version of an object: encoded once, shared by everybody who reads it.
+//! A version of an object: encoded once, shared by all readers.
 
 use std::sync::Arc;
 
@@ -6,49 +6,49 @@ use bytes::Bytes;
 use harbormaster_api::{Labels, Str};
 use serde_json::{Map, Value};
 
-/// One version of an object. Never changes; a write makes a new one.
+/// One version of an object. It is immutable; each write creates a new version.
 #[derive(Clone, Debug)]
 pub struct StoredObject {
-    /// `namespace/name`, or the name alone where there are no namespaces: sorts as the keys of etcd do.
+    /// `namespace/name`, or only the name for cluster-scoped objects. Sorts like the keys of etcd.
     pub(crate) key: Arc<str>,
     /// `metadata.resourceVersion`.
     pub(crate) version: u64,
     json: Bytes,
-    /// Where in the JSON the digits of the version are.
+    /// Offset of the version's digits in the JSON.
     version_at: usize,
     pub(crate) labels: Labels,
-    /// Values of the fields that field selectors of this kind may name, in the kind's order.
+    /// Values of the fields that this kind's field selectors may name, in the kind's order.
     pub(crate) fields: Box<[Str]>,
 }
 
 impl StoredObject {
-    /// The object as JSON, without a line break.
+    /// Returns the object as JSON, without a line break.
     pub fn json(&self) -> &Bytes {
         &self.json
     }
 
-    /// `metadata.resourceVersion`.
+    /// Returns `metadata.resourceVersion`.
     pub fn version(&self) -> u64 {
         self.version
     }
 
-    /// The namespace; empty where there are none.
+    /// Returns the namespace; empty for cluster-scoped objects.
     pub fn namespace(&self) -> &str {
         self.key.split_once('/').map_or("", |(namespace, _)| namespace)
     }
 
-    /// The name.
+    /// Returns the name.
     pub fn name(&self) -> &str {
         self.key.split_once('/').map_or(&self.key, |(_, name)| name)
     }
 
-    /// The object as a value.
+    /// Decodes the object.
     pub fn value(&self) -> Value {
-        // What was encoded here can be decoded.
+        // The JSON was encoded here, so it can be decoded.
         serde_json::from_slice(&self.json).unwrap_or_default()
     }
 
-    /// The same content under another version, as the last word on a deleted object.
+    /// Returns the same content under another version, as the final state of a deleted object.
     pub(crate) fn at_version(&self, version: u64) -> Self {
         let digits = self.version.to_string().len();
         let (head, tail) = (&self.json[..self.version_at], &self.json[self.version_at + digits..]);
@@ -56,7 +56,7 @@ impl StoredObject {
     }
 }
 
-/// A `resourceVersion` that a client has sent, or what Go says of other texts.
+/// Parses a `resourceVersion` that a client sent. The error is Go's message.
 pub(crate) fn parse_version(text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| format!("strconv.ParseUint: parsing {text:?}: invalid syntax"))
 }
@@ -70,7 +70,7 @@ fn joined(head: &[u8], version: u64, tail: &[u8]) -> Bytes {
     json.into()
 }
 
-/// An object that is encoded but for its version, so that the version can be given under the lock of the store.
+/// An object encoded except for its version, so that the version can be assigned under the store's lock.
 #[derive(Clone, Debug)]
 pub(crate) struct Draft {
     pub(crate) key: Arc<str>,
@@ -81,7 +81,7 @@ pub(crate) struct Draft {
 }
 
 impl Draft {
-    /// Encodes `value`. `fields` are the paths that field selectors may name, as in `spec.nodeName`.
+    /// Encodes `value`. `fields` are the paths that field selectors may name, such as `spec.nodeName`.
     pub(crate) fn new(value: &Value, fields: &[String]) -> Self {
         let empty = Map::new();
         let metadata = value.get("metadata").and_then(Value::as_object).unwrap_or(&empty);
@@ -96,9 +96,9 @@ impl Draft {
         }
     }
 
-    /// The object as it would be stored, without a version.
+    /// Returns the object as it would be stored, without a version.
     pub(crate) fn unsealed(mut self) -> StoredObject {
-        // Opens the list of fields again, and closes the metadata without the field.
+        // Drops the unfinished version field and closes the metadata without it.
         let field = b"\"resourceVersion\":\"";
         self.head.truncate(self.head.len() - field.len());
         if self.head.last() == Some(&b',') {
@@ -115,7 +115,7 @@ impl Draft {
         }
     }
 
-    /// The object with its version.
+    /// Returns the object with its version.
     pub(crate) fn seal(self, version: u64) -> StoredObject {
         StoredObject {
             key: self.key,
@@ -128,12 +128,12 @@ impl Draft {
     }
 }
 
-/// The key of an object in the store.
+/// Returns the key of an object in the store.
 pub(crate) fn key(namespace: &str, name: &str) -> String {
     if namespace.is_empty() { name.to_owned() } else { format!("{namespace}/{name}") }
 }
 
-/// JSON before and behind the digits of the version, which is the last field of the metadata.
+/// Returns the JSON before and after the digits of the version, which is the last field of the metadata.
 fn encoded(value: &Value, metadata: &Map<String, Value>) -> (Vec<u8>, Vec<u8>) {
     let mut head = Vec::with_capacity(1024);
     head.push(b'{');
@@ -162,7 +162,7 @@ fn encoded(value: &Value, metadata: &Map<String, Value>) -> (Vec<u8>, Vec<u8>) {
 
 fn write_field(out: &mut Vec<u8>, name: &str, value: &Value) {
     comma(out);
-    // Writing to memory cannot fail, and keys are texts.
+    // Writing to memory cannot fail, and all keys are strings.
     let _ = serde_json::to_writer(&mut *out, name);
     out.push(b':');
     let _ = serde_json::to_writer(out, value);
@@ -174,7 +174,7 @@ fn comma(out: &mut Vec<u8>) {
     }
 }
 
-/// The value at a path such as `status.phase`, as field selectors compare it.
+/// Returns the value at a path such as `status.phase`, as field selectors compare it.
 fn field(value: &Value, path: &str) -> Str {
     let mut at = Some(value);
     for part in path.split('.') {

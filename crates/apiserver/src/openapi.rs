@@ -1,5 +1,5 @@
-//! As much OpenAPI as kubectl reads: that fields are validated here, and what `kubectl explain` shows, but for the texts
-//! of Kubernetes' documentation. kubectl 1.27 reads version 2, in protobuf only, for the former.
+//! The part of OpenAPI that kubectl reads. It announces server-side field validation, and provides `kubectl explain`
+//! with everything except the descriptions. kubectl 1.27 reads the former from version 2, in protobuf only.
 
 mod schemas;
 
@@ -11,13 +11,13 @@ use crate::{
     status::{Failure, Result},
 };
 
-/// What kubectl asks for to get version 2.
+/// Media type that kubectl requests to get version 2.
 pub(crate) const ACCEPTED: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
-/// What it is given: the other is no well-formed media type.
+/// Media type of the answer. The requested one is not well-formed.
 pub(crate) const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 
-/// `/openapi/v2`: a patch of each kind, with the parameter that kubectl looks for. The numbers are those of gnostic's
-/// `OpenAPIv2.proto`.
+/// Answers `/openapi/v2`: one patch operation per kind, with the parameter that kubectl looks for. The field numbers
+/// come from gnostic's `OpenAPIv2.proto`.
 pub(crate) fn version_2(kinds: &Kinds) -> Vec<u8> {
     let paths = kinds.all().iter().filter(|kind| !kind.has(REVIEW)).map(|kind| {
         let parameter = [text(2, "query"), text(4, "fieldValidation"), text(6, "string")].concat();
@@ -33,7 +33,7 @@ pub(crate) fn version_2(kinds: &Kinds) -> Vec<u8> {
     [text(1, "2.0"), nested(&[2], info)].into_iter().chain(paths).flatten().collect()
 }
 
-/// A message in fields within each other, the outermost first.
+/// Wraps a message in nested fields, the outermost first.
 fn nested(fields: &[u8], mut message: Vec<u8>) -> Vec<u8> {
     for field in fields.iter().rev() {
         let mut outer = vec![field << 3 | 2];
@@ -53,7 +53,7 @@ fn text(field: u8, text: &str) -> Vec<u8> {
     nested(&[field], text.as_bytes().to_vec())
 }
 
-/// `/openapi/v3` and its documents: that fields may be validated here, and the schemas of the kinds.
+/// Answers `/openapi/v3` and its documents: the support of field validation, and the schemas of the kinds.
 pub(crate) fn version_3(kinds: &Kinds, path: &[String]) -> Result<Value> {
     let place = |group: &str, version: &str| match group {
         "" => format!("api/{version}"),
@@ -66,7 +66,7 @@ pub(crate) fn version_3(kinds: &Kinds, path: &[String]) -> Result<Value> {
             .into_iter()
             .map(|(group, version)| {
                 let place = place(group, version);
-                // What is served changes with definitions, so that documents are not to be kept.
+                // No hash in the URL: documents change with definitions and must not be cached.
                 let url = format!("/openapi/v3/{place}");
                 (place, json!({"serverRelativeURL": url}))
             })
@@ -82,7 +82,7 @@ pub(crate) fn version_3(kinds: &Kinds, path: &[String]) -> Result<Value> {
             let namespaces = if kind.is_namespaced() { "namespaces/{namespace}/" } else { "" };
             let collection = format!("/{path}/{namespaces}{}", kind.plural);
             let object = format!("{collection}/{{name}}");
-            // Those of all namespaces as well; of kinds without namespaces it is the same path.
+            // Lists across all namespaces; for kinds without namespaces the path is the same.
             let all = format!("/{path}/{}", kind.plural);
             let list = json!({"get": operation(kind, "list")});
             [(collection, list.clone()), (all, list), (object, json!({"patch": patch_operation(kind)}))]

@@ -1,4 +1,4 @@
-//! The ways to patch an object.
+//! Patch formats: JSON patch, merge patch and strategic merge patch.
 
 mod strategic;
 
@@ -10,29 +10,29 @@ use crate::{
     status::{Failure, Result},
 };
 
-/// Most operations that a JSON patch may have.
+/// Maximum number of operations in a JSON patch.
 const MOST_OPERATIONS: usize = 10_000;
-/// How many bytes a JSON patch may copy and move.
+/// Maximum number of bytes that a JSON patch may copy and move.
 const MOST_COPIED: usize = 3 << 20;
 
-/// Whether a request is one of server-side apply.
+/// Returns true if the content type is that of server-side apply.
 pub(crate) fn is_apply(content_type: &str) -> bool {
     content_type == "application/apply-patch+yaml"
 }
 
-/// A patch that has been read.
+/// A parsed patch.
 #[derive(Clone, Debug)]
 pub(crate) enum Patch {
     /// RFC 6902.
     Json(json_patch::Patch),
     /// RFC 7396.
     Merge(Value),
-    /// By the merge keys of the built-in types.
+    /// Merges lists by the merge keys of the built-in types.
     Strategic(Map<String, Value>),
 }
 
 impl Patch {
-    /// Reads a patch of that content type. Custom resources take no strategic ones.
+    /// Parses a patch of that content type. Custom resources do not support strategic patches.
     pub(crate) fn parse(content_type: &str, custom: bool, body: &Value) -> Result<Self> {
         match content_type {
             "application/json-patch+json" => {
@@ -73,7 +73,7 @@ impl Patch {
         }
     }
 
-    /// Changes an object of that kind.
+    /// Applies the patch to an object of that kind.
     pub(crate) fn apply(&self, kind: &str, object: &mut Value) -> Result<()> {
         match self {
             Self::Json(patch) => apply_json(patch, object)?,
@@ -93,7 +93,7 @@ fn not_an_object() -> Failure {
     Failure::bad_request("the patched object is no object")
 }
 
-/// kube-apiserver does not say what is wrong with a JSON patch.
+/// Like kube-apiserver, does not report the error in a JSON patch.
 fn refused() -> Failure {
     Failure::new(422, "Invalid", "the server rejected our request due to an error in our request")
 }
@@ -110,7 +110,7 @@ fn apply_json(patch: &json_patch::Patch, object: &mut Value) -> Result<()> {
             PatchOperation::Move(moved) => object.pointer(moved.from.as_str()),
             _ => None,
         };
-        // What is added is as deep as a body can be, at most.
+        // Added values are at most as deep as a request body.
         let levels = extent::DEEPEST.checked_sub(operation.path().count());
         let taken = levels.and_then(|levels| from.map_or(Some(0), |value| extent::bytes(value, levels)));
         copied += taken.ok_or_else(|| refused("the object is too deep".into()))?;

@@ -1,4 +1,4 @@
-//! The subresources of pods that do something: `binding` and `eviction`.
+//! Pod subresources with side effects: `binding` and `eviction`.
 
 use serde_json::{Value, json};
 
@@ -72,7 +72,7 @@ fn bindable(pod: &Value, name: &str) -> std::result::Result<(), String> {
     Ok(())
 }
 
-/// Puts a condition in the place of the one of its type. Its time is that of the last change of its status.
+/// Replaces the condition of the same type. Its transition time is that of the last change of its status.
 fn set_condition(object: &mut Value, mut condition: Value) {
     condition["lastTransitionTime"] = now().to_rfc3339().into();
     default(object, "status", json!({}));
@@ -89,7 +89,7 @@ fn set_condition(object: &mut Value, mut condition: Value) {
     }
 }
 
-/// Evicts a pod if its disruption budgets allow.
+/// Evicts a pod if its disruption budgets allow it.
 pub(crate) fn evict(
     store: &Store,
     namespace: &str,
@@ -154,7 +154,7 @@ fn set_allowed(budget: &mut Value, allowed: bool) {
     set_condition(budget, condition);
 }
 
-/// Takes one disruption off a budget.
+/// Subtracts one disruption from a budget.
 fn spend(
     store: &Store,
     budgets: &Kind,

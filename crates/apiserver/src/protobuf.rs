@@ -1,5 +1,5 @@
-//! Bodies in protobuf: what the typed clients of Go send unless told otherwise, kubectl's among them. They are read by
-//! the table of types and become JSON; answers are always JSON, which those clients take as well.
+//! Request bodies in protobuf, the default of Go's typed clients, including kubectl's. They are decoded with the
+//! table of types and become JSON. Answers are always JSON, which those clients accept too.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use harbormaster_api::Timestamp;
@@ -7,17 +7,17 @@ use serde_json::{Map, Value, json};
 
 use crate::schema::{self, Shape};
 
-/// What precedes every body.
+/// Prefix of every body.
 const MAGIC: &[u8] = b"k8s\0";
-/// Deeper messages are refused.
+/// Maximum nesting depth of messages; deeper ones are refused.
 const DEEPEST: u32 = 64;
 
-/// Whether a body begins as protobuf of Kubernetes does.
+/// Returns true if a body has the prefix of Kubernetes' protobuf encoding.
 pub(crate) fn is_meant(body: &[u8]) -> bool {
     body.starts_with(MAGIC)
 }
 
-/// What a body says, as JSON.
+/// Decodes a body into JSON.
 pub(crate) fn decode(body: &[u8]) -> Result<Value, String> {
     let envelope =
         body.strip_prefix(MAGIC).ok_or("the body does not begin as protobuf of Kubernetes does")?;
@@ -41,8 +41,8 @@ enum Raw<'a> {
     Bytes(&'a [u8]),
 }
 
-/// The fields of a message, in the order of the wire. Of a field that is there more than once the last counts, and one
-/// that is missing is 0 or empty.
+/// Fields of a message, in wire order. If a field occurs more than once, the last one wins. A missing field is 0 or
+/// empty.
 struct Fields<'a>(Vec<(u64, Raw<'a>)>);
 
 impl<'a> Fields<'a> {
@@ -188,7 +188,7 @@ fn int_or_string(bytes: &[u8]) -> Result<Value, String> {
 mod tests {
     use super::*;
 
-    /// A field with bytes.
+    /// Encodes a field with bytes.
     fn bytes(number: u8, content: &[u8]) -> Vec<u8> {
         let mut out = vec![number << 3 | 2, u8::try_from(content.len()).unwrap()];
         out.extend_from_slice(content);
@@ -207,7 +207,7 @@ mod tests {
         let amount = [bytes(1, b"cpu"), bytes(2, &bytes(1, b"100m"))].concat();
         let container = [bytes(1, b"c"), bytes(2, b"i"), bytes(8, &bytes(2, &amount))].concat();
         let secret = [bytes(1, b"v"), bytes(2, &bytes(6, &bytes(1, b"s")))].concat();
-        // Seconds in field 4 are a pointer, so that 0 counts.
+        // Seconds in field 4 are optional, so that an explicit 0 is kept.
         let spec = [bytes(1, &secret), bytes(2, &container), vec![4 << 3, 0]].concat();
         let pod = [bytes(1, &metadata), bytes(2, &spec)].concat();
         let expected = json!({

@@ -1,4 +1,4 @@
-//! Names and identities that nobody chose.
+//! Generated names and UIDs.
 
 use std::{
     hash::{BuildHasher, RandomState},
@@ -10,7 +10,7 @@ use std::{
 pub(crate) struct Random(AtomicU64);
 
 impl Random {
-    /// Different in every process unless a seed is given.
+    /// Seeds the source differently in every process unless a seed is given.
     pub(crate) fn new(seed: Option<u64>) -> Self {
         Self(AtomicU64::new(seed.unwrap_or_else(|| RandomState::new().hash_one(0u8))))
     }
@@ -22,7 +22,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A UUID of version 4.
+    /// Returns a version 4 UUID.
     pub(crate) fn uid(&self) -> String {
         let (a, b) = (self.next(), self.next());
         format!(
@@ -35,9 +35,9 @@ impl Random {
         )
     }
 
-    /// The five characters behind `metadata.generateName`.
+    /// Returns the five characters that follow `metadata.generateName`.
     pub(crate) fn suffix(&self) -> String {
-        // No vowels, so that no words come out.
+        // No vowels, so that no words result.
         const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
         let mut number = self.next();
         let letter = |_| {

@@ -28,18 +28,18 @@ use crate::{
     watch::{Event, Expired, Watch},
 };
 
-/// How often a watch tells its version when nothing happens.
+/// Interval between the bookmarks of an idle watch.
 const BOOKMARKS: Duration = Duration::from_secs(60);
-/// How long a watch lasts that says nothing about it.
+/// Duration of a watch without `timeoutSeconds`.
 const WATCH_TIME: Duration = Duration::from_secs(1800);
-/// Tables of more rows are made beside the threads that answer requests.
+/// Tables with more rows than this are built outside the threads that answer requests.
 const MANY_ROWS: usize = 200;
 
-/// The version at which a list goes on, and where.
+/// Continue token of a list: the version and the position at which it continues.
 #[derive(Debug, Serialize, Deserialize)]
 struct Continue {
     v: String,
-    /// -1: at the latest version.
+    /// -1 for the latest version.
     rv: i64,
     start: String,
 }
@@ -58,7 +58,7 @@ impl Continue {
     }
 }
 
-/// One object in the form that was asked for.
+/// Returns one object in the requested form.
 pub(crate) fn object(kind: &Kind, view: View, code: u16, object: &StoredObject) -> Response<Body> {
     match view {
         View::Plain => reply::json(code, forms::json(kind, object)),
@@ -69,7 +69,7 @@ pub(crate) fn object(kind: &Kind, view: View, code: u16, object: &StoredObject) 
     }
 }
 
-/// An object as a table of one row, or as its metadata.
+/// Converts an object to a table of one row, or to its metadata.
 fn viewed(kind: &Kind, view: View, object: &StoredObject, metadata: Value) -> Value {
     let value = forms::shown(kind, object);
     match view {
@@ -89,7 +89,7 @@ fn rows(
     table(&kind.columns, objects.iter().map(|object| object.value()), include, metadata, now())
 }
 
-/// Lists or watches.
+/// Answers a list or a watch.
 pub(crate) async fn collection(
     store: &Store,
     target: &Target,
@@ -100,7 +100,7 @@ pub(crate) async fn collection(
     let view = request.view()?;
     let mut fields = request.query("fieldSelector").to_owned();
     if !name.is_empty() {
-        // The old form of a watch of one object.
+        // The legacy form of a watch on one object.
         fields = format!("metadata.name={name}{}{fields}", if fields.is_empty() { "" } else { "," });
     }
     let selector = kind.selector(namespace, request.query("labelSelector"), &fields)?;
@@ -143,10 +143,10 @@ async fn list(store: &Store, target: &Target, selector: &Selector, request: &Req
     Ok(reply::value(200, &made))
 }
 
-/// The objects, and the token with which the list goes on.
+/// Returns the objects, and the token with which the list continues.
 fn page(store: &Store, target: &Target, selector: &Selector, request: &Request) -> Result<(Page, String)> {
     let limit = request.number::<i64>("limit")?.unwrap_or(0);
-    // Less than none is no limit.
+    // A negative limit means no limit.
     let limit = usize::try_from(limit).unwrap_or(0);
     let version = version_of(request)
         .map_err(|error| Failure::bad_request(format!("invalid resource version: {error}")))?;
@@ -189,7 +189,7 @@ fn page(store: &Store, target: &Target, selector: &Selector, request: &Request) 
     Ok((page, next))
 }
 
-/// The words of kube-apiserver, with a token that goes on all the same.
+/// Returns kube-apiserver's failure, with a token with which the list can continue nevertheless.
 fn expired_token(behind: &str) -> Failure {
     let mut failure = Failure::expired(
         "The provided continue parameter is too old to display a consistent list result. You can start a new list \
@@ -210,7 +210,7 @@ fn version_of(request: &Request) -> std::result::Result<Option<u64>, FieldError>
     }
 }
 
-/// A version of the future. Clients look for the cause.
+/// Returns the failure for a version in the future. Clients check its cause.
 fn too_large(version: u64, now: u64) -> Failure {
     let message = format!("Timeout: Too large resource version: {version}, current: {now}");
     let failure = Failure::new(504, "Timeout", message).with_retry_after(1);
@@ -245,7 +245,7 @@ fn watch(
     view: View,
     ending: Receiver<bool>,
 ) -> Answer {
-    // A list that is asked for an odd version is a bad request, a watch is an error of the server.
+    // An invalid version makes a list a bad request, but a watch a server error.
     let version = version_of(request).map_err(|error| Failure::internal(error.to_string()))?;
     let streams_list = request.flag("sendInitialEvents");
     if streams_list && request.query("resourceVersionMatch") != "NotOlderThan" {
@@ -276,7 +276,7 @@ fn watch(
         view,
         bookmarks: request.flag("allowWatchBookmarks"),
         initial_end: streams_list && request.flag("allowWatchBookmarks"),
-        // Absurd times would be beyond the clock.
+        // The clock cannot represent absurdly long timeouts.
         deadline: start + time.min(Duration::from_secs(1 << 30)),
         next_bookmark: start + BOOKMARKS,
         ending,
@@ -295,25 +295,25 @@ fn error_line(expired: &Expired) -> Bytes {
     format!("{}\n", json!({"type": "ERROR", "object": failure.to_value()})).into()
 }
 
-/// A watch on its way to a client. It holds nothing but a place in the history: if the client reads slowly, the place
-/// is lost and the watch ends.
+/// A watch being sent to a client. It holds only a position in the history: if the client reads too slowly, the
+/// position is lost and the watch ends.
 struct Sender {
     kind: Arc<Kind>,
     watch: Watch,
     view: View,
     bookmarks: bool,
-    /// Whether the end of the initial events is still to be told.
+    /// True if the end of the initial events has yet to be sent.
     initial_end: bool,
     deadline: Instant,
     next_bookmark: Instant,
     ending: Receiver<bool>,
-    /// Whether the columns of the table have been told.
+    /// True if the table's columns have been sent.
     described: bool,
     done: bool,
 }
 
 impl Sender {
-    /// The next lines; none when the watch is over.
+    /// Returns the next lines, or `None` when the watch is over.
     async fn next(&mut self) -> Option<Bytes> {
         if self.done {
             return None;
@@ -331,7 +331,7 @@ impl Sender {
             () = sleep_until(self.deadline) => return None,
             _ = self.ending.wait_for(|ending| *ending) => return None,
         };
-        // Nothing for a while: what is the version by now?
+        // After a quiet interval, catches up to the current version.
         let events = match events {
             Ok(events) if events.is_empty() => self.watch.poll(),
             events => events,
@@ -358,7 +358,7 @@ impl Sender {
                 view => {
                     let metadata = json!({"resourceVersion": event.object.version().to_string()});
                     let mut value = viewed(&self.kind, view, &event.object, metadata);
-                    // Columns are told once.
+                    // Columns are sent only once.
                     if matches!(view, View::Table(_)) && std::mem::replace(&mut self.described, true) {
                         value["columnDefinitions"] = Value::Null;
                     }

@@ -1,4 +1,4 @@
-//! Answers.
+//! HTTP responses.
 
 use std::convert::Infallible;
 
@@ -12,13 +12,13 @@ use serde_json::{Value, json};
 
 use crate::{kinds::Kind, request::Request, status::Failure};
 
-/// What a request comes to.
+/// Outcome of a request.
 pub(crate) type Answer = Result<Response<Body>, Failure>;
 
-/// Bytes that are sent at once.
+/// Number of bytes sent at once.
 pub(crate) const PIECE: usize = 64 << 10;
 
-/// An answer of JSON.
+/// Returns a JSON response.
 pub(crate) fn json(code: u16, body: impl Into<Bytes>) -> Response<Body> {
     typed(code, "application/json", body)
 }
@@ -39,8 +39,7 @@ fn respond(code: u16, content_type: &'static str, body: Body) -> Response<Body> 
     response
 }
 
-/// Adds what the client is warned of: what kube-apiserver says whenever a kind is used that is going out of use, and what
-/// is odd about the request.
+/// Adds the warnings for the client: kube-apiserver's warning for deprecated kinds, and the warnings of the request.
 pub(crate) fn with_warnings(mut response: Response<Body>, kind: &Kind, request: &Request) -> Response<Body> {
     const ENDPOINTS: &str = "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice";
     if kind.group.is_empty() && kind.kind == "Endpoints" {
@@ -58,7 +57,7 @@ pub(crate) fn with_warnings(mut response: Response<Body>, kind: &Kind, request: 
     response
 }
 
-/// A refusal.
+/// Returns the response for a failure.
 pub(crate) fn failure(failure: &Failure) -> Response<Body> {
     if failure.reason.is_empty() && failure.code == 404 {
         return typed(404, "text/plain; charset=utf-8", format!("{}\n", failure.message));
@@ -70,8 +69,8 @@ pub(crate) fn failure(failure: &Failure) -> Response<Body> {
     response
 }
 
-/// A list whose items are encoded already: they are copied in pieces while they are sent. Items of built-in kinds do not
-/// say what they are.
+/// Returns a list of encoded items, which are copied in pieces while they are sent. Items of built-in kinds have no
+/// `kind` and `apiVersion`.
 pub(crate) fn list(kind: &Kind, metadata: &Value, items: Vec<Bytes>) -> Response<Body> {
     let version = kind.api_version();
     let head = json!({"kind": kind.list_kind, "apiVersion": version, "metadata": metadata}).to_string();
@@ -119,7 +118,7 @@ pub(crate) fn list(kind: &Kind, metadata: &Value, items: Vec<Bytes>) -> Response
     respond(200, "application/json", Body::from_stream(pieces))
 }
 
-/// A stream of events.
+/// Returns a stream of events.
 pub(crate) fn events(
     pieces: impl futures_util::Stream<Item = Result<Bytes, Infallible>> + Send + 'static,
 ) -> Response<Body> {

@@ -1,4 +1,4 @@
-//! A request, taken apart.
+//! Parsed requests.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -12,26 +12,26 @@ use crate::{
     table::Include,
 };
 
-/// Longest name of who writes fields.
+/// Maximum length of a field manager's name.
 const LONGEST_MANAGER: usize = 128;
 
 /// A request without its body.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
     pub(crate) method: Method,
-    /// Decoded segments.
+    /// Decoded segments of the path.
     pub(crate) path: Vec<String>,
     query: Vec<(String, String)>,
     accept: String,
-    /// The program that sends it: `kubectl`, say.
+    /// Program that sent the request, for example `kubectl`.
     agent: String,
-    /// Without parameters.
+    /// Content type without parameters.
     pub(crate) content_type: String,
-    /// What the client is warned of.
+    /// Warnings for the client.
     warnings: Arc<Mutex<Vec<String>>>,
 }
 
-/// What the path of a request names.
+/// Resource that the path of a request names.
 pub(crate) struct Target {
     pub(crate) kind: Arc<Kind>,
     pub(crate) namespace: String,
@@ -41,7 +41,7 @@ pub(crate) struct Target {
     pub(crate) subresource: String,
 }
 
-/// In which form objects are answered.
+/// Form in which objects are returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum View {
     Plain,
@@ -50,7 +50,7 @@ pub(crate) enum View {
     Metadata,
 }
 
-/// What becomes of fields that nobody knows.
+/// Handling of unknown fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum UnknownFields {
     Refused,
@@ -102,7 +102,7 @@ impl Request {
         }
     }
 
-    /// Warns the client of something, once.
+    /// Adds a warning for the client, unless it exists already.
     pub(crate) fn warn(&self, of: &str) {
         let mut warnings = self.warnings.lock().unwrap_or_else(PoisonError::into_inner);
         if !warnings.iter().any(|known| known == of) {
@@ -110,12 +110,12 @@ impl Request {
         }
     }
 
-    /// What the client is warned of.
+    /// Returns the warnings for the client.
     pub(crate) fn warnings(&self) -> Vec<String> {
         self.warnings.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// A parameter of the query; empty if it is not there.
+    /// Returns a query parameter; empty if it is missing.
     pub(crate) fn query(&self, name: &str) -> &str {
         self.query.iter().find(|(key, _)| key == name).map_or("", |(_, value)| value)
     }
@@ -124,7 +124,7 @@ impl Request {
         matches!(self.query(name), "true" | "1" | "True" | "TRUE" | "t" | "T")
     }
 
-    /// A number of the query; none if it is not there.
+    /// Returns a numeric query parameter, or `None` if it is missing.
     pub(crate) fn number<N: std::str::FromStr>(&self, name: &str) -> Result<Option<N>> {
         match self.query(name) {
             "" => Ok(None),
@@ -137,7 +137,7 @@ impl Request {
         }
     }
 
-    /// Under which name the client wants fields to be kept that it writes.
+    /// Returns the field manager that the client specifies.
     pub(crate) fn field_manager(&self) -> Result<Option<&str>> {
         let name = self.query("fieldManager");
         if name.chars().count() > LONGEST_MANAGER {
@@ -147,7 +147,7 @@ impl Request {
         Ok(Some(name).filter(|name| !name.is_empty()))
     }
 
-    /// Under which name fields are kept that are applied.
+    /// Returns the field manager of an apply, which is required.
     pub(crate) fn applier(&self) -> Result<&str> {
         self.field_manager()?.ok_or_else(|| {
             Failure::invalid_options(
@@ -157,12 +157,12 @@ impl Request {
         })
     }
 
-    /// Under which name fields are kept in any case.
+    /// Returns the field manager, by default the name of the client program.
     pub(crate) fn writer(&self) -> Result<&str> {
         Ok(self.field_manager()?.unwrap_or(&self.agent))
     }
 
-    /// Whether nothing is to be stored.
+    /// Returns true for a dry run, which stores nothing.
     pub(crate) fn dry_run(&self) -> Result<bool> {
         match self.query("dryRun") {
             "" => Ok(false),
@@ -184,7 +184,7 @@ impl Request {
         Failure::invalid_options(self.options(), FieldError::unsupported(name, value, supported))
     }
 
-    /// What becomes of fields that the type does not have.
+    /// Returns the requested handling of unknown fields.
     pub(crate) fn unknown_fields(&self) -> Result<UnknownFields> {
         match self.query("fieldValidation") {
             "Strict" => Ok(UnknownFields::Refused),
@@ -194,7 +194,7 @@ impl Request {
         }
     }
 
-    /// The media types of the `Accept` header, as they are ordered.
+    /// Returns the media types of the `Accept` header in their order.
     pub(crate) fn accepted(&self) -> impl Iterator<Item = Accepted<'_>> {
         let types = self.accept.split(',').map(str::trim).filter(|text| !text.is_empty());
         types.map(|text| {
@@ -203,7 +203,7 @@ impl Request {
         })
     }
 
-    /// The form in which to answer.
+    /// Returns the form in which to answer.
     pub(crate) fn view(&self) -> Result<View> {
         let mut any = false;
         for accepted in self.accepted() {

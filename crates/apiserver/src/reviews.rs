@@ -1,4 +1,4 @@
-//! Reviews of who may do what. Everybody may do everything, and every token is good.
+//! Access and token reviews. Everyone may do everything, and every token is valid.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ use crate::{
     value::{default, text},
 };
 
-/// The review with its verdict.
+/// Returns the review with its verdict.
 pub(crate) fn verdict(kind: &Kind, mut review: Value) -> Value {
     let user =
         json!({"username": "admin", "uid": "admin", "groups": ["system:masters", "system:authenticated"]});

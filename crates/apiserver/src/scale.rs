@@ -13,7 +13,7 @@ use crate::{
     value::{map, text},
 };
 
-/// Where the numbers of a kind are: as in the definition of a custom resource, or where workloads have them.
+/// Returns the paths of a kind's replica counts: those of the custom resource's definition, or those of workloads.
 fn paths(kind: &Kind) -> ScalePaths {
     let of_workloads = || ScalePaths {
         spec: ".spec.replicas".to_owned(),
@@ -23,10 +23,10 @@ fn paths(kind: &Kind) -> ScalePaths {
     kind.custom.as_ref().and_then(|custom| custom.scale.clone()).unwrap_or_else(of_workloads)
 }
 
-/// What stands for the number of replicas of an object that does not say it.
+/// Replica count of an object that does not specify one.
 const UNSAID: i64 = i32::MIN as i64;
 
-/// The scale of an object that says how many replicas it wants.
+/// Returns the scale of an object that specifies its replicas, and a failure for others.
 pub(crate) fn found(kind: &Kind, object: &Value) -> Result<Value> {
     let scale = of(kind, object);
     if scale.pointer("/spec/replicas") == Some(&json!(UNSAID)) {
@@ -37,7 +37,7 @@ pub(crate) fn found(kind: &Kind, object: &Value) -> Result<Value> {
     Ok(scale)
 }
 
-/// The scale of an object.
+/// Returns the scale of an object.
 pub(crate) fn of(kind: &Kind, object: &Value) -> Value {
     let paths = paths(kind);
     let metadata = &object["metadata"];
@@ -61,7 +61,7 @@ pub(crate) fn of(kind: &Kind, object: &Value) -> Value {
     })
 }
 
-/// In the form that was asked for.
+/// Returns a scale in the requested form.
 pub(crate) fn shown(scale: Value, view: View) -> Value {
     let metadata = json!({"resourceVersion": scale["metadata"]["resourceVersion"]});
     match view {

@@ -1,4 +1,4 @@
-//! Label and field selectors as they stand in the query of a request.
+//! Label and field selectors as written in the query of a request.
 
 use harbormaster_api::{
     Str,
@@ -12,7 +12,7 @@ use crate::{
     value::{entries, list, text},
 };
 
-/// Which objects a list or a watch shows.
+/// Filter for the objects that a list or a watch shows.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Selector {
     namespace: String,
@@ -31,13 +31,13 @@ struct FieldTerm {
 enum Field {
     Name,
     Namespace,
-    /// The place in the kind's list.
+    /// Index in the kind's list of fields.
     Of(usize),
 }
 
 impl Selector {
-    /// Reads selectors. `known` are the fields of the kind besides name and namespace; none for kinds that have nothing to
-    /// say about fields.
+    /// Parses selectors. `known` are the fields of the kind in addition to name and namespace; `None` for kinds that
+    /// do not define any.
     pub(crate) fn parse(
         namespace: &str,
         labels: &str,
@@ -57,7 +57,7 @@ impl Selector {
             && self.fields.iter().all(|term| term.matches(object))
     }
 
-    /// Whether it selects by more than the namespace.
+    /// Returns true if it selects by more than the namespace.
     pub(crate) fn is_selective(&self) -> bool {
         !self.labels.is_empty() || !self.fields.is_empty()
     }
@@ -86,7 +86,7 @@ fn parse_fields(text: &str, known: Option<&[String]>) -> Result<Vec<FieldTerm>, 
             let message = format!("invalid selector: '{text}'; can't understand '{term}'");
             return Err(Failure::bad_request(message));
         };
-        // Events have fields under the names of their other form, too.
+        // Events also have fields under the names of their other form.
         let path = &match path.strip_prefix("regarding.") {
             Some(rest) => format!("involvedObject.{rest}"),
             None if path == "reportingController" => "reportingComponent".to_owned(),
@@ -113,7 +113,7 @@ fn unknown_field(path: &str, others_known: bool) -> String {
     format!("\"{path}\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\"")
 }
 
-/// `path`, whether it must be equal, and the value.
+/// Splits a term into the path, true if the operator means "equal", and the value.
 fn operator_of(term: &str) -> Option<(&str, bool, &str)> {
     let at = term.find(['=', '!'])?;
     let (path, rest) = term.split_at(at);
@@ -124,7 +124,7 @@ fn operator_of(term: &str) -> Option<(&str, bool, &str)> {
     Some((path, equal, value))
 }
 
-/// Without the backslashes that take a sign's meaning away.
+/// Removes backslashes that escape the next character.
 fn unescaped(value: &str) -> String {
     let mut escapes = false;
     let is_meant = |c: &char| {
@@ -134,7 +134,7 @@ fn unescaped(value: &str) -> String {
     value.chars().filter(is_meant).collect()
 }
 
-/// `a=b,c!=d,e in (f,g),h notin (i),j,!k,l>5`.
+/// Parses `a=b,c!=d,e in (f,g),h notin (i),j,!k,l>5`.
 fn parse_labels(text: &str) -> Result<Vec<Requirement>, Failure> {
     let refused = |why: &str| Failure::bad_request(format!("unable to parse requirement: {why}"));
     if text.trim().is_empty() {
@@ -192,7 +192,7 @@ fn label_term(term: &str) -> Result<(&str, Operator, Vec<&str>), String> {
     Ok((key, operator, list.split(',').map(str::trim).collect()))
 }
 
-/// A `metav1.LabelSelector`, or the map that older kinds have in its place, as kubectl prints it.
+/// Returns a `metav1.LabelSelector`, or the map that older kinds have instead, as kubectl prints it.
 pub(crate) fn as_text(selector: &Value) -> String {
     let is_map = selector.get("matchLabels").is_none() && selector.get("matchExpressions").is_none();
     let equal = entries(selector, if is_map { "" } else { "/matchLabels" });

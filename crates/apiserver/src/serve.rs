@@ -1,7 +1,7 @@
-//! Listening on a socket, with and without TLS. With TLS a client may have HTTP/2.
+//! Listeners, with and without TLS. With TLS a client may use HTTP/2.
 //!
-//! Over HTTP/2, a silent client is pinged; as long as it answers, a response that it does not read yet waits, and is not
-//! produced.
+//! Over HTTP/2, idle clients are pinged. As long as a client answers, a response that it does not read yet waits and
+//! is not produced.
 
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -11,12 +11,12 @@ use tokio::{net::TcpListener, sync::oneshot, task::JoinHandle};
 
 use crate::{certificate::Certificate, server::ApiServer};
 
-/// Limits of a connection.
+/// Returns the limits of a connection.
 fn limits() -> Limits {
     Limits { stall: Duration::from_secs(60), ..Limits::default() }
 }
 
-/// A server that listens. Dropping it ends it at once; [`Running::stop`] waits for requests.
+/// A running server. Dropping it ends it at once; [`Running::stop`] waits for requests.
 #[derive(Debug)]
 pub struct Running {
     address: SocketAddr,
@@ -30,10 +30,10 @@ impl Running {
         self.address
     }
 
-    /// Accepts no more connections, ends watches, and waits a few seconds for other requests.
+    /// Stops accepting connections, ends watches, and waits a few seconds for other requests.
     pub async fn stop(mut self) {
         if let Some(stop) = self.stop.take() {
-            // It is gone already if nobody listens.
+            // Nobody listens any longer if the server is gone already.
             let _ = stop.send(());
         }
         let _ = (&mut self.task).await;
@@ -48,7 +48,7 @@ impl Drop for Running {
 
 impl ApiServer {
     /// Serves on a listener, over HTTPS if there is a certificate and over plain HTTP otherwise. Without a token
-    /// everybody may do everything: listen on loopback.
+    /// everyone may do everything, so listen on loopback.
     ///
     /// # Errors
     /// If the listener has no address, or the certificate cannot be used.
@@ -61,7 +61,7 @@ impl ApiServer {
         let api = self.with_an_end_of_its_own();
         let router = api.router();
         let stopping = async move {
-            // It stops when its handle is gone, too.
+            // Dropping the handle also stops the server.
             let _ = stopped.await;
             api.end();
         };

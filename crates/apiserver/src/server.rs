@@ -1,4 +1,4 @@
-//! From a request to its answer.
+//! Request handling, from the parsed request to the response.
 
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
@@ -33,13 +33,14 @@ use crate::{
     value::{present, text},
 };
 
-/// The largest body of a request: 3 MiB.
+/// Maximum size of a request body: 3 MiB.
 const MOST_BYTES: usize = 3 << 20;
-/// How much of a body that is too large is read all the same: a client that still writes does not see the answer.
+/// Number of bytes of an oversized body that are read before the server answers: a client that is still writing does
+/// not see the answer.
 const MOST_IGNORED: usize = 4 * MOST_BYTES;
-/// Number of times that an apply is tried when others make the object or delete it.
+/// Maximum number of attempts at an apply while other clients create or delete the object.
 const TRIES: u32 = 10;
-/// How long a body may take.
+/// Time limit for receiving a body.
 const BODY_TIME: Duration = Duration::from_secs(60);
 
 /// A Kubernetes API server in memory. Clones share everything.
@@ -47,38 +48,38 @@ const BODY_TIME: Duration = Duration::from_secs(60);
 pub struct ApiServer {
     store: Store,
     token: Arc<str>,
-    /// Whether watches and connections are to end.
+    /// True once watches and connections must end.
     ending: watch::Sender<bool>,
 }
 
 impl ApiServer {
-    /// A server with the namespaces and priority classes that every cluster has, and nothing else.
+    /// Creates a server with the namespaces and priority classes that every cluster has, and nothing else.
     pub fn new(options: Options) -> Self {
         let token = options.token.clone().unwrap_or_default().into();
         Self { store: Store::new(options), token, ending: watch::channel(false).0 }
     }
 
-    /// The objects, for whoever works on them in the same process.
+    /// Returns the objects, for code in the same process.
     pub fn store(&self) -> Store {
         self.store.clone()
     }
 
-    /// The server as a tower service; no socket is needed to talk to it.
+    /// Returns the server as a tower service, which can be called without a socket.
     pub fn router(&self) -> Router {
         Router::new().fallback(handle).with_state(self.clone())
     }
 
-    /// The same server, which can be ended without ending others.
+    /// Returns a handle to the same server that can be ended independently.
     pub(crate) fn with_an_end_of_its_own(&self) -> Self {
         Self { ending: watch::channel(false).0, ..self.clone() }
     }
 
-    /// Ends all watches, and connections when their requests are done.
+    /// Ends all watches, and closes connections when their requests are done.
     pub(crate) fn end(&self) {
         self.ending.send_replace(true);
     }
 
-    /// Becomes true when the server ends.
+    /// Returns a receiver that becomes true when the server ends.
     pub(crate) fn ending(&self) -> watch::Receiver<bool> {
         self.ending.subscribe()
     }
@@ -314,7 +315,7 @@ impl ApiServer {
         }
     }
 
-    /// Refuses what would need a container, where somebody has said why.
+    /// Refuses requests that need a container, if the options contain a reason.
     fn check_containers(&self, request: &Request, target: &Target) -> Result<()> {
         let Target { kind, subresource, .. } = target;
         let makes_one = subresource == "ephemeralcontainers" && request.method != Method::GET;
@@ -357,7 +358,7 @@ impl ApiServer {
             if part != Part::Whole {
                 return Ok(new);
             }
-            // The one subresource that writes a part of the spec.
+            // This is the only subresource that writes a part of the spec.
             let mut kept = old.clone();
             kept["spec"]["ephemeralContainers"] = new["spec"]["ephemeralContainers"].clone();
             admission::default_pod_spec(&mut kept["spec"]);
@@ -367,7 +368,7 @@ impl ApiServer {
         Ok(changed)
     }
 
-    /// Applies a configuration (server-side apply); with whether it has made the object.
+    /// Applies a configuration (server-side apply). Returns the object and code 201 if it was created, 200 otherwise.
     fn apply(
         &self,
         request: &Request,
@@ -405,7 +406,7 @@ impl ApiServer {
             let new = application.apply(kind, None, &time())?;
             check_place(&new, namespace, name)?;
             match self.store.create_in(kind, namespace, new, dry_run, Tracking::Said) {
-                // Somebody else was faster.
+                // Another client created the object first.
                 Err(failure) if failure.code == 409 && failure.reason == "AlreadyExists" => {}
                 created => return created.map(|object| (201, object)),
             }
@@ -433,7 +434,7 @@ impl ApiServer {
                 let why = "may not be specified for non-apply patch";
                 return Err(Failure::invalid_options("PatchOptions", FieldError::forbidden("force", why)));
             }
-            // An unknown type of patch counts before what is wrong with its text.
+            // An unsupported type of patch is reported before errors in its body.
             Patch::parse(&request.content_type, kind.is_custom(), &json!({})).or_else(|failure| {
                 if failure.code == 415 { Err(failure) } else { Ok(Patch::Merge(Value::Null)) }
             })?;
@@ -466,7 +467,7 @@ impl ApiServer {
         for object in &page.objects {
             match self.store.delete_in(kind, object.namespace(), object.name(), how) {
                 Ok(Deleted::Gone(object) | Deleted::Ending(object)) => items.push(forms::json(kind, &object)),
-                // Somebody else was faster.
+                // Another client deleted the object first.
                 Err(failure) if failure.code == 404 => {}
                 Err(failure) => return Err(failure),
             }
@@ -478,14 +479,14 @@ impl ApiServer {
         Ok(reply::list(kind, &metadata, items))
     }
 
-    /// The object that a request brings; nothing is an object without fields.
+    /// Returns the object in a request body. An empty body is an object without fields.
     fn body(&self, request: &Request, body: &Bytes) -> Result<Value> {
         let value = parsed(request, body)?;
         Ok(if value.is_null() { json!({}) } else { value })
     }
 }
 
-/// Manner in which a request changes a part of an object, and the record that is kept of it.
+/// Returns how a request changes a part of an object, and who is recorded as its writer.
 fn manner<'a>(request: &'a Request, part: Part, subresource: &'a str) -> Result<Manner<'a>> {
     let tracking = match part {
         Part::Whole => Tracking::Nothing,
@@ -494,7 +495,7 @@ fn manner<'a>(request: &'a Request, part: Part, subresource: &'a str) -> Result<
     Ok(Manner { part, dry_run: request.dry_run()?, tracking })
 }
 
-/// How a request changes an object.
+/// A change that a request makes to an object.
 enum Change {
     Replace(Value),
     Patch(Patch),
@@ -516,21 +517,22 @@ impl Change {
 async fn handle(State(server): State<ApiServer>, request: axum::extract::Request) -> Response<Body> {
     let (parts, body) = request.into_parts();
     let request = Request::new(parts.method, &parts.uri, &parts.headers);
-    // Also where nobody wants it: the connection of a body that was not read cannot be used again.
+    // The body is always read, even if it is not needed: a connection with an unread body cannot be reused.
     match bytes(body).await {
         Ok(body) => answered(server.answer(request, &parts.headers, body)).await,
         Err(failure) => reply::failure(&failure),
     }
 }
 
-/// A refusal is an answer, and so is a panic: it is a defect here, and other requests go on.
+/// Turns failures into responses. A panic becomes one too: it is a defect of this server, and other requests
+/// continue.
 async fn answered(answer: impl Future<Output = Answer>) -> Response<Body> {
-    // What a request leaves behind is behind locks, which are used on after a panic.
+    // State that outlives a request is behind locks, which stay usable after a panic.
     let answer = AssertUnwindSafe(answer).catch_unwind().await;
     answer.unwrap_or_else(|_| Err(Failure::panicked())).unwrap_or_else(|failure| reply::failure(&failure))
 }
 
-/// The whole body, if it is not too large and comes in time.
+/// Reads the whole body, within the limits of size and time.
 async fn bytes(body: Body) -> Result<Bytes> {
     timeout(BODY_TIME, collected(body)).await.unwrap_or_else(|_| {
         let message = "Timeout: request did not complete within the allotted timeout";
@@ -566,7 +568,7 @@ fn parse_json(bytes: &[u8]) -> Result<Value> {
     })
 }
 
-/// The body as its content type says.
+/// Parses the body according to its content type.
 fn parsed(request: &Request, bytes: &[u8]) -> Result<Value> {
     match request.content_type.as_str() {
         "" | "application/json" | "text/json" => parse_json(bytes),
@@ -607,7 +609,7 @@ fn check_strictly(request: &Request, kind: &Kind, object: &Value) -> Result<()> 
     known.map_err(|why| Failure::bad_request(kind.cannot_be_handled(&why)))
 }
 
-/// Refuses fields that nobody knows, or warns of them.
+/// Refuses unknown fields, or adds warnings about them.
 fn check_unknown(
     request: &Request,
     wanted: UnknownFields,
@@ -624,7 +626,7 @@ fn check_unknown(
     Ok(())
 }
 
-/// Refuses a patch that leaves something else than an object of the kind.
+/// Refuses a patch whose result is not an object of the kind.
 fn check_patched(request: &Request, kind: &Kind, old: &Value, object: &Value) -> Result<()> {
     let uid = text(object, "/metadata/uid");
     if !uid.is_empty() && uid != text(old, "/metadata/uid") {
@@ -640,7 +642,7 @@ fn check_patched(request: &Request, kind: &Kind, old: &Value, object: &Value) ->
     })
 }
 
-/// What an object says about its place must be what the path says.
+/// Refuses an object whose name or namespace contradicts the path.
 fn check_place(object: &Value, namespace: &str, name: &str) -> Result<()> {
     let given = text(object, "/metadata/name");
     if given.is_empty() {
@@ -659,7 +661,7 @@ fn check_place(object: &Value, namespace: &str, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// A custom resource says what it is.
+/// Refuses a custom resource without `kind` or `apiVersion`.
 fn check_named(kind: &Kind, object: &Value) -> Result<()> {
     if !kind.is_custom() || !object.is_object() {
         return Ok(());
@@ -676,7 +678,7 @@ fn check_named(kind: &Kind, object: &Value) -> Result<()> {
     }
 }
 
-/// What is posted to a subresource must not say that it is something else.
+/// Refuses a subresource body whose `kind` contradicts the expected one.
 fn check_kind(body: &Value, kind: &str) -> Result<()> {
     match text(body, "/kind") {
         given if given.is_empty() || given == kind => Ok(()),
@@ -687,7 +689,7 @@ fn check_kind(body: &Value, kind: &str) -> Result<()> {
     }
 }
 
-/// `DeleteOptions`.
+/// Parses `DeleteOptions`.
 fn deletion_of(options: &Value) -> Result<Deletion> {
     let refused = |error| Err(Failure::invalid_options("DeleteOptions", error));
     let dry_run = match options.get("dryRun").and_then(Value::as_array).map(Vec::as_slice) {

@@ -1,7 +1,8 @@
-//! The objects of one resource and what happened to them lately.
+//! The objects of one resource and its recent history.
 //!
-//! Watchers hold no queue: each has a place in one bounded history and reads on from there. So every watcher sees
-//! every change once and in order, and one that is too slow loses its place instead of the server's memory.
+//! Watchers have no queues: each has a position in one bounded history and reads on from there. So every watcher sees
+//! every change once and in order, and one that is too slow loses its position instead of using up the server's
+//! memory.
 
 use std::{
     cmp::Ordering as Order,
@@ -18,17 +19,17 @@ use tokio::sync::{Notify, futures::Notified};
 
 use crate::object::{Draft, StoredObject};
 
-/// The resource version that all resources share.
+/// The resource version counter that all resources share.
 #[derive(Clone, Debug)]
 pub(crate) struct Versions(Arc<AtomicU64>);
 
 impl Versions {
     pub(crate) fn new() -> Self {
-        // Version 0 has a meaning of its own in requests.
+        // Version 0 has a special meaning in requests.
         Self(Arc::new(AtomicU64::new(1)))
     }
 
-    /// The latest version given.
+    /// Returns the latest version assigned.
     pub(crate) fn now(&self) -> u64 {
         self.0.load(Ordering::SeqCst)
     }
@@ -41,7 +42,7 @@ impl Versions {
 /// One write.
 #[derive(Clone, Debug)]
 pub(crate) struct Change {
-    /// The object after the write; of a deletion, as it was last.
+    /// Object after the write; for a deletion, its final state.
     pub(crate) object: Arc<StoredObject>,
     pub(crate) previous: Option<Arc<StoredObject>>,
     pub(crate) deleted: bool,
@@ -62,21 +63,21 @@ pub(crate) struct Shelf {
 struct State {
     objects: BTreeMap<Arc<str>, Arc<StoredObject>>,
     changes: VecDeque<Change>,
-    /// How many bytes of JSON the changes have written.
+    /// Bytes of JSON in the changes.
     bytes: usize,
-    /// Nothing will be written any more, and readers are to list anew.
+    /// True if nothing more will be written and readers must list again.
     closed: bool,
-    /// How many changes have been forgotten: the place of the oldest one that is kept.
+    /// Number of forgotten changes, which is also the position of the oldest change in the history.
     forgotten: u64,
-    /// The version of the youngest change that has been forgotten.
+    /// Version of the newest forgotten change.
     forgotten_version: u64,
 }
 
-/// The write did not happen: there is an object of that name already, or it is none or another one by now.
+/// Failure of a write: an object of that name exists already, or the expected version is gone or outdated.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Refused;
 
-/// The version is older than the history; the oldest that can be had.
+/// Failure of a read from a version that is older than the history. Contains the oldest available version.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TooOld(pub(crate) u64);
 
@@ -84,21 +85,21 @@ pub(crate) struct TooOld(pub(crate) u64);
 #[derive(Debug, Default)]
 pub(crate) struct Page {
     pub(crate) objects: Vec<Arc<StoredObject>>,
-    /// The version at which all of them were as they are here.
+    /// Version at which the objects had this state.
     pub(crate) version: u64,
-    /// How many objects follow, if any.
+    /// Number of objects that follow.
     pub(crate) remaining: usize,
 }
 
-/// Which objects to list.
+/// Range of objects to list.
 pub(crate) struct Range<'a> {
-    /// Empty: all.
+    /// Empty for all namespaces.
     pub(crate) namespace: &'a str,
-    /// Only keys behind this one; empty: from the first.
+    /// Only keys after this one; empty to start with the first.
     pub(crate) behind: &'a str,
-    /// 0: all.
+    /// 0 for no limit.
     pub(crate) limit: usize,
-    /// As they were at this version.
+    /// Version at which to list the objects; the latest without one.
     pub(crate) at: Option<u64>,
 }
 
@@ -106,24 +107,25 @@ impl Range<'_> {
     pub(crate) const ALL: Range<'static> = Range { namespace: "", behind: "", limit: 0, at: None };
 }
 
-/// What a watcher reads at once.
+/// Changes that a watcher reads at once.
 #[derive(Debug)]
 pub(crate) struct Batch {
     pub(crate) changes: Vec<Change>,
-    /// Where to read on.
+    /// Position at which to continue.
     pub(crate) place: u64,
     /// All changes up to this version have been read.
     pub(crate) version: u64,
 }
 
-/// How many changes a watcher takes at once.
+/// Maximum number of changes that a watcher reads at once.
 const BATCH: usize = 256;
-/// How many bytes of JSON, but for the last object: what a watcher that does not read has waiting for it.
+/// Maximum number of bytes of JSON read at once, not counting the last object. A watcher that does not read has at
+/// most this much pending.
 const BATCH_BYTES: usize = 64 << 10;
-/// How many bytes of JSON the history keeps, but for the last object.
+/// Maximum number of bytes of JSON in the history, not counting the last object.
 const HISTORY_BYTES: usize = 128 << 20;
 
-/// How many of these objects are told at once: at least one.
+/// Returns how many of these objects are sent at once: at least one.
 pub(crate) fn at_once<'a>(objects: impl Iterator<Item = &'a Arc<StoredObject>>) -> usize {
     let mut total = 0;
     let fits = |object: &&Arc<StoredObject>| {
@@ -135,9 +137,9 @@ pub(crate) fn at_once<'a>(objects: impl Iterator<Item = &'a Arc<StoredObject>>) 
 }
 
 impl Shelf {
-    /// An empty shelf that keeps the last `history` changes.
+    /// Creates an empty shelf that keeps the last `history` changes.
     pub(crate) fn new(versions: Versions, history: usize, fields: Vec<String>) -> Self {
-        // What was under this name before is not known here.
+        // Earlier objects under this name are unknown here.
         let forgotten_version = versions.now();
         let state = State {
             objects: BTreeMap::new(),
@@ -151,7 +153,7 @@ impl Shelf {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Nothing done under the lock leaves half a change behind.
+        // No operation under the lock leaves a change half done, so a poisoned lock is safe to use.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -167,7 +169,7 @@ impl Shelf {
         Ok(self.put(&mut state, draft, None))
     }
 
-    /// Replaces the object if it still is at `version`.
+    /// Replaces the object if it is still at `version`.
     pub(crate) fn replace(&self, version: u64, draft: Draft) -> Result<Arc<StoredObject>, Refused> {
         let mut state = self.state();
         let previous = state.at_version(&draft.key, version)?;
@@ -181,7 +183,7 @@ impl Shelf {
         object
     }
 
-    /// Removes the object if it still is at `version`. Watchers see it as `last`, or as it was.
+    /// Removes the object if it is still at `version`. Watchers see it as `last`, or in its previous state.
     pub(crate) fn remove(
         &self,
         key: &str,
@@ -204,7 +206,7 @@ impl Shelf {
     pub(crate) fn trim(&self, most: usize) {
         let state = self.state();
         let count = state.objects.len();
-        // Some at a time, so that this is rare.
+        // Removes many at a time, so that this happens rarely.
         if count <= most + most / 10 {
             return;
         }
@@ -213,19 +215,19 @@ impl Shelf {
         drop(state);
         ages.sort_unstable();
         for (version, key) in ages.into_iter().take(count - most) {
-            // One that was written or removed meanwhile is none of the oldest.
+            // An object that was written or removed in the meantime is no longer among the oldest.
             let _ = self.remove(&key, version, None);
         }
     }
 
-    /// Cuts those who read here as soon as they have read everything: the resource is served no longer, or by another
-    /// shelf.
+    /// Ends the readers of this shelf once they have read everything: the resource is no longer served, or has
+    /// another shelf.
     pub(crate) fn close(&self) {
         self.state().closed = true;
         self.changed.notify_waiters();
     }
 
-    /// The same objects in another form and with other fields. Those who read here are to list anew.
+    /// Returns the same objects in another form and with other fields. Readers of this shelf must list again.
     pub(crate) fn with_form(&self, fields: Vec<String>, form: impl Fn(&mut Value)) -> Self {
         let new = Self::new(self.versions.clone(), self.history, fields);
         let copy = |object: &Arc<StoredObject>| {
@@ -257,7 +259,7 @@ impl Shelf {
         self.changed.notify_waiters();
     }
 
-    /// Lists objects that `wanted` wants.
+    /// Lists the objects that `wanted` selects.
     pub(crate) fn list(
         &self,
         range: &Range<'_>,
@@ -278,13 +280,13 @@ impl Shelf {
         Ok(page)
     }
 
-    /// Where a watcher begins that knows everything up to `version`.
+    /// Returns the position at which a watcher begins that knows everything up to `version`.
     pub(crate) fn place(&self, version: u64) -> Result<u64, TooOld> {
         let state = self.state();
         state.index_behind(version).map(|index| state.forgotten + index as u64)
     }
 
-    /// All objects, with the place where a watcher goes on.
+    /// Returns all objects, and the position at which a watcher continues.
     pub(crate) fn list_and_place(
         &self,
         namespace: &str,
@@ -297,7 +299,7 @@ impl Shelf {
         (Page { objects, version: self.versions.now(), remaining: 0 }, place)
     }
 
-    /// The changes from `place` on: none if there is nothing new.
+    /// Returns the changes from `place` on, which may be none.
     pub(crate) fn read(&self, place: u64) -> Result<Batch, TooOld> {
         let state = self.state();
         let Some(index) = place.checked_sub(state.forgotten).and_then(|index| usize::try_from(index).ok())
@@ -317,7 +319,7 @@ impl Shelf {
         Ok(Batch { changes, place: state.forgotten + end as u64, version })
     }
 
-    /// Wakes after the next change; make it before looking.
+    /// Returns a future that completes after the next change. Create it before reading.
     pub(crate) fn changed(&self) -> Notified<'_> {
         self.changed.notified()
     }
@@ -328,7 +330,7 @@ impl State {
         self.objects.get(key).filter(|object| object.version == version).cloned().ok_or(Refused)
     }
 
-    /// The index of the first change behind `version`.
+    /// Returns the index of the first change after `version`.
     fn index_behind(&self, version: u64) -> Result<usize, TooOld> {
         if version < self.forgotten_version {
             return Err(TooOld(self.forgotten_version));
@@ -336,7 +338,7 @@ impl State {
         Ok(self.changes.partition_point(|change| change.object.version <= version))
     }
 
-    /// What was there at `version` under the keys that were written since.
+    /// Returns the state at `version` of all keys written since then.
     fn as_of(&self, version: u64) -> Result<BTreeMap<&str, Option<&Arc<StoredObject>>>, TooOld> {
         let mut older = BTreeMap::new();
         for change in self.changes.range(self.index_behind(version)?..) {
@@ -345,13 +347,13 @@ impl State {
         Ok(older)
     }
 
-    /// The objects of a range, those in `older` as they are there.
+    /// Returns the objects of a range; those in `older` override the current ones.
     fn merged<'a>(
         &'a self,
         older: &'a BTreeMap<&'a str, Option<&'a Arc<StoredObject>>>,
         range: &Range<'_>,
     ) -> impl Iterator<Item = &'a Arc<StoredObject>> {
-        // Behind all keys of a namespace comes `0`, the character behind the slash.
+        // `0` follows the slash in ASCII, so this bound follows all keys of the namespace.
         let (first, end) = match range.namespace {
             "" => (String::new(), None),
             namespace => (format!("{namespace}/"), Some(format!("{namespace}0"))),

@@ -1,28 +1,28 @@
-//! What goes wrong, in the shape and words of `metav1.Status`.
+//! Failures, in the shape and words of `metav1.Status`.
 
 pub(crate) use harbormaster_validation::{FieldError, kinds::qualified};
 use serde_json::{Map, Value, json};
 
-/// A refusal: becomes a `Status` with `status: Failure`.
+/// A refused request: becomes a `Status` with `status: Failure`.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{message}")]
 pub struct Failure {
-    /// The HTTP status code.
+    /// HTTP status code.
     pub code: u16,
-    /// The machine-readable reason, for example `NotFound`; empty for failures without.
+    /// Machine-readable reason, for example `NotFound`; empty for failures without one.
     pub reason: &'static str,
-    /// For people.
+    /// Message for people.
     pub message: String,
     /// `details` of the status, which may be empty.
     pub details: Map<String, Value>,
-    /// How a list may go on that is too old for its token; usually empty.
+    /// Token with which an expired list can continue; usually empty.
     pub(crate) continue_token: String,
 }
 
-/// The outcome of a request that may be refused.
+/// Outcome of a request that may be refused.
 pub(crate) type Result<T> = std::result::Result<T, Failure>;
 
-/// Of which object a failure speaks.
+/// Object that a failure refers to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct About<'a> {
     pub(crate) group: &'a str,
@@ -32,7 +32,7 @@ pub(crate) struct About<'a> {
 }
 
 impl About<'_> {
-    /// `deployments.apps "web"`.
+    /// Returns the form `deployments.apps "web"`.
     fn resource(&self) -> String {
         format!("{} \"{}\"", qualified(self.plural, self.group), self.name)
     }
@@ -45,7 +45,7 @@ impl About<'_> {
 }
 
 impl Failure {
-    /// A failure without details.
+    /// Creates a failure without details.
     pub(crate) fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
         Self { code, reason, message: message.into(), details: Map::new(), continue_token: String::new() }
     }
@@ -54,28 +54,28 @@ impl Failure {
         Self::new(400, "BadRequest", message)
     }
 
-    /// An object that is sent to another namespace than its own.
+    /// Failure for an object that is sent to another namespace.
     pub(crate) fn other_namespace() -> Self {
         let why = "the namespace of the provided object does not match the namespace sent on the request";
         Self::bad_request(why)
     }
 
-    /// A path that leads nowhere.
+    /// Failure for an unknown path.
     pub(crate) fn no_such_path() -> Self {
         Self::new(404, "NotFound", "the server could not find the requested resource")
     }
 
-    /// A path of no group and no version: the answer is no `Status`.
+    /// Failure for a path of an unknown group or version, which is answered without a `Status`.
     pub(crate) fn no_such_page() -> Self {
         Self::new(404, "", "404 page not found")
     }
 
-    /// Parameters of a request that are wrong; `kind` is that of its options.
+    /// Failure for invalid request parameters; `kind` is that of the options.
     pub(crate) fn invalid_options(kind: &str, error: FieldError) -> Self {
         Self::invalid(About { group: "meta.k8s.io", plural: "", kind, name: "" }, &[error])
     }
 
-    /// A defect in a request that kube-apiserver takes for one of its own.
+    /// Failure for a bad request that kube-apiserver reports as an internal error.
     pub(crate) fn internal(message: impl Into<String>) -> Self {
         Self::new(500, "", message)
     }
@@ -84,7 +84,7 @@ impl Failure {
         Self::new(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
     }
 
-    /// A failure that speaks of an object.
+    /// Failure about an object.
     fn of(about: About<'_>, code: u16, reason: &'static str, message: String) -> Self {
         Self { details: about.details(about.plural), ..Self::new(code, reason, message) }
     }
@@ -124,13 +124,13 @@ impl Failure {
         Self::new(410, "Expired", message)
     }
 
-    /// A defect of this server.
+    /// Failure for a panic, which is a defect of this server.
     pub(crate) fn panicked() -> Self {
         let message = "This request caused apiserver to panic. Look in the logs for details.";
         Self::new(500, "InternalError", message)
     }
 
-    /// A body that is not what the resource is made of.
+    /// Failure for a body of an unsupported media type.
     pub(crate) fn unsupported_media(message: impl Into<String>) -> Self {
         Self::new(415, "UnsupportedMediaType", message)
     }
@@ -141,13 +141,13 @@ impl Failure {
         self
     }
 
-    /// Asks the client to come back after so many seconds.
+    /// Tells the client to retry after this number of seconds.
     pub(crate) fn with_retry_after(mut self, seconds: u64) -> Self {
         self.details.insert("retryAfterSeconds".into(), seconds.into());
         self
     }
 
-    /// The `metav1.Status`.
+    /// Returns the `metav1.Status`.
     pub fn to_value(&self) -> Value {
         let mut status = json!({
             "kind": "Status",
@@ -160,7 +160,7 @@ impl Failure {
         if !self.reason.is_empty() {
             status["reason"] = self.reason.into();
         }
-        // Those that kube-apiserver makes of nothing but a code have details all the same.
+        // kube-apiserver derives these from the code alone, and always includes details.
         if !self.details.is_empty() || matches!(self.reason, "NotFound" | "MethodNotAllowed" | "Invalid") {
             status["details"] = Value::Object(self.details.clone());
         }
@@ -171,12 +171,12 @@ impl Failure {
     }
 }
 
-/// The `metav1.Status` of something done that leaves no object to answer with.
+/// Returns the `metav1.Status` of an operation that succeeded and returns no object.
 pub(crate) fn done() -> Value {
     json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201})
 }
 
-/// The `metav1.Status` of a deletion.
+/// Returns the `metav1.Status` of a successful deletion.
 pub(crate) fn success(details: Value) -> Value {
     json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details})
 }

@@ -1,4 +1,4 @@
-//! All objects, and the writes to them: what a request does, without HTTP.
+//! All objects, and the operations that requests perform on them, without HTTP.
 
 mod define;
 mod delete;
@@ -29,8 +29,8 @@ use crate::{
     time::now,
 };
 
-/// The objects of a server, shared by all who hold it. Stand-ins for controllers and kubelets in the same process read
-/// and write here.
+/// The objects of a server; clones share them. Stand-ins for controllers and kubelets in the same process read and
+/// write here.
 #[derive(Clone, Debug)]
 pub struct Store(Arc<Inner>);
 
@@ -40,17 +40,17 @@ struct Inner {
     versions: Versions,
     kinds: RwLock<Arc<Kinds>>,
     random: Random,
-    /// One definition changes the kinds at a time.
+    /// Held while a definition changes the kinds.
     defining: Mutex<()>,
-    /// One service is given addresses and ports at a time.
+    /// Held while a service is given addresses and ports.
     addressing: Mutex<()>,
 }
 
-/// The namespaces that every cluster has.
+/// Namespaces that every cluster has.
 const NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
 
 impl Store {
-    /// A store with the namespaces and priority classes that every cluster has.
+    /// Creates a store with the namespaces and priority classes that every cluster has.
     pub(crate) fn new(options: Options) -> Self {
         let versions = Versions::new();
         let kinds = RwLock::new(Arc::new(Kinds::of_table(&versions, options.history)));
@@ -91,12 +91,12 @@ impl Store {
         &self.0.options
     }
 
-    /// An identity that nothing else has.
+    /// Returns a new UID.
     pub(crate) fn new_uid(&self) -> String {
         self.0.random.uid()
     }
 
-    /// The latest version of all.
+    /// Returns the latest resource version.
     pub fn version(&self) -> u64 {
         self.0.versions.now()
     }
@@ -120,13 +120,13 @@ impl Store {
         })
     }
 
-    /// What keeps others from giving away what a service is about to be given, until it is dropped.
+    /// Reserves addresses and ports of services until the guard is dropped. Returns `None` for other kinds.
     fn addressing(&self, kind: &Kind) -> Option<MutexGuard<'_, ()>> {
         let lock = || self.0.addressing.lock().unwrap_or_else(PoisonError::into_inner);
         (kind.rules == Rules::Service).then(lock)
     }
 
-    /// Removes all objects of a namespace, as its controller would in the end.
+    /// Removes all objects of a namespace, as the namespace controller would eventually.
     fn empty_namespace(&self, namespace: &str) {
         for kind in self.kinds().stored().filter(|kind| kind.is_namespaced()) {
             clear(kind, namespace);
@@ -150,7 +150,7 @@ fn clear(kind: &Kind, namespace: &str) {
     let page = kind.shelf.list(&Range { namespace, ..Range::ALL }, |_| true).unwrap_or_default();
     for object in page.objects {
         let mut version = object.version();
-        // Another writer may be faster; then there is another version to remove.
+        // If another writer is faster, the new version must be removed.
         while kind.shelf.remove(&object.key, version, None).is_err() {
             match kind.shelf.get(&object.key) {
                 Some(other) => version = other.version(),

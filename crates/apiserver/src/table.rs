@@ -1,4 +1,4 @@
-//! Tables: what `kubectl get` prints (`meta.k8s.io/v1 Table`).
+//! Tables, as `kubectl get` prints them (`meta.k8s.io/v1 Table`).
 
 mod cells;
 pub(crate) mod columns;
@@ -23,37 +23,37 @@ use crate::{
 pub(crate) struct Column {
     pub(crate) head: std::borrow::Cow<'static, str>,
     pub(crate) kind: std::borrow::Cow<'static, str>,
-    /// How the text is to be read; of names `name`.
+    /// Format of the text; `name` for names.
     pub(crate) format: std::borrow::Cow<'static, str>,
-    /// For people; of built-in kinds empty.
+    /// Description for people; empty for built-in kinds.
     pub(crate) description: std::borrow::Cow<'static, str>,
-    /// Shown by `-o wide` if it is more than 0.
+    /// Columns with a priority above 0 are shown only by `-o wide`.
     pub(crate) priority: i64,
     pub(crate) cell: Cell,
 }
 
-/// How a cell comes from an object. Places are JSON paths, and of several the first counts.
+/// Source of a cell's content. Locations are JSON paths; if several values match, the first is used.
 #[derive(Clone, Debug)]
 pub(crate) enum Cell {
-    /// Time since that, or the other text.
+    /// Time since the value, or the other text.
     Since(&'static str, &'static str),
-    /// What is there, as it is; an empty text without.
+    /// The value itself, or an empty text if it is missing.
     At(&'static str),
-    /// The text of what is there, or the other text.
+    /// The value as text, or the other text.
     Or(&'static str, &'static str),
-    /// All texts there, with commas between them.
+    /// All values as texts, separated by commas.
     All(&'static str),
-    /// The number there, or 0.
+    /// The number, or 0.
     Number(&'static str),
-    /// Whether it is true; the default for absence.
+    /// The boolean, or the default if it is missing.
     Truth(&'static str, bool),
-    /// How many elements there are.
+    /// Number of elements.
     Count(&'static str),
-    /// Another text.
+    /// Text from a function.
     Text(fn(&Value) -> String),
-    /// Anything else.
+    /// Any value from a function.
     Made(fn(&Value, Timestamp) -> Value),
-    /// What a custom resource's column shows.
+    /// Value of a custom resource's column.
     Custom(Arc<str>),
 }
 
@@ -77,7 +77,7 @@ impl Column {
         }
     }
 
-    /// The cell of a custom resource, by the type of the column.
+    /// Returns the cell of a custom resource, according to the type of the column.
     fn custom(&self, found: &[&Value], now: Timestamp) -> Value {
         let Some(first) = found.first().filter(|value| !value.is_null()) else { return Value::Null };
         match (&*self.kind, first) {
@@ -103,7 +103,7 @@ impl Column {
     }
 }
 
-/// Time since an RFC 3339 text, as kubectl prints it.
+/// Returns the time since an RFC 3339 timestamp, as kubectl prints it.
 fn since(text: &str, now: Timestamp) -> Option<Value> {
     let then = Timestamp::parse(text).ok()?;
     Some(human_duration(now.since(then)).into())
@@ -113,7 +113,7 @@ fn length(value: &Value) -> usize {
     value.as_array().map(Vec::len).or(value.as_object().map(serde_json::Map::len)).unwrap_or_default()
 }
 
-/// How much of the objects the rows carry (`includeObject`).
+/// Part of the objects that the rows contain (`includeObject`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Include {
     None,
@@ -132,7 +132,7 @@ impl Include {
     }
 }
 
-/// A table of objects. `metadata` is that of the list.
+/// Returns a table of objects. `metadata` is that of the list.
 pub(crate) fn table(
     columns: &[Column],
     objects: impl Iterator<Item = Value>,
@@ -172,7 +172,7 @@ fn row(columns: &[Column], object: Value, include: Include, now: Timestamp) -> V
     row
 }
 
-/// `meta.k8s.io/v1 PartialObjectMetadata`.
+/// Returns the object as `meta.k8s.io/v1 PartialObjectMetadata`.
 pub(crate) fn only_metadata(mut object: Value) -> Value {
     json!({
         "kind": "PartialObjectMetadata",

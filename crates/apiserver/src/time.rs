@@ -4,13 +4,13 @@ use std::time::{Duration, SystemTime};
 
 use harbormaster_api::Timestamp;
 
-/// Now.
+/// Returns the current time.
 pub(crate) fn now() -> Timestamp {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     Timestamp::default() + since
 }
 
-/// Two units at most, fewer the longer it is: `90s`, `5m3s`, `4h`, `2d5h`, `3y20d`.
+/// Formats a duration with at most two units, fewer the longer it is: `90s`, `5m3s`, `4h`, `2d5h`, `3y20d`.
 pub(crate) fn human_duration(duration: Duration) -> String {
     const MINUTE: u64 = 60;
     const HOUR: u64 = 60 * MINUTE;

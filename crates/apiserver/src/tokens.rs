@@ -1,4 +1,4 @@
-//! Tokens of service accounts (`TokenRequest`): they say for whom they are, in the form of a JSON Web Token, and are not
+//! Tokens of service accounts (`TokenRequest`). They name their account in the form of a JSON Web Token, but are not
 //! signed.
 
 use std::time::Duration;
@@ -12,12 +12,12 @@ use crate::{
     value::{default, list, text},
 };
 
-/// The API server, as whom tokens are for and as who has issued them.
+/// Issuer and default audience of tokens: the API server.
 const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
 const PREFIX: &str = "system:serviceaccount:";
 const LEAST_SECONDS: i64 = 600;
 const MOST_SECONDS: i64 = 1 << 32;
-/// The third part of a token, in place of a signature.
+/// Third part of a token, in place of a signature.
 const UNSIGNED: &str = "not-signed";
 
 /// Answers a request for a token of a service account.
@@ -67,7 +67,7 @@ pub(crate) fn issue(account: &Value, mut request: Value, id: &str, now: Timestam
     Ok(request)
 }
 
-/// The service account that a token is for, in the form of a user; none if it is another kind of token.
+/// Returns the service account of a token as a user, or `None` for other tokens.
 pub(crate) fn user(token: &str, now: Timestamp) -> Option<Value> {
     let claims = URL_SAFE_NO_PAD.decode(token.split('.').nth(1)?).ok()?;
     let claims: Value = serde_json::from_slice(&claims).ok()?;

@@ -1,4 +1,4 @@
-//! A watch: what happens to the selected objects, from a version on.
+//! Watches: changes of the selected objects from a version on.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -8,19 +8,19 @@ use crate::{
     shelf::{Change, Shelf, TooOld, at_once},
 };
 
-/// What happened to an object, as one watcher sees it.
+/// Type of a change, from the perspective of one watcher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventType {
-    /// It is there, or is selected, since now.
+    /// The object was created, or is selected from now on.
     Added,
-    /// It is another version.
+    /// The object has a new version.
     Modified,
-    /// It is gone, or is selected no longer.
+    /// The object was deleted, or is no longer selected.
     Deleted,
 }
 
 impl EventType {
-    /// The word on the wire.
+    /// Returns the name on the wire.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Added => "ADDED",
@@ -33,57 +33,57 @@ impl EventType {
 /// One event of a watch.
 #[derive(Clone, Debug)]
 pub struct Event {
-    /// What happened.
+    /// Type of the change.
     pub event: EventType,
-    /// The object after that; of a deletion, as it was last.
+    /// Object after the change; for a deletion, its final state.
     pub object: Arc<StoredObject>,
 }
 
-/// The watcher was too slow, or begins too early: what it missed is forgotten. List anew.
+/// The watcher was too slow or began too early: the changes that it missed are forgotten. List again.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("too old resource version: {asked} ({oldest})")]
 pub struct Expired {
-    /// The version that the watcher knew.
+    /// Version that the watcher knew.
     pub asked: u64,
-    /// The oldest version from which watches can begin.
+    /// Oldest version from which watches can begin.
     pub oldest: u64,
 }
 
-/// A place in the history of a resource.
+/// A position in the history of a resource.
 #[derive(Debug)]
 pub struct Watch {
     shelf: Arc<Shelf>,
     selector: Selector,
     place: u64,
     version: u64,
-    /// Objects that were there at the beginning and have not been told yet.
+    /// Objects that existed at the beginning and have not been sent yet.
     initial: VecDeque<Arc<StoredObject>>,
 }
 
 impl Watch {
-    /// Everything behind `version`.
+    /// Watches all changes after `version`.
     pub(crate) fn behind(shelf: Arc<Shelf>, selector: Selector, version: u64) -> Result<Self, Expired> {
         let place = shelf.place(version).map_err(|TooOld(oldest)| Expired { asked: version, oldest })?;
         Ok(Self { shelf, selector, place, version, initial: VecDeque::new() })
     }
 
-    /// All objects there are, then what happens to them.
+    /// Watches from now on: first all existing objects, then their changes.
     pub(crate) fn from_now(shelf: Arc<Shelf>, namespace: &str, selector: Selector) -> Self {
         let (page, place) = shelf.list_and_place(namespace, |object| selector.matches(object));
         Self { shelf, selector, place, version: page.version, initial: page.objects.into() }
     }
 
-    /// All events up to this version have been read.
+    /// Returns the version up to which all events have been read.
     pub fn version(&self) -> u64 {
         self.version
     }
 
-    /// Whether the objects that were there at the beginning have all been read.
+    /// Returns true if all objects that existed at the beginning have been read.
     pub fn is_past_initial(&self) -> bool {
         self.initial.is_empty()
     }
 
-    /// The next events, in order; waits for at least one.
+    /// Returns the next events, in order; waits for at least one.
     ///
     /// # Errors
     /// When the watcher was so slow that events were forgotten.
@@ -100,7 +100,7 @@ impl Watch {
         }
     }
 
-    /// The events that are there now; maybe none.
+    /// Returns the events available now, which may be none.
     pub(crate) fn poll(&mut self) -> Result<Vec<Event>, Expired> {
         if !self.initial.is_empty() {
             let some = self.initial.drain(..at_once(self.initial.iter()));
@@ -111,7 +111,7 @@ impl Watch {
             let expired = |TooOld(oldest)| Expired { asked: known, oldest };
             let batch = self.shelf.read(self.place).map_err(expired)?;
             let (more, nothing) = (self.place != batch.place, batch.changes.is_empty());
-            // A watch may begin in the future: then it is silent until that is the present.
+            // A watch may begin in the future; it stays silent until that version is reached.
             (self.place, self.version) = (batch.place, known.max(batch.version));
             let new = batch.changes.iter().filter(|change| change.object.version > known);
             let events: Vec<Event> = new.filter_map(|change| self.seen(change)).collect();
@@ -121,7 +121,7 @@ impl Watch {
         }
     }
 
-    /// A change as it looks through the selector.
+    /// Returns the event that this watcher sees for a change, or `None` if its selector hides it.
     fn seen(&self, change: &Change) -> Option<Event> {
         let before = change.previous.as_ref().filter(|object| self.selector.matches(object));
         let after = !change.deleted && self.selector.matches(&change.object);

@@ -1,5 +1,5 @@
-//! Nonsense of every sort on real sockets: it is refused in the shape of kube-apiserver's errors, or cut, and everybody
-//! else is served.
+//! Invalid input of every kind on real sockets: it is refused in the form of kube-apiserver's errors, or the
+//! connection is closed, and all other clients are served.
 
 #![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
 
@@ -23,10 +23,10 @@ const SHIPS: &str = "/apis/example.com/v1/ships";
 
 const PAGE_NOT_FOUND: &[u8] = b"404 page not found\n";
 
-/// Every refusal is a `Status`, and says what it is.
+/// Checks that every refusal is a `Status` that identifies itself.
 fn check_shape(what: &str, answer: &Answer) {
     let body = answer.json();
-    // Paths outside of the API have no kinds, and no `Status` either.
+    // Paths outside the API have no kinds, and no `Status` either.
     if answer.code < 400 || answer.body == PAGE_NOT_FOUND {
         return;
     }
@@ -55,7 +55,7 @@ async fn define_ships(client: &mut Client) {
     assert_eq!(client.post(path, &definition).await.code, 201);
 }
 
-/// A configuration map whose data is so long.
+/// Returns a configuration map whose data has this length.
 fn map_of(length: usize) -> String {
     json!({"metadata": {"generateName": "m"}, "data": {"x": "x".repeat(length)}}).to_string()
 }
@@ -171,13 +171,13 @@ async fn what_is_no_http_is_refused_or_cut() {
         let answer = exchange(running.address(), &bytes).await;
         let given = answer.split(' ').nth(1).unwrap_or_default();
         let short = String::from_utf8_lossy(&bytes[..bytes.len().min(60)]).into_owned();
-        // A server that hangs up on somebody who still writes may not be heard.
+        // A client that is still writing when the server closes the connection may not see the answer.
         assert!(given == code || answer.is_empty(), "{short}: {answer}");
         check_alive(running.address()).await;
     }
 }
 
-/// A client that never stops writing is stopped.
+/// A request that is refused before its body arrives does not spoil the next one.
 #[tokio::test]
 async fn a_body_that_nobody_wants_leaves_the_connection_usable() {
     let (_server, running) = wire::serve(Options::default()).await;
@@ -185,7 +185,7 @@ async fn a_body_that_nobody_wants_leaves_the_connection_usable() {
     for _ in 0..3 {
         let head = "PUT /api/v1/nodes HTTP/1.1\r\nhost: localhost\r\ncontent-length: 2\r\n\r\n";
         client.write(head.as_bytes()).await.unwrap();
-        // Long enough to be answered before the body is there.
+        // Long enough for an answer before the body arrives.
         tokio::time::sleep(Duration::from_millis(50)).await;
         client.write(b"{}").await.unwrap();
         assert_eq!(client.answer(false).await.unwrap().code, 405);
@@ -209,7 +209,7 @@ async fn an_endless_body_is_cut() {
     check_alive(running.address()).await;
 }
 
-/// Time passes in this test when nobody has anything to do.
+/// Time passes in this test whenever nothing can run.
 #[tokio::test]
 async fn those_who_dawdle_are_cut_and_hinder_nobody() {
     let (server, running) = wire::serve(Options::default()).await;
@@ -232,7 +232,7 @@ async fn those_who_dawdle_are_cut_and_hinder_nobody() {
         }
     }
     let mut quiet = Client::connect(address).await.watch(&format!("{MAPS}?watch=true")).await;
-    // It is asked for its body when the server waits for it.
+    // The server asks for the body once it is ready to read it.
     let mut client = Client::connect(address).await;
     let head =
         format!("POST {MAPS} HTTP/1.1\r\nhost: x\r\ncontent-length: 500\r\nexpect: 100-continue\r\n\r\n");
@@ -248,7 +248,7 @@ async fn those_who_dawdle_are_cut_and_hinder_nobody() {
     }
     assert!(start.elapsed() < Duration::from_secs(150), "{:?}", start.elapsed());
     resume();
-    // A watch has nothing to say for as long as it takes, and goes on.
+    // An idle watch continues however long it has nothing to send.
     let told = quiet.next();
     server.store().create("configmaps", json!({"metadata": {"name": "late"}})).unwrap();
     assert_eq!(told.await.unwrap()["type"], json!("ADDED"));
@@ -291,7 +291,7 @@ async fn garbage_on_the_secure_port_is_cut() {
     }
 }
 
-/// Each operation is small; together they would make an object that nothing can read any longer.
+/// Each operation is small; together they would create an object too large to read.
 #[tokio::test]
 async fn an_object_cannot_be_patched_beyond_its_bounds() {
     let (server, running) = wire::serve(Options::default()).await;
@@ -321,7 +321,7 @@ async fn an_object_cannot_be_patched_beyond_its_bounds() {
     assert_eq!(server.store().get("ships.example.com", "", "a").unwrap().value(), ship);
 }
 
-/// Parts of requests that mean something, so that nonsense gets far.
+/// Valid parts of requests, so that invalid input gets far.
 fn segment() -> impl Strategy<Value = String> {
     let words = vec![
         "api",
@@ -519,7 +519,7 @@ fn body() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
-/// One connection and its server, for all cases of a property.
+/// Runs a property's cases on one connection and its server.
 fn with_client<T>(run: impl AsyncFnOnce(&mut Client, SocketAddr) -> T) -> T {
     use std::sync::LazyLock;
     type Served = (tokio::runtime::Runtime, harbormaster_apiserver::Running);
@@ -550,7 +550,7 @@ proptest! {
             for (method, path, query, content_type, body) in requests {
                 let what = format!("{method} {path}?{query} {content_type} {}", String::from_utf8_lossy(&body));
                 if query.contains("watch") {
-                    // That may be a long answer.
+                    // The answer may be long.
                     let head = format!("{method} {path}?{query} HTTP/1.1\r\nhost: x\r\ncontent-length: 0\r\n\r\n");
                     client.write(head.as_bytes()).await.unwrap();
                     assert!((200..600).contains(&client.code().await.expect(&what)), "{what}");

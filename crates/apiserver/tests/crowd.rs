@@ -1,4 +1,4 @@
-//! A thousand clients that watch at once.
+//! A thousand concurrent watches.
 
 #![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
 
@@ -11,16 +11,16 @@ use serde_json::{Value, json};
 use tokio::{runtime::Handle, task::JoinSet, time::sleep};
 use wire::{Client, PODS};
 
-/// A thousand, or as many as this machine lets one process have.
+/// Returns 1000, or as many clients as this machine allows one process to have.
 fn crowd() -> usize {
     let limits = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
     let files = limits.lines().find_map(|line| line.strip_prefix("Max open files"));
     let most = files.and_then(|line| line.split_whitespace().next()?.parse::<usize>().ok()).unwrap_or(1024);
-    // Each watch has a file on both ends, and both ends are here.
+    // Each watch has a file descriptor at both ends, and both ends are in this process.
     1000.min(most.saturating_sub(200) / 2)
 }
 
-/// What happened, and to which version.
+/// Returns an event's type and the version of its object.
 fn told(event: &Value) -> (String, String) {
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     (text(&event["type"]), text(&event["object"]["metadata"]["resourceVersion"]))
@@ -70,7 +70,7 @@ async fn a_thousand_watches_tell_everything_and_leave_nothing_behind() {
     }
     assert!(tasks() >= before + open.len());
     drop((open, client));
-    // It takes a moment until the server has heard of it.
+    // The server takes a moment to notice.
     while tasks() > before {
         sleep(Duration::from_millis(5)).await;
     }

@@ -1,4 +1,4 @@
-//! The server as its clients see it: requests in, answers out, no socket.
+//! The server from its clients' perspective: requests and answers, without a socket.
 
 #![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
 
@@ -17,7 +17,7 @@ const JSON: &str = "application/json";
 const PODS: &str = "/api/v1/namespaces/default/pods";
 const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
 
-/// A client of a server of its own.
+/// A client with its own server.
 struct Client {
     router: Router,
     server: ApiServer,
@@ -68,7 +68,7 @@ impl Client {
         self.send("DELETE", path, &[], Body::empty()).await
     }
 
-    /// The lines of a watch that come until nothing comes for a moment.
+    /// Returns the lines that a watch sends until it pauses for a moment.
     async fn watch(&self, path: &str, accept: &str) -> Vec<Value> {
         let request = Request::builder().uri(path).header("accept", accept).body(Body::empty()).unwrap();
         let response = self.router.clone().oneshot(request).await.unwrap();
@@ -179,7 +179,7 @@ async fn an_update_of_an_old_version_is_a_conflict() {
 #[tokio::test]
 async fn yaml_is_taken_and_a_dry_run_stores_nothing() {
     let client = Client::new();
-    // A label that is all digits but for an `e` is a text, as it is for kube-apiserver.
+    // A label that is all digits except for an `e` is a string, as in kube-apiserver.
     let yaml = "metadata:\n  name: m\n  labels:\n    commit: 1234e567\ndata:\n  a: 'yes'\n";
     let path = "/api/v1/namespaces/default/configmaps";
     let headers = [("content-type", "application/yaml")];
@@ -451,7 +451,7 @@ async fn any_bytes_are_answered() {
     }
 }
 
-/// Puts odd values at odd places of an object.
+/// Puts unusual values at random positions of an object.
 fn twisted(object: &Value, random: &mut impl FnMut(usize) -> usize) -> Value {
     let odd = [
         json!(null),
@@ -466,7 +466,7 @@ fn twisted(object: &Value, random: &mut impl FnMut(usize) -> usize) -> Value {
     ];
     let mut object = object.clone();
     for _ in 0..=random(2) {
-        // A random walk from the top; the way is kept as a pointer.
+        // A random walk from the top; the path is recorded as a pointer.
         let mut way = String::new();
         loop {
             let next = match object.pointer(&way) {
@@ -539,7 +539,7 @@ async fn odd_objects_are_taken_or_refused_and_nothing_else() {
         ] {
             let patch = twisted(&whole, &mut random);
             let (code, answer) = client.patch(&format!("{path}/o{sub}"), kind, &patch).await;
-            // Lists that merge by a key that is not there are an error of the server, for kube-apiserver too.
+            // Lists whose merge key is missing are a server error, as in kube-apiserver.
             assert!(code == 200 || (400..=500).contains(&code), "{code} {patch} {answer}");
             assert!(!message(&(code, answer.clone())).contains("panic"), "{patch}");
         }

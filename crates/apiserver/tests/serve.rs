@@ -1,4 +1,4 @@
-//! The server on sockets.
+//! The server on real sockets.
 
 #![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
 
@@ -25,17 +25,17 @@ async fn listener() -> TcpListener {
     TcpListener::bind("127.0.0.1:0").await.unwrap()
 }
 
-/// Sends a request and reads until the server closes.
+/// Sends a request and reads until the server closes the connection.
 async fn exchange(mut stream: impl AsyncRead + AsyncWrite + Unpin, path: &str) -> String {
     let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut answer = Vec::new();
-    // TLS may end without a goodbye.
+    // TLS connections may end without a close notification.
     let _ = stream.read_to_end(&mut answer).await;
     String::from_utf8_lossy(&answer).into_owned()
 }
 
-/// A client that trusts that certificate and offers these protocols.
+/// Returns a client that trusts that certificate and offers these protocols.
 fn trusting(certificate: &Certificate, protocols: &[&[u8]]) -> TlsConnector {
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_slice(certificate.authority_pem().as_bytes()).unwrap()).unwrap();
@@ -48,7 +48,7 @@ fn trusting(certificate: &Certificate, protocols: &[&[u8]]) -> TlsConnector {
 
 type Http2 = http2::SendRequest<Empty<Bytes>>;
 
-/// Asks over a connection that other requests use as well.
+/// Sends a request over a connection that other requests share.
 async fn ask(client: &mut Http2, path: &str) -> Incoming {
     let request = Request::get(format!("https://localhost{path}")).body(Empty::new()).unwrap();
     let answer = client.send_request(request).await.unwrap();
@@ -82,12 +82,12 @@ async fn clients_that_want_http2_have_it_and_its_requests_do_not_wait_for_each_o
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     }
-    // One who does not read holds up nobody, and does not have everything kept for it.
+    // A client that does not read blocks no other request, and the server does not buffer everything for it.
     assert!(text(ask(&mut client, "/version").await).await.contains("v1.36"));
     assert_eq!(timeout(Duration::from_secs(20), text(short)).await.unwrap(), "");
     let lazy = timeout(Duration::from_secs(20), text(lazy)).await.unwrap();
     assert!(lazy.contains("too old resource version"), "{} bytes", lazy.len());
-    // Watches end with the server, and their connection with them.
+    // Watches end with the server, and so does their connection.
     timeout(Duration::from_secs(4), running.stop()).await.unwrap();
     assert!(timeout(Duration::from_secs(3), text(watch)).await.unwrap().contains("\"default\""));
     timeout(Duration::from_secs(3), connection).await.unwrap().unwrap().unwrap();
@@ -98,7 +98,7 @@ async fn it_serves_over_tls_with_a_certificate_that_its_authority_vouches_for() 
     let certificate = Certificate::self_signed(&["example.com"]).unwrap();
     let running = ApiServer::new(Options::default()).serve(listener().await, Some(&certificate)).unwrap();
     let connector = trusting(&certificate, &[]);
-    // One that says nothing holds up nobody.
+    // A silent client blocks nobody.
     let _silent = TcpStream::connect(running.address()).await.unwrap();
     for name in ["127.0.0.1", "localhost", "example.com"] {
         let stream = TcpStream::connect(running.address()).await.unwrap();
@@ -130,7 +130,8 @@ async fn it_ends_watches_when_it_stops() {
     timeout(Duration::from_secs(3), watch).await.unwrap().unwrap();
 }
 
-/// A client that asks for everything and reads nothing is cut when the history has passed it by; nobody else notices.
+/// A client that requests everything and reads nothing is disconnected once the history has passed it by; others do
+/// not notice.
 #[tokio::test]
 async fn a_client_that_does_not_read_costs_nothing_but_its_connection() {
     let server = ApiServer::new(Options { history: 64, ..Options::default() });

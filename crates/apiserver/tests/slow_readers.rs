@@ -1,4 +1,5 @@
-//! What clients do not read does not pile up. Alone in its program, which has its memory for itself.
+//! Data that clients do not read does not pile up. The only test of its program, so that it has the process's memory
+//! to itself.
 
 #![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
 #![cfg(target_os = "linux")]
@@ -37,11 +38,11 @@ async fn fifty_that_do_not_read_cost_no_more_than_the_history() {
             .merge("configmaps", "default", &format!("m{}", round % 20), false, &map(round % 20, &text))
             .unwrap();
         if round % 100 == 0 {
-            // Others are served.
+            // Other clients are served.
             assert_eq!(Client::connect(address).await.get(PODS).await.code, 200);
             most = most.max(resident_mib() - before);
         }
     }
-    // 150 MB have been written, of which the history keeps 18 MB; fifty queues would have 7 GB.
+    // 150 MB have been written, of which the history keeps 18 MB; fifty queues would take 7 GB.
     assert!(most < 120, "{most} MiB");
 }

@@ -1,4 +1,4 @@
-//! Every watch tells what a naive model says: the model keeps all states and compares each with the next.
+//! Every watch reports the events of a naive model, which keeps all states and compares each with the next.
 
 #![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
 
@@ -23,11 +23,11 @@ enum Step {
     Delete(u8),
     /// A write that no watcher sees.
     Elsewhere,
-    /// A new watcher, which knows everything but the last so many versions.
+    /// A new watcher, which starts that many versions back.
     Watch(usize, u64),
-    /// One watcher reads what has come.
+    /// One watcher reads the pending events.
     Read(usize),
-    /// One watcher leaves, and another one goes on where it was.
+    /// One watcher leaves, and another continues at the same position.
     Resume(usize),
 }
 
@@ -53,7 +53,7 @@ struct Node {
 
 type State = BTreeMap<u8, Node>;
 
-/// A view with what it selects.
+/// A view with its filter.
 type View = (&'static str, fn(u8, &Node) -> bool);
 
 const VIEWS: [View; 6] = [
@@ -70,7 +70,7 @@ const VIEWS: [View; 6] = [
 /// Type, name and version.
 type Told = (String, String, u64);
 
-/// All states there have been, the oldest first, each with its version.
+/// All states so far, the oldest first, each with its version.
 struct Model(Vec<(u64, State)>);
 
 impl Model {
@@ -78,7 +78,7 @@ impl Model {
         self.0.last().map(|(_, state)| state).unwrap()
     }
 
-    /// What happens to the selected nodes behind a version.
+    /// Returns the events of the selected nodes after a version.
     fn told(&self, selects: fn(u8, &Node) -> bool, behind: u64) -> Vec<Told> {
         let mut told = Vec::new();
         for pair in self.0.windows(2) {
@@ -106,7 +106,7 @@ struct Watcher {
     start: u64,
     pieces: Fuse<BodyDataStream>,
     told: Vec<Told>,
-    /// The last bookmark.
+    /// Version of the last bookmark.
     bookmark: u64,
     expired: bool,
 }
@@ -121,12 +121,13 @@ impl Watcher {
         Self { view, start, pieces, told: Vec::new(), bookmark: 0, expired: false }
     }
 
-    /// Reads what is there.
+    /// Reads all pending events.
     async fn read(&mut self) {
         while self.read_piece(Duration::from_millis(1)).await {}
     }
 
-    /// Reads on; false if nothing comes for so long. Time passes only when nothing else does.
+    /// Reads the next piece; returns false if none arrives within `patience`. Time passes only when nothing else can
+    /// run.
     async fn read_piece(&mut self, patience: Duration) -> bool {
         let Ok(Some(piece)) = timeout(patience, self.pieces.next()).await else { return false };
         assert!(!self.expired, "nothing comes behind the error");
@@ -214,7 +215,7 @@ async fn play(steps: Vec<Step>, history: usize) {
         }
     }
     for mut watcher in watchers {
-        // A bookmark comes when all else has come.
+        // The bookmark follows all other events.
         while watcher.bookmark < store.version() && watcher.read_piece(Duration::from_secs(100)).await {}
         let expected = model.told(watcher.view.1, watcher.start);
         if watcher.expired {
@@ -270,7 +271,7 @@ async fn a_watch_that_begins_in_the_future_is_silent_until_then() {
     assert_eq!(watcher.told, [("ADDED".to_owned(), "node-2".to_owned(), start + 1)]);
 }
 
-/// The resource goes and comes again: that is another one, and nobody may go on reading as if nothing had happened.
+/// A resource that is removed and added again is a new one, and no watch may continue as if nothing had happened.
 #[tokio::test(start_paused = true)]
 async fn a_watch_of_a_custom_resource_ends_with_its_definition() {
     let server = ApiServer::new(Options::default());

@@ -1,5 +1,5 @@
-//! Watches are complete: whoever applies the events of a watch to what it knew has what a list would show, at every
-//! version. Many write at once; watchers come, go, resume and dawdle.
+//! Watches are complete: a client that applies the events of a watch to its state has what a list would show, at
+//! every version. Many clients write at once; watchers come, go, resume and fall behind.
 
 #![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
 
@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use tokio::{sync::watch, task::JoinSet, time::timeout};
 use wire::{Client, Lines};
 
-/// Numbers that are the same in every run (SplitMix64).
+/// Random numbers that are the same in every run (SplitMix64).
 struct Random(u64);
 
 impl Random {
@@ -36,7 +36,7 @@ impl Random {
     }
 }
 
-/// What is watched: a collection and what to select of it.
+/// Watched views: a collection and a selector.
 const VIEWS: [&str; 10] = [
     "/api/v1/pods?",
     "/api/v1/namespaces/default/pods?",
@@ -50,7 +50,7 @@ const VIEWS: [&str; 10] = [
     "/api/v1/nodes?labelSelector=zone%3Da",
 ];
 
-/// What a watcher knows: versions by namespace and name.
+/// State that a watcher knows: versions by namespace and name.
 type Known = BTreeMap<(String, String), u64>;
 
 fn version(object: &Value) -> u64 {
@@ -74,14 +74,14 @@ async fn list(client: &mut Client, view: &str, more: &str) -> (Known, u64) {
 #[derive(Debug, Default)]
 struct Replay {
     known: Known,
-    /// The last version told.
+    /// Last version reported.
     version: u64,
-    /// Whether the events so far may be those of the first list: in the order of their keys.
+    /// True if all events so far may belong to the first list: they are in the order of their keys.
     first: bool,
 }
 
 impl Replay {
-    /// Applies an event; true for a bookmark.
+    /// Applies an event. Returns true for a bookmark.
     fn apply(&mut self, event: &Value) -> bool {
         let (kind, object) = (event["type"].as_str().unwrap(), &event["object"]);
         let now = version(object);
@@ -109,7 +109,7 @@ impl Replay {
 const NAMESPACES: [&str; 2] = ["default", "other"];
 const NODES: [&str; 4] = ["node-0", "node-1", "node-2", "node-3"];
 
-/// Writes this and that; what others did meanwhile makes some of it fail.
+/// Writes at random; some writes fail because of concurrent ones.
 async fn write(address: SocketAddr, mut random: Random, written: Arc<AtomicUsize>) {
     let mut client = Client::connect(address).await;
     for _ in 0..ROUNDS {
@@ -174,24 +174,24 @@ async fn write(address: SocketAddr, mut random: Random, written: Arc<AtomicUsize
     }
 }
 
-/// What all watchers of a test share.
+/// State that all watchers of a test share.
 #[derive(Clone)]
 struct Scene {
     address: SocketAddr,
-    /// How many requests have been answered.
+    /// Number of requests answered.
     written: Arc<AtomicUsize>,
-    /// What lists show in the end, in the order of the views; empty before.
+    /// Final lists, in the order of the views; empty until all is written.
     last: watch::Receiver<Vec<Known>>,
 }
 
-/// How a watcher begins.
+/// Start of a watcher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Start {
-    /// Lists, then watches from there.
+    /// Lists, then watches from that version.
     List,
-    /// Watches from nowhere: what is there comes first.
+    /// Watches without a version: existing objects come first.
     Now,
-    /// As lists are streamed.
+    /// Streams the list (`sendInitialEvents`).
     Stream,
 }
 
@@ -212,14 +212,15 @@ impl Scene {
         (replay, client.watch(&format!("{view}&watch=true&{query}")).await)
     }
 
-    /// Goes on where a watch was left.
+    /// Continues where a watch was left.
     async fn resume(&self, view: &str, replay: &Replay) -> Lines {
         let client = Client::connect(self.address).await;
         client.watch(&format!("{view}&watch=true&resourceVersion={}", replay.version)).await
     }
 
-    /// Watches until all is written and known; what still comes then must cancel out. A watcher that is `restless`
-    /// leaves after so many events and comes back; one that is not `eager` reads nothing until all is written.
+    /// Watches until everything is written and known; later events must cancel out. `restless` is the number of
+    /// events after which the watcher reconnects. A watcher that is not `eager` reads nothing until everything is
+    /// written.
     async fn replay(self, view: usize, start: Start, restless: Option<usize>, eager: bool) {
         let (path, mut last) = (VIEWS[view], self.last.clone());
         let mut client = Client::connect(self.address).await;
@@ -267,7 +268,7 @@ async fn everybody_at_once(seed: u64) {
     let mut watchers = JoinSet::new();
     let mut random = Random(!seed);
     for wave in 0..3 {
-        // The first come before anything is written, the others later.
+        // The first watchers start before anything is written, the others later.
         while scene.written.load(Ordering::Relaxed) < wave * 2 * ROUNDS {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }

@@ -32,7 +32,7 @@ fn schedulers() -> Vec<Contender> {
     vec![Contender::KubeScheduler, Contender::Harbormaster(harbormaster)]
 }
 
-/// What an extender was asked.
+/// Requests that an extender received.
 #[derive(Default)]
 struct Heard {
     filter: Vec<Ask>,

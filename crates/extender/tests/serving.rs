@@ -35,7 +35,7 @@ async fn start(extender: Extender, serving: Serving) -> (SocketAddr, oneshot::Se
     (address, stop, task)
 }
 
-/// What a server says to a question about one node; none if it cannot be asked.
+/// Returns a server's answer to a question about one node, or `None` if the request fails.
 async fn ask(url: String, tls: Option<TlsConfig>) -> Option<Value> {
     let asked = tokio::task::spawn_blocking(move || {
         let mut config = Agent::config_builder().proxy(None).timeout_global(Some(PATIENCE));

@@ -49,7 +49,7 @@ pub struct PodView {
     pub phase: String,
     /// Its state.
     pub state: PodState,
-    /// Why it has no node, or why it is being deleted, if anybody has said so.
+    /// Reason why it has no node or is being deleted, if one was reported.
     pub message: Option<String>,
     /// `spec.schedulerName`.
     pub scheduler: String,
@@ -175,7 +175,7 @@ pub enum Update {
 pub struct Board {
     store: Store,
     watch: Watch,
-    /// Whose pods are waited for.
+    /// Names of the schedulers whose pods are awaited.
     schedulers: Vec<String>,
     pods: BTreeMap<String, PodView>,
     /// News of the pods that existed from the beginning.

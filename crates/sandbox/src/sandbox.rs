@@ -31,7 +31,7 @@ use crate::{
 /// Error message for requests for logs, a shell or a port.
 const NO_CONTAINERS: &str = "there are no containers in the sandbox: pods only appear to run";
 
-/// Why there is no sandbox, or why it ended.
+/// Reason why a sandbox could not start, or why it ended.
 #[derive(Debug, thiserror::Error)]
 pub enum SandboxError {
     /// Manifests are wrong.
@@ -48,7 +48,7 @@ pub enum SandboxError {
     Listen {
         /// The port.
         port: u16,
-        /// Why.
+        /// The underlying error.
         error: io::Error,
     },
     /// The API server refuses what it should not.

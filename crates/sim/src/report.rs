@@ -162,7 +162,7 @@ pub struct Status {
     pub plugin: Cow<'static, str>,
     /// kube-scheduler's status code: `Unschedulable`, `UnschedulableAndUnresolvable`, `Pending` or `Error`.
     pub code: Cow<'static, str>,
-    /// Why.
+    /// Reasons for the rejection.
     pub reasons: Vec<Cow<'static, str>>,
 }
 

@@ -8,7 +8,7 @@ use harbormaster_setup::{Choices, Setup};
 use harbormaster_sim::{Inventory, Reading, independent, simulate};
 use serde::Deserialize;
 
-/// Whether a node is open.
+/// A custom resource whose `open` decides if a node takes pods.
 #[derive(Deserialize)]
 struct Gate {
     spec: GateSpec,

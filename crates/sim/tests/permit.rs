@@ -1,4 +1,4 @@
-//! What becomes of pods that had their node and did not keep it.
+//! Pods that had a node reserved but did not keep it.
 
 #![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
 

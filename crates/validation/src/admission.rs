@@ -46,7 +46,7 @@ pub enum Refusal {
     Forbidden {
         /// The field that decided it.
         field: &'static str,
-        /// Why.
+        /// Reason for the refusal.
         why: String,
     },
     /// Fields are invalid.
@@ -219,7 +219,7 @@ fn refuse(errors: Errors) -> Result<()> {
 /// Refuses to delete objects that every cluster has.
 ///
 /// # Errors
-/// Why.
+/// The reason why the object may not be deleted.
 pub fn check_deletion(kind: &Kind, name: &str) -> std::result::Result<(), &'static str> {
     match kind.rules {
         Rules::Namespace if matches!(name, "default" | "kube-system" | "kube-public") => {

@@ -1,26 +1,26 @@
-//! Sets of fields, as `metadata.managedFields` tells them (`FieldsV1`).
+//! Sets of fields, in the format of `metadata.managedFields` (`FieldsV1`).
 
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-/// A set of fields of an object: a tree in which each level is a step into a value.
+/// A set of an object's fields: a tree in which each level is a step into a value.
 ///
-/// Steps are written as in `FieldsV1`: `f:NAME` is a field, `k:{…}` an element with these keys, `v:…` an element of
-/// that value.
+/// Steps have the form of `FieldsV1`: `f:NAME` is a field, `k:{…}` the list element with these keys, `v:…` the list
+/// element with that value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Fields {
-    /// Whether the value itself is in the set.
+    /// True if the value itself is in the set.
     pub(super) own: bool,
-    /// Element of the set of parts of a value.
+    /// Sets of fields below this value, by step.
     pub(super) below: BTreeMap<String, Fields>,
 }
 
-/// Key of `FieldsV1` that stands for the value itself.
+/// Key of `FieldsV1` that represents the value itself.
 const ITSELF: &str = ".";
 
 impl Fields {
-    /// Reads `FieldsV1`; none if it is something else.
+    /// Parses `FieldsV1`. Returns `None` if the value has another form.
     pub(super) fn parse(value: &Value) -> Option<Self> {
         let mut fields = Self::default();
         let map = value.as_object()?;
@@ -39,7 +39,7 @@ impl Fields {
         Some(fields)
     }
 
-    /// The set as `FieldsV1`.
+    /// Returns the set as `FieldsV1`.
     pub(super) fn json(&self) -> Value {
         let mut map = Map::new();
         if self.own && !self.below.is_empty() {
@@ -49,17 +49,17 @@ impl Fields {
         Value::Object(map)
     }
 
-    /// Whether nothing is in the set.
+    /// Returns true if the set is empty.
     pub(super) fn is_empty(&self) -> bool {
         !self.own && self.below.is_empty()
     }
 
-    /// The set of what is below a step.
+    /// Returns the part of the set below a step.
     pub(super) fn at(&self, step: &str) -> Option<&Self> {
         self.below.get(step)
     }
 
-    /// Puts a field into the set.
+    /// Adds a field to the set.
     pub(super) fn insert(&mut self, path: &[String]) {
         match path {
             [] => self.own = true,
@@ -67,7 +67,7 @@ impl Fields {
         }
     }
 
-    /// Puts another set into this one.
+    /// Adds all fields of another set.
     pub(super) fn add(&mut self, other: &Self) {
         self.own |= other.own;
         for (step, fields) in &other.below {
@@ -75,7 +75,7 @@ impl Fields {
         }
     }
 
-    /// Takes another set out of this one.
+    /// Removes all fields of another set.
     pub(super) fn subtract(&mut self, other: &Self) {
         self.own &= !other.own;
         for (step, fields) in &other.below {
@@ -88,12 +88,12 @@ impl Fields {
         }
     }
 
-    /// Takes a field out of the set, with everything below it.
+    /// Removes a field and everything below it.
     pub(super) fn cut(&mut self, step: &str) {
         self.below.remove(step);
     }
 
-    /// Elements that are in both sets.
+    /// Returns the intersection of both sets.
     pub(super) fn common(&self, other: &Self) -> Self {
         let both = self.below.iter().filter_map(|(step, fields)| {
             let common = fields.common(other.below.get(step)?);
@@ -102,8 +102,8 @@ impl Fields {
         Self { own: self.own && other.own, below: both.collect() }
     }
 
-    /// The paths of all fields of the set, for people: `.spec.containers[name="a"].image`. Those of a level come before
-    /// those below them.
+    /// Returns the paths of all fields in readable form: `.spec.containers[name="a"].image`. A level's own fields
+    /// precede the fields below them.
     pub(super) fn paths(&self) -> Vec<String> {
         let mut paths = Vec::new();
         self.collect("", &mut paths);
@@ -119,12 +119,12 @@ impl Fields {
     }
 }
 
-/// The step into a field.
+/// Returns the step into a field.
 pub(super) fn field(name: &str) -> String {
     format!("f:{name}")
 }
 
-/// A step for people.
+/// Returns a step in readable form.
 pub(super) fn shown(step: &str) -> String {
     let (kind, rest) = step.split_at_checked(2).unwrap_or((step, ""));
     match (kind, serde_json::from_str::<Map<String, Value>>(rest)) {

@@ -1,34 +1,34 @@
-//! Writers of fields: `metadata.managedFields`.
+//! Field managers: `metadata.managedFields`.
 
 use serde_json::{Value, json};
 
 use super::{fields::Fields, walk::Changes};
 use crate::value::{list, map, text};
 
-/// Most entries of updates that an object keeps.
+/// Maximum number of update entries per object.
 const MOST_UPDATES: usize = 10;
-/// Manager of everything older than those.
+/// Manager under which the oldest updates are merged when there are more.
 const ANCIENT: &str = "ancient-changes";
 
-/// One way in which somebody writes an object.
+/// Identity of a field manager: its name and how it writes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Manager {
     pub(super) name: String,
-    /// Whether it applies, rather than updates.
+    /// True if it applies rather than updates.
     pub(super) applies: bool,
     pub(super) version: String,
     pub(super) subresource: String,
 }
 
 impl Manager {
-    /// Whether two are the same; those that apply are so whatever version they use.
+    /// Returns true if both are the same manager. Managers that apply are the same regardless of their version.
     fn is(&self, other: &Self) -> bool {
         let same = (&self.name, self.applies, &self.subresource);
         same == (&other.name, other.applies, &other.subresource)
             && (self.applies || self.version == other.version)
     }
 
-    /// As conflicts name it.
+    /// Returns the description of the manager for conflict messages.
     pub(super) fn shown(&self) -> String {
         let mut text = format!("{:?}", self.name);
         if !self.subresource.is_empty() {
@@ -41,11 +41,11 @@ impl Manager {
     }
 }
 
-/// Fields that a manager has written.
+/// Fields owned by a manager.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
     pub(super) manager: Manager,
-    /// When; empty for unknown.
+    /// Time of the last write; empty if unknown.
     time: String,
     pub(super) fields: Fields,
 }
@@ -55,13 +55,13 @@ pub(super) struct Entry {
 pub(super) struct Managers(pub(super) Vec<Entry>);
 
 impl Managers {
-    /// Reads the entries of an object. Unless all are right there are none.
+    /// Reads the entries of an object. Returns no entries if any of them is invalid.
     pub(super) fn read(object: &Value) -> Self {
         let entries = list(object, "/metadata/managedFields").iter().map(Entry::read);
         Self(entries.collect::<Option<_>>().unwrap_or_default())
     }
 
-    /// Writes the entries into an object: those who apply first, then by time and name.
+    /// Writes the entries into an object: managers that apply first, then by time and name.
     pub(super) fn write(mut self, object: &mut Value) {
         let Some(metadata) = map(object, "metadata") else { return };
         if self.0.is_empty() {
@@ -80,26 +80,26 @@ impl Managers {
         self.0.iter().find(|entry| entry.manager.is(manager))
     }
 
-    /// The fields of all others together.
+    /// Returns the fields of all other managers.
     pub(super) fn others(&self, manager: &Manager) -> Fields {
         let mut all = Fields::default();
         self.0.iter().filter(|entry| !entry.manager.is(manager)).for_each(|entry| all.add(&entry.fields));
         all
     }
 
-    /// The fields of others that a change touches.
+    /// Returns the fields of other managers that a change touches.
     pub(super) fn conflicts(&self, manager: &Manager, changes: &Changes) -> Vec<(&Manager, Fields)> {
         let others = self.0.iter().filter(|entry| !entry.manager.is(manager));
         let touched = others.map(|entry| (&entry.manager, entry.fields.common(&changes.written)));
         touched.filter(|(_, fields)| !fields.is_empty()).collect()
     }
 
-    /// Whether a change touches what somebody has.
+    /// Returns true if a change touches fields that any manager owns.
     pub(super) fn owns(&self, changes: &Changes) -> bool {
         self.0.iter().any(|entry| !entry.fields.common(&changes.written).is_empty())
     }
 
-    /// Takes what a change writes or removes from all but one.
+    /// Removes the fields that a change writes or removes from all entries except one.
     fn lose(&mut self, but: Option<&Manager>, changes: &Changes) {
         for entry in &mut self.0 {
             if but.is_none_or(|manager| !entry.manager.is(manager)) {
@@ -110,7 +110,7 @@ impl Managers {
         self.0.retain(|entry| !entry.fields.is_empty());
     }
 
-    /// Notes what an update has changed.
+    /// Records the changes of an update.
     pub(super) fn update(&mut self, manager: Manager, changes: &Changes, now: &str) {
         let before = self.find(&manager).cloned();
         self.lose(None, changes);
@@ -126,7 +126,7 @@ impl Managers {
         self.cap();
     }
 
-    /// Notes what has been applied: `fields`, which changed the object so; at no time if nothing did.
+    /// Records an apply of `fields` that made these changes. `now` is `None` if the object did not change.
     pub(super) fn apply(
         &mut self,
         manager: Manager,
@@ -147,7 +147,7 @@ impl Managers {
         }
     }
 
-    /// Puts the oldest updates of a version together when there are too many.
+    /// Merges the oldest updates of the same version when there are too many.
     fn cap(&mut self) {
         let updates = self.0.iter().filter(|entry| !entry.manager.applies).count();
         let mut too_many = updates.saturating_sub(MOST_UPDATES);
@@ -215,7 +215,7 @@ impl Entry {
     }
 }
 
-/// Takes out of a set what belongs to the server.
+/// Removes the fields that belong to the server from a set.
 fn strip(fields: &mut Fields) {
     for name in ["apiVersion", "kind"] {
         fields.cut(&super::fields::field(name));

@@ -1,4 +1,5 @@
-//! Objects and configurations walked part by part: what is in them, what differs, and what becomes of both.
+//! Traverses objects and configurations field by field: lists their fields, compares them, merges them and prunes
+//! them.
 
 use serde_json::{Map, Value};
 
@@ -9,7 +10,7 @@ use crate::{
     value::shown,
 };
 
-/// The step into an element that has none of the keys.
+/// Step into an element that has none of the keys.
 const NO_KEY: &str = "k:{}";
 
 /// Differences between two objects.
@@ -20,7 +21,7 @@ pub(super) struct Changes {
     pub(super) removed: Fields,
 }
 
-/// The fields that a value has.
+/// Returns the fields of a value.
 pub(super) fn fields_of(place: TypedPosition<'_>, value: &Value) -> Fields {
     let mut fields = Fields::default();
     match (place.parts(value), value) {
@@ -41,14 +42,14 @@ pub(super) fn fields_of(place: TypedPosition<'_>, value: &Value) -> Fields {
                 fields.below.entry(step(&identity, element)).or_default().add(&below);
             }
         }
-        // A list or a map that is missing or of another type has nothing.
+        // A list or map that is missing or has another type has no fields.
         (Parts::Elements(_), _) | (Parts::Fields, Value::Null) => {}
         (Parts::None | Parts::Fields, _) => fields.own = true,
     }
     fields
 }
 
-/// Differences between two values, of which at most one is missing.
+/// Returns the differences between two values, of which at most one is missing.
 pub(super) fn compare(place: TypedPosition<'_>, old: Option<&Value>, new: Option<&Value>) -> Changes {
     let mut changes = Changes::default();
     walk(place, old, new, &mut Vec::new(), &mut changes);
@@ -101,7 +102,7 @@ fn walk<'v>(
     }
 }
 
-/// A configuration laid over a value. Lists of elements that are told apart take the order of the configuration.
+/// Merges a configuration into a value. Lists whose elements have an identity take the order of the configuration.
 pub(super) fn merge(place: TypedPosition<'_>, live: Option<Value>, config: &Value) -> Value {
     let Some(live) = live else { return config.clone() };
     match (place.parts(if config.is_null() { &live } else { config }), live, config) {
@@ -134,7 +135,7 @@ fn merge_lists(
             let mut shared = config[c..].iter().filter(|(step, _)| found(live, step).is_some());
             let is_next = shared.next().is_some_and(|(next, _)| next == at);
             if found(config, at).is_none() {
-                // What only the object has stays in front of what it was in front of.
+                // Elements that only the object has stay in front of the same neighbours.
                 list.push((*element).clone());
             }
             if !is_next {
@@ -150,10 +151,10 @@ fn merge_lists(
     list
 }
 
-/// Removes from a value what was applied before (`last`) and nobody wants any longer (`kept`).
+/// Removes fields of the previous apply (`last`) that no manager owns any longer (`kept` are those still owned).
 pub(super) fn prune(place: TypedPosition<'_>, value: &mut Value, last: &Fields, kept: &Fields) {
     let nothing = Fields::default();
-    // Of the types themselves, a field that somebody has a part of is had.
+    // A manager owns a field that the type names if it owns any part of it.
     let has = |fields: Option<&Fields>, named: bool| {
         fields.is_some_and(|fields| fields.own || (named && !fields.below.is_empty()))
     };
@@ -190,8 +191,8 @@ pub(super) fn prune(place: TypedPosition<'_>, value: &mut Value, last: &Fields, 
     }
 }
 
-/// The first mistake that keeps a configuration from being applied: a field that there is none of, a value of another type
-/// or an element that comes twice.
+/// Returns the first error that prevents a configuration from being applied: an unknown field, a value of the wrong
+/// type or a duplicate element.
 pub(super) fn mistake(place: TypedPosition<'_>, value: &Value, path: &str) -> Option<String> {
     match (place.parts(value), value) {
         (_, Value::Null) => None,
@@ -236,7 +237,7 @@ pub(super) fn mistake(place: TypedPosition<'_>, value: &Value, path: &str) -> Op
     }
 }
 
-/// Go's name for the type of a value.
+/// Returns Go's name for the type of a value.
 fn name_in_go(value: &Value) -> &'static str {
     match value {
         Value::Null => "<nil>",
@@ -248,23 +249,23 @@ fn name_in_go(value: &Value) -> &'static str {
     }
 }
 
-/// A field of a place; of one that there is none of nothing is known.
+/// Returns a field of a position. The type of an unknown field is unknown as well.
 fn inner<'a>(place: TypedPosition<'a>, name: &str) -> InnerField<'a> {
     place.field(name).unwrap_or(InnerField { place: TypedPosition::Unsaid, named: false })
 }
 
-/// The elements of a list with the steps into them.
+/// Returns the elements of a list, each with the step into it.
 fn steps<'a>(identity: &Identity<'_>, list: Option<&'a Value>) -> Vec<(String, &'a Value)> {
     let list = list.and_then(Value::as_array).into_iter().flatten();
     list.map(|element| (step(identity, element), element)).collect()
 }
 
-/// The first element of that step.
+/// Returns the first element with that step.
 fn found<'a>(list: &[(String, &'a Value)], step: &str) -> Option<&'a Value> {
     list.iter().find(|(other, _)| other == step).map(|(_, element)| *element)
 }
 
-/// The step into an element.
+/// Returns the step into an element.
 fn step(identity: &Identity<'_>, element: &Value) -> String {
     let Identity::Keys(keys) = identity else { return format!("v:{element}") };
     let mut named: Vec<(&str, Value)> = keys

@@ -1,4 +1,4 @@
-//! The schemas of a document: those of the table of types, and those of definitions.
+//! Schemas of an OpenAPI document: from the table of types and from definitions.
 
 use std::collections::BTreeSet;
 
@@ -10,12 +10,12 @@ use crate::{
     value::{list, remove, text},
 };
 
-/// Where schemas refer to each other.
+/// Prefix of references between schemas.
 const PLACE: &str = "#/components/schemas/";
-/// The metadata of every object.
+/// Type of the metadata of every object.
 const METADATA: &str = "meta.ObjectMeta";
 
-/// The schemas of kinds and of all that they consist of.
+/// Returns the schemas of kinds and of all types that they contain.
 pub(super) fn schemas<'a>(kinds: &Kinds, of: impl Iterator<Item = &'a Kind>) -> Map<String, Value> {
     let mut all = Schemas::default();
     for kind in of {
@@ -43,7 +43,7 @@ struct Schemas {
 }
 
 impl Schemas {
-    /// Adds a type and those of its fields.
+    /// Adds a type and the types of its fields.
     fn add(&mut self, name: &str) {
         if !self.known.insert(name.to_owned()) {
             return;
@@ -111,7 +111,7 @@ fn is_plain(of: &str) -> bool {
     of.len() == 1
 }
 
-/// A type that is not described by its fields.
+/// Returns the schema of a type that is not described by fields.
 fn leaf(name: &str) -> Value {
     match name {
         "Quantity" => json!({"oneOf": [{"type": "string"}, {"type": "number"}]}),
@@ -123,7 +123,7 @@ fn leaf(name: &str) -> Value {
     }
 }
 
-/// OpenAPI's name for a type of the table.
+/// Returns OpenAPI's name for a type of the table.
 fn name_of(name: &str) -> String {
     match name.split_once('.') {
         Some(("meta", name)) => format!("io.k8s.apimachinery.pkg.apis.meta.v1.{name}"),
@@ -147,13 +147,13 @@ fn name_of(name: &str) -> String {
     }
 }
 
-/// OpenAPI's name for a custom resource.
+/// Returns OpenAPI's name for a custom resource.
 fn name_of_custom(kind: &Kind) -> String {
     let group: Vec<&str> = kind.group.rsplit('.').collect();
     format!("{}.{}.{}", group.join("."), kind.version, kind.kind)
 }
 
-/// Schema that a definition gives its resource, with the fields of every object.
+/// Returns the schema that a definition specifies for its resource, plus the fields of every object.
 fn of_definition(kinds: &Kinds, kind: &Kind) -> Value {
     let definitions = kinds.named("customresourcedefinitions.apiextensions.k8s.io");
     let definition = definitions.and_then(|kind_of| kind_of.shelf.get(&kind.qualified()));
@@ -170,7 +170,7 @@ fn of_definition(kinds: &Kinds, kind: &Kind) -> Value {
     schema
 }
 
-/// Says of which kind the objects of a schema are.
+/// Declares the kind of objects that a schema describes.
 fn name_kind(schema: &mut Map<String, Value>, kind: &Kind) {
     let (group, version, name) = (&kind.group, &kind.version, &kind.kind);
     schema.insert(

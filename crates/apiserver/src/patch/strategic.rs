@@ -1,28 +1,28 @@
-//! Strategic merge patches: lists of the built-in types merge by key.
+//! Strategic merge patches: lists of the built-in types are merged by key.
 
 use serde_json::{Map, Value};
 
 use crate::value::shown;
 
-/// Where in an object a map is.
+/// Position of a map in an object.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place<'a> {
     pub(super) kind: &'a str,
-    /// The field that holds the map, or the list of which it is an element; empty at the top.
+    /// Field that holds the map, or the list that contains it; empty at the top.
     pub(super) parent: &'a str,
 }
 
-/// How a patch changes a list.
+/// Strategy for patching a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Strategy {
     Replace,
     /// Elements with the same value under the key are the same element.
     Merge(&'static str),
-    /// A set of plain values.
+    /// The list is a set of plain values.
     Union,
 }
 
-/// From the `patchStrategy` and `patchMergeKey` tags of the API types.
+/// Returns the strategy that the `patchStrategy` and `patchMergeKey` tags of the API types specify.
 fn strategy(place: Place<'_>, field: &str) -> Strategy {
     let in_container = matches!(place.parent, "containers" | "initContainers" | "ephemeralContainers");
     Strategy::Merge(match field {
@@ -113,7 +113,7 @@ fn merge_field(
         Value::Null => {
             original.remove(&name);
         }
-        // The selector of a budget is replaced as a whole.
+        // A disruption budget's selector is replaced as a whole.
         Value::Object(patch) if place.kind == "PodDisruptionBudget" && name == "selector" => {
             original.insert(name, Value::Object(patch));
         }
@@ -201,8 +201,8 @@ fn by_key(
     Ok(list)
 }
 
-/// Puts the elements that `order` names into that order. The others keep theirs, and come in front of those that they
-/// were in front of `before`.
+/// Sorts the elements that `order` names into that order. The others keep their order, and each precedes the elements
+/// that it preceded in `before`.
 fn arranged(merged: Vec<Value>, order: &[Value], before: &[Value], strategy: Strategy) -> Vec<Value> {
     let same = |a: &Value, b: &Value| match strategy {
         Strategy::Merge(key) => a.get(key).is_some() && a.get(key) == b.get(key),

@@ -1,4 +1,4 @@
-//! What follows from definitions of custom resources: the work of the controllers that kube-apiserver has for them.
+//! Effects of custom resource definitions: the work of the controllers that kube-apiserver runs for them.
 
 use std::sync::{Arc, PoisonError};
 
@@ -14,11 +14,11 @@ use crate::{
     value::text,
 };
 
-/// The resource of definitions.
+/// Resource of custom resource definitions.
 const DEFINITIONS: &str = "customresourcedefinitions.apiextensions.k8s.io";
 
 impl Store {
-    /// Serves what a definition says by now. `before` is the definition before the change.
+    /// Serves the current state of a definition. `before` is the definition before the change.
     pub(super) fn define(&self, name: &str, before: Option<&Value>) {
         let _one_at_a_time = self.0.defining.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(definition) = self.settle(name) else { return };
@@ -28,7 +28,7 @@ impl Store {
         self.settle_others(&definition);
     }
 
-    /// Writes the status that a definition has come to.
+    /// Writes the resulting status of a definition.
     fn settle(&self, name: &str) -> Option<Value> {
         let kind = self.kinds().named(DEFINITIONS)?;
         loop {
@@ -46,7 +46,7 @@ impl Store {
         }
     }
 
-    /// Names that a definition has given up may be those that another one waits for.
+    /// Updates other definitions: one of them may wait for names that this definition no longer uses.
     fn settle_others(&self, definition: &Value) {
         let Some(kind) = self.kinds().named(DEFINITIONS) else { return };
         for other in definitions(&kind) {
@@ -65,8 +65,7 @@ impl Store {
         }
     }
 
-    /// Puts the kinds of a definition in place of those that it had before. `anew` says that objects may consist of
-    /// something else by now.
+    /// Replaces the kinds of a definition. `anew` is true if the schema of its objects may have changed.
     fn serve(&self, definition: &Value, anew: bool) {
         let kinds = self.kinds();
         let (group, plural) = place(definition);
@@ -99,7 +98,7 @@ impl Store {
         *self.0.kinds.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(kinds.clone());
     }
 
-    /// Ends what a definition defined that is gone.
+    /// Stops serving the kinds of a deleted definition.
     pub(super) fn undefine(&self, definition: &Value) {
         let _one_at_a_time = self.0.defining.lock().unwrap_or_else(PoisonError::into_inner);
         self.withdraw(definition);
@@ -115,7 +114,8 @@ impl Store {
         self.settle_others(definition);
     }
 
-    /// An object that is written in another version than the stored one has the defaults of both.
+    /// Applies the defaults of the stored version to an object written in another version, which also has its own
+    /// defaults.
     pub(super) fn complete(&self, kind: &Kind, object: &mut Value) {
         if let Form::Version(_) = kind.form
             && let Some(stored) = self.kinds().defined(&kind.group, &kind.plural)
@@ -124,20 +124,20 @@ impl Store {
         }
     }
 
-    /// Deletes the objects of a definition that is being deleted, and then lets go of it.
+    /// Deletes the objects of a definition that is being deleted, and then releases the definition.
     pub(super) fn clean_up(&self, definition: &Value) {
         self.define(text(definition, "/metadata/name"), Some(definition));
         let (group, plural) = place(definition);
         if let Some(kind) = self.kinds().defined(group, plural) {
             for object in kind.shelf.list(&Range::ALL, |_| true).unwrap_or_default().objects {
-                // One that is gone meanwhile is what was wanted.
+                // An object that is already gone needs no deletion.
                 let _ = self.delete_in(kind, object.namespace(), object.name(), &Deletion::default());
             }
         }
         self.finish(group, plural);
     }
 
-    /// What follows when an object is gone: its definition may have waited for that.
+    /// Handles the removal of an object: the definition of its kind may have waited for it.
     pub(super) fn removed(&self, kind: &Kind) {
         if let Some(defined) = self.kinds().defined(&kind.group, &kind.plural)
             && defined.custom.as_ref().is_some_and(|custom| custom.ending)
@@ -146,7 +146,7 @@ impl Store {
         }
     }
 
-    /// Lets go of a definition that is being deleted, if its objects are gone.
+    /// Releases a definition that is being deleted, if its objects are gone.
     fn finish(&self, group: &str, plural: &str) {
         let _one_at_a_time = self.0.defining.lock().unwrap_or_else(PoisonError::into_inner);
         let kinds = self.kinds();
@@ -177,7 +177,7 @@ fn definitions(kind: &Kind) -> impl Iterator<Item = Arc<StoredObject>> {
     kind.shelf.list(&Range::ALL, |_| true).unwrap_or_default().objects.into_iter()
 }
 
-/// The group and the resource of a definition.
+/// Returns the group and the resource of a definition.
 fn place(definition: &Value) -> (&str, &str) {
     (text(definition, "/spec/group"), text(definition, "/spec/names/plural"))
 }

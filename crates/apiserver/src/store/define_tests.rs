@@ -20,7 +20,7 @@ fn version(name: &str, stored: bool, properties: &Value) -> Value {
            "schema": {"openAPIV3Schema": {"type": "object", "properties": properties}}})
 }
 
-/// A store that knows things, whose size is a number.
+/// Creates a store that serves `things`, whose size is a number.
 fn with_things() -> Store {
     let store = store();
     let spec = json!({"type": "object", "properties": {"size": {"type": "integer", "default": 1}}});

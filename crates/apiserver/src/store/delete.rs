@@ -1,4 +1,4 @@
-//! Deleting objects.
+//! Deletion of objects.
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,7 +15,7 @@ use crate::{
     value::{number, present, text},
 };
 
-/// How an object is to be deleted (`DeleteOptions`).
+/// Options of a deletion (`DeleteOptions`).
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Deletion {
     pub(crate) grace: Option<i64>,
@@ -24,12 +24,12 @@ pub(crate) struct Deletion {
     pub(crate) dry_run: bool,
 }
 
-/// What came of a deletion.
+/// Outcome of a deletion.
 #[derive(Clone, Debug)]
 pub(crate) enum Deleted {
-    /// It is gone; as it was last.
+    /// The object is gone; contains its final state.
     Gone(Arc<StoredObject>),
-    /// It goes when its grace period is over and its finalizers are done.
+    /// The object is removed once its grace period is over and its finalizers are done.
     Ending(Arc<StoredObject>),
 }
 
@@ -59,7 +59,7 @@ impl Store {
             }
             let finished = is_finished(&new);
             let mut current = current;
-            // Of a pod everybody is told first that it ends, even if that is at once.
+            // Watchers of a pod always see that it terminates before it is removed, even if it is removed at once.
             if new != old && (!finished || kind.rules == Rules::Pod) {
                 match kind.shelf.replace(current.version(), Draft::new(&new, &kind.shelf.fields)) {
                     Ok(object) => current = object,
@@ -104,7 +104,7 @@ fn check_preconditions(kind: &Kind, current: &StoredObject, old: &Value, how: &D
     Ok(())
 }
 
-/// A definition goes when its objects are gone.
+/// Marks a definition as being deleted. It is removed once its objects are gone.
 fn ending_definition(old: &Value) -> Value {
     let mut new = old.clone();
     if present(old, "/metadata/deletionTimestamp").is_none() {
@@ -114,12 +114,12 @@ fn ending_definition(old: &Value) -> Value {
     new
 }
 
-/// The object with its end written into it.
+/// Returns the object with its deletion recorded.
 fn ending(kind: &Kind, old: &Value, how: &Deletion) -> Value {
     let grace = if kind.rules == Rules::Pod { grace_of_pod(old, how) } else { 0 };
     let mut new = old.clone();
     let before = present(old, "/metadata/deletionTimestamp").is_some();
-    // A second deletion can only shorten the time.
+    // A second deletion can only shorten the grace period.
     if before && grace >= number(old, "/metadata/deletionGracePeriodSeconds") {
         return new;
     }
@@ -134,7 +134,7 @@ fn ending(kind: &Kind, old: &Value, how: &Deletion) -> Value {
     new
 }
 
-/// A pod that no kubelet has begun, or that has ended, goes at once.
+/// Returns the grace period of a pod. A pod that no kubelet has started, or that has ended, is removed at once.
 fn grace_of_pod(pod: &Value, how: &Deletion) -> i64 {
     if text(pod, "/spec/nodeName").is_empty() || matches!(text(pod, "/status/phase"), "Succeeded" | "Failed")
     {
@@ -143,7 +143,7 @@ fn grace_of_pod(pod: &Value, how: &Deletion) -> i64 {
     let own = pod.pointer("/spec/terminationGracePeriodSeconds").and_then(Value::as_i64).unwrap_or(30);
     match how.grace.unwrap_or(own) {
         grace if grace < 0 => 1,
-        // Absurd periods would be dates beyond the calendar.
+        // The calendar cannot represent absurdly long periods.
         grace => grace.min(1 << 31),
     }
 }

@@ -1,4 +1,4 @@
-//! The store as stand-ins for controllers and kubelets use it: no HTTP, the same rules.
+//! The store's interface for stand-ins for controllers and kubelets: no HTTP, but the same rules.
 
 use std::sync::Arc;
 
@@ -16,12 +16,12 @@ use crate::{
 };
 
 impl Store {
-    /// A kind by `pods` or `deployments.apps`.
+    /// Looks up a kind by `pods` or `deployments.apps`.
     pub(crate) fn kind(&self, resource: &str) -> Result<Arc<Kind>> {
         self.kinds().named(resource).ok_or_else(Failure::no_such_path)
     }
 
-    /// A kind by its resource, in the version of an object that may say it.
+    /// Looks up a kind by its resource, in the version that the object specifies, if any.
     fn kind_of(&self, resource: &str, object: &Value) -> Result<Arc<Kind>> {
         let (kind, version) = (self.kind(resource)?, text(object, "/apiVersion"));
         let other = version.split_once('/').filter(|(group, _)| *group == kind.group);
@@ -29,7 +29,7 @@ impl Store {
         Ok(other.unwrap_or(kind))
     }
 
-    /// The object under that name; `namespace` is empty for kinds without. `resource` is `pods` or
+    /// Returns the object with that name; `namespace` is empty for cluster-scoped kinds. `resource` is `pods` or
     /// `deployments.apps`, here and below.
     ///
     /// # Errors
@@ -39,11 +39,11 @@ impl Store {
         kind.shelf.get(&key(namespace, name)).ok_or_else(|| Failure::not_found(kind.about(name)))
     }
 
-    /// All objects that both selectors choose, in the order of their names, and the version at which that was so.
-    /// Empty selectors choose everything, an empty namespace all of them.
+    /// Returns all objects that match both selectors, in the order of their names, and the version of that list.
+    /// Empty selectors match everything; an empty namespace means all namespaces.
     ///
     /// # Errors
-    /// When a selector is wrong.
+    /// When a selector is invalid.
     pub fn list(
         &self,
         resource: &str,
@@ -71,7 +71,7 @@ impl Store {
         self.create_in(&kind, &namespace, object, false, Tracking::Nothing)
     }
 
-    /// Changes an object but for its status. `change` may be called more than once, when others are faster.
+    /// Changes an object except for its status. `change` may be called more than once, when other writers are faster.
     ///
     /// # Errors
     /// When there is no such object, or the change is refused.
@@ -108,7 +108,7 @@ impl Store {
         mut change: impl FnMut(&mut Value),
     ) -> Result<Arc<StoredObject>> {
         let kind = self.kind(resource)?;
-        // Under these names a cluster's own components write.
+        // A cluster's own components write under these names.
         let manager = if kind.rules == Rules::Pod { "kubelet" } else { "kube-controller-manager" };
         let writer = Writer { manager, subresource: if part == Part::Status { "status" } else { "" } };
         let manner = Manner { part, dry_run: false, tracking: Tracking::Update(writer) };
@@ -135,7 +135,7 @@ impl Store {
         self.change(resource, namespace, name, part, |object| json_patch::merge(object, patch))
     }
 
-    /// Deletes an object. Without a grace period the object's own counts; 0 ends a pod at once.
+    /// Deletes an object. Without `grace`, the object's own grace period applies; 0 removes a pod at once.
     ///
     /// # Errors
     /// When there is no such object.
@@ -144,10 +144,10 @@ impl Store {
         self.delete_in(&kind, namespace, name, &Deletion { grace, ..Deletion::default() }).map(|_| ())
     }
 
-    /// Watches objects that both selectors choose: first all there are, then what happens to them.
+    /// Watches objects that match both selectors: first all existing ones, then their changes.
     ///
     /// # Errors
-    /// When a selector is wrong.
+    /// When a selector is invalid.
     pub fn watch(&self, resource: &str, namespace: &str, labels: &str, fields: &str) -> Result<Watch> {
         let kind = self.kind(resource)?;
         let selector = kind.selector(namespace, labels, fields)?;
@@ -157,7 +157,7 @@ impl Store {
     /// Binds a pod to a node, as the `binding` subresource does.
     ///
     /// # Errors
-    /// When the pod is bound already, or is going.
+    /// When the pod is bound already, or is being deleted.
     pub fn bind(&self, namespace: &str, name: &str, node: &str) -> Result<()> {
         let binding =
             serde_json::json!({"metadata": {"name": name}, "target": {"kind": "Node", "name": node}});

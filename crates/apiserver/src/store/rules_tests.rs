@@ -6,7 +6,7 @@ fn store() -> Store {
     Store::new(Options::default())
 }
 
-/// A pod with more in its spec.
+/// Returns a pod with additional fields in its spec.
 fn pod(more: Value) -> Value {
     let mut pod = json!({"metadata": {"name": "a"}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
     json_patch::merge(&mut pod["spec"], &more);

@@ -209,11 +209,11 @@ fn events_of_thirty_thousand_pods_are_kept() {
     assert_eq!(store.list("events", "", "", "").unwrap().0.len(), 30_000);
 }
 
-/// What a watcher knows: the version of each object.
+/// State that a watcher knows: the version of each object.
 type Known = BTreeMap<String, u64>;
 
-/// Reads a watch while writers write, up to the version at which they were `done`, and checks that every event makes
-/// sense after those before it.
+/// Reads a watch while writers write, up to the version at which they were `done`, and checks that every event is
+/// consistent with those before it.
 async fn replay(mut watch: Watch, done: Arc<AtomicU64>) -> Known {
     let mut known = Known::new();
     let mut last = 0;
@@ -266,7 +266,7 @@ async fn what_watchers_have_seen_is_what_is_listed_whatever_writers_do_meanwhile
                 tokio::task::spawn_blocking(move || write_at_random(&store, seed * 10 + writer))
             })
             .collect();
-        // Some begin in the middle.
+        // Some watches begin in the middle.
         tokio::time::sleep(Duration::from_millis(5)).await;
         begin(&store);
         for writer in writers {
@@ -288,7 +288,7 @@ fn write_at_random(store: &Store, seed: u64) {
         let number = u64::from_str_radix(&random.uid()[..8], 16).unwrap();
         let name = format!("m{}", number % 12);
         let color = ["red", "blue", "green"][(number >> 8) as usize % 3];
-        // Others may have been faster; any outcome is fine as long as watchers see it.
+        // Other writers may be faster; any outcome is fine as long as watchers see it.
         let _ = match (number >> 16) % 4 {
             0 => store.delete("configmaps", "default", &name, None),
             1 => store

@@ -1,4 +1,4 @@
-//! Creating and changing objects.
+//! Creation and modification of objects.
 
 use std::sync::Arc;
 
@@ -16,36 +16,36 @@ use crate::{
     value::{list, number, present, remove, text},
 };
 
-/// How often a write is tried when others are faster.
+/// Maximum number of attempts at a write when other writers are faster.
 const TRIES: u32 = 100;
-/// How often a name is generated anew when it is taken.
+/// Maximum number of names to generate for an object when they are taken.
 const NAMES: u32 = 8;
-/// Longest prefix that a generated name keeps.
+/// Maximum length of the prefix in a generated name.
 const LONGEST_PREFIX: usize = 58;
 
-/// Which part of an object a request may change.
+/// Part of an object that a request may change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
-    /// All but the status.
+    /// Everything except the status.
     Main,
     /// The status and the metadata.
     Status,
-    /// Anything, unchecked: the server itself writes.
+    /// Everything, unchecked: for writes by the server itself.
     Whole,
 }
 
-/// Record of who writes.
+/// Recording of field ownership for a write.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Tracking<'a> {
-    /// Nothing: what is kept stays as it is.
+    /// The records stay as they are.
     Nothing,
-    /// Fields that an update changes belong to its writer.
+    /// The fields that an update changes belong to its writer.
     Update(Writer<'a>),
-    /// The object says it itself: it has been applied.
+    /// The object contains its records already, because it was applied.
     Said,
 }
 
-/// Way in which an object is changed.
+/// Settings for changing an object.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Manner<'a> {
     pub(crate) part: Part,
@@ -54,18 +54,18 @@ pub(crate) struct Manner<'a> {
 }
 
 impl Manner<'_> {
-    /// The server itself writes.
+    /// Returns the settings for writes by the server itself.
     pub(crate) fn whole(dry_run: bool) -> Self {
         Self { part: Part::Whole, dry_run, tracking: Tracking::Nothing }
     }
 }
 
-/// What the words for a lost race are.
+/// Message for a lost race.
 const MODIFIED: &str =
     "the object has been modified; please apply your changes to the latest version and try again";
 
 impl Store {
-    /// Creates an object in a namespace, which is empty for kinds without.
+    /// Creates an object in a namespace, which is empty for cluster-scoped kinds.
     pub(crate) fn create_in(
         &self,
         kind: &Kind,
@@ -138,7 +138,7 @@ impl Store {
         }
     }
 
-    /// What follows from an object's creation.
+    /// Handles the effects of creating an object.
     fn created(&self, kind: &Kind, object: &Value) {
         match kind.rules {
             Rules::Namespace => {
@@ -151,7 +151,7 @@ impl Store {
         }
     }
 
-    /// Changes an object. `change` is given it in the form of the kind, and may be called more than once.
+    /// Changes an object. `change` receives it in the form of the kind, and may be called more than once.
     pub(crate) fn modify(
         &self,
         kind: &Kind,
@@ -210,7 +210,7 @@ impl Store {
     }
 }
 
-/// Writes the namespace into a new object, which must not name another one.
+/// Sets the namespace of a new object. Refuses an object that specifies another one.
 fn place(kind: &Kind, object: &mut Value, namespace: &str) -> Result<()> {
     if !kind.is_namespaced() {
         remove(&mut object["metadata"], "namespace");
@@ -224,7 +224,7 @@ fn place(kind: &Kind, object: &mut Value, namespace: &str) -> Result<()> {
     Ok(())
 }
 
-/// A request that names a version or an identity means that one.
+/// Refuses a change whose version or UID is not that of the current object.
 fn check_version(kind: &Kind, current: &StoredObject, old: &Value, new: &Value) -> Result<()> {
     let about = kind.about(current.name());
     let given = text(new, "/metadata/resourceVersion");
@@ -246,7 +246,7 @@ fn check_version(kind: &Kind, current: &StoredObject, old: &Value, new: &Value) 
     Ok(())
 }
 
-/// The new object with what the request may not change as it was.
+/// Returns the new object, with the fields that the request may not change restored.
 fn of_part(kind: &Kind, part: Part, old: &Value, mut new: Value) -> Value {
     let take = |from: &Value, to: &mut Value, name: &str| match from.get(name) {
         Some(value) => to[name] = value.clone(),
@@ -268,7 +268,7 @@ fn of_part(kind: &Kind, part: Part, old: &Value, mut new: Value) -> Value {
     new
 }
 
-/// Whether nothing holds an object any longer that is being deleted.
+/// Returns true if the object is being deleted and nothing delays its removal any longer.
 pub(super) fn is_finished(object: &Value) -> bool {
     present(object, "/metadata/deletionTimestamp").is_some()
         && number(object, "/metadata/deletionGracePeriodSeconds") == 0

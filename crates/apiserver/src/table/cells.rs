@@ -1,4 +1,4 @@
-//! Cells that are more than a field.
+//! Cells whose content is more than a field.
 
 use harbormaster_api::Timestamp;
 use serde_json::Value;
@@ -14,7 +14,7 @@ fn or<'a>(text: &'a str, other: &'a str) -> &'a str {
     if text.is_empty() { other } else { text }
 }
 
-/// Parts with commas between them, or the other text if there are none.
+/// Returns the parts separated by commas, or the other text if there are none.
 fn joined(parts: impl Iterator<Item = impl Into<String>>, other: &str) -> String {
     let parts: Vec<String> = parts.map(Into::into).collect();
     or(&parts.join(","), other).to_owned()
@@ -30,7 +30,7 @@ pub(super) fn pod_selector(policy: &Value) -> String {
     or(&as_text(&policy["spec"]["podSelector"]), "<none>").to_owned()
 }
 
-/// A map from texts to texts.
+/// Formats a map from strings to strings.
 pub(super) fn pairs(object: &Value, pointer: &str) -> String {
     joined(entries(object, pointer).map(|(key, value)| format!("{key}={}", text(value, ""))), "<none>")
 }
@@ -56,7 +56,7 @@ pub(super) fn scaled(scaler: &Value) -> String {
     format!("{}/{}", text(target, "/kind"), text(target, "/name"))
 }
 
-/// The first two metrics with what is measured and what is aimed at, and how many more there are.
+/// Returns current and target values of the first two metrics, and the number of further ones.
 pub(super) fn scaling_targets(scaler: &Value) -> String {
     let (metrics, measured) = (list(scaler, "/spec/metrics"), list(scaler, "/status/currentMetrics"));
     let shown: Vec<String> = metrics
@@ -147,7 +147,7 @@ pub(super) fn availability(service: &Value) -> String {
 
 // --- ingresses ---
 
-/// The first three, and how many more rules there are.
+/// Returns the first three hosts, and the number of further rules.
 pub(super) fn hosts(ingress: &Value) -> String {
     let rules = list(ingress, "/spec/rules");
     let hosts = rules.iter().map(|rule| text(rule, "/host")).filter(|host| !host.is_empty());
@@ -250,7 +250,7 @@ pub(super) fn ports(service: &Value) -> String {
     joined(list(service, "/spec/ports").iter().map(shown), "<none>")
 }
 
-/// At most three, then how many more.
+/// Returns at most three elements, and the number of further ones.
 fn some(all: &[String], none: &str) -> String {
     match all {
         [a, b, c, more @ ..] if !more.is_empty() => format!("{a},{b},{c} + {} more...", more.len()),
@@ -303,7 +303,7 @@ pub(super) fn claim(volume: &Value) -> String {
     claim.map_or_else(String::new, |claim| format!("{}/{}", text(claim, "/namespace"), text(claim, "/name")))
 }
 
-/// The class of a claim or a volume: its annotation wins over its spec, even empty.
+/// Returns the class of a claim or a volume: its annotation takes precedence over its spec, even if empty.
 pub(super) fn class_of(object: &Value) -> String {
     let annotation = present(object, "/metadata/annotations/volume.beta.kubernetes.io~1storage-class");
     annotation.and_then(Value::as_str).unwrap_or_else(|| text(object, "/spec/storageClassName")).to_owned()
@@ -375,7 +375,7 @@ pub(super) fn event_count(event: &Value, _: Timestamp) -> Value {
 
 // --- others ---
 
-/// What is used and allowed, of limits or of anything else.
+/// Returns used and allowed amounts, either of limits or of everything else.
 pub(super) fn quota(quota: &Value, limits: bool) -> String {
     let wanted = entries(quota, "/status/hard").filter(|(name, _)| name.starts_with("limits.") == limits);
     let used = |name: &str| quota.pointer("/status/used")?.get(name)?.as_str();
@@ -393,7 +393,7 @@ pub(super) fn resource_claim_state(claim: &Value) -> String {
     joined(states.into_iter().filter(|(_, is_so)| *is_so).map(|(state, _)| state), "")
 }
 
-/// The subjects of a kind.
+/// Returns the subjects of a kind.
 pub(super) fn subjects(binding: &Value, kind: &str) -> String {
     let of_kind = list(binding, "/subjects").iter().filter(|subject| text(subject, "/kind") == kind);
     let shown = |subject| match text(subject, "/namespace") {

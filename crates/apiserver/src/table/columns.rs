@@ -1,4 +1,4 @@
-//! The columns of each kind, those of kubectl.
+//! Columns of each kind, identical to those of kubectl.
 
 use std::borrow::Cow;
 
@@ -100,7 +100,7 @@ pub(crate) const CLAIMS: &[Column] = &[
     AGE,
     wide("VolumeMode", Cell::Or(".spec.volumeMode", "<unset>")),
 ];
-/// ReplicaSets and ReplicationControllers.
+/// Columns of ReplicaSets and ReplicationControllers.
 pub(crate) const REPLICAS: &[Column] = &[
     NAME,
     number("Desired", Cell::Number(".spec.replicas")),
@@ -199,7 +199,7 @@ pub(crate) const EVENTS: &[Column] = &[
     wide("Count", Cell::Made(cells::event_count)),
     made("Name", "string", "name", 1, Cell::At(".metadata.name")),
 ];
-/// The subresource `scale`.
+/// Columns of the subresource `scale`.
 pub(crate) const SCALES: &[Column] = &[
     NAME,
     number("Desired", Cell::Number(".spec.replicas")),
@@ -314,7 +314,7 @@ pub(crate) const ROLE_BINDINGS: &[Column] = &[
     wide("ServiceAccounts", Cell::Text(|binding| cells::subjects(binding, "ServiceAccount"))),
 ];
 
-/// The columns of a kind of the table.
+/// Returns the columns of a built-in kind.
 pub(crate) fn of(group: &str, plural: &str) -> &'static [Column] {
     match (group, plural) {
         ("", "pods") => PODS,
@@ -373,7 +373,7 @@ pub(crate) fn of(group: &str, plural: &str) -> &'static [Column] {
     }
 }
 
-/// The columns of a version of a custom resource.
+/// Returns the columns of a version of a custom resource.
 pub(crate) fn of_version(definition: &Value, version: &str) -> Vec<Column> {
     let mut versions = value::list(definition, "/spec/versions").iter();
     let version = versions.find(|of| value::text(of, "/name") == version);

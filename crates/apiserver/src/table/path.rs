@@ -11,16 +11,16 @@ enum Step<'a> {
     Field(&'a str),
     Index(usize),
     All,
-    /// Elements whose field is that text.
+    /// Elements in which that field has that text.
     Where(&'a str, &'a str),
 }
 
-/// Values as one text.
+/// Joins values into one text.
 pub(super) fn joined(values: &[&Value], separator: &str) -> String {
     values.iter().map(|value| shown(value)).collect::<Vec<_>>().join(separator)
 }
 
-/// What is at a path; nothing if the path is malformed.
+/// Returns the values at a path; none if the path is malformed.
 pub(super) fn find<'a>(object: &'a Value, path: &str) -> Vec<&'a Value> {
     let Some(steps) = steps(path) else { return Vec::new() };
     let mut found = vec![object];

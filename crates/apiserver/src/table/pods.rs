@@ -6,13 +6,13 @@ use serde_json::Value;
 use super::since;
 use crate::value::{has_condition, is_true, list, number, present, text};
 
-/// What the statuses of a pod's containers come to.
+/// Summary of the statuses of a pod's containers.
 struct Summary {
     ready: usize,
     total: usize,
     status: String,
     restarts: i64,
-    /// When a container ended for the last time, in RFC 3339.
+    /// Time at which a container last ended, in RFC 3339.
     restarted: String,
 }
 
@@ -42,7 +42,7 @@ pub(super) fn readiness_gates(pod: &Value) -> String {
     format!("{}/{}", open.count(), gates.len())
 }
 
-/// Why a container ended.
+/// Returns the reason why a container ended.
 fn ended(terminated: &Value) -> String {
     match (text(terminated, "/reason"), number(terminated, "/signal")) {
         ("", 0) => format!("ExitCode:{}", number(terminated, "/exitCode")),
@@ -77,7 +77,7 @@ impl Summary {
         };
         let initializing = summary.init_containers(pod, &sidecars, init.len());
         if !initializing || has_condition(pod, "Initialized") {
-            // From now on those of sidecars count only.
+            // From here on, only sidecars count among the init containers.
             (summary.restarts, summary.restarted) = (0, String::new());
             let statuses = list(pod, "/status/initContainerStatuses").iter();
             statuses.filter(|s| sidecars.contains(&text(s, "/name"))).for_each(|s| summary.count(s));
@@ -101,7 +101,7 @@ impl Summary {
         }
     }
 
-    /// Whether the pod is still being initialized.
+    /// Returns true if the pod is still being initialized.
     fn init_containers(&mut self, pod: &Value, sidecars: &[&str], all: usize) -> bool {
         for (i, status) in list(pod, "/status/initContainerStatuses").iter().enumerate() {
             self.count(status);

@@ -2,7 +2,7 @@ use super::*;
 
 const NOW: &str = "2026-01-01T01:00:00Z";
 
-/// The cells of an object as texts.
+/// Returns the cells of an object as texts.
 fn cells(columns: &[Column], object: &Value) -> Vec<String> {
     let now = Timestamp::parse(NOW).unwrap();
     let table = table(columns, std::iter::once(object.clone()), Include::None, json!({}), now);

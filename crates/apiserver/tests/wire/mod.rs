@@ -1,4 +1,4 @@
-//! A client that speaks HTTP on sockets by hand, so that it can speak it badly as well.
+//! An HTTP client on raw sockets, so that it can also send invalid requests.
 
 #![allow(dead_code, reason = "each test program needs a part of it")]
 
@@ -16,7 +16,7 @@ use tokio::{
 pub(crate) const JSON: &str = "application/json";
 pub(crate) const PODS: &str = "/api/v1/namespaces/default/pods";
 
-/// A server on a socket of its own.
+/// Starts a server on its own socket.
 pub(crate) async fn serve(options: Options) -> (ApiServer, Running) {
     let server = ApiServer::new(options);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -24,7 +24,7 @@ pub(crate) async fn serve(options: Options) -> (ApiServer, Running) {
     (server, running)
 }
 
-/// An answer as a whole.
+/// A complete answer.
 #[derive(Clone, Debug)]
 pub(crate) struct Answer {
     pub(crate) code: u16,
@@ -32,13 +32,13 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    /// The body as JSON; null if it is none.
+    /// Returns the body as JSON; null if it is not JSON.
     pub(crate) fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or_default()
     }
 }
 
-/// One connection, kept for the next request.
+/// One connection, which is reused for the next request.
 #[derive(Debug)]
 pub(crate) struct Client {
     stream: BufReader<TcpStream>,
@@ -107,7 +107,7 @@ impl Client {
         Ok(Answer { code, body })
     }
 
-    /// Reads the head of an answer; no more can be read then.
+    /// Reads the head of an answer; nothing more can be read then.
     pub(crate) async fn code(&mut self) -> io::Result<u16> {
         Ok(self.head().await?.0)
     }
@@ -139,7 +139,7 @@ impl Client {
         Ok(line.to_owned())
     }
 
-    /// Appends a chunk; false if that was the last.
+    /// Appends a chunk. Returns false if it was the last.
     async fn chunk(&mut self, to: &mut Vec<u8>) -> io::Result<bool> {
         let length = usize::from_str_radix(&self.line().await?, 16).map_err(io::Error::other)?;
         let start = to.len();
@@ -149,12 +149,12 @@ impl Client {
         Ok(length > 0)
     }
 
-    /// Begins a watch. Returns when its head has been read.
+    /// Starts a watch. Returns once its head has been read.
     pub(crate) async fn watch(mut self, path: &str) -> Lines {
         self.write(format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n").as_bytes()).await.unwrap();
         let (code, framing) = self.head().await.unwrap();
         assert!(code == 200 && matches!(framing, Framing::Chunks), "{code} {path}");
-        // One event ahead, so that a watcher that does not take events does not read.
+        // Reads one event ahead, so that a watcher that takes no events does not read.
         let (sender, events) = mpsc::channel(1);
         Lines { events, reader: tokio::spawn(self.lines(sender)) }
     }
@@ -190,7 +190,7 @@ pub(crate) struct Lines {
 }
 
 impl Lines {
-    /// The next event; none when the watch has ended in due form.
+    /// Returns the next event, or `None` if the watch has ended properly.
     pub(crate) async fn next(&mut self) -> Option<Value> {
         if let Some(event) = self.events.recv().await {
             return Some(event);

@@ -1,4 +1,4 @@
-//! What the end-to-end tests of the program `harbormaster` have, for these as well.
+//! Modules shared with the end-to-end tests of the program `harbormaster`.
 
 #![allow(dead_code, unreachable_pub, reason = "each test program uses a part of this")]
 

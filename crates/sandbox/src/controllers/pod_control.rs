@@ -33,7 +33,7 @@ impl PodControl<'_> {
     /// Creates a pod. Transient failures are ignored.
     ///
     /// # Errors
-    /// Why the pod is refused.
+    /// The API server's reason for refusing the pod.
     pub(super) fn create(&self, pod: Value) -> Result<(), Failure> {
         let wanted = name(&pod).to_owned();
         match self.tools.store.create("pods", pod) {

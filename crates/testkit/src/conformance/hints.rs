@@ -82,7 +82,7 @@ impl<'a> Sleeper<'a> {
         sleeper
     }
 
-    /// Where the plugin lets the pod go.
+    /// Returns the nodes on which the plugin allows the pod.
     fn fitting(&self, nodes: &Cluster) -> Vec<Str> {
         let fits = |name: &Str| self.trial.verdict(nodes, &self.pod, name).is_ok();
         nodes.nodes().nodes().map(|node| node.name().clone()).filter(fits).collect()

@@ -490,7 +490,7 @@ struct SchemaContext {
     root: bool,
     /// Within the metadata of an object.
     meta: bool,
-    /// Why there may be no default.
+    /// Reason why a default is not allowed here.
     no_default: Option<&'static str>,
 }
 

@@ -1,4 +1,4 @@
-//! What-if questions.
+//! Tests of what-if questions.
 
 use std::sync::Arc;
 

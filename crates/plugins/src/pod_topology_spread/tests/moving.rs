@@ -1,4 +1,4 @@
-//! What-if questions.
+//! Tests of what-if questions.
 
 use harbormaster_testkit::{adding_and_removing_is_neutral, random::Dice};
 

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::{events::Kind, fields::text};
 
-/// Why a CronJob cannot start: the kind, reason and message of its event.
+/// Reason why a CronJob cannot start: the kind, reason and message of its event.
 pub(super) type Complaint = (Kind, &'static str, String);
 
 /// Meaning of `spec.schedule` and `spec.timeZone`.
