@@ -24,7 +24,7 @@ use crate::{
     volume_users::one_less,
 };
 
-/// An index of the volumes on each node. See the [module documentation](self).
+/// An index of the volumes on each node. The module documentation explains it.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct AttachedVolumes {
     rows: FxHashMap<NodeIdx, NodeVolumes>,

@@ -25,7 +25,7 @@ use crate::{
     storage::{AccessMode, CsiStorageCapacity, PersistentVolume, VolumeMode, VolumePhase},
 };
 
-/// An index of available storage. See the [module documentation](self).
+/// An index of available storage. The module documentation explains it.
 #[derive(Debug, PartialEq)]
 pub struct Supply {
     /// Free volumes by class.
