@@ -251,7 +251,7 @@ pub(crate) fn lend_extenders(
 /// Returns the leader election of a configuration.
 ///
 /// # Errors
-/// If it requires a kind of leader election that is not built.
+/// If it requires an unsupported kind of leader election.
 pub(crate) fn election(
     config: &KubeSchedulerConfiguration,
     features: &Features,

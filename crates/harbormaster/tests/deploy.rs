@@ -150,7 +150,7 @@ fn apply(cluster: &Endpoint, files: &Path, manifests: &str) {
     printed(&kubectl(&["apply", "-f", path], Some(cluster.kubeconfig())));
 }
 
-/// A scheduler started as a manifest says, with the port that it serves.
+/// A scheduler started from a manifest, with the port that it serves.
 struct Started {
     process: Harbormaster,
     port: u16,

@@ -187,7 +187,7 @@ fn both_choose_alike_and_say_the_same(server: Server) {
     }
     assert_eq!(BOTH.map(|scheduler| pair.deletes(scheduler)), [0, 0]);
 
-    // The free pod goes first, then the guarded one: budgets are honored on a best-effort basis.
+    // The free pod goes first, then the guarded one: budgets are only best effort.
     for (top, victim) in [("first", "free"), ("second", "guarded")] {
         let [ours, theirs] = BOTH.map(|scheduler| {
             let (top, victim) = (format!("{top}-{scheduler}"), format!("{victim}-{scheduler}"));
