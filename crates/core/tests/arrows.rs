@@ -49,7 +49,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "yaml",
         ],
     ),
-    // For authors of extenders, who need nothing else but the server.
+    // For authors of extenders, who need only the server.
     ("extender", &["serve"]),
     // Like any extender, it uses only the kit. It is not a scheduler, so it does not use the library for schedulers.
     ("metrics-extender", &["extender"]),

@@ -1,5 +1,5 @@
-//! Seats of a license: what Reserve takes is visible to the next pod, written by PreBind, and returned when the pod
-//! gives up its node.
+//! Seats of a license: a seat that Reserve takes is visible to the next pod, written by PreBind, and returned when the
+//! pod loses its node.
 
 #![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
 

@@ -1,6 +1,6 @@
-//! A plugin that panics, at every point in turn. Its pod gets an error that names plugin and point and is retried,
-//! every other pod is scheduled, and no cache is wrong afterwards. PreBind, Bind and PostBind run in the driver and are
-//! tested there.
+//! A plugin that panics, at every extension point in turn. Its pod gets an error that names plugin and point and is
+//! retried, every other pod is scheduled, and no cache is wrong afterwards. PreBind, Bind and PostBind run in the
+//! driver and are tested there.
 
 #![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
 
@@ -29,7 +29,7 @@ fn spark(call: &str, name: &str) {
     assert!(!(name == "bad" && is_armed(call)), "boom");
 }
 
-/// Takes part in every point.
+/// A plugin that takes part in every extension point.
 struct Bomb;
 
 /// Index of the pods on nodes.
@@ -248,12 +248,12 @@ fn labelled(name: &str, milli_cpu: i64, mood: &str) -> Node {
     Node { labels: [("mood", mood)].into_iter().collect::<Labels>(), ..node(name, milli_cpu) }
 }
 
-/// Everything that was reported: conditions, events and plugin failures.
+/// All reports: conditions, events and plugin failures.
 #[derive(Default)]
 struct Reports(Vec<String>);
 
 impl Reports {
-    /// Schedules until no pod is left, and lets bindings succeed.
+    /// Schedules until no pod is left, and confirms all bindings.
     fn drive(&mut self, world: &mut World, bound: &mut BTreeMap<String, String>) {
         for _ in 0..20 {
             let attempted = world.attempt();
@@ -292,7 +292,7 @@ fn known(world: &mut World) -> String {
     message
 }
 
-/// Creates a new engine with the same objects.
+/// Creates a new engine and sends it the same objects.
 fn told_anew(nodes: &[Node], bound: &BTreeMap<String, String>, pods: &[Pod]) -> World {
     let mut world = world();
     nodes.iter().for_each(|node| world.set_node(node.clone()));
@@ -386,7 +386,7 @@ fn a_panic_at_any_point_fails_its_pod_and_harms_nobody_else() {
     an_index_that_panics_is_made_anew_without_whom_it_cannot_bear();
 }
 
-/// Lets the index panic at changes between scheduling cycles. It is whole again after `other` changes of the same
+/// Makes the index panic at changes between scheduling cycles. It is complete again after `other` changes of the same
 /// object.
 fn disturb_index(
     call: &'static str,

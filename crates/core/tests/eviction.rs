@@ -11,8 +11,8 @@ use harbormaster_core::{BindOutcome, Effect, EngineConfig, EvictOutcome, EvictTa
 use harbormaster_framework::{prelude::*, registry::Registry};
 use world::{World, node, pod, with_priority};
 
-/// Follows the pods' annotations: `victims` are the pods to evict for it, `panics` interrupts a dry run, `waits` delays
-/// the pod on Permit.
+/// Plugin controlled by the pods' annotations: `victims` are the pods to evict for it, `panics` interrupts a dry run,
+/// `waits` delays the pod on Permit.
 struct Bully;
 
 impl Plugin for Bully {
@@ -117,7 +117,7 @@ fn names(tasks: &[EvictTask]) -> Vec<&str> {
     tasks.iter().map(|task| task.victim.name.as_str()).collect()
 }
 
-/// Waits until any backoff has ended, and schedules.
+/// Waits until any backoff has ended, and makes an attempt.
 fn is_tried(world: &mut World) -> bool {
     world.wait(Duration::from_secs(20));
     world.attempt().is_some()
@@ -317,7 +317,7 @@ fn a_preemptor_that_is_deleted_gets_no_more_pods_evicted() {
     finish_all(&mut world, &EvictOutcome::Evicted);
     assert!(world.evictions().is_empty(), "nobody needs the room of y");
     assert_eq!(world.events().len(), 1, "what happened to x is told");
-    // Nothing of the round is left.
+    // Nothing of that round remains.
     preempts(&mut world, preemptor(&[]));
     world.remove_pod("x");
     assert!(is_tried(&mut world));

@@ -183,7 +183,7 @@ fn what_extenders_say_is_counted_with_what_plugins_say() {
         world(vec![filters("u")], Fake { filter: Some(filter), ..Fake::default() }, &["a", "b", "c"]);
     world.set_node(node("small", 10));
     world.add_pod(pod("p", 100));
-    // The answer did not mention `c`, so there is no reason; eviction does not help there, either.
+    // The answer did not mention `c`, so there is no reason; eviction does not help there either.
     assert_eq!(
         message(&mut world),
         "0/4 nodes are available: 1 Insufficient cpu, 1 broken, 1 no GPU. preemption: 0/4 nodes are available: 1 No \
@@ -562,7 +562,7 @@ fn a_backoff_begins_when_an_extender_has_given_up_and_not_when_it_was_asked() {
     let attempted = world.attempt_for(Duration::from_secs(5)).unwrap();
     assert!(matches!(attempted.outcome, Outcome::Error(_)), "{attempted:?}");
     let ended = world.now;
-    // The pods that arrived in the meantime are tried first.
+    // The pods that arrived in the meantime are attempted first.
     world.add_pod(pod("q", 100));
     let tried = |world: &mut World| world.attempt().map(|attempted| attempted.pod.name.to_string());
     assert_eq!(tried(&mut world).as_deref(), Some("q"));

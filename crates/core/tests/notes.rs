@@ -13,7 +13,7 @@ fn world(notes: Notes) -> World {
     World::with(EngineConfig { notes, ..EngineConfig::new(vec![world::profile()]) })
 }
 
-/// One word per fact.
+/// Takes the notes, with one word per fact.
 fn taken(world: &mut World) -> Vec<String> {
     let word = |note: Note| match note {
         Note::Rejected { pod, plugin, reason, nodes } => format!("{}: {plugin} {reason} {nodes}", pod.name),

@@ -32,7 +32,7 @@ use world::{
 const DEFAULT: &str = "default-scheduler";
 const OTHER: &str = "other";
 
-/// Gates every pod.
+/// A plugin that gates every pod.
 struct Closed;
 
 impl Plugin for Closed {
@@ -57,7 +57,7 @@ impl Build for Closed {
     }
 }
 
-/// Delays pods until one of odd priority arrives.
+/// A plugin that delays pods until one of odd priority arrives.
 struct Turnstile;
 
 impl Plugin for Turnstile {
@@ -365,7 +365,7 @@ fn any_step() -> impl Strategy<Value = Any> {
     ]
 }
 
-/// The configurations that are applied, with the names of their profiles.
+/// Returns a configuration by number, with the names of its profiles.
 fn numbered(which: usize) -> (EngineConfig, &'static [&'static str]) {
     let (plain, turnstile) = (Choice::default(), Choice { turnstile: true, ..Choice::default() });
     match which {

@@ -31,7 +31,7 @@ use world::{
     steps::{Model, Step, play, step},
 };
 
-/// Delays every third pod for some seconds; every other third releases all waiting pods.
+/// A plugin that delays every third pod for some seconds; every other third releases all waiting pods.
 struct Turnstile;
 
 impl Plugin for Turnstile {
@@ -77,7 +77,7 @@ fn config(parity: bool) -> EngineConfig {
     EngineConfig { parity, batching: parity, ..EngineConfig::new(vec![profile()]) }
 }
 
-/// Pods have priorities, so they evict each other, and evictions are answered.
+/// Records a run in which pods have priorities, so they evict each other, and evictions are answered.
 fn record(steps: Vec<Step>, parity: bool) -> Vec<u8> {
     let (mut world, mut model) = (World::with(config(parity)), Model::default());
     for step in steps {
@@ -103,7 +103,7 @@ fn record(steps: Vec<Step>, parity: bool) -> Vec<u8> {
     world.engine.finish().unwrap()
 }
 
-/// A deterministic run that contains something of everything.
+/// Returns the recording of a deterministic run that contains something of everything.
 fn long_run() -> Vec<u8> {
     use proptest::{strategy::ValueTree, test_runner::TestRunner};
     let mut runner = TestRunner::deterministic();

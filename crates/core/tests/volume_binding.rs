@@ -26,7 +26,7 @@ use world::{World, node, pod};
 
 const NO_VOLUME: &str = "node(s) didn't find available persistent volumes to bind";
 
-/// The claim as PreBind reads it.
+/// A node in the form that PreBind reads.
 #[derive(Deserialize)]
 struct AnyNode {}
 
@@ -116,7 +116,7 @@ fn world() -> World {
     world
 }
 
-/// An API server with those objects in which the controller has bound the claim already.
+/// Returns an API server with those objects in which the controller has already bound the claim.
 fn server() -> FakeApi {
     let server = FakeApi::default();
     let mut bound = claim("c");

@@ -15,7 +15,7 @@ use harbormaster_framework::{
 };
 use world::{World, node, pod};
 
-/// Allows two pods in the whole cluster, and nominates a node where removing one pod is enough.
+/// A plugin that allows two pods in the whole cluster, and nominates a node where removing one pod is enough.
 struct Quota;
 
 impl Plugin for Quota {

@@ -173,7 +173,7 @@ async fn log_dump(dump: &Dump) {
     );
     let pending: Vec<&Arc<PodInfo>> =
         dump.active.iter().chain(&dump.backoff).chain(&dump.unschedulable).collect();
-    // An empty queue has a line, too.
+    // An empty queue has a line too.
     let mut parts = pending.chunks(PODS_PER_LINE);
     let mut part = parts.next().unwrap_or_default();
     loop {

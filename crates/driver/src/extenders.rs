@@ -112,7 +112,7 @@ impl HttpExtenders {
         health: Health,
     ) -> Result<Option<Arc<Self>>, ExtenderSetupError> {
         let Some(first) = configs.first() else { return Ok(None) };
-        // A second provider that some dependency enables would leave the process without a default.
+        // If a dependency enabled a second provider, the process would have no default.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let failed = |config: &ExtenderConfig, why: String| ExtenderSetupError {
             url: config.extender.name.to_string(),
@@ -331,7 +331,7 @@ impl fmt::Debug for HttpExtenders {
 
 impl Drop for HttpExtenders {
     fn drop(&mut self) {
-        // Without waiting: this may be dropped within another runtime.
+        // Does not wait, because this may be dropped within another runtime.
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }

@@ -96,7 +96,7 @@ impl LeaseElection {
         if self.retry_period.is_zero() {
             return Err("retryPeriod must be greater than zero");
         }
-        // Not the product of the period itself: it may be too long for a duration.
+        // The period itself cannot be multiplied: the product may be too long for a duration.
         if self.renew_deadline.as_secs_f64() <= JITTER_FACTOR * self.retry_period.as_secs_f64() {
             return Err("renewDeadline must be greater than retryPeriod*JitterFactor");
         }

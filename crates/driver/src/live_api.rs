@@ -131,7 +131,7 @@ impl LiveApi {
             if is_settled(object.as_ref()) {
                 return Ok(());
             }
-            // Until changes were missed, so that the object must be read again.
+            // Continue until changes were missed and the object must be read again.
             while let Ok(heard) = feed.recv().await {
                 if heard.key != key {
                     continue;

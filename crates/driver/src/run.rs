@@ -228,7 +228,7 @@ impl Driver {
         tokio::select! {
             () = shutdown => {}
             end = &mut engine => return Err(engine_failed(end)),
-            // The end of the carrier, of the event writer or of a watch means that the engine has ended.
+            // If the carrier, the event writer or a watch ends, the engine has ended.
             end = &mut carrier => return Err(carrier_failed(end, engine).await),
             end = &mut event_writer => return Err(match end {
                 Ok(()) => carrier_failed(carrier.await, engine).await,
@@ -239,7 +239,7 @@ impl Driver {
                 end => task_failed("watching", end),
             }),
             end = election.ends() => {
-                // Writes under way were cancelled.
+                // Writes in flight were cancelled.
                 let _ = to_engine.send(EngineMessage::Stop);
                 return Err(lease_lost(end));
             }
@@ -253,7 +253,7 @@ impl Driver {
         drop((scheduling, reached));
         let finish = pin!(async {
             let engine = engine.await;
-            // The engine has dropped its end of the effects, so this ends when all of them are under way.
+            // The engine has dropped its end of the effects, so the carrier ends once it has started all of them.
             let carrier = carrier.await;
             all_done.wait().await;
             (engine, carrier)
@@ -288,7 +288,7 @@ impl Driver {
         let (engine, delays_cache) = (engine.clone(), self.election.delays_cache());
         let ready = async move {
             if !delays_cache && all_synced.await.is_err() {
-                // An engine that is gone has no pods to schedule.
+                // An engine that has ended has no pods to schedule.
                 pending::<()>().await;
             }
         };
@@ -300,7 +300,7 @@ impl Driver {
             if let Some(lease) = &lease {
                 metrics.set_leader(lease, true);
             }
-            // It may be coming to its end.
+            // The engine may be ending.
             let _ = engine.send(EngineMessage::Lead);
         };
         let Self { leadership, hostname, .. } = self;
@@ -403,7 +403,7 @@ impl Outbox {
                 }
                 Effect::PatchStatus(patch) => self.status.patch(patch),
                 Effect::Event(event) => self.events.record(event, self.clock.now()),
-                // The thread that owns the engine has logged it.
+                // The engine's thread has already logged it.
                 Effect::PluginFailure(_) | Effect::Undecodable(_) => {}
             }
         }

@@ -313,7 +313,7 @@ impl<K: Kind> Watcher<K> {
             }
             Err(Trouble::Garbage(why)) => self.rest("Failed to list", &why, None, State::Unlisted),
         };
-        // Objects that were listed before the trouble are valid.
+        // Objects listed before the failure are valid.
         self.flush()?;
         Ok(next)
     }
@@ -364,7 +364,7 @@ impl<K: Kind> Watcher<K> {
             Ok(Ok(None)) => return Ok(self.closed(version, &watch)),
             Ok(Err(why)) => return Ok(self.broken(why, version, &watch)),
             Err(_) => {
-                // Unless another watch has done so, give up the connections of that time.
+                // Give up the connections of that time, unless another watch has already done so.
                 if self.client.give_up_connections(&watch.connections) && watch.dead_then {
                     tracing::warn!(kind = self.kind.name(), "A watch is dead: {ANEW}");
                 }
@@ -414,7 +414,7 @@ impl<K: Kind> Watcher<K> {
         if watch.opened.elapsed() >= GOOD_WATCH {
             self.went_well();
         }
-        // If the server is away, the next try logs it.
+        // If the server is away, the next attempt logs it.
         let trouble = Trouble::Passing { why, retry_after: None, logged: true };
         self.after(trouble, State::Listed { version })
     }
@@ -425,7 +425,7 @@ impl<K: Kind> Watcher<K> {
             Trouble::Passing { why, retry_after, logged } => {
                 self.rest_quietly(logged, "Failed to watch", &why, retry_after, retry)
             }
-            // The list shows whether that is true.
+            // A list shows whether the server really lacks the kind.
             Trouble::NotServed(_) if self.kind.may_be_missing() => {
                 State::Resting { delay: self.backoff.delay(), then: Box::new(State::Unlisted) }
             }
@@ -474,7 +474,7 @@ impl<K: Kind> Watcher<K> {
 
     /// A watch that begins with all objects and marks the end of them (KEP-3157).
     async fn list_by_stream(&mut self) -> Result<State, Trouble> {
-        // The list is part of it and may take long.
+        // The request includes the list and may take long.
         let (least, most, grace) = LONG;
         let time = self.jitter.between(least, most);
         let path =
@@ -495,7 +495,7 @@ impl<K: Kind> Watcher<K> {
             for line in lines {
                 match self.take(&line)? {
                     EventLine::Bookmark { version, initial_end: true } => end = Some(version),
-                    // Events behind the end, in the same piece.
+                    // Events after the end of the list, in the same chunk.
                     EventLine::Object(version) | EventLine::Bookmark { version, .. } if end.is_some() => {
                         end = Some(version);
                     }
@@ -532,7 +532,7 @@ impl<K: Kind> Watcher<K> {
             };
             self.heed(&body);
             let body = match body {
-                // The token grew too old between two pages.
+                // The token expired between two pages.
                 Err(error) if error.code() == Some(410) && !token.is_empty() => {
                     self.whole_list = true;
                     token.clear();
@@ -549,7 +549,7 @@ impl<K: Kind> Watcher<K> {
             if token.is_empty() {
                 return Ok(State::Listed { version: page.metadata.resource_version.as_ref().into() });
             }
-            // The engine may work on this page while the next one is on its way.
+            // The engine processes this page while the next one is being fetched.
             if self.flush().is_err() {
                 return Ok(State::Unlisted);
             }
@@ -593,9 +593,9 @@ impl<K: Kind> Watcher<K> {
                 self.listed.remove(&key);
                 if self.known.remove(&key).is_some() {
                     self.inputs.push(self.kind.gone(key));
-                    // Objects as they came go ahead of the inputs: none may overtake the end of an earlier one of its name.
+                    // Raw objects bypass the inputs: none may overtake the deletion of an earlier object of its name.
                     if self.wanted != RawSelection::default() {
-                        // An engine that is gone is noticed when the next flush fails.
+                        // If the engine is gone, the next flush fails.
                         let _ = self.flush();
                     }
                 }
@@ -676,7 +676,7 @@ impl<K: Kind> Watcher<K> {
         let (client, kind) = (&self.client, self.kind.name());
         match outcome {
             Ok(_) => client.log_allowed(kind),
-            // A server checks permissions before it answers that there is no such kind.
+            // A server checks permissions before it answers that the kind does not exist.
             Err(error) if error.code() == Some(404) => client.log_allowed(kind),
             Err(error) if error.code() == Some(403) => client.log_forbidden(kind, &error.to_string()),
             Err(_) => {}

@@ -42,7 +42,7 @@ use harbormaster_setup::Choices;
 
 /// The version of Harbormaster.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
-/// The commit that it is built from, if this variable is set for the build.
+/// Commit from which the program is built, if this variable is set for the build.
 const COMMIT: Option<&str> = option_env!("HARBORMASTER_COMMIT");
 /// Program name that selects the command `run`.
 const KUBE_SCHEDULER: &str = "kube-scheduler";
@@ -51,26 +51,26 @@ const AFTER_HELP: &str = "Exit codes: 0 success; 1 any error.";
 /// Result of a command, which prints its errors itself.
 pub(crate) type CommandResult = Result<(), CommandError>;
 
-/// Failure of a command; the error is printed already.
+/// Failure of a command; the error has already been printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CommandError {
     /// An error.
     Error,
-    /// With `--exit-code`: a pod is unschedulable.
+    /// A pod is unschedulable, and `--exit-code` is set.
     #[cfg(any(feature = "sandbox", feature = "simulate"))]
     Unschedulable,
 }
 
-/// A scheduler's program.
+/// The program of a scheduler.
 #[derive(Debug)]
 pub(crate) struct Program {
-    /// The name under which it was called.
+    /// Name under which it was called.
     name: String,
-    /// The plugins that configurations may name.
+    /// Plugins that configurations may name.
     plugins: Registry,
 }
 
-/// Executes the command of the process's arguments.
+/// Executes the command in the process's arguments.
 pub(crate) fn main(plugins: Registry) -> ExitCode {
     let mut args = env::args_os();
     let program = Program::new(&args.next().unwrap_or_default(), plugins);
@@ -99,7 +99,7 @@ impl Program {
         if self.name == KUBE_SCHEDULER {
             return run::main(self, KUBE_SCHEDULER, args);
         }
-        // The scheduler's flags follow other rules than ours, so its arguments are taken out first.
+        // The scheduler's flags follow other rules than ours, so its arguments are removed first.
         if args.first().is_some_and(|first| first == "run") {
             return run::main(self, &format!("{} run", self.name), args.split_off(1));
         }

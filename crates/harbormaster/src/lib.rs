@@ -41,7 +41,7 @@
 //! - `otlp`: traces over OTLP.
 //! - `mimalloc`: the allocator of the program `harbormaster`; the library does not use it.
 //!
-//! Authors may rely on everything that is public here; `tests/surface/surface.txt` lists it.
+//! Authors may rely on everything that is public in this crate; `tests/surface/surface.txt` lists it.
 //!
 //! Reading order: `scheduler` (a scheduler inside another program), `commands` (the command line).
 
@@ -71,12 +71,12 @@ pub fn main(register: impl FnOnce(&mut Registry)) -> std::process::ExitCode {
     commands::main(plugins)
 }
 
-/// Imports for a plugin's file.
+/// Imports for a plugin's source file.
 pub mod prelude {
     pub use harbormaster_framework::{prelude::*, registry::Registry};
 }
 
-/// Kubernetes objects as the scheduler knows them and plugins read them.
+/// Kubernetes objects in the form in which the scheduler stores them and plugins read them.
 pub mod api {
     pub use harbormaster_api::{
         Labels, Namespace, Node, Object, ObjectKey, ObjectKind, Pod, PodDisruptionBudget, PodSpec, Quantity,
@@ -88,7 +88,7 @@ pub mod api {
     };
 }
 
-/// Parts of the framework that few plugins name, and that the prelude leaves out.
+/// Parts of the framework that few plugins need and that the prelude omits.
 pub mod framework {
     pub use harbormaster_framework::{
         api_call::{ClusterApi, Verb},
@@ -128,7 +128,7 @@ pub mod sandbox {
     };
 }
 
-/// Compiles the program that the README shows.
+/// Compiles the program shown in the README.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-/// Scheduling a pod takes a few hundred small allocations, and another thread frees most of them.
+/// Scheduling a pod makes a few hundred small allocations, most of which another thread frees.
 #[cfg(feature = "mimalloc")]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

@@ -26,7 +26,7 @@ use harbormaster_yaml::Source;
 #[cfg(feature = "simulate")]
 use crate::witness::Witness;
 
-/// Profiles with their plugins, ready to run against a cluster, to simulate or to be tried in a sandbox.
+/// Profiles with their plugins, ready to run against a cluster, to simulate or to run in a sandbox.
 #[derive(Clone, Debug)]
 pub struct Scheduler {
     setup: Setup,
@@ -47,9 +47,9 @@ pub struct Builder {
 #[cfg(feature = "simulate")]
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Simulation {
-    /// Results for every pod.
+    /// Result for every pod.
     pub report: Report,
-    /// Lines that a reader of the report should see, too.
+    /// Lines that a reader of the report should see too.
     pub notices: Vec<String>,
 }
 
@@ -251,7 +251,7 @@ pub(crate) fn lend_extenders(
 /// Returns the leader election of a configuration.
 ///
 /// # Errors
-/// If it requires a kind of leader election that is not built.
+/// If it requires an unsupported kind of leader election.
 pub(crate) fn election(
     config: &KubeSchedulerConfiguration,
     features: &Features,

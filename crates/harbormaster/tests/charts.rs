@@ -1,5 +1,5 @@
-//! Charts as people use them, in `examples/charts`: they are installed, upgraded, drained and uninstalled in the sandbox,
-//! with the real helm and kubectl.
+//! Charts as people use them, in `examples/charts`: installed, upgraded, drained and uninstalled in the sandbox with
+//! the real helm and kubectl.
 
 #![cfg(unix)]
 
@@ -18,9 +18,9 @@ use serde_json::Value;
 
 const LIMIT: Duration = Duration::from_secs(60);
 const KUBECONFIG: &str = "harbormaster-sandbox.kubeconfig";
-/// Three in each zone, so that a volume of a zone finds another node there.
+/// Three nodes in each zone, so that a zonal volume finds another node there.
 const NODES: usize = 9;
-/// The class of claims that name none.
+/// The default storage class.
 const CLASS: &str = "
 apiVersion: storage.k8s.io/v1
 kind: StorageClass
@@ -31,17 +31,17 @@ provisioner: disks.example.com
 volumeBindingMode: WaitForFirstConsumer
 ";
 
-/// Objects that a chart makes.
+/// Expected objects of a chart.
 struct Chart {
     name: &'static str,
-    /// Pods of its workloads, without those of DaemonSets.
+    /// Number of pods of its workloads, without those of DaemonSets.
     pods: usize,
     daemons: usize,
-    /// Claims that are bound.
+    /// Number of bound claims.
     claims: usize,
-    /// Values that the upgrade sets besides the tag of the image, and the number of pods after it.
+    /// Values that the upgrade sets in addition to the image tag, and the number of pods after it.
     upgrade: (&'static str, usize),
-    /// Objects that stay when the release goes, by kind.
+    /// Kinds of objects that remain after the release is uninstalled.
     kept: &'static [&'static str],
 }
 
@@ -73,7 +73,7 @@ const fn nothing(name: &'static str) -> Chart {
     Chart { name, pods: 0, daemons: 0, claims: 0, upgrade: ("", 0), kept: &[] }
 }
 
-/// A sandbox that serves, and who talks to it.
+/// A serving sandbox and its clients.
 struct Sandbox {
     child: Child,
     directory: tempfile::TempDir,
@@ -136,7 +136,7 @@ impl Sandbox {
         list["items"].as_array().cloned().unwrap_or_default()
     }
 
-    /// The pods of workloads that run on and are ready: those of a release, and of its DaemonSets.
+    /// Returns the ready pods of a release: those of its workloads and those of its DaemonSets.
     fn pods(&self, namespace: &str) -> (Vec<Value>, Vec<Value>) {
         let mut pods = self.items(&format!("get pods -n {namespace} -o json"));
         pods.retain(|pod| {
@@ -158,7 +158,7 @@ impl Sandbox {
         }
     }
 
-    /// Objects of a manifest that are there, as `kind.group/name`.
+    /// Returns the existing objects of a manifest, as `kind.group/name`.
     fn there(&self, manifest: &str, namespace: &str) -> BTreeSet<String> {
         let command = format!("get -f - -n {namespace} --ignore-not-found -o name");
         self.run(self.kubectl.path(), &command, manifest).lines().map(str::to_owned).collect()
@@ -167,7 +167,7 @@ impl Sandbox {
 
 impl Drop for Sandbox {
     fn drop(&mut self) {
-        // Both fail only when the process is gone already.
+        // Both fail only if the process has already exited.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -189,7 +189,7 @@ fn path_of(chart: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/charts").join(chart)
 }
 
-/// A chart's life.
+/// Installs, upgrades, drains and uninstalls a chart.
 fn live(sandbox: &Sandbox, chart: &Chart) {
     let Chart { name, pods, daemons, claims, upgrade: (change, then), kept } = chart;
     let place = format!("{name} {} -n {name}", path_of(name).display());
@@ -282,11 +282,11 @@ fn tests_rollbacks_and_passwords(version: HelmVersion) {
     assert!(tested.contains("Succeeded"), "{tested}");
     sandbox.helm(&format!("upgrade {place} --set replicaCount=2 --wait --timeout 60s"));
     assert_eq!((sandbox.pods("data").0.len(), password()), (2, first.clone()));
-    // The job of the hook has gone with its success.
+    // The hook's job is deleted on success.
     assert_eq!(sandbox.kubectl("get jobs -n data -o name"), "");
     sandbox.helm("rollback db 1 -n data --wait --timeout 60s");
     assert_eq!((sandbox.pods("data").0.len(), password()), (3, first));
-    // What does not fit is told after the time that there is.
+    // If a pod does not fit, helm reports it after its timeout.
     let output = sandbox.output(
         sandbox.helm.path(),
         &format!("upgrade {place} --set resources.requests.cpu=900 --wait --timeout 4s"),

@@ -1,4 +1,4 @@
-//! What is in `deploy/`: whether it renders, whether Kubernetes takes it, and whether the scheduler can do all its work with these
+//! The manifests in `deploy/`: they render, Kubernetes accepts them, and the scheduler can do all its work with these
 //! arguments and these rights.
 
 #![cfg(unix)]
@@ -110,10 +110,10 @@ fn the_chart_says_what_its_values_say() {
     }
 }
 
-/// The user of kubeadm's kubeconfig for schedulers, and its token.
+/// User in kubeadm's kubeconfig for schedulers, also used as its token.
 const STATIC_POD: &str = "system:kube-scheduler";
 
-/// A cluster that asks who does what, and writes it down.
+/// Starts a cluster with RBAC and an audit log.
 fn careful_cluster() -> (ControlPlane, tempfile::TempDir) {
     let files = tempfile::tempdir().expect("a directory");
     let write = |name: &str, text: String| {
@@ -137,7 +137,7 @@ fn careful_cluster() -> (ControlPlane, tempfile::TempDir) {
     (ControlPlane::start(&options).expect("the API server starts"), files)
 }
 
-/// An authority for clients, which the API server tells schedulers of.
+/// Returns a client authority, which the API server publishes to schedulers.
 fn certificate() -> String {
     let key = rcgen::KeyPair::generate().expect("a key is made");
     rcgen::CertificateParams::default().self_signed(&key).expect("a certificate is made").pem()
@@ -150,15 +150,16 @@ fn apply(cluster: &Endpoint, files: &Path, manifests: &str) {
     printed(&kubectl(&["apply", "-f", path], Some(cluster.kubeconfig())));
 }
 
-/// A scheduler as a manifest starts it, and where its port is.
+/// A scheduler started from a manifest, with the port that it serves.
 struct Started {
     process: Harbormaster,
     port: u16,
-    /// The pod's specification.
+    /// Spec of the pod.
     spec: Value,
 }
 
-/// The scheduler as the Deployment starts it: its arguments, its configuration, and the rights of its service account.
+/// Starts the scheduler as the Deployment does: with its arguments, its configuration, and the rights of its service
+/// account.
 fn start(cluster: &Endpoint, files: &Path, deployment: &str) -> Started {
     let client = cluster.client();
     let path = format!("/apis/apps/v1/namespaces/{NAMESPACE}/deployments/{deployment}");
@@ -177,14 +178,14 @@ fn start(cluster: &Endpoint, files: &Path, deployment: &str) -> Started {
     let args = strings(&spec["containers"][0]["args"]);
     let mut args: Vec<String> =
         args.iter().map(|arg| arg.replace("/etc/harbormaster", &folder.to_string_lossy())).collect();
-    // What it finds by itself where it runs in the cluster.
+    // In the cluster it finds these without flags.
     for flag in ["kubeconfig", "authentication-kubeconfig", "authorization-kubeconfig"] {
         args.push(format!("--{flag}={kubeconfig}"));
     }
     start_with(spec, "harbormaster", args, files)
 }
 
-/// The scheduler as kubelet starts the static pod, with the rights that Kubernetes gives to its user.
+/// Starts the scheduler as kubelet starts the static pod, with the rights that Kubernetes gives to its user.
 fn start_static_pod(cluster: &Endpoint, files: &Path) -> Started {
     let path = deploy("static-pod/kube-scheduler.yaml");
     let path = path.to_str().expect("a path in UTF-8");
@@ -198,7 +199,7 @@ fn start_static_pod(cluster: &Endpoint, files: &Path) -> Started {
     start_with(pod["spec"].take(), program, args, files)
 }
 
-/// Nothing but the port is another: other tests may run here.
+/// Starts the program of a pod. Only the port differs, because other tests may run at the same time.
 fn start_with(spec: Value, program: &str, mut args: Vec<String>, files: &Path) -> Started {
     let [port] = free_ports().expect("a port is free");
     args.push(format!("--secure-port={port}"));
@@ -206,7 +207,7 @@ fn start_with(spec: Value, program: &str, mut args: Vec<String>, files: &Path) -
 }
 
 impl Started {
-    /// What kubelet asks is answered with ok.
+    /// Asserts that kubelet's probes succeed.
     fn is_probed(&self) {
         let container = &self.spec["containers"][0];
         let nobody = ApiClient::new(&format!("https://127.0.0.1:{}", self.port), "");
@@ -221,7 +222,7 @@ impl Started {
         }
     }
 
-    /// Metrics are for those who may read them.
+    /// Asserts that only authorized clients can read metrics.
     fn is_scraped(&self, cluster: &ApiClient) {
         let account = json!({"metadata": {"name": "scraper", "namespace": "default"}});
         cluster.post("/api/v1/namespaces/default/serviceaccounts", &account).expect("an account is created");
@@ -242,12 +243,12 @@ impl Started {
             "subjects": [{"kind": "ServiceAccount", "name": "scraper", "namespace": "default"}],
         });
         cluster.post(&format!("{ROLES}/clusterrolebindings"), &binding).expect("the account gets the role");
-        // The refusal is remembered for some seconds.
+        // A refusal is cached for some seconds.
         let numbers = eventually("metrics", PATIENCE, || scrape(&token).ok());
         assert!(numbers.contains("scheduler_schedule_attempts_total"), "{numbers}");
     }
 
-    /// It has the lease of that name, until it ends.
+    /// Asserts that the scheduler holds the lease of that name until it exits.
     fn leads_and_ends(self, client: &ApiClient, lease: &str) {
         let path = format!("/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{lease}");
         let holder = || client.get(&path).expect("there is the lease")["spec"]["holderIdentity"].take();
@@ -271,7 +272,7 @@ fn write_kubeconfig(cluster: &Endpoint, files: &Path, token: &str) -> String {
     kubeconfig.display().to_string()
 }
 
-/// What accounts of schedulers did and were not allowed to do: `verb resource[/subresource]`.
+/// Returns the API calls of the schedulers' accounts that were allowed or denied: `verb resource[/subresource]`.
 fn calls(files: &Path, allowed: bool) -> BTreeSet<String> {
     let log = fs::read_to_string(files.join("audit.log")).expect("an audit log");
     let calls = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
@@ -293,7 +294,7 @@ fn calls(files: &Path, allowed: bool) -> BTreeSet<String> {
     calls.map(describe).collect()
 }
 
-/// Pods of every kind, for a scheduler of that name, and what must become of them.
+/// Creates pods of every kind for a scheduler of that name, and asserts their outcomes.
 fn every_kind_of_pod(client: &ApiClient, scheduler: &str) {
     create_priority_classes(client);
     let nodes = [("a", "x"), ("b", "y")].map(|(name, zone)| {
@@ -330,7 +331,7 @@ fn every_kind_of_pod(client: &ApiClient, scheduler: &str) {
     for pod in ["plain", "apart-1", "apart-2", "spread-1", "spread-2", "stores"] {
         wait_until_bound(client, pod);
     }
-    // Nobody makes the volume, but whoever did would know where.
+    // No provisioner makes the volume, but the claim names the node for it.
     eventually("a node for the new volume", PATIENCE, || {
         client.get(&format!("{CLAIMS}/new")).expect("the API server answers")["metadata"]["annotations"]
             [SELECTED_NODE]
@@ -339,7 +340,7 @@ fn every_kind_of_pod(client: &ApiClient, scheduler: &str) {
     });
     let (_, why) = wait_until_explained(client, "large");
     assert!(why.contains("2 Insufficient cpu"), "{why}");
-    // Somebody has to go.
+    // One pod has to be evicted.
     let fill = |number: usize| {
         let spec = json!({"terminationGracePeriodSeconds": 0});
         pod(&format!("low-{number}"), scheduler, json!({"cpu": "3"}), spec)
@@ -353,7 +354,7 @@ fn every_kind_of_pod(client: &ApiClient, scheduler: &str) {
         &[pod("high", scheduler, json!({"cpu": "3"}), json!({"priorityClassName": "high"}))],
     );
     wait_until_bound(client, "high");
-    // A binding that waits for its volume would hold the end up.
+    // A binding that waits for its volume would delay the exit.
     delete_pod(client, "has-made");
     eventually("an event that tells of the binding", PATIENCE, || events(client, "high", "Scheduled").pop());
 }
@@ -369,25 +370,25 @@ fn what_kustomize_deploys_schedules_every_kind_of_pod_with_the_rights_it_gets() 
     harbormaster.leads_and_ends(cluster.client(), "harbormaster");
     assert_eq!(calls(files.path(), false), BTreeSet::new());
     let used = calls(files.path(), true);
-    // Its own lease, and whose callers' certificates count.
+    // The scheduler's own lease, and the client authorities.
     for call in ["create leases", "get leases", "update leases", "list configmaps", "watch configmaps"] {
         assert!(used.contains(call), "{call}: {used:?}");
     }
     may_write_one_lease(cluster.client(), "harbormaster");
-    // Nothing is granted that is not used, but what comes with trouble alone.
+    // Every granted right is used, except those needed only in case of trouble.
     let unused: BTreeSet<String> =
         granted(cluster.client(), "harbormaster").difference(&used).cloned().collect();
     let expected = [
         // Another scheduler may have bound the pod.
         "get pods",
-        // Volumes that are made are waited for.
+        // PreBind waits for provisioned volumes.
         "get persistentvolumeclaims",
         "get persistentvolumes",
-        // Events that repeat, and their series.
+        // Repeated events form a series.
         "update events",
         "patch events",
     ];
-    // This API server has streaming lists; those of others are listed.
+    // This API server has streaming lists; others need plain lists.
     let is_expected = |call: &str| expected.contains(&call) || call.starts_with("list ");
     let unexpected: Vec<&String> = unused.iter().filter(|call| !is_expected(call)).collect();
     assert!(unexpected.is_empty(), "granted, but never used: {unexpected:?}");
@@ -418,7 +419,7 @@ fn the_static_pod_schedules_every_kind_of_pod_with_the_rights_that_kubernetes_gi
     assert!(calls(files.path(), true).contains("watch configmaps"));
 }
 
-/// The account may write the lease of that name, and no other: least of all that of another scheduler.
+/// Asserts that the account may write the lease of that name and no other, least of all that of another scheduler.
 fn may_write_one_lease(client: &ApiClient, lease: &str) {
     let may = |verb: &str, name: &str| {
         let attributes = json!({
@@ -443,7 +444,7 @@ fn overlays_and_chart_grant_the_same() {
     apply(&cluster, files.path(), &overlay("beside"));
     let beside = (granted(client, "harbormaster"), lease_rights(client));
     let deployment = format!("/apis/apps/v1/namespaces/{NAMESPACE}/deployments/harbormaster");
-    // What a deployment selects cannot be changed.
+    // The selector of a Deployment cannot be changed.
     client.delete(&deployment).unwrap();
     apply(&cluster, files.path(), &chart("harbormaster", "").unwrap());
     assert_eq!((granted(client, "harbormaster"), lease_rights(client)), beside);
@@ -455,14 +456,14 @@ fn overlays_and_chart_grant_the_same() {
     assert_eq!(lease_rights(client), lease);
 }
 
-/// What a ClusterRole allows: `verb resource`.
+/// Returns the rights of a ClusterRole: `verb resource`.
 fn granted(client: &ApiClient, role: &str) -> BTreeSet<String> {
     let role = client.get(&format!("{ROLES}/clusterroles/{role}")).expect("the API server answers");
     let rules = role["rules"].as_array().cloned().unwrap_or_default();
     rules.iter().flat_map(|rule| pairs(&rule["verbs"], &rule["resources"])).collect()
 }
 
-/// What the Role of the lease allows: `verb name`.
+/// Returns the rights of the lease's Role: `verb name`.
 fn lease_rights(client: &ApiClient) -> BTreeSet<String> {
     let roles = list(client, &format!("{ROLES}/namespaces/{NAMESPACE}/roles"));
     let role = roles.iter().find(|role| role["metadata"]["name"] == "harbormaster").expect("a role");

@@ -1,4 +1,4 @@
-//! Links, anchors and paths in the documents lead somewhere.
+//! Links, anchors and paths in the documents are valid.
 
 use std::{
     fs,
@@ -7,12 +7,12 @@ use std::{
 
 use regex::Regex;
 
-/// Root of the repository.
+/// Returns the root of the repository.
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the repository's root")
 }
 
-/// All Markdown files of the repository, but not of build folders.
+/// Collects all Markdown files of the repository, except those in build folders.
 fn documents(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path()) {
         let name = entry.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -24,12 +24,12 @@ fn documents(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Text without fenced code blocks.
+/// Returns the text without fenced code blocks.
 fn prose(text: &str) -> String {
     text.split("```").step_by(2).collect()
 }
 
-/// Anchors of a document's headings, as renderers of Markdown make them.
+/// Returns the anchors of a document's headings, as Markdown renderers make them.
 fn anchors(text: &str) -> Vec<String> {
     let headings = prose(text);
     let headings = headings.lines().filter(|line| line.starts_with('#'));

@@ -1,4 +1,4 @@
-//! Bad input ends with exit code 1 and a message that names file, line and field.
+//! Bad input ends the program with exit code 1 and a message that names file, line and field.
 
 mod e2e;
 
@@ -8,7 +8,7 @@ use e2e::process::run_to_end;
 
 const HEAD: &str = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n";
 
-/// Runs with `text` in the file `name`.
+/// Runs with `text` in the file `name`, and returns the error message.
 fn refused(name: &str, text: &str, args: &[&str]) -> String {
     let directory = tempfile::tempdir().expect("a temporary directory");
     fs::write(directory.path().join(name), text).expect("the file is written");
@@ -19,7 +19,7 @@ fn refused(name: &str, text: &str, args: &[&str]) -> String {
 }
 
 fn refused_config(text: &str) -> String {
-    // Nothing listens there; a configuration that is wrong must be found before that matters.
+    // Nothing listens on this port: a wrong configuration must be reported before the scheduler connects.
     refused("c.yaml", text, &["run", "--config=c.yaml", "--master=http://127.0.0.1:1"])
 }
 

@@ -1,8 +1,8 @@
-//! A thousand nodes and five thousand pods, a tenth of which fit nowhere: every other one is bound once, no node gets
-//! more than it has, and those that wait are told why in kube-scheduler's words.
+//! A thousand nodes and five thousand pods, a tenth of which fit nowhere: every other pod is bound once, no node is
+//! overfull, and the pending pods get kube-scheduler's messages.
 //!
-//! The original schedules copies of the impossible pods under another scheduler name at the same time. Nodes come in
-//! pools, each with a label and a taint of its own, so that no message depends on what was placed where.
+//! At the same time the real kube-scheduler schedules copies of the impossible pods under another scheduler name. Nodes
+//! form pools, each with its own label and taint, so that no message depends on the placement of other pods.
 
 mod e2e;
 
@@ -25,18 +25,18 @@ const OURS: &str = "default-scheduler";
 const THEIRS: &str = "reference";
 const COPIES: usize = 50;
 
-/// Nodes that are alike, and how many pods of which kind fill them.
+/// Identical nodes, and the number and kinds of pods that fill them.
 struct Pool {
     name: &'static str,
     nodes: usize,
     cpu: u64,
     memory_mi: u64,
     pods: u64,
-    /// What each pod asks for, and how many of them there are. All but the first pool are filled to the last pod.
+    /// Number of pods and requests of each. All pools but the first are filled to the last pod.
     demands: &'static [(usize, Demand)],
 }
 
-/// What a pod asks for.
+/// Requests of a pod.
 #[derive(Clone, Copy, Default)]
 struct Demand {
     milli_cpu: u64,
@@ -75,7 +75,7 @@ const POOLS: &[Pool] = &[
     },
     Pool { name: "slots", nodes: 50, cpu: 16, memory_mi: 8192, pods: 6, demands: &[(300, demand(0, 0))] },
     Pool { name: "ports", nodes: 20, cpu: 16, memory_mi: 8192, pods: 110, demands: &[(20, ON_PORT)] },
-    // For impossible pods only: each has a pod on port 8080 already, or is cordoned.
+    // For impossible pods only: each node already has a pod on port 8080 or is cordoned.
     Pool { name: "held", nodes: 15, cpu: 16, memory_mi: 8192, pods: 110, demands: &[] },
     Pool { name: "cordoned", nodes: 15, cpu: 16, memory_mi: 8192, pods: 110, demands: &[] },
 ];
@@ -115,7 +115,7 @@ fn pod_with(name: &str, demand: Demand, spec: Value) -> Value {
     pod
 }
 
-/// Pods that occupy a host port, placed by hand.
+/// Returns pods that occupy a host port, already placed.
 fn holders() -> Vec<Value> {
     let held = POOLS.iter().find(|pool| pool.name == "held").expect("the pool");
     let holder = |index: usize| {
@@ -124,7 +124,7 @@ fn holders() -> Vec<Value> {
     (0..held.nodes).map(holder).collect()
 }
 
-/// Pods that fit, with what they ask for.
+/// Returns the pods that fit, with their requests.
 fn possible() -> Vec<(Value, Demand)> {
     let mut pods = Vec::new();
     for pool in POOLS {
@@ -138,7 +138,7 @@ fn possible() -> Vec<(Value, Demand)> {
     pods
 }
 
-/// One pod of each impossible kind, without a name.
+/// Returns one pod of each impossible kind, without a name.
 fn impossible() -> Vec<(&'static str, Value)> {
     let small = demand(10, 10);
     let general = || json!({"tolerations": tolerates("general")});
@@ -244,7 +244,7 @@ fn five_thousand_pods_are_bound_once_or_explained_as_by_kube_scheduler(server: S
     let possible = possible();
     let kinds = impossible();
     let mut pods: Vec<Value> = possible.iter().map(|(pod, _)| pod.clone()).collect();
-    // The impossible ones are spread among the others.
+    // The impossible pods are spread among the others.
     for (kind, pod) in &kinds {
         for copy in 0..COPIES {
             let at = (copy * 97 + 13 * pods.len()) % pods.len();
@@ -269,7 +269,7 @@ fn five_thousand_pods_are_bound_once_or_explained_as_by_kube_scheduler(server: S
     assert_eq!(watch.moved(), Vec::<String>::new());
     assert_eq!(watch.bound(), possible.len());
 
-    // Capacity, counted anew.
+    // Capacity, recomputed from the pods.
     let demands: BTreeMap<&str, Demand> =
         possible.iter().map(|(pod, demand)| (name_of(pod), *demand)).collect();
     let mut usage = Usage::new();
@@ -284,7 +284,7 @@ fn five_thousand_pods_are_bound_once_or_explained_as_by_kube_scheduler(server: S
     }
     assert_within_capacity(&usage);
 
-    // Conditions, in the words of the original.
+    // Conditions, word for word as kube-scheduler writes them.
     let conditions: BTreeMap<&str, Option<[&str; 3]>> = all
         .iter()
         .filter(|pod| node_of(pod).is_none())
@@ -304,7 +304,7 @@ fn five_thousand_pods_are_bound_once_or_explained_as_by_kube_scheduler(server: S
         }
     }
 
-    // Events, in the words of the original; they are written beside the rest.
+    // Events, word for word as kube-scheduler writes them. They are written asynchronously.
     let count = possible.len() + kinds.len() * (COPIES + 1);
     let last = Mutex::new(BTreeMap::new());
     eventually("every pod has its event", PATIENCE, || {
@@ -339,7 +339,7 @@ fn five_thousand_pods_are_bound_once_or_explained_as_by_kube_scheduler(server: S
     }
     println!("{:.1?}: {} events", begun.elapsed(), events.len());
 
-    // Those that cannot be helped are left alone.
+    // Pods that no event can help are not retried.
     let log = harbormaster.log();
     let tries =
         log.lines().filter(|line| line.contains("Attempting") && line.contains("default/no-")).count();

@@ -1,6 +1,6 @@
-//! The secure port while thousands of connections are slow on purpose, and scheduling meanwhile.
+//! The secure port and scheduling while thousands of clients are slow on purpose.
 //!
-//! `HARBORMASTER_CONNECTIONS` says how many, as far as this process may have files open.
+//! `HARBORMASTER_CONNECTIONS` sets the number of connections, within this process's limit of open files.
 
 #![cfg(unix)]
 
@@ -33,17 +33,17 @@ use rustls::{
 use serde_json::json;
 
 const CONNECTIONS: usize = 2_000;
-/// Files that this process needs besides.
+/// Files that this process needs for other purposes.
 const OTHERS: usize = 200;
-/// What the port keeps at a time, and what else the scheduler has open.
+/// Connections that the port keeps at a time, plus the scheduler's other files.
 const MOST_FILES: usize = 512 + 100;
 const THREADS: usize = 4;
-/// Every connection sends a byte so often, at most.
+/// Shortest interval between two bytes on one connection.
 const TRICKLE: Duration = Duration::from_millis(100);
-/// Connections per round and thread that are made anew where they were closed.
+/// Closed connections that each thread reopens per round.
 const RENEWED: usize = 5;
 
-/// What all slow clients share.
+/// State shared by all slow clients.
 struct Crowd {
     address: SocketAddr,
     tls: Arc<ClientConfig>,
@@ -52,9 +52,9 @@ struct Crowd {
     closed: AtomicUsize,
 }
 
-/// One that takes its time.
+/// A slow client.
 enum Slow {
-    /// Says nothing at all.
+    /// Sends nothing.
     Silent(TcpStream),
     /// Sends the first message of a handshake byte by byte.
     Greets { stream: TcpStream, rest: Vec<u8> },
@@ -93,7 +93,7 @@ impl Crowd {
         Some(slow)
     }
 
-    /// Holds that many connections until it is told to stop.
+    /// Holds that many connections open until `stop` is set.
     fn press(&self, count: usize) {
         let mut all: Vec<Option<Slow>> = (0..count).map(|number| self.connect(number)).collect();
         while !self.stop.load(Ordering::Relaxed) {
@@ -115,7 +115,7 @@ impl Crowd {
 }
 
 impl Slow {
-    /// Sends a byte more; whether the connection is still there.
+    /// Sends another byte. Returns true if the connection is still open.
     fn goes_on(&mut self) -> bool {
         let is_open = |stream: &mut TcpStream| match stream.read(&mut [0; 64]) {
             Ok(length) => length > 0,
@@ -133,7 +133,7 @@ impl Slow {
     }
 }
 
-/// How many files this process may have open.
+/// Returns the number of files that this process may have open.
 fn file_limit() -> usize {
     let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();
     let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"));
@@ -178,7 +178,7 @@ fn pods_are_bound_and_health_is_answered_while_thousands_of_connections_are_slow
         format!("--tls-private-key-file={key_file}"),
     ];
     let harbormaster = Harbormaster::start(&args, cluster.directory().join("log"));
-    // A new client is a new connection.
+    // Each request uses a new client and thus a new connection.
     let health = || ApiClient::new(&format!("https://{address}"), "").get_text("/healthz");
     eventually("the port is open", PATIENCE, || health().ok());
 
@@ -193,7 +193,7 @@ fn pods_are_bound_and_health_is_answered_while_thousands_of_connections_are_slow
         for _ in 0..THREADS {
             scope.spawn(|| crowd.press(connections / THREADS));
         }
-        // Whatever fails from here on, the threads must end.
+        // Even if an assertion fails below, the threads must end.
         let _stop = Stop(&crowd.stop);
         eventually("all are there", PATIENCE, || {
             (crowd.opened.load(Ordering::Relaxed) >= connections / THREADS * THREADS).then_some(())
@@ -216,7 +216,7 @@ fn pods_are_bound_and_health_is_answered_while_thousands_of_connections_are_slow
         eprintln!(
             "{connections} connections: {opened} opened, {closed} closed; 20 answers took {tries} tries"
         );
-        // Each may have lost its place to others once or twice; kubelet would ask again as well.
+        // Each request may lose its connection to others once or twice; kubelet would retry too.
         assert!(tries <= 30, "{tries} tries for 20 answers");
         assert!(closed > 0, "the port keeps fewer than came");
     });
@@ -225,7 +225,7 @@ fn pods_are_bound_and_health_is_answered_while_thousands_of_connections_are_slow
     harbormaster.ends_well();
 }
 
-/// Tells the threads to stop.
+/// Stops the threads on drop.
 struct Stop<'a>(&'a AtomicBool);
 
 impl Drop for Stop<'_> {

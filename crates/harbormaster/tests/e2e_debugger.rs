@@ -1,4 +1,4 @@
-//! What a running process tells when it is asked: SIGUSR2, and a new verbosity over the secure port.
+//! Debugging a running process: SIGUSR2, and a new verbosity over the secure port.
 
 mod e2e;
 

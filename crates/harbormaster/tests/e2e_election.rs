@@ -1,4 +1,4 @@
-//! Replicas that elect a leader: one schedules, and another goes on when it is gone, however it goes.
+//! Replicas that elect a leader: one schedules, and another continues when it is gone, however it ends.
 
 mod e2e;
 
@@ -29,24 +29,24 @@ on_both_servers! {
     a_second_signal_ends_a_leader_that_still_has_something_under_way,
 }
 
-/// Not shorter: a busy machine may keep a leader from renewing for seconds.
+/// Lease duration. It must not be shorter: a busy machine may keep a leader from renewing for seconds.
 const LASTS: Duration = Duration::from_secs(10);
 const DEADLINE: Duration = Duration::from_secs(8);
 const PERIOD: Duration = Duration::from_secs(1);
-/// The longest pause of a standby.
+/// Longest pause of a standby between two attempts to acquire the lease.
 const PAUSE: Duration = Duration::from_millis(2200);
-/// What a busy machine may add to a wait.
+/// Delay that a busy machine may add to a wait.
 const SLACK: Duration = Duration::from_secs(20);
 
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
 
-/// A scheduler of several, behind a proxy of its own.
+/// One of several schedulers, with its own proxy.
 struct Replica {
     process: Harbormaster,
     proxy: Proxy,
 }
 
-/// Flags of a lease that lasts so long.
+/// Returns the flags for a lease of that duration.
 fn lease(scene: &Scene, lasts: Duration) -> Vec<String> {
     vec![
         "--leader-elect".to_owned(),
@@ -67,7 +67,7 @@ fn start(scene: &Scene, config: &Value, lasts: Duration) -> Replica {
     Replica { process, proxy }
 }
 
-/// A leader and a standby.
+/// Starts a leader and a standby.
 fn two(scene: &Scene, lasts: Duration) -> [Replica; 2] {
     let leader = start(scene, &config(scene.name), lasts);
     leader.leads();
@@ -81,7 +81,7 @@ fn start_standby(scene: &Scene, lasts: Duration) -> Replica {
 }
 
 impl Replica {
-    /// Waits until it leads.
+    /// Waits until the replica leads.
     fn leads(&self) {
         self.process.wait_for_line(&["Successfully acquired lease"]);
     }
@@ -92,7 +92,7 @@ impl Replica {
         identity.split('"').next().unwrap_or_default().to_owned()
     }
 
-    /// Everything that was written, or tried.
+    /// Returns all write requests, successful or not.
     fn writes(&self) -> Vec<Record> {
         self.proxy.records(|request| request.method != "GET")
     }
@@ -102,14 +102,14 @@ impl Replica {
     }
 }
 
-/// When the last write of the lease came that came through.
+/// Returns the time of the last lease renewal that reached the proxy.
 fn last_renewal(proxy: &Proxy) -> Instant {
     let writes = proxy.records(|request| request.method != "GET" && request.path.contains("/leases"));
     let last = writes.iter().rfind(|write| (200..300).contains(&write.status));
     last.expect("it has renewed").at
 }
 
-/// What the lease says.
+/// Returns the lease's spec.
 fn spec(scene: &Scene) -> Value {
     let mut lease = scene.client.get(&format!("{LEASES}/{}", scene.name)).expect("the lease is there");
     lease["spec"].take()
@@ -140,7 +140,7 @@ fn when_the_leader_is_killed_another_goes_on_after_its_lease_has_expired(server:
     assert_eq!((&events[0]["reason"], &events[0]["type"]), (&json!("LeaderElection"), &json!("Normal")));
     assert_eq!(events[0]["source"]["component"], scene.name);
 
-    // It is killed while it binds.
+    // The leader is killed while it binds.
     a.proxy.fault(usize::MAX, Fault::delay(Duration::from_millis(300)), |request| {
         request.path.ends_with("/binding")
     });
@@ -163,7 +163,7 @@ fn when_the_leader_is_killed_another_goes_on_after_its_lease_has_expired(server:
 }
 
 fn a_leader_that_is_asked_to_end_hands_over_at_once(server: Server) {
-    // So long that nobody waits for it to expire.
+    // So long that the test cannot just wait for the lease to expire.
     let lasts = Duration::from_secs(120);
     let scene = Scene::new(server, "election-ended");
     let [mut a, b] = two(&scene, lasts);
@@ -191,7 +191,7 @@ fn a_leader_that_is_asked_to_end_hands_over_at_once(server: Server) {
     scene.create("second", "10m");
     scene.is_bound("second");
 
-    // A standby ends as well, and the leader goes on.
+    // A standby exits cleanly too, and the leader continues.
     let c = start_standby(&scene, lasts);
     let log = c.process.ends_well();
     assert!(!log.contains("Released lease"), "{log}");
@@ -205,7 +205,7 @@ fn a_leader_that_was_stopped_for_long_writes_nothing_more_and_ends(server: Serve
     const PODS: usize = 30;
     let scene = Scene::new(server, "election-stopped");
     scene.create_node("second", "2", "a");
-    // Slow, so that many bindings wait for their turn when it is stopped.
+    // A low request rate, so that many bindings are queued when the process is stopped.
     let mut slow = config(scene.name);
     slow["clientConnection"] = json!({"qps": 2, "burst": 4, "contentType": "application/json"});
     let mut a = start(&scene, &slow, LASTS);
@@ -220,14 +220,14 @@ fn a_leader_that_was_stopped_for_long_writes_nothing_more_and_ends(server: Serve
     assert!(a.binds().len() < PODS / 2, "most wait for their turn");
     b.leads();
     scene.many_are_bound(PODS);
-    // The rest of an event may come that had been sent by half.
+    // Events are not counted: the rest of a half-sent one may still arrive.
     let decisions =
         |a: &Replica| a.writes().into_iter().filter(|write| !write.request.path.contains("/events")).count();
     let before = decisions(&a);
     a.process.signal("CONT");
     assert_eq!(a.process.wait(END).code(), Some(1), "{}", a.process.log());
     a.process.wait_for_line(&["Leaderelection lost"]);
-    // What was sent would have come by then.
+    // By then every request already sent would have arrived.
     sleep(Duration::from_secs(1));
     assert_eq!(decisions(&a), before, "{:?}", a.writes());
     assert_eq!(spec(&scene)["holderIdentity"], b.identity());

@@ -1,5 +1,5 @@
-//! Events: none is lost while the API server takes them, however many there are at once, and a server that takes none
-//! for a while gets them afterwards.
+//! Events: none is lost while the API server accepts them, however many there are at once, and a server that accepts
+//! none for a while gets them afterwards.
 
 mod e2e;
 
@@ -37,7 +37,7 @@ fn every_pod_of_a_burst_has_its_event(server: Server) {
     let nodes: Vec<Value> =
         (0..NODE_COUNT).map(|i| node(&format!("node-{i}"), json!({}), "16", "32Gi", 110)).collect();
     create_all(client, NODES, &nodes);
-    // All wait before the scheduler starts, those that fit nowhere among the others.
+    // All pods exist before the scheduler starts, and those that fit nowhere are spread among the others.
     let requests = json!({"cpu": "100m"});
     let mut pods: Vec<Value> =
         (0..POD_COUNT).map(|i| pod(&format!("pod-{i}"), SCHEDULER, requests.clone(), json!({}))).collect();

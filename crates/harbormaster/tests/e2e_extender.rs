@@ -1,5 +1,5 @@
-//! HTTP extenders take part in scheduling: they filter, score and bind, and one that hangs delays those alone whom it
-//! concerns.
+//! HTTP extenders take part in scheduling: they filter, score and bind, and one that hangs delays only the pods that
+//! need it.
 
 mod e2e;
 
@@ -25,7 +25,7 @@ on_both_servers! {
 
 const GPU: &str = "example.com/gpu";
 
-/// A scheduler with that extender, and nodes `a`, `b` and `c` of 2 CPUs.
+/// Starts a scheduler with that extender, and creates nodes `a`, `b` and `c` of 2 CPUs.
 fn started(server: Server, name: &'static str, extender: Value) -> (Scene, Harbormaster) {
     let scene = Scene::on(server.shared(), name);
     e2e::cluster::create_priority_classes(&scene.client);
@@ -42,12 +42,12 @@ fn names(args: &Value) -> Vec<String> {
     items.iter().map(|node| node["metadata"]["name"].as_str().expect("nodes have names").to_owned()).collect()
 }
 
-/// Those of the nodes in question that end so.
+/// Returns the names of the candidate nodes that end with `end`.
 fn ending(args: &Value, end: &str) -> Vec<String> {
     names(args).into_iter().filter(|name| name.ends_with(end)).collect()
 }
 
-/// Lets the nodes pass that end so, and says of the others that they are off limits.
+/// Passes the candidate nodes whose names end with one of `ends`, and rejects the others as off limits.
 fn only(args: &Value, ends: &[&str]) -> Value {
     let passes = |node: &Value| {
         let name = node["metadata"]["name"].as_str().unwrap_or_default();
@@ -91,7 +91,7 @@ fn an_extender_filters_scores_and_binds(server: Server) {
             "urlPrefix": extender.url, "filterVerb": "filter", "prioritizeVerb": "prioritize", "bindVerb": "bind", "weight": 5,
         }),
     );
-    // Something that no decision depends on is shown as well.
+    // Fields that no decision depends on reach the extender too.
     let name = scene.full("pod");
     let mut object =
         pod(&name, scene.name, json!({"cpu": "100m"}), json!({"nodeSelector": {"scene": scene.name}}));
@@ -144,7 +144,7 @@ fn a_pod_that_an_extender_rejects_says_so_and_is_tried_again_after_any_event(ser
     harbormaster.ends_well();
 }
 
-/// A pod that asks for what an extender manages and the scheduler does not count.
+/// Creates a pod that requests a resource that an extender manages and the scheduler ignores.
 fn create_with_gpu(scene: &Scene, name: &str) {
     let mut object = pod(
         &scene.full(name),
@@ -244,7 +244,7 @@ fn an_extender_chooses_who_makes_way(server: Server) {
     harbormaster.ends_well();
 }
 
-/// What `simulate` prints of two nodes of a CPU each and of two pods, each of which fills more than half of a node.
+/// Returns the output of `simulate` for two nodes of one CPU and two pods, each of which needs more than half a node.
 fn simulated(extender: Value, flags: &[&str]) -> String {
     let output = simulation(extender, flags);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -339,7 +339,7 @@ fn an_explanation_says_what_extenders_say() {
 
 #[test]
 fn over_https_a_certificate_is_checked_unless_the_configuration_says_otherwise() {
-    // Any server will do: this one does not let strangers in.
+    // Any server will do, as long as it refuses anonymous clients.
     let cluster = Server::Embedded.shared();
     let url = cluster.server_url();
     for (unchecked, config) in [

@@ -1,8 +1,8 @@
-//! Servers in trouble: whatever they do, no pod is lost, others are bound meanwhile, and what is tried again is tried
-//! a bounded number of times.
+//! Servers in trouble: whatever they do, no pod is lost, others are bound meanwhile, and the number of retries is
+//! bounded.
 //!
-//! Between Harbormaster and the real API server stands a proxy that makes the trouble. Tests run side by side on one
-//! API server, each with a scheduler name and nodes of its own.
+//! A proxy between Harbormaster and the real API server injects the faults. Tests run in parallel on one API server,
+//! each with its own scheduler name and nodes.
 
 mod e2e;
 
@@ -36,7 +36,7 @@ on_both_servers! {
     an_event_that_cannot_be_written_is_tried_again_later_and_holds_up_nothing,
 }
 
-/// The usual answer of a server in trouble.
+/// Default status of an injected failure.
 const TROUBLE: u16 = 500;
 
 fn an_api_server_that_is_down_at_start_is_waited_for(server: Server) {
@@ -105,14 +105,14 @@ fn watches_that_are_cut_in_the_middle_of_a_line_lose_nothing(server: Server) {
             (scene.proxy.count(|request| request.is_watch_of("pods")) > index).then_some(())
         });
     }
-    // A pod waits for a node that is announced on a line that is cut.
+    // A pod waits for a node, and the watch is cut in the middle of the node's event.
     scene.create("large", "3");
     wait_until_explained(&scene.client, &scene.full("large"));
     scene.proxy.cut_next_event("nodes", Cut::Broken);
     scene.create_node("large-node", "4", "a");
     assert_eq!(wait_until_bound(&scene.client, &scene.full("large")), scene.full("large-node"));
     let watches = scene.proxy.records(|request| request.is_watch_of("pods"));
-    // Over HTTP/1.1 a watch is opened anew now and then in any case.
+    // Over HTTP/1.1 watches are reopened from time to time in any case.
     let turns = watches.last().map_or(0, |last| (last.at - watches[0].at).as_secs() / 18);
     let count = watches.len();
     assert!((4..=8 + turns as usize).contains(&count), "{count} watches after 4 cuts and {turns} turns");
@@ -132,7 +132,7 @@ fn watches_that_are_refused_are_tried_again_with_pauses(server: Server) {
     scene.create("meanwhile", "100m");
     scene.is_bound("meanwhile");
     let mut watches = scene.proxy.records(pods);
-    // Over HTTP/1.1 a watch is opened anew now and then in any case.
+    // Over HTTP/1.1 watches are reopened from time to time in any case.
     watches.drain(..watches.iter().take_while(|watch| watch.status == 200).count());
     assert_eq!(statuses(&watches[..4]), [503, 503, 500, 200]);
     assert!(watches[3].at - watches[0].at > Duration::from_secs(3), "pauses grow");
@@ -157,7 +157,7 @@ fn after_an_expired_version_everything_is_listed_anew(server: Server) {
             scene.proxy.fault(1, Fault::status(410, "Expired"), pods);
         }
         scene.proxy.close("pods");
-        // Nobody watches at the moment: only a new list can tell.
+        // No watch is open at the moment, so only a new list can show the deletion.
         delete_pod(&scene.client, &scene.full("holder"));
         scene.is_bound("waiter");
         let lists = scene.proxy.count(|request| request.is_list_of("pods"));
@@ -249,7 +249,7 @@ fn a_bind_that_fails_for_long_is_tried_a_few_times_and_then_decided_anew(server:
     let harbormaster = scene.started();
     scene.fault_binds("a", 6, Fault::status(TROUBLE, "InternalError"));
     scene.create("a", "1900m");
-    // What the pod was decided for is free again while it waits.
+    // The resources reserved for the pod are free again while it waits.
     let (reason, message) = wait_until_explained(&scene.client, &scene.full("a"));
     assert_eq!(reason, "SchedulerError");
     assert!(message.contains("injected InternalError"), "{message}");
@@ -269,7 +269,7 @@ fn a_bind_whose_answer_is_lost_counts_once(server: Server) {
         scene.fault_binds("a", 1, fault);
         scene.create("a", "1");
         scene.is_bound("a");
-        // A second CPU is left, and no third.
+        // Room for a second CPU is left, but not for a third.
         scene.create("b", "1");
         scene.is_bound("b");
         scene.create("c", "1");
@@ -281,7 +281,7 @@ fn a_bind_whose_answer_is_lost_counts_once(server: Server) {
         eventually("its event is written", PATIENCE, || {
             (events(&scene.client, &scene.full("a"), "Scheduled").len() == 1).then_some(())
         });
-        // Its room is given back once.
+        // The pod's resources are released once.
         delete_pod(&scene.client, &scene.full("a"));
         scene.is_bound("c");
         scene.create("d", "1");
@@ -337,7 +337,7 @@ fn a_status_patch_that_fails_is_tried_again_a_few_times(server: Server) {
             request.is_status_of(&name)
         });
     }
-    // Not for lack of room: every pod that leaves a node, of other tests too, would wake them.
+    // The pods wait for a rack, not for resources: every pod that leaves a node, of other tests too, would wake them.
     for name in ["soon", "never"] {
         scene.create_for(name, "100m", json!({"scene": scene.name, "rack": "b"}));
     }
@@ -350,7 +350,7 @@ fn a_status_patch_that_fails_is_tried_again_a_few_times(server: Server) {
     };
     patches("soon", &[500, 500, 200]);
     patches("never", &[500; 4]);
-    // The pod that could not be told is not forgotten.
+    // A pod whose status could not be written is not forgotten.
     scene.create_node("late", "2", "b");
     scene.is_bound("soon");
     scene.is_bound("never");

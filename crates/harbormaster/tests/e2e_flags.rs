@@ -1,5 +1,5 @@
-//! Flags beside the real kube-scheduler: the same words and exit codes for wrong values. And kubeadm's arguments start the
-//! program under the name of kube-scheduler.
+//! Flags compared with the real kube-scheduler: identical messages and exit codes for wrong values. Also, kubeadm's
+//! arguments start the program under the name of kube-scheduler.
 
 mod e2e;
 
@@ -21,7 +21,7 @@ use harbormaster_oracle::{
 };
 use serde_json::json;
 
-/// A process that does not outlive the test.
+/// A process that is killed on drop.
 struct Process(Child);
 
 impl Process {
@@ -45,13 +45,13 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Both fail only when the process is gone already.
+        // Both fail only if the process has already exited.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// The built program under the name of kube-scheduler.
+/// Returns a command for the built program under the name of kube-scheduler.
 fn under_the_name_of_kube_scheduler(directory: &Path) -> Command {
     let link = directory.join("kube-scheduler");
     if !link.exists() {
@@ -60,7 +60,7 @@ fn under_the_name_of_kube_scheduler(directory: &Path) -> Command {
     Command::new(link)
 }
 
-/// What a program says last: its reason, without the dress of a log line.
+/// Returns the reason with which a program ended, without the prefix of a log line.
 fn reason(log: &str) -> String {
     let says = |line: &&str| line.starts_with("Error: ") || line.contains("\"command failed\" err=");
     let last = || log.lines().rfind(|line| !line.is_empty());
@@ -123,7 +123,7 @@ fn kubeadms_arguments_start_it_under_the_name_of_kube_scheduler() {
     let kubeconfig = cluster.kubeconfig().display();
     let [port] = free_ports().expect("a port is free");
     let mut command = under_the_name_of_kube_scheduler(directory.path());
-    // All of kubeadm's, and a port that is free here.
+    // All of kubeadm's flags, and a free port.
     command
         .arg(format!("--authentication-kubeconfig={kubeconfig}"))
         .arg(format!("--authorization-kubeconfig={kubeconfig}"))

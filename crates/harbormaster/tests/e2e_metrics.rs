@@ -1,5 +1,5 @@
-//! The same small work for kube-scheduler and for Harbormaster, and what their pages say of it: the same families, types,
-//! labels and buckets but for a list with reasons, and the same numbers where they must be the same.
+//! The same small workload for kube-scheduler and for Harbormaster, and their metrics pages: identical families, types,
+//! labels and buckets, but for a list of exceptions with reasons, and equal values where they must be equal.
 
 mod e2e;
 
@@ -31,10 +31,10 @@ on_both_servers! {
 }
 
 const PROFILE: &str = "default-scheduler";
-/// For so long the numbers must stay as they are before they are compared.
+/// The compared values must be stable for this long.
 const QUIET: Duration = Duration::from_secs(4);
 
-/// Families, or beginnings of their names, that only kube-scheduler has.
+/// Families, or prefixes of their names, that only kube-scheduler has.
 const ONLY_THEIRS: &[(&str, &str)] = &[
     ("go_", "there is no Go runtime"),
     ("workqueue_", "client-go's work queues are not used"),
@@ -55,7 +55,7 @@ const ONLY_THEIRS: &[(&str, &str)] = &[
 /// Families that only Harbormaster has.
 const ONLY_OURS: &[(&str, &str)] = &[("harbormaster_config_", "kube-scheduler reads its configuration once")];
 
-/// Samples that must be the same, beside evaluations and points that are counted per pod.
+/// Samples that must be equal, in addition to evaluations and extension points counted per pod.
 const SAME_VALUES: &[&str] = &[
     "scheduler_schedule_attempts_total",
     "scheduler_pending_pods",
@@ -76,7 +76,7 @@ const SAME_VALUES: &[&str] = &[
     "scheduler_batch_attempts_total",
 ];
 
-/// A scheduler whose pages can be read.
+/// A scheduler whose metrics pages can be read.
 enum Scheduler {
     Original(scheduler::Scheduler),
     Ours { metrics: Metrics, stop: Option<oneshot::Sender<()>>, running: Option<JoinHandle<()>> },
@@ -90,7 +90,7 @@ impl Scheduler {
         Self::Original(started.expect("it starts"))
     }
 
-    /// In this process: who serves the pages is no part of this.
+    /// Runs Harbormaster in this process, because the secure port is not part of this test.
     fn ours(cluster: &Cluster, config: &str) -> Self {
         let path = cluster.write_scheduler_config(config).expect("it is written");
         let text = fs::read_to_string(&path).expect("it can be read");
@@ -154,12 +154,12 @@ impl Drop for Scheduler {
     }
 }
 
-/// What a page says of a family.
+/// Shape of a family on a page.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Shape {
     help: String,
     kind: String,
-    /// The names of labels that samples have together.
+    /// Sets of label names that occur together.
     labels: BTreeSet<Vec<String>>,
     bounds: BTreeSet<String>,
 }
@@ -194,7 +194,7 @@ fn read(page: &str) -> Page {
     (families, samples)
 }
 
-/// No value in these pages holds a quote.
+/// Splits a series into labels. No value in these pages contains a quote.
 fn labels_of(series: &str) -> Vec<(&str, &str)> {
     let Some((_, labels)) = series.split_once('{') else { return Vec::new() };
     let mut rest = labels.trim_end_matches('}');
@@ -207,7 +207,7 @@ fn labels_of(series: &str) -> Vec<(&str, &str)> {
     found
 }
 
-/// Some pods bound, one that fits nowhere, one that is woken, one that preempts another.
+/// Schedules some pods, one that fits nowhere, one that is woken, and one that preempts another.
 fn work(client: &ApiClient) {
     let create = |name: &str, class: Option<&str>, cpu: &str, spec: Value| {
         let mut pod = pod(name, PROFILE, json!({"cpu": cpu, "memory": "64Mi"}), spec);
@@ -236,7 +236,7 @@ fn work(client: &ApiClient) {
     assert!(get_pod(client, "victim").is_none(), "it made way");
 }
 
-/// The pages once nothing changes any more of what must be equal.
+/// Waits until the compared values are stable, and returns the page.
 fn settled(scheduler: &Scheduler) -> Page {
     let mut last = (read(&scheduler.page()), Instant::now());
     eventually("the numbers stay as they are", PATIENCE, || {
@@ -251,7 +251,7 @@ fn settled(scheduler: &Scheduler) -> Page {
     read(&scheduler.page())
 }
 
-/// The samples that must be the same in both pages.
+/// Returns the samples that must be equal on both pages.
 fn same((_, samples): &Page) -> BTreeMap<&str, f64> {
     let must = |name: &str| {
         SAME_VALUES
@@ -263,18 +263,18 @@ fn same((_, samples): &Page) -> BTreeMap<&str, f64> {
     samples.iter().filter(|(name, _)| must(name)).map(|(name, value)| (name.as_str(), *value)).collect()
 }
 
-/// Filter and Score are counted per node that was asked about, which differs; what stands for plugins that are not built is
-/// nobody else's.
+/// Returns true for evaluations counted per pod. Filter and Score are counted per node, and the number of nodes
+/// examined differs. Plugins that stand for unsupported ones exist in one scheduler only.
 fn is_evaluation_per_pod(name: &str) -> bool {
     name.starts_with("scheduler_plugin_evaluation_total")
         && (name.contains("=\"PreFilter\"") || name.contains("=\"PreScore\""))
         && !UNBUILT.iter().any(|plugin| name.contains(plugin))
 }
 
-/// Plugins of one scheduler only.
+/// Plugins that only one scheduler has.
 const UNBUILT: [&str; 2] = ["DynamicResources", "HarbormasterUnbuilt"];
 
-/// How often plugins of a point were asked.
+/// Returns true for the number of calls of an extension point that is called once per pod.
 fn is_point_per_pod(name: &str) -> bool {
     const POINTS: [&str; 9] = [
         "PreEnqueue",
@@ -301,7 +301,7 @@ fn scrape(server: Server, start: fn(&Cluster, &str) -> Scheduler) -> (Page, Vec<
     let scheduler = start(&cluster, &config(PROFILE).to_string());
     work(&client);
     let page = settled(&scheduler);
-    // Equal nodes may be taken in any order.
+    // Identical nodes may be chosen in any order.
     let resources = scheduler.resources();
     let without_node = |line: &str| match (line.find("node=\""), line.find(",pod=\"")) {
         (Some(from), Some(to)) => format!("{}{}", &line[..from], &line[to + 1..]),
@@ -343,7 +343,7 @@ fn the_pages_of_both_schedulers_say_the_same(server: Server) {
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     assert!(our_values.len() > 60, "too little was compared: {our_values:#?}");
-    // Nothing is listed that is not needed.
+    // Every listed exception is needed.
     for (known, _) in ONLY_THEIRS {
         let needed = theirs.0.keys().any(|name| name.starts_with(known) && !ours.0.contains_key(name));
         assert!(needed, "{known} is not among what only kube-scheduler has");

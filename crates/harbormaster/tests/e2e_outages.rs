@@ -1,5 +1,5 @@
-//! Larger trouble: an API server that goes away, nodes that are full while binds fail in every way, and schedulers that
-//! end in the middle of their work.
+//! Larger outages: an API server that goes away, full nodes while binds fail in every way, and schedulers that are
+//! killed in the middle of their work.
 
 mod e2e;
 
@@ -28,7 +28,7 @@ on_both_servers! {
     sigterm_does_not_wait_for_events_that_nobody_takes,
 }
 
-/// The usual answer of a server in trouble.
+/// Default status of an injected failure.
 const TROUBLE: u16 = 500;
 
 fn sigterm_finishes_the_bindings_under_way_and_begins_no_other(server: Server) {
@@ -83,7 +83,7 @@ fn full_nodes_stay_within_capacity_whatever_becomes_of_binds(server: Server) {
         scene.create_node(&format!("node-{index}"), "2", "a");
     }
     let harbormaster = scene.started();
-    // By the number of the pod: each kind of trouble meets some first binds, and some second ones.
+    // The fault depends on the pod's number: each kind hits some first binds and some second ones.
     let is_bind = |request: &Request, of: usize, rest: usize| {
         let number = request.path.strip_suffix("/binding").and_then(|path| path.rsplit('-').next());
         request.method == "POST"
@@ -103,7 +103,7 @@ fn full_nodes_stay_within_capacity_whatever_becomes_of_binds(server: Server) {
     for index in 0..PODS {
         assert!(scene.binds(&format!("many-{index}")).len() <= 60, "many-{index}");
     }
-    // Every CPU is taken: one more does not fit.
+    // Every CPU is taken: one more pod does not fit.
     scene.create("last", "100m");
     let (reason, message) = wait_until_explained(&scene.client, &scene.full("last"));
     assert!(reason == "Unschedulable" && message.contains("Insufficient cpu"), "{reason}: {message}");

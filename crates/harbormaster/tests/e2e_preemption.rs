@@ -1,8 +1,8 @@
-//! Pods of high priority take the place of others: of those they need and of no more, whatever the API server, the
-//! victims and Harbormaster itself go through meanwhile.
+//! Pods of high priority evict the pods that they need to and no others, whatever happens meanwhile to the API server,
+//! the victims and Harbormaster itself.
 //!
-//! Every pod to be evicted is placed by hand. There is no kubelet: one with a grace period stays until the test ends it,
-//! one without goes with its DELETE.
+//! Every victim is placed by the test. There is no kubelet: a pod with a grace period stays until the test ends it, and
+//! one without disappears with its DELETE.
 
 mod e2e;
 
@@ -37,16 +37,16 @@ on_both_servers! {
 const MIDDLE: Option<&str> = Some("middle");
 const HIGH: Option<&str> = Some("high");
 const LONG: u32 = 600;
-/// Long enough for everything that a wrong decision would bring about.
+/// Long enough for all effects of a wrong decision to show.
 const QUIET: Duration = Duration::from_millis(1500);
 
-/// `DELETE`s that got as far as the proxy.
+/// Returns the number of `DELETE`s that reached the proxy.
 fn deletes(scene: &Scene) -> usize {
     scene.proxy.count(|request| request.method == "DELETE")
 }
 
-/// The node `node-{row}` in a rack of its own with room for two CPUs: `low-{row}` has one, `rest-{row}` of middle
-/// priority the other.
+/// Creates the node `node-{row}` with two CPUs in its own rack, with the pods `low-{row}` and, of middle priority,
+/// `rest-{row}`.
 fn full_node(scene: &Scene, row: &str, rest_cpu: &str, seconds: u32) {
     let node = format!("node-{row}");
     scene.create_node(&node, "2", row);
@@ -54,20 +54,20 @@ fn full_node(scene: &Scene, row: &str, rest_cpu: &str, seconds: u32) {
     scene.place(&format!("rest-{row}"), MIDDLE, rest_cpu, &node, seconds);
 }
 
-/// The preemptor of a row is bound beside the rest.
+/// Asserts that the preemptor of a row is bound to the row's node and that the other pod there stays.
 fn preempted(scene: &Scene, row: &str) {
     let node = wait_until_bound(&scene.client, &scene.full(&format!("top-{row}")));
     assert_eq!(node, scene.full(&format!("node-{row}")));
     stays(scene, &format!("rest-{row}"));
 }
 
-/// The pod is well and was never told to make way.
+/// Asserts that the pod is running and was never marked for eviction.
 fn stays(scene: &Scene, name: &str) {
     let pod = scene.get(name).unwrap_or_else(|| panic!("{name} is gone"));
     assert!(node_of(&pod).is_some() && !is_terminating(&pod) && disruption(&pod).is_none(), "{pod}");
 }
 
-/// `Preempted` events about a pod.
+/// Returns the notes of `Preempted` events about a pod.
 fn notes(scene: &Scene, name: &str) -> Vec<String> {
     let events = events(&scene.client, &scene.full(name), "Preempted");
     events.iter().map(|event| event["note"].as_str().unwrap_or_default().to_owned()).collect()
@@ -75,7 +75,7 @@ fn notes(scene: &Scene, name: &str) -> Vec<String> {
 
 fn a_pod_evicts_just_the_pods_in_its_way_and_waits_for_their_end(server: Server) {
     let scene = Scene::new(server, "just");
-    // The best place costs one pod of lowest priority; the others cost two of them, or one of middle priority.
+    // The best node costs one pod of lowest priority; the others cost two of them, or one of middle priority.
     full_node(&scene, "best", "1", LONG);
     for (node, class, cpu) in [("dear", MIDDLE, "1"), ("many", None, "500m")] {
         scene.create_node(&format!("node-{node}"), "2", "best");
@@ -106,7 +106,7 @@ fn a_pod_evicts_just_the_pods_in_its_way_and_waits_for_their_end(server: Server)
     sleep(QUIET);
     assert!(scene.is_pending("top-best"));
 
-    // Whoever comes later does not get the room.
+    // A pod that is created later does not get the room.
     scene.create_ranked("late", MIDDLE, "1", "best");
     wait_until_explained(&scene.client, &scene.full("late"));
     scene.finish("low-best");
@@ -126,7 +126,7 @@ fn of_several_victims_the_last_goes_when_the_others_are_gone(server: Server) {
         scene.place(name, None, "500m", "big", 0);
     }
     let harbormaster = scene.started();
-    // Three of them take their time.
+    // Three of the deletions are slow.
     scene.proxy.fault(3, Fault::delay(Duration::from_millis(300)), |request| request.method == "DELETE");
     scene.create_ranked("top", HIGH, "2", "big");
     assert_eq!(wait_until_bound(&scene.client, &scene.full("top")), scene.full("big"));
@@ -171,7 +171,7 @@ fn nobody_is_evicted_when_that_cannot_help(server: Server) {
     scene.ends_well(harbormaster);
 }
 
-/// What an API server in trouble does to a request, and how often.
+/// Returns the faults to inject into a request, with the number of times.
 fn troubles() -> [(&'static str, usize, Fault); 6] {
     [
         ("500", 2, Fault::status(500, "InternalError")),
@@ -183,7 +183,7 @@ fn troubles() -> [(&'static str, usize, Fault); 6] {
     ]
 }
 
-/// Lets something happen to the request of an eviction.
+/// Injects a fault into one request of an eviction.
 fn fault(scene: &Scene, step: &str, row: &str, times: usize, fault: Fault) {
     let (is_patch, victim) = (step == "patch", scene.full(&format!("low-{row}")));
     scene.proxy.fault(times, fault, move |request: &Request| match is_patch {
@@ -227,7 +227,8 @@ fn an_eviction_in_trouble_is_finished_and_takes_nobody_else(server: Server) {
     for (row, _) in &rows {
         let victim = scene.full(&format!("low-{row}"));
         let deletes = scene.proxy.count(|request| request.is_delete_of(&victim));
-        // One more of each if the preemptor is woken between the answer and the news of the victim's end.
+        // There is one more request of each kind if the preemptor is woken between the answer and the victim's delete
+        // event.
         assert!(deletes <= 4, "{row}: {deletes} DELETEs");
         let top = scene.get(&format!("top-{row}")).expect("it is there");
         let uid = top["metadata"]["uid"].as_str().expect("a UID");
@@ -270,7 +271,7 @@ fn a_victim_that_is_gone_or_another_pod_by_then_is_left_alone(server: Server) {
         }
         assert!(notes(&scene, &low).is_empty(), "{row}");
         assert!(deletes(&scene) <= 2 * rows.len());
-        // Three, and more if the preemptor is woken before the news of the victim's end has come; but not in a loop.
+        // Three, and a few more if the preemptor is woken before the victim's delete event arrives; but no loop.
         let attempts = harbormaster.attempts(&scene.full(&format!("top-{row}")));
         assert!(attempts <= 6, "{row}: {attempts} attempts");
     }
@@ -300,7 +301,8 @@ fn a_preemptor_whose_victim_cannot_be_deleted_holds_up_nobody(server: Server) {
 
 fn a_scheduler_that_is_killed_while_it_evicts_is_continued_by_the_next(server: Server) {
     let scene = Scene::new(server, "slain");
-    // Killed when one victim is on its way out, when another one is too, and when a third is told but not deleted.
+    // The scheduler is killed when the first victim is terminating, when the second is too, and when the third is
+    // marked but not deleted.
     for (row, seconds) in [("ended", LONG), ("ending", LONG), ("told", 0)] {
         full_node(&scene, row, "1", seconds);
     }
@@ -324,7 +326,7 @@ fn a_scheduler_that_is_killed_while_it_evicts_is_continued_by_the_next(server: S
     first.kill();
     is_dead.store(true, Ordering::Relaxed);
     scene.finish("low-ended");
-    // It would like the room, too.
+    // The rival needs the room too.
     scene.create_ranked("rival", MIDDLE, "1", "ended");
 
     let second = scene.start();

@@ -1,5 +1,5 @@
-//! Preemption beside the real kube-scheduler: both choose alike and say the same, and when both want the same room it
-//! comes to rest. Disruption budgets are those of the real controller.
+//! Preemption compared with the real kube-scheduler: both choose the same victims and report the same, and when they
+//! compete for the same room, evictions come to an end. The real controller maintains the disruption budgets.
 
 mod e2e;
 
@@ -34,12 +34,12 @@ const OURS: &str = "ours";
 const THEIRS: &str = "theirs";
 const BOTH: [&str; 2] = [OURS, THEIRS];
 const BUDGETS: &str = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
-/// Long enough for everything that a wrong decision would bring about.
+/// Long enough for all effects of a wrong decision to show.
 const QUIET: Duration = Duration::from_secs(2);
 
-/// Both schedulers on one cluster, each behind a proxy of its own.
+/// Both schedulers on one cluster, each with its own proxy.
 struct Pair {
-    // Dropped in order.
+    // Fields are dropped in this order.
     harbormaster: Harbormaster,
     original: Component,
     proxies: BTreeMap<&'static str, Proxy>,
@@ -70,7 +70,8 @@ impl Pair {
         self.client.post(NODES, &node).expect("the node is created");
     }
 
-    /// A pod for a pool, or for a node if `spec` names one; its UID. Without a grace period of its own it has none.
+    /// Creates a pod for a pool, or for a node if `spec` names one, and returns its UID. The default grace period is
+    /// zero.
     fn create(&self, name: &str, scheduler: &str, class: &str, cpu: &str, spec: Value) -> String {
         let mut pod = pod(name, scheduler, json!({"cpu": cpu}), spec);
         if !class.is_empty() {
@@ -84,11 +85,11 @@ impl Pair {
         created["metadata"]["uid"].as_str().expect("a UID").to_owned()
     }
 
-    /// Waits until both schedulers know the nodes and pods that there are.
+    /// Waits until both schedulers know all nodes and pods.
     fn everything_is_known(&self) {
         let all = format!("0/{} nodes", list(&self.client, NODES).len());
         for scheduler in BOTH {
-            // Nothing wakes a pod that no node can help: every look at the nodes takes a new one.
+            // Nothing wakes a pod that no node can help, so every check needs a new pod.
             eventually("all nodes are known", PATIENCE, || {
                 self.create("marker", scheduler, "", "0", in_pool("nowhere"));
                 let (_, message) = wait_until_explained(&self.client, "marker");
@@ -102,7 +103,7 @@ impl Pair {
         list(&self.client, PODS)
     }
 
-    /// How often a pod was tried by its scheduler.
+    /// Returns the number of attempts for a pod by its scheduler.
     fn attempts(&self, pod: &str, scheduler: &str) -> usize {
         match scheduler {
             OURS => self.harbormaster.attempts(pod),
@@ -116,7 +117,7 @@ impl Pair {
         }
     }
 
-    /// `DELETE`s that came from a scheduler.
+    /// Returns the number of `DELETE`s that a scheduler sent.
     fn deletes(&self, scheduler: &str) -> usize {
         self.proxies[scheduler].count(is_delete)
     }
@@ -139,7 +140,7 @@ fn in_pool(pool: &str) -> Value {
     json!({"nodeSelector": {"pool": pool}})
 }
 
-/// A budget that wants one pod of that name, known to the controller.
+/// Creates a budget that requires one pod of that name, and waits until the controller has processed it.
 fn guard(pair: &Pair, name: &str) {
     let running =
         json!({"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}});
@@ -159,7 +160,7 @@ fn guard(pair: &Pair, name: &str) {
 fn both_choose_alike_and_say_the_same(server: Server) {
     let pair = Pair::new(server.own_with_controllers());
     for scheduler in BOTH {
-        // The guarded pod is of lower priority, but the other one may go without breaking a budget.
+        // The guarded pod has the lower priority, but evicting the other one breaks no budget.
         let (guarded, free) = (format!("guarded-{scheduler}"), format!("free-{scheduler}"));
         pair.create_node(&guarded, "1", scheduler);
         pair.create_node(&free, "1", scheduler);
@@ -169,7 +170,7 @@ fn both_choose_alike_and_say_the_same(server: Server) {
     }
     pair.everything_is_known();
 
-    // Refusals, word for word.
+    // Messages of refusals, word for word.
     for (name, class, cpu, pool) in [
         ("nowhere", "high", "1", Some("nowhere")),
         ("large", "high", "2", None),
@@ -186,7 +187,7 @@ fn both_choose_alike_and_say_the_same(server: Server) {
     }
     assert_eq!(BOTH.map(|scheduler| pair.deletes(scheduler)), [0, 0]);
 
-    // The free pod goes, then the guarded one: a budget is a wish.
+    // The free pod goes first, then the guarded one: budgets are only best effort.
     for (top, victim) in [("first", "free"), ("second", "guarded")] {
         let [ours, theirs] = BOTH.map(|scheduler| {
             let (top, victim) = (format!("{top}-{scheduler}"), format!("{victim}-{scheduler}"));
@@ -239,7 +240,7 @@ fn while_its_victims_are_being_evicted_a_preemptor_is_not_tried(server: Server) 
             disruption(&get_pod(&pair.client, &format!("low-{scheduler}"))?).map(|_| ())
         });
     }
-    // This would wake them, if they were not kept back: there is room now.
+    // There is room now, which would wake them, were they not held back while their evictions are in progress.
     for scheduler in BOTH {
         pair.client.delete(&format!("{PODS}/beside-{scheduler}")).expect("it is deleted");
     }
@@ -255,24 +256,24 @@ fn while_its_victims_are_being_evicted_a_preemptor_is_not_tried(server: Server) 
 }
 
 const NODES_OF_THE_CROWD: usize = 4;
-/// CPUs of all nodes; each pod takes one.
+/// CPUs of all nodes; each pod requests one.
 const ROOM: usize = 2 * NODES_OF_THE_CROWD;
 
-/// Ends pods that are on their way out and turns away what came to a full node, as kubelets do.
+/// Deletes terminating pods and rejects pods on full nodes, as kubelets do.
 #[derive(Default)]
 struct Kubelets {
-    /// UIDs of pods that run.
+    /// UIDs of running pods.
     admitted: BTreeSet<String>,
-    /// Names of pods for which there was no room.
+    /// Names of rejected pods.
     rejected: BTreeSet<String>,
 }
 
 impl Kubelets {
-    /// All pods after one round of that.
+    /// Runs one round and returns all pods as they were before.
     fn work(&mut self, pair: &Pair) -> Vec<Value> {
         let pods = pair.pods();
         for pod in pods.iter().filter(|pod| is_terminating(pod)) {
-            // It may be gone by now.
+            // The pod may be gone by now.
             let _ = pair.client.delete(&format!("{PODS}/{}?gracePeriodSeconds=0", name_of(pod)));
         }
         let uid = |pod: &Value| pod["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
@@ -297,7 +298,7 @@ impl Kubelets {
     }
 }
 
-/// Lets the kubelets work until nothing happens any more; all pods.
+/// Lets the kubelets work until nothing changes any more, and returns all pods.
 fn settle(pair: &Pair, kubelets: &mut Kubelets) -> Vec<Value> {
     let seen = || (BOTH.map(|scheduler| pair.deletes(scheduler)), pair.watch.bound());
     let attempts = || pair.harbormaster.lines_with(&["Attempting to schedule pod"]).len();
@@ -307,7 +308,7 @@ fn settle(pair: &Pair, kubelets: &mut Kubelets) -> Vec<Value> {
         if last != seen() {
             (last, since, at_rest) = (seen(), Instant::now(), None);
         }
-        // What has just happened may have woken some, for the last time.
+        // The last change may have woken some pods a final time.
         if since.elapsed() > QUIET {
             let before = *at_rest.get_or_insert_with(attempts);
             let more = attempts() - before;
@@ -319,7 +320,7 @@ fn settle(pair: &Pair, kubelets: &mut Kubelets) -> Vec<Value> {
 
 fn two_schedulers_that_want_the_same_room_come_to_rest(server: Server) {
     let pair = Pair::new(server.own());
-    // The pods of one of the two take a moment to end.
+    // One scheduler's pods take a moment to terminate.
     let graceful = |scheduler: &str, mut spec: Value| {
         spec["terminationGracePeriodSeconds"] = json!(if scheduler == OURS { 0 } else { 5 });
         spec
@@ -341,7 +342,7 @@ fn two_schedulers_that_want_the_same_room_come_to_rest(server: Server) {
     let mut kubelets = Kubelets::default();
     kubelets.work(&pair);
     pair.everything_is_known();
-    // First they fill everything with pods of middle priority, then there are more important ones.
+    // Pods of middle priority fill everything first, then more important ones arrive.
     let mut pods = Vec::new();
     for (class, count) in [("middle", 8), ("high", 3)] {
         for index in 0..count {
@@ -356,7 +357,7 @@ fn two_schedulers_that_want_the_same_room_come_to_rest(server: Server) {
     let rank = |class: &str| ["low", "middle", "high"].iter().position(|c| *c == class).expect("a class");
     let class_of = |pod: &str| rank(pod.split('-').next().unwrap_or_default());
 
-    // Every CPU is in use unless too many were turned away, and nothing waits that ranks above something that runs.
+    // Every CPU is in use unless too many pods were rejected, and no waiting pod outranks a running one.
     let running: Vec<&str> = (pods.iter())
         .filter(|pod| node_of(pod).is_some() && pod["status"]["phase"] != "Failed")
         .map(name_of)
@@ -369,7 +370,7 @@ fn two_schedulers_that_want_the_same_room_come_to_rest(server: Server) {
     let highest_waiting = waiting.iter().map(|pod| class_of(pod)).max().unwrap_or_default();
     assert!(running.iter().all(|pod| class_of(pod) >= highest_waiting));
 
-    // Each eviction made room for a pod that came to a node, and nobody else is missing.
+    // Each eviction made room for a pod that was bound, and no other pod is missing.
     let bound_later = pair.watch.bound() - ROOM;
     assert!(evicted.len() <= bound_later, "{bound_later}");
     assert_eq!(ROOM + bound_later, running.len() + evicted.len() + kubelets.rejected.len());

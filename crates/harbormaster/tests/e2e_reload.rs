@@ -1,4 +1,5 @@
-//! A changed configuration file takes over while the scheduler runs, if it can; else the old one counts, and the reason is told.
+//! A changed configuration file is applied while the scheduler runs, if possible; otherwise the old one stays in effect
+//! and the reason is reported.
 
 mod e2e;
 
@@ -22,7 +23,7 @@ on_both_servers! {
 
 const HEAD: &str = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n";
 
-/// A scheduler, and its configuration as kubelet mounts one: a link to a file, which is swapped.
+/// A scheduler and its configuration file, mounted as kubelet does it: a symbolic link that is replaced.
 struct Scene {
     cluster: Cluster,
     directory: tempfile::TempDir,
@@ -52,7 +53,7 @@ impl Scene {
         self.scheduler.as_ref().expect("it runs")
     }
 
-    /// The configuration with what every one of them has.
+    /// Returns the configuration with the common head and the kubeconfig.
     fn text(&self, config: &str) -> String {
         let kubeconfig = self.cluster.kubeconfig().display();
         match config.contains("clientConnection") {
@@ -61,7 +62,7 @@ impl Scene {
         }
     }
 
-    /// Puts another file in the place of the configuration.
+    /// Replaces the configuration file.
     fn mount(&mut self, config: &str) {
         self.versions += 1;
         let (file, next) = (self.path(&format!("v{}", self.versions)), self.path("next"));
@@ -70,7 +71,7 @@ impl Scene {
         fs::rename(&next, self.link()).expect("a link can be replaced");
     }
 
-    /// The same, and waits until the scheduler has said something with these parts.
+    /// Replaces the configuration file and waits for a new log line with these parts.
     fn change(&mut self, config: &str, parts: &[&str]) -> String {
         let before = self.scheduler().lines_with(parts).len();
         self.mount(config);
@@ -103,7 +104,7 @@ impl Scene {
     }
 }
 
-/// A profile that only looks at how full nodes are.
+/// Returns a profile that scores only the utilization of nodes.
 fn profile(name: &str, strategy: &str) -> String {
     format!(
         "- schedulerName: {name}\n  plugins:\n    preScore: {{disabled: [{{name: '*'}}]}}\n    score: {{disabled: [{{name: '*'}}], enabled: [{{name: \
@@ -119,7 +120,7 @@ fn weights_and_profiles_of_a_changed_file_count(server: Server) {
     scene.add_pod("first", "mine", "4");
     assert_eq!(scene.node_of("first"), "a");
     scene.add_node("b", "8");
-    // A node that is not known yet cannot be chosen; one that is known is the emptier one.
+    // The scheduler may not know the new node yet. As soon as it does, it prefers it as the emptier one.
     let mut probes = 0;
     eventually("b is used", PATIENCE, || {
         probes += 1;
@@ -131,7 +132,8 @@ fn weights_and_profiles_of_a_changed_file_count(server: Server) {
     scene.add_pod("packed", "mine", "1");
     assert_eq!(scene.node_of("packed"), "a");
 
-    // A pod that waits for a profile of its name gets it; one whose profile goes stays as it is.
+    // A pod that waits for a profile with its scheduler name is scheduled; a pod whose profile disappears stays
+    // pending.
     scene.add_pod("others", "other", "1");
     scene.add_pod("too-large", "mine", "100");
     scene.scheduler().wait_for_line(&["Unable to schedule pod", "default/too-large"]);
@@ -150,7 +152,7 @@ fn weights_and_profiles_of_a_changed_file_count(server: Server) {
     assert_eq!(log.matches("Successfully bound pod to node").count(), bound(&log), "no pod is bound twice");
 }
 
-/// How many pods the log says are bound.
+/// Returns the number of pods that the log reports as bound.
 fn bound(log: &str) -> usize {
     let lines = log.lines().filter(|line| line.contains("Successfully bound pod to node"));
     let pods = lines.filter_map(|line| line.split_once("pod=\"")?.1.split('"').next());
@@ -187,7 +189,7 @@ fn what_cannot_take_over_is_refused_and_the_old_file_counts(server: Server) {
     scene.add_pod("p", "mine", "1");
     assert_eq!(scene.node_of("p"), "a");
     scene.add_pod("q", "default-scheduler", "1");
-    // What was refused does not keep what is right from taking over.
+    // A refused file does not prevent a later, correct one from being applied.
     scene.take_over("profiles:\n- schedulerName: default-scheduler\n");
     assert_eq!(scene.node_of("q"), "a");
     assert!(get_pod(scene.cluster.client(), "q").is_some_and(|pod| node_of(&pod) == Some("a")));
@@ -200,7 +202,7 @@ fn a_file_that_is_half_written_does_not_count(server: Server) {
     scene.scheduler().wait_for_line(&["Caches populated"]);
     let more = "profiles:\n- schedulerName: mine\n- schedulerName: other\npodMaxBackoffSeconds: 17\nparallelism: 8\n";
     let whole = scene.text(more);
-    // Some of these files are right by themselves: they end with a line.
+    // Some of these truncated files are valid YAML, because they end after a complete line.
     let shortest = whole.find("profiles").expect("it is in there");
     for part in 0..=30 {
         let length = shortest + (whole.len() - shortest) * part / 30;
@@ -214,7 +216,7 @@ fn a_file_that_is_half_written_does_not_count(server: Server) {
     assert_eq!(log.matches("is refused").count(), 0, "{log}");
 }
 
-/// Lets only that node pass.
+/// Starts an extender that passes only that node.
 fn only(node: &'static str) -> Extender {
     Extender::start(move |_, args| {
         let names = args["NodeNames"].as_array().into_iter().flatten();
@@ -242,7 +244,7 @@ fn the_extenders_of_a_changed_file_are_asked(server: Server) {
     assert_eq!(scene.node_of("second"), "b");
     assert_eq!((first.asked("filter", "second").len(), second.asked("filter", "first").len()), (0, 0));
 
-    // Nodes have not been kept as objects, so there are none to show.
+    // The scheduler has not kept nodes as objects, so it cannot send them.
     let refused = "The configuration file has changed and is refused";
     scene.change(&asking(&first, false), &[refused, "extenders are to see nodes", "needs a restart"]);
     scene.add_pod("third", "default-scheduler", "10m");

@@ -1,5 +1,5 @@
-//! Three replicas under faults, for little more than a minute. `harbormaster-oracle replicas` injects more faults for longer
-//! and also checks time limits.
+//! Three replicas under faults, for little more than a minute. `harbormaster-oracle replicas` injects more faults for
+//! longer and also checks time limits.
 
 use std::path::PathBuf;
 

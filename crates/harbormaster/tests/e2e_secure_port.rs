@@ -1,4 +1,4 @@
-//! The secure port beside kube-scheduler's: the same questions, compared answer by answer.
+//! The secure port compared with kube-scheduler's: the same requests, answer by answer.
 
 mod e2e;
 
@@ -17,10 +17,10 @@ use rcgen::{
 use rustls::pki_types::CertificateDer;
 use serde_json::{Value, json};
 
-/// Signs certificates.
+/// A certificate authority.
 struct Authority(CertifiedIssuer<'static, KeyPair>);
 
-/// A certificate with its key.
+/// A certificate and its key.
 struct Identity(CertificateDer<'static>, Vec<u8>);
 
 impl Authority {
@@ -46,7 +46,7 @@ impl Authority {
     }
 }
 
-/// What a port answers, as far as it is compared.
+/// The compared parts of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Answer {
     status: String,
@@ -77,7 +77,7 @@ fn ask(port: u16, identity: Option<&Identity>, method: &str, path: &str, headers
     Some(Answer { status, headers: kept, body })
 }
 
-/// A body that came in chunks, which Go does with larger ones.
+/// Joins a chunked body, as Go sends larger ones.
 fn joined(mut chunks: &str) -> Option<String> {
     let mut body = String::new();
     while let Some((length, rest)) = chunks.split_once("\r\n") {
@@ -88,7 +88,7 @@ fn joined(mut chunks: &str) -> Option<String> {
     Some(body)
 }
 
-/// A cluster with RBAC whose API server tells of authorities for clients and for proxies.
+/// Starts a cluster with RBAC whose API server publishes the authorities for clients and for proxies.
 fn cluster(directory: &Path, clients: &Authority, proxies: &Authority) -> ControlPlane {
     let file = |name: &str, text: &str| {
         let path = directory.join(name);
@@ -130,7 +130,7 @@ fn cluster(directory: &Path, clients: &Authority, proxies: &Authority) -> Contro
     cluster
 }
 
-/// What cannot be the same: times, versions, and what the two have been asked before.
+/// Removes what cannot be equal: times, versions, and traces of earlier requests.
 fn comparable(path: &str, mut answer: Answer) -> Answer {
     let own = ["/metrics/slis", "/flagz", "/statusz"].iter().any(|own| path.starts_with(own));
     if own && answer.status.contains("200") {
@@ -139,7 +139,7 @@ fn comparable(path: &str, mut answer: Answer) -> Answer {
     if path.starts_with("/livez") && answer.status.contains("200") {
         answer.body = answer.body.replace("[+]engine ok\n", "");
     }
-    // A HEAD has no body.
+    // A HEAD request gets no body.
     if path == "/configz" && answer.status.contains("200") && !answer.body.is_empty() {
         let mut config: Value =
             serde_json::from_str(&answer.body).unwrap_or_else(|e| panic!("{e}: {answer:?}"));
@@ -257,7 +257,7 @@ fn both_schedulers_give_the_same_answers() {
     }
     let mut differences = Vec::new();
     for (identity, method, path, headers) in &questions {
-        // Pages that others make, and profiles, which there are not.
+        // Metrics, which differ, and profiles, which Harbormaster does not have.
         let foreign = |answer: &Answer| {
             !answer.status.contains("401")
                 && !answer.status.contains("403")

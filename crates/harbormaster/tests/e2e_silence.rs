@@ -1,4 +1,4 @@
-//! Connections that die without a word: whoever sends or waits has to notice by itself.
+//! Connections that die silently: the side that sends or waits has to detect it.
 
 mod e2e;
 
@@ -22,12 +22,12 @@ on_both_servers! {
     a_silent_network_is_noticed_and_nothing_is_bound_twice_or_lost,
 }
 
-/// Until the first pod is bound after the network has fallen silent. kube-scheduler needs 46 s.
+/// Longest time from the start of the silence to the first binding. kube-scheduler needs 46 s.
 const FIRST_BINDING: Duration = Duration::from_secs(50);
-/// How long answers are lost before requests are: bindings that are made come to nobody's knowledge.
+/// Time for which only answers are lost: bindings are made, but the scheduler does not learn of them.
 const HALF_SILENCE: Duration = Duration::from_secs(2);
 
-/// How Harbormaster speaks to the server.
+/// Protocol between Harbormaster and the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Over {
     /// TLS all the way to the server, watches over HTTP/2.
@@ -36,17 +36,17 @@ enum Over {
     Http1,
 }
 
-/// Harbormaster at the other end of a tunnel.
+/// Harbormaster connected through a tunnel.
 struct Tunnelled {
     scene: Scene,
     tunnel: Tunnel,
     harbormaster: Harbormaster,
-    /// Where its kubeconfig is.
+    /// Owns the kubeconfig.
     _endpoint: Endpoint,
 }
 
 fn a_silent_network_is_noticed_and_nothing_is_bound_twice_or_lost(server: Server) {
-    // One after the other they would take minutes.
+    // Sequentially they would take minutes.
     thread::scope(|scope| {
         scope.spawn(|| while_all_is_quiet(server, "quiet-http2", Over::Http2));
         scope.spawn(|| while_all_is_quiet(server, "quiet-http1", Over::Http1));
@@ -62,7 +62,7 @@ fn while_all_is_quiet(server: Server, name: &'static str, over: Over) {
     scene.create("before", "100m");
     scene.is_bound("before");
     if over == Over::Http1 {
-        // From the second on the server is asked to end them soon.
+        // From the second watch on, the server is asked for short ones.
         let opened = || harbormaster.lines_with(&["Watch opened", "kind=\"pods\""]).len();
         eventually("watches have been opened anew", PATIENCE, || (opened() >= 2).then_some(()));
     }
@@ -81,7 +81,7 @@ fn while_all_is_quiet(server: Server, name: &'static str, over: Over) {
     scene.ends_well(harbormaster);
 }
 
-/// The server never hears of bindings that are sent.
+/// Bindings are sent but never reach the server.
 fn while_bindings_hang(server: Server, name: &'static str, over: Over) {
     const PODS: usize = 20;
     let Tunnelled { scene, tunnel, harbormaster, _endpoint } = tunnelled(server, name, over, config(name), 1);
@@ -101,12 +101,12 @@ fn while_bindings_hang(server: Server, name: &'static str, over: Over) {
     scene.ends_well(harbormaster);
 }
 
-/// The server makes bindings that nobody hears of.
+/// The server makes bindings, but its answers are lost.
 fn while_answers_are_lost(server: Server, name: &'static str, over: Over) {
     const NODES: usize = 5;
     const PODS: usize = 20 * NODES;
     let mut config = config(name);
-    // All are decided at once, and their bindings sent one by one.
+    // All pods are decided at once, and their bindings are sent one by one.
     config["clientConnection"] = json!({"qps": 5, "burst": 1, "contentType": "application/json"});
     let Tunnelled { scene, tunnel, harbormaster, _endpoint } =
         tunnelled(server, name, over, config, NODES - 1);
@@ -126,11 +126,11 @@ fn while_answers_are_lost(server: Server, name: &'static str, over: Over) {
     scene.ends_well(harbormaster);
 }
 
-/// Harbormaster goes on in time, and comes to know that each pod is bound, which each is once.
+/// Asserts that Harbormaster resumes in time and learns that each pod is bound, once.
 fn goes_on(scene: &Scene, harbormaster: &Harbormaster, silent: Instant, pods: usize) {
     let name = scene.name;
     let bound = || harbormaster.lines_with(&["Successfully bound pod to node", &scene.full("many-")]).len();
-    // What the server has heard of by now is done soon.
+    // The server soon finishes the requests that have reached it.
     thread::sleep(Duration::from_secs(2));
     let before = bound();
     assert!(before < pods, "{name}: all were bound before the network fell silent");

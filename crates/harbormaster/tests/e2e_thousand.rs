@@ -1,5 +1,5 @@
-//! A hundred nodes and a thousand pods that fill them to the last CPU, with every plugin at work: the unmodified
-//! kube-scheduler and Harbormaster both bind each pod once, overfill nobody, and explain what fits nowhere.
+//! A hundred nodes and a thousand pods that fill them to the last CPU, with every plugin in use: the unmodified
+//! kube-scheduler and Harbormaster both bind each pod once, overfill no node, and explain why the others do not fit.
 
 mod e2e;
 
@@ -53,7 +53,7 @@ fn pods() -> Vec<Value> {
     let requests = json!({"cpu": "400m", "memory": "100Mi"});
     let mut pods: Vec<Value> =
         (0..POD_COUNT).map(|i| pod(&format!("pod-{i}"), SCHEDULER, requests.clone(), json!({}))).collect();
-    // Those that fit nowhere are spread among the others.
+    // The pods that fit nowhere are spread among the others.
     for i in 0..MISFITS {
         let spec = json!({"nodeSelector": {"disk": "none"}});
         pods.insert(i * 37, pod(&format!("misfit-{i}"), SCHEDULER, requests.clone(), spec));
@@ -87,7 +87,7 @@ fn a_thousand_pods_are_scheduled(who: &str, server: Server, cluster: &Cluster) {
         let explained = wait_until_explained(client, &format!("misfit-{i}"));
         assert_eq!(explained, ("Unschedulable".to_owned(), message.to_owned()));
     }
-    // Events are written beside the rest.
+    // Events are written asynchronously.
     let events = eventually("every pod has its event", PATIENCE, || {
         let events = events_by_pod(client);
         (events.len() >= POD_COUNT + MISFITS).then_some(events)

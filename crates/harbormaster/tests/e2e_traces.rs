@@ -1,4 +1,4 @@
-//! Traces of a real process, taken by a small collector.
+//! Traces of a real process, received by a small collector.
 
 #![cfg(feature = "otlp")]
 
@@ -37,11 +37,11 @@ on_both_servers! {
 const ATTEMPT: &str = "Scheduling attempt";
 const BINDING: &str = "Binding cycle";
 
-/// Takes spans over OTLP/HTTP, in protobuf.
+/// Receives spans over OTLP/HTTP, in protobuf.
 struct Collector {
     port: u16,
     taken: Arc<Mutex<Vec<ExportTraceServiceRequest>>>,
-    /// It hangs up on everybody.
+    /// True if the collector closes every connection at once.
     away: Arc<AtomicBool>,
 }
 
@@ -51,7 +51,7 @@ impl Collector {
         let port = listener.local_addr().expect("it has a number").port();
         let (taken, away) = <(Arc<Mutex<Vec<_>>>, Arc<AtomicBool>)>::default();
         let (all, hangs_up) = (taken.clone(), away.clone());
-        // They end with the process.
+        // The threads end with the process.
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let (all, hangs_up) = (all.clone(), hangs_up.clone());
@@ -61,14 +61,14 @@ impl Collector {
         Self { port, taken, away }
     }
 
-    /// All spans so far.
+    /// Returns all spans received so far.
     fn spans(&self) -> Vec<Span> {
         let taken = self.taken.lock().expect("nothing has panicked");
         let resources = taken.iter().flat_map(|request| &request.resource_spans);
         resources.flat_map(|resource| &resource.scope_spans).flat_map(|scope| scope.spans.clone()).collect()
     }
 
-    /// The value of `service.name` in each request.
+    /// Returns the value of `service.name` in each request.
     fn services(&self) -> Vec<String> {
         let taken = self.taken.lock().expect("nothing has panicked");
         let resources = taken.iter().flat_map(|request| &request.resource_spans);
@@ -77,7 +77,7 @@ impl Collector {
     }
 }
 
-/// Answers one request; `None` at the end.
+/// Serves one request. Returns `None` at the end of the connection.
 fn serve(stream: &TcpStream, taken: &Mutex<Vec<ExportTraceServiceRequest>>, away: &AtomicBool) -> Option<()> {
     let mut reader = BufReader::new(stream);
     let (mut head, mut line) = (String::new(), String::new());
@@ -108,7 +108,7 @@ fn text(attributes: &[KeyValue], key: &str) -> Option<String> {
     }
 }
 
-/// A cluster with one node, and a scheduler that sends traces.
+/// Starts a cluster with one node, and a scheduler that sends traces.
 fn start(cluster: &Cluster, collector: &Collector, more: &[(&'static str, &str)]) -> Harbormaster {
     cluster.client().post(NODES, &node("node", json!({}), "4", "8Gi", 110)).expect("the node is created");
     let endpoint = format!("http://127.0.0.1:{}", collector.port);
@@ -184,7 +184,7 @@ fn the_trace_of_a_pod_shows_its_attempt_and_its_binding(server: Server) {
     collector.away.store(true, Ordering::Relaxed);
     for name in ["one", "two", "three"] {
         is_scheduled(&cluster, name);
-        // Long enough for a request of its own.
+        // Long enough for each span to be sent in its own request.
         sleep(Duration::from_millis(300));
     }
     let line = harbormaster.wait_for_line(&["Traces cannot be sent"]);
@@ -199,7 +199,7 @@ fn an_attempt_that_is_not_sampled_sends_nothing(server: Server) {
     let off = [("OTEL_TRACES_SAMPLER", "traceidratio"), ("OTEL_TRACES_SAMPLER_ARG", "0")];
     let harbormaster = start(&cluster, &collector, &off);
     is_scheduled(&cluster, "quiet");
-    // What is not sent yet is sent at the end.
+    // Spans that are still queued are sent at shutdown.
     harbormaster.ends_well();
     assert_eq!(collector.spans().len(), 0);
 }

@@ -1,8 +1,8 @@
-//! PreBind in trouble: whatever becomes of its writes and of the API server, pods end on nodes that their volumes can be
-//! used from, no volume has two claims, and what was set aside in vain can be had by others.
+//! PreBind under faults: whatever happens to its writes and to the API server, pods end up on nodes that can use their
+//! volumes, no volume has two claims, and volumes reserved in vain are available to others.
 //!
-//! What must hold at the end is in `e2e/volume_scene.rs`, once for all. Trouble while PreBind waits is in
-//! `e2e_volume_wait.rs`.
+//! `e2e/volume_scene.rs` defines the conditions that must hold at the end. `e2e_volume_wait.rs` has the faults while
+//! PreBind waits.
 
 mod e2e;
 
@@ -30,7 +30,7 @@ on_both_servers! {
     an_api_server_that_goes_away_at_any_write_is_waited_for,
 }
 
-/// What can become of a write, by the name of the claim and pod that it concerns; and how often.
+/// Returns the faults to inject into a write, by the name of its claim and pod, with the number of times.
 fn faults() -> [(&'static str, usize, Fault); 7] {
     [
         ("conflict", 1, Fault::status(409, "Conflict")),
@@ -38,7 +38,7 @@ fn faults() -> [(&'static str, usize, Fault); 7] {
         ("failing", 6, Fault::status(500, "InternalError")),
         ("away", 6, Fault::status(503, "ServiceUnavailable")),
         ("refused", 6, Fault::Break),
-        // Both are carried out.
+        // The API server handles both of these requests.
         ("unanswered", 1, Fault::BreakAfterwards),
         ("denied", 1, Fault::LieAfterwards { status: 500 }),
     ]
@@ -46,7 +46,7 @@ fn faults() -> [(&'static str, usize, Fault); 7] {
 
 type Matcher = Box<dyn Fn(&Request) -> bool + Send>;
 
-/// All kinds of faults at once, each for a pod and claim of its own, while that `write` is made for it.
+/// Injects all kinds of faults into `write` at once, each for its own pod and claim.
 fn writes_fail(
     server: Server,
     name: &'static str,
@@ -103,7 +103,7 @@ fn an_api_server_that_goes_away_at_any_write_is_waited_for(server: Server) {
     ];
     ["v-1", "v-2"].iter().for_each(|volume| scene.create_volume(volume, "a"));
     for write in writes {
-        // It goes away just before.
+        // The server goes away just before it handles the write.
         let (away, begun) = (Arc::clone(&is_away), AtomicBool::new(false));
         scene.proxy.fault(usize::MAX, Fault::Break, move |request| {
             if write(request) && !begun.swap(true, Ordering::Relaxed) {

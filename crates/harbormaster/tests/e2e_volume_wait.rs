@@ -1,5 +1,6 @@
-//! While PreBind waits: whoever makes volumes may be slow, fail or never answer; what it waits for may go, as may the pod,
-//! its node and the scheduler; and there may be two of the latter. What must hold at the end is in `e2e/volume_scene.rs`.
+//! Events while PreBind waits: the provisioner may be slow, fail or never answer; the claim, the volume, the pod, its
+//! node or the scheduler may disappear; and two schedulers may run. `e2e/volume_scene.rs` defines the conditions that
+//! must hold at the end.
 
 mod e2e;
 
@@ -86,7 +87,7 @@ fn a_volume_that_is_never_made_fails_the_pod_in_time(server: Server) {
     let harbormaster = scene.start_patient(2);
     scene.create_user("one", "made");
     scene.is_told("one", "binding volumes: context deadline exceeded");
-    // Its node stays selected, and it is tried there again.
+    // Its node stays selected, and it is retried there.
     let node = scene.selected("one");
     eventually("it is tried again", PATIENCE, || {
         (harbormaster.attempts(&scene.full("one")) > 1).then_some(())
@@ -99,7 +100,7 @@ fn a_volume_that_is_never_made_fails_the_pod_in_time(server: Server) {
 
 fn a_claim_that_is_deleted_meanwhile_is_asked_for_anew(server: Server) {
     let scene = VolumeScene::new(server, "claimless");
-    // In the middle of the write, and while it is waited for.
+    // One claim is deleted during the write, the other while PreBind waits for it.
     let gate = Gate::default();
     scene.proxy.fault(1, Fault::hold(&gate), scene.is_setting_aside("written"));
     ["v-1", "v-2"].iter().for_each(|volume| scene.create_volume(volume, "a"));
@@ -129,7 +130,7 @@ fn a_volume_that_is_deleted_meanwhile_is_replaced_by_another(server: Server) {
     let scene = VolumeScene::new(server, "volumeless");
     let delete = |name: &str| scene.delete_volume(name);
     let harbormaster = scene.started();
-    // In the middle of the write.
+    // The volume is deleted during the write.
     let gate = Gate::default();
     scene.proxy.fault(1, Fault::hold(&gate), scene.is_setting_aside("written"));
     scene.create_volume("v-1", "a");
@@ -141,7 +142,7 @@ fn a_volume_that_is_deleted_meanwhile_is_replaced_by_another(server: Server) {
     scene.create_volume("v-2", "b");
     assert_eq!(scene.place_of("written"), "b");
 
-    // While another volume is waited for.
+    // The volume is deleted while PreBind waits for another one.
     let silent = scene.provision(&[("made", NEVER)]);
     scene.create_volume("v-3", "a");
     scene.create_claim("awaited", "there");
@@ -164,7 +165,7 @@ fn a_volume_that_is_deleted_meanwhile_is_replaced_by_another(server: Server) {
 fn a_node_that_is_deleted_meanwhile_keeps_nothing(server: Server) {
     let scene = VolumeScene::new(server, "nodeless");
     let harbormaster = scene.started();
-    // The volume is not made: the pod goes elsewhere.
+    // The volume is not made: the pod gets another node.
     scene.create_user("goes", "made");
     let first = scene.selected("goes");
     let place = first.strip_prefix(&scene.full("")).expect("one of ours").to_owned();
@@ -173,7 +174,7 @@ fn a_node_that_is_deleted_meanwhile_keeps_nothing(server: Server) {
     let other = scene.place_of("goes");
     assert_ne!(other, place);
     drop(provisioner);
-    // It is made: the pod waits for the node to come back.
+    // The volume is made: the pod waits until the node exists again.
     scene.create_place("c");
     scene.create_claim("stays", "made");
     scene.create_pod_on("stays", &["stays"], "c");
@@ -198,14 +199,14 @@ fn a_pod_that_is_deleted_meanwhile_leaves_its_claims_and_volumes_to_others(serve
     scene.create_user("awaited", "made");
     scene.is_held_at(&gate);
     scene.is_done(scene.is_selecting_for("awaited"));
-    // For the volume that the other was going to have.
+    // A pod for the volume that the other pod was going to get.
     scene.create_user("heir", "there");
     scene.is_told("heir", "node(s) didn't find available persistent volumes to bind");
     for name in ["written", "awaited"] {
         delete_pod(&scene.client, &scene.full(name));
     }
     assert_eq!(scene.place_of("heir"), "a");
-    // What comes too late is refused.
+    // A late write is refused.
     gate.open();
     scene.create_volume("late", "b");
     let node = scene.selected("awaited");
@@ -231,7 +232,7 @@ fn a_scheduler_that_is_killed_at_any_step_is_continued_by_the_next(server: Serve
         scene.proxy.fault(1, hold(), scene.is_binding("nearly"));
         let first = scene.started();
         scene.create_user("undecided", "there");
-        // The volume is written and the claim is not.
+        // The volume is written, but not the claim.
         scene.create_claim("aside", "there");
         scene.create_claim("half", "made");
         scene.create_pod("half", &["aside", "half"]);
@@ -243,7 +244,7 @@ fn a_scheduler_that_is_killed_at_any_step_is_continued_by_the_next(server: Serve
         first.kill();
         let second = scene.start();
         if is_opened {
-            // What the first wrote comes while the second decides.
+            // The first scheduler's writes arrive while the second decides.
             scene.wait_until_watched(&second);
             gate.open();
         }

@@ -1,5 +1,5 @@
-//! Pods get their volumes: those that are there, and those that are made for them, with the real volume controller and with
-//! the sandbox's. Nobody makes volumes on either server: the tests do.
+//! Pods get existing volumes and provisioned ones, with the real volume controller and with the sandbox's. On neither
+//! server does a provisioner run: the tests make the volumes.
 
 #![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
 
@@ -23,7 +23,7 @@ on_both_servers! {
     a_volume_that_names_nodes_which_do_not_exist_is_used_from_those_that_do,
 }
 
-/// A cluster of two nodes with a class whose claims wait, and Harbormaster.
+/// A cluster of two nodes with a class whose claims wait for a node, and Harbormaster.
 struct Scene {
     /// Ends before the cluster does.
     _harbormaster: Harbormaster,
@@ -49,12 +49,12 @@ impl Scene {
         self.cluster.client()
     }
 
-    /// A volume of 1Gi that can be used from one node; `spec` is merged in.
+    /// Creates a volume of 1Gi that can be used from one node, with `spec` merged in.
     fn create_volume(&self, name: &str, node: &str, spec: &Value) {
         self.client().post(VOLUMES, &volume(name, "waits", node, spec)).unwrap();
     }
 
-    /// A pod, and the claim of the same name that it uses.
+    /// Creates a pod and the claim of the same name that it uses.
     fn create_user(&self, name: &str) {
         self.create_claim(name);
         self.create_pod(name);
@@ -64,13 +64,13 @@ impl Scene {
         self.client().post(CLAIMS, &claim(name, "waits")).unwrap();
     }
 
-    /// A pod that uses the claim of its name.
+    /// Creates a pod that uses the claim of its name.
     fn create_pod(&self, name: &str) {
         let spec = json!({"volumes": users_of(&[name])});
         self.client().post(PODS, &pod(name, "default-scheduler", json!({}), spec)).unwrap();
     }
 
-    /// What a volume says that is the claim's.
+    /// Returns the `claimRef` of a volume that belongs to the claim.
     fn claim_ref(&self, name: &str) -> Value {
         json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": "default", "name": name,
             "uid": self.claim(name)["metadata"]["uid"]})
@@ -80,12 +80,12 @@ impl Scene {
         self.client().get(&format!("{CLAIMS}/{name}")).unwrap()
     }
 
-    /// The node of a pod, once it has one.
+    /// Waits until the pod is bound, and returns its node.
     fn bound(&self, name: &str) -> String {
         wait_until_bound(self.client(), name)
     }
 
-    /// Waits until the pod's condition has these words.
+    /// Waits until the message of the pod's condition contains `words`.
     fn told(&self, name: &str, words: &str) {
         eventually(&format!("{name} is told {words:?}"), PATIENCE, || {
             let pod = get_pod(self.client(), name)?;

@@ -1,12 +1,12 @@
-//! Pending pods are tried again when something happens that can help them, and not otherwise: for every event the test
-//! says whom it wakes, and the real kube-scheduler, at work on copies of the pods, must agree.
+//! Pending pods are retried when an event can help them, and not otherwise: for every event the test states which pods
+//! it wakes, and the real kube-scheduler, which schedules copies of the pods, must agree.
 //!
-//! Every pod is held back by one plugin only. In one kind of scene the nodes are small, tainted, unlabelled and
-//! cordoned, and every pod puts up with all of that but one. In another it is pods that are in the way, or missing.
-//! Attempts are counted in the logs. Events of storage are in `e2e_wake_volumes.rs`.
+//! Only one plugin rejects each pod. In the first kind of scene the nodes are small, tainted, unlabelled and cordoned,
+//! and every pod tolerates all of that but one. In the second, other pods are in the way or missing. Attempts are
+//! counted in the logs. Events of storage are in `e2e_wake_volumes.rs`.
 //!
-//! One event wakes more pods than it can help, by a rule of kube-scheduler's: a change of taints, uncordoning
-//! included, wakes everyone who was rejected by a plugin that listens to new nodes but not to taints.
+//! One event wakes more pods than it can help, by a rule of kube-scheduler's: a change of taints, including
+//! uncordoning, wakes all pods rejected by a plugin that listens to new nodes but not to taints.
 
 mod e2e;
 
@@ -44,7 +44,7 @@ fn everything() -> Value {
     json!([{"operator": "Exists"}])
 }
 
-/// Small, tainted and cordoned.
+/// Returns a node that is small, tainted and cordoned.
 fn unwelcoming(name: &str) -> Value {
     let mut node = node(name, json!({}), "2", "4Gi", 20);
     node["spec"] = json!({
@@ -119,7 +119,7 @@ fn an_event_wakes_the_pods_that_it_can_help_and_no_others(server: Server) {
     assert_eq!(after[GATE], 1);
     assert!(WAITING[..4].iter().all(|name| after[name] == before[name]), "{after:?}");
 
-    // One event of failure for each that failed once, and no series.
+    // Each pod that failed once has one failure event and no series.
     for name in [TAINT, CORDON] {
         let failed = events(&scene.client, &format!("{name}-{OURS}"), "FailedScheduling");
         assert!(failed.len() == 1 && failed[0]["series"].is_null(), "{failed:?}");
@@ -185,7 +185,7 @@ const OUTCAST: &str = "outcast";
 const ROOM: &str = "preempting";
 const AMONG_PODS: [&str; 6] = [SPREAD, KEYS, FRIEND, FOE, OUTCAST, ROOM];
 
-/// Nodes in two zones, and one for each scheduler where a pod must make way.
+/// Returns nodes in two zones, and one node for each scheduler where a pod must be evicted.
 fn zones() -> Vec<Value> {
     let zone = |name: &str, zone: &str| node(name, json!({"zone": zone}), "4", "4Gi", 40);
     let room = |scheduler: &str| {
@@ -194,13 +194,13 @@ fn zones() -> Vec<Value> {
     vec![zone("n1", "a"), zone("n2", "b"), room(OURS), room(THEIRS)]
 }
 
-/// Terms of required affinity or anti-affinity within a zone.
+/// Returns terms of required affinity or anti-affinity within a zone.
 fn terms(labels: &[(&str, &str)]) -> Value {
     let term = |(key, value): &(&str, &str)| json!({"topologyKey": "zone", "labelSelector": {"matchLabels": {*key: *value}}});
     json!({"requiredDuringSchedulingIgnoredDuringExecution": labels.iter().map(term).collect::<Vec<_>>()})
 }
 
-/// What is in the way of those who wait.
+/// Returns the pods that are in the way of the waiting ones.
 fn obstacles() -> Vec<Value> {
     let guard = |name: &str, node: &str| {
         let affinity = json!({"affinity": {"podAntiAffinity": terms(&[("app", "outcast")])}});
@@ -237,15 +237,15 @@ fn pods_among_pods(scheduler: &str) -> Vec<Value> {
             "labelSelector": {"matchLabels": {"app": app}},
         })
     };
-    // A zone is missing: none may have more than one. The other scheduler's copy does not count, as it may be bound
-    // first.
+    // One zone is missing, so no zone may have more than one. The other scheduler's copy is excluded because it may be
+    // bound first.
     let mut three_zones = constraint("zone", "spread");
     three_zones["minDomains"] = json!(3);
     let others: Vec<&str> = [OURS, THEIRS].into_iter().filter(|name| *name != scheduler).collect();
     three_zones["labelSelector"]["matchExpressions"] =
         json!([{"key": "scheduler", "operator": "NotIn", "values": others}]);
     let keys = [constraint("rack", "none"), constraint("row", "none")];
-    // Without requests the full nodes are not full for them.
+    // Pods without requests fit even on the full nodes.
     [
         (SPREAD, json!({}), json!({"topologySpreadConstraints": [three_zones]})),
         (KEYS, json!({}), json!({"topologySpreadConstraints": keys})),

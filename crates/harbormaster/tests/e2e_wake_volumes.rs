@@ -1,4 +1,5 @@
-//! Events of storage wake the pods that they can help, as many as with the real kube-scheduler: see `e2e_wake.rs`.
+//! Events of storage wake the pods that they can help, and the same ones as with the real kube-scheduler: see
+//! `e2e_wake.rs`.
 
 mod e2e;
 
@@ -25,13 +26,13 @@ const ATTACHMENTS: &str = "/apis/storage.k8s.io/v1/volumeattachments";
 const CAPACITIES: &str = "/apis/storage.k8s.io/v1/namespaces/default/csistoragecapacities";
 const DRIVERS: &str = "/apis/storage.k8s.io/v1/csidrivers";
 
-/// The disks of a pod.
+/// Returns the disks of a pod.
 fn disks(ids: &[&str]) -> Value {
     let disk = |id: &&str| json!({"name": id, "awsElasticBlockStore": {"volumeID": id}});
     json!({"volumes": ids.iter().map(disk).collect::<Vec<_>>()})
 }
 
-/// A node's driver that can take two disks.
+/// Returns a node's driver that can attach two disks.
 fn csi_node(name: &str) -> Value {
     let driver = json!({"name": "ebs.csi.aws.com", "nodeID": name, "allocatable": {"count": 2}});
     json!({"metadata": {"name": name}, "spec": {"drivers": [driver]}})
@@ -83,10 +84,10 @@ const ONCE: &str = "claim-in-use";
 const CROWDED: &str = "node-crowded";
 const WAITING: [&str; 9] = [MISSING, UNBOUND, CLASSLESS, FAR, EMPTY, CAPACITY, ZONE, ONCE, CROWDED];
 
-/// Those whom VolumeBinding rejected, before it looked at nodes or on the nodes.
+/// Pods that VolumeBinding rejects, in PreFilter or in Filter.
 const BINDING: [&str; 5] = [UNBOUND, CLASSLESS, FAR, EMPTY, CAPACITY];
 
-/// Everybody whom VolumeBinding rejected, and these.
+/// Returns all pods that VolumeBinding rejects, and these.
 fn binding_and(others: &[&'static str]) -> Vec<&'static str> {
     [&BINDING[..], others].concat()
 }
@@ -95,7 +96,7 @@ const ZONE_LABEL: &str = "topology.kubernetes.io/zone";
 const DRIVER: &str = "csi.example.com";
 const LIMITED: &str = "limited.example.com";
 
-/// A volume that is there for a claim of that name.
+/// Returns a volume reserved for a claim of that name.
 fn volume_for(claim: &str, change: &Value) -> Value {
     let claim_ref = json!({"namespace": "default", "name": claim});
     let mut volume = json!({"metadata": {"name": format!("of-{claim}")}, "spec": {
@@ -106,20 +107,20 @@ fn volume_for(claim: &str, change: &Value) -> Value {
     volume
 }
 
-/// A claim that has the volume of [`volume_for`].
+/// Returns a claim bound to the volume of [`volume_for`].
 fn bound_claim(name: &str) -> Value {
     let mut claim = claim(name, "there");
     json_patch::merge(&mut claim, &to_its_volume(name));
     claim
 }
 
-/// What binds a claim to the volume of [`volume_for`].
+/// Returns a patch that binds a claim to the volume of [`volume_for`].
 fn to_its_volume(claim: &str) -> Value {
     let annotations = json!({"pv.kubernetes.io/bind-completed": "yes"});
     json!({"metadata": {"annotations": annotations}, "spec": {"volumeName": format!("of-{claim}")}})
 }
 
-/// A node's driver that can take so many volumes of each of these drivers.
+/// Returns a CSINode with limits for these drivers.
 fn limits(node: &str, drivers: &[(&str, u32)]) -> Value {
     let driver =
         |(name, count): &(&str, u32)| json!({"name": name, "nodeID": node, "allocatable": {"count": count}});
@@ -127,7 +128,7 @@ fn limits(node: &str, drivers: &[(&str, u32)]) -> Value {
     json!({"metadata": {"name": node}, "spec": {"drivers": drivers}})
 }
 
-/// Classes, claims and volumes, of which each waiting pod lacks something.
+/// Returns classes, claims and volumes; each waiting pod lacks one of them.
 fn storage() -> Vec<(&'static str, Value)> {
     let mut immediate = class("now", DRIVER);
     immediate["volumeBindingMode"] = json!("Immediate");
@@ -153,7 +154,7 @@ fn storage() -> Vec<(&'static str, Value)> {
         (CLAIMS, bound_claim(ZONE)),
     ];
     for scheduler in [OURS, THEIRS] {
-        // One pod alone may use it.
+        // Only one pod may use it.
         let name = format!("{ONCE}-{scheduler}");
         let modes = json!({"spec": {"accessModes": ["ReadWriteOncePod"]}});
         let mut claim = bound_claim(&name);
@@ -166,7 +167,7 @@ fn storage() -> Vec<(&'static str, Value)> {
     all
 }
 
-/// One node, on which pods hold claims, and pods that wait for something else each.
+/// Creates one node with pods that use claims, and pods that each wait for something else.
 fn without_storage(server: Server) -> WakeScene {
     let once = [OURS, THEIRS].map(|scheduler| format!("{ONCE}-{scheduler}"));
     let holder =

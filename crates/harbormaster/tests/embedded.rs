@@ -31,7 +31,7 @@ async fn it_runs_against_a_kubeconfig_until_it_is_told_to_end() {
     let scheduler = Scheduler::builder().kubeconfig(kubeconfig).build().unwrap();
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let running = tokio::spawn(scheduler.run(async {
-        // An error is as good a reason to end.
+        // If the sender is gone, the scheduler ends too.
         let _ = stopped.await;
     }));
     let placed = sandbox.shows(Duration::from_secs(60), |board| board.count(PodState::Placed) == 1);

@@ -1,4 +1,4 @@
-//! Completions and manual pages come from the flags themselves.
+//! Completions and manual pages are generated from the flags.
 
 use std::process::Command;
 

@@ -1,5 +1,5 @@
-//! `examples/own-scheduler`, a scheduler that somebody else makes: its own tests pass, its program is one of ours with a
-//! plugin more, and the custom resource that the plugin reads may come and go while the program runs.
+//! `examples/own-scheduler`, a third-party scheduler: its own tests pass, its program is ours with an additional
+//! plugin, and the custom resource that the plugin reads may come and go while the program runs.
 
 #![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
 
@@ -37,17 +37,17 @@ fn example() -> PathBuf {
     workspace().join("examples/own-scheduler")
 }
 
-/// Builds the example and runs its tests; gives its program.
+/// Builds the example, runs its tests, and returns the path of its program.
 fn program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| {
-        // With the workspace's versions nothing is fetched, and what other tests have built need not be built again.
+        // With the workspace's versions nothing is downloaded, and crates that other tests have built are reused.
         fs::copy(workspace().join("Cargo.lock"), example().join("Cargo.lock")).unwrap();
         let target = Path::new(env!("CARGO_BIN_EXE_harbormaster")).parent().unwrap();
         let mut cargo = cargo();
         cargo.args(["test", "--offline"]).current_dir(example());
         cargo.env("CARGO_TARGET_DIR", target.parent().unwrap());
-        // As in the workspace, whose profiles do not reach the example.
+        // As in the workspace, whose profiles do not apply to the example.
         cargo.env("CARGO_PROFILE_DEV_DEBUG", "false").env("CARGO_PROFILE_DEV_STRIP", "debuginfo");
         if !cfg!(debug_assertions) {
             cargo.arg("--release");
@@ -68,7 +68,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Runs the program beside the example's files.
+/// Runs the program in the example's directory.
 fn run(args: &[&str]) -> Output {
     Command::new(program()).args(args).current_dir(example()).output().unwrap()
 }
@@ -96,12 +96,12 @@ fn simulate_and_sandbox_ask_the_plugin() {
     }
 }
 
-/// Ended with the test.
+/// A process that is killed on drop.
 struct Running(Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It has ended already if that fails.
+        // Fails only if the process has already exited.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -135,7 +135,7 @@ async fn as_kube_scheduler_it_runs_against_a_cluster_with_the_plugin() {
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const TEAMS: &str = "/apis/example.com/v1/teams";
 
-/// The example's definition, but for what it asks of objects: nothing.
+/// Returns the example's definition without its validation rules.
 fn definition() -> Value {
     json!({
         "apiVersion": "apiextensions.k8s.io/v1",
@@ -203,7 +203,7 @@ fn a_custom_resource_may_come_go_and_be_wrong_while_the_scheduler_runs(server: S
     wait_until_bound(client, "first");
     assert_eq!(unserved(), 1);
 
-    // With the definition go the teams.
+    // Deleting the definition deletes the teams.
     client.delete(&format!("{DEFINITIONS}/teams.example.com")).unwrap();
     eventually("the teams are gone", PATIENCE, || (unserved() == 2).then_some(()));
     create("second");
@@ -212,9 +212,9 @@ fn a_custom_resource_may_come_go_and_be_wrong_while_the_scheduler_runs(server: S
     create_team(client, "red", &json!(["default"]));
     wait_until_bound(client, "second");
 
-    // A definition that is replaced takes its teams with it, however quickly.
+    // A replaced definition takes its teams with it, however quickly it is replaced.
     change_team(client, &json!({"spec": {"namespaces": []}}));
-    // Pods come by another watch than teams, and the first ones may be faster.
+    // Pods and teams arrive on different watches, and the first pods may arrive earlier.
     let is_bound = |name: &str| {
         eventually("the pod is bound or kept out", PATIENCE, || {
             let pod = get_pod(client, name)?;
@@ -229,7 +229,7 @@ fn a_custom_resource_may_come_go_and_be_wrong_while_the_scheduler_runs(server: S
     create_team(client, "red", &json!(["default"]));
     wait_until_bound(client, &again);
 
-    // What cannot be read is told of once, and counts as absent.
+    // An unreadable team is reported once and treated as absent.
     create_team(client, "blue", &json!("default"));
     let unreadable = |name: &str| scheduler.lines_with(&["counts as absent", &format!("object=\"{name}\"")]);
     eventually("it is told of", PATIENCE, || (!unreadable("blue").is_empty()).then_some(()));

@@ -1,4 +1,4 @@
-//! What `harbormaster sandbox` prints where nobody watches a terminal.
+//! Output of `harbormaster sandbox` without a terminal.
 
 use std::{
     fs,
@@ -68,7 +68,7 @@ fn it_serves_until_it_is_interrupted_and_then_sums_up() {
     assert!(!directory.path().join("harbormaster-sandbox.kubeconfig").exists(), "it takes its file along");
 }
 
-/// Standard output and standard error of a sandbox with that manifest.
+/// Returns standard output and standard error of a sandbox with that manifest.
 fn played(manifest: &str, args: &[&str]) -> (String, String) {
     let directory = tempfile::tempdir().expect("a directory");
     fs::write(directory.path().join("m.yaml"), manifest).expect("the manifest can be written");

@@ -1,4 +1,4 @@
-//! What somebody does in the first minutes: `harbormaster sandbox --serve` in one terminal, kubectl in another.
+//! A user's first minutes: `harbormaster sandbox --serve` in one terminal, kubectl in another.
 
 #![cfg(unix)]
 
@@ -14,7 +14,7 @@ use harbormaster_oracle::components::{Kubectl, KubectlVersion};
 const LIMIT: Duration = Duration::from_secs(60);
 const KUBECONFIG: &str = "harbormaster-sandbox.kubeconfig";
 
-/// The demonstration, serving.
+/// A serving sandbox with the demonstration.
 struct Sandbox {
     child: Child,
     directory: tempfile::TempDir,
@@ -55,7 +55,7 @@ impl Sandbox {
             .expect("kubectl runs")
     }
 
-    /// What kubectl prints.
+    /// Runs kubectl and returns its output.
     fn kubectl(&self, command: &str) -> String {
         let output = self.output(command);
         let told = String::from_utf8_lossy(&output.stderr);
@@ -63,7 +63,7 @@ impl Sandbox {
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
-    /// What kubectl says when it fails, which it has to do soon.
+    /// Returns the error message of kubectl, which has to fail soon.
     fn refused(&self, command: &str) -> String {
         let mut child = Command::new(self.kubectl.path())
             .args(command.split(' '))
@@ -78,7 +78,7 @@ impl Sandbox {
         let deadline = Instant::now() + LIMIT;
         while child.try_wait().expect("it can be waited for").is_none() {
             if Instant::now() > deadline {
-                // It ends either way, and the message below says what is wrong.
+                // kubectl ends either way, and the message below says what is wrong.
                 let _ = child.kill();
                 panic!("kubectl {command} hangs");
             }
@@ -102,7 +102,7 @@ impl Sandbox {
         }
     }
 
-    /// The nodes of the running pods with a label.
+    /// Returns the nodes of the running pods with a label.
     fn nodes_of(&self, label: &str) -> Vec<String> {
         let query = format!(
             "get pods -l {label} --field-selector status.phase=Running -o jsonpath={{.items[*].spec.nodeName}}"
@@ -113,7 +113,7 @@ impl Sandbox {
 
 impl Drop for Sandbox {
     fn drop(&mut self) {
-        // Both fail only when the process is gone already.
+        // Both fail only if the process has already exited.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -139,7 +139,7 @@ fn pods_follow_scaling_and_move_from_a_drained_node(version: KubectlVersion) {
 
     let described = sandbox.kubectl("describe pod huge");
     assert!(described.contains("FailedScheduling") && described.contains("Insufficient cpu"), "{described}");
-    // The budget keeps two databases.
+    // The budget protects two databases.
     sandbox.kubectl("scale statefulset db --replicas=2");
     sandbox.eventually("two databases are left", || sandbox.nodes_of("app=db").len() == 2);
     let output = sandbox.output(&format!("drain {} --timeout=2s", sandbox.nodes_of("app=db")[0]));
@@ -339,7 +339,7 @@ spec:
     spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
 ";
 
-/// The lines of a table, its ages left out and one blank between columns.
+/// Returns the rows of a table without the ages, with one blank between columns.
 fn rows(table: &str) -> Vec<String> {
     let row = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
     let without_age = |line: String| line.rsplit_once(' ').map(|(row, _)| row.to_owned()).unwrap_or_default();

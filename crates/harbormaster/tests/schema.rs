@@ -1,4 +1,4 @@
-//! The schema that editors get says of configurations what the scheduler says of them.
+//! The schema for editors accepts and rejects the same configurations as the scheduler.
 
 use std::{
     fs,
@@ -19,7 +19,7 @@ struct Schema {
 }
 
 impl Schema {
-    /// The one that the program prints.
+    /// Returns the schema that the program prints.
     fn printed() -> Self {
         let output = Command::new(env!("CARGO_BIN_EXE_harbormaster")).args(["generate", "schema"]).output();
         let output = output.expect("the binary runs");
@@ -37,7 +37,7 @@ impl Schema {
     }
 }
 
-/// Every file of the repository that is a configuration.
+/// Collects all files of the repository that contain a configuration.
 fn files(directory: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(directory).expect("the directory can be read") {
         let path = entry.expect("the entry can be read").path();

@@ -1,4 +1,4 @@
-//! What `harbormaster simulate` prints. Set `UPDATE_GOLDEN=1` to accept what it prints now.
+//! Output of `harbormaster simulate`. Set `UPDATE_GOLDEN=1` to accept the current output.
 
 use std::{
     fs,
@@ -180,7 +180,7 @@ fn a_scheduler_without_an_api_server_waits_and_ends_well_on_sigterm() {
         io::{BufRead as _, BufReader},
         process::Stdio,
     };
-    // Nothing listens there: the port was free a moment ago.
+    // Nothing listens on this port: it was free a moment ago.
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let mut scheduler = Command::new(env!("CARGO_BIN_EXE_harbormaster"))
         .args([
@@ -196,7 +196,7 @@ fn a_scheduler_without_an_api_server_waits_and_ends_well_on_sigterm() {
         .spawn()
         .unwrap();
     let mut lines = BufReader::new(scheduler.stderr.take().unwrap()).lines();
-    // Once it complains about the server, it listens to signals.
+    // Once it reports the connection error, its signal handlers are installed.
     let refused = lines.find(|line| line.as_ref().is_ok_and(|line| line.contains("refused")));
     let refused = refused.unwrap().unwrap();
     assert!(serde_json::from_str::<serde_json::Value>(&refused).is_ok(), "{refused}");
@@ -234,7 +234,7 @@ fn what_claims_get_is_told_as_json() {
     assert_golden("storage.json", &[STORAGE.as_slice(), &["-o", "json"]].concat());
 }
 
-/// Answers every request with 404.
+/// Starts a server that answers every request with 404.
 fn lost_server() -> String {
     use std::io::{Read as _, Write as _};
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");

@@ -1,5 +1,5 @@
-//! `simulate -f` and `sandbox -f` refuse what `kubectl apply -f` does at a real API server, and name the same fields. The
-//! manifests are in `manifests/strictness.txt`.
+//! `simulate -f` and `sandbox -f` refuse the same manifests as `kubectl apply -f` with a real API server, and name the
+//! same fields. The manifests are in `manifests/strictness.txt`.
 
 use std::{
     fmt::Write as _,
@@ -12,7 +12,7 @@ use std::{
 
 use harbormaster_oracle::components::{ControlPlane, ControlPlaneOptions, Kubectl, KubectlVersion};
 
-/// What stands behind the path of a field in the words of the API server.
+/// Texts that follow the path of a field in the API server's messages.
 const PROBLEMS: [&str; 7] = [
     ": Invalid value",
     ": Required value",
@@ -23,10 +23,10 @@ const PROBLEMS: [&str; 7] = [
     ": Too many",
 ];
 
-/// How long controllers may take.
+/// Longest time that controllers may take.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// Eight pods: three of a Deployment, one of a StatefulSet, one of a DaemonSet, two of a Job and one of nobody.
+/// Eight pods: three of a Deployment, one of a StatefulSet, one of a DaemonSet, two of a Job and one without an owner.
 const WORKLOADS: &str = "
 apiVersion: v1
 kind: Node
@@ -116,21 +116,21 @@ fn cases(text: &str) -> Vec<Case<'_>> {
     part(wrong, true).chain(part(right, false)).collect()
 }
 
-/// A field that the API server names.
+/// A field named by the API server.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Field {
     Exactly(String),
-    /// Where a type is wrong, Go says neither which element of a list it is nor which value of a map.
+    /// For a wrong type, Go names neither the element of a list nor the key of a map.
     About(String),
 }
 
-/// The fields in what the API server says.
+/// Returns the fields that the API server's message names.
 fn fields(told: &str) -> Vec<Field> {
     let mut fields = Vec::new();
     for problem in PROBLEMS {
         for (at, _) in told.match_indices(problem) {
             let before = &told[..at];
-            // The one path with a space in it.
+            // The only path that contains a space.
             let before =
                 before.replace("{topologyKey, whenUnsatisfiable}", "{topologyKey,whenUnsatisfiable}");
             let field = before.rsplit([' ', '\n']).next().unwrap_or_default();
@@ -147,7 +147,7 @@ fn fields(told: &str) -> Vec<Field> {
 }
 
 impl Field {
-    /// Whether a text names it.
+    /// Returns true if a text names the field.
     fn is_in(&self, text: &str) -> bool {
         match self {
             Self::Exactly(field) => text.contains(&format!(": {field}: ")),
@@ -272,7 +272,7 @@ fn a_dump_of_a_real_cluster_is_taken_as_it_is() {
     assert!(notes.contains("HorizontalPodAutoscalers are stored and shown, but scale nothing"), "{notes}");
     assert!(placed.contains("8 pods: "), "{placed}");
 
-    // Without the pods of the deployment, and with only its workloads.
+    // Without the pods of the Deployment, and with only its workloads.
     file(
         "fewer.yaml",
         &kubectl(&["get", "deployments,replicasets,priorityclasses,nodes", "-A", "-o", "yaml"]),

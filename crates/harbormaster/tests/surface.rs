@@ -1,7 +1,7 @@
-//! What authors of plugins may rely on is written down in `surface/surface.txt`: whoever removes or changes something of
-//! it sees that here, before an author does.
+//! `surface/surface.txt` lists everything that authors of plugins may rely on, so that a removal or change is noticed
+//! here first.
 //!
-//! The text is made from the sources: first every path under which something can be imported, then what it is.
+//! The text is generated from the sources: first every path under which an item can be imported, then its definition.
 
 #[path = "surface/listing.rs"]
 mod listing;

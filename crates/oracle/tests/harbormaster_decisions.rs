@@ -4,7 +4,7 @@ use harbormaster_oracle::decisions::{Options, Report, Script, Size, Stage, TRIES
 use harbormaster_oracle::harbormaster::harbormaster_binary;
 use harbormaster_oracle::scheduler::Contender;
 
-/// Enough for some pods to be preempted.
+/// Enough pods for some of them to be preempted.
 const SMALL: Size = Size { nodes: 10, pods: 30, changes: 2 };
 
 fn compare(seed: u64, size: Size) -> Report {

@@ -1,6 +1,5 @@
-//! kubectl prints the same with the real kube-apiserver and with the embedded
-//! API server, line by line. The commands are in `tests/scripts/kubectl.script`,
-//! expected differences in `tests/scripts/kubectl_differences.yaml`.
+//! kubectl prints the same with the real kube-apiserver and with the embedded API server, line by line. The commands
+//! are in `tests/scripts/kubectl.script`, expected differences in `tests/scripts/kubectl_differences.yaml`.
 
 mod servers;
 

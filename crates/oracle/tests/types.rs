@@ -12,7 +12,7 @@ use harbormaster_oracle::components::RealBinary;
 
 const TABLE: &str = "../validation/src/schema.txt";
 
-/// Types that no field of another type has: kinds.
+/// Returns the kinds: types that no field of another type has.
 fn kinds<'a>(lines: &[&'a str]) -> Vec<&'a str> {
     let words = |line: &'a str| line.split(' ');
     let of_field = |word: &'a str| {

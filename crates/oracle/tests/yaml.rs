@@ -162,7 +162,7 @@ fn maps() -> Vec<Value> {
     (0..CASES).map(|_| dice.map(0)).collect()
 }
 
-/// Panics with the first of the cases that differ.
+/// Panics with the first eight cases that differ, if there are any.
 fn assert_none(differ: Vec<String>, of: usize) {
     assert!(
         differ.is_empty(),

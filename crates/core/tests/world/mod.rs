@@ -128,7 +128,7 @@ impl World {
         self.input(Input::EvictFinished { task, outcome });
     }
 
-    /// Writes the condition as the API server does: the pod comes back with it.
+    /// Writes the condition as the API server does: the engine receives the updated pod.
     pub(crate) fn record_condition(&mut self, name: &str, reason: &str, message: &str) {
         let mut pod = self.pods.iter().find(|p| p.name == name).unwrap().clone();
         pod.resource_version = format!("{}", self.now.0).into();

@@ -98,7 +98,7 @@ fn a_standby_listens_says_when_it_knows_everything_and_tries_pods_when_it_leads(
         assert!(begun.elapsed() < Duration::from_secs(5), "it is not told");
         thread::sleep(Duration::from_millis(1));
     }
-    // Whoever leads has bound this one.
+    // The leader has bound this pod.
     hands.tell(vec![Input::Pod(pod("other").build()), Input::Pod(pod("other").on("n1").build())]);
     thread::sleep(Duration::from_millis(50));
     assert!(hands.effects.try_recv().is_err());
@@ -201,11 +201,11 @@ fn pods_that_could_wait_are_tried_when_nothing_is_to_be_written() {
     };
     hands.tell(vec![Input::Node(node("n1").build()), Input::Pod(pod("p").build())]);
     assert_eq!(patched(&mut hands), ["p"]);
-    // It is woken, its backoff lasts, and nobody has written yet why it waits.
+    // The pod is woken while its backoff lasts, and the condition that explains its wait is not written yet.
     hands.tell(vec![Input::Node(node("n2").build())]);
     thread::sleep(Duration::from_millis(50));
     assert!(hands.effects.try_recv().is_err());
-    // New pods do not wait for that.
+    // New pods do not wait for that write.
     hands.tell(vec![Input::Pod(pod("new").build())]);
     assert_eq!(patched(&mut hands), ["new"]);
     assert!(hands.effects.try_recv().is_err());
@@ -369,7 +369,7 @@ fn what_came_during_a_slow_attempt_is_taken_in_before_the_next_pod_is_tried() {
         Input::Pod(pod("patient").priority(1).build()),
     ]);
     thread::sleep(Duration::from_millis(100));
-    // More messages than are taken at a time, and the last one matters.
+    // Send more messages than the engine takes at a time; the last one matters.
     (0..3 * BATCH).for_each(|_| hands.tell(vec![Input::PodGone("nobody".into())]));
     hands.tell(vec![Input::Pod(pod("urgent").priority(5).build())]);
     let mut tried = Vec::new();

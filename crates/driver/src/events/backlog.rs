@@ -169,7 +169,7 @@ impl Backlog {
         if self.paused_until.is_some_and(|until| now < until) {
             return None;
         }
-        // In turn, so that a long queue of one kind does not hold up the others.
+        // Kinds take turns, so that a long queue of one does not hold up the others.
         for _ in 0..3 {
             self.turn = (self.turn + 1) % 3;
             let next = match self.turn {
@@ -198,7 +198,7 @@ impl Backlog {
                     entry.insert(None);
                     return Some(first);
                 }
-                // It waits for the write before it. A newer count replaces an older one.
+                // The record waits for the write before it. A newer count replaces an older one.
                 Entry::Occupied(mut entry) => entry.insert(Some(first)),
             };
             if let Some(replaced) = replaced {
@@ -228,7 +228,7 @@ impl Backlog {
             None => self.taken += 1,
             Some(error) => self.tally.note(Trouble::Rejected, unwritten.record.reason, Some(&error)),
         }
-        // The server works.
+        // The server accepts events again.
         self.failures_in_row = 0;
         self.paused_until = None;
         self.pause.reset();
@@ -245,7 +245,7 @@ impl Backlog {
         let reason = unwritten.record.reason;
         let before = unwritten.failed;
         let mut failed = before.unwrap_or(Failures { since: now, tries: 0, taken: 0 });
-        // Too many requests, or a server that accepts nothing: not the event's fault.
+        // Status 429 and a server that accepts nothing are not the event's fault.
         let is_its_own = error.code() != Some(429) && before.is_none_or(|before| self.taken > before.taken);
         failed.tries += u32::from(is_its_own);
         failed.taken = self.taken;

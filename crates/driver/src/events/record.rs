@@ -45,7 +45,7 @@ impl Record {
 
     /// Returns its size in memory in bytes, with strings that may be shared.
     pub(super) fn size(&self) -> usize {
-        // Two counters precede what is shared.
+        // Two counters precede shared data.
         const SHARED: usize = 2 * size_of::<usize>();
         let strings = [&self.name, &self.pod, &self.uid, &self.resource_version];
         let strings: usize = strings.iter().map(|text| SHARED + text.len()).sum();

@@ -257,7 +257,7 @@ async fn an_event_that_rests_holds_up_no_other() {
     });
     let (mut recorder, done) = recorder(&server);
     for index in 0..500 {
-        // More that fail than can be written at a time, but not all.
+        // More writes fail than run at a time, but not all of them.
         let name = if index % 2 == 0 { format!("bad-{index}") } else { format!("good-{index}") };
         recorder.record(scheduled(&pod(&name).info()), at(0));
     }

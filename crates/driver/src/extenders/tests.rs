@@ -66,7 +66,7 @@ fn server(reply: Reply) -> (String, Receiver<Seen>) {
             thread::spawn(move || {
                 let mut reader = BufReader::new(stream.try_clone().unwrap());
                 while let Some(request) = read_request(&mut reader) {
-                    // The test may not look.
+                    // The test may ignore the requests.
                     let _ = tell.send(request);
                     if answer(&stream, &reply).is_none() {
                         return;
@@ -289,7 +289,7 @@ fn an_odd_reply_to_filter_is_read_as_kube_scheduler_reads_it() {
     }
     let plain = status("200 OK", "Content-Type: text/plain\r\n", "{\"NodeNames\":[\"a\"]}");
     assert_eq!(filtered(plain), Ok(passes(&["a"])), "a content type of its own");
-    // Without a node cache of its own it answers with objects; names count for nothing then.
+    // Without a node cache the extender answers with objects, and names are ignored.
     let (url, _) = server(body(
         "{\"NodeNames\":[\"a\"],\"Nodes\":{\"items\":[{\"metadata\":{\"name\":\"b\"},\"spec\":{}}]}}",
     ));

@@ -64,7 +64,7 @@ pub(super) fn question(objects: &RawStore, pod: &PodInfo, nodes: &[Str], form: F
 
 /// `ExtenderPreemptionArgs`.
 pub(super) fn evictions(objects: &RawStore, pod: &PodInfo, plans: &[NodeVictims], form: Form) -> Bytes {
-    // As Go sorts the keys of maps.
+    // Sorted, as Go sorts the keys of maps.
     let mut plans: Vec<&NodeVictims> = plans.iter().collect();
     plans.sort_by(|a, b| a.node.cmp(&b.node));
     let mut body = Body::with_pod(objects, pod);

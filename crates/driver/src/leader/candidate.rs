@@ -58,7 +58,7 @@ impl Election {
                 stand.leadership.begin_for_good();
                 lead();
                 tokio::spawn(async {
-                    // A dropped sender means the same.
+                    // A dropped sender is a request to stop too.
                     let _ = stopped.await;
                 })
             }
@@ -77,7 +77,7 @@ impl Election {
     /// Stops leading, and releases the lease.
     pub(crate) async fn stop(mut self) {
         self.stop = None;
-        // A panic does not matter any more.
+        // A panic no longer matters.
         let _ = self.task.await;
     }
 }
@@ -139,7 +139,7 @@ impl Candidate {
     ) {
         let is_asked_to = tokio::select! {
             biased;
-            // A dropped sender means the same.
+            // A dropped sender is a request to stop too.
             _ = stopped => true,
             () = async {
                 ready.await;
@@ -258,7 +258,7 @@ impl Candidate {
             let Some(given_up) = self.elector.given_up(&lease, self.clock.now()) else { return Ok(()) };
             tries += 1;
             match self.send(&Request::Update(given_up)).await {
-                // A renewal that was under way succeeded meanwhile.
+                // A renewal in flight succeeded in the meantime.
                 Err(error) if error.code() == Some(409) && tries < GIVE_UP_TRIES => {}
                 outcome => return outcome.map(drop),
             }
@@ -312,7 +312,7 @@ impl Log {
             (Purpose::Renew | Purpose::TakeOver, _) => "Failed to update lease",
         };
         let is_usual = purpose == Purpose::Prolong || error.code() == Some(409);
-        // The client logs an outage of the API server, for all requests.
+        // The client logs an outage of the API server once for all requests.
         let is_logged = error.is_logged_by_client() && error.code() != Some(403);
         let text = format!("{what}: {error}");
         if is_usual || is_logged || text == self.trouble {

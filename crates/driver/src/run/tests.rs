@@ -260,7 +260,7 @@ async fn pods_are_bound_and_told_of_until_the_driver_is_asked_to_end() {
         cluster.set_pod("early", None);
     });
     world.until("the first pod", |seen| posts(seen, "/pods/early/binding") == 1).await;
-    // From now on by watch.
+    // From now on the pod arrives by watch.
     world.until("the watch", |seen| seen.iter().any(|s| s.path.starts_with("/api/v1/pods?watch"))).await;
     world.cluster.lock().unwrap().set_pod("late", None);
     world.until("the second pod", |seen| posts(seen, "/pods/late/binding") == 1).await;
@@ -435,7 +435,7 @@ async fn an_election_without_room_for_tries_is_refused() {
 #[tokio::test(start_paused = true)]
 async fn at_the_end_events_have_ten_seconds_as_long_as_some_are_written_and_three_otherwise() {
     let second = Duration::from_secs(1);
-    // How many there are, how long a write takes, how long is waited, and how many are left.
+    // Number of events, time per write, time waited, and number of events left.
     for (count, pace, waited, left) in
         [(100, second, 7, 0), (1000, second, 10, 1000 - 9 * 16), (10, second * 20, 3, 10)]
     {

@@ -96,7 +96,7 @@ impl Traces {
     /// Sends the last spans, for a few seconds at most.
     pub async fn stop(self) {
         let Some(exporting) = self.0 else { return };
-        // It waits for the runtime, so it must not run there. Spans that cannot be sent are lost.
+        // The shutdown waits for the runtime, so it must not run on it. Spans that cannot be sent are lost.
         let stop = move || exporting.provider.shutdown_with_timeout(LAST_SPANS);
         let _ = tokio::task::spawn_blocking(stop).await;
     }
@@ -136,7 +136,7 @@ fn resource() -> Resource {
 
 impl Exporting {
     fn attempts(&self) -> MutexGuard<'_, FxHashMap<Str, SpanContext>> {
-        // A panic can leave nothing half done in there.
+        // A panic cannot leave the map inconsistent.
         self.attempts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

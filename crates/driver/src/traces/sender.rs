@@ -36,7 +36,7 @@ pub(crate) struct Sender {
 impl Sender {
     pub(crate) fn new() -> Result<Self, String> {
         let mut roots = RootCertStore::empty();
-        // Without any, a collector behind TLS is refused, and that is logged.
+        // Without certificates a collector behind TLS is refused, which is logged.
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
         let tls = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()
@@ -77,7 +77,7 @@ impl HttpClient for Sender {
             let body = Limited::new(body, REPLY).collect().await?.to_bytes();
             Ok::<_, HttpError>(Response::from_parts(head, body))
         };
-        // Whoever asks is a thread without a runtime, and so without a clock for time limits.
+        // The caller is a thread without a runtime, and so without a timer for the limit.
         let answer = self.runtime.spawn(async move { timeout(LIMIT, exchange).await }).await;
         let outcome = match answer {
             Ok(Ok(outcome)) => outcome,

@@ -62,7 +62,7 @@ async fn heard(engine: &Receiver<EngineMessage>, count: usize) -> Vec<String> {
                 panic!("a watch says {other:?}")
             }
             Err(_) if begun.elapsed() > Duration::from_secs(3600) => panic!("only heard {all:?}"),
-            // Virtual time: costs nothing.
+            // Virtual time: the wait costs nothing.
             Err(_) => sleep(Duration::from_millis(50)).await,
         }
     }
@@ -228,7 +228,8 @@ async fn after_an_outage_a_watch_that_is_gone_leads_to_a_list_at_once() {
         let engine = watch(&server);
         assert_eq!(heard(&engine, 4).await, ["+a@1", "synced", "+b@12", "-a"]);
         let times: Vec<Instant> = times.try_iter().collect();
-        // A list that is refused, one that is answered, six watches in vain, the one that is gone, and the next list.
+        // A refused list, a successful one, six failed watches, the one that reports the expired version, and the next
+        // list.
         let (gone, listed) = (times[8], times[9]);
         assert!(gone - times[7] > Duration::from_secs(20), "the delays have grown");
         assert!(listed - gone < Duration::from_millis(100), "{:?} until the list", listed - gone);
@@ -319,7 +320,7 @@ async fn an_object_that_cannot_be_read_is_left_out_and_harms_no_other() {
     let server = FakeServer::script(vec![
         no_streaming(),
         list(10, "", &[pod("a", 1), odd.clone(), pod("b", 2)]),
-        // What was readable stays as it was known.
+        // An object that becomes unreadable keeps its last readable state.
         streamed(vec![event("MODIFIED", &spoilt), event("ADDED", &odd), event("DELETED", &odd)], false),
         streamed(vec![event("ADDED", &pod("c", 12))], true),
     ]);
@@ -347,7 +348,7 @@ async fn a_watch_that_does_not_end_when_it_should_is_opened_anew() {
     let server = FakeServer::script(vec![
         no_streaming(),
         list(10, "", &[]),
-        // What connections can do is known from the first watch on.
+        // The capabilities of the connection are known from the first watch on.
         streamed(vec![event("ADDED", &pod("a", 11))], false),
         streamed(Vec::new(), true),
         streamed(vec![event("ADDED", &pod("b", 12))], true),
@@ -396,7 +397,7 @@ async fn a_good_watch_that_breaks_is_opened_anew_at_once_whatever_was_before() {
         reply
     };
     let mut replies = vec![no_streaming(), list(10, "", &[])];
-    // Bad times, then good ones, in which nothing happened.
+    // Failing watches first, then good ones without events.
     replies.extend((0..4).map(|_| broken_after(0)));
     replies.extend([broken_after(60), streamed(vec![event("ADDED", &pod("a", 11))], true)]);
     let server = FakeServer::script(replies);
@@ -439,7 +440,7 @@ async fn objects_of_one_name_in_two_namespaces_are_told_apart() {
         list(10, "", &[budget("x", 1), budget("y", 2)]),
         streamed(vec![event("DELETED", &budget("x", 11)), event("MODIFIED", &budget("x", 11))], false),
         status(410, "Expired", "too old resource version"),
-        // What cannot be read stays as it was known, what did not change is not told again.
+        // An unreadable object keeps its last readable state, and an unchanged one is not reported again.
         list(20, "", &[budget("x", 11), odd]),
         status(410, "Expired", "too old resource version"),
         list(30, "", &[budget("x", 11)]),
@@ -470,7 +471,7 @@ async fn a_kind_that_is_not_served_counts_as_empty_and_is_asked_for_again() {
     let server = FakeServer::script(vec![missing(), missing(), streamed(pieces, true)]);
     let engine = watch_kind(objects("namespaces"), &server);
     assert_eq!(heard(&engine, 2).await, ["synced", "+Namespace /n"]);
-    // It says nothing about whether the server does streaming lists.
+    // A missing kind does not show whether the server supports streaming lists.
     assert_eq!(queries(&server), ["stream"; 3]);
 }
 

@@ -4,19 +4,19 @@ use std::collections::{BTreeSet, HashMap};
 
 use super::layout::{Cell, Colour};
 
-/// Number of pods from which similar ones share a row.
+/// Minimum number of pods for which similar ones share a row.
 pub(crate) const MANY: usize = 50;
 /// Maximum number of nodes that a row names.
 const NAMED: usize = 3;
 
-/// Part of a pod that is shown.
+/// Data of one pod for its row.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Row {
     /// `namespace/name`.
     pub(crate) pod: String,
-    /// The owner of it and similar pods; empty for none.
+    /// Owner of this pod and similar ones; empty if there is none.
     pub(crate) owner: String,
-    /// Its node, or a word in its place.
+    /// The pod's node, or a word in its place.
     pub(crate) place: String,
     /// True if `place` is a node.
     pub(crate) is_placed: bool,
@@ -34,7 +34,7 @@ pub(crate) fn grouped(rows: Vec<Row>) -> Vec<Vec<Row>> {
     let mut places = HashMap::new();
     let mut groups: Vec<Vec<Row>> = Vec::new();
     for row in rows {
-        // Nodes and numbers differ among similar pods.
+        // Nodes and numbers may differ among similar pods.
         let place = if row.is_placed { String::new() } else { row.place.clone() };
         let said =
             if row.is_placed { row.message.is_empty().to_string() } else { without_numbers(&row.message) };
@@ -68,7 +68,7 @@ fn without_numbers(text: &str) -> String {
     short
 }
 
-/// `shop/web-* (12 pods)`.
+/// Returns the names: `shop/web-* (12 pods)`.
 pub(crate) fn pods(group: &[Row]) -> Cell {
     let [first, rest @ ..] = group else { return Cell::default() };
     if rest.is_empty() {
@@ -96,7 +96,7 @@ pub(crate) fn places(group: &[Row]) -> Cell {
     }
 }
 
-/// `4/6`, or `3-5/6` where it differs.
+/// Returns the numbers of nodes: `4/6`, or `3-5/6` if they differ.
 #[cfg(feature = "simulate")]
 pub(crate) fn fits(group: &[Row]) -> Cell {
     let looked_at = || group.iter().filter_map(|row| row.looked_at);
@@ -111,13 +111,13 @@ pub(crate) fn fits(group: &[Row]) -> Cell {
     Cell::from(format!("{fit}/{}", range(&mut looked_at().map(|(of, _)| of))))
 }
 
-/// Most attempts that any of them took.
+/// Returns the highest number of attempts among the pods.
 #[cfg(feature = "simulate")]
 pub(crate) fn tried(group: &[Row]) -> Cell {
     Cell::from(group.iter().map(|row| row.tried).max().unwrap_or_default())
 }
 
-/// Message of the first, and whether others have other messages.
+/// Returns the message of the first pod, with a note if other pods have other messages.
 pub(crate) fn message(group: &[Row]) -> Cell {
     let Some(first) = group.first() else { return Cell::default() };
     let differs = group.iter().any(|row| row.message != first.message);

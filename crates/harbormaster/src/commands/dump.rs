@@ -1,4 +1,4 @@
-//! The command `dump`: everything of a cluster that scheduling depends on, as manifests.
+//! The command `dump`: writes all objects of a cluster that scheduling depends on, as manifests.
 
 use std::{
     env,
@@ -24,7 +24,7 @@ pub(crate) struct Options {
     config: Option<String>,
 }
 
-/// A kind that is listed.
+/// A kind to list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct ListedKind {
     group: String,
@@ -84,7 +84,7 @@ const KINDS: [(&str, &str, &[(&str, &str)]); 7] = [
     ("policy", "v1", &[("poddisruptionbudgets", "PodDisruptionBudget")]),
 ];
 
-/// Objects that are asked for at a time.
+/// Number of objects requested at a time.
 const PAGE: usize = 500;
 
 const DUMPED: &str = "Nothing is written to the cluster. Secrets and ConfigMaps are not read; commands, arguments and environments of \
@@ -109,7 +109,7 @@ pub(crate) fn main(program: &Program, options: &Options) -> CommandResult {
     })
 }
 
-/// The kinds to list, and those whose definitions are needed.
+/// Returns the kinds to list, including those whose definitions are needed.
 fn kinds(program: &Program, options: &Options) -> Result<Vec<ListedKind>, String> {
     let mut kinds: Vec<ListedKind> = KINDS
         .iter()
@@ -217,10 +217,10 @@ async fn list(client: &ApiClient, kind: &ListedKind, out: &mut impl Write) -> Re
     }
 }
 
-/// Goes on without a kind that the server does not have or does not show.
+/// Skips a kind that the server does not have or does not permit to list.
 fn left_out(what: &str, error: &ApiError) -> Result<(), String> {
     match error.code() {
-        // An older server does not serve it.
+        // An older server does not serve this kind.
         Some(404) => Ok(()),
         Some(_) => {
             eprintln!("warning: {what} are left out: {error}");
@@ -234,7 +234,7 @@ fn write(out: &mut impl Write, object: &Value) -> Result<(), String> {
     write!(out, "---\n{}", harbormaster_yaml::write(object)).map_err(unwritable)
 }
 
-/// Removes what scheduling never reads and what may be secret: commands, and environments with their values.
+/// Removes fields that scheduling never reads or that may be secret: commands, and environments with their values.
 fn slim(object: &mut Value) {
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.remove("managedFields");

@@ -1,4 +1,4 @@
-//! Files that flags name.
+//! Files named by flags.
 
 use std::fs;
 

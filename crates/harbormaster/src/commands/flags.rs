@@ -148,7 +148,7 @@ const FLAGS: &[Flag] = &[
     flag("version", Text, Global, "--version, --version=raw: print version information and quit"),
 ];
 
-/// Defaults that are not nothing.
+/// Defaults other than the type's zero value.
 const DEFAULTS: [(&str, &str); 30] = [
     ("authentication-token-webhook-cache-ttl", "10s"),
     ("authentication-tolerate-lookup-failure", "true"),
@@ -214,7 +214,7 @@ pub(crate) fn command(name: &str) -> Command {
         .arg(Arg::new("positional").num_args(0..).hide(true).value_parser(value_parser!(String)))
 }
 
-/// Reads the arguments behind the name of the command.
+/// Reads the arguments after the name of the command.
 pub(crate) fn read(name: &str, args: impl IntoIterator<Item = OsString>) -> Read {
     let args = args.into_iter().map(dashed);
     let matches = match command(name).no_binary_name(true).try_get_matches_from(args) {
@@ -236,7 +236,7 @@ pub(crate) fn read(name: &str, args: impl IntoIterator<Item = OsString>) -> Read
     }
 }
 
-/// Go's flag library takes `--leader_elect` for `--leader-elect`.
+/// Replaces underscores: Go's flag library accepts `--leader_elect` for `--leader-elect`.
 fn dashed(arg: OsString) -> OsString {
     let Some(text) = arg.to_str().filter(|text| text.starts_with("--")) else { return arg };
     match text.split_once('=') {
@@ -245,7 +245,7 @@ fn dashed(arg: OsString) -> OsString {
     }
 }
 
-/// An error in the words of Go's flag library where it has some.
+/// Returns the error in the words of Go's flag library where it has some.
 fn plain(error: &clap::Error) -> String {
     use clap::error::{ContextKind, ContextValue};
     let named = match error.get(ContextKind::InvalidArg) {
@@ -259,7 +259,7 @@ fn plain(error: &clap::Error) -> String {
             let hint = suggestion(meant.map(|flag| format!("--{flag}")).as_deref());
             format!("unknown flag: {named}{hint}")
         }
-        // All values are texts, so only an absent one can be wrong here.
+        // All values are strings, so the only possible error is a missing one.
         ErrorKind::InvalidValue => format!("flag needs an argument: {named}"),
         _ => {
             let text = error.render().to_string();
@@ -309,7 +309,7 @@ impl Flag {
         }
     }
 
-    /// The first value of the wrong type.
+    /// Returns the error about the first value of the wrong type.
     fn check(&self, given: &FlagValues) -> Option<String> {
         let values = given.matches.get_many::<String>(self.name)?;
         values.into_iter().find_map(|value| {
@@ -334,7 +334,7 @@ impl ValueType {
         }
     }
 
-    /// The default of flags that have no other.
+    /// Returns the default of flags that have no other.
     const fn zero(self) -> &'static str {
         match self {
             Self::Bool => "false",
@@ -372,34 +372,34 @@ fn boolean(text: &str) -> Option<bool> {
 }
 
 impl FlagValues {
-    /// The text of a flag, if it was given.
+    /// Returns the text of a flag, if it was given.
     pub(crate) fn text(&self, flag: &str) -> Option<&str> {
         self.matches.get_one::<String>(flag).map(String::as_str)
     }
 
-    /// The entries of a flag that may be repeated.
+    /// Returns the entries of a flag that may be repeated.
     pub(crate) fn list(&self, flag: &str) -> impl Iterator<Item = &str> {
         self.matches.get_many::<String>(flag).into_iter().flatten().map(String::as_str)
     }
 
-    /// The value of a flag of a type that [`read`] has checked.
+    /// Returns the value of a flag of a type that [`read`] has checked.
     pub(crate) fn parsed<T: std::str::FromStr>(&self, flag: &str) -> Option<T> {
         self.text(flag)?.parse().ok()
     }
 
-    /// The value of a switch, if it was given.
+    /// Returns the value of a switch, if it was given.
     pub(crate) fn switch(&self, flag: &str) -> Option<bool> {
         self.text(flag).and_then(boolean)
     }
 
-    /// All flags with their values, given or default, as Go's flags print themselves; sorted by name.
+    /// Returns all flags with their values, given or default, in the format of Go's flags; sorted by name.
     pub(crate) fn values(&self) -> Vec<(&'static str, String)> {
         let mut values: Vec<_> = FLAGS.iter().map(|flag| (flag.name, flag.value(self))).collect();
         values.sort_unstable();
         values
     }
 
-    /// Of these flags the ones that were given.
+    /// Returns those of these flags that were given.
     pub(crate) fn given_of(&self, flags: &[&str]) -> Vec<String> {
         flags.iter().filter(|f| self.text(f).is_some()).map(|f| format!("--{f}")).collect()
     }
@@ -516,7 +516,7 @@ mod tests {
         assert_eq!(kubeadm.text("kubeconfig"), Some("/etc/kubernetes/scheduler.conf"));
     }
 
-    /// The flags of the real kube-scheduler, with the defaults that its help names; it names none that are nothing.
+    /// Returns the flags of the real kube-scheduler with the defaults in its help, which omits zero values.
     fn real_flags() -> BTreeMap<String, Option<String>> {
         let real = RealBinary::ensure().unwrap();
         let help = Command::new(real.path()).args(["kube-scheduler", "--help"]).output().unwrap();

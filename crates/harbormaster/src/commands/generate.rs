@@ -1,4 +1,5 @@
-//! The command `generate`: files for shells and for `man`, made from the flags themselves, and for editors.
+//! The command `generate`: completions for shells and pages for `man`, generated from the flags, and a schema for
+//! editors.
 
 use std::{
     io::{self, Write},

@@ -5,7 +5,7 @@
 pub(crate) struct Style {
     /// True if colours are used.
     pub(crate) colours: bool,
-    /// Columns of the terminal that lines are to fit; none for lines of any length.
+    /// Width of the terminal in columns; `None` for lines of any length.
     pub(crate) width: Option<usize>,
 }
 
@@ -51,18 +51,18 @@ impl<T: ToString> From<T> for Cell {
     }
 }
 
-/// A table whose last column takes the room that the others leave.
+/// A table whose last column takes the space that the others leave.
 #[derive(Debug)]
 pub(crate) struct Table {
     header: Vec<String>,
     rows: Vec<Vec<Cell>>,
 }
 
-/// Between two columns.
+/// Number of spaces between two columns.
 const GAP: usize = 2;
 /// Minimum width of the last column; a narrower one is placed below the others.
 const NARROW: usize = 30;
-/// Indentation there.
+/// Indentation of a last column that is placed below the others.
 const INDENT: usize = 4;
 
 impl Table {
@@ -74,13 +74,13 @@ impl Table {
         self.rows.push(row.into_iter().collect());
     }
 
-    /// The longest line, if nothing is wrapped.
+    /// Returns the length of the longest line if nothing is wrapped.
     #[cfg(feature = "simulate")]
     pub(crate) fn width(&self) -> usize {
         self.widths().iter().sum::<usize>() + GAP * self.header.len().saturating_sub(1)
     }
 
-    /// The lines of the table.
+    /// Renders the table.
     pub(crate) fn render(&self, style: Style) -> String {
         let widths = self.widths();
         let last = widths.len().saturating_sub(1);
@@ -142,7 +142,7 @@ fn line(text: &mut String, cells: &[(String, Option<&str>)], widths: &[usize], s
     text.push('\n');
 }
 
-/// Lines of at most that many characters; a longer word has a line of its own.
+/// Wraps a text into lines of at most `width` characters; a longer word gets its own line.
 pub(crate) fn wrapped(text: &str, width: usize) -> Vec<String> {
     if !text.is_empty() && text.chars().count() <= width {
         return vec![text.to_owned()];
@@ -166,13 +166,13 @@ pub(crate) fn wrapped(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// Columns and lines of the terminal.
+/// Returns the number of columns and lines of the terminal.
 pub(crate) fn terminal_size() -> (u16, u16) {
     let size = terminal_size::terminal_size().map(|(columns, lines)| (columns.0, lines.0));
     known_size(size)
 }
 
-/// Some terminals report no size, or a size of zero.
+/// Replaces missing sizes: some terminals report none, or zero.
 fn known_size(told: Option<(u16, u16)>) -> (u16, u16) {
     told.filter(|(columns, lines)| *columns > 0 && *lines > 0).unwrap_or((80, 24))
 }

@@ -1,8 +1,8 @@
 //! Log lines as kube-scheduler writes them: klog's text, or JSON.
 //!
 //! Events carry Kubernetes' verbosity in the field `v` (0 if absent): `tracing::debug!(v = 2, pod = %name, "…")`. With
-//! `unstructured = true` the message is written without quotes, as klog's `Info` does it.
-//! Errors and warnings are always written.
+//! `unstructured = true` the message is written without quotes, as klog's `Info` does. Errors and warnings are always
+//! written.
 
 use std::{
     collections::BTreeSet,
@@ -60,15 +60,15 @@ impl Threshold {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Counts from the next line on.
+    /// Sets the level from the next line on.
     pub(crate) fn set(&self, level: i64) {
         self.0.store(level, Ordering::Relaxed);
-        // Whole levels are switched off where lines are made.
+        // Callsites cache whether their level is enabled.
         tracing::callsite::rebuild_interest_cache();
     }
 }
 
-/// Starts logging. Does nothing if logging was started before.
+/// Starts logging. Does nothing if logging has already started.
 pub(crate) fn start(output: Output, verbosity: i64, plugins: &Registry) -> Threshold {
     let level = Threshold(Arc::new(AtomicI64::new(verbosity)));
     let lines = tracing_subscriber::fmt::layer()
@@ -80,11 +80,11 @@ pub(crate) fn start(output: Output, verbosity: i64, plugins: &Registry) -> Thres
     level
 }
 
-/// Lets through what is at most that verbose. Libraries may warn; what they inform about is told from 6 on, and every frame
-/// of HTTP from 11 on.
+/// Filter by verbosity. Warnings of libraries are always written, their other lines from verbosity 6 on, and single
+/// HTTP frames from 11 on.
 struct Verbosity {
     level: Threshold,
-    /// The crates that plugins come from, which are no libraries here.
+    /// Crates that plugins come from, which are not treated as libraries.
     homes: BTreeSet<&'static str>,
 }
 
@@ -118,7 +118,7 @@ impl<S> Filter<S> for Verbosity {
         v.0.unwrap_or(implied) <= self.level.get()
     }
 
-    /// By convention v 0 is INFO, 1 and 2 DEBUG, and what is above TRACE: whole levels are switched off cheaply.
+    /// By convention v 0 is INFO, 1 and 2 are DEBUG, and higher ones TRACE, so whole levels are switched off cheaply.
     fn max_level_hint(&self) -> Option<LevelFilter> {
         Some(match self.level.get() {
             ..=0 => LevelFilter::INFO,
@@ -178,7 +178,7 @@ fn file_name(path: Option<&str>) -> &str {
     path.and_then(|p| p.rsplit(['/', '\\']).next()).unwrap_or("unknown")
 }
 
-/// `I1121 02:00:00.000000   26212 main.rs:38] "msg" pod="ns/p"` and a line feed.
+/// Returns `I1121 02:00:00.000000   26212 main.rs:38] "msg" pod="ns/p"` and a line feed.
 fn text(level: Level, now: Timestamp, process: u32, place: &SourceLocation<'_>, fields: &Fields) -> String {
     let severity = match level {
         Level::ERROR => 'E',
@@ -208,7 +208,7 @@ fn text(level: Level, now: Timestamp, process: u32, place: &SourceLocation<'_>, 
     line
 }
 
-/// A text in Go's quotes.
+/// Returns the text quoted as in Go.
 fn quoted(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');
@@ -229,7 +229,7 @@ fn quoted(text: &str) -> String {
     out
 }
 
-/// `{"ts":1580306777043.5,"caller":"main.rs:38","msg":"…","v":0,"pod":"ns/p"}` and a line feed.
+/// Returns `{"ts":1580306777043.5,"caller":"main.rs:38","msg":"…","v":0,"pod":"ns/p"}` and a line feed.
 fn json(level: Level, now: Timestamp, place: &SourceLocation<'_>, fields: Fields) -> String {
     let mut line = String::from("{\"ts\":");
     let millis = now.0 as f64 / 1e6;
@@ -245,7 +245,7 @@ fn json(level: Level, now: Timestamp, place: &SourceLocation<'_>, fields: Fields
     line
 }
 
-/// The fields of an event; `err` comes first.
+/// Fields of an event; `err` comes first.
 #[derive(Debug, Default)]
 struct Fields {
     message: String,
@@ -269,7 +269,7 @@ impl Fields {
 impl Visit for Fields {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         let text = format!("{value:?}");
-        // A text formatted for debugging has quotes already.
+        // Debug formatting has already quoted a string.
         let value = match serde_json::from_str(&text) {
             Ok(Value::String(inner)) if text.starts_with('"') => Value::String(inner),
             Ok(list @ Value::Array(_)) => list,

@@ -14,24 +14,24 @@ use tracing_subscriber::fmt::MakeWriter;
 
 use super::{flags::FlagValues, log::Format};
 
-/// kube-scheduler's limit.
+/// Limit of kube-scheduler.
 const LARGEST_BUFFER: i64 = 2 << 30;
 const FLUSH_EVERY: Duration = Duration::from_secs(5);
 
-/// The lines that wait, for [`flush`].
+/// Lines waiting to be written, for [`flush`].
 static WAITING: OnceLock<Arc<Buffer>> = OnceLock::new();
 
 /// Format and destination of lines.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Output {
     pub(crate) format: Format,
-    /// With streams that are split: how many bytes for stdout may wait.
+    /// Number of bytes for stdout that may be buffered, if streams are split.
     split: Option<usize>,
     flush_every: Duration,
 }
 
 impl Output {
-    /// Returns an output with all lines in one stream.
+    /// Returns an output that writes all lines to one stream.
     #[cfg(feature = "sandbox")]
     pub(crate) fn one(format: Format) -> Self {
         Self { format, split: None, flush_every: FLUSH_EVERY }
@@ -40,7 +40,8 @@ impl Output {
     /// Returns the output that flags select.
     ///
     /// # Errors
-    /// In the words of kube-scheduler: a format that does not exist, and options whose gate is off.
+    ///
+    /// In kube-scheduler's words: an unknown format, or options whose gate is off.
     pub(crate) fn of(given: &FlagValues, gates: &FeatureGates) -> Result<Self, String> {
         let (alpha, beta) = ("LoggingAlphaOptions", "LoggingBetaOptions");
         let mut wrong = Vec::new();
@@ -76,13 +77,13 @@ impl Output {
         Ok(Self { format, split: splits.then_some(buffer), flush_every })
     }
 
-    /// For `tracing`.
+    /// Returns the streams for `tracing`.
     pub(super) fn streams(self) -> Streams {
         let Some(most) = self.split else { return Streams { format: self.format, info: None } };
         let buffer = Arc::new(Buffer { lines: Mutex::default(), most });
         if most > 0 && WAITING.set(buffer.clone()).is_ok() {
             let (waiting, every) = (buffer.clone(), self.flush_every);
-            // Without the thread lines wait until the buffer is full, or the process ends.
+            // Without the thread, lines wait until the buffer is full or the process ends.
             let _ = thread::Builder::new().name("log".to_owned()).spawn(move || {
                 loop {
                     thread::sleep(every);
@@ -99,7 +100,7 @@ fn size(given: &FlagValues, format: &str) -> i64 {
     size.map_or(0, |size| size.value())
 }
 
-/// Writes the lines that wait. For the end of the process.
+/// Writes the buffered lines. To be called at the end of the process.
 pub(crate) fn flush() {
     if let Some(waiting) = WAITING.get() {
         waiting.flush();
@@ -129,7 +130,7 @@ impl<'a> MakeWriter<'a> for Streams {
     }
 
     fn make_writer_for(&'a self, meta: &Metadata<'_>) -> Stream<'a> {
-        // As there: a warning is no information in text, and one in JSON, which knows none.
+        // As in kube-scheduler: warnings go to stderr in text format, and to stdout in JSON, which has no such level.
         let worst = if self.format == Format::Text { Level::WARN } else { Level::ERROR };
         match &self.info {
             Some(info) if *meta.level() > worst => Stream::Info(info),
@@ -151,7 +152,7 @@ impl Write for Stream<'_> {
     }
 }
 
-/// Lines on their way to stdout; each is written whole.
+/// Buffered lines for stdout; each is written whole.
 #[derive(Debug)]
 pub(super) struct Buffer {
     lines: Mutex<Vec<u8>>,
@@ -176,7 +177,7 @@ impl Buffer {
     fn flush(&self) {
         let lines = std::mem::take(&mut *self.lines.lock().unwrap_or_else(PoisonError::into_inner));
         let mut out = io::stdout();
-        // Nobody reads it any more.
+        // If the write fails, the reader is gone.
         let _ = out.write_all(&lines).and_then(|()| out.flush());
     }
 }

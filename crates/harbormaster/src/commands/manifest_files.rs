@@ -1,4 +1,4 @@
-//! Manifests of `-f`: files, directories and standard input.
+//! Manifests named by `-f`: files, directories and standard input.
 
 use std::{fs, io::Read as _, path::Path};
 
@@ -6,12 +6,13 @@ use harbormaster_yaml::Source;
 
 use super::files::read;
 
-/// Extensions of the files that are read from directories.
+/// Extensions of the files read from directories.
 const EXTENSIONS: [&str; 3] = ["yaml", "yml", "json"];
 
-/// Reads all files; of a directory those directly in it, sorted by name. `-` is standard input.
+/// Reads all files; for a directory, the files directly in it, sorted by name. `-` is standard input.
 ///
 /// # Errors
+///
 /// The first file that cannot be read.
 pub(crate) fn read_all(paths: &[String]) -> Result<Vec<Source>, String> {
     let mut sources = Vec::new();

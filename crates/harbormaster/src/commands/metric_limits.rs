@@ -1,5 +1,5 @@
-//! The flags that take metrics and labels away: `--disabled-metrics`, `--allow-metric-labels` and its manifest.
-//! `--show-hidden-metrics-for-version` is checked, and shows nothing: no metric is hidden.
+//! The flags that remove metrics and labels: `--disabled-metrics`, `--allow-metric-labels` and its manifest.
+//! `--show-hidden-metrics-for-version` is validated but has no effect, because no metric is hidden.
 
 use std::{collections::BTreeMap, fs, io::ErrorKind};
 
@@ -8,18 +8,19 @@ use serde_json::{Value, json};
 
 use super::flags::FlagValues;
 
-/// The only version whose hidden metrics could be shown: the one before that whose behaviour this is.
+/// The only version whose hidden metrics could be shown: the predecessor of the version that Harbormaster implements.
 const PREVIOUS: &str = "1.35";
 const METRIC: &str = "[a-zA-Z_:][a-zA-Z0-9_:]*";
 const LABEL: &str = "[a-zA-Z_][a-zA-Z0-9_]*";
 
-/// Labels with their allowed values, by `metric,label`.
+/// Allowed values of labels, by `metric,label`.
 pub(super) type Pairs = BTreeMap<String, String>;
 
 /// Reads the flags.
 ///
 /// # Errors
-/// In the words of kube-scheduler.
+///
+/// In kube-scheduler's words.
 pub(super) fn limits(given: &FlagValues) -> Result<Limits, String> {
     let disabled: Vec<String> = given.list("disabled-metrics").flat_map(csv).collect();
     let pairs: Pairs =
@@ -78,8 +79,8 @@ fn wrong_keys(pairs: &Pairs, field: &str) -> Option<String> {
     ))
 }
 
-/// Reads a manifest: the pairs of the flag, either alone, as kube-scheduler reads them, or under `allowListMapping`, as its
-/// help describes them.
+/// Reads a manifest: the pairs of the flag, either at the top level, as kube-scheduler reads them, or under
+/// `allowListMapping`, as its help describes them.
 fn read_manifest(path: &str) -> Result<Pairs, String> {
     const FIELD: &str = "metrics.allowListMappingManifest";
     if path.is_empty() {
@@ -128,10 +129,11 @@ fn allowed(pairs: &Pairs) -> AllowedLabelValues {
     pairs.iter().filter_map(entry).collect()
 }
 
-/// The pairs of one `--allow-metric-labels`: with a single `=` it is one pair, whatever commas are in it.
+/// Parses the pairs of one `--allow-metric-labels`; a text with a single `=` is one pair, even if it contains commas.
 ///
 /// # Errors
-/// Names the entry that is no pair.
+///
+/// Names the entry that is not a pair.
 pub(super) fn pairs(text: &str) -> Result<Pairs, String> {
     let entries = match text.matches('=').count() {
         0 => return Err(format!("{text} must be formatted as key=value")),
@@ -145,7 +147,7 @@ pub(super) fn pairs(text: &str) -> Result<Pairs, String> {
     entries.into_iter().map(pair).collect()
 }
 
-/// Entries between commas; one in quotes may have commas in it. An empty text has none.
+/// Splits a text at commas; a quoted entry may contain commas. An empty text has no entries.
 fn csv(text: &str) -> Vec<String> {
     if text.is_empty() {
         return Vec::new();

@@ -1,9 +1,9 @@
 //! Reloads the configuration file while `run` schedules: valid content is applied; invalid content is reported, and the
 //! old configuration stays active.
 //!
-//! A mounted ConfigMap is a link that kubelet swaps, so contents are compared. SIGHUP triggers a check at once. A file that
-//! is written in place may be seen half-written, and that half may be valid, so content is used only if it is read again a
-//! moment later without a SIGHUP in between.
+//! A mounted ConfigMap is a link that kubelet swaps, so contents are compared. SIGHUP triggers an immediate check. A
+//! file that is written in place may be seen half-written, and that half may be valid, so content is used only if it is
+//! read again a moment later without a SIGHUP in between.
 
 use std::time::{Duration, Instant};
 
@@ -36,9 +36,9 @@ const TAKEN_OVER: [&str; 6] = [
 pub(super) struct Follower {
     given: FlagValues,
     choices: Choices,
-    /// The active content, with its name.
+    /// Active content, with its name.
     source: Source,
-    /// The configuration from it.
+    /// Configuration read from it.
     config: KubeSchedulerConfiguration,
     /// Content that was checked last.
     judged: FileContent,
@@ -49,15 +49,15 @@ pub(super) struct Follower {
     reload: Reload,
 }
 
-/// The content of the file, or why it cannot be read.
+/// Content of the file, or the reason why it cannot be read.
 type FileContent = Result<String, String>;
 
-/// Something new in the file that has not been judged.
+/// New content of the file that has not been checked yet.
 #[derive(Debug)]
 struct UnsettledContent {
     seen: FileContent,
     since: Instant,
-    /// Time when it was first seen, or of the last SIGHUP since.
+    /// Time when the content was first seen, or of the last SIGHUP since.
     quiet_since: Instant,
 }
 
@@ -66,7 +66,7 @@ impl UnsettledContent {
         Self { seen, since: now, quiet_since: now }
     }
 
-    /// Returns true if it was seen again and is stable. Repeated signals delay that only for a limited time.
+    /// Returns true if the content was seen again and is stable. Repeated signals delay that only for a limited time.
     fn has_settled(&mut self, asked: bool, now: Instant) -> bool {
         if asked {
             self.quiet_since = now;
@@ -77,9 +77,9 @@ impl UnsettledContent {
 
 /// Reason why content is not applied.
 enum ApplyError {
-    /// For these reasons.
+    /// The content is invalid.
     Wrong(String),
-    /// The scheduler does not run yet: the reload is tried again.
+    /// The scheduler does not run yet: the reload is retried.
     NotYet,
 }
 
@@ -183,7 +183,7 @@ impl Follower {
     }
 }
 
-/// Returns errors about changed fields that are read at the start only.
+/// Returns errors about changed fields that are read only at the start.
 fn needs_restart(old: &KubeSchedulerConfiguration, new: &KubeSchedulerConfiguration) -> Vec<ConfigError> {
     let mut different = Vec::new();
     differences("", &old.to_value(), &new.to_value(), &mut different);
@@ -290,7 +290,7 @@ mod tests {
                 "c.yaml:5:3: leaderElection.leaseDuration: the change from \"15s\" to \"30s\" needs a restart",
             ]
         );
-        // Of what is no longer written the place is that of what is around it.
+        // A removed field has no position, so the error has the position of the enclosing object.
         let errors = refused("delayCacheUntilActive: true\n", "");
         assert_eq!(errors.len(), 1);
         assert!(errors[0].ends_with("delayCacheUntilActive: the change from true to null needs a restart"));

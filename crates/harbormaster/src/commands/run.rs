@@ -33,7 +33,7 @@ use super::{
 };
 use crate::scheduler;
 
-/// Flags that a configuration file replaces.
+/// Flags that a configuration file overrides.
 const REPLACED_BY_CONFIG: [&str; 3] = ["kube-api-qps", "kube-api-burst", "kube-api-content-type"];
 
 /// Runs a scheduler until a signal ends it. `name` is the command as the user called it.
@@ -49,7 +49,7 @@ pub(crate) fn main(program: &Program, name: &str, args: Vec<OsString>) -> Comman
     if let Some(how) = given.text("version") {
         return print_version(program, name, how);
     }
-    // Wrong gates are reported once there is a log.
+    // Wrong gates are reported once logging has started.
     let output = match Output::of(&given, &gates(&given).map(|(gates, _)| gates).unwrap_or_default()) {
         Ok(output) => output,
         Err(why) => {
@@ -120,7 +120,7 @@ fn run(program: &Program, given: &FlagValues, level: &log::Threshold) -> Result<
     let election = scheduler::election(&setup.config, &choices.features).map_err(|e| e.to_string())?;
     let (health, console, reload) = (Health::default(), Console::default(), Reload::default());
     let stopping = Arc::new(AtomicBool::new(false));
-    // As in kube-scheduler this check always passes: it is for kubelet, and a standby is as healthy as a leader.
+    // As in kube-scheduler, this check always passes: it is for kubelet, and a standby is as healthy as a leader.
     let leads = matches!(election, LeaderElection::Lease(_)).then(|| Check::new("leaderElection", || Ok(())));
     let checks = secure_port::checks(&health, &stopping, leads);
     let shown = Configuration::from(setup.config.to_value());
@@ -144,7 +144,7 @@ fn run(program: &Program, given: &FlagValues, level: &log::Threshold) -> Result<
     start(driver, setup, follower, &stopping, open)
 }
 
-/// Returns the feature gates, and the version of Kubernetes that they belong to.
+/// Returns the feature gates and the emulated version of Kubernetes.
 fn gates(given: &FlagValues) -> Result<(FeatureGates, Emulation), String> {
     let versions = (given.list("emulated-version"), given.list("min-compatibility-version"));
     let emulation = Emulation::parse(versions.0, versions.1).map_err(|e| e.to_string())?;
@@ -169,7 +169,7 @@ fn metrics(given: &FlagValues) -> Result<Metrics, String> {
     metrics.set_emulation(&emulation.emulated(), &emulation.min_compatible());
     metrics.limit(metric_limits::limits(given)?);
     for (name, stage, on) in gates.all() {
-        // A feature that is there for good has no stage, as in Kubernetes.
+        // As in Kubernetes, a feature that is generally available has no stage.
         let stage = if stage == Stage::Ga { "" } else { stage.name() };
         metrics.set_feature(name, stage, on);
     }
@@ -185,7 +185,7 @@ fn warn_of_flags(given: &FlagValues) {
     }
 }
 
-/// Returns the choices that only flags make.
+/// Returns the choices that only flags can make.
 fn choices(choices: Choices, given: &FlagValues) -> Result<Choices, String> {
     let (gates, _) = gates(given)?;
     let max_wait =
@@ -194,8 +194,8 @@ fn choices(choices: Choices, given: &FlagValues) -> Result<Choices, String> {
     Ok(Choices { features: gates.features(), parity, max_wait, ..choices })
 }
 
-/// The configuration file, or the default configuration with the deprecated flags; then the flags of leader election,
-/// which win over the file.
+/// Reads the configuration file, or builds the default configuration with the deprecated flags; then applies the flags
+/// of leader election, which override the file.
 pub(super) fn configured(
     given: &FlagValues,
     choices: &Choices,
@@ -263,7 +263,7 @@ fn start(
         tokio::spawn(async move {
             signals.next().await;
             stopping.store(true, Ordering::Relaxed);
-            // The scheduler may have ended by itself.
+            // The scheduler may have ended already.
             let _ = asked.send(());
             signals.next().await;
             tracing::error!("A second signal: ending at once");
@@ -291,7 +291,7 @@ fn start(
     })
 }
 
-/// SIGUSR2 has all that the scheduler holds written to the log, and compared with the API server.
+/// Makes SIGUSR2 write the scheduler's whole state to the log and compare it with the API server.
 #[cfg(unix)]
 fn dump_on_signal(console: Console) -> std::io::Result<()> {
     use tokio::signal::unix::{SignalKind, signal};
@@ -304,7 +304,7 @@ fn dump_on_signal(console: Console) -> std::io::Result<()> {
     Ok(())
 }
 
-/// There is no such signal.
+/// Does nothing: the platform has no such signal.
 #[cfg(not(unix))]
 fn dump_on_signal(_: Console) -> std::io::Result<()> {
     Ok(())

@@ -129,7 +129,7 @@ async fn play(program: &Program, options: &Options) -> Result<usize, String> {
     if sandbox.store().list("nodes", "", "", "").is_ok_and(|(nodes, _)| nodes.is_empty()) {
         eprintln!("note: there are no nodes; --nodes 3 would make some");
     }
-    // Removed when this ends, however it ends.
+    // The file is removed when this function returns, for whatever reason.
     let _kubeconfig = tell_how_to_connect(options, &sandbox)?;
     let mut view = View::new(options);
     let ended = watch(options, &mut sandbox, &mut signals, &mut view).await;
@@ -197,7 +197,7 @@ fn quoted(path: &Path) -> String {
     if path.chars().all(is_plain) { path } else { format!("'{}'", path.replace('\'', r"'\''")) }
 }
 
-/// Shows updates until the sandbox has settled, or the user ends it.
+/// Shows updates until the sandbox has settled or the user ends it.
 async fn watch(
     options: &Options,
     sandbox: &mut Sandbox,
@@ -219,7 +219,7 @@ async fn watch(
         };
         match shown {
             Ok(()) => {}
-            // Whoever read has seen enough.
+            // The reader has closed the pipe, which is no error.
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe && !options.stays() => return Ok(()),
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
             Err(error) => return Err(format!("standard output: {error}")),
@@ -298,7 +298,7 @@ fn colours() -> bool {
     std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty())
 }
 
-/// `12 pods: 9 placed, 2 unschedulable, 1 gated`.
+/// Returns `12 pods: 9 placed, 2 unschedulable, 1 gated`.
 fn summary(board: &Board) -> String {
     let always = [PodState::Placed, PodState::Unschedulable, PodState::Gated];
     let of = |state: PodState, word: &str| {
@@ -321,7 +321,7 @@ fn summary(board: &Board) -> String {
     format!("{count} {}: {}", if count == 1 { "pod" } else { "pods" }, parts.join(", "))
 }
 
-/// `, 12 of them on missing nodes`.
+/// Returns `, 12 of them on missing nodes`.
 fn on_missing_nodes(sandbox: &Sandbox) -> String {
     let nodes = sandbox.store().list("nodes", "", "", "").map(|(nodes, _)| nodes).unwrap_or_default();
     let nodes: HashSet<&str> = nodes.iter().map(|node| node.name()).collect();

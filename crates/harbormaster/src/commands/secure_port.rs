@@ -22,7 +22,7 @@ use harbormaster_port::{
 
 use super::{VERSION, flags::FlagValues};
 
-/// For longer than this the engine is at one pod only if something in it hangs, a plugin for example.
+/// Maximum time for one pod. If the engine needs longer, something in it hangs, a plugin for example.
 const STEP_LIMIT: Duration = Duration::from_secs(60);
 
 /// Returns the options of the port; `None` if it is turned off.
@@ -133,15 +133,15 @@ fn duration(given: &FlagValues, flag: &str, default: Duration) -> Duration {
     given.parsed::<GoDuration>(flag).map_or(default, GoDuration::to_std)
 }
 
-/// The entries of a flag, if it was given: an empty text is an empty list.
+/// Returns the entries of a flag, if it was given: an empty text is an empty list.
 fn list(given: &FlagValues, flag: &str) -> Option<Vec<String>> {
     given.text(flag)?;
     let texts = given.list(flag).filter(|text| !text.is_empty());
     Some(texts.flat_map(|text| text.split(',')).map(str::to_owned).collect())
 }
 
-/// kube-scheduler's checks, and whether the engine gets on. `leader_election` tells whether the lease is kept, where
-/// there is one.
+/// Returns kube-scheduler's checks and a check that the engine makes progress. `leader_election` checks that the lease
+/// is renewed, if there is one.
 pub(super) fn checks(health: &Health, stopping: &Arc<AtomicBool>, leader_election: Option<Check>) -> Checks {
     let engine = health.clone();
     let engine = Check::new("engine", move || match engine.busy_for() {
@@ -165,7 +165,7 @@ pub(super) fn checks(health: &Health, stopping: &Arc<AtomicBool>, leader_electio
     }
 }
 
-/// Everything that is served.
+/// Returns all content that the port serves.
 pub(super) fn content(
     given: &FlagValues,
     config: &KubeSchedulerConfiguration,

@@ -86,9 +86,9 @@ enum Output {
     Json,
 }
 
-/// A simulation that takes longer shows how far it is.
+/// Time after which a simulation shows its progress.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// Time between two signs of life.
+/// Interval between two progress updates.
 const REFRESH: Duration = Duration::from_millis(100);
 
 pub(crate) fn command() -> Command {
@@ -115,7 +115,7 @@ fn has_failed(pod: &PodReport) -> bool {
     matches!(pod.fate(), Fate::Unschedulable | Fate::Preempted)
 }
 
-/// Simulates and prints what came out.
+/// Simulates and prints the result.
 fn simulate(program: &Program, options: &Options) -> Result<Report, String> {
     let gates =
         FeatureGates::parse(options.feature_gates.iter().map(String::as_str)).map_err(|e| e.to_string())?;
@@ -158,7 +158,7 @@ fn simulate(program: &Program, options: &Options) -> Result<Report, String> {
         Output::Table => print_table(options, &all, &shown, again),
     };
     match printed {
-        // Whoever read the result has seen enough.
+        // The reader has closed the pipe, which is no error.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(shown),
         Err(error) => Err(format!("standard output: {error}")),
         Ok(()) => Ok(shown),
@@ -198,7 +198,7 @@ fn is_called(pod: &PodReport, name: &str) -> bool {
     pod.pod == name || short(pod) == name
 }
 
-/// The name without the namespace.
+/// Returns the name without the namespace.
 fn short(pod: &PodReport) -> &str {
     pod.pod.split_once('/').map_or(pod.pod.as_str(), |(_, name)| name)
 }
@@ -206,7 +206,7 @@ fn short(pod: &PodReport) -> &str {
 /// Inputs for a second run, which explains pods without keeping the explanations.
 type SecondRun = Option<(EngineConfig, Inventory)>;
 
-/// Tells of one pod after the other, until `tell` fails.
+/// Explains one pod after the other, until `tell` fails.
 fn explain<E>(
     options: &Options,
     all: &Report,
@@ -242,7 +242,7 @@ fn print_table(options: &Options, all: &Report, shown: &Report, again: SecondRun
     out.flush()
 }
 
-/// `{"pods": [...]}`, and if explanations were asked for `"explanations": [...]`.
+/// Writes `{"pods": [...]}`, with `"explanations": [...]` if they were requested.
 fn print_json(options: &Options, all: &Report, shown: &Report, again: SecondRun) -> io::Result<()> {
     let mut out = BufWriter::new(io::stdout().lock());
     match again {
@@ -257,7 +257,7 @@ fn print_json(options: &Options, all: &Report, shown: &Report, again: SecondRun)
     out.flush()
 }
 
-/// The form of [`harbormaster_sim::Explained`].
+/// JSON form of [`harbormaster_sim::Explained`].
 #[derive(Serialize)]
 struct ExplainedJson<'a> {
     #[serde(flatten)]
@@ -265,7 +265,7 @@ struct ExplainedJson<'a> {
     explanations: Explanations<'a>,
 }
 
-/// A list whose entries are found out while it is written. It can be written once.
+/// A list whose entries are computed while it is written. It can be written only once.
 struct Explanations<'a> {
     options: &'a Options,
     all: &'a Report,

@@ -13,7 +13,7 @@ use super::{
     layout::{Cell, Colour, Style, Table},
 };
 
-/// Maximum number of groups of nodes with the best scores that are shown.
+/// Maximum number of groups of nodes with the best scores to show.
 const BEST: usize = 10;
 
 /// Text after the help.
@@ -62,7 +62,7 @@ fn row(pod: &PodReport) -> Row {
     }
 }
 
-/// Why it has no node, or what its claims get there.
+/// Returns the reason why the pod has no node, or the volumes that its claims get there.
 fn message(pod: &PodReport) -> String {
     let clauses = pod.message.iter().cloned().chain(pod.claims.iter().map(ToString::to_string));
     clauses.collect::<Vec<_>>().join("; ")
@@ -70,7 +70,7 @@ fn message(pod: &PodReport) -> String {
 
 fn outcome(pod: &PodReport) -> (String, Colour) {
     match (pod.fate(), &pod.node) {
-        // Only where pods are judged on their own: gates do not count there.
+        // Only with `--independent`, which ignores gates.
         (Fate::Placed, Some(node)) if pod.is_gated() => (format!("{node} (gated)"), Colour::Yellow),
         (Fate::Placed, node) => (node.clone().unwrap_or_default(), Colour::Green),
         (Fate::Gated, _) => ("<gated>".to_owned(), Colour::Yellow),
@@ -80,7 +80,7 @@ fn outcome(pod: &PodReport) -> (String, Colour) {
     }
 }
 
-/// `, 12 on missing nodes`.
+/// Returns `, 12 on missing nodes`.
 fn on_missing_nodes(report: &Report) -> String {
     match report.missing_nodes.values().sum::<usize>() {
         0 => String::new(),
@@ -127,7 +127,7 @@ pub(crate) fn explanation(pod: &PodReport, said: &PodExplanation, style: Style) 
     text
 }
 
-/// Nodes with the same scores in one line. The chosen one is named.
+/// Renders nodes with equal scores in one line. The chosen node is named.
 fn fits(groups: &[FittingNodes], chosen: Option<&str>, style: Style) -> String {
     let plugins: BTreeSet<&str> = groups.iter().flat_map(|g| g.plugins.keys().map(AsRef::as_ref)).collect();
     let shown = groups.iter().take(BEST);
@@ -142,7 +142,7 @@ fn fits(groups: &[FittingNodes], chosen: Option<&str>, style: Style) -> String {
         let scores = plugins.iter().map(|plugin| Cell::from(score(group, plugin).unwrap_or_default()));
         table.add(begin(group).into_iter().chain(scores));
     }
-    // Where a column for each plugin is too wide, their names stand beside their scores.
+    // If a column for each plugin is too wide, the plugins' names are written next to their scores.
     if style.width.is_some_and(|width| table.width() > width) {
         table = Table::new(titles.into_iter().chain(["SCORES (raw->final)"]));
         for group in shown {
@@ -158,12 +158,12 @@ fn fits(groups: &[FittingNodes], chosen: Option<&str>, style: Style) -> String {
     }
 }
 
-/// The raw and the weighted score.
+/// Returns the raw and the weighted score.
 fn score(group: &FittingNodes, plugin: &str) -> Option<String> {
     group.plugins.get(plugin).map(|score| format!("{}->{}", score.raw, score.weighted))
 }
 
-/// Renders equally rejected nodes in one line, with the things that they lack.
+/// Renders identically rejected nodes in one line, with the resources and labels that they lack.
 fn rejections(groups: &[RejectedNodes], style: Style) -> String {
     let mut table = Table::new(["DO NOT FIT", "EXAMPLE", "WHY"]);
     for group in groups {

@@ -1,4 +1,4 @@
-//! What tests ask of a cluster, and what they wait for.
+//! Requests to a cluster and conditions that tests wait for.
 
 use std::{
     collections::BTreeMap,
@@ -12,10 +12,10 @@ use serde_json::{Value, json};
 use super::objects::{EVENTS, PODS, PRIORITY_CLASSES, node_of, pod, priority_classes, scheduled_condition};
 
 const POLL: Duration = Duration::from_millis(20);
-/// Longer than anything that is waited for takes, on a slow machine that is busy with something else, too.
+/// Longest wait for anything, with a margin for a slow and busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(180);
 
-/// Asks until there is an answer, at most for `limit`.
+/// Calls `ask` until it returns a value, for at most `limit`.
 pub fn eventually<T>(what: &str, limit: Duration, mut ask: impl FnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + limit;
     loop {
@@ -27,7 +27,7 @@ pub fn eventually<T>(what: &str, limit: Duration, mut ask: impl FnMut() -> Optio
     }
 }
 
-/// The pod of that name in the namespace `default`.
+/// Returns the pod of that name in the namespace `default`.
 pub fn get_pod(client: &ApiClient, name: &str) -> Option<Value> {
     match client.get(&format!("{PODS}/{name}")) {
         Err(Error::Refused { status: 404, .. }) => None,
@@ -35,12 +35,12 @@ pub fn get_pod(client: &ApiClient, name: &str) -> Option<Value> {
     }
 }
 
-/// Waits until the pod is bound; its node.
+/// Waits until the pod is bound and returns its node.
 pub fn wait_until_bound(client: &ApiClient, name: &str) -> String {
     eventually(&format!("{name} is bound"), PATIENCE, || node_of(&get_pod(client, name)?).map(str::to_owned))
 }
 
-/// Waits until the pod's condition says why it waits: reason and message.
+/// Waits until the pod's condition says why the pod is pending, and returns reason and message.
 pub fn wait_until_explained(client: &ApiClient, name: &str) -> (String, String) {
     eventually(&format!("{name} has a condition"), PATIENCE, || {
         let pod = get_pod(client, name)?;
@@ -49,12 +49,12 @@ pub fn wait_until_explained(client: &ApiClient, name: &str) -> (String, String) 
     })
 }
 
-/// The events about a pod with that reason.
+/// Returns the events about a pod with that reason.
 pub fn events(client: &ApiClient, pod: &str, reason: &str) -> Vec<Value> {
     list(client, &format!("{EVENTS}?fieldSelector=regarding.name%3D{pod},reason%3D{reason}"))
 }
 
-/// The objects of a collection.
+/// Returns the objects of a collection.
 pub fn list(client: &ApiClient, path: &str) -> Vec<Value> {
     let mut list = client.get(path).expect("the API server answers");
     match list["items"].take() {
@@ -63,12 +63,12 @@ pub fn list(client: &ApiClient, path: &str) -> Vec<Value> {
     }
 }
 
-/// The name of an object.
+/// Returns the name of an object.
 pub fn name_of(object: &Value) -> &str {
     object["metadata"]["name"].as_str().unwrap_or_default()
 }
 
-/// Events of the namespace `default` by reason and pod.
+/// Returns the events of the namespace `default` by reason and pod.
 pub fn events_by_pod(client: &ApiClient) -> BTreeMap<(String, String), Vec<Value>> {
     let mut by_pod: BTreeMap<_, Vec<Value>> = BTreeMap::new();
     for event in list(client, EVENTS) {
@@ -78,7 +78,7 @@ pub fn events_by_pod(client: &ApiClient) -> BTreeMap<(String, String), Vec<Value
     by_pod
 }
 
-/// Creates all objects of a collection, some at a time.
+/// Creates all objects of a collection, several at a time.
 pub fn create_all(client: &ApiClient, path: &str, objects: &[Value]) {
     const THREADS: usize = 4;
     thread::scope(|scope| {
@@ -92,12 +92,12 @@ pub fn create_all(client: &ApiClient, path: &str, objects: &[Value]) {
     });
 }
 
-/// Deletes a pod at once.
+/// Deletes a pod without a grace period.
 pub fn delete_pod(client: &ApiClient, name: &str) {
     client.delete(&format!("{PODS}/{name}?gracePeriodSeconds=0")).expect("the pod is deleted");
 }
 
-/// Creates the priority classes that are not there yet, and waits until pods may name them.
+/// Creates the priority classes that do not exist yet, and waits until pods may name them.
 pub fn create_priority_classes(client: &ApiClient) {
     for class in priority_classes() {
         match client.post(PRIORITY_CLASSES, &class) {

@@ -1,4 +1,4 @@
-//! A small HTTP extender that answers by a function.
+//! A small HTTP extender whose answers a function provides.
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
@@ -12,15 +12,16 @@ use serde_json::Value;
 
 type Answer = Arc<dyn Fn(&str, &Value) -> Option<Value> + Send + Sync>;
 
-/// Listens until the test program ends.
+/// A running extender. It listens until the test program ends.
 pub struct Extender {
-    /// For `urlPrefix`.
+    /// The extender's `urlPrefix`.
     pub url: String,
     asked: Arc<Mutex<Vec<(String, Value)>>>,
 }
 
 impl Extender {
-    /// Answers a verb and what comes with it; `None` keeps the caller waiting for ever.
+    /// Starts an extender. `answer` gets the verb and the arguments; if it returns `None`, the caller never gets an
+    /// answer.
     pub fn start(answer: impl Fn(&str, &Value) -> Option<Value> + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
         let url = format!("http://{}/extender", listener.local_addr().expect("it has an address"));
@@ -35,7 +36,7 @@ impl Extender {
         Self { url, asked }
     }
 
-    /// What came with that verb about that pod, in order.
+    /// Returns the arguments of all requests with that verb about that pod, in order.
     pub fn asked(&self, verb: &str, pod: &str) -> Vec<Value> {
         let asked = self.asked.lock().expect("nobody panics with it");
         let about = |args: &Value| args["Pod"]["metadata"]["name"] == pod || args["PodName"] == pod;
@@ -44,7 +45,7 @@ impl Extender {
     }
 }
 
-/// One request; `None` when there are no more.
+/// Serves one request. Returns `None` when there are no more.
 fn serve(mut stream: &TcpStream, asked: &Mutex<Vec<(String, Value)>>, answer: &Answer) -> Option<()> {
     let mut reader = BufReader::new(stream);
     let (mut first, mut length) = (String::new(), 0);

@@ -1,4 +1,4 @@
-//! What the end-to-end tests have in common: API servers, the built binary, and objects to give them.
+//! Code shared by the end-to-end tests: API servers, the built binary, and the objects they use.
 
 #![allow(dead_code, unreachable_pub, reason = "each test program uses a part of this")]
 

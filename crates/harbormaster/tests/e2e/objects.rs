@@ -7,7 +7,7 @@ pub const PODS: &str = "/api/v1/namespaces/default/pods";
 pub const PRIORITY_CLASSES: &str = "/apis/scheduling.k8s.io/v1/priorityclasses";
 pub const EVENTS: &str = "/apis/events.k8s.io/v1/namespaces/default/events";
 
-/// A KubeSchedulerConfiguration with the defaults, and a client that speaks JSON and is not slowed down.
+/// Returns a KubeSchedulerConfiguration with the defaults and a client that uses JSON and practically no rate limit.
 pub fn default_config() -> Value {
     json!({
         "apiVersion": "kubescheduler.config.k8s.io/v1",
@@ -16,14 +16,14 @@ pub fn default_config() -> Value {
     })
 }
 
-/// [`default_config`] with one profile.
+/// Returns [`default_config`] with one profile.
 pub fn config(scheduler_name: &str) -> Value {
     let mut config = default_config();
     config["profiles"] = json!([{"schedulerName": scheduler_name}]);
     config
 }
 
-/// A node with these labels.
+/// Returns a node with these labels.
 pub fn node(name: &str, labels: Value, cpu: &str, memory: &str, pods: u32) -> Value {
     let resources = json!({"cpu": cpu, "memory": memory, "pods": pods.to_string()});
     json!({
@@ -32,7 +32,7 @@ pub fn node(name: &str, labels: Value, cpu: &str, memory: &str, pods: u32) -> Va
     })
 }
 
-/// A pod of one container; `spec` is merged over that.
+/// Returns a pod with one container, with `spec` merged over its spec.
 pub fn pod(name: &str, scheduler_name: &str, requests: Value, spec: Value) -> Value {
     let mut pod = json!({
         "metadata": {"name": name},
@@ -49,7 +49,7 @@ pub fn pod(name: &str, scheduler_name: &str, requests: Value, spec: Value) -> Va
     pod
 }
 
-/// Priority classes besides none at all: `middle`, `high`, and `patient`, which is high but never preempts.
+/// Returns three priority classes: `middle`, `high`, and `patient`, which is high but never preempts.
 pub fn priority_classes() -> [Value; 3] {
     [("middle", 100, "PreemptLowerPriority"), ("high", 1000, "PreemptLowerPriority"), ("patient", 1000, "Never")]
         .map(|(name, value, policy)| {
@@ -57,22 +57,22 @@ pub fn priority_classes() -> [Value; 3] {
         })
 }
 
-/// The node of a pod, if it has one.
+/// Returns the node of a pod, if it has one.
 pub fn node_of(pod: &Value) -> Option<&str> {
     pod["spec"]["nodeName"].as_str()
 }
 
-/// Status, reason and message of the `PodScheduled` condition, if there is one.
+/// Returns status, reason and message of the `PodScheduled` condition, if there is one.
 pub fn scheduled_condition(pod: &Value) -> Option<[&str; 3]> {
     condition(pod, "PodScheduled")
 }
 
-/// Status, reason and message of the `DisruptionTarget` condition, if there is one.
+/// Returns status, reason and message of the `DisruptionTarget` condition, if there is one.
 pub fn disruption(pod: &Value) -> Option<[&str; 3]> {
     condition(pod, "DisruptionTarget")
 }
 
-/// Whether the pod is on its way out.
+/// Returns true if the pod is being deleted.
 pub fn is_terminating(pod: &Value) -> bool {
     !pod["metadata"]["deletionTimestamp"].is_null()
 }

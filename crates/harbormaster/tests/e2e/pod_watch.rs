@@ -1,4 +1,4 @@
-//! Bindings as an outsider sees them.
+//! A watch that records the bindings that the API server reports.
 
 use std::{
     collections::BTreeMap,
@@ -12,21 +12,21 @@ use serde_json::Value;
 
 use super::objects::{PODS, disruption, is_terminating, node_of};
 
-/// Follows all pods of the namespace `default`. Its thread ends with the API server.
+/// A watch of all pods of the namespace `default`. Its thread ends with the API server.
 pub struct PodWatch(Arc<Mutex<Seen>>);
 
 #[derive(Default)]
 struct Seen {
-    /// By UID: name and node of pods that have one.
+    /// Name and node of each pod that has a node, by UID.
     bound: BTreeMap<String, (String, String)>,
     /// Pods whose node changed after they had one.
     moved: Vec<String>,
-    /// By UID: names of pods that were told to make way for another, and went.
+    /// Names of the pods that were evicted by preemption and deleted, by UID.
     evicted: BTreeMap<String, String>,
 }
 
 impl PodWatch {
-    /// Watches from now on.
+    /// Starts to watch.
     pub fn start(client: &ApiClient) -> Self {
         let list = client.get(&format!("{PODS}?limit=1")).expect("the API server answers");
         let mut version = version_of(&list);
@@ -34,7 +34,7 @@ impl PodWatch {
         let (client, seen) = (client.clone(), Arc::new(Mutex::new(Seen::default())));
         let writer = Self(Arc::clone(&seen));
         thread::spawn(move || {
-            // kube-apiserver ends the watches of those who are slow to read; they go on where they were.
+            // kube-apiserver ends the watches of clients that read too slowly; they resume from their last version.
             loop {
                 for line in stream.lines().map_while(Result::ok) {
                     let event: Value = serde_json::from_str(&line).expect("a watch sends JSON");
@@ -49,27 +49,27 @@ impl PodWatch {
         Self(seen)
     }
 
-    /// How many pods have a node.
+    /// Returns the number of pods that have a node.
     pub fn bound(&self) -> usize {
         self.lock().bound.len()
     }
 
-    /// How many pods have a node whose names begin so.
+    /// Returns the number of pods that have a node and whose names start with `prefix`.
     pub fn bound_of(&self, prefix: &str) -> usize {
         self.lock().bound.values().filter(|(pod, _)| pod.starts_with(prefix)).count()
     }
 
-    /// How often a pod of that name was bound.
+    /// Returns the number of times that a pod of that name was bound.
     pub fn times_bound(&self, name: &str) -> usize {
         self.lock().bound.values().filter(|(pod, _)| pod == name).count()
     }
 
-    /// Pods that were on more than one node, or lost theirs.
+    /// Returns the pods that were on more than one node or lost theirs.
     pub fn moved(&self) -> Vec<String> {
         self.lock().moved.clone()
     }
 
-    /// Names of pods that made way for others, in alphabetical order.
+    /// Returns the names of evicted pods in alphabetical order.
     pub fn evicted(&self) -> Vec<String> {
         let mut names: Vec<String> = self.lock().evicted.values().cloned().collect();
         names.sort_unstable();

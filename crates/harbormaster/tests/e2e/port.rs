@@ -1,4 +1,4 @@
-//! Asking a secure port.
+//! Requests to a secure port.
 
 use std::{
     io::{Read, Write},
@@ -14,7 +14,7 @@ use rustls::{
     pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName, UnixTime},
 };
 
-/// Trusts every server.
+/// Verifier that trusts every server.
 #[derive(Debug)]
 struct Trusting;
 
@@ -53,8 +53,8 @@ impl ServerCertVerifier for Trusting {
     }
 }
 
-/// Sends a request over a connection of its own, which the server closes: the whole reply, head and body. `shown` is a
-/// client's certificate with its key.
+/// Sends a request over a new connection, which the server closes, and returns the whole reply, head and body. `shown`
+/// is a client certificate with its key.
 pub fn exchange(
     port: u16,
     shown: Option<(&CertificateDer<'static>, &[u8])>,
@@ -86,7 +86,7 @@ pub fn exchange(
     Some(reply)
 }
 
-/// Status and body of a reply without chunks to a request without a certificate.
+/// Sends a request without a certificate and returns status and body of the reply, which must not be chunked.
 pub fn ask(port: u16, method: &str, path: &str, body: &str) -> Option<(u16, Vec<u8>)> {
     let length = body.len();
     let request = format!(

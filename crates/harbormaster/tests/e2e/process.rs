@@ -11,34 +11,34 @@ use std::{
 use super::cluster::{PATIENCE, eventually};
 
 const POLL: Duration = Duration::from_millis(10);
-/// Harbormaster gives up what is under way after ten seconds.
+/// Longest wait for the process to exit. Harbormaster abandons unfinished work after ten seconds.
 pub const END: Duration = Duration::from_secs(30);
 
-/// The built `harbormaster`; none in tests of other crates, which have programs of their own.
+/// The built `harbormaster`. Tests of other crates have none; they have their own programs.
 const BINARY: Option<&str> = option_env!("CARGO_BIN_EXE_harbormaster");
 
 fn binary() -> &'static Path {
     Path::new(BINARY.expect("cargo tells the tests of its own crate"))
 }
 
-/// A running `harbormaster run`; it is killed with this value.
+/// A running `harbormaster run`, killed on drop.
 pub struct Harbormaster {
     child: Child,
     log: PathBuf,
 }
 
 impl Harbormaster {
-    /// Starts the binary, without an election unless `args` ask for one; its log goes to `log`.
+    /// Starts the binary, without leader election unless `args` enable it. Its log is written to `log`.
     pub fn start(args: &[String], log: PathBuf) -> Self {
         Self::start_program(binary(), args, log)
     }
 
-    /// [`Self::start`] with these variables besides.
+    /// Calls [`Self::start`] with additional environment variables.
     pub fn start_with_variables(variables: &[(&str, String)], args: &[String], log: PathBuf) -> Self {
         Self::start_command(Command::new(binary()).envs(variables.iter().cloned()), args, log)
     }
 
-    /// Starts a program that is made of the same crate.
+    /// Starts another program built from the same crate.
     pub fn start_program(program: &Path, args: &[String], log: PathBuf) -> Self {
         Self::start_command(&mut Command::new(program), args, log)
     }
@@ -49,8 +49,7 @@ impl Harbormaster {
         Self::start_exactly(command, &all, log)
     }
 
-    /// Starts the built binary under that name, which is that of a link to it in `directory`, with these arguments and no
-    /// others.
+    /// Starts the built binary under that name, through a link in `directory`, with exactly these arguments.
     pub fn start_as(name: &str, args: &[String], directory: &Path) -> Self {
         let program = directory.join(name);
         std::os::unix::fs::symlink(binary(), &program).expect("a link can be made");
@@ -69,34 +68,34 @@ impl Harbormaster {
         Self { child, log }
     }
 
-    /// The process id.
+    /// Returns the process id.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// All log lines so far.
+    /// Returns all log lines written so far.
     pub fn log(&self) -> String {
         fs::read_to_string(&self.log).expect("the log can be read")
     }
 
-    /// Log lines with all these parts.
+    /// Returns the log lines that contain all these parts.
     pub fn lines_with(&self, parts: &[&str]) -> Vec<String> {
         let log = self.log();
         let has_all = |line: &&str| parts.iter().all(|part| line.contains(part));
         log.lines().filter(has_all).map(str::to_owned).collect()
     }
 
-    /// How often that pod of the namespace `default` was tried.
+    /// Returns the number of attempts to schedule that pod of the namespace `default`.
     pub fn attempts(&self, pod: &str) -> usize {
         self.lines_with(&["Attempting to schedule pod", &format!("\"default/{pod}\"")]).len()
     }
 
-    /// Number of failed bindings of a pod.
+    /// Returns the number of failed bindings of a pod.
     pub fn failed_bindings(&self, pod: &str) -> usize {
         self.lines_with(&["Error scheduling pod; retrying", "PreBind", &format!("\"default/{pod}\"")]).len()
     }
 
-    /// Waits for a log line with all these parts.
+    /// Waits for a log line that contains all these parts.
     pub fn wait_for_line(&self, parts: &[&str]) -> String {
         eventually(&format!("a log line with {parts:?}"), PATIENCE, || {
             self.lines_with(parts).into_iter().next()
@@ -120,18 +119,19 @@ impl Harbormaster {
         self.child.wait().expect("it ends");
     }
 
-    /// Whether the process has not ended yet.
+    /// Returns true if the process is still running.
     pub fn is_running(&mut self) -> bool {
         self.child.try_wait().expect("the process can be asked").is_none()
     }
 
-    /// Waits for the end of the process.
+    /// Waits until the process exits.
     pub fn wait(&mut self, limit: Duration) -> ExitStatus {
         wait(&mut self.child, limit)
             .unwrap_or_else(|| panic!("it has not ended within {limit:?}:\n{}", self.log()))
     }
 
-    /// SIGTERM ends it well, and nothing in it has panicked.
+    /// Sends SIGTERM, and asserts that the process exits successfully and that nothing in it has panicked. Returns its
+    /// log.
     pub fn ends_well(mut self) -> String {
         self.terminate();
         let status = self.wait(END);
@@ -149,13 +149,13 @@ impl Drop for Harbormaster {
             let lines: Vec<&str> = log.lines().collect();
             eprintln!("the end of its log:\n{}", lines[lines.len().saturating_sub(30)..].join("\n"));
         }
-        // Both fail only when the process is gone already.
+        // Both fail only if the process has already exited.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Runs the binary to its end: exit code and stderr. Kills it after `limit`.
+/// Runs the binary until it exits and returns exit code and stderr. Kills it after `limit`.
 pub fn run_to_end(args: &[&str], directory: &Path, limit: Duration) -> (Option<i32>, String) {
     let errors = directory.join("stderr");
     let mut child = Command::new(binary())

@@ -1,7 +1,7 @@
-//! A proxy in front of an API server that does what servers in trouble do.
+//! A proxy in front of an API server that injects faults.
 //!
-//! Requests can be answered wrongly, late or not at all, by rules with a bounded number of uses; open watches can be
-//! cut or fed. Everything that came through is written down.
+//! Rules with a bounded number of uses make it answer requests wrongly, late or not at all. Open watches can be cut,
+//! and lines can be injected into them. The proxy records every request.
 
 use std::{
     io::{BufRead, BufReader, Write},
@@ -17,11 +17,11 @@ use ureq::{
     http::{Request as HttpRequest, Response},
 };
 
-/// A request as it came.
+/// A received request.
 #[derive(Clone, Debug)]
 pub struct Request {
     pub method: String,
-    /// With the query.
+    /// Path with the query.
     pub path: String,
     content_type: String,
     pub body: Vec<u8>,
@@ -40,24 +40,24 @@ impl Request {
         self.method == "DELETE" && self.path.ends_with(&format!("/pods/{pod}"))
     }
 
-    /// A new event about that pod.
+    /// Returns true for the creation of an event about that pod.
     pub fn is_event_about(&self, pod: &str) -> bool {
         self.method == "POST"
             && self.path.ends_with("/events")
             && String::from_utf8_lossy(&self.body).contains(&format!("\"name\":\"{pod}\""))
     }
 
-    /// A new event, or a change of one.
+    /// Returns true for the creation or update of an event.
     pub fn is_write_of_an_event(&self) -> bool {
         self.method != "GET" && self.path.contains("/events")
     }
 
-    /// A list of `resource`, in pages or as a stream.
+    /// Returns true for a list of `resource`, in pages or as a stream.
     pub fn is_list_of(&self, resource: &str) -> bool {
         self.is_get_of(resource) && (!self.is_watch() || self.is_streaming_list())
     }
 
-    /// A watch of `resource` that continues from a version.
+    /// Returns true for a watch of `resource` that continues from a version.
     pub fn is_watch_of(&self, resource: &str) -> bool {
         self.is_get_of(resource) && self.is_watch() && !self.is_streaming_list()
     }
@@ -76,45 +76,45 @@ impl Request {
     }
 }
 
-/// What happens to a request that a rule is for.
+/// A fault to inject into a request that matches a rule.
 #[derive(Clone)]
 pub enum Fault {
-    /// This answer, and the API server never hears of it.
+    /// The proxy sends this answer and does not forward the request.
     Answer { status: u16, headers: &'static str, body: String },
-    /// The connection breaks, and the API server never hears of it.
+    /// The connection breaks, and the request is not forwarded.
     Break,
-    /// The API server does what is asked, but this is the answer.
+    /// The API server handles the request, but the client gets this status.
     LieAfterwards { status: u16 },
-    /// The API server does what is asked, but the connection breaks before the answer.
+    /// The API server handles the request, but the connection breaks before the answer.
     BreakAfterwards,
-    /// This happens first, then the request goes on.
+    /// The proxy calls this function, then forwards the request.
     After(Arc<dyn Fn() + Send + Sync>),
 }
 
 impl Fault {
-    /// An answer as an API server writes it.
+    /// Returns a fault that answers as an API server does.
     pub fn status(status: u16, reason: &str) -> Self {
         Self::Answer { status, headers: "", body: refusal(status, reason) }
     }
 
-    /// An answer with `Retry-After: 1`.
+    /// Returns a fault that answers with `Retry-After: 1`.
     pub fn retry_after_a_second(status: u16, reason: &str) -> Self {
         Self::Answer { status, headers: "Retry-After: 1\r\n", body: refusal(status, reason) }
     }
 
-    /// A pause of that length.
+    /// Returns a fault that delays the request.
     pub fn delay(pause: Duration) -> Self {
         Self::After(Arc::new(move || thread::sleep(pause)))
     }
 
-    /// A pause until the gate is opened.
+    /// Returns a fault that holds the request until the gate is opened.
     pub fn hold(gate: &Gate) -> Self {
         let gate = gate.clone();
         Self::After(Arc::new(move || gate.wait()))
     }
 }
 
-/// Holds requests back until it is opened. Clones are the same gate.
+/// Holds requests until it is opened. Clones share the same gate.
 #[derive(Clone, Default)]
 pub struct Gate(Arc<(Mutex<Passage>, Condvar)>);
 
@@ -134,7 +134,7 @@ impl Gate {
         lock(&self.0.0).is_open
     }
 
-    /// How many requests have come, held back or not.
+    /// Returns the number of requests that have reached the gate, held or not.
     pub fn came(&self) -> usize {
         lock(&self.0.0).came
     }
@@ -147,19 +147,19 @@ impl Gate {
     }
 }
 
-/// `metav1.Status`.
+/// Returns a `metav1.Status`.
 fn refusal(code: u16, reason: &str) -> String {
     format!(
         r#"{{"kind":"Status","apiVersion":"v1","metadata":{{}},"status":"Failure","message":"injected {reason}","reason":"{reason}","code":{code}}}"#
     )
 }
 
-/// A request with what came of it.
+/// A request and its outcome.
 #[derive(Clone, Debug)]
 pub struct Record {
     pub request: Request,
     pub at: Instant,
-    /// The HTTP status that the client got; 0 if the connection broke.
+    /// HTTP status that the client got; 0 if the connection broke.
     pub status: u16,
 }
 
@@ -171,12 +171,12 @@ struct Rule {
     left: usize,
 }
 
-/// How an open watch ends.
+/// The way in which an open watch ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cut {
     /// The connection breaks.
     Broken,
-    /// The reply is said to be complete.
+    /// The reply ends as if it were complete.
     Complete,
 }
 
@@ -200,7 +200,7 @@ struct Upstream {
     authorization: String,
 }
 
-/// A listening proxy; it serves until the process ends.
+/// A proxy. Once it listens, it serves until the process ends.
 pub struct Proxy {
     state: Arc<Mutex<State>>,
     upstream: Arc<Upstream>,
@@ -208,7 +208,7 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// A proxy that does not listen yet.
+    /// Creates a proxy that does not listen yet.
     pub fn new(cluster: &Endpoint) -> Self {
         let config = Agent::config_builder()
             .tls_config(unchecked_tls())
@@ -235,7 +235,7 @@ impl Proxy {
         thread::spawn(move || {
             for client in listener.incoming().map_while(Result::ok) {
                 let (state, upstream) = (Arc::clone(&state), Arc::clone(&upstream));
-                // A client may go at any time; nobody needs to know.
+                // A client may disconnect at any time; that is no error.
                 thread::spawn(move || {
                     let _ = serve(client, &state, &upstream);
                 });
@@ -243,12 +243,12 @@ impl Proxy {
         });
     }
 
-    /// Lets `fault` happen to the next `times` requests that match. Earlier rules come first.
+    /// Injects `fault` into the next `times` requests that match. Earlier rules come first.
     pub fn fault(&self, times: usize, fault: Fault, matches: impl Fn(&Request) -> bool + Send + 'static) {
         lock(&self.state).rules.push(Rule { matches: Box::new(matches), fault, left: times });
     }
 
-    /// What came through so far and matches, in the order in which the requests came. Their answers may have crossed.
+    /// Returns the matching requests so far, in the order in which they arrived. Their answers may have crossed.
     pub fn records(&self, matches: impl Fn(&Request) -> bool) -> Vec<Record> {
         let mut records: Vec<Record> =
             lock(&self.state).records.iter().filter(|record| matches(&record.request)).cloned().collect();
@@ -256,7 +256,7 @@ impl Proxy {
         records
     }
 
-    /// How many requests match.
+    /// Returns the number of matching requests.
     pub fn count(&self, matches: impl Fn(&Request) -> bool) -> usize {
         self.records(matches).len()
     }
@@ -266,7 +266,7 @@ impl Proxy {
         assert!(self.each_watch(resource, |watch| watch.cut_next = Some(how)) > 0, "nothing to cut");
     }
 
-    /// Sends a line on open watches of `resource`.
+    /// Sends a line to open watches of `resource`.
     pub fn inject(&self, resource: &str, line: &str) {
         let sent = self.each_watch(resource, |watch| {
             let _ = chunk(&mut watch.stream, format!("{line}\n").as_bytes());
@@ -274,7 +274,7 @@ impl Proxy {
         assert!(sent > 0, "nobody watches {resource}");
     }
 
-    /// Ends open watches of everything now.
+    /// Ends all open watches now.
     pub fn close_all(&self) {
         assert!(self.each_open(|_| true, |watch| watch.end(Cut::Complete)) > 0, "nobody watches anything");
     }
@@ -327,7 +327,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Requests of one connection, one after the other.
+/// Serves the requests of one connection, one after the other.
 fn serve(client: TcpStream, state: &Arc<Mutex<State>>, upstream: &Upstream) -> std::io::Result<()> {
     client.set_nodelay(true)?;
     let mut reader = BufReader::new(client.try_clone()?);
@@ -366,7 +366,7 @@ fn serve(client: TcpStream, state: &Arc<Mutex<State>>, upstream: &Upstream) -> s
         let response = upstream.send(&request);
         let status = response.status().as_u16();
         if request.is_watch() && status == 200 {
-            // Whoever reads of a watch may do something to it.
+            // Once a test sees the record of a watch, it may cut it, so the watch must be open by then.
             let watch = open_watch(&request, client, state)?;
             note(status);
             pump(response, &watch);
@@ -396,7 +396,7 @@ impl Upstream {
             headers.push(("content-type", &request.content_type));
         }
         let answer = if request.method == "DELETE" {
-            // A body has to be insisted on here.
+            // ureq sends the body of a DELETE only if forced to.
             let out = self.agent.delete(&uri).force_send_body();
             headers
                 .into_iter()
@@ -414,7 +414,7 @@ impl Upstream {
     }
 }
 
-/// Begins to answer a watch.
+/// Sends the head of the answer to a watch and registers the watch.
 fn open_watch(
     request: &Request,
     mut client: TcpStream,
@@ -430,7 +430,7 @@ fn open_watch(
     Ok(watch)
 }
 
-/// Passes the lines of a watch on until either side ends.
+/// Forwards the lines of a watch until either side ends.
 fn pump(response: Response<ureq::Body>, watch: &Mutex<OpenWatch>) {
     let mut upstream = BufReader::new(response.into_body().into_with_config().limit(u64::MAX).reader());
     let mut line = Vec::new();

@@ -1,4 +1,4 @@
-//! A scheduler behind a proxy that can make trouble.
+//! A scheduler that talks to the API server through a proxy that injects faults.
 
 use std::{
     collections::BTreeMap,
@@ -20,7 +20,7 @@ use super::{
     server::{Cluster, Server},
 };
 
-/// Everything that is watched, by the names in the log.
+/// All watched resources, by their names in the log.
 const WATCHED: [&str; 14] = [
     "nodes",
     "pods",
@@ -38,19 +38,19 @@ const WATCHED: [&str; 14] = [
     "volumeattachments.storage.k8s.io",
 ];
 
-/// One test's part of the cluster: a scheduler name, nodes with a label, a proxy.
+/// One test's part of the cluster: a scheduler name, nodes with a label, and a proxy.
 pub struct Scene {
     pub name: &'static str,
     pub proxy: Proxy,
     pub client: ApiClient,
     pub watch: PodWatch,
     cluster: Arc<Cluster>,
-    /// How many schedulers were started.
+    /// Number of schedulers started.
     started: AtomicUsize,
 }
 
 impl Scene {
-    /// With one node of 2 CPUs.
+    /// Creates a scene with one node of 2 CPUs.
     pub fn new(server: Server, name: &'static str) -> Self {
         let scene = Self::on(server.shared(), name);
         create_priority_classes(&scene.client);
@@ -58,7 +58,7 @@ impl Scene {
         scene
     }
 
-    /// Without nodes.
+    /// Creates a scene without nodes.
     pub fn on(cluster: Arc<Cluster>, name: &'static str) -> Self {
         let client = cluster.client().clone();
         let (proxy, watch) = (Proxy::new(&cluster), PodWatch::start(&client));
@@ -71,7 +71,7 @@ impl Scene {
         self.client.post(NODES, &node).expect("the node is created");
     }
 
-    /// A pod for this scene's nodes.
+    /// Creates a pod for this scene's nodes.
     pub fn create(&self, name: &str, cpu: &str) {
         self.create_for(name, cpu, json!({"scene": self.name}));
     }
@@ -82,7 +82,7 @@ impl Scene {
         self.client.post(PODS, &pod).expect("the pod is created");
     }
 
-    /// A pod of a priority class, or of none, for the nodes of one rack.
+    /// Creates a pod for the nodes of one rack, with or without a priority class.
     pub fn create_ranked(&self, name: &str, class: Option<&str>, cpu: &str, rack: &str) {
         let spec = json!({
             "nodeSelector": {"scene": self.name, "rack": rack},
@@ -92,13 +92,13 @@ impl Scene {
         self.client.post(PODS, &pod).expect("the pod is created");
     }
 
-    /// A pod that runs on a node already and takes some seconds to end.
+    /// Creates a pod that already runs on a node and takes some seconds to terminate.
     pub fn place(&self, name: &str, class: Option<&str>, cpu: &str, node: &str, seconds: u32) {
         let pod = self.placed(name, class, cpu, node, seconds);
         self.client.post(PODS, &pod).expect("the pod is created");
     }
 
-    /// What [`Self::place`] creates.
+    /// Returns the pod that [`Self::place`] creates.
     pub fn placed(&self, name: &str, class: Option<&str>, cpu: &str, node: &str, seconds: u32) -> Value {
         let spec = json!({
             "nodeName": self.full(node),
@@ -108,7 +108,7 @@ impl Scene {
         pod(&self.full(name), self.name, json!({"cpu": cpu}), spec)
     }
 
-    /// Names of this scene's pods that made way for others, without the scene's.
+    /// Returns the names of this scene's evicted pods, without the scene's prefix.
     pub fn evicted(&self) -> Vec<String> {
         let prefix = self.full("");
         self.watch.evicted().iter().filter_map(|name| name.strip_prefix(&prefix)).map(str::to_owned).collect()
@@ -118,24 +118,24 @@ impl Scene {
         get_pod(&self.client, &self.full(name))
     }
 
-    /// Waits until the pod is on its way out.
+    /// Waits until the pod is being deleted, and returns it.
     pub fn is_going(&self, name: &str) -> Value {
         eventually(&format!("{name} is on its way out"), PATIENCE, || self.get(name).filter(is_terminating))
     }
 
-    /// Waits until the pod counts on a node.
+    /// Waits until the pod is nominated to a node, and returns the node.
     pub fn is_nominated(&self, name: &str) -> String {
         eventually(&format!("{name} is nominated"), PATIENCE, || {
             self.get(name)?["status"]["nominatedNodeName"].as_str().map(str::to_owned)
         })
     }
 
-    /// What a kubelet does at the end of a pod.
+    /// Removes a terminated pod, as a kubelet does.
     pub fn finish(&self, name: &str) {
         delete_pod(&self.client, &self.full(name));
     }
 
-    /// Names are unique in the cluster.
+    /// Returns the name with the scene's prefix, which makes it unique in the cluster.
     pub fn full(&self, name: &str) -> String {
         format!("{}-{name}", self.name)
     }
@@ -148,14 +148,14 @@ impl Scene {
         self.start_with(&config(self.name), format!("--master=http://127.0.0.1:{}", self.proxy.port))
     }
 
-    /// Harbormaster with that configuration, which finds the server by that flag.
+    /// Starts Harbormaster with that configuration. The flag `way` says where the server is.
     pub fn start_with(&self, config: &Value, way: String) -> Harbormaster {
         self.start_with_flags(config, vec![way])
     }
 
-    /// Harbormaster with that configuration and these flags, one of which says where the server is.
+    /// Starts Harbormaster with that configuration and these flags, one of which says where the server is.
     pub fn start_with_flags(&self, config: &Value, mut flags: Vec<String>) -> Harbormaster {
-        // A name of its own: several may run at a time, or one after the other.
+        // Each log has its own name: several processes may run, at the same time or one after the other.
         let started = self.started.fetch_add(1, Ordering::Relaxed);
         let path = self.cluster.directory().join(format!("{}-{started}.json", self.name));
         std::fs::write(&path, config.to_string()).expect("the configuration is written");
@@ -163,7 +163,7 @@ impl Scene {
         Harbormaster::start(&flags, path.with_extension("log"))
     }
 
-    /// Harbormaster behind a listening proxy, with its watches open.
+    /// Starts Harbormaster with the proxy listening, and waits until its watches are open.
     pub fn started(&self) -> Harbormaster {
         self.proxy.listen();
         let harbormaster = self.start();
@@ -181,7 +181,7 @@ impl Scene {
         wait_until_bound(&self.client, &self.full(name));
     }
 
-    /// A new pod is bound, without trouble of its own.
+    /// Creates a pod and asserts that it is bound without trouble.
     pub fn another_is_bound(&self, name: &str) {
         self.create(name, "10m");
         self.is_bound(name);
@@ -197,19 +197,20 @@ impl Scene {
         self.proxy.records(|request| request.is_bind_of(&name))
     }
 
-    /// What the binds of a pod were answered. A record is written a moment after the API server has done its part.
+    /// Asserts the statuses of a pod's binds. A record is written a moment after the API server has handled the
+    /// request.
     pub fn has_statuses(&self, name: &str, expected: &[u16]) {
         let name = self.full(name);
         self.answers(expected, |request| request.is_bind_of(&name));
     }
 
-    /// What requests that match were answered.
+    /// Asserts the statuses of the requests that match.
     pub fn answers(&self, expected: &[u16], matches: impl Fn(&Request) -> bool) {
         eventually("all records", PATIENCE, || (self.proxy.count(&matches) >= expected.len()).then_some(()));
         assert_eq!(statuses(&self.proxy.records(&matches)), expected);
     }
 
-    /// Requests that match were refused once or more, and then answered.
+    /// Asserts that the requests that match were refused at least once and finally answered.
     pub fn answers_end_with(&self, refused: u16, answered: u16, matches: impl Fn(&Request) -> bool) {
         eventually("the last record", PATIENCE, || {
             let statuses = statuses(&self.proxy.records(&matches));
@@ -225,14 +226,14 @@ impl Scene {
         self.proxy.fault(times, fault, move |request| request.is_bind_of(&name));
     }
 
-    /// Creates pods of 100m CPU, twenty of which fill a node.
+    /// Creates pods of 100m CPU; twenty fill a node.
     pub fn create_many(&self, count: usize) {
         for index in 0..count {
             self.create(&format!("many-{index}"), "100m");
         }
     }
 
-    /// All of them are bound, each once, and no node has more than it can hold.
+    /// Waits until all of them are bound, and asserts that each was bound once and no node is overfull.
     pub fn many_are_bound(&self, count: usize) {
         let prefix = self.full("many-");
         let nodes = eventually(&format!("{count} pods are bound"), PATIENCE, || {
@@ -247,7 +248,7 @@ impl Scene {
             (nodes.values().sum::<usize>() == count).then_some(nodes)
         });
         assert!(nodes.values().all(|pods| *pods <= 20), "{nodes:?}");
-        // The watch may be behind the list.
+        // The watch may lag behind the list.
         let times = |index: usize| self.watch.times_bound(&format!("{prefix}{index}"));
         eventually("each binding is seen", PATIENCE, || (0..count).all(|i| times(i) > 0).then_some(()));
         assert_eq!(self.watch.moved(), Vec::<String>::new());
@@ -256,7 +257,7 @@ impl Scene {
         }
     }
 
-    /// Everything was bound once, and the process ends well.
+    /// Asserts that no pod changed its node and that the process exits successfully. Returns its log.
     pub fn ends_well(self, harbormaster: Harbormaster) -> String {
         let log = harbormaster.ends_well();
         assert_eq!(self.watch.moved(), Vec::<String>::new());

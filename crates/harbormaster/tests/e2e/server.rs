@@ -1,4 +1,4 @@
-//! The two API servers that every test runs on, and how tests share them.
+//! The two API servers that every test runs on, and the code that shares them between tests.
 
 use std::{
     ops::Deref,
@@ -11,16 +11,16 @@ use harbormaster_oracle::{
 };
 use harbormaster_sandbox::Controllers;
 
-/// What a test runs on.
+/// API server for a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Server {
     /// kube-apiserver with etcd.
     Real,
-    /// The API server in memory, over HTTPS.
+    /// The in-memory API server, over HTTPS.
     Embedded,
 }
 
-/// Makes tests of functions that take a [`Server`]: each runs on both.
+/// Defines tests from functions that take a [`Server`]: each runs on both.
 #[allow(unused_macros, reason = "not every test program needs a server")]
 macro_rules! on_both_servers {
     ($($test:ident),+ $(,)?) => {
@@ -46,7 +46,7 @@ static REAL: Mutex<Weak<Cluster>> = Mutex::new(Weak::new());
 static EMBEDDED: Mutex<Weak<Cluster>> = Mutex::new(Weak::new());
 
 impl Server {
-    /// A cluster of one's own.
+    /// Starts a cluster for one test.
     pub fn own(self) -> Cluster {
         match self {
             Self::Real => Cluster::real(&ControlPlaneOptions::default()),
@@ -54,7 +54,7 @@ impl Server {
         }
     }
 
-    /// A cluster of one's own in which disruption budgets have a status.
+    /// Starts a cluster for one test, with controllers that set the status of disruption budgets.
     pub fn own_with_controllers(self) -> Cluster {
         match self {
             Self::Real => {
@@ -64,7 +64,7 @@ impl Server {
         }
     }
 
-    /// The cluster of all tests that run on this server at the moment; it ends with the last of them.
+    /// Returns the cluster that the current tests on this server share; it ends with the last of them.
     pub fn shared(self) -> Arc<Cluster> {
         let shared = match self {
             Self::Real => &REAL,
@@ -79,7 +79,7 @@ impl Server {
     }
 }
 
-/// A running cluster without nodes, at its [`Endpoint`].
+/// A running cluster, initially without nodes, at its [`Endpoint`].
 pub enum Cluster {
     Real(ControlPlane),
     Embedded(Embedded),

@@ -1,5 +1,5 @@
-//! A tunnel for bytes that can fall silent, as a firewall does that has forgotten its connections: sockets stay open,
-//! and what is written into them is gone.
+//! A tunnel for bytes that can fall silent, like a firewall that has forgotten its connections: sockets stay open, but
+//! written data is lost.
 
 use std::{
     io::{Read, Write},
@@ -18,14 +18,14 @@ struct Age {
     swallows_answers: AtomicBool,
 }
 
-/// A tunnel to a port of this machine; it is there until the process ends.
+/// A tunnel to a port of this machine. It exists until the process ends.
 pub struct Tunnel {
     pub port: u16,
     age: Arc<Mutex<Arc<Age>>>,
 }
 
 impl Tunnel {
-    /// Listens.
+    /// Starts to listen.
     pub fn to(target: u16) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let port = listener.local_addr().expect("an address").port();
@@ -34,7 +34,7 @@ impl Tunnel {
         thread::spawn(move || {
             for client in listener.incoming().map_while(Result::ok) {
                 let age = Arc::clone(&ages.lock().unwrap_or_else(PoisonError::into_inner));
-                // A client that finds nobody sees its connection end.
+                // Without a server, the client's connection just ends.
                 if let Ok(server) = TcpStream::connect(("127.0.0.1", target)) {
                     join(client, server, age).expect("sockets can be shared");
                 }
@@ -43,17 +43,17 @@ impl Tunnel {
         Self { port, age }
     }
 
-    /// What clients say is lost from now on.
+    /// Drops everything that clients send from now on.
     pub fn swallow_requests(&self) {
         self.current().swallows_requests.store(true, Ordering::Relaxed);
     }
 
-    /// What servers say is lost from now on.
+    /// Drops everything that servers send from now on.
     pub fn swallow_answers(&self) {
         self.current().swallows_answers.store(true, Ordering::Relaxed);
     }
 
-    /// Everything is lost from now on, but for what comes over new connections.
+    /// Drops everything from now on, except on new connections.
     pub fn fall_silent(&self) {
         let mut current = self.age.lock().unwrap_or_else(PoisonError::into_inner);
         let old = std::mem::take(&mut *current);
@@ -75,7 +75,7 @@ fn join(client: TcpStream, server: TcpStream, age: Arc<Age>) -> std::io::Result<
     Ok(())
 }
 
-/// Passes bytes on until either side ends; its end is one more thing that can be swallowed.
+/// Forwards bytes until either side ends. The end of the stream can be swallowed too.
 fn pump(mut from: TcpStream, mut to: TcpStream, swallows: &AtomicBool) {
     let mut buffer = vec![0; 64 << 10];
     while let Ok(read @ 1..) = from.read(&mut buffer) {

@@ -1,4 +1,4 @@
-//! Pods with claims, a proxy that can make trouble, and what must hold when the trouble is over.
+//! Pods with claims, a proxy that injects faults, and the conditions that must hold afterwards.
 
 use std::{
     ops::Deref,
@@ -23,10 +23,10 @@ use super::{
 };
 
 const HOSTNAME: &str = "kubernetes.io/hostname";
-/// What a pod is told for which there is no volume left.
+/// Message about a pod for which no volume is left.
 pub const NO_VOLUME: &str = "node(s) didn't find available persistent volumes to bind";
 
-/// One test's part of a cluster whose claims get volumes. Names in the cluster begin with the scene's.
+/// One test's part of a cluster with volume controllers. Its object names start with the scene's name.
 pub struct VolumeScene {
     scene: Scene,
     pub server: Server,
@@ -41,8 +41,8 @@ impl Deref for VolumeScene {
 }
 
 impl VolumeScene {
-    /// Two nodes `a` and `b`, a class `there` of volumes that are there, and a class `made` for which `provisioner` makes
-    /// some.
+    /// Creates two nodes `a` and `b`, a class `there` of existing volumes, and a class `made` whose volumes
+    /// `provisioner` makes.
     pub fn new(server: Server, name: &'static str) -> Self {
         let scene = Scene::on(shared_cluster(server), name);
         let scene = Self { scene, server };
@@ -56,12 +56,12 @@ impl VolumeScene {
         scene
     }
 
-    /// Who makes volumes of the class `made`: by itself nobody.
+    /// Name of the provisioner of the class `made`. None runs until [`Self::provision`] starts one.
     fn provisioner(&self) -> String {
         format!("{}.example.com", self.name)
     }
 
-    /// From now on volumes of the class `made` are made; of some claims so, of all others at once.
+    /// Starts the provisioner of the class `made`. It treats these claims as given and serves all others at once.
     pub fn provision(&self, claims: &[(&str, Behaviour)]) -> Provisioner {
         let driver = Driver::new(&self.provisioner(), [HOSTNAME]);
         let driver = claims.iter().fold(driver, |driver, (claim, behaviour)| {
@@ -70,7 +70,7 @@ impl VolumeScene {
         Provisioner::start(&self.client, vec![driver])
     }
 
-    /// A node with much room.
+    /// Creates a node with much room.
     pub fn create_place(&self, name: &str) {
         let name = self.full(name);
         let labels = json!({"scene": self.name, HOSTNAME: name});
@@ -81,7 +81,7 @@ impl VolumeScene {
         self.delete(&format!("{NODES}/{}", self.full(name)));
     }
 
-    /// A volume of the class `there` that can be used from one node.
+    /// Creates a volume of the class `there` that can be used from one node.
     pub fn create_volume(&self, name: &str, node: &str) {
         let volume = volume(&self.full(name), &self.full("there"), &self.full(node), &json!({}));
         self.client.post(VOLUMES, &volume).expect("the volume is created");
@@ -108,12 +108,12 @@ impl VolumeScene {
         eventually("the claim is gone", PATIENCE, || self.claim(name).is_none().then_some(()));
     }
 
-    /// Deletes a volume, whoever has it, and waits until it is gone.
+    /// Deletes a volume, bound or not, and waits until it is gone.
     pub fn delete_volume(&self, name: &str) {
         let path = format!("{VOLUMES}/{}", self.full(name));
         self.delete(&path);
         eventually("the volume is gone", PATIENCE, || {
-            // Gone already, or kept for its claim.
+            // The volume may be gone already; otherwise a finalizer may keep it for its claim.
             let _ = self.client.merge_patch(&path, &json!({"metadata": {"finalizers": null}}));
             self.volume(name).is_none().then_some(())
         });
@@ -123,14 +123,14 @@ impl VolumeScene {
         self.client.delete(path).expect("it is deleted");
     }
 
-    /// The node, with the scene's name, for which the claim's volume is to be made.
+    /// Waits for the claim's selected node and returns its full name.
     pub fn selected(&self, claim: &str) -> String {
         eventually("a node is selected", PATIENCE, || {
             self.claim(claim)?["metadata"]["annotations"][SELECTED_NODE].as_str().map(str::to_owned)
         })
     }
 
-    /// Makes the claim's volume for a node, there or not.
+    /// Makes the claim's volume for a node, which need not exist.
     pub fn make_volume(&self, claim: &str, node: &str) {
         let asked = self.claim(claim).expect("the claim is there");
         let claim_ref = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": "default",
@@ -140,12 +140,12 @@ impl VolumeScene {
         self.client.post(VOLUMES, &made).expect("the volume is created");
     }
 
-    /// A pod that uses these claims, which are there or come later.
+    /// Creates a pod that uses these claims, which may be created later.
     pub fn create_pod(&self, name: &str, claims: &[&str]) {
         self.create_pod_for(name, claims, json!({"scene": self.name}));
     }
 
-    /// [`Self::create_pod`] for one node.
+    /// Calls [`Self::create_pod`] with a node selector for one node.
     pub fn create_pod_on(&self, name: &str, claims: &[&str], node: &str) {
         self.create_pod_for(name, claims, json!({HOSTNAME: self.full(node)}));
     }
@@ -157,13 +157,13 @@ impl VolumeScene {
         self.client.post(PODS, &pod).expect("the pod is created");
     }
 
-    /// A pod with a claim of the same name.
+    /// Creates a pod and a claim of the same name.
     pub fn create_user(&self, name: &str, class: &str) {
         self.create_claim(name, class);
         self.create_pod(name, &[name]);
     }
 
-    /// Harbormaster that waits so many seconds for volumes, behind the listening proxy.
+    /// Starts Harbormaster with that volume binding timeout in seconds and the proxy listening.
     pub fn start_patient(&self, seconds: u32) -> Harbormaster {
         let mut config = config(self.name);
         config["profiles"][0]["pluginConfig"] =
@@ -173,7 +173,7 @@ impl VolumeScene {
         harbormaster
     }
 
-    /// Waits until the pod's condition has these words.
+    /// Waits until the message of the pod's condition contains `words`.
     pub fn is_told(&self, name: &str, words: &str) {
         eventually(&format!("{name} is told {words:?}"), PATIENCE, || {
             let pod = get_pod(&self.client, &self.full(name))?;
@@ -181,7 +181,7 @@ impl VolumeScene {
         });
     }
 
-    /// The node of the pod, once it has one, without the scene's name.
+    /// Waits until the pod is bound, and returns its node without the scene's prefix.
     pub fn place_of(&self, name: &str) -> String {
         let node = wait_until_bound(&self.client, &self.full(name));
         node.strip_prefix(&self.full("")).unwrap_or(&node).to_owned()
@@ -192,7 +192,7 @@ impl VolumeScene {
         list(&self.client, path).into_iter().filter(|object| name_of(object).starts_with(&prefix)).collect()
     }
 
-    /// Those that were made are named by others.
+    /// Returns the scene's volumes by class, because provisioned volumes have other names.
     fn volumes(&self) -> Vec<Value> {
         let prefix = self.full("");
         let is_ours = |volume: &Value| {
@@ -201,9 +201,9 @@ impl VolumeScene {
         list(&self.client, VOLUMES).into_iter().filter(is_ours).collect()
     }
 
-    /// What must hold at the end, whatever the trouble was: these pods are bound; every volume is as its claim says, has one
-    /// claim alone, and can be used from the node of each pod that has it; and what is free can be had: volumes by as many
-    /// more pods, and no more; and of the class `made`, if there `is_provisioned`, by one more pod on every node.
+    /// Asserts the conditions that must hold after any fault. These pods are bound. Every volume agrees with its claim,
+    /// has only one claim, and can be used from the node of each pod that uses it. Free volumes are usable by as many
+    /// more pods and no more; and if `is_provisioned`, one more pod on every node gets a volume of the class `made`.
     pub fn all_is_well(&self, pods: &[&str], is_provisioned: bool) {
         for name in pods {
             self.is_bound(name);
@@ -233,7 +233,7 @@ impl VolumeScene {
         assert_eq!(self.watch.moved(), Vec::<String>::new());
     }
 
-    /// Waits until claims, volumes and pods agree; what is wrong for good stays wrong.
+    /// Waits until claims, volumes and pods agree. A permanent flaw makes it fail.
     fn is_consistent(&self) {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -249,7 +249,7 @@ impl VolumeScene {
     fn flaws(&self) -> Vec<String> {
         let (volumes, claims) = (self.volumes(), self.ours(CLAIMS));
         let mut flaws = Vec::new();
-        // Nobody cleans up where a claim has gone.
+        // No controller cleans up a volume whose claim is gone.
         let is_left =
             |volume: &&Value| ["Released", "Failed"].iter().any(|it| volume["status"]["phase"] == *it);
         for volume in volumes.iter().filter(|volume| !is_left(volume)) {
@@ -275,18 +275,18 @@ impl VolumeScene {
         flaws
     }
 
-    /// [`Self::all_is_well`], and the process ends well.
+    /// Asserts [`Self::all_is_well`] and that the process exits successfully.
     pub fn ends_in_order(self, harbormaster: Harbormaster, pods: &[&str], is_provisioned: bool) -> String {
         self.all_is_well(pods, is_provisioned);
         self.scene.ends_well(harbormaster)
     }
 
-    /// Waits until the gate holds something back.
+    /// Waits until the gate holds a request.
     pub fn is_held_at(&self, gate: &Gate) {
         eventually("a request is held back", PATIENCE, || (gate.came() > 0).then_some(()));
     }
 
-    /// Waits until a request that matches was carried out.
+    /// Waits until a matching request has succeeded.
     pub fn is_done(&self, matches: impl Fn(&Request) -> bool) {
         eventually("it is written", PATIENCE, || {
             self.proxy
@@ -297,7 +297,7 @@ impl VolumeScene {
         });
     }
 
-    /// Whether it writes that a volume is the claim's.
+    /// Returns a predicate for requests that reserve a volume for the claim.
     pub fn is_setting_aside(&self, claim: &str) -> impl Fn(&Request) -> bool + Clone + Send + 'static {
         let name = format!("\"name\":\"{}\"", self.full(claim));
         move |request: &Request| {
@@ -307,20 +307,20 @@ impl VolumeScene {
         }
     }
 
-    /// Whether it writes for which node the claim's volume is to be made.
+    /// Returns a predicate for requests that select the node for the claim's volume.
     pub fn is_selecting_for(&self, claim: &str) -> impl Fn(&Request) -> bool + Clone + Send + 'static {
         let path = format!("{CLAIMS}/{}", self.full(claim));
         move |request: &Request| request.method == "PATCH" && request.path == path
     }
 
-    /// Whether it binds the pod.
+    /// Returns a predicate for requests that bind the pod.
     pub fn is_binding(&self, pod: &str) -> impl Fn(&Request) -> bool + Clone + Send + 'static {
         let name = self.full(pod);
         move |request: &Request| request.is_bind_of(&name)
     }
 }
 
-/// Whether a volume says so of a node that is named like its label.
+/// Returns true if the volume's node affinity names the node. A node's name is also its label.
 fn is_within_reach(volume: &Value, node: &str) -> bool {
     let terms = &volume["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"];
     let names = |term: &Value| {

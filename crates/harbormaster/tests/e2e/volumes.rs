@@ -1,4 +1,4 @@
-//! Claims and volumes as JSON, and clusters in which controllers bring them together.
+//! Claims and volumes as JSON, and clusters with volume controllers.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
@@ -10,17 +10,17 @@ pub const CLASSES: &str = "/apis/storage.k8s.io/v1/storageclasses";
 pub const VOLUMES: &str = "/api/v1/persistentvolumes";
 pub const CLAIMS: &str = "/api/v1/namespaces/default/persistentvolumeclaims";
 pub const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
-/// A provisioner that makes nothing.
+/// The provisioner of classes without dynamic provisioning.
 pub const NOBODY: &str = "kubernetes.io/no-provisioner";
 
 const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
 
-/// A class whose claims wait for their pods' nodes.
+/// Returns a class with volume binding mode `WaitForFirstConsumer`.
 pub fn class(name: &str, provisioner: &str) -> Value {
     json!({"metadata": {"name": name}, "provisioner": provisioner, "volumeBindingMode": "WaitForFirstConsumer"})
 }
 
-/// A volume of 1Gi that can be used from one node; `spec` is merged in.
+/// Returns a volume of 1Gi that can be used from one node, with `spec` merged in.
 pub fn volume(name: &str, class: &str, node: &str, spec: &Value) -> Value {
     let here = json!({"key": "kubernetes.io/hostname", "operator": "In", "values": [node]});
     let mut volume = json!({"metadata": {"name": name}, "spec": {
@@ -34,7 +34,7 @@ pub fn volume(name: &str, class: &str, node: &str, spec: &Value) -> Value {
     volume
 }
 
-/// A claim of 1Gi.
+/// Returns a claim of 1Gi.
 pub fn claim(name: &str, class: &str) -> Value {
     json!({"metadata": {"name": name}, "spec": {
         "accessModes": ["ReadWriteOnce"], "storageClassName": class,
@@ -42,24 +42,24 @@ pub fn claim(name: &str, class: &str) -> Value {
     }})
 }
 
-/// `spec.volumes` of a pod that uses these claims.
+/// Returns `spec.volumes` of a pod that uses these claims.
 pub fn users_of<T: AsRef<str>>(claims: &[T]) -> Value {
     let volume =
         |name: &str| json!({"name": format!("v-{name}"), "persistentVolumeClaim": {"claimName": name}});
     claims.iter().map(|name| volume(name.as_ref())).collect()
 }
 
-/// The UID of the claim that the volume is for, if it is for one that has been seen.
+/// Returns the UID in the volume's `claimRef`, if there is one.
 pub fn claimed_by(volume: &Value) -> Option<&str> {
     volume["spec"]["claimRef"]["uid"].as_str()
 }
 
-/// The volume that the claim names; empty if it names none.
+/// Returns the name of the claim's volume, or an empty string.
 pub fn volume_of(claim: &Value) -> &str {
     claim["spec"]["volumeName"].as_str().unwrap_or_default()
 }
 
-/// Whether the claim has its volume, and says so.
+/// Returns true if the claim names its volume and has the annotation `bind-completed`.
 pub fn is_bound(claim: &Value) -> bool {
     !volume_of(claim).is_empty() && claim["metadata"]["annotations"][BIND_COMPLETED].is_string()
 }
@@ -67,7 +67,7 @@ pub fn is_bound(claim: &Value) -> bool {
 static REAL: Mutex<Weak<Cluster>> = Mutex::new(Weak::new());
 static EMBEDDED: Mutex<Weak<Cluster>> = Mutex::new(Weak::new());
 
-/// A cluster with controllers of all tests that run on this server at the moment; it ends with the last of them.
+/// Returns the cluster with controllers that the current tests on this server share; it ends with the last of them.
 pub fn shared_cluster(server: Server) -> Arc<Cluster> {
     let shared = match server {
         Server::Real => &REAL,

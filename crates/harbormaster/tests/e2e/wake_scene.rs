@@ -1,4 +1,5 @@
-//! Copies of the same pods wait for Harbormaster and for the real kube-scheduler, and both count how often each is tried.
+//! Copies of the same pods that wait for Harbormaster and for the real kube-scheduler. Their attempts are counted and
+//! compared.
 
 use std::{collections::BTreeMap, fs, path::PathBuf, thread::sleep, time::Duration};
 
@@ -14,19 +15,19 @@ use super::{
     server::{Cluster, Server},
 };
 
-/// Scheduler names; they are part of the pods' names, too.
+/// Scheduler names. They are part of the pods' names too.
 pub const OURS: &str = "ours";
 pub const THEIRS: &str = "theirs";
 
-/// A pod of that name has gates: it is not tried at first.
+/// Name of a pod with scheduling gates: it is not tried at first.
 pub const GATE: &str = "gated";
 
-/// How long a pod that was woken wrongly would take to be tried, with much to spare.
+/// Time in which a wrongly woken pod would be tried, with a large margin.
 pub const QUIET: Duration = Duration::from_millis(400);
 
 /// Nodes, placed pods and waiting pods under two schedulers.
 pub struct WakeScene {
-    // Dropped in order.
+    // Fields are dropped in this order.
     harbormaster: Harbormaster,
     original: Component,
     original_log: PathBuf,
@@ -39,7 +40,7 @@ pub struct WakeScene {
 pub type Attempts = BTreeMap<&'static str, usize>;
 
 impl WakeScene {
-    /// Nodes, pods that are placed on them, and pods that wait: a copy for each scheduler.
+    /// Creates nodes, pods placed on them, and waiting pods: one copy for each scheduler.
     pub fn new(
         server: Server,
         nodes: &[Value],
@@ -80,12 +81,12 @@ impl WakeScene {
                 wait_until_explained(&scene.client, &format!("{name}-{scheduler}"));
             }
         }
-        // The answers to the first attempts come back as updates; they must wake nobody either.
+        // The status updates of the first attempts arrive as events; they must not wake any pod either.
         sleep(QUIET);
         scene
     }
 
-    /// How often each pod was tried, by us and by the original.
+    /// Returns the number of attempts per pod, by Harbormaster and by kube-scheduler.
     pub fn attempts(&self) -> [Attempts; 2] {
         let original = fs::read_to_string(&self.original_log).expect("the log can be read");
         [(OURS, self.harbormaster.log()), (THEIRS, original)].map(|(scheduler, log)| {
@@ -98,10 +99,10 @@ impl WakeScene {
         })
     }
 
-    /// What `change` does wakes `woken` and nobody else.
+    /// Asserts that `change` wakes the pods `woken` and no others.
     pub fn wakes(&self, what: &str, woken: &[&str], change: impl FnOnce()) {
         self.woken_by(what, woken, change, || {
-            // A pod of another kind shows that the change has arrived.
+            // An attempt for an unrelated pod shows that the change has arrived.
             for scheduler in [OURS, THEIRS] {
                 let spec =
                     json!({"tolerations": [{"operator": "Exists"}], "nodeSelector": {"marker": "nowhere"}});
@@ -112,7 +113,7 @@ impl WakeScene {
         });
     }
 
-    /// [`Self::wakes`], and `helped` is then bound to `node`.
+    /// Asserts [`Self::wakes`] and that `helped` is then bound to `node`.
     pub fn helps(&self, helped: &str, node: &str, woken: &[&str], change: impl FnOnce()) {
         self.woken_by(helped, woken, change, || {
             for scheduler in [OURS, THEIRS] {
@@ -168,7 +169,7 @@ impl WakeScene {
     }
 }
 
-/// A pod on a node, with labels.
+/// Returns a pod with labels, placed on a node.
 pub fn placed(name: &str, node: &str, labels: Value, spec: Value) -> Value {
     let mut pod = pod(name, "nobody", json!({}), spec);
     pod["metadata"]["labels"] = labels;

@@ -7,7 +7,7 @@ use syn::{Attribute, Fields, FnArg, ImplItem, Item, ReturnType, Signature, Trait
 
 use super::sources::{Meaning, ModulePath, Sources, named};
 
-/// Everything that can be imported from a crate of the workspace, as text.
+/// Returns everything that can be imported from a crate of the workspace, as text.
 pub(crate) fn surface(name: &str) -> String {
     let sources = Sources::read();
     let mut paths = BTreeMap::new();
@@ -47,7 +47,7 @@ fn full(meaning: &Meaning) -> String {
     }
 }
 
-/// What an item offers, a line for each.
+/// Returns the public parts of an item, one per line.
 fn definition(sources: &Sources, module: &ModulePath, name: &str) -> String {
     let path = format!("{}::{name}", module.join("::"));
     let is_it = |item: &&Item| named(item).is_some_and(|(it, _)| it == name);
@@ -95,7 +95,7 @@ fn described(item: &Item, path: &str) -> (String, Vec<String>) {
     }
 }
 
-/// The public ones; those of variants are all public.
+/// Returns the public fields. Fields of variants are always public.
 fn fields(fields: &Fields, say_pub: bool) -> Vec<String> {
     let visible = |visibility: &Visibility| !say_pub || matches!(visibility, Visibility::Public(_));
     let word = if say_pub { "pub " } else { "" };
@@ -128,7 +128,7 @@ fn of_trait(item: &TraitItem) -> Option<String> {
     })
 }
 
-/// Public methods and implemented traits, wherever they are in the crate.
+/// Returns public methods and implemented traits, wherever they are in the crate.
 fn implementations(sources: &Sources, module: &ModulePath, name: &str) -> Vec<String> {
     let wanted = Meaning::Item(module.clone(), name.to_owned());
     let mut lines = Vec::new();
@@ -166,7 +166,7 @@ fn method(item: &ImplItem) -> Option<String> {
     }
 }
 
-/// Types only: what arguments are called is nobody's business.
+/// Returns the signature with types only: names of arguments may change freely.
 fn signature(signature: &Signature) -> String {
     let inputs: Vec<String> = signature
         .inputs
@@ -185,7 +185,7 @@ fn signature(signature: &Signature) -> String {
     format!("{}({}){output}{bounds}", text(&signature.generics), inputs.join(", "))
 }
 
-/// Tokens with the spaces of ordinary code.
+/// Returns tokens with the spaces of ordinary code.
 fn text(tokens: &impl ToTokens) -> String {
     let mut text = quote::quote!(#tokens).to_string();
     for (from, to) in [

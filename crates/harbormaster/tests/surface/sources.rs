@@ -1,4 +1,4 @@
-//! The sources of the workspace's crates as trees of modules, and what names mean in them.
+//! The sources of the workspace's crates as trees of modules, with name resolution.
 
 use std::{
     collections::BTreeMap,
@@ -8,27 +8,27 @@ use std::{
 
 use syn::{Item, ItemUse, UseTree, Visibility};
 
-/// A module: its crate, then the names of modules down to it.
+/// Path of a module: its crate, then the names of modules down to it.
 pub(crate) type ModulePath = Vec<String>;
 
-/// What a name stands for.
+/// Target of a name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Meaning {
     Module(ModulePath),
-    /// An item that is written in that module, or made there by a macro.
+    /// An item written in that module, or generated there by a macro.
     Item(ModulePath, String),
-    /// Another crate, or something in it.
+    /// Another crate, or an item in it.
     Foreign(String),
 }
 
-/// One name that a `use` brings in; `None` for all of a module.
+/// A name imported by a `use`, or `None` for a glob import.
 struct Import {
     name: Option<String>,
     path: Vec<String>,
     is_public: bool,
 }
 
-/// Every crate of the workspace, by the name under which it is imported.
+/// All crates of the workspace, by the name under which they are imported.
 pub(crate) struct Sources {
     modules: BTreeMap<ModulePath, Vec<Item>>,
 }
@@ -55,7 +55,7 @@ impl Sources {
         self.add(module, parsed.items, children);
     }
 
-    /// Adds a module and those in it, whose files are in the directory `children`.
+    /// Adds a module and its submodules, whose files are in the directory `children`.
     fn add(&mut self, module: ModulePath, items: Vec<Item>, children: &Path) {
         let items: Vec<Item> = items.into_iter().filter(|item| !is_for_tests(item)).collect();
         for item in &items {
@@ -75,7 +75,7 @@ impl Sources {
         self.modules.get(module).map_or(&[], Vec::as_slice)
     }
 
-    /// All modules of a crate with their items.
+    /// Returns all modules of a crate with their items.
     pub(crate) fn modules_of<'a>(
         &'a self,
         name: &'a str,
@@ -83,7 +83,7 @@ impl Sources {
         self.modules.iter().filter(move |(path, _)| path[0] == name)
     }
 
-    /// What others can import from a module.
+    /// Returns the names that others can import from a module.
     pub(crate) fn exports(&self, module: &[String]) -> Vec<(String, Meaning)> {
         let mut found = Vec::new();
         for item in self.items(module) {
@@ -105,7 +105,7 @@ impl Sources {
         found
     }
 
-    /// What a path stands for in a module.
+    /// Resolves a path in a module.
     pub(crate) fn resolve(&self, module: &[String], path: &[String]) -> Option<Meaning> {
         let (first, rest) = path.split_first()?;
         let start = match first.as_str() {
@@ -128,7 +128,7 @@ impl Sources {
         })
     }
 
-    /// What a module itself says of a name.
+    /// Resolves a name that the module itself defines or imports.
     fn named_in(&self, module: &[String], name: &str) -> Option<Meaning> {
         let is_it = |item: &&Item| named(item).is_some_and(|(it, _)| it == name);
         if let Some(item) = self.items(module).iter().find(is_it) {
@@ -136,12 +136,12 @@ impl Sources {
         }
         let imports = self.imports(module);
         let import = imports.iter().find(|import| import.name.as_deref() == Some(name))?;
-        // Of a crate with that name.
+        // A crate of that name.
         if import.path == [name] { None } else { self.resolve(module, &import.path) }
     }
 
-    /// What a name is that a module takes with all others of another one. The paths of those are taken to begin with a
-    /// crate, `self` or `super`.
+    /// Resolves a name that a module imports by a glob. Paths of glob imports are expected to begin with a crate,
+    /// `self` or `super`.
     fn through_globs(&self, module: &[String], name: &str) -> Option<Meaning> {
         let imports = self.imports(module);
         let globs = imports.iter().filter(|import| import.name.is_none());
@@ -175,7 +175,7 @@ impl Sources {
     }
 }
 
-/// Which of the two places a module's file is in.
+/// Returns the module's file, which is in one of two places.
 fn file_of(children: &Path, name: &str) -> PathBuf {
     let file = children.join(format!("{name}.rs"));
     if file.is_file() { file } else { children.join(name).join("mod.rs") }
@@ -205,7 +205,7 @@ fn flatten(tree: &UseTree, mut path: Vec<String>, is_public: bool, found: &mut V
     }
 }
 
-/// The name of an item that has one, and who sees it.
+/// Returns name and visibility of an item, if it has a name.
 pub(crate) fn named(item: &Item) -> Option<(String, &Visibility)> {
     let (name, visibility) = match item {
         Item::Const(it) => (&it.ident, &it.vis),

@@ -14,17 +14,17 @@ fn data(name: &str) -> String {
     fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }
 
-/// A script of `tests/scripts`.
+/// Returns a script from `tests/scripts`.
 pub(crate) fn script(name: &str) -> Script {
     Script::parse(&data(name)).unwrap_or_else(|e| panic!("{name}: {e:#}"))
 }
 
-/// A list of expected differences of `tests/scripts`.
+/// Returns a list of expected differences from `tests/scripts`.
 pub(crate) fn expected_differences(name: &str) -> ExpectedDifferences {
     ExpectedDifferences::parse(&data(name)).unwrap_or_else(|e| panic!("{name}: {e:#}"))
 }
 
-/// The real control plane, only with controllers that the embedded server also has.
+/// Starts the real control plane, only with controllers that the embedded server also has.
 fn real() -> ControlPlane {
     let options = ControlPlaneOptions {
         controller_manager: true,

@@ -65,7 +65,7 @@ fn without_room_the_oldest_normal_events_give_way_then_the_oldest_warnings() {
     for record in [warning(101), normal(102), normal(103)] {
         assert!(backlog.add(record, Write::Create));
     }
-    // Reasons of warnings are static, so they take as much as normal events.
+    // Reasons of warnings are static, so they take as much memory as normal events.
     assert!(backlog.add(warning(104), Write::Create));
     assert!(backlog.add(warning(105), Write::Create), "102 gives way");
     assert!(backlog.add(normal(106), Write::Create), "103 gives way");
@@ -152,7 +152,7 @@ fn a_server_that_is_busy_now_and_then_costs_no_event() {
     }
     let mut now = Instant::now();
     for _ in 0..50 {
-        // One is taken, all others are told that there are too many requests.
+        // One event is accepted, all others are refused as too many requests.
         backlog.add(normal(300), Write::Create);
         while let Some(unwritten) = backlog.take(now) {
             let outcome = if unwritten.record.id == 300 { Ok(()) } else { refusal(429) };

@@ -53,14 +53,14 @@ fn secure_server((certificate_pem, key): (String, String), clients: &Authority) 
         for stream in listener.incoming().flatten() {
             let session = ServerConnection::new(config.clone()).unwrap();
             let mut reader = BufReader::new(StreamOwned::new(session, stream));
-            // Who is not let in asks nothing.
+            // A refused client sends no request.
             if read_request(&mut reader).is_none() {
                 continue;
             }
             let text = r#"{"NodeNames":["a"]}"#;
             let reply = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{text}", text.len());
             reader.get_mut().write_all(reply.as_bytes()).unwrap();
-            // Until the client has had enough.
+            // Wait until the client closes the connection.
             let _ = reader.read(&mut [0]);
         }
     });
@@ -94,7 +94,7 @@ fn certificates_of_both_sides_count_by_file_and_by_data() {
         key_file: file("key", &key),
         ..ExtenderTls::default()
     };
-    // Data wins over files.
+    // Data has precedence over files.
     let both = ExtenderTls { ca_file: file("other", &strangers.pem()), ..by_data.clone() };
     let (strange, strange_key) = strangers.signed("scheduler");
     let unknown = ExtenderTls { cert_data: data(&strange), key_data: data(&strange_key), ..by_data.clone() };

@@ -222,10 +222,10 @@ async fn the_next_leads_when_the_lease_of_one_who_vanished_expires_and_not_befor
     let b = world.stands("b");
     sleep(30 * SECOND).await;
     assert!(a.leads() && !b.leads());
-    // As if it had been killed.
+    // The leader ends as if it had been killed.
     a.election.task.abort();
     let took = b.until_it_leads().await;
-    // The last renewal was seen within a pause, and its end is noticed within another.
+    // The standby saw the last renewal within one pause, and notices the expiry within another.
     assert!(took >= 13 * SECOND && took <= 15 * SECOND + 2 * PERIOD.mul_f64(1.0 + JITTER_FACTOR), "{took:?}");
     assert!(world.holder().starts_with("b_"));
     assert_eq!(*world.server.lock().unwrap().spec("leaseTransitions"), 1);
@@ -244,7 +244,7 @@ async fn who_stops_gives_the_lease_up_and_the_next_leads_at_its_next_try() {
     assert_eq!(*world.server.lock().unwrap().spec("leaseDurationSeconds"), 1);
     let took = b.until_it_leads().await;
     assert!(took <= PERIOD.mul_f64(1.0 + JITTER_FACTOR), "{took:?}");
-    // Dropping is enough.
+    // Dropping it is enough.
     let leadership = b.leadership.clone();
     drop(b);
     sleep(SECOND).await;

@@ -201,7 +201,7 @@ fn a_renewal_that_fails_is_tried_again_until_the_deadline() {
     assert_eq!(a.step(10.0), Step::Lost);
     assert_eq!(a.step(100.0), Step::Lost);
     assert!(!a.leads(10.0) && !a.elector.may_hold());
-    // Shorter than the deadline.
+    // An outage shorter than the deadline.
     let (mut server, mut a) = leading();
     fail(&mut a, 2.0);
     fail(&mut a, 4.0);
@@ -298,7 +298,7 @@ fn what_was_changed_behind_the_leaders_back_is_read_anew() {
 fn who_was_stopped_for_long_sends_nothing_more() {
     let (mut server, mut a) = leading();
     assert_eq!(a.step(30.0), Step::Lost);
-    // In the middle of a request, too.
+    // The same in the middle of a request.
     let (mut other, mut b) = leading();
     let (_, renewal) = b.sends(2.0);
     let renewed = answer(&mut other, &renewal);
@@ -327,7 +327,7 @@ fn who_stops_gives_up_what_it_holds_and_nothing_else() {
     let b = Instance::new("b");
     assert!(b.elector.given_up(&held, Timestamp::from_secs(5)).is_none());
     assert!(!b.elector.may_hold());
-    // A write whose answer nobody waited for may have come through.
+    // A write may have succeeded although nothing waited for its answer.
     let (mut server, mut c) = (LeaseServer::default(), Instance::new("c"));
     let (_, read) = c.sends(0.0);
     c.hears(0.0, answer(&mut server, &read));
@@ -390,14 +390,14 @@ fn play(seed: u64) -> usize {
         let mut instance = Instance::new(&name);
         instance.begun = begun;
         instance.elector.next = Next::Try(instance.at(at));
-        // Off by up to years.
+        // The clock may be off by years.
         let clock = Timestamp::from_secs(i64::try_from(wall).unwrap());
         Unlucky { instance, clock, wakes: at, request: None, strays: Vec::new(), lost: false }
     };
     let mut all: Vec<_> = (0..3).map(|n| new(format!("i{n}"), dice.below(1 << 31), 0.0)).collect();
     let (mut now, mut terms, mut replaced, mut led) = (0.0_f64, 0, 0, [false; 3]);
     while now < 600.0 {
-        // Whatever is next: a request that arrives, or somebody who wakes.
+        // The next event: a request arrives or an instance wakes.
         let next = all.iter().map(Unlucky::next).fold(f64::MAX, f64::min);
         now = next.max(now);
         for unlucky in &mut all {
@@ -408,7 +408,7 @@ fn play(seed: u64) -> usize {
             terms += usize::from(leads && !led[at]);
             led[at] = leads;
             if unlucky.lost {
-                // Its process ends, and another begins.
+                // The process ends, and another starts.
                 replaced += 1;
                 *unlucky = new(format!("i{at}-{replaced}"), dice.below(1 << 31), now + 1.0);
             }
@@ -439,7 +439,7 @@ impl Unlucky {
         if now < self.wakes {
             return;
         }
-        // Now and then a process is stopped for a while.
+        // From time to time a process is stopped for a while.
         if dice.one_in(40) {
             self.wakes = now + dice.below(40) as f64;
             return;

@@ -6,22 +6,23 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// A line that every kubeconfig of a sandbox has, and hardly any other.
+/// Line that every kubeconfig of a sandbox contains, and hardly any other file.
 const OURS: &str = "current-context: harbormaster\n";
 
 /// A kubeconfig of this process. Dropping it removes the file.
 #[derive(Debug)]
 pub(super) struct Kubeconfig {
     path: PathBuf,
-    /// Locked: the operating system lets go of it whatever becomes of the process.
+    /// Locked file: the operating system releases the lock however the process ends.
     _file: File,
 }
 
 impl Kubeconfig {
-    /// Writes the file. A file of a sandbox that is gone is replaced.
+    /// Writes the file. The file of a sandbox that no longer runs is replaced.
     ///
     /// # Errors
-    /// If a sandbox that is running uses the file, if it is another kubeconfig, or if it cannot be written.
+    ///
+    /// If a running sandbox uses the file, if it is another kubeconfig, or if it cannot be written.
     pub(super) fn write(path: &Path, text: &str) -> Result<Self, String> {
         let failed = |error: std::io::Error| format!("{}: {error}", path.display());
         let refused =
@@ -45,7 +46,7 @@ impl Kubeconfig {
         Ok(Self { path, _file: file })
     }
 
-    /// The absolute path.
+    /// Returns the absolute path.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
@@ -53,7 +54,7 @@ impl Kubeconfig {
 
 impl Drop for Kubeconfig {
     fn drop(&mut self) {
-        // Somebody may have tidied up already.
+        // The user may have removed the file already.
         let _ = fs::remove_file(&self.path);
     }
 }

@@ -7,7 +7,8 @@ use super::super::{
     layout::{self, Colour, Style, Table},
 };
 
-/// Lines of the terminal that are not for pods: title, what was cut, sum, and the cursor's.
+/// Number of terminal lines that are not for pods: the title, the note about omitted pods, the summary, and the
+/// cursor's line.
 const OTHER_LINES: usize = 4;
 
 #[derive(Debug)]
@@ -28,7 +29,7 @@ impl Screen {
         self.stale = true;
     }
 
-    /// Returns the text that shows the current board; empty if it is shown already.
+    /// Returns the text that shows the current board; empty if it is already shown.
     pub(super) fn redrawn(&mut self, board: &Board) -> String {
         if !std::mem::take(&mut self.stale) {
             return String::new();
@@ -40,7 +41,7 @@ impl Screen {
         text + &super::summary(board) + "\r"
     }
 
-    /// All pods and all they say, in place of the last drawing.
+    /// Returns all pods with their full messages, in place of the last drawing.
     pub(super) fn whole(&self, board: &Board) -> String {
         let style = Style { colours: self.colours, width: Some(layout::terminal_size().0.into()) };
         let rows: Vec<Row> = ordered(board).into_iter().map(row).collect();
@@ -85,7 +86,7 @@ fn row(pod: &PodView) -> Row {
     }
 }
 
-/// Pods that wait come first, because they are what one looks for.
+/// Returns the pods in display order. Waiting pods come first, because they matter most.
 fn ordered(board: &Board) -> Vec<&PodView> {
     let mut pods: Vec<&PodView> = board.pods().collect();
     pods.sort_by_key(|pod| pod.state);
@@ -114,12 +115,12 @@ fn words(pod: &PodView) -> String {
     }
 }
 
-/// Text from outside, without what would move a terminal's cursor.
+/// Returns text from outside without the characters that would move a terminal's cursor.
 pub(super) fn plain(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
-/// Lines that fit a terminal of that size.
+/// Returns lines that fit a terminal of that size.
 fn frame(pods: &[&PodView], width: usize, height: usize, colours: bool) -> Vec<String> {
     let room = height.saturating_sub(OTHER_LINES).max(1);
     let (shown, cut) = pods.split_at(room.min(pods.len()));
