@@ -152,7 +152,7 @@ impl Comparison {
             nodes = nodes.actual,
             pods = pods.actual,
             differences = self.differences(),
-            "Comparison cache and queue with the API server"
+            "Compared cache and queue with the API server"
         );
     }
 }
