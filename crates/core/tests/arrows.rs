@@ -22,7 +22,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("manifests", &["api", "yaml", "validation"]),
     ("world", &["api", "framework", "validation", "plugins"]),
     ("sim", &["api", "validation", "framework", "config", "core", "plugins", "setup", "manifests", "world"]),
-    ("oracle", &["api", "core", "setup", "sim", "apiserver"]),
+    ("oracle", &["api", "framework", "core", "setup", "sim", "apiserver"]),
     ("guide", &["harbormaster"]),
     ("validation", &["api"]),
     ("apiserver", &["api", "yaml", "validation", "serve"]),
