@@ -7,7 +7,7 @@ use harbormaster_api::{Node, Pod, changes};
 use crate::{
     outcome::PluginResult,
     pod::PodInfo,
-    resource::{AnyCustom, Changed, Custom, Resource, ResourceName},
+    resource::{AnyCustom, Changed, Custom, CustomChange, Resource, ResourceName},
 };
 
 /// Kinds of changes of an object, as a set of bits. The numeric order is part of the matching rule.
@@ -382,6 +382,16 @@ pub enum OwnedChange {
 }
 
 impl OwnedChange {
+    /// Returns a changed custom object with the event that it causes.
+    pub fn of_custom(CustomChange { resource, old, new }: CustomChange) -> (ClusterEvent, Self) {
+        let action = match (&old, &new) {
+            (None, _) => Action::ADD,
+            (Some(_), Some(_)) => Action::UPDATE,
+            (Some(_), None) => Action::DELETE,
+        };
+        (ClusterEvent::new(EventResource::named(resource), action), Self::Custom(old, new))
+    }
+
     /// Returns the view for hints.
     pub fn view(&self) -> Change<'_> {
         match self {

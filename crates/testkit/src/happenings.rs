@@ -177,12 +177,7 @@ fn remove_pod(cluster: &mut Cluster, node: &Str, uid: &str) -> Vec<Told> {
     one(EventResource::AssignedPod, Action::DELETE, OwnedChange::Pod(Some(old.pod.clone()), None))
 }
 
-fn custom_told(CustomChange { resource, old, new }: CustomChange) -> Told {
-    let action = match (&old, &new) {
-        (None, _) => Action::ADD,
-        (Some(_), Some(_)) => Action::UPDATE,
-        (Some(_), None) => Action::DELETE,
-    };
-    let event = ClusterEvent::new(EventResource::named(resource), action);
-    Told { event, change: OwnedChange::Custom(old, new) }
+fn custom_told(change: CustomChange) -> Told {
+    let (event, change) = OwnedChange::of_custom(change);
+    Told { event, change }
 }

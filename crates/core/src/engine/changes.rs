@@ -15,14 +15,8 @@ use crate::queue::OwnedChange;
 impl Engine {
     /// Handles a changed custom object: wakes the pods that it may help.
     pub(super) fn custom_changed(&mut self, changes: Vec<CustomChange>, now: Timestamp) {
-        for CustomChange { resource, old, new } in changes {
-            let action = match (&old, &new) {
-                (None, _) => Action::ADD,
-                (Some(_), Some(_)) => Action::UPDATE,
-                (Some(_), None) => Action::DELETE,
-            };
-            let event = ClusterEvent::new(EventResource::named(resource), action);
-            self.notify_queue(event, &OwnedChange::Custom(old, new), now);
+        for (event, change) in changes.into_iter().map(OwnedChange::of_custom) {
+            self.notify_queue(event, &change, now);
         }
     }
 

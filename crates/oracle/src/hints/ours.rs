@@ -11,7 +11,7 @@ use harbormaster_framework::{
     guard::GuardedPlugin,
     pod::PodInfo,
     profile::Profile,
-    resource::{CustomChange, CustomKey, RawObject, ResourceKind},
+    resource::{CustomKey, RawObject, ResourceKind},
 };
 use harbormaster_setup::{Choices, Setup};
 use harbormaster_sim::Inventory;
@@ -110,15 +110,7 @@ impl Ours {
             });
             self.cluster.remove_custom(&key);
         }
-        let event = |CustomChange { resource, old, new }| {
-            let action = match (&old, &new) {
-                (None, _) => Action::ADD,
-                (Some(_), Some(_)) => Action::UPDATE,
-                (Some(_), None) => Action::DELETE,
-            };
-            (ClusterEvent::new(EventResource::named(resource), action), OwnedChange::Custom(old, new))
-        };
-        changes.into_iter().map(event).collect()
+        changes.into_iter().map(OwnedChange::of_custom).collect()
     }
 
     /// Answers of the plugins of the pod's profile, by plugin and event as the original prints them.
