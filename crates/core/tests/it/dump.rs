@@ -1,15 +1,12 @@
 //! Contents of an engine's dump.
 
-#![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
-
-mod world;
-
 use std::sync::Arc;
 
 use harbormaster_api::{Timestamp, pod::Phase};
 use harbormaster_core::{Dump, DumpedNode};
 use harbormaster_framework::pod::PodInfo;
-use world::{World, node, pod};
+
+use crate::world::{World, node, pod};
 
 fn names(pods: &[Arc<PodInfo>]) -> Vec<&str> {
     let mut names: Vec<&str> = pods.iter().map(|pod| pod.name.as_str()).collect();

@@ -1,9 +1,5 @@
 //! Custom resources in the engine: plugins read them, and their changes wake pods.
 
-#![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
-
-mod world;
-
 use std::time::Duration;
 
 use harbormaster_core::{BindOutcome, Effect, EngineConfig, Input, Outcome};
@@ -11,7 +7,8 @@ use harbormaster_framework::{prelude::*, registry::Registry, resource::RawObject
 use harbormaster_testkit::{self as testkit, Trial, cluster, custom::raw, set_custom};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use world::{World, node, pod};
+
+use crate::world::{World, node, pod};
 
 /// Number of additional pods that a node may run.
 #[derive(Clone, Debug, Deserialize)]

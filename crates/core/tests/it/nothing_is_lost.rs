@@ -1,13 +1,10 @@
 //! After any sequence of steps every pod is in some part of the engine, and nodes contain exactly their pods.
 
-#![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
-
-mod world;
-
 use harbormaster_core::{Effect, EngineConfig};
 use proptest::prelude::*;
-use world::{
-    World,
+
+use crate::world::{
+    self, World,
     steps::{Model, Step, play, step},
 };
 

@@ -1,13 +1,10 @@
 //! Notes for log lines, recorded on request.
 
-#![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
-
-mod world;
-
 use std::time::Duration;
 
 use harbormaster_core::{EngineConfig, Note, Notes};
-use world::{World, node, pod};
+
+use crate::world::{self, World, node, pod};
 
 fn world(notes: Notes) -> World {
     World::with(EngineConfig { notes, ..EngineConfig::new(vec![world::profile()]) })

@@ -1,9 +1,5 @@
 //! Dry runs of PostFilter plugins, through the engine.
 
-#![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
-
-mod world;
-
 use std::sync::Arc;
 
 use harbormaster_api::points::ExtensionPoint;
@@ -13,7 +9,8 @@ use harbormaster_framework::{
     profile::{Profile, ProfileSpec},
     registry::Registry,
 };
-use world::{World, node, pod};
+
+use crate::world::{World, node, pod};
 
 /// A plugin that allows two pods in the whole cluster, and nominates a node where removing one pod is enough.
 struct Quota;

@@ -1,9 +1,5 @@
 //! The engine's interface for its host: inputs, effects, and time as a value.
 
-#![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
-
-mod world;
-
 use std::time::Duration;
 
 use harbormaster_api::{
@@ -12,7 +8,8 @@ use harbormaster_api::{
 };
 use harbormaster_core::{BindOutcome, EngineConfig, Outcome};
 use harbormaster_framework::{prelude::*, registry::Registry};
-use world::{World, node, pod};
+
+use crate::world::{self, World, node, pod};
 
 #[test]
 fn a_pod_goes_to_the_emptier_node_and_the_event_says_so_once_it_is_bound() {

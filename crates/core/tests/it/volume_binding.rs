@@ -1,10 +1,6 @@
 //! A pod with a claim that waits for its first consumer: through Reserve and PreBind until it is bound, and back if
 //! that fails.
 
-#![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
-
-mod world;
-
 use std::{sync::Arc, time::Duration};
 
 use harbormaster_api::{
@@ -22,7 +18,7 @@ use harbormaster_testkit::{FakeApi, profile, trial::finished};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use world::{World, node, pod};
+use crate::world::{World, node, pod};
 
 const NO_VOLUME: &str = "node(s) didn't find available persistent volumes to bind";
 

@@ -2,10 +2,6 @@
 //! retried, every other pod is scheduled, and no cache is wrong afterwards. PreBind, Bind and PostBind run in the
 //! driver and are tested there.
 
-#![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
-
-mod world;
-
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex},
@@ -15,7 +11,8 @@ use std::{
 use harbormaster_api::{Labels, Namespace, Node, Object, Pod, Str};
 use harbormaster_core::{BindOutcome, Effect, EngineConfig, Input, Outcome};
 use harbormaster_framework::{prelude::*, profile::Profile, registry::Registry};
-use world::{World, node, pod, with_priority};
+
+use crate::world::{World, node, pod, with_priority};
 
 /// The call at which [`Bomb`] panics.
 static ARMED: Mutex<Option<&str>> = Mutex::new(None);

@@ -1,11 +1,8 @@
 //! DefaultPreemption in a cluster of hundreds of full nodes, preemptor after preemptor.
 
-#![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
-
-mod world;
-
 use harbormaster_core::{BindOutcome, EngineConfig, EvictOutcome, Outcome};
-use world::{World, node, pod, profile_with, with_priority};
+
+use crate::world::{World, node, pod, profile_with, with_priority};
 
 const NODES: usize = 300;
 /// Pods per node, which fill it.

@@ -1,9 +1,5 @@
 //! Recordings can be replayed, and any difference is found at its line.
 
-#![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
-
-mod world;
-
 use std::{
     io::{self, Write},
     sync::Arc,
@@ -26,8 +22,9 @@ use harbormaster_framework::{
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use world::{
-    World, node, pod,
+
+use crate::world::{
+    self, World, node, pod,
     steps::{Model, Step, play, step},
 };
 

@@ -1,15 +1,12 @@
 //! Evictions: the victims and their order, and the preemptor's next attempt.
 
-#![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
-
-mod world;
-
 use std::time::Duration;
 
 use harbormaster_api::Pod;
 use harbormaster_core::{BindOutcome, Effect, EngineConfig, EvictOutcome, EvictTask, Outcome};
 use harbormaster_framework::{prelude::*, registry::Registry};
-use world::{World, node, pod, with_priority};
+
+use crate::world::{World, node, pod, with_priority};
 
 /// Plugin controlled by the pods' annotations: `victims` are the pods to evict for it, `panics` interrupts a dry run,
 /// `waits` delays the pod on Permit.

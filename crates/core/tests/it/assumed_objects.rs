@@ -1,10 +1,6 @@
 //! Seats of a license: a seat that Reserve takes is visible to the next pod, written by PreBind, and returned when the
 //! pod loses its node.
 
-#![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
-
-mod world;
-
 use std::time::Duration;
 
 use harbormaster_core::{BindOutcome, BindTask, Effect, EngineConfig, Input, Outcome, recording::replay};
@@ -16,7 +12,7 @@ use harbormaster_framework::{
 use harbormaster_testkit::{FakeApi, profile, trial::finished};
 use serde_json::{Value, json};
 
-use world::{World, node, pod};
+use crate::world::{World, node, pod};
 
 #[derive(Clone, Debug, serde::Deserialize)]
 struct License {
@@ -164,19 +160,19 @@ fn seats(seats: usize, holders: &[&str]) -> Value {
 fn world() -> World {
     let mut world = World::with(config());
     world.set_node(node("n", 4000));
-    world.tell(&seats(1, &[]));
+    world.set_license(&seats(1, &[]));
     world
 }
 
 impl World {
-    fn tell(&mut self, license: &Value) {
+    fn set_license(&mut self, license: &Value) {
         let resource = ResourceName::of::<License>().to_string().into();
         let key = CustomKey { resource, namespace: "default".into(), name: "pro".into() };
         self.input(Input::Custom(RawObject { key, json: license.to_string().into() }));
     }
 
     /// Schedules a new pod.
-    fn comes(&mut self, name: &str) -> Outcome {
+    fn schedule_new(&mut self, name: &str) -> Outcome {
         self.add_pod(pod(name, 1));
         self.attempt().unwrap().outcome
     }
@@ -208,9 +204,9 @@ fn is_full(outcome: &Outcome) -> bool {
 #[test]
 fn a_seat_that_is_taken_counts_before_it_is_written_and_after() {
     let mut world = world();
-    assert!(matches!(world.comes("one"), Outcome::Assumed { .. }));
+    assert!(matches!(world.schedule_new("one"), Outcome::Assumed { .. }));
     assert_eq!(world.holders(), "one");
-    assert!(is_full(&world.comes("two")));
+    assert!(is_full(&world.schedule_new("two")));
     let (tasks, calls) = world.asked_for();
     assert_eq!((tasks.len(), calls.len(), tasks[0].pre_bind.len()), (1, 0, 1));
 
@@ -223,18 +219,18 @@ fn a_seat_that_is_taken_counts_before_it_is_written_and_after() {
     let written = server.object(&ObjectPath::of::<License>("default", "pro"));
     assert_eq!(written["holders"], json!(["one"]));
 
-    world.tell(&written);
+    world.set_license(&written);
     world.bind_finished("one", BindOutcome::Bound);
     assert_eq!(world.holders(), "one", "it does not sit there twice");
-    world.tell(&seats(1, &[]));
+    world.set_license(&seats(1, &[]));
     assert_eq!(world.holders(), "", "nor is it assumed once it was written");
 }
 
 #[test]
 fn a_seat_is_given_back_when_the_binding_fails_and_wakes_who_waits_for_it() {
     let mut world = world();
-    world.comes("one");
-    world.comes("two");
+    world.schedule_new("one");
+    world.schedule_new("two");
     world.asked_for();
     assert_eq!(world.engine.queue_lengths().unschedulable, 1);
     world.bind_finished("one", BindOutcome::Failed("no".to_owned()));
@@ -246,7 +242,7 @@ fn a_seat_is_given_back_when_the_binding_fails_and_wakes_who_waits_for_it() {
 #[test]
 fn a_seat_is_given_back_when_a_later_point_says_no() {
     let mut world = world();
-    assert!(matches!(world.comes(UNWELCOME), Outcome::Unschedulable(_)));
+    assert!(matches!(world.schedule_new(UNWELCOME), Outcome::Unschedulable(_)));
     assert_eq!(world.holders(), "");
     assert_eq!(world.asked_for().1, ["unwelcome {\"given_back\":0}"]);
 }
@@ -254,13 +250,13 @@ fn a_seat_is_given_back_when_a_later_point_says_no() {
 #[test]
 fn a_pod_that_goes_takes_nothing_with_it() {
     let mut waiting = world();
-    waiting.comes(PATIENT);
+    waiting.schedule_new(PATIENT);
     assert_eq!(waiting.holders(), PATIENT);
     waiting.remove_pod(PATIENT);
     assert_eq!(waiting.holders(), "");
 
     let mut binding = world();
-    binding.comes("one");
+    binding.schedule_new("one");
     binding.remove_pod("one");
     let effects = binding.all_effects();
     let called_off = |effect: &Effect| matches!(effect, Effect::CallOff(task) if task.pod == "one");
@@ -270,7 +266,7 @@ fn a_pod_that_goes_takes_nothing_with_it() {
     assert_eq!(binding.holders(), "");
 
     let mut bound = world();
-    bound.comes("one");
+    bound.schedule_new("one");
     bound.bind_finished("one", BindOutcome::Bound);
     bound.add_bound_pod(pod("one", 1), "n");
     assert_eq!(bound.holders(), "one");
@@ -281,8 +277,8 @@ fn a_pod_that_goes_takes_nothing_with_it() {
 #[test]
 fn what_is_assumed_is_the_same_when_a_recording_is_played() {
     let mut world = world();
-    world.comes("one");
-    world.comes("two");
+    world.schedule_new("one");
+    world.schedule_new("two");
     world.bind_finished("one", BindOutcome::Failed("no".to_owned()));
     world.wait(Duration::from_secs(20));
     while world.attempt().is_some() {}

@@ -1,9 +1,5 @@
 //! New configurations are applied while pods wait, are delayed on Permit and are being bound.
 
-#![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
-
-mod world;
-
 use std::{
     collections::{BTreeSet, btree_map::Entry},
     sync::Arc,
@@ -23,7 +19,8 @@ use harbormaster_framework::{
 };
 use proptest::prelude::*;
 use serde_json::json;
-use world::{
+
+use crate::world::{
     World, node, pod,
     steps::{Model, Step, play, step},
     with_priority, with_scheduler,

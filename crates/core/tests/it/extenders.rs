@@ -1,9 +1,5 @@
 //! Extenders in decisions: nodes, scores, evictions, and the handling of failures.
 
-#![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
-
-mod world;
-
 use std::{
     fmt,
     sync::{Arc, Mutex},
@@ -19,7 +15,8 @@ use harbormaster_framework::{
     extender::{Extender, ExtenderClient, Extenders, Filtered, NodeVictims, Remark},
     pod::PodInfo,
 };
-use world::{World, node, pod, profile_with, with_priority};
+
+use crate::world::{World, node, pod, profile_with, with_priority};
 
 type Nodes = Vec<&'static str>;
 

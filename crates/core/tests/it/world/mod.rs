@@ -1,8 +1,5 @@
 //! A host for the engine in tests: it has a clock, collects the effects, and records everything.
 
-#![allow(dead_code, reason = "each test file uses its own part")]
-#![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
-
 pub(crate) mod steps;
 
 use std::{sync::Arc, time::Duration};
