@@ -1,10 +1,6 @@
 //! Watches are complete: a client that applies the events of a watch to its state has what a list would show, at
 //! every version. Many clients write at once; watchers come, go, resume and fall behind.
 
-#![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
-
-mod wire;
-
 use std::{
     collections::BTreeMap,
     net::SocketAddr,
@@ -18,7 +14,8 @@ use std::{
 use harbormaster_apiserver::Options;
 use serde_json::{Value, json};
 use tokio::{sync::watch, task::JoinSet, time::timeout};
-use wire::{Client, Lines};
+
+use crate::wire::{self, Client, Lines};
 
 /// Random numbers that are the same in every run (SplitMix64).
 struct Random(u64);

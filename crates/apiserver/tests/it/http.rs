@@ -1,7 +1,5 @@
 //! The server from its clients' perspective: requests and answers, without a socket.
 
-#![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
-
 use axum::{
     Router,
     body::Body,

@@ -1,7 +1,5 @@
 //! The server on real sockets.
 
-#![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
-
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;

@@ -1,10 +1,6 @@
 //! Invalid input of every kind on real sockets: it is refused in the form of kube-apiserver's errors, or the
 //! connection is closed, and all other clients are served.
 
-#![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
-
-mod wire;
-
 use std::{net::SocketAddr, time::Duration};
 
 use harbormaster_apiserver::{Certificate, Options};
@@ -15,7 +11,8 @@ use tokio::{
     net::{TcpListener, TcpStream},
     time::{Instant, pause, resume},
 };
-use wire::{Answer, Client, JSON, PODS, exchange};
+
+use crate::wire::{self, Answer, Client, JSON, PODS, exchange};
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 /// Objects that may have any fields.

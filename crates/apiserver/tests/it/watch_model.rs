@@ -1,7 +1,5 @@
 //! Every watch reports the events of a naive model, which keeps all states and compares each with the next.
 
-#![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
-
 use std::{collections::BTreeMap, time::Duration};
 
 use axum::{
