@@ -1,8 +1,6 @@
 //! Assumptions about custom objects: they are visible everywhere until the API server confirms or contradicts them, or
 //! until they are reverted.
 
-#![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
-
 use std::collections::BTreeSet;
 
 use harbormaster_framework::{

@@ -1,7 +1,5 @@
 //! Answers cached between attempts must equal those that the plugins would give now, after any sequence of changes.
 
-#![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
-
 use std::sync::Arc;
 
 use harbormaster_api::{Labels, Node, Pod, PodSpec, Resources, points::ExtensionPoint};
