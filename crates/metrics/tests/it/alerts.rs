@@ -1,7 +1,5 @@
 //! Every metric named by alerts, the dashboard and the documents exists and has the labels that they use.
 
-#![allow(clippy::unwrap_used, reason = "a file that cannot be read fails the test")]
-
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
