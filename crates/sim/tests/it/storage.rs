@@ -1,7 +1,5 @@
 //! Kubernetes' own storage objects in manifests: the in-tree plugins read them without a definition.
 
-#![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
-
 use harbormaster_manifests::Source;
 use harbormaster_setup::{Choices, Setup};
 use harbormaster_sim::{Inventory, PodReport, Reading, independent, simulate};

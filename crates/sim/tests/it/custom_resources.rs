@@ -1,7 +1,5 @@
 //! Custom resources in manifests: those that plugins name are fed, and the user is told of the others.
 
-#![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
-
 use harbormaster_framework::prelude::*;
 use harbormaster_manifests::Source;
 use harbormaster_setup::{Choices, Setup};

@@ -1,7 +1,5 @@
 //! Pods that had a node reserved but did not keep it.
 
-#![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
-
 use std::time::Duration;
 
 use harbormaster_api::Str;

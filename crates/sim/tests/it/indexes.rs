@@ -1,8 +1,6 @@
 //! The engine with all in-tree plugins: after every step what plugins keep equals a recount, whatever became of pods in
 //! the meantime: assumed, confirmed, forgotten, evicted, relabelled, replaced.
 
-#![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
-
 use harbormaster_api::{
     Namespace, Object, Pod, Service, Str, Timestamp,
     pod::{InTreeDisk, PodAffinity, PodAffinityTerm, TopologySpreadConstraint, Volume, VolumeSource},
