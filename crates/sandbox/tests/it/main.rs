@@ -2,27 +2,16 @@
 
 #![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
 
-#[path = "sandbox/addresses.rs"]
 mod addresses;
-#[path = "sandbox/cron_jobs.rs"]
 mod cron_jobs;
-#[path = "sandbox/daemon_sets.rs"]
 mod daemon_sets;
-#[path = "sandbox/events.rs"]
 mod events;
-#[path = "sandbox/failing_pods.rs"]
 mod failing_pods;
-#[path = "sandbox/node_failure.rs"]
 mod node_failure;
-#[path = "sandbox/runtime_classes.rs"]
 mod runtime_classes;
-#[path = "sandbox/services.rs"]
 mod services;
-#[path = "sandbox/stateful_sets.rs"]
 mod stateful_sets;
-#[path = "sandbox/taint_evictions.rs"]
 mod taint_evictions;
-#[path = "sandbox/volumes.rs"]
 mod volumes;
 
 use std::time::Duration;
