@@ -355,5 +355,4 @@ impl PostBind for Tickets {
     }
 }
 
-#[path = "out_of_tree_plugin/tests.rs"]
 mod tests;
