@@ -1,7 +1,5 @@
 //! Checks `docs/plugins.md`: every listing appears in a file of this crate, and every command prints the output shown.
 
-#![allow(clippy::unwrap_used, reason = "a file that cannot be read fails the test")]
-
 use std::{
     fs,
     path::{Path, PathBuf},

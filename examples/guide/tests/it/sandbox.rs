@@ -1,7 +1,5 @@
 //! Runs the plugins of the guide in the real scheduler, against an in-process API server.
 
-#![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
-
 use std::time::Duration;
 
 use guide::{Gang, Gpu, Headroom, NoMaintenance, Seats, TenantLimit};
@@ -50,8 +48,8 @@ fn plain_pod(name: &str, labels: Value) -> Value {
 
 #[tokio::test]
 async fn gpu_pods_get_the_best_node_that_is_free_and_urgent_ones_choose_first() {
-    let config = include_str!("../gpu/scheduler.yaml");
-    let mut sandbox = sandbox(config, &[include_str!("../gpu/cluster.yaml")]).await;
+    let config = include_str!("../../gpu/scheduler.yaml");
+    let mut sandbox = sandbox(config, &[include_str!("../../gpu/cluster.yaml")]).await;
     let decided = sandbox.shows(PATIENCE, |board| {
         board.count(PodState::Placed) == 2 && board.count(PodState::Unschedulable) == 1
     });
@@ -63,8 +61,8 @@ async fn gpu_pods_get_the_best_node_that_is_free_and_urgent_ones_choose_first() 
 
 #[tokio::test]
 async fn a_pod_that_leaves_makes_room_for_one_that_headroom_has_rejected() {
-    let config = include_str!("../headroom/scheduler.yaml");
-    let mut sandbox = sandbox(config, &[include_str!("../headroom/cluster.yaml")]).await;
+    let config = include_str!("../../headroom/scheduler.yaml");
+    let mut sandbox = sandbox(config, &[include_str!("../../headroom/cluster.yaml")]).await;
     let why = "1 node(s) would have too little memory left";
     assert!(sandbox.shows(PATIENCE, |board| is_rejected(board, "default/second", why)).await);
     sandbox.store().delete("pods", "default", "first", Some(0)).unwrap();
@@ -73,9 +71,9 @@ async fn a_pod_that_leaves_makes_room_for_one_that_headroom_has_rejected() {
 
 #[tokio::test]
 async fn the_end_of_a_maintenance_wakes_the_pods_that_it_kept_away() {
-    let config = include_str!("../maintenance/scheduler.yaml");
-    let definition = include_str!("../maintenance/definition.yaml");
-    let mut sandbox = sandbox(config, &[definition, include_str!("../maintenance/cluster.yaml")]).await;
+    let config = include_str!("../../maintenance/scheduler.yaml");
+    let definition = include_str!("../../maintenance/definition.yaml");
+    let mut sandbox = sandbox(config, &[definition, include_str!("../../maintenance/cluster.yaml")]).await;
     let why = "1 node(s) are under maintenance (new cables)";
     assert!(sandbox.shows(PATIENCE, |board| is_rejected(board, "default/rack-1-only", why)).await);
     sandbox.store().delete("maintenances.example.com", "", "cables", None).unwrap();
@@ -85,8 +83,8 @@ async fn the_end_of_a_maintenance_wakes_the_pods_that_it_kept_away() {
 
 #[tokio::test]
 async fn a_tenant_gets_another_pod_when_one_of_its_pods_has_gone() {
-    let config = include_str!("../tenants/scheduler.yaml");
-    let nodes = include_str!("../tenants/cluster.yaml").split("---").next().unwrap();
+    let config = include_str!("../../tenants/scheduler.yaml");
+    let nodes = include_str!("../../tenants/cluster.yaml").split("---").next().unwrap();
     let mut sandbox = sandbox(config, &[nodes]).await;
     for name in ["a", "b"] {
         sandbox.store().create("pods", plain_pod(name, json!({"example.com/tenant": "red"}))).unwrap();
@@ -101,8 +99,8 @@ async fn a_tenant_gets_another_pod_when_one_of_its_pods_has_gone() {
 
 #[tokio::test]
 async fn pods_of_a_gang_wait_for_the_last_one() {
-    let config = include_str!("../gang/scheduler.yaml").replace("10", "600");
-    let nodes = include_str!("../gang/cluster.yaml").split("---").next().unwrap();
+    let config = include_str!("../../gang/scheduler.yaml").replace("10", "600");
+    let nodes = include_str!("../../gang/cluster.yaml").split("---").next().unwrap();
     let mut sandbox = sandbox(&config, &[nodes]).await;
     let member = |name| plain_pod(name, json!({"example.com/gang": "g", "example.com/gang-size": "3"}));
     for name in ["a", "b", "alone"] {
@@ -117,9 +115,9 @@ async fn pods_of_a_gang_wait_for_the_last_one() {
 
 #[tokio::test]
 async fn a_seat_that_is_given_back_goes_to_the_pod_that_waits_for_it() {
-    let config = include_str!("../licenses/scheduler.yaml");
-    let definition = include_str!("../licenses/definition.yaml");
-    let mut sandbox = sandbox(config, &[definition, include_str!("../licenses/cluster.yaml")]).await;
+    let config = include_str!("../../licenses/scheduler.yaml");
+    let definition = include_str!("../../licenses/definition.yaml");
+    let mut sandbox = sandbox(config, &[definition, include_str!("../../licenses/cluster.yaml")]).await;
     let full =
         |board: &Board| board.count(PodState::Placed) == 2 && board.count(PodState::Unschedulable) == 1;
     assert!(sandbox.shows(PATIENCE, full).await, "{:?}", sandbox.board);
