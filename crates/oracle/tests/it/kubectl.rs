@@ -1,10 +1,10 @@
 //! kubectl prints the same with the real kube-apiserver and with the embedded API server, line by line. The commands
 //! are in `tests/scripts/kubectl.script`, expected differences in `tests/scripts/kubectl_differences.yaml`.
 
-mod servers;
-
 use harbormaster_oracle::api_comparison::{Action, unused};
 use harbormaster_oracle::components::{Kubectl, KubectlVersion};
+
+use crate::servers;
 
 fn prints_the_same(version: KubectlVersion) {
     let kubectl = Kubectl::ensure(version).expect("kubectl can be built");

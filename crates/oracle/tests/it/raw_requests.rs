@@ -4,9 +4,9 @@
 //! `custom_resources.script` and `apply.script`, expected differences in
 //! `tests/scripts/requests_differences.yaml`.
 
-mod servers;
-
 use harbormaster_oracle::api_comparison::unused;
+
+use crate::servers;
 
 fn are_answered_the_same(name: &str) {
     let (script, expected) =
