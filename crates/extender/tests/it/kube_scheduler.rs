@@ -1,18 +1,10 @@
 //! An extender with all verbs, asked by the real kube-scheduler on a real kube-apiserver, in either form.
 
-#![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
-
-mod e2e;
-
 use std::{
     net::SocketAddr,
     sync::{Arc, Mutex},
 };
 
-use e2e::{
-    cluster::{PATIENCE, eventually, wait_until_bound},
-    objects::{NODES, PODS, PRIORITY_CLASSES},
-};
 use harbormaster_extender::{
     Ask, Binding, Error, Extender, Filtered, Preempted, Preemption, Reject, Scores, Server, Serving,
 };
@@ -23,6 +15,11 @@ use harbormaster_oracle::{
 };
 use serde_json::{Value, json};
 use tokio::{runtime::Runtime, sync::oneshot, task::JoinHandle};
+
+use crate::e2e::{
+    cluster::{PATIENCE, eventually, wait_until_bound},
+    objects::{NODES, PODS, PRIORITY_CLASSES},
+};
 
 const NAME: &str = "with-extender";
 

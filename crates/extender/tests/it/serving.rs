@@ -1,7 +1,5 @@
 //! An extender on a socket: plain, with TLS, with clients that must show who they are, and at its end.
 
-#![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
-
 use std::{fs, net::SocketAddr, path::Path, sync::Arc, time::Duration};
 
 use harbormaster_extender::{Ask, Error, Extender, Scores, Server, Serving};
