@@ -1,7 +1,5 @@
 //! Runs the commands of `README.md` on the files of `examples/yoda`.
 
-#![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
-
 use std::{path::Path, process::Command};
 
 use harbormaster::config::ConfigErrors;
@@ -138,7 +136,7 @@ fn a_simulation_in_literal_mode_has_the_scores_of_the_original() {
 #[test]
 fn arguments_are_checked_with_file_line_and_field() {
     let built = |args: &str| -> Result<(), ConfigErrors> {
-        let config = include_str!("../deploy/scheduler-config.yaml");
+        let config = include_str!("../../deploy/scheduler-config.yaml");
         let (start, _) = config.split_once("    args:").unwrap();
         let config = format!("{start}    args: {args}\n");
         let builder = harbormaster::Scheduler::builder().plugin::<yoda::Yoda>();

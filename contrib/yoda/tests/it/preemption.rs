@@ -1,13 +1,11 @@
 //! Preemption for cards, with the other plugins of a default profile.
 
-#![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
-
 use std::collections::BTreeSet;
 
 use harbormaster::{Scheduler, simulation::Source};
 
-const CONFIG: &str = include_str!("../../../examples/yoda/scheduler.yaml");
-const DEFINITION: &str = include_str!("../deploy/crd.yaml");
+const CONFIG: &str = include_str!("../../../../examples/yoda/scheduler.yaml");
+const DEFINITION: &str = include_str!("../../deploy/crd.yaml");
 const CLUSTER: &str = "
 {apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: middle}, value: 20}
 ---

@@ -1,24 +1,21 @@
 //! Runs both programs against API servers: contention for the last card, restart of a killed scheduler, and the
 //! sniffer's reports.
 
-#![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
-
-mod e2e;
-
 use std::{
     fs,
     path::Path,
     process::{Child, Command, Stdio},
 };
 
-use e2e::{
+use harbormaster_oracle::components::ApiClient;
+use serde_json::{Value, json};
+
+use crate::e2e::{
     cluster::{PATIENCE, delete_pod, eventually, get_pod, wait_until_bound, wait_until_explained},
     objects::{NODES, PODS, config, node, pod},
     process::Harbormaster,
     server::{Cluster, Server, on_both_servers},
 };
-use harbormaster_oracle::components::ApiClient;
-use serde_json::{Value, json};
 
 on_both_servers! {
     of_two_pods_one_gets_the_last_card_and_the_other_gets_it_afterwards,
@@ -32,7 +29,7 @@ const NAME: &str = "yoda-scheduler";
 
 /// Creates the definition in `deploy/crd.yaml` and waits until Scv objects are served.
 fn define(client: &ApiClient) {
-    let definition: Value = serde_saphyr::from_str(include_str!("../deploy/crd.yaml")).unwrap();
+    let definition: Value = serde_saphyr::from_str(include_str!("../../deploy/crd.yaml")).unwrap();
     client.post(DEFINITIONS, &definition).unwrap();
     eventually("Scv objects are served", PATIENCE, || client.get(SCVS).ok());
 }
@@ -60,7 +57,7 @@ fn create_pod(client: &ApiClient, name: &str, labels: Value) {
 }
 
 fn start(cluster: &Cluster, log: &str) -> Harbormaster {
-    let shipped: Value = serde_saphyr::from_str(include_str!("../deploy/scheduler-config.yaml")).unwrap();
+    let shipped: Value = serde_saphyr::from_str(include_str!("../../deploy/scheduler-config.yaml")).unwrap();
     let mut config = config(NAME);
     config["profiles"][0]["plugins"] = shipped["profiles"][0]["plugins"].clone();
     config["profiles"][0]["pluginConfig"] = shipped["profiles"][0]["pluginConfig"].clone();
