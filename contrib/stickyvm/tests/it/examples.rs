@@ -1,7 +1,5 @@
 //! Runs the commands of `README.md` on the files of `examples/stickyvm`.
 
-#![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
-
 use std::{
     path::Path,
     process::{Command, Output},
@@ -80,7 +78,7 @@ fn the_articles_typing_error_is_told_of_and_does_not_matter() {
 #[test]
 fn arguments_are_checked_with_file_line_and_field() {
     let built = |args: &str| -> Result<Scheduler, ConfigErrors> {
-        let config = include_str!("../deploy/scheduler-config.yaml");
+        let config = include_str!("../../deploy/scheduler-config.yaml");
         let (start, _) = config.split_once("    args:").unwrap();
         let config = format!("{start}    args: {args}\n");
         Scheduler::builder().plugin::<stickyvm::StickyVM>().config("scheduler.yaml", config).build()

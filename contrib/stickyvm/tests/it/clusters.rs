@@ -1,24 +1,21 @@
 //! Runs the program against API servers: killed schedulers, competing schedulers, deleted nodes.
 
-#![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
-
-mod e2e;
-
 use std::{
     path::Path,
     thread::sleep,
     time::{Duration, Instant},
 };
 
-use e2e::{
+use harbormaster_oracle::components::ApiClient;
+use serde_json::{Value, json};
+
+use crate::e2e::{
     cluster::{PATIENCE, delete_pod, eventually, get_pod, wait_until_bound, wait_until_explained},
     objects::{NODES, PODS, config, node, node_of, pod, scheduled_condition},
     process::Harbormaster,
     proxy::{Fault, Gate, Proxy, Request},
     server::{Cluster, Server, on_both_servers},
 };
-use harbormaster_oracle::components::ApiClient;
-use serde_json::{Value, json};
 
 on_both_servers! {
     a_machine_never_leaves_its_node_however_often_it_and_the_scheduler_are_started_again,
@@ -39,7 +36,7 @@ const KEY: &str = "example.com/sticky-node";
 fn cluster(server: Server, nodes: u32) -> Cluster {
     let cluster = server.own();
     let client = cluster.client();
-    for definition in include_str!("../deploy/crds.yaml").split("\n---\n") {
+    for definition in include_str!("../../deploy/crds.yaml").split("\n---\n") {
         let definition: Value = serde_saphyr::from_str(definition).unwrap();
         client.post(DEFINITIONS, &definition).unwrap();
     }
@@ -81,8 +78,8 @@ fn configured(scheduler_name: &str, shipped: &str) -> Value {
     config
 }
 
-const SHIPPED: &str = include_str!("../deploy/scheduler-config.yaml");
-const ARTICLE: &str = include_str!("../../../examples/stickyvm/article.yaml");
+const SHIPPED: &str = include_str!("../../deploy/scheduler-config.yaml");
+const ARTICLE: &str = include_str!("../../../../examples/stickyvm/article.yaml");
 
 fn reference(owner: &Value) -> Value {
     let part = |field: &str| &owner["metadata"][field];
