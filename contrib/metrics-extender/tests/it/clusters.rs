@@ -1,9 +1,6 @@
 //! Runs the program with real schedulers and a real kube-apiserver.
 
 #![cfg(unix)]
-#![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
-
-mod e2e;
 
 use std::{
     fs::{self, File},
@@ -12,13 +9,6 @@ use std::{
     time::Duration,
 };
 
-use e2e::{
-    cluster::{
-        PATIENCE, create_priority_classes, delete_pod, eventually, get_pod, wait_until_bound,
-        wait_until_explained,
-    },
-    objects::{NODES, PODS, node, pod},
-};
 use harbormaster_oracle::{
     components::{ApiClient, ControlPlane, ControlPlaneOptions},
     harbormaster::harbormaster_binary,
@@ -26,6 +16,14 @@ use harbormaster_oracle::{
     scheduler::{Contender, Scheduler, StartOptions},
 };
 use serde_json::{Value, json};
+
+use crate::e2e::{
+    cluster::{
+        PATIENCE, create_priority_classes, delete_pod, eventually, get_pod, wait_until_bound,
+        wait_until_explained,
+    },
+    objects::{NODES, PODS, node, pod},
+};
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const METRICS: &str = "/apis/metrics.k8s.io/v1beta1/nodes";
@@ -124,7 +122,7 @@ impl World {
         }
         let extender = Extender::start(cluster.kubeconfig(), args, cluster.directory().join("extender.log"));
         let mut config =
-            documents(include_str!("../../../examples/metrics-extender/scheduler.yaml")).remove(0);
+            documents(include_str!("../../../../examples/metrics-extender/scheduler.yaml")).remove(0);
         config["extenders"][0]["urlPrefix"] = json!(format!("{}/scheduler", extender.url));
         for (field, value) in change.as_object().unwrap() {
             config["extenders"][0][field] = value.clone();
@@ -149,7 +147,7 @@ impl World {
 
     /// Serves the API group of metrics-server, with metrics of the nodes.
     fn install_metrics(&self) {
-        let manifests = include_str!("../../../examples/metrics-extender/cluster/2-metrics.yaml");
+        let manifests = include_str!("../../../../examples/metrics-extender/cluster/2-metrics.yaml");
         let mut told = documents(manifests);
         self.client().post(DEFINITIONS, &told.remove(0)).unwrap();
         eventually("the group is served", PATIENCE, || self.client().get(METRICS).ok());
@@ -275,12 +273,12 @@ fn a_pod_that_preempts_gets_the_node_with_the_label_in_either_form() {
 
 #[test]
 fn the_example_goes_where_it_says() {
-    let nodes = documents(include_str!("../../../examples/metrics-extender/cluster/1-nodes.yaml"));
+    let nodes = documents(include_str!("../../../../examples/metrics-extender/cluster/1-nodes.yaml"));
     for contender in schedulers() {
         let world = World::start(&contender, &[], &json!({}), &nodes);
         world.install_metrics();
         world.extender.wait_for_scores();
-        for pod in documents(include_str!("../../../examples/metrics-extender/cluster/3-pods.yaml")) {
+        for pod in documents(include_str!("../../../../examples/metrics-extender/cluster/3-pods.yaml")) {
             world.client().post(PODS, &pod).unwrap();
         }
         assert_eq!(wait_until_bound(world.client(), "test"), "k8s-node2");
@@ -316,7 +314,7 @@ fn the_role_that_is_deployed_is_enough() {
     for (name, _) in ARTICLE {
         client.post(NODES, &node(name, json!({LABEL: ""}), "4", "8Gi", 110)).unwrap();
     }
-    let manifests = include_str!("../deploy/extender.yaml");
+    let manifests = include_str!("../../deploy/extender.yaml");
     for object in documents(manifests) {
         let path = match object["kind"].as_str().unwrap() {
             "ServiceAccount" => "/api/v1/namespaces/kube-system/serviceaccounts",
