@@ -12,6 +12,6 @@ fn the_document_is_generated_from_the_table() {
     let written = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(
         written == generated,
-        "docs/metrics.md is out of date: run `UPDATE_GOLDEN=1 cargo test -p harbormaster-metrics --test document`"
+        "docs/metrics.md is out of date: run `UPDATE_GOLDEN=1 cargo test -p harbormaster-metrics --test it document::`"
     );
 }

@@ -1,6 +1,6 @@
 //! The table of the types of the Kubernetes API, `crates/validation/src/schema.txt`, matches the real types.
 //!
-//! `UPDATE_EXPECT=1 cargo test -p harbormaster-oracle --test types` regenerates the table. To add a kind, first add a line
+//! `UPDATE_EXPECT=1 cargo test -p harbormaster-oracle --test it types::` regenerates the table. To add a kind, first add a line
 //! with only its name, for example `networking.Ingress`.
 
 use std::collections::BTreeSet;

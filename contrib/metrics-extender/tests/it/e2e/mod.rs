@@ -2,7 +2,7 @@
 
 #![allow(dead_code, unreachable_pub, reason = "each test program uses a part of this")]
 
-#[path = "../../../../../crates/harbormaster/tests/e2e/cluster.rs"]
+#[path = "../../../../../crates/harbormaster/tests/it/e2e/cluster.rs"]
 pub mod cluster;
-#[path = "../../../../../crates/harbormaster/tests/e2e/objects.rs"]
+#[path = "../../../../../crates/harbormaster/tests/it/e2e/objects.rs"]
 pub mod objects;

@@ -1,8 +1,6 @@
 //! Events: none is lost while the API server accepts them, however many there are at once, and a server that accepts
 //! none for a while gets them afterwards.
 
-mod e2e;
-
 use std::{
     collections::BTreeSet,
     sync::atomic::{AtomicBool, Ordering},
@@ -10,7 +8,9 @@ use std::{
     time::Duration,
 };
 
-use e2e::{
+use serde_json::{Value, json};
+
+use crate::e2e::{
     cluster::{PATIENCE, create_all, events_by_pod, eventually, name_of},
     objects::{NODES, PODS, default_config, node, pod},
     pod_watch::PodWatch,
@@ -19,7 +19,6 @@ use e2e::{
     scene::Scene,
     server::{Server, on_both_servers},
 };
-use serde_json::{Value, json};
 
 on_both_servers! {
     every_pod_of_a_burst_has_its_event,
@@ -72,7 +71,7 @@ fn every_pod_of_a_burst_has_its_event(server: Server) {
 
 fn a_server_that_refuses_events_for_a_while_gets_all_of_them_afterwards(server: Server) {
     const POD_COUNT: usize = 100;
-    let scene = Scene::new(server, "refused");
+    let scene = Scene::new(server, "overloaded");
     // Twenty pods fill a node.
     for index in 1..POD_COUNT / 20 {
         scene.create_node(&format!("node-{index}"), "2", "a");

@@ -1,19 +1,20 @@
 //! HTTP extenders take part in scheduling: they filter, score and bind, and one that hangs delays only the pods that
 //! need it.
 
-mod e2e;
-
 use std::time::{Duration, Instant};
 
-use e2e::{
-    cluster::{PATIENCE, events, eventually, wait_until_bound, wait_until_explained},
+use serde_json::{Value, json};
+
+use crate::e2e::{
+    cluster::{
+        PATIENCE, create_priority_classes, events, eventually, wait_until_bound, wait_until_explained,
+    },
     extender::Extender,
-    objects::{NODES, PODS, config, node_of, pod},
+    objects::{NODES, PODS, config, default_config, is_terminating, node_of, pod},
     process::Harbormaster,
     scene::Scene,
     server::{Server, on_both_servers},
 };
-use serde_json::{Value, json};
 
 on_both_servers! {
     an_extender_filters_scores_and_binds,
@@ -28,7 +29,7 @@ const GPU: &str = "example.com/gpu";
 /// Starts a scheduler with that extender, and creates nodes `a`, `b` and `c` of 2 CPUs.
 fn started(server: Server, name: &'static str, extender: Value) -> (Scene, Harbormaster) {
     let scene = Scene::on(server.shared(), name);
-    e2e::cluster::create_priority_classes(&scene.client);
+    create_priority_classes(&scene.client);
     ["a", "b", "c"].iter().for_each(|node| scene.create_node(node, "2", node));
     scene.proxy.listen();
     let mut config = config(name);
@@ -227,7 +228,7 @@ fn an_extender_chooses_who_makes_way(server: Server) {
     eventually("all are known", PATIENCE, || scene.get("on-c").filter(|pod| node_of(pod).is_some()));
     scene.client.post(PODS, &urgent).expect("the pod is created");
     eventually("its victim is on its way out or gone", PATIENCE, || {
-        scene.get("on-b").is_none_or(|pod| e2e::objects::is_terminating(&pod)).then_some(())
+        scene.get("on-b").is_none_or(|pod| is_terminating(&pod)).then_some(())
     });
     if scene.get("on-b").is_some() {
         scene.finish("on-b");
@@ -258,7 +259,7 @@ fn simulation(extender: Value, flags: &[&str]) -> std::process::Output {
         std::fs::write(&path, text).expect("a file can be written");
         path
     };
-    let mut config = e2e::objects::default_config();
+    let mut config = default_config();
     config["extenders"] = json!([extender]);
     let of = |kind: &str, name: &str| json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": name}});
     let with = |mut object: Value, field: &str, value: Value| {

@@ -1,14 +1,7 @@
 //! The secure port compared with kube-scheduler's: the same requests, answer by answer.
 
-mod e2e;
-
 use std::{fs, net::TcpListener, path::Path};
 
-use e2e::{
-    cluster::{PATIENCE, eventually},
-    port::exchange,
-    process::{Harbormaster, run_to_end},
-};
 use harbormaster_oracle::components::{ControlPlane, ControlPlaneOptions, free_ports};
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, ExtendedKeyUsagePurpose,
@@ -16,6 +9,12 @@ use rcgen::{
 };
 use rustls::pki_types::CertificateDer;
 use serde_json::{Value, json};
+
+use crate::e2e::{
+    cluster::{PATIENCE, eventually},
+    port::exchange,
+    process::{Harbormaster, run_to_end},
+};
 
 /// A certificate authority.
 struct Authority(CertifiedIssuer<'static, KeyPair>);

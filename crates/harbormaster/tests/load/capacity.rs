@@ -4,18 +4,17 @@
 //! At the same time the real kube-scheduler schedules copies of the impossible pods under another scheduler name. Nodes
 //! form pools, each with its own label and taint, so that no message depends on the placement of other pods.
 
-mod e2e;
-
 use std::{collections::BTreeMap, sync::Mutex, time::Instant};
 
-use e2e::{
+use serde_json::{Value, json};
+
+use crate::e2e::{
     cluster::{PATIENCE, create_all, events_by_pod, eventually, list, name_of},
     objects::{NODES, PODS, config, node, node_of, pod, scheduled_condition},
     pod_watch::PodWatch,
     process::Harbormaster,
     server::{Server, on_both_servers},
 };
-use serde_json::{Value, json};
 
 on_both_servers! {
     five_thousand_pods_are_bound_once_or_explained_as_by_kube_scheduler,

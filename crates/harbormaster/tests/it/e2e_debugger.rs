@@ -1,16 +1,15 @@
 //! Debugging a running process: SIGUSR2, and a new verbosity over the secure port.
 
-mod e2e;
+use harbormaster_oracle::components::free_ports;
+use serde_json::{Value, json};
 
-use e2e::{
+use crate::e2e::{
     cluster::{PATIENCE, eventually, wait_until_bound, wait_until_explained},
     objects::{NODES, PODS, default_config, node, pod},
     port::ask,
     process::Harbormaster,
     server::{Cluster, Server, on_both_servers},
 };
-use harbormaster_oracle::components::free_ports;
-use serde_json::{Value, json};
 
 on_both_servers! {
     a_signal_brings_a_dump_and_a_comparison_and_scheduling_goes_on,

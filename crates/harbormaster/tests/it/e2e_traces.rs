@@ -2,8 +2,6 @@
 
 #![cfg(feature = "otlp")]
 
-mod e2e;
-
 use std::{
     io::{BufRead, BufReader, Read, Write},
     net::{TcpListener, TcpStream},
@@ -15,12 +13,6 @@ use std::{
     time::Duration,
 };
 
-use e2e::{
-    cluster::{PATIENCE, eventually, wait_until_bound},
-    objects::{NODES, PODS, default_config, node, pod},
-    process::Harbormaster,
-    server::{Cluster, Server, on_both_servers},
-};
 use opentelemetry_proto::tonic::{
     collector::trace::v1::ExportTraceServiceRequest,
     common::v1::{KeyValue, any_value::Value as Any},
@@ -28,6 +20,13 @@ use opentelemetry_proto::tonic::{
 };
 use prost::Message;
 use serde_json::json;
+
+use crate::e2e::{
+    cluster::{PATIENCE, eventually, wait_until_bound},
+    objects::{NODES, PODS, default_config, node, pod},
+    process::Harbormaster,
+    server::{Cluster, Server, on_both_servers},
+};
 
 on_both_servers! {
     the_trace_of_a_pod_shows_its_attempt_and_its_binding,

@@ -1,16 +1,15 @@
 //! Events of storage wake the pods that they can help, and the same ones as with the real kube-scheduler: see
 //! `e2e_wake.rs`.
 
-mod e2e;
+use serde_json::{Value, json};
 
-use e2e::{
+use crate::e2e::{
     cluster::{delete_pod, name_of},
     objects::{NODES, PODS, node, pod},
     server::{Server, on_both_servers},
     volumes::{CLAIMS, CLASSES, NOBODY, VOLUMES, claim, class, users_of},
     wake_scene::{OURS, THEIRS, WakeScene, placed},
 };
-use serde_json::{Value, json};
 
 on_both_servers! {
     volumes_that_go_wake_those_who_need_their_place,

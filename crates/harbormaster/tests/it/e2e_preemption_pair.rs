@@ -1,8 +1,6 @@
 //! Preemption compared with the real kube-scheduler: both choose the same victims and report the same, and when they
 //! compete for the same room, evictions come to an end. The real controller maintains the disruption budgets.
 
-mod e2e;
-
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
@@ -10,7 +8,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use e2e::{
+use harbormaster_oracle::components::{ApiClient, Component};
+use serde_json::{Value, json};
+
+use crate::e2e::{
     cluster::{
         PATIENCE, create_priority_classes, delete_pod, events, eventually, get_pod, list, name_of,
         wait_until_bound, wait_until_explained,
@@ -21,8 +22,6 @@ use e2e::{
     proxy::{Fault, Gate, Proxy, Request},
     server::{Cluster, Server, on_both_servers},
 };
-use harbormaster_oracle::components::{ApiClient, Component};
-use serde_json::{Value, json};
 
 on_both_servers! {
     both_choose_alike_and_say_the_same,

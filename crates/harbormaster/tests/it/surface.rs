@@ -29,8 +29,8 @@ fn the_surface_is_the_one_that_is_written_down() {
     assert!(
         written == now,
         "what authors of plugins rely on has changed:\n{changes}\nLines with - break plugins: keep the old name, or say \
-         in CHANGELOG.md what to do instead. Then renew the list:\n  UPDATE_GOLDEN=1 cargo test -p harbormaster --test \
-         surface"
+         in CHANGELOG.md what to do instead. Then renew the list:\n  UPDATE_GOLDEN=1 cargo test -p harbormaster --test it \
+         surface::"
     );
 }
 

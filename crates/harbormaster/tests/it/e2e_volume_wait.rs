@@ -2,11 +2,12 @@
 //! node or the scheduler may disappear; and two schedulers may run. `e2e/volume_scene.rs` defines the conditions that
 //! must hold at the end.
 
-mod e2e;
-
 use std::time::Duration;
 
-use e2e::{
+use harbormaster_oracle::provisioner::{Behaviour, Outcome};
+use serde_json::json;
+
+use crate::e2e::{
     cluster::{PATIENCE, delete_pod, eventually},
     objects::NODES,
     proxy::{Fault, Gate, Request},
@@ -14,8 +15,6 @@ use e2e::{
     server::{Server, on_both_servers},
     volume_scene::VolumeScene,
 };
-use harbormaster_oracle::provisioner::{Behaviour, Outcome};
-use serde_json::json;
 
 on_both_servers! {
     volumes_that_take_long_or_fail_at_first_are_waited_for_and_nobody_else_waits,

@@ -1,8 +1,6 @@
 //! Larger outages: an API server that goes away, full nodes while binds fail in every way, and schedulers that are
 //! killed in the middle of their work.
 
-mod e2e;
-
 use std::{
     sync::{
         Arc,
@@ -12,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use e2e::{
+use crate::e2e::{
     cluster::{PATIENCE, events, eventually, wait_until_explained},
     process::END,
     proxy::{Fault, Gate, Request},

@@ -1,8 +1,6 @@
 //! The same small workload for kube-scheduler and for Harbormaster, and their metrics pages: identical families, types,
 //! labels and buckets, but for a list of exceptions with reasons, and equal values where they must be equal.
 
-mod e2e;
-
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
@@ -10,13 +8,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use e2e::{
-    cluster::{
-        PATIENCE, create_priority_classes, eventually, get_pod, wait_until_bound, wait_until_explained,
-    },
-    objects::{NODES, PODS, config, node, pod},
-    server::{Cluster, Server, on_both_servers},
-};
 use harbormaster_driver::{DriverConfig, ExitReason, Metrics, metrics::Build};
 use harbormaster_oracle::{
     components::ApiClient,
@@ -25,6 +16,14 @@ use harbormaster_oracle::{
 use harbormaster_setup::{Choices, Setup};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
+
+use crate::e2e::{
+    cluster::{
+        PATIENCE, create_priority_classes, eventually, get_pod, wait_until_bound, wait_until_explained,
+    },
+    objects::{NODES, PODS, config, node, pod},
+    server::{Cluster, Server, on_both_servers},
+};
 
 on_both_servers! {
     the_pages_of_both_schedulers_say_the_same,

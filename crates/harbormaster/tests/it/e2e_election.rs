@@ -1,7 +1,5 @@
 //! Replicas that elect a leader: one schedules, and another continues when it is gone, however it ends.
 
-mod e2e;
-
 use std::{
     sync::{
         Arc,
@@ -11,7 +9,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use e2e::{
+use serde_json::{Value, json};
+
+use crate::e2e::{
     cluster::{PATIENCE, eventually, list},
     objects::config,
     process::{END, Harbormaster},
@@ -19,7 +19,6 @@ use e2e::{
     scene::Scene,
     server::{Server, on_both_servers},
 };
-use serde_json::{Value, json};
 
 on_both_servers! {
     when_the_leader_is_killed_another_goes_on_after_its_lease_has_expired,

@@ -8,17 +8,16 @@
 //! One event wakes more pods than it can help, by a rule of kube-scheduler's: a change of taints, including
 //! uncordoning, wakes all pods rejected by a plugin that listens to new nodes but not to taints.
 
-mod e2e;
-
 use std::thread::sleep;
 
-use e2e::{
+use serde_json::{Value, json};
+
+use crate::e2e::{
     cluster::{PATIENCE, delete_pod, events, eventually, wait_until_bound},
     objects::{NODES, PODS, node, pod},
     server::{Server, on_both_servers},
     wake_scene::{GATE, OURS, QUIET, THEIRS, WakeScene, placed},
 };
-use serde_json::{Value, json};
 
 on_both_servers! {
     an_event_wakes_the_pods_that_it_can_help_and_no_others,

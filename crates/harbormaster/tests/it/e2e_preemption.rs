@@ -4,8 +4,6 @@
 //! Every victim is placed by the test. There is no kubelet: a pod with a grace period stays until the test ends it, and
 //! one without disappears with its DELETE.
 
-mod e2e;
-
 use std::{
     sync::{
         Arc,
@@ -15,14 +13,15 @@ use std::{
     time::Duration,
 };
 
-use e2e::{
+use serde_json::json;
+
+use crate::e2e::{
     cluster::{PATIENCE, delete_pod, events, eventually, get_pod, wait_until_bound, wait_until_explained},
     objects::{PODS, disruption, is_terminating, node_of},
     proxy::{Fault, Request},
     scene::Scene,
     server::{Server, on_both_servers},
 };
-use serde_json::json;
 
 on_both_servers! {
     a_pod_evicts_just_the_pods_in_its_way_and_waits_for_their_end,

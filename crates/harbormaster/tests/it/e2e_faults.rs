@@ -4,18 +4,17 @@
 //! A proxy between Harbormaster and the real API server injects the faults. Tests run in parallel on one API server,
 //! each with its own scheduler name and nodes.
 
-mod e2e;
-
 use std::{sync::Arc, thread::sleep, time::Duration};
 
-use e2e::{
+use serde_json::{Value, json};
+
+use crate::e2e::{
     cluster::{PATIENCE, delete_pod, events, eventually, get_pod, wait_until_bound, wait_until_explained},
     objects::{PODS, pod},
     proxy::{Cut, Fault, Gate, Request},
     scene::{Scene, statuses},
     server::{Server, on_both_servers},
 };
-use serde_json::{Value, json};
 
 on_both_servers! {
     an_api_server_that_is_down_at_start_is_waited_for,

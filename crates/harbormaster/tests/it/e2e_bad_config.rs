@@ -1,10 +1,8 @@
 //! Bad input ends the program with exit code 1 and a message that names file, line and field.
 
-mod e2e;
-
 use std::{fs, time::Duration};
 
-use e2e::process::run_to_end;
+use crate::e2e::process::run_to_end;
 
 const HEAD: &str = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n";
 

@@ -3,8 +3,6 @@
 
 #![cfg(unix)]
 
-mod e2e;
-
 use std::{
     collections::BTreeSet,
     fs,
@@ -12,7 +10,13 @@ use std::{
     process::{Command, Output},
 };
 
-use e2e::{
+use harbormaster_oracle::components::{
+    ApiClient, ControlPlane, ControlPlaneOptions, Endpoint, Error, Helm, HelmVersion, Kubectl,
+    KubectlVersion, free_ports,
+};
+use serde_json::{Value, json};
+
+use crate::e2e::{
     cluster::{
         PATIENCE, create_all, create_priority_classes, delete_pod, events, eventually, list,
         wait_until_bound, wait_until_explained,
@@ -21,11 +25,6 @@ use e2e::{
     process::Harbormaster,
     volumes::{CLAIMS, CLASSES, NOBODY, SELECTED_NODE, VOLUMES, claim, class, users_of, volume},
 };
-use harbormaster_oracle::components::{
-    ApiClient, ControlPlane, ControlPlaneOptions, Endpoint, Error, Helm, HelmVersion, Kubectl,
-    KubectlVersion, free_ports,
-};
-use serde_json::{Value, json};
 
 const NAMESPACE: &str = "kube-system";
 const ROLES: &str = "/apis/rbac.authorization.k8s.io/v1";

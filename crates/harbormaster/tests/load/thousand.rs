@@ -1,18 +1,17 @@
 //! A hundred nodes and a thousand pods that fill them to the last CPU, with every plugin in use: the unmodified
 //! kube-scheduler and Harbormaster both bind each pod once, overfill no node, and explain why the others do not fit.
 
-mod e2e;
-
 use std::{collections::BTreeMap, time::Instant};
 
-use e2e::{
+use serde_json::{Value, json};
+
+use crate::e2e::{
     cluster::{PATIENCE, create_all, events_by_pod, eventually, list, name_of, wait_until_explained},
     objects::{NODES, PODS, default_config, node, node_of, pod},
     pod_watch::PodWatch,
     process::Harbormaster,
     server::{Cluster, Server, on_both_servers},
 };
-use serde_json::{Value, json};
 
 const NODE_COUNT: usize = 100;
 const PODS_PER_NODE: usize = 10;

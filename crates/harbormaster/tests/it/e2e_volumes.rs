@@ -3,19 +3,18 @@
 
 #![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
 
-mod e2e;
-
 use std::path::PathBuf;
 
-use e2e::{
+use harbormaster_oracle::components::ApiClient;
+use serde_json::{Value, json};
+
+use crate::e2e::{
     cluster::{PATIENCE, eventually, get_pod, list, name_of, wait_until_bound},
     objects::{NODES, PODS, default_config, node, node_of, pod, scheduled_condition},
     process::Harbormaster,
     server::{Cluster, Server, on_both_servers},
     volumes::{CLAIMS, CLASSES, NOBODY, SELECTED_NODE, VOLUMES, claim, class, users_of, volume},
 };
-use harbormaster_oracle::components::ApiClient;
-use serde_json::{Value, json};
 
 on_both_servers! {
     claims_that_wait_get_the_volumes_of_the_nodes_that_are_chosen,

@@ -1,8 +1,6 @@
 //! Flags compared with the real kube-scheduler: identical messages and exit codes for wrong values. Also, kubeadm's
 //! arguments start the program under the name of kube-scheduler.
 
-mod e2e;
-
 use std::{
     fs::{self, File},
     path::Path,
@@ -10,16 +8,17 @@ use std::{
     time::{Duration, Instant},
 };
 
-use e2e::{
-    cluster::{PATIENCE, eventually, wait_until_bound},
-    objects::{NODES, PODS, node, pod},
-    server::Server,
-};
 use harbormaster_oracle::{
     components::{RealBinary, free_ports},
     process::terminate,
 };
 use serde_json::json;
+
+use crate::e2e::{
+    cluster::{PATIENCE, eventually, wait_until_bound},
+    objects::{NODES, PODS, node, pod},
+    server::Server,
+};
 
 /// A process that is killed on drop.
 struct Process(Child);

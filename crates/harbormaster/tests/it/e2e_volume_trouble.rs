@@ -4,8 +4,6 @@
 //! `e2e/volume_scene.rs` defines the conditions that must hold at the end. `e2e_volume_wait.rs` has the faults while
 //! PreBind waits.
 
-mod e2e;
-
 use std::{
     sync::{
         Arc,
@@ -15,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use e2e::{
+use crate::e2e::{
     cluster::{PATIENCE, eventually},
     proxy::{Fault, Request},
     scene::statuses,

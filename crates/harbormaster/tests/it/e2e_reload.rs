@@ -1,18 +1,17 @@
 //! A changed configuration file is applied while the scheduler runs, if possible; otherwise the old one stays in effect
 //! and the reason is reported.
 
-mod e2e;
-
 use std::{collections::BTreeSet, fs, path::PathBuf, thread::sleep, time::Duration};
 
-use e2e::{
+use serde_json::json;
+
+use crate::e2e::{
     cluster::{PATIENCE, eventually, get_pod, wait_until_bound},
     extender::Extender,
     objects::{NODES, PODS, node, node_of, pod},
     process::Harbormaster,
     server::{Cluster, Server, on_both_servers},
 };
-use serde_json::json;
 
 on_both_servers! {
     weights_and_profiles_of_a_changed_file_count,
