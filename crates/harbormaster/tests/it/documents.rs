@@ -1,4 +1,4 @@
-//! Links, anchors and paths in the documents are valid.
+//! Links, anchors and paths in the documents are valid, and alerts lead to headings.
 
 use std::{
     fs,
@@ -72,6 +72,17 @@ fn every_relative_link_leads_to_a_file_and_a_heading() {
         }
     }
     assert!(broken.is_empty(), "links that lead nowhere:\n{}", broken.join("\n"));
+}
+
+#[test]
+fn every_alert_leads_to_a_heading() {
+    let runbook = Regex::new(r"runbook: ([^\s#]+)#(\S+)").expect("a pattern");
+    let read = |path: &str| fs::read_to_string(root().join(path)).expect("a document");
+    let alerts = read("deploy/helm/harbormaster/files/alerts.yaml");
+    assert_eq!(runbook.captures_iter(&alerts).count(), alerts.matches("- alert:").count());
+    for leads in runbook.captures_iter(&alerts) {
+        assert!(anchors(&read(&leads[1])).iter().any(|known| *known == leads[2]), "{}", &leads[0]);
+    }
 }
 
 #[test]

@@ -123,17 +123,6 @@ fn is_known(name: &str) -> bool {
     METRICS.iter().chain(POD_RESOURCES).any(|family| family.name == name) || family(name).is_some()
 }
 
-/// The anchors of the headings of a Markdown file.
-fn anchors(markdown: &str) -> BTreeSet<String> {
-    let headings =
-        markdown.lines().filter_map(|line| Some(line.strip_prefix('#')?.trim_start_matches('#').trim()));
-    let anchor = |heading: &str| {
-        let kept = heading.chars().filter(|c| c.is_alphanumeric() || [' ', '-', '_'].contains(c));
-        kept.collect::<String>().to_lowercase().replace(' ', "-")
-    };
-    headings.map(anchor).collect()
-}
-
 fn rules() -> Vec<Value> {
     let alerts: Value = serde_saphyr::from_str(&read(ALERTS)).unwrap();
     let groups = alerts["groups"].as_array().unwrap();
@@ -156,7 +145,6 @@ fn alerts_query_metrics_that_exist() {
 
 #[test]
 fn alerts_explain_themselves_and_link_to_a_runbook() {
-    let anchors = anchors(&read(OPERATING));
     for rule in rules() {
         let name = rule["alert"].as_str().expect("an alert has a name");
         for field in ["summary", "description"] {
@@ -166,8 +154,11 @@ fn alerts_explain_themselves_and_link_to_a_runbook() {
             );
         }
         let runbook = rule["annotations"]["runbook"].as_str().unwrap_or_default();
-        let anchor = runbook.strip_prefix("docs/operating.md#").unwrap_or_default();
-        assert!(anchors.contains(anchor), "{name}: {runbook} is no heading of {OPERATING}: {anchors:?}");
+        // The test of documents checks that the heading exists.
+        assert!(
+            runbook.strip_prefix(OPERATING).is_some_and(|anchor| anchor.starts_with('#')),
+            "{name}: {runbook}"
+        );
         assert!(rule["labels"]["severity"].is_string() && rule["for"].is_string(), "{name}");
     }
 }

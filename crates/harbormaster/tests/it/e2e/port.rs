@@ -7,51 +7,12 @@ use std::{
     time::Duration,
 };
 
+use harbormaster_client::accept_every_certificate;
 use rustls::{
-    ClientConfig, ClientConnection, DigitallySignedStruct, SignatureScheme, StreamOwned,
-    client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
+    ClientConfig, ClientConnection, RootCertStore, StreamOwned,
     crypto::ring,
-    pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName, UnixTime},
+    pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName},
 };
-
-/// Verifier that trusts every server.
-#[derive(Debug)]
-struct Trusting;
-
-impl ServerCertVerifier for Trusting {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        ring::default_provider().signature_verification_algorithms.supported_schemes()
-    }
-}
 
 /// Sends a request over a new connection, which the server closes, and returns the whole reply, head and body. `shown`
 /// is a client certificate with its key.
@@ -63,15 +24,15 @@ pub fn exchange(
     let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
         .expect("versions are known")
-        .dangerous()
-        .with_custom_certificate_verifier(Arc::new(Trusting));
-    let config = match shown {
+        .with_root_certificates(RootCertStore::empty());
+    let mut config = match shown {
         Some((certificate, key)) => {
             let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.to_vec()));
             config.with_client_auth_cert(vec![certificate.clone()], key).expect("the certificate fits")
         }
         None => config.with_no_client_auth(),
     };
+    accept_every_certificate(&mut config);
     let tcp = TcpStream::connect(SocketAddr::from(([127, 0, 0, 1], port))).ok()?;
     tcp.set_read_timeout(Some(Duration::from_secs(60))).ok()?;
     let name = ServerName::try_from("localhost").expect("it is a name");
