@@ -1,7 +1,8 @@
-//! A thousand concurrent watches.
+//! A thousand concurrent watches. The only test of its program, so that it has the process's file descriptors to itself.
 
 #![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
 
+#[path = "it/wire/mod.rs"]
 mod wire;
 
 use std::time::Duration;

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
 #![cfg(target_os = "linux")]
 
+#[path = "it/wire/mod.rs"]
 mod wire;
 
 use harbormaster_apiserver::Options;

@@ -1,9 +1,11 @@
 //! The secure port and scheduling while thousands of clients are slow on purpose.
 //!
-//! `HARBORMASTER_CONNECTIONS` sets the number of connections, within this process's limit of open files.
+//! `HARBORMASTER_CONNECTIONS` sets the number of connections, within this process's limit of open files,
+//! which is why this test has a program of its own.
 
 #![cfg(unix)]
 
+#[path = "it/e2e/mod.rs"]
 mod e2e;
 
 use std::{

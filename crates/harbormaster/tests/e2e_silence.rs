@@ -1,5 +1,7 @@
-//! Connections that die silently: the side that sends or waits has to detect it.
+//! Connections that die silently: the side that sends or waits has to detect it. The time that this
+//! takes is measured, so these tests have a program of their own.
 
+#[path = "it/e2e/mod.rs"]
 mod e2e;
 
 use std::{

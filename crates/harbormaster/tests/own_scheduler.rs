@@ -1,8 +1,11 @@
 //! `examples/own-scheduler`, a third-party scheduler: its own tests pass, its program is ours with an additional
 //! plugin, and the custom resource that the plugin reads may come and go while the program runs.
+//!
+//! It has a program of its own, because cargo, which it calls, uses all cores.
 
 #![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
 
+#[path = "it/e2e/mod.rs"]
 mod e2e;
 
 use std::{

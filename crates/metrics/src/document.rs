@@ -10,10 +10,10 @@ use crate::{
 const BEGINNING: &str = "\
 # Metrics
 
-This file is generated from the table in `crates/metrics/src/families.rs` by `UPDATE_GOLDEN=1 cargo test -p harbormaster-metrics --test document`.
+This file is generated from the table in `crates/metrics/src/families.rs` by `UPDATE_GOLDEN=1 cargo test -p harbormaster-metrics --test it document::`.
 
 Names, labels and buckets are those of kube-scheduler v1.36. A test runs the same workload through kube-scheduler and Harbormaster and compares their metrics pages
-(`crates/harbormaster/tests/e2e_metrics.rs`). It lists the families that only one of them has, with reasons.
+(`crates/harbormaster/tests/it/e2e_metrics.rs`). It lists the families that only one of them has, with reasons.
 
 The last column describes where a metric means something slightly different in Harbormaster. The main reason: kube-scheduler calls each plugin for each node, while
 Harbormaster evaluates many nodes at once and caches answers that cannot have changed.

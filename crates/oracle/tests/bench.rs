@@ -1,4 +1,4 @@
-//! A benchmark completes and measures something.
+//! A benchmark completes and measures something. It has a program of its own, because it measures the speed of processes.
 
 use harbormaster_oracle::bench::{Options, SizeOverrides, WORKLOADS, run};
 use harbormaster_oracle::harbormaster::harbormaster_binary;

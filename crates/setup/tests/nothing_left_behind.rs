@@ -2,7 +2,7 @@
 //!
 //! Every object is unique: each pod has its own labels, selectors, preferences, image, host port and claim, every other
 //! pod its own workload, every node its own name. Caches of such values have bounds, which are reached before the first
-//! measurement.
+//! measurement. It has a program of its own, because it counts the process's allocations.
 
 #![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
 

@@ -1,4 +1,4 @@
-//! The meaning of texts; `crates/oracle/tests/yaml.rs` compares with Kubernetes' own reader and writer.
+//! The meaning of texts; `crates/oracle/tests/it/yaml.rs` compares with Kubernetes' own reader and writer.
 
 use serde_json::{Value, json};
 

@@ -1,5 +1,5 @@
-//! The plugins of `docs/plugins.md`, one file per chapter. `tests/listings.rs` checks that every listing in the guide
-//! appears here unchanged. Each file has unit tests; `tests/sandbox.rs` runs the plugins together.
+//! The plugins of `docs/plugins.md`, one file per chapter. `tests/it/listings.rs` checks that every listing in the guide
+//! appears here unchanged. Each file has unit tests; `tests/it/sandbox.rs` runs the plugins together.
 //!
 //! Reading order: [`gpu`], [`headroom`], [`maintenance`], [`tenants`], [`gang`], [`licenses`], [`shaky`].
 

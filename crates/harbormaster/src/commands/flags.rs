@@ -1,34 +1,20 @@
 //! The flags of `run`: kube-scheduler's, in one table, and their parser.
 //!
-//! Two steps: [`read`] parses the arguments into [`FlagValues`]; [`super::run`] decides what they mean.
+//! The table makes the struct [`Flags`], the command with its help, manual page and completions, and the list for `/flagz`.
+//! [`read`] parses the arguments; [`super::run`] decides what they mean.
+
+mod types;
 
 use std::ffi::OsString;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, error::ErrorKind, value_parser};
 use harbormaster_api::{
-    quantity::Quantity as Amount,
+    args::GoDuration,
+    quantity::Quantity,
     similar::{similar, suggestion},
 };
 
-use super::metric_limits;
-
-/// Type of a flag's value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ValueType {
-    /// `true` or `false`; without a value it is `true`.
-    Bool,
-    Text,
-    /// May be repeated; commas separate entries.
-    List,
-    Int,
-    Float,
-    /// `5m0s`.
-    Duration,
-    /// `10Mi`.
-    Quantity,
-    /// `key=value`; may be repeated.
-    Map,
-}
+pub(crate) use self::types::{FlagType, LabelValues, List, Settings, VersionRequest};
 
 /// Section of the help.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,135 +50,204 @@ impl Section {
     }
 }
 
-struct Flag {
+/// A flag of a command line.
+#[derive(Clone, Debug)]
+pub(crate) struct Flag<T> {
     name: &'static str,
-    takes: ValueType,
+    value: T,
+    is_given: bool,
+}
+
+impl<T: FlagType> Flag<T> {
+    /// Returns the value: the default unless the flag was given.
+    pub(crate) fn get(&self) -> &T {
+        &self.value
+    }
+
+    /// Returns the value if the flag was given.
+    pub(crate) fn given(&self) -> Option<&T> {
+        self.is_given.then_some(&self.value)
+    }
+
+    /// Returns the flag with its dashes, if it was given.
+    fn given_name(&self) -> Option<String> {
+        self.is_given.then(|| format!("--{}", self.name))
+    }
+
+    fn parse(name: &'static str, default: T, matches: &ArgMatches) -> Result<Self, String> {
+        let Some(texts) = matches.get_many::<String>(name) else {
+            return Ok(Self { name, value: default, is_given: false });
+        };
+        let value = T::parse(texts.map(String::as_str)).map_err(|(text, why)| {
+            let dashes = if name == "v" { "-v, --" } else { "--" };
+            format!("invalid argument {text:?} for \"{dashes}{name}\" flag: {why}")
+        })?;
+        Ok(Self { name, value, is_given: true })
+    }
+}
+
+/// A line of the table, for the command.
+struct Row {
+    name: &'static str,
     section: Section,
+    /// The word `[default]` at its end stands for the value.
     help: &'static str,
+    default: String,
+    /// Name of the type.
+    takes: &'static str,
+    repeated: bool,
+    /// True if the flag without a value means `true`.
+    is_switch: bool,
 }
 
-const fn flag(name: &'static str, takes: ValueType, section: Section, help: &'static str) -> Flag {
-    Flag { name, takes, section, help }
+impl Row {
+    fn of<T: FlagType>(name: &'static str, section: Section, default: &T, help: &'static str) -> Self {
+        let (takes, repeated, is_switch) = (T::NAME, T::REPEATED, T::IS_SWITCH);
+        Self { name, section, help, default: default.show(), takes, repeated, is_switch }
+    }
 }
 
-use Section::{
-    Authentication, Authorization, Deprecated, FeatureGates, Global, Harbormaster, LeaderElection, Logs,
-    Metrics, Misc, SecureServing,
-};
-use ValueType::{Bool, Duration, Float, Int, List, Map, Quantity, Text};
+/// Makes the flags from lines `field: type = default, name, help`, in the order of the help.
+macro_rules! flags {
+    ($($section:ident { $($field:ident: $type:ty = $default:expr, $name:literal, $help:literal;)* })*) => {
+        /// The flags of a command line.
+        #[derive(Clone, Debug)]
+        pub(crate) struct Flags {
+            $($(pub(crate) $field: Flag<$type>,)*)*
+        }
 
-/// All flags, in the order of the help.
-#[rustfmt::skip] // a table
-const FLAGS: &[Flag] = &[
-    flag("config", Text, Misc, "The path to the configuration file (KubeSchedulerConfiguration)"),
-    flag("master", Text, Misc, "The address of the Kubernetes API server (overrides any value in kubeconfig)"),
-    flag("write-config-to", Text, Misc, "Write the configuration with all defaults to this file and exit"),
-    flag("parity", Bool, Harbormaster, "Decide exactly as kube-scheduler with parallelism 1: same order of nodes, same sampling, same ties. Without it every feasible node is scored"),
-    flag("bind-address", Text, SecureServing, "The address on which to listen for the secure port"),
-    flag("secure-port", Int, SecureServing, "The port for HTTPS with authentication and authorization; 0 turns it off [default: 10259]"),
-    flag("cert-dir", Text, SecureServing, "The directory where the TLS certificates are located"),
-    flag("tls-cert-file", Text, SecureServing, "File containing the x509 certificate for HTTPS"),
-    flag("tls-private-key-file", Text, SecureServing, "File containing the private key of --tls-cert-file"),
-    flag("tls-cipher-suites", List, SecureServing, "Cipher suites for the server"),
-    flag("tls-curve-preferences", List, SecureServing, "Key exchange mechanisms for the server"),
-    flag("tls-min-version", Text, SecureServing, "Minimum TLS version"),
-    flag("tls-sni-cert-key", List, SecureServing, "Pairs of certificate and key files by domain"),
-    flag("http2-max-streams-per-connection", Int, SecureServing, "Limit of streams in an HTTP/2 connection"),
-    flag("disable-http2-serving", Bool, SecureServing, "Serve HTTP/1.1 only"),
-    flag("permit-port-sharing", Bool, SecureServing, "Use SO_REUSEPORT"),
-    flag("permit-address-sharing", Bool, SecureServing, "Accepted, without effect: SO_REUSEADDR is used in any case"),
-    flag("authentication-kubeconfig", Text, Authentication, "kubeconfig for creating token reviews"),
-    flag("authentication-skip-lookup", Bool, Authentication, "Do not look up missing authentication configuration in the cluster"),
-    flag("authentication-token-webhook-cache-ttl", Duration, Authentication, "How long to cache responses to token reviews"),
-    flag("authentication-tolerate-lookup-failure", Bool, Authentication, "Go on when authentication configuration cannot be looked up"),
-    flag("client-ca-file", Text, Authentication, "Authorities that sign client certificates"),
-    flag("requestheader-allowed-names", List, Authentication, "Common names of clients that may set user names in headers"),
-    flag("requestheader-client-ca-file", Text, Authentication, "Authorities that sign certificates of such clients"),
-    flag("requestheader-extra-headers-prefix", List, Authentication, "Prefixes of request headers"),
-    flag("requestheader-group-headers", List, Authentication, "Request headers with groups"),
-    flag("requestheader-uid-headers", List, Authentication, "Request headers with UIDs"),
-    flag("requestheader-username-headers", List, Authentication, "Request headers with user names"),
-    flag("authorization-kubeconfig", Text, Authorization, "kubeconfig for creating subject access reviews"),
-    flag("authorization-always-allow-paths", List, Authorization, "Paths that need no authorization"),
-    flag("authorization-webhook-cache-authorized-ttl", Duration, Authorization, "How long to cache allowed responses"),
-    flag("authorization-webhook-cache-unauthorized-ttl", Duration, Authorization, "How long to cache denied responses"),
-    flag("profiling", Bool, Deprecated, "Serve /debug/flags/v on the secure port; there are no profiles"),
-    flag("contention-profiling", Bool, Deprecated, "Profile lock contention (accepted, without effect: there are no profiles)"),
-    flag("kubeconfig", Text, Deprecated, "Path to a kubeconfig file; if --config names one too, that one is used"),
-    flag("kube-api-qps", Float, Deprecated, "Requests to the API server per second; ignored with --config [default: 50]"),
-    flag("kube-api-burst", Int, Deprecated, "Requests to the API server in a burst; ignored with --config [default: 100]"),
-    flag("kube-api-content-type", Text, Deprecated, "Content type of requests to the API server; JSON is used in any case"),
-    flag("pod-max-in-unschedulable-pods-duration", Duration, Deprecated, "After this long without an event that helps, a pending pod is tried again [default: 5m0s]"),
-    flag("leader-elect", Bool, LeaderElection, "Elect a leader among replicas, which alone schedules. A scheduler beside another one needs a lease of its own, or this turned off [default: true]"),
-    flag("leader-elect-lease-duration", Duration, LeaderElection, "How long standbys respect a lease that they do not see renewed [default: 15s]"),
-    flag("leader-elect-renew-deadline", Duration, LeaderElection, "How long the leader schedules without a renewal that comes through; then it ends [default: 10s]"),
-    flag("leader-elect-retry-period", Duration, LeaderElection, "Time between tries [default: 2s]"),
-    flag("leader-elect-resource-lock", Text, LeaderElection, "Kind of the lock object; only leases [default: leases]"),
-    flag("leader-elect-resource-name", Text, LeaderElection, "Name of the lock object [default: kube-scheduler]"),
-    flag("leader-elect-resource-namespace", Text, LeaderElection, "Namespace of the lock object [default: kube-system]"),
-    flag("feature-gates", List, FeatureGates, "Comma-separated list of pairs: Gate=true,Other=false"),
-    flag("emulated-version", List, FeatureGates, "Have the feature gates of an older version of Kubernetes, with their defaults: kube=1.33..1.36 [default: 1.36]"),
-    flag("min-compatibility-version", List, FeatureGates, "Oldest version of the control plane to be compatible with: kube=1.33..1.36, at most the emulated one. It is checked and shown, and nothing depends on it [default: 1.35]"),
-    flag("show-hidden-metrics-for-version", Text, Metrics, "Show metrics hidden since that version: only 1.35 may be asked for, and nothing is hidden"),
-    flag("disabled-metrics", List, Metrics, "Names of metrics that are not shown"),
-    flag("allow-metric-labels", Map, Metrics, "Allowed values of a label, metric,label=value,value; others are shown as unexpected"),
-    flag("allow-metric-labels-manifest", Text, Metrics, "File that maps \"metric,label\" to \"value,value\", in place of --allow-metric-labels"),
-    flag("logging-format", Text, Logs, "text or json [default: text]"),
-    flag("v", Int, Logs, "Verbosity of the log: 2 usual, 3 attempts, 4 rejections, 5 queue, 10 scores [default: 0]"),
-    flag("vmodule", List, Logs, "Verbosity by file (accepted, without effect)"),
-    flag("log-flush-frequency", Duration, Logs, "How often buffered log lines are written [default: 5s]"),
-    flag("log-text-split-stream", Bool, Logs, "In text format, write errors and warnings to stderr and the rest to stdout. Needs the gate LoggingAlphaOptions"),
-    flag("log-text-info-buffer-size", Quantity, Logs, "In text format with split streams, how many bytes for stdout are buffered. Needs the gate LoggingAlphaOptions [default: 0]"),
-    flag("log-json-split-stream", Bool, Logs, "In JSON format, write errors to stderr and the rest to stdout. Needs the gate LoggingAlphaOptions"),
-    flag("log-json-info-buffer-size", Quantity, Logs, "In JSON format with split streams, how many bytes for stdout are buffered. Needs the gate LoggingAlphaOptions [default: 0]"),
-    flag("version", Text, Global, "--version, --version=raw: print version information and quit"),
-];
+        impl Flags {
+            /// Reads all flags.
+            ///
+            /// # Errors
+            ///
+            /// Names the first flag of the table whose value has the wrong type.
+            fn parse(matches: &ArgMatches) -> Result<Self, String> {
+                Ok(Self { $($($field: Flag::parse($name, $default.into(), matches)?,)*)* })
+            }
 
-/// Defaults other than the type's zero value.
-const DEFAULTS: [(&str, &str); 30] = [
-    ("authentication-token-webhook-cache-ttl", "10s"),
-    ("authentication-tolerate-lookup-failure", "true"),
-    ("authorization-always-allow-paths", "[/healthz,/readyz,/livez]"),
-    ("authorization-webhook-cache-authorized-ttl", "10s"),
-    ("authorization-webhook-cache-unauthorized-ttl", "10s"),
-    ("bind-address", "0.0.0.0"),
-    ("contention-profiling", "true"),
-    ("feature-gates", ""),
-    ("kube-api-burst", "100"),
-    ("kube-api-content-type", "application/vnd.kubernetes.protobuf"),
-    ("kube-api-qps", "50"),
-    ("leader-elect", "true"),
-    ("leader-elect-lease-duration", "15s"),
-    ("leader-elect-renew-deadline", "10s"),
-    ("leader-elect-resource-lock", "leases"),
-    ("leader-elect-resource-name", "kube-scheduler"),
-    ("leader-elect-resource-namespace", "kube-system"),
-    ("leader-elect-retry-period", "2s"),
-    ("log-flush-frequency", "5s"),
-    ("log-json-info-buffer-size", "0"),
-    ("log-text-info-buffer-size", "0"),
-    ("logging-format", "text"),
-    ("pod-max-in-unschedulable-pods-duration", "5m0s"),
-    ("profiling", "true"),
-    ("requestheader-extra-headers-prefix", "[x-remote-extra-]"),
-    ("requestheader-group-headers", "[x-remote-group]"),
-    ("requestheader-username-headers", "[x-remote-user]"),
-    ("secure-port", "10259"),
-    ("version", "false"),
-    ("vmodule", ""),
-];
+            /// Returns all flags with their values, given or default, in the format of Go's flags; sorted by name.
+            pub(crate) fn values(&self) -> Vec<(&'static str, String)> {
+                let mut values = vec![$($((self.$field.name, self.$field.value.show()),)*)*];
+                values.sort_unstable();
+                values
+            }
+        }
 
-/// The flags of a command line.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct FlagValues {
-    matches: ArgMatches,
+        fn rows() -> Vec<Row> {
+            vec![$($(Row::of::<$type>($name, Section::$section, &$default.into(), $help),)*)*]
+        }
+    };
+}
+
+flags! {
+    Misc {
+        config: String = "", "config", "The path to the configuration file (KubeSchedulerConfiguration)";
+        master: String = "", "master", "The address of the Kubernetes API server (overrides any value in kubeconfig)";
+        write_config_to: String = "", "write-config-to", "Write the configuration with all defaults to this file and exit";
+    }
+    Harbormaster {
+        parity: bool = false, "parity", "Decide exactly as kube-scheduler with parallelism 1: same order of nodes, same sampling, same ties. Without it every feasible node is scored";
+    }
+    SecureServing {
+        bind_address: String = "0.0.0.0", "bind-address", "The address on which to listen for the secure port";
+        secure_port: i32 = 10259, "secure-port", "The port for HTTPS with authentication and authorization; 0 turns it off [default]";
+        cert_dir: String = "", "cert-dir", "The directory where the TLS certificates are located";
+        tls_cert_file: String = "", "tls-cert-file", "File containing the x509 certificate for HTTPS";
+        tls_private_key_file: String = "", "tls-private-key-file", "File containing the private key of --tls-cert-file";
+        tls_cipher_suites: List = [], "tls-cipher-suites", "Cipher suites for the server";
+        tls_curve_preferences: List = [], "tls-curve-preferences", "Key exchange mechanisms for the server";
+        tls_min_version: String = "", "tls-min-version", "Minimum TLS version";
+        tls_sni_cert_key: List = [], "tls-sni-cert-key", "Pairs of certificate and key files by domain";
+        http2_max_streams_per_connection: i32 = 0, "http2-max-streams-per-connection", "Limit of streams in an HTTP/2 connection";
+        disable_http2_serving: bool = false, "disable-http2-serving", "Serve HTTP/1.1 only";
+        permit_port_sharing: bool = false, "permit-port-sharing", "Use SO_REUSEPORT";
+        permit_address_sharing: bool = false, "permit-address-sharing", "Accepted, without effect: SO_REUSEADDR is used in any case";
+    }
+    Authentication {
+        authentication_kubeconfig: String = "", "authentication-kubeconfig", "kubeconfig for creating token reviews";
+        authentication_skip_lookup: bool = false, "authentication-skip-lookup", "Do not look up missing authentication configuration in the cluster";
+        authentication_token_webhook_cache_ttl: GoDuration = seconds(10), "authentication-token-webhook-cache-ttl", "How long to cache responses to token reviews";
+        authentication_tolerate_lookup_failure: bool = true, "authentication-tolerate-lookup-failure", "Go on when authentication configuration cannot be looked up";
+        client_ca_file: String = "", "client-ca-file", "Authorities that sign client certificates";
+        requestheader_allowed_names: List = [], "requestheader-allowed-names", "Common names of clients that may set user names in headers";
+        requestheader_client_ca_file: String = "", "requestheader-client-ca-file", "Authorities that sign certificates of such clients";
+        requestheader_extra_headers_prefix: List = ["x-remote-extra-"], "requestheader-extra-headers-prefix", "Prefixes of request headers";
+        requestheader_group_headers: List = ["x-remote-group"], "requestheader-group-headers", "Request headers with groups";
+        requestheader_uid_headers: List = [], "requestheader-uid-headers", "Request headers with UIDs";
+        requestheader_username_headers: List = ["x-remote-user"], "requestheader-username-headers", "Request headers with user names";
+    }
+    Authorization {
+        authorization_kubeconfig: String = "", "authorization-kubeconfig", "kubeconfig for creating subject access reviews";
+        authorization_always_allow_paths: List = ["/healthz", "/readyz", "/livez"], "authorization-always-allow-paths", "Paths that need no authorization";
+        authorization_webhook_cache_authorized_ttl: GoDuration = seconds(10), "authorization-webhook-cache-authorized-ttl", "How long to cache allowed responses";
+        authorization_webhook_cache_unauthorized_ttl: GoDuration = seconds(10), "authorization-webhook-cache-unauthorized-ttl", "How long to cache denied responses";
+    }
+    Deprecated {
+        profiling: bool = true, "profiling", "Serve /debug/flags/v on the secure port; there are no profiles";
+        contention_profiling: bool = true, "contention-profiling", "Profile lock contention (accepted, without effect: there are no profiles)";
+        kubeconfig: String = "", "kubeconfig", "Path to a kubeconfig file; if --config names one too, that one is used";
+        kube_api_qps: f32 = 50.0, "kube-api-qps", "Requests to the API server per second; ignored with --config [default]";
+        kube_api_burst: i32 = 100, "kube-api-burst", "Requests to the API server in a burst; ignored with --config [default]";
+        kube_api_content_type: String = "application/vnd.kubernetes.protobuf", "kube-api-content-type", "Content type of requests to the API server; JSON is used in any case";
+        pod_max_in_unschedulable_pods_duration: GoDuration = seconds(300), "pod-max-in-unschedulable-pods-duration", "After this long without an event that helps, a pending pod is tried again [default]";
+    }
+    LeaderElection {
+        leader_elect: bool = true, "leader-elect", "Elect a leader among replicas, which alone schedules. A scheduler beside another one needs a lease of its own, or this turned off [default]";
+        leader_elect_lease_duration: GoDuration = seconds(15), "leader-elect-lease-duration", "How long standbys respect a lease that they do not see renewed [default]";
+        leader_elect_renew_deadline: GoDuration = seconds(10), "leader-elect-renew-deadline", "How long the leader schedules without a renewal that comes through; then it ends [default]";
+        leader_elect_retry_period: GoDuration = seconds(2), "leader-elect-retry-period", "Time between tries [default]";
+        leader_elect_resource_lock: String = "leases", "leader-elect-resource-lock", "Kind of the lock object; only leases [default]";
+        leader_elect_resource_name: String = "kube-scheduler", "leader-elect-resource-name", "Name of the lock object [default]";
+        leader_elect_resource_namespace: String = "kube-system", "leader-elect-resource-namespace", "Namespace of the lock object [default]";
+    }
+    FeatureGates {
+        feature_gates: Settings = [], "feature-gates", "Comma-separated list of pairs: Gate=true,Other=false";
+        emulated_version: List = [], "emulated-version", "Have the feature gates of an older version of Kubernetes, with their defaults: kube=1.33..1.36 [default: 1.36]";
+        min_compatibility_version: List = [], "min-compatibility-version", "Oldest version of the control plane to be compatible with: kube=1.33..1.36, at most the emulated one. It is checked and shown, and nothing depends on it [default: 1.35]";
+    }
+    Metrics {
+        show_hidden_metrics_for_version: String = "", "show-hidden-metrics-for-version", "Show metrics hidden since that version: only 1.35 may be asked for, and nothing is hidden";
+        disabled_metrics: List = [], "disabled-metrics", "Names of metrics that are not shown";
+        allow_metric_labels: LabelValues = LabelValues::default(), "allow-metric-labels", "Allowed values of a label, metric,label=value,value; others are shown as unexpected";
+        allow_metric_labels_manifest: String = "", "allow-metric-labels-manifest", "File that maps \"metric,label\" to \"value,value\", in place of --allow-metric-labels";
+    }
+    Logs {
+        logging_format: String = "text", "logging-format", "text or json [default]";
+        v: i32 = 0, "v", "Verbosity of the log: 2 usual, 3 attempts, 4 rejections, 5 queue, 10 scores [default]";
+        vmodule: Settings = [], "vmodule", "Verbosity by file (accepted, without effect)";
+        log_flush_frequency: GoDuration = seconds(5), "log-flush-frequency", "How often buffered log lines are written [default]";
+        log_text_split_stream: bool = false, "log-text-split-stream", "In text format, write errors and warnings to stderr and the rest to stdout. Needs the gate LoggingAlphaOptions";
+        log_text_info_buffer_size: Quantity = Quantity::default(), "log-text-info-buffer-size", "In text format with split streams, how many bytes for stdout are buffered. Needs the gate LoggingAlphaOptions [default]";
+        log_json_split_stream: bool = false, "log-json-split-stream", "In JSON format, write errors to stderr and the rest to stdout. Needs the gate LoggingAlphaOptions";
+        log_json_info_buffer_size: Quantity = Quantity::default(), "log-json-info-buffer-size", "In JSON format with split streams, how many bytes for stdout are buffered. Needs the gate LoggingAlphaOptions [default]";
+    }
+    Global {
+        version: VersionRequest = VersionRequest::None, "version", "--version, --version=raw: print version information and quit";
+    }
+}
+
+const fn seconds(seconds: i64) -> GoDuration {
+    GoDuration::from_secs(seconds)
+}
+
+impl Flags {
+    /// Returns those of the given flags that a configuration file overrides.
+    pub(crate) fn overridden(&self) -> Vec<String> {
+        let flags = [
+            self.kube_api_qps.given_name(),
+            self.kube_api_burst.given_name(),
+            self.kube_api_content_type.given_name(),
+        ];
+        flags.into_iter().flatten().collect()
+    }
 }
 
 /// Result of [`read`].
 #[derive(Debug)]
 pub(crate) enum Read {
     /// Flags to run with.
-    Flags(FlagValues),
+    Flags(Box<Flags>),
     /// Help to print before a successful end.
     Print(String),
     /// The arguments are wrong, for this reason.
@@ -201,7 +256,7 @@ pub(crate) enum Read {
 
 /// The subcommand, for help and parsing.
 pub(crate) fn command(name: &str) -> Command {
-    let args = FLAGS.iter().map(Flag::arg);
+    let args = rows().iter().map(Row::arg).collect::<Vec<_>>();
     Command::new(name.to_owned())
         .about("Schedule the pods of a cluster, in place of kube-scheduler")
         .long_about(
@@ -229,10 +284,9 @@ pub(crate) fn read(name: &str, args: impl IntoIterator<Item = OsString>) -> Read
         let extra: Vec<&str> = extra.into_iter().map(String::as_str).collect();
         return Read::Wrong(format!("\"kube-scheduler\" does not take any arguments, got {extra:?}"));
     }
-    let given = FlagValues { matches };
-    match FLAGS.iter().find_map(|flag| flag.check(&given)) {
-        Some(wrong) => Read::Wrong(wrong),
-        None => Read::Flags(given),
+    match Flags::parse(&matches) {
+        Ok(flags) => Read::Flags(Box::new(flags)),
+        Err(why) => Read::Wrong(why),
     }
 }
 
@@ -255,7 +309,7 @@ fn plain(error: &clap::Error) -> String {
     match error.kind() {
         ErrorKind::UnknownArgument if !named.starts_with("--") => format!("unknown shorthand flag: {named}"),
         ErrorKind::UnknownArgument => {
-            let meant = similar(named.trim_start_matches('-'), FLAGS.iter().map(|flag| flag.name));
+            let meant = similar(named.trim_start_matches('-'), rows().iter().map(|row| row.name));
             let hint = suggestion(meant.map(|flag| format!("--{flag}")).as_deref());
             format!("unknown flag: {named}{hint}")
         }
@@ -268,299 +322,30 @@ fn plain(error: &clap::Error) -> String {
     }
 }
 
-impl Flag {
+impl Row {
     fn arg(&self) -> Arg {
+        let help = match self.help.strip_suffix("[default]") {
+            Some(help) => format!("{help}[default: {}]", self.default),
+            None => self.help.to_owned(),
+        };
         let arg = Arg::new(self.name)
             .long(self.name)
-            .help(self.help)
+            .help(help)
             .help_heading(self.section.title())
+            .value_name(self.takes)
             .value_parser(value_parser!(String))
             .allow_hyphen_values(true);
-        let arg = match self.takes {
-            ValueType::Bool => {
-                let arg = arg.num_args(0..=1).require_equals(true).default_missing_value("true");
-                arg.action(ArgAction::Set).overrides_with(self.name).value_name("bool")
-            }
-            ValueType::List | ValueType::Map => arg.action(ArgAction::Append).value_name(self.takes.name()),
-            takes => arg.action(ArgAction::Set).overrides_with(self.name).value_name(takes.name()),
+        let arg = match self.repeated {
+            true => arg.action(ArgAction::Append),
+            false => arg.action(ArgAction::Set).overrides_with(self.name),
         };
-        match self.name {
-            "v" => arg.short('v'),
-            "version" => arg.num_args(0..=1).require_equals(true).default_missing_value("true"),
-            _ => arg,
-        }
-    }
-
-    fn value(&self, given: &FlagValues) -> String {
-        let Some(text) = given.text(self.name) else {
-            let default = DEFAULTS.iter().find(|(name, _)| *name == self.name).map(|(_, value)| *value);
-            return default.unwrap_or(self.takes.zero()).to_owned();
+        let arg = match self.is_switch {
+            true => arg.num_args(0..=1).require_equals(true).default_missing_value("true"),
+            false => arg,
         };
-        match self.takes {
-            ValueType::Bool => boolean(text).unwrap_or_default().to_string(),
-            ValueType::List | ValueType::Map => {
-                let all: Vec<&str> = given.list(self.name).collect();
-                format!("[{}]", all.join(","))
-            }
-            ValueType::Duration => given
-                .parsed::<harbormaster_api::args::GoDuration>(self.name)
-                .map_or_else(|| text.to_owned(), |duration| duration.to_string()),
-            ValueType::Text | ValueType::Int | ValueType::Float | ValueType::Quantity => text.to_owned(),
-        }
-    }
-
-    /// Returns the error about the first value of the wrong type.
-    fn check(&self, given: &FlagValues) -> Option<String> {
-        let values = given.matches.get_many::<String>(self.name)?;
-        values.into_iter().find_map(|value| {
-            let why = self.takes.problem(value)?;
-            let dashes = if self.name == "v" { "-v, --" } else { "--" };
-            Some(format!("invalid argument {value:?} for \"{dashes}{}\" flag: {why}", self.name))
-        })
-    }
-}
-
-impl ValueType {
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Bool => "bool",
-            Self::Text => "string",
-            Self::List => "list",
-            Self::Int => "int",
-            Self::Float => "float",
-            Self::Duration => "duration",
-            Self::Quantity => "quantity",
-            Self::Map => "map",
-        }
-    }
-
-    /// Returns the default of flags that have no other.
-    const fn zero(self) -> &'static str {
-        match self {
-            Self::Bool => "false",
-            Self::Text => "",
-            Self::List | Self::Map => "[]",
-            Self::Int | Self::Float | Self::Quantity => "0",
-            Self::Duration => "0s",
-        }
-    }
-
-    /// Returns the error about a value, in the words of Go's parsers.
-    fn problem(self, value: &str) -> Option<String> {
-        let invalid = |parser: &str| Some(format!("strconv.{parser}: parsing {value:?}: invalid syntax"));
-        match self {
-            Self::Bool => boolean(value).is_none().then(|| invalid("ParseBool")).flatten(),
-            Self::Int => value.parse::<i32>().err().and_then(|_| invalid("ParseInt")),
-            Self::Float => value.parse::<f32>().err().and_then(|_| invalid("ParseFloat")),
-            Self::Duration => {
-                value.parse::<harbormaster_api::args::GoDuration>().err().map(|e| e.to_string())
-            }
-            Self::Quantity => value.parse::<Amount>().err().map(|error| error.problem.to_string()),
-            Self::Map => metric_limits::pairs(value).err(),
-            Self::Text | Self::List => None,
-        }
-    }
-}
-
-/// Parses a boolean as Go's `strconv.ParseBool` does.
-fn boolean(text: &str) -> Option<bool> {
-    match text {
-        "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),
-        "0" | "f" | "F" | "false" | "FALSE" | "False" => Some(false),
-        _ => None,
-    }
-}
-
-impl FlagValues {
-    /// Returns the text of a flag, if it was given.
-    pub(crate) fn text(&self, flag: &str) -> Option<&str> {
-        self.matches.get_one::<String>(flag).map(String::as_str)
-    }
-
-    /// Returns the entries of a flag that may be repeated.
-    pub(crate) fn list(&self, flag: &str) -> impl Iterator<Item = &str> {
-        self.matches.get_many::<String>(flag).into_iter().flatten().map(String::as_str)
-    }
-
-    /// Returns the value of a flag of a type that [`read`] has checked.
-    pub(crate) fn parsed<T: std::str::FromStr>(&self, flag: &str) -> Option<T> {
-        self.text(flag)?.parse().ok()
-    }
-
-    /// Returns the value of a switch, if it was given.
-    pub(crate) fn switch(&self, flag: &str) -> Option<bool> {
-        self.text(flag).and_then(boolean)
-    }
-
-    /// Returns all flags with their values, given or default, in the format of Go's flags; sorted by name.
-    pub(crate) fn values(&self) -> Vec<(&'static str, String)> {
-        let mut values: Vec<_> = FLAGS.iter().map(|flag| (flag.name, flag.value(self))).collect();
-        values.sort_unstable();
-        values
-    }
-
-    /// Returns those of these flags that were given.
-    pub(crate) fn given_of(&self, flags: &[&str]) -> Vec<String> {
-        flags.iter().filter(|f| self.text(f).is_some()).map(|f| format!("--{f}")).collect()
+        if self.name == "v" { arg.short('v') } else { arg }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use std::{collections::BTreeMap, process::Command};
-
-    use harbormaster_oracle::components::RealBinary;
-
-    use super::*;
-
-    fn given(args: &[&str]) -> FlagValues {
-        match read("run", args.iter().map(OsString::from)) {
-            Read::Flags(given) => given,
-            other => panic!("{args:?}: {other:?}"),
-        }
-    }
-
-    fn wrong(args: &[&str]) -> String {
-        match read("run", args.iter().map(OsString::from)) {
-            Read::Wrong(why) => why,
-            other => panic!("{args:?}: {other:?}"),
-        }
-    }
-
-    #[test]
-    fn the_command_is_well_formed_and_no_flag_is_named_twice() {
-        command("run").debug_assert();
-        let mut names: Vec<_> = FLAGS.iter().map(|f| f.name).collect();
-        names.sort_unstable();
-        names.dedup();
-        assert_eq!(names.len(), FLAGS.len());
-    }
-
-    #[test]
-    fn flags_are_read_as_kube_scheduler_reads_them() {
-        for (args, flag, expected) in [
-            (&["--leader-elect"][..], "leader-elect", Some("true")),
-            (&["--leader-elect=false"], "leader-elect", Some("false")),
-            (&["--leader_elect=f"], "leader-elect", Some("f")),
-            (&["--leader-elect", "--v=2"], "v", Some("2")),
-            (&["-v4"], "v", Some("4")),
-            (&["-v=4"], "v", Some("4")),
-            (&["-v", "4"], "v", Some("4")),
-            (&["--v", "4"], "v", Some("4")),
-            (&["--kube_api_qps=7.5"], "kube-api-qps", Some("7.5")),
-            (&["--kube-api-qps", "-1"], "kube-api-qps", Some("-1")),
-            (&["--config=a=b_c"], "config", Some("a=b_c")),
-            (&["--config", "a", "--config", "b"], "config", Some("b")),
-            (&["--version"], "version", Some("true")),
-            (&["--version=raw"], "version", Some("raw")),
-            (&[], "config", None),
-        ] {
-            assert_eq!(given(args).text(flag), expected, "{args:?}");
-        }
-        let gates = given(&["--feature-gates=A=true,B=false", "--feature-gates", "C=true"]);
-        assert_eq!(gates.list("feature-gates").collect::<Vec<_>>(), ["A=true,B=false", "C=true"]);
-        assert_eq!(given(&["--parity"]).switch("parity"), Some(true));
-        assert_eq!(given(&["--leader-elect=F"]).switch("leader-elect"), Some(false));
-    }
-
-    #[test]
-    fn wrong_flags_are_refused_in_the_words_of_kube_scheduler() {
-        for (args, expected) in [
-            (&["--nonsense"][..], "unknown flag: --nonsense"),
-            (&["--leader-elekt"], "unknown flag: --leader-elekt (did you mean `--leader-elect`?)"),
-            (&["-x"], "unknown shorthand flag: -x"),
-            (&["a", "b"], "\"kube-scheduler\" does not take any arguments, got [\"a\", \"b\"]"),
-            (&["--leader-elect", "false"], "\"kube-scheduler\" does not take any arguments, got [\"false\"]"),
-            (
-                &["--kube-api-burst=x"],
-                "invalid argument \"x\" for \"--kube-api-burst\" flag: strconv.ParseInt: parsing \"x\": invalid syntax",
-            ),
-            (
-                &["-v=x"],
-                "invalid argument \"x\" for \"-v, --v\" flag: strconv.ParseInt: parsing \"x\": invalid syntax",
-            ),
-            (
-                &["--parity=maybe"],
-                "invalid argument \"maybe\" for \"--parity\" flag: strconv.ParseBool: parsing \"maybe\": invalid syntax",
-            ),
-            (
-                &["--log-text-info-buffer-size=x"],
-                "invalid argument \"x\" for \"--log-text-info-buffer-size\" flag: quantities must match the regular \
-                 expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'",
-            ),
-            (
-                &["--allow-metric-labels=x"],
-                "invalid argument \"x\" for \"--allow-metric-labels\" flag: x must be formatted as key=value",
-            ),
-            (&["--config"], "flag needs an argument: --config"),
-        ] {
-            assert_eq!(wrong(args), expected, "{args:?}");
-        }
-        let duration = wrong(&["--leader-elect-retry-period=soon"]);
-        assert!(
-            duration.starts_with("invalid argument \"soon\" for \"--leader-elect-retry-period\" flag: "),
-            "{duration}"
-        );
-    }
-
-    #[test]
-    fn the_arguments_of_kubeadm_are_accepted() {
-        let kubeadm = given(&[
-            "--authentication-kubeconfig=/etc/kubernetes/scheduler.conf",
-            "--authorization-kubeconfig=/etc/kubernetes/scheduler.conf",
-            "--bind-address=127.0.0.1",
-            "--kubeconfig=/etc/kubernetes/scheduler.conf",
-            "--leader-elect=true",
-            "--vmodule=a=1",
-        ]);
-        assert_eq!(kubeadm.text("kubeconfig"), Some("/etc/kubernetes/scheduler.conf"));
-    }
-
-    /// Returns the flags of the real kube-scheduler with the defaults in its help, which omits zero values.
-    fn real_flags() -> BTreeMap<String, Option<String>> {
-        let real = RealBinary::ensure().unwrap();
-        let help = Command::new(real.path()).args(["kube-scheduler", "--help"]).output().unwrap();
-        let help = String::from_utf8(help.stdout).unwrap();
-        let (mut texts, mut flag): (BTreeMap<String, String>, _) = (BTreeMap::new(), String::new());
-        for line in help.lines().map(str::trim_end) {
-            let indent = line.len() - line.trim_start().len();
-            let named = line.trim_start().trim_start_matches("-v, ").trim_start_matches("-h, ");
-            if !line.is_empty() && indent <= 6 {
-                let name = named.strip_prefix("--").unwrap_or_default().split([' ', '=']).next();
-                flag = name.unwrap_or_default().to_owned();
-            }
-            texts.entry(flag.clone()).or_default().push_str(line);
-        }
-        texts.retain(|flag, _| !["", "help"].contains(&flag.as_str()));
-        let default = |text: String| {
-            let (_, default) = text.rsplit_once("(default ")?;
-            Some(default.strip_suffix(')')?.trim_matches('"').to_owned())
-        };
-        texts.into_iter().map(|(flag, text)| (flag, default(text))).collect()
-    }
-
-    #[test]
-    fn every_flag_of_kube_scheduler_is_there_with_its_default() {
-        let (real, ours) = (real_flags(), given(&[]).values());
-        assert!(real.len() > 50, "{real:?}");
-        for (flag, default) in real {
-            let found = ours.iter().find(|(name, _)| *name == flag);
-            let (_, value) = found.unwrap_or_else(|| panic!("--{flag} is not there"));
-            match default {
-                Some(default) => assert_eq!(*value, default, "--{flag}"),
-                None => {
-                    assert!(["", "0", "0s", "[]", "false"].contains(&value.as_str()), "--{flag}: {value}");
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn help_is_grouped_and_names_exit_codes() {
-        let Read::Print(help) = read("run", ["--help".into()]) else { panic!() };
-        assert!(!help.contains('\u{1b}'));
-        for expected in ["Secure serving flags:", "Leader election flags:", "--parity", "Exit codes"] {
-            assert!(help.contains(expected), "{expected}");
-        }
-    }
-}
+mod tests;

@@ -7,12 +7,11 @@ use std::{
     time::Duration,
 };
 
-use harbormaster_api::{args::GoDuration, quantity::Quantity};
 use harbormaster_config::FeatureGates;
 use tracing::{Level, Metadata};
 use tracing_subscriber::fmt::MakeWriter;
 
-use super::{flags::FlagValues, log::Format};
+use super::{flags::Flags, log::Format};
 
 /// Limit of kube-scheduler.
 const LARGEST_BUFFER: i64 = 2 << 30;
@@ -42,10 +41,10 @@ impl Output {
     /// # Errors
     ///
     /// In kube-scheduler's words: an unknown format, or options whose gate is off.
-    pub(crate) fn of(given: &FlagValues, gates: &FeatureGates) -> Result<Self, String> {
+    pub(crate) fn of(given: &Flags, gates: &FeatureGates) -> Result<Self, String> {
         let (alpha, beta) = ("LoggingAlphaOptions", "LoggingBetaOptions");
         let mut wrong = Vec::new();
-        let format = given.text("logging-format").unwrap_or_default().parse::<Format>();
+        let format = given.logging_format.get().parse::<Format>();
         match &format {
             Err(why) => wrong.push(why.clone()),
             Ok(Format::Json) if !gates.enabled(beta) => {
@@ -53,9 +52,9 @@ impl Output {
             }
             Ok(_) => {}
         }
-        for name in ["text", "json"] {
-            let split = given.switch(&format!("log-{name}-split-stream")).unwrap_or(false);
-            let options = [("splitStream", split), ("infoBufferSize", size(given, name) != 0)];
+        for (name, format) in [("text", Format::Text), ("json", Format::Json)] {
+            let (splits, size) = stream_flags(given, format);
+            let options = [("splitStream", splits), ("infoBufferSize", size != 0)];
             for (option, _) in options.iter().filter(|(_, set)| *set && !gates.enabled(alpha)) {
                 wrong.push(format!("options.{name}.{option}: Forbidden: Feature {alpha} is disabled"));
             }
@@ -66,13 +65,9 @@ impl Output {
             _ => return Err(format!("[{}]", wrong.join(", "))),
         }
         let format = format.unwrap_or_default();
-        let name = match format {
-            Format::Text => "text",
-            Format::Json => "json",
-        };
-        let splits = given.switch(&format!("log-{name}-split-stream")).unwrap_or(false);
-        let buffer = usize::try_from(size(given, name).clamp(0, LARGEST_BUFFER)).unwrap_or(0);
-        let flush_every = given.parsed::<GoDuration>("log-flush-frequency").map(GoDuration::to_std);
+        let (splits, size) = stream_flags(given, format);
+        let buffer = usize::try_from(size.clamp(0, LARGEST_BUFFER)).unwrap_or(0);
+        let flush_every = Some(given.log_flush_frequency.get().to_std());
         let flush_every = flush_every.filter(|every| !every.is_zero()).unwrap_or(FLUSH_EVERY);
         Ok(Self { format, split: splits.then_some(buffer), flush_every })
     }
@@ -95,9 +90,13 @@ impl Output {
     }
 }
 
-fn size(given: &FlagValues, format: &str) -> i64 {
-    let size = given.parsed::<Quantity>(&format!("log-{format}-info-buffer-size"));
-    size.map_or(0, |size| size.value())
+/// Returns the flags of a format: whether streams are split, and the number of bytes to buffer.
+fn stream_flags(given: &Flags, format: Format) -> (bool, i64) {
+    let (splits, size) = match format {
+        Format::Text => (&given.log_text_split_stream, &given.log_text_info_buffer_size),
+        Format::Json => (&given.log_json_split_stream, &given.log_json_info_buffer_size),
+    };
+    (*splits.get(), size.get().value())
 }
 
 /// Writes the buffered lines. To be called at the end of the process.
@@ -193,7 +192,7 @@ mod tests {
         let Read::Flags(given) = flags::read("run", args.iter().map(OsString::from)) else {
             panic!("{args:?}")
         };
-        Output::of(&given, &FeatureGates::parse(given.list("feature-gates")).unwrap())
+        Output::of(&given, &FeatureGates::parse(given.feature_gates.get().texts()).unwrap())
     }
 
     #[test]

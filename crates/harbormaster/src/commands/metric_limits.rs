@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, fs, io::ErrorKind};
 use harbormaster_driver::metrics::{AllowedLabelValues, Limits};
 use serde_json::{Value, json};
 
-use super::flags::FlagValues;
+use super::flags::Flags;
 
 /// The only version whose hidden metrics could be shown: the predecessor of the version that Harbormaster implements.
 const PREVIOUS: &str = "1.35";
@@ -21,16 +21,15 @@ pub(super) type Pairs = BTreeMap<String, String>;
 /// # Errors
 ///
 /// In kube-scheduler's words.
-pub(super) fn limits(given: &FlagValues) -> Result<Limits, String> {
-    let disabled: Vec<String> = given.list("disabled-metrics").flat_map(csv).collect();
-    let pairs: Pairs =
-        given.list("allow-metric-labels").filter_map(|text| pairs(text).ok()).flatten().collect();
-    let manifest = given.text("allow-metric-labels-manifest").unwrap_or_default();
+pub(super) fn limits(given: &Flags) -> Result<Limits, String> {
+    let disabled: Vec<String> = given.disabled_metrics.get().texts().flat_map(csv).collect();
+    let pairs = given.allow_metric_labels.get().pairs();
+    let manifest = given.allow_metric_labels_manifest.get();
     let listed = read_manifest(manifest);
     let mut wrong: Vec<String> = Vec::new();
-    wrong.extend(wrong_version(given.text("show-hidden-metrics-for-version").unwrap_or_default()));
+    wrong.extend(wrong_version(given.show_hidden_metrics_for_version.get()));
     wrong.extend(wrong_name(&disabled));
-    wrong.extend(wrong_keys(&pairs, "metrics.allowListMapping"));
+    wrong.extend(wrong_keys(pairs, "metrics.allowListMapping"));
     wrong.extend(listed.as_ref().err().cloned());
     if !pairs.is_empty() && !manifest.is_empty() {
         let both = json!({ "allowListMapping": pairs, "allowListMappingManifest": manifest });
@@ -43,8 +42,8 @@ pub(super) fn limits(given: &FlagValues) -> Result<Limits, String> {
         [only] => return Err(only.clone()),
         _ => return Err(format!("[{}]", wrong.join(", "))),
     }
-    let pairs = if manifest.is_empty() { pairs } else { listed.unwrap_or_default() };
-    Ok(Limits::new(disabled, allowed(&pairs)))
+    let allowed = if manifest.is_empty() { allowed(pairs) } else { allowed(&listed.unwrap_or_default()) };
+    Ok(Limits::new(disabled, allowed))
 }
 
 fn wrong_name(disabled: &[String]) -> Option<String> {

@@ -14,7 +14,7 @@ use harbormaster_setup::{Choices, Setup};
 use harbormaster_yaml::Source;
 use serde_json::Value;
 
-use super::{files, flags::FlagValues, run};
+use super::{files, flags::Flags, run};
 use crate::scheduler;
 
 /// Interval between two reads of the file.
@@ -34,7 +34,7 @@ const TAKEN_OVER: [&str; 6] = [
 
 /// Reloads the file of `--config` when it changes.
 pub(super) struct Follower {
-    given: FlagValues,
+    given: Flags,
     choices: Choices,
     /// Active content, with its name.
     source: Source,
@@ -86,7 +86,7 @@ enum ApplyError {
 impl Follower {
     /// Follows the file with the active content `source`, from which `config` was read.
     pub(super) fn new(
-        (given, choices): (&FlagValues, &Choices),
+        (given, choices): (&Flags, &Choices),
         (source, config): (Source, &KubeSchedulerConfiguration),
         shown: Configuration,
         metrics: &Metrics,

@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use harbormaster_api::{args::GoDuration, features::Stage};
+use harbormaster_api::features::Stage;
 use harbormaster_config::{Emulation, FeatureGates, KubeSchedulerConfiguration};
 use harbormaster_core::Notes;
 use harbormaster_driver::{
@@ -24,7 +24,7 @@ use harbormaster_yaml::Source;
 
 use super::{
     COMMIT, CommandError, CommandResult, Program, VERSION, files,
-    flags::{self, FlagValues, Read},
+    flags::{self, Flag, FlagType, Flags, Read, VersionRequest},
     log,
     log_output::{self, Output},
     metric_limits,
@@ -32,9 +32,6 @@ use super::{
     secure_port,
 };
 use crate::scheduler;
-
-/// Flags that a configuration file overrides.
-const REPLACED_BY_CONFIG: [&str; 3] = ["kube-api-qps", "kube-api-burst", "kube-api-content-type"];
 
 /// Runs a scheduler until a signal ends it. `name` is the command as the user called it.
 pub(crate) fn main(program: &Program, name: &str, args: Vec<OsString>) -> CommandResult {
@@ -46,8 +43,8 @@ pub(crate) fn main(program: &Program, name: &str, args: Vec<OsString>) -> Comman
         }
         Read::Wrong(why) => return usage_error(name, &why),
     };
-    if let Some(how) = given.text("version") {
-        return print_version(program, name, how);
+    if let Some(&form) = given.version.given() {
+        return print_version(program, name, form);
     }
     // Wrong gates are reported once logging has started.
     let output = match Output::of(&given, &gates(&given).map(|(gates, _)| gates).unwrap_or_default()) {
@@ -57,7 +54,7 @@ pub(crate) fn main(program: &Program, name: &str, args: Vec<OsString>) -> Comman
             return Err(CommandError::Error);
         }
     };
-    let level = log::start(output, given.parsed("v").unwrap_or(0), &program.plugins);
+    let level = log::start(output, i64::from(*given.v.get()), &program.plugins);
     let commit = COMMIT.unwrap_or("unknown");
     tracing::debug!(v = 2, version = VERSION, commit, kubernetes = "v1.36", "Starting Harbormaster");
     let ended = run(program, &given, &level);
@@ -79,37 +76,31 @@ fn usage_error(name: &str, why: &str) -> CommandResult {
     Err(CommandError::Error)
 }
 
-fn print_version(program: &Program, name: &str, how: &str) -> CommandResult {
-    match how {
-        "raw" => println!(
+fn print_version(program: &Program, name: &str, form: VersionRequest) -> CommandResult {
+    match form {
+        VersionRequest::Raw => println!(
             "harbormaster version={VERSION:?} commit={:?} kubernetes=\"v1.36\" os={:?} arch={:?}",
             COMMIT.unwrap_or_default(),
             std::env::consts::OS,
             std::env::consts::ARCH
         ),
-        "true" => println!("{}", program.version()),
-        "false" => return usage_error(name, "--version=false asks for nothing"),
-        other => {
-            let why = format!(
-                "invalid argument {other:?} for \"--version\" flag: strconv.ParseBool: parsing {other:?}: invalid syntax"
-            );
-            return usage_error(name, &why);
-        }
+        VersionRequest::Plain => println!("{}", program.version()),
+        VersionRequest::None => return usage_error(name, "--version=false asks for nothing"),
     }
     Ok(())
 }
 
-fn run(program: &Program, given: &FlagValues, level: &log::Threshold) -> Result<(), String> {
+fn run(program: &Program, given: &Flags, level: &log::Threshold) -> Result<(), String> {
     warn_of_flags(given);
     let port = secure_port::options(given)?;
     let choices = choices(program.choices(), given)?;
     let metrics = metrics(given)?;
-    let source = given.text("config").map(files::read).transpose()?;
+    let source = given.config.given().map(|path| files::read(path)).transpose()?;
     let config = configured(given, &choices, source.as_ref())?;
     let connection = connection(given, &config);
     let mut setup = Setup::of(config, &choices).map_err(|e| e.to_string())?;
-    setup.engine.notes = Notes::at(given.parsed("v").unwrap_or(0));
-    if let Some(path) = given.text("write-config-to") {
+    setup.engine.notes = Notes::at(i64::from(*given.v.get()));
+    if let Some(path) = given.write_config_to.given() {
         std::fs::write(path, setup.config.to_yaml()).map_err(|e| format!("{path}: {e}"))?;
         tracing::info!(file = path, "Wrote configuration");
         return Ok(());
@@ -145,10 +136,11 @@ fn run(program: &Program, given: &FlagValues, level: &log::Threshold) -> Result<
 }
 
 /// Returns the feature gates and the emulated version of Kubernetes.
-fn gates(given: &FlagValues) -> Result<(FeatureGates, Emulation), String> {
-    let versions = (given.list("emulated-version"), given.list("min-compatibility-version"));
+fn gates(given: &Flags) -> Result<(FeatureGates, Emulation), String> {
+    let versions = (given.emulated_version.get().texts(), given.min_compatibility_version.get().texts());
     let emulation = Emulation::parse(versions.0, versions.1).map_err(|e| e.to_string())?;
-    let gates = FeatureGates::parse_at(given.list("feature-gates"), emulation).map_err(|e| e.to_string())?;
+    let gates =
+        FeatureGates::parse_at(given.feature_gates.get().texts(), emulation).map_err(|e| e.to_string())?;
     Ok((gates, emulation))
 }
 
@@ -162,7 +154,7 @@ fn verbosity(level: &log::Threshold, console: &Console) -> SetVerbosity {
 }
 
 /// Returns the metrics, with the build and the enabled features set.
-fn metrics(given: &FlagValues) -> Result<Metrics, String> {
+fn metrics(given: &Flags) -> Result<Metrics, String> {
     let metrics = Metrics::default();
     let (gates, emulation) = gates(given)?;
     metrics.set_build(Build { version: VERSION, commit: COMMIT.unwrap_or_default() });
@@ -176,9 +168,9 @@ fn metrics(given: &FlagValues) -> Result<Metrics, String> {
     Ok(metrics)
 }
 
-fn warn_of_flags(given: &FlagValues) {
-    if given.text("config").is_some() {
-        let replaced = given.given_of(&REPLACED_BY_CONFIG);
+fn warn_of_flags(given: &Flags) {
+    if given.config.given().is_some() {
+        let replaced = given.overridden();
         if !replaced.is_empty() {
             tracing::warn!(flags = replaced.join(" "), "These flags are ignored because --config is given");
         }
@@ -186,18 +178,17 @@ fn warn_of_flags(given: &FlagValues) {
 }
 
 /// Returns the choices that only flags can make.
-fn choices(choices: Choices, given: &FlagValues) -> Result<Choices, String> {
+fn choices(choices: Choices, given: &Flags) -> Result<Choices, String> {
     let (gates, _) = gates(given)?;
-    let max_wait =
-        given.parsed::<GoDuration>("pod-max-in-unschedulable-pods-duration").map(GoDuration::to_std);
-    let parity = given.switch("parity").unwrap_or(false);
+    let max_wait = given.pod_max_in_unschedulable_pods_duration.given().map(|wait| wait.to_std());
+    let parity = *given.parity.get();
     Ok(Choices { features: gates.features(), parity, max_wait, ..choices })
 }
 
 /// Reads the configuration file, or builds the default configuration with the deprecated flags; then applies the flags
 /// of leader election, which override the file.
 pub(super) fn configured(
-    given: &FlagValues,
+    given: &Flags,
     choices: &Choices,
     source: Option<&Source>,
 ) -> Result<KubeSchedulerConfiguration, String> {
@@ -208,36 +199,37 @@ pub(super) fn configured(
         None => {
             let mut config = KubeSchedulerConfiguration::default_for(&choices.features);
             let client = &mut config.client_connection;
-            set(&mut client.qps, given.parsed("kube-api-qps"));
-            set(&mut client.burst, given.parsed("kube-api-burst"));
-            set(&mut client.content_type, given.parsed("kube-api-content-type"));
-            set(&mut config.enable_profiling, given.switch("profiling"));
-            set(&mut config.enable_contention_profiling, given.switch("contention-profiling"));
+            set(&mut client.qps, &given.kube_api_qps);
+            set(&mut client.burst, &given.kube_api_burst);
+            set(&mut client.content_type, &given.kube_api_content_type);
+            set(&mut config.enable_profiling, &given.profiling);
+            set(&mut config.enable_contention_profiling, &given.contention_profiling);
             config
         }
     };
     if config.client_connection.kubeconfig.is_empty() {
-        set(&mut config.client_connection.kubeconfig, given.parsed("kubeconfig"));
+        set(&mut config.client_connection.kubeconfig, &given.kubeconfig);
     }
     let lease = &mut config.leader_election;
-    set(&mut lease.leader_elect, given.switch("leader-elect"));
-    set(&mut lease.lease_duration, given.parsed("leader-elect-lease-duration"));
-    set(&mut lease.renew_deadline, given.parsed("leader-elect-renew-deadline"));
-    set(&mut lease.retry_period, given.parsed("leader-elect-retry-period"));
-    set(&mut lease.resource_lock, given.parsed("leader-elect-resource-lock"));
-    set(&mut lease.resource_name, given.parsed("leader-elect-resource-name"));
-    set(&mut lease.resource_namespace, given.parsed("leader-elect-resource-namespace"));
+    set(&mut lease.leader_elect, &given.leader_elect);
+    set(&mut lease.lease_duration, &given.leader_elect_lease_duration);
+    set(&mut lease.renew_deadline, &given.leader_elect_renew_deadline);
+    set(&mut lease.retry_period, &given.leader_elect_retry_period);
+    set(&mut lease.resource_lock, &given.leader_elect_resource_lock);
+    set(&mut lease.resource_name, &given.leader_elect_resource_name);
+    set(&mut lease.resource_namespace, &given.leader_elect_resource_namespace);
     Ok(config)
 }
 
-fn set<T>(field: &mut T, given: Option<T>) {
-    if let Some(value) = given {
-        *field = value;
+/// Sets a field to the value of a flag that was given.
+fn set<T: FlagType + Clone>(field: &mut T, flag: &Flag<T>) {
+    if let Some(value) = flag.given() {
+        field.clone_from(value);
     }
 }
 
-fn connection(given: &FlagValues, config: &KubeSchedulerConfiguration) -> ConnectionConfig {
-    let master = given.text("master").filter(|address| !address.is_empty()).map(str::to_owned);
+fn connection(given: &Flags, config: &KubeSchedulerConfiguration) -> ConnectionConfig {
+    let master = Some(given.master.get().clone()).filter(|address| !address.is_empty());
     ConnectionConfig { master, ..scheduler::connection(config) }
 }
 
@@ -351,9 +343,11 @@ impl Signals {
 
 #[cfg(test)]
 mod tests {
+    use harbormaster_api::args::GoDuration;
+
     use super::*;
 
-    fn given(args: &[&str]) -> FlagValues {
+    fn given(args: &[&str]) -> Box<Flags> {
         match flags::read("run", args.iter().map(OsString::from)) {
             Read::Flags(given) => given,
             other => panic!("{other:?}"),
@@ -362,7 +356,7 @@ mod tests {
 
     fn configured(args: &[&str]) -> KubeSchedulerConfiguration {
         let given = given(args);
-        let source = given.text("config").map(files::read).transpose().unwrap();
+        let source = given.config.given().map(|path| files::read(path)).transpose().unwrap();
         super::configured(&given, &Choices::default(), source.as_ref()).unwrap()
     }
 

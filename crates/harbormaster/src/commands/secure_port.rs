@@ -9,7 +9,6 @@ use std::{
     time::Duration,
 };
 
-use harbormaster_api::args::GoDuration;
 use harbormaster_config::KubeSchedulerConfiguration;
 use harbormaster_driver::{Health, Metrics};
 use harbormaster_port::{
@@ -20,14 +19,17 @@ use harbormaster_port::{
     zpages,
 };
 
-use super::{VERSION, flags::FlagValues};
+use super::{
+    VERSION,
+    flags::{Flag, Flags},
+};
 
 /// Maximum time for one pod. If the engine needs longer, something in it hangs, a plugin for example.
 const STEP_LIMIT: Duration = Duration::from_secs(60);
 
 /// Returns the options of the port; `None` if it is turned off.
-pub(super) fn options(given: &FlagValues) -> Result<Option<Options>, String> {
-    let port = given.parsed::<i32>("secure-port").unwrap_or(10259);
+pub(super) fn options(given: &Flags) -> Result<Option<Options>, String> {
+    let port = *given.secure_port.get();
     let port = u16::try_from(port).map_err(|_| {
         format!("--secure-port {port} must be between 0 and 65535, inclusive. 0 for turning off secure port")
     })?;
@@ -41,21 +43,20 @@ pub(super) fn options(given: &FlagValues) -> Result<Option<Options>, String> {
     }))
 }
 
-fn serving(given: &FlagValues, port: u16) -> Result<Serving, String> {
-    let defaults = Serving::default();
-    let bind_address = match given.text("bind-address").map(str::trim).filter(|address| !address.is_empty()) {
-        Some(address) => address.parse().map_err(|_| {
+fn serving(given: &Flags, port: u16) -> Result<Serving, String> {
+    let bind_address = match given.bind_address.get().trim() {
+        "" => Serving::default().bind_address,
+        address => address.parse().map_err(|_| {
             format!(
                 "invalid argument {address:?} for \"--bind-address\" flag: failed to parse IP: {address:?}"
             )
         })?,
-        None => defaults.bind_address,
     };
-    let pairs = given.list("tls-sni-cert-key").map(|pair| {
+    let pairs = given.tls_sni_cert_key.get().texts().map(|pair| {
         let wrong = |why| format!("invalid argument {pair:?} for \"--tls-sni-cert-key\" flag: {why}");
         pair.parse().map_err(wrong)
     });
-    let curves = list(given, "tls-curve-preferences").unwrap_or_default();
+    let curves = given.tls_curve_preferences.get().entries();
     let curves = curves.iter().map(|curve| {
         curve.parse().map_err(|_| {
             format!(
@@ -64,80 +65,52 @@ fn serving(given: &FlagValues, port: u16) -> Result<Serving, String> {
             )
         })
     });
-    let streams = given.parsed::<i32>("http2-max-streams-per-connection").unwrap_or(0);
     Ok(Serving {
         bind_address,
         port,
-        cert_dir: path(given, "cert-dir"),
-        cert_file: path(given, "tls-cert-file"),
-        key_file: path(given, "tls-private-key-file"),
+        cert_dir: path(&given.cert_dir),
+        cert_file: path(&given.tls_cert_file),
+        key_file: path(&given.tls_private_key_file),
         sni: pairs.collect::<Result<_, _>>()?,
-        min_version: given.text("tls-min-version").unwrap_or_default().to_owned(),
-        cipher_suites: list(given, "tls-cipher-suites").unwrap_or_default(),
+        min_version: given.tls_min_version.get().clone(),
+        cipher_suites: given.tls_cipher_suites.get().entries(),
         curves: curves.collect::<Result<_, _>>()?,
         // A negative number means the default, as in kube-scheduler.
-        max_streams: u32::try_from(streams).unwrap_or(0),
-        disable_http2: given.switch("disable-http2-serving").unwrap_or(false),
-        share_port: given.switch("permit-port-sharing").unwrap_or(false),
+        max_streams: u32::try_from(*given.http2_max_streams_per_connection.get()).unwrap_or(0),
+        disable_http2: *given.disable_http2_serving.get(),
+        share_port: *given.permit_port_sharing.get(),
     })
 }
 
-fn authentication(given: &FlagValues) -> Authentication {
-    let defaults = Authentication::default();
-    let headers = RequestHeader::default();
+fn authentication(given: &Flags) -> Authentication {
     Authentication {
-        kubeconfig: path(given, "authentication-kubeconfig"),
-        skip_lookup: given.switch("authentication-skip-lookup").unwrap_or(defaults.skip_lookup),
-        tolerate_lookup_failure: given
-            .switch("authentication-tolerate-lookup-failure")
-            .unwrap_or(defaults.tolerate_lookup_failure),
-        cache_ttl: duration(given, "authentication-token-webhook-cache-ttl", defaults.cache_ttl),
-        client_ca_file: path(given, "client-ca-file"),
+        kubeconfig: path(&given.authentication_kubeconfig),
+        skip_lookup: *given.authentication_skip_lookup.get(),
+        tolerate_lookup_failure: *given.authentication_tolerate_lookup_failure.get(),
+        cache_ttl: given.authentication_token_webhook_cache_ttl.get().to_std(),
+        client_ca_file: path(&given.client_ca_file),
         request_header: RequestHeader {
-            client_ca_file: path(given, "requestheader-client-ca-file"),
-            allowed_names: list(given, "requestheader-allowed-names").unwrap_or(headers.allowed_names),
-            username_headers: list(given, "requestheader-username-headers")
-                .unwrap_or(headers.username_headers),
-            uid_headers: list(given, "requestheader-uid-headers").unwrap_or(headers.uid_headers),
-            group_headers: list(given, "requestheader-group-headers").unwrap_or(headers.group_headers),
-            extra_header_prefixes: list(given, "requestheader-extra-headers-prefix")
-                .unwrap_or(headers.extra_header_prefixes),
+            client_ca_file: path(&given.requestheader_client_ca_file),
+            allowed_names: given.requestheader_allowed_names.get().entries(),
+            username_headers: given.requestheader_username_headers.get().entries(),
+            uid_headers: given.requestheader_uid_headers.get().entries(),
+            group_headers: given.requestheader_group_headers.get().entries(),
+            extra_header_prefixes: given.requestheader_extra_headers_prefix.get().entries(),
         },
     }
 }
 
-fn authorization(given: &FlagValues) -> Authorization {
-    let defaults = Authorization::default();
+fn authorization(given: &Flags) -> Authorization {
     Authorization {
-        kubeconfig: path(given, "authorization-kubeconfig"),
-        always_allow_paths: list(given, "authorization-always-allow-paths")
-            .unwrap_or(defaults.always_allow_paths),
-        authorized_ttl: duration(
-            given,
-            "authorization-webhook-cache-authorized-ttl",
-            defaults.authorized_ttl,
-        ),
-        unauthorized_ttl: duration(
-            given,
-            "authorization-webhook-cache-unauthorized-ttl",
-            defaults.unauthorized_ttl,
-        ),
+        kubeconfig: path(&given.authorization_kubeconfig),
+        always_allow_paths: given.authorization_always_allow_paths.get().entries(),
+        authorized_ttl: given.authorization_webhook_cache_authorized_ttl.get().to_std(),
+        unauthorized_ttl: given.authorization_webhook_cache_unauthorized_ttl.get().to_std(),
     }
 }
 
-fn path(given: &FlagValues, flag: &str) -> Option<PathBuf> {
-    given.text(flag).filter(|path| !path.is_empty()).map(Into::into)
-}
-
-fn duration(given: &FlagValues, flag: &str, default: Duration) -> Duration {
-    given.parsed::<GoDuration>(flag).map_or(default, GoDuration::to_std)
-}
-
-/// Returns the entries of a flag, if it was given: an empty text is an empty list.
-fn list(given: &FlagValues, flag: &str) -> Option<Vec<String>> {
-    given.text(flag)?;
-    let texts = given.list(flag).filter(|text| !text.is_empty());
-    Some(texts.flat_map(|text| text.split(',')).map(str::to_owned).collect())
+fn path(flag: &Flag<String>) -> Option<PathBuf> {
+    Some(flag.get()).filter(|path| !path.is_empty()).map(Into::into)
 }
 
 /// Returns kube-scheduler's checks and a check that the engine makes progress. `leader_election` checks that the lease
@@ -167,7 +140,7 @@ pub(super) fn checks(health: &Health, stopping: &Arc<AtomicBool>, leader_electio
 
 /// Returns all content that the port serves.
 pub(super) fn content(
-    given: &FlagValues,
+    given: &Flags,
     config: &KubeSchedulerConfiguration,
     shown: &Configuration,
     checks: Checks,
@@ -208,7 +181,7 @@ mod tests {
     use super::*;
     use crate::commands::flags::{self, Read};
 
-    fn given(args: &[&str]) -> FlagValues {
+    fn given(args: &[&str]) -> Box<Flags> {
         match flags::read("run", args.iter().map(OsString::from)) {
             Read::Flags(given) => given,
             other => panic!("{other:?}"),

@@ -13,11 +13,9 @@ use std::{
     time::{Duration, Instant},
 };
 
+use harbormaster_client::accept_every_certificate;
 use rustls::{
-    ClientConfig, ClientConnection, DigitallySignedStruct, Error, SignatureScheme, StreamOwned,
-    client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
-    crypto::ring,
-    pki_types::{CertificateDer, ServerName, UnixTime},
+    ClientConfig, ClientConnection, RootCertStore, StreamOwned, crypto::ring, pki_types::ServerName,
 };
 use tempfile::TempDir;
 
@@ -32,57 +30,18 @@ use crate::{
 /// Long enough on a machine that is busy with something else.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Trusts everybody, and remembers nothing.
-#[derive(Debug)]
-struct Trusting;
-
-impl ServerCertVerifier for Trusting {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        ring::default_provider().signature_verification_algorithms.supported_schemes()
-    }
-}
-
 type Stream = StreamOwned<ClientConnection, TcpStream>;
 
 fn connect(address: SocketAddr, identity: Option<&Identity>, name: &str) -> io::Result<Stream> {
     let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
         .unwrap()
-        .dangerous()
-        .with_custom_certificate_verifier(Arc::new(Trusting));
-    let config = match identity {
+        .with_root_certificates(RootCertStore::empty());
+    let mut config = match identity {
         Some(identity) => config.with_client_auth_cert(vec![identity.certificate()], identity.key()).unwrap(),
         None => config.with_no_client_auth(),
     };
+    accept_every_certificate(&mut config);
     let tcp = TcpStream::connect(address)?;
     tcp.set_read_timeout(Some(PATIENCE))?;
     tcp.set_write_timeout(Some(PATIENCE))?;
@@ -431,9 +390,9 @@ async fn http2_serves_those_who_are_not_known_one_request_for_each_connection() 
     let mut config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
         .unwrap()
-        .dangerous()
-        .with_custom_certificate_verifier(Arc::new(Trusting))
+        .with_root_certificates(RootCertStore::empty())
         .with_no_client_auth();
+    accept_every_certificate(&mut config);
     config.alpn_protocols = vec![b"h2".to_vec()];
     let tcp = tokio::net::TcpStream::connect(port.address()).await.unwrap();
     let connector = tokio_rustls::TlsConnector::from(Arc::new(config));

@@ -1,5 +1,7 @@
 //! Typical mistakes, planted one at a time into otherwise correct plugins. The conformance checks find each of them.
 //! Mistakes that row scope rules out do not compile at all, as `scope.rs` in the framework shows.
+//!
+//! It has a program of its own, because it replaces the process's panic hook.
 
 #![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
 

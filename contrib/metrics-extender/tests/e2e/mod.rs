@@ -1,8 +1,0 @@
-//! The end-to-end test helpers of the `harbormaster` crate.
-
-#![allow(dead_code, unreachable_pub, reason = "each test program uses a part of this")]
-
-#[path = "../../../../crates/harbormaster/tests/e2e/cluster.rs"]
-pub mod cluster;
-#[path = "../../../../crates/harbormaster/tests/e2e/objects.rs"]
-pub mod objects;

@@ -1,0 +1,8 @@
+//! The end-to-end test helpers of the `harbormaster` crate.
+
+#![allow(dead_code, unreachable_pub, reason = "each test program uses a part of this")]
+
+#[path = "../../../../../crates/harbormaster/tests/it/e2e/cluster.rs"]
+pub mod cluster;
+#[path = "../../../../../crates/harbormaster/tests/it/e2e/objects.rs"]
+pub mod objects;

@@ -1,0 +1,20 @@
+//! The engine as its hosts see it.
+
+#![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
+
+mod arrows;
+mod assumed_objects;
+mod containment;
+mod custom_resources;
+mod dump;
+mod engine;
+mod eviction;
+mod extenders;
+mod many_preemptors;
+mod notes;
+mod nothing_is_lost;
+mod reconfigure;
+mod recording;
+mod volume_binding;
+mod what_if;
+mod world;

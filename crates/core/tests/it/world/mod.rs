@@ -1,0 +1,274 @@
+//! A host for the engine in tests: it has a clock, collects the effects, and records everything.
+
+pub(crate) mod steps;
+
+use std::{sync::Arc, time::Duration};
+
+use harbormaster_api::{
+    Node, Pod, PodSpec, Resources, Timestamp,
+    pod::{Container, PodCondition},
+};
+use harbormaster_core::{
+    Attempted, BindOutcome, Effect, EngineConfig, EvictOutcome, EvictTask, Input, recording::Recorder,
+};
+use harbormaster_framework::{profile::Profile, registry::Registry};
+
+/// Creates an engine with the row-scoped in-tree plugins.
+pub(crate) struct World {
+    pub(crate) engine: Recorder<Vec<u8>>,
+    pub(crate) now: Timestamp,
+    effects: Vec<Effect>,
+    pods: Vec<Pod>,
+}
+
+pub(crate) fn profile() -> Arc<Profile> {
+    profile_with(|_| Vec::new())
+}
+
+/// Creates an engine with these plugins and those that `add` registers and adds to points.
+pub(crate) fn profile_with(
+    add: impl FnOnce(&mut Registry) -> Vec<(&'static str, &'static str)>,
+) -> Arc<Profile> {
+    let mut registry = Registry::default();
+    harbormaster_plugins::in_tree(&mut registry);
+    let more = add(&mut registry);
+    let filters = [
+        "NodeUnschedulable",
+        "NodeName",
+        "TaintToleration",
+        "NodeAffinity",
+        "NodePorts",
+        "NodeResourcesFit",
+        "NodeDeclaredFeatures",
+    ];
+    let scores = [
+        "TaintToleration",
+        "NodeAffinity",
+        "NodeResourcesFit",
+        "NodeResourcesBalancedAllocation",
+        "ImageLocality",
+    ];
+    let mut points: Vec<(&str, &[&str])> = vec![
+        ("PreEnqueue", &["SchedulingGates"]),
+        ("QueueSort", &["PrioritySort"]),
+        ("PreFilter", &filters[3..]),
+        ("Filter", &filters),
+        ("PreScore", &scores[..4]),
+        ("Score", &scores),
+        ("Bind", &["DefaultBinder"]),
+    ];
+    points.extend(more.iter().map(|(point, plugin)| (*point, std::slice::from_ref(plugin))));
+    harbormaster_testkit::profile(&registry, &points)
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        Self::with(EngineConfig::new(vec![profile()]))
+    }
+
+    pub(crate) fn with(config: EngineConfig) -> Self {
+        let now = Timestamp::from_secs(1_000_000_000);
+        Self { engine: Recorder::new(config, Vec::new()), now, effects: Vec::new(), pods: Vec::new() }
+    }
+
+    pub(crate) fn input(&mut self, input: Input) {
+        self.now.0 += 1_000_000;
+        self.engine.handle(input, self.now);
+        self.effects.extend(self.engine.take_effects());
+    }
+
+    pub(crate) fn reconfigure(&mut self, config: EngineConfig) {
+        self.now.0 += 1_000_000;
+        self.engine.reconfigure(config, self.now);
+        self.effects.extend(self.engine.take_effects());
+    }
+
+    pub(crate) fn set_node(&mut self, node: Node) {
+        self.input(Input::Node(node));
+    }
+
+    pub(crate) fn remove_node(&mut self, name: &str) {
+        self.input(Input::NodeGone(name.into()));
+    }
+
+    pub(crate) fn add_pod(&mut self, pod: Pod) {
+        self.pods.retain(|p| p.uid != pod.uid);
+        self.pods.push(pod.clone());
+        self.input(Input::Pod(pod));
+    }
+
+    pub(crate) fn add_bound_pod(&mut self, mut pod: Pod, node: &str) {
+        pod.node_name = Some(node.into());
+        self.add_pod(pod);
+    }
+
+    pub(crate) fn remove_pod(&mut self, name: &str) {
+        self.pods.retain(|pod| pod.name != name);
+        self.input(Input::PodGone(name.into()));
+    }
+
+    /// Latest versions of the pods sent to the engine.
+    pub(crate) fn pods(&self) -> &[Pod] {
+        &self.pods
+    }
+
+    pub(crate) fn nodes(&self) -> Vec<Node> {
+        let nodes = self.engine.cache().cluster.nodes().nodes();
+        nodes.filter_map(|node| node.object().map(|node| Node::clone(node))).collect()
+    }
+
+    pub(crate) fn bind_finished(&mut self, name: &str, outcome: BindOutcome) {
+        self.input(Input::BindFinished { uid: name.into(), outcome });
+    }
+
+    pub(crate) fn evict_finished(&mut self, task: EvictTask, outcome: EvictOutcome) {
+        self.input(Input::EvictFinished { task, outcome });
+    }
+
+    /// Writes the condition as the API server does: the engine receives the updated pod.
+    pub(crate) fn record_condition(&mut self, name: &str, reason: &str, message: &str) {
+        let mut pod = self.pods.iter().find(|p| p.name == name).unwrap().clone();
+        pod.resource_version = format!("{}", self.now.0).into();
+        pod.status.conditions = vec![PodCondition {
+            type_: "PodScheduled".into(),
+            status: "False".into(),
+            reason: reason.into(),
+            message: message.into(),
+            last_transition: Some(self.now),
+        }];
+        self.add_pod(pod);
+    }
+
+    pub(crate) fn wait(&mut self, time: Duration) {
+        let end = self.now + time;
+        while self.now < end {
+            self.now = self.engine.next_wakeup().filter(|at| *at > self.now).map_or(end, |at| at.min(end));
+            self.engine.tick(self.now);
+        }
+    }
+
+    pub(crate) fn attempt(&mut self) -> Option<Attempted> {
+        self.now.0 += 1_000_000;
+        let attempted = self.engine.schedule_one(self.now);
+        self.effects.extend(self.engine.take_effects());
+        attempted
+    }
+
+    /// Makes an attempt that takes this long.
+    pub(crate) fn attempt_for(&mut self, time: Duration) -> Option<Attempted> {
+        self.now.0 += 1_000_000;
+        let (mut next, end) = (self.now, self.now + time);
+        let attempted = self.engine.schedule_one_by(&mut || std::mem::replace(&mut next, end));
+        self.now = end;
+        self.effects.extend(self.engine.take_effects());
+        attempted
+    }
+
+    /// Takes the pods and nodes of the bindings requested since any of these methods was called.
+    pub(crate) fn bindings(&mut self) -> Vec<(String, String)> {
+        self.drain(|e| match e {
+            Effect::Bind(task) => Some((task.pod().name.to_string(), task.node().to_string())),
+            _ => None,
+        })
+    }
+
+    /// Takes the UIDs and nodes of the bindings requested since any of these methods was called.
+    pub(crate) fn binding_uids(&mut self) -> Vec<(String, String)> {
+        self.drain(|e| match e {
+            Effect::Bind(task) => Some((task.pod().uid.to_string(), task.node().to_string())),
+            _ => None,
+        })
+    }
+
+    /// Takes the evictions requested since any of these methods was called.
+    pub(crate) fn evictions(&mut self) -> Vec<EvictTask> {
+        self.drain(|e| match e {
+            Effect::Evict(task) => Some(task.clone()),
+            _ => None,
+        })
+    }
+
+    /// Takes the pods whose nominated node was patched, and the new value.
+    pub(crate) fn nominations(&mut self) -> Vec<(String, Option<String>)> {
+        self.drain(|e| match e {
+            Effect::PatchStatus(patch) => {
+                let node = patch.nominated_node.clone()?;
+                Some((patch.pod.name.to_string(), node.map(|n| n.to_string())))
+            }
+            _ => None,
+        })
+    }
+
+    /// Takes the remaining effects.
+    pub(crate) fn all_effects(&mut self) -> Vec<Effect> {
+        self.drain(|e| Some(e.clone()))
+    }
+
+    pub(crate) fn events(&mut self) -> Vec<String> {
+        self.drain(|e| match e {
+            Effect::Event(e) => {
+                let kind = if e.warning { "Warning" } else { "Normal" };
+                Some(format!("{kind} {} {}: {}", e.reason, e.action, e.note))
+            }
+            _ => None,
+        })
+    }
+
+    pub(crate) fn conditions(&mut self) -> Vec<String> {
+        self.drain(|e| match e {
+            Effect::PatchStatus(patch) => {
+                let condition = patch.condition.as_ref()?;
+                Some(format!("{} {}: {}", patch.pod.name, condition.reason, condition.message))
+            }
+            _ => None,
+        })
+    }
+
+    fn drain<T>(&mut self, pick: impl Fn(&Effect) -> Option<T>) -> Vec<T> {
+        let (mut picked, mut rest) = (Vec::new(), Vec::new());
+        for effect in self.effects.drain(..) {
+            match pick(&effect) {
+                Some(one) => picked.push(one),
+                None => rest.push(effect),
+            }
+        }
+        self.effects = rest;
+        picked
+    }
+}
+
+pub(crate) fn node(name: &str, milli_cpu: i64) -> Node {
+    let allocatable = Resources { milli_cpu, memory: 32 << 30, pods: 110, ..Resources::default() };
+    Node { name: name.into(), allocatable, ..Node::default() }
+}
+
+pub(crate) fn pod(name: &str, milli_cpu: i64) -> Pod {
+    let container = Container {
+        name: "c".into(),
+        image: "app:v1".into(),
+        requests: vec![("cpu".into(), milli_cpu)],
+        ..Container::default()
+    };
+    let spec = PodSpec {
+        scheduler_name: "default-scheduler".into(),
+        containers: vec![container],
+        ..PodSpec::default()
+    };
+    Pod {
+        uid: name.into(),
+        namespace: "default".into(),
+        name: name.into(),
+        spec: Arc::new(spec),
+        ..Pod::default()
+    }
+}
+
+pub(crate) fn with_priority(mut pod: Pod, priority: i32) -> Pod {
+    Arc::make_mut(&mut pod.spec).priority = priority;
+    pod
+}
+
+pub(crate) fn with_scheduler(mut pod: Pod, name: &str) -> Pod {
+    Arc::make_mut(&mut pod.spec).scheduler_name = name.into();
+    pod
+}

@@ -1,8 +1,0 @@
-//! Modules shared with the end-to-end tests of the program `harbormaster`.
-
-#![allow(dead_code, unreachable_pub, reason = "each test program uses a part of this")]
-
-#[path = "../../../harbormaster/tests/e2e/cluster.rs"]
-pub mod cluster;
-#[path = "../../../harbormaster/tests/e2e/objects.rs"]
-pub mod objects;

@@ -1,0 +1,8 @@
+//! The kit with HTTP clients and with kube-scheduler.
+
+#![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
+
+mod e2e;
+mod kube_scheduler;
+mod listing;
+mod serving;

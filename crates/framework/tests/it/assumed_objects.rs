@@ -1,0 +1,216 @@
+//! Assumptions about custom objects: they are visible everywhere until the API server confirms or contradicts them, or
+//! until they are reverted.
+
+use std::collections::BTreeSet;
+
+use harbormaster_framework::{
+    index::IndexKind,
+    prelude::*,
+    resource::{RawObject, ResourceKind, ResourceName},
+};
+use proptest::prelude::*;
+use serde_json::json;
+
+/// A custom resource with places for pods.
+#[derive(Clone, Debug, serde::Deserialize)]
+struct Boat {
+    crew: Vec<String>,
+    #[serde(default)]
+    is_full: bool,
+}
+
+impl Resource for Boat {
+    const GROUP: &'static str = "example.com";
+    const VERSION: &'static str = "v1";
+    const KIND: &'static str = "Boat";
+    const PLURAL: &'static str = "boats";
+    const SCOPE: ResourceScope = ResourceScope::Namespaced;
+}
+
+/// Records the objects that have changed.
+#[derive(Default)]
+struct Log(Vec<String>);
+
+impl Index for Log {
+    fn object_changed(&mut self, view: ClusterView<'_>, id: &ObjectId) {
+        let ObjectId::Custom(key) = id else { return };
+        let boat = view.objects.get::<Boat>(&key.namespace, &key.name).unwrap();
+        self.0.push(boat.map(|boat| boat.crew.join(" ")).unwrap_or_default());
+    }
+}
+
+fn sea() -> Cluster {
+    let mut cluster = Cluster::default();
+    cluster.add_resource(ResourceKind::of::<Boat>());
+    cluster.add_index(IndexKind::of::<Log>());
+    cluster
+}
+
+fn key(name: &str) -> CustomKey {
+    let resource = ResourceName::of::<Boat>().to_string().into();
+    CustomKey { resource, namespace: "sea".into(), name: name.into() }
+}
+
+fn tell(cluster: &mut Cluster, name: &str, crew: &[&str], is_full: bool) {
+    let json = json!({"metadata": {"name": name, "namespace": "sea"}, "crew": crew, "is_full": is_full});
+    cluster.set_custom(&RawObject { key: key(name), json: json.to_string().into() });
+}
+
+/// Adds the pod to the crew, unless it is a member already or the boat is full.
+fn board(cluster: &mut Cluster, name: &str, pod: &'static str) {
+    let mut assume = Assume::by("Boats");
+    assume.custom::<Boat>("sea", name, move |boat| {
+        let boat = &mut boat.object;
+        let comes = !boat.is_full && !boat.crew.iter().any(|known| known == pod);
+        if comes {
+            boat.crew.push(pod.to_owned());
+        }
+        comes
+    });
+    cluster.assume(&pod.into(), assume).unwrap();
+}
+
+fn crew(cluster: &Cluster, name: &str) -> Option<String> {
+    Some(cluster.objects().get::<Boat>("sea", name).unwrap()?.crew.join(" "))
+}
+
+#[test]
+fn an_assumption_counts_until_it_is_taken_back() {
+    let mut sea = sea();
+    tell(&mut sea, "ark", &["noah"], false);
+    board(&mut sea, "ark", "dove");
+    board(&mut sea, "ark", "raven");
+    assert_eq!(crew(&sea, "ark").unwrap(), "noah dove raven");
+    sea.revert_assumptions("dove");
+    assert_eq!(crew(&sea, "ark").unwrap(), "noah raven");
+    sea.revert_assumptions("dove");
+    sea.revert_assumptions("raven");
+    assert_eq!(crew(&sea, "ark").unwrap(), "noah");
+    let log = &sea.indexes().get::<Log>().unwrap().0;
+    assert_eq!(log[..], ["noah", "noah dove", "noah dove raven", "noah raven", "noah"], "indexes are told");
+}
+
+#[test]
+fn a_newer_version_is_assumed_to_change_as_well() {
+    let mut sea = sea();
+    tell(&mut sea, "ark", &["noah"], false);
+    board(&mut sea, "ark", "dove");
+    tell(&mut sea, "ark", &["noah", "ham"], false);
+    assert_eq!(crew(&sea, "ark").unwrap(), "noah ham dove");
+    sea.revert_assumptions("dove");
+    assert_eq!(crew(&sea, "ark").unwrap(), "noah ham");
+}
+
+#[test]
+fn what_the_api_server_confirms_is_no_longer_assumed() {
+    let mut sea = sea();
+    tell(&mut sea, "ark", &[], false);
+    board(&mut sea, "ark", "dove");
+    tell(&mut sea, "ark", &["dove"], false);
+    assert_eq!(crew(&sea, "ark").unwrap(), "dove");
+    tell(&mut sea, "ark", &[], false);
+    assert_eq!(crew(&sea, "ark").unwrap(), "", "it was written, and somebody has taken it out again");
+}
+
+#[test]
+fn what_the_api_server_speaks_against_is_no_longer_assumed() {
+    let mut sea = sea();
+    tell(&mut sea, "ark", &[], false);
+    board(&mut sea, "ark", "dove");
+    tell(&mut sea, "ark", &["ham"], true);
+    tell(&mut sea, "ark", &["ham"], false);
+    assert_eq!(crew(&sea, "ark").unwrap(), "ham");
+}
+
+#[test]
+fn nothing_is_assumed_of_what_is_not_there_and_an_object_that_goes_takes_it_along() {
+    let mut sea = sea();
+    board(&mut sea, "ark", "dove");
+    assert_eq!(crew(&sea, "ark"), None);
+    tell(&mut sea, "ark", &[], false);
+    assert_eq!(crew(&sea, "ark").unwrap(), "");
+    board(&mut sea, "ark", "dove");
+    sea.remove_custom(&key("ark"));
+    assert_eq!(crew(&sea, "ark"), None);
+    tell(&mut sea, "ark", &[], false);
+    assert_eq!(crew(&sea, "ark").unwrap(), "");
+}
+
+#[test]
+fn an_assumption_that_panics_is_given_up_and_names_its_plugin() {
+    let mut sea = sea();
+    tell(&mut sea, "ark", &[], false);
+    let mut assume = Assume::by("Boats");
+    assume.custom::<Boat>("sea", "ark", |boat| {
+        assert!(boat.crew.is_empty(), "mutiny");
+        boat.crew.push("dove".to_owned());
+        true
+    });
+    sea.assume(&"dove".into(), assume).unwrap();
+    tell(&mut sea, "ark", &["ham"], false);
+    assert_eq!(crew(&sea, "ark").unwrap(), "ham");
+    let errors: Vec<String> = sea.take_errors().iter().map(ToString::to_string).collect();
+    assert_eq!(errors, ["running Assume plugin \"Boats\": plugin \"Boats\" panicked at Assume: mutiny"]);
+}
+
+const PODS: [&str; 4] = ["p0", "p1", "p2", "p3"];
+
+/// The boat as a list that is rebuilt each time.
+#[derive(Default)]
+struct Naive {
+    told: Option<Vec<&'static str>>,
+    assumed: Vec<&'static str>,
+}
+
+impl Naive {
+    fn seen(&self) -> Option<String> {
+        let told = self.told.as_ref()?;
+        Some([told.as_slice(), &self.assumed].concat().join(" "))
+    }
+
+    fn tell(&mut self, told: Option<Vec<&'static str>>) {
+        self.assumed.retain(|pod| told.as_ref().is_some_and(|told| !told.contains(pod)));
+        self.told = told;
+    }
+
+    fn board(&mut self, pod: &'static str) {
+        let aboard = self.told.as_ref().is_none_or(|told| told.contains(&pod)) || self.assumed.contains(&pod);
+        if !aboard {
+            self.assumed.push(pod);
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_sequence_looks_like_a_list_that_is_made_anew(
+        steps in prop::collection::vec((0u8..4, 0usize..4, prop::collection::btree_set(0usize..4, 0..4)), 1..60)
+    ) {
+        let (mut sea, mut naive) = (sea(), Naive::default());
+        for (what, pod, crew_told) in steps {
+            let pod = PODS[pod];
+            match what {
+                0 => {
+                    let told: Vec<&'static str> = crew_told.iter().map(|at| PODS[*at]).collect::<BTreeSet<_>>().into_iter().collect();
+                    tell(&mut sea, "ark", &told, false);
+                    naive.tell(Some(told));
+                }
+                1 => {
+                    board(&mut sea, "ark", pod);
+                    naive.board(pod);
+                }
+                2 => {
+                    sea.revert_assumptions(pod);
+                    naive.assumed.retain(|known| *known != pod);
+                }
+                _ => {
+                    sea.remove_custom(&key("ark"));
+                    naive.tell(None);
+                }
+            }
+            prop_assert_eq!(crew(&sea, "ark"), naive.seen());
+            let told = sea.indexes().get::<Log>().unwrap().0.last().cloned().unwrap_or_default();
+            prop_assert_eq!(told, naive.seen().unwrap_or_default(), "indexes know");
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! Events: none is lost while the API server accepts them, however many there are at once, and a server that accepts
+//! none for a while gets them afterwards.
+
+use std::{
+    collections::BTreeSet,
+    sync::atomic::{AtomicBool, Ordering},
+    thread::sleep,
+    time::Duration,
+};
+
+use serde_json::{Value, json};
+
+use crate::e2e::{
+    cluster::{PATIENCE, create_all, events_by_pod, eventually, name_of},
+    objects::{NODES, PODS, default_config, node, pod},
+    pod_watch::PodWatch,
+    process::Harbormaster,
+    proxy::{Fault, Gate},
+    scene::Scene,
+    server::{Server, on_both_servers},
+};
+
+on_both_servers! {
+    every_pod_of_a_burst_has_its_event,
+    a_server_that_refuses_events_for_a_while_gets_all_of_them_afterwards,
+}
+
+const SCHEDULER: &str = "default-scheduler";
+
+fn every_pod_of_a_burst_has_its_event(server: Server) {
+    const NODE_COUNT: usize = 30;
+    const POD_COUNT: usize = 1500;
+    const MISFITS: usize = 300;
+    let cluster = server.own();
+    let client = cluster.client();
+    let nodes: Vec<Value> =
+        (0..NODE_COUNT).map(|i| node(&format!("node-{i}"), json!({}), "16", "32Gi", 110)).collect();
+    create_all(client, NODES, &nodes);
+    // All pods exist before the scheduler starts, and those that fit nowhere are spread among the others.
+    let requests = json!({"cpu": "100m"});
+    let mut pods: Vec<Value> =
+        (0..POD_COUNT).map(|i| pod(&format!("pod-{i}"), SCHEDULER, requests.clone(), json!({}))).collect();
+    for i in 0..MISFITS {
+        let spec = json!({"nodeSelector": {"disk": "none"}});
+        pods.insert(i * 6, pod(&format!("misfit-{i}"), SCHEDULER, requests.clone(), spec));
+    }
+    create_all(client, PODS, &pods);
+
+    let watch = PodWatch::start(client);
+    let config = cluster.write_scheduler_config(&default_config().to_string()).expect("it is written");
+    let log = cluster.directory().join("harbormaster.log");
+    let harbormaster = Harbormaster::start(&[format!("--config={}", config.display())], log);
+    eventually("every pod that fits is bound", PATIENCE, || (watch.bound() >= POD_COUNT).then_some(()));
+    let events = eventually("every pod has its event", PATIENCE, || {
+        let events = events_by_pod(client);
+        (events.len() >= POD_COUNT + MISFITS).then_some(events)
+    });
+    let about = |reason: &str| -> BTreeSet<&str> {
+        events.keys().filter(|(of, _)| of == reason).map(|(_, pod)| pod.as_str()).collect()
+    };
+    let (misfits, bound): (Vec<&str>, Vec<&str>) =
+        pods.iter().map(name_of).partition(|name| name.starts_with("misfit"));
+    assert_eq!(about("Scheduled"), BTreeSet::from_iter(bound));
+    assert_eq!(about("FailedScheduling"), BTreeSet::from_iter(misfits));
+    let scheduled = events.iter().filter(|((reason, _), _)| reason == "Scheduled");
+    assert!(scheduled.clone().all(|(_, events)| events.len() == 1));
+    let log = harbormaster.ends_well();
+    let trouble = ["dropped event", "Unable to write event", "rejected event", "could not be written"];
+    assert!(trouble.iter().all(|trouble| !log.contains(trouble)), "{log}");
+}
+
+fn a_server_that_refuses_events_for_a_while_gets_all_of_them_afterwards(server: Server) {
+    const POD_COUNT: usize = 100;
+    let scene = Scene::new(server, "overloaded");
+    // Twenty pods fill a node.
+    for index in 1..POD_COUNT / 20 {
+        scene.create_node(&format!("node-{index}"), "2", "a");
+    }
+    let harbormaster = scene.started();
+    let gate = Gate::default();
+    let (first, second, busy) = (gate.clone(), gate.clone(), AtomicBool::new(false));
+    scene.proxy.fault(usize::MAX, Fault::retry_after_a_second(429, "TooManyRequests"), move |request| {
+        request.is_write_of_an_event() && !first.is_open() && busy.fetch_not(Ordering::Relaxed)
+    });
+    scene.proxy.fault(usize::MAX, Fault::status(500, "InternalError"), move |request| {
+        request.is_write_of_an_event() && !second.is_open()
+    });
+    scene.create_for("misfit", "100m", json!({"scene": scene.name, "rack": "none"}));
+    scene.create_many(POD_COUNT);
+    scene.many_are_bound(POD_COUNT);
+    for index in 0..POD_COUNT {
+        scene.has_statuses(&format!("many-{index}"), &[201]);
+    }
+    let prefix = scene.full("");
+    let explained = || {
+        let events = events_by_pod(&scene.client);
+        events.into_keys().filter(|(_, pod)| pod.starts_with(&prefix)).collect::<BTreeSet<_>>()
+    };
+    sleep(Duration::from_secs(5));
+    assert_eq!(explained(), BTreeSet::new());
+    gate.open();
+    let all = eventually("all events", PATIENCE, || Some(explained()).filter(|all| all.len() > POD_COUNT));
+    let mut expected: BTreeSet<_> =
+        (0..POD_COUNT).map(|index| ("Scheduled".to_owned(), scene.full(&format!("many-{index}")))).collect();
+    expected.insert(("FailedScheduling".to_owned(), scene.full("misfit")));
+    assert_eq!(all, expected);
+    let failures = harbormaster.lines_with(&["Unable to write event"]);
+    let minutes = PATIENCE.as_secs() / 60;
+    assert!(!failures.is_empty() && failures.len() as u64 <= 2 * (minutes + 1), "{failures:#?}");
+    let log = scene.ends_well(harbormaster);
+    let lost = ["dropped event", "retry limit", "rejected event", "could not be written"];
+    assert!(lost.iter().all(|lost| !log.contains(lost)), "{log}");
+}

@@ -1,0 +1,350 @@
+//! The same small workload for kube-scheduler and for Harbormaster, and their metrics pages: identical families, types,
+//! labels and buckets, but for a list of exceptions with reasons, and equal values where they must be equal.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    thread::{self, JoinHandle, sleep},
+    time::{Duration, Instant},
+};
+
+use harbormaster_driver::{DriverConfig, ExitReason, Metrics, metrics::Build};
+use harbormaster_oracle::{
+    components::ApiClient,
+    scheduler::{self, Contender, StartOptions},
+};
+use harbormaster_setup::{Choices, Setup};
+use serde_json::{Value, json};
+use tokio::sync::oneshot;
+
+use crate::e2e::{
+    cluster::{
+        PATIENCE, create_priority_classes, eventually, get_pod, wait_until_bound, wait_until_explained,
+    },
+    objects::{NODES, PODS, config, node, pod},
+    server::{Cluster, Server, on_both_servers},
+};
+
+on_both_servers! {
+    the_pages_of_both_schedulers_say_the_same,
+}
+
+const PROFILE: &str = "default-scheduler";
+/// The compared values must be stable for this long.
+const QUIET: Duration = Duration::from_secs(4);
+
+/// Families, or prefixes of their names, that only kube-scheduler has.
+const ONLY_THEIRS: &[(&str, &str)] = &[
+    ("go_", "there is no Go runtime"),
+    ("workqueue_", "client-go's work queues are not used"),
+    ("authentication_", "counted by what serves the page"),
+    ("authorization_", "counted by what serves the page"),
+    ("apiserver_", "counted by the library that serves kube-scheduler's page"),
+    ("aggregator_", "counted by the library that serves kube-scheduler's page"),
+    ("apiextensions_", "a part of the test's program, which is all components in one"),
+    ("authenticated_user_requests", "a part of the test's program"),
+    ("node_collector_", "a part of the test's program"),
+    ("cardinality_enforcement_", "labels are restricted when a page is made"),
+    ("registered_metrics_total", "no metric is hidden"),
+    ("hidden_metrics_total", "no metric is hidden"),
+    ("rest_client_exec_plugin_", "a part of client-go"),
+    ("rest_client_transport_", "a part of client-go"),
+];
+
+/// Families that only Harbormaster has.
+const ONLY_OURS: &[(&str, &str)] = &[("harbormaster_config_", "kube-scheduler reads its configuration once")];
+
+/// Samples that must be equal, in addition to evaluations and extension points counted per pod.
+const SAME_VALUES: &[&str] = &[
+    "scheduler_schedule_attempts_total",
+    "scheduler_pending_pods",
+    "scheduler_queue_incoming_pods_total",
+    "scheduler_unschedulable_pods",
+    "scheduler_preemption_attempts_total",
+    "scheduler_preemption_victims_sum",
+    "scheduler_preemption_victims_count",
+    "scheduler_pod_scheduling_attempts_sum",
+    "scheduler_pod_scheduling_attempts_count",
+    "scheduler_pod_scheduling_attempts_bucket",
+    "scheduler_pod_scheduling_sli_duration_seconds_count",
+    "scheduler_scheduling_attempt_duration_seconds_count",
+    "scheduler_scheduling_algorithm_duration_seconds_count",
+    "scheduler_preemption_goroutines_execution_total",
+    "scheduler_cache_size",
+    "scheduler_goroutines{operation=\"binding\"}",
+    "scheduler_batch_attempts_total",
+];
+
+/// A scheduler whose metrics pages can be read.
+enum Scheduler {
+    Original(scheduler::Scheduler),
+    Ours { metrics: Metrics, stop: Option<oneshot::Sender<()>>, running: Option<JoinHandle<()>> },
+}
+
+impl Scheduler {
+    fn original(cluster: &Cluster, config: &str) -> Self {
+        let config = config.to_owned();
+        let options = StartOptions { config, parity: true, metrics: true, ..StartOptions::default() };
+        let started = scheduler::Scheduler::start(&Contender::KubeScheduler, cluster, &options);
+        Self::Original(started.expect("it starts"))
+    }
+
+    /// Runs Harbormaster in this process, because the secure port is not part of this test.
+    fn ours(cluster: &Cluster, config: &str) -> Self {
+        let path = cluster.write_scheduler_config(config).expect("it is written");
+        let text = fs::read_to_string(&path).expect("it can be read");
+        let choices = Choices { parity: true, ..Choices::default() };
+        let file = path.display().to_string();
+        let setup = Setup::read(Some((&file, &text)), &choices).expect("the configuration is right");
+        let metrics = Metrics::default();
+        metrics.set_build(Build { version: "v0", commit: "" });
+        metrics.set_feature("OpportunisticBatching", "BETA", true);
+        let client = &setup.config.client_connection;
+        let connection = harbormaster_driver::ConnectionConfig {
+            kubeconfig: Some(client.kubeconfig.clone().into()),
+            qps: client.qps,
+            burst: client.burst,
+            ..Default::default()
+        };
+        let driver = DriverConfig { connection, metrics: metrics.clone(), ..DriverConfig::default() };
+        let (stop, stopped) = oneshot::channel();
+        let running = thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            let ended =
+                runtime.expect("a runtime").block_on(harbormaster_driver::run(driver, setup.engine, async {
+                    let _ = stopped.await;
+                }));
+            assert_eq!(ended.expect("it ends well"), ExitReason::Finished);
+        });
+        Self::Ours { metrics, stop: Some(stop), running: Some(running) }
+    }
+
+    fn page(&self) -> String {
+        match self {
+            Self::Original(original) => {
+                original.page("/metrics").expect("it serves").expect("it was asked to")
+            }
+            Self::Ours { metrics, .. } => metrics.page(),
+        }
+    }
+
+    fn resources(&self) -> String {
+        match self {
+            Self::Original(original) => {
+                original.page("/metrics/resources").expect("it serves").expect("it was asked to")
+            }
+            Self::Ours { metrics, .. } => {
+                let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+                runtime.block_on(metrics.resources())
+            }
+        }
+    }
+}
+
+impl Drop for Scheduler {
+    fn drop(&mut self) {
+        if let Self::Ours { stop, running, .. } = self {
+            drop(stop.take());
+            if let Some(running) = running.take() {
+                let ended = running.join();
+                assert!(thread::panicking() || ended.is_ok(), "Harbormaster ends well");
+            }
+        }
+    }
+}
+
+/// Shape of a family on a page.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Shape {
+    help: String,
+    kind: String,
+    /// Sets of label names that occur together.
+    labels: BTreeSet<Vec<String>>,
+    bounds: BTreeSet<String>,
+}
+
+/// Families by name, and samples.
+type Page = (BTreeMap<String, Shape>, BTreeMap<String, f64>);
+
+fn read(page: &str) -> Page {
+    let (mut families, mut samples) = (BTreeMap::<String, Shape>::new(), BTreeMap::new());
+    let mut name = String::new();
+    for line in page.lines() {
+        if let Some(help) = line.strip_prefix("# HELP ") {
+            let (family, help) = help.split_once(' ').unwrap_or((help, ""));
+            name = family.to_owned();
+            families.entry(name.clone()).or_default().help = help.to_owned();
+        } else if let Some(kind) = line.strip_prefix("# TYPE ") {
+            let kind = kind.split(' ').nth(1).expect("a type");
+            families.entry(name.clone()).or_default().kind = kind.to_owned();
+        } else if let Some((series, value)) = line.rsplit_once(' ') {
+            samples.insert(series.to_owned(), value.parse().expect("a number"));
+            let shape = families.get_mut(&name).expect("HELP and TYPE come first");
+            let mut labels: Vec<String> = Vec::new();
+            for (label, value) in labels_of(series) {
+                match label == "le" {
+                    true => drop(shape.bounds.insert(value.to_owned())),
+                    false => labels.push(label.to_owned()),
+                }
+            }
+            shape.labels.insert(labels);
+        }
+    }
+    (families, samples)
+}
+
+/// Splits a series into labels. No value in these pages contains a quote.
+fn labels_of(series: &str) -> Vec<(&str, &str)> {
+    let Some((_, labels)) = series.split_once('{') else { return Vec::new() };
+    let mut rest = labels.trim_end_matches('}');
+    let mut found = Vec::new();
+    while let Some((label, after)) = rest.split_once("=\"") {
+        let (value, after) = after.split_once('"').expect("a value ends");
+        found.push((label, value));
+        rest = after.trim_start_matches(',');
+    }
+    found
+}
+
+/// Schedules some pods, one that fits nowhere, one that is woken, and one that preempts another.
+fn work(client: &ApiClient) {
+    let create = |name: &str, class: Option<&str>, cpu: &str, spec: Value| {
+        let mut pod = pod(name, PROFILE, json!({"cpu": cpu, "memory": "64Mi"}), spec);
+        pod["spec"]["terminationGracePeriodSeconds"] = json!(0);
+        pod["spec"]["containers"][0]["resources"]["limits"] = json!({"cpu": "2", "memory": "128Mi"});
+        if let Some(class) = class {
+            pod["spec"]["priorityClassName"] = json!(class);
+        }
+        client.post(PODS, &pod).expect("the pod is created");
+    };
+    let on = |pool: &str| json!({"nodeSelector": {"pool": pool}});
+    for name in ["first", "second", "third"] {
+        create(name, None, "100m", on("wide"));
+        wait_until_bound(client, name);
+    }
+    create("nowhere", None, "100m", on("none"));
+    wait_until_explained(client, "nowhere");
+    create("late", None, "100m", on("late"));
+    wait_until_explained(client, "late");
+    client.post(NODES, &node("late", json!({"pool": "late"}), "1", "1Gi", 10)).expect("the node is created");
+    wait_until_bound(client, "late");
+    create("victim", None, "800m", on("narrow"));
+    wait_until_bound(client, "victim");
+    create("preemptor", Some("high"), "800m", on("narrow"));
+    wait_until_bound(client, "preemptor");
+    assert!(get_pod(client, "victim").is_none(), "it made way");
+}
+
+/// Waits until the compared values are stable, and returns the page.
+fn settled(scheduler: &Scheduler) -> Page {
+    let mut last = (read(&scheduler.page()), Instant::now());
+    eventually("the numbers stay as they are", PATIENCE, || {
+        sleep(Duration::from_millis(200));
+        let page = read(&scheduler.page());
+        if same(&page) != same(&last.0) {
+            last = (page, Instant::now());
+            return None;
+        }
+        (last.1.elapsed() > QUIET).then_some(())
+    });
+    read(&scheduler.page())
+}
+
+/// Returns the samples that must be equal on both pages.
+fn same((_, samples): &Page) -> BTreeMap<&str, f64> {
+    let must = |name: &str| {
+        SAME_VALUES
+            .iter()
+            .any(|same| name.strip_prefix(same).is_some_and(|r| r.is_empty() || r.starts_with('{')))
+            || is_evaluation_per_pod(name)
+            || is_point_per_pod(name)
+    };
+    samples.iter().filter(|(name, _)| must(name)).map(|(name, value)| (name.as_str(), *value)).collect()
+}
+
+/// Returns true for evaluations counted per pod. Filter and Score are counted per node, and the number of nodes
+/// examined differs. Plugins that stand for unsupported ones exist in one scheduler only.
+fn is_evaluation_per_pod(name: &str) -> bool {
+    name.starts_with("scheduler_plugin_evaluation_total")
+        && (name.contains("=\"PreFilter\"") || name.contains("=\"PreScore\""))
+        && !UNBUILT.iter().any(|plugin| name.contains(plugin))
+}
+
+/// Plugins that only one scheduler has.
+const UNBUILT: [&str; 2] = ["DynamicResources", "HarbormasterUnbuilt"];
+
+/// Returns true for the number of calls of an extension point that is called once per pod.
+fn is_point_per_pod(name: &str) -> bool {
+    const POINTS: [&str; 9] = [
+        "PreEnqueue",
+        "PreFilter",
+        "Filter",
+        "PostFilter",
+        "PreScore",
+        "Score",
+        "Reserve",
+        "Bind",
+        "PostBind",
+    ];
+    name.starts_with("scheduler_framework_extension_point_duration_seconds_count")
+        && labels_of(name).iter().any(|(label, value)| *label == "extension_point" && POINTS.contains(value))
+}
+
+fn scrape(server: Server, start: fn(&Cluster, &str) -> Scheduler) -> (Page, Vec<String>) {
+    let cluster = server.own();
+    let client = cluster.client().clone();
+    create_priority_classes(&client);
+    for (name, pool, cpu) in [("a", "wide", "2"), ("b", "wide", "2"), ("c", "narrow", "1")] {
+        client.post(NODES, &node(name, json!({"pool": pool}), cpu, "4Gi", 100)).expect("the node is created");
+    }
+    let scheduler = start(&cluster, &config(PROFILE).to_string());
+    work(&client);
+    let page = settled(&scheduler);
+    // Identical nodes may be chosen in any order.
+    let resources = scheduler.resources();
+    let without_node = |line: &str| match (line.find("node=\""), line.find(",pod=\"")) {
+        (Some(from), Some(to)) => format!("{}{}", &line[..from], &line[to + 1..]),
+        _ => line.to_owned(),
+    };
+    let mut resources: Vec<String> = resources.lines().map(without_node).collect();
+    resources.sort();
+    (page, resources)
+}
+
+fn the_pages_of_both_schedulers_say_the_same(server: Server) {
+    let (theirs, their_resources) = scrape(server, Scheduler::original);
+    let (ours, our_resources) = scrape(server, Scheduler::ours);
+    assert!(!our_resources.is_empty());
+    assert_eq!(our_resources, their_resources);
+
+    let listed = |list: &[(&str, &str)], name: &str| list.iter().any(|(known, _)| name.starts_with(known));
+    let mut wrong: Vec<String> = Vec::new();
+    for (name, shape) in &theirs.0 {
+        match ours.0.get(name) {
+            _ if listed(ONLY_THEIRS, name) => {}
+            None => wrong.push(format!("{name} is missing: {shape:?}")),
+            Some(our) if our != shape => {
+                wrong.push(format!("{name} differs:\n  ours   {our:?}\n  theirs {shape:?}"));
+            }
+            Some(_) => {}
+        }
+    }
+    let more = ours.0.keys().filter(|name| !theirs.0.contains_key(*name) && !listed(ONLY_OURS, name));
+    wrong.extend(more.map(|name| format!("kube-scheduler has no {name}")));
+
+    let (our_values, their_values) = (same(&ours), same(&theirs));
+    let names: BTreeSet<&&str> = our_values.keys().chain(their_values.keys()).collect();
+    for name in names {
+        let (our, their) = (our_values.get(*name), their_values.get(*name));
+        if our != their {
+            wrong.push(format!("{name}: ours {our:?}, theirs {their:?}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(our_values.len() > 60, "too little was compared: {our_values:#?}");
+    // Every listed exception is needed.
+    for (known, _) in ONLY_THEIRS {
+        let needed = theirs.0.keys().any(|name| name.starts_with(known) && !ours.0.contains_key(name));
+        assert!(needed, "{known} is not among what only kube-scheduler has");
+    }
+}

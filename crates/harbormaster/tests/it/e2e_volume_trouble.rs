@@ -1,0 +1,123 @@
+//! PreBind under faults: whatever happens to its writes and to the API server, pods end up on nodes that can use their
+//! volumes, no volume has two claims, and volumes reserved in vain are available to others.
+//!
+//! `e2e/volume_scene.rs` defines the conditions that must hold at the end. `e2e_volume_wait.rs` has the faults while
+//! PreBind waits.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::sleep,
+    time::Duration,
+};
+
+use crate::e2e::{
+    cluster::{PATIENCE, eventually},
+    proxy::{Fault, Request},
+    scene::statuses,
+    server::{Server, on_both_servers},
+    volume_scene::VolumeScene,
+};
+
+on_both_servers! {
+    writes_of_volumes_that_fail_in_any_way_end_well,
+    writes_of_claims_that_fail_in_any_way_end_well,
+    bindings_of_pods_with_volumes_that_fail_in_any_way_end_well,
+    an_api_server_that_goes_away_at_any_write_is_waited_for,
+}
+
+/// Returns the faults to inject into a write, by the name of its claim and pod, with the number of times.
+fn faults() -> [(&'static str, usize, Fault); 7] {
+    [
+        ("conflict", 1, Fault::status(409, "Conflict")),
+        ("throttled", 2, Fault::retry_after_a_second(429, "TooManyRequests")),
+        ("failing", 6, Fault::status(500, "InternalError")),
+        ("away", 6, Fault::status(503, "ServiceUnavailable")),
+        ("refused", 6, Fault::Break),
+        // The API server handles both of these requests.
+        ("unanswered", 1, Fault::BreakAfterwards),
+        ("denied", 1, Fault::LieAfterwards { status: 500 }),
+    ]
+}
+
+type Matcher = Box<dyn Fn(&Request) -> bool + Send>;
+
+/// Injects all kinds of faults into `write` at once, each for its own pod and claim.
+fn writes_fail(
+    server: Server,
+    name: &'static str,
+    class: &str,
+    write: impl Fn(&VolumeScene, &str) -> Matcher,
+) {
+    let scene = VolumeScene::new(server, name);
+    let _provisioner = scene.provision(&[]);
+    for (index, (name, times, fault)) in faults().into_iter().enumerate() {
+        if class == "there" {
+            scene.create_volume(&format!("v-{index}"), if index % 2 == 0 { "a" } else { "b" });
+        }
+        scene.proxy.fault(times, fault, write(&scene, name));
+    }
+    let harbormaster = scene.started();
+    let pods = faults().map(|(name, ..)| name);
+    for name in pods {
+        scene.create_user(name, class);
+    }
+    for (name, times, _) in faults() {
+        scene.is_bound(name);
+        let answers = statuses(&scene.proxy.records(write(&scene, name)));
+        assert!((times..=times + 6).contains(&answers.len()), "{name}: {answers:?}");
+        assert_ne!(answers[0], 200, "{name}: {answers:?}");
+    }
+    for name in ["conflict", "failing", "away", "refused"] {
+        assert!(harbormaster.attempts(&scene.full(name)) >= 2, "{name} is decided anew");
+    }
+    scene.create_volume("spare", "b");
+    scene.ends_in_order(harbormaster, &pods, true);
+}
+
+fn writes_of_volumes_that_fail_in_any_way_end_well(server: Server) {
+    writes_fail(server, "setting-aside", "there", |scene, name| Box::new(scene.is_setting_aside(name)));
+}
+
+fn writes_of_claims_that_fail_in_any_way_end_well(server: Server) {
+    writes_fail(server, "selecting", "made", |scene, name| Box::new(scene.is_selecting_for(name)));
+}
+
+fn bindings_of_pods_with_volumes_that_fail_in_any_way_end_well(server: Server) {
+    writes_fail(server, "binding", "there", |scene, name| Box::new(scene.is_binding(name)));
+}
+
+fn an_api_server_that_goes_away_at_any_write_is_waited_for(server: Server) {
+    let scene = VolumeScene::new(server, "outage");
+    let _provisioner = scene.provision(&[]);
+    let is_away = Arc::new(AtomicBool::new(false));
+    let pods = [("aside", "there"), ("selected", "made"), ("bound", "there")];
+    let writes: [Matcher; 3] = [
+        Box::new(scene.is_setting_aside("aside")),
+        Box::new(scene.is_selecting_for("selected")),
+        Box::new(scene.is_binding("bound")),
+    ];
+    ["v-1", "v-2"].iter().for_each(|volume| scene.create_volume(volume, "a"));
+    for write in writes {
+        // The server goes away just before it handles the write.
+        let (away, begun) = (Arc::clone(&is_away), AtomicBool::new(false));
+        scene.proxy.fault(usize::MAX, Fault::Break, move |request| {
+            if write(request) && !begun.swap(true, Ordering::Relaxed) {
+                away.store(true, Ordering::Relaxed);
+            }
+            away.load(Ordering::Relaxed)
+        });
+    }
+    let harbormaster = scene.started();
+    for (name, class) in pods {
+        scene.create_user(name, class);
+        eventually("the API server goes away", PATIENCE, || is_away.load(Ordering::Relaxed).then_some(()));
+        scene.proxy.close_all();
+        sleep(Duration::from_secs(3));
+        is_away.store(false, Ordering::Relaxed);
+        scene.is_bound(name);
+    }
+    scene.ends_in_order(harbormaster, &pods.map(|(name, _)| name), true);
+}

@@ -1,0 +1,34 @@
+//! The program and the library, from documents to clusters.
+
+mod charts;
+mod deploy;
+mod documents;
+mod e2e;
+mod e2e_bad_config;
+mod e2e_debugger;
+mod e2e_election;
+mod e2e_events;
+mod e2e_extender;
+mod e2e_faults;
+mod e2e_flags;
+mod e2e_metrics;
+mod e2e_outages;
+mod e2e_preemption;
+mod e2e_preemption_pair;
+mod e2e_reload;
+mod e2e_replicas;
+mod e2e_secure_port;
+mod e2e_traces;
+mod e2e_volume_trouble;
+mod e2e_volume_wait;
+mod e2e_volumes;
+mod e2e_wake;
+mod e2e_wake_volumes;
+mod embedded;
+mod generate;
+mod sandbox;
+mod sandbox_kubectl;
+mod schema;
+mod simulate;
+mod strictness;
+mod surface;

@@ -1,0 +1,38 @@
+//! kubectl prints the same with the real kube-apiserver and with the embedded API server, line by line. The commands
+//! are in `tests/scripts/kubectl.script`, expected differences in `tests/scripts/kubectl_differences.yaml`.
+
+use harbormaster_oracle::api_comparison::{Action, unused};
+use harbormaster_oracle::components::{Kubectl, KubectlVersion};
+
+use crate::servers;
+
+fn prints_the_same(version: KubectlVersion) {
+    let kubectl = Kubectl::ensure(version).expect("kubectl can be built");
+    let (script, expected) =
+        (servers::script("kubectl.script"), servers::expected_differences("kubectl_differences.yaml"));
+    let differences = servers::differences(&script, Some(&kubectl), &expected);
+    assert!(
+        differences.is_empty(),
+        "kubectl {}: - is the real kube-apiserver, + the embedded one\n\n{differences}",
+        version.minor()
+    );
+}
+
+#[test]
+fn the_oldest_kubectl_prints_the_same() {
+    prints_the_same(KubectlVersion::Oldest);
+}
+
+#[test]
+fn the_newest_kubectl_prints_the_same() {
+    prints_the_same(KubectlVersion::Newest);
+}
+
+#[test]
+fn the_script_is_long_and_uses_each_expected_difference() {
+    let (script, expected) =
+        (servers::script("kubectl.script"), servers::expected_differences("kubectl_differences.yaml"));
+    let commands = script.steps.iter().filter(|step| matches!(step.action, Action::Kubectl { .. }));
+    assert!(commands.count() >= 100);
+    assert_eq!(unused(&[&script], &expected), Vec::<&str>::new());
+}

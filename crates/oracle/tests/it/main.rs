@@ -1,0 +1,16 @@
+//! The oracles, and Harbormaster compared with Kubernetes' own components.
+
+mod control_plane;
+mod decision_comparison;
+mod harbormaster_decisions;
+mod harbormaster_verdicts;
+mod hints;
+mod kubectl;
+mod preemptions;
+mod provisioner;
+mod raw_requests;
+mod servers;
+mod types;
+mod verdict_comparison;
+mod verdicts;
+mod yaml;

@@ -1,0 +1,41 @@
+//! The embedded API server answers invalid requests, requests for custom resources
+//! and server-side apply like the real kube-apiserver, with the same status,
+//! content type and body. The requests are in `tests/scripts/requests.script`,
+//! `custom_resources.script` and `apply.script`, expected differences in
+//! `tests/scripts/requests_differences.yaml`.
+
+use harbormaster_oracle::api_comparison::unused;
+
+use crate::servers;
+
+fn are_answered_the_same(name: &str) {
+    let (script, expected) =
+        (servers::script(name), servers::expected_differences("requests_differences.yaml"));
+    let differences = servers::differences(&script, None, &expected);
+    assert!(differences.is_empty(), "- is the real kube-apiserver, + the embedded one\n\n{differences}");
+}
+
+#[test]
+fn odd_requests_are_answered_the_same() {
+    are_answered_the_same("requests.script");
+}
+
+#[test]
+fn requests_about_custom_resources_are_answered_the_same() {
+    are_answered_the_same("custom_resources.script");
+}
+
+#[test]
+fn applied_configurations_are_answered_the_same() {
+    are_answered_the_same("apply.script");
+}
+
+#[test]
+fn the_scripts_are_long_and_use_each_expected_difference() {
+    let expected = servers::expected_differences("requests_differences.yaml");
+    let scripts = ["requests.script", "custom_resources.script", "apply.script"].map(servers::script);
+    for script in &scripts {
+        assert!(script.steps.len() >= 80);
+    }
+    assert_eq!(unused(&scripts.each_ref(), &expected), Vec::<&str>::new());
+}

@@ -1,0 +1,9 @@
+//! The simulator with the in-tree plugins.
+
+#![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
+
+mod custom_resources;
+mod indexes;
+mod permit;
+mod simulate;
+mod storage;
