@@ -47,4 +47,4 @@ pub use gate::WriteGate;
 pub use kubeconfig::KubeconfigError;
 pub use limiter::RateLimiter;
 pub use retries::Retries;
-pub use tls::{Identity, TlsError, TlsOptions};
+pub use tls::{Identity, TlsError, TlsOptions, accept_every_certificate};

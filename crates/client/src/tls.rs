@@ -135,7 +135,7 @@ impl TlsOptions {
 }
 
 /// Makes `tls` accept every certificate.
-fn accept_every_certificate(tls: &mut ClientConfig) {
+pub fn accept_every_certificate(tls: &mut ClientConfig) {
     let unchecked = AcceptAll(tls.crypto_provider().clone());
     tls.dangerous().set_certificate_verifier(Arc::new(unchecked));
 }
