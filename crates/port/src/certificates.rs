@@ -13,9 +13,13 @@ use rustls::{
     server::{ClientHello, ResolvesServerCert},
     sign::CertifiedKey,
 };
-use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
+use x509_cert::{
+    Certificate,
+    der::{Decode, oid::db::rfc4519::COMMON_NAME},
+    ext::pkix::{SubjectAltName, name::GeneralName},
+};
 
-use crate::options::Serving;
+use crate::{client_certificate::texts, options::Serving};
 
 /// Reads a certificate and its key.
 fn read_pair(cert: &Path, key: &Path) -> Result<PemPair, String> {
@@ -119,14 +123,16 @@ impl ResolvesServerCert for Certificates {
 /// Returns the names and addresses of a certificate.
 fn names_of(key: &CertifiedKey) -> Vec<String> {
     let Some(der) = key.cert.first() else { return Vec::new() };
-    let Ok((_, certificate)) = X509Certificate::from_der(der) else { return Vec::new() };
-    let common = certificate.subject().iter_common_name().filter_map(|name| name.as_str().ok());
-    let mut names: Vec<String> = common.map(str::to_owned).collect();
-    let alternatives = certificate.subject_alternative_name().ok().flatten();
-    for name in alternatives.iter().flat_map(|extension| &extension.value.general_names) {
+    let Ok(Certificate { tbs_certificate: certificate, .. }) = Certificate::from_der(der) else {
+        return Vec::new();
+    };
+    let mut names: Vec<String> =
+        texts(&certificate.subject, COMMON_NAME).flatten().map(str::to_owned).collect();
+    let alternatives = certificate.get::<SubjectAltName>().ok().flatten();
+    for name in alternatives.iter().flat_map(|(_, alternatives)| &alternatives.0) {
         match name {
-            GeneralName::DNSName(name) => names.push((*name).to_owned()),
-            GeneralName::IPAddress(bytes) => names.extend(address(bytes)),
+            GeneralName::DnsName(name) => names.push(name.to_string()),
+            GeneralName::IpAddress(bytes) => names.extend(address(bytes.as_bytes())),
             _ => {}
         }
     }

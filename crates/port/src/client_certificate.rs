@@ -9,12 +9,22 @@ use rustls::{
     pki_types::{CertificateDer, UnixTime},
     server::{WebPkiClientVerifier, danger::ClientCertVerifier},
 };
-use x509_parser::prelude::{FromDer, X509Certificate};
+use x509_cert::{
+    Certificate,
+    der::{
+        Decode, Tag, Tagged,
+        oid::{
+            ObjectIdentifier,
+            db::rfc4519::{COMMON_NAME, ORGANIZATION_NAME},
+        },
+    },
+    name::Name,
+};
 
 use crate::user::User;
 
-/// `1.3.6.1.4.1.57683.2`: Kubernetes' attribute for the UID of a user.
-const UID: &str = "1.3.6.1.4.1.57683.2";
+/// Kubernetes' attribute for the UID of a user.
+const UID: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.6.1.4.1.57683.2");
 const CREDENTIAL: &str = "authentication.kubernetes.io/credential-id";
 
 /// Authorities of client certificates.
@@ -45,10 +55,21 @@ impl Authorities {
     }
 }
 
+/// Returns the texts of an attribute of a name, in order; `None` for a value that is no text.
+pub(crate) fn texts(name: &Name, attribute: ObjectIdentifier) -> impl Iterator<Item = Option<&str>> {
+    let all = name.0.iter().flat_map(|part| part.0.iter());
+    all.filter(move |one| one.oid == attribute).map(|one| match one.value.tag() {
+        Tag::Utf8String | Tag::PrintableString | Tag::Ia5String | Tag::NumericString => {
+            std::str::from_utf8(one.value.value()).ok()
+        }
+        _ => None,
+    })
+}
+
 /// Returns the last common name of a certificate, which Kubernetes uses.
 pub(crate) fn common_name(certificate: &CertificateDer<'_>) -> Result<String, String> {
-    let (_, certificate) = X509Certificate::from_der(certificate).map_err(|e| e.to_string())?;
-    let names = certificate.subject().iter_common_name().filter_map(|name| name.as_str().ok());
+    let certificate = Certificate::from_der(certificate).map_err(|e| e.to_string())?;
+    let names = texts(&certificate.tbs_certificate.subject, COMMON_NAME).flatten();
     Ok(names.last().unwrap_or_default().to_owned())
 }
 
@@ -58,12 +79,11 @@ pub(crate) fn user(der: &CertificateDer<'_>) -> Result<Option<User>, String> {
     if name.is_empty() {
         return Ok(None);
     }
-    let (_, certificate) = X509Certificate::from_der(der).map_err(|e| e.to_string())?;
-    let subject = certificate.subject();
-    let groups = subject.iter_organization().filter_map(|group| group.as_str().ok()).map(str::to_owned);
-    let uids = subject.iter_attributes().filter(|attribute| attribute.attr_type().to_id_string() == UID);
-    let uids: Vec<&str> =
-        uids.map(|uid| uid.as_str()).collect::<Result<_, _>>().map_err(|e| e.to_string())?;
+    let certificate = Certificate::from_der(der).map_err(|e| e.to_string())?;
+    let subject = &certificate.tbs_certificate.subject;
+    let groups = texts(subject, ORGANIZATION_NAME).flatten().map(str::to_owned);
+    let uids: Option<Vec<&str>> = texts(subject, UID).collect();
+    let uids = uids.ok_or("the UID is not a text")?;
     let uid = match uids[..] {
         [] => "",
         [""] => return Err("UID cannot be an empty string".to_owned()),
