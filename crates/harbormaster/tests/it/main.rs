@@ -16,7 +16,6 @@ mod e2e_outages;
 mod e2e_preemption;
 mod e2e_preemption_pair;
 mod e2e_reload;
-mod e2e_replicas;
 mod e2e_secure_port;
 mod e2e_traces;
 mod e2e_volume_trouble;
