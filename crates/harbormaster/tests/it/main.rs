@@ -25,6 +25,7 @@ mod e2e_wake;
 mod e2e_wake_volumes;
 mod embedded;
 mod generate;
+mod licences;
 mod sandbox;
 mod sandbox_kubectl;
 mod schema;
