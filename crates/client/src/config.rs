@@ -3,13 +3,17 @@
 use std::path::{Path, PathBuf};
 
 use http::Uri;
-use kube::{
-    Config,
-    config::{KubeConfigOptions, Kubeconfig, KubeconfigError},
-};
 use thiserror::Error;
 
-use crate::{client::ApiClient, limiter::RateLimiter, network::over_network};
+use crate::{
+    access::{InClusterError, ServerAccess},
+    client::ApiClient,
+    credentials::CredentialsError,
+    kubeconfig::{self, KubeconfigError},
+    limiter::RateLimiter,
+    network::over_network,
+    tls::TlsError,
+};
 
 /// Address, credentials and limits of a client.
 #[derive(Clone, Debug, Default)]
@@ -34,7 +38,7 @@ pub enum ClientError {
     )]
     NoConfiguration,
     /// The kubeconfig cannot be used.
-    #[error("{}", kubeconfig_text(path, source))]
+    #[error("kubeconfig {}{}{source}", path.display(), source.joint())]
     Kubeconfig {
         /// Path of the file.
         path: PathBuf,
@@ -49,17 +53,12 @@ pub enum ClientError {
         /// Cause.
         source: http::uri::InvalidUri,
     },
-    /// `tls-server-name` is not a valid name.
-    #[error("tls-server-name {name:?} of the kubeconfig is not the name of a server: {source}")]
-    ServerName {
-        /// The name as given.
-        name: String,
-        /// Cause.
-        source: rustls::pki_types::InvalidDnsNameError,
-    },
-    /// Certificates or credentials cannot be used.
+    /// The certificates cannot be used.
     #[error("credentials for the API server: {0}")]
-    Credentials(#[from] kube::Error),
+    Tls(#[from] TlsError),
+    /// There are no credentials.
+    #[error("credentials for the API server: {0}")]
+    Credentials(#[from] CredentialsError),
 }
 
 impl ConnectionConfig {
@@ -70,7 +69,7 @@ impl ConnectionConfig {
     /// If there is no configuration, or it cannot be used.
     pub async fn client(&self, idle_connections: usize) -> Result<ApiClient, ClientError> {
         install_crypto_provider();
-        let client = over_network(&self.kube_config().await?, idle_connections)?;
+        let client = over_network(self.access()?, idle_connections).await?;
         Ok(client.with_limiter(self.limiter()))
     }
 
@@ -83,25 +82,22 @@ impl ConnectionConfig {
     ///
     /// # Errors
     /// If it cannot be used.
-    pub async fn check(&self) -> Result<(), ClientError> {
-        match &self.kubeconfig {
-            Some(path) => from_file(path).await.map(drop),
-            None => Ok(()),
-        }
+    pub fn check(&self) -> Result<(), ClientError> {
+        self.kubeconfig.as_deref().map_or(Ok(()), |path| from_file(path).map(drop))
     }
 
-    async fn kube_config(&self) -> Result<Config, ClientError> {
-        let mut config = match &self.kubeconfig {
-            Some(path) => from_file(path).await?,
+    fn access(&self) -> Result<ServerAccess, ClientError> {
+        let mut access = match &self.kubeconfig {
+            Some(path) => from_file(path)?,
             None => match &self.master {
-                Some(master) => Config::new(address(master)?),
+                Some(master) => ServerAccess::to(address(master)?),
                 None => without_file()?,
             },
         };
         if let Some(master) = &self.master {
-            config.cluster_url = address(master)?;
+            access.server = address(master)?;
         }
-        Ok(config)
+        Ok(access)
     }
 }
 
@@ -116,18 +112,18 @@ pub async fn reviewer(
     idle_connections: usize,
 ) -> Result<Option<ApiClient>, ClientError> {
     install_crypto_provider();
-    let config = match kubeconfig {
-        Some(path) => from_file(&path.to_owned()).await?,
-        None => match Config::incluster() {
-            Ok(config) => config,
-            Err(kube::config::InClusterError::ReadEnvironmentVariable(_)) => return Ok(None),
+    let access = match kubeconfig {
+        Some(path) => from_file(path)?,
+        None => match ServerAccess::in_cluster() {
+            Ok(access) => access,
+            Err(InClusterError::NotInPod) => return Ok(None),
             Err(error) => {
                 tracing::warn!(err = %error, "failed to read in-cluster kubeconfig for delegated reviews");
                 return Ok(None);
             }
         },
     };
-    let client = over_network(&config, idle_connections)?;
+    let client = over_network(access, idle_connections).await?;
     Ok(Some(client.with_limiter(RateLimiter::new(200.0, 400))))
 }
 
@@ -138,53 +134,23 @@ fn install_crypto_provider() {
     let _ = rustls::crypto::ring::default_provider().install_default();
 }
 
-/// Returns an error message with advice.
-fn kubeconfig_text(path: &Path, error: &KubeconfigError) -> String {
-    let path = path.display();
-    match error {
-        KubeconfigError::ReadConfig(error, _) => format!(
-            "kubeconfig {path} cannot be read: {error}; name the right file with --kubeconfig, or with \
-             clientConnection.kubeconfig in the file of --config, which wins"
-        ),
-        KubeconfigError::Parse(error) => format!("kubeconfig {path} is not a valid kubeconfig: {error}"),
-        KubeconfigError::CurrentContextNotSet => format!(
-            "kubeconfig {path} has no current-context: choose one of its contexts with \
-             `kubectl config use-context NAME --kubeconfig {path}`"
-        ),
-        KubeconfigError::LoadContext(name) => {
-            format!("kubeconfig {path}: current-context is {name:?}, but contexts has no such entry")
-        }
-        KubeconfigError::LoadClusterOfContext(name) => {
-            format!(
-                "kubeconfig {path}: the current context is for the cluster {name:?}, but clusters has no such entry"
-            )
-        }
-        KubeconfigError::MissingClusterUrl => {
-            format!("kubeconfig {path}: the cluster of the current context has no server")
-        }
-        error => format!("kubeconfig {path}: {error}"),
-    }
-}
-
-async fn from_file(path: &PathBuf) -> Result<Config, ClientError> {
-    let failed = |source| ClientError::Kubeconfig { path: path.clone(), source };
-    let file = Kubeconfig::read_from(path).map_err(failed)?;
-    Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.map_err(failed)
+fn from_file(path: &Path) -> Result<ServerAccess, ClientError> {
+    kubeconfig::read(path).map_err(|source| ClientError::Kubeconfig { path: path.to_owned(), source })
 }
 
 /// Returns the service account of the pod that this process runs in, or the address in the environment.
-fn without_file() -> Result<Config, ClientError> {
+fn without_file() -> Result<ServerAccess, ClientError> {
     tracing::warn!(
         "Neither --kubeconfig nor --master was specified. Using the inClusterConfig. This might not work."
     );
-    match Config::incluster() {
-        Ok(config) => Ok(config),
+    match ServerAccess::in_cluster() {
+        Ok(access) => Ok(access),
         Err(error) => {
-            if !matches!(error, kube::config::InClusterError::ReadEnvironmentVariable(_)) {
+            if !matches!(error, InClusterError::NotInPod) {
                 tracing::warn!(err = %error, "error creating inClusterConfig, falling back to default config");
             }
             match std::env::var("KUBERNETES_MASTER") {
-                Ok(master) if !master.is_empty() => Ok(Config::new(address(&master)?)),
+                Ok(master) if !master.is_empty() => Ok(ServerAccess::to(address(&master)?)),
                 _ => Err(ClientError::NoConfiguration),
             }
         }
@@ -238,10 +204,10 @@ mod tests {
         std::fs::remove_dir_all(directory).unwrap();
     }
 
-    #[tokio::test]
-    async fn an_address_without_a_scheme_is_plain_http() {
+    #[test]
+    fn an_address_without_a_scheme_is_plain_http() {
         let config = ConnectionConfig { master: Some("127.0.0.1:8080".into()), ..Default::default() };
-        assert_eq!(config.kube_config().await.unwrap().cluster_url.to_string(), "http://127.0.0.1:8080/");
+        assert_eq!(config.access().unwrap().server.to_string(), "http://127.0.0.1:8080/");
         assert!(address("http://a b").is_err());
     }
 

@@ -8,8 +8,8 @@
 //!                     └── errors ──> `reachability` (one log line per outage), [`retries`], [`backoff`]
 //! ```
 //!
-//! Reading order: [`client`] (one request), [`error`] (how it can fail), [`config`] (kubeconfigs, credentials), [`connections`]
-//! (when connections are given up), [`network`] (how they are made), [`limiter`], [`backoff`] and [`retries`] (when requests are
+//! Reading order: [`client`] (one request), [`error`] (how it can fail), [`config`] (which server), `kubeconfig`, `access`,
+//! `credentials`, `exec_plugin` and `tls` (how it is reached and trusted), [`connections`] (when connections are given up), [`network`] (how they are made), [`limiter`], [`backoff`] and [`retries`] (when requests are
 //! sent and repeated), `reachability` (logging of outages), [`observe`] (metrics and traces), [`gate`] (permission to write).
 //!
 //! Invariants:
@@ -17,18 +17,22 @@
 //! - a request with a body is sent only while the [`WriteGate`] is open, and cancelled when the gate closes;
 //! - no response, however malformed, ends the process.
 
+mod access;
 pub mod backoff;
 pub mod client;
 pub mod config;
 pub mod connections;
+mod credentials;
 pub mod error;
+mod exec_plugin;
 pub mod gate;
+mod kubeconfig;
 pub mod limiter;
 pub mod network;
 pub mod observe;
 mod reachability;
 pub mod retries;
-mod unchecked;
+mod tls;
 
 #[cfg(any(test, feature = "test-util"))]
 pub mod fake_server;
@@ -36,8 +40,11 @@ pub mod fake_server;
 pub use backoff::{Backoff, Jitter};
 pub use client::{ApiClient, Stream};
 pub use config::{ClientError, ConnectionConfig};
+pub use credentials::CredentialsError;
 pub use error::{ApiError, Refusal, error_chain};
+pub use exec_plugin::PluginError;
 pub use gate::WriteGate;
+pub use kubeconfig::KubeconfigError;
 pub use limiter::RateLimiter;
 pub use retries::Retries;
-pub use unchecked::accept_every_certificate;
+pub use tls::{Identity, TlsError, TlsOptions, accept_every_certificate};

@@ -3,22 +3,27 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use http::{HeaderValue, Request, Uri, header::USER_AGENT, uri::Scheme};
+use http::{
+    HeaderMap, HeaderValue, Request, Response, StatusCode, Uri,
+    header::{AUTHORIZATION, USER_AGENT},
+    uri::Scheme,
+};
 use http_body_util::BodyExt;
 use hyper_rustls::{FixedServerNameResolver, HttpsConnectorBuilder, MaybeHttpsStream};
 use hyper_util::{
     client::legacy::{self, connect::HttpConnector},
     rt::{TokioExecutor, TokioIo, TokioTimer},
 };
-use kube::{Config, client::ConfigExt};
 use rustls::{ClientConfig, pki_types::ServerName};
 use tokio::{net::TcpStream, time::timeout};
-use tower::{BoxError, ServiceBuilder, ServiceExt, service_fn, util::BoxCloneSyncService};
+use tower::{BoxError, ServiceExt, service_fn, util::BoxCloneSyncService};
 
 use crate::{
-    client::{ApiClient, RequestBody, Route},
+    access::ServerAccess,
+    client::{ApiClient, RequestBody, ResponseBody, Route},
     config::ClientError,
-    unchecked::accept_every_certificate,
+    credentials::{Authorizer, CredentialsError},
+    tls::{TlsError, TlsOptions},
 };
 
 /// Time limit for making a connection, TLS included.
@@ -31,30 +36,69 @@ const PING_LIMIT: Duration = Duration::from_secs(10);
 /// Number of probes that the kernel sends within [`PING_LIMIT`] before it gives up.
 const KERNEL_PINGS: u32 = 3;
 
-/// Returns a client that reaches the server of `config` and keeps at most `idle_connections` idle connections.
-pub(crate) fn over_network(config: &Config, idle_connections: usize) -> Result<ApiClient, ClientError> {
-    let dialer = Arc::new(Dialer::new(config, idle_connections)?);
-    let network = service_fn(move |mut request: Request<RequestBody>| {
-        // Removed, since a pool that held it would keep itself alive.
-        let route = request.extensions_mut().remove::<Route>();
-        let response = route.map(|route| {
-            let pools = route.connections.pools.get_or_init(|| dialer.pools());
-            if route.is_stream { &pools.streams } else { &pools.requests }.request(request)
-        });
-        async move {
-            let response = response.ok_or("a request without a route")?.await?;
-            Ok(response.map(|body| body.map_err(BoxError::from).boxed_unsync()))
-        }
+/// Returns a client that reaches a server and keeps at most `idle_connections` idle connections. Connects to nothing, but runs
+/// the plugin for credentials if there is one.
+pub(crate) async fn over_network(
+    mut access: ServerAccess,
+    idle_connections: usize,
+) -> Result<ApiClient, ClientError> {
+    let (authorizer, identity) = Authorizer::new(access.credentials.clone()).await?;
+    access.tls.identity = identity.or(access.tls.identity);
+    let address = access.server.to_string();
+    let dialer = Dialer::new(&access, idle_connections)?;
+    let network = Arc::new(Network { headers: headers(&access)?, server: access.server, authorizer, dialer });
+    let service = service_fn(move |request| {
+        let network = network.clone();
+        async move { network.send(request).await }
     });
-    let mut config = config.clone();
-    config.headers.push((USER_AGENT, user_agent()));
-    let service = ServiceBuilder::new()
-        .layer(config.base_uri_layer())
-        .option_layer(config.auth_layer()?)
-        .layer(config.extra_headers_layer()?)
-        .service(network)
-        .map_err(BoxError::from);
-    Ok(ApiClient::over(service).at_address(config.cluster_url.to_string()))
+    Ok(ApiClient::over(service).at_address(address))
+}
+
+/// The way to a server.
+struct Network {
+    server: Uri,
+    /// Headers of every request.
+    headers: HeaderMap,
+    authorizer: Authorizer,
+    dialer: Dialer,
+}
+
+impl Network {
+    async fn send(&self, mut request: Request<RequestBody>) -> Result<Response<ResponseBody>, BoxError> {
+        *request.uri_mut() = below(&self.server, request.uri())?;
+        for (name, value) in &self.headers {
+            request.headers_mut().append(name, value.clone());
+        }
+        if let Some(header) = self.authorizer.header().await? {
+            request.headers_mut().insert(AUTHORIZATION, header);
+        }
+        // Removed, since a pool that held it would keep itself alive.
+        let route: Route = request.extensions_mut().remove().ok_or("a request without a route")?;
+        let pools = route.connections.pools.get_or_init(|| self.dialer.pools());
+        let pool = if route.is_stream { &pools.streams } else { &pools.requests };
+        let response = pool.request(request).await?;
+        if response.status() == StatusCode::UNAUTHORIZED {
+            self.authorizer.refused().await;
+        }
+        Ok(response.map(|body| body.map_err(BoxError::from).boxed_unsync()))
+    }
+}
+
+fn headers(access: &ServerAccess) -> Result<HeaderMap, CredentialsError> {
+    let mut headers = HeaderMap::from_iter([(USER_AGENT, user_agent())]);
+    for (name, value) in &access.impersonation {
+        headers.append(*name, HeaderValue::try_from(value.as_str())?);
+    }
+    Ok(headers)
+}
+
+/// Returns the address of `path` on a server whose own address may have a path.
+fn below(server: &Uri, path: &Uri) -> Result<Uri, http::Error> {
+    let path = path.path_and_query().map_or("/", |path| path.as_str());
+    let mut parts = server.clone().into_parts();
+    let prefix = server.path().trim_end_matches('/');
+    parts.path_and_query = Some(format!("{prefix}{path}").parse()?);
+    Ok(Uri::from_parts(parts)?)
 }
 
 /// Makes connections.
@@ -83,23 +127,18 @@ struct Dialer {
 }
 
 impl Dialer {
-    fn new(config: &Config, idle_connections: usize) -> Result<Self, ClientError> {
-        let mut tls = config.rustls_client_config()?;
-        if config.accept_invalid_certs && config.cluster_url.scheme() == Some(&Scheme::HTTPS) {
+    fn new(access: &ServerAccess, idle_connections: usize) -> Result<Self, TlsError> {
+        let is_https = access.server.scheme() == Some(&Scheme::HTTPS);
+        if access.tls.insecure && is_https {
             tracing::warn!(
-                server = %config.cluster_url,
+                server = %access.server,
                 "The certificate of the API server is not checked (insecure-skip-tls-verify): whoever is in between can \
                  read and change everything"
             );
         }
-        if config.accept_invalid_certs {
-            accept_every_certificate(&mut tls);
-        }
-        let name = config.tls_server_name.clone().map(ServerName::try_from).transpose();
-        let name = name.map_err(|source| ClientError::ServerName {
-            name: config.tls_server_name.clone().unwrap_or_default(),
-            source,
-        })?;
+        // The system's authorities are read only where they are needed.
+        let tls = TlsOptions { insecure: access.tls.insecure || !is_https, ..access.tls.clone() };
+        let (tls, name) = (tls.client_config()?, tls.expected_name()?);
         Ok(Self {
             requests: connector(tls.clone(), name.clone(), false),
             streams: connector(tls, name, true),
@@ -167,6 +206,18 @@ fn user_agent() -> HeaderValue {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_path_is_below_that_of_the_server() {
+        for (server, expected) in [
+            ("https://a:6443", "https://a:6443/api/v1/pods?watch=1"),
+            ("https://a:6443/", "https://a:6443/api/v1/pods?watch=1"),
+            ("https://a/k8s/clusters/c-1/", "https://a/k8s/clusters/c-1/api/v1/pods?watch=1"),
+        ] {
+            let path = Uri::from_static("/api/v1/pods?watch=1");
+            assert_eq!(below(&server.parse().unwrap(), &path).unwrap(), expected);
+        }
+    }
 
     #[test]
     fn the_user_agent_has_the_form_of_kubernetes_components() {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use bytes::Bytes;
 use harbormaster_client::{
-    accept_every_certificate,
+    Identity, TlsError, TlsOptions,
     client::{JSON, RequestBody, ResponseBody},
     error_chain,
     network::{Connector, connector},
@@ -17,8 +17,6 @@ use hyper_util::{
     client::legacy,
     rt::{TokioExecutor, TokioTimer},
 };
-use kube::{Config, client::ConfigExt};
-use rustls::pki_types::{CertificateDer, ServerName, pem::PemObject};
 use tokio::time::{Instant, timeout_at};
 use tower::BoxError;
 
@@ -162,49 +160,48 @@ impl BlockBuffer {
 /// Returns a connector with TLS as kube-scheduler configures it.
 fn secure(config: &ExtenderConfig) -> Result<Connector, String> {
     let tls = config.tls.clone().unwrap_or_default();
-    let authorities = authorities(&tls)?;
+    let authorities = pem(("caData", &tls.ca_data), ("caFile", &tls.ca_file))?;
     let is_https = config.extender.name.starts_with("https:");
     let insecure = tls.insecure || (config.enable_https && authorities.is_none());
     if insecure && authorities.is_some() {
         return Err("specifying a root certificates file with the insecure flag is not allowed".to_owned());
     }
-    let mut client = Config::new(Uri::from_static("https://extender"));
-    // Do not load the system's authorities if they are not needed.
-    client.root_cert = authorities.or((insecure || !is_https).then(Vec::new));
-    client.accept_invalid_certs = insecure;
-    let data = |text: &str| (!text.is_empty()).then(|| text.to_owned());
-    client.auth_info.client_certificate_data = data(&tls.cert_data);
-    client.auth_info.client_certificate = data(&tls.cert_file);
-    client.auth_info.client_key_data = data(&tls.key_data).map(Into::into);
-    client.auth_info.client_key = data(&tls.key_file);
-    let mut rustls = client.rustls_client_config().map_err(|error| error_chain(&error))?;
-    if insecure {
-        accept_every_certificate(&mut rustls);
-    }
-    let name = data(&tls.server_name).map(ServerName::try_from).transpose();
-    let name = name.map_err(|error| format!("tlsConfig.serverName {:?}: {error}", tls.server_name))?;
-    Ok(connector(rustls, name, true))
+    let chain = pem(("certData", &tls.cert_data), ("certFile", &tls.cert_file))?;
+    let key = pem(("keyData", &tls.key_data), ("keyFile", &tls.key_file))?;
+    let options = TlsOptions {
+        authorities,
+        identity: chain.zip(key).map(|(chain, key)| Identity { chain, key }),
+        server_name: (!tls.server_name.is_empty()).then(|| tls.server_name.clone()),
+        // The system's authorities are read only where they are needed.
+        insecure: insecure || !is_https,
+    };
+    let failed = |error| match error {
+        TlsError::NoAuthority | TlsError::Authorities(_) => {
+            let field = if tls.ca_data.is_empty() { "caFile" } else { "caData" };
+            format!("tlsConfig.{field}: {error}")
+        }
+        error => format!("tlsConfig: {}", error_chain(&error)),
+    };
+    let name = options
+        .expected_name()
+        .map_err(|_| format!("tlsConfig.serverName {:?} is not the name of a server", tls.server_name));
+    Ok(connector(options.client_config().map_err(failed)?, name?, true))
 }
 
-/// Returns the configured authorities; `None` for the system's.
-fn authorities(tls: &ExtenderTls) -> Result<Option<Vec<Vec<u8>>>, String> {
-    let (field, pem) = if !tls.ca_data.is_empty() {
-        let pem =
-            BASE64_STANDARD.decode(&tls.ca_data).map_err(|error| format!("tlsConfig.caData: {error}"))?;
-        ("caData", pem)
-    } else if !tls.ca_file.is_empty() {
-        let pem = std::fs::read(&tls.ca_file)
-            .map_err(|error| format!("tlsConfig.caFile {}: {error}", tls.ca_file))?;
-        ("caFile", pem)
-    } else {
-        return Ok(None);
-    };
-    let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
-    let all = all.map_err(|error| format!("tlsConfig.{field}: {error}"))?;
-    if all.is_empty() {
-        return Err(format!("tlsConfig.{field}: there is no certificate in it"));
+/// Returns the content of a field in base64, or else of the file that another field names.
+fn pem(
+    (data_field, data): (&str, &str),
+    (file_field, file): (&str, &str),
+) -> Result<Option<Vec<u8>>, String> {
+    if !data.is_empty() {
+        let decoded = BASE64_STANDARD.decode(data);
+        return decoded.map(Some).map_err(|error| format!("tlsConfig.{data_field}: {error}"));
     }
-    Ok(Some(all.into_iter().map(|certificate| certificate.to_vec()).collect()))
+    if file.is_empty() {
+        return Ok(None);
+    }
+    let content = std::fs::read(file);
+    content.map(Some).map_err(|error| format!("tlsConfig.{file_field} {file}: {error}"))
 }
 
 #[cfg(test)]

@@ -248,7 +248,7 @@ fn start(
     runtime.block_on(async {
         let mut signals = Signals::new().map_err(|e| format!("listening to signals: {e}"))?;
         dump_on_signal(driver.console.clone()).map_err(|e| format!("listening to signals: {e}"))?;
-        driver.connection.check().await.map_err(|e| e.to_string())?;
+        driver.connection.check().map_err(|e| e.to_string())?;
         let port = open().map_err(|e| e.to_string())?;
         let (asked, stop) = tokio::sync::oneshot::channel();
         let stopping = stopping.clone();
