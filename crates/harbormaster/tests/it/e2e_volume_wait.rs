@@ -37,7 +37,7 @@ fn after(milliseconds: u64) -> Behaviour {
 fn volumes_that_take_long_or_fail_at_first_are_waited_for_and_nobody_else_waits(server: Server) {
     let scene = VolumeScene::new(server, "slow");
     let fares = [
-        ("slow", after(2000)),
+        ("slow", after(10_000)),
         ("failing", after(300).with(Outcome::FailTimes(3))),
         ("reselected", after(300).with(Outcome::RemoveSelectedNode(2))),
     ];

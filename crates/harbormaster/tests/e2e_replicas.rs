@@ -1,5 +1,5 @@
 //! Three replicas under faults, for little more than a minute. `harbormaster-oracle replicas` injects more faults for
-//! longer and also checks time limits.
+//! longer and also checks time limits. Faults and load follow the clock, so this test has a program of its own.
 
 use std::path::PathBuf;
 
