@@ -175,11 +175,11 @@ impl Engine {
 
     /// Takes the effects since the last call, in order.
     pub fn take_effects(&mut self) -> Vec<Effect> {
-        self.report_plugin_failures();
         self.reporter.take_effects()
     }
 
-    /// Reports failures of plugins that belong to no attempt.
+    /// Reports failures of plugins that belong to no attempt. Each call of the engine ends with this, so that a failure
+    /// is reported with its cause and the next attempt does not inherit it.
     fn report_plugin_failures(&mut self) {
         // Reported like a failed attempt, but such a pod is in the queue already.
         for EnqueueFailure { pod, error, since } in self.queue.take_failed() {
@@ -187,13 +187,13 @@ impl Engine {
             self.reporter.failed(&pod, reason_and_message, NewNomination::Keep, since);
         }
         let failures = self.cache.cluster.take_errors().into_iter().chain(self.queue.take_panics());
-        failures.for_each(|error| self.reporter.plugin_failure(None, error.to_string()));
-        for undecodable in self.cache.cluster.take_undecodable() {
-            self.reporter.undecodable(undecodable);
-        }
+        failures.for_each(|error| self.reporter.note_plugin_failure(None, error.to_string()));
+        let undecodable = self.cache.cluster.take_undecodable();
+        undecodable.into_iter().for_each(|object| self.reporter.note_undecodable(object));
     }
 
-    /// Takes the notes since the last call: those about nodes, then moves in the queue.
+    /// Takes the notes since the last call: moves in the queue come last. Failures are noted even if no notes are
+    /// wanted, so every host has to take them.
     pub fn take_notes(&mut self) -> Vec<Note> {
         let mut notes = self.reporter.take_notes();
         notes.extend(self.queue.take_moves());
@@ -230,6 +230,7 @@ impl Engine {
             Input::BindFinished { uid, outcome } => self.bind_finished(&uid, outcome, now),
             Input::EvictFinished { task, outcome } => self.evict_finished(&task, &outcome, now),
         }
+        self.report_plugin_failures();
     }
 
     /// Handles the passing of time. Call this at [`Self::next_wakeup`]; it may be called at any time.
@@ -245,6 +246,7 @@ impl Engine {
             self.finder.forget_unused();
             self.next_cleanup = Some(now + CLEANUP_EVERY);
         }
+        self.report_plugin_failures();
     }
 
     /// Returns the time at which [`Self::tick`] next has something to do, if no input arrives.
@@ -307,5 +309,10 @@ impl Engine {
     /// Number of bindings in progress, including pods that wait on Permit.
     pub fn bindings_in_progress(&self) -> usize {
         self.bindings.len()
+    }
+
+    /// Number of bindings and evictions that the host was asked for and whose end it has not reported.
+    pub fn work_in_flight(&self) -> usize {
+        self.bindings.requested() + self.evictions.requested()
     }
 }

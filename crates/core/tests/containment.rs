@@ -13,7 +13,7 @@ use std::{
 };
 
 use harbormaster_api::{Labels, Namespace, Node, Object, Pod, Str};
-use harbormaster_core::{BindOutcome, Effect, EngineConfig, Input, Outcome};
+use harbormaster_core::{BindOutcome, Effect, EngineConfig, Input, Note, Outcome};
 use harbormaster_framework::{prelude::*, profile::Profile, registry::Registry};
 use world::{World, node, pod, with_priority};
 
@@ -268,10 +268,13 @@ impl Reports {
                         self.0.extend(patch.condition.map(|c| format!("{}: {}", patch.pod.name, c.message)));
                     }
                     Effect::Event(event) => self.0.push(format!("{}: {}", event.pod.name, event.note)),
-                    Effect::PluginFailure(trouble) => self.0.push(trouble.error),
-                    Effect::Evict(_) | Effect::CallOff(_) | Effect::Call(_) | Effect::Undecodable(_) => {}
+                    Effect::Evict(_) | Effect::CallOff(_) | Effect::Call(_) => {}
                 }
             }
+            self.0.extend(world.engine.take_notes().into_iter().filter_map(|note| match note {
+                Note::PluginFailed { error, .. } => Some(error),
+                _ => None,
+            }));
             if attempted.is_none() {
                 return;
             }

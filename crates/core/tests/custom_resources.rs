@@ -6,7 +6,7 @@ mod world;
 
 use std::time::Duration;
 
-use harbormaster_core::{BindOutcome, Effect, EngineConfig, Input, Outcome};
+use harbormaster_core::{BindOutcome, EngineConfig, Input, Note, Outcome};
 use harbormaster_framework::{prelude::*, registry::Registry, resource::RawObject};
 use harbormaster_testkit::{self as testkit, Trial, cluster, custom::raw, set_custom};
 use serde::Deserialize;
@@ -179,12 +179,11 @@ impl World {
     }
 
     fn undecodable(&mut self) -> Vec<String> {
-        let effects = self.all_effects().into_iter();
-        let told = effects.filter_map(|effect| match effect {
-            Effect::Undecodable(why) => Some(why.to_string()),
+        let notes = self.engine.take_notes().into_iter().filter_map(|note| match note {
+            Note::Undecodable(why) => Some(why.to_string()),
             _ => None,
         });
-        told.collect()
+        notes.collect()
     }
 }
 

@@ -20,6 +20,8 @@ fn taken(world: &mut World) -> Vec<String> {
         Note::Moved { pod, from, to, event } => format!("{}: {from} -> {to} for {event}", pod.name),
         Note::Scored { pod, node, plugin, score } => format!("{}: {plugin} {node} {score}", pod.name),
         Note::Total { pod, node, score } => format!("{}: {node} {score}", pod.name),
+        Note::PluginFailed { error, .. } => error,
+        Note::Undecodable(error) => error.to_string(),
     };
     world.engine.take_notes().into_iter().map(word).collect()
 }

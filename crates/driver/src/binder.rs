@@ -108,6 +108,7 @@ impl Binder {
         self.tasks.run(&uid.clone(), async move {
             let cycle = BindingCycle { task, api, room, pre_binding, extenders };
             let outcome = within(trace, traced(|| cycle.about(), cycle.run(called_off), end_of_cycle)).await;
+            log(&cycle.task, &outcome);
             // The engine is gone only when the process ends.
             let _ = engine.send(EngineMessage::Inputs(vec![Input::BindFinished { uid, outcome }]));
         });
@@ -269,6 +270,26 @@ impl BindingCycle {
 
     fn seen_by(&self, plugin: PluginIdx) -> BindCycle {
         BindCycle { placement: self.task.reservation.of(plugin), api: self.api.clone() }
+    }
+}
+
+/// Writes the log line about the end of a binding cycle.
+fn log(task: &BindTask, outcome: &BindOutcome) {
+    let BindTask { evaluated, feasible, .. } = task;
+    let (pod, node) = (task.pod().full_name(), task.node());
+    match outcome {
+        BindOutcome::Bound => tracing::debug!(
+            v = 2,
+            pod,
+            node = %node,
+            evaluatedNodes = evaluated,
+            feasibleNodes = feasible,
+            "Successfully bound pod to node"
+        ),
+        BindOutcome::Rejected(reject) => {
+            tracing::debug!(v = 2, pod, err = reject.message(), "Unable to schedule pod; no fit; waiting");
+        }
+        BindOutcome::Failed(why) => tracing::error!(pod, err = why, "Error scheduling pod; retrying"),
     }
 }
 

@@ -39,7 +39,7 @@ use crate::{
     message::EngineMessage,
     metrics::Metrics,
     reload::Reload,
-    status::{PendingStatuses, StatusWriter},
+    status::StatusWriter,
     tasks::Tasks,
     traces::Traces,
     watch::{BUILT_IN, CustomKind, Nodes, Pods, StreamingLists, Watcher},
@@ -196,11 +196,10 @@ impl Driver {
         let (events, event_writer) =
             EventRecorder::new(clients.events.clone(), self.hostname.as_str().into(), binder.activity());
         let unwritten = events.unwritten();
-        let pending_statuses = PendingStatuses::default();
         let outbox = Outbox {
             binder,
             evictor: Evictor::new(clients.main.clone(), tasks.clone(), to_engine.clone()),
-            status: StatusWriter::new(clients.main.clone(), tasks, pending_statuses.clone()),
+            status: StatusWriter::new(clients.main.clone(), tasks, to_engine.clone()),
             events,
             clock: Clock::default(),
         };
@@ -213,7 +212,6 @@ impl Driver {
             synced,
             traces: self.traces.clone(),
             raw: extenders.raw().cloned(),
-            pending_statuses,
         };
         let mut engine = engine_thread::spawn(engine, watches.len(), inbox, effects_out, custom_feed, sinks)?;
         let reached = self.reload.reaches(to_engine.clone(), extenders);
@@ -403,8 +401,6 @@ impl Outbox {
                 }
                 Effect::PatchStatus(patch) => self.status.patch(patch),
                 Effect::Event(event) => self.events.record(event, self.clock.now()),
-                // The engine's thread has already logged it.
-                Effect::PluginFailure(_) | Effect::Undecodable(_) => {}
             }
         }
     }

@@ -40,6 +40,7 @@ impl Engine {
         let gone = self.queue.reconfigure(config.profiles, config.backoff, config.max_wait, extended, at);
         gone.iter().for_each(|pod| self.drop_pod(pod));
         self.add_new_pods(&before, now);
+        self.report_plugin_failures();
     }
 
     /// Returns the kinds of custom objects that those profiles read and that are not stored yet.

@@ -51,6 +51,7 @@ impl Engine {
         if let Some(meter) = &self.meter {
             meter.cycle_ends();
         }
+        self.report_plugin_failures();
         attempted
     }
 
@@ -199,7 +200,7 @@ impl Engine {
     pub(super) fn unreserve(&mut self, profile: &Profile, reservation: &Reservation) {
         let UnreserveOutcome { calls, errors } = unreserve(profile, &mut self.cache.cluster, reservation);
         for error in errors {
-            self.reporter.plugin_failure(Some(reservation.pod().clone()), error.to_string());
+            self.reporter.note_plugin_failure(Some(reservation.pod().clone()), error.to_string());
         }
         self.reporter.call(reservation.pod(), calls);
     }

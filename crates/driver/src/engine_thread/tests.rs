@@ -2,7 +2,7 @@
 
 use std::{sync::mpsc, time::Instant};
 
-use harbormaster_core::{EvictOutcome, queue::Backoff};
+use harbormaster_core::{BindOutcome, EvictOutcome, queue::Backoff};
 use harbormaster_framework::{prelude::*, registry::Registry};
 use harbormaster_testkit::{node, pod, profile};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
@@ -28,16 +28,12 @@ fn started_with(config: EngineConfig, unsynced: usize) -> Hands {
 }
 
 fn standing_by(config: EngineConfig, unsynced: usize) -> Hands {
-    writing(config, unsynced, PendingStatuses::default())
-}
-
-fn writing(config: EngineConfig, unsynced: usize, pending_statuses: PendingStatuses) -> Hands {
     let (inbox, from_world) = mpsc::channel();
     let (out, effects) = unbounded_channel();
     let (tell, synced) = oneshot::channel();
     let (metrics, health, traces) = Default::default();
-    let told = EngineSinks { metrics, health, synced: tell, traces, raw: None, pending_statuses };
-    let end = spawn(config, unsynced, from_world, out, CustomFeed::default(), told).unwrap();
+    let sinks = EngineSinks { metrics, health, synced: tell, traces, raw: None };
+    let end = spawn(config, unsynced, from_world, out, CustomFeed::default(), sinks).unwrap();
     Hands { inbox, effects, end, synced }
 }
 
@@ -56,6 +52,15 @@ impl Hands {
             thread::sleep(Duration::from_millis(1));
         }
         panic!("no effects");
+    }
+
+    /// Waits for the next effects and returns the pods whose status they patch.
+    fn patched(&mut self) -> Vec<Str> {
+        let patches = self.effects().into_iter().filter_map(|effect| match effect {
+            Effect::PatchStatus(patch) => Some(patch.pod.name.clone()),
+            _ => None,
+        });
+        patches.collect()
     }
 
     fn ended(mut self) -> EngineEnd {
@@ -179,41 +184,42 @@ impl PostFilter for Jealous {
     }
 }
 
+/// Points at which nothing but `Jealous` runs.
+const JEALOUS: &[&str] = &["Jealous"];
+
 #[test]
-fn pods_that_could_wait_are_tried_when_nothing_is_to_be_written() {
+fn pods_that_could_wait_are_tried_when_there_is_room_for_their_statuses() {
     let mut registry = Registry::default();
     registry.register::<Jealous>();
-    let it = &["Jealous"][..];
-    let points = [("QueueSort", it), ("Filter", it), ("Bind", it)];
+    let points = [("QueueSort", JEALOUS), ("Filter", JEALOUS), ("Bind", JEALOUS)];
     let minute = Duration::from_secs(60);
     let backoff = Backoff { initial: minute, max: minute };
     let config = EngineConfig { backoff, ..EngineConfig::new(vec![profile(&registry, &points)]) };
-    let unwritten = PendingStatuses::default();
-    unwritten.add(16);
-    let mut hands = writing(config, 0, unwritten.clone());
-    hands.inbox.send(EngineMessage::Lead).unwrap();
-    let patched = |hands: &mut Hands| -> Vec<Str> {
-        let patches = hands.effects().into_iter().filter_map(|effect| match effect {
-            Effect::PatchStatus(patch) => Some(patch.pod.name.clone()),
-            _ => None,
-        });
-        patches.collect()
-    };
-    hands.tell(vec![Input::Node(node("n1").build()), Input::Pod(pod("p").build())]);
-    assert_eq!(patched(&mut hands), ["p"]);
-    // The pod is woken while its backoff lasts, and the condition that explains its wait is not written yet.
+    let mut hands = started_with(config, 0);
+    hands.tell(vec![Input::Node(node("n1").build())]);
+    for at in 0..status::AT_ONCE {
+        let name = format!("p{at}");
+        hands.tell(vec![Input::Pod(pod(&name).build())]);
+        assert_eq!(hands.patched(), [name.as_str()]);
+    }
+    // The pods are woken while their backoff lasts, and the conditions that explain their wait are not written yet.
     hands.tell(vec![Input::Node(node("n2").build())]);
     thread::sleep(Duration::from_millis(50));
     assert!(hands.effects.try_recv().is_err());
-    // New pods do not wait for that write.
+    // New pods do not wait for those writes.
     hands.tell(vec![Input::Pod(pod("new").build())]);
-    assert_eq!(patched(&mut hands), ["new"]);
+    assert_eq!(hands.patched(), ["new"]);
     assert!(hands.effects.try_recv().is_err());
-    (0..3).for_each(|_| unwritten.take_off());
-    assert_eq!(patched(&mut hands), ["p"]);
+    hands.inbox.send(EngineMessage::StatusesWritten(1)).unwrap();
+    thread::sleep(Duration::from_millis(50));
+    assert!(hands.effects.try_recv().is_err(), "one more is unwritten than there is room for");
+    hands.inbox.send(EngineMessage::StatusesWritten(2)).unwrap();
+    assert_eq!((hands.patched().len(), hands.patched().len()), (1, 1));
+    thread::sleep(Duration::from_millis(50));
+    assert!(hands.effects.try_recv().is_err(), "there is no room again");
 }
 
-/// Cannot tell whether a pod may be tried.
+/// Cannot tell whether a pod may be tried, unless it is `sure`.
 struct Unsure;
 
 impl Plugin for Unsure {
@@ -233,29 +239,40 @@ impl Build for Unsure {
 }
 
 impl PreEnqueue for Unsure {
-    fn pre_enqueue(&self, _: EnqueueCycle<'_>) -> Verdict {
-        Err("who knows".into())
+    fn pre_enqueue(&self, cx: EnqueueCycle<'_>) -> Verdict {
+        if cx.pod.name == "sure" { Ok(()) } else { Err("who knows".into()) }
     }
 }
 
 #[test]
-fn what_a_standby_has_not_written_is_not_waited_for_when_it_leads() {
+fn statuses_that_a_standby_has_not_written_take_no_room_when_it_leads() {
     let mut registry = Registry::default();
     registry.register::<Jealous>();
     registry.register::<Unsure>();
-    let it = &["Jealous"][..];
-    let points = [("PreEnqueue", &["Unsure"][..]), ("QueueSort", it), ("Filter", it), ("Bind", it)];
+    let points =
+        [("PreEnqueue", &["Unsure"][..]), ("QueueSort", JEALOUS), ("Filter", JEALOUS), ("Bind", JEALOUS)];
     for leads in [false, true] {
-        let unwritten = PendingStatuses::default();
-        let config = EngineConfig::new(vec![profile(&registry, &points)]);
-        let hands = writing(config, 0, unwritten.clone());
+        let mut hands = standing_by(EngineConfig::new(vec![profile(&registry, &points)]), 0);
         if leads {
             hands.inbox.send(EngineMessage::Lead).unwrap();
         }
-        hands.tell((0..16).map(|i| Input::Pod(pod(&format!("p{i}")).build())).collect());
-        hands.inbox.send(EngineMessage::Stop).unwrap();
-        assert_eq!(hands.ended(), Ok(()));
-        assert_eq!(unwritten.is_full(), leads, "leads: {leads}");
+        let unsure = (0..status::AT_ONCE).map(|at| Input::Pod(pod(&format!("p{at}")).build()));
+        hands.tell(unsure.chain([Input::Node(node("n1").build())]).collect());
+        if leads {
+            assert_eq!(hands.patched().len(), status::AT_ONCE);
+        } else {
+            thread::sleep(Duration::from_millis(50));
+            hands.inbox.send(EngineMessage::Lead).unwrap();
+        }
+        hands.tell(vec![Input::Pod(pod("sure").build())]);
+        assert_eq!(hands.patched(), ["sure"]);
+        hands.tell(vec![Input::Node(node("n2").build())]);
+        if leads {
+            thread::sleep(Duration::from_millis(50));
+            assert!(hands.effects.try_recv().is_err());
+        } else {
+            assert_eq!(hands.patched(), ["sure"]);
+        }
     }
 }
 

@@ -1,42 +1,10 @@
 //! Patches that are not written yet: at most one per pod.
 
-use std::{
-    collections::{VecDeque, hash_map::Entry},
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-};
+use std::collections::{VecDeque, hash_map::Entry};
 
 use harbormaster_api::Str;
 use harbormaster_core::StatusPatch;
 use rustc_hash::{FxHashMap, FxHashSet};
-
-use super::AT_ONCE;
-
-/// Number of status patches that are not written yet. Clones share it.
-///
-/// The engine's thread adds them and the writer takes them off, so patches between the two are included.
-#[derive(Clone, Debug, Default)]
-pub struct PendingStatuses(Arc<AtomicUsize>);
-
-impl PendingStatuses {
-    /// Adds patches that are sent to the writer.
-    pub fn add(&self, patches: usize) {
-        self.0.fetch_add(patches, Ordering::Relaxed);
-    }
-
-    /// Takes off one that is written, given up, or merged into another one.
-    pub(crate) fn take_off(&self) {
-        // Stays at zero in tests that add none.
-        let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |patches| patches.checked_sub(1));
-    }
-
-    /// Returns true if there are at least as many as are sent at once.
-    pub fn is_full(&self) -> bool {
-        self.0.load(Ordering::Relaxed) >= AT_ONCE
-    }
-}
 
 /// A queue with one patch per pod.
 #[derive(Default)]
@@ -67,6 +35,11 @@ impl PatchQueue {
                 false
             }
         }
+    }
+
+    /// Number of patches, including those that are being written.
+    pub(super) fn len(&self) -> usize {
+        self.patches.len() + self.writing.len()
     }
 
     /// Returns true if [`Self::next`] has a patch.
@@ -133,12 +106,13 @@ mod tests {
         assert_eq!(said(waiting.next()).0, "a1");
         waiting.add(patch(&a, "a2", None));
         waiting.add(patch(&b, "b1", None));
+        assert_eq!(waiting.len(), 3);
         assert_eq!(said(waiting.next()).0, "b1");
         assert!(waiting.next().is_none());
         waiting.written(&a.uid);
         assert_eq!(said(waiting.next()).0, "a2");
         waiting.written(&a.uid);
         waiting.written(&b.uid);
-        assert!(waiting.patches.is_empty() && waiting.writing.is_empty() && waiting.order.is_empty());
+        assert!(waiting.len() == 0 && waiting.order.is_empty());
     }
 }
