@@ -14,7 +14,6 @@ use std::{sync::Arc, time::Duration};
 use harbormaster_api::Timestamp;
 use harbormaster_framework::{
     extender::Extenders,
-    meter::Stamp,
     pod::PodInfo,
     profile::Profile,
     resource::ResourceKind,
@@ -35,6 +34,7 @@ use crate::{
     queue::{Backoff, EnqueueFailure, Queue, QueueLengths},
     reporter::Reporter,
 };
+use changes::ChangeTime;
 
 /// Settings of the engine.
 #[derive(Clone, Debug)]
@@ -141,8 +141,6 @@ pub struct Engine {
     /// Next time at which unused cached answers are removed.
     next_cleanup: Option<Timestamp>,
     meter: Option<Arc<dyn Meter>>,
-    /// Start of the change that is being handled, if it is measured.
-    handling: Option<Stamp>,
 }
 
 impl Engine {
@@ -167,7 +165,6 @@ impl Engine {
             next_flush: None,
             next_cleanup: None,
             meter: config.meter,
-            handling: None,
         };
         engine.queue.note_moves(config.notes.moves);
         engine
@@ -208,24 +205,23 @@ impl Engine {
 
     /// Handles an input.
     pub fn handle(&mut self, input: Input, now: Timestamp) {
-        let is_change = !matches!(input, Input::BindFinished { .. } | Input::EvictFinished { .. });
-        self.handling = self.meter.as_ref().filter(|_| is_change).map(|meter| meter.now());
+        let at = ChangeTime::begin(now, self.meter.as_deref());
         match input {
-            Input::Pod(pod) if pod.is_terminal() => self.pod_gone(&pod.uid, now),
-            Input::Pod(pod) => self.pod_changed(pod, now),
-            Input::PodGone(uid) => self.pod_gone(&uid, now),
-            Input::Node(node) => self.node_changed(node, now),
-            Input::NodeGone(name) => self.node_gone(&name, now),
+            Input::Pod(pod) if pod.is_terminal() => self.pod_gone(&pod.uid, at),
+            Input::Pod(pod) => self.pod_changed(pod, at),
+            Input::PodGone(uid) => self.pod_gone(&uid, at),
+            Input::Node(node) => self.node_changed(node, at),
+            Input::NodeGone(name) => self.node_gone(&name, at),
             // Stored for plugins; these objects wake no pods.
             Input::Object(object) => self.cache.set_object(object),
             Input::ObjectGone(key) => self.cache.remove_object(&key),
             Input::Custom(object) => {
                 let changes = self.cache.cluster.set_custom(&object);
-                self.custom_changed(changes, now);
+                self.custom_changed(changes, at);
             }
             Input::CustomGone(key) => {
                 let changes = self.cache.cluster.remove_custom(&key);
-                self.custom_changed(changes, now);
+                self.custom_changed(changes, at);
             }
             Input::BindFinished { uid, outcome } => self.bind_finished(&uid, outcome, now),
             Input::EvictFinished { task, outcome } => self.evict_finished(&task, &outcome, now),
