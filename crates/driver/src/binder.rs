@@ -10,7 +10,7 @@ use harbormaster_framework::{
     api_call::{Api, ClusterApi},
     cycle::BindCycle,
     guard::Stopped,
-    meter::{Stage, Stamp, Status},
+    meter::{Stage, Status},
     outcome::Bound,
     sweep::PluginIdx,
 };
@@ -158,34 +158,31 @@ impl BindingCycle {
     /// Runs PreBind, Bind and PostBind. Only Bind is limited to [`BINDINGS_AT_ONCE`]: PreBind may wait for minutes, and the binding
     /// can be cancelled until it has ended.
     async fn run(&self, called_off: Option<oneshot::Receiver<&'static str>>) -> BindOutcome {
-        let begun = self.now();
-        let prepared = match called_off {
-            Some(called_off) => {
-                traced(|| point(Stage::PreBind), self.pre_bind_unless(called_off), end_of_step).await
+        let prepare = async {
+            match called_off {
+                Some(called_off) => {
+                    traced(|| point(Stage::PreBind), self.pre_bind_unless(called_off), end_of_step).await
+                }
+                None => Ok(()),
             }
-            None => Ok(()),
         };
-        self.note(Stage::PreBind, status(&prepared), begun);
-        if let Err(outcome) = prepared {
+        if let Err(outcome) = self.measured(Stage::PreBind, status, prepare).await {
             return outcome;
         }
         let permit = self.room.acquire().await;
         let bound = match self.bind_by_extender().await {
             Some(bound) => bound,
             None => {
-                let begun = self.now();
-                let bound = traced(|| point(Stage::Bind), self.bind(), end_of_step).await;
-                self.note(Stage::Bind, status(&bound), begun);
-                bound
+                let bind = traced(|| point(Stage::Bind), self.bind(), end_of_step);
+                self.measured(Stage::Bind, status, bind).await
             }
         };
         drop(permit);
         if let Err(outcome) = bound {
             return outcome;
         }
-        let begun = self.now();
-        traced(|| point(Stage::PostBind), self.post_bind(), |()| SpanEnd::default()).await;
-        self.note(Stage::PostBind, Status::Success, begun);
+        let post_bind = traced(|| point(Stage::PostBind), self.post_bind(), |()| SpanEnd::default());
+        self.measured(Stage::PostBind, |()| Status::Success, post_bind).await;
         BindOutcome::Bound
     }
 
@@ -199,14 +196,18 @@ impl BindingCycle {
         }
     }
 
-    fn now(&self) -> Option<Stamp> {
-        self.task.profile.meter().map(|meter| meter.now())
-    }
-
-    fn note(&self, stage: Stage, status: Status, begun: Option<Stamp>) {
-        if let (Some(meter), Some(begun)) = (self.task.profile.meter(), begun) {
-            meter.point(stage, status, meter.now().since(begun));
-        }
+    /// Runs the plugins of a point and measures the time. `status` returns the outcome.
+    async fn measured<T>(
+        &self,
+        stage: Stage,
+        status: impl FnOnce(&T) -> Status,
+        work: impl Future<Output = T>,
+    ) -> T {
+        let Some(meter) = self.task.profile.meter() else { return work.await };
+        let begun = meter.now();
+        let done = work.await;
+        meter.point(stage, status(&done), meter.now().since(begun));
+        done
     }
 
     async fn pre_bind_unless(

@@ -74,11 +74,7 @@ impl Engine {
         }
         entry.attempt_begun = self.meter.as_ref().map(|meter| meter.cycle_begins());
         self.cache.cluster.refresh();
-        let chosen = self.choose(&entry, begun);
-        if let (Some(meter), Some(begun)) = (&self.meter, entry.attempt_begun) {
-            meter.searched(begun);
-        }
-        let outcome = match chosen {
+        let outcome = match self.choose(&entry, begun) {
             Ok(attempt) => self.commit(entry, &attempt, clock),
             Err(FailedSearch { failure, nomination, victims }) => {
                 let now = clock();
@@ -91,8 +87,16 @@ impl Engine {
         Some(Attempted { pod, outcome })
     }
 
-    /// Finds a node; runs PostFilter if there is none.
+    /// Finds a node; runs PostFilter if there is none. Measures the search.
     fn choose(&mut self, entry: &QueuedPod, now: Timestamp) -> Result<Attempt, FailedSearch> {
+        let chosen = self.search(entry, now);
+        if let (Some(meter), Some(begun)) = (&self.meter, entry.attempt_begun) {
+            meter.searched(begun);
+        }
+        chosen
+    }
+
+    fn search(&mut self, entry: &QueuedPod, now: Timestamp) -> Result<Attempt, FailedSearch> {
         let nominated = self.nominator.of(&self.pods).rows_for(&entry.pod, &self.cache.cluster);
         let (cluster, cycle) = (&mut self.cache.cluster, self.queue.handed_out());
         let attempt = self.finder.find(cluster, entry, &nominated, cycle, now);
