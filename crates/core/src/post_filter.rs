@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use harbormaster_api::points::ExtensionPoint;
 use harbormaster_framework::{
-    attempt::Attempt,
+    attempt::{Attempt, DryRun},
     cluster::Cluster,
-    cycle::{DryRun, PostFilterCycle, WhatIf},
+    cycle::{PostFilterCycle, WhatIf},
     diagnosis::Diagnosis,
     extender::{EvictionPlan, Extenders},
     guard::PointError,
@@ -144,12 +144,8 @@ impl WhatIf for TableWhatIf<'_> {
         Ok(self.extenders.preempt(self.pod, self.cluster.nodes(), plans)?)
     }
 
-    fn dry_run(
-        &mut self,
-        row: NodeIdx,
-        ask: &mut dyn FnMut(&mut dyn DryRun) -> PluginResult<()>,
-    ) -> PluginResult<()> {
+    fn dry_run(&mut self, row: NodeIdx) -> DryRun<'_> {
         let nominated = self.nominated.on_for(self.cluster.node(row).name(), self.pod);
-        ask(&mut self.attempt.dry_run(self.cluster, row, &nominated))
+        self.attempt.dry_run(self.cluster, row, nominated)
     }
 }

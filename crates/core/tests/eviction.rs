@@ -45,10 +45,9 @@ impl PostFilter for Bully {
         let row = cx.what_if.nodes().find("n").unwrap();
         let there = cx.what_if.nodes().node(row).pods().to_vec();
         if cx.pod.annotations.get("panics").is_some() {
-            cx.what_if.dry_run(row, &mut |node| {
-                there.iter().try_for_each(|pod| node.remove_pod(pod))?;
-                panic!("in the middle of a question")
-            })?;
+            let mut dry_run = cx.what_if.dry_run(row);
+            there.iter().try_for_each(|pod| dry_run.remove_pod(pod))?;
+            panic!("in the middle of a question")
         }
         let names = cx.pod.annotations.get("victims").map(|names| names.split(','));
         let victim = |name: &str| there.iter().find(|pod| pod.name == name).cloned();

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use harbormaster_api::{Str, points::ExtensionPoint};
 
-pub use dry_run::RowDryRun;
+pub use dry_run::DryRun;
 pub use explain::{Explanation, NodeRejection, ScoreSheet};
 pub use score::valid;
 
@@ -225,9 +225,9 @@ impl Attempt {
         &'a self,
         cluster: &'a mut Cluster,
         row: NodeIdx,
-        nominated: &'a [Arc<PodInfo>],
-    ) -> RowDryRun<'a> {
-        RowDryRun::new(&self.profile, &self.states, cluster, &self.pod, row, nominated)
+        nominated: Vec<Arc<PodInfo>>,
+    ) -> DryRun<'a> {
+        DryRun::new(&self.profile, &self.states, cluster, &self.pod, row, nominated.into())
     }
 
     /// Returns the rejection of a row.
