@@ -12,7 +12,7 @@ use harbormaster_api::{Str, Timestamp};
 use harbormaster_core::{Attempted, Effect, Engine, EngineConfig, Input, Outcome};
 use harbormaster_framework::{guard::panic_text, resource::ResourceName};
 use harbormaster_metrics::{AttemptTimes, Attempts, Metrics};
-use tokio::sync::{mpsc::UnboundedSender, oneshot};
+use tokio::sync::{mpsc::Sender, oneshot};
 
 use crate::{
     clock::Clock,
@@ -59,7 +59,7 @@ pub fn spawn(
     config: EngineConfig,
     unsynced: usize,
     inbox: Receiver<EngineMessage>,
-    effects: UnboundedSender<Vec<Effect>>,
+    effects: Sender<Vec<Effect>>,
     custom_feed: CustomFeed,
     sinks: EngineSinks,
 ) -> io::Result<oneshot::Receiver<EngineEnd>> {
@@ -81,7 +81,7 @@ struct EngineLoop {
     engine: Engine,
     clock: Clock,
     inbox: Receiver<EngineMessage>,
-    effects: UnboundedSender<Vec<Effect>>,
+    effects: Sender<Vec<Effect>>,
     /// Changes of custom objects, for plugins that wait for them.
     custom_feed: CustomFeed,
     health: Health,
@@ -112,7 +112,7 @@ impl EngineLoop {
         config: EngineConfig,
         unsynced: usize,
         inbox: Receiver<EngineMessage>,
-        effects: UnboundedSender<Vec<Effect>>,
+        effects: Sender<Vec<Effect>>,
         custom_feed: CustomFeed,
         (sinks, attempts): (EngineSinks, Attempts),
     ) -> Self {
@@ -346,7 +346,7 @@ impl EngineLoop {
             let patches = effects.iter().filter(|effect| matches!(effect, Effect::PatchStatus(_)));
             self.unwritten_statuses += patches.count();
             // The receiver is gone only when the process ends.
-            let _ = self.effects.send(effects);
+            let _ = self.effects.blocking_send(effects);
         }
     }
 }

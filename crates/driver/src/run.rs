@@ -49,6 +49,8 @@ use crate::{
 const SHUTDOWN_LIMIT: Duration = Duration::from_secs(10);
 /// Part of that for events if none can be written; nothing depends on them.
 const EVENTS_LIMIT: Duration = Duration::from_secs(3);
+/// Number of attempts whose effects may wait to be carried out. The engine waits when there are more.
+const MAX_EFFECTS: usize = 4096;
 /// Time between two calls of [`EventRecorder::tick`].
 const EVENTS_TICK: Duration = Duration::from_secs(60);
 
@@ -181,8 +183,10 @@ impl Driver {
         self.election.check().map_err(DriverError::Election)?;
         let clients =
             self.clients.observed(self.metrics.numbers()).gated_by(Arc::new(self.leadership.clone()));
+        // Has no bound: tasks send to it and must not block their runtime, and a watch that is not read is cut off and lists all
+        // objects again. It holds what arrives during one attempt.
         let (to_engine, inbox) = mpsc::channel();
-        let (effects_out, effects) = channel::unbounded_channel();
+        let (effects_out, effects) = channel::channel(MAX_EFFECTS);
         let (tasks, all_done) = Tasks::new();
         let custom_feed = CustomFeed::default();
         let api = Arc::new(LiveApi::new(clients.main.clone(), custom_feed.clone()));
@@ -372,7 +376,7 @@ struct Outbox {
 
 impl Outbox {
     /// Runs until the engine is gone and all its effects are under way.
-    async fn carry_out(mut self, mut effects: channel::UnboundedReceiver<Vec<Effect>>) {
+    async fn carry_out(mut self, mut effects: channel::Receiver<Vec<Effect>>) {
         let mut tick = interval(EVENTS_TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {

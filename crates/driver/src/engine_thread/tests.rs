@@ -5,14 +5,14 @@ use std::{sync::mpsc, time::Instant};
 use harbormaster_core::{BindOutcome, EvictOutcome, queue::Backoff};
 use harbormaster_framework::{prelude::*, registry::Registry};
 use harbormaster_testkit::{node, pod, profile};
-use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::sync::mpsc::{Receiver as EffectReceiver, channel};
 
 use super::*;
 use crate::run::tests::first_fit;
 
 struct Hands {
     inbox: mpsc::Sender<EngineMessage>,
-    effects: UnboundedReceiver<Vec<Effect>>,
+    effects: EffectReceiver<Vec<Effect>>,
     end: oneshot::Receiver<EngineEnd>,
     synced: oneshot::Receiver<()>,
 }
@@ -29,7 +29,7 @@ fn started_with(config: EngineConfig, unsynced: usize) -> Hands {
 
 fn standing_by(config: EngineConfig, unsynced: usize) -> Hands {
     let (inbox, from_world) = mpsc::channel();
-    let (out, effects) = unbounded_channel();
+    let (out, effects) = channel(64);
     let (tell, synced) = oneshot::channel();
     let (metrics, health, traces) = Default::default();
     let sinks = EngineSinks { metrics, health, synced: tell, traces, raw: None };
