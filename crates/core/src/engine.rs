@@ -307,7 +307,7 @@ impl Engine {
         self.bindings.len()
     }
 
-    /// Number of bindings and evictions that the host was asked for and whose end it has not reported.
+    /// Number of requested bindings and evictions whose end the host has not reported.
     pub fn work_in_flight(&self) -> usize {
         self.bindings.requested() + self.evictions.requested()
     }

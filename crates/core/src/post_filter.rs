@@ -50,10 +50,10 @@ pub(crate) fn post_filter(
     let status = |result: &Result<PostFilterResult, PointError>| {
         result.as_ref().map_or(Status::Error, |result| result.status)
     };
-    profile.measured(Stage::PostFilter, status, || ask(profile, attempt, diagnosis, pod, what_if))
+    profile.measured(Stage::PostFilter, status, || call_plugins(profile, attempt, diagnosis, pod, what_if))
 }
 
-fn ask(
+fn call_plugins(
     profile: &Profile,
     attempt: &Attempt,
     mut diagnosis: Diagnosis,

@@ -659,10 +659,10 @@ impl Queue {
     fn gate(&self, entry: &QueuedPod, at: Moment<'_>) -> Result<Option<&'static str>, PointError> {
         // Always reported as a success, as kube-scheduler does.
         let profile = &self.profiles[entry.profile];
-        profile.measured(Stage::PreEnqueue, |_| Status::Success, || self.ask_gates(entry, at))
+        profile.measured(Stage::PreEnqueue, |_| Status::Success, || self.call_gates(entry, at))
     }
 
-    fn ask_gates(&self, entry: &QueuedPod, at: Moment<'_>) -> Result<Option<&'static str>, PointError> {
+    fn call_gates(&self, entry: &QueuedPod, at: Moment<'_>) -> Result<Option<&'static str>, PointError> {
         let profile = &self.profiles[entry.profile];
         let mut gates: Vec<PluginIdx> = profile.at(ExtensionPoint::PreEnqueue).to_vec();
         gates.sort_by_key(|g| Some(profile.plugin(*g).name()) != entry.gated_by);

@@ -222,7 +222,7 @@ fn a_last_victim_that_is_on_its_way_out_by_its_turn_does_not_hold_the_preemptor(
     begins_to_go(&mut world, "y");
     finish_all(&mut world, &EvictOutcome::Evicted);
     world.remove_pod("x");
-    assert!(is_tried(&mut world), "whether y is told again matters no more");
+    assert!(is_tried(&mut world), "another update of y does not matter");
 }
 
 #[test]
@@ -315,7 +315,7 @@ fn a_preemptor_that_is_deleted_gets_no_more_pods_evicted() {
     world.events();
     finish_all(&mut world, &EvictOutcome::Evicted);
     assert!(world.evictions().is_empty(), "nobody needs the room of y");
-    assert_eq!(world.events().len(), 1, "what happened to x is told");
+    assert_eq!(world.events().len(), 1, "the event about x is recorded");
     // Nothing of that round remains.
     preempts(&mut world, preemptor(&[]));
     world.remove_pod("x");
@@ -344,7 +344,7 @@ fn a_preemptor_that_preempts_again_is_kept_out_by_its_newest_round_alone() {
     world.remove_pod("x");
     assert!(!is_tried(&mut world), "y and z are being evicted");
     for task in earlier {
-        world.evict_finished(task, EvictOutcome::Failed("told twice".into()));
+        world.evict_finished(task, EvictOutcome::Failed("failed twice".into()));
     }
     assert!(!is_tried(&mut world));
     later.into_iter().for_each(|task| world.evict_finished(task, EvictOutcome::Evicted));

@@ -31,7 +31,7 @@ use crate::{
 pub struct BindingActivity(Arc<Semaphore>);
 
 impl BindingActivity {
-    /// Returns true if at least one binding is under way.
+    /// Returns true if at least one binding is in progress.
     pub fn is_busy(&self) -> bool {
         self.0.available_permits() < BINDINGS_AT_ONCE
     }
@@ -90,7 +90,7 @@ impl Binder {
         Self { extenders: Some((extenders.clone(), leadership.clone())), ..self }
     }
 
-    /// Returns a handle that reports whether bindings are under way.
+    /// Returns a handle that reports whether bindings are in progress.
     pub fn activity(&self) -> BindingActivity {
         BindingActivity(self.room.clone())
     }
@@ -219,7 +219,7 @@ impl BindingCycle {
             why = &mut called_off => why.ok(),
             done = self.pre_bind() => match locked(&self.pre_binding).remove(&self.task.pod().uid) {
                 Some(_) => return done,
-                // The caller of `call_off` was told that it succeeded.
+                // `call_off` has already reported success.
                 None => called_off.try_recv().ok(),
             },
         };

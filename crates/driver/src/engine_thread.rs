@@ -294,7 +294,7 @@ impl EngineLoop {
 
     fn handle(&mut self, input: Input, now: Timestamp) {
         if let Some(raw) = &self.raw {
-            raw.heed(&input);
+            raw.apply(&input);
         }
         match &input {
             Input::Custom(object) => self.custom_feed.publish(&object.key, Some(&object.json)),

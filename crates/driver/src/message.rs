@@ -17,7 +17,7 @@ pub enum EngineMessage {
     Inputs(Vec<Input>),
     /// This many status patches are written, given up, or merged into others. Sent only while there is room for more.
     StatusesWritten(usize),
-    /// One more watch has delivered all objects.
+    /// Another watch has delivered all objects.
     Synced,
     /// This instance leads. Until then the engine takes inputs and tries no pod.
     Lead,

@@ -45,7 +45,7 @@ use crate::{
     watch::{BUILT_IN, CustomKind, Nodes, Pods, StreamingLists, Watcher},
 };
 
-/// Time limit for bindings, evictions, patches and events under way when the process ends.
+/// Time limit for bindings, evictions, patches and events in progress when the process ends.
 const SHUTDOWN_LIMIT: Duration = Duration::from_secs(10);
 /// Part of that for events if none can be written; nothing depends on them.
 const EVENTS_LIMIT: Duration = Duration::from_secs(3);
@@ -82,9 +82,9 @@ pub struct DriverConfig {
 /// Reason why [`run`] ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExitReason {
-    /// It was told to stop, and everything under way was finished, except for events that the API server did not accept.
+    /// It was stopped and finished everything in progress, except for events that the API server did not accept.
     Finished,
-    /// It was told to stop, but something under way took too long and was abandoned.
+    /// It was stopped and abandoned something in progress that took too long.
     Abandoned,
 }
 
@@ -220,12 +220,12 @@ impl Driver {
         let mut engine = engine_thread::spawn(engine, watches.len(), inbox, effects_out, custom_feed, sinks)?;
         let reached = self.reload.reaches(to_engine.clone(), extenders);
         let scheduling = self.metrics.schedules(to_engine.clone());
-        let mut election = self.stand(&clients, reporter, all_synced, &to_engine);
+        let mut election = self.start_election(&clients, reporter, all_synced, &to_engine);
         let mut carrier = tokio::spawn(outbox.carry_out(effects));
         let mut event_writer = tokio::spawn(event_writer.run());
         // It is aborted when this run ends.
-        let mut asked = JoinSet::new();
-        asked.spawn(self.console.clone().serve(clients.main.clone(), to_engine.clone()));
+        let mut console = JoinSet::new();
+        console.spawn(self.console.clone().serve(clients.main.clone(), to_engine.clone()));
 
         tokio::select! {
             () = shutdown => {}
@@ -280,7 +280,7 @@ impl Driver {
     }
 
     /// Starts the election when all objects are known. The engine starts to schedule when this instance leads.
-    fn stand(
+    fn start_election(
         &self,
         clients: &Clients,
         reporter: Str,
@@ -375,7 +375,7 @@ struct Outbox {
 }
 
 impl Outbox {
-    /// Runs until the engine is gone and all its effects are under way.
+    /// Runs until the engine is gone and all its effects are started.
     async fn carry_out(mut self, mut effects: channel::Receiver<Vec<Effect>>) {
         let mut tick = interval(EVENTS_TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);

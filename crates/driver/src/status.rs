@@ -128,8 +128,8 @@ pub(crate) async fn send(client: &ApiClient, pod: &PodInfo, body: &Body<'_>) -> 
         if !worth_it || tries >= TRIES {
             return Err(error);
         }
-        let asked = error.retry_after().unwrap_or_default().min(Duration::from_secs(10));
-        sleep(backoff.delay().max(asked)).await;
+        let requested = error.retry_after().unwrap_or_default().min(Duration::from_secs(10));
+        sleep(backoff.delay().max(requested)).await;
     }
 }
 

@@ -84,18 +84,18 @@ mod tests {
         StatusPatch { pod: pod.clone(), condition, nominated_node: node.map(|node| Some(node.into())) }
     }
 
-    fn said(patch: Option<StatusPatch>) -> (String, Option<Option<Str>>) {
+    fn content(patch: Option<StatusPatch>) -> (String, Option<Option<Str>>) {
         let patch = patch.unwrap();
         (patch.condition.map(|condition| condition.message).unwrap_or_default(), patch.nominated_node)
     }
 
     #[test]
-    fn what_waits_for_one_pod_becomes_one_and_the_newest_counts() {
+    fn patches_of_one_pod_are_merged_and_the_newest_counts() {
         let (mut waiting, a) = (PatchQueue::default(), pod("a").info());
         assert!(!waiting.add(patch(&a, "first", Some("n1"))));
         assert!(waiting.add(patch(&a, "second", None)));
         assert!(waiting.add(patch(&a, "", Some("n2"))));
-        assert_eq!(said(waiting.next()), ("second".to_owned(), Some(Some("n2".into()))));
+        assert_eq!(content(waiting.next()), ("second".to_owned(), Some(Some("n2".into()))));
         assert!(!waiting.has_next());
     }
 
@@ -103,14 +103,14 @@ mod tests {
     fn a_pod_has_one_patch_on_its_way_and_others_do_not_wait_for_it() {
         let (mut waiting, a, b) = (PatchQueue::default(), pod("a").info(), pod("b").info());
         waiting.add(patch(&a, "a1", None));
-        assert_eq!(said(waiting.next()).0, "a1");
+        assert_eq!(content(waiting.next()).0, "a1");
         waiting.add(patch(&a, "a2", None));
         waiting.add(patch(&b, "b1", None));
         assert_eq!(waiting.len(), 3);
-        assert_eq!(said(waiting.next()).0, "b1");
+        assert_eq!(content(waiting.next()).0, "b1");
         assert!(waiting.next().is_none());
         waiting.written(&a.uid);
-        assert_eq!(said(waiting.next()).0, "a2");
+        assert_eq!(content(waiting.next()).0, "a2");
         waiting.written(&a.uid);
         waiting.written(&b.uid);
         assert!(waiting.len() == 0 && waiting.order.is_empty());
