@@ -88,6 +88,11 @@ impl Bindings {
         self.by_uid.len()
     }
 
+    /// Number of pods in the binding cycle.
+    pub(crate) fn requested(&self) -> usize {
+        self.by_uid.len() - self.waiting.len()
+    }
+
     pub(crate) fn contains(&self, uid: &str) -> bool {
         self.by_uid.contains_key(uid)
     }
@@ -214,6 +219,7 @@ mod tests {
             .collect();
         prop_assert_eq!(bindings.timed_out(now), late);
         prop_assert_eq!(bindings.len(), naive.len());
+        prop_assert_eq!(bindings.requested(), naive.len() - waiting().count());
         prop_assert!(naive.iter().all(|(uid, _)| bindings.contains(uid)));
         Ok(())
     }

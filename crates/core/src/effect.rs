@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use harbormaster_api::{Str, Timestamp};
 use harbormaster_framework::{
-    api_call::ApiCall, cycle::Reservation, pod::PodInfo, profile::Profile, resource::Undecodable,
-    sweep::PluginIdx,
+    api_call::ApiCall, cycle::Reservation, pod::PodInfo, profile::Profile, sweep::PluginIdx,
 };
 
-/// A task for the host. Effects are values: the driver carries them out, the simulator records them.
+/// A task for the host. Effects are values: the driver carries them out, the simulator records them. What the host only
+/// learns is a [`crate::Note`].
 #[derive(Clone, Debug)]
 pub enum Effect {
     /// Run PreBind, Bind and PostBind, then report with [`crate::Input::BindFinished`].
@@ -25,10 +25,6 @@ pub enum Effect {
     /// Send requests of Unreserve plugins to the API server before any other task for the pod. No answer is expected;
     /// failures are logged.
     Call(CallTask),
-    /// Log a failure of a plugin that belongs to no attempt.
-    PluginFailure(PluginFailure),
-    /// Log a custom object that counts as absent. Sent once per error.
-    Undecodable(Undecodable),
 }
 
 /// A binding that is no longer needed.
@@ -47,15 +43,6 @@ pub struct CallTask {
     pub pod: Arc<PodInfo>,
     /// The requests, in order.
     pub calls: Vec<ApiCall>,
-}
-
-/// A plugin failure that belongs to no attempt: in a hint, in an index, or when a node was given up.
-#[derive(Clone, Debug)]
-pub struct PluginFailure {
-    /// The pod concerned, if there is one.
-    pub pod: Option<Arc<PodInfo>>,
-    /// The error, with plugin and point.
-    pub error: String,
 }
 
 /// A pod to evict: its status gets the condition `DisruptionTarget` (unless it has it already), then it is deleted.

@@ -14,7 +14,6 @@ use std::{sync::Arc, time::Duration};
 use harbormaster_api::Timestamp;
 use harbormaster_framework::{
     extender::Extenders,
-    meter::Stamp,
     pod::PodInfo,
     profile::Profile,
     resource::ResourceKind,
@@ -35,6 +34,7 @@ use crate::{
     queue::{Backoff, EnqueueFailure, Queue, QueueLengths},
     reporter::Reporter,
 };
+use changes::ChangeTime;
 
 /// Settings of the engine.
 #[derive(Clone, Debug)]
@@ -141,8 +141,6 @@ pub struct Engine {
     /// Next time at which unused cached answers are removed.
     next_cleanup: Option<Timestamp>,
     meter: Option<Arc<dyn Meter>>,
-    /// Start of the change that is being handled, if it is measured.
-    handling: Option<Stamp>,
 }
 
 impl Engine {
@@ -167,7 +165,6 @@ impl Engine {
             next_flush: None,
             next_cleanup: None,
             meter: config.meter,
-            handling: None,
         };
         engine.queue.note_moves(config.notes.moves);
         engine
@@ -175,11 +172,11 @@ impl Engine {
 
     /// Takes the effects since the last call, in order.
     pub fn take_effects(&mut self) -> Vec<Effect> {
-        self.report_plugin_failures();
         self.reporter.take_effects()
     }
 
-    /// Reports failures of plugins that belong to no attempt.
+    /// Reports failures of plugins that belong to no attempt. Each call of the engine ends with this, so that a failure
+    /// is reported with its cause and the next attempt does not inherit it.
     fn report_plugin_failures(&mut self) {
         // Reported like a failed attempt, but such a pod is in the queue already.
         for EnqueueFailure { pod, error, since } in self.queue.take_failed() {
@@ -187,13 +184,13 @@ impl Engine {
             self.reporter.failed(&pod, reason_and_message, NewNomination::Keep, since);
         }
         let failures = self.cache.cluster.take_errors().into_iter().chain(self.queue.take_panics());
-        failures.for_each(|error| self.reporter.plugin_failure(None, error.to_string()));
-        for undecodable in self.cache.cluster.take_undecodable() {
-            self.reporter.undecodable(undecodable);
-        }
+        failures.for_each(|error| self.reporter.note_plugin_failure(None, error.to_string()));
+        let undecodable = self.cache.cluster.take_undecodable();
+        undecodable.into_iter().for_each(|object| self.reporter.note_undecodable(object));
     }
 
-    /// Takes the notes since the last call: those about nodes, then moves in the queue.
+    /// Takes the notes since the last call: moves in the queue come last. Failures are noted even if no notes are
+    /// wanted, so every host has to take them.
     pub fn take_notes(&mut self) -> Vec<Note> {
         let mut notes = self.reporter.take_notes();
         notes.extend(self.queue.take_moves());
@@ -208,28 +205,28 @@ impl Engine {
 
     /// Handles an input.
     pub fn handle(&mut self, input: Input, now: Timestamp) {
-        let is_change = !matches!(input, Input::BindFinished { .. } | Input::EvictFinished { .. });
-        self.handling = self.meter.as_ref().filter(|_| is_change).map(|meter| meter.now());
+        let at = ChangeTime::begin(now, self.meter.as_deref());
         match input {
-            Input::Pod(pod) if pod.is_terminal() => self.pod_gone(&pod.uid, now),
-            Input::Pod(pod) => self.pod_changed(pod, now),
-            Input::PodGone(uid) => self.pod_gone(&uid, now),
-            Input::Node(node) => self.node_changed(node, now),
-            Input::NodeGone(name) => self.node_gone(&name, now),
+            Input::Pod(pod) if pod.is_terminal() => self.pod_gone(&pod.uid, at),
+            Input::Pod(pod) => self.pod_changed(pod, at),
+            Input::PodGone(uid) => self.pod_gone(&uid, at),
+            Input::Node(node) => self.node_changed(node, at),
+            Input::NodeGone(name) => self.node_gone(&name, at),
             // Stored for plugins; these objects wake no pods.
             Input::Object(object) => self.cache.set_object(object),
             Input::ObjectGone(key) => self.cache.remove_object(&key),
             Input::Custom(object) => {
                 let changes = self.cache.cluster.set_custom(&object);
-                self.custom_changed(changes, now);
+                self.custom_changed(changes, at);
             }
             Input::CustomGone(key) => {
                 let changes = self.cache.cluster.remove_custom(&key);
-                self.custom_changed(changes, now);
+                self.custom_changed(changes, at);
             }
             Input::BindFinished { uid, outcome } => self.bind_finished(&uid, outcome, now),
             Input::EvictFinished { task, outcome } => self.evict_finished(&task, &outcome, now),
         }
+        self.report_plugin_failures();
     }
 
     /// Handles the passing of time. Call this at [`Self::next_wakeup`]; it may be called at any time.
@@ -245,6 +242,7 @@ impl Engine {
             self.finder.forget_unused();
             self.next_cleanup = Some(now + CLEANUP_EVERY);
         }
+        self.report_plugin_failures();
     }
 
     /// Returns the time at which [`Self::tick`] next has something to do, if no input arrives.
@@ -307,5 +305,10 @@ impl Engine {
     /// Number of bindings in progress, including pods that wait on Permit.
     pub fn bindings_in_progress(&self) -> usize {
         self.bindings.len()
+    }
+
+    /// Number of requested bindings and evictions whose end the host has not reported.
+    pub fn work_in_flight(&self) -> usize {
+        self.bindings.requested() + self.evictions.requested()
     }
 }

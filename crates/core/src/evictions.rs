@@ -98,6 +98,11 @@ impl Evictions {
         self.rounds
     }
 
+    /// Number of eviction calls in progress.
+    pub(crate) fn requested(&self) -> usize {
+        self.by_round.values().map(|eviction| eviction.in_flight).sum()
+    }
+
     /// The preemption of a round, while the round exists.
     pub(crate) fn preemption(&self, round: u64) -> Option<&Preemption> {
         self.by_round.get(&round).map(|eviction| &eviction.preemption)

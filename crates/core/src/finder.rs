@@ -109,9 +109,7 @@ impl Finder {
         now: Timestamp,
     ) -> Result<Attempt, Failure> {
         let signature = self.sign(entry)?;
-        let begun = self.meter.as_ref().map(|meter| meter.now());
         let hint = self.hint(cluster, entry, signature.as_deref(), cycle, now);
-        self.note_hint(entry.profile, hint.as_ref(), begun);
         let nominated_node = &entry.pod.status.nominated_node_name;
         let preferred: Vec<Str> = nominated_node.iter().chain(&hint).take(1).cloned().collect();
         let search = Search {
@@ -126,37 +124,12 @@ impl Finder {
             Err(AttemptError::NoNodes) => return Err(Failure::NoNodes),
             Err(error) => return Err(Failure::Error(error.to_string())),
         };
-        if let (Decision::Node { row, .. }, Some(batch)) =
-            (attempt.decision(), self.batches.get_mut(entry.profile))
-        {
-            let begun = self.meter.as_ref().map(|meter| meter.now());
-            let node = cluster.node(*row).name();
-            batch.chosen(node, hint.as_ref(), signature, attempt.take_ranking(), cycle, now);
-            self.note_choice(entry.profile, hint.as_ref(), node, begun);
+        if let Decision::Node { row, .. } = attempt.decision() {
+            let node = cluster.node(*row).name().clone();
+            let chosen = (&node, &mut attempt);
+            self.remember(entry.profile, hint.as_ref(), signature, chosen, (cycle, now));
         }
         Ok(attempt)
-    }
-
-    fn note_hint(&mut self, profile: usize, hint: Option<&Str>, begun: Option<Stamp>) {
-        let Some(batch) = self.batches.get_mut(profile) else { return };
-        let flush_reason = batch.take_flush_reason();
-        let (Some(meter), Some(begun)) = (&self.meter, begun) else { return };
-        flush_reason.iter().for_each(|reason| meter.batch_flushed(profile, reason));
-        meter.batch_lookup(profile, hint.is_some(), begun);
-        if hint.is_none() {
-            meter.batched(profile, BatchResult::NoHint);
-        }
-    }
-
-    fn note_choice(&mut self, profile: usize, hint: Option<&Str>, node: &Str, begun: Option<Stamp>) {
-        let flush_reason = self.batches.get_mut(profile).and_then(Batch::take_flush_reason);
-        let (Some(meter), Some(begun)) = (&self.meter, begun) else { return };
-        meter.batch_update(profile, begun);
-        flush_reason.iter().for_each(|reason| meter.batch_flushed(profile, reason));
-        if let Some(hint) = hint {
-            let used = if hint == node { BatchResult::HintUsed } else { BatchResult::HintNotUsed };
-            meter.batched(profile, used);
-        }
     }
 
     /// Returns the scores of the nodes that were compared. Plugins that fail here have failed before.
@@ -191,6 +164,67 @@ impl Finder {
             let row = cluster.find(node)?;
             Some(runner.rejects(cluster, &entry.pod, row).unwrap_or(false))
         };
-        batch.hint(signature, cycle, now, is_full)
+        let measured = BatchMeter::begin(self.meter.as_deref(), entry.profile);
+        let hint = batch.hint(signature, cycle, now, is_full);
+        let flush_reason = batch.take_flush_reason();
+        if let Some(measured) = measured {
+            measured.looked_up(hint.as_ref(), flush_reason);
+        }
+        hint
+    }
+
+    /// Remembers the node that was chosen for the pod, and the ranking, for the next such pod.
+    fn remember(
+        &mut self,
+        profile: usize,
+        hint: Option<&Str>,
+        signature: Option<Vec<SignFragment>>,
+        chosen: (&Str, &mut Attempt),
+        (cycle, now): (u64, Timestamp),
+    ) {
+        let (Some(batch), (node, attempt)) = (self.batches.get_mut(profile), chosen) else { return };
+        let measured = BatchMeter::begin(self.meter.as_deref(), profile);
+        batch.chosen(node, hint, signature, attempt.take_ranking(), cycle, now);
+        let flush_reason = batch.take_flush_reason();
+        if let Some(measured) = measured {
+            measured.updated(hint, node, flush_reason);
+        }
+    }
+}
+
+/// Measures one step of opportunistic batching.
+struct BatchMeter<'a> {
+    meter: &'a dyn Meter,
+    profile: usize,
+    begun: Stamp,
+}
+
+impl<'a> BatchMeter<'a> {
+    /// Begins the step, if there is a meter.
+    fn begin(meter: Option<&'a dyn Meter>, profile: usize) -> Option<Self> {
+        meter.map(|meter| Self { meter, profile, begun: meter.now() })
+    }
+
+    /// Ends the lookup of a hint.
+    fn looked_up(&self, hint: Option<&Str>, flush_reason: Option<&'static str>) {
+        self.flushed(flush_reason);
+        self.meter.batch_lookup(self.profile, hint.is_some(), self.begun);
+        if hint.is_none() {
+            self.meter.batched(self.profile, BatchResult::NoHint);
+        }
+    }
+
+    /// Ends the update after a choice.
+    fn updated(&self, hint: Option<&Str>, node: &Str, flush_reason: Option<&'static str>) {
+        self.meter.batch_update(self.profile, self.begun);
+        self.flushed(flush_reason);
+        if let Some(hint) = hint {
+            let used = if hint == node { BatchResult::HintUsed } else { BatchResult::HintNotUsed };
+            self.meter.batched(self.profile, used);
+        }
+    }
+
+    fn flushed(&self, reason: Option<&'static str>) {
+        reason.iter().for_each(|reason| self.meter.batch_flushed(self.profile, reason));
     }
 }

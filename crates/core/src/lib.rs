@@ -44,9 +44,7 @@ pub mod recording;
 mod reporter;
 
 pub use dump::{Dump, DumpedNode};
-pub use effect::{
-    BindTask, CallOffTask, CallTask, Condition, Effect, EvictTask, PluginFailure, PodEvent, StatusPatch,
-};
+pub use effect::{BindTask, CallOffTask, CallTask, Condition, Effect, EvictTask, PodEvent, StatusPatch};
 pub use engine::{Engine, EngineConfig};
 pub use input::{BindOutcome, EvictOutcome, Input};
 pub use note::{Note, Notes};

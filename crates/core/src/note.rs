@@ -1,11 +1,12 @@
-//! Additional information about the engine's work: material for log lines, recorded only on request.
+//! Information about the engine's work that asks for nothing: material for log lines. Failures are always recorded, the
+//! rest on request.
 
 use std::{fmt, sync::Arc};
 
 use harbormaster_api::Str;
-use harbormaster_framework::{events::ClusterEvent, pod::PodInfo};
+use harbormaster_framework::{events::ClusterEvent, pod::PodInfo, resource::Undecodable};
 
-/// Notes to record. None by default: an unwanted note costs nothing.
+/// Notes to record besides failures. None by default: an unwanted note costs nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Notes {
     /// [`Note::Rejected`].
@@ -23,9 +24,18 @@ impl Notes {
     }
 }
 
-/// Information about a pod.
+/// Information for the host.
 #[derive(Clone, Debug)]
 pub enum Note {
+    /// A plugin has failed outside of an attempt: in a hint, in an index, or when a node was given up. Always recorded.
+    PluginFailed {
+        /// The pod concerned, if there is one.
+        pod: Option<Arc<PodInfo>>,
+        /// The error, with plugin and point.
+        error: String,
+    },
+    /// A custom object counts as absent, because it does not decode. Always recorded, once per error.
+    Undecodable(Undecodable),
     /// A plugin has rejected nodes, or the pod everywhere.
     Rejected {
         /// The pod.

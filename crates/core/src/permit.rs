@@ -46,10 +46,10 @@ pub(crate) fn permit(
         Ok(_) => Status::Wait,
         Err(stopped) => stopped.status(),
     };
-    profile.measured(Stage::Permit, status, || ask(profile, cluster, bindings, pod, node))
+    profile.measured(Stage::Permit, status, || call_plugins(profile, cluster, bindings, pod, node))
 }
 
-fn ask(
+fn call_plugins(
     profile: &Profile,
     cluster: &Cluster,
     bindings: &Bindings,

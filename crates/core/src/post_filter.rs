@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use harbormaster_api::points::ExtensionPoint;
 use harbormaster_framework::{
-    attempt::Attempt,
+    attempt::{Attempt, DryRun},
     cluster::Cluster,
-    cycle::{DryRun, PostFilterCycle, WhatIf},
+    cycle::{PostFilterCycle, WhatIf},
     diagnosis::Diagnosis,
     extender::{EvictionPlan, Extenders},
     guard::PointError,
@@ -50,10 +50,10 @@ pub(crate) fn post_filter(
     let status = |result: &Result<PostFilterResult, PointError>| {
         result.as_ref().map_or(Status::Error, |result| result.status)
     };
-    profile.measured(Stage::PostFilter, status, || ask(profile, attempt, diagnosis, pod, what_if))
+    profile.measured(Stage::PostFilter, status, || call_plugins(profile, attempt, diagnosis, pod, what_if))
 }
 
-fn ask(
+fn call_plugins(
     profile: &Profile,
     attempt: &Attempt,
     mut diagnosis: Diagnosis,
@@ -144,12 +144,8 @@ impl WhatIf for TableWhatIf<'_> {
         Ok(self.extenders.preempt(self.pod, self.cluster.nodes(), plans)?)
     }
 
-    fn dry_run(
-        &mut self,
-        row: NodeIdx,
-        ask: &mut dyn FnMut(&mut dyn DryRun) -> PluginResult<()>,
-    ) -> PluginResult<()> {
+    fn dry_run(&mut self, row: NodeIdx) -> DryRun<'_> {
         let nominated = self.nominated.on_for(self.cluster.node(row).name(), self.pod);
-        ask(&mut self.attempt.dry_run(self.cluster, row, &nominated))
+        self.attempt.dry_run(self.cluster, row, nominated)
     }
 }

@@ -64,6 +64,22 @@ enum Requeue {
     Now,
 }
 
+/// Old part of a pod that moves, and the cause.
+#[derive(Clone, Copy, Debug)]
+struct Origin {
+    from: QueueState,
+    cause: Cause,
+}
+
+impl Origin {
+    const NEW: Self = Self { from: QueueState::New, cause: Cause::Added };
+    const ATTEMPT_FAILED: Self = Self { from: QueueState::InFlight, cause: Cause::AttemptFailed };
+
+    fn backoff(cause: Cause) -> Self {
+        Self { from: QueueState::Backoff, cause }
+    }
+}
+
 /// Failure of a plugin because of which a pod could not enter the queue.
 #[derive(Debug)]
 pub struct EnqueueFailure {
@@ -111,8 +127,6 @@ pub struct Queue {
     held_for_eviction: FxHashSet<Str>,
     next_sequence: u64,
     handed_out: u64,
-    /// Old part of the pods that are being moved, and the cause.
-    moving: (QueueState, Cause),
     /// `None` unless moves are noted.
     moves: Option<Vec<Note>>,
     meter: Option<Arc<dyn Meter>>,
@@ -138,7 +152,6 @@ impl Queue {
             held_for_eviction: FxHashSet::default(),
             next_sequence: 0,
             handed_out: 0,
-            moving: (QueueState::New, Cause::Added),
             moves: None,
             meter: None,
         }
@@ -249,9 +262,8 @@ impl Queue {
     pub fn add(&mut self, pod: Arc<PodInfo>, profile: usize, at: Moment<'_>) {
         self.next_sequence += 1;
         self.uid_by_name.insert((pod.namespace.clone(), pod.name.clone()), pod.uid.clone());
-        self.moving = (QueueState::New, Cause::Added);
         let entry = QueuedPod::new(pod, profile, at.now, self.next_sequence);
-        self.enter_active(entry, at);
+        self.enter_active(entry, Origin::NEW, at);
     }
 
     /// Updates a pod; `events` describe the change. Unknown pods are added. For pods in flight only the events are
@@ -362,8 +374,7 @@ impl Queue {
         self.count_rejectors(&entry, true);
         let how = if entry.has_rejectors() { self.requeue_on_missed(&entry) } else { Requeue::AfterBackoff };
         self.in_flight.end(&uid);
-        self.moving = (QueueState::InFlight, Cause::AttemptFailed);
-        self.insert(entry, how, at);
+        self.insert(entry, how, Origin::ATTEMPT_FAILED, at);
     }
 
     /// Marks a pod for which others are being evicted; PreEnqueue plugins can read this.
@@ -404,10 +415,10 @@ impl Queue {
             };
             entry.profile = profile;
             self.count_rejectors(&entry, true);
-            self.moving = (state, Cause::ConfigChanged);
+            let origin = Origin { from: state, cause: Cause::ConfigChanged };
             match state {
-                QueueState::Active => self.enter_active(entry, at),
-                _ => self.insert(entry, Requeue::AfterBackoff, at),
+                QueueState::Active => self.enter_active(entry, origin, at),
+                _ => self.insert(entry, Requeue::AfterBackoff, origin, at),
             }
         }
         gone
@@ -472,10 +483,9 @@ impl Queue {
             self.wake(uid, Requeue::Now, Cause::Activated, at);
             return;
         }
-        self.moving = (QueueState::Backoff, Cause::Activated);
         let entry = self.rejected_backoff.remove(uid).or_else(|| self.error_backoff.remove(uid));
         if let Some(entry) = entry {
-            self.leave_backoff(entry, at);
+            self.leave_backoff(entry, Cause::Activated, at);
         }
     }
 
@@ -491,8 +501,7 @@ impl Queue {
         while over(self.error_backoff.peek()) {
             ready.extend(self.error_backoff.pop());
         }
-        self.moving = (QueueState::Backoff, Cause::BackoffComplete);
-        ready.into_iter().for_each(|entry| self.leave_backoff(entry, at));
+        ready.into_iter().for_each(|entry| self.leave_backoff(entry, Cause::BackoffComplete, at));
     }
 
     /// Retries pods that have waited very long, in case an event was missed.
@@ -564,62 +573,65 @@ impl Queue {
     fn wake(&mut self, uid: &Str, how: Requeue, cause: Cause, at: Moment<'_>) {
         if let Some(mut entry) = self.take_unschedulable(uid) {
             entry.after_timeout = cause == Cause::Timeout;
-            self.moving = (QueueState::Unschedulable, cause);
-            self.insert(entry, how, at);
+            self.insert(entry, how, Origin { from: QueueState::Unschedulable, cause }, at);
         }
     }
 
-    fn insert(&mut self, mut entry: QueuedPod, how: Requeue, at: Moment<'_>) {
+    fn insert(&mut self, mut entry: QueuedPod, how: Requeue, origin: Origin, at: Moment<'_>) {
         match how {
-            Requeue::Stay => self.put_unschedulable(entry),
-            Requeue::Now => self.enter_active(entry, at),
+            Requeue::Stay => self.put_unschedulable(entry, origin),
+            Requeue::Now => self.enter_active(entry, origin, at),
             Requeue::AfterBackoff => {
                 entry.backoff_until = self.backoff.end(&entry);
                 if self.backoff.is_backing_off(&entry, at.now) {
-                    self.enter_backoff(entry, at);
+                    self.enter_backoff(entry, origin, at);
                 } else {
-                    self.enter_active(entry, at);
+                    self.enter_active(entry, origin, at);
                 }
             }
         }
     }
 
-    fn enter_active(&mut self, entry: QueuedPod, at: Moment<'_>) {
+    fn enter_active(&mut self, entry: QueuedPod, origin: Origin, at: Moment<'_>) {
         match self.gate(&entry, at) {
-            Ok(Some(gate)) => self.put_gated(entry, gate),
-            Ok(None) => self.push_active(entry, at),
-            Err(error) => self.put_failed(entry, error, at),
+            Ok(Some(gate)) => self.put_gated(entry, gate, origin),
+            Ok(None) => self.push_active(entry, origin, at),
+            Err(error) => self.put_failed(entry, error, origin, at),
         }
     }
 
     /// Leaves backoff. Gates were called before the backoff began, unless one of them failed.
-    fn leave_backoff(&mut self, entry: QueuedPod, at: Moment<'_>) {
-        if entry.gate_failed { self.enter_active(entry, at) } else { self.push_active(entry, at) }
+    fn leave_backoff(&mut self, entry: QueuedPod, cause: Cause, at: Moment<'_>) {
+        let origin = Origin::backoff(cause);
+        match entry.gate_failed {
+            true => self.enter_active(entry, origin, at),
+            false => self.push_active(entry, origin, at),
+        }
     }
 
-    fn push_active(&mut self, mut entry: QueuedPod, at: Moment<'_>) {
+    fn push_active(&mut self, mut entry: QueuedPod, origin: Origin, at: Moment<'_>) {
         entry.gated_by = None;
         entry.first_active.get_or_insert(at.now);
         entry.gate_failed = false;
-        self.note_move(&entry, QueueState::Active);
+        self.note_move(&entry, origin, QueueState::Active);
         let uid = entry.pod.uid.clone();
         self.active.push(uid.clone(), entry);
         if let Some(panic) = self.active.order().take_panic()
             && let Some(entry) = self.active.remove(&uid)
         {
-            self.put_failed(entry, panic, at);
+            self.put_failed(entry, panic, origin, at);
         }
     }
 
-    fn enter_backoff(&mut self, mut entry: QueuedPod, at: Moment<'_>) {
+    fn enter_backoff(&mut self, mut entry: QueuedPod, origin: Origin, at: Moment<'_>) {
         match self.gate(&entry, at) {
             Ok(None) => {}
-            Ok(Some(gate)) => return self.put_gated(entry, gate),
-            Err(error) => return self.put_failed(entry, error, at),
+            Ok(Some(gate)) => return self.put_gated(entry, gate, origin),
+            Err(error) => return self.put_failed(entry, error, origin, at),
         }
         entry.gated_by = None;
         entry.gate_failed = false;
-        self.note_move(&entry, QueueState::Backoff);
+        self.note_move(&entry, origin, QueueState::Backoff);
         let uid = entry.pod.uid.clone();
         if entry.has_rejectors() {
             self.rejected_backoff.push(uid, entry);
@@ -629,7 +641,7 @@ impl Queue {
     }
 
     /// Handles a plugin failure: the pod backs off as after a failed attempt, then tries to enter again.
-    fn put_failed(&mut self, mut entry: QueuedPod, error: PointError, at: Moment<'_>) {
+    fn put_failed(&mut self, mut entry: QueuedPod, error: PointError, origin: Origin, at: Moment<'_>) {
         entry.since = at.now;
         entry.gated_by = None;
         entry.gate_failed = true;
@@ -639,7 +651,7 @@ impl Queue {
         entry.consecutive_errors += 1;
         entry.backoff_until = self.backoff.end(&entry);
         self.failed.push(EnqueueFailure { pod: entry.pod.clone(), error, since: at.now });
-        self.note_move(&entry, QueueState::Backoff);
+        self.note_move(&entry, origin, QueueState::Backoff);
         self.error_backoff.push(entry.pod.uid.clone(), entry);
     }
 
@@ -647,10 +659,10 @@ impl Queue {
     fn gate(&self, entry: &QueuedPod, at: Moment<'_>) -> Result<Option<&'static str>, PointError> {
         // Always reported as a success, as kube-scheduler does.
         let profile = &self.profiles[entry.profile];
-        profile.measured(Stage::PreEnqueue, |_| Status::Success, || self.ask_gates(entry, at))
+        profile.measured(Stage::PreEnqueue, |_| Status::Success, || self.call_gates(entry, at))
     }
 
-    fn ask_gates(&self, entry: &QueuedPod, at: Moment<'_>) -> Result<Option<&'static str>, PointError> {
+    fn call_gates(&self, entry: &QueuedPod, at: Moment<'_>) -> Result<Option<&'static str>, PointError> {
         let profile = &self.profiles[entry.profile];
         let mut gates: Vec<PluginIdx> = profile.at(ExtensionPoint::PreEnqueue).to_vec();
         gates.sort_by_key(|g| Some(profile.plugin(*g).name()) != entry.gated_by);
@@ -666,7 +678,7 @@ impl Queue {
         Ok(None)
     }
 
-    fn put_gated(&mut self, mut entry: QueuedPod, gate: &'static str) {
+    fn put_gated(&mut self, mut entry: QueuedPod, gate: &'static str, origin: Origin) {
         entry.gated_by = Some(gate);
         if !entry.rejectors.contains(&gate) {
             entry.rejectors.push(gate);
@@ -674,16 +686,18 @@ impl Queue {
                 self.count_rejector(&entry, gate, true);
             }
         }
-        self.put_unschedulable(entry);
+        self.put_unschedulable(entry, origin);
     }
 
-    fn note_move(&mut self, entry: &QueuedPod, to: QueueState) {
-        let (from, event) = self.moving;
-        if let Some(meter) = self.meter.as_ref().filter(|_| from != to) {
-            meter.queued(to, event);
+    fn note_move(&mut self, entry: &QueuedPod, Origin { from, cause }: Origin, to: QueueState) {
+        if from == to {
+            return;
         }
-        if let Some(moves) = self.moves.as_mut().filter(|_| from != to) {
-            moves.push(Note::Moved { pod: entry.pod.clone(), from, to, event });
+        if let Some(meter) = &self.meter {
+            meter.queued(to, cause);
+        }
+        if let Some(moves) = &mut self.moves {
+            moves.push(Note::Moved { pod: entry.pod.clone(), from, to, event: cause });
         }
     }
 
@@ -699,8 +713,8 @@ impl Queue {
         }
     }
 
-    fn put_unschedulable(&mut self, entry: QueuedPod) {
-        self.note_move(&entry, QueueState::Unschedulable);
+    fn put_unschedulable(&mut self, entry: QueuedPod, origin: Origin) {
+        self.note_move(&entry, origin, QueueState::Unschedulable);
         for plugin in entry.all_rejectors() {
             self.by_rejector.entry(plugin).or_default().insert((entry.sequence, entry.pod.uid.clone()));
         }

@@ -9,8 +9,7 @@ use harbormaster_framework::{
 
 use crate::{
     effect::{
-        BindTask, CallOffTask, CallTask, Condition, Effect, EvictTask, PluginFailure, PodEvent, StatusPatch,
-        cut_note,
+        BindTask, CallOffTask, CallTask, Condition, Effect, EvictTask, PodEvent, StatusPatch, cut_note,
     },
     nominator::NewNomination,
     note::{Note, Notes},
@@ -53,11 +52,6 @@ impl Reporter {
         self.effects.push(Effect::Evict(task));
     }
 
-    /// Reports a plugin failure that belongs to no attempt; `pod` is the pod concerned, if there is one.
-    pub(crate) fn plugin_failure(&mut self, pod: Option<Arc<PodInfo>>, error: String) {
-        self.effects.push(Effect::PluginFailure(PluginFailure { pod, error }));
-    }
-
     /// Calls off the binding of a pod.
     pub(crate) fn call_off(&mut self, pod: &Str, why: &'static str) {
         self.effects.push(Effect::CallOff(CallOffTask { pod: pod.clone(), why }));
@@ -68,11 +62,6 @@ impl Reporter {
         if !calls.is_empty() {
             self.effects.push(Effect::Call(CallTask { pod: pod.clone(), calls }));
         }
-    }
-
-    /// Reports a custom object that does not decode.
-    pub(crate) fn undecodable(&mut self, object: Undecodable) {
-        self.effects.push(Effect::Undecodable(object));
     }
 
     /// Sets the pod's `nominatedNodeName` and changes nothing else.
@@ -166,6 +155,16 @@ impl Reporter {
     }
 
     // --- for log lines ---
+
+    /// Notes a plugin failure that belongs to no attempt; `pod` is the pod concerned, if there is one.
+    pub(crate) fn note_plugin_failure(&mut self, pod: Option<Arc<PodInfo>>, error: String) {
+        self.notes.push(Note::PluginFailed { pod, error });
+    }
+
+    /// Notes a custom object that does not decode.
+    pub(crate) fn note_undecodable(&mut self, object: Undecodable) {
+        self.notes.push(Note::Undecodable(object));
+    }
 
     pub(crate) fn wants_scores(&self) -> bool {
         self.wanted.scores

@@ -10,7 +10,7 @@ use harbormaster_framework::{
     api_call::{Api, ClusterApi},
     cycle::BindCycle,
     guard::Stopped,
-    meter::{Stage, Stamp, Status},
+    meter::{Stage, Status},
     outcome::Bound,
     sweep::PluginIdx,
 };
@@ -31,7 +31,7 @@ use crate::{
 pub struct BindingActivity(Arc<Semaphore>);
 
 impl BindingActivity {
-    /// Returns true if at least one binding is under way.
+    /// Returns true if at least one binding is in progress.
     pub fn is_busy(&self) -> bool {
         self.0.available_permits() < BINDINGS_AT_ONCE
     }
@@ -90,7 +90,7 @@ impl Binder {
         Self { extenders: Some((extenders.clone(), leadership.clone())), ..self }
     }
 
-    /// Returns a handle that reports whether bindings are under way.
+    /// Returns a handle that reports whether bindings are in progress.
     pub fn activity(&self) -> BindingActivity {
         BindingActivity(self.room.clone())
     }
@@ -108,6 +108,7 @@ impl Binder {
         self.tasks.run(&uid.clone(), async move {
             let cycle = BindingCycle { task, api, room, pre_binding, extenders };
             let outcome = within(trace, traced(|| cycle.about(), cycle.run(called_off), end_of_cycle)).await;
+            log(&cycle.task, &outcome);
             // The engine is gone only when the process ends.
             let _ = engine.send(EngineMessage::Inputs(vec![Input::BindFinished { uid, outcome }]));
         });
@@ -157,34 +158,31 @@ impl BindingCycle {
     /// Runs PreBind, Bind and PostBind. Only Bind is limited to [`BINDINGS_AT_ONCE`]: PreBind may wait for minutes, and the binding
     /// can be cancelled until it has ended.
     async fn run(&self, called_off: Option<oneshot::Receiver<&'static str>>) -> BindOutcome {
-        let begun = self.now();
-        let prepared = match called_off {
-            Some(called_off) => {
-                traced(|| point(Stage::PreBind), self.pre_bind_unless(called_off), end_of_step).await
+        let prepare = async {
+            match called_off {
+                Some(called_off) => {
+                    traced(|| point(Stage::PreBind), self.pre_bind_unless(called_off), end_of_step).await
+                }
+                None => Ok(()),
             }
-            None => Ok(()),
         };
-        self.note(Stage::PreBind, status(&prepared), begun);
-        if let Err(outcome) = prepared {
+        if let Err(outcome) = self.measured(Stage::PreBind, status, prepare).await {
             return outcome;
         }
         let permit = self.room.acquire().await;
         let bound = match self.bind_by_extender().await {
             Some(bound) => bound,
             None => {
-                let begun = self.now();
-                let bound = traced(|| point(Stage::Bind), self.bind(), end_of_step).await;
-                self.note(Stage::Bind, status(&bound), begun);
-                bound
+                let bind = traced(|| point(Stage::Bind), self.bind(), end_of_step);
+                self.measured(Stage::Bind, status, bind).await
             }
         };
         drop(permit);
         if let Err(outcome) = bound {
             return outcome;
         }
-        let begun = self.now();
-        traced(|| point(Stage::PostBind), self.post_bind(), |()| SpanEnd::default()).await;
-        self.note(Stage::PostBind, Status::Success, begun);
+        let post_bind = traced(|| point(Stage::PostBind), self.post_bind(), |()| SpanEnd::default());
+        self.measured(Stage::PostBind, |()| Status::Success, post_bind).await;
         BindOutcome::Bound
     }
 
@@ -198,14 +196,18 @@ impl BindingCycle {
         }
     }
 
-    fn now(&self) -> Option<Stamp> {
-        self.task.profile.meter().map(|meter| meter.now())
-    }
-
-    fn note(&self, stage: Stage, status: Status, begun: Option<Stamp>) {
-        if let (Some(meter), Some(begun)) = (self.task.profile.meter(), begun) {
-            meter.point(stage, status, meter.now().since(begun));
-        }
+    /// Runs the plugins of a point and measures the time. `status` returns the outcome.
+    async fn measured<T>(
+        &self,
+        stage: Stage,
+        status: impl FnOnce(&T) -> Status,
+        work: impl Future<Output = T>,
+    ) -> T {
+        let Some(meter) = self.task.profile.meter() else { return work.await };
+        let begun = meter.now();
+        let done = work.await;
+        meter.point(stage, status(&done), meter.now().since(begun));
+        done
     }
 
     async fn pre_bind_unless(
@@ -217,7 +219,7 @@ impl BindingCycle {
             why = &mut called_off => why.ok(),
             done = self.pre_bind() => match locked(&self.pre_binding).remove(&self.task.pod().uid) {
                 Some(_) => return done,
-                // The caller of `call_off` was told that it succeeded.
+                // `call_off` has already reported success.
                 None => called_off.try_recv().ok(),
             },
         };
@@ -269,6 +271,26 @@ impl BindingCycle {
 
     fn seen_by(&self, plugin: PluginIdx) -> BindCycle {
         BindCycle { placement: self.task.reservation.of(plugin), api: self.api.clone() }
+    }
+}
+
+/// Writes the log line about the end of a binding cycle.
+fn log(task: &BindTask, outcome: &BindOutcome) {
+    let BindTask { evaluated, feasible, .. } = task;
+    let (pod, node) = (task.pod().full_name(), task.node());
+    match outcome {
+        BindOutcome::Bound => tracing::debug!(
+            v = 2,
+            pod,
+            node = %node,
+            evaluatedNodes = evaluated,
+            feasibleNodes = feasible,
+            "Successfully bound pod to node"
+        ),
+        BindOutcome::Rejected(reject) => {
+            tracing::debug!(v = 2, pod, err = reject.message(), "Unable to schedule pod; no fit; waiting");
+        }
+        BindOutcome::Failed(why) => tracing::error!(pod, err = why, "Error scheduling pod; retrying"),
     }
 }
 

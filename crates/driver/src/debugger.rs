@@ -1,7 +1,7 @@
 //! Compares the engine's state with the API server and writes it to the log, like kube-scheduler's cache debugger.
 //!
 //! kube-scheduler compares with its own informers. Here nodes and pods are listed again, so that a watch that has lost something
-//! is noticed, too. A change may be under way during the comparison: differences are logged only if they still exist after a
+//! is noticed, too. The cluster may change during the comparison: differences are logged only if they still exist after a
 //! pause.
 
 use std::{
@@ -301,7 +301,7 @@ mod tests {
             _ => answer(404, &json!({})),
         });
         let (engine, inbox) = mpsc::channel();
-        let asked = std::thread::spawn(move || {
+        let engine_thread = std::thread::spawn(move || {
             let mut times = 0;
             while let Ok(EngineMessage::Dump(answer)) = inbox.recv() {
                 times += 1;
@@ -314,11 +314,11 @@ mod tests {
         assert_eq!((compared.nodes.missed, compared.nodes.redundant), (set(&["ns/node-1"]), set(&["gone"])));
         assert_eq!(compared.pods.missed, set(&["1(ns/pod-1)", "2(ns/pod-2)"]));
         drop(debugger);
-        assert_eq!(asked.join().unwrap(), 2, "it was compared twice");
+        assert_eq!(engine_thread.join().unwrap(), 2, "it was compared twice");
     }
 
     #[test]
-    fn a_node_is_told_in_the_words_of_kube_scheduler() {
+    fn a_node_is_described_in_the_words_of_kube_scheduler() {
         let scalars: Vec<(Str, i64)> = vec![("example.com/a".into(), 1), ("example.com/b".into(), 2)];
         let requested = Resources { milli_cpu: 100, memory: 7, scalars, ..Resources::default() };
         let nominated = vec![pod("next")];

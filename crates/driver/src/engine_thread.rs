@@ -9,13 +9,10 @@ use std::{
 };
 
 use harbormaster_api::{Str, Timestamp};
-use harbormaster_core::{
-    Attempted, BindOutcome, BindTask, Effect, Engine, EngineConfig, Input, Outcome, PluginFailure,
-};
+use harbormaster_core::{Attempted, Effect, Engine, EngineConfig, Input, Outcome};
 use harbormaster_framework::{guard::panic_text, resource::ResourceName};
 use harbormaster_metrics::{AttemptTimes, Attempts, Metrics};
-use rustc_hash::FxHashMap;
-use tokio::sync::{mpsc::UnboundedSender, oneshot};
+use tokio::sync::{mpsc::Sender, oneshot};
 
 use crate::{
     clock::Clock,
@@ -23,8 +20,7 @@ use crate::{
     health::Health,
     live_api::CustomFeed,
     message::EngineMessage,
-    notes, slow,
-    status::PendingStatuses,
+    notes, slow, status,
     traces::{AttemptSpan, Traces},
 };
 
@@ -36,8 +32,6 @@ const BATCH: usize = 1024;
 const PUBLISH_EVERY: Duration = Duration::from_secs(1);
 /// Shortest sleep of an idle thread.
 const SHORTEST_SLEEP: Duration = Duration::from_millis(1);
-/// Time between two checks whether pending statuses have been written.
-const WRITTEN_SOON: Duration = Duration::from_millis(5);
 
 /// Result of the thread: `Err` with the message of a panic.
 pub type EngineEnd = Result<(), String>;
@@ -55,8 +49,6 @@ pub struct EngineSinks {
     pub traces: Traces,
     /// Objects in the form of the API server, if extenders need them.
     pub raw: Option<RawObjects>,
-    /// Number of status patches that are not written yet.
-    pub pending_statuses: PendingStatuses,
 }
 
 /// Starts the thread. No pod is tried before `unsynced` watches have delivered all objects and this instance leads.
@@ -67,7 +59,7 @@ pub fn spawn(
     config: EngineConfig,
     unsynced: usize,
     inbox: Receiver<EngineMessage>,
-    effects: UnboundedSender<Vec<Effect>>,
+    effects: Sender<Vec<Effect>>,
     custom_feed: CustomFeed,
     sinks: EngineSinks,
 ) -> io::Result<oneshot::Receiver<EngineEnd>> {
@@ -89,12 +81,13 @@ struct EngineLoop {
     engine: Engine,
     clock: Clock,
     inbox: Receiver<EngineMessage>,
-    effects: UnboundedSender<Vec<Effect>>,
+    effects: Sender<Vec<Effect>>,
     /// Changes of custom objects, for plugins that wait for them.
     custom_feed: CustomFeed,
     health: Health,
     raw: Option<RawObjects>,
-    pending_statuses: PendingStatuses,
+    /// Number of status patches that were sent and are not reported as written.
+    unwritten_statuses: usize,
     unsynced: usize,
     /// Notified when all watches have delivered all objects.
     synced: Option<oneshot::Sender<()>>,
@@ -102,10 +95,6 @@ struct EngineLoop {
     stopping: bool,
     /// Duration of the last attempt, until the messages that arrived meanwhile are handled.
     listen_for: Duration,
-    /// Bindings under way, by the pod's UID.
-    binding: FxHashMap<Str, BindTask>,
-    /// Evictions under way.
-    evicting: usize,
     /// Plugin whose first rejection is logged as a warning; `None` once that was logged.
     stand_in: Option<&'static str>,
     /// Metrics, and the time when gauges were last updated.
@@ -123,11 +112,11 @@ impl EngineLoop {
         config: EngineConfig,
         unsynced: usize,
         inbox: Receiver<EngineMessage>,
-        effects: UnboundedSender<Vec<Effect>>,
+        effects: Sender<Vec<Effect>>,
         custom_feed: CustomFeed,
         (sinks, attempts): (EngineSinks, Attempts),
     ) -> Self {
-        let EngineSinks { metrics, health, synced, traces, raw, pending_statuses } = sinks;
+        let EngineSinks { metrics, health, synced, traces, raw } = sinks;
         Self {
             stand_in: config.unbuilt_plugin,
             engine: Engine::new(config),
@@ -137,14 +126,12 @@ impl EngineLoop {
             custom_feed,
             health,
             raw,
-            pending_statuses,
+            unwritten_statuses: 0,
             unsynced,
             synced: Some(synced),
             leads: false,
             stopping: false,
             listen_for: Duration::ZERO,
-            binding: FxHashMap::default(),
-            evicting: 0,
             metrics,
             published: Instant::now(),
             attempts,
@@ -162,7 +149,7 @@ impl EngineLoop {
                 self.schedule_one();
             }
             self.forward();
-            if self.stopping && self.binding.is_empty() && self.evicting == 0 {
+            if self.stopping && self.engine.work_in_flight() == 0 {
                 return;
             }
         }
@@ -205,10 +192,10 @@ impl EngineLoop {
         self.unsynced == 0 && self.leads && !self.stopping
     }
 
-    /// Returns true if a pod should be tried now. Pods that are not due are tried only while no status patches are pending.
+    /// Returns true if a pod should be tried now. Pods that are not due are tried only while the writer of statuses has room.
     fn is_to_schedule(&self) -> bool {
-        self.may_schedule()
-            && (self.engine.has_due_work() || self.engine.has_work() && !self.pending_statuses.is_full())
+        let has_room = self.unwritten_statuses < status::AT_ONCE;
+        self.may_schedule() && (self.engine.has_due_work() || self.engine.has_work() && has_room)
     }
 
     fn report_synced(&mut self) {
@@ -252,15 +239,10 @@ impl EngineLoop {
     }
 
     fn wait(&mut self) -> Result<EngineMessage, RecvTimeoutError> {
-        let until_written = (self.may_schedule() && self.engine.has_work()).then_some(WRITTEN_SOON);
-        if until_written.is_none() || self.published.elapsed() >= PUBLISH_EVERY {
-            self.publish();
-        }
+        self.publish();
         self.health.waits();
-        let sleep = |at: Timestamp| at.since(self.clock.now()).max(SHORTEST_SLEEP);
-        let until_due = self.engine.next_wakeup().map(sleep);
-        match until_due.into_iter().chain(until_written).min() {
-            Some(sleep) => self.inbox.recv_timeout(sleep),
+        match self.engine.next_wakeup() {
+            Some(at) => self.inbox.recv_timeout(at.since(self.clock.now()).max(SHORTEST_SLEEP)),
             None => self.inbox.recv().map_err(|_| RecvTimeoutError::Disconnected),
         }
     }
@@ -277,6 +259,9 @@ impl EngineLoop {
                 for input in inputs {
                     self.handle(input, now);
                 }
+            }
+            EngineMessage::StatusesWritten(patches) => {
+                self.unwritten_statuses = self.unwritten_statuses.saturating_sub(patches);
             }
             EngineMessage::Synced => {
                 self.unsynced = self.unsynced.saturating_sub(1);
@@ -309,15 +294,9 @@ impl EngineLoop {
 
     fn handle(&mut self, input: Input, now: Timestamp) {
         if let Some(raw) = &self.raw {
-            raw.heed(&input);
+            raw.apply(&input);
         }
         match &input {
-            Input::BindFinished { uid, outcome } => {
-                if let Some(task) = self.binding.remove(uid) {
-                    log_binding(&task, outcome);
-                }
-            }
-            Input::EvictFinished { .. } => self.evicting = self.evicting.saturating_sub(1),
             Input::Custom(object) => self.custom_feed.publish(&object.key, Some(&object.json)),
             Input::CustomGone(key) => self.custom_feed.publish(key, None),
             _ => {}
@@ -362,52 +341,13 @@ impl EngineLoop {
     fn forward(&mut self) {
         self.engine.take_notes().iter().for_each(notes::log);
         let effects = self.engine.take_effects();
-        for effect in &effects {
-            match effect {
-                Effect::Bind(task) => {
-                    self.binding.insert(task.pod().uid.clone(), task.clone());
-                }
-                Effect::Evict(_) => self.evicting += 1,
-                Effect::PluginFailure(PluginFailure { pod, error }) => {
-                    let pod = pod.as_ref().map(|pod| pod.full_name()).unwrap_or_default();
-                    tracing::error!(pod, err = error, "A plugin failed");
-                }
-                Effect::Undecodable(why) => tracing::error!(
-                    kind = why.kind,
-                    object = why.name,
-                    field = why.field,
-                    err = why.message,
-                    "A custom object cannot be read by the plugins that name its kind, and counts as absent"
-                ),
-                Effect::CallOff(_) | Effect::Call(_) | Effect::PatchStatus(_) | Effect::Event(_) => {}
-            }
-        }
         // An instance that does not lead reports nothing about pods.
         if !effects.is_empty() && self.leads {
             let patches = effects.iter().filter(|effect| matches!(effect, Effect::PatchStatus(_)));
-            self.pending_statuses.add(patches.count());
+            self.unwritten_statuses += patches.count();
             // The receiver is gone only when the process ends.
-            let _ = self.effects.send(effects);
+            let _ = self.effects.blocking_send(effects);
         }
-    }
-}
-
-fn log_binding(task: &BindTask, outcome: &BindOutcome) {
-    let BindTask { evaluated, feasible, .. } = task;
-    let (pod, node) = (task.pod().full_name(), task.node());
-    match outcome {
-        BindOutcome::Bound => tracing::debug!(
-            v = 2,
-            pod,
-            node = %node,
-            evaluatedNodes = evaluated,
-            feasibleNodes = feasible,
-            "Successfully bound pod to node"
-        ),
-        BindOutcome::Rejected(reject) => {
-            tracing::debug!(v = 2, pod, err = reject.message(), "Unable to schedule pod; no fit; waiting");
-        }
-        BindOutcome::Failed(why) => tracing::error!(pod, err = why, "Error scheduling pod; retrying"),
     }
 }
 

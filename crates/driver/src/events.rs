@@ -1,7 +1,7 @@
 //! Events about pods (`events.k8s.io/v1`), which `kubectl describe pod` shows.
 //!
 //! An event that differs from an earlier one only in its note is a repetition: the earlier one becomes a series. The second
-//! occurrence is written at once; later ones are counted, and the count is written now and then. Otherwise pods that wait for
+//! occurrence is written at once; later ones are counted, and the count is written from time to time. Otherwise pods that wait for
 //! long would flood the API server.
 //!
 //! The recorder (here) puts writes into the backlog; the writer sends them. Events may be late, but are not lost: only memory
@@ -79,7 +79,7 @@ struct Series {
 }
 
 impl EventRecorder {
-    /// Returns a recorder and its writer for this host. The writer holds back while `bindings` are under way.
+    /// Returns a recorder and its writer for this host. The writer holds back while `bindings` are in progress.
     pub fn new(client: ApiClient, hostname: Arc<str>, bindings: BindingActivity) -> (Self, EventWriter) {
         Self::with_room(ROOM, client, hostname, bindings)
     }

@@ -2,7 +2,7 @@
 //!
 //! The engine's thread asks extenders during an attempt and waits for the answers, as kube-scheduler does: no other pod is
 //! scheduled meanwhile, but bindings go on, and inputs from watches queue up. Requests run in a runtime of their own, so that
-//! time limits hold whatever else this process is busy with.
+//! time limits hold however busy this process is.
 //!
 //! Reading order: here (all extenders), `connection` (one request), `wire` (requests and replies), [`raw`] (objects in the form
 //! of the API server, which requests contain), `current` (replacing the extenders).
@@ -138,7 +138,7 @@ impl HttpExtenders {
         Ok(Some(Arc::new(Self { all, raw, health, runtime: Some(runtime) })))
     }
 
-    /// Returns the objects in requests. Whoever feeds the engine feeds these, too.
+    /// Returns the objects in requests. Every input of the engine must reach these, too.
     pub fn raw(&self) -> &RawObjects {
         &self.raw
     }
@@ -255,9 +255,9 @@ impl ExtenderClient for HttpExtenders {
         pod: &PodInfo,
         nodes: &[Str],
     ) -> Vec<Result<Vec<(Str, i64)>, String>> {
-        let asked: Vec<&HttpExtender> =
+        let called: Vec<&HttpExtender> =
             extenders.iter().filter_map(|extender| self.all.get(*extender)).collect();
-        let calls = asked.iter().map(|one| {
+        let calls = called.iter().map(|one| {
             let body = self.question(one, pod, nodes);
             (one.connection.limit(), one.call(&one.config.prioritize_verb, body))
         });
@@ -265,7 +265,7 @@ impl ExtenderClient for HttpExtenders {
         let read = |(one, reply): (&&HttpExtender, Result<Bytes, String>)| {
             one.read(&one.config.prioritize_verb, wire::scores(&reply?))
         };
-        asked.iter().zip(replies).map(read).collect()
+        called.iter().zip(replies).map(read).collect()
     }
 
     fn preempt(

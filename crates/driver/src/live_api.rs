@@ -132,11 +132,11 @@ impl LiveApi {
                 return Ok(());
             }
             // Continue until changes were missed and the object must be read again.
-            while let Ok(heard) = feed.recv().await {
-                if heard.key != key {
+            while let Ok(change) = feed.recv().await {
+                if change.key != key {
                     continue;
                 }
-                let object: Option<Value> = heard.json.and_then(|json| serde_json::from_str(&json).ok());
+                let object: Option<Value> = change.json.and_then(|json| serde_json::from_str(&json).ok());
                 let newer = object.as_ref().and_then(version);
                 if newer.is_some() && newer <= seen {
                     continue;

@@ -15,7 +15,9 @@ pub enum EngineMessage {
     Raw(Vec<RawObject>),
     /// Inputs of the engine.
     Inputs(Vec<Input>),
-    /// One more watch has delivered all objects.
+    /// This many status patches are written, given up, or merged into others. Sent only while there is room for more.
+    StatusesWritten(usize),
+    /// Another watch has delivered all objects.
     Synced,
     /// This instance leads. Until then the engine takes inputs and tries no pod.
     Lead,
@@ -23,10 +25,10 @@ pub enum EngineMessage {
     ListPods(oneshot::Sender<Vec<Arc<PodInfo>>>),
     /// Asks for the state of the engine.
     Dump(oneshot::Sender<Dump>),
-    /// Sets which notes the engine takes.
+    /// Sets which notes the engine records.
     TakeNotes(Notes),
     /// Replaces the configuration, unless it needs kinds that are not watched: those are the error.
     TakeOver(Box<EngineConfig>, oneshot::Sender<Result<(), Vec<ResourceName>>>),
-    /// Tries no more pods, and ends when bindings and evictions under way have ended.
+    /// Tries no more pods, and ends when the bindings and evictions in flight have ended.
     Stop,
 }

@@ -31,11 +31,11 @@ impl Metrics {
     /// pods, which takes about a millisecond per 100,000 of them.
     pub async fn resources(&self) -> String {
         let (answer, pods) = oneshot::channel();
-        let asked = match &*self.engine.lock().unwrap_or_else(PoisonError::into_inner) {
+        let sent = match &*self.engine.lock().unwrap_or_else(PoisonError::into_inner) {
             Some(engine) => engine.send(EngineMessage::ListPods(answer)).is_ok(),
             None => false,
         };
-        if !asked {
+        if !sent {
             return String::new();
         }
         // An engine that ends meanwhile has no pods.

@@ -5,6 +5,17 @@ use harbormaster_core::Note;
 /// Writes one line.
 pub(crate) fn log(note: &Note) {
     match note {
+        Note::PluginFailed { pod, error } => {
+            let pod = pod.as_ref().map(|pod| pod.full_name()).unwrap_or_default();
+            tracing::error!(pod, err = error, "A plugin failed");
+        }
+        Note::Undecodable(why) => tracing::error!(
+            kind = why.kind,
+            object = why.name,
+            field = why.field,
+            err = why.message,
+            "A custom object cannot be read by the plugins that name its kind, and counts as absent"
+        ),
         Note::Rejected { pod, plugin, reason, nodes } => {
             tracing::trace!(v = 4, pod = pod.full_name(), plugin, reason, nodes, "Pod rejected by plugin");
         }

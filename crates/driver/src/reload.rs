@@ -69,7 +69,7 @@ impl fmt::Display for Kinds<'_> {
 
 impl Reload {
     /// Applies a configuration between two attempts: see [`harbormaster_core::Engine::reconfigure`]. `extenders` are those of the
-    /// configuration, in its order; bindings under way continue with the old ones. Metrics and notes do not change.
+    /// configuration, in its order; running bindings continue with the old ones. Metrics and notes do not change.
     ///
     /// # Errors
     /// If the old configuration stays in use.
@@ -86,8 +86,8 @@ impl Reload {
                 engine.extenders = engine.extenders.with_client(others.clone());
             }
             let (answer, taken) = oneshot::channel();
-            let asked = running.engine.send(EngineMessage::TakeOver(Box::new(engine), answer));
-            asked.map_err(|_| ReloadError::NotRunning)?;
+            let sent = running.engine.send(EngineMessage::TakeOver(Box::new(engine), answer));
+            sent.map_err(|_| ReloadError::NotRunning)?;
             (running.extenders.clone(), others, taken)
         };
         match taken.await {

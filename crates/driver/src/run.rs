@@ -39,16 +39,18 @@ use crate::{
     message::EngineMessage,
     metrics::Metrics,
     reload::Reload,
-    status::{PendingStatuses, StatusWriter},
+    status::StatusWriter,
     tasks::Tasks,
     traces::Traces,
     watch::{BUILT_IN, CustomKind, Nodes, Pods, StreamingLists, Watcher},
 };
 
-/// Time limit for bindings, evictions, patches and events under way when the process ends.
+/// Time limit for bindings, evictions, patches and events in progress when the process ends.
 const SHUTDOWN_LIMIT: Duration = Duration::from_secs(10);
 /// Part of that for events if none can be written; nothing depends on them.
 const EVENTS_LIMIT: Duration = Duration::from_secs(3);
+/// Number of attempts whose effects may wait to be carried out. The engine waits when there are more.
+const MAX_EFFECTS: usize = 4096;
 /// Time between two calls of [`EventRecorder::tick`].
 const EVENTS_TICK: Duration = Duration::from_secs(60);
 
@@ -80,9 +82,9 @@ pub struct DriverConfig {
 /// Reason why [`run`] ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExitReason {
-    /// It was told to stop, and everything under way was finished, except for events that the API server did not accept.
+    /// It was stopped and finished everything in progress, except for events that the API server did not accept.
     Finished,
-    /// It was told to stop, but something under way took too long and was abandoned.
+    /// It was stopped and abandoned something in progress that took too long.
     Abandoned,
 }
 
@@ -181,8 +183,10 @@ impl Driver {
         self.election.check().map_err(DriverError::Election)?;
         let clients =
             self.clients.observed(self.metrics.numbers()).gated_by(Arc::new(self.leadership.clone()));
+        // Has no bound: tasks send to it and must not block their runtime, and a watch that is not read is cut off and lists all
+        // objects again. It holds what arrives during one attempt.
         let (to_engine, inbox) = mpsc::channel();
-        let (effects_out, effects) = channel::unbounded_channel();
+        let (effects_out, effects) = channel::channel(MAX_EFFECTS);
         let (tasks, all_done) = Tasks::new();
         let custom_feed = CustomFeed::default();
         let api = Arc::new(LiveApi::new(clients.main.clone(), custom_feed.clone()));
@@ -196,11 +200,10 @@ impl Driver {
         let (events, event_writer) =
             EventRecorder::new(clients.events.clone(), self.hostname.as_str().into(), binder.activity());
         let unwritten = events.unwritten();
-        let pending_statuses = PendingStatuses::default();
         let outbox = Outbox {
             binder,
             evictor: Evictor::new(clients.main.clone(), tasks.clone(), to_engine.clone()),
-            status: StatusWriter::new(clients.main.clone(), tasks, pending_statuses.clone()),
+            status: StatusWriter::new(clients.main.clone(), tasks, to_engine.clone()),
             events,
             clock: Clock::default(),
         };
@@ -213,17 +216,16 @@ impl Driver {
             synced,
             traces: self.traces.clone(),
             raw: extenders.raw().cloned(),
-            pending_statuses,
         };
         let mut engine = engine_thread::spawn(engine, watches.len(), inbox, effects_out, custom_feed, sinks)?;
         let reached = self.reload.reaches(to_engine.clone(), extenders);
         let scheduling = self.metrics.schedules(to_engine.clone());
-        let mut election = self.stand(&clients, reporter, all_synced, &to_engine);
+        let mut election = self.start_election(&clients, reporter, all_synced, &to_engine);
         let mut carrier = tokio::spawn(outbox.carry_out(effects));
         let mut event_writer = tokio::spawn(event_writer.run());
         // It is aborted when this run ends.
-        let mut asked = JoinSet::new();
-        asked.spawn(self.console.clone().serve(clients.main.clone(), to_engine.clone()));
+        let mut console = JoinSet::new();
+        console.spawn(self.console.clone().serve(clients.main.clone(), to_engine.clone()));
 
         tokio::select! {
             () = shutdown => {}
@@ -278,7 +280,7 @@ impl Driver {
     }
 
     /// Starts the election when all objects are known. The engine starts to schedule when this instance leads.
-    fn stand(
+    fn start_election(
         &self,
         clients: &Clients,
         reporter: Str,
@@ -373,8 +375,8 @@ struct Outbox {
 }
 
 impl Outbox {
-    /// Runs until the engine is gone and all its effects are under way.
-    async fn carry_out(mut self, mut effects: channel::UnboundedReceiver<Vec<Effect>>) {
+    /// Runs until the engine is gone and all its effects are started.
+    async fn carry_out(mut self, mut effects: channel::Receiver<Vec<Effect>>) {
         let mut tick = interval(EVENTS_TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -403,8 +405,6 @@ impl Outbox {
                 }
                 Effect::PatchStatus(patch) => self.status.patch(patch),
                 Effect::Event(event) => self.events.record(event, self.clock.now()),
-                // The engine's thread has already logged it.
-                Effect::PluginFailure(_) | Effect::Undecodable(_) => {}
             }
         }
     }

@@ -72,13 +72,13 @@ mod tests {
         Duration::from_millis(milliseconds)
     }
 
-    fn told(times: &AttemptTimes) -> String {
+    fn lines(times: &AttemptTimes) -> String {
         let pod = PodInfo::standalone(Pod { namespace: "ns".into(), name: "p".into(), ..Pod::default() });
         text(&pod, times, 7, UNIX_EPOCH + Duration::from_millis(1_795_226_400_250))
     }
 
     #[test]
-    fn a_slow_attempt_is_told_with_its_steps() {
+    fn a_slow_attempt_is_logged_with_its_steps() {
         let times = AttemptTimes {
             search: Duration::from_micros(150_500),
             scoring: Some(ms(30)),
@@ -86,7 +86,7 @@ mod tests {
             ..AttemptTimes::default()
         };
         assert_eq!(
-            told(&times),
+            lines(&times),
             "Trace[7]: \"Scheduling\" namespace:ns,name:p (21-Nov-2026 02:00:00.250) (total time: 150ms):\n\
              Trace[7]: ---\"Computing predicates done\" 120ms (02:00:00.370)\n\
              Trace[7]: ---\"Prioritizing done\" 30ms (02:00:00.400)\n\
@@ -95,11 +95,11 @@ mod tests {
     }
 
     #[test]
-    fn steps_that_were_not_reached_are_not_told() {
+    fn steps_that_were_not_reached_are_not_logged() {
         let failed = AttemptTimes { search: ms(100), ..AttemptTimes::default() };
-        assert_eq!(told(&failed).lines().count(), 2);
+        assert_eq!(lines(&failed).lines().count(), 2);
         let one_node = AttemptTimes { filtered: true, ..failed };
-        let lines = told(&one_node);
-        assert!(lines.contains("---\"Computing predicates done\" 100ms") && !lines.contains("Prioritizing"));
+        let text = lines(&one_node);
+        assert!(text.contains("---\"Computing predicates done\" 100ms") && !text.contains("Prioritizing"));
     }
 }

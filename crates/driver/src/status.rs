@@ -1,12 +1,12 @@
 //! Patches of pods' status: the condition `PodScheduled`, and the nominated node.
 //!
 //! When many pods wait, attempts produce new messages faster than an API server accepts them. At most one patch per pod therefore
-//! waits, the newest, and the engine knows how many wait ([`PendingStatuses`]).
+//! waits, the newest, and the engine learns when there is room for more ([`EngineMessage::StatusesWritten`]).
 
 mod pending;
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc},
     time::Duration,
 };
 
@@ -18,12 +18,12 @@ use harbormaster_framework::pod::PodInfo;
 use serde::Serialize;
 use tokio::time::sleep;
 
-use crate::tasks::Tasks;
+use crate::{message::EngineMessage, tasks::Tasks};
 use pending::PatchQueue;
-pub use pending::PendingStatuses;
 
-/// Number of patches that are sent at once, as in kube-scheduler's dispatcher of API calls.
-const AT_ONCE: usize = 16;
+/// Number of patches that are sent at once, as in kube-scheduler's dispatcher of API calls. There is room for more while fewer
+/// are unwritten.
+pub(crate) const AT_ONCE: usize = 16;
 /// Number of tries.
 const TRIES: u32 = 4;
 /// Type of the condition that says why a pod waits.
@@ -38,26 +38,33 @@ pub struct StatusWriter {
 /// State shared by the sending tasks.
 struct Outbox {
     client: ApiClient,
-    pending: PendingStatuses,
-    /// The queue, and the number of tasks.
-    queue: Mutex<(PatchQueue, usize)>,
+    engine: mpsc::Sender<EngineMessage>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    queue: PatchQueue,
+    /// Number of tasks.
+    writers: usize,
+    /// Patches that are written, given up, or merged, and not reported to the engine yet.
+    unreported: usize,
 }
 
 impl StatusWriter {
-    /// Returns a writer that takes the patches it has written off `pending`.
-    pub fn new(client: ApiClient, tasks: Tasks, pending: PendingStatuses) -> Self {
-        Self { outbox: Arc::new(Outbox { client, pending, queue: Mutex::default() }), tasks }
+    /// Returns a writer that reports to `engine`.
+    pub fn new(client: ApiClient, tasks: Tasks, engine: mpsc::Sender<EngineMessage>) -> Self {
+        Self { outbox: Arc::new(Outbox { client, engine, state: Mutex::default() }), tasks }
     }
 
     /// Sends a patch after the one before for the same pod.
     pub fn patch(&self, patch: StatusPatch) {
-        let mut guard = self.outbox.queue();
-        let (queue, writers) = &mut *guard;
-        if queue.add(patch) {
-            self.outbox.pending.take_off();
+        let mut state = self.outbox.state();
+        if state.queue.add(patch) {
+            self.outbox.finished(&mut state);
         }
-        if *writers < AT_ONCE && queue.has_next() {
-            *writers += 1;
+        if state.writers < AT_ONCE && state.queue.has_next() {
+            state.writers += 1;
             self.tasks.spawn(self.outbox.clone().write());
         }
     }
@@ -75,23 +82,33 @@ impl Outbox {
                 }
                 Err(error) => tracing::error!(pod, err = %error, "Error updating pod"),
             }
-            self.queue().0.written(&patch.pod.uid);
-            self.pending.take_off();
+            let mut state = self.state();
+            state.queue.written(&patch.pod.uid);
+            self.finished(&mut state);
+        }
+    }
+
+    /// Counts a patch that is written, given up, or merged, and reports to the engine if there is room for more.
+    fn finished(&self, state: &mut State) {
+        state.unreported += 1;
+        if state.queue.len() < AT_ONCE {
+            let patches = std::mem::take(&mut state.unreported);
+            // The engine is gone only when the process ends.
+            let _ = self.engine.send(EngineMessage::StatusesWritten(patches));
         }
     }
 
     /// Returns the next patch; the task ends if there is none.
     fn next(&self) -> Option<StatusPatch> {
-        let mut guard = self.queue();
-        let (queue, writers) = &mut *guard;
-        let next = queue.next();
-        *writers -= usize::from(next.is_none());
+        let mut state = self.state();
+        let next = state.queue.next();
+        state.writers -= usize::from(next.is_none());
         next
     }
 
-    fn queue(&self) -> MutexGuard<'_, (PatchQueue, usize)> {
+    fn state(&self) -> MutexGuard<'_, State> {
         // A panic cannot leave it inconsistent.
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -111,8 +128,8 @@ pub(crate) async fn send(client: &ApiClient, pod: &PodInfo, body: &Body<'_>) -> 
         if !worth_it || tries >= TRIES {
             return Err(error);
         }
-        let asked = error.retry_after().unwrap_or_default().min(Duration::from_secs(10));
-        sleep(backoff.delay().max(asked)).await;
+        let requested = error.retry_after().unwrap_or_default().min(Duration::from_secs(10));
+        sleep(backoff.delay().max(requested)).await;
     }
 }
 

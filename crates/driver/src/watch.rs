@@ -530,7 +530,7 @@ impl<K: Kind> Watcher<K> {
                     self.client.get(&self.list_path(&[("limit", &limit), ("continue", &token)])).await
                 }
             };
-            self.heed(&body);
+            self.log_permission(&body);
             let body = match body {
                 // The token expired between two pages.
                 Err(error) if error.code() == Some(410) && !token.is_empty() => {
@@ -667,12 +667,12 @@ impl<K: Kind> Watcher<K> {
             self.is_probed = stream.is_probed;
             tracing::trace!(v = 4, kind = self.kind.name(), is_probed = stream.is_probed, "Watch opened");
         }
-        self.heed(&opened);
+        self.log_permission(&opened);
         opened
     }
 
-    /// Logs missing permissions.
-    fn heed<T>(&self, outcome: &Result<T, ApiError>) {
+    /// Logs a missing permission, and its return.
+    fn log_permission<T>(&self, outcome: &Result<T, ApiError>) {
         let (client, kind) = (&self.client, self.kind.name());
         match outcome {
             Ok(_) => client.log_allowed(kind),
@@ -701,7 +701,7 @@ fn garbage(line: &[u8], why: &str) -> Trouble {
     Trouble::Garbage(format!("undecodable event: {why}: {text:?}"))
 }
 
-/// Tells a server that does not support streaming lists from one in trouble: it does not know the parameters, or lacks what it
+/// Distinguishes a server that does not support streaming lists from one in trouble: the former does not know the parameters, or lacks what it
 /// needs for them.
 fn no_streaming(error: ApiError) -> Trouble {
     match error.code() {

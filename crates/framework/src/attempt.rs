@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use harbormaster_api::{Str, points::ExtensionPoint};
 
-pub use dry_run::RowDryRun;
+pub use dry_run::DryRun;
 pub use explain::{Explanation, NodeRejection, ScoreSheet};
 pub use score::valid;
 
@@ -29,7 +29,7 @@ use crate::{
     diagnosis::Diagnosis,
     extender::{EXTENDER_IDX, ExtenderError, Extenders, FilteredRows},
     guard::{Call, PointError, Stopped},
-    meter::{Stage, StageTimer, Status},
+    meter::{Stage, StageTimer, Staged, Status},
     nodeset::{NodeIdx, NodeSet},
     outcome::{Fix, Reject},
     pod::PodInfo,
@@ -225,9 +225,9 @@ impl Attempt {
         &'a self,
         cluster: &'a mut Cluster,
         row: NodeIdx,
-        nominated: &'a [Arc<PodInfo>],
-    ) -> RowDryRun<'a> {
-        RowDryRun::new(&self.profile, &self.states, cluster, &self.pod, row, nominated)
+        nominated: Vec<Arc<PodInfo>>,
+    ) -> DryRun<'a> {
+        DryRun::new(&self.profile, &self.states, cluster, &self.pod, row, nominated.into())
     }
 
     /// Returns the rejection of a row.
@@ -336,24 +336,22 @@ impl Runner {
         if cluster.node_count() == 0 {
             return Err(AttemptError::NoNodes);
         }
-        self.timer.start(Stage::PreFilter);
-        let narrowing = self.narrow(cluster, pod);
-        self.timer.switch_to(Stage::Filter);
-        self.timer.report(Stage::PreFilter, pre_filter_status(&narrowing));
-        let mut draft = match narrowing? {
+        self.timer.start();
+        let narrowed =
+            self.reported(Stage::PreFilter, pre_filter_status, |runner| runner.narrow(cluster, pod));
+        let mut draft = match narrowed? {
             Narrowing::Continue(draft) => draft,
             Narrowing::Ended(attempt) => return Ok(attempt),
         };
         let preferred = search.preferred.iter().find_map(|name| cluster.find(name));
-        let fits_preferred = self.filter_from(cluster, &mut draft, search.nominated, preferred);
-        self.timer.switch_to(Stage::PreScore);
-        self.timer.report(Stage::Filter, status_of(&fits_preferred));
+        let fits_preferred = self.reported(Stage::Filter, status_of, |runner| {
+            runner.filter_from(cluster, &mut draft, search.nominated, preferred)
+        });
         if let Some(row) = fits_preferred? {
             return Ok(draft.finish_at(row, vec![row], 1, None));
         }
         let slate = draft.slate;
-        let chosen = self.choose(cluster, draft, search, preferred);
-        self.timer.switch_to(Stage::Reserve);
+        let chosen = self.staged(Stage::PreScore, |runner| runner.choose(cluster, draft, search, preferred));
         self.report_scoring(slate, &chosen);
         chosen
     }
@@ -438,10 +436,10 @@ impl Runner {
                 if asks_extenders {
                     self.ask_for_scores(cluster, &draft, many, &mut totals);
                 }
-                match search.tie {
+                self.staged(Stage::Score, |_| match search.tie {
                     Tie::FirstOnHeap => ranked(cluster, many, totals),
                     Tie::Rotate => (best_rotating(many, &totals, search.rotation.row, cluster.rows()), None),
-                }
+                })
             }
         };
         search.rotation.row = row.at() + 1;
@@ -477,9 +475,8 @@ impl Runner {
         rows: Vec<NodeIdx>,
     ) -> Result<FilteredRows, AttemptError> {
         // Time spent in extenders is not a plugin's time.
-        self.timer.switch_to(Stage::Reserve);
-        let mut passed = self.extenders.filter(&draft.pod, cluster.nodes(), rows)?;
-        self.timer.switch_to(Stage::PreScore);
+        let mut passed =
+            self.unstaged(|runner| runner.extenders.filter(&draft.pod, cluster.nodes(), rows))?;
         for (row, reject) in passed.rejected.drain(..) {
             draft.fits.remove(row);
             draft.overlay.set(row, EXTENDER_IDX, reject);
@@ -489,8 +486,7 @@ impl Runner {
     }
 
     fn ask_for_scores(&mut self, cluster: &Cluster, draft: &Draft, rows: &[NodeIdx], totals: &mut [i64]) {
-        self.timer.switch_to(Stage::Reserve);
-        self.extenders.add_scores(&draft.pod, cluster.nodes(), rows, totals);
+        self.unstaged(|runner| runner.extenders.add_scores(&draft.pod, cluster.nodes(), rows, totals));
     }
 
     /// Returns true if extenders accept that row. An extender that fails does not: it is asked about the other rows
@@ -499,9 +495,7 @@ impl Runner {
         if !self.extenders.choose_for(&draft.pod) {
             return true;
         }
-        self.timer.switch_to(Stage::Reserve);
-        let passed = self.extenders.filter(&draft.pod, cluster.nodes(), vec![row]);
-        self.timer.switch_to(Stage::Filter);
+        let passed = self.unstaged(|runner| runner.extenders.filter(&draft.pod, cluster.nodes(), vec![row]));
         passed.is_ok_and(|passed| !passed.rows.is_empty())
     }
 
@@ -519,6 +513,12 @@ impl Runner {
             Narrowing::Continue(draft) => Ok(draft.rejection(cluster, row)?.is_some()),
             Narrowing::Ended(_) => Ok(false),
         }
+    }
+}
+
+impl Staged for Runner {
+    fn timer(&mut self) -> &mut StageTimer {
+        &mut self.timer
     }
 }
 

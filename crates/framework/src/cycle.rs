@@ -6,6 +6,7 @@ use harbormaster_api::Str;
 
 use crate::{
     api_call::Api,
+    attempt::DryRun,
     cluster::Cluster,
     extender::EvictionPlan,
     index::{Index, Indexes},
@@ -111,38 +112,8 @@ pub trait WhatIf {
         Ok(plans)
     }
 
-    /// Lets `ask` remove pods from a node, put them back and test if the pod fits. Pods that are still removed when
-    /// `ask` returns are put back.
-    ///
-    /// # Errors
-    /// As `ask` fails.
-    fn dry_run(
-        &mut self,
-        row: NodeIdx,
-        ask: &mut dyn FnMut(&mut dyn DryRun) -> PluginResult<()>,
-    ) -> PluginResult<()>;
-}
-
-/// Dry run of one node.
-pub trait DryRun {
-    /// Removes a pod from the node.
-    ///
-    /// # Errors
-    /// When a PreFilter plugin fails unexpectedly.
-    fn remove_pod(&mut self, pod: &Arc<PodInfo>) -> PluginResult<()>;
-
-    /// Puts back a removed pod.
-    ///
-    /// # Errors
-    /// When a PreFilter plugin fails unexpectedly.
-    fn add_pod(&mut self, pod: &Arc<PodInfo>) -> PluginResult<()>;
-
-    /// Returns the rejection of the node in its current state; `None` if the pod fits. Filters run twice: with
-    /// nominated pods of equal or higher priority on the node, and without them.
-    ///
-    /// # Errors
-    /// When a Filter plugin fails unexpectedly.
-    fn rejection(&mut self) -> PluginResult<Option<Reject>>;
+    /// Starts a dry run of one node.
+    fn dry_run(&mut self, row: NodeIdx) -> DryRun<'_>;
 }
 
 /// Pods that Permit holds back.

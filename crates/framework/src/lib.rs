@@ -53,8 +53,9 @@ pub mod prelude {
     pub use crate::{
         api_call::{Api, ApiCall, ApiFailure, ObjectPath},
         assume::Assume,
+        attempt::DryRun,
         cluster::Cluster,
-        cycle::{BindCycle, Cycle, DryRun, EnqueueCycle, Placement, PostFilterCycle, WaitingPods, WhatIf},
+        cycle::{BindCycle, Cycle, EnqueueCycle, Placement, PostFilterCycle, WaitingPods, WhatIf},
         events::{Action, Change, EventResource, Hint, Registration},
         extender::EvictionPlan,
         index::{ClusterView, Index},

@@ -208,37 +208,28 @@ pub trait PluginMeter: fmt::Debug + Send + Sync {
     fn evaluated(&self, stage: Stage, times: usize);
 }
 
-/// Divides the time of an attempt among its stages.
+/// Time that an attempt spends in each stage. A stage may enclose others, whose time is not its own.
 #[derive(Debug)]
 pub(crate) struct StageTimer {
     meter: Option<Arc<dyn ProfileMeter>>,
     spent: [Duration; Stage::ALL.len()],
-    since: Stamp,
-    at: Stage,
+    /// The current stage, if any.
+    current: Option<Stage>,
+    /// Time up to which everything is counted.
+    counted: Stamp,
 }
 
 impl StageTimer {
     pub(crate) fn new(meter: Option<Arc<dyn ProfileMeter>>) -> Self {
         let spent = [Duration::ZERO; Stage::ALL.len()];
-        Self { meter, spent, since: Stamp::default(), at: Stage::PreFilter }
+        Self { meter, spent, current: None, counted: Stamp::default() }
     }
 
-    /// Starts an attempt with that stage.
-    pub(crate) fn start(&mut self, at: Stage) {
+    /// Starts an attempt.
+    pub(crate) fn start(&mut self) {
         if let Some(meter) = &self.meter {
             self.spent = [Duration::ZERO; Stage::ALL.len()];
-            self.since = meter.now();
-            self.at = at;
-        }
-    }
-
-    /// Ends the current stage and starts another one.
-    pub(crate) fn switch_to(&mut self, to: Stage) {
-        if let Some(meter) = &self.meter {
-            let now = meter.now();
-            self.spent[self.at as usize] += now.since(self.since);
-            self.since = now;
-            self.at = to;
+            self.counted = meter.now();
         }
     }
 
@@ -252,6 +243,71 @@ impl StageTimer {
     /// Returns true if there is a meter.
     pub(crate) fn is_enabled(&self) -> bool {
         self.meter.is_some()
+    }
+
+    /// Enters a stage, or `None`. Returns the enclosing one.
+    fn enter(&mut self, stage: Option<Stage>) -> Option<Stage> {
+        // A stage that follows another one begins where that one ended, which saves a look at the clock.
+        if self.current.is_some() {
+            self.count();
+        }
+        std::mem::replace(&mut self.current, stage)
+    }
+
+    /// Returns to the enclosing stage.
+    fn leave(&mut self, outer: Option<Stage>) {
+        self.count();
+        self.current = outer;
+    }
+
+    fn count(&mut self) {
+        if let Some(meter) = &self.meter {
+            let now = meter.now();
+            if let Some(stage) = self.current {
+                self.spent[stage as usize] += now.since(self.counted);
+            }
+            self.counted = now;
+        }
+    }
+}
+
+/// Something whose work is measured by stages.
+pub(crate) trait Staged {
+    fn timer(&mut self) -> &mut StageTimer;
+
+    /// Counts the time of `work` as that of a stage, and not as that of the enclosing one.
+    fn staged<T>(&mut self, stage: Stage, work: impl FnOnce(&mut Self) -> T) -> T {
+        self.within(Some(stage), work)
+    }
+
+    /// Does not count the time of `work`.
+    fn unstaged<T>(&mut self, work: impl FnOnce(&mut Self) -> T) -> T {
+        self.within(None, work)
+    }
+
+    /// Like [`Self::staged`], and reports the stage. `status` returns its outcome.
+    fn reported<T>(
+        &mut self,
+        stage: Stage,
+        status: impl FnOnce(&T) -> Status,
+        work: impl FnOnce(&mut Self) -> T,
+    ) -> T {
+        let done = self.staged(stage, work);
+        self.timer().report(stage, status(&done));
+        done
+    }
+
+    fn within<T>(&mut self, stage: Option<Stage>, work: impl FnOnce(&mut Self) -> T) -> T {
+        let outer = self.timer().enter(stage);
+        let done = work(self);
+        self.timer().leave(outer);
+        done
+    }
+}
+
+impl Staged for StageTimer {
+    fn timer(&mut self) -> &mut StageTimer {
+        self
     }
 }
 
@@ -290,18 +346,28 @@ mod tests {
     }
 
     #[test]
-    fn time_is_shared_out_among_the_points_that_take_turns() {
+    fn an_enclosed_stage_is_not_counted_for_the_enclosing_one() {
         let meter = Arc::new(Ticking::default());
         let mut timer = StageTimer::new(Some(meter.clone()));
-        timer.start(Stage::PreFilter);
-        timer.switch_to(Stage::Filter);
-        timer.switch_to(Stage::Score);
-        timer.switch_to(Stage::Filter);
-        timer.switch_to(Stage::Reserve);
-        for stage in [Stage::PreFilter, Stage::Filter, Stage::Score, Stage::Score] {
+        timer.start();
+        timer.reported(Stage::PreFilter, |()| Status::Success, |_| {});
+        timer.staged(Stage::Filter, |timer| timer.staged(Stage::Score, |_| {}));
+        timer.staged(Stage::Filter, |timer| timer.unstaged(|_| {}));
+        for stage in [Stage::Filter, Stage::Score, Stage::Score] {
             timer.report(stage, Status::Success);
         }
-        let expected = [(Stage::PreFilter, 10), (Stage::Filter, 20), (Stage::Score, 10), (Stage::Score, 0)];
+        // The clock moves by ten whenever it is read.
+        let expected = [(Stage::PreFilter, 10), (Stage::Filter, 40), (Stage::Score, 10), (Stage::Score, 0)];
         assert_eq!(*meter.seen.lock().unwrap(), expected);
+    }
+
+    #[test]
+    fn an_attempt_inherits_no_time_from_the_one_before() {
+        let meter = Arc::new(Ticking::default());
+        let mut timer = StageTimer::new(Some(meter.clone()));
+        timer.staged(Stage::Score, |_| {});
+        timer.start();
+        timer.report(Stage::Score, Status::Success);
+        assert_eq!(*meter.seen.lock().unwrap(), [(Stage::Score, 0)]);
     }
 }

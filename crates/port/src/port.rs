@@ -98,12 +98,12 @@ impl Port {
         // Fails if a default is set already, which is as good.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let (stop, stopped) = watch::channel(false);
-        let (tell, told) = mpsc::channel();
+        let (report, started) = mpsc::sync_channel(1);
         let work = move || {
             let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
                 Ok(runtime) => runtime,
                 Err(error) => {
-                    let _ = tell.send(Err(PortError::Thread(error)));
+                    let _ = report.send(Err(PortError::Thread(error)));
                     return;
                 }
             };
@@ -111,11 +111,11 @@ impl Port {
                 match open(&options, content).await {
                     Ok(port) => {
                         // Nobody listens if the caller is gone; then the port is closed at once.
-                        let _ = tell.send(Ok(port.address));
+                        let _ = report.send(Ok(port.address));
                         port.serve(stopped).await;
                     }
                     Err(error) => {
-                        let _ = tell.send(Err(error));
+                        let _ = report.send(Err(error));
                     }
                 }
             });
@@ -124,7 +124,7 @@ impl Port {
         };
         let thread = thread::Builder::new().name("secure-port".to_owned()).spawn(work);
         let thread = thread.map_err(PortError::Thread)?;
-        match told.recv() {
+        match started.recv() {
             Ok(Ok(address)) => {
                 tracing::info!("Serving securely on {address}");
                 Ok(Self { address, stop, thread: Some(thread) })

@@ -47,7 +47,7 @@ const KINDS: [(&str, &str, &str); 15] = [
 /// Watches these kinds.
 #[derive(Debug)]
 pub(crate) struct Inert {
-    notices: mpsc::UnboundedReceiver<String>,
+    notices: mpsc::Receiver<String>,
     /// End with this value.
     _watchers: JoinSet<()>,
 }
@@ -58,15 +58,16 @@ impl Inert {
     /// # Errors
     /// If a resource cannot be watched.
     pub(crate) fn new(store: &Store) -> Result<Self, SandboxError> {
-        let (tell, notices) = mpsc::unbounded_channel();
+        let (sender, notices) = mpsc::channel(KINDS.len());
         let mut watchers = JoinSet::new();
         for (resource, kinds, what) in KINDS {
             let watch = store.watch(resource, "", "", "").map_err(|e| SandboxError::Store(e.to_string()))?;
-            let tell = tell.clone();
+            let sender = sender.clone();
             watchers.spawn(async move {
                 if has_one(watch).await {
-                    // Nobody listens when the sandbox ends.
-                    let _ = tell.send(format!("{kinds} are stored and shown, but {what} in the sandbox"));
+                    let notice = format!("{kinds} are stored and shown, but {what} in the sandbox");
+                    // The receiver is gone when the sandbox ends.
+                    let _ = sender.send(notice).await;
                 }
             });
         }
@@ -77,7 +78,7 @@ impl Inert {
     pub(crate) async fn next(&mut self) -> String {
         match self.notices.recv().await {
             Some(notice) => notice,
-            // All kinds were told of.
+            // There was a notice about every kind.
             None => std::future::pending().await,
         }
     }

@@ -239,6 +239,8 @@ impl<'a> SimulatedCluster<'a> {
 
     fn carry_out(&mut self) {
         loop {
+            // Failed hints and indexes are not part of the report.
+            drop(self.engine.take_notes());
             let effects = self.engine.take_effects();
             if effects.is_empty() {
                 return;
@@ -252,11 +254,7 @@ impl<'a> SimulatedCluster<'a> {
                     Effect::PatchStatus(patch) => self.patch(patch),
                     Effect::Evict(task) => self.evict(task),
                     // No API server is called: assumptions of plugins stay.
-                    Effect::CallOff(_)
-                    | Effect::Call(_)
-                    | Effect::Event(_)
-                    | Effect::PluginFailure(_)
-                    | Effect::Undecodable(_) => {}
+                    Effect::CallOff(_) | Effect::Call(_) | Effect::Event(_) => {}
                 }
             }
         }

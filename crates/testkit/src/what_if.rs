@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use harbormaster_framework::{
-    attempt::{Attempt, Decision, NominatedRow, Runner, Search},
+    attempt::{Attempt, Decision, DryRun, NominatedRow, Runner, Search},
     cluster::Cluster,
-    cycle::{DryRun, PostFilterCycle, WhatIf},
+    cycle::{PostFilterCycle, WhatIf},
     nodeset::NodeIdx,
     objects::Objects,
     outcome::{Fix, PluginResult, PostFiltered, Reject},
@@ -148,14 +148,10 @@ impl WhatIf for TrialWhatIf<'_> {
         self.trial.stops_early
     }
 
-    fn dry_run(
-        &mut self,
-        row: NodeIdx,
-        ask: &mut dyn FnMut(&mut dyn DryRun) -> PluginResult<()>,
-    ) -> PluginResult<()> {
+    fn dry_run(&mut self, row: NodeIdx) -> DryRun<'_> {
         let nominated = self.trial.nominated_to(row, self.pod);
         let name = self.trial.cluster.node(row).name().to_string();
         self.trial.dry_runs.push(name);
-        ask(&mut self.attempt.dry_run(&mut self.trial.cluster, row, &nominated))
+        self.attempt.dry_run(&mut self.trial.cluster, row, nominated)
     }
 }

@@ -10,7 +10,7 @@ use harbormaster_framework::{
     sweep::PluginIdx,
 };
 
-use super::Engine;
+use super::{Engine, changes::ChangeTime};
 use crate::{
     bindings::{Binding, ChosenNode, Wait},
     effect::BindTask,
@@ -32,26 +32,28 @@ impl Engine {
         permission: Permission,
         now: Timestamp,
     ) {
-        self.announce_wait(&entry, &chosen, &permission);
-        let uid = entry.pod.uid.clone();
-        let wait = |(plugin, at_most)| Wait { plugin, at_most, until: now + at_most };
-        let waits: Vec<Wait> = permission.waits.into_iter().map(wait).collect();
-        let held = !waits.is_empty();
-        let held_since = self.meter.as_ref().filter(|_| held).map(|meter| meter.now());
-        self.bindings.enter(entry, chosen, waits, held_since);
-        if !held {
-            self.begin_binding(&uid, now);
+        let Permission { waits, calls } = permission;
+        if waits.is_empty() {
+            let pre_bind = pre_flight(&chosen);
+            if pre_bind.as_ref().is_ok_and(|groups| !groups.is_empty()) {
+                self.announce_node(&entry, &chosen);
+            }
+            let uid = entry.pod.uid.clone();
+            self.bindings.enter(entry, chosen, Vec::new(), None);
+            self.begin_binding(&uid, pre_bind, now);
+        } else {
+            self.announce_node(&entry, &chosen);
+            let wait = |(plugin, at_most)| Wait { plugin, at_most, until: now + at_most };
+            let held_since = self.meter.as_ref().map(|meter| meter.now());
+            self.bindings.enter(entry, chosen, waits.into_iter().map(wait).collect(), held_since);
         }
-        permission.calls.into_iter().for_each(|call| self.carry_out(call, now));
+        calls.into_iter().for_each(|call| self.carry_out(call, now));
     }
 
-    /// Announces the chosen node if the binding will take a while, so that others know it (KEP-5278).
-    fn announce_wait(&mut self, entry: &QueuedPod, chosen: &ChosenNode, permission: &Permission) {
+    /// Announces the chosen node because the binding will take a while, so that others know it (KEP-5278).
+    fn announce_node(&mut self, entry: &QueuedPod, chosen: &ChosenNode) {
         let node = chosen.node();
-        let work =
-            || pre_bind_groups(&chosen.profile, &chosen.reservation).is_ok_and(|groups| !groups.is_empty());
-        let takes_long = !permission.waits.is_empty() || work();
-        if takes_long && entry.pod.status.nominated_node_name.as_ref() != Some(node) {
+        if entry.pod.status.nominated_node_name.as_ref() != Some(node) {
             self.reporter.nominate(&entry.pod, Some(node.clone()));
         }
     }
@@ -59,10 +61,12 @@ impl Engine {
     fn carry_out(&mut self, call: PermitCall, now: Timestamp) {
         match call {
             PermitCall::Allow(uid, plugin) => {
-                if self.bindings.allow(&uid, plugin) {
-                    let held_since = self.bindings.get(&uid).and_then(|binding| binding.held_since);
-                    self.wait_ended(held_since, Status::Success);
-                    self.begin_binding(&uid, now);
+                if self.bindings.allow(&uid, plugin)
+                    && let Some(binding) = self.bindings.get(&uid)
+                {
+                    self.wait_ended(binding.held_since, Status::Success);
+                    let pre_bind = pre_flight(&binding.chosen);
+                    self.begin_binding(&uid, pre_bind, now);
                 }
             }
             PermitCall::Reject(uid, plugin, why) => {
@@ -112,16 +116,14 @@ impl Engine {
         }
     }
 
-    fn begin_binding(&mut self, uid: &Str, now: Timestamp) {
+    /// Requests the binding of a pod, or ends it if the pre-flight failed.
+    fn begin_binding(&mut self, uid: &Str, pre_bind: Result<PreBindGroups, PointError>, now: Timestamp) {
         let Some(Binding { chosen, .. }) = self.bindings.get(uid) else { return };
         self.queue.done(uid);
-        let profile = chosen.profile.clone();
-        let groups = profile
-            .measured(Stage::PreFlight, pre_flight_status, || pre_bind_groups(&profile, &chosen.reservation));
-        match groups {
+        match pre_bind {
             Ok(pre_bind) => self.reporter.bind(BindTask {
                 reservation: chosen.reservation.clone(),
-                profile,
+                profile: chosen.profile.clone(),
                 pre_bind,
                 evaluated: chosen.evaluated,
                 feasible: chosen.feasible,
@@ -160,30 +162,36 @@ impl Engine {
         let Binding { entry, chosen, .. } = binding;
         self.unreserve(&chosen.profile, &chosen.reservation);
         self.cache.forget(&entry.pod.uid);
-        let left = entry.pod.assumed_on(chosen.node());
+        let (left, at) = (entry.pod.assumed_on(chosen.node()), ChangeTime::unmeasured(now));
         // After a rejection the freed room must not wake the pod itself, hence the order and the condition.
         if matches!(failure, Failure::Error(_)) {
-            self.pod_left_its_node(&left, now);
+            self.pod_left_its_node(&left, at);
             self.fail(entry, failure, NewNomination::Clear, now);
         } else {
             self.fail(entry, failure, NewNomination::Clear, now);
-            self.pod_left_its_node_for(&left, now, |other| other.uid != left.uid);
+            self.pod_left_its_node_for(&left, at, |other| other.uid != left.uid);
         }
     }
 }
 
-/// Status of the pre-flights: `Skip` if no plugin has work to do.
-fn pre_flight_status(groups: &Result<Vec<Vec<PluginIdx>>, PointError>) -> Status {
-    match groups {
+/// PreBind plugins with work to do: groups in order, the members of a group in parallel.
+type PreBindGroups = Vec<Vec<PluginIdx>>;
+
+/// Runs the pre-flights of PreBind.
+fn pre_flight(chosen: &ChosenNode) -> Result<PreBindGroups, PointError> {
+    let ChosenNode { profile, reservation, .. } = chosen;
+    // `Skip` if no plugin has work to do.
+    let status = |groups: &Result<PreBindGroups, PointError>| match groups {
         Ok(groups) if groups.is_empty() => Status::Skip,
         Ok(_) => Status::Success,
         Err(_) => Status::Error,
-    }
+    };
+    profile.measured(Stage::PreFlight, status, || pre_bind_groups(profile, reservation))
 }
 
 /// Returns the PreBind plugins with work to do. Neighbours that allow it form a group that runs in parallel.
-fn pre_bind_groups(profile: &Profile, reservation: &Reservation) -> Result<Vec<Vec<PluginIdx>>, PointError> {
-    let mut groups: Vec<Vec<PluginIdx>> = Vec::new();
+fn pre_bind_groups(profile: &Profile, reservation: &Reservation) -> Result<PreBindGroups, PointError> {
+    let mut groups = PreBindGroups::new();
     let mut open = false;
     for plugin in profile.at(ExtensionPoint::PreBind) {
         let erased = profile.plugin(*plugin);

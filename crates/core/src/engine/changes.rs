@@ -5,35 +5,56 @@ use std::sync::Arc;
 use harbormaster_api::{Node, Pod, Str, Timestamp};
 use harbormaster_framework::{
     events::{Action, ClusterEvent, EventResource, node_events, pod_events},
+    meter::Stamp,
     pod::PodInfo,
     resource::CustomChange,
 };
 
 use super::Engine;
-use crate::queue::OwnedChange;
+use crate::{meter::Meter, queue::OwnedChange};
+
+/// Time of a change.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ChangeTime {
+    now: Timestamp,
+    /// Start of its handling, if it is measured.
+    begun: Option<Stamp>,
+}
+
+impl ChangeTime {
+    /// Time of a change in the cluster, which is measured.
+    pub(super) fn begin(now: Timestamp, meter: Option<&dyn Meter>) -> Self {
+        Self { now, begun: meter.map(Meter::now) }
+    }
+
+    /// Time of a change that the engine itself makes, which is not measured.
+    pub(super) fn unmeasured(now: Timestamp) -> Self {
+        Self { now, begun: None }
+    }
+}
 
 impl Engine {
     /// Handles a changed custom object: wakes the pods that it may help.
-    pub(super) fn custom_changed(&mut self, changes: Vec<CustomChange>, now: Timestamp) {
+    pub(super) fn custom_changed(&mut self, changes: Vec<CustomChange>, at: ChangeTime) {
         for (event, change) in changes.into_iter().map(OwnedChange::of_custom) {
-            self.notify_queue(event, &change, now);
+            self.notify_queue(event, &change, at);
         }
     }
 
     /// Wakes the pods that an event may help.
-    fn notify_queue(&mut self, event: ClusterEvent, change: &OwnedChange, now: Timestamp) {
-        self.queue.on_event(event, change, self.cache.at(now));
-        self.report_handled(event);
+    fn notify_queue(&mut self, event: ClusterEvent, change: &OwnedChange, at: ChangeTime) {
+        self.queue.on_event(event, change, self.cache.at(at.now));
+        self.report_handled(event, at);
     }
 
-    /// Reports that the input was handled as this event.
-    fn report_handled(&self, event: ClusterEvent) {
-        if let (Some(meter), Some(begun)) = (&self.meter, self.handling) {
+    /// Reports that the change was handled as this event.
+    fn report_handled(&self, event: ClusterEvent, at: ChangeTime) {
+        if let (Some(meter), Some(begun)) = (&self.meter, at.begun) {
             meter.handled(event, begun);
         }
     }
 
-    pub(super) fn pod_changed(&mut self, pod: Pod, now: Timestamp) {
+    pub(super) fn pod_changed(&mut self, pod: Pod, at: ChangeTime) {
         let info = self.cache.info(pod);
         if info.is_terminating() {
             self.victim_leaving(&info.uid);
@@ -41,13 +62,13 @@ impl Engine {
         let old = self.pods.set(info.clone());
         let was_bound = old.as_ref().is_some_and(|o| o.node_name.is_some());
         match (old, info.node_name.clone()) {
-            (old, Some(node)) => self.bound_pod(old.filter(|_| was_bound), info, &node, now),
-            (None, None) => self.new_pending_pod(info, now),
-            (Some(old), None) => self.pending_pod_changed(&old, info, now),
+            (old, Some(node)) => self.bound_pod(old.filter(|_| was_bound), info, &node, at),
+            (None, None) => self.new_pending_pod(info, at),
+            (Some(old), None) => self.pending_pod_changed(&old, info, at),
         }
     }
 
-    fn bound_pod(&mut self, old: Option<Arc<PodInfo>>, new: Arc<PodInfo>, node: &Str, now: Timestamp) {
+    fn bound_pod(&mut self, old: Option<Arc<PodInfo>>, new: Arc<PodInfo>, node: &Str, at: ChangeTime) {
         self.cache.set_pod(new.clone(), node);
         self.nominator.clear(&new.uid);
         let (before, after) = (old.as_ref().map(|o| o.pod.clone()), Some(new.pod.clone()));
@@ -56,32 +77,32 @@ impl Engine {
             None => {
                 self.queue.delete(&new);
                 let added = ClusterEvent::new(EventResource::AssignedPod, Action::ADD);
-                self.notify_queue(added, &change, now);
+                self.notify_queue(added, &change, at);
             }
             Some(old) => {
                 for event in pod_events(EventResource::AssignedPod, &old.pod, &new.pod) {
-                    self.notify_queue(event, &change, now);
+                    self.notify_queue(event, &change, at);
                 }
             }
         }
     }
 
-    pub(super) fn new_pending_pod(&mut self, pod: Arc<PodInfo>, now: Timestamp) {
+    pub(super) fn new_pending_pod(&mut self, pod: Arc<PodInfo>, at: ChangeTime) {
         let Some(profile) = self.queue.profile_of(&pod.spec.scheduler_name) else { return };
         if let Some(node) = &pod.status.nominated_node_name {
             self.nominator.nominate(&pod.uid, node);
         }
-        self.queue.add(pod, profile, self.cache.at(now));
-        self.report_handled(ClusterEvent::new(EventResource::UnschedulablePod, Action::ADD));
+        self.queue.add(pod, profile, self.cache.at(at.now));
+        self.report_handled(ClusterEvent::new(EventResource::UnschedulablePod, Action::ADD), at);
     }
 
-    fn pending_pod_changed(&mut self, old: &Arc<PodInfo>, new: Arc<PodInfo>, now: Timestamp) {
+    fn pending_pod_changed(&mut self, old: &Arc<PodInfo>, new: Arc<PodInfo>, at: ChangeTime) {
         if old.resource_version == new.resource_version && !new.resource_version.is_empty() {
             return;
         }
         if self.bindings.contains(&new.uid) {
             if !old.is_terminating() && new.is_terminating() {
-                self.assumed_pod_deleted(&new, now);
+                self.assumed_pod_deleted(&new, at);
             }
             return;
         }
@@ -90,37 +111,38 @@ impl Engine {
         let events: Vec<ClusterEvent> =
             pod_events(EventResource::UnschedulablePod, &old.pod, &new.pod).collect();
         let change = OwnedChange::Pod(Some(old.pod.clone()), Some(new.pod.clone()));
-        self.queue.update(new.clone(), profile, &events, &change, self.cache.at(now));
-        events.iter().for_each(|event| self.report_handled(*event));
+        self.queue.update(new.clone(), profile, &events, &change, self.cache.at(at.now));
+        events.iter().for_each(|event| self.report_handled(*event, at));
         let nominated = &old.status.nominated_node_name;
         if nominated.is_some() && *nominated != new.status.nominated_node_name {
-            self.room_given_up(old, now);
+            self.room_given_up(old, at);
         }
     }
 
     /// Wakes pods of equal or lower priority, because a pod no longer claims its nominated node.
-    fn room_given_up(&mut self, pod: &Arc<PodInfo>, now: Timestamp) {
+    fn room_given_up(&mut self, pod: &Arc<PodInfo>, at: ChangeTime) {
         let priority = pod.priority();
-        self.pod_left_its_node_for(pod, now, |other| other.priority() <= priority);
+        self.pod_left_its_node_for(pod, at, |other| other.priority() <= priority);
     }
 
-    pub(super) fn pod_gone(&mut self, uid: &Str, now: Timestamp) {
+    pub(super) fn pod_gone(&mut self, uid: &Str, at: ChangeTime) {
         let Some(old) = self.pods.remove(uid) else { return };
         self.victim_leaving(uid);
         let nominated = self.nominator.node_of(uid).is_some() || old.status.nominated_node_name.is_some();
         self.nominator.clear(uid);
         if old.node_name.is_some() {
             self.cache.remove(uid);
-            self.pod_left_its_node(&old, now);
+            self.pod_left_its_node(&old, at);
         } else {
             self.queue.delete(&old);
             if self.queue.profile_of(&old.spec.scheduler_name).is_some() {
-                self.report_handled(ClusterEvent::new(EventResource::UnschedulablePod, Action::DELETE));
+                let deleted = ClusterEvent::new(EventResource::UnschedulablePod, Action::DELETE);
+                self.report_handled(deleted, at);
             }
             if self.cache.is_assumed(uid) {
-                self.assumed_pod_deleted(&old, now);
+                self.assumed_pod_deleted(&old, at);
             } else if nominated {
-                self.room_given_up(&old, now);
+                self.room_given_up(&old, at);
             }
         }
         // In any state of the pod: its assumptions are reverted when its binding ends.
@@ -132,53 +154,53 @@ impl Engine {
     }
 
     /// Handles the deletion of a pod that has a node but is not bound yet.
-    fn assumed_pod_deleted(&mut self, pod: &Arc<PodInfo>, now: Timestamp) {
-        if !self.reject_waiting(&pod.uid, "", "removed".to_owned(), now) {
+    fn assumed_pod_deleted(&mut self, pod: &Arc<PodInfo>, at: ChangeTime) {
+        if !self.reject_waiting(&pod.uid, "", "removed".to_owned(), at.now) {
             self.cache.forget(&pod.uid);
         }
-        self.pod_left_its_node(pod, now);
+        self.pod_left_its_node(pod, at);
     }
 
-    pub(super) fn pod_left_its_node(&mut self, pod: &Arc<PodInfo>, now: Timestamp) {
-        self.pod_left_its_node_for(pod, now, |_| true);
+    pub(super) fn pod_left_its_node(&mut self, pod: &Arc<PodInfo>, at: ChangeTime) {
+        self.pod_left_its_node_for(pod, at, |_| true);
     }
 
     /// Wakes pods because a node has more room, but only those for which `concerns` returns true.
     pub(super) fn pod_left_its_node_for(
         &mut self,
         pod: &Arc<PodInfo>,
-        now: Timestamp,
+        at: ChangeTime,
         concerns: impl Fn(&PodInfo) -> bool,
     ) {
         let event = ClusterEvent::new(EventResource::AssignedPod, Action::DELETE);
         let change = OwnedChange::Pod(Some(pod.pod.clone()), None);
-        self.queue.on_event_for(event, &change, self.cache.at(now), concerns);
-        self.report_handled(event);
+        self.queue.on_event_for(event, &change, self.cache.at(at.now), concerns);
+        self.report_handled(event, at);
     }
 
     // --- nodes ---
 
-    pub(super) fn node_changed(&mut self, node: Node, now: Timestamp) {
+    pub(super) fn node_changed(&mut self, node: Node, at: ChangeTime) {
         let new = Arc::new(node);
         let old = self.cache.set_node(new.clone());
         let change = OwnedChange::Node(old.clone(), Some(new.clone()));
         match old {
             None => {
                 let added = ClusterEvent::new(EventResource::Node, Action::ADD);
-                self.notify_queue(added, &change, now);
+                self.notify_queue(added, &change, at);
             }
             Some(old) => {
                 for event in node_events(&old, &new) {
-                    self.notify_queue(event, &change, now);
+                    self.notify_queue(event, &change, at);
                 }
             }
         }
     }
 
-    pub(super) fn node_gone(&mut self, name: &str, now: Timestamp) {
+    pub(super) fn node_gone(&mut self, name: &str, at: ChangeTime) {
         let Some(old) = self.cache.node(name).cloned() else { return };
         let gone = ClusterEvent::new(EventResource::Node, Action::DELETE);
-        self.notify_queue(gone, &OwnedChange::Node(Some(old), None), now);
+        self.notify_queue(gone, &OwnedChange::Node(Some(old), None), at);
         self.cache.remove_node(name);
     }
 }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use harbormaster_api::{Str, Timestamp};
 use harbormaster_framework::{outcome::Reject, pod::PodInfo, profile::Profile, resource::ResourceKind};
 
-use super::{Engine, EngineConfig};
+use super::{Engine, EngineConfig, changes::ChangeTime};
 use crate::failure::Failure;
 
 /// Message for pods that waited on Permit.
@@ -27,7 +27,6 @@ impl Engine {
     /// Custom objects of new kinds are stored from now on, so the host has to supply all of them again; see
     /// [`Self::missing_resources`].
     pub fn reconfigure(&mut self, config: EngineConfig, now: Timestamp) {
-        self.handling = None;
         self.end_waits(now);
         self.report_plugin_failures();
         let config = EngineConfig { meter: self.meter.clone(), ..config }.metered();
@@ -40,6 +39,7 @@ impl Engine {
         let gone = self.queue.reconfigure(config.profiles, config.backoff, config.max_wait, extended, at);
         gone.iter().for_each(|pod| self.drop_pod(pod));
         self.add_new_pods(&before, now);
+        self.report_plugin_failures();
     }
 
     /// Returns the kinds of custom objects that those profiles read and that are not stored yet.
@@ -71,6 +71,6 @@ impl Engine {
             |pod: &&Arc<PodInfo>| !self.bindings.contains(&pod.uid) && !self.cache.is_on_node(&pod.uid);
         let mut new: Vec<Arc<PodInfo>> = self.pods.all().filter(is_new).filter(is_free).cloned().collect();
         new.sort_by(|a, b| (&a.namespace, &a.name, &a.uid).cmp(&(&b.namespace, &b.name, &b.uid)));
-        new.into_iter().for_each(|pod| self.new_pending_pod(pod, now));
+        new.into_iter().for_each(|pod| self.new_pending_pod(pod, ChangeTime::unmeasured(now)));
     }
 }

@@ -51,6 +51,7 @@ impl Engine {
         if let Some(meter) = &self.meter {
             meter.cycle_ends();
         }
+        self.report_plugin_failures();
         attempted
     }
 
@@ -73,11 +74,7 @@ impl Engine {
         }
         entry.attempt_begun = self.meter.as_ref().map(|meter| meter.cycle_begins());
         self.cache.cluster.refresh();
-        let chosen = self.choose(&entry, begun);
-        if let (Some(meter), Some(begun)) = (&self.meter, entry.attempt_begun) {
-            meter.searched(begun);
-        }
-        let outcome = match chosen {
+        let outcome = match self.choose(&entry, begun) {
             Ok(attempt) => self.commit(entry, &attempt, clock),
             Err(FailedSearch { failure, nomination, victims }) => {
                 let now = clock();
@@ -90,8 +87,16 @@ impl Engine {
         Some(Attempted { pod, outcome })
     }
 
-    /// Finds a node; runs PostFilter if there is none.
+    /// Finds a node; runs PostFilter if there is none. Measures the search.
     fn choose(&mut self, entry: &QueuedPod, now: Timestamp) -> Result<Attempt, FailedSearch> {
+        let chosen = self.search(entry, now);
+        if let (Some(meter), Some(begun)) = (&self.meter, entry.attempt_begun) {
+            meter.searched(begun);
+        }
+        chosen
+    }
+
+    fn search(&mut self, entry: &QueuedPod, now: Timestamp) -> Result<Attempt, FailedSearch> {
         let nominated = self.nominator.of(&self.pods).rows_for(&entry.pod, &self.cache.cluster);
         let (cluster, cycle) = (&mut self.cache.cluster, self.queue.handed_out());
         let attempt = self.finder.find(cluster, entry, &nominated, cycle, now);
@@ -199,7 +204,7 @@ impl Engine {
     pub(super) fn unreserve(&mut self, profile: &Profile, reservation: &Reservation) {
         let UnreserveOutcome { calls, errors } = unreserve(profile, &mut self.cache.cluster, reservation);
         for error in errors {
-            self.reporter.plugin_failure(Some(reservation.pod().clone()), error.to_string());
+            self.reporter.note_plugin_failure(Some(reservation.pod().clone()), error.to_string());
         }
         self.reporter.call(reservation.pod(), calls);
     }

@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// Version of the format; increases with every change of it.
-const FORMAT: u32 = 3;
+const FORMAT: u32 = 4;
 
 /// One call of the engine with its time and result.
 #[derive(Serialize, Deserialize)]
@@ -245,15 +245,5 @@ fn effect(effect: &Effect) -> Value {
         Effect::Evict(task) => json!({ "evict": { "id": EvictionId::of(task), "message": task.message } }),
         Effect::CallOff(task) => json!({ "callOff": { "pod": task.pod, "why": task.why } }),
         Effect::Call(task) => json!({ "call": { "pod": task.pod.uid, "calls": task.calls } }),
-        Effect::PluginFailure(trouble) => json!({ "trouble": {
-            "pod": trouble.pod.as_ref().map(|pod| &pod.uid),
-            "error": trouble.error,
-        } }),
-        Effect::Undecodable(object) => json!({ "undecodable": {
-            "kind": object.kind,
-            "name": object.name,
-            "field": object.field,
-            "message": object.message,
-        } }),
     }
 }

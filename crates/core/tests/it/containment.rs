@@ -9,7 +9,7 @@ use std::{
 };
 
 use harbormaster_api::{Labels, Namespace, Node, Object, Pod, Str};
-use harbormaster_core::{BindOutcome, Effect, EngineConfig, Input, Outcome};
+use harbormaster_core::{BindOutcome, Effect, EngineConfig, Input, Note, Outcome};
 use harbormaster_framework::{prelude::*, profile::Profile, registry::Registry};
 
 use crate::world::{World, node, pod, with_priority};
@@ -265,10 +265,13 @@ impl Reports {
                         self.0.extend(patch.condition.map(|c| format!("{}: {}", patch.pod.name, c.message)));
                     }
                     Effect::Event(event) => self.0.push(format!("{}: {}", event.pod.name, event.note)),
-                    Effect::PluginFailure(trouble) => self.0.push(trouble.error),
-                    Effect::Evict(_) | Effect::CallOff(_) | Effect::Call(_) | Effect::Undecodable(_) => {}
+                    Effect::Evict(_) | Effect::CallOff(_) | Effect::Call(_) => {}
                 }
             }
+            self.0.extend(world.engine.take_notes().into_iter().filter_map(|note| match note {
+                Note::PluginFailed { error, .. } => Some(error),
+                _ => None,
+            }));
             if attempted.is_none() {
                 return;
             }
@@ -290,7 +293,7 @@ fn known(world: &mut World) -> String {
 }
 
 /// Creates a new engine and sends it the same objects.
-fn told_anew(nodes: &[Node], bound: &BTreeMap<String, String>, pods: &[Pod]) -> World {
+fn world_anew(nodes: &[Node], bound: &BTreeMap<String, String>, pods: &[Pod]) -> World {
     let mut world = world();
     nodes.iter().for_each(|node| world.set_node(node.clone()));
     for pod in pods {
@@ -310,31 +313,31 @@ fn set_off(
     prepare: impl Fn(&mut World),
     defused: impl Fn(&mut World),
 ) {
-    let (mut world, mut told, mut bound) = (world(), Reports::default(), BTreeMap::new());
+    let (mut world, mut reports, mut bound) = (world(), Reports::default(), BTreeMap::new());
     let nodes = [labelled("a", 1000, "calm"), labelled("b", 1000, "calm")];
     nodes.iter().for_each(|node| world.set_node(node.clone()));
     prepare(&mut world);
     *ARMED.lock().unwrap() = Some(call);
     world.add_pod(bad.clone());
     world.add_pod(pod("good", 50));
-    told.drive(&mut world, &mut bound);
+    reports.drive(&mut world, &mut bound);
     world.input(Input::Node(labelled("a", 1000, "changed")));
     world.wait(Duration::from_secs(4));
-    told.drive(&mut world, &mut bound);
+    reports.drive(&mut world, &mut bound);
     let named = if plugin == "Ledger" { "Index" } else { call };
-    assert!(told.names(&[plugin, named, "boom"]), "{call}: {:?}", told.0);
-    assert!(bound.contains_key("good"), "{call}: {:?}", told.0);
+    assert!(reports.names(&[plugin, named, "boom"]), "{call}: {:?}", reports.0);
+    assert!(bound.contains_key("good"), "{call}: {:?}", reports.0);
     *ARMED.lock().unwrap() = None;
     defused(&mut world);
     world.input(Input::Node(labelled("a", 1000, "calm")));
     world.wait(Duration::from_secs(30));
-    told.drive(&mut world, &mut bound);
-    assert!(bound.contains_key("bad"), "{call}: {:?}", told.0);
+    reports.drive(&mut world, &mut bound);
+    assert!(bound.contains_key("bad"), "{call}: {:?}", reports.0);
     let pods = world.pods().to_vec();
     for pod in &pods {
         bound.extend(pod.node_name.as_ref().map(|node| (pod.name.to_string(), node.to_string())));
     }
-    assert_eq!(known(&mut world), known(&mut told_anew(&world.nodes(), &bound, &pods)), "{call}");
+    assert_eq!(known(&mut world), known(&mut world_anew(&world.nodes(), &bound, &pods)), "{call}");
 }
 
 #[test]
@@ -391,22 +394,22 @@ fn disturb_index(
     news: impl Fn(&mut World),
     other: impl Fn(&mut World),
 ) {
-    let (mut world, mut told, mut bound) = (world(), Reports::default(), BTreeMap::new());
+    let (mut world, mut reports, mut bound) = (world(), Reports::default(), BTreeMap::new());
     let nodes = [labelled("a", 1000, "calm"), labelled("b", 1000, "calm")];
     nodes.iter().for_each(|node| world.set_node(node.clone()));
     prepare(&mut world);
     *ARMED.lock().unwrap() = Some(call);
     news(&mut world);
     world.add_pod(pod("good", 50));
-    told.drive(&mut world, &mut bound);
-    assert!(told.names(&["Ledger", "boom"]), "{call}: {:?}", told.0);
-    assert!(bound.contains_key("good"), "{call}: {:?}", told.0);
+    reports.drive(&mut world, &mut bound);
+    assert!(reports.names(&["Ledger", "boom"]), "{call}: {:?}", reports.0);
+    assert!(bound.contains_key("good"), "{call}: {:?}", reports.0);
     *ARMED.lock().unwrap() = None;
     other(&mut world);
     let pods = world.pods().to_vec();
     let there = pods.iter().filter_map(|p| Some((p.name.to_string(), p.node_name.as_ref()?.to_string())));
     bound.extend(there);
-    assert_eq!(known(&mut world), known(&mut told_anew(&world.nodes(), &bound, &pods)), "{call}");
+    assert_eq!(known(&mut world), known(&mut world_anew(&world.nodes(), &bound, &pods)), "{call}");
 }
 
 fn an_index_that_panics_is_made_anew_without_whom_it_cannot_bear() {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use harbormaster_core::{BindOutcome, Effect, EngineConfig, Input, Outcome};
+use harbormaster_core::{BindOutcome, EngineConfig, Input, Note, Outcome};
 use harbormaster_framework::{prelude::*, registry::Registry, resource::RawObject};
 use harbormaster_testkit::{self as testkit, Trial, cluster, custom::raw, set_custom};
 use serde::Deserialize;
@@ -176,12 +176,11 @@ impl World {
     }
 
     fn undecodable(&mut self) -> Vec<String> {
-        let effects = self.all_effects().into_iter();
-        let told = effects.filter_map(|effect| match effect {
-            Effect::Undecodable(why) => Some(why.to_string()),
+        let notes = self.engine.take_notes().into_iter().filter_map(|note| match note {
+            Note::Undecodable(why) => Some(why.to_string()),
             _ => None,
         });
-        told.collect()
+        notes.collect()
     }
 }
 
@@ -236,8 +235,8 @@ fn an_object_that_does_not_decode_is_told_of_once_and_absent_until_it_does() {
     world.all_effects();
     world.set_quota("many");
     let why = "Quota \"n\" counts as absent: spec.pods: invalid type: string \"many\", expected usize";
-    let told = world.undecodable();
-    assert_eq!(told, [why]);
+    let errors = world.undecodable();
+    assert_eq!(errors, [why]);
     let longer = json!({"metadata": {"name": "n", "labels": {"more": "text"}}, "spec": {"pods": "many"}});
     world.input(Input::Custom(raw::<Quota>(&longer)));
     assert_eq!(world.undecodable(), [""; 0]);
@@ -255,10 +254,10 @@ fn an_object_in_a_namespace_is_none_of_a_cluster_scoped_kind() {
     let mut world = world();
     let object = json!({"metadata": {"name": "n", "namespace": "a"}, "spec": {"pods": 1}});
     world.input(Input::Custom(raw::<Quota>(&object)));
-    let told = world.undecodable();
+    let errors = world.undecodable();
     let expected = "Quota \"a/n\" counts as absent: metadata.namespace: it is in a namespace, but the plugin expects \
                     objects that are in none";
-    assert_eq!(told, [expected, expected], "each type says so");
+    assert_eq!(errors, [expected, expected], "each type says so");
 }
 
 #[test]

@@ -42,10 +42,9 @@ impl PostFilter for Bully {
         let row = cx.what_if.nodes().find("n").unwrap();
         let there = cx.what_if.nodes().node(row).pods().to_vec();
         if cx.pod.annotations.get("panics").is_some() {
-            cx.what_if.dry_run(row, &mut |node| {
-                there.iter().try_for_each(|pod| node.remove_pod(pod))?;
-                panic!("in the middle of a question")
-            })?;
+            let mut dry_run = cx.what_if.dry_run(row);
+            there.iter().try_for_each(|pod| dry_run.remove_pod(pod))?;
+            panic!("in the middle of a question")
         }
         let names = cx.pod.annotations.get("victims").map(|names| names.split(','));
         let victim = |name: &str| there.iter().find(|pod| pod.name == name).cloned();
@@ -220,7 +219,7 @@ fn a_last_victim_that_is_on_its_way_out_by_its_turn_does_not_hold_the_preemptor(
     begins_to_go(&mut world, "y");
     finish_all(&mut world, &EvictOutcome::Evicted);
     world.remove_pod("x");
-    assert!(is_tried(&mut world), "whether y is told again matters no more");
+    assert!(is_tried(&mut world), "another update of y does not matter");
 }
 
 #[test]
@@ -313,7 +312,7 @@ fn a_preemptor_that_is_deleted_gets_no_more_pods_evicted() {
     world.events();
     finish_all(&mut world, &EvictOutcome::Evicted);
     assert!(world.evictions().is_empty(), "nobody needs the room of y");
-    assert_eq!(world.events().len(), 1, "what happened to x is told");
+    assert_eq!(world.events().len(), 1, "the event about x is recorded");
     // Nothing of that round remains.
     preempts(&mut world, preemptor(&[]));
     world.remove_pod("x");
@@ -342,7 +341,7 @@ fn a_preemptor_that_preempts_again_is_kept_out_by_its_newest_round_alone() {
     world.remove_pod("x");
     assert!(!is_tried(&mut world), "y and z are being evicted");
     for task in earlier {
-        world.evict_finished(task, EvictOutcome::Failed("told twice".into()));
+        world.evict_finished(task, EvictOutcome::Failed("failed twice".into()));
     }
     assert!(!is_tried(&mut world));
     later.into_iter().for_each(|task| world.evict_finished(task, EvictOutcome::Evicted));

@@ -17,12 +17,14 @@ fn taken(world: &mut World) -> Vec<String> {
         Note::Moved { pod, from, to, event } => format!("{}: {from} -> {to} for {event}", pod.name),
         Note::Scored { pod, node, plugin, score } => format!("{}: {plugin} {node} {score}", pod.name),
         Note::Total { pod, node, score } => format!("{}: {node} {score}", pod.name),
+        Note::PluginFailed { error, .. } => error,
+        Note::Undecodable(error) => error.to_string(),
     };
     world.engine.take_notes().into_iter().map(word).collect()
 }
 
 #[test]
-fn the_way_of_a_pod_through_the_queue_is_told_with_what_moved_it() {
+fn the_way_of_a_pod_through_the_queue_is_noted_with_what_moved_it() {
     let mut world = world(Notes { moves: true, ..Notes::default() });
     world.set_node(node("a", 1000));
     world.add_pod(pod("p", 5000));
@@ -36,7 +38,7 @@ fn the_way_of_a_pod_through_the_queue_is_told_with_what_moved_it() {
 }
 
 #[test]
-fn rejections_are_told_by_plugin_and_reason() {
+fn rejections_are_noted_by_plugin_and_reason() {
     let mut world = world(Notes { rejections: true, ..Notes::default() });
     for name in ["a", "b", "c"] {
         let mut node = node(name, 1000);
@@ -45,16 +47,16 @@ fn rejections_are_told_by_plugin_and_reason() {
     }
     world.add_pod(pod("p", 5000));
     world.attempt().unwrap();
-    let mut told = taken(&mut world);
-    told.sort();
+    let mut lines = taken(&mut world);
+    lines.sort();
     assert_eq!(
-        told,
+        lines,
         ["p: NodeResourcesFit Insufficient cpu 2", "p: NodeUnschedulable node(s) were unschedulable 1"]
     );
 }
 
 #[test]
-fn scores_are_told_by_node_and_plugin_and_add_up() {
+fn scores_are_noted_by_node_and_plugin_and_add_up() {
     let mut world = world(Notes { scores: true, ..Notes::default() });
     world.set_node(node("a", 1000));
     world.add_pod(pod("alone", 100));
@@ -63,17 +65,17 @@ fn scores_are_told_by_node_and_plugin_and_add_up() {
     world.set_node(node("b", 4000));
     world.add_pod(pod("p", 100));
     world.attempt().unwrap();
-    let told = taken(&mut world);
-    let of = |part: &str| told.iter().filter(|line| line.contains(part)).count();
-    assert_eq!((of("NodeResourcesFit"), of("p: a "), of("p: b ")), (2, 1, 1), "{told:?}");
+    let lines = taken(&mut world);
+    let of = |part: &str| lines.iter().filter(|line| line.contains(part)).count();
+    assert_eq!((of("NodeResourcesFit"), of("p: a "), of("p: b ")), (2, 1, 1), "{lines:?}");
     let number = |line: &String| line.rsplit(' ').next().unwrap().parse::<i64>().unwrap();
-    let by_plugin: i64 = told.iter().filter(|line| line.split(' ').nth(2) == Some("b")).map(number).sum();
-    let total: i64 = told.iter().filter(|line| line.starts_with("p: b ")).map(number).sum();
-    assert!(total > 0 && by_plugin == total, "{told:?}");
+    let by_plugin: i64 = lines.iter().filter(|line| line.split(' ').nth(2) == Some("b")).map(number).sum();
+    let total: i64 = lines.iter().filter(|line| line.starts_with("p: b ")).map(number).sum();
+    assert!(total > 0 && by_plugin == total, "{lines:?}");
 }
 
 #[test]
-fn nothing_is_told_to_those_who_do_not_ask() {
+fn nothing_is_noted_unless_it_is_wanted() {
     let mut world = World::new();
     world.set_node(node("a", 1000));
     world.add_pod(pod("p", 5000));

@@ -90,9 +90,7 @@ fn describe(effect: &Effect) -> String {
         Effect::PatchStatus(patch) => format!("patch {} {:?}", patch.pod.name, patch.condition),
         Effect::Event(event) => format!("event {} {}", event.pod.name, event.note),
         Effect::Evict(task) => format!("evict {}", task.victim.name),
-        Effect::PluginFailure(trouble) => format!("trouble {}", trouble.error),
         Effect::CallOff(task) => format!("call off {} {}", task.pod, task.why),
         Effect::Call(task) => format!("call {} {:?}", task.pod.name, task.calls),
-        Effect::Undecodable(why) => format!("undecodable {why}"),
     }
 }

@@ -53,15 +53,14 @@ impl PostFilter for Quota {
             let node = cx.what_if.nodes().node(row);
             let (name, first) = (node.name().clone(), node.pods().first().cloned());
             let Some(first) = first else { continue };
-            let mut verdicts = Vec::new();
-            cx.what_if.dry_run(row, &mut |node| {
-                node.remove_pod(&first)?;
-                verdicts.push(node.rejection()?.is_none());
-                node.add_pod(&first)?;
-                verdicts.push(node.rejection()?.is_none());
-                node.remove_pod(&first)
-            })?;
-            if verdicts == [true, false] {
+            let mut dry_run = cx.what_if.dry_run(row);
+            dry_run.remove_pod(&first)?;
+            let fits_without = dry_run.rejection()?.is_none();
+            dry_run.add_pod(&first)?;
+            let fits_with = dry_run.rejection()?.is_none();
+            // The cluster is restored although the pod is still removed.
+            dry_run.remove_pod(&first)?;
+            if fits_without && !fits_with {
                 return Ok(PostFiltered::Nominate { node: name, victims: Vec::new() });
             }
         }

@@ -1,18 +1,18 @@
-//! The engine's thread, told by hand.
+//! The engine's thread, with a test in the place of its surroundings.
 
 use std::{sync::mpsc, time::Instant};
 
-use harbormaster_core::{EvictOutcome, queue::Backoff};
+use harbormaster_core::{BindOutcome, EvictOutcome, queue::Backoff};
 use harbormaster_framework::{prelude::*, registry::Registry};
 use harbormaster_testkit::{node, pod, profile};
-use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::sync::mpsc::{Receiver as EffectReceiver, channel};
 
 use super::*;
 use crate::run::tests::first_fit;
 
 struct Hands {
     inbox: mpsc::Sender<EngineMessage>,
-    effects: UnboundedReceiver<Vec<Effect>>,
+    effects: EffectReceiver<Vec<Effect>>,
     end: oneshot::Receiver<EngineEnd>,
     synced: oneshot::Receiver<()>,
 }
@@ -28,21 +28,17 @@ fn started_with(config: EngineConfig, unsynced: usize) -> Hands {
 }
 
 fn standing_by(config: EngineConfig, unsynced: usize) -> Hands {
-    writing(config, unsynced, PendingStatuses::default())
-}
-
-fn writing(config: EngineConfig, unsynced: usize, pending_statuses: PendingStatuses) -> Hands {
     let (inbox, from_world) = mpsc::channel();
-    let (out, effects) = unbounded_channel();
-    let (tell, synced) = oneshot::channel();
+    let (out, effects) = channel(64);
+    let (notify, synced) = oneshot::channel();
     let (metrics, health, traces) = Default::default();
-    let told = EngineSinks { metrics, health, synced: tell, traces, raw: None, pending_statuses };
-    let end = spawn(config, unsynced, from_world, out, CustomFeed::default(), told).unwrap();
+    let sinks = EngineSinks { metrics, health, synced: notify, traces, raw: None };
+    let end = spawn(config, unsynced, from_world, out, CustomFeed::default(), sinks).unwrap();
     Hands { inbox, effects, end, synced }
 }
 
 impl Hands {
-    fn tell(&self, inputs: Vec<Input>) {
+    fn send(&self, inputs: Vec<Input>) {
         self.inbox.send(EngineMessage::Inputs(inputs)).unwrap();
     }
 
@@ -56,6 +52,15 @@ impl Hands {
             thread::sleep(Duration::from_millis(1));
         }
         panic!("no effects");
+    }
+
+    /// Waits for the next effects and returns the pods whose status they patch.
+    fn patched(&mut self) -> Vec<Str> {
+        let patches = self.effects().into_iter().filter_map(|effect| match effect {
+            Effect::PatchStatus(patch) => Some(patch.pod.name.clone()),
+            _ => None,
+        });
+        patches.collect()
     }
 
     fn ended(mut self) -> EngineEnd {
@@ -77,7 +82,7 @@ fn one_pod_one_node() -> Vec<Input> {
 #[test]
 fn no_pod_is_tried_before_all_watches_have_delivered() {
     let mut hands = started(2);
-    hands.tell(one_pod_one_node());
+    hands.send(one_pod_one_node());
     hands.inbox.send(EngineMessage::Synced).unwrap();
     thread::sleep(Duration::from_millis(50));
     assert!(hands.effects.try_recv().is_err());
@@ -89,17 +94,17 @@ fn no_pod_is_tried_before_all_watches_have_delivered() {
 #[test]
 fn a_standby_listens_says_when_it_knows_everything_and_tries_pods_when_it_leads() {
     let mut hands = standing_by(EngineConfig::new(vec![first_fit()]), 1);
-    hands.tell(one_pod_one_node());
+    hands.send(one_pod_one_node());
     thread::sleep(Duration::from_millis(50));
     assert!(hands.synced.try_recv().is_err());
     hands.inbox.send(EngineMessage::Synced).unwrap();
     let begun = Instant::now();
     while hands.synced.try_recv().is_err() {
-        assert!(begun.elapsed() < Duration::from_secs(5), "it is not told");
+        assert!(begun.elapsed() < Duration::from_secs(5), "it is not notified");
         thread::sleep(Duration::from_millis(1));
     }
     // The leader has bound this pod.
-    hands.tell(vec![Input::Pod(pod("other").build()), Input::Pod(pod("other").on("n1").build())]);
+    hands.send(vec![Input::Pod(pod("other").build()), Input::Pod(pod("other").on("n1").build())]);
     thread::sleep(Duration::from_millis(50));
     assert!(hands.effects.try_recv().is_err());
     hands.inbox.send(EngineMessage::Lead).unwrap();
@@ -112,7 +117,7 @@ fn a_standby_listens_says_when_it_knows_everything_and_tries_pods_when_it_leads(
 #[test]
 fn a_standby_ends_at_once() {
     let hands = standing_by(EngineConfig::new(vec![first_fit()]), 0);
-    hands.tell(one_pod_one_node());
+    hands.send(one_pod_one_node());
     hands.inbox.send(EngineMessage::Stop).unwrap();
     assert_eq!(hands.ended(), Ok(()));
 }
@@ -120,15 +125,15 @@ fn a_standby_ends_at_once() {
 #[test]
 fn stopping_waits_for_bindings_and_tries_no_more_pods() {
     let mut hands = started(0);
-    hands.tell(one_pod_one_node());
+    hands.send(one_pod_one_node());
     let effects = hands.effects();
     assert!(matches!(&effects[..], [Effect::Bind(_)]), "{effects:?}");
     hands.inbox.send(EngineMessage::Stop).unwrap();
-    hands.tell(vec![Input::Pod(pod("late").build())]);
+    hands.send(vec![Input::Pod(pod("late").build())]);
     thread::sleep(Duration::from_millis(50));
     assert!(hands.effects.try_recv().is_err() && hands.end.try_recv().is_err());
     let bound = Input::BindFinished { uid: "uid-p".into(), outcome: BindOutcome::Bound };
-    hands.tell(vec![bound]);
+    hands.send(vec![bound]);
     let effects = hands.effects();
     assert!(matches!(&effects[..], [Effect::Event(event)] if event.reason == "Scheduled"), "{effects:?}");
     assert_eq!(hands.ended(), Ok(()));
@@ -179,41 +184,42 @@ impl PostFilter for Jealous {
     }
 }
 
+/// Points at which nothing but `Jealous` runs.
+const JEALOUS: &[&str] = &["Jealous"];
+
 #[test]
-fn pods_that_could_wait_are_tried_when_nothing_is_to_be_written() {
+fn pods_that_could_wait_are_tried_when_there_is_room_for_their_statuses() {
     let mut registry = Registry::default();
     registry.register::<Jealous>();
-    let it = &["Jealous"][..];
-    let points = [("QueueSort", it), ("Filter", it), ("Bind", it)];
+    let points = [("QueueSort", JEALOUS), ("Filter", JEALOUS), ("Bind", JEALOUS)];
     let minute = Duration::from_secs(60);
     let backoff = Backoff { initial: minute, max: minute };
     let config = EngineConfig { backoff, ..EngineConfig::new(vec![profile(&registry, &points)]) };
-    let unwritten = PendingStatuses::default();
-    unwritten.add(16);
-    let mut hands = writing(config, 0, unwritten.clone());
-    hands.inbox.send(EngineMessage::Lead).unwrap();
-    let patched = |hands: &mut Hands| -> Vec<Str> {
-        let patches = hands.effects().into_iter().filter_map(|effect| match effect {
-            Effect::PatchStatus(patch) => Some(patch.pod.name.clone()),
-            _ => None,
-        });
-        patches.collect()
-    };
-    hands.tell(vec![Input::Node(node("n1").build()), Input::Pod(pod("p").build())]);
-    assert_eq!(patched(&mut hands), ["p"]);
-    // The pod is woken while its backoff lasts, and the condition that explains its wait is not written yet.
-    hands.tell(vec![Input::Node(node("n2").build())]);
+    let mut hands = started_with(config, 0);
+    hands.send(vec![Input::Node(node("n1").build())]);
+    for at in 0..status::AT_ONCE {
+        let name = format!("p{at}");
+        hands.send(vec![Input::Pod(pod(&name).build())]);
+        assert_eq!(hands.patched(), [name.as_str()]);
+    }
+    // The pods are woken while their backoff lasts, and the conditions that explain their wait are not written yet.
+    hands.send(vec![Input::Node(node("n2").build())]);
     thread::sleep(Duration::from_millis(50));
     assert!(hands.effects.try_recv().is_err());
-    // New pods do not wait for that write.
-    hands.tell(vec![Input::Pod(pod("new").build())]);
-    assert_eq!(patched(&mut hands), ["new"]);
+    // New pods do not wait for those writes.
+    hands.send(vec![Input::Pod(pod("new").build())]);
+    assert_eq!(hands.patched(), ["new"]);
     assert!(hands.effects.try_recv().is_err());
-    (0..3).for_each(|_| unwritten.take_off());
-    assert_eq!(patched(&mut hands), ["p"]);
+    hands.inbox.send(EngineMessage::StatusesWritten(1)).unwrap();
+    thread::sleep(Duration::from_millis(50));
+    assert!(hands.effects.try_recv().is_err(), "one more is unwritten than there is room for");
+    hands.inbox.send(EngineMessage::StatusesWritten(2)).unwrap();
+    assert_eq!((hands.patched().len(), hands.patched().len()), (1, 1));
+    thread::sleep(Duration::from_millis(50));
+    assert!(hands.effects.try_recv().is_err(), "there is no room again");
 }
 
-/// Cannot tell whether a pod may be tried.
+/// Cannot tell whether a pod may be tried, unless it is `sure`.
 struct Unsure;
 
 impl Plugin for Unsure {
@@ -233,29 +239,40 @@ impl Build for Unsure {
 }
 
 impl PreEnqueue for Unsure {
-    fn pre_enqueue(&self, _: EnqueueCycle<'_>) -> Verdict {
-        Err("who knows".into())
+    fn pre_enqueue(&self, cx: EnqueueCycle<'_>) -> Verdict {
+        if cx.pod.name == "sure" { Ok(()) } else { Err("who knows".into()) }
     }
 }
 
 #[test]
-fn what_a_standby_has_not_written_is_not_waited_for_when_it_leads() {
+fn statuses_that_a_standby_has_not_written_take_no_room_when_it_leads() {
     let mut registry = Registry::default();
     registry.register::<Jealous>();
     registry.register::<Unsure>();
-    let it = &["Jealous"][..];
-    let points = [("PreEnqueue", &["Unsure"][..]), ("QueueSort", it), ("Filter", it), ("Bind", it)];
+    let points =
+        [("PreEnqueue", &["Unsure"][..]), ("QueueSort", JEALOUS), ("Filter", JEALOUS), ("Bind", JEALOUS)];
     for leads in [false, true] {
-        let unwritten = PendingStatuses::default();
-        let config = EngineConfig::new(vec![profile(&registry, &points)]);
-        let hands = writing(config, 0, unwritten.clone());
+        let mut hands = standing_by(EngineConfig::new(vec![profile(&registry, &points)]), 0);
         if leads {
             hands.inbox.send(EngineMessage::Lead).unwrap();
         }
-        hands.tell((0..16).map(|i| Input::Pod(pod(&format!("p{i}")).build())).collect());
-        hands.inbox.send(EngineMessage::Stop).unwrap();
-        assert_eq!(hands.ended(), Ok(()));
-        assert_eq!(unwritten.is_full(), leads, "leads: {leads}");
+        let unsure = (0..status::AT_ONCE).map(|at| Input::Pod(pod(&format!("p{at}")).build()));
+        hands.send(unsure.chain([Input::Node(node("n1").build())]).collect());
+        if leads {
+            assert_eq!(hands.patched().len(), status::AT_ONCE);
+        } else {
+            thread::sleep(Duration::from_millis(50));
+            hands.inbox.send(EngineMessage::Lead).unwrap();
+        }
+        hands.send(vec![Input::Pod(pod("sure").build())]);
+        assert_eq!(hands.patched(), ["sure"]);
+        hands.send(vec![Input::Node(node("n2").build())]);
+        if leads {
+            thread::sleep(Duration::from_millis(50));
+            assert!(hands.effects.try_recv().is_err());
+        } else {
+            assert_eq!(hands.patched(), ["sure"]);
+        }
     }
 }
 
@@ -267,7 +284,7 @@ fn stopping_waits_for_evictions() {
     let points = [("QueueSort", it), ("Filter", it), ("PostFilter", it), ("Bind", it)];
     let mut hands = started_with(EngineConfig::new(vec![profile(&registry, &points)]), 0);
     let bound = ["v", "w"].map(|name| Input::Pod(pod(name).on("n1").build()));
-    hands.tell([vec![Input::Node(node("n1").build())], bound.into(), one_pod_one_node()].concat());
+    hands.send([vec![Input::Node(node("n1").build())], bound.into(), one_pod_one_node()].concat());
     let evictions = |effects: Vec<Effect>| {
         let tasks = effects.into_iter().filter_map(|effect| match effect {
             Effect::Evict(task) => Some(task),
@@ -279,16 +296,16 @@ fn stopping_waits_for_evictions() {
     hands.inbox.send(EngineMessage::Stop).unwrap();
     thread::sleep(Duration::from_millis(50));
     assert!(hands.end.try_recv().is_err());
-    hands.tell(vec![Input::EvictFinished { task: first, outcome: EvictOutcome::Evicted }]);
+    hands.send(vec![Input::EvictFinished { task: first, outcome: EvictOutcome::Evicted }]);
     let [last] = evictions(hands.effects()).try_into().unwrap();
-    hands.tell(vec![Input::EvictFinished { task: last, outcome: EvictOutcome::Gone }]);
+    hands.send(vec![Input::EvictFinished { task: last, outcome: EvictOutcome::Gone }]);
     assert_eq!(hands.ended(), Ok(()));
 }
 
 #[test]
 fn a_pod_that_fits_nowhere_is_explained() {
     let mut hands = started(0);
-    hands.tell(vec![Input::Node(node("full").build()), Input::Pod(pod("p").build())]);
+    hands.send(vec![Input::Node(node("full").build()), Input::Pod(pod("p").build())]);
     let effects = hands.effects();
     let mut notes = effects.iter().filter_map(|e| match e {
         Effect::Event(event) => Some(event.note.as_str()),
@@ -300,10 +317,11 @@ fn a_pod_that_fits_nowhere_is_explained() {
 #[test]
 fn a_plugin_that_panics_fails_its_pod_and_the_thread_goes_on() {
     let mut hands = started(0);
-    hands.tell(vec![Input::Node(node("cursed").build()), Input::Pod(pod("p").build())]);
+    hands.send(vec![Input::Node(node("cursed").build()), Input::Pod(pod("p").build())]);
     let effects = hands.effects();
-    let is_told = |e: &Effect| matches!(e, Effect::Event(event) if event.note.contains("the node is cursed"));
-    assert!(effects.iter().any(is_told), "{effects:?}");
+    let names_it =
+        |e: &Effect| matches!(e, Effect::Event(event) if event.note.contains("the node is cursed"));
+    assert!(effects.iter().any(names_it), "{effects:?}");
     hands.inbox.send(EngineMessage::Stop).unwrap();
     assert_eq!(hands.ended(), Ok(()));
 }
@@ -311,7 +329,7 @@ fn a_plugin_that_panics_fails_its_pod_and_the_thread_goes_on() {
 #[test]
 fn a_panic_elsewhere_ends_the_thread_with_its_words() {
     let hands = started(0);
-    hands.tell(vec![Input::Node(node("haunted").build()), Input::Pod(pod("p").build())]);
+    hands.send(vec![Input::Node(node("haunted").build()), Input::Pod(pod("p").build())]);
     assert_eq!(hands.ended(), Err("the node is haunted".to_owned()));
 }
 
@@ -363,15 +381,15 @@ fn what_came_during_a_slow_attempt_is_taken_in_before_the_next_pod_is_tried() {
     let points = [("QueueSort", it), ("Filter", it), ("Bind", it)];
     let mut hands = started_with(EngineConfig::new(vec![profile(&registry, &points)]), 0);
     let slow = pod("slow").priority(9).build();
-    hands.tell(vec![
+    hands.send(vec![
         Input::Node(node("n").build()),
         Input::Pod(slow),
         Input::Pod(pod("patient").priority(1).build()),
     ]);
     thread::sleep(Duration::from_millis(100));
     // Send more messages than the engine takes at a time; the last one matters.
-    (0..3 * BATCH).for_each(|_| hands.tell(vec![Input::PodGone("nobody".into())]));
-    hands.tell(vec![Input::Pod(pod("urgent").priority(5).build())]);
+    (0..3 * BATCH).for_each(|_| hands.send(vec![Input::PodGone("nobody".into())]));
+    hands.send(vec![Input::Pod(pod("urgent").priority(5).build())]);
     let mut tried = Vec::new();
     while tried.len() < 3 {
         let patches = hands.effects().into_iter().filter_map(|effect| match effect {

@@ -23,7 +23,7 @@ pub(super) const ROOM: usize = 64 << 20;
 /// Number of tries of a write that fails while others succeed, and the pause between them.
 pub(super) const TRIES: u32 = 12;
 pub(super) const REST: Duration = Duration::from_secs(10);
-/// Longest pause, whatever the server asks for.
+/// Longest pause, even if the server requests a longer one.
 const LONGEST_REST: Duration = Duration::from_secs(60);
 /// Time for which an event is retried at most: API servers keep events for an hour.
 const KEEP: Duration = Duration::from_secs(60 * 60);
@@ -236,11 +236,11 @@ impl Backlog {
     }
 
     fn failed(&mut self, mut unwritten: PendingWrite, error: &ApiError, now: Instant) {
-        let asked = error.retry_after().unwrap_or_default().min(LONGEST_REST);
+        let requested = error.retry_after().unwrap_or_default().min(LONGEST_REST);
         self.failures_in_row += 1;
         if self.failures_in_row >= FAILING {
             self.failures_in_row = 0;
-            self.paused_until = Some(now + self.pause.delay().max(asked));
+            self.paused_until = Some(now + self.pause.delay().max(requested));
         }
         let reason = unwritten.record.reason;
         let before = unwritten.failed;
@@ -255,7 +255,7 @@ impl Backlog {
         }
         self.tally.note(Trouble::Failed, reason, Some(error));
         unwritten.failed = Some(failed);
-        let rest = self.jitter.between(REST.mul_f64(0.8), REST.mul_f64(1.2)).max(asked);
+        let rest = self.jitter.between(REST.mul_f64(0.8), REST.mul_f64(1.2)).max(requested);
         self.rests += 1;
         self.resting.insert((now + rest, self.rests), unwritten);
     }

@@ -113,10 +113,10 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn trouble_is_told_at_once_and_then_once_per_period_with_counts() {
+    async fn trouble_is_logged_at_once_and_then_once_per_period_with_counts() {
         let mut tally = Tally::default();
         let begun = Instant::now();
-        let mut told = Vec::new();
+        let mut summaries = Vec::new();
         assert_eq!(tally.due(begun), None);
         for second in 0..75 {
             let now = begun + Duration::from_secs(second);
@@ -125,26 +125,26 @@ mod tests {
             }
             tally.note(Trouble::Dropped, "FailedScheduling", None);
             for sum in tally.take_due(now).values() {
-                told.push((second, sum.count(), sum.reasons()));
+                summaries.push((second, sum.count(), sum.reasons()));
             }
         }
         let line = |failed: usize, scheduled: usize| {
             (failed + scheduled, format!("FailedScheduling: {failed}, Scheduled: {scheduled}"))
         };
         let expected = [(0, line(1, 100)), (30, line(30, 3000)), (60, line(30, 3000))];
-        assert_eq!(told, expected.map(|(second, (count, text))| (second, count, text)));
+        assert_eq!(summaries, expected.map(|(second, (count, text))| (second, count, text)));
         assert_eq!(tally.take()[&Trouble::Dropped].count(), 14 * 101);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn each_kind_of_trouble_is_told_with_its_last_error() {
+    async fn each_kind_of_trouble_is_logged_with_its_last_error() {
         let mut tally = Tally::default();
         for text in ["first", "last"] {
             tally.note(Trouble::Failed, "Scheduled", Some(&ApiError::Unreachable(text.to_owned())));
         }
         tally.note(Trouble::Rejected, "Scheduled", Some(&ApiError::Unreachable("no".to_owned())));
-        let told = tally.take_due(Instant::now());
-        let errors: Vec<_> = told.values().map(|sum| (sum.count(), sum.last_error.as_str())).collect();
+        let due = tally.take_due(Instant::now());
+        let errors: Vec<_> = due.values().map(|sum| (sum.count(), sum.last_error.as_str())).collect();
         assert_eq!(errors, [(2, "last"), (1, "no")]);
     }
 }

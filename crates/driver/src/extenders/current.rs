@@ -10,7 +10,7 @@ use crate::health::Health;
 /// The current extenders. Clones share them.
 #[derive(Clone, Debug)]
 pub(crate) struct CurrentExtenders {
-    asked: Arc<Mutex<Option<Arc<HttpExtenders>>>>,
+    current: Arc<Mutex<Option<Arc<HttpExtenders>>>>,
     raw: RawObjects,
     health: Health,
 }
@@ -27,7 +27,7 @@ impl CurrentExtenders {
     pub(crate) fn new(first: Option<Arc<HttpExtenders>>, health: Health) -> Self {
         let raw = first.as_ref().map(|extenders| extenders.raw().clone());
         let raw = raw.unwrap_or_else(|| RawObjects::new(RawSelection::default()));
-        Self { asked: Arc::new(Mutex::new(first)), raw, health }
+        Self { current: Arc::new(Mutex::new(first)), raw, health }
     }
 
     /// Returns the objects in requests; `None` if none are needed.
@@ -42,7 +42,7 @@ impl CurrentExtenders {
 
     /// Returns the current extenders.
     pub(crate) fn get(&self) -> Option<Arc<HttpExtenders>> {
-        self.with(|asked| asked.clone())
+        self.with(|current| current.clone())
     }
 
     /// Returns the extenders of another configuration; the current ones if they are the same.
@@ -61,12 +61,12 @@ impl CurrentExtenders {
 
     /// Replaces the extenders.
     pub(crate) fn set(&self, extenders: Option<Arc<HttpExtenders>>) {
-        self.with(|asked| *asked = extenders);
+        self.with(|current| *current = extenders);
     }
 
     fn with<T>(&self, work: impl FnOnce(&mut Option<Arc<HttpExtenders>>) -> T) -> T {
         // A panic cannot leave it inconsistent.
-        work(&mut self.asked.lock().unwrap_or_else(PoisonError::into_inner))
+        work(&mut self.current.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 

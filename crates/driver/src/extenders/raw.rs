@@ -144,7 +144,7 @@ impl RawObjects {
     }
 
     /// Removes objects that are not needed after this input.
-    pub fn heed(&self, input: &Input) {
+    pub fn apply(&self, input: &Input) {
         match input {
             Input::PodGone(uid) => self.with(|kept| drop(kept.pods.remove(uid))),
             Input::Pod(pod) if pod.node_name.is_some() && !self.wanted.bound_pods => {
@@ -200,10 +200,10 @@ mod tests {
             objects.take(&pod(POD), POD.as_bytes());
             assert!(objects.read(|kept| kept.pod("u").is_some()));
             objects.take(&pod(&bound), bound.as_bytes());
-            objects.heed(&pod(&bound));
+            objects.apply(&pod(&bound));
             let nodes = |kept: &RawStore| kept.pod("u").map(|json| json.contains("nodeName"));
             assert_eq!(objects.read(nodes), bound_pods.then_some(true));
-            objects.heed(&Input::PodGone("u".into()));
+            objects.apply(&Input::PodGone("u".into()));
             assert!(objects.read(|kept| kept.pod("u").is_none()));
         }
     }

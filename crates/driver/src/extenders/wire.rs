@@ -154,8 +154,8 @@ pub(super) fn filtered(reply: &[u8], form: Form) -> Result<Filtered, ReplyError>
             },
         };
         let why = |field| -> Result<Vec<(Str, String)>, serde_json::Error> {
-            let said = result.get::<BTreeMap<Str, Option<String>>>(field)?.unwrap_or_default();
-            Ok(said.into_iter().map(|(node, why)| (node, why.unwrap_or_default())).collect())
+            let reasons = result.get::<BTreeMap<Str, Option<String>>>(field)?.unwrap_or_default();
+            Ok(reasons.into_iter().map(|(node, why)| (node, why.unwrap_or_default())).collect())
         };
         Ok(Filtered { nodes, failed: why("FailedNodes")?, unresolvable: why("FailedAndUnresolvableNodes")? })
     };

@@ -22,13 +22,13 @@ use crate::{clients::Clients, clock::Clock};
 
 /// Time limit for releasing the lease when the process ends.
 const GIVE_UP_LIMIT: Duration = Duration::from_secs(3);
-/// Number of tries to release it, since renewals under way may interfere.
+/// Number of tries to release it, since a renewal in progress may interfere.
 const GIVE_UP_TRIES: usize = 3;
 /// Advice when another instance leads.
 const HINT: &str = "this one takes over when the lease is given up or expires; a scheduler beside another one needs a lease \
                     of its own (--leader-elect-resource-name) or none (--leader-elect=false)";
 
-/// An election under way, as a task. Dropping it releases the lease, too.
+/// A running election, as a task. Dropping it releases the lease, too.
 pub(crate) struct Election {
     stop: Option<oneshot::Sender<()>>,
     task: JoinHandle<()>,
@@ -137,23 +137,23 @@ impl Candidate {
         lead: impl FnOnce(),
         stopped: oneshot::Receiver<()>,
     ) {
-        let is_asked_to = tokio::select! {
+        let is_stopped = tokio::select! {
             biased;
             // A dropped sender is a request to stop too.
             _ = stopped => true,
             () = async {
                 ready.await;
-                self.stand(lead).await;
+                self.hold_lease(lead).await;
             } => false,
         };
         self.leadership.end();
-        if is_asked_to {
+        if is_stopped {
             self.give_up().await;
         }
     }
 
     /// Acquires the lease and renews it until it is lost.
-    async fn stand(&mut self, lead: impl FnOnce()) {
+    async fn hold_lease(&mut self, lead: impl FnOnce()) {
         let lock = &self.log.lock;
         tracing::info!(
             v = 0,

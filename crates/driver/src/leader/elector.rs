@@ -181,7 +181,7 @@ impl Elector {
     /// Returns the lease as released; `None` if another instance holds it.
     pub(super) fn given_up(&self, lease: &Lease, wall: Timestamp) -> Option<Lease> {
         (lease.holder() == self.identity).then(|| {
-            lease.saying(&Claim {
+            lease.with_claim(&Claim {
                 holder: "",
                 seconds: GIVEN_UP_SECONDS,
                 acquired: wall.to_rfc3339_micro(),
@@ -197,10 +197,12 @@ impl Elector {
             (Purpose::Create, _) => {
                 Request::Create(Lease::new(&self.election.namespace, &self.election.name, &new(0)))
             }
-            (Purpose::TakeOver, Some(lease)) => Request::Update(lease.saying(&new(lease.transitions() + 1))),
+            (Purpose::TakeOver, Some(lease)) => {
+                Request::Update(lease.with_claim(&new(lease.transitions() + 1)))
+            }
             (Purpose::Prolong | Purpose::Renew, Some(lease)) => {
                 let claim = self.claim(lease.acquired(), wall, lease.transitions());
-                Request::Update(lease.saying(&claim))
+                Request::Update(lease.with_claim(&claim))
             }
             (Purpose::Read, _) | (_, None) => Request::Read,
         }
@@ -220,7 +222,7 @@ impl Elector {
     /// Handles a lease that was read.
     fn decide(&mut self, lease: Lease, now: Instant) {
         let since = match self.seen.take() {
-            Some(seen) if seen.lease.says_the_same_as(&lease) => seen.since,
+            Some(seen) if seen.lease.has_spec_of(&lease) => seen.since,
             _ => now,
         };
         let (is_free, is_mine) = (lease.holder().is_empty(), lease.holder() == self.identity);

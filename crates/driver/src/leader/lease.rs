@@ -45,8 +45,8 @@ impl Lease {
         ]))
     }
 
-    /// The same object, which says something else.
-    pub(super) fn saying(&self, claim: &Claim<'_>) -> Self {
+    /// Returns the object with another spec.
+    pub(super) fn with_claim(&self, claim: &Claim<'_>) -> Self {
         let mut object = self.0.clone();
         object.insert("spec".to_owned(), claim.spec());
         Self(object)
@@ -61,30 +61,33 @@ impl Lease {
     }
 
     /// Returns true if both have the same spec.
-    pub(super) fn says_the_same_as(&self, other: &Self) -> bool {
+    pub(super) fn has_spec_of(&self, other: &Self) -> bool {
         self.0.get("spec") == other.0.get("spec")
     }
 
     /// Returns the holder; empty if there is none.
     pub(super) fn holder(&self) -> &str {
-        self.said("holderIdentity").and_then(Value::as_str).unwrap_or_default()
+        self.spec_field("holderIdentity").and_then(Value::as_str).unwrap_or_default()
     }
 
     /// Returns the time for which it is valid after a change was seen.
     pub(super) fn lasts(&self) -> Duration {
-        let seconds = self.said("leaseDurationSeconds").and_then(Value::as_i64).unwrap_or(0);
+        let seconds = self.spec_field("leaseDurationSeconds").and_then(Value::as_i64).unwrap_or(0);
         // The field has 32 bits.
         Duration::from_secs(seconds.clamp(0, i32::MAX.into()).unsigned_abs())
     }
 
     /// Returns the number of times that the holder changed.
     pub(super) fn transitions(&self) -> i64 {
-        self.said("leaseTransitions").and_then(Value::as_i64).unwrap_or(0).clamp(0, (i32::MAX - 1).into())
+        self.spec_field("leaseTransitions")
+            .and_then(Value::as_i64)
+            .unwrap_or(0)
+            .clamp(0, (i32::MAX - 1).into())
     }
 
     /// Returns the time when it was acquired.
     pub(super) fn acquired(&self) -> Option<&str> {
-        self.said("acquireTime")?.as_str()
+        self.spec_field("acquireTime")?.as_str()
     }
 
     /// Returns a text field of its metadata; empty if absent.
@@ -93,7 +96,7 @@ impl Lease {
         metadata.and_then(|all| all.get(field)?.as_str()).unwrap_or_default()
     }
 
-    fn said(&self, field: &str) -> Option<&Value> {
+    fn spec_field(&self, field: &str) -> Option<&Value> {
         self.0.get("spec")?.get(field)
     }
 }
@@ -134,9 +137,9 @@ mod tests {
         }));
         let claim =
             Claim { holder: "me", seconds: 15, acquired: "then".to_owned(), renewed: at, transitions: 3 };
-        let said: Value = serde_json::from_slice(&lease.saying(&claim).to_json()).unwrap();
+        let updated: Value = serde_json::from_slice(&lease.with_claim(&claim).to_json()).unwrap();
         assert_eq!(
-            said,
+            updated,
             json!({
                 "metadata": {"name": "l", "resourceVersion": "7", "labels": {"a": "b"}},
                 "spec": {

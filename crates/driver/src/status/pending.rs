@@ -1,42 +1,10 @@
 //! Patches that are not written yet: at most one per pod.
 
-use std::{
-    collections::{VecDeque, hash_map::Entry},
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-};
+use std::collections::{VecDeque, hash_map::Entry};
 
 use harbormaster_api::Str;
 use harbormaster_core::StatusPatch;
 use rustc_hash::{FxHashMap, FxHashSet};
-
-use super::AT_ONCE;
-
-/// Number of status patches that are not written yet. Clones share it.
-///
-/// The engine's thread adds them and the writer takes them off, so patches between the two are included.
-#[derive(Clone, Debug, Default)]
-pub struct PendingStatuses(Arc<AtomicUsize>);
-
-impl PendingStatuses {
-    /// Adds patches that are sent to the writer.
-    pub fn add(&self, patches: usize) {
-        self.0.fetch_add(patches, Ordering::Relaxed);
-    }
-
-    /// Takes off one that is written, given up, or merged into another one.
-    pub(crate) fn take_off(&self) {
-        // Stays at zero in tests that add none.
-        let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |patches| patches.checked_sub(1));
-    }
-
-    /// Returns true if there are at least as many as are sent at once.
-    pub fn is_full(&self) -> bool {
-        self.0.load(Ordering::Relaxed) >= AT_ONCE
-    }
-}
 
 /// A queue with one patch per pod.
 #[derive(Default)]
@@ -67,6 +35,11 @@ impl PatchQueue {
                 false
             }
         }
+    }
+
+    /// Number of patches, including those that are being written.
+    pub(super) fn len(&self) -> usize {
+        self.patches.len() + self.writing.len()
     }
 
     /// Returns true if [`Self::next`] has a patch.
@@ -111,18 +84,18 @@ mod tests {
         StatusPatch { pod: pod.clone(), condition, nominated_node: node.map(|node| Some(node.into())) }
     }
 
-    fn said(patch: Option<StatusPatch>) -> (String, Option<Option<Str>>) {
+    fn content(patch: Option<StatusPatch>) -> (String, Option<Option<Str>>) {
         let patch = patch.unwrap();
         (patch.condition.map(|condition| condition.message).unwrap_or_default(), patch.nominated_node)
     }
 
     #[test]
-    fn what_waits_for_one_pod_becomes_one_and_the_newest_counts() {
+    fn patches_of_one_pod_are_merged_and_the_newest_counts() {
         let (mut waiting, a) = (PatchQueue::default(), pod("a").info());
         assert!(!waiting.add(patch(&a, "first", Some("n1"))));
         assert!(waiting.add(patch(&a, "second", None)));
         assert!(waiting.add(patch(&a, "", Some("n2"))));
-        assert_eq!(said(waiting.next()), ("second".to_owned(), Some(Some("n2".into()))));
+        assert_eq!(content(waiting.next()), ("second".to_owned(), Some(Some("n2".into()))));
         assert!(!waiting.has_next());
     }
 
@@ -130,15 +103,16 @@ mod tests {
     fn a_pod_has_one_patch_on_its_way_and_others_do_not_wait_for_it() {
         let (mut waiting, a, b) = (PatchQueue::default(), pod("a").info(), pod("b").info());
         waiting.add(patch(&a, "a1", None));
-        assert_eq!(said(waiting.next()).0, "a1");
+        assert_eq!(content(waiting.next()).0, "a1");
         waiting.add(patch(&a, "a2", None));
         waiting.add(patch(&b, "b1", None));
-        assert_eq!(said(waiting.next()).0, "b1");
+        assert_eq!(waiting.len(), 3);
+        assert_eq!(content(waiting.next()).0, "b1");
         assert!(waiting.next().is_none());
         waiting.written(&a.uid);
-        assert_eq!(said(waiting.next()).0, "a2");
+        assert_eq!(content(waiting.next()).0, "a2");
         waiting.written(&a.uid);
         waiting.written(&b.uid);
-        assert!(waiting.patches.is_empty() && waiting.writing.is_empty() && waiting.order.is_empty());
+        assert!(waiting.len() == 0 && waiting.order.is_empty());
     }
 }

@@ -87,7 +87,7 @@ fn nominating(pod: &Arc<PodInfo>, node: &str) -> StatusPatch {
 /// Each when those before are on their way.
 async fn send_all(server: &FakeServer, patches: Vec<StatusPatch>) {
     let (tasks, done) = Tasks::new();
-    let writer = StatusWriter::new(server.client(), tasks, PendingStatuses::default());
+    let writer = StatusWriter::new(server.client(), tasks, mpsc::channel().0);
     for patch in patches {
         writer.patch(patch);
         tokio::task::yield_now().await;
@@ -99,19 +99,25 @@ async fn send_all(server: &FakeServer, patches: Vec<StatusPatch>) {
 #[tokio::test(start_paused = true)]
 async fn of_what_comes_while_the_api_server_is_slow_the_newest_is_written() {
     let server = FakeServer::always(|_| reply(200, "{}"));
-    let ((tasks, done), unwritten) = (Tasks::new(), PendingStatuses::default());
-    let writer = StatusWriter::new(server.client(), tasks, unwritten.clone());
+    let ((tasks, done), (to_engine, engine)) = (Tasks::new(), mpsc::channel());
+    let writer = StatusWriter::new(server.client(), tasks, to_engine);
     let pods: Vec<_> = (0..100).map(|at| pod(&format!("p{at}")).info()).collect();
     for round in 0..50 {
         for pod in &pods {
-            unwritten.add(1);
             writer.patch(nominating(pod, &format!("n{round}")));
         }
     }
-    assert!(unwritten.is_full());
+    assert!(engine.try_recv().is_err(), "there is no room");
     drop(writer);
     done.wait().await;
-    assert!(!unwritten.is_full());
+    let reports: Vec<usize> = engine
+        .try_iter()
+        .filter_map(|message| match message {
+            EngineMessage::StatusesWritten(patches) => Some(patches),
+            _ => None,
+        })
+        .collect();
+    assert_eq!((reports.len(), reports.iter().sum::<usize>()), (AT_ONCE, 50 * pods.len()));
     let seen = server.requests();
     assert_eq!(seen.len(), pods.len());
     assert!(seen.iter().all(|s| s.json()["status"]["nominatedNodeName"] == "n49"));

@@ -120,18 +120,20 @@ impl Traces {
 
 /// Returns true if the environment enables spans.
 fn are_wanted(variable: impl Fn(&str) -> Option<String>) -> bool {
-    let says = |name| variable(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty());
-    let is_disabled = says("OTEL_SDK_DISABLED").is_some_and(|value| value.eq_ignore_ascii_case("true"));
-    let is_none = says("OTEL_TRACES_EXPORTER").is_some_and(|value| value == "none");
-    !is_disabled && !is_none && ENDPOINTS.iter().any(|name| says(name).is_some())
+    let value_of =
+        |name| variable(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty());
+    let is_disabled = value_of("OTEL_SDK_DISABLED").is_some_and(|value| value.eq_ignore_ascii_case("true"));
+    let is_none = value_of("OTEL_TRACES_EXPORTER").is_some_and(|value| value == "none");
+    !is_disabled && !is_none && ENDPOINTS.iter().any(|name| value_of(name).is_some())
 }
 
 /// Returns the resource: the service name from the environment, or the default.
 fn resource() -> Resource {
     let name = Key::from_static_str("service.name");
-    let said = Resource::builder().build();
-    let is_said = said.get(&name).is_some_and(|name| !name.as_str().starts_with("unknown_service"));
-    if is_said { said } else { Resource::builder().with_service_name(SERVICE).build() }
+    let from_environment = Resource::builder().build();
+    let has_name =
+        from_environment.get(&name).is_some_and(|name| !name.as_str().starts_with("unknown_service"));
+    if has_name { from_environment } else { Resource::builder().with_service_name(SERVICE).build() }
 }
 
 impl Exporting {

@@ -52,7 +52,8 @@ async fn heard(engine: &Receiver<EngineMessage>, count: usize) -> Vec<String> {
             Ok(EngineMessage::Raw(objects)) => all.push(format!("{} as they came", objects.len())),
             Ok(EngineMessage::Synced) => all.push("synced".to_owned()),
             Ok(
-                other @ (EngineMessage::Lead
+                other @ (EngineMessage::StatusesWritten(_)
+                | EngineMessage::Lead
                 | EngineMessage::Stop
                 | EngineMessage::ListPods(_)
                 | EngineMessage::Dump(_)

@@ -9,7 +9,7 @@ use super::{
 use crate::{
     cycle::Cycle,
     guard::PointError,
-    meter::{Stage, StageTimer},
+    meter::{Stage, StageTimer, Staged},
     nodeset::{NodeIdx, NodeSet},
     profile::Profile,
     sweep::PluginIdx,
@@ -53,6 +53,12 @@ pub(super) struct SyncContext<'a> {
     pub(super) columns: &'a mut [Column],
     /// Measures the time spent on Filter, PreScore and Score.
     pub(super) timer: &'a mut StageTimer,
+}
+
+impl Staged for SyncContext<'_> {
+    fn timer(&mut self) -> &mut StageTimer {
+        self.timer
+    }
 }
 
 impl<'a> SyncContext<'a> {
@@ -141,13 +147,16 @@ impl Slate {
         self.fit_count = self.fits.len();
         let scored = self.score(context, &self.fits);
         if scored.is_ok() {
-            let raw = raw(context, &self.columns);
-            let rows = context.cx.nodes.rows();
-            self.totals = Some(Totals::new(context.profile.scorers(), raw, &self.fits, rows));
+            self.totals = Some(context.staged(Stage::Score, |context| self.add_up(context)));
         }
-        context.timer.switch_to(Stage::Filter);
         self.keep_failure(scored);
         Ok(())
+    }
+
+    /// Returns the sums of the scores of all rows that fit.
+    fn add_up(&self, context: &SyncContext<'_>) -> Totals {
+        let raw = raw(context, &self.columns);
+        Totals::new(context.profile.scorers(), raw, &self.fits, context.cx.nodes.rows())
     }
 
     /// Removes from `rows` those that a row-scoped Filter plugin rejects.
@@ -163,13 +172,20 @@ impl Slate {
     /// Scores `rows`. PreScore is called first, including that of plugins whose Score is not in the profile: it may
     /// fail.
     fn score(&self, context: &mut SyncContext<'_>, rows: &NodeSet) -> Result<(), PointError> {
-        context.timer.switch_to(Stage::PreScore);
+        context.staged(Stage::PreScore, |context| self.pre_score(context))?;
+        context.staged(Stage::Score, |context| self.score_rows(context, rows))
+    }
+
+    fn pre_score(&self, context: &mut SyncContext<'_>) -> Result<(), PointError> {
         for plugin in context.profile.at(ExtensionPoint::PreScore) {
             if let Some((column, source)) = context.column(&self.columns, *plugin) {
                 column.prepare_scoring(source)?;
             }
         }
-        context.timer.switch_to(Stage::Score);
+        Ok(())
+    }
+
+    fn score_rows(&self, context: &mut SyncContext<'_>, rows: &NodeSet) -> Result<(), PointError> {
         for scorer in context.profile.scorers() {
             if let Some((column, source)) = context.column(&self.columns, scorer.plugin) {
                 column.score(source, rows)?;
@@ -218,9 +234,7 @@ impl Slate {
         }
         self.fits.insert(row);
         self.fit_count += 1;
-        context.timer.switch_to(Stage::Score);
-        let scored = self.score_row(context, row);
-        context.timer.switch_to(Stage::Filter);
+        let scored = context.staged(Stage::Score, |context| self.score_row(context, row));
         self.keep_failure(scored);
         Ok(())
     }
@@ -242,7 +256,6 @@ impl Slate {
         self.fits.unite(&fitting);
         self.fit_count = self.fits.len();
         let scored = self.score(context, &fitting);
-        context.timer.switch_to(Stage::Filter);
         self.keep_failure(scored);
         Ok(())
     }

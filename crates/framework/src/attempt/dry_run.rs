@@ -1,13 +1,13 @@
 //! Dry runs of one row.
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use harbormaster_api::points::ExtensionPoint;
 
 use super::draft::rejection;
 use crate::{
     cluster::Cluster,
-    cycle::{Cycle, DryRun},
+    cycle::Cycle,
     guard::{GuardedPlugin, PointError},
     nodeset::NodeIdx,
     outcome::{PluginResult, Reject},
@@ -18,29 +18,32 @@ use crate::{
     sweep::PluginIdx,
 };
 
-/// A row of the cluster that is changed for a dry run and restored when this value is dropped.
-pub struct RowDryRun<'a> {
+/// A dry run of one node: would the pod fit without these pods? It changes the node in the cluster, and restores it when
+/// it is dropped.
+#[must_use = "the dry run ends when it is dropped"]
+pub struct DryRun<'a> {
     profile: &'a Profile,
     /// States without the pods that are off the row. A plugin copies a shared state before changing it.
     slots: Vec<Slot>,
     cluster: &'a mut Cluster,
     pod: &'a PodInfo,
     row: NodeIdx,
-    nominated: &'a [Arc<PodInfo>],
+    /// Pods of equal or higher priority that are expected on the node.
+    nominated: Cow<'a, [Arc<PodInfo>]>,
     removed: Vec<Arc<PodInfo>>,
     /// The row's original pods. Their order decides which of two equal pods is more important.
     before: Option<Vec<Arc<PodInfo>>>,
     added: Vec<Arc<PodInfo>>,
 }
 
-impl<'a> RowDryRun<'a> {
+impl<'a> DryRun<'a> {
     pub(super) fn new(
         profile: &'a Profile,
         slots: &[Slot],
         cluster: &'a mut Cluster,
         pod: &'a PodInfo,
         row: NodeIdx,
-        nominated: &'a [Arc<PodInfo>],
+        nominated: Cow<'a, [Arc<PodInfo>]>,
     ) -> Self {
         Self {
             profile,
@@ -55,10 +58,52 @@ impl<'a> RowDryRun<'a> {
         }
     }
 
+    /// Removes a pod from the node.
+    ///
+    /// # Errors
+    /// When a PreFilter plugin fails unexpectedly.
+    pub fn remove_pod(&mut self, pod: &Arc<PodInfo>) -> PluginResult<()> {
+        self.before.get_or_insert_with(|| self.cluster.node(self.row).pods().to_vec());
+        self.removed.extend(self.cluster.what_if().dry_run_remove(self.row, &pod.uid));
+        let cx = Cycle::new(self.cluster, self.pod);
+        let notified =
+            notify(self.profile, &mut self.slots, |plugin, slot| plugin.remove_pod(&cx, slot, pod, self.row));
+        Ok(notified?)
+    }
+
+    /// Puts back a removed pod.
+    ///
+    /// # Errors
+    /// When a PreFilter plugin fails unexpectedly.
+    pub fn add_pod(&mut self, pod: &Arc<PodInfo>) -> PluginResult<()> {
+        if let Some(at) = self.removed.iter().position(|removed| removed.uid == pod.uid) {
+            let pod = self.removed.swap_remove(at);
+            self.cluster.what_if().dry_run_add(self.row, pod);
+        }
+        let cx = Cycle::new(self.cluster, self.pod);
+        let notified =
+            notify(self.profile, &mut self.slots, |plugin, slot| plugin.add_pod(&cx, slot, pod, self.row));
+        Ok(notified?)
+    }
+
+    /// Returns the rejection of the node in its current state; `None` if the pod fits. Filters run twice: with nominated
+    /// pods of equal or higher priority on the node, and without them.
+    ///
+    /// # Errors
+    /// When a Filter plugin fails unexpectedly.
+    pub fn rejection(&mut self) -> PluginResult<Option<Reject>> {
+        let with_nominated = if self.nominated.is_empty() { None } else { self.rejection_with_nominated()? };
+        let rejection = match with_nominated {
+            Some(rejection) => Some(rejection),
+            None => self.rejection_as_it_is(&self.slots)?,
+        };
+        Ok(rejection.map(|(_, reject)| reject))
+    }
+
     /// Returns the rejection of the pod as if the nominated pods were on the row.
     pub(super) fn rejection_with_nominated(&mut self) -> Result<Option<(PluginIdx, Reject)>, PointError> {
         let mut slots = self.slots.clone();
-        for other in self.nominated {
+        for other in &*self.nominated {
             self.cluster.what_if().dry_run_add(self.row, other.clone());
             self.added.push(other.clone());
         }
@@ -82,38 +127,7 @@ impl<'a> RowDryRun<'a> {
     }
 }
 
-impl DryRun for RowDryRun<'_> {
-    fn remove_pod(&mut self, pod: &Arc<PodInfo>) -> PluginResult<()> {
-        self.before.get_or_insert_with(|| self.cluster.node(self.row).pods().to_vec());
-        self.removed.extend(self.cluster.what_if().dry_run_remove(self.row, &pod.uid));
-        let cx = Cycle::new(self.cluster, self.pod);
-        let notified =
-            notify(self.profile, &mut self.slots, |plugin, slot| plugin.remove_pod(&cx, slot, pod, self.row));
-        Ok(notified?)
-    }
-
-    fn add_pod(&mut self, pod: &Arc<PodInfo>) -> PluginResult<()> {
-        if let Some(at) = self.removed.iter().position(|removed| removed.uid == pod.uid) {
-            let pod = self.removed.swap_remove(at);
-            self.cluster.what_if().dry_run_add(self.row, pod);
-        }
-        let cx = Cycle::new(self.cluster, self.pod);
-        let notified =
-            notify(self.profile, &mut self.slots, |plugin, slot| plugin.add_pod(&cx, slot, pod, self.row));
-        Ok(notified?)
-    }
-
-    fn rejection(&mut self) -> PluginResult<Option<Reject>> {
-        let with_nominated = if self.nominated.is_empty() { None } else { self.rejection_with_nominated()? };
-        let rejection = match with_nominated {
-            Some(rejection) => Some(rejection),
-            None => self.rejection_as_it_is(&self.slots)?,
-        };
-        Ok(rejection.map(|(_, reject)| reject))
-    }
-}
-
-impl Drop for RowDryRun<'_> {
+impl Drop for DryRun<'_> {
     fn drop(&mut self) {
         self.end_nominated();
         for pod in self.removed.drain(..).rev() {

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use harbormaster_api::points::ExtensionPoint;
 
 use super::{
-    Attempt, AttemptError, NominatedRow, Rejections, RowDryRun, Runner, draft::Draft,
-    restriction::Restriction,
+    Attempt, AttemptError, DryRun, NominatedRow, Rejections, Runner, draft::Draft, restriction::Restriction,
 };
 use crate::{
     cluster::Cluster,
@@ -252,8 +251,8 @@ impl Draft {
         cluster: &mut Cluster,
         others: &NominatedRow,
     ) -> Result<Option<(PluginIdx, Reject)>, PointError> {
-        let mut dry_run =
-            RowDryRun::new(&self.profile, &self.states, cluster, &self.pod, others.row, &others.pods);
+        let nominated = others.pods.as_slice().into();
+        let mut dry_run = DryRun::new(&self.profile, &self.states, cluster, &self.pod, others.row, nominated);
         dry_run.rejection_with_nominated()
     }
 }

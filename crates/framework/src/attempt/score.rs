@@ -8,7 +8,7 @@ use crate::{
     cluster::Cluster,
     cycle::Cycle,
     guard::PointError,
-    meter::Stage,
+    meter::{Stage, Staged},
     nodeset::{NodeIdx, NodeSet},
     normalize::normalize,
     plugin::Scope,
@@ -45,7 +45,18 @@ impl Runner {
         }
         let (profile, cx) = (&*draft.profile, Cycle::new(cluster, &draft.pod));
         let slots = pre_score_cluster_scoped(profile, &cx, &draft.states, &draft.fits)?;
-        self.timer.switch_to(Stage::Score);
+        self.staged(Stage::Score, |runner| runner.best_pre_scored(cluster, draft, &slots, start))
+    }
+
+    /// Like [`Self::best`] for at least two rows, after PreScore, which gave the cluster-scoped scorers these `slots`.
+    fn best_pre_scored(
+        &mut self,
+        cluster: &Cluster,
+        draft: &Draft,
+        slots: &[Slot],
+        start: usize,
+    ) -> Result<Option<NodeIdx>, AttemptError> {
+        let (profile, cx) = (&*draft.profile, Cycle::new(cluster, &draft.pod));
         let totals = self.cache.totals(draft.slate);
         let Some(totals) = totals.filter(|totals| draft.fits_as_cached || totals.hold_for(&draft.fits))
         else {
@@ -61,7 +72,7 @@ impl Runner {
         let Scratch { totals: sums, column } = &mut self.scratch;
         totals.copy_to(sums);
         column.resize(cluster.rows(), 0);
-        for (scorer, slot) in active_cluster_scorers(profile, &slots) {
+        for (scorer, slot) in active_cluster_scorers(profile, slots) {
             let plugin = profile.plugin(scorer.plugin);
             plugin.score_batch(&cx, slot, &mut Scores::new(&draft.fits, NodeIdx(0), column))?;
             normalize(plugin, &cx, slot, &draft.fits, column)?;
@@ -127,42 +138,44 @@ impl Runner {
             return Err(failure.into());
         }
         let fresh = pre_score_cluster_scoped(profile, &cx, &draft.states, &set)?;
-        self.timer.switch_to(Stage::Score);
-        let mut column = vec![0; cluster.rows()];
-        for scorer in profile.scorers() {
-            let (plugin, slot) = (profile.plugin(scorer.plugin), &fresh[scorer.plugin.at()]);
-            let mut fresh_column;
-            match self.cache.column_mut(draft.slate, scorer.plugin) {
-                Some(cached_column) => {
-                    let source = profile.column_source(scorer.plugin, &cx);
-                    let column_of_rows = match cached {
-                        CachedScores::Use => cached_column,
-                        CachedScores::Ignore => {
-                            fresh_column = Column::default();
-                            fresh_column.catch_up(source)?;
-                            &mut fresh_column
+        let score_all = |runner: &mut Self| {
+            let mut column = vec![0; cluster.rows()];
+            for scorer in profile.scorers() {
+                let (plugin, slot) = (profile.plugin(scorer.plugin), &fresh[scorer.plugin.at()]);
+                let mut fresh_column;
+                match runner.cache.column_mut(draft.slate, scorer.plugin) {
+                    Some(cached_column) => {
+                        let source = profile.column_source(scorer.plugin, &cx);
+                        let column_of_rows = match cached {
+                            CachedScores::Use => cached_column,
+                            CachedScores::Ignore => {
+                                fresh_column = Column::default();
+                                fresh_column.catch_up(source)?;
+                                &mut fresh_column
+                            }
+                        };
+                        column_of_rows.score(source, &set)?;
+                        if column_of_rows.raw().is_empty() {
+                            continue;
                         }
-                    };
-                    column_of_rows.score(source, &set)?;
-                    if column_of_rows.raw().is_empty() {
-                        continue;
+                        candidates.iter().for_each(|row| column[row.at()] = column_of_rows.raw()[row.at()]);
                     }
-                    candidates.iter().for_each(|row| column[row.at()] = column_of_rows.raw()[row.at()]);
+                    None if slot.is_none() => continue,
+                    None => {
+                        plugin.score_batch(&cx, slot, &mut Scores::new(&set, NodeIdx(0), &mut column))?;
+                    }
                 }
-                None if slot.is_none() => continue,
-                None => {
-                    plugin.score_batch(&cx, slot, &mut Scores::new(&set, NodeIdx(0), &mut column))?;
+                let raw: Vec<i64> = candidates.iter().map(|row| column[row.at()]).collect();
+                normalize(plugin, &cx, slot, &set, &mut column)?;
+                for (at, row) in candidates.iter().enumerate() {
+                    let normalized = valid(plugin.name(), column[row.at()])?;
+                    let weighted = normalized * scorer.weight;
+                    record(at, CandidateScore { plugin: plugin.name(), raw: raw[at], normalized, weighted });
                 }
             }
-            let raw: Vec<i64> = candidates.iter().map(|row| column[row.at()]).collect();
-            normalize(plugin, &cx, slot, &set, &mut column)?;
-            for (at, row) in candidates.iter().enumerate() {
-                let normalized = valid(plugin.name(), column[row.at()])?;
-                let weighted = normalized * scorer.weight;
-                record(at, CandidateScore { plugin: plugin.name(), raw: raw[at], normalized, weighted });
-            }
-        }
-        Ok(())
+            Ok(())
+        };
+        self.staged(Stage::Score, score_all)
     }
 }
 

@@ -13,7 +13,7 @@ use super::{
     bound::Bounds,
     choice::Cost,
     quota::{Quota, wanted},
-    victims::{Preemptible, Victims},
+    victims::{Evictions, Preemptible, Victims},
 };
 
 const REASON_NO_VICTIMS: &str = "No preemption victims found for incoming pod";
@@ -123,14 +123,13 @@ impl Search {
     /// Finds the victims on a node, if evictions help there.
     fn try_row(&mut self, row: NodeIdx, pod: &PodInfo, what_if: &mut dyn WhatIf) -> Option<EvictionPlan> {
         self.preemptible.gather(what_if.nodes().node(row), pod.priority(), what_if.objects());
-        match dry_run(what_if, row, &self.preemptible) {
-            Ok(None) => {}
-            Ok(Some(Err(reject))) => self.reject(reject),
-            Ok(Some(Ok(victims))) if victims.pods.is_empty() => {
+        match self.preemptible.find_victims(what_if.dry_run(row)) {
+            Ok(Evictions::DoNotHelp(reject)) => self.reject(reject),
+            Ok(Evictions::Help(victims)) if victims.pods.is_empty() => {
                 let node = what_if.nodes().node(row).name();
                 self.errors.push(format!("expected at least one victim pod on node {:?}", node.as_str()));
             }
-            Ok(Some(Ok(Victims { pods, violations }))) => {
+            Ok(Evictions::Help(Victims { pods, violations })) => {
                 return Some(EvictionPlan { row, victims: pods, violations });
             }
             Err(error) => self.errors.push(error.to_string()),
@@ -173,20 +172,6 @@ impl Search {
         }
         diagnosis.message()
     }
-}
-
-/// Finds the victims on a node; returns `None` if the dry run is not possible.
-fn dry_run(
-    what_if: &mut dyn WhatIf,
-    row: NodeIdx,
-    preemptible: &Preemptible,
-) -> PluginResult<Option<Result<Victims, Reject>>> {
-    let mut answer = None;
-    what_if.dry_run(row, &mut |node| {
-        answer = Some(preemptible.find_victims(node)?);
-        Ok(())
-    })?;
-    Ok(answer)
 }
 
 #[cfg(test)]

@@ -22,6 +22,15 @@ pub(super) struct Victims {
     pub(super) violations: usize,
 }
 
+/// Result of evicting pods of one node.
+#[derive(Debug)]
+pub(super) enum Evictions {
+    /// The pod fits without these.
+    Help(Victims),
+    /// The pod does not fit even without all that may be preempted.
+    DoNotHelp(Reject),
+}
+
 impl Preemptible {
     /// Collects the node's pods with a priority below `priority`.
     pub(super) fn gather(&mut self, node: NodeRef<'_>, priority: i32, objects: &Objects) {
@@ -31,14 +40,13 @@ impl Preemptible {
         self.violating = budgets::violating_first(&mut self.pods, objects);
     }
 
-    /// Removes all pods and adds back each one that still leaves room. Returns `Err` if the pod does not fit even
-    /// without any of them.
-    pub(super) fn find_victims(&self, node: &mut dyn DryRun) -> PluginResult<Result<Victims, Reject>> {
+    /// Removes all pods and adds back each one that still leaves room.
+    pub(super) fn find_victims(&self, mut node: DryRun<'_>) -> PluginResult<Evictions> {
         for pod in &self.pods {
             node.remove_pod(pod)?;
         }
         if let Some(reject) = node.rejection()? {
-            return Ok(Err(reject));
+            return Ok(Evictions::DoNotHelp(reject));
         }
         let mut victims = Victims { pods: Vec::new(), violations: 0 };
         for (at, pod) in self.pods.iter().enumerate() {
@@ -53,6 +61,6 @@ impl Preemptible {
         if (1..self.pods.len()).contains(&self.violating) {
             importance::sort(&mut victims.pods);
         }
-        Ok(Ok(victims))
+        Ok(Evictions::Help(victims))
     }
 }

@@ -69,12 +69,7 @@ impl World {
             match effect {
                 Effect::Bind(task) => self.bindings.push(task),
                 Effect::Evict(task) => self.evictions.push(task),
-                Effect::PatchStatus(_)
-                | Effect::Event(_)
-                | Effect::CallOff(_)
-                | Effect::Call(_)
-                | Effect::PluginFailure(_)
-                | Effect::Undecodable(_) => {}
+                Effect::PatchStatus(_) | Effect::Event(_) | Effect::CallOff(_) | Effect::Call(_) => {}
             }
         }
     }

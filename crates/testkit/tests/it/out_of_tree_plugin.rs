@@ -208,12 +208,7 @@ impl PostFilter for Tickets {
             let mut holders: Vec<_> =
                 node.pods().iter().filter(|p| p.priority() < priority).cloned().collect();
             holders.sort_by_key(|pod| std::cmp::Reverse(pod.priority()));
-            let mut victims = None;
-            cx.what_if.dry_run(row, &mut |node| {
-                victims = choose_victims(node, &holders)?;
-                Ok(())
-            })?;
-            if let Some(victims) = victims {
+            if let Some(victims) = choose_victims(cx.what_if.dry_run(row), &holders)? {
                 return Ok(PostFiltered::Nominate { node: name, victims });
             }
         }
@@ -226,10 +221,7 @@ impl PostFilter for Tickets {
 
 /// Returns those of `holders` (most important first) that must be evicted for the pod to fit, or `None` if it does not
 /// fit without all of them.
-fn choose_victims(
-    node: &mut dyn DryRun,
-    holders: &[Arc<PodInfo>],
-) -> PluginResult<Option<Vec<Arc<PodInfo>>>> {
+fn choose_victims(mut node: DryRun<'_>, holders: &[Arc<PodInfo>]) -> PluginResult<Option<Vec<Arc<PodInfo>>>> {
     for holder in holders {
         node.remove_pod(holder)?;
     }
