@@ -62,16 +62,15 @@ struct Quotas;
 
 impl Plugin for Quotas {
     const NAME: &'static str = "Quotas";
-    type FilterState = ();
-    type ScoreState = ();
-
-    fn points(points: &mut Points<Self>) {
-        points.pre_enqueue().filter().reserve().permit().indexed().resource::<Quota>().resource::<Named>();
-    }
+    implemented_points!();
 
     fn events(&self) -> Option<Vec<Registration<Self>>> {
         Some(vec![Registration::on::<Quota>(Action::ADD | Action::UPDATE, Self::after_quota)])
     }
+}
+
+impl Watches for Quotas {
+    type Resources = (Quota, Named);
 }
 
 impl Quotas {
@@ -109,7 +108,7 @@ impl Filter for Quotas {
     fn filter(&self, cx: &Cycle<'_>, (): &(), node: NodeRef<'_>) -> Verdict {
         let all: usize = cx.objects.all::<Quota>()?.map(|quota| quota.spec.pods).sum();
         let quota = cx.objects.get::<Quota>("", node.name())?.map_or(0, |quota| quota.spec.pods);
-        assert_eq!(cx.index::<Sum>()?.0, all);
+        assert_eq!(self.index(cx)?.0, all);
         if node.pods().len() >= quota {
             return Err(Reject::unresolvable("no quota left").into());
         }

@@ -238,11 +238,7 @@ struct Nervous;
 
 impl Plugin for Nervous {
     const NAME: &'static str = "Nervous";
-    type FilterState = ();
-    type ScoreState = ();
-    fn points(points: &mut Points<Self>) {
-        points.filter();
-    }
+    implemented_points!();
 }
 
 impl Filter for Nervous {

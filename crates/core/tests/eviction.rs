@@ -17,11 +17,7 @@ struct Bully;
 
 impl Plugin for Bully {
     const NAME: &'static str = "Bully";
-    type FilterState = ();
-    type ScoreState = ();
-    fn points(points: &mut Points<Self>) {
-        points.pre_enqueue().post_filter().permit();
-    }
+    implemented_points!();
     fn events(&self) -> Option<Vec<Registration<Self>>> {
         Some(vec![Registration::always(EventResource::Pod, Action::DELETE)])
     }
@@ -41,7 +37,7 @@ impl PreEnqueue for Bully {
 }
 
 impl PostFilter for Bully {
-    fn post_filter(&self, cx: &mut PostFilterCycle<'_>, _: &Self::FilterState) -> PluginResult<PostFiltered> {
+    fn post_filter(&self, cx: &mut PostFilterCycle<'_>, _: &()) -> PluginResult<PostFiltered> {
         let row = cx.what_if.nodes().find("n").unwrap();
         let there = cx.what_if.nodes().node(row).pods().to_vec();
         if cx.pod.annotations.get("panics").is_some() {

@@ -37,11 +37,7 @@ struct Closed;
 
 impl Plugin for Closed {
     const NAME: &'static str = "Closed";
-    type FilterState = ();
-    type ScoreState = ();
-    fn points(points: &mut Points<Self>) {
-        points.pre_enqueue();
-    }
+    implemented_points!();
 }
 
 impl PreEnqueue for Closed {
@@ -62,11 +58,7 @@ struct Turnstile;
 
 impl Plugin for Turnstile {
     const NAME: &'static str = "Turnstile";
-    type FilterState = ();
-    type ScoreState = ();
-    fn points(points: &mut Points<Self>) {
-        points.permit();
-    }
+    implemented_points!();
 }
 
 impl Permit for Turnstile {

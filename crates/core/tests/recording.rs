@@ -36,11 +36,7 @@ struct Turnstile;
 
 impl Plugin for Turnstile {
     const NAME: &'static str = "Turnstile";
-    type FilterState = ();
-    type ScoreState = ();
-    fn points(points: &mut Points<Self>) {
-        points.permit();
-    }
+    implemented_points!();
     fn events(&self) -> Option<Vec<Registration<Self>>> {
         Some(vec![Registration::hinted(EventResource::Node, Action::ALL, |_, pod, _| {
             Ok(if pod.priority() % 2 == 0 { Hint::Queue } else { Hint::Skip })

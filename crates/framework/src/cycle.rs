@@ -8,11 +8,10 @@ use crate::{
     api_call::Api,
     cluster::Cluster,
     extender::EvictionPlan,
-    index::{Index, Indexes},
+    index::Indexes,
     nodeset::NodeIdx,
     objects::Objects,
     outcome::{PluginResult, Reject},
-    plugin::Reserve,
     pod::PodInfo,
     points::Slot,
     sweep::PluginIdx,
@@ -42,12 +41,9 @@ impl<'a> Cycle<'a> {
         Self { nodes: cluster.nodes(), objects: cluster.objects(), indexes, pod }
     }
 
-    /// Returns the index of that type.
-    ///
-    /// # Errors
-    /// When the plugin has not listed it with [`crate::points::Points::indexed`].
-    pub fn index<I: Index>(&self) -> PluginResult<&'a I> {
-        self.indexes.get()
+    /// The indexes of all plugins.
+    pub(crate) fn indexes(&self) -> &'a Indexes {
+        self.indexes
     }
 }
 
@@ -176,15 +172,9 @@ impl Placement {
         Self { pod, node, reserved: None }
     }
 
-    /// Adds the reservation of `P`.
-    #[must_use]
-    pub fn with<P: Reserve>(self, reserved: P::Reserved) -> Self {
-        Self { reserved: Some(Arc::new(reserved)), ..self }
-    }
-
-    /// Returns the plugin's reservation. `None` if its Reserve rejected the node or was not called, or if `P` is
-    /// another plugin.
-    pub fn reserved<P: Reserve>(&self) -> Option<&P::Reserved> {
+    /// Returns the reservation if it is of that type. This is for hosts and tests; the plugin itself reads it with
+    /// [`Reserve::reserved`](crate::plugin::Reserve::reserved).
+    pub fn reservation<T: 'static>(&self) -> Option<&T> {
         self.reserved.as_deref()?.downcast_ref()
     }
 }

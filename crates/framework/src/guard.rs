@@ -425,13 +425,16 @@ impl GuardedPlugin {
         &self.calls.resources
     }
 
-    /// Checks that the plugin can work: its events are watched and can happen, and it does not compare candidates if
-    /// its answers are cached row by row.
+    /// Checks that the plugin can work: its points agree on their states, its events are watched and can happen, and it
+    /// does not compare candidates if its answers are cached row by row.
     ///
     /// # Errors
     /// The reason why it cannot work.
     pub fn check(&self) -> Result<(), BuildError> {
         let (plugin, resources) = (self.name(), self.resources());
+        if let Some(conflict) = self.calls.filter_states.conflict().or(self.calls.score_states.conflict()) {
+            return Err(BuildError::DifferentStates { plugin, conflict });
+        }
         if self.scope() == Scope::Row && self.normalization() == Normalize::Custom {
             return Err(BuildError::RowNormalizes { plugin });
         }
@@ -451,12 +454,12 @@ impl GuardedPlugin {
 
     /// Filter state of a plugin without PreFilter.
     pub fn default_filter_slot(&self) -> Slot {
-        (self.calls.filter_default)()
+        self.calls.filter_states.default_slot()
     }
 
     /// Score state of a plugin without PreScore.
     pub fn default_score_slot(&self) -> Slot {
-        (self.calls.score_default)()
+        self.calls.score_states.default_slot()
     }
 
     // --- the queue ---

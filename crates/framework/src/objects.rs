@@ -87,6 +87,11 @@ impl Objects {
         Ok(some.into_iter().flat_map(BTreeMap::values).filter_map(custom::typed))
     }
 
+    /// Custom objects of a kind by namespace and name; `None` if no plugin watches it.
+    pub(crate) fn custom<R: Resource>(&self) -> Option<&BTreeMap<Str, BTreeMap<Str, AnyCustom>>> {
+        self.custom.objects::<R>()
+    }
+
     fn by_namespace<R: Resource>(&self) -> PluginResult<&BTreeMap<Str, BTreeMap<Str, AnyCustom>>> {
         self.custom.objects::<R>().ok_or_else(|| {
             let kind = std::any::type_name::<R>();

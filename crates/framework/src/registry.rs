@@ -16,7 +16,7 @@ use crate::{
     guard::GuardedPlugin,
     outcome::PluginError,
     plugin::Plugin,
-    points::Calls,
+    points::{Calls, StateConflict},
 };
 
 /// Construction of a plugin from its arguments.
@@ -83,6 +83,14 @@ pub enum BuildError {
         /// Actions of the registration that never happen.
         never: Action,
     },
+    /// A point of the plugin takes a state that no other point returns.
+    #[error("plugin {plugin:?}: {conflict}, so it would never see it")]
+    DifferentStates {
+        /// Name of the plugin.
+        plugin: &'static str,
+        /// The points and their states.
+        conflict: StateConflict,
+    },
     /// The plugin's answers are cached row by row, yet it compares candidates.
     #[error(
         "plugin {plugin:?} judges rows and normalizes its scores itself: Normalize::Custom sees all candidates, so \
@@ -94,8 +102,8 @@ pub enum BuildError {
     },
     /// The plugin registers for objects that nothing watches.
     #[error(
-        "plugin {plugin:?} listens to changes of {resource}, which are not watched: name it in its points with \
-         `resource::<...>()`"
+        "plugin {plugin:?} listens to changes of {resource}, which are not watched: name the type in the plugin's \
+         `Watches::Resources`"
     )]
     UnwatchedResource {
         /// Name of the plugin.

@@ -11,11 +11,7 @@
 //!
 //! impl Plugin for PowerCap {
 //!     const NAME: &'static str = "PowerCap";
-//!     type FilterState = ();
-//!     type ScoreState = ();
-//!     fn points(points: &mut Points<Self>) {
-//!         points.filter();
-//!     }
+//!     implemented_points!();
 //! }
 //!
 //! impl Filter<Row> for PowerCap {

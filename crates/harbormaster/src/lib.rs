@@ -11,15 +11,7 @@
 //! # struct MyPlugin;
 //! # impl Plugin for MyPlugin {
 //! #     const NAME: &'static str = "MyPlugin";
-//! #     type FilterState = ();
-//! #     type ScoreState = ();
-//! #     fn points(_: &mut Points<Self>) {}
-//! # }
-//! # impl Build for MyPlugin {
-//! #     type Args = NoArgs;
-//! #     fn build(_: NoArgs, _: &BuildCycle) -> Result<Self, PluginError> {
-//! #         Ok(Self)
-//! #     }
+//! #     implemented_points!();
 //! # }
 //! fn main() -> ExitCode {
 //!     harbormaster::main(|registry| {

@@ -23,12 +23,7 @@ pub struct DefaultBinder;
 
 impl Plugin for DefaultBinder {
     const NAME: &'static str = "DefaultBinder";
-    type FilterState = ();
-    type ScoreState = ();
-
-    fn points(points: &mut Points<Self>) {
-        points.bind();
-    }
+    implemented_points!();
 }
 
 impl Build for DefaultBinder {

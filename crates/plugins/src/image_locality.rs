@@ -37,12 +37,7 @@ pub struct ImageLocality;
 
 impl Plugin for ImageLocality {
     const NAME: &'static str = "ImageLocality";
-    type FilterState = ();
-    type ScoreState = ();
-
-    fn points(points: &mut Points<Self>) {
-        points.score();
-    }
+    implemented_points!();
 
     fn reads(&self, pod: RowPod<'_>, reads: &mut Reads) {
         let spec: &PodSpec = pod.spec;

@@ -64,13 +64,7 @@ pub struct InterPodAffinity {
 
 impl Plugin for InterPodAffinity {
     const NAME: &'static str = "InterPodAffinity";
-    type FilterState = counts::Counts;
-    /// Sums per topology domain.
-    type ScoreState = sums::Sums;
-
-    fn points(points: &mut Points<Self>) {
-        points.indexed().pre_filter().filter().pre_score().score();
-    }
+    implemented_points!();
 
     fn events(&self) -> Option<Vec<Registration<Self>>> {
         let pods = Action::ADD | Action::UPDATE_POD_LABEL | Action::DELETE;

@@ -49,14 +49,7 @@ pub struct NodeAffinity {
 
 impl Plugin for NodeAffinity {
     const NAME: &'static str = "NodeAffinity";
-    /// The pod's required affinity.
-    type FilterState = Arc<RequiredNodeAffinity>;
-    /// The pod's preferred terms.
-    type ScoreState = ParsedPreferred;
-
-    fn points(points: &mut Points<Self>) {
-        points.pre_filter().filter().pre_score().score();
-    }
+    implemented_points!();
 
     fn events(&self) -> Option<Vec<Registration<Self>>> {
         let actions = Action::ADD | Action::UPDATE_NODE_LABEL;
@@ -95,8 +88,8 @@ impl Build for NodeAffinity {
     }
 }
 
-impl PreFilter<Row> for NodeAffinity {
-    fn pre_filter(&self, cx: &RowCycle<'_>) -> Result<PreFiltered<Self::FilterState>, Stop> {
+impl PreFilter<Row, Arc<RequiredNodeAffinity>> for NodeAffinity {
+    fn pre_filter(&self, cx: &RowCycle<'_>) -> Result<PreFiltered<Arc<RequiredNodeAffinity>>, Stop> {
         let spec = &cx.pod.spec;
         let terms = spec.node_affinity.as_ref().and_then(|a| a.required.as_ref()).map(|r| &r.terms);
         if terms.is_none() && self.added_required.is_none() && spec.node_selector.is_none() {
@@ -114,15 +107,15 @@ impl PreFilter<Row> for NodeAffinity {
     }
 }
 
-impl Filter<Row> for NodeAffinity {
-    fn filter(&self, _: &RowCycle<'_>, state: &Self::FilterState, node: NodeRef<'_>) -> Verdict {
+impl Filter<Row, Arc<RequiredNodeAffinity>> for NodeAffinity {
+    fn filter(&self, _: &RowCycle<'_>, state: &Arc<RequiredNodeAffinity>, node: NodeRef<'_>) -> Verdict {
         self.rejection_reason(state, node).map_or(Ok(()), |reason| Err(Reject::unresolvable(reason).into()))
     }
 
     fn filter_batch(
         &self,
         cx: &RowCycle<'_>,
-        state: &Self::FilterState,
+        state: &Arc<RequiredNodeAffinity>,
         sweep: &mut Sweep<'_>,
     ) -> PluginResult<()> {
         let rows = sweep.rows();
@@ -137,13 +130,8 @@ impl Filter<Row> for NodeAffinity {
     }
 }
 
-impl PreScore<Row> for NodeAffinity {
-    fn pre_score(
-        &self,
-        cx: &RowCycle<'_>,
-        _: &Self::FilterState,
-        _: &NodeSet,
-    ) -> PluginResult<PreScored<Self::ScoreState>> {
+impl PreScore<Row, (), ParsedPreferred> for NodeAffinity {
+    fn pre_score(&self, cx: &RowCycle<'_>, (): &(), _: &NodeSet) -> PluginResult<PreScored<ParsedPreferred>> {
         let preferred = preferences(cx.pod.spec)?;
         if preferred.is_none() && self.added_preferred.is_none() {
             return Ok(PreScored::Skip);
@@ -152,10 +140,10 @@ impl PreScore<Row> for NodeAffinity {
     }
 }
 
-impl Score<Row> for NodeAffinity {
+impl Score<Row, ParsedPreferred> for NodeAffinity {
     const NORMALIZE: Normalize = Normalize::Proportional { reverse: false };
 
-    fn score(&self, _: &RowCycle<'_>, state: &Self::ScoreState, node: NodeRef<'_>) -> PluginResult<i64> {
+    fn score(&self, _: &RowCycle<'_>, state: &ParsedPreferred, node: NodeRef<'_>) -> PluginResult<i64> {
         let Some(object) = node.object() else { return Ok(0) };
         let score = |terms: &ParsedPreferred| terms.score(&object.labels, &object.name);
         let added = self.added_preferred.as_ref().map_or(0, score);

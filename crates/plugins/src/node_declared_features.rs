@@ -62,12 +62,7 @@ pub struct NodeDeclaredFeatures {
 
 impl Plugin for NodeDeclaredFeatures {
     const NAME: &'static str = "NodeDeclaredFeatures";
-    type FilterState = ();
-    type ScoreState = ();
-
-    fn points(points: &mut Points<Self>) {
-        points.pre_filter().filter();
-    }
+    implemented_points!();
 
     fn events(&self) -> Option<Vec<Registration<Self>>> {
         use EventResource::{Node, Pod};

@@ -29,12 +29,7 @@ pub struct NodeName;
 
 impl Plugin for NodeName {
     const NAME: &'static str = "NodeName";
-    type FilterState = ();
-    type ScoreState = ();
-
-    fn points(points: &mut Points<Self>) {
-        points.filter();
-    }
+    implemented_points!();
 
     fn events(&self) -> Option<Vec<Registration<Self>>> {
         Some(vec![Registration::always(EventResource::Node, Action::ADD)])

@@ -30,12 +30,7 @@ pub struct NodePorts;
 
 impl Plugin for NodePorts {
     const NAME: &'static str = "NodePorts";
-    type FilterState = ();
-    type ScoreState = ();
-
-    fn points(points: &mut Points<Self>) {
-        points.pre_filter().filter();
-    }
+    implemented_points!();
 
     fn events(&self) -> Option<Vec<Registration<Self>>> {
         use EventResource::{Node, Pod};

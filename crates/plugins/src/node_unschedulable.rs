@@ -34,12 +34,7 @@ pub struct NodeUnschedulable {
 
 impl Plugin for NodeUnschedulable {
     const NAME: &'static str = "NodeUnschedulable";
-    type FilterState = ();
-    type ScoreState = ();
-
-    fn points(points: &mut Points<Self>) {
-        points.filter();
-    }
+    implemented_points!();
 
     fn events(&self) -> Option<Vec<Registration<Self>>> {
         use EventResource::{Node, Pod};

@@ -77,21 +77,7 @@ impl Default for LimitsState {
 
 impl Plugin for NodeVolumeLimits {
     const NAME: &'static str = "NodeVolumeLimits";
-    type FilterState = LimitsState;
-    type ScoreState = ();
-
-    fn points(points: &mut Points<Self>) {
-        points
-            .pre_filter()
-            .filter()
-            .indexed()
-            .resource::<PersistentVolumeClaim>()
-            .resource::<PersistentVolume>()
-            .resource::<StorageClass>()
-            .resource::<CsiNode>()
-            .resource::<CsiDriver>()
-            .resource::<VolumeAttachment>();
-    }
+    implemented_points!();
 
     fn events(&self) -> Option<Vec<Registration<Self>>> {
         use EventResource::{CsiNode as Limits, Pod};
@@ -109,6 +95,11 @@ impl Plugin for NodeVolumeLimits {
     }
 }
 
+impl Watches for NodeVolumeLimits {
+    type Resources =
+        (PersistentVolumeClaim, PersistentVolume, StorageClass, CsiNode, CsiDriver, VolumeAttachment);
+}
+
 impl Build for NodeVolumeLimits {
     type Args = NoArgs;
     fn build(_: NoArgs, cx: &BuildCycle) -> Result<Self, PluginError> {
@@ -120,7 +111,7 @@ impl Indexed for NodeVolumeLimits {
     type Index = AttachedVolumes;
 }
 
-impl PreFilter for NodeVolumeLimits {
+impl PreFilter<WholeCluster, LimitsState> for NodeVolumeLimits {
     fn pre_filter(&self, cx: &Cycle<'_>) -> Result<PreFiltered<LimitsState>, Stop> {
         if !cx.pod.spec.volumes.iter().any(|volume| may_count(&volume.source)) {
             return Ok(PreFiltered::Skip);
@@ -131,7 +122,7 @@ impl PreFilter for NodeVolumeLimits {
         if nothing(&migrated) && nothing(&plain) {
             return Ok(PreFiltered::Skip);
         }
-        let is_unlimited = !self.needs_drivers && !cx.index::<AttachedVolumes>()?.has_any_limits();
+        let is_unlimited = !self.needs_drivers && !self.index(cx)?.has_any_limits();
         if is_unlimited && migrated.is_ok() && plain.is_ok() {
             return Ok(PreFiltered::Skip);
         }
@@ -170,13 +161,13 @@ fn may_count(source: &VolumeSource) -> bool {
     }
 }
 
-impl Filter for NodeVolumeLimits {
+impl Filter<WholeCluster, LimitsState> for NodeVolumeLimits {
     fn filter(&self, cx: &Cycle<'_>, state: &LimitsState, node: NodeRef<'_>) -> Verdict {
-        self.judge(cx, state, cx.index()?, node)
+        self.judge(cx, state, self.index(cx)?, node)
     }
 
     fn filter_batch(&self, cx: &Cycle<'_>, state: &LimitsState, sweep: &mut Sweep<'_>) -> PluginResult<()> {
-        let attached: &AttachedVolumes = cx.index()?;
+        let attached: &AttachedVolumes = self.index(cx)?;
         let mut rows = sweep.rows().clone();
         if let Some(some) = self.may_reject(state, attached) {
             rows.intersect(&some);

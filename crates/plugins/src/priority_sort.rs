@@ -23,12 +23,7 @@ pub struct PrioritySort;
 
 impl Plugin for PrioritySort {
     const NAME: &'static str = "PrioritySort";
-    type FilterState = ();
-    type ScoreState = ();
-
-    fn points(points: &mut Points<Self>) {
-        points.queue_sort();
-    }
+    implemented_points!();
 }
 
 impl Build for PrioritySort {

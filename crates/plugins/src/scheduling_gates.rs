@@ -24,12 +24,7 @@ pub struct SchedulingGates;
 
 impl Plugin for SchedulingGates {
     const NAME: &'static str = "SchedulingGates";
-    type FilterState = ();
-    type ScoreState = ();
-
-    fn points(points: &mut Points<Self>) {
-        points.pre_enqueue();
-    }
+    implemented_points!();
 
     fn events(&self) -> Option<Vec<Registration<Self>>> {
         let gates_gone = Action::UPDATE_POD_GATES_ELIMINATED;

@@ -37,13 +37,7 @@ pub struct TaintToleration {
 
 impl Plugin for TaintToleration {
     const NAME: &'static str = "TaintToleration";
-    type FilterState = ();
-    /// The tolerations that matter for scores.
-    type ScoreState = Vec<Toleration>;
-
-    fn points(points: &mut Points<Self>) {
-        points.filter().pre_score().score();
-    }
+    implemented_points!();
 
     fn events(&self) -> Option<Vec<Registration<Self>>> {
         use EventResource::{Node, Pod};
@@ -85,24 +79,24 @@ impl Filter<Row> for TaintToleration {
     }
 }
 
-impl PreScore<Row> for TaintToleration {
-    fn pre_score(&self, cx: &RowCycle<'_>, _: &(), _: &NodeSet) -> PluginResult<PreScored<Self::ScoreState>> {
+impl PreScore<Row, (), Vec<Toleration>> for TaintToleration {
+    fn pre_score(&self, cx: &RowCycle<'_>, _: &(), _: &NodeSet) -> PluginResult<PreScored<Vec<Toleration>>> {
         let tolerations = cx.pod.spec.tolerations.iter().filter(|t| matters_for_scores(t));
         Ok(PreScored::Continue(tolerations.cloned().collect()))
     }
 }
 
-impl Score<Row> for TaintToleration {
+impl Score<Row, Vec<Toleration>> for TaintToleration {
     const NORMALIZE: Normalize = Normalize::Proportional { reverse: true };
 
-    fn score(&self, _: &RowCycle<'_>, state: &Self::ScoreState, node: NodeRef<'_>) -> PluginResult<i64> {
+    fn score(&self, _: &RowCycle<'_>, state: &Vec<Toleration>, node: NodeRef<'_>) -> PluginResult<i64> {
         Ok(self.untolerated_soft_taints(node.taints(), state))
     }
 
     fn score_batch(
         &self,
         cx: &RowCycle<'_>,
-        state: &Self::ScoreState,
+        state: &Vec<Toleration>,
         scores: &mut Scores<'_>,
     ) -> PluginResult<()> {
         scores.iter_mut().for_each(|(_, score)| *score = 0);

@@ -77,12 +77,7 @@ pub struct Unbuilt {
 
 impl Plugin for Unbuilt {
     const NAME: &'static str = "HarbormasterUnbuilt";
-    type FilterState = ();
-    type ScoreState = ();
-
-    fn points(points: &mut Points<Self>) {
-        points.pre_filter().post_filter();
-    }
+    implemented_points!();
 
     fn events(&self) -> Option<Vec<Registration<Self>>> {
         Some(Vec::new())
@@ -115,7 +110,7 @@ impl PreFilter for Unbuilt {
 }
 
 impl PostFilter for Unbuilt {
-    fn post_filter(&self, cx: &mut PostFilterCycle<'_>, _: &Self::FilterState) -> PluginResult<PostFiltered> {
+    fn post_filter(&self, cx: &mut PostFilterCycle<'_>, _: &()) -> PluginResult<PostFiltered> {
         let replaces_dra = self.missing.iter().any(|enforced| enforced.plugin == DYNAMIC_RESOURCES);
         let without_claims = cx.pod.spec.resource_claims.is_empty();
         let not_pre_filtered = cx.pre_filter.as_ref().is_some_and(|reject| reject.fix == Fix::NothingHelps);

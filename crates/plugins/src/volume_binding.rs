@@ -79,15 +79,7 @@ pub struct PodClaims(Arc<Claims>);
 
 impl Plugin for VolumeBinding {
     const NAME: &'static str = "VolumeBinding";
-    type FilterState = PodClaims;
-    type ScoreState = PodClaims;
-
-    fn points(points: &mut Points<Self>) {
-        points.pre_filter().filter().pre_score().score().reserve().pre_bind().indexed();
-        points.resource::<PersistentVolumeClaim>().resource::<PersistentVolume>();
-        points.resource::<StorageClass>().resource::<CsiNode>();
-        points.resource::<CsiDriver>().resource::<CsiStorageCapacity>();
-    }
+    implemented_points!();
 
     fn events(&self) -> Option<Vec<Registration<Self>>> {
         Some(hints::events())
@@ -96,6 +88,11 @@ impl Plugin for VolumeBinding {
     fn sign(&self, pod: &PodInfo) -> Result<Vec<SignFragment>, Unsignable> {
         sign::volumes(pod)
     }
+}
+
+impl Watches for VolumeBinding {
+    type Resources =
+        (PersistentVolumeClaim, PersistentVolume, StorageClass, CsiNode, CsiDriver, CsiStorageCapacity);
 }
 
 impl Build for VolumeBinding {
@@ -116,10 +113,10 @@ impl Indexed for VolumeBinding {
     type Index = Supply;
 }
 
-impl PreFilter for VolumeBinding {
+impl PreFilter<WholeCluster, PodClaims> for VolumeBinding {
     /// Skips pods without waiting claims whose volumes are accessible from everywhere.
     fn pre_filter(&self, cx: &Cycle<'_>) -> Result<PreFiltered<PodClaims>, Stop> {
-        Ok(match Claims::of(cx)? {
+        Ok(match Claims::of(cx, self.index(cx)?)? {
             Some(claims) if !claims.delayed.is_empty() || !claims.fit_everywhere() => {
                 PreFiltered::state(PodClaims(Arc::new(claims)))
             }
@@ -128,9 +125,9 @@ impl PreFilter for VolumeBinding {
     }
 }
 
-impl Filter for VolumeBinding {
+impl Filter<WholeCluster, PodClaims> for VolumeBinding {
     fn filter(&self, cx: &Cycle<'_>, PodClaims(claims): &PodClaims, node: NodeRef<'_>) -> Verdict {
-        claims.on(cx.objects, cx.index()?, node).map(drop)
+        claims.on(cx.objects, self.index(cx)?, node).map(drop)
     }
 
     fn filter_batch(
@@ -142,7 +139,7 @@ impl Filter for VolumeBinding {
         if claims.fit_everywhere() {
             return Ok(());
         }
-        let supply: &Supply = cx.index()?;
+        let supply: &Supply = self.index(cx)?;
         if let Some((only, lack)) = claims.only_rows(supply) {
             sweep.reject_all_but(&only, &lack.reject());
             return Ok(());
@@ -158,7 +155,7 @@ impl Filter for VolumeBinding {
     }
 }
 
-impl PreScore for VolumeBinding {
+impl PreScore<WholeCluster, PodClaims, PodClaims> for VolumeBinding {
     fn pre_score(
         &self,
         _: &Cycle<'_>,
@@ -172,9 +169,9 @@ impl PreScore for VolumeBinding {
     }
 }
 
-impl Score for VolumeBinding {
+impl Score<WholeCluster, PodClaims> for VolumeBinding {
     fn score(&self, cx: &Cycle<'_>, PodClaims(claims): &PodClaims, node: NodeRef<'_>) -> PluginResult<i64> {
-        match (&self.shape, claims.on(cx.objects, cx.index()?, node)) {
+        match (&self.shape, claims.on(cx.objects, self.index(cx)?, node)) {
             (Some(shape), Ok(found)) => Ok(score::score(shape, &found)),
             (None, _) | (_, Err(Stop::Reject(_))) => Ok(0),
             (_, Err(Stop::Error(error))) => Err(error),
@@ -182,7 +179,7 @@ impl Score for VolumeBinding {
     }
 }
 
-impl Reserve for VolumeBinding {
+impl Reserve<PodClaims> for VolumeBinding {
     type Reserved = Decision;
 
     fn reserve(
@@ -195,7 +192,7 @@ impl Reserve for VolumeBinding {
         if claims.delayed.is_empty() {
             return Ok(Decision::default());
         }
-        let decision = Decision::of(&claims.on(cx.objects, cx.index()?, node)?);
+        let decision = Decision::of(&claims.on(cx.objects, self.index(cx)?, node)?);
         decision.assume(node.name(), assume);
         Ok(decision)
     }
@@ -206,7 +203,7 @@ impl Reserve for VolumeBinding {
 
 impl PreBind for VolumeBinding {
     fn pre_flight(&self, placement: &Placement) -> PluginResult<PreFlight> {
-        let is_done = match placement.reserved::<Self>() {
+        let is_done = match self.reserved(placement) {
             Some(decision) => decision.is_empty(),
             None => claim::claimed_by(&placement.pod).next().is_none(),
         };
@@ -214,7 +211,7 @@ impl PreBind for VolumeBinding {
     }
 
     async fn pre_bind(&self, cx: &BindCycle) -> Verdict {
-        let Some(decision) = cx.reserved::<Self>() else {
+        let Some(decision) = self.reserved(cx) else {
             let pod = cx.pod.full_name();
             return Err(format!("failed to get cached bindings for pod {pod:?}").into());
         };

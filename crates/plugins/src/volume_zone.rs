@@ -68,18 +68,7 @@ pub struct ZoneLabel {
 
 impl Plugin for VolumeZone {
     const NAME: &'static str = "VolumeZone";
-    type FilterState = Vec<ZoneLabel>;
-    type ScoreState = ();
-
-    fn points(points: &mut Points<Self>) {
-        points
-            .pre_filter()
-            .filter()
-            .indexed()
-            .resource::<PersistentVolumeClaim>()
-            .resource::<PersistentVolume>()
-            .resource::<StorageClass>();
-    }
+    implemented_points!();
 
     fn events(&self) -> Option<Vec<Registration<Self>>> {
         let new_or_changed = Action::ADD | Action::UPDATE;
@@ -94,6 +83,10 @@ impl Plugin for VolumeZone {
     fn sign(&self, pod: &PodInfo) -> Result<Vec<SignFragment>, Unsignable> {
         sign::volumes(pod)
     }
+}
+
+impl Watches for VolumeZone {
+    type Resources = (PersistentVolumeClaim, PersistentVolume, StorageClass);
 }
 
 impl Build for VolumeZone {
@@ -125,7 +118,7 @@ fn rows_matching(rows: &RowsByLabel, zone: &ZoneLabel) -> NodeSet {
     all
 }
 
-impl PreFilter for VolumeZone {
+impl PreFilter<WholeCluster, Vec<ZoneLabel>> for VolumeZone {
     fn pre_filter(&self, cx: &Cycle<'_>) -> Result<PreFiltered<Vec<ZoneLabel>>, Stop> {
         let mut zones = Vec::new();
         for name in claim::named_by(cx.pod) {
@@ -174,7 +167,7 @@ fn zone_labels_of(volume: &Custom<PersistentVolume>) -> impl Iterator<Item = Zon
     })
 }
 
-impl Filter for VolumeZone {
+impl Filter<WholeCluster, Vec<ZoneLabel>> for VolumeZone {
     fn filter(&self, _: &Cycle<'_>, zones: &Vec<ZoneLabel>, node: NodeRef<'_>) -> Verdict {
         let Some(labels) = node.labels() else { return Ok(()) };
         if LABELS.iter().all(|(key, _)| labels.get(key).is_none()) {
@@ -193,7 +186,7 @@ impl Filter for VolumeZone {
         zones: &Vec<ZoneLabel>,
         sweep: &mut Sweep<'_>,
     ) -> PluginResult<()> {
-        let rows = cx.index::<Supply>()?.rows();
+        let rows = self.index(cx)?.rows();
         let labelled = labelled(rows);
         // Nodes without any of the labels accept every volume.
         let mut fitting = sweep.rows().clone();

@@ -32,11 +32,11 @@ struct Gates;
 
 impl Plugin for Gates {
     const NAME: &'static str = "Gates";
-    type FilterState = ();
-    type ScoreState = ();
-    fn points(points: &mut Points<Self>) {
-        points.filter().resource::<Gate>();
-    }
+    implemented_points!();
+}
+
+impl Watches for Gates {
+    type Resources = Gate;
 }
 
 impl Build for Gates {

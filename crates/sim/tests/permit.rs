@@ -15,11 +15,7 @@ struct Waits;
 
 impl Plugin for Waits {
     const NAME: &'static str = "Waits";
-    type FilterState = ();
-    type ScoreState = ();
-    fn points(points: &mut Points<Self>) {
-        points.permit();
-    }
+    implemented_points!();
 }
 
 impl Build for Waits {

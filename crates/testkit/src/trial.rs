@@ -406,11 +406,7 @@ mod tests {
 
     impl Plugin for Counting {
         const NAME: &'static str = "Counting";
-        type FilterState = ();
-        type ScoreState = ();
-        fn points(points: &mut Points<Self>) {
-            points.filter().indexed();
-        }
+        implemented_points!();
     }
 
     impl Indexed for Counting {
@@ -422,7 +418,7 @@ mod tests {
 
     impl Filter for Counting {
         fn filter(&self, cx: &Cycle<'_>, (): &(), _: NodeRef<'_>) -> Verdict {
-            let census: &Census = cx.index()?;
+            let census: &Census = self.index(cx)?;
             Err(Reject::evictable(format!("{} pods before {}", census.pods, census.asked_for)).into())
         }
     }

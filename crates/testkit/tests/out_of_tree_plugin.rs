@@ -90,13 +90,7 @@ impl Index for BoxOffice {
 
 impl Plugin for Tickets {
     const NAME: &'static str = "Tickets";
-    type FilterState = Taken;
-    type ScoreState = MostLeft;
-
-    fn points(points: &mut Points<Self>) {
-        points.pre_enqueue().queue_sort().pre_filter().filter().post_filter().pre_score().score();
-        points.reserve().permit().pre_bind().bind().post_bind().indexed();
-    }
+    implemented_points!();
 
     fn events(&self) -> Option<Vec<Registration<Self>>> {
         Some(vec![
@@ -151,7 +145,7 @@ impl QueueSort for Tickets {
     }
 }
 
-impl PreFilter for Tickets {
+impl PreFilter<WholeCluster, Taken> for Tickets {
     fn pre_filter(&self, cx: &Cycle<'_>) -> Result<PreFiltered<Taken>, Stop> {
         let wanted = wanted(cx.pod);
         if wanted == 0 {
@@ -160,7 +154,7 @@ impl PreFilter for Tickets {
         if wanted < 0 {
             return Err(Reject::unresolvable("pod wants less than no ticket").into());
         }
-        let office: &BoxOffice = cx.index()?;
+        let office: &BoxOffice = self.index(cx)?;
         Ok(PreFiltered::Continue {
             state: Taken { by_row: office.taken.clone(), wanted },
             only: Some(office.offered.keys().copied().collect()),
@@ -190,7 +184,7 @@ impl PreFilter for Tickets {
     }
 }
 
-impl Filter for Tickets {
+impl Filter<WholeCluster, Taken> for Tickets {
     fn filter(&self, _: &Cycle<'_>, state: &Taken, node: NodeRef<'_>) -> Verdict {
         let taken = state.by_row.get(&node.idx()).copied().unwrap_or(0);
         if taken + state.wanted > offered(node) {
@@ -200,8 +194,8 @@ impl Filter for Tickets {
     }
 }
 
-impl PostFilter for Tickets {
-    fn post_filter(&self, cx: &mut PostFilterCycle<'_>, _: &Self::FilterState) -> PluginResult<PostFiltered> {
+impl PostFilter<Taken> for Tickets {
+    fn post_filter(&self, cx: &mut PostFilterCycle<'_>, _: &Taken) -> PluginResult<PostFiltered> {
         for row in cx.what_if.evictable_rows() {
             let node = cx.what_if.nodes().node(row);
             let (name, priority) = (node.name().clone(), cx.pod.priority());
@@ -247,7 +241,7 @@ fn choose_victims(
     Ok(Some(victims))
 }
 
-impl PreScore for Tickets {
+impl PreScore<WholeCluster, Taken, MostLeft> for Tickets {
     fn pre_score(
         &self,
         cx: &Cycle<'_>,
@@ -262,7 +256,7 @@ impl PreScore for Tickets {
     }
 }
 
-impl Score for Tickets {
+impl Score<WholeCluster, MostLeft> for Tickets {
     const NORMALIZE: Normalize = Normalize::Custom;
 
     fn score(&self, _: &Cycle<'_>, _: &MostLeft, node: NodeRef<'_>) -> PluginResult<i64> {
@@ -283,7 +277,7 @@ impl Score for Tickets {
     }
 }
 
-impl Reserve for Tickets {
+impl Reserve<Taken> for Tickets {
     /// Number of reserved tickets.
     type Reserved = i64;
 
@@ -325,13 +319,13 @@ impl Permit for Tickets {
 
 impl PreBind for Tickets {
     fn pre_flight(&self, placement: &Placement) -> PluginResult<PreFlight> {
-        let wanted = placement.reserved::<Self>().copied().unwrap_or_default();
+        let wanted = self.reserved(placement).copied().unwrap_or_default();
         Ok(if wanted > 0 { PreFlight::Work { parallel: true } } else { PreFlight::NothingToDo })
     }
 
     async fn pre_bind(&self, cx: &BindCycle) -> Verdict {
         let mut printed = self.printed.lock().map_err(|e| e.to_string())?;
-        let tickets = cx.reserved::<Self>().ok_or("nothing was reserved")?;
+        let tickets = self.reserved(cx).ok_or("nothing was reserved")?;
         printed.push(format!("{tickets} tickets for {} on {}", cx.pod.name, cx.node));
         Ok(())
     }

@@ -72,12 +72,7 @@ impl Build for Gang {
 
 impl Plugin for Gang {
     const NAME: &'static str = "Gang";
-    type FilterState = ();
-    type ScoreState = ();
-
-    fn points(points: &mut Points<Self>) {
-        points.permit().indexed();
-    }
+    implemented_points!();
 
     fn events(&self) -> Option<Vec<Registration<Self>>> {
         Some(vec![Registration::hinted(EventResource::Pod, Action::ADD | Action::DELETE, Self::after_pod)])
@@ -92,7 +87,7 @@ impl Permit for Gang {
     fn permit(&self, cx: &Cycle<'_>, _: &Str, waiting: &mut dyn WaitingPods) -> Result<Permitted, Stop> {
         let Some(gang) = gang_of(cx.pod) else { return Ok(Permitted::Allow) };
         // The pod already has its node, so the index includes it.
-        let Some(members) = cx.index::<Gangs>()?.0.get(&gang) else { return Ok(Permitted::Allow) };
+        let Some(members) = self.index(cx)?.0.get(&gang) else { return Ok(Permitted::Allow) };
         if members.len() < size_of(cx.pod) {
             return Ok(Permitted::Wait(Duration::from_secs(self.patience_seconds)));
         }

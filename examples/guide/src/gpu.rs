@@ -30,12 +30,7 @@ pub struct Best {
 
 impl Plugin for Gpu {
     const NAME: &'static str = "Gpu";
-    type FilterState = ();
-    type ScoreState = Best;
-
-    fn points(points: &mut Points<Self>) {
-        points.queue_sort().filter().pre_score().score();
-    }
+    implemented_points!();
 }
 
 impl Build for Gpu {
@@ -62,7 +57,7 @@ impl Filter for Gpu {
     }
 }
 
-impl PreScore for Gpu {
+impl PreScore<WholeCluster, (), Best> for Gpu {
     fn pre_score(&self, cx: &Cycle<'_>, (): &(), candidates: &NodeSet) -> PluginResult<PreScored<Best>> {
         if number(&cx.pod.labels, MEMORY) == 0 {
             return Ok(PreScored::Skip);
@@ -76,7 +71,7 @@ impl PreScore for Gpu {
     }
 }
 
-impl Score for Gpu {
+impl Score<WholeCluster, Best> for Gpu {
     const NORMALIZE: Normalize = Normalize::Proportional { reverse: false };
 
     fn score(&self, _: &Cycle<'_>, best: &Best, node: NodeRef<'_>) -> PluginResult<i64> {

@@ -58,12 +58,7 @@ pub struct Seats;
 
 impl Plugin for Seats {
     const NAME: &'static str = "Seats";
-    type FilterState = ();
-    type ScoreState = ();
-
-    fn points(points: &mut Points<Self>) {
-        points.pre_filter().reserve().pre_bind().resource::<License>();
-    }
+    implemented_points!();
 
     fn events(&self) -> Option<Vec<Registration<Self>>> {
         Some(vec![
@@ -75,6 +70,10 @@ impl Plugin for Seats {
             ),
         ])
     }
+}
+
+impl Watches for Seats {
+    type Resources = License;
 }
 
 impl Build for Seats {
@@ -117,7 +116,7 @@ impl Reserve for Seats {
     }
 
     fn unreserve(&self, placement: &Placement, calls: &mut Vec<ApiCall>) {
-        let Some(Some(name)) = placement.reserved::<Self>() else { return };
+        let Some(Some(name)) = self.reserved(placement) else { return };
         let path = ObjectPath::of::<License>(&placement.pod.namespace, name).status();
         let holders = json!({ placement.pod.uid.as_str(): null });
         calls.push(ApiCall::patch(path, json!({ "status": { "holders": holders } })));
@@ -126,14 +125,14 @@ impl Reserve for Seats {
 
 impl PreBind for Seats {
     fn pre_flight(&self, placement: &Placement) -> PluginResult<PreFlight> {
-        Ok(match placement.reserved::<Self>() {
+        Ok(match self.reserved(placement) {
             Some(Some(_)) => PreFlight::Work { parallel: true },
             _ => PreFlight::NothingToDo,
         })
     }
 
     async fn pre_bind(&self, cx: &BindCycle) -> Verdict {
-        let Some(Some(name)) = cx.reserved::<Self>() else { return Ok(()) };
+        let Some(Some(name)) = self.reserved(cx) else { return Ok(()) };
         let holders = json!({ cx.pod.uid.as_str(): cx.pod.name });
         let patch = json!({ "status": { "holders": holders } });
         cx.api.patch_status::<License>(&cx.pod.namespace, name, patch).await?;

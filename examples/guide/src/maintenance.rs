@@ -31,12 +31,7 @@ pub struct NoMaintenance;
 
 impl Plugin for NoMaintenance {
     const NAME: &'static str = "NoMaintenance";
-    type FilterState = ();
-    type ScoreState = ();
-
-    fn points(points: &mut Points<Self>) {
-        points.pre_filter().filter().resource::<Maintenance>();
-    }
+    implemented_points!();
 
     fn events(&self) -> Option<Vec<Registration<Self>>> {
         Some(vec![
@@ -44,6 +39,10 @@ impl Plugin for NoMaintenance {
             Registration::always(EventResource::Node, Action::ADD | Action::UPDATE_NODE_LABEL),
         ])
     }
+}
+
+impl Watches for NoMaintenance {
+    type Resources = Maintenance;
 }
 
 impl Build for NoMaintenance {

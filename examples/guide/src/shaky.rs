@@ -7,12 +7,7 @@ pub struct Shaky;
 
 impl Plugin for Shaky {
     const NAME: &'static str = "Shaky";
-    type FilterState = ();
-    type ScoreState = ();
-
-    fn points(points: &mut Points<Self>) {
-        points.filter();
-    }
+    implemented_points!();
 }
 
 impl Build for Shaky {

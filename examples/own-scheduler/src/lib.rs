@@ -34,17 +34,16 @@ pub struct TeamNodes {
 
 impl Plugin for TeamNodes {
     const NAME: &'static str = "TeamNodes";
-    type FilterState = ();
-    type ScoreState = ();
-
-    fn points(points: &mut Points<Self>) {
-        points.filter().resource::<Team>();
-    }
+    implemented_points!();
 
     fn events(&self) -> Option<Vec<Registration<Self>>> {
         let node = Registration::always(EventResource::Node, Action::ADD | Action::UPDATE_NODE_LABEL);
         Some(vec![Registration::on::<Team>(Action::ADD | Action::UPDATE, Self::after_team), node])
     }
+}
+
+impl Watches for TeamNodes {
+    type Resources = Team;
 }
 
 impl Build for TeamNodes {

@@ -29,11 +29,7 @@ struct Gatekeeper;
 
 impl Plugin for Gatekeeper {
     const NAME: &'static str = "Gatekeeper";
-    type FilterState = ();
-    type ScoreState = ();
-    fn points(points: &mut Points<Self>) {
-        points.permit();
-    }
+    implemented_points!();
     fn events(&self) -> Option<Vec<Registration<Self>>> {
         Some(vec![Registration::hinted(EventResource::Pod, Action::ADD | Action::DELETE, |_, _, change| {
             let opens = matches!(change, Change::Pod { new: Some(new), .. } if new.name.starts_with("open"));

@@ -32,11 +32,7 @@ macro_rules! toy {
 
         impl Plugin for $name {
             const NAME: &'static str = stringify!($name);
-            type FilterState = ();
-            type ScoreState = ();
-            fn points(points: &mut Points<Self>) {
-                points.pre_bind().bind().post_bind();
-            }
+            implemented_points!();
         }
 
         impl Build for $name {

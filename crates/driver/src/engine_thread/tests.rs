@@ -139,11 +139,7 @@ struct Jealous;
 
 impl Plugin for Jealous {
     const NAME: &'static str = "Jealous";
-    type FilterState = ();
-    type ScoreState = ();
-    fn points(points: &mut Points<Self>) {
-        points.queue_sort().filter().post_filter().bind();
-    }
+    implemented_points!();
 }
 
 impl Build for Jealous {
@@ -172,7 +168,7 @@ impl Filter for Jealous {
 }
 
 impl PostFilter for Jealous {
-    fn post_filter(&self, cx: &mut PostFilterCycle<'_>, _: &Self::FilterState) -> PluginResult<PostFiltered> {
+    fn post_filter(&self, cx: &mut PostFilterCycle<'_>, _: &()) -> PluginResult<PostFiltered> {
         let there = cx.what_if.evictable_rows().first().map(|row| cx.what_if.nodes().node(*row));
         let there = there.ok_or("no node")?;
         Ok(PostFiltered::Nominate { node: there.name().clone(), victims: there.pods().to_vec() })
@@ -218,11 +214,7 @@ struct Unsure;
 
 impl Plugin for Unsure {
     const NAME: &'static str = "Unsure";
-    type FilterState = ();
-    type ScoreState = ();
-    fn points(points: &mut Points<Self>) {
-        points.pre_enqueue();
-    }
+    implemented_points!();
 }
 
 impl Build for Unsure {
@@ -320,11 +312,7 @@ struct Slow;
 
 impl Plugin for Slow {
     const NAME: &'static str = "Slow";
-    type FilterState = ();
-    type ScoreState = ();
-    fn points(points: &mut Points<Self>) {
-        points.queue_sort().filter().bind();
-    }
+    implemented_points!();
 }
 
 impl Build for Slow {

@@ -47,11 +47,7 @@ impl Drop for Haunted {
 
 impl Plugin for FirstFit {
     const NAME: &'static str = "FirstFit";
-    type FilterState = Haunted;
-    type ScoreState = ();
-    fn points(points: &mut Points<Self>) {
-        points.queue_sort().filter().bind();
-    }
+    implemented_points!();
 }
 
 impl Build for FirstFit {
@@ -67,7 +63,7 @@ impl QueueSort for FirstFit {
     }
 }
 
-impl Filter for FirstFit {
+impl Filter<WholeCluster, Haunted> for FirstFit {
     fn filter(&self, _: &Cycle<'_>, state: &Haunted, node: NodeRef<'_>) -> Verdict {
         state.0.store(node.name() == "haunted", Ordering::Relaxed);
         match node.name().as_str() {

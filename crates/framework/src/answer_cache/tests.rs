@@ -10,11 +10,7 @@ struct ByPriority;
 
 impl Plugin for ByPriority {
     const NAME: &'static str = "ByPriority";
-    type FilterState = ();
-    type ScoreState = ();
-    fn points(points: &mut Points<Self>) {
-        points.score();
-    }
+    implemented_points!();
     fn reads(&self, pod: RowPod<'_>, reads: &mut Reads) {
         reads.of(&pod.priority());
     }

@@ -575,11 +575,7 @@ macro_rules! test_plugin {
     ($plugin:ident, $state:ty, $make:expr, $($point:ident),+) => {
         impl Plugin for $plugin {
             const NAME: &'static str = stringify!($plugin);
-            type FilterState = $state;
-            type ScoreState = ();
-            fn points(points: &mut Points<Self>) {
-                points$(.$point())+;
-            }
+            implemented_points!();
         }
 
         impl Build for $plugin {
@@ -609,7 +605,7 @@ impl Filter for Broken {
     }
 }
 
-impl PreFilter for Few {
+impl PreFilter<WholeCluster, Option<usize>> for Few {
     fn pre_filter(&self, cx: &Cycle<'_>) -> Result<PreFiltered<Option<usize>>, Stop> {
         Ok(PreFiltered::state(Some(cx.nodes.nodes().map(|node| node.pods().len()).sum())))
     }
@@ -637,7 +633,7 @@ impl PreFilter for Few {
     }
 }
 
-impl Filter for Few {
+impl Filter<WholeCluster, Option<usize>> for Few {
     fn filter(&self, _: &Cycle<'_>, pods: &Option<usize>, _: NodeRef<'_>) -> Verdict {
         let full = pods.is_some_and(|pods| pods >= 3);
         if full { Err(Reject::evictable("the cluster is full").into()) } else { Ok(()) }

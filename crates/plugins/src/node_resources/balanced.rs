@@ -33,12 +33,7 @@ pub struct NodeResourcesBalancedAllocation {
 
 impl Plugin for NodeResourcesBalancedAllocation {
     const NAME: &'static str = "NodeResourcesBalancedAllocation";
-    type FilterState = ();
-    type ScoreState = ();
-
-    fn points(points: &mut Points<Self>) {
-        points.pre_score().score();
-    }
+    implemented_points!();
 
     fn reads(&self, pod: RowPod<'_>, reads: &mut Reads) {
         reads.of(&pod.spec.request);

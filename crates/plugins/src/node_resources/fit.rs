@@ -55,12 +55,7 @@ pub struct FitState(Arc<Demand>);
 
 impl Plugin for NodeResourcesFit {
     const NAME: &'static str = "NodeResourcesFit";
-    type FilterState = FitState;
-    type ScoreState = ();
-
-    fn points(points: &mut Points<Self>) {
-        points.pre_filter().filter().pre_score().score();
-    }
+    implemented_points!();
 
     fn events(&self) -> Option<Vec<Registration<Self>>> {
         use EventResource::{Node, Pod};
@@ -94,30 +89,25 @@ impl Build for NodeResourcesFit {
     }
 }
 
-impl PreFilter<Row> for NodeResourcesFit {
-    fn pre_filter(&self, cx: &RowCycle<'_>) -> Result<PreFiltered<Self::FilterState>, Stop> {
+impl PreFilter<Row, FitState> for NodeResourcesFit {
+    fn pre_filter(&self, cx: &RowCycle<'_>) -> Result<PreFiltered<FitState>, Stop> {
         Ok(PreFiltered::state(FitState(Arc::new(Demand::new(&cx.pod.spec.request, &self.ignored)))))
     }
 }
 
-impl Filter<Row> for NodeResourcesFit {
-    fn filter(&self, cx: &RowCycle<'_>, state: &Self::FilterState, node: NodeRef<'_>) -> Verdict {
+impl Filter<Row, FitState> for NodeResourcesFit {
+    fn filter(&self, cx: &RowCycle<'_>, state: &FitState, node: NodeRef<'_>) -> Verdict {
         Ok(state.0.check(cx.nodes, node)?)
     }
 
-    fn filter_batch(
-        &self,
-        cx: &RowCycle<'_>,
-        state: &Self::FilterState,
-        sweep: &mut Sweep<'_>,
-    ) -> PluginResult<()> {
+    fn filter_batch(&self, cx: &RowCycle<'_>, state: &FitState, sweep: &mut Sweep<'_>) -> PluginResult<()> {
         state.0.sweep(cx.nodes, sweep);
         Ok(())
     }
 }
 
 impl PreScore<Row> for NodeResourcesFit {
-    fn pre_score(&self, _: &RowCycle<'_>, _: &Self::FilterState, _: &NodeSet) -> PluginResult<PreScored<()>> {
+    fn pre_score(&self, _: &RowCycle<'_>, (): &(), _: &NodeSet) -> PluginResult<PreScored<()>> {
         Ok(PreScored::Continue(()))
     }
 }

@@ -85,7 +85,7 @@ impl Claims {
     ///
     /// # Errors
     /// Rejects the pod if one of its claims cannot be satisfied on any node.
-    pub(super) fn of(cx: &Cycle<'_>) -> Result<Option<Self>, Stop> {
+    pub(super) fn of(cx: &Cycle<'_>, supply: &Supply) -> Result<Option<Self>, Stop> {
         let mut all: Vec<&Custom<PersistentVolumeClaim>> = Vec::new();
         for claimed in claim::claimed_by(cx.pod) {
             let claim = usable_claim(cx, &claimed)?;
@@ -110,7 +110,7 @@ impl Claims {
         if has_immediate {
             return Err(Reject::unresolvable(REASON_IMMEDIATE).into());
         }
-        Ok(Some(Self { bound, delayed: delayed_claims(cx, delayed)? }))
+        Ok(Some(Self { bound, delayed: delayed_claims(cx, supply, delayed)? }))
     }
 }
 
@@ -161,7 +161,11 @@ fn delaying_class<'a>(
 
 type UnboundClaim<'a> = (&'a Custom<PersistentVolumeClaim>, &'a StorageClass);
 
-fn delayed_claims(cx: &Cycle<'_>, waiting: Vec<UnboundClaim<'_>>) -> PluginResult<Vec<DelayedClaim>> {
+fn delayed_claims(
+    cx: &Cycle<'_>,
+    supply: &Supply,
+    waiting: Vec<UnboundClaim<'_>>,
+) -> PluginResult<Vec<DelayedClaim>> {
     let mut delayed = Vec::with_capacity(waiting.len());
     for (claim, class) in waiting {
         let selected_node = claim::selected_node(claim).cloned();
@@ -169,7 +173,7 @@ fn delayed_claims(cx: &Cycle<'_>, waiting: Vec<UnboundClaim<'_>>) -> PluginResul
             Some(_) => None,
             None => {
                 check_selector(claim)?;
-                set_aside_for(cx, claim)?
+                set_aside_for(cx, supply, claim)?
             }
         };
         delayed.push(DelayedClaim {
@@ -201,9 +205,9 @@ fn check_selector(claim: &Custom<PersistentVolumeClaim>) -> PluginResult<()> {
 /// are equal.
 fn set_aside_for(
     cx: &Cycle<'_>,
+    supply: &Supply,
     claim: &Custom<PersistentVolumeClaim>,
 ) -> PluginResult<Option<(Candidate, Reach)>> {
-    let supply: &Supply = cx.index()?;
     let mut best: Option<&Custom<PersistentVolume>> = None;
     for name in supply.set_aside_for(&claim.metadata.namespace, &claim.metadata.name) {
         let Some(volume) = cx.objects.get::<PersistentVolume>("", name)? else { continue };

@@ -52,11 +52,7 @@ impl Index for Bands {
 
 impl Plugin for Band {
     const NAME: &'static str = "Band";
-    type FilterState = ();
-    type ScoreState = ();
-    fn points(points: &mut Points<Self>) {
-        points.permit().indexed();
-    }
+    implemented_points!();
 }
 
 impl Indexed for Band {
@@ -65,7 +61,7 @@ impl Indexed for Band {
 
 impl Permit for Band {
     fn permit(&self, cx: &Cycle<'_>, _: &Str, waiting: &mut dyn WaitingPods) -> Result<Permitted, Stop> {
-        let there = cx.index::<Bands>()?.0.get(&band(cx.pod)).cloned().unwrap_or_default();
+        let there = self.index(cx)?.0.get(&band(cx.pod)).cloned().unwrap_or_default();
         let mut seen = self.seen.lock().unwrap();
         *seen += 1;
         let there_are = if self.wrong == Wrong::CountsByItself { *seen } else { there.len() };

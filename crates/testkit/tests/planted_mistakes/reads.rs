@@ -23,11 +23,7 @@ const WATTS: &str = "example.com/watts";
 
 impl Plugin for Curious {
     const NAME: &'static str = "Curious";
-    type FilterState = ();
-    type ScoreState = ();
-    fn points(points: &mut Points<Self>) {
-        points.filter().score();
-    }
+    implemented_points!();
     fn reads(&self, pod: RowPod<'_>, reads: &mut Reads) {
         let spec = pod.spec;
         let mut reads_unless = |forgets, read: &dyn Fn(&mut Reads)| {

@@ -59,11 +59,11 @@ struct Seats {
 
 impl Plugin for Seats {
     const NAME: &'static str = "Seats";
-    type FilterState = ();
-    type ScoreState = ();
-    fn points(points: &mut Points<Self>) {
-        points.pre_filter().reserve().pre_bind().resource::<Room>();
-    }
+    implemented_points!();
+}
+
+impl Watches for Seats {
+    type Resources = Room;
 }
 
 impl PreFilter for Seats {
@@ -98,7 +98,7 @@ impl Reserve for Seats {
 
     fn unreserve(&self, placement: &Placement, calls: &mut Vec<ApiCall>) {
         match self.wrong {
-            Wrong::PanicsWithoutReserve => placement.reserved::<Self>().copied().unwrap(),
+            Wrong::PanicsWithoutReserve => self.reserved(placement).copied().unwrap(),
             Wrong::GivesBackWhatItDidNotTake => *self.taken.lock().unwrap() -= 9,
             _ => {}
         }

@@ -13,11 +13,7 @@ struct Locked;
 
 impl Plugin for Locked {
     const NAME: &'static str = "Locked";
-    type FilterState = ();
-    type ScoreState = ();
-    fn points(points: &mut Points<Self>) {
-        points.permit();
-    }
+    implemented_points!();
 }
 
 impl Build for Locked {

@@ -12,9 +12,10 @@ const SIZES: [&str; 4] = ["1Gi", "2Gi", "2048Mi", "4Gi"];
 /// Reserve's choice on the node, as `claim=volume` in the order of the claims' names; `None` if the node does not fit.
 fn reserved_volumes(world: &mut Cluster, pod: &PodInfo, node: &str) -> Option<Vec<String>> {
     world.add_index(IndexKind::of::<Supply>());
-    let claims = Claims::of(&Cycle::new(world, pod)).unwrap().unwrap();
+    let supply = world.indexes().get().unwrap();
+    let claims = Claims::of(&Cycle::new(world, pod), supply).unwrap().unwrap();
     let row = world.find(node).unwrap();
-    let found = claims.on(world.objects(), world.indexes().get().unwrap(), world.nodes().node(row)).ok()?;
+    let found = claims.on(world.objects(), supply, world.nodes().node(row)).ok()?;
     let shown = |VolumeMatch { claim, volume }: &VolumeMatch| format!("{}={}", claim.name, volume.name);
     let mut reserved_volumes: Vec<String> = Decision::of(&found).matches.iter().map(shown).collect();
     reserved_volumes.sort();
