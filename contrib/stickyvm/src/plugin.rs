@@ -117,7 +117,8 @@ fn queue_if(helps: bool) -> Hint {
 
 impl PreFilter<WholeCluster, Option<NodeIdx>> for StickyVM {
     fn pre_filter(&self, cx: &Cycle<'_>) -> Result<PreFiltered<Option<NodeIdx>>, Stop> {
-        let Some(machine) = machine(cx.objects, cx.pod)? else { return Ok(PreFiltered::Skip) };
+        let (instances, machines) = self.watched(cx.objects);
+        let Some(machine) = machine(instances, machines, cx.pod)? else { return Ok(PreFiltered::Skip) };
         let Some(node) = pinned_node(machine, &self.annotation) else { return Ok(PreFiltered::Skip) };
         let Some(row) = cx.nodes.find(node).filter(|row| cx.nodes.live().contains(*row)) else {
             let (annotation, Metadata { namespace, name, .. }) = (&self.annotation, &machine.metadata);
@@ -160,7 +161,8 @@ impl Reserve<Option<NodeIdx>> for StickyVM {
         node: NodeRef<'_>,
         assume: &mut Assume,
     ) -> Result<Reserved, Stop> {
-        let unpinned = match machine(cx.objects, cx.pod)? {
+        let (instances, machines) = self.watched(cx.objects);
+        let unpinned = match machine(instances, machines, cx.pod)? {
             Some(machine) => {
                 UnpinnedMachine::of(machine, &self.annotation, node.name())?.map(|it| (machine, it))
             }

@@ -168,7 +168,8 @@ impl Filter<WholeCluster, AttemptState> for Yoda {
         match &state.request {
             None => Ok(()),
             Some(AnyRequest::Literal(request)) => {
-                let scv = cx.objects.get::<Scv>("", node.name())?.ok_or_else(|| Reject::evictable(NO_GPU))?;
+                let scv = self.watched(cx.objects).get("", node.name());
+                let scv = scv.ok_or_else(|| Reject::evictable(NO_GPU))?;
                 Ok(request.fits(&scv.status).map_err(Reject::evictable)?)
             }
             Some(AnyRequest::Corrected(request)) => {
@@ -189,7 +190,7 @@ impl PreScore<WholeCluster, AttemptState, ScoreInputs> for Yoda {
         Ok(match &state.request {
             None => PreScored::Skip,
             Some(AnyRequest::Literal(request)) => {
-                let all = cx.objects.all::<Scv>()?.map(|scv| &scv.status);
+                let all = self.watched(cx.objects).all().map(|scv| &scv.status);
                 PreScored::Continue(ScoreInputs::Literal(*request, literal::Maxima::of(request, all)))
             }
             Some(AnyRequest::Corrected(_)) => {
@@ -209,7 +210,7 @@ impl Score<WholeCluster, ScoreInputs> for Yoda {
         match inputs {
             ScoreInputs::Nothing => Ok(0),
             ScoreInputs::Literal(request, maxima) => {
-                let Some(scv) = cx.objects.get::<Scv>("", node.name())? else { return Ok(0) };
+                let Some(scv) = self.watched(cx.objects).get("", node.name()) else { return Ok(0) };
                 let labelled = self.index(cx)?.labelled(node.idx());
                 Ok(literal::score(request, maxima, &scv.status, labelled))
             }
@@ -287,7 +288,7 @@ impl Yoda {
         let Some(request) = Request::of(labels).map_err(unreadable)? else {
             return Ok(AttemptState::default());
         };
-        let newest = cx.objects.all::<Scv>()?.filter_map(|scv| scv.status.update_time).max();
+        let newest = self.watched(cx.objects).all().filter_map(|scv| scv.status.update_time).max();
         Ok(AttemptState { request: Some(AnyRequest::Corrected(request)), newest, ..AttemptState::default() })
     }
 
@@ -299,7 +300,7 @@ impl Yoda {
         request: &Request,
         node: NodeRef<'_>,
     ) -> Result<Offer, Stop> {
-        let Some(scv) = cx.objects.get::<Scv>("", node.name())? else {
+        let Some(scv) = self.watched(cx.objects).get("", node.name()) else {
             return Err(Reject::unresolvable(NO_GPU).into());
         };
         let age = state.newest.zip(scv.status.update_time).map(|(newest, updated)| newest.since(updated));

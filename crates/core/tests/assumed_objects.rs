@@ -63,8 +63,8 @@ impl Build for Seats {
     }
 }
 
-fn license(objects: &Objects) -> PluginResult<&Custom<License>> {
-    Ok(objects.get::<License>("default", "pro")?.ok_or("no licence")?)
+fn license(licenses: Watched<'_, License>) -> PluginResult<&Custom<License>> {
+    Ok(licenses.get("default", "pro").ok_or("no licence")?)
 }
 
 impl PreFilter<WholeCluster, PerNode<usize>> for Seats {
@@ -75,7 +75,7 @@ impl PreFilter<WholeCluster, PerNode<usize>> for Seats {
 
 impl Filter<WholeCluster, PerNode<usize>> for Seats {
     fn filter(&self, cx: &Cycle<'_>, state: &PerNode<usize>, node: NodeRef<'_>) -> Verdict {
-        let license = license(cx.objects)?;
+        let license = license(self.watched(cx.objects))?;
         if license.holders.len() >= license.seats {
             return Err(Reject::unresolvable(FULL).into());
         }
@@ -182,7 +182,7 @@ impl World {
     }
 
     fn holders(&self) -> String {
-        license(self.engine.cache().cluster.objects()).unwrap().holders.join(" ")
+        license(self.engine.cache().cluster.watched()).unwrap().holders.join(" ")
     }
 
     /// Returns the requested binding and the API calls.

@@ -48,11 +48,15 @@ impl Resource for Named {
 #[derive(Default)]
 struct Sum(usize);
 
+impl Watches for Sum {
+    type Resources = Quota;
+}
+
 impl Index for Sum {
     fn object_changed(&mut self, view: ClusterView<'_>, id: &ObjectId) {
         let ObjectId::Custom(key) = id else { return };
         if key.is_of::<Quota>() {
-            self.0 = view.objects.all::<Quota>().into_iter().flatten().map(|quota| quota.spec.pods).sum();
+            self.0 = self.watched(view.objects).all().map(|quota| quota.spec.pods).sum();
         }
     }
 }
@@ -97,7 +101,7 @@ const SHY: &str = "shy";
 
 impl PreEnqueue for Quotas {
     fn pre_enqueue(&self, cx: EnqueueCycle<'_>) -> Verdict {
-        match cx.pod.name == SHY && cx.objects.all::<Quota>()?.next().is_none() {
+        match cx.pod.name == SHY && self.watched(cx.objects).0.all().next().is_none() {
             true => Err(Reject::unresolvable("there is no quota yet").into()),
             false => Ok(()),
         }
@@ -106,8 +110,9 @@ impl PreEnqueue for Quotas {
 
 impl Filter for Quotas {
     fn filter(&self, cx: &Cycle<'_>, (): &(), node: NodeRef<'_>) -> Verdict {
-        let all: usize = cx.objects.all::<Quota>()?.map(|quota| quota.spec.pods).sum();
-        let quota = cx.objects.get::<Quota>("", node.name())?.map_or(0, |quota| quota.spec.pods);
+        let (quotas, _) = self.watched(cx.objects);
+        let all: usize = quotas.all().map(|quota| quota.spec.pods).sum();
+        let quota = quotas.get("", node.name()).map_or(0, |quota| quota.spec.pods);
         assert_eq!(self.index(cx)?.0, all);
         if node.pods().len() >= quota {
             return Err(Reject::unresolvable("no quota left").into());
@@ -119,7 +124,7 @@ impl Filter for Quotas {
 impl Reserve for Quotas {
     type Reserved = ();
     fn reserve(&self, cx: &Cycle<'_>, (): &(), node: NodeRef<'_>, _: &mut Assume) -> Verdict {
-        assert!(cx.objects.get::<Named>("", node.name())?.is_some());
+        assert!(self.watched(cx.objects).1.get("", node.name()).is_some());
         Ok(())
     }
     fn unreserve(&self, _: &Placement, _: &mut Vec<ApiCall>) {}

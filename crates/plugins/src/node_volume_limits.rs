@@ -46,7 +46,7 @@ use crate::{
 
 pub use attached::AttachedVolumes;
 
-use needed::{NeededVolumes, VolumeError};
+use needed::{ClaimObjects, NeededVolumes, VolumeError};
 
 const REASON: &str = "node(s) exceed max volume count";
 
@@ -96,8 +96,7 @@ impl Plugin for NodeVolumeLimits {
 }
 
 impl Watches for NodeVolumeLimits {
-    type Resources =
-        (PersistentVolumeClaim, PersistentVolume, StorageClass, CsiNode, CsiDriver, VolumeAttachment);
+    type Resources = (PersistentVolumeClaim, PersistentVolume, StorageClass, CsiNode, CsiDriver);
 }
 
 impl Build for NodeVolumeLimits {
@@ -116,8 +115,9 @@ impl PreFilter<WholeCluster, LimitsState> for NodeVolumeLimits {
         if !cx.pod.spec.volumes.iter().any(|volume| may_count(&volume.source)) {
             return Ok(PreFiltered::Skip);
         }
-        let migrated = needed::volumes_of(cx.objects, cx.pod, true);
-        let plain = needed::volumes_of(cx.objects, cx.pod, false);
+        let objects = self.claim_objects(cx);
+        let migrated = needed::volumes_of(objects, cx.pod, true);
+        let plain = needed::volumes_of(objects, cx.pod, false);
         let nothing = |needed: &NeededVolumes| needed.as_ref().is_ok_and(Vec::is_empty);
         if nothing(&migrated) && nothing(&plain) {
             return Ok(PreFiltered::Skip);
@@ -202,7 +202,7 @@ impl NodeVolumeLimits {
         let needed = if attached.has_drivers(row) { &state.migrated } else { &state.plain };
         let needed = needed.as_ref().map_err(VolumeError::stop)?;
         if self.needs_drivers {
-            let missing = needed.iter().find(|needed| is_missing(cx, needed.driver(), node.name()));
+            let missing = needed.iter().find(|needed| self.is_missing(cx, needed.driver(), node.name()));
             if let Some(needed) = missing {
                 let reason = format!("{} CSI driver is not installed on the node", needed.driver());
                 return Err(Reject::evictable(reason).into());
@@ -212,11 +212,28 @@ impl NodeVolumeLimits {
             return Ok(());
         }
         let is_full = if state.changed.contains(&row) || attached.has_unknown_volumes(row) {
-            attached.exceeds_recounted(row, needed, needed::volumes_of_pods(cx.objects, node.pods())?)
+            attached.exceeds_recounted(
+                row,
+                needed,
+                needed::volumes_of_pods(self.claim_objects(cx), node.pods())?,
+            )
         } else {
             attached.exceeds(row, needed)
         };
         if is_full { Err(Reject::evictable(REASON).into()) } else { Ok(()) }
+    }
+
+    /// Returns true if the driver requires nodes to have it, and the node does not.
+    fn is_missing(&self, cx: &Cycle<'_>, driver: &str, node: &str) -> bool {
+        let (.., nodes, drivers) = self.watched(cx.objects);
+        let has = |node: &Custom<CsiNode>| node.drivers.iter().any(|on_node| on_node.name == *driver);
+        drivers.get("", driver).is_some_and(|driver| driver.prevent_pod_scheduling_if_missing)
+            && !nodes.get("", node).is_some_and(has)
+    }
+
+    fn claim_objects<'a>(&self, cx: &Cycle<'a>) -> ClaimObjects<'a> {
+        let (claims, volumes, classes, ..) = self.watched(cx.objects);
+        ClaimObjects { claims, volumes, classes }
     }
 
     fn after_limits(&self, _: &PodInfo, limits: Changed<'_, CsiNode>) -> PluginResult<Hint> {
@@ -260,14 +277,6 @@ impl NodeVolumeLimits {
         }
         Ok(Hint::Skip)
     }
-}
-
-/// Returns true if the driver requires nodes to have it, and the node does not.
-fn is_missing(cx: &Cycle<'_>, driver: &str, node: &str) -> bool {
-    let known = cx.objects.get::<CsiDriver>("", driver).ok().flatten();
-    let has = |node: &Custom<CsiNode>| node.drivers.iter().any(|on_node| on_node.name == *driver);
-    known.is_some_and(|driver| driver.prevent_pod_scheduling_if_missing)
-        && !cx.objects.get::<CsiNode>("", node).ok().flatten().is_some_and(has)
 }
 
 #[cfg(test)]

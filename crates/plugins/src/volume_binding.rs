@@ -56,12 +56,10 @@ use harbormaster_framework::prelude::*;
 use crate::{
     shape::Shape,
     sign,
-    storage::{
-        CsiDriver, CsiNode, CsiStorageCapacity, PersistentVolume, PersistentVolumeClaim, StorageClass, claim,
-    },
+    storage::{CsiDriver, CsiNode, PersistentVolume, PersistentVolumeClaim, StorageClass, claim},
 };
 use bind::Binding;
-use claims::Claims;
+use claims::{Claims, VolumeObjects};
 pub use decision::Decision;
 pub use supply::Supply;
 
@@ -91,8 +89,19 @@ impl Plugin for VolumeBinding {
 }
 
 impl Watches for VolumeBinding {
-    type Resources =
-        (PersistentVolumeClaim, PersistentVolume, StorageClass, CsiNode, CsiDriver, CsiStorageCapacity);
+    type Resources = (PersistentVolumeClaim, PersistentVolume, StorageClass, CsiNode, CsiDriver);
+}
+
+impl VolumeBinding {
+    fn volume_objects<'a>(&self, cx: &Cycle<'a>) -> VolumeObjects<'a> {
+        let (claims, volumes, classes, _, drivers) = self.watched(cx.objects);
+        VolumeObjects { claims, volumes, classes, drivers }
+    }
+
+    fn csi_nodes<'a>(&self, cx: &Cycle<'a>) -> Watched<'a, CsiNode> {
+        let (_, _, _, nodes, _) = self.watched(cx.objects);
+        nodes
+    }
 }
 
 impl Build for VolumeBinding {
@@ -116,7 +125,7 @@ impl Indexed for VolumeBinding {
 impl PreFilter<WholeCluster, PodClaims> for VolumeBinding {
     /// Skips pods without waiting claims whose volumes are accessible from everywhere.
     fn pre_filter(&self, cx: &Cycle<'_>) -> Result<PreFiltered<PodClaims>, Stop> {
-        Ok(match Claims::of(cx, self.index(cx)?)? {
+        Ok(match Claims::of(cx.pod, self.volume_objects(cx), self.index(cx)?)? {
             Some(claims) if !claims.delayed.is_empty() || !claims.fit_everywhere() => {
                 PreFiltered::state(PodClaims(Arc::new(claims)))
             }
@@ -127,7 +136,7 @@ impl PreFilter<WholeCluster, PodClaims> for VolumeBinding {
 
 impl Filter<WholeCluster, PodClaims> for VolumeBinding {
     fn filter(&self, cx: &Cycle<'_>, PodClaims(claims): &PodClaims, node: NodeRef<'_>) -> Verdict {
-        claims.on(cx.objects, self.index(cx)?, node).map(drop)
+        claims.on(self.csi_nodes(cx), self.index(cx)?, node).map(drop)
     }
 
     fn filter_batch(
@@ -145,7 +154,7 @@ impl Filter<WholeCluster, PodClaims> for VolumeBinding {
             return Ok(());
         }
         for row in sweep.rows().iter() {
-            match claims.on(cx.objects, supply, cx.nodes.node(row)) {
+            match claims.on(self.csi_nodes(cx), supply, cx.nodes.node(row)) {
                 Ok(_) => {}
                 Err(Stop::Reject(reject)) => sweep.reject(row, reject),
                 Err(Stop::Error(error)) => return Err(error),
@@ -171,7 +180,7 @@ impl PreScore<WholeCluster, PodClaims, PodClaims> for VolumeBinding {
 
 impl Score<WholeCluster, PodClaims> for VolumeBinding {
     fn score(&self, cx: &Cycle<'_>, PodClaims(claims): &PodClaims, node: NodeRef<'_>) -> PluginResult<i64> {
-        match (&self.shape, claims.on(cx.objects, self.index(cx)?, node)) {
+        match (&self.shape, claims.on(self.csi_nodes(cx), self.index(cx)?, node)) {
             (Some(shape), Ok(found)) => Ok(score::score(shape, &found)),
             (None, _) | (_, Err(Stop::Reject(_))) => Ok(0),
             (_, Err(Stop::Error(error))) => Err(error),
@@ -192,7 +201,7 @@ impl Reserve<PodClaims> for VolumeBinding {
         if claims.delayed.is_empty() {
             return Ok(Decision::default());
         }
-        let decision = Decision::of(&claims.on(cx.objects, self.index(cx)?, node)?);
+        let decision = Decision::of(&claims.on(self.csi_nodes(cx), self.index(cx)?, node)?);
         decision.assume(node.name(), assume);
         Ok(decision)
     }

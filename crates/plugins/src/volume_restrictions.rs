@@ -96,7 +96,7 @@ impl PreFilter<WholeCluster, RestrictionState> for VolumeRestrictions {
         if cx.pod.spec.volumes.is_empty() {
             return Ok(PreFiltered::Skip);
         }
-        let claims = exclusive_claims(cx)?;
+        let claims = exclusive_claims(cx.pod, self.watched(cx.objects))?;
         let users: &VolumeUsers = self.index(cx)?;
         let in_use = claims.iter().filter(|claim| users.is_in_use(cx.nodes, &cx.pod.namespace, claim));
         let conflicts = i64::try_from(in_use.count())?;
@@ -133,11 +133,10 @@ impl PreFilter<WholeCluster, RestrictionState> for VolumeRestrictions {
 }
 
 /// Returns the names of the pod's `ReadWriteOncePod` claims.
-fn exclusive_claims(cx: &Cycle<'_>) -> Result<Vec<Str>, Stop> {
+fn exclusive_claims(pod: &PodInfo, all: Watched<'_, PersistentVolumeClaim>) -> Result<Vec<Str>, Reject> {
     let mut names = Vec::new();
-    for name in named_by(cx.pod) {
-        let claim = cx.objects.get::<PersistentVolumeClaim>(&cx.pod.namespace, name)?;
-        let claim = claim.ok_or_else(|| Reject::unresolvable(not_found(name)))?;
+    for name in named_by(pod) {
+        let claim = all.get(&pod.namespace, name).ok_or_else(|| Reject::unresolvable(not_found(name)))?;
         if claim.access_modes.contains(&AccessMode::ReadWriteOncePod) && !names.contains(name) {
             names.push(name.clone());
         }

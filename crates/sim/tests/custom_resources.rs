@@ -48,7 +48,7 @@ impl Build for Gates {
 
 impl Filter for Gates {
     fn filter(&self, cx: &Cycle<'_>, (): &(), node: NodeRef<'_>) -> Verdict {
-        let (mut here, name) = (cx.objects.all_in::<Gate>(&cx.pod.namespace)?, node.name());
+        let (mut here, name) = (self.watched(cx.objects).all_in(&cx.pod.namespace), node.name());
         match here.any(|gate| gate.metadata.name == *name && gate.spec.open) {
             true => Ok(()),
             false => Err(Reject::unresolvable("node(s) have their gates closed").into()),

@@ -70,7 +70,7 @@ impl Team {
 impl Filter for TeamNodes {
     fn filter(&self, cx: &Cycle<'_>, (): &(), node: NodeRef<'_>) -> Verdict {
         let Some(team) = node.labels().and_then(|labels| labels.get(&self.node_label)) else { return Ok(()) };
-        match cx.objects.get::<Team>("", team)?.is_some_and(|team| team.has(cx.pod)) {
+        match self.watched(cx.objects).get("", team).is_some_and(|team| team.has(cx.pod)) {
             true => Ok(()),
             false => Err(Reject::unresolvable("node(s) belong to another team").into()),
         }

@@ -8,8 +8,8 @@ use harbormaster::{
     framework::{BoxFuture, ClusterApi, PreFilterAnswer, Stopped},
     serde_json::{Value, json},
     testkit::{
-        FakeApi, Happening, Trial, cluster, custom, names_what_it_reads, node, pod, rejection, remove_custom,
-        set_custom, trial::finished, what_helps_wakes,
+        FakeApi, Happening, Trial, cluster, custom, node, pod, rejection, remove_custom, set_custom,
+        trial::finished, what_helps_wakes,
     },
 };
 
@@ -121,7 +121,6 @@ fn whatever_helps_a_pod_wakes_it() {
         let helped = what_helps_wakes(&sticky(), &mut nodes, &launcher("a"), [missing(), help]);
         assert_eq!(helped, 1, "{said}");
     }
-    names_what_it_reads(&sticky(), &mut world(machine_on("n2")), &launcher("a"));
 }
 
 #[test]

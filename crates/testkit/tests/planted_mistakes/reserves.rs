@@ -68,7 +68,9 @@ impl Watches for Seats {
 
 impl PreFilter for Seats {
     fn pre_filter(&self, cx: &Cycle<'_>) -> Result<PreFiltered<()>, Stop> {
-        let Some(room) = cx.objects.get::<Room>("default", "hall")? else { return Ok(PreFiltered::Skip) };
+        let Some(room) = self.watched(cx.objects).get("default", "hall") else {
+            return Ok(PreFiltered::Skip);
+        };
         let taken =
             room.status.holders.len() as i64 + room.status.assumed as i64 + *self.taken.lock().unwrap();
         match taken == 0 || (taken as usize) < room.spec.seats && taken > 0 {
