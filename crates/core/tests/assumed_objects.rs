@@ -39,6 +39,7 @@ const UNWELCOME: &str = "unwelcome";
 /// A pod that waits on Permit.
 const PATIENT: &str = "patient";
 
+#[derive(Default)]
 struct Seats;
 
 impl Plugin for Seats {
@@ -54,13 +55,6 @@ impl Plugin for Seats {
 
 impl Watches for Seats {
     type Resources = License;
-}
-
-impl Build for Seats {
-    type Args = NoArgs;
-    fn build(_: NoArgs, _: &BuildCycle) -> Result<Self, PluginError> {
-        Ok(Self)
-    }
 }
 
 fn license(licenses: Watched<'_, License>) -> PluginResult<&Custom<License>> {
@@ -119,7 +113,7 @@ impl Permit for Seats {
         &self,
         cx: &Cycle<'_>,
         _: &harbormaster_api::Str,
-        _: &mut dyn WaitingPods,
+        _: &mut Waiting<'_>,
     ) -> Result<Permitted, Stop> {
         match cx.pod.name.as_str() {
             UNWELCOME => Err(Reject::evictable("go away").into()),

@@ -30,6 +30,7 @@ fn spark(call: &str, name: &str) {
 }
 
 /// A plugin that takes part in every extension point.
+#[derive(Default)]
 struct Bomb;
 
 /// Index of the pods on nodes.
@@ -88,13 +89,6 @@ impl Plugin for Bomb {
     fn sign(&self, pod: &PodInfo) -> Result<Vec<SignFragment>, Unsignable> {
         spark("Sign", &pod.name);
         Ok(Vec::new())
-    }
-}
-
-impl Build for Bomb {
-    type Args = NoArgs;
-    fn build(_: NoArgs, _: &BuildCycle) -> Result<Self, PluginError> {
-        Ok(Self)
     }
 }
 
@@ -191,7 +185,7 @@ impl Reserve<usize> for Bomb {
 }
 
 impl Permit for Bomb {
-    fn permit(&self, cx: &Cycle<'_>, _: &Str, _: &mut dyn WaitingPods) -> Result<Permitted, Stop> {
+    fn permit(&self, cx: &Cycle<'_>, _: &Str, _: &mut Waiting<'_>) -> Result<Permitted, Stop> {
         spark("Permit", &cx.pod.name);
         if cx.pod.name == "bad" && is_armed("Unreserve") {
             return Err(Reject::evictable("not now").into());

@@ -62,6 +62,7 @@ impl Index for Sum {
 }
 
 /// A node runs as many pods as its quota allows; without a quota it runs none.
+#[derive(Default)]
 struct Quotas;
 
 impl Plugin for Quotas {
@@ -82,13 +83,6 @@ impl Quotas {
     fn after_quota(&self, _: &PodInfo, quota: Changed<'_, Quota>) -> PluginResult<Hint> {
         let pods = |quota: Option<&Custom<Quota>>| quota.map_or(0, |quota| quota.spec.pods);
         Ok(if pods(quota.new) > pods(quota.old) { Hint::Queue } else { Hint::Skip })
-    }
-}
-
-impl Build for Quotas {
-    type Args = NoArgs;
-    fn build(_: NoArgs, _: &BuildCycle) -> Result<Self, PluginError> {
-        Ok(Self)
     }
 }
 
@@ -139,7 +133,7 @@ impl Permit for Quotas {
         &self,
         cx: &Cycle<'_>,
         _: &harbormaster_api::Str,
-        _: &mut dyn WaitingPods,
+        _: &mut Waiting<'_>,
     ) -> Result<Permitted, Stop> {
         Ok(if cx.pod.name == PATIENT { Permitted::Wait(PATIENCE) } else { Permitted::Allow })
     }

@@ -234,6 +234,7 @@ fn room_kept_for_a_nominated_pod_is_not_given_to_lesser_ones() {
 }
 
 /// Panics for a pod named "bad".
+#[derive(Default)]
 struct Nervous;
 
 impl Plugin for Nervous {
@@ -245,13 +246,6 @@ impl Filter for Nervous {
     fn filter(&self, cx: &Cycle<'_>, _: &(), _: NodeRef<'_>) -> Verdict {
         assert!(cx.pod.name != "bad", "saw a bad pod");
         Ok(())
-    }
-}
-
-impl Build for Nervous {
-    type Args = NoArgs;
-    fn build(_: NoArgs, _: &BuildCycle) -> Result<Self, PluginError> {
-        Ok(Self)
     }
 }
 

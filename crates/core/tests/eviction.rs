@@ -13,6 +13,7 @@ use world::{World, node, pod, with_priority};
 
 /// Plugin controlled by the pods' annotations: `victims` are the pods to evict for it, `panics` interrupts a dry run,
 /// `waits` delays the pod on Permit.
+#[derive(Default)]
 struct Bully;
 
 impl Plugin for Bully {
@@ -20,13 +21,6 @@ impl Plugin for Bully {
     implemented_points!();
     fn events(&self) -> Option<Vec<Registration<Self>>> {
         Some(vec![Registration::always(EventResource::Pod, Action::DELETE)])
-    }
-}
-
-impl Build for Bully {
-    type Args = NoArgs;
-    fn build(_: NoArgs, _: &BuildCycle) -> Result<Self, PluginError> {
-        Ok(Self)
     }
 }
 
@@ -58,7 +52,7 @@ impl Permit for Bully {
         &self,
         cx: &Cycle<'_>,
         _: &harbormaster_api::Str,
-        _: &mut dyn WaitingPods,
+        _: &mut Waiting<'_>,
     ) -> Result<Permitted, Stop> {
         let waits = cx.pod.annotations.get("waits").is_some();
         Ok(if waits { Permitted::Wait(Duration::from_secs(600)) } else { Permitted::Allow })

@@ -32,6 +32,7 @@ use world::{
 };
 
 /// A plugin that delays every third pod for some seconds; every other third releases all waiting pods.
+#[derive(Default)]
 struct Turnstile;
 
 impl Plugin for Turnstile {
@@ -45,20 +46,13 @@ impl Plugin for Turnstile {
 }
 
 impl Permit for Turnstile {
-    fn permit(&self, cx: &Cycle<'_>, _: &Str, waiting: &mut dyn WaitingPods) -> Result<Permitted, Stop> {
+    fn permit(&self, cx: &Cycle<'_>, _: &Str, waiting: &mut Waiting<'_>) -> Result<Permitted, Stop> {
         match cx.pod.priority() % 3 {
             0 => return Ok(Permitted::Wait(Duration::from_secs(3))),
-            1 => waiting.list().iter().for_each(|(pod, _)| waiting.allow(&pod.uid, Self::NAME)),
+            1 => waiting.list().iter().for_each(|(pod, _)| waiting.allow(&pod.uid)),
             _ => {}
         }
         Ok(Permitted::Allow)
-    }
-}
-
-impl Build for Turnstile {
-    type Args = NoArgs;
-    fn build(_: NoArgs, _: &BuildCycle) -> Result<Self, PluginError> {
-        Ok(Self)
     }
 }
 

@@ -16,6 +16,7 @@ use harbormaster_framework::{
 use world::{World, node, pod};
 
 /// A plugin that allows two pods in the whole cluster, and nominates a node where removing one pod is enough.
+#[derive(Default)]
 struct Quota;
 
 impl Plugin for Quota {
@@ -67,13 +68,6 @@ impl PostFilter<usize> for Quota {
             reasons: vec!["nobody can make way".into()],
             nomination: Nomination::Clear,
         })
-    }
-}
-
-impl Build for Quota {
-    type Args = NoArgs;
-    fn build(_: NoArgs, _: &BuildCycle) -> Result<Self, PluginError> {
-        Ok(Self)
     }
 }
 

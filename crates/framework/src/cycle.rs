@@ -141,7 +141,40 @@ pub trait DryRun {
     fn rejection(&mut self) -> PluginResult<Option<Reject>>;
 }
 
-/// Pods that Permit holds back.
+/// Pods that Permit holds back, as one plugin sees them: it acts only in its own name.
+pub struct Waiting<'a> {
+    pods: &'a mut (dyn WaitingPods + 'a),
+    plugin: &'static str,
+}
+
+impl<'a> Waiting<'a> {
+    /// Creates the view of that plugin.
+    pub fn new(pods: &'a mut (dyn WaitingPods + 'a), plugin: &'static str) -> Self {
+        Self { pods, plugin }
+    }
+
+    /// Returns the waiting pods and their nodes, in the order in which they began to wait.
+    pub fn list(&self) -> Vec<(Arc<PodInfo>, Str)> {
+        self.pods.list()
+    }
+
+    /// Ends this plugin's delay of the pod.
+    pub fn allow(&mut self, uid: &str) {
+        self.pods.allow(uid, self.plugin);
+    }
+
+    /// Rejects a waiting pod, which then gives up its node.
+    pub fn reject(&mut self, uid: &str, message: impl Into<String>) {
+        self.pods.reject(uid, self.plugin, message.into());
+    }
+
+    /// Moves a pod of the queue to the active queue.
+    pub fn activate(&mut self, namespace: &str, name: &str) {
+        self.pods.activate(namespace, name);
+    }
+}
+
+/// Pods that Permit holds back, as a host keeps them. Plugins see them as [`Waiting`].
 pub trait WaitingPods {
     /// Returns the waiting pods and their nodes, in the order in which they began to wait.
     fn list(&self) -> Vec<(Arc<PodInfo>, Str)>;

@@ -27,11 +27,12 @@ use crate::{
     meter::{PluginMeter, ProfileMeter, Stage, Stamp, Status},
     nodeset::{NodeIdx, NodeSet},
     outcome::{
-        Bound, Normalize, Permitted, PluginError, PluginResult, PostFiltered, PreFlight, Reject, Stop,
+        Bound, Normalize, Permitted, PluginError, PluginResult, PostFiltered, PreFiltered, PreFlight, Reject,
+        Stop,
     },
     plugin::{BoxFuture, Plugin, Queued, Scope, SignFragment},
     pod::PodInfo,
-    points::{AnyPlugin, Calls, PreFilterAnswer, Slot},
+    points::{AnyPlugin, Calls, Slot},
     reads::Reads,
     registry::BuildError,
     resource::ResourceKind,
@@ -205,7 +206,7 @@ impl CallStatus for Slot {}
 impl CallStatus for crate::events::Hint {}
 impl CallStatus for Option<Vec<ErasedRegistration>> {}
 
-impl CallStatus for PreFilterAnswer {
+impl CallStatus for PreFiltered<()> {
     fn status(&self) -> Status {
         if matches!(self, Self::Skip) { Status::Skip } else { Status::Success }
     }
@@ -545,8 +546,8 @@ impl GuardedPlugin {
     ///
     /// # Errors
     /// When no node can fit, or the plugin fails.
-    pub fn pre_filter(&self, cx: &Cycle<'_>, slot: &mut Slot) -> Result<PreFilterAnswer, Stopped> {
-        let Some(run) = self.calls.pre_filter else { return Ok(PreFilterAnswer::Skip) };
+    pub fn pre_filter(&self, cx: &Cycle<'_>, slot: &mut Slot) -> Result<PreFiltered<()>, Stopped> {
+        let Some(run) = self.calls.pre_filter else { return Ok(PreFiltered::Skip) };
         self.ask(Call::Point(ExtensionPoint::PreFilter), |this| run(this, cx, slot))
     }
 

@@ -56,7 +56,7 @@ pub mod prelude {
         api_call::{Api, ApiCall, ApiFailure, ObjectPath},
         assume::Assume,
         cluster::Cluster,
-        cycle::{BindCycle, Cycle, DryRun, EnqueueCycle, Placement, PostFilterCycle, WaitingPods, WhatIf},
+        cycle::{BindCycle, Cycle, DryRun, EnqueueCycle, Placement, PostFilterCycle, Waiting, WhatIf},
         events::{Action, Change, EventResource, Hint, Registration},
         extender::EvictionPlan,
         implemented_points,

@@ -36,7 +36,7 @@ use harbormaster_api::Str;
 use crate::{
     api_call::ApiCall,
     assume::Assume,
-    cycle::{BindCycle, Cycle, EnqueueCycle, Placement, PostFilterCycle, WaitingPods},
+    cycle::{BindCycle, Cycle, EnqueueCycle, Placement, PostFilterCycle, Waiting},
     events::Registration,
     index::{ClusterView, Index},
     nodeset::NodeSet,
@@ -81,7 +81,7 @@ pub trait Plugin: Sized + Send + Sync + 'static {
     /// equal in everything that all plugins read share cached answers, so fewer reads are better. The default is the
     /// whole spec and `spec.nodeName`.
     fn reads(&self, pod: RowPod<'_>, reads: &mut Reads) {
-        reads.of(&*pod.spec.spec).of(&pod.node_name);
+        reads.of(&*pod.spec).of(&pod.node_name);
     }
 
     /// Returns the parts of a pod that this plugin reads, for opportunistic batching (KEP-5598): pods whose fragments
@@ -287,7 +287,7 @@ pub trait Reserve<S: State = ()>: Plugin {
 /// May delay a pod before it is bound.
 pub trait Permit: Plugin {
     /// Allows the pod, rejects it, or makes it wait. May release other pods through `waiting`.
-    fn permit(&self, cx: &Cycle<'_>, node: &Str, waiting: &mut dyn WaitingPods) -> Result<Permitted, Stop>;
+    fn permit(&self, cx: &Cycle<'_>, node: &Str, waiting: &mut Waiting<'_>) -> Result<Permitted, Stop>;
 }
 
 /// Prepares the binding, for example attaches a volume. Runs in the binding cycle, concurrently with scheduling.

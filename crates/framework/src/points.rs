@@ -18,7 +18,7 @@ use harbormaster_api::{
 use crate::{
     api_call::ApiCall,
     assume::Assume,
-    cycle::{BindCycle, Cycle, EnqueueCycle, Placement, PostFilterCycle, WaitingPods},
+    cycle::{BindCycle, Cycle, EnqueueCycle, Placement, PostFilterCycle, Waiting, WaitingPods},
     events::{ErasedRegistration, Registration},
     index::{ClusterView, IndexKind, Indexes},
     nodeset::{NodeIdx, NodeSet},
@@ -49,15 +49,6 @@ type ErasedPlugin<'a> = &'a (dyn Any + Send + Sync);
 type WhatIfCall = fn(ErasedPlugin<'_>, &Cycle<'_>, &mut Slot, &PodInfo, NodeIdx) -> PluginResult<()>;
 type Prepare = fn(ErasedPlugin<'_>, &mut Indexes, ClusterView<'_>, &PodInfo) -> PluginResult<()>;
 
-/// PreFilter's answer without the state, which is stored separately.
-#[derive(Clone, Debug)]
-pub enum PreFilterAnswer {
-    /// Filter has nothing to check.
-    Skip,
-    /// Continue, perhaps with fewer nodes.
-    Continue(Option<NodeSet>),
-}
-
 /// The functions of a plugin whose type is erased; `None` for points where it does not take part. Every function
 /// expects the plugin type that it was created for.
 #[derive(Clone)]
@@ -76,7 +67,7 @@ pub(crate) struct Calls {
     pub(crate) pre_enqueue: Option<fn(ErasedPlugin<'_>, EnqueueCycle<'_>) -> Verdict>,
     pub(crate) less: Option<fn(ErasedPlugin<'_>, Queued<'_>, Queued<'_>) -> bool>,
     pub(crate) pre_filter:
-        Option<fn(ErasedPlugin<'_>, &Cycle<'_>, &mut Slot) -> Result<PreFilterAnswer, Stop>>,
+        Option<fn(ErasedPlugin<'_>, &Cycle<'_>, &mut Slot) -> Result<PreFiltered<()>, Stop>>,
     pub(crate) add_pod: Option<WhatIfCall>,
     pub(crate) remove_pod: Option<WhatIfCall>,
     pub(crate) filter: Option<fn(ErasedPlugin<'_>, &Cycle<'_>, &Slot, NodeIdx) -> Verdict>,
@@ -337,11 +328,11 @@ impl<P: Plugin> Points<P> {
             Ok(match plugin::<P>(this).pre_filter(&V::part(cx))? {
                 PreFiltered::Skip => {
                     *slot = None;
-                    PreFilterAnswer::Skip
+                    PreFiltered::Skip
                 }
                 PreFiltered::Continue { state: new_state, only } => {
                     *slot = state(new_state);
-                    PreFilterAnswer::Continue(only)
+                    PreFiltered::Continue { state: (), only }
                 }
             })
         });
@@ -460,7 +451,8 @@ impl<P: Plugin> Points<P> {
     where
         P: Permit,
     {
-        self.calls.permit = Some(|this, cx, node, waiting| plugin::<P>(this).permit(cx, node, waiting));
+        self.calls.permit =
+            Some(|this, cx, node, pods| plugin::<P>(this).permit(cx, node, &mut Waiting::new(pods, P::NAME)));
         self.has(ExtensionPoint::Permit);
     }
 

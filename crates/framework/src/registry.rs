@@ -19,7 +19,7 @@ use crate::{
     points::{Calls, StateConflict},
 };
 
-/// Construction of a plugin from its arguments.
+/// Construction of a plugin from its arguments. A plugin without arguments implements [`Default`] instead.
 pub trait Build: Plugin {
     /// The type that `pluginConfig[].args` decodes into; [`NoArgs`] for none. `deny_unknown_fields` makes typing errors
     /// visible. Without arguments the plugin gets the value that an empty object decodes into, so serde's defaults
@@ -32,6 +32,14 @@ pub trait Build: Plugin {
     /// An error that describes what is wrong with the arguments; the scheduler then does not start. It is prefixed with
     /// the file, the line and `profiles[].pluginConfig[].args`.
     fn build(args: Self::Args, cx: &BuildCycle) -> Result<Self, PluginError>;
+}
+
+impl<P: Plugin + Default> Build for P {
+    type Args = NoArgs;
+
+    fn build(_: NoArgs, _: &BuildCycle) -> Result<Self, PluginError> {
+        Ok(Self::default())
+    }
 }
 
 /// Context in which plugins are built.

@@ -398,7 +398,7 @@ mod tests {
         implemented_points,
         plugin::Plugin,
         profile::{Profile, ProfileSpec},
-        registry::{Build, BuildCycle, NoArgs, Registry},
+        registry::{Build, BuildCycle, Registry},
     };
 
     #[derive(Debug, Deserialize)]
@@ -496,6 +496,7 @@ mod tests {
 
     macro_rules! listener {
         ($name:ident) => {
+            #[derive(Default)]
             struct $name;
 
             impl Plugin for $name {
@@ -505,13 +506,6 @@ mod tests {
                     Some(vec![Registration::on::<Team>(Action::ADD, |_, _, _| {
                         Ok(crate::events::Hint::Queue)
                     })])
-                }
-            }
-
-            impl Build for $name {
-                type Args = NoArgs;
-                fn build(_: NoArgs, _: &BuildCycle) -> Result<Self, crate::outcome::PluginError> {
-                    Ok(Self)
                 }
             }
         };

@@ -146,8 +146,8 @@ pub struct RowCycle<'a> {
 /// The view of a pod for row-scoped plugins. Derefs to its [`SpecInfo`].
 #[derive(Clone, Copy, Debug)]
 pub struct RowPod<'a> {
-    /// Shared with all pods of an equal spec.
-    pub spec: &'a SpecInfo,
+    /// The spec and what is derived from it, shared with all pods of an equal one.
+    pub derived: &'a SpecInfo,
     /// `spec.nodeName`.
     pub node_name: Option<&'a Str>,
 }
@@ -155,25 +155,25 @@ pub struct RowPod<'a> {
 impl<'a> RowPod<'a> {
     /// Sum of the pod's requests.
     pub fn request(self) -> &'a Resources {
-        &self.spec.request
+        &self.derived.request
     }
 
     /// The pod's priority.
     pub fn priority(self) -> i32 {
-        self.spec.priority
+        self.derived.priority
     }
 }
 
 impl Deref for RowPod<'_> {
     type Target = SpecInfo;
     fn deref(&self) -> &SpecInfo {
-        self.spec
+        self.derived
     }
 }
 
 impl PodInfo {
     /// Returns the view of the pod for row-scoped plugins.
     pub fn for_rows(&self) -> RowPod<'_> {
-        RowPod { spec: &self.spec, node_name: self.node_name.as_ref() }
+        RowPod { derived: &self.derived, node_name: self.node_name.as_ref() }
     }
 }

@@ -89,7 +89,6 @@ pub mod framework {
         guard::{Call, PointError, Stopped},
         plugin::BoxFuture,
         pod::{NonZero, SpecInfo},
-        points::PreFilterAnswer,
         registry::{ArgsError, BuildError},
         resource::{AnyCustom, CustomChange, RawObject, ResourceKind, ResourceName, Undecodable},
         table::{Columns, LogPosition, NodeTable, RowImage, UsedPorts},

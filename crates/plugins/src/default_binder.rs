@@ -26,13 +26,6 @@ impl Plugin for DefaultBinder {
     implemented_points!();
 }
 
-impl Build for DefaultBinder {
-    type Args = NoArgs;
-    fn build(_: NoArgs, _: &BuildCycle) -> Result<Self, PluginError> {
-        Ok(Self)
-    }
-}
-
 impl Bind for DefaultBinder {
     async fn bind(&self, cx: &BindCycle) -> Result<Bound, Stop> {
         cx.api.bind(&cx.pod, &cx.node).await?;

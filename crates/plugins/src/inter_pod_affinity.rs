@@ -57,7 +57,7 @@ pub use filter::{REASON_AFFINITY, REASON_ANTI};
 use terms::{Required, Term};
 
 /// Attracts pods to other pods, or keeps them apart. See the [module documentation](self).
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct InterPodAffinity {
     args: InterPodAffinityArgs,
 }

@@ -41,7 +41,7 @@ const REASON_CONFLICT: &str = "pod affinity terms conflict";
 const FIELD_NAME: &str = "metadata.name";
 
 /// Selects nodes by label or name. See the [module documentation](self).
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct NodeAffinity {
     added_required: Option<ParsedNodeSelector>,
     added_preferred: Option<ParsedPreferred>,
@@ -70,7 +70,7 @@ impl Build for NodeAffinity {
 
     fn build(args: Self::Args, _: &BuildCycle) -> Result<Self, PluginError> {
         let Some(added) = args.added_affinity.as_ref().map(selector::NodeAffinity::from) else {
-            return Ok(Self::default());
+            return Ok(Self { added_required: None, added_preferred: None });
         };
         let added_required = added.required.as_ref().map(ParsedNodeSelector::new);
         if let Some(error) = added_required.as_ref().and_then(ParsedNodeSelector::error) {
@@ -132,7 +132,7 @@ impl Filter<Row, Arc<RequiredNodeAffinity>> for NodeAffinity {
 
 impl PreScore<Row, (), ParsedPreferred> for NodeAffinity {
     fn pre_score(&self, cx: &RowCycle<'_>, (): &(), _: &NodeSet) -> PluginResult<PreScored<ParsedPreferred>> {
-        let preferred = preferences(cx.pod.spec)?;
+        let preferred = preferences(&cx.pod.spec)?;
         if preferred.is_none() && self.added_preferred.is_none() {
             return Ok(PreScored::Skip);
         }

@@ -44,13 +44,6 @@ impl Plugin for NodeName {
     }
 }
 
-impl Build for NodeName {
-    type Args = NoArgs;
-    fn build(_: NoArgs, _: &BuildCycle) -> Result<Self, PluginError> {
-        Ok(Self)
-    }
-}
-
 /// Returns the node that the pod names; an empty name counts as none.
 fn requested_node(pod: RowPod<'_>) -> Option<&str> {
     pod.node_name.map(Str::as_str).filter(|name| !name.is_empty())

@@ -27,7 +27,7 @@ use crate::{rows::both, sign};
 const REASON: &str = "node(s) were unschedulable";
 
 /// Keeps pods off cordoned nodes. See the [module documentation](self).
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct NodeUnschedulable {
     compare_numbers: bool,
 }
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     fn trial() -> Trial {
-        Trial::of(NodeUnschedulable::default())
+        Trial::of(NodeUnschedulable { compare_numbers: false })
     }
 
     #[test]

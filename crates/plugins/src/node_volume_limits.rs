@@ -51,7 +51,7 @@ use needed::{ClaimObjects, NeededVolumes, VolumeError};
 const REASON: &str = "node(s) exceed max volume count";
 
 /// Limits the number of volumes on a node. See the [module documentation](self).
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct NodeVolumeLimits {
     /// True with the gate `VolumeLimitScaling`.
     needs_drivers: bool,

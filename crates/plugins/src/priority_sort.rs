@@ -26,13 +26,6 @@ impl Plugin for PrioritySort {
     implemented_points!();
 }
 
-impl Build for PrioritySort {
-    type Args = NoArgs;
-    fn build(_: NoArgs, _: &BuildCycle) -> Result<Self, PluginError> {
-        Ok(Self)
-    }
-}
-
 impl QueueSort for PrioritySort {
     fn less(&self, a: Queued<'_>, b: Queued<'_>) -> bool {
         let (first, second) = (a.pod.priority(), b.pod.priority());

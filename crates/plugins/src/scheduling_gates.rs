@@ -32,13 +32,6 @@ impl Plugin for SchedulingGates {
     }
 }
 
-impl Build for SchedulingGates {
-    type Args = NoArgs;
-    fn build(_: NoArgs, _: &BuildCycle) -> Result<Self, PluginError> {
-        Ok(Self)
-    }
-}
-
 impl PreEnqueue for SchedulingGates {
     fn pre_enqueue(&self, cx: EnqueueCycle<'_>) -> Verdict {
         if cx.pod.scheduling_gates.is_empty() {

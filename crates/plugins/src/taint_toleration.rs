@@ -30,7 +30,7 @@ use crate::{rows::both, sign};
 const REASON: &str = "node(s) had untolerated taint(s)";
 
 /// Keeps pods off nodes whose taints they do not tolerate. See the [module documentation](self).
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct TaintToleration {
     compare_numbers: bool,
 }
@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     fn trial() -> Trial {
-        Trial::of(TaintToleration::default())
+        Trial::of(TaintToleration { compare_numbers: false })
     }
 
     fn toleration(key: &str, operator: TolerationOperator, value: &str, effect: &str) -> Toleration {

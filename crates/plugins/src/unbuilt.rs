@@ -70,7 +70,7 @@ const NOT_PRE_FILTERED: &str = "not found";
 const REASON_NO_CLAIMS: &str = "no new claims to deallocate";
 
 /// Rejects pods that need a missing plugin. See the [module documentation](self).
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Unbuilt {
     missing: Vec<EnforcedPlugin>,
 }

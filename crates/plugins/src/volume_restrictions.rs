@@ -80,13 +80,6 @@ impl Watches for VolumeRestrictions {
     type Resources = PersistentVolumeClaim;
 }
 
-impl Build for VolumeRestrictions {
-    type Args = NoArgs;
-    fn build(_: NoArgs, _: &BuildCycle) -> Result<Self, PluginError> {
-        Ok(Self)
-    }
-}
-
 impl Indexed for VolumeRestrictions {
     type Index = VolumeUsers;
 }

@@ -89,13 +89,6 @@ impl Watches for VolumeZone {
     type Resources = (PersistentVolumeClaim, PersistentVolume, StorageClass);
 }
 
-impl Build for VolumeZone {
-    type Args = NoArgs;
-    fn build(_: NoArgs, _: &BuildCycle) -> Result<Self, PluginError> {
-        Ok(Self)
-    }
-}
-
 impl Indexed for VolumeZone {
     type Index = Supply;
 }

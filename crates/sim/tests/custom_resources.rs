@@ -28,6 +28,7 @@ impl Resource for Gate {
 }
 
 /// A node takes pods of the namespaces in which the gate of its name is open.
+#[derive(Default)]
 struct Gates;
 
 impl Plugin for Gates {
@@ -37,13 +38,6 @@ impl Plugin for Gates {
 
 impl Watches for Gates {
     type Resources = Gate;
-}
-
-impl Build for Gates {
-    type Args = NoArgs;
-    fn build(_: NoArgs, _: &BuildCycle) -> Result<Self, PluginError> {
-        Ok(Self)
-    }
 }
 
 impl Filter for Gates {

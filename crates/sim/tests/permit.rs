@@ -11,6 +11,7 @@ use harbormaster_sim::{Inventory, simulate};
 use harbormaster_testkit::{node, pod};
 
 /// Holds every pod back, for nothing.
+#[derive(Default)]
 struct Waits;
 
 impl Plugin for Waits {
@@ -18,15 +19,8 @@ impl Plugin for Waits {
     implemented_points!();
 }
 
-impl Build for Waits {
-    type Args = NoArgs;
-    fn build(_: NoArgs, _: &BuildCycle) -> Result<Self, PluginError> {
-        Ok(Self)
-    }
-}
-
 impl Permit for Waits {
-    fn permit(&self, _: &Cycle<'_>, _: &Str, _: &mut dyn WaitingPods) -> Result<Permitted, Stop> {
+    fn permit(&self, _: &Cycle<'_>, _: &Str, _: &mut Waiting<'_>) -> Result<Permitted, Stop> {
         Ok(Permitted::Wait(Duration::from_secs(90)))
     }
 }

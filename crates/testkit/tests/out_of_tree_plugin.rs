@@ -22,7 +22,7 @@ struct TicketsArgs {
     most_per_pod: Option<i64>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Tickets {
     most_per_pod: Option<i64>,
     /// Number of reserved tickets of pods that are not bound yet.
@@ -111,7 +111,7 @@ impl Build for Tickets {
         if args.most_per_pod.is_some_and(|most| most < 1) {
             return Err("mostPerPod must be at least 1".into());
         }
-        Ok(Self { most_per_pod: args.most_per_pod, ..Self::default() })
+        Ok(Self { most_per_pod: args.most_per_pod, reserved: Mutex::default(), printed: Mutex::default() })
     }
 }
 
@@ -297,7 +297,7 @@ impl Reserve<Taken> for Tickets {
 }
 
 impl Permit for Tickets {
-    fn permit(&self, cx: &Cycle<'_>, _: &Str, waiting: &mut dyn WaitingPods) -> Result<Permitted, Stop> {
+    fn permit(&self, cx: &Cycle<'_>, _: &Str, waiting: &mut Waiting<'_>) -> Result<Permitted, Stop> {
         let Some(pair) = cx.pod.annotations.get(PAIR) else { return Ok(Permitted::Allow) };
         if pair.is_empty() {
             return Err(Reject::evictable("a pair needs a name").into());
@@ -306,7 +306,7 @@ impl Permit for Tickets {
         let partner = listed.iter().find(|(other, _)| other.annotations.get(PAIR) == Some(pair));
         match partner {
             Some((partner, _)) => {
-                waiting.allow(&partner.uid, Self::NAME);
+                waiting.allow(&partner.uid);
                 Ok(Permitted::Allow)
             }
             None => {

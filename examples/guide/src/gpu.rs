@@ -19,6 +19,7 @@ fn number_of(node: NodeRef<'_>, key: &str) -> i64 {
 }
 
 /// Places pods by GPU memory and clock speed.
+#[derive(Default)]
 pub struct Gpu;
 
 /// The largest values among the candidate nodes. PreScore computes them for Score.
@@ -31,14 +32,6 @@ pub struct Best {
 impl Plugin for Gpu {
     const NAME: &'static str = "Gpu";
     implemented_points!();
-}
-
-impl Build for Gpu {
-    type Args = NoArgs;
-
-    fn build(_: NoArgs, _: &BuildCycle) -> Result<Self, PluginError> {
-        Ok(Self)
-    }
 }
 
 impl QueueSort for Gpu {

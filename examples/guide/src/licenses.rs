@@ -54,6 +54,7 @@ impl License {
 }
 
 /// Gives pods seats of licenses.
+#[derive(Default)]
 pub struct Seats;
 
 impl Plugin for Seats {
@@ -74,14 +75,6 @@ impl Plugin for Seats {
 
 impl Watches for Seats {
     type Resources = License;
-}
-
-impl Build for Seats {
-    type Args = NoArgs;
-
-    fn build(_: NoArgs, _: &BuildCycle) -> Result<Self, PluginError> {
-        Ok(Self)
-    }
 }
 
 impl PreFilter for Seats {

@@ -27,6 +27,7 @@ impl Resource for Maintenance {
 }
 
 /// Keeps pods off nodes under maintenance.
+#[derive(Default)]
 pub struct NoMaintenance;
 
 impl Plugin for NoMaintenance {
@@ -43,14 +44,6 @@ impl Plugin for NoMaintenance {
 
 impl Watches for NoMaintenance {
     type Resources = Maintenance;
-}
-
-impl Build for NoMaintenance {
-    type Args = NoArgs;
-
-    fn build(_: NoArgs, _: &BuildCycle) -> Result<Self, PluginError> {
-        Ok(Self)
-    }
 }
 
 impl NoMaintenance {

@@ -28,18 +28,12 @@ fn logged(pod: &str) -> Vec<String> {
 /// A plugin whose behaviour depends on labels of the pod.
 macro_rules! toy {
     ($name:ident, $millis:literal) => {
+        #[derive(Default)]
         struct $name;
 
         impl Plugin for $name {
             const NAME: &'static str = stringify!($name);
             implemented_points!();
-        }
-
-        impl Build for $name {
-            type Args = NoArgs;
-            fn build(_: NoArgs, _: &BuildCycle) -> Result<Self, PluginError> {
-                Ok(Self)
-            }
         }
 
         impl PreBind for $name {

@@ -135,18 +135,12 @@ fn stopping_waits_for_bindings_and_tries_no_more_pods() {
 }
 
 /// Rejects every node, and has the pods evicted that are there.
+#[derive(Default)]
 struct Jealous;
 
 impl Plugin for Jealous {
     const NAME: &'static str = "Jealous";
     implemented_points!();
-}
-
-impl Build for Jealous {
-    type Args = NoArgs;
-    fn build(_: NoArgs, _: &BuildCycle) -> Result<Self, PluginError> {
-        Ok(Self)
-    }
 }
 
 impl QueueSort for Jealous {
@@ -210,18 +204,12 @@ fn pods_that_could_wait_are_tried_when_nothing_is_to_be_written() {
 }
 
 /// Cannot tell whether a pod may be tried.
+#[derive(Default)]
 struct Unsure;
 
 impl Plugin for Unsure {
     const NAME: &'static str = "Unsure";
     implemented_points!();
-}
-
-impl Build for Unsure {
-    type Args = NoArgs;
-    fn build(_: NoArgs, _: &BuildCycle) -> Result<Self, PluginError> {
-        Ok(Self)
-    }
 }
 
 impl PreEnqueue for Unsure {
@@ -308,18 +296,12 @@ fn a_panic_elsewhere_ends_the_thread_with_its_words() {
 }
 
 /// Rejects every pod, and takes its time over the pod `slow`. The most important pod comes first.
+#[derive(Default)]
 struct Slow;
 
 impl Plugin for Slow {
     const NAME: &'static str = "Slow";
     implemented_points!();
-}
-
-impl Build for Slow {
-    type Args = NoArgs;
-    fn build(_: NoArgs, _: &BuildCycle) -> Result<Self, PluginError> {
-        Ok(Self)
-    }
 }
 
 impl QueueSort for Slow {

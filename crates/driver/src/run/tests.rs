@@ -32,6 +32,7 @@ use crate::{
 
 /// First come, first served; nodes named `full` take no pod, `cursed` ones panic, and after a look at `haunted` ones
 /// the state panics when nobody guards it any more.
+#[derive(Default)]
 struct FirstFit;
 
 #[derive(Clone, Default)]
@@ -48,13 +49,6 @@ impl Drop for Haunted {
 impl Plugin for FirstFit {
     const NAME: &'static str = "FirstFit";
     implemented_points!();
-}
-
-impl Build for FirstFit {
-    type Args = NoArgs;
-    fn build(_: NoArgs, _: &BuildCycle) -> Result<Self, PluginError> {
-        Ok(Self)
-    }
 }
 
 impl QueueSort for FirstFit {

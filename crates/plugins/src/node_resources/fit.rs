@@ -66,7 +66,7 @@ impl Plugin for NodeResourcesFit {
     }
 
     fn reads(&self, pod: RowPod<'_>, reads: &mut Reads) {
-        reads.of(&pod.spec.request).of(&pod.spec.score_request);
+        reads.of(&pod.derived.request).of(&pod.derived.score_request);
     }
 
     fn sign(&self, pod: &PodInfo) -> Result<Vec<SignFragment>, Unsignable> {
@@ -91,7 +91,7 @@ impl Build for NodeResourcesFit {
 
 impl PreFilter<Row, FitState> for NodeResourcesFit {
     fn pre_filter(&self, cx: &RowCycle<'_>) -> Result<PreFiltered<FitState>, Stop> {
-        Ok(PreFiltered::state(FitState(Arc::new(Demand::new(&cx.pod.spec.request, &self.ignored)))))
+        Ok(PreFiltered::state(FitState(Arc::new(Demand::new(&cx.pod.derived.request, &self.ignored)))))
     }
 }
 
@@ -128,7 +128,7 @@ impl Score<Row> for NodeResourcesFit {
 
 impl NodeResourcesFit {
     fn lanes<'a>(&'a self, cx: &RowCycle<'a>) -> Vec<Lane<'a>> {
-        let request = &cx.pod.spec.score_request;
+        let request = &cx.pod.derived.score_request;
         let asks = self.resources.iter().map(|r| r.of(request));
         Lane::of(&self.resources, asks, cx.nodes, RequestKind::NonZero)
     }
@@ -151,7 +151,7 @@ impl NodeResourcesFit {
     fn after_node(&self, pod: &PodInfo, change: &Change<'_>) -> PluginResult<Hint> {
         let Change::Node { old, new: Some(new) } = change else { return Ok(Hint::Queue) };
         // As in kube-scheduler, ignored resources are not ignored here.
-        let demand = Demand::new(&pod.spec.request, &IgnoredResources::default());
+        let demand = Demand::new(&pod.derived.request, &IgnoredResources::default());
         let gains = || old.is_none_or(|old| demand.gains(&old.allocatable, &new.allocatable));
         Ok(if demand.fits_empty(new) && gains() { Hint::Queue } else { Hint::Skip })
     }
