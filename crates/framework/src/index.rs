@@ -243,7 +243,7 @@ impl Indexes {
     /// Returns the index of that type.
     ///
     /// # Errors
-    /// When no plugin in use declares it (the calling plugin lacks `points.indexed()`), or when it cannot be built.
+    /// When no plugin in use declares it, or when it cannot be built.
     pub fn get<I: Index>(&self) -> PluginResult<&I> {
         let found = self.0.iter().find(|entry| entry.kind.type_id == TypeId::of::<I>());
         let index = found.and_then(|entry| entry.index.as_ref());

@@ -46,9 +46,9 @@
 //! # use harbormaster_framework::prelude::*;
 //! fn objects<'a>(cx: &'a RowCycle<'_>) -> &'a Objects { cx.objects }
 //! ```
-//! ```compile_fail,E0599
+//! ```compile_fail,E0308
 //! # use harbormaster_framework::prelude::*;
-//! fn index<'a, I: Index>(cx: &'a RowCycle<'_>) -> PluginResult<&'a I> { cx.index() }
+//! fn index<'a, P: Indexed>(this: &P, cx: &'a RowCycle<'_>) -> PluginResult<&'a P::Index> { this.index(cx) }
 //! ```
 
 use std::ops::Deref;

@@ -38,7 +38,17 @@ use super::{Custom, Resource, ResourceKind};
 /// }
 /// ```
 ///
-/// This is the only way to read such objects, so none is read that is not watched.
+/// This is the only way to read such objects, so none is read that is not watched:
+///
+/// ```compile_fail,E0599
+/// # use harbormaster_framework::prelude::*;
+/// # struct TeamNodes;
+/// # impl Plugin for TeamNodes {
+/// #     const NAME: &'static str = "TeamNodes";
+/// #     implemented_points!();
+/// # }
+/// fn teams(this: &TeamNodes, objects: &Objects) { this.watched(objects); }
+/// ```
 pub trait Watches {
     /// A [`Resource`], or a tuple of several.
     type Resources: ResourceSet;
