@@ -49,8 +49,8 @@ type ErasedPlugin<'a> = &'a (dyn Any + Send + Sync);
 type WhatIfCall = fn(ErasedPlugin<'_>, &Cycle<'_>, &mut Slot, &PodInfo, NodeIdx) -> PluginResult<()>;
 type Prepare = fn(ErasedPlugin<'_>, &mut Indexes, ClusterView<'_>, &PodInfo) -> PluginResult<()>;
 
-/// The functions of a plugin whose type is erased; `None` for points where it does not take part. Every function
-/// expects the plugin type that it was created for.
+/// A plugin whose type is erased: its properties and its functions. Every function expects the plugin type that it was
+/// created for.
 #[derive(Clone)]
 pub(crate) struct Calls {
     pub(crate) name: &'static str,
@@ -64,6 +64,12 @@ pub(crate) struct Calls {
     pub(crate) score_states: States,
     pub(crate) index: Option<(IndexKind, Prepare)>,
     pub(crate) resources: Vec<ResourceKind>,
+    pub(crate) shims: Shims,
+}
+
+/// One function for each method of the points; `None` for points where the plugin does not take part.
+#[derive(Clone, Default)]
+pub(crate) struct Shims {
     pub(crate) pre_enqueue: Option<fn(ErasedPlugin<'_>, EnqueueCycle<'_>) -> Verdict>,
     pub(crate) less: Option<fn(ErasedPlugin<'_>, Queued<'_>, Queued<'_>) -> bool>,
     pub(crate) pre_filter:
@@ -116,26 +122,7 @@ impl Calls {
             score_states: States::default(),
             index: None,
             resources: Vec::new(),
-            pre_enqueue: None,
-            less: None,
-            pre_filter: None,
-            add_pod: None,
-            remove_pod: None,
-            filter: None,
-            filter_batch: None,
-            lacks: None,
-            post_filter: None,
-            pre_score: None,
-            score: None,
-            score_batch: None,
-            normalize: None,
-            reserve: None,
-            unreserve: None,
-            permit: None,
-            pre_flight: None,
-            pre_bind: None,
-            bind: None,
-            post_bind: None,
+            shims: Shims::default(),
         }
     }
 }
@@ -305,7 +292,7 @@ impl<P: Plugin> Points<P> {
     where
         P: PreEnqueue,
     {
-        self.calls.pre_enqueue = Some(|this, cx| plugin::<P>(this).pre_enqueue(cx));
+        self.calls.shims.pre_enqueue = Some(|this, cx| plugin::<P>(this).pre_enqueue(cx));
         self.has(ExtensionPoint::PreEnqueue);
     }
 
@@ -314,7 +301,7 @@ impl<P: Plugin> Points<P> {
     where
         P: QueueSort,
     {
-        self.calls.less = Some(|this, a, b| plugin::<P>(this).less(a, b));
+        self.calls.shims.less = Some(|this, a, b| plugin::<P>(this).less(a, b));
         self.has(ExtensionPoint::QueueSort);
     }
 
@@ -324,7 +311,7 @@ impl<P: Plugin> Points<P> {
         P: PreFilter<V, S>,
     {
         self.calls.filter_states.made = Some(StateOf::new::<S>(ExtensionPoint::PreFilter));
-        self.calls.pre_filter = Some(|this, cx, slot| {
+        self.calls.shims.pre_filter = Some(|this, cx, slot| {
             Ok(match plugin::<P>(this).pre_filter(&V::part(cx))? {
                 PreFiltered::Skip => {
                     *slot = None;
@@ -336,11 +323,11 @@ impl<P: Plugin> Points<P> {
                 }
             })
         });
-        self.calls.add_pod = Some(|this, cx, slot, pod, row| match state_to_change::<S>(slot) {
+        self.calls.shims.add_pod = Some(|this, cx, slot, pod, row| match state_to_change::<S>(slot) {
             Some(state) => plugin::<P>(this).add_pod(&V::part(cx), state, pod, cx.nodes.node(row)),
             None => Ok(()),
         });
-        self.calls.remove_pod = Some(|this, cx, slot, pod, row| match state_to_change::<S>(slot) {
+        self.calls.shims.remove_pod = Some(|this, cx, slot, pod, row| match state_to_change::<S>(slot) {
             Some(state) => plugin::<P>(this).remove_pod(&V::part(cx), state, pod, cx.nodes.node(row)),
             None => Ok(()),
         });
@@ -354,15 +341,15 @@ impl<P: Plugin> Points<P> {
         P: Filter<V, S>,
     {
         self.calls.filter_states.taken.push(StateOf::new::<S>(ExtensionPoint::Filter));
-        self.calls.filter = Some(|this, cx, slot, row| match state_in::<S>(slot) {
+        self.calls.shims.filter = Some(|this, cx, slot, row| match state_in::<S>(slot) {
             Some(state) => plugin::<P>(this).filter(&V::part(cx), state, cx.nodes.node(row)),
             None => Ok(()),
         });
-        self.calls.filter_batch = Some(|this, cx, slot, sweep| match state_in::<S>(slot) {
+        self.calls.shims.filter_batch = Some(|this, cx, slot, sweep| match state_in::<S>(slot) {
             Some(state) => plugin::<P>(this).filter_batch(&V::part(cx), state, sweep),
             None => Ok(()),
         });
-        self.calls.lacks = Some(|this, cx, slot, row| {
+        self.calls.shims.lacks = Some(|this, cx, slot, row| {
             plugin::<P>(this).lacks(&V::part(cx), state_in::<S>(slot)?, cx.nodes.node(row))
         });
         self.judges::<V>();
@@ -375,7 +362,7 @@ impl<P: Plugin> Points<P> {
         P: PostFilter<S>,
     {
         self.calls.filter_states.taken.push(StateOf::new::<S>(ExtensionPoint::PostFilter));
-        self.calls.post_filter = Some(|this, cx, slot| match state_in::<S>(slot) {
+        self.calls.shims.post_filter = Some(|this, cx, slot| match state_in::<S>(slot) {
             Some(state) => plugin::<P>(this).post_filter(cx, state),
             None => plugin::<P>(this).post_filter(cx, &S::default()),
         });
@@ -389,7 +376,7 @@ impl<P: Plugin> Points<P> {
     {
         self.calls.filter_states.taken.push(StateOf::new::<F>(ExtensionPoint::PreScore));
         self.calls.score_states.made = Some(StateOf::new::<S>(ExtensionPoint::PreScore));
-        self.calls.pre_score = Some(|this, cx, filtered, candidates, slot| {
+        self.calls.shims.pre_score = Some(|this, cx, filtered, candidates, slot| {
             let this = plugin::<P>(this);
             let scored = match state_in::<F>(filtered) {
                 Some(filtered) => this.pre_score(&V::part(cx), filtered, candidates),
@@ -412,15 +399,15 @@ impl<P: Plugin> Points<P> {
     {
         self.calls.score_states.taken.push(StateOf::new::<S>(ExtensionPoint::Score));
         self.calls.normalization = <P as Score<V, S>>::NORMALIZE;
-        self.calls.score = Some(|this, cx, slot, row| match state_in::<S>(slot) {
+        self.calls.shims.score = Some(|this, cx, slot, row| match state_in::<S>(slot) {
             Some(state) => plugin::<P>(this).score(&V::part(cx), state, cx.nodes.node(row)),
             None => Ok(0),
         });
-        self.calls.score_batch = Some(|this, cx, slot, scores| match state_in::<S>(slot) {
+        self.calls.shims.score_batch = Some(|this, cx, slot, scores| match state_in::<S>(slot) {
             Some(state) => plugin::<P>(this).score_batch(&V::part(cx), state, scores),
             None => Ok(()),
         });
-        self.calls.normalize = Some(|this, cx, slot, rows, scores| match state_in::<S>(slot) {
+        self.calls.shims.normalize = Some(|this, cx, slot, rows, scores| match state_in::<S>(slot) {
             Some(state) => plugin::<P>(this).normalize(&V::part(cx), state, rows, scores),
             None => Ok(()),
         });
@@ -434,7 +421,7 @@ impl<P: Plugin> Points<P> {
         P: Reserve<S>,
     {
         self.calls.filter_states.taken.push(StateOf::new::<S>(ExtensionPoint::Reserve));
-        self.calls.reserve = Some(|this, cx, slot, row, assume| {
+        self.calls.shims.reserve = Some(|this, cx, slot, row, assume| {
             let (this, node) = (plugin::<P>(this), cx.nodes.node(row));
             let reserved = match state_in::<S>(slot) {
                 Some(state) => this.reserve(cx, state, node, assume),
@@ -442,7 +429,8 @@ impl<P: Plugin> Points<P> {
             };
             reserved.map(state)
         });
-        self.calls.unreserve = Some(|this, placement, calls| plugin::<P>(this).unreserve(placement, calls));
+        self.calls.shims.unreserve =
+            Some(|this, placement, calls| plugin::<P>(this).unreserve(placement, calls));
         self.has(ExtensionPoint::Reserve);
     }
 
@@ -451,7 +439,7 @@ impl<P: Plugin> Points<P> {
     where
         P: Permit,
     {
-        self.calls.permit =
+        self.calls.shims.permit =
             Some(|this, cx, node, pods| plugin::<P>(this).permit(cx, node, &mut Waiting::new(pods, P::NAME)));
         self.has(ExtensionPoint::Permit);
     }
@@ -461,8 +449,8 @@ impl<P: Plugin> Points<P> {
     where
         P: PreBind,
     {
-        self.calls.pre_flight = Some(|this, placement| plugin::<P>(this).pre_flight(placement));
-        self.calls.pre_bind = Some(|this, cx| Box::pin(plugin::<P>(this).pre_bind(cx)));
+        self.calls.shims.pre_flight = Some(|this, placement| plugin::<P>(this).pre_flight(placement));
+        self.calls.shims.pre_bind = Some(|this, cx| Box::pin(plugin::<P>(this).pre_bind(cx)));
         self.has(ExtensionPoint::PreBind);
     }
 
@@ -471,7 +459,7 @@ impl<P: Plugin> Points<P> {
     where
         P: Bind,
     {
-        self.calls.bind = Some(|this, cx| Box::pin(plugin::<P>(this).bind(cx)));
+        self.calls.shims.bind = Some(|this, cx| Box::pin(plugin::<P>(this).bind(cx)));
         self.has(ExtensionPoint::Bind);
     }
 
@@ -480,7 +468,7 @@ impl<P: Plugin> Points<P> {
     where
         P: PostBind,
     {
-        self.calls.post_bind = Some(|this, cx| Box::pin(plugin::<P>(this).post_bind(cx)));
+        self.calls.shims.post_bind = Some(|this, cx| Box::pin(plugin::<P>(this).post_bind(cx)));
         self.has(ExtensionPoint::PostBind);
     }
 }

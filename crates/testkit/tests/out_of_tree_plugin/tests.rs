@@ -176,6 +176,15 @@ fn tickets() -> Tickets {
     Tickets::build(TicketsArgs::default(), &BuildCycle::default()).unwrap()
 }
 
+#[test]
+fn every_point_that_the_plugin_implements_is_found() {
+    let plugin = Trial::of(tickets()).plugin().clone();
+    let missing = ExtensionPoint::ALL.into_iter().filter(|point| !plugin.points().contains(*point));
+    let of_groups = [ExtensionPoint::PlacementGenerate, ExtensionPoint::PlacementScore];
+    assert_eq!(missing.collect::<Vec<_>>(), of_groups);
+    assert!(plugin.index().is_some());
+}
+
 #[derive(Default)]
 struct Room {
     waiting: Vec<(Arc<PodInfo>, Str)>,
