@@ -65,15 +65,19 @@ fn is_of<R: Resource>(owner: &OwnerReference) -> bool {
 ///
 /// # Errors
 /// Names the object that is missing.
-pub fn machine<'a>(objects: &'a Objects, pod: &Pod) -> Result<Option<&'a Custom<VirtualMachine>>, Stop> {
+pub fn machine<'a>(
+    instances: Watched<'a, VirtualMachineInstance>,
+    machines: Watched<'a, VirtualMachine>,
+    pod: &Pod,
+) -> Result<Option<&'a Custom<VirtualMachine>>, Stop> {
     let Some(owner) = instance_of(pod) else { return Ok(None) };
-    let instance = objects.get::<VirtualMachineInstance>(&pod.namespace, &owner.name)?;
+    let instance = instances.get(&pod.namespace, &owner.name);
     let instance = instance.filter(|found| found.metadata.uid == owner.uid);
     let Some(owner) = machine_of(instance.ok_or_else(|| not_found::<VirtualMachineInstance>(pod, owner))?)
     else {
         return Ok(None);
     };
-    let machine = objects.get::<VirtualMachine>(&pod.namespace, &owner.name)?;
+    let machine = machines.get(&pod.namespace, &owner.name);
     let machine = machine.filter(|found| found.metadata.uid == owner.uid);
     Ok(Some(machine.ok_or_else(|| not_found::<VirtualMachine>(pod, owner))?))
 }

@@ -54,14 +54,7 @@ impl Build for StickyVM {
 
 impl Plugin for StickyVM {
     const NAME: &'static str = "StickyVM";
-    /// Row of the pinned node.
-    type FilterState = Option<NodeIdx>;
-    type ScoreState = ();
-
-    fn points(points: &mut Points<Self>) {
-        points.pre_filter().filter().reserve().pre_bind().post_bind();
-        points.resource::<VirtualMachineInstance>().resource::<VirtualMachine>();
-    }
+    implemented_points!();
 
     fn events(&self) -> Option<Vec<Registration<Self>>> {
         let known = Action::ADD | Action::UPDATE;
@@ -73,6 +66,10 @@ impl Plugin for StickyVM {
             Registration::hinted(EventResource::AssignedPod, Action::DELETE, Self::after_pod),
         ])
     }
+}
+
+impl Watches for StickyVM {
+    type Resources = (VirtualMachineInstance, VirtualMachine);
 }
 
 impl StickyVM {
@@ -118,9 +115,10 @@ fn queue_if(helps: bool) -> Hint {
     if helps { Hint::Queue } else { Hint::Skip }
 }
 
-impl PreFilter for StickyVM {
+impl PreFilter<WholeCluster, Option<NodeIdx>> for StickyVM {
     fn pre_filter(&self, cx: &Cycle<'_>) -> Result<PreFiltered<Option<NodeIdx>>, Stop> {
-        let Some(machine) = machine(cx.objects, cx.pod)? else { return Ok(PreFiltered::Skip) };
+        let (instances, machines) = self.watched(cx.objects);
+        let Some(machine) = machine(instances, machines, cx.pod)? else { return Ok(PreFiltered::Skip) };
         let Some(node) = pinned_node(machine, &self.annotation) else { return Ok(PreFiltered::Skip) };
         let Some(row) = cx.nodes.find(node).filter(|row| cx.nodes.live().contains(*row)) else {
             let (annotation, Metadata { namespace, name, .. }) = (&self.annotation, &machine.metadata);
@@ -135,7 +133,7 @@ impl PreFilter for StickyVM {
     }
 }
 
-impl Filter for StickyVM {
+impl Filter<WholeCluster, Option<NodeIdx>> for StickyVM {
     /// Rejects all nodes but the pinned one. Matters only to callers that ignore the nodes PreFilter allows.
     fn filter(&self, _: &Cycle<'_>, pinned: &Option<NodeIdx>, node: NodeRef<'_>) -> Verdict {
         match pinned.is_none_or(|row| row == node.idx()) {
@@ -153,7 +151,7 @@ pub struct Reserved {
     done: AtomicBool,
 }
 
-impl Reserve for StickyVM {
+impl Reserve<Option<NodeIdx>> for StickyVM {
     type Reserved = Reserved;
 
     fn reserve(
@@ -163,7 +161,8 @@ impl Reserve for StickyVM {
         node: NodeRef<'_>,
         assume: &mut Assume,
     ) -> Result<Reserved, Stop> {
-        let unpinned = match machine(cx.objects, cx.pod)? {
+        let (instances, machines) = self.watched(cx.objects);
+        let unpinned = match machine(instances, machines, cx.pod)? {
             Some(machine) => {
                 UnpinnedMachine::of(machine, &self.annotation, node.name())?.map(|it| (machine, it))
             }
@@ -189,7 +188,7 @@ impl StickyVM {
     /// Writes the node into the annotation. Returns false if it was already there. Without Reserve, reads the machine
     /// from the API server first.
     async fn remember(&self, cx: &BindCycle) -> Result<bool, Stop> {
-        let reserved = cx.reserved::<Self>();
+        let reserved = self.reserved(cx);
         let unpinned = match reserved {
             Some(reserved) => reserved.unpinned.clone(),
             None => match fetch_machine(&cx.api, &cx.pod).await? {
@@ -206,15 +205,15 @@ impl StickyVM {
     }
 
     /// Returns true if there is nothing left to do for the pod.
-    fn is_done(placement: &Placement) -> bool {
-        let reserved = placement.reserved::<Self>();
+    fn is_done(&self, placement: &Placement) -> bool {
+        let reserved = self.reserved(placement);
         instance_of(&placement.pod).is_none() || reserved.is_some_and(|reserved| reserved.done.load(Relaxed))
     }
 }
 
 impl PreBind for StickyVM {
     fn pre_flight(&self, placement: &Placement) -> PluginResult<PreFlight> {
-        Ok(match Self::is_done(placement) {
+        Ok(match self.is_done(placement) {
             true => PreFlight::NothingToDo,
             // Not in parallel: a failure of an earlier plugin should not pin the machine.
             false => PreFlight::Work { parallel: false },
@@ -229,7 +228,7 @@ impl PreBind for StickyVM {
 impl PostBind for StickyVM {
     /// Writes the annotation if PreBind is not enabled.
     async fn post_bind(&self, cx: &BindCycle) {
-        if Self::is_done(cx) {
+        if self.is_done(cx) {
             return;
         }
         let pod = cx.pod.full_name();

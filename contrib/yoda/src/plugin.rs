@@ -94,17 +94,15 @@ pub struct ReservedCards {
 
 impl Plugin for Yoda {
     const NAME: &'static str = "yoda";
-    type FilterState = AttemptState;
-    type ScoreState = ScoreInputs;
-
-    fn points(points: &mut Points<Self>) {
-        points.queue_sort().pre_filter().filter().pre_score().score().reserve().pre_bind();
-        points.indexed().resource::<Scv>();
-    }
+    implemented_points!();
 
     fn events(&self) -> Option<Vec<Registration<Self>>> {
         hints::events(self)
     }
+}
+
+impl Watches for Yoda {
+    type Resources = Scv;
 }
 
 impl Build for Yoda {
@@ -136,7 +134,7 @@ fn queue_key(queued: Queued<'_>) -> (Reverse<i32>, Reverse<i64>, Reverse<Option<
     (Reverse(queued.pod.priority()), Reverse(priority), Reverse(request::level(labels)), queued.since)
 }
 
-impl PreFilter for Yoda {
+impl PreFilter<WholeCluster, AttemptState> for Yoda {
     fn pre_filter(&self, cx: &Cycle<'_>) -> Result<PreFiltered<AttemptState>, Stop> {
         let state = self.prepare(cx)?;
         Ok(if state.request.is_some() { PreFiltered::state(state) } else { PreFiltered::Skip })
@@ -165,12 +163,13 @@ impl PreFilter for Yoda {
     }
 }
 
-impl Filter for Yoda {
+impl Filter<WholeCluster, AttemptState> for Yoda {
     fn filter(&self, cx: &Cycle<'_>, state: &AttemptState, node: NodeRef<'_>) -> Verdict {
         match &state.request {
             None => Ok(()),
             Some(AnyRequest::Literal(request)) => {
-                let scv = cx.objects.get::<Scv>("", node.name())?.ok_or_else(|| Reject::evictable(NO_GPU))?;
+                let scv = self.watched(cx.objects).get("", node.name());
+                let scv = scv.ok_or_else(|| Reject::evictable(NO_GPU))?;
                 Ok(request.fits(&scv.status).map_err(Reject::evictable)?)
             }
             Some(AnyRequest::Corrected(request)) => {
@@ -181,7 +180,7 @@ impl Filter for Yoda {
     }
 }
 
-impl PreScore for Yoda {
+impl PreScore<WholeCluster, AttemptState, ScoreInputs> for Yoda {
     fn pre_score(
         &self,
         cx: &Cycle<'_>,
@@ -191,7 +190,7 @@ impl PreScore for Yoda {
         Ok(match &state.request {
             None => PreScored::Skip,
             Some(AnyRequest::Literal(request)) => {
-                let all = cx.objects.all::<Scv>()?.map(|scv| &scv.status);
+                let all = self.watched(cx.objects).all().map(|scv| &scv.status);
                 PreScored::Continue(ScoreInputs::Literal(*request, literal::Maxima::of(request, all)))
             }
             Some(AnyRequest::Corrected(_)) => {
@@ -204,15 +203,15 @@ impl PreScore for Yoda {
     }
 }
 
-impl Score for Yoda {
+impl Score<WholeCluster, ScoreInputs> for Yoda {
     const NORMALIZE: Normalize = Normalize::Custom;
 
     fn score(&self, cx: &Cycle<'_>, inputs: &ScoreInputs, node: NodeRef<'_>) -> PluginResult<i64> {
         match inputs {
             ScoreInputs::Nothing => Ok(0),
             ScoreInputs::Literal(request, maxima) => {
-                let Some(scv) = cx.objects.get::<Scv>("", node.name())? else { return Ok(0) };
-                let labelled = cx.index::<Ledger>()?.labelled(node.idx());
+                let Some(scv) = self.watched(cx.objects).get("", node.name()) else { return Ok(0) };
+                let labelled = self.index(cx)?.labelled(node.idx());
                 Ok(literal::score(request, maxima, &scv.status, labelled))
             }
             ScoreInputs::Corrected(offers, maxima) => {
@@ -234,7 +233,7 @@ impl Score for Yoda {
     }
 }
 
-impl Reserve for Yoda {
+impl Reserve<AttemptState> for Yoda {
     type Reserved = ReservedCards;
 
     fn reserve(
@@ -248,13 +247,13 @@ impl Reserve for Yoda {
             return Ok(ReservedCards::default());
         };
         let ids = self.offer(cx, state, request, node)?.ids;
-        self.chosen().insert(&cx.pod.uid, node.idx(), ids.clone(), cx.index()?);
+        self.chosen().insert(&cx.pod.uid, node.idx(), ids.clone(), self.index(cx)?);
         Ok(ReservedCards { ids, ..ReservedCards::default() })
     }
 
     fn unreserve(&self, placement: &Placement, calls: &mut Vec<ApiCall>) {
         self.chosen().remove(&placement.pod.uid);
-        let taken = placement.reserved::<Self>();
+        let taken = self.reserved(placement);
         if taken.is_some_and(|taken| taken.may_be_written.load(Ordering::Relaxed)) {
             let patch = json!({"metadata": {"uid": placement.pod.uid, "annotations": {CARDS: null}}});
             calls.push(ApiCall::patch(ObjectPath::pod(&placement.pod), patch));
@@ -264,13 +263,13 @@ impl Reserve for Yoda {
 
 impl PreBind for Yoda {
     fn pre_flight(&self, placement: &Placement) -> PluginResult<PreFlight> {
-        let takes_cards = placement.reserved::<Self>().is_some_and(|taken| !taken.ids.is_empty());
+        let takes_cards = self.reserved(placement).is_some_and(|taken| !taken.ids.is_empty());
         Ok(if takes_cards { PreFlight::Work { parallel: true } } else { PreFlight::NothingToDo })
     }
 
     /// Writes the annotation before the binding, so every pod on a node has known cards.
     async fn pre_bind(&self, cx: &BindCycle) -> Verdict {
-        let Some(taken) = cx.reserved::<Self>() else { return Ok(()) };
+        let Some(taken) = self.reserved(cx) else { return Ok(()) };
         taken.may_be_written.store(true, Ordering::Relaxed);
         let patch = json!({"metadata": {"annotations": {CARDS: ledger::format_ids(&taken.ids)}}});
         Ok(cx.api.patch_pod(&cx.pod, patch).await?)
@@ -289,7 +288,7 @@ impl Yoda {
         let Some(request) = Request::of(labels).map_err(unreadable)? else {
             return Ok(AttemptState::default());
         };
-        let newest = cx.objects.all::<Scv>()?.filter_map(|scv| scv.status.update_time).max();
+        let newest = self.watched(cx.objects).all().filter_map(|scv| scv.status.update_time).max();
         Ok(AttemptState { request: Some(AnyRequest::Corrected(request)), newest, ..AttemptState::default() })
     }
 
@@ -301,7 +300,7 @@ impl Yoda {
         request: &Request,
         node: NodeRef<'_>,
     ) -> Result<Offer, Stop> {
-        let Some(scv) = cx.objects.get::<Scv>("", node.name())? else {
+        let Some(scv) = self.watched(cx.objects).get("", node.name()) else {
             return Err(Reject::unresolvable(NO_GPU).into());
         };
         let age = state.newest.zip(scv.status.update_time).map(|(newest, updated)| newest.since(updated));
@@ -313,7 +312,7 @@ impl Yoda {
         }
         let row = node.idx();
         let what_if = state.what_if.get(&row);
-        let ledger = cx.index::<Ledger>()?;
+        let ledger = self.index(cx)?;
         let mut cards = ledger::cards(&scv.status, row, ledger, &self.chosen(), what_if, &cx.pod.uid);
         // Pods were evicted here for this pod. Their memory is measured as free only in the next report; until then,
         // this pod would evict more of them.

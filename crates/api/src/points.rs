@@ -2,98 +2,66 @@
 
 use std::fmt;
 
-/// A point at which plugins take part in scheduling a pod, in the order in which a pod passes them. The points of pod
-/// groups come last.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum ExtensionPoint {
-    /// Before a pod enters the active queue.
-    PreEnqueue,
-    /// Order of the active queue; one plugin for all profiles.
-    QueueSort,
-    /// Once per pod, before nodes are filtered.
-    PreFilter,
-    /// Per pod and node: may the pod run there?
-    Filter,
-    /// When no node fits.
-    PostFilter,
-    /// Once per pod, before nodes are scored.
-    PreScore,
-    /// Per pod and node: how good is it? Includes normalization.
-    Score,
-    /// After the node is chosen.
-    Reserve,
-    /// Before the binding: allow, reject or wait.
-    Permit,
-    /// Before the binding call.
-    PreBind,
-    /// The binding call.
-    Bind,
-    /// After the binding call.
-    PostBind,
-    /// Candidate placements of a pod group.
-    PlacementGenerate,
-    /// Score of a placement of a pod group.
-    PlacementScore,
+/// Defines the points from one table.
+macro_rules! extension_points {
+    ($($(#[$doc:meta])* $point:ident = $field:literal;)*) => {
+        /// A point at which plugins take part in scheduling a pod, in the order in which a pod passes them. The points
+        /// of pod groups come last.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum ExtensionPoint {
+            $($(#[$doc])* $point,)*
+        }
+
+        impl ExtensionPoint {
+            /// All points, in order.
+            pub const ALL: [Self; [$($field),*].len()] = [$(Self::$point),*];
+
+            /// Kubernetes' name, as in metrics and messages: `PreFilter`.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$point => stringify!($point),)*
+                }
+            }
+
+            /// Field of `plugins` in a scheduler configuration: `preFilter`.
+            pub const fn field(self) -> &'static str {
+                match self {
+                    $(Self::$point => $field,)*
+                }
+            }
+        }
+    };
 }
 
-impl ExtensionPoint {
-    /// All points, in order.
-    pub const ALL: [Self; 14] = [
-        Self::PreEnqueue,
-        Self::QueueSort,
-        Self::PreFilter,
-        Self::Filter,
-        Self::PostFilter,
-        Self::PreScore,
-        Self::Score,
-        Self::Reserve,
-        Self::Permit,
-        Self::PreBind,
-        Self::Bind,
-        Self::PostBind,
-        Self::PlacementGenerate,
-        Self::PlacementScore,
-    ];
-
-    /// Kubernetes' name, as in metrics and messages: `PreFilter`.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::PreEnqueue => "PreEnqueue",
-            Self::QueueSort => "QueueSort",
-            Self::PreFilter => "PreFilter",
-            Self::Filter => "Filter",
-            Self::PostFilter => "PostFilter",
-            Self::PreScore => "PreScore",
-            Self::Score => "Score",
-            Self::Reserve => "Reserve",
-            Self::Permit => "Permit",
-            Self::PreBind => "PreBind",
-            Self::Bind => "Bind",
-            Self::PostBind => "PostBind",
-            Self::PlacementGenerate => "PlacementGenerate",
-            Self::PlacementScore => "PlacementScore",
-        }
-    }
-
-    /// Field of `plugins` in a scheduler configuration: `preFilter`.
-    pub const fn field(self) -> &'static str {
-        match self {
-            Self::PreEnqueue => "preEnqueue",
-            Self::QueueSort => "queueSort",
-            Self::PreFilter => "preFilter",
-            Self::Filter => "filter",
-            Self::PostFilter => "postFilter",
-            Self::PreScore => "preScore",
-            Self::Score => "score",
-            Self::Reserve => "reserve",
-            Self::Permit => "permit",
-            Self::PreBind => "preBind",
-            Self::Bind => "bind",
-            Self::PostBind => "postBind",
-            Self::PlacementGenerate => "placementGenerate",
-            Self::PlacementScore => "placementScore",
-        }
-    }
+extension_points! {
+    /// Before a pod enters the active queue.
+    PreEnqueue = "preEnqueue";
+    /// Order of the active queue; one plugin for all profiles.
+    QueueSort = "queueSort";
+    /// Once per pod, before nodes are filtered.
+    PreFilter = "preFilter";
+    /// Per pod and node: may the pod run there?
+    Filter = "filter";
+    /// When no node fits.
+    PostFilter = "postFilter";
+    /// Once per pod, before nodes are scored.
+    PreScore = "preScore";
+    /// Per pod and node: how good is it? Includes normalization.
+    Score = "score";
+    /// After the node is chosen.
+    Reserve = "reserve";
+    /// Before the binding: allow, reject or wait.
+    Permit = "permit";
+    /// Before the binding call.
+    PreBind = "preBind";
+    /// The binding call.
+    Bind = "bind";
+    /// After the binding call.
+    PostBind = "postBind";
+    /// Candidate placements of a pod group.
+    PlacementGenerate = "placementGenerate";
+    /// Score of a placement of a pod group.
+    PlacementScore = "placementScore";
 }
 
 impl fmt::Display for ExtensionPoint {

@@ -37,6 +37,12 @@ impl PartialEq<str> for Str {
     }
 }
 
+impl PartialEq<String> for Str {
+    fn eq(&self, other: &String) -> bool {
+        *self.0 == **other
+    }
+}
+
 impl PartialEq<&str> for Str {
     fn eq(&self, other: &&str) -> bool {
         &*self.0 == *other

@@ -79,27 +79,58 @@ impl PluginSet {
     }
 }
 
-/// `Plugins`: the plugins of a profile by extension point.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", default)]
-#[expect(missing_docs, reason = "one list per extension point, named after it")]
-pub struct Plugins {
-    pub pre_enqueue: PluginSet,
-    pub queue_sort: PluginSet,
-    pub pre_filter: PluginSet,
-    pub filter: PluginSet,
-    pub post_filter: PluginSet,
-    pub pre_score: PluginSet,
-    pub score: PluginSet,
-    pub reserve: PluginSet,
-    pub permit: PluginSet,
-    pub pre_bind: PluginSet,
-    pub bind: PluginSet,
-    pub post_bind: PluginSet,
-    /// Plugins at every extension point that they implement.
-    pub multi_point: PluginSet,
-    pub placement_generate: PluginSet,
-    pub placement_score: PluginSet,
+/// Defines the lists of a profile from one table: each list and its extension point.
+macro_rules! plugin_lists {
+    (pods: { $($list:ident: $point:ident,)* } groups: { $($group_list:ident: $group_point:ident,)* }) => {
+        /// `Plugins`: the plugins of a profile by extension point.
+        #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+        #[serde(rename_all = "camelCase", default)]
+        #[expect(missing_docs, reason = "one list per extension point, named after it")]
+        pub struct Plugins {
+            $(pub $list: PluginSet,)*
+            /// Plugins at every extension point that they implement.
+            pub multi_point: PluginSet,
+            $(pub $group_list: PluginSet,)*
+        }
+
+        impl Plugins {
+            /// Returns the list of a point.
+            pub fn at(&self, point: ExtensionPoint) -> &PluginSet {
+                match point {
+                    $(ExtensionPoint::$point => &self.$list,)*
+                    $(ExtensionPoint::$group_point => &self.$group_list,)*
+                }
+            }
+
+            fn at_mut(&mut self, point: ExtensionPoint) -> &mut PluginSet {
+                match point {
+                    $(ExtensionPoint::$point => &mut self.$list,)*
+                    $(ExtensionPoint::$group_point => &mut self.$group_list,)*
+                }
+            }
+        }
+    };
+}
+
+plugin_lists! {
+    pods: {
+        pre_enqueue: PreEnqueue,
+        queue_sort: QueueSort,
+        pre_filter: PreFilter,
+        filter: Filter,
+        post_filter: PostFilter,
+        pre_score: PreScore,
+        score: Score,
+        reserve: Reserve,
+        permit: Permit,
+        pre_bind: PreBind,
+        bind: Bind,
+        post_bind: PostBind,
+    }
+    groups: {
+        placement_generate: PlacementGenerate,
+        placement_score: PlacementScore,
+    }
 }
 
 impl Plugins {
@@ -109,45 +140,6 @@ impl Plugins {
         let enabled =
             active.map(|p| PluginRef { name: p.name.to_owned(), weight: p.default_weight }).collect();
         Self { multi_point: PluginSet { enabled, disabled: Vec::new() }, ..Self::default() }
-    }
-
-    /// Returns the list of a point.
-    pub fn at(&self, point: ExtensionPoint) -> &PluginSet {
-        match point {
-            ExtensionPoint::PreEnqueue => &self.pre_enqueue,
-            ExtensionPoint::QueueSort => &self.queue_sort,
-            ExtensionPoint::PreFilter => &self.pre_filter,
-            ExtensionPoint::Filter => &self.filter,
-            ExtensionPoint::PostFilter => &self.post_filter,
-            ExtensionPoint::PreScore => &self.pre_score,
-            ExtensionPoint::Score => &self.score,
-            ExtensionPoint::Reserve => &self.reserve,
-            ExtensionPoint::Permit => &self.permit,
-            ExtensionPoint::PreBind => &self.pre_bind,
-            ExtensionPoint::Bind => &self.bind,
-            ExtensionPoint::PostBind => &self.post_bind,
-            ExtensionPoint::PlacementGenerate => &self.placement_generate,
-            ExtensionPoint::PlacementScore => &self.placement_score,
-        }
-    }
-
-    fn at_mut(&mut self, point: ExtensionPoint) -> &mut PluginSet {
-        match point {
-            ExtensionPoint::PreEnqueue => &mut self.pre_enqueue,
-            ExtensionPoint::QueueSort => &mut self.queue_sort,
-            ExtensionPoint::PreFilter => &mut self.pre_filter,
-            ExtensionPoint::Filter => &mut self.filter,
-            ExtensionPoint::PostFilter => &mut self.post_filter,
-            ExtensionPoint::PreScore => &mut self.pre_score,
-            ExtensionPoint::Score => &mut self.score,
-            ExtensionPoint::Reserve => &mut self.reserve,
-            ExtensionPoint::Permit => &mut self.permit,
-            ExtensionPoint::PreBind => &mut self.pre_bind,
-            ExtensionPoint::Bind => &mut self.bind,
-            ExtensionPoint::PostBind => &mut self.post_bind,
-            ExtensionPoint::PlacementGenerate => &mut self.placement_generate,
-            ExtensionPoint::PlacementScore => &mut self.placement_score,
-        }
     }
 
     /// Applies the user's lists to the defaults.

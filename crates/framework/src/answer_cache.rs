@@ -245,7 +245,7 @@ impl SpecEntry {
 impl SlatesBySpec {
     /// Specs are shared, so the address identifies a spec as long as it is alive.
     fn key(pod: &PodInfo) -> (usize, Option<Str>) {
-        (Arc::as_ptr(&pod.spec).addr(), pod.node_name.clone())
+        (Arc::as_ptr(&pod.derived).addr(), pod.node_name.clone())
     }
 
     fn get(&self, pod: &PodInfo, slates: &[Slate]) -> Option<usize> {
@@ -257,7 +257,7 @@ impl SlatesBySpec {
             self.entries.retain(|_, entry| entry.spec.strong_count() > 0 && entry.slate(slates).is_some());
             self.cleanup_at = 2 * self.entries.len();
         }
-        let entry = SpecEntry { spec: Arc::downgrade(&pod.spec), slate, created: slates[slate].created };
+        let entry = SpecEntry { spec: Arc::downgrade(&pod.derived), slate, created: slates[slate].created };
         self.entries.insert(Self::key(pod), entry);
     }
 }

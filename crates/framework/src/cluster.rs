@@ -11,7 +11,7 @@ use crate::{
     nodeset::NodeIdx,
     objects::{ObjectId, Objects},
     pod::PodInfo,
-    resource::{CustomChange, CustomKey, RawObject, ResourceKind, Undecodable},
+    resource::{CustomChange, CustomKey, RawObject, Resource, ResourceKind, Undecodable, Watched},
     table::NodeTable,
 };
 
@@ -41,6 +41,11 @@ impl Cluster {
     /// Objects other than nodes and pods.
     pub fn objects(&self) -> &Objects {
         &self.objects
+    }
+
+    /// The custom objects of a kind, for hosts and tests. Plugins read those that they [watch](crate::resource::Watches).
+    pub fn watched<R: Resource>(&self) -> Watched<'_, R> {
+        Watched::new(&self.objects)
     }
 
     /// The indexes of plugins.
@@ -130,11 +135,6 @@ impl Cluster {
     /// Stores custom objects of that kind from now on. Earlier ones are ignored.
     pub fn add_resource(&mut self, kind: ResourceKind) {
         self.objects.add_resource(kind);
-    }
-
-    /// Stores custom objects of these kinds and no others, as an engine does whose plugins name no others.
-    pub fn retain_resources(&mut self, kinds: &[ResourceKind]) {
-        self.objects.retain_resources(kinds);
     }
 
     /// Adds or replaces a custom object. Returns the resulting changes for plugins; none if the object's kind is not

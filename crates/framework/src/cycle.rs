@@ -9,11 +9,10 @@ use crate::{
     attempt::DryRun,
     cluster::Cluster,
     extender::EvictionPlan,
-    index::{Index, Indexes},
+    index::Indexes,
     nodeset::NodeIdx,
     objects::Objects,
     outcome::{PluginResult, Reject},
-    plugin::Reserve,
     pod::PodInfo,
     points::Slot,
     sweep::PluginIdx,
@@ -43,12 +42,9 @@ impl<'a> Cycle<'a> {
         Self { nodes: cluster.nodes(), objects: cluster.objects(), indexes, pod }
     }
 
-    /// Returns the index of that type.
-    ///
-    /// # Errors
-    /// When the plugin has not listed it with [`crate::points::Points::indexed`].
-    pub fn index<I: Index>(&self) -> PluginResult<&'a I> {
-        self.indexes.get()
+    /// The indexes of all plugins.
+    pub(crate) fn indexes(&self) -> &'a Indexes {
+        self.indexes
     }
 }
 
@@ -116,7 +112,40 @@ pub trait WhatIf {
     fn dry_run(&mut self, row: NodeIdx) -> DryRun<'_>;
 }
 
-/// Pods that Permit holds back.
+/// Pods that Permit holds back, as one plugin sees them: it acts only in its own name.
+pub struct Waiting<'a> {
+    pods: &'a mut (dyn WaitingPods + 'a),
+    plugin: &'static str,
+}
+
+impl<'a> Waiting<'a> {
+    /// Creates the view of that plugin.
+    pub fn new(pods: &'a mut (dyn WaitingPods + 'a), plugin: &'static str) -> Self {
+        Self { pods, plugin }
+    }
+
+    /// Returns the waiting pods and their nodes, in the order in which they began to wait.
+    pub fn list(&self) -> Vec<(Arc<PodInfo>, Str)> {
+        self.pods.list()
+    }
+
+    /// Ends this plugin's delay of the pod.
+    pub fn allow(&mut self, uid: &str) {
+        self.pods.allow(uid, self.plugin);
+    }
+
+    /// Rejects a waiting pod, which then gives up its node.
+    pub fn reject(&mut self, uid: &str, message: impl Into<String>) {
+        self.pods.reject(uid, self.plugin, message.into());
+    }
+
+    /// Moves a pod of the queue to the active queue.
+    pub fn activate(&mut self, namespace: &str, name: &str) {
+        self.pods.activate(namespace, name);
+    }
+}
+
+/// Pods that Permit holds back, as a host keeps them. Plugins see them as [`Waiting`].
 pub trait WaitingPods {
     /// Returns the waiting pods and their nodes, in the order in which they began to wait.
     fn list(&self) -> Vec<(Arc<PodInfo>, Str)>;
@@ -147,15 +176,9 @@ impl Placement {
         Self { pod, node, reserved: None }
     }
 
-    /// Adds the reservation of `P`.
-    #[must_use]
-    pub fn with<P: Reserve>(self, reserved: P::Reserved) -> Self {
-        Self { reserved: Some(Arc::new(reserved)), ..self }
-    }
-
-    /// Returns the plugin's reservation. `None` if its Reserve rejected the node or was not called, or if `P` is
-    /// another plugin.
-    pub fn reserved<P: Reserve>(&self) -> Option<&P::Reserved> {
+    /// Returns the reservation if it is of that type. This is for hosts and tests; the plugin itself reads it with
+    /// [`Reserve::reserved`](crate::plugin::Reserve::reserved).
+    pub fn reservation<T: 'static>(&self) -> Option<&T> {
         self.reserved.as_deref()?.downcast_ref()
     }
 }

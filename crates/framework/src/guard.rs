@@ -27,11 +27,12 @@ use crate::{
     meter::{PluginMeter, ProfileMeter, Stage, Stamp, Status},
     nodeset::{NodeIdx, NodeSet},
     outcome::{
-        Bound, Normalize, Permitted, PluginError, PluginResult, PostFiltered, PreFlight, Reject, Stop,
+        Bound, Normalize, Permitted, PluginError, PluginResult, PostFiltered, PreFiltered, PreFlight, Reject,
+        Stop,
     },
     plugin::{BoxFuture, Plugin, Queued, Scope, SignFragment},
     pod::PodInfo,
-    points::{AnyPlugin, Calls, PreFilterAnswer, Slot},
+    points::{AnyPlugin, Calls, Slot},
     reads::Reads,
     registry::BuildError,
     resource::ResourceKind,
@@ -164,7 +165,7 @@ fn panicked(plugin: &'static str, call: Call, panic: &(dyn Any + Send)) -> Point
     PointError { plugin, call, source: panicked.into() }
 }
 
-/// Runs a plugin's code and catches panics. The framework discards anything that was being filled.
+/// Runs the code of a plugin or an index and catches panics. The framework discards anything that was being filled.
 pub(crate) fn caught<T>(plugin: &'static str, call: Call, run: impl FnOnce() -> T) -> Result<T, PointError> {
     catch_unwind(AssertUnwindSafe(run)).map_err(|panic| panicked(plugin, call, &*panic))
 }
@@ -205,7 +206,7 @@ impl CallStatus for Slot {}
 impl CallStatus for crate::events::Hint {}
 impl CallStatus for Option<Vec<ErasedRegistration>> {}
 
-impl CallStatus for PreFilterAnswer {
+impl CallStatus for PreFiltered<()> {
     fn status(&self) -> Status {
         if matches!(self, Self::Skip) { Status::Skip } else { Status::Success }
     }
@@ -425,13 +426,16 @@ impl GuardedPlugin {
         &self.calls.resources
     }
 
-    /// Checks that the plugin can work: its events are watched and can happen, and it does not compare candidates if
-    /// its answers are cached row by row.
+    /// Checks that the plugin can work: its points agree on their states, its events are watched and can happen, and it
+    /// does not compare candidates if its answers are cached row by row.
     ///
     /// # Errors
     /// The reason why it cannot work.
     pub fn check(&self) -> Result<(), BuildError> {
         let (plugin, resources) = (self.name(), self.resources());
+        if let Some(conflict) = self.calls.filter_states.conflict().or(self.calls.score_states.conflict()) {
+            return Err(BuildError::DifferentStates { plugin, conflict });
+        }
         if self.scope() == Scope::Row && self.normalization() == Normalize::Custom {
             return Err(BuildError::RowNormalizes { plugin });
         }
@@ -451,12 +455,12 @@ impl GuardedPlugin {
 
     /// Filter state of a plugin without PreFilter.
     pub fn default_filter_slot(&self) -> Slot {
-        (self.calls.filter_default)()
+        self.calls.filter_states.default_slot()
     }
 
     /// Score state of a plugin without PreScore.
     pub fn default_score_slot(&self) -> Slot {
-        (self.calls.score_default)()
+        self.calls.score_states.default_slot()
     }
 
     // --- the queue ---
@@ -505,7 +509,7 @@ impl GuardedPlugin {
     /// # Errors
     /// When the pod is kept out, or the plugin fails.
     pub fn pre_enqueue(&self, cx: EnqueueCycle<'_>) -> Result<(), Stopped> {
-        let Some(run) = self.calls.pre_enqueue else { return Ok(()) };
+        let Some(run) = self.calls.shims.pre_enqueue else { return Ok(()) };
         self.ask(Call::Point(ExtensionPoint::PreEnqueue), |this| run(this, cx))
     }
 
@@ -514,7 +518,7 @@ impl GuardedPlugin {
     /// # Errors
     /// When the plugin panics.
     pub fn less(&self, a: Queued<'_>, b: Queued<'_>) -> Result<bool, PointError> {
-        let Some(run) = self.calls.less else { return Ok(false) };
+        let Some(run) = self.calls.shims.less else { return Ok(false) };
         self.call(Call::Point(ExtensionPoint::QueueSort), |this| run(this, a, b))
     }
 
@@ -542,8 +546,8 @@ impl GuardedPlugin {
     ///
     /// # Errors
     /// When no node can fit, or the plugin fails.
-    pub fn pre_filter(&self, cx: &Cycle<'_>, slot: &mut Slot) -> Result<PreFilterAnswer, Stopped> {
-        let Some(run) = self.calls.pre_filter else { return Ok(PreFilterAnswer::Skip) };
+    pub fn pre_filter(&self, cx: &Cycle<'_>, slot: &mut Slot) -> Result<PreFiltered<()>, Stopped> {
+        let Some(run) = self.calls.shims.pre_filter else { return Ok(PreFiltered::Skip) };
         self.ask(Call::Point(ExtensionPoint::PreFilter), |this| run(this, cx, slot))
     }
 
@@ -558,7 +562,7 @@ impl GuardedPlugin {
         pod: &PodInfo,
         row: NodeIdx,
     ) -> Result<(), PointError> {
-        let Some(run) = self.calls.add_pod else { return Ok(()) };
+        let Some(run) = self.calls.shims.add_pod else { return Ok(()) };
         self.try_call(Call::AddPod, |this| run(this, cx, slot, pod, row))
     }
 
@@ -573,7 +577,7 @@ impl GuardedPlugin {
         pod: &PodInfo,
         row: NodeIdx,
     ) -> Result<(), PointError> {
-        let Some(run) = self.calls.remove_pod else { return Ok(()) };
+        let Some(run) = self.calls.shims.remove_pod else { return Ok(()) };
         self.try_call(Call::RemovePod, |this| run(this, cx, slot, pod, row))
     }
 
@@ -582,7 +586,7 @@ impl GuardedPlugin {
     /// # Errors
     /// When the pod does not fit, or the plugin fails.
     pub fn filter(&self, cx: &Cycle<'_>, slot: &Slot, row: NodeIdx) -> Result<(), Stopped> {
-        let Some(run) = self.calls.filter.filter(|_| slot.is_some()) else { return Ok(()) };
+        let Some(run) = self.calls.shims.filter.filter(|_| slot.is_some()) else { return Ok(()) };
         self.evaluated(Stage::Filter, || 1);
         self.ask(Call::Point(ExtensionPoint::Filter), |this| run(this, cx, slot, row))
     }
@@ -592,14 +596,14 @@ impl GuardedPlugin {
     /// # Errors
     /// When the plugin fails.
     pub fn filter_batch(&self, cx: &Cycle<'_>, slot: &Slot, sweep: &mut Sweep<'_>) -> Result<(), PointError> {
-        let Some(run) = self.calls.filter_batch else { return Ok(()) };
+        let Some(run) = self.calls.shims.filter_batch else { return Ok(()) };
         self.evaluated(Stage::Filter, || sweep.rows().len());
         self.try_call(Call::Point(ExtensionPoint::Filter), |this| run(this, cx, slot, sweep))
     }
 
     /// See [`crate::plugin::Filter::lacks`].
     pub fn lacks(&self, cx: &Cycle<'_>, slot: &Slot, row: NodeIdx) -> Option<String> {
-        let run = self.calls.lacks?;
+        let run = self.calls.shims.lacks?;
         // A plugin that panics here has rejected the node nevertheless, without details.
         caught(self.name(), Call::Point(ExtensionPoint::Filter), || run(&*self.plugin, cx, slot, row)).ok()?
     }
@@ -610,7 +614,7 @@ impl GuardedPlugin {
     /// When the plugin fails.
     pub fn post_filter(&self, cx: &mut PostFilterCycle<'_>, slot: &Slot) -> Result<PostFiltered, PointError> {
         let no_help = PostFiltered::NoHelp { reasons: Vec::new(), nomination: Default::default() };
-        let Some(run) = self.calls.post_filter else { return Ok(no_help) };
+        let Some(run) = self.calls.shims.post_filter else { return Ok(no_help) };
         self.evaluated(Stage::PostFilter, || 1);
         self.try_call(Call::Point(ExtensionPoint::PostFilter), |this| run(this, cx, slot))
     }
@@ -628,7 +632,7 @@ impl GuardedPlugin {
         candidates: &NodeSet,
         slot: &mut Slot,
     ) -> Result<(), PointError> {
-        let Some(run) = self.calls.pre_score else { return Ok(()) };
+        let Some(run) = self.calls.shims.pre_score else { return Ok(()) };
         let answer = self.try_call(Call::Point(ExtensionPoint::PreScore), |this| {
             run(this, cx, filtered, candidates, slot)?;
             Ok(HasState(slot.is_some()))
@@ -641,7 +645,7 @@ impl GuardedPlugin {
     /// # Errors
     /// When the plugin fails.
     pub fn score(&self, cx: &Cycle<'_>, slot: &Slot, row: NodeIdx) -> Result<i64, PointError> {
-        let Some(run) = self.calls.score else { return Ok(0) };
+        let Some(run) = self.calls.shims.score else { return Ok(0) };
         self.evaluated(Stage::Score, || 1);
         self.try_call(Call::Point(ExtensionPoint::Score), |this| run(this, cx, slot, row))
     }
@@ -656,7 +660,7 @@ impl GuardedPlugin {
         slot: &Slot,
         scores: &mut Scores<'_>,
     ) -> Result<(), PointError> {
-        let Some(run) = self.calls.score_batch else { return Ok(()) };
+        let Some(run) = self.calls.shims.score_batch else { return Ok(()) };
         self.evaluated(Stage::Score, || scores.rows().len());
         self.try_call(Call::Point(ExtensionPoint::Score), |this| run(this, cx, slot, scores))
     }
@@ -672,7 +676,7 @@ impl GuardedPlugin {
         rows: &NodeSet,
         scores: &mut [i64],
     ) -> Result<(), PointError> {
-        let Some(run) = self.calls.normalize else { return Ok(()) };
+        let Some(run) = self.calls.shims.normalize else { return Ok(()) };
         self.try_call(Call::Normalize, |this| run(this, cx, slot, rows, scores))
     }
 
@@ -689,7 +693,7 @@ impl GuardedPlugin {
         row: NodeIdx,
         assume: &mut Assume,
     ) -> Result<Slot, Stopped> {
-        let Some(run) = self.calls.reserve else { return Ok(None) };
+        let Some(run) = self.calls.shims.reserve else { return Ok(None) };
         self.ask(Call::Point(ExtensionPoint::Reserve), |this| run(this, cx, slot, row, assume))
     }
 
@@ -698,7 +702,7 @@ impl GuardedPlugin {
     /// # Errors
     /// When the plugin panics.
     pub fn unreserve(&self, placement: &Placement, calls: &mut Vec<ApiCall>) -> Result<(), PointError> {
-        let Some(run) = self.calls.unreserve else { return Ok(()) };
+        let Some(run) = self.calls.shims.unreserve else { return Ok(()) };
         self.call(Call::Unreserve, |this| run(this, placement, calls))
     }
 
@@ -712,7 +716,7 @@ impl GuardedPlugin {
         node: &Str,
         waiting: &mut dyn WaitingPods,
     ) -> Result<Permitted, Stopped> {
-        let Some(run) = self.calls.permit else { return Ok(Permitted::Allow) };
+        let Some(run) = self.calls.shims.permit else { return Ok(Permitted::Allow) };
         self.ask(Call::Point(ExtensionPoint::Permit), |this| run(this, cx, node, waiting))
     }
 
@@ -721,7 +725,7 @@ impl GuardedPlugin {
     /// # Errors
     /// When the plugin fails.
     pub fn pre_flight(&self, placement: &Placement) -> Result<PreFlight, PointError> {
-        let Some(run) = self.calls.pre_flight else { return Ok(PreFlight::NothingToDo) };
+        let Some(run) = self.calls.shims.pre_flight else { return Ok(PreFlight::NothingToDo) };
         self.try_call(Call::PreFlight, |this| run(this, placement))
     }
 
@@ -730,7 +734,7 @@ impl GuardedPlugin {
     /// # Errors
     /// When the plugin rejects the pod or fails.
     pub async fn pre_bind<'a>(&'a self, cx: &'a BindCycle) -> Result<(), Stopped> {
-        let Some(run) = self.calls.pre_bind else { return Ok(()) };
+        let Some(run) = self.calls.shims.pre_bind else { return Ok(()) };
         self.ask_async(Call::Point(ExtensionPoint::PreBind), || run(&*self.plugin, cx)).await
     }
 
@@ -739,7 +743,7 @@ impl GuardedPlugin {
     /// # Errors
     /// When the plugin rejects the pod or fails.
     pub async fn bind<'a>(&'a self, cx: &'a BindCycle) -> Result<Bound, Stopped> {
-        let Some(run) = self.calls.bind else { return Ok(Bound::NotMine) };
+        let Some(run) = self.calls.shims.bind else { return Ok(Bound::NotMine) };
         self.ask_async(Call::Point(ExtensionPoint::Bind), || run(&*self.plugin, cx)).await
     }
 
@@ -748,7 +752,7 @@ impl GuardedPlugin {
     /// # Errors
     /// When the plugin panics.
     pub async fn post_bind<'a>(&'a self, cx: &'a BindCycle) -> Result<(), PointError> {
-        let Some(run) = self.calls.post_bind else { return Ok(()) };
+        let Some(run) = self.calls.shims.post_bind else { return Ok(()) };
         self.wait_for(Call::Point(ExtensionPoint::PostBind), || run(&*self.plugin, cx)).await
     }
 }

@@ -8,15 +8,12 @@
 //! Invariant: an index always equals one that is newly built from the cluster. An index that panics is discarded and
 //! rebuilt without the pod, node or object that caused the panic; the caller that made the change gets the error.
 
-use std::{
-    any::{Any, TypeId},
-    panic::{AssertUnwindSafe, catch_unwind},
-};
+use std::any::{Any, TypeId};
 
 use harbormaster_api::Str;
 
 use crate::{
-    guard::{Call, PointError, panic_text},
+    guard::{Call, PointError, caught},
     nodeset::NodeIdx,
     objects::{ObjectId, Objects},
     outcome::{PluginError, PluginResult},
@@ -114,11 +111,6 @@ impl IndexKind {
         let name = name.rsplit("::").next().unwrap_or(name);
         Self { type_id: TypeId::of::<I>(), name, build: || Box::new(I::default()) }
     }
-
-    fn panicked(self, panic: &(dyn Any + Send)) -> PointError {
-        let source = format!("index {} panicked: {}", self.name, panic_text(panic)).into();
-        PointError { plugin: self.name, call: Call::Index, source }
-    }
 }
 
 impl std::fmt::Debug for IndexKind {
@@ -202,7 +194,7 @@ impl IndexEntry {
     }
 
     fn guarded<T>(&self, run: impl FnOnce() -> T) -> Result<T, PointError> {
-        catch_unwind(AssertUnwindSafe(run)).map_err(|panic| self.kind.panicked(&*panic))
+        caught(self.kind.name, Call::Index, run)
     }
 
     /// Passes a change on. If the index panics it is rebuilt without the subject of the change.
@@ -243,7 +235,7 @@ impl Indexes {
     /// Returns the index of that type.
     ///
     /// # Errors
-    /// When no plugin in use declares it (the calling plugin lacks `points.indexed()`), or when it cannot be built.
+    /// When no plugin in use declares it, or when it cannot be built.
     pub fn get<I: Index>(&self) -> PluginResult<&I> {
         let found = self.0.iter().find(|entry| entry.kind.type_id == TypeId::of::<I>());
         let index = found.and_then(|entry| entry.index.as_ref());

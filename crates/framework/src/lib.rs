@@ -21,6 +21,8 @@ pub mod attempt;
 
 pub mod cluster;
 pub mod cycle;
+#[doc(hidden)]
+pub mod detection;
 pub mod diagnosis;
 pub mod events;
 pub mod extender;
@@ -55,9 +57,10 @@ pub mod prelude {
         assume::Assume,
         attempt::DryRun,
         cluster::Cluster,
-        cycle::{BindCycle, Cycle, EnqueueCycle, Placement, PostFilterCycle, WaitingPods, WhatIf},
+        cycle::{BindCycle, Cycle, EnqueueCycle, Placement, PostFilterCycle, Waiting, WhatIf},
         events::{Action, Change, EventResource, Hint, Registration},
         extender::EvictionPlan,
+        implemented_points,
         index::{ClusterView, Index},
         nodeset::{NodeIdx, NodeSet},
         objects::{ObjectId, Objects},
@@ -68,13 +71,12 @@ pub mod prelude {
         per_node::PerNode,
         plugin::{
             Bind, Filter, Indexed, Permit, Plugin, PostBind, PostFilter, PreBind, PreEnqueue, PreFilter,
-            PreScore, QueueSort, Queued, Reserve, Scope, Score, SignFragment, Unsignable,
+            PreScore, QueueSort, Queued, Reserve, Scope, Score, SignFragment, State, Unsignable,
         },
         pod::PodInfo,
-        points::Points,
         reads::Reads,
         registry::{Build, BuildCycle, NoArgs},
-        resource::{Changed, Custom, CustomKey, Metadata, Resource, ResourceScope},
+        resource::{Changed, Custom, CustomKey, Metadata, Resource, ResourceScope, Watched, Watches},
         scope::{Row, RowCycle, RowPod, Scoped, WholeCluster},
         scores::Scores,
         sweep::Sweep,

@@ -5,7 +5,7 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use harbormaster_api::points::ExtensionPoint;
+use harbormaster_api::points::ExtensionPoint as P;
 
 use crate::{guard::Call, outcome::Fix};
 
@@ -20,118 +20,77 @@ impl Stamp {
     }
 }
 
-/// Measured kind of call; prints as kube-scheduler's label `extension_point`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Stage {
-    /// PreEnqueue.
-    PreEnqueue,
-    /// A signature for opportunistic batching.
-    Sign,
-    /// PreFilter, including the preparation of indexes.
-    PreFilter,
-    /// A pod joins a node in a dry run.
-    AddPod,
-    /// A pod leaves a node in a dry run.
-    RemovePod,
-    /// Filter.
-    Filter,
-    /// PostFilter.
-    PostFilter,
-    /// PreScore.
-    PreScore,
-    /// Score.
-    Score,
-    /// NormalizeScore.
-    Normalize,
-    /// Reserve.
-    Reserve,
-    /// Unreserve.
-    Unreserve,
-    /// Permit.
-    Permit,
-    /// PreBind's pre-flight.
-    PreFlight,
-    /// PreBind.
-    PreBind,
-    /// Bind.
-    Bind,
-    /// PostBind.
-    PostBind,
+/// Defines the stages from one table: their labels, and the calls that are measured as them.
+macro_rules! stages {
+    (measured: { $($(#[$doc:meta])* $stage:ident = $label:literal, $call:pat,)* } unmeasured: $unmeasured:pat) => {
+        /// Measured kind of call; prints as kube-scheduler's label `extension_point`.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum Stage {
+            $($(#[$doc])* $stage,)*
+        }
+
+        impl Stage {
+            /// All stages; each is at the index of its discriminant.
+            pub const ALL: [Self; [$($label),*].len()] = [$(Self::$stage),*];
+
+            /// Returns the stage that a call is measured as; `None` for calls that are not measured.
+            pub fn of(call: Call) -> Option<Self> {
+                match call {
+                    $($call => Some(Self::$stage),)*
+                    $unmeasured => None,
+                }
+            }
+
+            /// kube-scheduler's label.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$stage => $label,)*
+                }
+            }
+        }
+    };
 }
 
-impl Stage {
-    /// All stages; each is at the index of its discriminant.
-    pub const ALL: [Self; 17] = [
-        Self::PreEnqueue,
-        Self::Sign,
-        Self::PreFilter,
-        Self::AddPod,
-        Self::RemovePod,
-        Self::Filter,
-        Self::PostFilter,
-        Self::PreScore,
-        Self::Score,
-        Self::Normalize,
-        Self::Reserve,
-        Self::Unreserve,
-        Self::Permit,
-        Self::PreFlight,
-        Self::PreBind,
-        Self::Bind,
-        Self::PostBind,
-    ];
-
-    /// Returns the stage that a call is measured as; `None` for calls that are not measured.
-    pub fn of(call: Call) -> Option<Self> {
-        use ExtensionPoint as P;
-        Some(match call {
-            Call::Point(P::PreEnqueue) => Self::PreEnqueue,
-            Call::Point(P::PreFilter) | Call::Index => Self::PreFilter,
-            Call::Point(P::Filter) => Self::Filter,
-            Call::Point(P::PostFilter) => Self::PostFilter,
-            Call::Point(P::PreScore) => Self::PreScore,
-            Call::Point(P::Score) => Self::Score,
-            Call::Point(P::Reserve) => Self::Reserve,
-            Call::Point(P::Permit) => Self::Permit,
-            Call::Point(P::PreBind) => Self::PreBind,
-            Call::Point(P::Bind) => Self::Bind,
-            Call::Point(P::PostBind) => Self::PostBind,
-            Call::AddPod => Self::AddPod,
-            Call::RemovePod => Self::RemovePod,
-            Call::Normalize => Self::Normalize,
-            Call::Unreserve => Self::Unreserve,
-            Call::PreFlight => Self::PreFlight,
-            Call::Sign => Self::Sign,
-            // QueueSort runs for each comparison in a heap; hints are measured separately; kube-scheduler has no label
-            // for the others.
-            Call::Point(P::QueueSort | P::PlacementGenerate | P::PlacementScore)
-            | Call::Assume
-            | Call::Hint => return None,
-        })
+stages! {
+    measured: {
+        /// PreEnqueue.
+        PreEnqueue = "PreEnqueue", Call::Point(P::PreEnqueue),
+        /// A signature for opportunistic batching.
+        Sign = "Sign", Call::Sign,
+        /// PreFilter, including the preparation of indexes.
+        PreFilter = "PreFilter", Call::Point(P::PreFilter) | Call::Index,
+        /// A pod joins a node in a dry run.
+        AddPod = "PreFilterExtensionAddPod", Call::AddPod,
+        /// A pod leaves a node in a dry run.
+        RemovePod = "PreFilterExtensionRemovePod", Call::RemovePod,
+        /// Filter.
+        Filter = "Filter", Call::Point(P::Filter),
+        /// PostFilter.
+        PostFilter = "PostFilter", Call::Point(P::PostFilter),
+        /// PreScore.
+        PreScore = "PreScore", Call::Point(P::PreScore),
+        /// Score.
+        Score = "Score", Call::Point(P::Score),
+        /// NormalizeScore.
+        Normalize = "ScoreExtensionNormalize", Call::Normalize,
+        /// Reserve.
+        Reserve = "Reserve", Call::Point(P::Reserve),
+        /// Unreserve.
+        Unreserve = "Unreserve", Call::Unreserve,
+        /// Permit.
+        Permit = "Permit", Call::Point(P::Permit),
+        /// PreBind's pre-flight.
+        PreFlight = "PreBindPreFlight", Call::PreFlight,
+        /// PreBind.
+        PreBind = "PreBind", Call::Point(P::PreBind),
+        /// Bind.
+        Bind = "Bind", Call::Point(P::Bind),
+        /// PostBind.
+        PostBind = "PostBind", Call::Point(P::PostBind),
     }
-
-    /// kube-scheduler's label.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::PreEnqueue => "PreEnqueue",
-            Self::Sign => "Sign",
-            Self::PreFilter => "PreFilter",
-            Self::AddPod => "PreFilterExtensionAddPod",
-            Self::RemovePod => "PreFilterExtensionRemovePod",
-            Self::Filter => "Filter",
-            Self::PostFilter => "PostFilter",
-            Self::PreScore => "PreScore",
-            Self::Score => "Score",
-            Self::Normalize => "ScoreExtensionNormalize",
-            Self::Reserve => "Reserve",
-            Self::Unreserve => "Unreserve",
-            Self::Permit => "Permit",
-            Self::PreFlight => "PreBindPreFlight",
-            Self::PreBind => "PreBind",
-            Self::Bind => "Bind",
-            Self::PostBind => "PostBind",
-        }
-    }
+    // QueueSort runs for each comparison in a heap; hints are measured separately; kube-scheduler has no label for the
+    // others.
+    unmeasured: Call::Point(P::QueueSort | P::PlacementGenerate | P::PlacementScore) | Call::Assume | Call::Hint
 }
 
 /// Outcome of a call; prints as kube-scheduler's name of the status code.

@@ -13,8 +13,7 @@ use rustc_hash::FxHashMap;
 use crate::{
     assume::Assumption,
     guard::PointError,
-    outcome::PluginResult,
-    resource::{AnyCustom, Custom, CustomKey, RawObject, Resource, ResourceKind},
+    resource::{AnyCustom, CustomKey, RawObject, Resource, ResourceKind},
 };
 
 use custom::CustomObjects;
@@ -28,7 +27,8 @@ pub enum ObjectId {
     Custom(CustomKey),
 }
 
-/// All objects by namespace and name.
+/// All objects by namespace and name. Plugins read custom objects with
+/// [`Watches::watched`](crate::resource::Watches::watched).
 #[derive(Debug, Default)]
 pub struct Objects {
     namespaces: FxHashMap<Str, Labels>,
@@ -59,40 +59,9 @@ impl Objects {
         self.budgets.get(namespace).into_iter().flat_map(BTreeMap::values)
     }
 
-    /// Returns a custom object. The namespace is empty with
-    /// [`ResourceScope::Cluster`](crate::resource::ResourceScope::Cluster).
-    ///
-    /// # Errors
-    /// When no plugin in use names the kind (the calling plugin lacks `points.resource::<R>()`).
-    pub fn get<R: Resource>(&self, namespace: &str, name: &str) -> PluginResult<Option<&Custom<R>>> {
-        let some = self.by_namespace::<R>()?.get(namespace);
-        Ok(some.and_then(|some| some.get(name)).and_then(custom::typed))
-    }
-
-    /// All custom objects of a kind, by namespace and name.
-    ///
-    /// # Errors
-    /// As [`Self::get`].
-    pub fn all<R: Resource>(&self) -> PluginResult<impl Iterator<Item = &Custom<R>>> {
-        let all = self.by_namespace::<R>()?.values().flat_map(BTreeMap::values);
-        Ok(all.filter_map(custom::typed))
-    }
-
-    /// Custom objects of a kind in one namespace, by name.
-    ///
-    /// # Errors
-    /// As [`Self::get`].
-    pub fn all_in<R: Resource>(&self, namespace: &str) -> PluginResult<impl Iterator<Item = &Custom<R>>> {
-        let some = self.by_namespace::<R>()?.get(namespace);
-        Ok(some.into_iter().flat_map(BTreeMap::values).filter_map(custom::typed))
-    }
-
-    fn by_namespace<R: Resource>(&self) -> PluginResult<&BTreeMap<Str, BTreeMap<Str, AnyCustom>>> {
-        self.custom.objects::<R>().ok_or_else(|| {
-            let kind = std::any::type_name::<R>();
-            format!("{kind} is not available: no plugin names it with `points.resource::<{}>()`", R::KIND)
-                .into()
-        })
+    /// Custom objects of a kind by namespace and name; `None` if no plugin watches it.
+    pub(crate) fn custom<R: Resource>(&self) -> Option<&BTreeMap<Str, BTreeMap<Str, AnyCustom>>> {
+        self.custom.objects::<R>()
     }
 
     /// Returns true if there is such an object.
@@ -117,11 +86,6 @@ impl Objects {
     /// Keys of the custom objects, for building indexes.
     pub(crate) fn custom_keys(&self) -> impl Iterator<Item = CustomKey> + '_ {
         self.custom.keys()
-    }
-
-    /// Drops all kinds of custom objects but these.
-    pub(crate) fn retain_resources(&mut self, kinds: &[ResourceKind]) {
-        self.custom.retain_kinds(kinds);
     }
 
     /// Stores objects of that kind from now on.

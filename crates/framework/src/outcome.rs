@@ -88,7 +88,7 @@ impl Reject {
 }
 
 /// Answer of PreFilter, unless no node can fit.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum PreFiltered<S> {
     /// The plugin's Filter has nothing to check for this pod.
     Skip,

@@ -1,6 +1,6 @@
 //! The interface of plugin authors: one trait per extension point.
 //!
-//! A plugin is a type that implements [`Plugin`] and the traits of the points it takes part in, and lists them once:
+//! A plugin is a type that implements [`Plugin`] and the traits of the points it takes part in:
 //!
 //! ```
 //! use harbormaster_framework::prelude::*;
@@ -10,11 +10,7 @@
 //!
 //! impl Plugin for NoEdge {
 //!     const NAME: &'static str = "NoEdge";
-//!     type FilterState = ();
-//!     type ScoreState = ();
-//!     fn points(points: &mut Points<Self>) {
-//!         points.filter();
-//!     }
+//!     implemented_points!();
 //! }
 //!
 //! impl Filter for NoEdge {
@@ -27,6 +23,11 @@
 //! }
 //! ```
 //!
+//! What an earlier point prepares for later ones of the same attempt is a [`State`], a type parameter of their traits:
+//! PreFilter returns the one that Filter, PostFilter, PreScore and Reserve get, and PreScore the one that Score gets. It
+//! is `()` where nothing is named. A point gets the default value if the point before it does not exist or was not
+//! called. A plugin whose points name different states is rejected when it is built.
+//!
 //! Points are written for one node and may be run for the whole table: [`Filter::filter_batch`] and
 //! [`Score::score_batch`] loop by default. An override must return the same answers; the test kit checks it.
 
@@ -35,7 +36,7 @@ use harbormaster_api::Str;
 use crate::{
     api_call::ApiCall,
     assume::Assume,
-    cycle::{BindCycle, Cycle, EnqueueCycle, Placement, PostFilterCycle, WaitingPods},
+    cycle::{BindCycle, Cycle, EnqueueCycle, Placement, PostFilterCycle, Waiting},
     events::Registration,
     index::{ClusterView, Index},
     nodeset::NodeSet,
@@ -67,14 +68,8 @@ pub trait Plugin: Sized + Send + Sync + 'static {
     /// Name in configurations, metrics and messages.
     const NAME: &'static str;
 
-    /// Returned by PreFilter; passed to Filter, PostFilter, PreScore and Reserve of the same attempt. The default value
-    /// if the plugin has no PreFilter.
-    type FilterState: Clone + Default + Send + Sync + 'static;
-
-    /// Returned by PreScore and passed to Score. The default value if the plugin has no PreScore.
-    type ScoreState: Default + Send + Sync + 'static;
-
-    /// Lists the extension points that this plugin implements.
+    /// Finds the extension points that this plugin implements. [`implemented_points!`](crate::implemented_points)
+    /// writes it.
     fn points(points: &mut Points<Self>);
 
     /// Returns the events that may make pods schedulable that this plugin rejected. `None`: every event requeues them.
@@ -86,7 +81,7 @@ pub trait Plugin: Sized + Send + Sync + 'static {
     /// equal in everything that all plugins read share cached answers, so fewer reads are better. The default is the
     /// whole spec and `spec.nodeName`.
     fn reads(&self, pod: RowPod<'_>, reads: &mut Reads) {
-        reads.of(&*pod.spec.spec).of(&pod.node_name);
+        reads.of(&*pod.spec).of(&pod.node_name);
     }
 
     /// Returns the parts of a pod that this plugin reads, for opportunistic batching (KEP-5598): pods whose fragments
@@ -96,6 +91,16 @@ pub trait Plugin: Sized + Send + Sync + 'static {
         Err(Unsignable)
     }
 }
+
+/// Data that a point of a plugin prepares for later points of the same attempt. See the [module documentation](self).
+pub trait State: Default + Send + Sync + 'static {}
+
+impl<T: Default + Send + Sync + 'static> State for T {}
+
+/// A state that dry runs copy before they change it.
+pub trait CopiedState: State + Clone {}
+
+impl<T: State + Clone> CopiedState for T {}
 
 /// One key and value of a pod's signature.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -116,7 +121,8 @@ pub trait PreEnqueue: Plugin {
     fn pre_enqueue(&self, cx: EnqueueCycle<'_>) -> Verdict;
 }
 
-/// Declares an index of the cluster. Plugins that name the same type share one instance.
+/// Declares an index of the cluster, which the plugin reads with [`Indexed::index`]. Plugins that name the same type share
+/// one instance.
 pub trait Indexed: Plugin {
     /// The type of the index.
     type Index: Index;
@@ -125,6 +131,14 @@ pub trait Indexed: Plugin {
     /// plugin can change the index only here, and the index must still answer as a newly built one would.
     fn prepare(&self, index: &mut Self::Index, view: ClusterView<'_>, pod: &PodInfo) {
         let _ = (index, view, pod);
+    }
+
+    /// Returns the index.
+    ///
+    /// # Errors
+    /// When the index panics and cannot be built.
+    fn index<'a>(&self, cx: &Cycle<'a>) -> PluginResult<&'a Self::Index> {
+        cx.indexes().get()
     }
 }
 
@@ -144,15 +158,15 @@ pub trait QueueSort: Plugin {
 }
 
 /// Examines the pod once before nodes are filtered.
-pub trait PreFilter<S: Scoped = WholeCluster>: Plugin {
+pub trait PreFilter<V: Scoped = WholeCluster, S: CopiedState = ()>: Plugin {
     /// Prepares state, narrows the nodes, or rejects the pod.
-    fn pre_filter(&self, cx: &S::Cycle<'_>) -> Result<PreFiltered<Self::FilterState>, Stop>;
+    fn pre_filter(&self, cx: &V::Cycle<'_>) -> Result<PreFiltered<S>, Stop>;
 
     /// Updates the state for another pod that joins `node` in a dry run.
     fn add_pod(
         &self,
-        cx: &S::Cycle<'_>,
-        state: &mut Self::FilterState,
+        cx: &V::Cycle<'_>,
+        state: &mut S,
         pod: &PodInfo,
         node: NodeRef<'_>,
     ) -> PluginResult<()> {
@@ -163,8 +177,8 @@ pub trait PreFilter<S: Scoped = WholeCluster>: Plugin {
     /// Updates the state for another pod that leaves `node` in a dry run.
     fn remove_pod(
         &self,
-        cx: &S::Cycle<'_>,
-        state: &mut Self::FilterState,
+        cx: &V::Cycle<'_>,
+        state: &mut S,
         pod: &PodInfo,
         node: NodeRef<'_>,
     ) -> PluginResult<()> {
@@ -174,18 +188,13 @@ pub trait PreFilter<S: Scoped = WholeCluster>: Plugin {
 }
 
 /// Decides if a pod fits a node.
-pub trait Filter<S: Scoped = WholeCluster>: Plugin {
+pub trait Filter<V: Scoped = WholeCluster, S: State = ()>: Plugin {
     /// Judges one node.
-    fn filter(&self, cx: &S::Cycle<'_>, state: &Self::FilterState, node: NodeRef<'_>) -> Verdict;
+    fn filter(&self, cx: &V::Cycle<'_>, state: &S, node: NodeRef<'_>) -> Verdict;
 
     /// Judges many rows at once: all candidates or some of them. [`Filter::filter`] defines the answers; an override
     /// must agree with it for every combination of rows. Batches may come in any order and, in the future, in parallel.
-    fn filter_batch(
-        &self,
-        cx: &S::Cycle<'_>,
-        state: &Self::FilterState,
-        sweep: &mut Sweep<'_>,
-    ) -> PluginResult<()> {
+    fn filter_batch(&self, cx: &V::Cycle<'_>, state: &S, sweep: &mut Sweep<'_>) -> PluginResult<()> {
         for row in sweep.rows().iter() {
             match self.filter(cx, state, cx.nodes().node(row)) {
                 Ok(()) => {}
@@ -198,52 +207,38 @@ pub trait Filter<S: Scoped = WholeCluster>: Plugin {
 
     /// Describes what a node lacks that this plugin rejects, in the plugin's own numbers and names: `wants 400 W, 120 W
     /// free`. Only `simulate --explain` calls it.
-    fn lacks(&self, cx: &S::Cycle<'_>, state: &Self::FilterState, node: NodeRef<'_>) -> Option<String> {
+    fn lacks(&self, cx: &V::Cycle<'_>, state: &S, node: NodeRef<'_>) -> Option<String> {
         let _ = (cx, state, node);
         None
     }
 }
 
 /// Called when no node fits; may find a node that would fit after evictions.
-pub trait PostFilter: Plugin {
+pub trait PostFilter<S: State = ()>: Plugin {
     /// Looks for a way to make the pod fit. `state` is the one that PreFilter returned, or the default if PreFilter was
     /// not called or returned `Skip`.
-    fn post_filter(
-        &self,
-        cx: &mut PostFilterCycle<'_>,
-        state: &Self::FilterState,
-    ) -> PluginResult<PostFiltered>;
+    fn post_filter(&self, cx: &mut PostFilterCycle<'_>, state: &S) -> PluginResult<PostFiltered>;
 }
 
 /// Examines the pod and the candidates once before nodes are scored.
-pub trait PreScore<S: Scoped = WholeCluster>: Plugin {
+pub trait PreScore<V: Scoped = WholeCluster, F: State = (), S: State = ()>: Plugin {
     /// Prepares state or skips this plugin's score. `filtered` is the state that PreFilter returned, with Filter's
     /// notes; the default if PreFilter was not called or returned `Skip`.
-    fn pre_score(
-        &self,
-        cx: &S::Cycle<'_>,
-        filtered: &Self::FilterState,
-        candidates: &NodeSet,
-    ) -> PluginResult<PreScored<Self::ScoreState>>;
+    fn pre_score(&self, cx: &V::Cycle<'_>, filtered: &F, candidates: &NodeSet) -> PluginResult<PreScored<S>>;
 }
 
 /// Ranks the nodes that fit.
-pub trait Score<S: Scoped = WholeCluster>: Plugin {
+pub trait Score<V: Scoped = WholeCluster, S: State = ()>: Plugin {
     /// Conversion of raw scores to 0..=100.
     const NORMALIZE: Normalize = Normalize::AsIs;
 
     /// Returns the raw score of one node.
-    fn score(&self, cx: &S::Cycle<'_>, state: &Self::ScoreState, node: NodeRef<'_>) -> PluginResult<i64>;
+    fn score(&self, cx: &V::Cycle<'_>, state: &S, node: NodeRef<'_>) -> PluginResult<i64>;
 
     /// Scores many rows at once: all candidates or some of them. [`Score::score`] defines the scores; an override must
     /// agree with it for every combination of rows and write a score for each. Batches may come in any order and, in
     /// the future, in parallel.
-    fn score_batch(
-        &self,
-        cx: &S::Cycle<'_>,
-        state: &Self::ScoreState,
-        scores: &mut Scores<'_>,
-    ) -> PluginResult<()> {
+    fn score_batch(&self, cx: &V::Cycle<'_>, state: &S, scores: &mut Scores<'_>) -> PluginResult<()> {
         for (row, score) in scores.iter_mut() {
             *score = self.score(cx, state, cx.nodes().node(row))?;
         }
@@ -253,8 +248,8 @@ pub trait Score<S: Scoped = WholeCluster>: Plugin {
     /// Brings `scores[row]` of every candidate into 0..=100. Called only with [`Normalize::Custom`].
     fn normalize(
         &self,
-        cx: &S::Cycle<'_>,
-        state: &Self::ScoreState,
+        cx: &V::Cycle<'_>,
+        state: &S,
         candidates: &NodeSet,
         scores: &mut [i64],
     ) -> PluginResult<()> {
@@ -264,8 +259,8 @@ pub trait Score<S: Scoped = WholeCluster>: Plugin {
 }
 
 /// Reserves resources on the chosen node before the pod is bound.
-pub trait Reserve: Plugin {
-    /// The reservation; PreBind, PostBind and Unreserve of the same pod find it in their [`Placement`].
+pub trait Reserve<S: State = ()>: Plugin {
+    /// The reservation; PreBind, PostBind and Unreserve of the same pod read it with [`Reserve::reserved`].
     type Reserved: Send + Sync + 'static;
 
     /// Reserves what the pod needs on the node, or rejects the node. Later pods see the objects as `assume` describes
@@ -273,10 +268,15 @@ pub trait Reserve: Plugin {
     fn reserve(
         &self,
         cx: &Cycle<'_>,
-        state: &Self::FilterState,
+        state: &S,
         node: NodeRef<'_>,
         assume: &mut Assume,
     ) -> Result<Self::Reserved, Stop>;
+
+    /// Returns this plugin's reservation. `None` if its `reserve` rejected the node or was not called.
+    fn reserved<'a>(&self, placement: &'a Placement) -> Option<&'a Self::Reserved> {
+        placement.reservation()
+    }
 
     /// Releases the reservation. Called for every Reserve plugin, including those whose `reserve` was not called or
     /// rejected the node. Assumed objects are reverted by the framework. `calls` are sent later, before anything else
@@ -287,7 +287,7 @@ pub trait Reserve: Plugin {
 /// May delay a pod before it is bound.
 pub trait Permit: Plugin {
     /// Allows the pod, rejects it, or makes it wait. May release other pods through `waiting`.
-    fn permit(&self, cx: &Cycle<'_>, node: &Str, waiting: &mut dyn WaitingPods) -> Result<Permitted, Stop>;
+    fn permit(&self, cx: &Cycle<'_>, node: &Str, waiting: &mut Waiting<'_>) -> Result<Permitted, Stop>;
 }
 
 /// Prepares the binding, for example attaches a volume. Runs in the binding cycle, concurrently with scheduling.

@@ -59,8 +59,8 @@ impl std::ops::Deref for SpecInfo {
 pub struct PodInfo {
     /// The object.
     pub pod: Arc<Pod>,
-    /// Shared with all pods of an equal spec.
-    pub spec: Arc<SpecInfo>,
+    /// What is derived from the spec, shared with all pods of an equal one.
+    pub derived: Arc<SpecInfo>,
     /// Present if the status changes the pod's effective requests (in-place resize).
     resized: Option<Box<(Resources, NonZero)>>,
 }
@@ -68,18 +68,18 @@ pub struct PodInfo {
 impl PodInfo {
     /// Creates a pod whose spec is shared through `specs`.
     pub fn new(mut pod: Pod, specs: &mut SpecTable) -> Self {
-        let spec = specs.intern(pod.spec.clone());
-        pod.spec = spec.spec.clone();
-        Self::with_spec(Arc::new(pod), spec)
+        let derived = specs.intern(pod.spec.clone());
+        pod.spec = derived.spec.clone();
+        Self::with_derived(Arc::new(pod), derived)
     }
 
-    fn with_spec(pod: Arc<Pod>, spec: Arc<SpecInfo>) -> Self {
+    fn with_derived(pod: Arc<Pod>, derived: Arc<SpecInfo>) -> Self {
         let status_counts = !pod.status.container_resources.is_empty() || pod.status.pod_level.is_some();
         let resized = status_counts.then(|| {
             let (milli_cpu, memory) = requests::nonzero_request(&pod);
             Box::new((requests::pod_request(&pod), NonZero { milli_cpu, memory }))
         });
-        Self { pod, spec, resized }
+        Self { pod, derived, resized }
     }
 
     /// Creates a pod on its own, for tests and one-off questions.
@@ -90,22 +90,22 @@ impl PodInfo {
     /// Returns the same pod bound to `node`: the version in the cache until the binding is confirmed.
     pub fn assumed_on(&self, node: &Str) -> Arc<Self> {
         let pod = Arc::new(Pod { node_name: Some(node.clone()), ..Pod::clone(&self.pod) });
-        Arc::new(Self::with_spec(pod, self.spec.clone()))
+        Arc::new(Self::with_derived(pod, self.derived.clone()))
     }
 
     /// Resources that the pod occupies on its node, including in-place resizes.
     pub fn request(&self) -> &Resources {
-        self.resized.as_ref().map_or(&self.spec.request, |r| &r.0)
+        self.resized.as_ref().map_or(&self.derived.request, |r| &r.0)
     }
 
     /// CPU and memory that the pod occupies on its node, as scores use them.
     pub fn nonzero(&self) -> NonZero {
-        self.resized.as_ref().map_or(self.spec.nonzero, |r| r.1)
+        self.resized.as_ref().map_or(self.derived.nonzero, |r| r.1)
     }
 
     /// Returns true if both versions certainly occupy the same resources and ports.
     pub(crate) fn occupies_same_resources(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.spec, &other.spec) && self.resized.is_none() && other.resized.is_none()
+        Arc::ptr_eq(&self.derived, &other.derived) && self.resized.is_none() && other.resized.is_none()
     }
 
     /// The pod's priority.

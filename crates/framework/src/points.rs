@@ -1,9 +1,14 @@
-//! Type erasure of plugins: [`Points`] lists the traits that a plugin implements, `Calls` is the resulting table of
+//! Type erasure of plugins: [`Points`] collects the traits that a plugin implements, `Calls` is the resulting table of
 //! functions.
 //!
 //! Only this module handles the concrete types of plugins and their states, and only [`crate::guard`] makes the calls.
 
-use std::{any::Any, marker::PhantomData, sync::Arc};
+use std::{
+    any::{Any, TypeId},
+    fmt,
+    marker::PhantomData,
+    sync::Arc,
+};
 
 use harbormaster_api::{
     Str,
@@ -13,7 +18,7 @@ use harbormaster_api::{
 use crate::{
     api_call::ApiCall,
     assume::Assume,
-    cycle::{BindCycle, Cycle, EnqueueCycle, Placement, PostFilterCycle, WaitingPods},
+    cycle::{BindCycle, Cycle, EnqueueCycle, Placement, PostFilterCycle, Waiting, WaitingPods},
     events::{ErasedRegistration, Registration},
     index::{ClusterView, IndexKind, Indexes},
     nodeset::{NodeIdx, NodeSet},
@@ -22,12 +27,13 @@ use crate::{
         Normalize, Permitted, PluginResult, PostFiltered, PreFiltered, PreFlight, PreScored, Stop, Verdict,
     },
     plugin::{
-        Bind, BoxFuture, Filter, Indexed, Permit, Plugin, PostBind, PostFilter, PreBind, PreEnqueue,
-        PreFilter, PreScore, QueueSort, Queued, Reserve, Scope, Score, SignFragment, Unsignable,
+        Bind, BoxFuture, CopiedState, Filter, Indexed, Permit, Plugin, PostBind, PostFilter, PreBind,
+        PreEnqueue, PreFilter, PreScore, QueueSort, Queued, Reserve, Scope, Score, SignFragment, State,
+        Unsignable,
     },
     pod::PodInfo,
     reads::Reads,
-    resource::{Resource, ResourceKind},
+    resource::{ResourceKind, ResourceSet, Watches},
     scope::{RowPod, Scoped},
     scores::Scores,
     sweep::Sweep,
@@ -43,17 +49,8 @@ type ErasedPlugin<'a> = &'a (dyn Any + Send + Sync);
 type WhatIfCall = fn(ErasedPlugin<'_>, &Cycle<'_>, &mut Slot, &PodInfo, NodeIdx) -> PluginResult<()>;
 type Prepare = fn(ErasedPlugin<'_>, &mut Indexes, ClusterView<'_>, &PodInfo) -> PluginResult<()>;
 
-/// PreFilter's answer without the state, which is stored separately.
-#[derive(Clone, Debug)]
-pub enum PreFilterAnswer {
-    /// Filter has nothing to check.
-    Skip,
-    /// Continue, perhaps with fewer nodes.
-    Continue(Option<NodeSet>),
-}
-
-/// The functions of a plugin whose type is erased; `None` for points where it does not take part. Every function
-/// expects the plugin type that it was created for.
+/// A plugin whose type is erased: its properties and its functions. Every function expects the plugin type that it was
+/// created for.
 #[derive(Clone)]
 pub(crate) struct Calls {
     pub(crate) name: &'static str,
@@ -63,14 +60,20 @@ pub(crate) struct Calls {
     pub(crate) events: fn(&AnyPlugin) -> Option<Vec<ErasedRegistration>>,
     pub(crate) sign: fn(ErasedPlugin<'_>, &PodInfo) -> Result<Vec<SignFragment>, Unsignable>,
     pub(crate) reads: fn(ErasedPlugin<'_>, RowPod<'_>, &mut Reads),
-    pub(crate) filter_default: fn() -> Slot,
-    pub(crate) score_default: fn() -> Slot,
+    pub(crate) filter_states: States,
+    pub(crate) score_states: States,
     pub(crate) index: Option<(IndexKind, Prepare)>,
     pub(crate) resources: Vec<ResourceKind>,
+    pub(crate) shims: Shims,
+}
+
+/// One function for each method of the points; `None` for points where the plugin does not take part.
+#[derive(Clone, Default)]
+pub(crate) struct Shims {
     pub(crate) pre_enqueue: Option<fn(ErasedPlugin<'_>, EnqueueCycle<'_>) -> Verdict>,
     pub(crate) less: Option<fn(ErasedPlugin<'_>, Queued<'_>, Queued<'_>) -> bool>,
     pub(crate) pre_filter:
-        Option<fn(ErasedPlugin<'_>, &Cycle<'_>, &mut Slot) -> Result<PreFilterAnswer, Stop>>,
+        Option<fn(ErasedPlugin<'_>, &Cycle<'_>, &mut Slot) -> Result<PreFiltered<()>, Stop>>,
     pub(crate) add_pod: Option<WhatIfCall>,
     pub(crate) remove_pod: Option<WhatIfCall>,
     pub(crate) filter: Option<fn(ErasedPlugin<'_>, &Cycle<'_>, &Slot, NodeIdx) -> Verdict>,
@@ -115,30 +118,11 @@ impl Calls {
             events: registrations::<P>,
             sign: |this, pod| plugin::<P>(this).sign(pod),
             reads: |this, pod, reads| plugin::<P>(this).reads(pod, reads),
-            filter_default: || state(P::FilterState::default()),
-            score_default: || state(P::ScoreState::default()),
+            filter_states: States::default(),
+            score_states: States::default(),
             index: None,
             resources: Vec::new(),
-            pre_enqueue: None,
-            less: None,
-            pre_filter: None,
-            add_pod: None,
-            remove_pod: None,
-            filter: None,
-            filter_batch: None,
-            lacks: None,
-            post_filter: None,
-            pre_score: None,
-            score: None,
-            score_batch: None,
-            normalize: None,
-            reserve: None,
-            unreserve: None,
-            permit: None,
-            pre_flight: None,
-            pre_bind: None,
-            bind: None,
-            post_bind: None,
+            shims: Shims::default(),
         }
     }
 }
@@ -168,9 +152,10 @@ fn state<T: Send + Sync + 'static>(state: T) -> Slot {
     Some(Arc::new(state))
 }
 
-/// A plugin's state. Only the same plugin fills a slot.
+/// A plugin's state. Only the same plugin fills a slot. A point that takes `()` gets it whatever the slot holds.
 fn state_in<T: 'static>(slot: &Slot) -> Option<&T> {
-    slot.as_deref().and_then(|state| state.downcast_ref())
+    let state = slot.as_deref()?;
+    state.downcast_ref().or_else(|| (&() as &dyn Any).downcast_ref())
 }
 
 /// Returns a state for changing it, copying it first if it is shared.
@@ -183,20 +168,83 @@ fn state_to_change<T: Clone + Send + Sync + 'static>(slot: &mut Slot) -> Option<
     Arc::get_mut(shared)?.downcast_mut()
 }
 
-/// The points that a plugin implements. Naming one compiles only if the plugin implements its trait.
+/// A point and the type of the state that it returns or takes.
+#[derive(Clone, Copy)]
+struct StateOf {
+    point: ExtensionPoint,
+    type_id: TypeId,
+    type_name: &'static str,
+    default: fn() -> Slot,
+}
+
+impl StateOf {
+    fn new<S: State>(point: ExtensionPoint) -> Self {
+        let default = || state(S::default());
+        Self { point, type_id: TypeId::of::<S>(), type_name: std::any::type_name::<S>(), default }
+    }
+
+    fn is_nothing(&self) -> bool {
+        self.type_id == TypeId::of::<()>()
+    }
+}
+
+/// The states that one point of a plugin returns and others take.
+#[derive(Clone, Default)]
+pub(crate) struct States {
+    made: Option<StateOf>,
+    taken: Vec<StateOf>,
+}
+
+impl States {
+    /// The state that all points agree on: the one that is returned, or else the first that is taken. `None` without
+    /// any but `()`.
+    fn agreed(&self) -> Option<&StateOf> {
+        self.made.as_ref().or_else(|| self.taken.iter().find(|state| !state.is_nothing()))
+    }
+
+    /// State of an attempt in which no point returned one.
+    pub(crate) fn default_slot(&self) -> Slot {
+        self.agreed().map_or_else(|| state(()), |state| (state.default)())
+    }
+
+    /// Returns two points that name different states. A point that takes `()` agrees with every other one.
+    pub(crate) fn conflict(&self) -> Option<StateConflict> {
+        let agreed = self.agreed()?;
+        let other = |taken: &&StateOf| !taken.is_nothing() && taken.type_id != agreed.type_id;
+        let taken = self.taken.iter().find(other)?;
+        Some(StateConflict { made: (agreed.point, agreed.type_name), taken: (taken.point, taken.type_name) })
+    }
+}
+
+/// Two points of a plugin that name different states, with the types.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StateConflict {
+    /// PreFilter or PreScore, which return the state, or else the first point that takes one.
+    pub made: (ExtensionPoint, &'static str),
+    /// The point that takes another one.
+    pub taken: (ExtensionPoint, &'static str),
+}
+
+impl fmt::Display for StateConflict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ((maker, made), (taker, taken)) = (self.made, self.taken);
+        write!(f, "its {maker} has the state {made}, its {taker} takes {taken}")
+    }
+}
+
+/// The points that a plugin implements, as [`crate::detection`] finds them.
 pub struct Points<P: Plugin> {
     calls: Calls,
     plugin: PhantomData<fn(&P)>,
 }
 
 impl<P: Plugin> Points<P> {
-    fn has(&mut self, point: ExtensionPoint) -> &mut Self {
+    fn has(&mut self, point: ExtensionPoint) {
         self.calls.set.insert(point);
-        self
     }
 
     /// Records the scope of one of the points whose answers may be cached.
-    fn judges<S: Scoped>(&mut self) -> &mut Self {
+    fn judges<V: Scoped>(&mut self) {
         let is_first = ![
             ExtensionPoint::PreFilter,
             ExtensionPoint::Filter,
@@ -205,14 +253,13 @@ impl<P: Plugin> Points<P> {
         ]
         .iter()
         .any(|point| self.calls.set.contains(*point));
-        if is_first || S::SCOPE == Scope::Cluster {
-            self.calls.scope = S::SCOPE;
+        if is_first || V::SCOPE == Scope::Cluster {
+            self.calls.scope = V::SCOPE;
         }
-        self
     }
 
     /// Declares an index.
-    pub fn indexed(&mut self) -> &mut Self
+    pub(crate) fn index(&mut self)
     where
         P: Indexed,
     {
@@ -221,105 +268,119 @@ impl<P: Plugin> Points<P> {
             Ok(())
         };
         self.calls.index = Some((IndexKind::of::<P::Index>(), prepare));
-        self
     }
 
-    /// Declares that the plugin reads custom resources of that kind; the scheduler then watches them.
-    pub fn resource<R: Resource>(&mut self) -> &mut Self {
-        let kind = ResourceKind::of::<R>();
-        if !self.calls.resources.iter().any(|known| known.is_same(&kind)) {
-            self.calls.resources.push(kind);
+    /// Declares the resources of the plugin.
+    pub(crate) fn watches(&mut self)
+    where
+        P: Watches,
+    {
+        self.resources::<P>();
+    }
+
+    /// Declares the resources of the plugin or its index.
+    pub(crate) fn resources<W: Watches>(&mut self) {
+        for kind in W::Resources::kinds() {
+            if !self.calls.resources.iter().any(|known| known.is_same(&kind)) {
+                self.calls.resources.push(kind);
+            }
         }
-        self
     }
 
     /// Takes part in PreEnqueue.
-    pub fn pre_enqueue(&mut self) -> &mut Self
+    pub(crate) fn pre_enqueue(&mut self)
     where
         P: PreEnqueue,
     {
-        self.calls.pre_enqueue = Some(|this, cx| plugin::<P>(this).pre_enqueue(cx));
-        self.has(ExtensionPoint::PreEnqueue)
+        self.calls.shims.pre_enqueue = Some(|this, cx| plugin::<P>(this).pre_enqueue(cx));
+        self.has(ExtensionPoint::PreEnqueue);
     }
 
     /// Takes part in QueueSort.
-    pub fn queue_sort(&mut self) -> &mut Self
+    pub(crate) fn queue_sort(&mut self)
     where
         P: QueueSort,
     {
-        self.calls.less = Some(|this, a, b| plugin::<P>(this).less(a, b));
-        self.has(ExtensionPoint::QueueSort)
+        self.calls.shims.less = Some(|this, a, b| plugin::<P>(this).less(a, b));
+        self.has(ExtensionPoint::QueueSort);
     }
 
     /// Takes part in PreFilter.
-    pub fn pre_filter<S: Scoped>(&mut self) -> &mut Self
+    pub(crate) fn pre_filter<V: Scoped, S: CopiedState>(&mut self)
     where
-        P: PreFilter<S>,
+        P: PreFilter<V, S>,
     {
-        self.calls.pre_filter = Some(|this, cx, slot| {
-            Ok(match plugin::<P>(this).pre_filter(&S::part(cx))? {
+        self.calls.filter_states.made = Some(StateOf::new::<S>(ExtensionPoint::PreFilter));
+        self.calls.shims.pre_filter = Some(|this, cx, slot| {
+            Ok(match plugin::<P>(this).pre_filter(&V::part(cx))? {
                 PreFiltered::Skip => {
                     *slot = None;
-                    PreFilterAnswer::Skip
+                    PreFiltered::Skip
                 }
                 PreFiltered::Continue { state: new_state, only } => {
                     *slot = state(new_state);
-                    PreFilterAnswer::Continue(only)
+                    PreFiltered::Continue { state: (), only }
                 }
             })
         });
-        self.calls.add_pod = Some(|this, cx, slot, pod, row| match state_to_change(slot) {
-            Some(state) => plugin::<P>(this).add_pod(&S::part(cx), state, pod, cx.nodes.node(row)),
+        self.calls.shims.add_pod = Some(|this, cx, slot, pod, row| match state_to_change::<S>(slot) {
+            Some(state) => plugin::<P>(this).add_pod(&V::part(cx), state, pod, cx.nodes.node(row)),
             None => Ok(()),
         });
-        self.calls.remove_pod = Some(|this, cx, slot, pod, row| match state_to_change(slot) {
-            Some(state) => plugin::<P>(this).remove_pod(&S::part(cx), state, pod, cx.nodes.node(row)),
+        self.calls.shims.remove_pod = Some(|this, cx, slot, pod, row| match state_to_change::<S>(slot) {
+            Some(state) => plugin::<P>(this).remove_pod(&V::part(cx), state, pod, cx.nodes.node(row)),
             None => Ok(()),
         });
-        self.judges::<S>().has(ExtensionPoint::PreFilter)
+        self.judges::<V>();
+        self.has(ExtensionPoint::PreFilter);
     }
 
     /// Takes part in Filter.
-    pub fn filter<S: Scoped>(&mut self) -> &mut Self
+    pub(crate) fn filter<V: Scoped, S: State>(&mut self)
     where
-        P: Filter<S>,
+        P: Filter<V, S>,
     {
-        self.calls.filter = Some(|this, cx, slot, row| match state_in(slot) {
-            Some(state) => plugin::<P>(this).filter(&S::part(cx), state, cx.nodes.node(row)),
+        self.calls.filter_states.taken.push(StateOf::new::<S>(ExtensionPoint::Filter));
+        self.calls.shims.filter = Some(|this, cx, slot, row| match state_in::<S>(slot) {
+            Some(state) => plugin::<P>(this).filter(&V::part(cx), state, cx.nodes.node(row)),
             None => Ok(()),
         });
-        self.calls.filter_batch = Some(|this, cx, slot, sweep| match state_in(slot) {
-            Some(state) => plugin::<P>(this).filter_batch(&S::part(cx), state, sweep),
+        self.calls.shims.filter_batch = Some(|this, cx, slot, sweep| match state_in::<S>(slot) {
+            Some(state) => plugin::<P>(this).filter_batch(&V::part(cx), state, sweep),
             None => Ok(()),
         });
-        self.calls.lacks = Some(|this, cx, slot, row| {
-            plugin::<P>(this).lacks(&S::part(cx), state_in(slot)?, cx.nodes.node(row))
+        self.calls.shims.lacks = Some(|this, cx, slot, row| {
+            plugin::<P>(this).lacks(&V::part(cx), state_in::<S>(slot)?, cx.nodes.node(row))
         });
-        self.judges::<S>().has(ExtensionPoint::Filter)
+        self.judges::<V>();
+        self.has(ExtensionPoint::Filter);
     }
 
     /// Takes part in PostFilter.
-    pub fn post_filter(&mut self) -> &mut Self
+    pub(crate) fn post_filter<S: State>(&mut self)
     where
-        P: PostFilter,
+        P: PostFilter<S>,
     {
-        self.calls.post_filter = Some(|this, cx, slot| match state_in(slot) {
+        self.calls.filter_states.taken.push(StateOf::new::<S>(ExtensionPoint::PostFilter));
+        self.calls.shims.post_filter = Some(|this, cx, slot| match state_in::<S>(slot) {
             Some(state) => plugin::<P>(this).post_filter(cx, state),
-            None => plugin::<P>(this).post_filter(cx, &P::FilterState::default()),
+            None => plugin::<P>(this).post_filter(cx, &S::default()),
         });
-        self.has(ExtensionPoint::PostFilter)
+        self.has(ExtensionPoint::PostFilter);
     }
 
     /// Takes part in PreScore.
-    pub fn pre_score<S: Scoped>(&mut self) -> &mut Self
+    pub(crate) fn pre_score<V: Scoped, F: State, S: State>(&mut self)
     where
-        P: PreScore<S>,
+        P: PreScore<V, F, S>,
     {
-        self.calls.pre_score = Some(|this, cx, filtered, candidates, slot| {
+        self.calls.filter_states.taken.push(StateOf::new::<F>(ExtensionPoint::PreScore));
+        self.calls.score_states.made = Some(StateOf::new::<S>(ExtensionPoint::PreScore));
+        self.calls.shims.pre_score = Some(|this, cx, filtered, candidates, slot| {
             let this = plugin::<P>(this);
-            let scored = match state_in(filtered) {
-                Some(filtered) => this.pre_score(&S::part(cx), filtered, candidates),
-                None => this.pre_score(&S::part(cx), &P::FilterState::default(), candidates),
+            let scored = match state_in::<F>(filtered) {
+                Some(filtered) => this.pre_score(&V::part(cx), filtered, candidates),
+                None => this.pre_score(&V::part(cx), &F::default(), candidates),
             };
             *slot = match scored? {
                 PreScored::Skip => None,
@@ -327,81 +388,87 @@ impl<P: Plugin> Points<P> {
             };
             Ok(())
         });
-        self.judges::<S>().has(ExtensionPoint::PreScore)
+        self.judges::<V>();
+        self.has(ExtensionPoint::PreScore);
     }
 
     /// Takes part in Score (and NormalizeScore).
-    pub fn score<S: Scoped>(&mut self) -> &mut Self
+    pub(crate) fn score<V: Scoped, S: State>(&mut self)
     where
-        P: Score<S>,
+        P: Score<V, S>,
     {
-        self.calls.normalization = <P as Score<S>>::NORMALIZE;
-        self.calls.score = Some(|this, cx, slot, row| match state_in(slot) {
-            Some(state) => plugin::<P>(this).score(&S::part(cx), state, cx.nodes.node(row)),
+        self.calls.score_states.taken.push(StateOf::new::<S>(ExtensionPoint::Score));
+        self.calls.normalization = <P as Score<V, S>>::NORMALIZE;
+        self.calls.shims.score = Some(|this, cx, slot, row| match state_in::<S>(slot) {
+            Some(state) => plugin::<P>(this).score(&V::part(cx), state, cx.nodes.node(row)),
             None => Ok(0),
         });
-        self.calls.score_batch = Some(|this, cx, slot, scores| match state_in(slot) {
-            Some(state) => plugin::<P>(this).score_batch(&S::part(cx), state, scores),
+        self.calls.shims.score_batch = Some(|this, cx, slot, scores| match state_in::<S>(slot) {
+            Some(state) => plugin::<P>(this).score_batch(&V::part(cx), state, scores),
             None => Ok(()),
         });
-        self.calls.normalize = Some(|this, cx, slot, rows, scores| match state_in(slot) {
-            Some(state) => plugin::<P>(this).normalize(&S::part(cx), state, rows, scores),
+        self.calls.shims.normalize = Some(|this, cx, slot, rows, scores| match state_in::<S>(slot) {
+            Some(state) => plugin::<P>(this).normalize(&V::part(cx), state, rows, scores),
             None => Ok(()),
         });
-        self.judges::<S>().has(ExtensionPoint::Score)
+        self.judges::<V>();
+        self.has(ExtensionPoint::Score);
     }
 
     /// Takes part in Reserve.
-    pub fn reserve(&mut self) -> &mut Self
+    pub(crate) fn reserve<S: State>(&mut self)
     where
-        P: Reserve,
+        P: Reserve<S>,
     {
-        self.calls.reserve = Some(|this, cx, slot, row, assume| {
+        self.calls.filter_states.taken.push(StateOf::new::<S>(ExtensionPoint::Reserve));
+        self.calls.shims.reserve = Some(|this, cx, slot, row, assume| {
             let (this, node) = (plugin::<P>(this), cx.nodes.node(row));
-            let reserved = match state_in(slot) {
+            let reserved = match state_in::<S>(slot) {
                 Some(state) => this.reserve(cx, state, node, assume),
-                None => this.reserve(cx, &P::FilterState::default(), node, assume),
+                None => this.reserve(cx, &S::default(), node, assume),
             };
             reserved.map(state)
         });
-        self.calls.unreserve = Some(|this, placement, calls| plugin::<P>(this).unreserve(placement, calls));
-        self.has(ExtensionPoint::Reserve)
+        self.calls.shims.unreserve =
+            Some(|this, placement, calls| plugin::<P>(this).unreserve(placement, calls));
+        self.has(ExtensionPoint::Reserve);
     }
 
     /// Takes part in Permit.
-    pub fn permit(&mut self) -> &mut Self
+    pub(crate) fn permit(&mut self)
     where
         P: Permit,
     {
-        self.calls.permit = Some(|this, cx, node, waiting| plugin::<P>(this).permit(cx, node, waiting));
-        self.has(ExtensionPoint::Permit)
+        self.calls.shims.permit =
+            Some(|this, cx, node, pods| plugin::<P>(this).permit(cx, node, &mut Waiting::new(pods, P::NAME)));
+        self.has(ExtensionPoint::Permit);
     }
 
     /// Takes part in PreBind.
-    pub fn pre_bind(&mut self) -> &mut Self
+    pub(crate) fn pre_bind(&mut self)
     where
         P: PreBind,
     {
-        self.calls.pre_flight = Some(|this, placement| plugin::<P>(this).pre_flight(placement));
-        self.calls.pre_bind = Some(|this, cx| Box::pin(plugin::<P>(this).pre_bind(cx)));
-        self.has(ExtensionPoint::PreBind)
+        self.calls.shims.pre_flight = Some(|this, placement| plugin::<P>(this).pre_flight(placement));
+        self.calls.shims.pre_bind = Some(|this, cx| Box::pin(plugin::<P>(this).pre_bind(cx)));
+        self.has(ExtensionPoint::PreBind);
     }
 
     /// Takes part in Bind.
-    pub fn bind(&mut self) -> &mut Self
+    pub(crate) fn bind(&mut self)
     where
         P: Bind,
     {
-        self.calls.bind = Some(|this, cx| Box::pin(plugin::<P>(this).bind(cx)));
-        self.has(ExtensionPoint::Bind)
+        self.calls.shims.bind = Some(|this, cx| Box::pin(plugin::<P>(this).bind(cx)));
+        self.has(ExtensionPoint::Bind);
     }
 
     /// Takes part in PostBind.
-    pub fn post_bind(&mut self) -> &mut Self
+    pub(crate) fn post_bind(&mut self)
     where
         P: PostBind,
     {
-        self.calls.post_bind = Some(|this, cx| Box::pin(plugin::<P>(this).post_bind(cx)));
-        self.has(ExtensionPoint::PostBind)
+        self.calls.shims.post_bind = Some(|this, cx| Box::pin(plugin::<P>(this).post_bind(cx)));
+        self.has(ExtensionPoint::PostBind);
     }
 }

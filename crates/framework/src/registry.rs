@@ -16,10 +16,10 @@ use crate::{
     guard::GuardedPlugin,
     outcome::PluginError,
     plugin::Plugin,
-    points::Calls,
+    points::{Calls, StateConflict},
 };
 
-/// Construction of a plugin from its arguments.
+/// Construction of a plugin from its arguments. A plugin without arguments implements [`Default`] instead.
 pub trait Build: Plugin {
     /// The type that `pluginConfig[].args` decodes into; [`NoArgs`] for none. `deny_unknown_fields` makes typing errors
     /// visible. Without arguments the plugin gets the value that an empty object decodes into, so serde's defaults
@@ -32,6 +32,14 @@ pub trait Build: Plugin {
     /// An error that describes what is wrong with the arguments; the scheduler then does not start. It is prefixed with
     /// the file, the line and `profiles[].pluginConfig[].args`.
     fn build(args: Self::Args, cx: &BuildCycle) -> Result<Self, PluginError>;
+}
+
+impl<P: Plugin + Default> Build for P {
+    type Args = NoArgs;
+
+    fn build(_: NoArgs, _: &BuildCycle) -> Result<Self, PluginError> {
+        Ok(Self::default())
+    }
 }
 
 /// Context in which plugins are built.
@@ -83,6 +91,14 @@ pub enum BuildError {
         /// Actions of the registration that never happen.
         never: Action,
     },
+    /// A point of the plugin takes a state that no other point returns.
+    #[error("plugin {plugin:?}: {conflict}, so it would never see it")]
+    DifferentStates {
+        /// Name of the plugin.
+        plugin: &'static str,
+        /// The points and their states.
+        conflict: StateConflict,
+    },
     /// The plugin's answers are cached row by row, yet it compares candidates.
     #[error(
         "plugin {plugin:?} judges rows and normalizes its scores itself: Normalize::Custom sees all candidates, so \
@@ -94,8 +110,8 @@ pub enum BuildError {
     },
     /// The plugin registers for objects that nothing watches.
     #[error(
-        "plugin {plugin:?} listens to changes of {resource}, which are not watched: name it in its points with \
-         `resource::<...>()`"
+        "plugin {plugin:?} listens to changes of {resource}, which are not watched: name the type in the plugin's \
+         `Watches::Resources`"
     )]
     UnwatchedResource {
         /// Name of the plugin.

@@ -24,11 +24,12 @@
 //! }
 //! ```
 //!
-//! A plugin names such a kind with [`crate::points::Points::resource`]. The host then supplies the objects, and
-//! [`crate::objects::Objects`] contains them, decoded once. An object that does not decode is reported and counts as
-//! absent until it does.
+//! A plugin or an index declares such a kind with [`Watches`] and reads it with [`Watches::watched`]. The host then
+//! supplies the objects, decoded once. An object that does not decode is reported and counts as absent until it does.
 //!
 //! The input is the JSON of the objects. Decoding is part of the engine, so that a recording can be replayed.
+
+mod watches;
 
 use std::{
     any::{Any, TypeId},
@@ -43,6 +44,8 @@ use serde_json::Value;
 use thiserror::Error;
 
 use crate::registry::field_and_message;
+
+pub use watches::{ResourceSet, Watched, Watches};
 
 /// A kind of object of the API server and its form in Rust: the type that serde decodes whole objects into. Fields that
 /// the type lacks are ignored; fields that the API server may omit need a default.
@@ -392,10 +395,10 @@ mod tests {
     use super::*;
     use crate::{
         events::{Action, Registration},
+        implemented_points,
         plugin::Plugin,
-        points::Points,
         profile::{Profile, ProfileSpec},
-        registry::{Build, BuildCycle, NoArgs, Registry},
+        registry::{Build, BuildCycle, Registry},
     };
 
     #[derive(Debug, Deserialize)]
@@ -491,45 +494,45 @@ mod tests {
         }
     }
 
-    /// Breaks a rule, or none.
-    struct Reader<const NAMES: bool>;
+    macro_rules! listener {
+        ($name:ident) => {
+            #[derive(Default)]
+            struct $name;
 
-    impl<const NAMES: bool> Plugin for Reader<NAMES> {
-        const NAME: &'static str = "Reader";
-        type FilterState = ();
-        type ScoreState = ();
-        fn points(points: &mut Points<Self>) {
-            if NAMES {
-                points.resource::<Team>();
+            impl Plugin for $name {
+                const NAME: &'static str = "Listener";
+                implemented_points!();
+                fn events(&self) -> Option<Vec<Registration<Self>>> {
+                    Some(vec![Registration::on::<Team>(Action::ADD, |_, _, _| {
+                        Ok(crate::events::Hint::Queue)
+                    })])
+                }
             }
-        }
-        fn events(&self) -> Option<Vec<Registration<Self>>> {
-            Some(vec![Registration::on::<Team>(Action::ADD, |_, _, _| Ok(crate::events::Hint::Queue))])
-        }
+        };
     }
 
-    impl<const NAMES: bool> Build for Reader<NAMES> {
-        type Args = NoArgs;
-        fn build(_: NoArgs, _: &BuildCycle) -> Result<Self, crate::outcome::PluginError> {
-            Ok(Self)
-        }
+    listener!(Watching);
+    listener!(NotWatching);
+
+    impl Watches for Watching {
+        type Resources = Team;
     }
 
     fn built<P: Build>() -> Result<Profile, String> {
         let mut registry = Registry::default();
         registry.register::<P>();
         let filter = harbormaster_api::points::ExtensionPoint::Filter;
-        let points = vec![(filter, vec![("Reader".to_owned(), 1)])];
+        let points = vec![(filter, vec![("Listener".to_owned(), 1)])];
         let spec = ProfileSpec { name: "p".into(), points, ..ProfileSpec::default() };
         Profile::build(&spec, &registry, &BuildCycle::default()).map_err(|error| error.source.to_string())
     }
 
     #[test]
-    fn a_plugin_names_what_it_listens_to() {
-        assert_eq!(built::<Reader<true>>().unwrap().resources().len(), 1);
-        let unnamed = built::<Reader<false>>().unwrap_err();
+    fn a_plugin_watches_what_it_listens_to() {
+        assert_eq!(built::<Watching>().unwrap().resources().len(), 1);
+        let unnamed = built::<NotWatching>().unwrap_err();
         assert!(
-            unnamed.starts_with("plugin \"Reader\" listens to changes of teams.v1.example.com"),
+            unnamed.starts_with("plugin \"Listener\" listens to changes of teams.v1.example.com"),
             "{unnamed}"
         );
     }

@@ -11,11 +11,7 @@
 //!
 //! impl Plugin for PowerCap {
 //!     const NAME: &'static str = "PowerCap";
-//!     type FilterState = ();
-//!     type ScoreState = ();
-//!     fn points(points: &mut Points<Self>) {
-//!         points.filter();
-//!     }
+//!     implemented_points!();
 //! }
 //!
 //! impl Filter<Row> for PowerCap {
@@ -50,9 +46,9 @@
 //! # use harbormaster_framework::prelude::*;
 //! fn objects<'a>(cx: &'a RowCycle<'_>) -> &'a Objects { cx.objects }
 //! ```
-//! ```compile_fail,E0599
+//! ```compile_fail,E0308
 //! # use harbormaster_framework::prelude::*;
-//! fn index<'a, I: Index>(cx: &'a RowCycle<'_>) -> PluginResult<&'a I> { cx.index() }
+//! fn index<'a, P: Indexed>(this: &P, cx: &'a RowCycle<'_>) -> PluginResult<&'a P::Index> { this.index(cx) }
 //! ```
 
 use std::ops::Deref;
@@ -150,8 +146,8 @@ pub struct RowCycle<'a> {
 /// The view of a pod for row-scoped plugins. Derefs to its [`SpecInfo`].
 #[derive(Clone, Copy, Debug)]
 pub struct RowPod<'a> {
-    /// Shared with all pods of an equal spec.
-    pub spec: &'a SpecInfo,
+    /// The spec and what is derived from it, shared with all pods of an equal one.
+    pub derived: &'a SpecInfo,
     /// `spec.nodeName`.
     pub node_name: Option<&'a Str>,
 }
@@ -159,25 +155,25 @@ pub struct RowPod<'a> {
 impl<'a> RowPod<'a> {
     /// Sum of the pod's requests.
     pub fn request(self) -> &'a Resources {
-        &self.spec.request
+        &self.derived.request
     }
 
     /// The pod's priority.
     pub fn priority(self) -> i32 {
-        self.spec.priority
+        self.derived.priority
     }
 }
 
 impl Deref for RowPod<'_> {
     type Target = SpecInfo;
     fn deref(&self) -> &SpecInfo {
-        self.spec
+        self.derived
     }
 }
 
 impl PodInfo {
     /// Returns the view of the pod for row-scoped plugins.
     pub fn for_rows(&self) -> RowPod<'_> {
-        RowPod { spec: &self.spec, node_name: self.node_name.as_ref() }
+        RowPod { derived: &self.derived, node_name: self.node_name.as_ref() }
     }
 }

@@ -352,10 +352,10 @@ impl NodeTable {
         let lowest = &mut self.columns.lowest_priority[row.at()];
         *lowest = pod.priority().min(*lowest);
         let ports = &mut self.rows[row.at()].ports;
-        for port in &pod.spec.host_ports {
+        for port in &pod.derived.host_ports {
             ports.add(port);
         }
-        if !pod.spec.host_ports.is_empty() {
+        if !pod.derived.host_ports.is_empty() {
             self.columns.with_ports.insert(row);
         }
         self.rows[row.at()].pods.push(pod);
@@ -371,7 +371,7 @@ impl NodeTable {
             *lowest = rest.min().unwrap_or(i32::MAX);
         }
         let ports = &mut self.rows[row.at()].ports;
-        for port in &pod.spec.host_ports {
+        for port in &pod.derived.host_ports {
             ports.remove(port);
         }
         let any = !ports.is_empty();

@@ -8,18 +8,11 @@
 //! use std::process::ExitCode;
 //!
 //! # use harbormaster::prelude::*;
+//! # #[derive(Default)]
 //! # struct MyPlugin;
 //! # impl Plugin for MyPlugin {
 //! #     const NAME: &'static str = "MyPlugin";
-//! #     type FilterState = ();
-//! #     type ScoreState = ();
-//! #     fn points(_: &mut Points<Self>) {}
-//! # }
-//! # impl Build for MyPlugin {
-//! #     type Args = NoArgs;
-//! #     fn build(_: NoArgs, _: &BuildCycle) -> Result<Self, PluginError> {
-//! #         Ok(Self)
-//! #     }
+//! #     implemented_points!();
 //! # }
 //! fn main() -> ExitCode {
 //!     harbormaster::main(|registry| {
@@ -92,14 +85,16 @@ pub mod api {
 pub mod framework {
     pub use harbormaster_framework::{
         api_call::{ClusterApi, Verb},
-        cycle::{MAX_PERMIT_WAIT, Reservation},
+        cycle::{MAX_PERMIT_WAIT, Reservation, WaitingPods},
         events::{ClusterEvent, CustomHintFn, HintFn},
         guard::{Call, PointError, Stopped},
-        plugin::BoxFuture,
+        plugin::{BoxFuture, CopiedState},
         pod::{NonZero, SpecInfo},
-        points::PreFilterAnswer,
+        points::StateConflict,
         registry::{ArgsError, BuildError},
-        resource::{AnyCustom, CustomChange, RawObject, ResourceKind, ResourceName, Undecodable},
+        resource::{
+            AnyCustom, CustomChange, RawObject, ResourceKind, ResourceName, ResourceSet, Undecodable,
+        },
         table::{Columns, LogPosition, NodeTable, RowImage, UsedPorts},
     };
 }

@@ -23,19 +23,7 @@ pub struct DefaultBinder;
 
 impl Plugin for DefaultBinder {
     const NAME: &'static str = "DefaultBinder";
-    type FilterState = ();
-    type ScoreState = ();
-
-    fn points(points: &mut Points<Self>) {
-        points.bind();
-    }
-}
-
-impl Build for DefaultBinder {
-    type Args = NoArgs;
-    fn build(_: NoArgs, _: &BuildCycle) -> Result<Self, PluginError> {
-        Ok(Self)
-    }
+    implemented_points!();
 }
 
 impl Bind for DefaultBinder {

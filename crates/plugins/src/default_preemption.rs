@@ -71,12 +71,7 @@ pub struct DefaultPreemption {
 
 impl Plugin for DefaultPreemption {
     const NAME: &'static str = "DefaultPreemption";
-    type FilterState = ();
-    type ScoreState = ();
-
-    fn points(points: &mut Points<Self>) {
-        points.pre_enqueue().post_filter();
-    }
+    implemented_points!();
 
     fn events(&self) -> Option<Vec<Registration<Self>>> {
         Some(vec![Registration::hinted(EventResource::Pod, Action::DELETE, Self::after_pod)])
@@ -98,7 +93,7 @@ impl PreEnqueue for DefaultPreemption {
 }
 
 impl PostFilter for DefaultPreemption {
-    fn post_filter(&self, cx: &mut PostFilterCycle<'_>, _: &Self::FilterState) -> PluginResult<PostFiltered> {
+    fn post_filter(&self, cx: &mut PostFilterCycle<'_>, _: &()) -> PluginResult<PostFiltered> {
         if let Some(why) = eligibility::ineligible_reason(cx, self.workload_aware) {
             return Ok(no_help(why, Nomination::Keep));
         }

@@ -37,15 +37,10 @@ pub struct ImageLocality;
 
 impl Plugin for ImageLocality {
     const NAME: &'static str = "ImageLocality";
-    type FilterState = ();
-    type ScoreState = ();
-
-    fn points(points: &mut Points<Self>) {
-        points.score();
-    }
+    implemented_points!();
 
     fn reads(&self, pod: RowPod<'_>, reads: &mut Reads) {
-        let spec: &PodSpec = pod.spec;
+        let spec: &PodSpec = &pod.spec;
         images_of(spec).for_each(|image| {
             reads.of(image);
         });
@@ -54,13 +49,6 @@ impl Plugin for ImageLocality {
 
     fn sign(&self, pod: &PodInfo) -> Result<Vec<SignFragment>, Unsignable> {
         Ok(vec![sign::images(pod)])
-    }
-}
-
-impl Build for ImageLocality {
-    type Args = NoArgs;
-    fn build(_: NoArgs, _: &BuildCycle) -> Result<Self, PluginError> {
-        Ok(Self)
     }
 }
 
@@ -97,7 +85,7 @@ fn containers_of(spec: &PodSpec) -> i64 {
 
 impl<'a> Images<'a> {
     fn of(cx: &RowCycle<'a>) -> Self {
-        let spec: &PodSpec = cx.pod.spec;
+        let spec: &PodSpec = &cx.pod.derived.spec;
         Self {
             names: images_of(spec).map(|image| requests::normalized_image(image)).collect(),
             containers: containers_of(spec),

@@ -57,20 +57,14 @@ pub use filter::{REASON_AFFINITY, REASON_ANTI};
 use terms::{Required, Term};
 
 /// Attracts pods to other pods, or keeps them apart. See the [module documentation](self).
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct InterPodAffinity {
     args: InterPodAffinityArgs,
 }
 
 impl Plugin for InterPodAffinity {
     const NAME: &'static str = "InterPodAffinity";
-    type FilterState = counts::Counts;
-    /// Sums per topology domain.
-    type ScoreState = sums::Sums;
-
-    fn points(points: &mut Points<Self>) {
-        points.indexed().pre_filter().filter().pre_score().score();
-    }
+    implemented_points!();
 
     fn events(&self) -> Option<Vec<Registration<Self>>> {
         let pods = Action::ADD | Action::UPDATE_POD_LABEL | Action::DELETE;

@@ -58,7 +58,7 @@ pub use priority_sort::PrioritySort;
 pub use scheduling_gates::SchedulingGates;
 pub use taint_toleration::TaintToleration;
 pub use unbuilt::Unbuilt;
-pub use volume_binding::VolumeBinding;
+pub use volume_binding::{Decision as VolumeDecision, VolumeBinding};
 pub use volume_restrictions::VolumeRestrictions;
 pub use volume_zone::VolumeZone;
 

@@ -41,7 +41,7 @@ const REASON_CONFLICT: &str = "pod affinity terms conflict";
 const FIELD_NAME: &str = "metadata.name";
 
 /// Selects nodes by label or name. See the [module documentation](self).
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct NodeAffinity {
     added_required: Option<ParsedNodeSelector>,
     added_preferred: Option<ParsedPreferred>,
@@ -49,14 +49,7 @@ pub struct NodeAffinity {
 
 impl Plugin for NodeAffinity {
     const NAME: &'static str = "NodeAffinity";
-    /// The pod's required affinity.
-    type FilterState = Arc<RequiredNodeAffinity>;
-    /// The pod's preferred terms.
-    type ScoreState = ParsedPreferred;
-
-    fn points(points: &mut Points<Self>) {
-        points.pre_filter().filter().pre_score().score();
-    }
+    implemented_points!();
 
     fn events(&self) -> Option<Vec<Registration<Self>>> {
         let actions = Action::ADD | Action::UPDATE_NODE_LABEL;
@@ -77,7 +70,7 @@ impl Build for NodeAffinity {
 
     fn build(args: Self::Args, _: &BuildCycle) -> Result<Self, PluginError> {
         let Some(added) = args.added_affinity.as_ref().map(selector::NodeAffinity::from) else {
-            return Ok(Self::default());
+            return Ok(Self { added_required: None, added_preferred: None });
         };
         let added_required = added.required.as_ref().map(ParsedNodeSelector::new);
         if let Some(error) = added_required.as_ref().and_then(ParsedNodeSelector::error) {
@@ -95,8 +88,8 @@ impl Build for NodeAffinity {
     }
 }
 
-impl PreFilter<Row> for NodeAffinity {
-    fn pre_filter(&self, cx: &RowCycle<'_>) -> Result<PreFiltered<Self::FilterState>, Stop> {
+impl PreFilter<Row, Arc<RequiredNodeAffinity>> for NodeAffinity {
+    fn pre_filter(&self, cx: &RowCycle<'_>) -> Result<PreFiltered<Arc<RequiredNodeAffinity>>, Stop> {
         let spec = &cx.pod.spec;
         let terms = spec.node_affinity.as_ref().and_then(|a| a.required.as_ref()).map(|r| &r.terms);
         if terms.is_none() && self.added_required.is_none() && spec.node_selector.is_none() {
@@ -114,15 +107,15 @@ impl PreFilter<Row> for NodeAffinity {
     }
 }
 
-impl Filter<Row> for NodeAffinity {
-    fn filter(&self, _: &RowCycle<'_>, state: &Self::FilterState, node: NodeRef<'_>) -> Verdict {
+impl Filter<Row, Arc<RequiredNodeAffinity>> for NodeAffinity {
+    fn filter(&self, _: &RowCycle<'_>, state: &Arc<RequiredNodeAffinity>, node: NodeRef<'_>) -> Verdict {
         self.rejection_reason(state, node).map_or(Ok(()), |reason| Err(Reject::unresolvable(reason).into()))
     }
 
     fn filter_batch(
         &self,
         cx: &RowCycle<'_>,
-        state: &Self::FilterState,
+        state: &Arc<RequiredNodeAffinity>,
         sweep: &mut Sweep<'_>,
     ) -> PluginResult<()> {
         let rows = sweep.rows();
@@ -137,14 +130,9 @@ impl Filter<Row> for NodeAffinity {
     }
 }
 
-impl PreScore<Row> for NodeAffinity {
-    fn pre_score(
-        &self,
-        cx: &RowCycle<'_>,
-        _: &Self::FilterState,
-        _: &NodeSet,
-    ) -> PluginResult<PreScored<Self::ScoreState>> {
-        let preferred = preferences(cx.pod.spec)?;
+impl PreScore<Row, (), ParsedPreferred> for NodeAffinity {
+    fn pre_score(&self, cx: &RowCycle<'_>, (): &(), _: &NodeSet) -> PluginResult<PreScored<ParsedPreferred>> {
+        let preferred = preferences(&cx.pod.spec)?;
         if preferred.is_none() && self.added_preferred.is_none() {
             return Ok(PreScored::Skip);
         }
@@ -152,10 +140,10 @@ impl PreScore<Row> for NodeAffinity {
     }
 }
 
-impl Score<Row> for NodeAffinity {
+impl Score<Row, ParsedPreferred> for NodeAffinity {
     const NORMALIZE: Normalize = Normalize::Proportional { reverse: false };
 
-    fn score(&self, _: &RowCycle<'_>, state: &Self::ScoreState, node: NodeRef<'_>) -> PluginResult<i64> {
+    fn score(&self, _: &RowCycle<'_>, state: &ParsedPreferred, node: NodeRef<'_>) -> PluginResult<i64> {
         let Some(object) = node.object() else { return Ok(0) };
         let score = |terms: &ParsedPreferred| terms.score(&object.labels, &object.name);
         let added = self.added_preferred.as_ref().map_or(0, score);

@@ -55,19 +55,14 @@ impl Needs {
 }
 
 /// Requires node features that the spec uses. See the [module documentation](self).
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct NodeDeclaredFeatures {
     enabled: bool,
 }
 
 impl Plugin for NodeDeclaredFeatures {
     const NAME: &'static str = "NodeDeclaredFeatures";
-    type FilterState = ();
-    type ScoreState = ();
-
-    fn points(points: &mut Points<Self>) {
-        points.pre_filter().filter();
-    }
+    implemented_points!();
 
     fn events(&self) -> Option<Vec<Registration<Self>>> {
         use EventResource::{Node, Pod};
@@ -82,7 +77,7 @@ impl Plugin for NodeDeclaredFeatures {
     }
 
     fn reads(&self, pod: RowPod<'_>, reads: &mut Reads) {
-        reads.of(&Needs::of(pod.spec));
+        reads.of(&Needs::of(&pod.spec));
     }
 
     fn sign(&self, pod: &PodInfo) -> Result<Vec<SignFragment>, Unsignable> {
@@ -100,14 +95,14 @@ impl Build for NodeDeclaredFeatures {
 
 impl PreFilter<Row> for NodeDeclaredFeatures {
     fn pre_filter(&self, cx: &RowCycle<'_>) -> Result<PreFiltered<()>, Stop> {
-        let nothing_to_do = !self.enabled || Needs::of(cx.pod.spec).is_empty();
+        let nothing_to_do = !self.enabled || Needs::of(&cx.pod.spec).is_empty();
         Ok(if nothing_to_do { PreFiltered::Skip } else { PreFiltered::state(()) })
     }
 }
 
 impl Filter<Row> for NodeDeclaredFeatures {
     fn filter(&self, cx: &RowCycle<'_>, (): &(), node: NodeRef<'_>) -> Verdict {
-        let fits = !self.enabled || Needs::of(cx.pod.spec).met_by(node.declared_features());
+        let fits = !self.enabled || Needs::of(&cx.pod.spec).met_by(node.declared_features());
         if fits { Ok(()) } else { Err(Reject::unresolvable(REASON).into()) }
     }
 }
@@ -134,7 +129,7 @@ impl NodeDeclaredFeatures {
 #[cfg(test)]
 mod tests {
     use harbormaster_api::features::Features;
-    use harbormaster_framework::{events::ClusterEvent, points::PreFilterAnswer};
+    use harbormaster_framework::events::ClusterEvent;
     use harbormaster_testkit::{PodBuilder, Trial, cluster, node, pod};
 
     use super::*;
@@ -192,7 +187,7 @@ mod tests {
     fn pods_that_need_nothing_are_skipped_and_so_is_everyone_without_the_gate() {
         let nodes = cluster([node("n")], []);
         let skips = |on, pod: PodBuilder| {
-            matches!(trial(on).pre_filter(&nodes, &pod.info()).unwrap(), PreFilterAnswer::Skip)
+            matches!(trial(on).pre_filter(&nodes, &pod.info()).unwrap(), PreFiltered::Skip)
         };
         assert!(skips(true, pod("p")) && skips(false, restarts(pod("p"))));
         assert!(!skips(true, restarts(pod("p"))));

@@ -29,12 +29,7 @@ pub struct NodeName;
 
 impl Plugin for NodeName {
     const NAME: &'static str = "NodeName";
-    type FilterState = ();
-    type ScoreState = ();
-
-    fn points(points: &mut Points<Self>) {
-        points.filter();
-    }
+    implemented_points!();
 
     fn events(&self) -> Option<Vec<Registration<Self>>> {
         Some(vec![Registration::always(EventResource::Node, Action::ADD)])
@@ -46,13 +41,6 @@ impl Plugin for NodeName {
 
     fn sign(&self, pod: &PodInfo) -> Result<Vec<SignFragment>, Unsignable> {
         Ok(vec![sign::node_name(pod)])
-    }
-}
-
-impl Build for NodeName {
-    type Args = NoArgs;
-    fn build(_: NoArgs, _: &BuildCycle) -> Result<Self, PluginError> {
-        Ok(Self)
     }
 }
 

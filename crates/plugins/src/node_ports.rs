@@ -30,12 +30,7 @@ pub struct NodePorts;
 
 impl Plugin for NodePorts {
     const NAME: &'static str = "NodePorts";
-    type FilterState = ();
-    type ScoreState = ();
-
-    fn points(points: &mut Points<Self>) {
-        points.pre_filter().filter();
-    }
+    implemented_points!();
 
     fn events(&self) -> Option<Vec<Registration<Self>>> {
         use EventResource::{Node, Pod};
@@ -46,7 +41,7 @@ impl Plugin for NodePorts {
     }
 
     fn reads(&self, pod: RowPod<'_>, reads: &mut Reads) {
-        reads.of(&pod.spec.host_ports);
+        reads.of(&pod.derived.host_ports);
     }
 
     fn sign(&self, pod: &PodInfo) -> Result<Vec<SignFragment>, Unsignable> {
@@ -54,16 +49,9 @@ impl Plugin for NodePorts {
     }
 }
 
-impl Build for NodePorts {
-    type Args = NoArgs;
-    fn build(_: NoArgs, _: &BuildCycle) -> Result<Self, PluginError> {
-        Ok(Self)
-    }
-}
-
 impl PreFilter<Row> for NodePorts {
     fn pre_filter(&self, cx: &RowCycle<'_>) -> Result<PreFiltered<()>, Stop> {
-        Ok(if cx.pod.spec.host_ports.is_empty() { PreFiltered::Skip } else { PreFiltered::state(()) })
+        Ok(if cx.pod.derived.host_ports.is_empty() { PreFiltered::Skip } else { PreFiltered::state(()) })
     }
 }
 
@@ -82,7 +70,7 @@ impl Filter<Row> for NodePorts {
 }
 
 fn collides(pod: RowPod<'_>, used: &UsedPorts) -> bool {
-    pod.spec.host_ports.iter().any(|port| used.conflicts(port))
+    pod.derived.host_ports.iter().any(|port| used.conflicts(port))
 }
 
 impl NodePorts {
@@ -100,7 +88,7 @@ impl NodePorts {
 #[cfg(test)]
 mod tests {
     use harbormaster_api::pod::HostPort;
-    use harbormaster_framework::{events::ClusterEvent, points::PreFilterAnswer};
+    use harbormaster_framework::events::ClusterEvent;
     use harbormaster_testkit::{PodBuilder, Trial, cluster, node, pod};
 
     use super::*;
@@ -140,7 +128,7 @@ mod tests {
         let port = HostPort { ip: "0.0.0.0".into(), protocol: "TCP".into(), port: 80 };
         let skips = |pod: PodBuilder| {
             let pod = pod.spec(|s| s.init_containers[0].host_ports.push(port.clone())).info();
-            matches!(Trial::of(NodePorts).pre_filter(&nodes, &pod).unwrap(), PreFilterAnswer::Skip)
+            matches!(Trial::of(NodePorts).pre_filter(&nodes, &pod).unwrap(), PreFiltered::Skip)
         };
         assert!(skips(pod("init").init_container(&[])));
         assert!(!skips(pod("sidecar").sidecar(&[])));

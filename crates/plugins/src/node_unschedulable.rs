@@ -27,19 +27,14 @@ use crate::{rows::both, sign};
 const REASON: &str = "node(s) were unschedulable";
 
 /// Keeps pods off cordoned nodes. See the [module documentation](self).
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct NodeUnschedulable {
     compare_numbers: bool,
 }
 
 impl Plugin for NodeUnschedulable {
     const NAME: &'static str = "NodeUnschedulable";
-    type FilterState = ();
-    type ScoreState = ();
-
-    fn points(points: &mut Points<Self>) {
-        points.filter();
-    }
+    implemented_points!();
 
     fn events(&self) -> Option<Vec<Registration<Self>>> {
         use EventResource::{Node, Pod};
@@ -108,7 +103,7 @@ mod tests {
     use super::*;
 
     fn trial() -> Trial {
-        Trial::of(NodeUnschedulable::default())
+        Trial::of(NodeUnschedulable { compare_numbers: false })
     }
 
     #[test]

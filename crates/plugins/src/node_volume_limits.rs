@@ -46,12 +46,12 @@ use crate::{
 
 pub use attached::AttachedVolumes;
 
-use needed::{NeededVolumes, VolumeError};
+use needed::{ClaimObjects, NeededVolumes, VolumeError};
 
 const REASON: &str = "node(s) exceed max volume count";
 
 /// Limits the number of volumes on a node. See the [module documentation](self).
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct NodeVolumeLimits {
     /// True with the gate `VolumeLimitScaling`.
     needs_drivers: bool,
@@ -77,21 +77,7 @@ impl Default for LimitsState {
 
 impl Plugin for NodeVolumeLimits {
     const NAME: &'static str = "NodeVolumeLimits";
-    type FilterState = LimitsState;
-    type ScoreState = ();
-
-    fn points(points: &mut Points<Self>) {
-        points
-            .pre_filter()
-            .filter()
-            .indexed()
-            .resource::<PersistentVolumeClaim>()
-            .resource::<PersistentVolume>()
-            .resource::<StorageClass>()
-            .resource::<CsiNode>()
-            .resource::<CsiDriver>()
-            .resource::<VolumeAttachment>();
-    }
+    implemented_points!();
 
     fn events(&self) -> Option<Vec<Registration<Self>>> {
         use EventResource::{CsiNode as Limits, Pod};
@@ -109,6 +95,10 @@ impl Plugin for NodeVolumeLimits {
     }
 }
 
+impl Watches for NodeVolumeLimits {
+    type Resources = (PersistentVolumeClaim, PersistentVolume, StorageClass, CsiNode, CsiDriver);
+}
+
 impl Build for NodeVolumeLimits {
     type Args = NoArgs;
     fn build(_: NoArgs, cx: &BuildCycle) -> Result<Self, PluginError> {
@@ -120,18 +110,19 @@ impl Indexed for NodeVolumeLimits {
     type Index = AttachedVolumes;
 }
 
-impl PreFilter for NodeVolumeLimits {
+impl PreFilter<WholeCluster, LimitsState> for NodeVolumeLimits {
     fn pre_filter(&self, cx: &Cycle<'_>) -> Result<PreFiltered<LimitsState>, Stop> {
         if !cx.pod.spec.volumes.iter().any(|volume| may_count(&volume.source)) {
             return Ok(PreFiltered::Skip);
         }
-        let migrated = needed::volumes_of(cx.objects, cx.pod, true);
-        let plain = needed::volumes_of(cx.objects, cx.pod, false);
+        let objects = self.claim_objects(cx);
+        let migrated = needed::volumes_of(objects, cx.pod, true);
+        let plain = needed::volumes_of(objects, cx.pod, false);
         let nothing = |needed: &NeededVolumes| needed.as_ref().is_ok_and(Vec::is_empty);
         if nothing(&migrated) && nothing(&plain) {
             return Ok(PreFiltered::Skip);
         }
-        let is_unlimited = !self.needs_drivers && !cx.index::<AttachedVolumes>()?.has_any_limits();
+        let is_unlimited = !self.needs_drivers && !self.index(cx)?.has_any_limits();
         if is_unlimited && migrated.is_ok() && plain.is_ok() {
             return Ok(PreFiltered::Skip);
         }
@@ -170,13 +161,13 @@ fn may_count(source: &VolumeSource) -> bool {
     }
 }
 
-impl Filter for NodeVolumeLimits {
+impl Filter<WholeCluster, LimitsState> for NodeVolumeLimits {
     fn filter(&self, cx: &Cycle<'_>, state: &LimitsState, node: NodeRef<'_>) -> Verdict {
-        self.judge(cx, state, cx.index()?, node)
+        self.judge(cx, state, self.index(cx)?, node)
     }
 
     fn filter_batch(&self, cx: &Cycle<'_>, state: &LimitsState, sweep: &mut Sweep<'_>) -> PluginResult<()> {
-        let attached: &AttachedVolumes = cx.index()?;
+        let attached: &AttachedVolumes = self.index(cx)?;
         let mut rows = sweep.rows().clone();
         if let Some(some) = self.may_reject(state, attached) {
             rows.intersect(&some);
@@ -211,7 +202,7 @@ impl NodeVolumeLimits {
         let needed = if attached.has_drivers(row) { &state.migrated } else { &state.plain };
         let needed = needed.as_ref().map_err(VolumeError::stop)?;
         if self.needs_drivers {
-            let missing = needed.iter().find(|needed| is_missing(cx, needed.driver(), node.name()));
+            let missing = needed.iter().find(|needed| self.is_missing(cx, needed.driver(), node.name()));
             if let Some(needed) = missing {
                 let reason = format!("{} CSI driver is not installed on the node", needed.driver());
                 return Err(Reject::evictable(reason).into());
@@ -221,11 +212,28 @@ impl NodeVolumeLimits {
             return Ok(());
         }
         let is_full = if state.changed.contains(&row) || attached.has_unknown_volumes(row) {
-            attached.exceeds_recounted(row, needed, needed::volumes_of_pods(cx.objects, node.pods())?)
+            attached.exceeds_recounted(
+                row,
+                needed,
+                needed::volumes_of_pods(self.claim_objects(cx), node.pods())?,
+            )
         } else {
             attached.exceeds(row, needed)
         };
         if is_full { Err(Reject::evictable(REASON).into()) } else { Ok(()) }
+    }
+
+    /// Returns true if the driver requires nodes to have it, and the node does not.
+    fn is_missing(&self, cx: &Cycle<'_>, driver: &str, node: &str) -> bool {
+        let (.., nodes, drivers) = self.watched(cx.objects);
+        let has = |node: &Custom<CsiNode>| node.drivers.iter().any(|on_node| on_node.name == *driver);
+        drivers.get("", driver).is_some_and(|driver| driver.prevent_pod_scheduling_if_missing)
+            && !nodes.get("", node).is_some_and(has)
+    }
+
+    fn claim_objects<'a>(&self, cx: &Cycle<'a>) -> ClaimObjects<'a> {
+        let (claims, volumes, classes, ..) = self.watched(cx.objects);
+        ClaimObjects { claims, volumes, classes }
     }
 
     fn after_limits(&self, _: &PodInfo, limits: Changed<'_, CsiNode>) -> PluginResult<Hint> {
@@ -269,14 +277,6 @@ impl NodeVolumeLimits {
         }
         Ok(Hint::Skip)
     }
-}
-
-/// Returns true if the driver requires nodes to have it, and the node does not.
-fn is_missing(cx: &Cycle<'_>, driver: &str, node: &str) -> bool {
-    let known = cx.objects.get::<CsiDriver>("", driver).ok().flatten();
-    let has = |node: &Custom<CsiNode>| node.drivers.iter().any(|on_node| on_node.name == *driver);
-    known.is_some_and(|driver| driver.prevent_pod_scheduling_if_missing)
-        && !cx.objects.get::<CsiNode>("", node).ok().flatten().is_some_and(has)
 }
 
 #[cfg(test)]

@@ -69,12 +69,7 @@ pub struct PodTopologySpread {
 
 impl Plugin for PodTopologySpread {
     const NAME: &'static str = "PodTopologySpread";
-    type FilterState = filter::SpreadState;
-    type ScoreState = score::DomainScores;
-
-    fn points(points: &mut Points<Self>) {
-        points.indexed().pre_filter().filter().pre_score().score();
-    }
+    implemented_points!();
 
     fn events(&self) -> Option<Vec<Registration<Self>>> {
         let pod = Action::ADD | Action::DELETE | Action::UPDATE_POD_LABEL | Action::UPDATE_POD_TOLERATION;

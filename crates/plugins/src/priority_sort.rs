@@ -23,19 +23,7 @@ pub struct PrioritySort;
 
 impl Plugin for PrioritySort {
     const NAME: &'static str = "PrioritySort";
-    type FilterState = ();
-    type ScoreState = ();
-
-    fn points(points: &mut Points<Self>) {
-        points.queue_sort();
-    }
-}
-
-impl Build for PrioritySort {
-    type Args = NoArgs;
-    fn build(_: NoArgs, _: &BuildCycle) -> Result<Self, PluginError> {
-        Ok(Self)
-    }
+    implemented_points!();
 }
 
 impl QueueSort for PrioritySort {

@@ -24,23 +24,11 @@ pub struct SchedulingGates;
 
 impl Plugin for SchedulingGates {
     const NAME: &'static str = "SchedulingGates";
-    type FilterState = ();
-    type ScoreState = ();
-
-    fn points(points: &mut Points<Self>) {
-        points.pre_enqueue();
-    }
+    implemented_points!();
 
     fn events(&self) -> Option<Vec<Registration<Self>>> {
         let gates_gone = Action::UPDATE_POD_GATES_ELIMINATED;
         Some(vec![Registration::hinted(EventResource::Pod, gates_gone, Self::after_update)])
-    }
-}
-
-impl Build for SchedulingGates {
-    type Args = NoArgs;
-    fn build(_: NoArgs, _: &BuildCycle) -> Result<Self, PluginError> {
-        Ok(Self)
     }
 }
 

@@ -28,13 +28,13 @@ pub(crate) fn tolerations(pod: &PodInfo) -> SignFragment {
 
 pub(crate) fn resources(pod: &PodInfo) -> SignFragment {
     // Scores use defaults per container, so pods with equal requests may score differently.
-    let value = (&pod.spec.request, &pod.spec.score_request);
+    let value = (&pod.derived.request, &pod.derived.score_request);
     fragment("v1.Pod.Spec.ContainerRequestsAndOverheads()", value)
 }
 
 /// Includes addresses and protocols: two pods with equal port numbers may fit different nodes.
 pub(crate) fn host_ports(pod: &PodInfo) -> SignFragment {
-    let mut ports = pod.spec.host_ports.clone();
+    let mut ports = pod.derived.host_ports.clone();
     ports.sort_unstable();
     ports.dedup();
     fragment("v1.Pod.Spec.HostPorts()", ports)

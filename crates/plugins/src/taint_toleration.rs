@@ -30,20 +30,14 @@ use crate::{rows::both, sign};
 const REASON: &str = "node(s) had untolerated taint(s)";
 
 /// Keeps pods off nodes whose taints they do not tolerate. See the [module documentation](self).
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct TaintToleration {
     compare_numbers: bool,
 }
 
 impl Plugin for TaintToleration {
     const NAME: &'static str = "TaintToleration";
-    type FilterState = ();
-    /// The tolerations that matter for scores.
-    type ScoreState = Vec<Toleration>;
-
-    fn points(points: &mut Points<Self>) {
-        points.filter().pre_score().score();
-    }
+    implemented_points!();
 
     fn events(&self) -> Option<Vec<Registration<Self>>> {
         use EventResource::{Node, Pod};
@@ -85,24 +79,24 @@ impl Filter<Row> for TaintToleration {
     }
 }
 
-impl PreScore<Row> for TaintToleration {
-    fn pre_score(&self, cx: &RowCycle<'_>, _: &(), _: &NodeSet) -> PluginResult<PreScored<Self::ScoreState>> {
+impl PreScore<Row, (), Vec<Toleration>> for TaintToleration {
+    fn pre_score(&self, cx: &RowCycle<'_>, _: &(), _: &NodeSet) -> PluginResult<PreScored<Vec<Toleration>>> {
         let tolerations = cx.pod.spec.tolerations.iter().filter(|t| matters_for_scores(t));
         Ok(PreScored::Continue(tolerations.cloned().collect()))
     }
 }
 
-impl Score<Row> for TaintToleration {
+impl Score<Row, Vec<Toleration>> for TaintToleration {
     const NORMALIZE: Normalize = Normalize::Proportional { reverse: true };
 
-    fn score(&self, _: &RowCycle<'_>, state: &Self::ScoreState, node: NodeRef<'_>) -> PluginResult<i64> {
+    fn score(&self, _: &RowCycle<'_>, state: &Vec<Toleration>, node: NodeRef<'_>) -> PluginResult<i64> {
         Ok(self.untolerated_soft_taints(node.taints(), state))
     }
 
     fn score_batch(
         &self,
         cx: &RowCycle<'_>,
-        state: &Self::ScoreState,
+        state: &Vec<Toleration>,
         scores: &mut Scores<'_>,
     ) -> PluginResult<()> {
         scores.iter_mut().for_each(|(_, score)| *score = 0);
@@ -155,7 +149,7 @@ mod tests {
     use super::*;
 
     fn trial() -> Trial {
-        Trial::of(TaintToleration::default())
+        Trial::of(TaintToleration { compare_numbers: false })
     }
 
     fn toleration(key: &str, operator: TolerationOperator, value: &str, effect: &str) -> Toleration {

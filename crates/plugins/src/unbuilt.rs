@@ -70,19 +70,14 @@ const NOT_PRE_FILTERED: &str = "not found";
 const REASON_NO_CLAIMS: &str = "no new claims to deallocate";
 
 /// Rejects pods that need a missing plugin. See the [module documentation](self).
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Unbuilt {
     missing: Vec<EnforcedPlugin>,
 }
 
 impl Plugin for Unbuilt {
     const NAME: &'static str = "HarbormasterUnbuilt";
-    type FilterState = ();
-    type ScoreState = ();
-
-    fn points(points: &mut Points<Self>) {
-        points.pre_filter().post_filter();
-    }
+    implemented_points!();
 
     fn events(&self) -> Option<Vec<Registration<Self>>> {
         Some(Vec::new())
@@ -115,7 +110,7 @@ impl PreFilter for Unbuilt {
 }
 
 impl PostFilter for Unbuilt {
-    fn post_filter(&self, cx: &mut PostFilterCycle<'_>, _: &Self::FilterState) -> PluginResult<PostFiltered> {
+    fn post_filter(&self, cx: &mut PostFilterCycle<'_>, _: &()) -> PluginResult<PostFiltered> {
         let replaces_dra = self.missing.iter().any(|enforced| enforced.plugin == DYNAMIC_RESOURCES);
         let without_claims = cx.pod.spec.resource_claims.is_empty();
         let not_pre_filtered = cx.pre_filter.as_ref().is_some_and(|reject| reject.fix == Fix::NothingHelps);

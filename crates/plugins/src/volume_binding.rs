@@ -56,12 +56,10 @@ use harbormaster_framework::prelude::*;
 use crate::{
     shape::Shape,
     sign,
-    storage::{
-        CsiDriver, CsiNode, CsiStorageCapacity, PersistentVolume, PersistentVolumeClaim, StorageClass, claim,
-    },
+    storage::{CsiDriver, CsiNode, PersistentVolume, PersistentVolumeClaim, StorageClass, claim},
 };
 use bind::Binding;
-use claims::Claims;
+use claims::{Claims, VolumeObjects};
 pub use decision::Decision;
 pub use supply::Supply;
 
@@ -79,15 +77,7 @@ pub struct PodClaims(Arc<Claims>);
 
 impl Plugin for VolumeBinding {
     const NAME: &'static str = "VolumeBinding";
-    type FilterState = PodClaims;
-    type ScoreState = PodClaims;
-
-    fn points(points: &mut Points<Self>) {
-        points.pre_filter().filter().pre_score().score().reserve().pre_bind().indexed();
-        points.resource::<PersistentVolumeClaim>().resource::<PersistentVolume>();
-        points.resource::<StorageClass>().resource::<CsiNode>();
-        points.resource::<CsiDriver>().resource::<CsiStorageCapacity>();
-    }
+    implemented_points!();
 
     fn events(&self) -> Option<Vec<Registration<Self>>> {
         Some(hints::events())
@@ -95,6 +85,22 @@ impl Plugin for VolumeBinding {
 
     fn sign(&self, pod: &PodInfo) -> Result<Vec<SignFragment>, Unsignable> {
         sign::volumes(pod)
+    }
+}
+
+impl Watches for VolumeBinding {
+    type Resources = (PersistentVolumeClaim, PersistentVolume, StorageClass, CsiNode, CsiDriver);
+}
+
+impl VolumeBinding {
+    fn volume_objects<'a>(&self, cx: &Cycle<'a>) -> VolumeObjects<'a> {
+        let (claims, volumes, classes, _, drivers) = self.watched(cx.objects);
+        VolumeObjects { claims, volumes, classes, drivers }
+    }
+
+    fn csi_nodes<'a>(&self, cx: &Cycle<'a>) -> Watched<'a, CsiNode> {
+        let (_, _, _, nodes, _) = self.watched(cx.objects);
+        nodes
     }
 }
 
@@ -116,10 +122,10 @@ impl Indexed for VolumeBinding {
     type Index = Supply;
 }
 
-impl PreFilter for VolumeBinding {
+impl PreFilter<WholeCluster, PodClaims> for VolumeBinding {
     /// Skips pods without waiting claims whose volumes are accessible from everywhere.
     fn pre_filter(&self, cx: &Cycle<'_>) -> Result<PreFiltered<PodClaims>, Stop> {
-        Ok(match Claims::of(cx)? {
+        Ok(match Claims::of(cx.pod, self.volume_objects(cx), self.index(cx)?)? {
             Some(claims) if !claims.delayed.is_empty() || !claims.fit_everywhere() => {
                 PreFiltered::state(PodClaims(Arc::new(claims)))
             }
@@ -128,9 +134,9 @@ impl PreFilter for VolumeBinding {
     }
 }
 
-impl Filter for VolumeBinding {
+impl Filter<WholeCluster, PodClaims> for VolumeBinding {
     fn filter(&self, cx: &Cycle<'_>, PodClaims(claims): &PodClaims, node: NodeRef<'_>) -> Verdict {
-        claims.on(cx.objects, cx.index()?, node).map(drop)
+        claims.on(self.csi_nodes(cx), self.index(cx)?, node).map(drop)
     }
 
     fn filter_batch(
@@ -142,13 +148,13 @@ impl Filter for VolumeBinding {
         if claims.fit_everywhere() {
             return Ok(());
         }
-        let supply: &Supply = cx.index()?;
+        let supply: &Supply = self.index(cx)?;
         if let Some((only, lack)) = claims.only_rows(supply) {
             sweep.reject_all_but(&only, &lack.reject());
             return Ok(());
         }
         for row in sweep.rows().iter() {
-            match claims.on(cx.objects, supply, cx.nodes.node(row)) {
+            match claims.on(self.csi_nodes(cx), supply, cx.nodes.node(row)) {
                 Ok(_) => {}
                 Err(Stop::Reject(reject)) => sweep.reject(row, reject),
                 Err(Stop::Error(error)) => return Err(error),
@@ -158,7 +164,7 @@ impl Filter for VolumeBinding {
     }
 }
 
-impl PreScore for VolumeBinding {
+impl PreScore<WholeCluster, PodClaims, PodClaims> for VolumeBinding {
     fn pre_score(
         &self,
         _: &Cycle<'_>,
@@ -172,9 +178,9 @@ impl PreScore for VolumeBinding {
     }
 }
 
-impl Score for VolumeBinding {
+impl Score<WholeCluster, PodClaims> for VolumeBinding {
     fn score(&self, cx: &Cycle<'_>, PodClaims(claims): &PodClaims, node: NodeRef<'_>) -> PluginResult<i64> {
-        match (&self.shape, claims.on(cx.objects, cx.index()?, node)) {
+        match (&self.shape, claims.on(self.csi_nodes(cx), self.index(cx)?, node)) {
             (Some(shape), Ok(found)) => Ok(score::score(shape, &found)),
             (None, _) | (_, Err(Stop::Reject(_))) => Ok(0),
             (_, Err(Stop::Error(error))) => Err(error),
@@ -182,7 +188,7 @@ impl Score for VolumeBinding {
     }
 }
 
-impl Reserve for VolumeBinding {
+impl Reserve<PodClaims> for VolumeBinding {
     type Reserved = Decision;
 
     fn reserve(
@@ -195,7 +201,7 @@ impl Reserve for VolumeBinding {
         if claims.delayed.is_empty() {
             return Ok(Decision::default());
         }
-        let decision = Decision::of(&claims.on(cx.objects, cx.index()?, node)?);
+        let decision = Decision::of(&claims.on(self.csi_nodes(cx), self.index(cx)?, node)?);
         decision.assume(node.name(), assume);
         Ok(decision)
     }
@@ -206,7 +212,7 @@ impl Reserve for VolumeBinding {
 
 impl PreBind for VolumeBinding {
     fn pre_flight(&self, placement: &Placement) -> PluginResult<PreFlight> {
-        let is_done = match placement.reserved::<Self>() {
+        let is_done = match self.reserved(placement) {
             Some(decision) => decision.is_empty(),
             None => claim::claimed_by(&placement.pod).next().is_none(),
         };
@@ -214,7 +220,7 @@ impl PreBind for VolumeBinding {
     }
 
     async fn pre_bind(&self, cx: &BindCycle) -> Verdict {
-        let Some(decision) = cx.reserved::<Self>() else {
+        let Some(decision) = self.reserved(cx) else {
             let pod = cx.pod.full_name();
             return Err(format!("failed to get cached bindings for pod {pod:?}").into());
         };

@@ -60,12 +60,7 @@ pub struct RestrictionState {
 
 impl Plugin for VolumeRestrictions {
     const NAME: &'static str = "VolumeRestrictions";
-    type FilterState = RestrictionState;
-    type ScoreState = ();
-
-    fn points(points: &mut Points<Self>) {
-        points.pre_filter().filter().indexed().resource::<PersistentVolumeClaim>();
-    }
+    implemented_points!();
 
     fn events(&self) -> Option<Vec<Registration<Self>>> {
         use EventResource::{Node, Pod};
@@ -81,24 +76,21 @@ impl Plugin for VolumeRestrictions {
     }
 }
 
-impl Build for VolumeRestrictions {
-    type Args = NoArgs;
-    fn build(_: NoArgs, _: &BuildCycle) -> Result<Self, PluginError> {
-        Ok(Self)
-    }
+impl Watches for VolumeRestrictions {
+    type Resources = PersistentVolumeClaim;
 }
 
 impl Indexed for VolumeRestrictions {
     type Index = VolumeUsers;
 }
 
-impl PreFilter for VolumeRestrictions {
+impl PreFilter<WholeCluster, RestrictionState> for VolumeRestrictions {
     fn pre_filter(&self, cx: &Cycle<'_>) -> Result<PreFiltered<RestrictionState>, Stop> {
         if cx.pod.spec.volumes.is_empty() {
             return Ok(PreFiltered::Skip);
         }
-        let claims = exclusive_claims(cx)?;
-        let users: &VolumeUsers = cx.index()?;
+        let claims = exclusive_claims(cx.pod, self.watched(cx.objects))?;
+        let users: &VolumeUsers = self.index(cx)?;
         let in_use = claims.iter().filter(|claim| users.is_in_use(cx.nodes, &cx.pod.namespace, claim));
         let conflicts = i64::try_from(in_use.count())?;
         let has_disks = exclusive_disks(cx.pod).next().is_some();
@@ -134,11 +126,10 @@ impl PreFilter for VolumeRestrictions {
 }
 
 /// Returns the names of the pod's `ReadWriteOncePod` claims.
-fn exclusive_claims(cx: &Cycle<'_>) -> Result<Vec<Str>, Stop> {
+fn exclusive_claims(pod: &PodInfo, all: Watched<'_, PersistentVolumeClaim>) -> Result<Vec<Str>, Reject> {
     let mut names = Vec::new();
-    for name in named_by(cx.pod) {
-        let claim = cx.objects.get::<PersistentVolumeClaim>(&cx.pod.namespace, name)?;
-        let claim = claim.ok_or_else(|| Reject::unresolvable(not_found(name)))?;
+    for name in named_by(pod) {
+        let claim = all.get(&pod.namespace, name).ok_or_else(|| Reject::unresolvable(not_found(name)))?;
         if claim.access_modes.contains(&AccessMode::ReadWriteOncePod) && !names.contains(name) {
             names.push(name.clone());
         }
@@ -162,9 +153,9 @@ impl RestrictionState {
     }
 }
 
-impl Filter for VolumeRestrictions {
+impl Filter<WholeCluster, RestrictionState> for VolumeRestrictions {
     fn filter(&self, cx: &Cycle<'_>, state: &RestrictionState, node: NodeRef<'_>) -> Verdict {
-        if state.disk_is_taken(cx.pod, cx.index()?, node) {
+        if state.disk_is_taken(cx.pod, self.index(cx)?, node) {
             return Err(Reject::evictable(REASON_DISK).into());
         }
         if state.conflicts > 0 { Err(Reject::evictable(REASON_CLAIM).into()) } else { Ok(()) }
@@ -180,7 +171,7 @@ impl Filter for VolumeRestrictions {
             sweep.reject_each(sweep.rows().iter(), &Reject::evictable(REASON_CLAIM));
         }
         // Disks take precedence over claims.
-        let users: &VolumeUsers = cx.index()?;
+        let users: &VolumeUsers = self.index(cx)?;
         let known = exclusive_disks(cx.pod).flat_map(|disk| users.excluding(disk));
         let known = known.filter(|row| !state.changed.contains(row));
         let changed = state.changed.iter().copied();

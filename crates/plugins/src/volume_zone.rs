@@ -68,18 +68,7 @@ pub struct ZoneLabel {
 
 impl Plugin for VolumeZone {
     const NAME: &'static str = "VolumeZone";
-    type FilterState = Vec<ZoneLabel>;
-    type ScoreState = ();
-
-    fn points(points: &mut Points<Self>) {
-        points
-            .pre_filter()
-            .filter()
-            .indexed()
-            .resource::<PersistentVolumeClaim>()
-            .resource::<PersistentVolume>()
-            .resource::<StorageClass>();
-    }
+    implemented_points!();
 
     fn events(&self) -> Option<Vec<Registration<Self>>> {
         let new_or_changed = Action::ADD | Action::UPDATE;
@@ -96,11 +85,8 @@ impl Plugin for VolumeZone {
     }
 }
 
-impl Build for VolumeZone {
-    type Args = NoArgs;
-    fn build(_: NoArgs, _: &BuildCycle) -> Result<Self, PluginError> {
-        Ok(Self)
-    }
+impl Watches for VolumeZone {
+    type Resources = (PersistentVolumeClaim, PersistentVolume, StorageClass);
 }
 
 impl Indexed for VolumeZone {
@@ -125,39 +111,16 @@ fn rows_matching(rows: &RowsByLabel, zone: &ZoneLabel) -> NodeSet {
     all
 }
 
-impl PreFilter for VolumeZone {
+impl PreFilter<WholeCluster, Vec<ZoneLabel>> for VolumeZone {
     fn pre_filter(&self, cx: &Cycle<'_>) -> Result<PreFiltered<Vec<ZoneLabel>>, Stop> {
         let mut zones = Vec::new();
         for name in claim::named_by(cx.pod) {
-            if let Some(volume) = volume_of(cx, name)? {
+            if let Some(volume) = self.volume_of(cx, name)? {
                 zones.extend(zone_labels_of(volume));
             }
         }
         Ok(if zones.is_empty() { PreFiltered::Skip } else { PreFiltered::state(zones) })
     }
-}
-
-/// Returns the volume of a claim, or `None` if it gets one when the pod has a node.
-fn volume_of<'a>(cx: &Cycle<'a>, name: &Str) -> Result<Option<&'a Custom<PersistentVolume>>, Stop> {
-    let no = |reason: String| Stop::from(Reject::unresolvable(reason));
-    if name.is_empty() {
-        return Err(no("PersistentVolumeClaim had no name".to_owned()));
-    }
-    let claim = cx.objects.get::<PersistentVolumeClaim>(&cx.pod.namespace, name)?;
-    let claim = claim.ok_or_else(|| no(claim::not_found(name)))?;
-    if !claim.volume_name.is_empty() {
-        let volume = cx.objects.get::<PersistentVolume>("", &claim.volume_name)?;
-        return volume.map(Some).ok_or_else(|| no(volume::not_found(&claim.volume_name)));
-    }
-    if claim.class.is_empty() {
-        return Err(no("PersistentVolumeClaim had no pv name and storageClass name".to_owned()));
-    }
-    let class = cx.objects.get::<StorageClass>("", &claim.class)?;
-    let class = class.ok_or_else(|| no(class::not_found(&claim.class)))?;
-    if class.volume_binding_mode.is_none() {
-        return Err(no(format!("VolumeBindingMode not set for StorageClass {:?}", claim.class.as_str())));
-    }
-    if class.waits_for_consumer() { Ok(None) } else { Err(no("PersistentVolume had no name".to_owned())) }
 }
 
 /// Returns the zone and region labels of a volume. Ignores labels with an empty value.
@@ -174,7 +137,7 @@ fn zone_labels_of(volume: &Custom<PersistentVolume>) -> impl Iterator<Item = Zon
     })
 }
 
-impl Filter for VolumeZone {
+impl Filter<WholeCluster, Vec<ZoneLabel>> for VolumeZone {
     fn filter(&self, _: &Cycle<'_>, zones: &Vec<ZoneLabel>, node: NodeRef<'_>) -> Verdict {
         let Some(labels) = node.labels() else { return Ok(()) };
         if LABELS.iter().all(|(key, _)| labels.get(key).is_none()) {
@@ -193,7 +156,7 @@ impl Filter for VolumeZone {
         zones: &Vec<ZoneLabel>,
         sweep: &mut Sweep<'_>,
     ) -> PluginResult<()> {
-        let rows = cx.index::<Supply>()?.rows();
+        let rows = self.index(cx)?.rows();
         let labelled = labelled(rows);
         // Nodes without any of the labels accept every volume.
         let mut fitting = sweep.rows().clone();
@@ -207,6 +170,32 @@ impl Filter for VolumeZone {
 }
 
 impl VolumeZone {
+    /// Returns the volume of a claim, or `None` if it gets one when the pod has a node.
+    fn volume_of<'a>(
+        &self,
+        cx: &Cycle<'a>,
+        name: &Str,
+    ) -> Result<Option<&'a Custom<PersistentVolume>>, Stop> {
+        let no = |reason: String| Stop::from(Reject::unresolvable(reason));
+        if name.is_empty() {
+            return Err(no("PersistentVolumeClaim had no name".to_owned()));
+        }
+        let (claims, volumes, classes) = self.watched(cx.objects);
+        let claim = claims.get(&cx.pod.namespace, name).ok_or_else(|| no(claim::not_found(name)))?;
+        if !claim.volume_name.is_empty() {
+            let volume = volumes.get("", &claim.volume_name);
+            return volume.map(Some).ok_or_else(|| no(volume::not_found(&claim.volume_name)));
+        }
+        if claim.class.is_empty() {
+            return Err(no("PersistentVolumeClaim had no pv name and storageClass name".to_owned()));
+        }
+        let class = classes.get("", &claim.class).ok_or_else(|| no(class::not_found(&claim.class)))?;
+        if class.volume_binding_mode.is_none() {
+            return Err(no(format!("VolumeBindingMode not set for StorageClass {:?}", claim.class.as_str())));
+        }
+        if class.waits_for_consumer() { Ok(None) } else { Err(no("PersistentVolume had no name".to_owned())) }
+    }
+
     fn after_class(&self, _: &PodInfo, class: Changed<'_, StorageClass>) -> PluginResult<Hint> {
         let helps = class.new.is_some_and(|class| class.waits_for_consumer());
         Ok(if helps { Hint::Queue } else { Hint::Skip })

@@ -123,6 +123,7 @@ fn build_error(config: &KubeSchedulerConfiguration, profile: usize, error: &Prof
     let args = match &error.source {
         BuildError::Args { plugin, .. } | BuildError::Refused { plugin, .. } => written(plugin),
         BuildError::Unknown(_)
+        | BuildError::DifferentStates { .. }
         | BuildError::UnwatchedResource { .. }
         | BuildError::NeverHappens { .. }
         | BuildError::RowNormalizes { .. } => None,

@@ -178,12 +178,7 @@ fn one() -> u64 {
 
 impl Plugin for Guard {
     const NAME: &'static str = "Guard";
-    type FilterState = ();
-    type ScoreState = ();
-
-    fn points(points: &mut Points<Self>) {
-        points.filter();
-    }
+    implemented_points!();
 }
 
 impl Build for Guard {

@@ -165,7 +165,7 @@ fn untolerated(pod: &PodInfo, node: NodeRef<'_>) -> Option<String> {
 }
 
 fn ports(pod: &PodInfo, used: &UsedPorts) -> Option<String> {
-    let taken = pod.spec.host_ports.iter().filter(|port| used.conflicts(port));
+    let taken = pod.derived.host_ports.iter().filter(|port| used.conflicts(port));
     let taken: Vec<String> = taken.map(|port| format!("{}/{}", port.port, port.protocol)).collect();
     (!taken.is_empty()).then(|| format!("host port {} is taken", taken.join(", ")))
 }

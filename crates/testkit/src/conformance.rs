@@ -22,7 +22,7 @@ pub use hints::{what_helps_wakes, what_helps_wakes_anywhere};
 pub use indexes::index_equals_rebuilt_one;
 pub use permits::permit_lets_all_go;
 pub use reserves::reserve_is_taken_back;
-pub use resources::{names_what_it_reads, resource_fits_definition};
+pub use resources::resource_fits_definition;
 pub use rows::{answers_are_repeatable, reads_are_complete, row_scope_holds};
 pub use scores::scores_are_valid;
 

@@ -14,10 +14,10 @@ use harbormaster_framework::{
     index::{ClusterView, Indexes},
     nodeset::{NodeIdx, NodeSet},
     normalize::normalize,
-    outcome::Reject,
+    outcome::{PreFiltered, Reject},
     plugin::{Plugin, Scope},
     pod::PodInfo,
-    points::{PreFilterAnswer, Slot},
+    points::Slot,
     resource::{Custom, Resource},
     sweep::{PluginIdx, Sweep, Verdicts},
 };
@@ -83,7 +83,7 @@ impl Trial {
     ///
     /// # Errors
     /// If the plugin rejects the pod or fails.
-    pub fn pre_filter(&self, nodes: &Cluster, pod: &PodInfo) -> Result<PreFilterAnswer, Stopped> {
+    pub fn pre_filter(&self, nodes: &Cluster, pod: &PodInfo) -> Result<PreFiltered<()>, Stopped> {
         Ok(self.pre_filtered(nodes, pod)?.0)
     }
 
@@ -91,10 +91,10 @@ impl Trial {
         &self,
         nodes: &Cluster,
         pod: &PodInfo,
-    ) -> Result<(PreFilterAnswer, Slot), Stopped> {
+    ) -> Result<(PreFiltered<()>, Slot), Stopped> {
         let mut slot = self.plugin.default_filter_slot();
         if !self.plugin.points().contains(ExtensionPoint::PreFilter) {
-            return Ok((PreFilterAnswer::Continue(None), slot));
+            return Ok((PreFiltered::state(()), slot));
         }
         let answer =
             self.plugin.pre_filter(&Cycle::with_indexes(nodes, &self.indexes(nodes, pod), pod), &mut slot)?;
@@ -172,7 +172,7 @@ impl Trial {
         let row = nodes.find(node).unwrap_or_else(|| panic!("no node {node:?}"));
         let (answer, slot) = self.pre_filtered(nodes, pod).map_err(rejection)?;
         match answer {
-            PreFilterAnswer::Continue(Some(only)) if !only.contains(row) => {
+            PreFiltered::Continue { only: Some(only), .. } if !only.contains(row) => {
                 Err(Reject::unresolvable("outside of PreFilter's nodes"))
             }
             _ => self.judge(nodes, &self.indexes(nodes, pod), pod, &slot, row),
@@ -406,11 +406,7 @@ mod tests {
 
     impl Plugin for Counting {
         const NAME: &'static str = "Counting";
-        type FilterState = ();
-        type ScoreState = ();
-        fn points(points: &mut Points<Self>) {
-            points.filter().indexed();
-        }
+        implemented_points!();
     }
 
     impl Indexed for Counting {
@@ -422,7 +418,7 @@ mod tests {
 
     impl Filter for Counting {
         fn filter(&self, cx: &Cycle<'_>, (): &(), _: NodeRef<'_>) -> Verdict {
-            let census: &Census = cx.index()?;
+            let census: &Census = self.index(cx)?;
             Err(Reject::evictable(format!("{} pods before {}", census.pods, census.asked_for)).into())
         }
     }

@@ -9,7 +9,7 @@ use harbormaster_framework::{
     nodeset::NodeIdx,
     objects::Objects,
     outcome::{Fix, PluginResult, PostFiltered, Reject},
-    plugin::PostFilter,
+    plugin::{PostFilter, State},
     pod::PodInfo,
     profile::Profile,
     table::NodeTable,
@@ -95,13 +95,17 @@ impl WhatIfTrial {
     ///
     /// # Panics
     /// If the pod fits a node.
-    pub fn ask<P: PostFilter>(&mut self, plugin: &P, pod: &Arc<PodInfo>) -> PluginResult<PostFiltered> {
+    pub fn ask<S: State>(
+        &mut self,
+        plugin: &impl PostFilter<S>,
+        pod: &Arc<PodInfo>,
+    ) -> PluginResult<PostFiltered> {
         assert!(!self.fits(pod), "{pod:?} finds a node");
         let Some(mut attempt) = self.failed.take() else { panic!("{pod:?} was not tried") };
         self.dry_runs.clear();
         let pre_filter = attempt.take_diagnosis().pre_filter.map(|(_, reject)| reject);
         let what_if = &mut TrialWhatIf { trial: self, attempt, pod };
-        plugin.post_filter(&mut PostFilterCycle { pod, pre_filter, what_if }, &P::FilterState::default())
+        plugin.post_filter(&mut PostFilterCycle { pod, pre_filter, what_if }, &S::default())
     }
 
     /// Returns the pods of equal or higher priority that are nominated to the row.

@@ -50,16 +50,15 @@ impl Index for Gangs {
 
 /// The plugin and its arguments, `profiles[].pluginConfig[].args`.
 #[derive(Debug, Deserialize)]
-#[serde(crate = "harbormaster::serde", rename_all = "camelCase", deny_unknown_fields, default)]
+#[serde(crate = "harbormaster::serde", rename_all = "camelCase", deny_unknown_fields)]
 pub struct Gang {
     /// Seconds that a pod waits for the rest of its gang.
+    #[serde(default = "one_minute")]
     patience_seconds: u64,
 }
 
-impl Default for Gang {
-    fn default() -> Self {
-        Self { patience_seconds: 60 }
-    }
+fn one_minute() -> u64 {
+    60
 }
 
 impl Build for Gang {
@@ -72,12 +71,7 @@ impl Build for Gang {
 
 impl Plugin for Gang {
     const NAME: &'static str = "Gang";
-    type FilterState = ();
-    type ScoreState = ();
-
-    fn points(points: &mut Points<Self>) {
-        points.permit().indexed();
-    }
+    implemented_points!();
 
     fn events(&self) -> Option<Vec<Registration<Self>>> {
         Some(vec![Registration::hinted(EventResource::Pod, Action::ADD | Action::DELETE, Self::after_pod)])
@@ -89,15 +83,15 @@ impl Indexed for Gang {
 }
 
 impl Permit for Gang {
-    fn permit(&self, cx: &Cycle<'_>, _: &Str, waiting: &mut dyn WaitingPods) -> Result<Permitted, Stop> {
+    fn permit(&self, cx: &Cycle<'_>, _: &Str, waiting: &mut Waiting<'_>) -> Result<Permitted, Stop> {
         let Some(gang) = gang_of(cx.pod) else { return Ok(Permitted::Allow) };
         // The pod already has its node, so the index includes it.
-        let Some(members) = cx.index::<Gangs>()?.0.get(&gang) else { return Ok(Permitted::Allow) };
+        let Some(members) = self.index(cx)?.0.get(&gang) else { return Ok(Permitted::Allow) };
         if members.len() < size_of(cx.pod) {
             return Ok(Permitted::Wait(Duration::from_secs(self.patience_seconds)));
         }
         for member in members {
-            waiting.allow(member, Self::NAME);
+            waiting.allow(member);
         }
         Ok(Permitted::Allow)
     }
@@ -128,7 +122,7 @@ mod tests {
 
     #[test]
     fn a_pod_is_woken_by_one_more_of_its_gang_and_by_room_that_others_leave() {
-        let trial = Trial::of(Gang::default());
+        let trial = Trial::of(Gang { patience_seconds: 60 });
         let of = |gang, name| pod(name).label(GANG, gang);
         let waits = of("g", "waits").info();
         let (own, other) = (of("g", "own"), of("h", "other"));
@@ -152,7 +146,7 @@ mod tests {
         let mut nodes = cluster([node("n"), node("m")], []);
         let member = |name| pod(name).label(GANG, "g").label(SIZE, "3").info();
         let pods = [(member("a"), "n"), (member("b"), "m"), (member("c"), "n")];
-        permit_lets_all_go(&Trial::of(Gang::default()), &mut nodes, &pods);
+        permit_lets_all_go(&Trial::of(Gang { patience_seconds: 60 }), &mut nodes, &pods);
     }
 
     #[test]

@@ -19,6 +19,7 @@ fn number_of(node: NodeRef<'_>, key: &str) -> i64 {
 }
 
 /// Places pods by GPU memory and clock speed.
+#[derive(Default)]
 pub struct Gpu;
 
 /// The largest values among the candidate nodes. PreScore computes them for Score.
@@ -30,20 +31,7 @@ pub struct Best {
 
 impl Plugin for Gpu {
     const NAME: &'static str = "Gpu";
-    type FilterState = ();
-    type ScoreState = Best;
-
-    fn points(points: &mut Points<Self>) {
-        points.queue_sort().filter().pre_score().score();
-    }
-}
-
-impl Build for Gpu {
-    type Args = NoArgs;
-
-    fn build(_: NoArgs, _: &BuildCycle) -> Result<Self, PluginError> {
-        Ok(Self)
-    }
+    implemented_points!();
 }
 
 impl QueueSort for Gpu {
@@ -62,7 +50,7 @@ impl Filter for Gpu {
     }
 }
 
-impl PreScore for Gpu {
+impl PreScore<WholeCluster, (), Best> for Gpu {
     fn pre_score(&self, cx: &Cycle<'_>, (): &(), candidates: &NodeSet) -> PluginResult<PreScored<Best>> {
         if number(&cx.pod.labels, MEMORY) == 0 {
             return Ok(PreScored::Skip);
@@ -76,7 +64,7 @@ impl PreScore for Gpu {
     }
 }
 
-impl Score for Gpu {
+impl Score<WholeCluster, Best> for Gpu {
     const NORMALIZE: Normalize = Normalize::Proportional { reverse: false };
 
     fn score(&self, _: &Cycle<'_>, best: &Best, node: NodeRef<'_>) -> PluginResult<i64> {

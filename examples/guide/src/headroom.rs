@@ -39,12 +39,7 @@ impl Build for Headroom {
 
 impl Plugin for Headroom {
     const NAME: &'static str = "Headroom";
-    type FilterState = ();
-    type ScoreState = ();
-
-    fn points(points: &mut Points<Self>) {
-        points.filter();
-    }
+    implemented_points!();
 
     fn events(&self) -> Option<Vec<Registration<Self>>> {
         let more = Action::ADD | Action::UPDATE_NODE_ALLOCATABLE;

@@ -54,16 +54,12 @@ impl License {
 }
 
 /// Gives pods seats of licenses.
+#[derive(Default)]
 pub struct Seats;
 
 impl Plugin for Seats {
     const NAME: &'static str = "Seats";
-    type FilterState = ();
-    type ScoreState = ();
-
-    fn points(points: &mut Points<Self>) {
-        points.pre_filter().reserve().pre_bind().resource::<License>();
-    }
+    implemented_points!();
 
     fn events(&self) -> Option<Vec<Registration<Self>>> {
         Some(vec![
@@ -77,18 +73,14 @@ impl Plugin for Seats {
     }
 }
 
-impl Build for Seats {
-    type Args = NoArgs;
-
-    fn build(_: NoArgs, _: &BuildCycle) -> Result<Self, PluginError> {
-        Ok(Self)
-    }
+impl Watches for Seats {
+    type Resources = License;
 }
 
 impl PreFilter for Seats {
     fn pre_filter(&self, cx: &Cycle<'_>) -> Result<PreFiltered<()>, Stop> {
         let Some(name) = license_of(cx.pod) else { return Ok(PreFiltered::Skip) };
-        match cx.objects.get::<License>(&cx.pod.namespace, name)? {
+        match self.watched(cx.objects).get(&cx.pod.namespace, name) {
             None => Err(Reject::unresolvable(format!("license {name:?} not found")).into()),
             Some(license) if license.has_a_seat_for(cx.pod) => Ok(PreFiltered::Skip),
             Some(_) => Err(Reject::unresolvable(format!("all seats of license {name:?} are taken")).into()),
@@ -117,7 +109,7 @@ impl Reserve for Seats {
     }
 
     fn unreserve(&self, placement: &Placement, calls: &mut Vec<ApiCall>) {
-        let Some(Some(name)) = placement.reserved::<Self>() else { return };
+        let Some(Some(name)) = self.reserved(placement) else { return };
         let path = ObjectPath::of::<License>(&placement.pod.namespace, name).status();
         let holders = json!({ placement.pod.uid.as_str(): null });
         calls.push(ApiCall::patch(path, json!({ "status": { "holders": holders } })));
@@ -126,14 +118,14 @@ impl Reserve for Seats {
 
 impl PreBind for Seats {
     fn pre_flight(&self, placement: &Placement) -> PluginResult<PreFlight> {
-        Ok(match placement.reserved::<Self>() {
+        Ok(match self.reserved(placement) {
             Some(Some(_)) => PreFlight::Work { parallel: true },
             _ => PreFlight::NothingToDo,
         })
     }
 
     async fn pre_bind(&self, cx: &BindCycle) -> Verdict {
-        let Some(Some(name)) = cx.reserved::<Self>() else { return Ok(()) };
+        let Some(Some(name)) = self.reserved(cx) else { return Ok(()) };
         let holders = json!({ cx.pod.uid.as_str(): cx.pod.name });
         let patch = json!({ "status": { "holders": holders } });
         cx.api.patch_status::<License>(&cx.pod.namespace, name, patch).await?;
@@ -166,8 +158,8 @@ mod tests {
         framework::ClusterEvent,
         serde_json::Value,
         testkit::{
-            FakeApi, Happening, PodBuilder, Trial, cluster, custom, names_what_it_reads, node, pod,
-            reserve_is_taken_back, set_custom, trial::finished, what_helps_wakes,
+            FakeApi, Happening, PodBuilder, Trial, cluster, custom, node, pod, reserve_is_taken_back,
+            set_custom, trial::finished, what_helps_wakes,
         },
     };
 
@@ -220,7 +212,6 @@ mod tests {
         server.set::<License>(license(3, json!({})));
         let pods = ["a", "b", "c"].map(|name| wants(name).info());
         reserve_is_taken_back(&trial, &mut nodes, "n", &pods, &server);
-        names_what_it_reads(&trial, &mut nodes, &pods[0]);
     }
 
     #[test]

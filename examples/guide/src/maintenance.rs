@@ -27,16 +27,12 @@ impl Resource for Maintenance {
 }
 
 /// Keeps pods off nodes under maintenance.
+#[derive(Default)]
 pub struct NoMaintenance;
 
 impl Plugin for NoMaintenance {
     const NAME: &'static str = "NoMaintenance";
-    type FilterState = ();
-    type ScoreState = ();
-
-    fn points(points: &mut Points<Self>) {
-        points.pre_filter().filter().resource::<Maintenance>();
-    }
+    implemented_points!();
 
     fn events(&self) -> Option<Vec<Registration<Self>>> {
         Some(vec![
@@ -46,12 +42,8 @@ impl Plugin for NoMaintenance {
     }
 }
 
-impl Build for NoMaintenance {
-    type Args = NoArgs;
-
-    fn build(_: NoArgs, _: &BuildCycle) -> Result<Self, PluginError> {
-        Ok(Self)
-    }
+impl Watches for NoMaintenance {
+    type Resources = Maintenance;
 }
 
 impl NoMaintenance {
@@ -64,7 +56,7 @@ impl NoMaintenance {
 
 impl PreFilter for NoMaintenance {
     fn pre_filter(&self, cx: &Cycle<'_>) -> Result<PreFiltered<()>, Stop> {
-        match cx.objects.all::<Maintenance>()?.next() {
+        match self.watched(cx.objects).all().next() {
             Some(_) => Ok(PreFiltered::state(())),
             None => Ok(PreFiltered::Skip),
         }
@@ -74,7 +66,7 @@ impl PreFilter for NoMaintenance {
 impl Filter for NoMaintenance {
     fn filter(&self, cx: &Cycle<'_>, (): &(), node: NodeRef<'_>) -> Verdict {
         let Some(labels) = node.labels() else { return Ok(()) };
-        for maintenance in cx.objects.all::<Maintenance>()? {
+        for maintenance in self.watched(cx.objects).all() {
             if maintenance.spec.node_labels.subset_of(labels) {
                 let why = format!("node(s) are under maintenance ({})", maintenance.spec.reason);
                 return Err(Reject::unresolvable(why).into());
@@ -89,8 +81,7 @@ mod tests {
     use harbormaster::{
         serde_json::{Value, json},
         testkit::{
-            Happening, Trial, cluster, custom, names_what_it_reads, node, pod, remove_custom, set_custom,
-            what_helps_wakes,
+            Happening, Trial, cluster, custom, node, pod, remove_custom, set_custom, what_helps_wakes,
         },
     };
 
@@ -128,7 +119,6 @@ mod tests {
         ];
         let (trial, pod) = (Trial::of(NoMaintenance), pod("p").info());
         assert_eq!(what_helps_wakes(&trial, &mut nodes, &pod, happenings), 4);
-        names_what_it_reads(&trial, &mut nodes, &pod);
     }
 
     #[test]

@@ -3,24 +3,12 @@
 use harbormaster::prelude::*;
 
 /// Rejects nodes with odd numbers. Expects names like `rack-7`, and fails on all others.
+#[derive(Default)]
 pub struct Shaky;
 
 impl Plugin for Shaky {
     const NAME: &'static str = "Shaky";
-    type FilterState = ();
-    type ScoreState = ();
-
-    fn points(points: &mut Points<Self>) {
-        points.filter();
-    }
-}
-
-impl Build for Shaky {
-    type Args = NoArgs;
-
-    fn build(_: NoArgs, _: &BuildCycle) -> Result<Self, PluginError> {
-        Ok(Self)
-    }
+    implemented_points!();
 }
 
 impl Filter for Shaky {

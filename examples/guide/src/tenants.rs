@@ -53,12 +53,7 @@ impl Build for TenantLimit {
 
 impl Plugin for TenantLimit {
     const NAME: &'static str = "TenantLimit";
-    type FilterState = ();
-    type ScoreState = ();
-
-    fn points(points: &mut Points<Self>) {
-        points.pre_filter().indexed();
-    }
+    implemented_points!();
 
     fn events(&self) -> Option<Vec<Registration<Self>>> {
         let fewer = Action::DELETE | Action::UPDATE_POD_LABEL;
@@ -73,7 +68,7 @@ impl Indexed for TenantLimit {
 impl PreFilter for TenantLimit {
     fn pre_filter(&self, cx: &Cycle<'_>) -> Result<PreFiltered<()>, Stop> {
         let Some(tenant) = tenant_of(cx.pod) else { return Ok(PreFiltered::Skip) };
-        let pods: &PodsOfTenants = cx.index()?;
+        let pods: &PodsOfTenants = self.index(cx)?;
         if pods.0.get(tenant).copied().unwrap_or(0) >= self.pods_per_tenant {
             let why = format!("tenant {tenant} has {} pods, which is all it may have", self.pods_per_tenant);
             return Err(Reject::unresolvable(why).into());

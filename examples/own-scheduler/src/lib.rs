@@ -34,17 +34,16 @@ pub struct TeamNodes {
 
 impl Plugin for TeamNodes {
     const NAME: &'static str = "TeamNodes";
-    type FilterState = ();
-    type ScoreState = ();
-
-    fn points(points: &mut Points<Self>) {
-        points.filter().resource::<Team>();
-    }
+    implemented_points!();
 
     fn events(&self) -> Option<Vec<Registration<Self>>> {
         let node = Registration::always(EventResource::Node, Action::ADD | Action::UPDATE_NODE_LABEL);
         Some(vec![Registration::on::<Team>(Action::ADD | Action::UPDATE, Self::after_team), node])
     }
+}
+
+impl Watches for TeamNodes {
+    type Resources = Team;
 }
 
 impl Build for TeamNodes {
@@ -71,7 +70,7 @@ impl Team {
 impl Filter for TeamNodes {
     fn filter(&self, cx: &Cycle<'_>, (): &(), node: NodeRef<'_>) -> Verdict {
         let Some(team) = node.labels().and_then(|labels| labels.get(&self.node_label)) else { return Ok(()) };
-        match cx.objects.get::<Team>("", team)?.is_some_and(|team| team.has(cx.pod)) {
+        match self.watched(cx.objects).get("", team).is_some_and(|team| team.has(cx.pod)) {
             true => Ok(()),
             false => Err(Reject::unresolvable("node(s) belong to another team").into()),
         }

@@ -5,11 +5,11 @@ use std::{sync::Arc, time::Duration};
 
 use harbormaster::{
     api::{Str, pod::OwnerReference},
-    framework::{BoxFuture, ClusterApi, PreFilterAnswer, Stopped},
+    framework::{BoxFuture, ClusterApi, Stopped},
     serde_json::{Value, json},
     testkit::{
-        FakeApi, Happening, Trial, cluster, custom, names_what_it_reads, node, pod, rejection, remove_custom,
-        set_custom, trial::finished, what_helps_wakes,
+        FakeApi, Happening, Trial, cluster, custom, node, pod, rejection, remove_custom, set_custom,
+        trial::finished, what_helps_wakes,
     },
 };
 
@@ -80,8 +80,8 @@ fn on_server(server: &FakeApi) -> Value {
 /// Returns the only node that PreFilter allows, or `None` if it allows all.
 fn pinned(nodes: &Cluster, pod: &PodInfo) -> Option<String> {
     match sticky().pre_filter(nodes, pod).unwrap() {
-        PreFilterAnswer::Skip | PreFilterAnswer::Continue(None) => None,
-        PreFilterAnswer::Continue(Some(only)) => {
+        PreFiltered::Skip | PreFiltered::Continue { only: None, .. } => None,
+        PreFiltered::Continue { only: Some(only), .. } => {
             let only: Vec<_> = only.iter().map(|row| nodes.node(row).name().to_string()).collect();
             Some(only.join(" "))
         }
@@ -121,7 +121,6 @@ fn whatever_helps_a_pod_wakes_it() {
         let helped = what_helps_wakes(&sticky(), &mut nodes, &launcher("a"), [missing(), help]);
         assert_eq!(helped, 1, "{said}");
     }
-    names_what_it_reads(&sticky(), &mut world(machine_on("n2")), &launcher("a"));
 }
 
 #[test]

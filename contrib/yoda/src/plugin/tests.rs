@@ -241,10 +241,7 @@ fn nodes_without_cards() -> Cluster {
 fn bug_10_a_pod_that_wants_no_card_is_left_alone() {
     let nodes = nodes(["n"], [], []);
     let pod = asks("p", &[("app", "web"), (PRIORITY, "7")]).info();
-    assert!(matches!(
-        corrected().pre_filter(&nodes, &pod),
-        Ok(harbormaster::framework::PreFilterAnswer::Skip)
-    ));
+    assert!(matches!(corrected().pre_filter(&nodes, &pod), Ok(PreFiltered::Skip)));
     assert_eq!(corrected().raw_scores(&nodes, &pod).unwrap(), None);
 }
 

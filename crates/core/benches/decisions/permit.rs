@@ -25,15 +25,12 @@ const SIZES: [usize; 2] = [1000, 10_000];
 const MEANWHILE: usize = 2;
 
 /// Delays pods until one arrives whose name begins with `open`; allows pods whose name begins with `pass`.
+#[derive(Default)]
 struct Gatekeeper;
 
 impl Plugin for Gatekeeper {
     const NAME: &'static str = "Gatekeeper";
-    type FilterState = ();
-    type ScoreState = ();
-    fn points(points: &mut Points<Self>) {
-        points.permit();
-    }
+    implemented_points!();
     fn events(&self) -> Option<Vec<Registration<Self>>> {
         Some(vec![Registration::hinted(EventResource::Pod, Action::ADD | Action::DELETE, |_, _, change| {
             let opens = matches!(change, Change::Pod { new: Some(new), .. } if new.name.starts_with("open"));
@@ -43,21 +40,14 @@ impl Plugin for Gatekeeper {
 }
 
 impl Permit for Gatekeeper {
-    fn permit(&self, cx: &Cycle<'_>, _: &Str, waiting: &mut dyn WaitingPods) -> Result<Permitted, Stop> {
+    fn permit(&self, cx: &Cycle<'_>, _: &Str, waiting: &mut Waiting<'_>) -> Result<Permitted, Stop> {
         if cx.pod.name.starts_with("open") {
             for (pod, _) in waiting.list() {
-                waiting.allow(&pod.uid, Self::NAME);
+                waiting.allow(&pod.uid);
             }
             return Ok(Permitted::Allow);
         }
         Ok(Permitted::Wait(Duration::from_secs(600)))
-    }
-}
-
-impl Build for Gatekeeper {
-    type Args = NoArgs;
-    fn build(_: NoArgs, _: &BuildCycle) -> Result<Self, PluginError> {
-        Ok(Self)
     }
 }
 

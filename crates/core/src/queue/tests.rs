@@ -29,11 +29,7 @@ struct Fifo;
 
 impl Plugin for Fifo {
     const NAME: &'static str = "Fifo";
-    type FilterState = ();
-    type ScoreState = ();
-    fn points(points: &mut Points<Self>) {
-        points.queue_sort();
-    }
+    implemented_points!();
 }
 
 impl QueueSort for Fifo {
@@ -47,11 +43,7 @@ struct Listener<const WHICH: u8>;
 
 impl<const WHICH: u8> Plugin for Listener<WHICH> {
     const NAME: &'static str = if WHICH == 0 { "HearsNodes" } else { "HearsPods" };
-    type FilterState = ();
-    type ScoreState = ();
-    fn points(points: &mut Points<Self>) {
-        points.filter();
-    }
+    implemented_points!();
     fn events(&self) -> Option<Vec<Registration<Self>>> {
         let resource = if WHICH == 0 { EventResource::Node } else { EventResource::Pod };
         Some(vec![Registration::hinted(resource, Action::ALL, |_, pod, _| {

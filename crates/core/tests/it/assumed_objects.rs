@@ -35,15 +35,12 @@ const UNWELCOME: &str = "unwelcome";
 /// A pod that waits on Permit.
 const PATIENT: &str = "patient";
 
+#[derive(Default)]
 struct Seats;
 
 impl Plugin for Seats {
     const NAME: &'static str = "Seats";
-    type FilterState = PerNode<usize>;
-    type ScoreState = ();
-    fn points(points: &mut Points<Self>) {
-        points.pre_filter().filter().reserve().permit().pre_bind().resource::<License>();
-    }
+    implemented_points!();
     fn events(&self) -> Option<Vec<Registration<Self>>> {
         Some(vec![
             Registration::always(EventResource::AssignedPod, Action::DELETE),
@@ -52,26 +49,23 @@ impl Plugin for Seats {
     }
 }
 
-impl Build for Seats {
-    type Args = NoArgs;
-    fn build(_: NoArgs, _: &BuildCycle) -> Result<Self, PluginError> {
-        Ok(Self)
-    }
+impl Watches for Seats {
+    type Resources = License;
 }
 
-fn license(objects: &Objects) -> PluginResult<&Custom<License>> {
-    Ok(objects.get::<License>("default", "pro")?.ok_or("no licence")?)
+fn license(licenses: Watched<'_, License>) -> PluginResult<&Custom<License>> {
+    Ok(licenses.get("default", "pro").ok_or("no licence")?)
 }
 
-impl PreFilter for Seats {
+impl PreFilter<WholeCluster, PerNode<usize>> for Seats {
     fn pre_filter(&self, _: &Cycle<'_>) -> Result<PreFiltered<PerNode<usize>>, Stop> {
         Ok(PreFiltered::state(PerNode::default()))
     }
 }
 
-impl Filter for Seats {
+impl Filter<WholeCluster, PerNode<usize>> for Seats {
     fn filter(&self, cx: &Cycle<'_>, state: &PerNode<usize>, node: NodeRef<'_>) -> Verdict {
-        let license = license(cx.objects)?;
+        let license = license(self.watched(cx.objects))?;
         if license.holders.len() >= license.seats {
             return Err(Reject::unresolvable(FULL).into());
         }
@@ -80,7 +74,7 @@ impl Filter for Seats {
     }
 }
 
-impl Reserve for Seats {
+impl Reserve<PerNode<usize>> for Seats {
     /// Number of the seat.
     type Reserved = usize;
 
@@ -103,7 +97,7 @@ impl Reserve for Seats {
     }
 
     fn unreserve(&self, placement: &Placement, calls: &mut Vec<ApiCall>) {
-        if let Some(seat) = placement.reserved::<Self>() {
+        if let Some(seat) = self.reserved(placement) {
             let path = ObjectPath::of::<License>("default", "pro");
             calls.push(ApiCall::patch(path, json!({ "given_back": seat })));
         }
@@ -115,7 +109,7 @@ impl Permit for Seats {
         &self,
         cx: &Cycle<'_>,
         _: &harbormaster_api::Str,
-        _: &mut dyn WaitingPods,
+        _: &mut Waiting<'_>,
     ) -> Result<Permitted, Stop> {
         match cx.pod.name.as_str() {
             UNWELCOME => Err(Reject::evictable("go away").into()),
@@ -178,7 +172,7 @@ impl World {
     }
 
     fn holders(&self) -> String {
-        license(self.engine.cache().cluster.objects()).unwrap().holders.join(" ")
+        license(self.engine.cache().cluster.watched()).unwrap().holders.join(" ")
     }
 
     /// Returns the requested binding and the API calls.
@@ -214,7 +208,7 @@ fn a_seat_that_is_taken_counts_before_it_is_written_and_after() {
     server.set::<License>(seats(1, &[]));
     let plugin = tasks[0].pre_bind[0][0];
     let cx = BindCycle { placement: tasks[0].reservation.of(plugin), api: server.api() };
-    assert_eq!(cx.reserved::<Seats>(), Some(&0));
+    assert_eq!(cx.reservation::<usize>(), Some(&0));
     finished(tasks[0].profile.plugin(plugin).pre_bind(&cx)).unwrap();
     let written = server.object(&ObjectPath::of::<License>("default", "pro"));
     assert_eq!(written["holders"], json!(["one"]));

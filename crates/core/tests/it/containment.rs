@@ -27,6 +27,7 @@ fn spark(call: &str, name: &str) {
 }
 
 /// A plugin that takes part in every extension point.
+#[derive(Default)]
 struct Bomb;
 
 /// Index of the pods on nodes.
@@ -68,12 +69,7 @@ impl Index for Ledger {
 
 impl Plugin for Bomb {
     const NAME: &'static str = "Bomb";
-    type FilterState = usize;
-    type ScoreState = ();
-    fn points(points: &mut Points<Self>) {
-        points.pre_enqueue().queue_sort().pre_filter().filter().post_filter().pre_score().score();
-        points.reserve().permit().pre_bind().indexed();
-    }
+    implemented_points!();
     fn events(&self) -> Option<Vec<Registration<Self>>> {
         Some(vec![
             Registration::hinted(
@@ -90,13 +86,6 @@ impl Plugin for Bomb {
     fn sign(&self, pod: &PodInfo) -> Result<Vec<SignFragment>, Unsignable> {
         spark("Sign", &pod.name);
         Ok(Vec::new())
-    }
-}
-
-impl Build for Bomb {
-    type Args = NoArgs;
-    fn build(_: NoArgs, _: &BuildCycle) -> Result<Self, PluginError> {
-        Ok(Self)
     }
 }
 
@@ -123,7 +112,7 @@ impl QueueSort for Bomb {
     }
 }
 
-impl PreFilter for Bomb {
+impl PreFilter<WholeCluster, usize> for Bomb {
     fn pre_filter(&self, cx: &Cycle<'_>) -> Result<PreFiltered<usize>, Stop> {
         spark("PreFilter", &cx.pod.name);
         Ok(PreFiltered::state(0))
@@ -139,14 +128,14 @@ impl PreFilter for Bomb {
     }
 }
 
-impl Filter for Bomb {
+impl Filter<WholeCluster, usize> for Bomb {
     fn filter(&self, cx: &Cycle<'_>, _: &usize, node: NodeRef<'_>) -> Verdict {
         spark("Filter", &cx.pod.name);
         if cx.pod.name == "bad" && is_armed("QueueingHint") {
             return Err(Reject::unresolvable("not now").into());
         }
         if cx.pod.name == "probe" {
-            let ledger: &Ledger = cx.index()?;
+            let ledger: &Ledger = self.index(cx)?;
             let here = ledger.pods.values().filter(|row| **row == node.idx()).count();
             let known = ledger.nodes.contains_key(&node.idx());
             return Err(Reject::unresolvable(format!("{} {known} {here}", node.name())).into());
@@ -155,14 +144,14 @@ impl Filter for Bomb {
     }
 }
 
-impl PostFilter for Bomb {
+impl PostFilter<usize> for Bomb {
     fn post_filter(&self, cx: &mut PostFilterCycle<'_>, _: &usize) -> PluginResult<PostFiltered> {
         spark("PostFilter", &cx.pod.name);
         Ok(PostFiltered::NoHelp { reasons: Vec::new(), nomination: Nomination::Keep })
     }
 }
 
-impl PreScore for Bomb {
+impl PreScore<WholeCluster, usize> for Bomb {
     fn pre_score(&self, cx: &Cycle<'_>, _: &usize, _: &NodeSet) -> PluginResult<PreScored<()>> {
         spark("PreScore", &cx.pod.name);
         Ok(PreScored::Continue(()))
@@ -181,7 +170,7 @@ impl Score for Bomb {
     }
 }
 
-impl Reserve for Bomb {
+impl Reserve<usize> for Bomb {
     type Reserved = ();
     fn reserve(&self, cx: &Cycle<'_>, _: &usize, _: NodeRef<'_>, _: &mut Assume) -> Verdict {
         spark("Reserve", &cx.pod.name);
@@ -193,7 +182,7 @@ impl Reserve for Bomb {
 }
 
 impl Permit for Bomb {
-    fn permit(&self, cx: &Cycle<'_>, _: &Str, _: &mut dyn WaitingPods) -> Result<Permitted, Stop> {
+    fn permit(&self, cx: &Cycle<'_>, _: &Str, _: &mut Waiting<'_>) -> Result<Permitted, Stop> {
         spark("Permit", &cx.pod.name);
         if cx.pod.name == "bad" && is_armed("Unreserve") {
             return Err(Reject::evictable("not now").into());

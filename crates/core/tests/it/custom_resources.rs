@@ -45,30 +45,34 @@ impl Resource for Named {
 #[derive(Default)]
 struct Sum(usize);
 
+impl Watches for Sum {
+    type Resources = Quota;
+}
+
 impl Index for Sum {
     fn object_changed(&mut self, view: ClusterView<'_>, id: &ObjectId) {
         let ObjectId::Custom(key) = id else { return };
         if key.is_of::<Quota>() {
-            self.0 = view.objects.all::<Quota>().into_iter().flatten().map(|quota| quota.spec.pods).sum();
+            self.0 = self.watched(view.objects).all().map(|quota| quota.spec.pods).sum();
         }
     }
 }
 
 /// A node runs as many pods as its quota allows; without a quota it runs none.
+#[derive(Default)]
 struct Quotas;
 
 impl Plugin for Quotas {
     const NAME: &'static str = "Quotas";
-    type FilterState = ();
-    type ScoreState = ();
-
-    fn points(points: &mut Points<Self>) {
-        points.pre_enqueue().filter().reserve().permit().indexed().resource::<Quota>().resource::<Named>();
-    }
+    implemented_points!();
 
     fn events(&self) -> Option<Vec<Registration<Self>>> {
         Some(vec![Registration::on::<Quota>(Action::ADD | Action::UPDATE, Self::after_quota)])
     }
+}
+
+impl Watches for Quotas {
+    type Resources = (Quota, Named);
 }
 
 impl Quotas {
@@ -76,13 +80,6 @@ impl Quotas {
     fn after_quota(&self, _: &PodInfo, quota: Changed<'_, Quota>) -> PluginResult<Hint> {
         let pods = |quota: Option<&Custom<Quota>>| quota.map_or(0, |quota| quota.spec.pods);
         Ok(if pods(quota.new) > pods(quota.old) { Hint::Queue } else { Hint::Skip })
-    }
-}
-
-impl Build for Quotas {
-    type Args = NoArgs;
-    fn build(_: NoArgs, _: &BuildCycle) -> Result<Self, PluginError> {
-        Ok(Self)
     }
 }
 
@@ -95,7 +92,7 @@ const SHY: &str = "shy";
 
 impl PreEnqueue for Quotas {
     fn pre_enqueue(&self, cx: EnqueueCycle<'_>) -> Verdict {
-        match cx.pod.name == SHY && cx.objects.all::<Quota>()?.next().is_none() {
+        match cx.pod.name == SHY && self.watched(cx.objects).0.all().next().is_none() {
             true => Err(Reject::unresolvable("there is no quota yet").into()),
             false => Ok(()),
         }
@@ -104,9 +101,10 @@ impl PreEnqueue for Quotas {
 
 impl Filter for Quotas {
     fn filter(&self, cx: &Cycle<'_>, (): &(), node: NodeRef<'_>) -> Verdict {
-        let all: usize = cx.objects.all::<Quota>()?.map(|quota| quota.spec.pods).sum();
-        let quota = cx.objects.get::<Quota>("", node.name())?.map_or(0, |quota| quota.spec.pods);
-        assert_eq!(cx.index::<Sum>()?.0, all);
+        let (quotas, _) = self.watched(cx.objects);
+        let all: usize = quotas.all().map(|quota| quota.spec.pods).sum();
+        let quota = quotas.get("", node.name()).map_or(0, |quota| quota.spec.pods);
+        assert_eq!(self.index(cx)?.0, all);
         if node.pods().len() >= quota {
             return Err(Reject::unresolvable("no quota left").into());
         }
@@ -117,7 +115,7 @@ impl Filter for Quotas {
 impl Reserve for Quotas {
     type Reserved = ();
     fn reserve(&self, cx: &Cycle<'_>, (): &(), node: NodeRef<'_>, _: &mut Assume) -> Verdict {
-        assert!(cx.objects.get::<Named>("", node.name())?.is_some());
+        assert!(self.watched(cx.objects).1.get("", node.name()).is_some());
         Ok(())
     }
     fn unreserve(&self, _: &Placement, _: &mut Vec<ApiCall>) {}
@@ -132,7 +130,7 @@ impl Permit for Quotas {
         &self,
         cx: &Cycle<'_>,
         _: &harbormaster_api::Str,
-        _: &mut dyn WaitingPods,
+        _: &mut Waiting<'_>,
     ) -> Result<Permitted, Stop> {
         Ok(if cx.pod.name == PATIENT { Permitted::Wait(PATIENCE) } else { Permitted::Allow })
     }

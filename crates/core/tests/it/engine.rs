@@ -231,28 +231,18 @@ fn room_kept_for_a_nominated_pod_is_not_given_to_lesser_ones() {
 }
 
 /// Panics for a pod named "bad".
+#[derive(Default)]
 struct Nervous;
 
 impl Plugin for Nervous {
     const NAME: &'static str = "Nervous";
-    type FilterState = ();
-    type ScoreState = ();
-    fn points(points: &mut Points<Self>) {
-        points.filter();
-    }
+    implemented_points!();
 }
 
 impl Filter for Nervous {
     fn filter(&self, cx: &Cycle<'_>, _: &(), _: NodeRef<'_>) -> Verdict {
         assert!(cx.pod.name != "bad", "saw a bad pod");
         Ok(())
-    }
-}
-
-impl Build for Nervous {
-    type Args = NoArgs;
-    fn build(_: NoArgs, _: &BuildCycle) -> Result<Self, PluginError> {
-        Ok(Self)
     }
 }
 

@@ -10,24 +10,14 @@ use crate::world::{World, node, pod, with_priority};
 
 /// Plugin controlled by the pods' annotations: `victims` are the pods to evict for it, `panics` interrupts a dry run,
 /// `waits` delays the pod on Permit.
+#[derive(Default)]
 struct Bully;
 
 impl Plugin for Bully {
     const NAME: &'static str = "Bully";
-    type FilterState = ();
-    type ScoreState = ();
-    fn points(points: &mut Points<Self>) {
-        points.pre_enqueue().post_filter().permit();
-    }
+    implemented_points!();
     fn events(&self) -> Option<Vec<Registration<Self>>> {
         Some(vec![Registration::always(EventResource::Pod, Action::DELETE)])
-    }
-}
-
-impl Build for Bully {
-    type Args = NoArgs;
-    fn build(_: NoArgs, _: &BuildCycle) -> Result<Self, PluginError> {
-        Ok(Self)
     }
 }
 
@@ -38,7 +28,7 @@ impl PreEnqueue for Bully {
 }
 
 impl PostFilter for Bully {
-    fn post_filter(&self, cx: &mut PostFilterCycle<'_>, _: &Self::FilterState) -> PluginResult<PostFiltered> {
+    fn post_filter(&self, cx: &mut PostFilterCycle<'_>, _: &()) -> PluginResult<PostFiltered> {
         let row = cx.what_if.nodes().find("n").unwrap();
         let there = cx.what_if.nodes().node(row).pods().to_vec();
         if cx.pod.annotations.get("panics").is_some() {
@@ -58,7 +48,7 @@ impl Permit for Bully {
         &self,
         cx: &Cycle<'_>,
         _: &harbormaster_api::Str,
-        _: &mut dyn WaitingPods,
+        _: &mut Waiting<'_>,
     ) -> Result<Permitted, Stop> {
         let waits = cx.pod.annotations.get("waits").is_some();
         Ok(if waits { Permitted::Wait(Duration::from_secs(600)) } else { Permitted::Allow })

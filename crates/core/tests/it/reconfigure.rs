@@ -30,15 +30,12 @@ const DEFAULT: &str = "default-scheduler";
 const OTHER: &str = "other";
 
 /// A plugin that gates every pod.
+#[derive(Default)]
 struct Closed;
 
 impl Plugin for Closed {
     const NAME: &'static str = "Closed";
-    type FilterState = ();
-    type ScoreState = ();
-    fn points(points: &mut Points<Self>) {
-        points.pre_enqueue();
-    }
+    implemented_points!();
 }
 
 impl PreEnqueue for Closed {
@@ -47,39 +44,22 @@ impl PreEnqueue for Closed {
     }
 }
 
-impl Build for Closed {
-    type Args = NoArgs;
-    fn build(_: NoArgs, _: &BuildCycle) -> Result<Self, PluginError> {
-        Ok(Self)
-    }
-}
-
 /// A plugin that delays pods until one of odd priority arrives.
+#[derive(Default)]
 struct Turnstile;
 
 impl Plugin for Turnstile {
     const NAME: &'static str = "Turnstile";
-    type FilterState = ();
-    type ScoreState = ();
-    fn points(points: &mut Points<Self>) {
-        points.permit();
-    }
+    implemented_points!();
 }
 
 impl Permit for Turnstile {
-    fn permit(&self, cx: &Cycle<'_>, _: &Str, waiting: &mut dyn WaitingPods) -> Result<Permitted, Stop> {
+    fn permit(&self, cx: &Cycle<'_>, _: &Str, waiting: &mut Waiting<'_>) -> Result<Permitted, Stop> {
         if cx.pod.priority() % 2 == 0 {
             return Ok(Permitted::Wait(Duration::from_secs(60)));
         }
-        waiting.list().iter().for_each(|(pod, _)| waiting.allow(&pod.uid, Self::NAME));
+        waiting.list().iter().for_each(|(pod, _)| waiting.allow(&pod.uid));
         Ok(Permitted::Allow)
-    }
-}
-
-impl Build for Turnstile {
-    type Args = NoArgs;
-    fn build(_: NoArgs, _: &BuildCycle) -> Result<Self, PluginError> {
-        Ok(Self)
     }
 }
 

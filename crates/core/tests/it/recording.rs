@@ -29,15 +29,12 @@ use crate::world::{
 };
 
 /// A plugin that delays every third pod for some seconds; every other third releases all waiting pods.
+#[derive(Default)]
 struct Turnstile;
 
 impl Plugin for Turnstile {
     const NAME: &'static str = "Turnstile";
-    type FilterState = ();
-    type ScoreState = ();
-    fn points(points: &mut Points<Self>) {
-        points.permit();
-    }
+    implemented_points!();
     fn events(&self) -> Option<Vec<Registration<Self>>> {
         Some(vec![Registration::hinted(EventResource::Node, Action::ALL, |_, pod, _| {
             Ok(if pod.priority() % 2 == 0 { Hint::Queue } else { Hint::Skip })
@@ -46,20 +43,13 @@ impl Plugin for Turnstile {
 }
 
 impl Permit for Turnstile {
-    fn permit(&self, cx: &Cycle<'_>, _: &Str, waiting: &mut dyn WaitingPods) -> Result<Permitted, Stop> {
+    fn permit(&self, cx: &Cycle<'_>, _: &Str, waiting: &mut Waiting<'_>) -> Result<Permitted, Stop> {
         match cx.pod.priority() % 3 {
             0 => return Ok(Permitted::Wait(Duration::from_secs(3))),
-            1 => waiting.list().iter().for_each(|(pod, _)| waiting.allow(&pod.uid, Self::NAME)),
+            1 => waiting.list().iter().for_each(|(pod, _)| waiting.allow(&pod.uid)),
             _ => {}
         }
         Ok(Permitted::Allow)
-    }
-}
-
-impl Build for Turnstile {
-    type Args = NoArgs;
-    fn build(_: NoArgs, _: &BuildCycle) -> Result<Self, PluginError> {
-        Ok(Self)
     }
 }
 

@@ -71,8 +71,8 @@ impl World {
 
     /// The claim that is bound to the volume.
     fn claimed_by(&self) -> String {
-        let objects = self.engine.cache().cluster.objects();
-        let volume = objects.get::<PersistentVolume>("", "v").unwrap().unwrap();
+        let volumes = self.engine.cache().cluster.watched::<PersistentVolume>();
+        let volume = volumes.get("", "v").unwrap();
         volume.claim_ref.as_ref().map(|claimed| claimed.name.to_string()).unwrap_or_default()
     }
 

@@ -13,19 +13,15 @@ use harbormaster_framework::{
 use crate::world::{World, node, pod};
 
 /// A plugin that allows two pods in the whole cluster, and nominates a node where removing one pod is enough.
+#[derive(Default)]
 struct Quota;
 
 impl Plugin for Quota {
     const NAME: &'static str = "Quota";
-    /// Number of pods in the cluster.
-    type FilterState = usize;
-    type ScoreState = ();
-    fn points(points: &mut Points<Self>) {
-        points.pre_filter().filter().post_filter();
-    }
+    implemented_points!();
 }
 
-impl PreFilter for Quota {
+impl PreFilter<WholeCluster, usize> for Quota {
     fn pre_filter(&self, cx: &Cycle<'_>) -> Result<PreFiltered<usize>, Stop> {
         Ok(PreFiltered::state(cx.nodes.nodes().map(|n| n.pods().len()).sum()))
     }
@@ -41,14 +37,14 @@ impl PreFilter for Quota {
     }
 }
 
-impl Filter for Quota {
+impl Filter<WholeCluster, usize> for Quota {
     fn filter(&self, _: &Cycle<'_>, pods: &usize, _: NodeRef<'_>) -> Verdict {
         if *pods < 2 { Ok(()) } else { Err(Reject::evictable("the cluster is full").into()) }
     }
 }
 
-impl PostFilter for Quota {
-    fn post_filter(&self, cx: &mut PostFilterCycle<'_>, _: &Self::FilterState) -> PluginResult<PostFiltered> {
+impl PostFilter<usize> for Quota {
+    fn post_filter(&self, cx: &mut PostFilterCycle<'_>, _: &usize) -> PluginResult<PostFiltered> {
         for row in cx.what_if.evictable_rows() {
             let node = cx.what_if.nodes().node(row);
             let (name, first) = (node.name().clone(), node.pods().first().cloned());
@@ -68,13 +64,6 @@ impl PostFilter for Quota {
             reasons: vec!["nobody can make way".into()],
             nomination: Nomination::Clear,
         })
-    }
-}
-
-impl Build for Quota {
-    type Args = NoArgs;
-    fn build(_: NoArgs, _: &BuildCycle) -> Result<Self, PluginError> {
-        Ok(Self)
     }
 }
 

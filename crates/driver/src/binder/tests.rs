@@ -28,22 +28,12 @@ fn logged(pod: &str) -> Vec<String> {
 /// A plugin whose behaviour depends on labels of the pod.
 macro_rules! toy {
     ($name:ident, $millis:literal) => {
+        #[derive(Default)]
         struct $name;
 
         impl Plugin for $name {
             const NAME: &'static str = stringify!($name);
-            type FilterState = ();
-            type ScoreState = ();
-            fn points(points: &mut Points<Self>) {
-                points.pre_bind().bind().post_bind();
-            }
-        }
-
-        impl Build for $name {
-            type Args = NoArgs;
-            fn build(_: NoArgs, _: &BuildCycle) -> Result<Self, PluginError> {
-                Ok(Self)
-            }
+            implemented_points!();
         }
 
         impl PreBind for $name {

@@ -140,22 +140,12 @@ fn stopping_waits_for_bindings_and_tries_no_more_pods() {
 }
 
 /// Rejects every node, and has the pods evicted that are there.
+#[derive(Default)]
 struct Jealous;
 
 impl Plugin for Jealous {
     const NAME: &'static str = "Jealous";
-    type FilterState = ();
-    type ScoreState = ();
-    fn points(points: &mut Points<Self>) {
-        points.queue_sort().filter().post_filter().bind();
-    }
-}
-
-impl Build for Jealous {
-    type Args = NoArgs;
-    fn build(_: NoArgs, _: &BuildCycle) -> Result<Self, PluginError> {
-        Ok(Self)
-    }
+    implemented_points!();
 }
 
 impl QueueSort for Jealous {
@@ -177,7 +167,7 @@ impl Filter for Jealous {
 }
 
 impl PostFilter for Jealous {
-    fn post_filter(&self, cx: &mut PostFilterCycle<'_>, _: &Self::FilterState) -> PluginResult<PostFiltered> {
+    fn post_filter(&self, cx: &mut PostFilterCycle<'_>, _: &()) -> PluginResult<PostFiltered> {
         let there = cx.what_if.evictable_rows().first().map(|row| cx.what_if.nodes().node(*row));
         let there = there.ok_or("no node")?;
         Ok(PostFiltered::Nominate { node: there.name().clone(), victims: there.pods().to_vec() })
@@ -219,23 +209,13 @@ fn pods_that_could_wait_are_tried_when_there_is_room_for_their_statuses() {
     assert!(hands.effects.try_recv().is_err(), "there is no room again");
 }
 
-/// Cannot tell whether a pod may be tried, unless it is `sure`.
+/// Cannot tell whether a pod may be tried, unless its name is `sure`.
+#[derive(Default)]
 struct Unsure;
 
 impl Plugin for Unsure {
     const NAME: &'static str = "Unsure";
-    type FilterState = ();
-    type ScoreState = ();
-    fn points(points: &mut Points<Self>) {
-        points.pre_enqueue();
-    }
-}
-
-impl Build for Unsure {
-    type Args = NoArgs;
-    fn build(_: NoArgs, _: &BuildCycle) -> Result<Self, PluginError> {
-        Ok(Self)
-    }
+    implemented_points!();
 }
 
 impl PreEnqueue for Unsure {
@@ -334,22 +314,12 @@ fn a_panic_elsewhere_ends_the_thread_with_its_words() {
 }
 
 /// Rejects every pod, and takes its time over the pod `slow`. The most important pod comes first.
+#[derive(Default)]
 struct Slow;
 
 impl Plugin for Slow {
     const NAME: &'static str = "Slow";
-    type FilterState = ();
-    type ScoreState = ();
-    fn points(points: &mut Points<Self>) {
-        points.queue_sort().filter().bind();
-    }
-}
-
-impl Build for Slow {
-    type Args = NoArgs;
-    fn build(_: NoArgs, _: &BuildCycle) -> Result<Self, PluginError> {
-        Ok(Self)
-    }
+    implemented_points!();
 }
 
 impl QueueSort for Slow {

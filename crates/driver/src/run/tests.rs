@@ -32,6 +32,7 @@ use crate::{
 
 /// First come, first served; nodes named `full` take no pod, `cursed` ones panic, and after a look at `haunted` ones
 /// the state panics when nobody guards it any more.
+#[derive(Default)]
 struct FirstFit;
 
 #[derive(Clone, Default)]
@@ -47,18 +48,7 @@ impl Drop for Haunted {
 
 impl Plugin for FirstFit {
     const NAME: &'static str = "FirstFit";
-    type FilterState = Haunted;
-    type ScoreState = ();
-    fn points(points: &mut Points<Self>) {
-        points.queue_sort().filter().bind();
-    }
-}
-
-impl Build for FirstFit {
-    type Args = NoArgs;
-    fn build(_: NoArgs, _: &BuildCycle) -> Result<Self, PluginError> {
-        Ok(Self)
-    }
+    implemented_points!();
 }
 
 impl QueueSort for FirstFit {
@@ -67,7 +57,7 @@ impl QueueSort for FirstFit {
     }
 }
 
-impl Filter for FirstFit {
+impl Filter<WholeCluster, Haunted> for FirstFit {
     fn filter(&self, _: &Cycle<'_>, state: &Haunted, node: NodeRef<'_>) -> Verdict {
         state.0.store(node.name() == "haunted", Ordering::Relaxed);
         match node.name().as_str() {

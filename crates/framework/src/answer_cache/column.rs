@@ -4,8 +4,8 @@ use crate::{
     cycle::Cycle,
     guard::{GuardedPlugin, PointError, Stopped},
     nodeset::{NodeIdx, NodeSet},
-    outcome::Reject,
-    points::{PreFilterAnswer, Slot},
+    outcome::{PreFiltered, Reject},
+    points::Slot,
     scores::Scores,
     sweep::{PluginIdx, Sweep, Verdicts},
     table::LogPosition,
@@ -18,7 +18,7 @@ pub(crate) struct Column {
     /// Shape of the node table that the answers are for; `None` before the first use and after a failure.
     shape: Option<u64>,
     synced: LogPosition,
-    pre_filter: Option<Result<PreFilterAnswer, Reject>>,
+    pre_filter: Option<Result<PreFiltered<()>, Reject>>,
     filter_state: Slot,
     /// `None` until PreScore was called.
     score_state: Option<Slot>,
@@ -83,7 +83,7 @@ impl Column {
     }
 
     /// PreFilter's answer; `None` for a plugin without PreFilter.
-    pub(crate) fn pre_filter(&self) -> Option<&Result<PreFilterAnswer, Reject>> {
+    pub(crate) fn pre_filter(&self) -> Option<&Result<PreFiltered<()>, Reject>> {
         self.pre_filter.as_ref()
     }
 

@@ -6,24 +6,14 @@ use super::*;
 use crate::{cluster::Cluster, prelude::*, profile::ProfileSpec, registry::Registry};
 
 /// Scores every node by the pod's priority, so that pods of different priorities share nothing.
+#[derive(Default)]
 struct ByPriority;
 
 impl Plugin for ByPriority {
     const NAME: &'static str = "ByPriority";
-    type FilterState = ();
-    type ScoreState = ();
-    fn points(points: &mut Points<Self>) {
-        points.score();
-    }
+    implemented_points!();
     fn reads(&self, pod: RowPod<'_>, reads: &mut Reads) {
         reads.of(&pod.priority());
-    }
-}
-
-impl Build for ByPriority {
-    type Args = NoArgs;
-    fn build(_: NoArgs, _: &BuildCycle) -> Result<Self, PluginError> {
-        Ok(Self)
     }
 }
 

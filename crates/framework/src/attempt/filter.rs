@@ -14,9 +14,8 @@ use crate::{
     guard::{Call, PointError, Stopped},
     meter::Stage,
     nodeset::{NodeIdx, NodeSet},
-    outcome::{Fix, PluginError, Reject},
+    outcome::{Fix, PluginError, PreFiltered, Reject},
     pod::PodInfo,
-    points::PreFilterAnswer,
     sweep::{PluginIdx, Sweep, Verdicts},
 };
 
@@ -42,12 +41,12 @@ impl Runner {
         let mut rejected: Option<(&'static str, Reject)> = None;
         for plugin in self.profile.at(ExtensionPoint::PreFilter) {
             let answer = self.pre_filter(&cx, &mut draft, *plugin);
-            if !matches!(answer, Ok(PreFilterAnswer::Skip)) {
+            if !matches!(answer, Ok(PreFiltered::Skip)) {
                 self.profile.plugin(*plugin).evaluated(Stage::PreFilter, || 1);
             }
             match answer {
-                Ok(PreFilterAnswer::Skip | PreFilterAnswer::Continue(None)) => {}
-                Ok(PreFilterAnswer::Continue(Some(only))) => {
+                Ok(PreFiltered::Skip | PreFiltered::Continue { only: None, .. }) => {}
+                Ok(PreFiltered::Continue { only: Some(only), .. }) => {
                     draft.restriction.add(self.profile.plugin(*plugin).name(), only);
                 }
                 Err(Stopped::Error(error)) => return Err(error.into()),
@@ -101,11 +100,11 @@ impl Runner {
         cx: &Cycle<'_>,
         draft: &mut Draft,
         plugin: PluginIdx,
-    ) -> Result<PreFilterAnswer, Stopped> {
+    ) -> Result<PreFiltered<()>, Stopped> {
         let erased = self.profile.plugin(plugin);
         match self.cache.column(draft.slate, plugin) {
             Some(column) => {
-                let answer = column.pre_filter().cloned().unwrap_or(Ok(PreFilterAnswer::Skip));
+                let answer = column.pre_filter().cloned().unwrap_or(Ok(PreFiltered::Skip));
                 answer.map_err(|reject| Stopped::Reject(erased.name(), reject))
             }
             None => erased.pre_filter(cx, &mut draft.states[plugin.at()]),

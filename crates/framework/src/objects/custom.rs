@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 use crate::{
     assume::Assumption,
     guard::PointError,
-    resource::{AnyCustom, Custom, CustomChange, CustomKey, RawObject, Resource, ResourceKind, Undecodable},
+    resource::{AnyCustom, CustomChange, CustomKey, RawObject, Resource, ResourceKind, Undecodable},
 };
 
 /// All kinds that plugins read.
@@ -65,11 +65,6 @@ impl CustomObjects {
                 undecodable: BTreeMap::new(),
             });
         }
-    }
-
-    /// Drops all kinds but these.
-    pub(super) fn retain_kinds(&mut self, kinds: &[ResourceKind]) {
-        self.kinds.retain(|store| kinds.iter().any(|kind| store.kind.is_same(kind)));
     }
 
     /// Adds or replaces an object.
@@ -231,9 +226,4 @@ impl KindStore {
         self.assume_again(key, confirmed, others, errors);
         reverted
     }
-}
-
-/// Restores the type of an object of kind `R`.
-pub(super) fn typed<R: Resource>(object: &AnyCustom) -> Option<&Custom<R>> {
-    object.downcast_ref()
 }

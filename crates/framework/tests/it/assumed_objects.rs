@@ -31,10 +31,14 @@ impl Resource for Boat {
 #[derive(Default)]
 struct Log(Vec<String>);
 
+impl Watches for Log {
+    type Resources = Boat;
+}
+
 impl Index for Log {
     fn object_changed(&mut self, view: ClusterView<'_>, id: &ObjectId) {
         let ObjectId::Custom(key) = id else { return };
-        let boat = view.objects.get::<Boat>(&key.namespace, &key.name).unwrap();
+        let boat = self.watched(view.objects).get(&key.namespace, &key.name);
         self.0.push(boat.map(|boat| boat.crew.join(" ")).unwrap_or_default());
     }
 }
@@ -71,7 +75,7 @@ fn board(cluster: &mut Cluster, name: &str, pod: &'static str) {
 }
 
 fn crew(cluster: &Cluster, name: &str) -> Option<String> {
-    Some(cluster.objects().get::<Boat>("sea", name).unwrap()?.crew.join(" "))
+    Some(cluster.watched::<Boat>().get("sea", name)?.crew.join(" "))
 }
 
 #[test]

@@ -20,17 +20,13 @@ struct Cpu;
 
 impl Plugin for Cpu {
     const NAME: &'static str = "Cpu";
-    type FilterState = i64;
-    type ScoreState = ();
-    fn points(points: &mut Points<Self>) {
-        points.pre_filter().filter().score();
-    }
+    implemented_points!();
     fn reads(&self, pod: RowPod<'_>, reads: &mut Reads) {
         reads.of(&pod.priority());
     }
 }
 
-impl PreFilter<Row> for Cpu {
+impl PreFilter<Row, i64> for Cpu {
     fn pre_filter(&self, cx: &RowCycle<'_>) -> Result<PreFiltered<i64>, Stop> {
         if cx.pod.priority() == 13 {
             return Err(Reject::unresolvable("unlucky").into());
@@ -39,7 +35,7 @@ impl PreFilter<Row> for Cpu {
     }
 }
 
-impl Filter<Row> for Cpu {
+impl Filter<Row, i64> for Cpu {
     fn filter(&self, _: &RowCycle<'_>, want: &i64, node: NodeRef<'_>) -> Verdict {
         let free = node.allocatable().milli_cpu - node.requested().pods * 10;
         if *want > free {
@@ -60,11 +56,7 @@ struct Label<const REVERSE: bool>;
 
 impl<const REVERSE: bool> Plugin for Label<REVERSE> {
     const NAME: &'static str = if REVERSE { "LabelDown" } else { "LabelUp" };
-    type FilterState = ();
-    type ScoreState = ();
-    fn points(points: &mut Points<Self>) {
-        points.pre_score().score();
-    }
+    implemented_points!();
     fn reads(&self, pod: RowPod<'_>, reads: &mut Reads) {
         reads.of(&(pod.priority() % 3 == 0));
     }
@@ -72,12 +64,7 @@ impl<const REVERSE: bool> Plugin for Label<REVERSE> {
 
 /// Skips every third class of pods.
 impl<const REVERSE: bool> PreScore<Row> for Label<REVERSE> {
-    fn pre_score(
-        &self,
-        cx: &RowCycle<'_>,
-        _: &Self::FilterState,
-        _: &NodeSet,
-    ) -> PluginResult<PreScored<()>> {
+    fn pre_score(&self, cx: &RowCycle<'_>, _: &(), _: &NodeSet) -> PluginResult<PreScored<()>> {
         Ok(if cx.pod.priority() % 3 == 0 { PreScored::Skip } else { PreScored::Continue(()) })
     }
 }
@@ -95,11 +82,7 @@ struct Fickle;
 
 impl Plugin for Fickle {
     const NAME: &'static str = "Fickle";
-    type FilterState = ();
-    type ScoreState = ();
-    fn points(points: &mut Points<Self>) {
-        points.filter().score();
-    }
+    implemented_points!();
 }
 
 impl Filter for Fickle {

@@ -566,34 +566,31 @@ fn arguments_are_read_as_the_configuration_spells_them() {
 struct Fickle(AtomicBool);
 
 /// Fails on nodes with the label `broken`, if there are enough resources.
+#[derive(Default)]
 struct Broken;
 
 /// Allows three pods in the cluster.
+#[derive(Default)]
 struct Few;
 
 macro_rules! test_plugin {
-    ($plugin:ident, $state:ty, $make:expr, $($point:ident),+) => {
+    ($plugin:ident) => {
         impl Plugin for $plugin {
             const NAME: &'static str = stringify!($plugin);
-            type FilterState = $state;
-            type ScoreState = ();
-            fn points(points: &mut Points<Self>) {
-                points$(.$point())+;
-            }
-        }
-
-        impl Build for $plugin {
-            type Args = NoArgs;
-            fn build(_: NoArgs, _: &BuildCycle) -> Result<Self, PluginError> {
-                Ok($make)
-            }
+            implemented_points!();
         }
     };
 }
 
-test_plugin!(Fickle, (), Fickle(AtomicBool::new(true)), filter);
-test_plugin!(Broken, (), Broken, filter);
-test_plugin!(Few, Option<usize>, Few, pre_filter, filter);
+test_plugin!(Fickle);
+test_plugin!(Broken);
+test_plugin!(Few);
+
+impl Default for Fickle {
+    fn default() -> Self {
+        Self(AtomicBool::new(true))
+    }
+}
 
 impl Filter for Fickle {
     fn filter(&self, _: &Cycle<'_>, (): &(), _: NodeRef<'_>) -> Verdict {
@@ -609,7 +606,7 @@ impl Filter for Broken {
     }
 }
 
-impl PreFilter for Few {
+impl PreFilter<WholeCluster, Option<usize>> for Few {
     fn pre_filter(&self, cx: &Cycle<'_>) -> Result<PreFiltered<Option<usize>>, Stop> {
         Ok(PreFiltered::state(Some(cx.nodes.nodes().map(|node| node.pods().len()).sum())))
     }
@@ -637,23 +634,25 @@ impl PreFilter for Few {
     }
 }
 
-impl Filter for Few {
+impl Filter<WholeCluster, Option<usize>> for Few {
     fn filter(&self, _: &Cycle<'_>, pods: &Option<usize>, _: NodeRef<'_>) -> Verdict {
         let full = pods.is_some_and(|pods| pods >= 3);
         if full { Err(Reject::evictable("the cluster is full").into()) } else { Ok(()) }
     }
 }
 
+#[derive(Default)]
 struct Refuses;
-test_plugin!(Refuses, (), Refuses, pre_filter);
+test_plugin!(Refuses);
 impl PreFilter for Refuses {
     fn pre_filter(&self, _: &Cycle<'_>) -> Result<PreFiltered<()>, Stop> {
         Err(Reject::unresolvable("never").into())
     }
 }
 
+#[derive(Default)]
 struct Narrows;
-test_plugin!(Narrows, (), Narrows, pre_filter);
+test_plugin!(Narrows);
 impl PreFilter for Narrows {
     fn pre_filter(&self, cx: &Cycle<'_>) -> Result<PreFiltered<()>, Stop> {
         let only = [cx.nodes.find("a").unwrap()].into_iter().collect();

@@ -90,12 +90,13 @@ impl Counts {
     pub(super) fn change(
         &mut self,
         cx: &Cycle<'_>,
+        index: &PodIndex,
         other: &PodInfo,
         node: NodeRef<'_>,
         by: i64,
     ) -> PluginResult<()> {
         let Some(labels) = node.labels() else { return Ok(()) };
-        let (base, at) = (self.base.clone(), ChangedNode { index: cx.index()?, row: node.idx(), labels });
+        let (base, at) = (self.base.clone(), ChangedNode { index, row: node.idx(), labels });
         for key in anti_affinity_to(cx, other) {
             self.change_one(TermKind::ExistingAnti, key, &at, by)?;
         }
@@ -187,8 +188,8 @@ pub(super) struct Lookup<'a> {
 }
 
 impl<'a> Lookup<'a> {
-    pub(super) fn new(cx: &'a Cycle<'a>, counts: &'a Counts) -> PluginResult<Self> {
-        let (index, base) = (cx.index()?, &counts.base);
+    pub(super) fn new(cx: &'a Cycle<'a>, index: &'a PodIndex, counts: &'a Counts) -> PluginResult<Self> {
+        let base = &counts.base;
         let keys = base.required.affinity_keys.iter();
         Ok(Self {
             counts,

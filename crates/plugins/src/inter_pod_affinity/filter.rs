@@ -26,9 +26,9 @@ fn reject((_, fix, reason): (TermKind, Fix, &'static str)) -> Reject {
     Reject { fix, reasons: vec![reason.into()] }
 }
 
-impl PreFilter for InterPodAffinity {
-    fn pre_filter(&self, cx: &Cycle<'_>) -> Result<PreFiltered<Self::FilterState>, Stop> {
-        let (index, spec) = (cx.index()?, &cx.pod.spec);
+impl PreFilter<WholeCluster, Counts> for InterPodAffinity {
+    fn pre_filter(&self, cx: &Cycle<'_>) -> Result<PreFiltered<Counts>, Stop> {
+        let (index, spec) = (self.index(cx)?, &cx.pod.spec);
         if let Err(error) = terms::check(spec) {
             return Err(Reject::unresolvable(format!("parsing pod: {error}")).into());
         }
@@ -47,21 +47,21 @@ impl PreFilter for InterPodAffinity {
     fn add_pod(
         &self,
         cx: &Cycle<'_>,
-        state: &mut Self::FilterState,
+        state: &mut Counts,
         pod: &PodInfo,
         node: NodeRef<'_>,
     ) -> PluginResult<()> {
-        state.change(cx, pod, node, 1)
+        state.change(cx, self.index(cx)?, pod, node, 1)
     }
 
     fn remove_pod(
         &self,
         cx: &Cycle<'_>,
-        state: &mut Self::FilterState,
+        state: &mut Counts,
         pod: &PodInfo,
         node: NodeRef<'_>,
     ) -> PluginResult<()> {
-        state.change(cx, pod, node, -1)
+        state.change(cx, self.index(cx)?, pod, node, -1)
     }
 }
 
@@ -70,20 +70,15 @@ fn no_term_excludes(cx: &Cycle<'_>, index: &PodIndex) -> bool {
     index.terms_about(cx.objects, cx.pod).all(|term| term.anti.is_empty())
 }
 
-impl Filter for InterPodAffinity {
-    fn filter(&self, cx: &Cycle<'_>, state: &Self::FilterState, node: NodeRef<'_>) -> Verdict {
-        let lookup = Lookup::new(cx, state)?;
+impl Filter<WholeCluster, Counts> for InterPodAffinity {
+    fn filter(&self, cx: &Cycle<'_>, state: &Counts, node: NodeRef<'_>) -> Verdict {
+        let lookup = Lookup::new(cx, self.index(cx)?, state)?;
         let failed = CHECKS.into_iter().find(|(of, ..)| lookup.rejects(*of, node.idx()));
         failed.map_or(Ok(()), |check| Err(reject(check).into()))
     }
 
-    fn filter_batch(
-        &self,
-        cx: &Cycle<'_>,
-        state: &Self::FilterState,
-        sweep: &mut Sweep<'_>,
-    ) -> PluginResult<()> {
-        let lookup = Lookup::new(cx, state)?;
+    fn filter_batch(&self, cx: &Cycle<'_>, state: &Counts, sweep: &mut Sweep<'_>) -> PluginResult<()> {
+        let lookup = Lookup::new(cx, self.index(cx)?, state)?;
         let mut left = sweep.rows().clone();
         for check in CHECKS.into_iter().filter(|(of, ..)| lookup.can_reject(*of)) {
             let failed = lookup.rejected_rows(check.0, &left);

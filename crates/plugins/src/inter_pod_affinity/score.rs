@@ -11,19 +11,14 @@ use crate::pod_index::PodIndex;
 
 const MAX_SCORE: f64 = 100.0;
 
-impl PreScore for InterPodAffinity {
-    fn pre_score(
-        &self,
-        cx: &Cycle<'_>,
-        _: &Self::FilterState,
-        _: &NodeSet,
-    ) -> PluginResult<PreScored<Self::ScoreState>> {
+impl PreScore<WholeCluster, (), Sums> for InterPodAffinity {
+    fn pre_score(&self, cx: &Cycle<'_>, (): &(), _: &NodeSet) -> PluginResult<PreScored<Sums>> {
         let spec = &cx.pod.spec;
         if self.args.ignore_preferred_terms_of_existing_pods && !terms::prefers(spec) {
             return Ok(PreScored::Skip);
         }
         terms::check(spec).map_err(|error| format!("failed to parse pod: {error}"))?;
-        let sums = self.sums(cx, cx.index()?)?;
+        let sums = self.sums(cx, self.index(cx)?)?;
         Ok(if sums.is_empty() { PreScored::Skip } else { PreScored::Continue(sums) })
     }
 }
@@ -45,21 +40,16 @@ impl InterPodAffinity {
     }
 }
 
-impl Score for InterPodAffinity {
+impl Score<WholeCluster, Sums> for InterPodAffinity {
     const NORMALIZE: Normalize = Normalize::Custom;
 
-    fn score(&self, cx: &Cycle<'_>, state: &Self::ScoreState, node: NodeRef<'_>) -> PluginResult<i64> {
-        let axes = state.axes(cx.index()?)?;
+    fn score(&self, cx: &Cycle<'_>, state: &Sums, node: NodeRef<'_>) -> PluginResult<i64> {
+        let axes = state.axes(self.index(cx)?)?;
         Ok(total(&axes, node.idx()))
     }
 
-    fn score_batch(
-        &self,
-        cx: &Cycle<'_>,
-        state: &Self::ScoreState,
-        scores: &mut Scores<'_>,
-    ) -> PluginResult<()> {
-        let axes = state.axes(cx.index()?)?;
+    fn score_batch(&self, cx: &Cycle<'_>, state: &Sums, scores: &mut Scores<'_>) -> PluginResult<()> {
+        let axes = state.axes(self.index(cx)?)?;
         for (row, score) in scores.iter_mut() {
             *score = total(&axes, row);
         }
@@ -69,7 +59,7 @@ impl Score for InterPodAffinity {
     fn normalize(
         &self,
         _: &Cycle<'_>,
-        _: &Self::ScoreState,
+        _: &Sums,
         candidates: &NodeSet,
         scores: &mut [i64],
     ) -> PluginResult<()> {

@@ -12,13 +12,12 @@ use harbormaster_api::{
     pod::{PodAffinity, PodAffinityTerm},
     selector::{LabelSelector, Operator, Requirement},
 };
-use harbormaster_framework::points::PreFilterAnswer;
 use harbormaster_testkit::{PodBuilder, Trial, batch_equals_single, labels, pods::one_of, rejection};
 
 use super::*;
 
 fn trial() -> Trial {
-    Trial::of(InterPodAffinity::default())
+    Trial::of(InterPodAffinity { args: InterPodAffinityArgs::default() })
 }
 
 fn trial_with(hard_pod_affinity_weight: i32, ignore_preferred_terms_of_existing_pods: bool) -> Trial {
@@ -98,8 +97,8 @@ fn with_teams(mut nodes: Cluster) -> Cluster {
 fn verdicts(nodes: &Cluster, pod: &PodInfo) -> Vec<&'static str> {
     let trial = trial();
     match trial.pre_filter(nodes, pod).unwrap() {
-        PreFilterAnswer::Skip => return vec![SKIPPED],
-        PreFilterAnswer::Continue(None) => {}
+        PreFiltered::Skip => return vec![SKIPPED],
+        PreFiltered::Continue { only: None, .. } => {}
         other => panic!("{other:?}"),
     }
     batch_equals_single(&trial, nodes, pod);

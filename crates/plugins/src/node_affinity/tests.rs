@@ -2,7 +2,7 @@ use harbormaster_api::{
     Labels,
     selector::{NodeSelector, Requirement},
 };
-use harbormaster_framework::{cluster::Cluster, events::ClusterEvent, points::PreFilterAnswer};
+use harbormaster_framework::{cluster::Cluster, events::ClusterEvent};
 use harbormaster_testkit::{
     PodBuilder, Trial, adding_and_removing_is_neutral, batch_equals_single, cluster, node, pod, pods::one_of,
     rejection, row_scope_holds,
@@ -12,7 +12,7 @@ use serde_json::json;
 use super::*;
 
 fn trial() -> Trial {
-    Trial::of(NodeAffinity::default())
+    Trial::of(NodeAffinity { added_required: None, added_preferred: None })
 }
 
 fn with_added(added: serde_json::Value) -> Trial {
@@ -73,7 +73,7 @@ fn the_selector_and_the_required_affinity_must_both_match() {
         let name = pod.clone().build().name;
         let pod = pod.info();
         let verdict = match trial().pre_filter(&nodes, &pod).unwrap() {
-            PreFilterAnswer::Continue(Some(only)) if only.is_empty() => refused.clone(),
+            PreFiltered::Continue { only: Some(only), .. } if only.is_empty() => refused.clone(),
             _ => trial().verdict(&nodes, &pod, "n1"),
         };
         assert_eq!(verdict, if fits { Ok(()) } else { refused.clone() }, "{name}");
@@ -85,7 +85,7 @@ fn the_selector_and_the_required_affinity_must_both_match() {
 fn pre_filter_skips_pods_that_demand_nothing() {
     let nodes = one_node();
     let skips =
-        |pod: PodBuilder| matches!(trial().pre_filter(&nodes, &pod.info()).unwrap(), PreFilterAnswer::Skip);
+        |pod: PodBuilder| matches!(trial().pre_filter(&nodes, &pod.info()).unwrap(), PreFiltered::Skip);
     assert!(skips(pod("plain")));
     assert!(skips(pod("prefers").prefers_node_label(1, "disk", &["ssd"])), "preferences demand nothing");
     assert!(!skips(pod("empty selector").spec(|s| s.node_selector = Some(Labels::default()))));
@@ -96,7 +96,7 @@ fn pre_filter_skips_pods_that_demand_nothing() {
 fn terms_that_all_name_nodes_narrow_the_search_to_them() {
     let nodes = cluster([node("n1"), node("n2"), node("n3")], []);
     let names = |pod: PodBuilder| match trial().pre_filter(&nodes, &pod.info()).unwrap() {
-        PreFilterAnswer::Continue(only) => {
+        PreFiltered::Continue { only, .. } => {
             only.map(|only| only.iter().map(|row| nodes.node(row).name().to_string()).collect::<Vec<_>>())
         }
         other => panic!("{other:?}"),
@@ -123,7 +123,10 @@ fn terms_that_exclude_each_other_conflict() {
     let reject = rejection(trial().pre_filter(&nodes, &conflicting.clone().info()).unwrap_err());
     assert_eq!(reject, Reject::unresolvable("pod affinity terms conflict"));
     let saved = conflicting.requires_node_name(&["n2"]);
-    assert!(matches!(trial().pre_filter(&nodes, &saved.info()).unwrap(), PreFilterAnswer::Continue(Some(_))));
+    assert!(matches!(
+        trial().pre_filter(&nodes, &saved.info()).unwrap(),
+        PreFiltered::Continue { only: Some(_), .. }
+    ));
 }
 
 #[test]

@@ -33,15 +33,10 @@ pub struct NodeResourcesBalancedAllocation {
 
 impl Plugin for NodeResourcesBalancedAllocation {
     const NAME: &'static str = "NodeResourcesBalancedAllocation";
-    type FilterState = ();
-    type ScoreState = ();
-
-    fn points(points: &mut Points<Self>) {
-        points.pre_score().score();
-    }
+    implemented_points!();
 
     fn reads(&self, pod: RowPod<'_>, reads: &mut Reads) {
-        reads.of(&pod.spec.request);
+        reads.of(&pod.derived.request);
     }
 
     fn sign(&self, pod: &PodInfo) -> Result<Vec<SignFragment>, Unsignable> {
@@ -87,11 +82,11 @@ impl Score<Row> for NodeResourcesBalancedAllocation {
 
 impl NodeResourcesBalancedAllocation {
     fn requests_nothing(&self, pod: RowPod<'_>) -> bool {
-        self.resources.iter().all(|r| r.of(&pod.spec.request) == 0)
+        self.resources.iter().all(|r| r.of(&pod.derived.request) == 0)
     }
 
     fn lanes<'a>(&'a self, cx: &RowCycle<'a>) -> Vec<Lane<'a>> {
-        let request = &cx.pod.spec.request;
+        let request = &cx.pod.derived.request;
         let asks = self.resources.iter().map(|r| r.of(request));
         Lane::of(&self.resources, asks, cx.nodes, RequestKind::Requested)
     }

@@ -55,12 +55,7 @@ pub struct FitState(Arc<Demand>);
 
 impl Plugin for NodeResourcesFit {
     const NAME: &'static str = "NodeResourcesFit";
-    type FilterState = FitState;
-    type ScoreState = ();
-
-    fn points(points: &mut Points<Self>) {
-        points.pre_filter().filter().pre_score().score();
-    }
+    implemented_points!();
 
     fn events(&self) -> Option<Vec<Registration<Self>>> {
         use EventResource::{Node, Pod};
@@ -71,7 +66,7 @@ impl Plugin for NodeResourcesFit {
     }
 
     fn reads(&self, pod: RowPod<'_>, reads: &mut Reads) {
-        reads.of(&pod.spec.request).of(&pod.spec.score_request);
+        reads.of(&pod.derived.request).of(&pod.derived.score_request);
     }
 
     fn sign(&self, pod: &PodInfo) -> Result<Vec<SignFragment>, Unsignable> {
@@ -94,30 +89,25 @@ impl Build for NodeResourcesFit {
     }
 }
 
-impl PreFilter<Row> for NodeResourcesFit {
-    fn pre_filter(&self, cx: &RowCycle<'_>) -> Result<PreFiltered<Self::FilterState>, Stop> {
-        Ok(PreFiltered::state(FitState(Arc::new(Demand::new(&cx.pod.spec.request, &self.ignored)))))
+impl PreFilter<Row, FitState> for NodeResourcesFit {
+    fn pre_filter(&self, cx: &RowCycle<'_>) -> Result<PreFiltered<FitState>, Stop> {
+        Ok(PreFiltered::state(FitState(Arc::new(Demand::new(&cx.pod.derived.request, &self.ignored)))))
     }
 }
 
-impl Filter<Row> for NodeResourcesFit {
-    fn filter(&self, cx: &RowCycle<'_>, state: &Self::FilterState, node: NodeRef<'_>) -> Verdict {
+impl Filter<Row, FitState> for NodeResourcesFit {
+    fn filter(&self, cx: &RowCycle<'_>, state: &FitState, node: NodeRef<'_>) -> Verdict {
         Ok(state.0.check(cx.nodes, node)?)
     }
 
-    fn filter_batch(
-        &self,
-        cx: &RowCycle<'_>,
-        state: &Self::FilterState,
-        sweep: &mut Sweep<'_>,
-    ) -> PluginResult<()> {
+    fn filter_batch(&self, cx: &RowCycle<'_>, state: &FitState, sweep: &mut Sweep<'_>) -> PluginResult<()> {
         state.0.sweep(cx.nodes, sweep);
         Ok(())
     }
 }
 
 impl PreScore<Row> for NodeResourcesFit {
-    fn pre_score(&self, _: &RowCycle<'_>, _: &Self::FilterState, _: &NodeSet) -> PluginResult<PreScored<()>> {
+    fn pre_score(&self, _: &RowCycle<'_>, (): &(), _: &NodeSet) -> PluginResult<PreScored<()>> {
         Ok(PreScored::Continue(()))
     }
 }
@@ -138,7 +128,7 @@ impl Score<Row> for NodeResourcesFit {
 
 impl NodeResourcesFit {
     fn lanes<'a>(&'a self, cx: &RowCycle<'a>) -> Vec<Lane<'a>> {
-        let request = &cx.pod.spec.score_request;
+        let request = &cx.pod.derived.score_request;
         let asks = self.resources.iter().map(|r| r.of(request));
         Lane::of(&self.resources, asks, cx.nodes, RequestKind::NonZero)
     }
@@ -161,7 +151,7 @@ impl NodeResourcesFit {
     fn after_node(&self, pod: &PodInfo, change: &Change<'_>) -> PluginResult<Hint> {
         let Change::Node { old, new: Some(new) } = change else { return Ok(Hint::Queue) };
         // As in kube-scheduler, ignored resources are not ignored here.
-        let demand = Demand::new(&pod.spec.request, &IgnoredResources::default());
+        let demand = Demand::new(&pod.derived.request, &IgnoredResources::default());
         let gains = || old.is_none_or(|old| demand.gains(&old.allocatable, &new.allocatable));
         Ok(if demand.fits_empty(new) && gains() { Hint::Queue } else { Hint::Skip })
     }

@@ -14,7 +14,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{
     claims::{ClaimEffect, Claims, RowEffects},
-    needed::{DriverVolume, in_pod, lookup},
+    needed::{ClaimObjects, DriverVolume, in_pod},
 };
 use crate::{
     storage::{
@@ -198,9 +198,15 @@ impl AttachedVolumes {
         after.into_iter().for_each(|(row, effect)| self.add(row, effect));
     }
 
+    fn claim_objects<'a>(&self, view: ClusterView<'a>) -> ClaimObjects<'a> {
+        let (claims, volumes, classes, ..) = self.watched(view.objects);
+        ClaimObjects { claims, volumes, classes }
+    }
+
     /// Updates a row after its node's name or CSINode changed.
-    fn set_node(&mut self, objects: &Objects, row: NodeIdx, name: Option<&Str>) {
-        let drivers = name.and_then(|name| lookup::<CsiNode>(objects, "", name));
+    fn set_node(&mut self, view: ClusterView<'_>, row: NodeIdx, name: Option<&Str>) {
+        let (.., nodes, _) = self.watched(view.objects);
+        let drivers = name.and_then(|name| nodes.get("", name));
         let before = self.rows.get(&row).map(NodeVolumes::rooms).unwrap_or_default();
         self.change(row, |node| {
             node.name = name.cloned();
@@ -219,7 +225,8 @@ impl AttachedVolumes {
             remove_from(&mut self.by_node, &old.node, name);
             remove_from(&mut self.by_volume, &old.volume, name);
         }
-        let Some(new) = lookup::<VolumeAttachment>(view.objects, "", name) else { return };
+        let (.., attachments) = self.watched(view.objects);
+        let Some(new) = attachments.get("", name) else { return };
         let Some(volume) = new.volume_name.clone().filter(|_| !new.attacher.is_empty()) else { return };
         self.by_node.entry(new.node_name.clone()).or_default().insert(name.clone());
         self.by_volume.entry(volume.clone()).or_default().insert(name.clone());
@@ -230,12 +237,13 @@ impl AttachedVolumes {
 
     /// Counts an attachment on its node, if the node and the volume are known.
     fn count(&mut self, view: ClusterView<'_>, name: &Str) {
+        let (_, volumes, ..) = self.watched(view.objects);
         let Some(attachment) = self.attachments.get_mut(name) else { return };
         let Some(row) = view.nodes.find(&attachment.node) else { return };
         if self.rows.get(&row).is_none_or(|node| node.name.is_none()) {
             return;
         }
-        let volume = lookup::<PersistentVolume>(view.objects, "", &attachment.volume);
+        let volume = volumes.get("", &attachment.volume);
         let source = volume.map(|volume| &volume.source);
         let Some(PersistentVolumeSource::Csi { handle, .. }) = source else { return };
         let volume = DriverVolume::Existing { driver: attachment.driver.clone(), handle: handle.clone() };
@@ -251,8 +259,9 @@ impl AttachedVolumes {
     }
 
     fn volume_changed(&mut self, view: ClusterView<'_>, name: &Str) {
+        let objects = self.claim_objects(view);
         for claim in self.claims.of_volume_name(name) {
-            let effects = self.claims.changed(view.objects, &claim);
+            let effects = self.claims.changed(objects, &claim);
             self.apply(effects);
         }
         for attachment in named(&self.by_volume, name) {
@@ -331,13 +340,18 @@ fn named(sets: &FxHashMap<Str, FxHashSet<Str>>, key: &Str) -> Vec<Str> {
     sets.get(key).into_iter().flatten().cloned().collect()
 }
 
+impl Watches for AttachedVolumes {
+    type Resources = (PersistentVolumeClaim, PersistentVolume, StorageClass, CsiNode, VolumeAttachment);
+}
+
 impl Index for AttachedVolumes {
     fn pod_joined(&mut self, view: ClusterView<'_>, row: NodeIdx, pod: &PodInfo) {
+        let objects = self.claim_objects(view);
         for volume in &pod.spec.volumes {
             match claim_of(pod, &volume.name, &volume.source) {
                 Some(claimed) if claimed.name.is_empty() => self.add(row, ClaimEffect::Unknown(1)),
                 Some(claimed) => {
-                    if let Some(effect) = self.claims.joined(view.objects, row, pod, &claimed) {
+                    if let Some(effect) = self.claims.joined(objects, row, pod, &claimed) {
                         self.add(row, effect);
                     }
                 }
@@ -377,7 +391,7 @@ impl Index for AttachedVolumes {
         }
         let gone = was.map(|was| named(&self.by_node, &was)).unwrap_or_default();
         gone.iter().for_each(|attachment| self.uncount(attachment));
-        self.set_node(view.objects, row, is.as_ref());
+        self.set_node(view, row, is.as_ref());
         if let Some(name) = &is {
             named(&self.by_node, name).iter().for_each(|attachment| self.count(view, attachment));
         }
@@ -385,14 +399,15 @@ impl Index for AttachedVolumes {
 
     fn object_changed(&mut self, view: ClusterView<'_>, id: &ObjectId) {
         let ObjectId::Custom(key) = id else { return };
+        let objects = self.claim_objects(view);
         if key.is_of::<PersistentVolumeClaim>() {
-            let effects = self.claims.changed(view.objects, &(key.namespace.clone(), key.name.clone()));
+            let effects = self.claims.changed(objects, &(key.namespace.clone(), key.name.clone()));
             self.apply(effects);
         } else if key.is_of::<PersistentVolume>() {
             self.volume_changed(view, &key.name);
         } else if key.is_of::<StorageClass>() {
             for claim in self.claims.of_class(&key.name) {
-                let effects = self.claims.changed(view.objects, &claim);
+                let effects = self.claims.changed(objects, &claim);
                 self.apply(effects);
             }
         } else if key.is_of::<VolumeAttachment>() {
@@ -401,7 +416,7 @@ impl Index for AttachedVolumes {
             && let Some(row) = view.nodes.find(&key.name)
             && self.rows.get(&row).is_some_and(|node| node.name.is_some())
         {
-            self.set_node(view.objects, row, Some(&key.name));
+            self.set_node(view, row, Some(&key.name));
         }
     }
 }

@@ -4,11 +4,8 @@ use harbormaster_api::Str;
 use harbormaster_framework::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::needed::{DriverVolume, lookup, of_claim};
-use crate::{
-    storage::{PersistentVolumeClaim, claim::Claimed},
-    volume_users::one_less,
-};
+use super::needed::{ClaimObjects, DriverVolume, of_claim};
+use crate::{storage::claim::Claimed, volume_users::one_less};
 
 /// Namespace and name.
 pub(super) type ClaimKey = (Str, Str);
@@ -57,7 +54,7 @@ impl Claims {
     /// Adds a use of a claim by a pod on the row. Returns its effect.
     pub(super) fn joined(
         &mut self,
-        objects: &Objects,
+        objects: ClaimObjects<'_>,
         row: NodeIdx,
         pod: &PodInfo,
         claimed: &Claimed,
@@ -94,7 +91,7 @@ impl Claims {
     }
 
     /// Resolves a claim again after it or its volume changed. Returns its effects before and after.
-    pub(super) fn changed(&mut self, objects: &Objects, key: &ClaimKey) -> (RowEffects, RowEffects) {
+    pub(super) fn changed(&mut self, objects: ClaimObjects<'_>, key: &ClaimKey) -> (RowEffects, RowEffects) {
         let Some(used) = self.in_use.get(key) else { return Default::default() };
         let before = used.effects();
         self.resolve(objects, key);
@@ -114,9 +111,9 @@ impl Claims {
     }
 
     /// Resolves the claim.
-    fn resolve(&mut self, objects: &Objects, key: &ClaimKey) {
+    fn resolve(&mut self, objects: ClaimObjects<'_>, key: &ClaimKey) {
         self.forget_volume_of(key);
-        let known = lookup::<PersistentVolumeClaim>(objects, &key.0, &key.1).map(|claim| KnownClaim {
+        let known = objects.claims.get(&key.0, &key.1).map(|claim| KnownClaim {
             volume_name: claim.volume_name.clone(),
             class: claim.class.clone(),
             owner: claim.metadata.controller.as_ref().map(|owner| owner.uid.clone()),

@@ -65,8 +65,16 @@ impl VolumeError {
     }
 }
 
+/// The objects that determine the volume of a claim.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ClaimObjects<'a> {
+    pub(super) claims: Watched<'a, PersistentVolumeClaim>,
+    pub(super) volumes: Watched<'a, PersistentVolume>,
+    pub(super) classes: Watched<'a, StorageClass>,
+}
+
 /// Returns the volumes that a pending pod needs. `migrated` is true for nodes where CSI drivers serve in-tree disks.
-pub(super) fn volumes_of(objects: &Objects, pod: &PodInfo, migrated: bool) -> NeededVolumes {
+pub(super) fn volumes_of(objects: ClaimObjects<'_>, pod: &PodInfo, migrated: bool) -> NeededVolumes {
     let mut all = Vec::new();
     for volume in &pod.spec.volumes {
         let needed = match claim::claim_of(pod, &volume.name, &volume.source) {
@@ -88,7 +96,7 @@ pub(super) fn volumes_of(objects: &Objects, pod: &PodInfo, migrated: bool) -> Ne
 
 /// Returns the volumes of pods on a node with a CSINode. Ignores claims that do not exist.
 pub(super) fn volumes_of_pods(
-    objects: &Objects,
+    objects: ClaimObjects<'_>,
     pods: &[Arc<PodInfo>],
 ) -> Result<FxHashSet<DriverVolume>, Stop> {
     let mut all = FxHashSet::default();
@@ -109,14 +117,14 @@ pub(super) fn volumes_of_pods(
 
 /// Returns the claim of a pod's volume, or `None` if it does not exist.
 fn claim_of<'a>(
-    objects: &'a Objects,
+    objects: ClaimObjects<'a>,
     pod: &PodInfo,
     claimed: &Claimed,
 ) -> Result<Option<&'a Custom<PersistentVolumeClaim>>, VolumeError> {
     if claimed.name.is_empty() {
         return Err(VolumeError::Failed("PersistentVolumeClaim had no name".to_owned()));
     }
-    let claim = lookup::<PersistentVolumeClaim>(objects, &pod.namespace, &claimed.name);
+    let claim = objects.claims.get(&pod.namespace, &claimed.name);
     match claim {
         Some(claim) if claimed.ephemeral && !claim::is_made_for(claim, pod) => {
             Err(VolumeError::Failed(claim::not_made_for(claim, pod)))
@@ -142,11 +150,11 @@ fn driver_of(disk: &InTreeDisk) -> Str {
 /// Returns the volume of a claim, or the one that will be provisioned for it. Returns `None` if it belongs to no CSI
 /// driver or cannot be determined.
 pub(super) fn of_claim(
-    objects: &Objects,
+    objects: ClaimObjects<'_>,
     claim: &Custom<PersistentVolumeClaim>,
     migrated: bool,
 ) -> Option<DriverVolume> {
-    match lookup::<PersistentVolume>(objects, "", &claim.volume_name) {
+    match objects.volumes.get("", &claim.volume_name) {
         Some(volume) => of_volume(volume, migrated),
         None => unprovisioned(objects, claim, migrated),
     }
@@ -166,11 +174,11 @@ fn of_volume(volume: &PersistentVolume, migrated: bool) -> Option<DriverVolume> 
 }
 
 fn unprovisioned(
-    objects: &Objects,
+    objects: ClaimObjects<'_>,
     claim: &Custom<PersistentVolumeClaim>,
     migrated: bool,
 ) -> Option<DriverVolume> {
-    let class = lookup::<StorageClass>(objects, "", &claim.class)?;
+    let class = objects.classes.get("", &claim.class)?;
     let driver = match migration::of_plugin(&class.provisioner) {
         Some(migration) if migration.is_on && migrated => migration.driver.into(),
         Some(_) => return None,
@@ -179,13 +187,4 @@ fn unprovisioned(
     let Metadata { namespace, name, .. } = &claim.metadata;
     let volume = DriverVolume::Unprovisioned { driver, namespace: namespace.clone(), claim: name.clone() };
     (!volume.driver().is_empty()).then_some(volume)
-}
-
-/// Returns an object of a watched kind, if it exists.
-pub(super) fn lookup<'a, R: Resource>(
-    objects: &'a Objects,
-    namespace: &str,
-    name: &str,
-) -> Option<&'a Custom<R>> {
-    if name.is_empty() { None } else { objects.get(namespace, name).ok().flatten() }
 }

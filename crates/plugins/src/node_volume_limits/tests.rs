@@ -5,7 +5,7 @@ use harbormaster_api::{
     features::Features,
     pod::{InTreeDisk, OwnerReference},
 };
-use harbormaster_framework::{guard::Stopped, points::PreFilterAnswer};
+use harbormaster_framework::guard::Stopped;
 use harbormaster_testkit::{PodBuilder, Trial, cluster, node, pod, set_custom};
 use serde_json::{Value, json};
 
@@ -313,7 +313,7 @@ fn a_disk_that_cannot_be_told_to_its_driver_fails_the_pod_where_there_is_a_csi_n
 fn pods_without_volumes_that_count_are_skipped() {
     let nodes = world([], at_most(0));
     let skips =
-        |pod: PodBuilder| matches!(trial().pre_filter(&nodes, &pod.info()).unwrap(), PreFilterAnswer::Skip);
+        |pod: PodBuilder| matches!(trial().pre_filter(&nodes, &pod.info()).unwrap(), PreFiltered::Skip);
     assert!(skips(pod("p")) && skips(pod("p").volume(VolumeSource::Image("i".into()))));
     assert!(skips(claims("p", &["elsewhere"])) && !skips(claims("p", &["a"])));
     assert!(!skips(claims("p", &["in-tree"])) && !skips(claims("p", &["gone"])));

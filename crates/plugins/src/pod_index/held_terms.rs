@@ -109,7 +109,7 @@ impl HeldTerms {
             return fresh;
         }
         let holders = self.by_spec.entry(spec_key(pod)).or_insert_with(|| SpecHolders {
-            _spec: pod.spec.clone(),
+            _spec: pod.derived.clone(),
             held: held_by(pod).into(),
             pods: 0,
         });
@@ -209,7 +209,7 @@ fn holds_any(pod: &PodInfo) -> bool {
 }
 
 fn spec_key(pod: &PodInfo) -> SpecKey {
-    (Arc::as_ptr(&pod.spec) as usize, pod.namespace.clone())
+    (Arc::as_ptr(&pod.derived) as usize, pod.namespace.clone())
 }
 
 /// Returns the terms in a pod's four lists. Like kube-scheduler, treats a list with a syntax error as empty.

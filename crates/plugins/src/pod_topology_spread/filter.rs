@@ -61,6 +61,7 @@ struct CountChange {
 impl ConstraintDomains {
     fn count(
         cx: &Cycle<'_>,
+        index: &PodIndex,
         constraint: &Constraint,
         key: &TopologyKey,
         rows: &NodeSet,
@@ -70,7 +71,7 @@ impl ConstraintDomains {
             counts[value.at()] = 0;
         }
         if let Some(pods) = constraint.counted(&cx.pod.namespace) {
-            let found = cx.index::<PodIndex>()?.pods(&pods).ok_or_else(|| not_prepared(&constraint.key))?;
+            let found = index.pods(&pods).ok_or_else(|| not_prepared(&constraint.key))?;
             for (row, pods) in found.iter().filter(|(row, _)| rows.contains(*row)) {
                 if let Some(value) = key.value(row) {
                     counts[value.at()] += pods;
@@ -155,14 +156,15 @@ impl SpreadState {
     }
 }
 
-impl PreFilter for PodTopologySpread {
+impl PreFilter<WholeCluster, SpreadState> for PodTopologySpread {
     fn pre_filter(&self, cx: &Cycle<'_>) -> Result<PreFiltered<SpreadState>, Stop> {
         let constraints = self.constraints(cx.pod, Kind::Hard, cx.objects);
         let constraints = constraints.map_err(|e| format!("get constraints from pod: {e}"))?;
         if constraints.is_empty() {
             return Ok(PreFiltered::Skip);
         }
-        let keys = columns(cx.index()?, &constraints)?;
+        let index = self.index(cx)?;
+        let keys = columns(index, &constraints)?;
         let mut keyed = cx.nodes.live().clone();
         for row in cx.nodes.live() {
             if keys.iter().any(|key| key.value(row).is_none()) {
@@ -174,7 +176,7 @@ impl PreFilter for PodTopologySpread {
         let count = |(constraint, key): (&Constraint, &TopologyKey)| {
             let mut rows = Cow::Borrowed(&keyed);
             excluded.of(constraint).for_each(|out| rows.to_mut().subtract(out));
-            ConstraintDomains::count(cx, constraint, key, &rows)
+            ConstraintDomains::count(cx, index, constraint, key, &rows)
         };
         let domains = constraints.iter().zip(keys).map(count).collect::<PluginResult<_>>()?;
         let base = Arc::new(InitialCounts { domains, inclusion });
@@ -188,7 +190,7 @@ impl PreFilter for PodTopologySpread {
         pod: &PodInfo,
         node: NodeRef<'_>,
     ) -> PluginResult<()> {
-        move_pod(cx, state, pod, node, 1)
+        move_pod(cx, self.index(cx)?, state, pod, node, 1)
     }
 
     fn remove_pod(
@@ -198,13 +200,14 @@ impl PreFilter for PodTopologySpread {
         pod: &PodInfo,
         node: NodeRef<'_>,
     ) -> PluginResult<()> {
-        move_pod(cx, state, pod, node, -1)
+        move_pod(cx, self.index(cx)?, state, pod, node, -1)
     }
 }
 
 /// Counts a pod that is added to or removed from a node, whether or not it is terminating.
 fn move_pod(
     cx: &Cycle<'_>,
+    index: &PodIndex,
     state: &mut SpreadState,
     pod: &PodInfo,
     node: NodeRef<'_>,
@@ -214,7 +217,7 @@ fn move_pod(
     if pod.namespace != cx.pod.namespace || node.object().is_none() {
         return Ok(());
     }
-    let keys = columns(cx.index()?, base.domains.iter().map(|d| &d.constraint))?;
+    let keys = columns(index, base.domains.iter().map(|d| &d.constraint))?;
     let Some(values) = keys.iter().map(|key| key.value(node.idx())).collect::<Option<Vec<_>>>() else {
         return Ok(());
     };
@@ -227,10 +230,10 @@ fn move_pod(
     Ok(())
 }
 
-impl Filter for PodTopologySpread {
+impl Filter<WholeCluster, SpreadState> for PodTopologySpread {
     fn filter(&self, cx: &Cycle<'_>, state: &SpreadState, node: NodeRef<'_>) -> Verdict {
         let base = &state.base;
-        let index: &PodIndex = cx.index()?;
+        let index: &PodIndex = self.index(cx)?;
         for (at, domains) in base.domains.iter().enumerate() {
             let key = &domains.constraint.key;
             let Some(value) = index.key(key).ok_or_else(|| not_prepared(key))?.value(node.idx()) else {
@@ -245,7 +248,7 @@ impl Filter for PodTopologySpread {
 
     fn filter_batch(&self, cx: &Cycle<'_>, state: &SpreadState, sweep: &mut Sweep<'_>) -> PluginResult<()> {
         let base = &state.base;
-        let keys = columns(cx.index()?, base.domains.iter().map(|d| &d.constraint))?;
+        let keys = columns(self.index(cx)?, base.domains.iter().map(|d| &d.constraint))?;
         let judge = |(at, (domains, key))| (key, state.counts(domains, at), state.limit(domains, at));
         let judges: Vec<(&TopologyKey, Cow<'_, [i64]>, i64)> =
             base.domains.iter().zip(keys).enumerate().map(judge).collect();

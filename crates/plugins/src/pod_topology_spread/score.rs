@@ -46,11 +46,11 @@ impl DomainPoints {
     }
 }
 
-impl PreScore for PodTopologySpread {
+impl PreScore<WholeCluster, (), DomainScores> for PodTopologySpread {
     fn pre_score(
         &self,
         cx: &Cycle<'_>,
-        _: &Self::FilterState,
+        (): &(),
         candidates: &NodeSet,
     ) -> PluginResult<PreScored<DomainScores>> {
         if cx.nodes.node_count() == 0 {
@@ -62,9 +62,10 @@ impl PreScore for PodTopologySpread {
             return Ok(PreScored::Skip);
         }
         // Under system defaults, nodes without a zone are spread, too.
+        let index = self.index(cx)?;
         let needs_all_keys = !cx.pod.spec.topology_spread.is_empty() || !self.system_defaulted;
-        let domains = CandidateDomains::new(cx, &constraints, candidates, needs_all_keys)?;
-        let points = domains.points(cx, &Inclusion::new(cx.pod, self.compare_numbers))?;
+        let domains = CandidateDomains::new(index, &constraints, candidates, needs_all_keys)?;
+        let points = domains.points(cx, index, &Inclusion::new(cx.pod, self.compare_numbers))?;
         let ignored = domains.ignored;
         Ok(PreScored::Continue(DomainScores { constraints, points, ignored }))
     }
@@ -81,12 +82,12 @@ struct CandidateDomains<'a> {
 
 impl<'a> CandidateDomains<'a> {
     fn new(
-        cx: &Cycle<'a>,
+        index: &'a PodIndex,
         constraints: &'a [Constraint],
         candidates: &'a NodeSet,
         needs_all_keys: bool,
     ) -> PluginResult<Self> {
-        let keys = columns(cx.index()?, constraints)?;
+        let keys = columns(index, constraints)?;
         let mut ignored = NodeSet::default();
         if needs_all_keys {
             let lacks = |row: &NodeIdx| keys.iter().any(|key| key.value(*row).is_none());
@@ -95,8 +96,12 @@ impl<'a> CandidateDomains<'a> {
         Ok(Self { constraints, keys, needs_all_keys, candidates, ignored })
     }
 
-    fn points(&self, cx: &Cycle<'_>, inclusion: &Inclusion) -> PluginResult<Vec<DomainPoints>> {
-        let index: &PodIndex = cx.index()?;
+    fn points(
+        &self,
+        cx: &Cycle<'_>,
+        index: &PodIndex,
+        inclusion: &Inclusion,
+    ) -> PluginResult<Vec<DomainPoints>> {
         let none = RowCounts::default();
         let pods = |c: &Constraint| match c.counted(&cx.pod.namespace) {
             Some(pods) => index.pods(&pods).ok_or_else(|| not_prepared(&c.key)),
@@ -201,16 +206,16 @@ impl PointsFormula {
     }
 }
 
-impl Score for PodTopologySpread {
+impl Score<WholeCluster, DomainScores> for PodTopologySpread {
     const NORMALIZE: Normalize = Normalize::Custom;
 
     fn score(&self, cx: &Cycle<'_>, state: &DomainScores, node: NodeRef<'_>) -> PluginResult<i64> {
-        let keys = columns(cx.index()?, &state.constraints)?;
+        let keys = columns(self.index(cx)?, &state.constraints)?;
         Ok(state.raw(&keys, node.idx()))
     }
 
     fn score_batch(&self, cx: &Cycle<'_>, state: &DomainScores, scores: &mut Scores<'_>) -> PluginResult<()> {
-        let keys = columns(cx.index()?, &state.constraints)?;
+        let keys = columns(self.index(cx)?, &state.constraints)?;
         for (row, score) in scores.iter_mut() {
             *score = state.raw(&keys, row);
         }

@@ -2,7 +2,7 @@ use harbormaster_api::{
     pod::{TopologySpreadConstraint, VolumeSource},
     selector::NodeSelectorTerm,
 };
-use harbormaster_framework::{points::PreFilterAnswer, registry::Registry};
+use harbormaster_framework::registry::Registry;
 use harbormaster_testkit::{
     PodBuilder, Trial, WhatIfTrial, cluster, node, pod, pods::one_of, profile, rejection,
 };
@@ -22,7 +22,7 @@ fn trial(missing: &[&str]) -> Trial {
 
 fn plugins_needed(missing: &[&str], nodes: &Cluster, pod: PodBuilder) -> Vec<String> {
     match trial(missing).pre_filter(nodes, &pod.info()).map_err(rejection) {
-        Ok(PreFilterAnswer::Skip) => Vec::new(),
+        Ok(PreFiltered::Skip) => Vec::new(),
         Err(reject) => {
             assert_eq!(reject.fix, Fix::NothingHelps);
             let name = |text: &str| text.split_whitespace().nth(3).unwrap_or_default().to_owned();

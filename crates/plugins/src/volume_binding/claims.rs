@@ -17,6 +17,15 @@ use crate::storage::{
 /// Reason for a pod with claims that should already have volumes.
 const REASON_IMMEDIATE: &str = "pod has unbound immediate PersistentVolumeClaims";
 
+/// The objects that determine a pod's claims.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct VolumeObjects<'a> {
+    pub(super) claims: Watched<'a, PersistentVolumeClaim>,
+    pub(super) volumes: Watched<'a, PersistentVolume>,
+    pub(super) classes: Watched<'a, StorageClass>,
+    pub(super) drivers: Watched<'a, CsiDriver>,
+}
+
 /// The distinct claims of a pod. A claim of neither kind rejects the pod.
 #[derive(Debug, Default)]
 pub(super) struct Claims {
@@ -85,10 +94,14 @@ impl Claims {
     ///
     /// # Errors
     /// Rejects the pod if one of its claims cannot be satisfied on any node.
-    pub(super) fn of(cx: &Cycle<'_>) -> Result<Option<Self>, Stop> {
+    pub(super) fn of(
+        pod: &PodInfo,
+        objects: VolumeObjects<'_>,
+        supply: &Supply,
+    ) -> Result<Option<Self>, Stop> {
         let mut all: Vec<&Custom<PersistentVolumeClaim>> = Vec::new();
-        for claimed in claim::claimed_by(cx.pod) {
-            let claim = usable_claim(cx, &claimed)?;
+        for claimed in claim::claimed_by(pod) {
+            let claim = usable_claim(pod, objects, &claimed)?;
             if all.iter().all(|known| known.metadata.name != claim.metadata.name) {
                 all.push(claim);
             }
@@ -99,9 +112,9 @@ impl Claims {
         let (mut bound, mut delayed, mut has_immediate) = (Vec::new(), Vec::new(), false);
         for claim in all {
             if claim::is_fully_bound(claim) {
-                let volume = cx.objects.get::<PersistentVolume>("", &claim.volume_name)?;
+                let volume = objects.volumes.get("", &claim.volume_name);
                 bound.push(volume.map(|volume| VolumeReach::of(volume)));
-            } else if let Some(class) = delaying_class(cx.objects, claim)? {
+            } else if let Some(class) = delaying_class(objects, claim)? {
                 delayed.push((claim, class));
             } else {
                 has_immediate = true;
@@ -110,17 +123,18 @@ impl Claims {
         if has_immediate {
             return Err(Reject::unresolvable(REASON_IMMEDIATE).into());
         }
-        Ok(Some(Self { bound, delayed: delayed_claims(cx, delayed)? }))
+        Ok(Some(Self { bound, delayed: delayed_claims(objects, supply, delayed)? }))
     }
 }
 
 /// Returns a claim that can be used, whether or not it has a volume.
 fn usable_claim<'a>(
-    cx: &Cycle<'a>,
+    pod: &PodInfo,
+    objects: VolumeObjects<'a>,
     Claimed { name, ephemeral }: &Claimed,
 ) -> Result<&'a Custom<PersistentVolumeClaim>, Stop> {
     let reject = |reason: String| Err(Reject::unresolvable(reason).into());
-    let Some(claim) = cx.objects.get::<PersistentVolumeClaim>(&cx.pod.namespace, name)? else {
+    let Some(claim) = objects.claims.get(&pod.namespace, name) else {
         return reject(match ephemeral {
             true => format!(
                 "waiting for ephemeral volume controller to create the persistentvolumeclaim {name:?}"
@@ -137,8 +151,8 @@ fn usable_claim<'a>(
     if claim.metadata.deletion_timestamp.is_some() {
         return reject(format!("persistentvolumeclaim {name:?} is being deleted"));
     }
-    if *ephemeral && !claim::is_made_for(claim, cx.pod) {
-        return reject(claim::not_made_for(claim, cx.pod));
+    if *ephemeral && !claim::is_made_for(claim, pod) {
+        return reject(claim::not_made_for(claim, pod));
     }
     Ok(claim)
 }
@@ -146,13 +160,13 @@ fn usable_claim<'a>(
 /// Returns the class of a claim without volume, if claims of that class wait for a node. A claim that names its volume
 /// does not wait.
 fn delaying_class<'a>(
-    objects: &'a Objects,
+    objects: VolumeObjects<'a>,
     claim: &PersistentVolumeClaim,
 ) -> PluginResult<Option<&'a StorageClass>> {
     if claim.class.is_empty() {
         return Ok(None);
     }
-    let Some(class) = objects.get::<StorageClass>("", &claim.class)? else { return Ok(None) };
+    let Some(class) = objects.classes.get("", &claim.class) else { return Ok(None) };
     if class.volume_binding_mode.is_none() {
         return Err(format!("VolumeBindingMode not set for StorageClass {:?}", claim.class).into());
     }
@@ -161,7 +175,11 @@ fn delaying_class<'a>(
 
 type UnboundClaim<'a> = (&'a Custom<PersistentVolumeClaim>, &'a StorageClass);
 
-fn delayed_claims(cx: &Cycle<'_>, waiting: Vec<UnboundClaim<'_>>) -> PluginResult<Vec<DelayedClaim>> {
+fn delayed_claims(
+    objects: VolumeObjects<'_>,
+    supply: &Supply,
+    waiting: Vec<UnboundClaim<'_>>,
+) -> PluginResult<Vec<DelayedClaim>> {
     let mut delayed = Vec::with_capacity(waiting.len());
     for (claim, class) in waiting {
         let selected_node = claim::selected_node(claim).cloned();
@@ -169,7 +187,7 @@ fn delayed_claims(cx: &Cycle<'_>, waiting: Vec<UnboundClaim<'_>>) -> PluginResul
             Some(_) => None,
             None => {
                 check_selector(claim)?;
-                set_aside_for(cx, claim)?
+                set_aside_for(objects, supply, claim)?
             }
         };
         delayed.push(DelayedClaim {
@@ -177,7 +195,7 @@ fn delayed_claims(cx: &Cycle<'_>, waiting: Vec<UnboundClaim<'_>>) -> PluginResul
             demand: Demand::of(claim),
             selected_node,
             set_aside,
-            provision: Provision { class: class.clone(), bytes: bytes_to_find(cx.objects, claim, class)? },
+            provision: Provision { class: class.clone(), bytes: bytes_to_find(objects, claim, class)? },
         });
     }
     // Stable, as upstream's sort is for the few claims of a pod.
@@ -200,13 +218,13 @@ fn check_selector(claim: &Custom<PersistentVolumeClaim>) -> PluginResult<()> {
 /// Returns the smallest volume that is reserved for the claim and matches it on some node; the first by name if several
 /// are equal.
 fn set_aside_for(
-    cx: &Cycle<'_>,
+    objects: VolumeObjects<'_>,
+    supply: &Supply,
     claim: &Custom<PersistentVolumeClaim>,
 ) -> PluginResult<Option<(Candidate, Reach)>> {
-    let supply: &Supply = cx.index()?;
     let mut best: Option<&Custom<PersistentVolume>> = None;
     for name in supply.set_aside_for(&claim.metadata.namespace, &claim.metadata.name) {
-        let Some(volume) = cx.objects.get::<PersistentVolume>("", name)? else { continue };
+        let Some(volume) = objects.volumes.get("", name) else { continue };
         let is_possible = matching::fit(volume, claim) == Some(Fit::SetAside);
         if is_possible && best.is_none_or(|best| matching::capacity(best) > matching::capacity(volume)) {
             best = Some(volume);
@@ -255,12 +273,12 @@ impl Demand {
 
 /// Returns the bytes that a storage capacity must have, or `None` if the provisioner does not report capacity.
 fn bytes_to_find(
-    objects: &Objects,
+    objects: VolumeObjects<'_>,
     claim: &PersistentVolumeClaim,
     class: &StorageClass,
 ) -> PluginResult<Option<i64>> {
     let Some(requested) = &claim.requested else { return Ok(None) };
-    let driver = objects.get::<CsiDriver>("", &class.provisioner)?;
+    let driver = objects.drivers.get("", &class.provisioner);
     Ok(driver.filter(|driver| driver.storage_capacity).map(|_| requested.value()))
 }
 

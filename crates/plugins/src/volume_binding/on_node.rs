@@ -8,6 +8,7 @@ use super::{
     reach::{AccessCondition, VolumeReach},
     supply::Supply,
 };
+use crate::storage::CsiNode;
 
 /// Reason why a node does not fit, in upstream's order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -54,12 +55,12 @@ impl Claims {
     /// Rejects the node with all reasons.
     pub(super) fn on<'a>(
         &'a self,
-        objects: &Objects,
+        csi_nodes: Watched<'_, CsiNode>,
         supply: &'a Supply,
         node: NodeRef<'_>,
     ) -> Result<ClaimVolumes<'a>, Stop> {
         let labels = node.labels().cloned().unwrap_or_default();
-        let bound = self.bound_problem(objects, node, &labels)?;
+        let bound = self.bound_problem(csi_nodes, node, &labels)?;
         match (self.find(supply, node.name(), &labels), bound) {
             (Ok(found), None) => Ok(found),
             (found, bound) => {
@@ -128,14 +129,14 @@ impl Claims {
     /// Returns the reason to reject the node because of a bound claim's volume, if any.
     fn bound_problem(
         &self,
-        objects: &Objects,
+        csi_nodes: Watched<'_, CsiNode>,
         node: NodeRef<'_>,
         labels: &Labels,
     ) -> PluginResult<Option<NodeProblem>> {
         for volume in &self.bound {
             let Some(volume) = volume else { return Ok(Some(NodeProblem::Object)) };
             let drivers = match volume.depends_on_drivers(labels) {
-                true => objects.get("", node.name())?,
+                true => csi_nodes.get("", node.name()),
                 false => None,
             };
             if !volume.includes(labels, drivers)? {

@@ -155,10 +155,11 @@ impl Supply {
     }
 
     fn volume_changed(&mut self, view: ClusterView<'_>, name: &Str) {
+        let (volumes, _) = self.watched(view.objects);
         if let Some(old) = self.volumes.remove(name) {
             self.remove_volume(name, &old);
         }
-        let Some(volume) = view.objects.get::<PersistentVolume>("", name).ok().flatten() else { return };
+        let Some(volume) = volumes.get("", name) else { return };
         let reach = Reach::of_affinity(volume.node_affinity.as_ref());
         if let Some((label, _)) = reach.one_label() {
             self.rows.acquire(view.nodes, label);
@@ -197,8 +198,8 @@ impl Supply {
         if let Some((class, reach)) = self.capacity_places.remove(key) {
             remove_offer(&mut self.capacities, &class, key, &reach);
         }
-        let new = objects.get::<CsiStorageCapacity>(&key.0, &key.1).ok().flatten();
-        let Some(new) = new else { return };
+        let (_, capacities) = self.watched(objects);
+        let Some(new) = capacities.get(&key.0, &key.1) else { return };
         let (Some(limit), Some(topology)) = (new.limit(), &new.node_topology) else { return };
         let capacity = new.capacity.map_or(0, |capacity| capacity.value());
         let (offer, reach) = (Capacity { limit: limit.value(), capacity }, Reach::Labels(topology.clone()));
@@ -219,6 +220,10 @@ fn remove_offer<K: Ord + Clone, T: Clone>(
             classes.remove(class);
         }
     }
+}
+
+impl Watches for Supply {
+    type Resources = (PersistentVolume, CsiStorageCapacity);
 }
 
 impl Index for Supply {

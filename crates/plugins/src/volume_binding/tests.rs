@@ -14,6 +14,7 @@ use harbormaster_testkit::{NodeBuilder, PodBuilder, Trial, cluster, pod, set_cus
 use serde_json::{Value, json};
 
 use super::*;
+use crate::storage::CsiStorageCapacity;
 
 const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 /// A class whose claims wait for a pod.

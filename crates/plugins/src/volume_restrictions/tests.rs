@@ -1,7 +1,5 @@
 use harbormaster_api::pod::VolumeSource;
-use harbormaster_framework::{
-    events::ClusterEvent, guard::Stopped, index::IndexKind, points::PreFilterAnswer,
-};
+use harbormaster_framework::{events::ClusterEvent, guard::Stopped, index::IndexKind};
 use harbormaster_testkit::{
     PodBuilder, Trial, adding_and_removing_is_neutral, batch_equals_single, cluster, custom, node, pod,
     random::Dice, rejection, set_custom,
@@ -150,7 +148,7 @@ fn pods_without_exclusive_disks_and_claims_in_use_are_skipped() {
     let mut nodes = cluster([node("n")], []);
     with_claims(&mut nodes, [claim("default", "c", "ReadWriteOncePod")]);
     let skips =
-        |pod: PodBuilder| matches!(trial().pre_filter(&nodes, &pod.info()).unwrap(), PreFilterAnswer::Skip);
+        |pod: PodBuilder| matches!(trial().pre_filter(&nodes, &pod.info()).unwrap(), PreFiltered::Skip);
     assert!(skips(pod("plain")) && skips(claims("first", &["c"])) && skips(pod("other").volume(cinder())));
     assert!(skips(pod("ephemeral").volume(VolumeSource::Ephemeral)), "ephemeral volumes are not looked at");
     assert!(!skips(pod("disk").volume(ebs("a"))));

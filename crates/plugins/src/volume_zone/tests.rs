@@ -1,5 +1,5 @@
 use harbormaster_api::pod::VolumeSource;
-use harbormaster_framework::{events::ClusterEvent, points::PreFilterAnswer};
+use harbormaster_framework::events::ClusterEvent;
 use harbormaster_testkit::{
     NodeBuilder, PodBuilder, Trial, batch_equals_single, cluster, custom, node, pod, random::Dice, rejection,
     set_custom,
@@ -99,7 +99,7 @@ fn a_claim_without_a_volume_is_fine_only_if_its_class_waits_for_the_pod() {
     ] {
         let answer = Trial::of(VolumeZone).pre_filter(&nodes, &claims(&[name]).info());
         match expected {
-            None => assert!(matches!(answer, Ok(PreFilterAnswer::Skip)), "{name:?}"),
+            None => assert!(matches!(answer, Ok(PreFiltered::Skip)), "{name:?}"),
             Some(why) => assert_eq!(answer.map_err(rejection).unwrap_err(), Reject::unresolvable(why)),
         }
     }
@@ -109,7 +109,7 @@ fn a_claim_without_a_volume_is_fine_only_if_its_class_waits_for_the_pod() {
 fn pods_without_zones_of_volumes_are_skipped() {
     let nodes = bound([node("n")], &[("other", "label")]);
     let skips = |pod: PodBuilder| {
-        matches!(Trial::of(VolumeZone).pre_filter(&nodes, &pod.info()), Ok(PreFilterAnswer::Skip))
+        matches!(Trial::of(VolumeZone).pre_filter(&nodes, &pod.info()), Ok(PreFiltered::Skip))
     };
     assert!(skips(pod("p")) && skips(claims(&["c"])));
     assert!(skips(pod("p").volume(VolumeSource::Ephemeral)), "ephemeral volumes are not looked at");

@@ -7,7 +7,7 @@ use harbormaster_framework::{
     resource::{CustomKey, RawObject, Resource, ResourceName},
 };
 use harbormaster_plugins::{
-    VolumeBinding,
+    VolumeDecision,
     storage::{PersistentVolume, PersistentVolumeClaim, claim},
 };
 use harbormaster_validation::value::{name, namespace};
@@ -93,7 +93,7 @@ fn carry_out(volumes: &mut Volumes, task: &BindTask) {
     let (pod, node) = (task.pod(), task.node());
     for plugin in task.profile.at(ExtensionPoint::Reserve) {
         let placement = task.reservation.of(*plugin);
-        let Some(decision) = placement.reserved::<VolumeBinding>() else { continue };
+        let Some(decision) = placement.reservation::<VolumeDecision>() else { continue };
         let key = |claim: &Str| (pod.namespace.to_string(), claim.to_string());
         decision.volumes().for_each(|(claim, volume)| volumes.set_aside(volume, &key(claim)));
         decision.to_be_made().for_each(|claim| volumes.select_node(&key(claim), node));

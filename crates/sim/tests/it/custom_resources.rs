@@ -26,27 +26,21 @@ impl Resource for Gate {
 }
 
 /// A node takes pods of the namespaces in which the gate of its name is open.
+#[derive(Default)]
 struct Gates;
 
 impl Plugin for Gates {
     const NAME: &'static str = "Gates";
-    type FilterState = ();
-    type ScoreState = ();
-    fn points(points: &mut Points<Self>) {
-        points.filter().resource::<Gate>();
-    }
+    implemented_points!();
 }
 
-impl Build for Gates {
-    type Args = NoArgs;
-    fn build(_: NoArgs, _: &BuildCycle) -> Result<Self, PluginError> {
-        Ok(Self)
-    }
+impl Watches for Gates {
+    type Resources = Gate;
 }
 
 impl Filter for Gates {
     fn filter(&self, cx: &Cycle<'_>, (): &(), node: NodeRef<'_>) -> Verdict {
-        let (mut here, name) = (cx.objects.all_in::<Gate>(&cx.pod.namespace)?, node.name());
+        let (mut here, name) = (self.watched(cx.objects).all_in(&cx.pod.namespace), node.name());
         match here.any(|gate| gate.metadata.name == *name && gate.spec.open) {
             true => Ok(()),
             false => Err(Reject::unresolvable("node(s) have their gates closed").into()),

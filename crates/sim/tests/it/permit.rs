@@ -9,26 +9,16 @@ use harbormaster_sim::{Inventory, simulate};
 use harbormaster_testkit::{node, pod};
 
 /// Holds every pod back, for nothing.
+#[derive(Default)]
 struct Waits;
 
 impl Plugin for Waits {
     const NAME: &'static str = "Waits";
-    type FilterState = ();
-    type ScoreState = ();
-    fn points(points: &mut Points<Self>) {
-        points.permit();
-    }
-}
-
-impl Build for Waits {
-    type Args = NoArgs;
-    fn build(_: NoArgs, _: &BuildCycle) -> Result<Self, PluginError> {
-        Ok(Self)
-    }
+    implemented_points!();
 }
 
 impl Permit for Waits {
-    fn permit(&self, _: &Cycle<'_>, _: &Str, _: &mut dyn WaitingPods) -> Result<Permitted, Stop> {
+    fn permit(&self, _: &Cycle<'_>, _: &Str, _: &mut Waiting<'_>) -> Result<Permitted, Stop> {
         Ok(Permitted::Wait(Duration::from_secs(90)))
     }
 }

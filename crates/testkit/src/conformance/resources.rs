@@ -1,49 +1,10 @@
 //! Checks of custom resources.
 
-use std::sync::Arc;
-
-use harbormaster_api::{Str, points::ExtensionPoint};
-use harbormaster_framework::{
-    assume::Assume,
-    cluster::Cluster,
-    cycle::Cycle,
-    guard::Stopped,
-    pod::PodInfo,
-    resource::{Resource, ResourceKind, ResourceScope},
-};
+use harbormaster_api::Str;
+use harbormaster_framework::resource::{Resource, ResourceKind, ResourceScope};
 use serde_json::{Map, Value, json};
 
-use super::failed;
-use crate::{custom::raw, trial::Trial};
-
-/// Checks that a plugin names the kinds that it reads, since others are not watched. Reduces `nodes` to these kinds, as
-/// in an engine, and runs the plugin point by point.
-///
-/// # Panics
-/// If the plugin fails.
-pub fn names_what_it_reads(trial: &Trial, nodes: &mut Cluster, pod: &Arc<PodInfo>) {
-    nodes.retain_resources(trial.plugin().resources());
-    let plugin = trial.plugin();
-    let unless_rejected = |result: Result<(), Stopped>| {
-        if let Err(Stopped::Error(error)) = result {
-            panic!("{} fails for {pod:?}: {error}", plugin.name());
-        }
-    };
-    let slot = match trial.pre_filtered(nodes, pod) {
-        Ok((_, slot)) => slot,
-        Err(stopped) => return unless_rejected(Err(stopped)),
-    };
-    let indexes = trial.indexes(nodes, pod);
-    let cx = Cycle::with_indexes(nodes, &indexes, pod);
-    for row in nodes.order() {
-        unless_rejected(plugin.filter(&cx, &slot, *row));
-        let mut assume = Assume::by(plugin.name());
-        unless_rejected(plugin.reserve(&cx, &slot, *row, &mut assume).map(drop));
-    }
-    if plugin.points().contains(ExtensionPoint::Score) {
-        failed(trial, pod, trial.raw_scores(nodes, pod));
-    }
-}
+use crate::custom::raw;
 
 /// Checks that a type accepts every object that its definition allows: the same version and scope, objects with only
 /// the required fields, and objects with all fields. `definition` is a `CustomResourceDefinition` as JSON.

@@ -22,7 +22,7 @@ struct TicketsArgs {
     most_per_pod: Option<i64>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Tickets {
     most_per_pod: Option<i64>,
     /// Number of reserved tickets of pods that are not bound yet.
@@ -90,13 +90,7 @@ impl Index for BoxOffice {
 
 impl Plugin for Tickets {
     const NAME: &'static str = "Tickets";
-    type FilterState = Taken;
-    type ScoreState = MostLeft;
-
-    fn points(points: &mut Points<Self>) {
-        points.pre_enqueue().queue_sort().pre_filter().filter().post_filter().pre_score().score();
-        points.reserve().permit().pre_bind().bind().post_bind().indexed();
-    }
+    implemented_points!();
 
     fn events(&self) -> Option<Vec<Registration<Self>>> {
         Some(vec![
@@ -117,7 +111,7 @@ impl Build for Tickets {
         if args.most_per_pod.is_some_and(|most| most < 1) {
             return Err("mostPerPod must be at least 1".into());
         }
-        Ok(Self { most_per_pod: args.most_per_pod, ..Self::default() })
+        Ok(Self { most_per_pod: args.most_per_pod, reserved: Mutex::default(), printed: Mutex::default() })
     }
 }
 
@@ -151,7 +145,7 @@ impl QueueSort for Tickets {
     }
 }
 
-impl PreFilter for Tickets {
+impl PreFilter<WholeCluster, Taken> for Tickets {
     fn pre_filter(&self, cx: &Cycle<'_>) -> Result<PreFiltered<Taken>, Stop> {
         let wanted = wanted(cx.pod);
         if wanted == 0 {
@@ -160,7 +154,7 @@ impl PreFilter for Tickets {
         if wanted < 0 {
             return Err(Reject::unresolvable("pod wants less than no ticket").into());
         }
-        let office: &BoxOffice = cx.index()?;
+        let office: &BoxOffice = self.index(cx)?;
         Ok(PreFiltered::Continue {
             state: Taken { by_row: office.taken.clone(), wanted },
             only: Some(office.offered.keys().copied().collect()),
@@ -190,7 +184,7 @@ impl PreFilter for Tickets {
     }
 }
 
-impl Filter for Tickets {
+impl Filter<WholeCluster, Taken> for Tickets {
     fn filter(&self, _: &Cycle<'_>, state: &Taken, node: NodeRef<'_>) -> Verdict {
         let taken = state.by_row.get(&node.idx()).copied().unwrap_or(0);
         if taken + state.wanted > offered(node) {
@@ -200,8 +194,8 @@ impl Filter for Tickets {
     }
 }
 
-impl PostFilter for Tickets {
-    fn post_filter(&self, cx: &mut PostFilterCycle<'_>, _: &Self::FilterState) -> PluginResult<PostFiltered> {
+impl PostFilter<Taken> for Tickets {
+    fn post_filter(&self, cx: &mut PostFilterCycle<'_>, _: &Taken) -> PluginResult<PostFiltered> {
         for row in cx.what_if.evictable_rows() {
             let node = cx.what_if.nodes().node(row);
             let (name, priority) = (node.name().clone(), cx.pod.priority());
@@ -239,7 +233,7 @@ fn choose_victims(mut node: DryRun<'_>, holders: &[Arc<PodInfo>]) -> PluginResul
     Ok(Some(victims))
 }
 
-impl PreScore for Tickets {
+impl PreScore<WholeCluster, Taken, MostLeft> for Tickets {
     fn pre_score(
         &self,
         cx: &Cycle<'_>,
@@ -254,7 +248,7 @@ impl PreScore for Tickets {
     }
 }
 
-impl Score for Tickets {
+impl Score<WholeCluster, MostLeft> for Tickets {
     const NORMALIZE: Normalize = Normalize::Custom;
 
     fn score(&self, _: &Cycle<'_>, _: &MostLeft, node: NodeRef<'_>) -> PluginResult<i64> {
@@ -275,7 +269,7 @@ impl Score for Tickets {
     }
 }
 
-impl Reserve for Tickets {
+impl Reserve<Taken> for Tickets {
     /// Number of reserved tickets.
     type Reserved = i64;
 
@@ -295,7 +289,7 @@ impl Reserve for Tickets {
 }
 
 impl Permit for Tickets {
-    fn permit(&self, cx: &Cycle<'_>, _: &Str, waiting: &mut dyn WaitingPods) -> Result<Permitted, Stop> {
+    fn permit(&self, cx: &Cycle<'_>, _: &Str, waiting: &mut Waiting<'_>) -> Result<Permitted, Stop> {
         let Some(pair) = cx.pod.annotations.get(PAIR) else { return Ok(Permitted::Allow) };
         if pair.is_empty() {
             return Err(Reject::evictable("a pair needs a name").into());
@@ -304,7 +298,7 @@ impl Permit for Tickets {
         let partner = listed.iter().find(|(other, _)| other.annotations.get(PAIR) == Some(pair));
         match partner {
             Some((partner, _)) => {
-                waiting.allow(&partner.uid, Self::NAME);
+                waiting.allow(&partner.uid);
                 Ok(Permitted::Allow)
             }
             None => {
@@ -317,13 +311,13 @@ impl Permit for Tickets {
 
 impl PreBind for Tickets {
     fn pre_flight(&self, placement: &Placement) -> PluginResult<PreFlight> {
-        let wanted = placement.reserved::<Self>().copied().unwrap_or_default();
+        let wanted = self.reserved(placement).copied().unwrap_or_default();
         Ok(if wanted > 0 { PreFlight::Work { parallel: true } } else { PreFlight::NothingToDo })
     }
 
     async fn pre_bind(&self, cx: &BindCycle) -> Verdict {
         let mut printed = self.printed.lock().map_err(|e| e.to_string())?;
-        let tickets = cx.reserved::<Self>().ok_or("nothing was reserved")?;
+        let tickets = self.reserved(cx).ok_or("nothing was reserved")?;
         printed.push(format!("{tickets} tickets for {} on {}", cx.pod.name, cx.node));
         Ok(())
     }

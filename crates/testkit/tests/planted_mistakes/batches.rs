@@ -22,14 +22,10 @@ struct Batches(Wrong);
 
 impl Plugin for Batches {
     const NAME: &'static str = "Batches";
-    type FilterState = usize;
-    type ScoreState = ();
-    fn points(points: &mut Points<Self>) {
-        points.pre_filter().filter().score();
-    }
+    implemented_points!();
 }
 
-impl PreFilter for Batches {
+impl PreFilter<WholeCluster, usize> for Batches {
     fn pre_filter(&self, _: &Cycle<'_>) -> Result<PreFiltered<usize>, Stop> {
         Ok(PreFiltered::state(0))
     }
@@ -43,7 +39,7 @@ impl PreFilter for Batches {
     }
 }
 
-impl Filter for Batches {
+impl Filter<WholeCluster, usize> for Batches {
     fn filter(&self, _: &Cycle<'_>, joined: &usize, node: NodeRef<'_>) -> Verdict {
         let fits = *joined == 0 && node.name() != "bad";
         if fits { Ok(()) } else { Err(Reject::evictable("bad").into()) }

@@ -22,14 +22,14 @@ struct Ears(EventResource, Action);
 
 impl Plugin for Ears {
     const NAME: &'static str = "Ears";
-    type FilterState = ();
-    type ScoreState = ();
-    fn points(points: &mut Points<Self>) {
-        points.filter().resource::<Team>();
-    }
+    implemented_points!();
     fn events(&self) -> Option<Vec<Registration<Self>>> {
         Some(vec![Registration::always(self.0, self.1)])
     }
+}
+
+impl Watches for Ears {
+    type Resources = Team;
 }
 
 impl Filter for Ears {

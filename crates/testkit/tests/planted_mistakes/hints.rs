@@ -29,11 +29,7 @@ fn watts(annotations: &harbormaster_api::Labels) -> i64 {
 
 impl Plugin for PowerCap {
     const NAME: &'static str = "PowerCap";
-    type FilterState = ();
-    type ScoreState = ();
-    fn points(points: &mut Points<Self>) {
-        points.filter();
-    }
+    implemented_points!();
     fn events(&self) -> Option<Vec<Registration<Self>>> {
         let of_pods = match self.0 {
             Wrong::NotWhenPodsGo => Action::UPDATE,

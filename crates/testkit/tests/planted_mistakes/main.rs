@@ -20,6 +20,7 @@ mod reserves;
 mod resources;
 mod scope;
 mod scores;
+mod states;
 
 /// A mistake, and the check that finds it.
 struct Planted {
@@ -39,8 +40,9 @@ struct Family {
     mistakes: &'static [Planted],
 }
 
-const TABLE: [Family; 10] = [
+const TABLE: [Family; 11] = [
     Family { name: "scope", right: scope::right, mistakes: scope::MISTAKES },
+    Family { name: "states", right: states::right, mistakes: states::MISTAKES },
     Family { name: "reads", right: reads::right, mistakes: reads::MISTAKES },
     Family { name: "hints", right: hints::right, mistakes: hints::MISTAKES },
     Family { name: "batches", right: batches::right, mistakes: batches::MISTAKES },

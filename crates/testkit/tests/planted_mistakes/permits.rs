@@ -16,7 +16,6 @@ use super::Planted;
 enum Wrong {
     Nothing,
     ForgetsTheOthers,
-    SpeaksForAnother,
     WaitsForNothing,
     WaitsForAnHour,
     CountsByItself,
@@ -52,11 +51,7 @@ impl Index for Bands {
 
 impl Plugin for Band {
     const NAME: &'static str = "Band";
-    type FilterState = ();
-    type ScoreState = ();
-    fn points(points: &mut Points<Self>) {
-        points.permit().indexed();
-    }
+    implemented_points!();
 }
 
 impl Indexed for Band {
@@ -64,8 +59,8 @@ impl Indexed for Band {
 }
 
 impl Permit for Band {
-    fn permit(&self, cx: &Cycle<'_>, _: &Str, waiting: &mut dyn WaitingPods) -> Result<Permitted, Stop> {
-        let there = cx.index::<Bands>()?.0.get(&band(cx.pod)).cloned().unwrap_or_default();
+    fn permit(&self, cx: &Cycle<'_>, _: &Str, waiting: &mut Waiting<'_>) -> Result<Permitted, Stop> {
+        let there = self.index(cx)?.0.get(&band(cx.pod)).cloned().unwrap_or_default();
         let mut seen = self.seen.lock().unwrap();
         *seen += 1;
         let there_are = if self.wrong == Wrong::CountsByItself { *seen } else { there.len() };
@@ -78,9 +73,8 @@ impl Permit for Band {
         }
         for member in there.iter().filter(|_| self.wrong != Wrong::ForgetsTheOthers) {
             match self.wrong {
-                Wrong::SpeaksForAnother => waiting.allow(member, "Gang"),
-                Wrong::RejectsTheOthers => waiting.reject(member, Self::NAME, "too late".to_owned()),
-                _ => waiting.allow(member, Self::NAME),
+                Wrong::RejectsTheOthers => waiting.reject(member, "too late"),
+                _ => waiting.allow(member),
             }
         }
         Ok(Permitted::Allow)
@@ -103,11 +97,6 @@ pub(super) const MISTAKES: &[Planted] = &[
         wrong: "lets go the last one, and none of those that wait",
         said: "Band: still holds [\"uid-a\", \"uid-b\"] when",
         check: || check(Wrong::ForgetsTheOthers),
-    },
-    Planted {
-        wrong: "lets pods go in another plugin's name",
-        said: "in the name of \"Gang\", which does not hold it",
-        check: || check(Wrong::SpeaksForAnother),
     },
     Planted {
         wrong: "waits for no time",

@@ -23,13 +23,9 @@ const WATTS: &str = "example.com/watts";
 
 impl Plugin for Curious {
     const NAME: &'static str = "Curious";
-    type FilterState = ();
-    type ScoreState = ();
-    fn points(points: &mut Points<Self>) {
-        points.filter().score();
-    }
+    implemented_points!();
     fn reads(&self, pod: RowPod<'_>, reads: &mut Reads) {
-        let spec = pod.spec;
+        let spec = pod.derived;
         let mut reads_unless = |forgets, read: &dyn Fn(&mut Reads)| {
             if self.0 != forgets {
                 read(reads);
@@ -58,7 +54,7 @@ impl Plugin for Curious {
 
 impl Filter<Row> for Curious {
     fn filter(&self, cx: &RowCycle<'_>, (): &(), node: NodeRef<'_>) -> Verdict {
-        let spec = cx.pod.spec;
+        let spec = cx.pod.derived;
         let selects =
             |labels: &harbormaster_api::Labels| labels.get("disk").is_some_and(|disk| disk == "ssd");
         let rejected = (spec.priority < 1_000_000 && node.pods().len() > 2)

@@ -59,16 +59,18 @@ struct Seats {
 
 impl Plugin for Seats {
     const NAME: &'static str = "Seats";
-    type FilterState = ();
-    type ScoreState = ();
-    fn points(points: &mut Points<Self>) {
-        points.pre_filter().reserve().pre_bind().resource::<Room>();
-    }
+    implemented_points!();
+}
+
+impl Watches for Seats {
+    type Resources = Room;
 }
 
 impl PreFilter for Seats {
     fn pre_filter(&self, cx: &Cycle<'_>) -> Result<PreFiltered<()>, Stop> {
-        let Some(room) = cx.objects.get::<Room>("default", "hall")? else { return Ok(PreFiltered::Skip) };
+        let Some(room) = self.watched(cx.objects).get("default", "hall") else {
+            return Ok(PreFiltered::Skip);
+        };
         let taken =
             room.status.holders.len() as i64 + room.status.assumed as i64 + *self.taken.lock().unwrap();
         match taken == 0 || (taken as usize) < room.spec.seats && taken > 0 {
@@ -98,7 +100,7 @@ impl Reserve for Seats {
 
     fn unreserve(&self, placement: &Placement, calls: &mut Vec<ApiCall>) {
         match self.wrong {
-            Wrong::PanicsWithoutReserve => placement.reserved::<Self>().copied().unwrap(),
+            Wrong::PanicsWithoutReserve => self.reserved(placement).copied().unwrap(),
             Wrong::GivesBackWhatItDidNotTake => *self.taken.lock().unwrap() -= 9,
             _ => {}
         }

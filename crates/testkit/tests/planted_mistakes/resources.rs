@@ -1,17 +1,11 @@
 //! A plugin and its custom resource that do not match.
 
 use harbormaster_framework::prelude::*;
-use harbormaster_testkit::{
-    Trial, cluster, names_what_it_reads, node, pod, resource_fits_definition, set_custom,
-};
+use harbormaster_testkit::{Trial, cluster, node, pod, resource_fits_definition, set_custom};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::Planted;
-
-const RIGHT: u8 = 0;
-const LISTENS_UNNAMED: u8 = 1;
-const READS_UNNAMED: u8 = 2;
 
 #[derive(Clone, Debug, Deserialize)]
 struct Quota {
@@ -92,27 +86,23 @@ fn definition() -> Value {
 }
 
 /// Limits the number of pods per node.
-struct Quotas<const WRONG: u8>;
+struct Quotas;
 
-impl<const WRONG: u8> Plugin for Quotas<WRONG> {
+impl Plugin for Quotas {
     const NAME: &'static str = "Quotas";
-    type FilterState = ();
-    type ScoreState = ();
-    fn points(points: &mut Points<Self>) {
-        points.filter();
-        if WRONG == RIGHT {
-            points.resource::<Quota>();
-        }
-    }
+    implemented_points!();
     fn events(&self) -> Option<Vec<Registration<Self>>> {
-        let on = Registration::on::<Quota>(Action::ADD | Action::UPDATE, |_, _, _| Ok(Hint::Queue));
-        Some(if WRONG == READS_UNNAMED { Vec::new() } else { vec![on] })
+        Some(vec![Registration::on::<Quota>(Action::ADD | Action::UPDATE, |_, _, _| Ok(Hint::Queue))])
     }
 }
 
-impl<const WRONG: u8> Filter for Quotas<WRONG> {
+impl Watches for Quotas {
+    type Resources = Quota;
+}
+
+impl Filter for Quotas {
     fn filter(&self, cx: &Cycle<'_>, (): &(), node: NodeRef<'_>) -> Verdict {
-        match cx.objects.get::<Quota>(&cx.pod.namespace, "all")? {
+        match self.watched(cx.objects).get(&cx.pod.namespace, "all") {
             Some(quota) if node.pods().len() as i64 >= quota.spec.pods => {
                 Err(Reject::evictable(format!("node(s) are full {}", quota.spec.note)).into())
             }
@@ -121,33 +111,33 @@ impl<const WRONG: u8> Filter for Quotas<WRONG> {
     }
 }
 
-fn check<const WRONG: u8>() {
-    let trial = Trial::of(Quotas::<WRONG>);
+/// Listens to a resource that it does not watch. One that reads such a resource does not compile.
+struct Deaf;
+
+impl Plugin for Deaf {
+    const NAME: &'static str = "Deaf";
+    implemented_points!();
+    fn events(&self) -> Option<Vec<Registration<Self>>> {
+        Some(vec![Registration::on::<Quota>(Action::ADD, |_, _, _| Ok(Hint::Queue))])
+    }
+}
+
+pub(super) fn right() {
+    let trial = Trial::of(Quotas);
     let mut nodes = cluster([node("n")], []);
     set_custom::<Quota>(
         &mut nodes,
         [json!({ "metadata": { "name": "all", "namespace": "default" }, "spec": { "pods": 0 } })],
     );
-    let pod = pod("p").info();
-    assert!(trial.verdict(&nodes, &pod, "n").is_err());
-    names_what_it_reads(&trial, &mut nodes, &pod);
-}
-
-pub(super) fn right() {
-    check::<RIGHT>();
+    assert!(trial.verdict(&nodes, &pod("p").info(), "n").is_err());
     resource_fits_definition::<Quota>(&definition());
 }
 
 pub(super) const MISTAKES: &[Planted] = &[
     Planted {
-        wrong: "listens to a custom resource that it does not name",
-        said: "plugin \"Quotas\" listens to changes of quotas.v1.example.com, which are not watched",
-        check: check::<LISTENS_UNNAMED>,
-    },
-    Planted {
-        wrong: "reads a custom resource that it does not name",
-        said: "no plugin names it with `points.resource::<Quota>()`",
-        check: check::<READS_UNNAMED>,
+        wrong: "listens to a custom resource that it does not watch",
+        said: "plugin \"Deaf\" listens to changes of quotas.v1.example.com, which are not watched",
+        check: || drop(Trial::of(Deaf)),
     },
     Planted {
         wrong: "says another plural than the definition",

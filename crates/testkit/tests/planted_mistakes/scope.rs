@@ -27,11 +27,7 @@ struct Quiet {
 
 impl Plugin for Quiet {
     const NAME: &'static str = "Quiet";
-    type FilterState = ();
-    type ScoreState = ();
-    fn points(points: &mut Points<Self>) {
-        points.filter().score();
-    }
+    implemented_points!();
 }
 
 impl Filter<Row> for Quiet {

@@ -20,11 +20,7 @@ struct Cores<const WRONG: u8>;
 
 impl<const WRONG: u8> Plugin for Cores<WRONG> {
     const NAME: &'static str = "Cores";
-    type FilterState = ();
-    type ScoreState = ();
-    fn points(points: &mut Points<Self>) {
-        points.score();
-    }
+    implemented_points!();
 }
 
 impl<const WRONG: u8> Score for Cores<WRONG> {
@@ -74,11 +70,7 @@ struct Comparing;
 
 impl Plugin for Comparing {
     const NAME: &'static str = "Comparing";
-    type FilterState = ();
-    type ScoreState = ();
-    fn points(points: &mut Points<Self>) {
-        points.score();
-    }
+    implemented_points!();
 }
 
 impl Score<Row> for Comparing {

@@ -9,30 +9,20 @@ use harbormaster_testkit as testkit;
 use super::{Engine, EngineConfig, Input, Metrics, Registry, Timestamp, node, pod, samples};
 
 /// Makes pods wait for one named `key`, for at most a minute.
+#[derive(Default)]
 struct Locked;
 
 impl Plugin for Locked {
     const NAME: &'static str = "Locked";
-    type FilterState = ();
-    type ScoreState = ();
-    fn points(points: &mut Points<Self>) {
-        points.permit();
-    }
-}
-
-impl Build for Locked {
-    type Args = NoArgs;
-    fn build(_: NoArgs, _: &BuildCycle) -> Result<Self, PluginError> {
-        Ok(Self)
-    }
+    implemented_points!();
 }
 
 impl Permit for Locked {
-    fn permit(&self, cx: &Cycle<'_>, _: &Str, waiting: &mut dyn WaitingPods) -> Result<Permitted, Stop> {
+    fn permit(&self, cx: &Cycle<'_>, _: &Str, waiting: &mut Waiting<'_>) -> Result<Permitted, Stop> {
         if cx.pod.name != "key" {
             return Ok(Permitted::Wait(Duration::from_secs(60)));
         }
-        waiting.list().iter().for_each(|(pod, _)| waiting.allow(&pod.uid, Self::NAME));
+        waiting.list().iter().for_each(|(pod, _)| waiting.allow(&pod.uid));
         Ok(Permitted::Allow)
     }
 }

@@ -89,7 +89,7 @@ fn a_disk_that_cannot_be_told_to_its_driver_makes_the_hint_fail() {
     let shared = InTreeDisk::AzureDisk { uri: "u".into(), kind: "Shared".into() };
     let waiting = disk("shared", shared).info();
     let changed = Changed { old: Some(&gone), new: None };
-    let error = NodeVolumeLimits::default().after_attachment(&waiting, changed).unwrap_err();
+    let error = NodeVolumeLimits { needs_drivers: false }.after_attachment(&waiting, changed).unwrap_err();
     let why = "converting volume(v0) from inline to csi: kind(Shared) is not supported in csi migration";
     assert_eq!(error.to_string(), why);
 }

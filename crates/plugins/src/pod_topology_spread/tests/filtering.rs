@@ -1,6 +1,5 @@
 //! Hard constraints.
 
-use harbormaster_framework::points::PreFilterAnswer;
 use harbormaster_testkit::{batch_equals_single, tolerates};
 
 use super::*;
@@ -250,7 +249,7 @@ fn prefilter_skips_exactly_without_hard_constraints() {
         ),
     ] {
         let answer = Trial::of(plugin).pre_filter(&nodes, &pod.info()).unwrap();
-        assert_eq!(matches!(answer, PreFilterAnswer::Skip), skipped, "{case}: {answer:?}");
+        assert_eq!(matches!(answer, PreFiltered::Skip), skipped, "{case}: {answer:?}");
     }
     assert_eq!(verdicts(&Trial::of(by_default), &nodes, &foo().info()), [SKEW, FITS, FITS, FITS]);
 }

@@ -176,7 +176,7 @@ fn matched_then(then: impl FnOnce(&ReservedPod)) -> String {
     let binding = Binding {
         api: &reserved.server.api(),
         node: &"a".into(),
-        decision: reserved.placement.reserved::<VolumeBinding>().unwrap(),
+        decision: reserved.placement.reservation::<Decision>().unwrap(),
         at_most: Duration::from_secs(600),
     };
     finished(binding.write()).unwrap();
@@ -190,7 +190,7 @@ fn made_then(then: impl FnOnce(&ReservedPod)) -> String {
     let binding = Binding {
         api: &reserved.server.api(),
         node: &"a".into(),
-        decision: reserved.placement.reserved::<VolumeBinding>().unwrap(),
+        decision: reserved.placement.reservation::<Decision>().unwrap(),
         at_most: Duration::from_secs(600),
     };
     finished(binding.write()).unwrap();

@@ -12,9 +12,12 @@ const SIZES: [&str; 4] = ["1Gi", "2Gi", "2048Mi", "4Gi"];
 /// Reserve's choice on the node, as `claim=volume` in the order of the claims' names; `None` if the node does not fit.
 fn reserved_volumes(world: &mut Cluster, pod: &PodInfo, node: &str) -> Option<Vec<String>> {
     world.add_index(IndexKind::of::<Supply>());
-    let claims = Claims::of(&Cycle::new(world, pod)).unwrap().unwrap();
+    let supply = world.indexes().get().unwrap();
+    let (claims, volumes) = (world.watched(), world.watched());
+    let objects = VolumeObjects { claims, volumes, classes: world.watched(), drivers: world.watched() };
+    let claims = Claims::of(pod, objects, supply).unwrap().unwrap();
     let row = world.find(node).unwrap();
-    let found = claims.on(world.objects(), world.indexes().get().unwrap(), world.nodes().node(row)).ok()?;
+    let found = claims.on(world.watched(), supply, world.nodes().node(row)).ok()?;
     let shown = |VolumeMatch { claim, volume }: &VolumeMatch| format!("{}={}", claim.name, volume.name);
     let mut reserved_volumes: Vec<String> = Decision::of(&found).matches.iter().map(shown).collect();
     reserved_volumes.sort();
@@ -23,10 +26,9 @@ fn reserved_volumes(world: &mut Cluster, pod: &PodInfo, node: &str) -> Option<Ve
 
 /// The same choice by visiting all volumes for each claim, smallest claim first.
 fn model(world: &Cluster, claims: &[&str], zone: &str) -> Option<Vec<String>> {
-    let objects = world.objects();
     let mut claims: Vec<_> = claims
         .iter()
-        .map(|name| objects.get::<PersistentVolumeClaim>("default", name).unwrap().unwrap())
+        .map(|name| world.watched::<PersistentVolumeClaim>().get("default", name).unwrap())
         .collect();
     claims.sort_by_key(|claim| claim.requested);
     let mut reserved_volumes: Vec<(String, String)> = Vec::new();
@@ -38,7 +40,7 @@ fn model(world: &Cluster, claims: &[&str], zone: &str) -> Option<Vec<String>> {
                 && volume.node_affinity.as_ref().is_none_or(|affinity| affinity.matches(&labels, ""))
                 && reserved_volumes.iter().all(|(_, taken)| *volume.metadata.name != **taken)
         };
-        let volumes: Vec<_> = objects.all::<PersistentVolume>().unwrap().collect();
+        let volumes: Vec<_> = world.watched::<PersistentVolume>().all().collect();
         let own = |volume: &&&Custom<PersistentVolume>| {
             volume.claim_ref.as_ref().is_some_and(|claimed| claimed.name == claim.metadata.name)
                 && volume.capacity >= claim.requested

@@ -1,12 +1,11 @@
-use harbormaster_framework::points::PreFilterAnswer;
 use harbormaster_testkit::{node, rejection};
 
 use super::*;
 
 fn rejection_message(cluster: &Cluster, pod: PodBuilder) -> String {
     match trial().pre_filter(cluster, &pod.info()) {
-        Ok(PreFilterAnswer::Skip) => "skip".to_owned(),
-        Ok(PreFilterAnswer::Continue(None)) => String::new(),
+        Ok(PreFiltered::Skip) => "skip".to_owned(),
+        Ok(PreFiltered::Continue { only: None, .. }) => String::new(),
         Ok(other) => panic!("{other:?}"),
         Err(stopped) => {
             let reject = rejection(stopped);

@@ -21,12 +21,12 @@ fn named(name: &str, claims: &[&str]) -> Arc<PodInfo> {
 }
 
 fn claimed_by(world: &Cluster, volume: &str) -> String {
-    let volume = world.objects().get::<PersistentVolume>("", volume).unwrap().unwrap();
+    let volume = world.watched::<PersistentVolume>().get("", volume).unwrap();
     volume.claim_ref.as_ref().map_or(String::new(), |claimed| format!("{} {}", claimed.name, claimed.uid))
 }
 
 fn selected_node(world: &Cluster, name: &str) -> String {
-    let claim = world.objects().get::<PersistentVolumeClaim>("default", name).unwrap().unwrap();
+    let claim = world.watched::<PersistentVolumeClaim>().get("default", name).unwrap();
     claim::selected_node(claim).map(ToString::to_string).unwrap_or_default()
 }
 

@@ -3,7 +3,7 @@
 use harbormaster_api::{Timestamp, points::ExtensionPoint};
 use harbormaster_framework::{
     attempt::{Decision, NominatedRow, Runner, Search, unreserve},
-    cycle::Reservation,
+    cycle::{Reservation, WaitingPods},
     events::ClusterEvent,
     guard::Stopped,
     index::IndexKind,
@@ -110,7 +110,7 @@ fn tickets_of_nominated_pods_count() {
 fn scores_are_shares_of_the_most_that_is_left() {
     let nodes =
         cluster([node("a").label(LABEL, "4"), node("b").label(LABEL, "8"), node("c").label(LABEL, "6")], []);
-    let trial = Trial::of(Tickets::default());
+    let trial = Trial::of(tickets());
     assert_eq!(trial.scores(&nodes, &wants("p", 1).info()).unwrap(), Some(vec![50, 100, 75]));
     assert_eq!(trial.scores(&nodes, &pod("plain").info()).unwrap(), None);
     let explained = runner().explain(&mut theatre(), &wants("p", 1).info()).unwrap();
@@ -120,7 +120,7 @@ fn scores_are_shares_of_the_most_that_is_left() {
 
 #[test]
 fn it_passes_the_conformance_checks() {
-    let trial = Trial::of(Tickets::default());
+    let trial = Trial::of(tickets());
     let mut nodes = theatre();
     for tickets in 0..6 {
         batch_equals_single(&trial, &nodes, &wants("p", tickets).info());
@@ -141,7 +141,7 @@ fn a_node_is_nominated_if_less_important_holders_can_make_way_and_no_more_of_the
         let holders = [wants("there", 3).on("many"), cheap, dear, wants("first", 2).on("few")];
         let cluster = cluster([node("few").label(LABEL, "2"), node("many").label(LABEL, "9")], holders);
         let mut trial = WhatIfTrial::new(runner().profile().clone(), cluster);
-        let answer = trial.ask(&Tickets::default(), pod).unwrap();
+        let answer = trial.ask(&tickets(), pod).unwrap();
         let after = trial.cluster().find("many").map(|row| taken(trial.cluster().node(row)));
         assert_eq!(after, Some(6), "nothing stays changed");
         match answer {
@@ -170,6 +170,19 @@ fn the_index_equals_one_made_anew_after_random_changes() {
             |dice, name| wants(name, dice.below(4) as i64),
         );
     }
+}
+
+fn tickets() -> Tickets {
+    Tickets::build(TicketsArgs::default(), &BuildCycle::default()).unwrap()
+}
+
+#[test]
+fn every_point_that_the_plugin_implements_is_found() {
+    let plugin = Trial::of(tickets()).plugin().clone();
+    let missing = ExtensionPoint::ALL.into_iter().filter(|point| !plugin.points().contains(*point));
+    let of_groups = [ExtensionPoint::PlacementGenerate, ExtensionPoint::PlacementScore];
+    assert_eq!(missing.collect::<Vec<_>>(), of_groups);
+    assert!(plugin.index().is_some());
 }
 
 #[derive(Default)]
@@ -242,7 +255,7 @@ fn a_choice_is_reserved_prepared_bound_and_released() {
 
 #[test]
 fn unreserving_gives_back_exactly_what_was_reserved() {
-    let (plugin, mut nodes) = (Tickets::default(), theatre());
+    let (plugin, mut nodes) = (tickets(), theatre());
     nodes.add_index(IndexKind::of::<BoxOffice>());
     let pod = wants("p", 3).info();
     let cx = Cycle::new(&nodes, &pod);
@@ -263,7 +276,7 @@ fn unreserving_gives_back_exactly_what_was_reserved() {
 
 #[test]
 fn its_events_and_its_signature_are_its_own() {
-    let trial = Trial::of(Tickets::default());
+    let trial = Trial::of(tickets());
     let waiting = wants("p", 3).info();
     let event = ClusterEvent::new(EventResource::AssignedPod, Action::DELETE);
     for (gone, expected) in [(wants("holder", 1).on("n"), Hint::Queue), (pod("plain").on("n"), Hint::Skip)] {
