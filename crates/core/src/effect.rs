@@ -7,8 +7,8 @@ use harbormaster_framework::{
     api_call::ApiCall, cycle::Reservation, pod::PodInfo, profile::Profile, sweep::PluginIdx,
 };
 
-/// A task for the host. Effects are values: the driver carries them out, the simulator records them. What the host only
-/// learns is a [`crate::Note`].
+/// A task for the host. Effects are values: the driver carries them out, the simulator records them. Information
+/// that asks for nothing is a [`crate::Note`].
 #[derive(Clone, Debug)]
 pub enum Effect {
     /// Run PreBind, Bind and PostBind, then report with [`crate::Input::BindFinished`].

@@ -1,9 +1,12 @@
 //! The engine's interface for its host: inputs, effects, and time as a value.
 
-use std::time::Duration;
+use std::{
+    sync::atomic::{AtomicUsize, Ordering},
+    time::Duration,
+};
 
 use harbormaster_api::{
-    Labels,
+    Labels, Str,
     taint::{Taint, TaintEffect},
 };
 use harbormaster_core::{BindOutcome, EngineConfig, Outcome};
@@ -270,4 +273,69 @@ fn a_panicking_plugin_fails_its_pod_and_no_other() {
     assert_eq!(world.bindings(), [("good".to_owned(), "a".to_owned())]);
     world.wait(Duration::from_secs(3));
     assert_eq!(world.attempt().unwrap().pod.name, "bad", "it is tried again");
+}
+
+/// Counts its pre-flights, and delays pods with the label `waits`.
+struct Counting;
+
+static PRE_FLIGHTS: AtomicUsize = AtomicUsize::new(0);
+
+impl Plugin for Counting {
+    const NAME: &'static str = "Counting";
+    type FilterState = ();
+    type ScoreState = ();
+    fn points(points: &mut Points<Self>) {
+        points.permit().pre_bind();
+    }
+}
+
+impl Build for Counting {
+    type Args = NoArgs;
+    fn build(_: NoArgs, _: &BuildCycle) -> Result<Self, PluginError> {
+        Ok(Self)
+    }
+}
+
+impl Permit for Counting {
+    fn permit(&self, cx: &Cycle<'_>, _: &Str, waiting: &mut dyn WaitingPods) -> Result<Permitted, Stop> {
+        if cx.pod.labels.get("waits").is_some() {
+            return Ok(Permitted::Wait(Duration::from_secs(60)));
+        }
+        waiting.list().iter().for_each(|(pod, _)| waiting.allow(&pod.uid, Self::NAME));
+        Ok(Permitted::Allow)
+    }
+}
+
+impl PreBind for Counting {
+    fn pre_flight(&self, _: &Placement) -> PluginResult<PreFlight> {
+        PRE_FLIGHTS.fetch_add(1, Ordering::Relaxed);
+        Ok(PreFlight::Work { parallel: false })
+    }
+    async fn pre_bind(&self, _: &BindCycle) -> Verdict {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_pre_flight_runs_once_when_the_binding_begins_and_bindings_are_in_flight_from_then_on() {
+    let profile = world::profile_with(|registry| {
+        registry.register::<Counting>();
+        vec![("Permit", "Counting"), ("PreBind", "Counting")]
+    });
+    let mut world = World::with(EngineConfig::new(vec![profile]));
+    world.set_node(node("a", 1000));
+    let mut patient = pod("patient", 1);
+    patient.labels = [("waits", "")].into_iter().collect::<Labels>();
+    world.add_pod(patient);
+    world.attempt().unwrap();
+    assert_eq!((PRE_FLIGHTS.load(Ordering::Relaxed), world.engine.work_in_flight()), (0, 0), "it waits");
+    world.add_pod(pod("p", 1));
+    world.attempt().unwrap();
+    assert_eq!((PRE_FLIGHTS.load(Ordering::Relaxed), world.engine.work_in_flight()), (2, 2));
+    let announced = |pod: &str| (pod.to_owned(), Some("a".to_owned()));
+    assert_eq!(world.nominations(), [announced("patient"), announced("p")]);
+    for name in ["patient", "p"] {
+        world.bind_finished(name, BindOutcome::Bound);
+    }
+    assert_eq!(world.engine.work_in_flight(), 0);
 }
