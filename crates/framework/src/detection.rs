@@ -3,7 +3,8 @@
 //! [`implemented_points!`](crate::implemented_points) calls a method of the same name for each trait on a doubly
 //! borrowed [`Probe`]. Method resolution takes `Found` if the plugin implements the trait, and otherwise borrows once
 //! less and takes `Missing`, which does nothing (autoref specialization). The trait's parameters are inferred; a plugin
-//! that implements one trait twice, say for both scopes, does not compile.
+//! that implements one trait twice, say for both scopes, does not compile. A generic plugin must implement its traits for
+//! all values of its parameters; an implementation for one of them is not found.
 
 use std::marker::PhantomData;
 

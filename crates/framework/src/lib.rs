@@ -7,8 +7,8 @@
 //! 3. [`events`] (changes that wake pending pods), [`resource`] (kinds of objects that plugins add), [`assume`]
 //!    (changes that a plugin expects before the API server confirms them), [`api_call`] (requests of plugins to the API
 //!    server)
-//! 4. [`registry`] and [`profile`] (from a configuration to plugins in order), [`points`] and [`guard`] (how plugins
-//!    are called), [`extender`] (webhooks that take part in decisions)
+//! 4. [`registry`] and [`profile`] (from a configuration to plugins in order), [`points`] with [`detection`], and [`guard`]
+//!    (how plugins are found and called), [`extender`] (webhooks that take part in decisions)
 //! 5. [`attempt`] (one scheduling cycle), `answer_cache` with [`reads`], `totals` and `max_tree` (answers that outlive
 //!    an attempt)
 //!

@@ -63,7 +63,7 @@ impl TeamNodes {
 
 impl Team {
     fn has(&self, pod: &PodInfo) -> bool {
-        self.spec.namespaces.iter().any(|namespace| pod.namespace == *namespace.as_str())
+        self.spec.namespaces.iter().any(|namespace| pod.namespace == *namespace)
     }
 }
 

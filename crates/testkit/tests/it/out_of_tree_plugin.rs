@@ -25,9 +25,9 @@ struct TicketsArgs {
 #[derive(Debug)]
 struct Tickets {
     most_per_pod: Option<i64>,
-    /// Number of reserved tickets of pods that are not bound yet.
-    /// Printed tickets by pod UID.
+    /// Number of reserved tickets of pods that are not bound yet, by UID.
     reserved: Mutex<BTreeMap<Str, i64>>,
+    /// Printed tickets.
     printed: Mutex<Vec<String>>,
 }
 
