@@ -276,32 +276,22 @@ fn a_panicking_plugin_fails_its_pod_and_no_other() {
 }
 
 /// Counts its pre-flights, and delays pods with the label `waits`.
+#[derive(Default)]
 struct Counting;
 
 static PRE_FLIGHTS: AtomicUsize = AtomicUsize::new(0);
 
 impl Plugin for Counting {
     const NAME: &'static str = "Counting";
-    type FilterState = ();
-    type ScoreState = ();
-    fn points(points: &mut Points<Self>) {
-        points.permit().pre_bind();
-    }
-}
-
-impl Build for Counting {
-    type Args = NoArgs;
-    fn build(_: NoArgs, _: &BuildCycle) -> Result<Self, PluginError> {
-        Ok(Self)
-    }
+    implemented_points!();
 }
 
 impl Permit for Counting {
-    fn permit(&self, cx: &Cycle<'_>, _: &Str, waiting: &mut dyn WaitingPods) -> Result<Permitted, Stop> {
+    fn permit(&self, cx: &Cycle<'_>, _: &Str, waiting: &mut Waiting<'_>) -> Result<Permitted, Stop> {
         if cx.pod.labels.get("waits").is_some() {
             return Ok(Permitted::Wait(Duration::from_secs(60)));
         }
-        waiting.list().iter().for_each(|(pod, _)| waiting.allow(&pod.uid, Self::NAME));
+        waiting.list().iter().for_each(|(pod, _)| waiting.allow(&pod.uid));
         Ok(Permitted::Allow)
     }
 }
