@@ -2,7 +2,7 @@
 //!
 //! [`main`] is a whole program: the commands `run`, `simulate` and `sandbox` with all flags and your plugins.
 //! [`Scheduler`] is the same inside another program, or in a test. Plugins are written with [`prelude`], [`api`] and
-//! [`framework`], and tested with [`testkit`] and [`sandbox`].
+//! [`framework`], and tested with `testkit` (a feature) and [`sandbox`].
 //!
 //! ```no_run
 //! use std::process::ExitCode;
@@ -27,12 +27,13 @@
 //! `examples/own-scheduler` is a complete example: a plugin with arguments and a custom resource, its program and its
 //! test.
 //!
-//! Features, all on by default:
+//! Features, all on by default but `testkit`:
 //! - `cli`: [`main`]. Without `sandbox` and `simulate`, it has no such commands.
 //! - `sandbox`: the module [`sandbox`] and [`Scheduler::sandbox`], with an API server in memory.
 //! - `simulate`: the module [`simulation`] and [`Scheduler::simulate`].
 //! - `otlp`: traces over OTLP.
 //! - `mimalloc`: the allocator of the program `harbormaster`; the library does not use it.
+//! - `testkit`: the module `testkit`, for tests of plugins.
 //!
 //! Authors may rely on everything that is public in this crate; `tests/surface/surface.txt` lists it.
 //!
@@ -46,6 +47,7 @@ mod witness;
 
 pub use harbormaster_driver::{DriverError, ExitReason};
 pub use harbormaster_framework::registry::Registry;
+#[cfg(feature = "testkit")]
 pub use harbormaster_testkit as testkit;
 #[cfg(feature = "simulate")]
 pub use scheduler::Simulation;
