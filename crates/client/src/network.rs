@@ -80,7 +80,7 @@ impl Network {
         if response.status() == StatusCode::UNAUTHORIZED {
             self.authorizer.refused().await;
         }
-        Ok(response.map(|body| body.map_err(BoxError::from).boxed_unsync()))
+        Ok(response)
     }
 }
 
@@ -103,18 +103,39 @@ fn below(server: &Uri, path: &Uri) -> Result<Uri, http::Error> {
 
 /// Makes connections.
 pub type Connector = BoxCloneSyncService<Uri, MaybeHttpsStream<TokioIo<TcpStream>>, BoxError>;
-type Pool = legacy::Client<Connector, RequestBody>;
+
+/// A pool of connections. All HTTP clients of the scheduler use it, so the code for HTTP is compiled once.
+#[derive(Clone)]
+pub struct Pool(legacy::Client<Connector, RequestBody>);
+
+impl fmt::Debug for Pool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pool").finish_non_exhaustive()
+    }
+}
+
+impl Pool {
+    /// Returns an empty pool.
+    pub fn new(connector: Connector) -> Self {
+        let mut builder = legacy::Client::builder(TokioExecutor::new());
+        Self(builder.timer(TokioTimer::new()).pool_timer(TokioTimer::new()).build(connector))
+    }
+
+    /// Sends a request and returns the response, whose body is still to be read.
+    ///
+    /// # Errors
+    /// If there is no connection, or it breaks.
+    pub async fn request(&self, request: Request<RequestBody>) -> Result<Response<ResponseBody>, BoxError> {
+        let response = self.0.request(request).await?;
+        Ok(response.map(|body| body.map_err(BoxError::from).boxed_unsync()))
+    }
+}
 
 /// The connections of a [`ConnectionSet`](crate::connections::ConnectionSet).
+#[derive(Debug)]
 pub(crate) struct Pools {
     requests: Pool,
     streams: Pool,
-}
-
-impl fmt::Debug for Pools {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pools").finish_non_exhaustive()
-    }
 }
 
 /// Makes pools of connections.
@@ -155,7 +176,8 @@ impl Dialer {
             .http2_keep_alive_interval(PING_AFTER)
             .http2_keep_alive_timeout(PING_LIMIT)
             .http2_keep_alive_while_idle(true);
-        Pools { requests: builder.build(self.requests.clone()), streams: builder.build(self.streams.clone()) }
+        let pool = |connector: &Connector| Pool(builder.build(connector.clone()));
+        Pools { requests: pool(&self.requests), streams: pool(&self.streams) }
     }
 }
 

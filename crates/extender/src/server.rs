@@ -163,7 +163,7 @@ impl Server {
     }
 
     /// Answers requests until `stop` resolves; then accepts no more connections and waits for open requests, at most ten seconds.
-    pub async fn run(self, stop: impl Future<Output = ()>) {
+    pub async fn run(self, stop: impl Future<Output = ()> + Send) {
         let scheme = if self.tls.is_some() { "https" } else { "http" };
         tracing::info!(address = %self.address, scheme, "Serving");
         let follow = self.certificate.clone().map(|certificate| tokio::spawn(certificate.follow()));

@@ -312,53 +312,49 @@ impl HeadOwner {
 }
 
 fn decode<R: Resource>(key: &CustomKey, json: &str) -> Result<Custom<R>, Undecodable> {
-    if scope_matches::<R>(key)
-        && let Ok(Head { metadata }) = serde_json::from_str(json)
-        && let Ok(object) = serde_json::from_str(json)
-        && let Ok(metadata) = metadata.of(key)
-    {
-        return Ok(Custom { metadata, object });
-    }
-    // Decode a `Value`, so that the error contains no text position: it stays the same after the next change.
-    let json: Value =
-        serde_json::from_str(json).map_err(|error| wrong::<R>(key, String::new(), error.to_string()))?;
-    decode_value(key, &json)
-}
-
-fn scope_matches<R: Resource>(key: &CustomKey) -> bool {
-    (R::SCOPE == ResourceScope::Cluster) == key.namespace.is_empty()
-}
-
-fn wrong<R: Resource>(key: &CustomKey, field: String, message: String) -> Undecodable {
-    let name = match key.namespace.is_empty() {
-        true => key.name.to_string(),
-        false => format!("{}/{}", key.namespace, key.name),
+    let wrong = |(field, message)| {
+        let name = match key.namespace.is_empty() {
+            true => key.name.to_string(),
+            false => format!("{}/{}", key.namespace, key.name),
+        };
+        Undecodable { kind: R::KIND, name, field, message }
     };
-    Undecodable { kind: R::KIND, name, field, message }
-}
-
-/// Decodes an object that is already parsed.
-pub(crate) fn decode_value<R: Resource>(key: &CustomKey, json: &Value) -> Result<Custom<R>, Undecodable> {
-    let wrong = |field: String, message: String| wrong::<R>(key, field, message);
+    let misplaced = |problem: &str| wrong(("metadata.namespace".to_owned(), problem.to_owned()));
     match (R::SCOPE, key.namespace.is_empty()) {
         (ResourceScope::Cluster, false) => {
-            let problem = "it is in a namespace, but the plugin expects objects that are in none";
-            return Err(wrong("metadata.namespace".to_owned(), problem.to_owned()));
+            Err(misplaced("it is in a namespace, but the plugin expects objects that are in none"))
         }
         (ResourceScope::Namespaced, true) => {
-            let problem = "it is in no namespace, but the plugin expects objects that are in one";
-            return Err(wrong("metadata.namespace".to_owned(), problem.to_owned()));
+            Err(misplaced("it is in no namespace, but the plugin expects objects that are in one"))
         }
-        (ResourceScope::Cluster, true) | (ResourceScope::Namespaced, false) => {}
+        (ResourceScope::Cluster, true) | (ResourceScope::Namespaced, false) => {
+            let head: Head = read(json).map_err(wrong)?;
+            let metadata = head.metadata.of(key).map_err(wrong)?;
+            Ok(Custom { metadata, object: read(json).map_err(wrong)? })
+        }
     }
-    let head: Head = read(json).map_err(|(field, message)| wrong(field, message))?;
-    let metadata = head.metadata.of(key).map_err(|(field, message)| wrong(field, message))?;
-    let object = read(json).map_err(|(field, message)| wrong(field, message))?;
-    Ok(Custom { metadata, object })
 }
 
-fn read<T: DeserializeOwned>(json: &Value) -> Result<T, (String, String)> {
-    serde_path_to_error::deserialize(json).map_err(|error| field_and_message(&error))
+/// Decodes an object that is already parsed. It becomes text again, so that there is one decoder for each type.
+pub(crate) fn decode_value<R: Resource>(key: &CustomKey, json: &Value) -> Result<Custom<R>, Undecodable> {
+    decode(key, &json.to_string())
+}
+
+/// Decodes first without tracking the path, because that costs time; on an error it decodes again to find the field.
+/// The error contains no text position: it stays the same after the next change.
+fn read<T: DeserializeOwned>(json: &str) -> Result<T, (String, String)> {
+    let error = match serde_json::from_str(json) {
+        Ok(decoded) => return Ok(decoded),
+        Err(error) => error,
+    };
+    let tracked = serde_path_to_error::deserialize::<_, T>(&mut serde_json::Deserializer::from_str(json));
+    let (field, message) = match tracked {
+        Err(error) => field_and_message(&error),
+        // What follows the object is wrong.
+        Ok(_) => (String::new(), error.to_string()),
+    };
+    let end = message.rfind(" at line ").unwrap_or(message.len());
+    Err((field, message[..end].to_owned()))
 }
 
 impl HeadMetadata {

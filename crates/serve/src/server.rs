@@ -11,7 +11,9 @@ use std::{
     time::Duration,
 };
 
+use bytes::Bytes;
 use http::{HeaderValue, Request, Response, StatusCode, header, request};
+use http_body_util::{BodyExt, Full, combinators::UnsyncBoxBody};
 use hyper::{
     body::{Body, Incoming},
     server::conn::{http1, http2},
@@ -63,46 +65,57 @@ pub struct Client {
     pub connection: Arc<Connection>,
 }
 
-/// A service that answers the requests of one connection.
-pub trait HttpService:
-    Service<Request<Incoming>, Response = Response<Self::Body>, Error = Infallible, Future: Send + 'static>
-    + Send
-    + Sync
-    + 'static
-{
-    /// Body of a response. It must be possible to make one from a text.
-    type Body: Body<Data: Send, Error: Into<Box<dyn Error + Send + Sync>>>
-        + From<&'static str>
-        + Send
-        + 'static;
-}
+type BoxError = Box<dyn Error + Send + Sync>;
+type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+type AnyResponse = Response<UnsyncBoxBody<Bytes, BoxError>>;
 
-impl<S, B> HttpService for S
+/// The service of one connection with its type erased, so the code for HTTP is compiled once for all servers.
+type AnyService = Box<dyn Fn(Request<Incoming>) -> BoxFuture<'static, AnyResponse> + Send + Sync>;
+type AnyServices = dyn Fn(Client) -> AnyService + Send + Sync;
+
+fn erased<S, B>(service: S) -> AnyService
 where
-    S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible, Future: Send + 'static>
-        + Send
-        + Sync
-        + 'static,
-    B: Body<Data: Send, Error: Into<Box<dyn Error + Send + Sync>>> + From<&'static str> + Send + 'static,
+    S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible> + Send + Sync + 'static,
+    S::Future: Send + 'static,
+    B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
 {
-    type Body = B;
+    Box::new(move |request| {
+        let answer = service.call(request);
+        Box::pin(async move {
+            let Ok(response) = answer.await;
+            response.map(|body| body.map_err(Into::into).boxed_unsync())
+        })
+    })
 }
 
 impl Server {
     /// Accepts connections until `stop` resolves, then waits for open requests, at most [`Limits::grace`]. Makes a service for
     /// each connection. Returns the number of connections that were open at the end and were aborted.
-    pub async fn run<S: HttpService>(
+    pub async fn run<S, B>(
         self,
         listener: TcpListener,
         service: impl Fn(Client) -> S + Send + Sync + 'static,
-        stop: impl Future<Output = ()>,
+        stop: impl Future<Output = ()> + Send,
+    ) -> usize
+    where
+        S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible> + Send + Sync + 'static,
+        S::Future: Send + 'static,
+        B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+    {
+        self.run_erased(listener, Arc::new(move |client| erased(service(client))), Box::pin(stop)).await
+    }
+
+    async fn run_erased(
+        self,
+        listener: TcpListener,
+        service: Arc<AnyServices>,
+        mut stop: BoxFuture<'_, ()>,
     ) -> usize {
         let grace = self.limits.grace;
         let table = Arc::new(ConnectionTable::new(self.admission));
-        let (server, service) = (Arc::new(self), Arc::new(service));
+        let server = Arc::new(self);
         let (stopping, stopped) = watch::channel(false);
         let mut connections = JoinSet::new();
-        let mut stop = pin!(stop);
         loop {
             tokio::select! {
                 (stream, admitted) = server.accept(&listener, &table) => {
@@ -150,11 +163,11 @@ impl Server {
         }
     }
 
-    async fn secure<S: HttpService>(
+    async fn secure(
         &self,
         stream: TcpStream,
         connection: &Arc<Connection>,
-        service: &(impl Fn(Client) -> S + Send + Sync),
+        service: &AnyServices,
         mut stopped: watch::Receiver<bool>,
     ) {
         // Responses are small and awaited. It works without this, too.
@@ -185,15 +198,15 @@ impl Server {
         }
     }
 
-    fn limited<S>(&self, service: S, connection: &Arc<Connection>) -> LimitedService<S> {
+    fn limited(&self, service: AnyService, connection: &Arc<Connection>) -> LimitedService {
         let head_bytes = self.limits.head_bytes.unwrap_or(usize::MAX);
         LimitedService { service, connection: connection.clone(), head_bytes }
     }
 
-    async fn serve_http1<S: HttpService>(
+    async fn serve_http1(
         &self,
         stream: impl AsyncRead + AsyncWrite + Send + 'static,
-        service: LimitedService<S>,
+        service: LimitedService,
         connection: &Arc<Connection>,
         stopped: watch::Receiver<bool>,
     ) {
@@ -207,10 +220,10 @@ impl Server {
         self.until_end(served, connection, stopped).await;
     }
 
-    async fn serve_http2<S: HttpService>(
+    async fn serve_http2(
         &self,
         stream: impl AsyncRead + AsyncWrite + Send + 'static,
-        service: LimitedService<S>,
+        service: LimitedService,
         connection: &Arc<Connection>,
         stopped: watch::Receiver<bool>,
     ) {
@@ -276,22 +289,22 @@ impl Server {
 }
 
 /// Refuses requests whose heads are too long, and marks the connection as busy while others are answered.
-struct LimitedService<S> {
-    service: S,
+struct LimitedService {
+    service: AnyService,
     connection: Arc<Connection>,
     head_bytes: usize,
 }
 
-impl<S> fmt::Debug for LimitedService<S> {
+impl fmt::Debug for LimitedService {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LimitedService").finish_non_exhaustive()
     }
 }
 
-impl<S: HttpService> Service<Request<Incoming>> for LimitedService<S> {
-    type Response = Response<S::Body>;
+impl Service<Request<Incoming>> for LimitedService {
+    type Response = AnyResponse;
     type Error = Infallible;
-    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
+    type Future = BoxFuture<'static, Result<AnyResponse, Infallible>>;
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
         let (head, body) = request.into_parts();
@@ -299,11 +312,11 @@ impl<S: HttpService> Service<Request<Incoming>> for LimitedService<S> {
             return Box::pin(async { Ok(too_long()) });
         }
         let busy = self.connection.busy();
-        let answer = self.service.call(Request::from_parts(head, body));
+        let answer = (self.service)(Request::from_parts(head, body));
         Box::pin(async move {
             let response = answer.await;
             drop(busy);
-            response
+            Ok(response)
         })
     }
 }
@@ -319,8 +332,9 @@ fn head_bytes(head: &request::Parts) -> usize {
     first + head.headers.iter().map(header).sum::<usize>() + "\r\n".len()
 }
 
-fn too_long<B: From<&'static str>>() -> Response<B> {
-    let mut response = Response::new(B::from(TOO_LONG));
+fn too_long() -> AnyResponse {
+    let body = Full::new(Bytes::from_static(TOO_LONG.as_bytes()));
+    let mut response = Response::new(body.map_err(|never| match never {}).boxed_unsync());
     *response.status_mut() = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));

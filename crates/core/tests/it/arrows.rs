@@ -14,7 +14,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("core", &["api", "framework"]),
     ("testkit", &["api", "framework"]),
     ("metrics", &["api", "framework", "core"]),
-    ("client", &[]),
+    ("client", &["yaml"]),
     ("driver", &["api", "client", "framework", "core", "metrics"]),
     ("serve", &[]),
     ("port", &["client", "serve"]),

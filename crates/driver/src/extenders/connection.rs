@@ -6,19 +6,14 @@ use base64::{Engine as _, prelude::BASE64_STANDARD};
 use bytes::Bytes;
 use harbormaster_client::{
     Identity, TlsError, TlsOptions,
-    client::{JSON, RequestBody, ResponseBody},
+    client::{JSON, ResponseBody},
     error_chain,
-    network::{Connector, connector},
+    network::{Connector, Pool, connector},
 };
 use http::{HeaderValue, Method, Request, StatusCode, Uri, header};
 use http_body::Body;
 use http_body_util::{BodyExt, Full};
-use hyper_util::{
-    client::legacy,
-    rt::{TokioExecutor, TokioTimer},
-};
 use tokio::time::{Instant, timeout_at};
-use tower::BoxError;
 
 use super::{DEFAULT_TIMEOUT, ExtenderConfig};
 
@@ -44,17 +39,15 @@ pub(super) struct Connection {
     /// Without slashes at the end.
     prefix: String,
     limit: Duration,
-    pool: legacy::Client<Connector, RequestBody>,
+    pool: Pool,
 }
 
 impl Connection {
     pub(super) fn new(config: &ExtenderConfig) -> Result<Self, String> {
         let limit = if config.timeout.is_zero() { DEFAULT_TIMEOUT } else { config.timeout };
-        let connector = secure(config)?;
-        let mut pool = legacy::Client::builder(TokioExecutor::new());
-        pool.timer(TokioTimer::new()).pool_timer(TokioTimer::new());
+        let pool = Pool::new(secure(config)?);
         let prefix = config.extender.name.trim_end_matches('/').to_owned();
-        Ok(Self { prefix, limit, pool: pool.build(connector) })
+        Ok(Self { prefix, limit, pool })
     }
 
     /// Returns the time limit of a call.
@@ -81,7 +74,7 @@ impl Connection {
             .map_err(|error| failed(&error.to_string()))?;
         let deadline = Instant::now() + self.limit;
         let reply = match timeout_at(deadline, self.pool.request(request)).await {
-            Ok(reply) => reply.map_err(|error| failed(&error_chain(&error)))?,
+            Ok(reply) => reply.map_err(|error| failed(&error_chain(&*error)))?,
             Err(_) => {
                 return Err(failed(
                     "context deadline exceeded (Client.Timeout exceeded while awaiting headers)",
@@ -97,8 +90,7 @@ impl Connection {
         {
             return Err(failed(&format!("the reply is encoded as {encoding:?}, which was not asked for")));
         }
-        let body = reply.into_body().map_err(BoxError::from).boxed_unsync();
-        match timeout_at(deadline, whole(body, largest)).await {
+        match timeout_at(deadline, whole(reply.into_body(), largest)).await {
             Ok(read) => read.map_err(|why| failed(&why)),
             Err(_) => Err(failed(
                 "context deadline exceeded (Client.Timeout or context cancellation while reading body)",
@@ -218,6 +210,7 @@ mod tests {
     use futures_util::{StreamExt, stream};
     use http_body::{Frame, SizeHint};
     use http_body_util::StreamBody;
+    use tower::BoxError;
 
     use super::*;
 

@@ -9,15 +9,13 @@ use std::{
 };
 
 use bytes::Bytes;
+use harbormaster_client::{
+    TlsOptions,
+    network::{Pool, connector},
+};
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full, Limited};
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
-use hyper_util::{
-    client::legacy::{Client, connect::HttpConnector},
-    rt::TokioExecutor,
-};
 use opentelemetry_http::{HttpClient, HttpError};
-use rustls::{ClientConfig, RootCertStore, crypto::ring};
 use tokio::{runtime::Handle, time::timeout};
 
 /// Time limit of a request, response included; OpenTelemetry's default.
@@ -28,25 +26,16 @@ const REPLY: usize = 1 << 20;
 /// A client on the runtime that it was made in.
 #[derive(Debug)]
 pub(crate) struct Sender {
-    client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    pool: Pool,
     runtime: Handle,
     is_away: AtomicBool,
 }
 
 impl Sender {
     pub(crate) fn new() -> Result<Self, String> {
-        let mut roots = RootCertStore::empty();
-        // Without certificates a collector behind TLS is refused, which is logged.
-        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-        let tls = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-            .with_safe_default_protocol_versions()
-            .map_err(|error| format!("traces: {error}"))?
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        let connector =
-            HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_http1().build();
-        let client = Client::builder(TokioExecutor::new()).build(connector);
-        Ok(Self { client, runtime: Handle::current(), is_away: AtomicBool::new(false) })
+        let tls = TlsOptions::default().client_config().map_err(|error| format!("traces: {error}"))?;
+        let pool = Pool::new(connector(tls, None, false));
+        Ok(Self { pool, runtime: Handle::current(), is_away: AtomicBool::new(false) })
     }
 
     fn note(&self, outcome: &Result<Response<Bytes>, HttpError>, endpoint: &str) {
@@ -71,9 +60,9 @@ impl Sender {
 #[async_trait::async_trait]
 impl HttpClient for Sender {
     async fn send_bytes(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
-        let (client, endpoint) = (self.client.clone(), request.uri().to_string());
+        let (pool, endpoint) = (self.pool.clone(), request.uri().to_string());
         let exchange = async move {
-            let (head, body) = client.request(request.map(Full::new)).await?.into_parts();
+            let (head, body) = pool.request(request.map(Full::new)).await?.into_parts();
             let body = Limited::new(body, REPLY).collect().await?.to_bytes();
             Ok::<_, HttpError>(Response::from_parts(head, body))
         };
