@@ -19,6 +19,7 @@
 
 mod access;
 pub mod backoff;
+pub mod body;
 pub mod client;
 pub mod config;
 pub mod connections;

@@ -1,20 +1,18 @@
 //! Sends spans to the collector. An outage is logged once.
 
 use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::atomic::{AtomicBool, Ordering},
     time::Duration,
 };
 
 use bytes::Bytes;
 use harbormaster_client::{
     TlsOptions,
+    body::whole,
     network::{Pool, connector},
 };
 use http::{Request, Response};
-use http_body_util::{BodyExt, Full, Limited};
+use http_body_util::Full;
 use opentelemetry_http::{HttpClient, HttpError};
 use tokio::{runtime::Handle, time::timeout};
 
@@ -57,15 +55,16 @@ impl Sender {
     }
 }
 
+async fn exchange(pool: &Pool, request: Request<Full<Bytes>>) -> Result<Response<Bytes>, HttpError> {
+    let (head, body) = pool.request(request).await?.into_parts();
+    Ok(Response::from_parts(head, whole(body, REPLY).await?))
+}
+
 #[async_trait::async_trait]
 impl HttpClient for Sender {
     async fn send_bytes(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
         let (pool, endpoint) = (self.pool.clone(), request.uri().to_string());
-        let exchange = async move {
-            let (head, body) = pool.request(request.map(Full::new)).await?.into_parts();
-            let body = Limited::new(body, REPLY).collect().await?.to_bytes();
-            Ok::<_, HttpError>(Response::from_parts(head, body))
-        };
+        let exchange = async move { exchange(&pool, request.map(Full::new)).await };
         // The caller is a thread without a runtime, and so without a timer for the limit.
         let answer = self.runtime.spawn(async move { timeout(LIMIT, exchange).await }).await;
         let outcome = match answer {
