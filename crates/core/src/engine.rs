@@ -34,7 +34,6 @@ use crate::{
     queue::{Backoff, EnqueueFailure, Queue, QueueLengths},
     reporter::Reporter,
 };
-use changes::ChangeTime;
 
 /// Settings of the engine.
 #[derive(Clone, Debug)]
@@ -205,21 +204,22 @@ impl Engine {
 
     /// Handles an input.
     pub fn handle(&mut self, input: Input, now: Timestamp) {
-        let at = ChangeTime::begin(now, self.meter.as_deref());
         match input {
-            Input::Pod(pod) if pod.is_terminal() => self.pod_gone(&pod.uid, at),
-            Input::Pod(pod) => self.pod_changed(pod, at),
-            Input::PodGone(uid) => self.pod_gone(&uid, at),
-            Input::Node(node) => self.node_changed(node, at),
-            Input::NodeGone(name) => self.node_gone(&name, at),
+            Input::Pod(pod) if pod.is_terminal() => self.pod_gone(&pod.uid, self.begin(now)),
+            Input::Pod(pod) => self.pod_changed(pod, self.begin(now)),
+            Input::PodGone(uid) => self.pod_gone(&uid, self.begin(now)),
+            Input::Node(node) => self.node_changed(node, self.begin(now)),
+            Input::NodeGone(name) => self.node_gone(&name, self.begin(now)),
             // Stored for plugins; these objects wake no pods.
             Input::Object(object) => self.cache.set_object(object),
             Input::ObjectGone(key) => self.cache.remove_object(&key),
             Input::Custom(object) => {
+                let at = self.begin(now);
                 let changes = self.cache.cluster.set_custom(&object);
                 self.custom_changed(changes, at);
             }
             Input::CustomGone(key) => {
+                let at = self.begin(now);
                 let changes = self.cache.cluster.remove_custom(&key);
                 self.custom_changed(changes, at);
             }

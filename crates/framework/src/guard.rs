@@ -421,7 +421,7 @@ impl GuardedPlugin {
         self.calls.index.map(|(kind, _)| kind)
     }
 
-    /// The custom resources that the plugin names; see [`crate::points::Points::resource`].
+    /// Custom resources that the plugin watches; see [`crate::resource::Watches`].
     pub fn resources(&self) -> &[ResourceKind] {
         &self.calls.resources
     }

@@ -22,11 +22,6 @@ pub(super) struct ChangeTime {
 }
 
 impl ChangeTime {
-    /// Time of a change in the cluster, which is measured.
-    pub(super) fn begin(now: Timestamp, meter: Option<&dyn Meter>) -> Self {
-        Self { now, begun: meter.map(Meter::now) }
-    }
-
     /// Time of a change that the engine itself makes, which is not measured.
     pub(super) fn unmeasured(now: Timestamp) -> Self {
         Self { now, begun: None }
@@ -34,6 +29,11 @@ impl ChangeTime {
 }
 
 impl Engine {
+    /// Returns the time of a change in the cluster, whose handling begins.
+    pub(super) fn begin(&self, now: Timestamp) -> ChangeTime {
+        ChangeTime { now, begun: self.meter.as_deref().map(Meter::now) }
+    }
+
     /// Handles a changed custom object: wakes the pods that it may help.
     pub(super) fn custom_changed(&mut self, changes: Vec<CustomChange>, at: ChangeTime) {
         for (event, change) in changes.into_iter().map(OwnedChange::of_custom) {

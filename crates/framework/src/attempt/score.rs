@@ -132,38 +132,18 @@ impl Runner {
         cached: CachedScores,
         mut record: impl FnMut(usize, CandidateScore),
     ) -> Result<(), AttemptError> {
-        let (profile, cx) = (&*draft.profile, Cycle::new(cluster, &draft.pod));
-        let set: NodeSet = candidates.iter().copied().collect();
         if let Some(failure) = self.cache.take_score_failure(draft.slate) {
             return Err(failure.into());
         }
-        let fresh = pre_score_cluster_scoped(profile, &cx, &draft.states, &set)?;
-        let score_all = |runner: &mut Self| {
-            let mut column = vec![0; cluster.rows()];
+        let (profile, cx) = (&*draft.profile, Cycle::new(cluster, &draft.pod));
+        let set: NodeSet = candidates.iter().copied().collect();
+        let slots = pre_score_cluster_scoped(profile, &cx, &draft.states, &set)?;
+        let mut column = vec![0; cluster.rows()];
+        self.staged(Stage::Score, |runner| {
             for scorer in profile.scorers() {
-                let (plugin, slot) = (profile.plugin(scorer.plugin), &fresh[scorer.plugin.at()]);
-                let mut fresh_column;
-                match runner.cache.column_mut(draft.slate, scorer.plugin) {
-                    Some(cached_column) => {
-                        let source = profile.column_source(scorer.plugin, &cx);
-                        let column_of_rows = match cached {
-                            CachedScores::Use => cached_column,
-                            CachedScores::Ignore => {
-                                fresh_column = Column::default();
-                                fresh_column.catch_up(source)?;
-                                &mut fresh_column
-                            }
-                        };
-                        column_of_rows.score(source, &set)?;
-                        if column_of_rows.raw().is_empty() {
-                            continue;
-                        }
-                        candidates.iter().for_each(|row| column[row.at()] = column_of_rows.raw()[row.at()]);
-                    }
-                    None if slot.is_none() => continue,
-                    None => {
-                        plugin.score_batch(&cx, slot, &mut Scores::new(&set, NodeIdx(0), &mut column))?;
-                    }
+                let (plugin, slot) = (profile.plugin(scorer.plugin), &slots[scorer.plugin.at()]);
+                if !runner.raw_scores(&cx, draft, scorer, slot, &set, cached, &mut column)? {
+                    continue;
                 }
                 let raw: Vec<i64> = candidates.iter().map(|row| column[row.at()]).collect();
                 normalize(plugin, &cx, slot, &set, &mut column)?;
@@ -174,8 +154,44 @@ impl Runner {
                 }
             }
             Ok(())
+        })
+    }
+
+    /// Writes a scorer's scores of the candidates to `column`. Returns false if it has none, because it skipped.
+    #[expect(clippy::too_many_arguments, reason = "all of it belongs to one call of one plugin")]
+    fn raw_scores(
+        &mut self,
+        cx: &Cycle<'_>,
+        draft: &Draft,
+        scorer: &Scorer,
+        slot: &Slot,
+        candidates: &NodeSet,
+        cached: CachedScores,
+        column: &mut [i64],
+    ) -> Result<bool, AttemptError> {
+        let profile = &*draft.profile;
+        let Some(of_slate) = self.cache.column_mut(draft.slate, scorer.plugin) else {
+            if slot.is_some() {
+                let scores = &mut Scores::new(candidates, NodeIdx(0), column);
+                profile.plugin(scorer.plugin).score_batch(cx, slot, scores)?;
+            }
+            return Ok(slot.is_some());
         };
-        self.staged(Stage::Score, score_all)
+        let source = profile.column_source(scorer.plugin, cx);
+        let mut fresh = Column::default();
+        let of_rows = match cached {
+            CachedScores::Use => of_slate,
+            CachedScores::Ignore => {
+                fresh.catch_up(source)?;
+                &mut fresh
+            }
+        };
+        of_rows.score(source, candidates)?;
+        let raw = of_rows.raw();
+        if !raw.is_empty() {
+            candidates.iter().for_each(|row| column[row.at()] = raw[row.at()]);
+        }
+        Ok(!raw.is_empty())
     }
 }
 
