@@ -7,6 +7,7 @@
 mod defaults;
 mod disk;
 mod json;
+pub mod locate;
 mod meta;
 mod node;
 mod object;
@@ -17,6 +18,7 @@ mod spec;
 use serde::Deserialize;
 use serde_json::Value;
 
+use self::locate::{FieldError, decode};
 use crate::{Node, Object, ObjectKind, ObjectRef, Pod, PriorityClass, Str, strings::Interner};
 
 /// Error of decoding an object.
@@ -166,27 +168,13 @@ impl Decoder {
     }
 }
 
-/// Decodes first without tracking the path, because that costs time; on an error it decodes again to find the path.
 fn from_slice<'a, T: Deserialize<'a>>(kind: &'static str, json: &'a [u8]) -> Result<T, DecodeError> {
-    if let Ok(decoded) = serde_json::from_slice(json) {
-        return Ok(decoded);
-    }
-    let mut reader = serde_json::Deserializer::from_slice(json);
-    let decoded = serde_path_to_error::deserialize(&mut reader).map_err(|e| located(kind, &e))?;
-    let trailing = |e: serde_json::Error| DecodeError { kind, path: String::new(), problem: e.to_string() };
-    reader.end().map_err(trailing)?;
-    Ok(decoded)
+    decode(json).map_err(|FieldError { path, problem }| DecodeError { kind, path, problem })
 }
 
 /// A parsed object as text again. One way of decoding halves what is compiled for it.
 fn bytes(value: &Value) -> Vec<u8> {
     value.to_string().into_bytes()
-}
-
-fn located(kind: &'static str, error: &serde_path_to_error::Error<serde_json::Error>) -> DecodeError {
-    let path = error.path().to_string();
-    let path = if path == "." { String::new() } else { path };
-    DecodeError { kind, path, problem: error.inner().to_string() }
 }
 
 #[cfg(test)]

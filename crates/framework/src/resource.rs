@@ -38,12 +38,10 @@ use std::{
     sync::Arc,
 };
 
-use harbormaster_api::{Labels, Str, Timestamp, pod::OwnerReference};
+use harbormaster_api::{Labels, Str, Timestamp, pod::OwnerReference, wire::locate};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use thiserror::Error;
-
-use crate::registry::field_and_message;
 
 pub use watches::{ResourceSet, Watched, Watches};
 
@@ -340,21 +338,10 @@ pub(crate) fn decode_value<R: Resource>(key: &CustomKey, json: &Value) -> Result
     decode(key, &json.to_string())
 }
 
-/// Decodes first without tracking the path, because that costs time; on an error it decodes again to find the field.
-/// The error contains no text position: it stays the same after the next change.
+/// Returns a field and a message on errors. The message contains no position in the text: it stays the same after the next
+/// change.
 fn read<T: DeserializeOwned>(json: &str) -> Result<T, (String, String)> {
-    let error = match serde_json::from_str(json) {
-        Ok(decoded) => return Ok(decoded),
-        Err(error) => error,
-    };
-    let tracked = serde_path_to_error::deserialize::<_, T>(&mut serde_json::Deserializer::from_str(json));
-    let (field, message) = match tracked {
-        Err(error) => field_and_message(&error),
-        // What follows the object is wrong.
-        Ok(_) => (String::new(), error.to_string()),
-    };
-    let end = message.rfind(" at line ").unwrap_or(message.len());
-    Err((field, message[..end].to_owned()))
+    locate::decode(json.as_bytes()).map_err(|error| (error.path.clone(), error.problem_alone().to_owned()))
 }
 
 impl HeadMetadata {

@@ -228,7 +228,20 @@ pub(super) struct Time(pub(super) Timestamp);
 
 impl<'de> Deserialize<'de> for Time {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = Text::deserialize(deserializer)?;
-        Timestamp::parse(&text).map(Self).map_err(|e| de::Error::custom(format!("time {:?}: {e}", &*text)))
+        deserializer.deserialize_str(TimeVisitor)
+    }
+}
+
+struct TimeVisitor;
+
+impl Visitor<'_> for TimeVisitor {
+    type Value = Time;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a string")
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Time, E> {
+        Timestamp::parse(text).map(Time).map_err(|e| E::custom(format!("time {text:?}: {e}")))
     }
 }
