@@ -9,7 +9,7 @@
 //! decided when an attempt begins; nothing is measured for an attempt that is not sampled. Spans go into a bounded queue, which a
 //! separate thread sends: when the collector is slow or away, spans are dropped; scheduling is not affected.
 //!
-//! Without the feature `otlp` these functions do nothing.
+//! Without the feature `otlp` these functions do nothing, except to warn about variables that would enable traces.
 
 #[cfg(not(feature = "otlp"))]
 mod off;
@@ -26,6 +26,9 @@ pub(crate) use off::{AttemptSpan, request_tracer, traced, within};
 pub use otlp::Traces;
 #[cfg(feature = "otlp")]
 pub(crate) use otlp::{AttemptSpan, request_tracer, traced, within};
+
+/// Variables that set the endpoint; setting either enables spans.
+const ENDPOINTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"];
 
 /// Name and attributes of a span.
 #[cfg_attr(not(feature = "otlp"), allow(dead_code, reason = "there are no spans"))]

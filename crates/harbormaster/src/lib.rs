@@ -27,11 +27,11 @@
 //! `examples/own-scheduler` is a complete example: a plugin with arguments and a custom resource, its program and its
 //! test.
 //!
-//! Features, all on by default but `testkit`:
+//! Features, all on by default but `otlp` and `testkit`:
 //! - `cli`: [`main`]. Without `sandbox` and `simulate`, it has no such commands.
 //! - `sandbox`: the module [`sandbox`] and [`Scheduler::sandbox`], with an API server in memory.
 //! - `simulate`: the module [`simulation`] and [`Scheduler::simulate`].
-//! - `otlp`: traces over OTLP.
+//! - `otlp`: traces over OTLP, which the container image has.
 //! - `mimalloc`: the allocator of the program `harbormaster`; the library does not use it.
 //! - `testkit`: the module `testkit`, for tests of plugins.
 //!

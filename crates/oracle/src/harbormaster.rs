@@ -22,9 +22,9 @@ pub enum Error {
     Missing(PathBuf),
 }
 
-/// Returns the path of `harbormaster`, which cargo builds if it is out of date:
-/// in the profile of this program, or in the release profile if `shipped`. The
-/// environment variable [`VARIABLE`] overrides it.
+/// Returns the path of `harbormaster`, which cargo builds if it is out of date: with the features that are shipped, in
+/// the profile of this program, or in the profile that is shipped if `shipped`. The environment variable [`VARIABLE`]
+/// overrides it.
 pub fn harbormaster_binary(shipped: bool) -> Result<PathBuf, Error> {
     if let Some(path) = env::var_os(VARIABLE) {
         return existing(PathBuf::from(path));
@@ -37,6 +37,7 @@ pub fn harbormaster_binary(shipped: bool) -> Result<PathBuf, Error> {
     };
     let mut command = cargo();
     command.args(["build", "--quiet", "-p", "harbormaster", "--bin", "harbormaster", "--profile", profile]);
+    command.args(["--features", "otlp"]);
     if !command.current_dir(&workspace).status()?.success() {
         return Err(Error::Build);
     }

@@ -1,24 +1,31 @@
 //! No traces: the program was built without them.
 
-use std::{future::Future, sync::Arc, time::SystemTime};
+use std::{env, future::Future, sync::Arc, time::SystemTime};
 
 use harbormaster_client::observe::RequestTracer;
 use harbormaster_core::Attempted;
 use harbormaster_framework::meter::Stamp;
 use harbormaster_metrics::AttemptTimes;
 
-use super::{SpanEnd, SpanInfo};
+use super::{ENDPOINTS, SpanEnd, SpanInfo};
 
 /// Traces that are not built.
 #[derive(Clone, Debug, Default)]
 pub struct Traces(());
 
 impl Traces {
-    /// Returns traces that are off.
+    /// Returns traces that are off. Warns if a variable names an endpoint.
     ///
     /// # Errors
     /// None.
     pub fn from_environment() -> Result<Self, String> {
+        if let Some(variable) =
+            ENDPOINTS.into_iter().find(|name| env::var_os(name).is_some_and(|set| !set.is_empty()))
+        {
+            tracing::warn!(
+                "{variable} is set, but no traces are sent: this program was built without the feature `otlp`"
+            );
+        }
         Ok(Self(()))
     }
 

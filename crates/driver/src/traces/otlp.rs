@@ -33,7 +33,7 @@ use opentelemetry_sdk::{
 };
 use rustc_hash::FxHashMap;
 
-use super::{SpanEnd, SpanInfo, sender::Sender};
+use super::{ENDPOINTS, SpanEnd, SpanInfo, sender::Sender};
 
 /// Number of attempts that are remembered until their pods are bound. The binding of a pod that waits long on Permit may be
 /// missing from its trace.
@@ -42,8 +42,6 @@ const REMEMBERED: usize = 4096;
 const LAST_SPANS: Duration = Duration::from_secs(3);
 /// Default name of the service.
 const SERVICE: &str = "harbormaster";
-/// Variables that set the endpoint; setting either enables spans.
-const ENDPOINTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"];
 
 tokio::task_local! {
     /// Trace of the current task.
