@@ -1,5 +1,6 @@
 //! CronJobs: a Job at each of their times.
 
+mod cron;
 mod schedule;
 
 use std::{

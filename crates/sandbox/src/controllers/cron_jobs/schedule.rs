@@ -1,15 +1,12 @@
 //! Schedules of CronJobs.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
-use croner::{
-    Cron,
-    parser::{CronParser, Seconds, Year},
-};
 use harbormaster_api::{Timestamp, args::GoDuration};
 use jiff::{Zoned, tz::TimeZone};
 use serde_json::Value;
 
+use super::cron::Cron;
 use crate::{events::Kind, fields::text};
 
 /// Reason why a CronJob cannot start: the kind, reason and message of its event.
@@ -19,7 +16,7 @@ pub(super) type Complaint = (Kind, &'static str, String);
 #[derive(Clone, Debug)]
 pub(super) enum Schedule {
     /// Five fields, or a name such as `@hourly`.
-    Cron(Arc<Cron>, TimeZone),
+    Cron(Cron, TimeZone),
     /// `@every 90s`, counted from the last time.
     Every(Duration),
 }
@@ -42,15 +39,8 @@ impl Schedule {
             let seconds = every.to_std().as_secs().max(1);
             return Ok(Self::Every(Duration::from_secs(seconds)));
         }
-        let pattern = if given == "@midnight" { "@daily" } else { given };
-        let parser = CronParser::builder()
-            .seconds(Seconds::Disallowed)
-            .year(Year::Disallowed)
-            // 5/15 begins at 5.
-            .sloppy_ranges(true)
-            .build();
-        let cron = parser.parse(pattern).map_err(|error| unparseable(&error))?;
-        let schedule = Self::Cron(Arc::new(cron), zone);
+        let cron = Cron::parse(given).map_err(|error| unparseable(&error))?;
+        let schedule = Self::Cron(cron, zone);
         match schedule.next(Timestamp::default()) {
             Some(_) => Ok(schedule),
             // The last day of February, for example, is never the 31st.
@@ -65,7 +55,7 @@ impl Schedule {
     /// The first time behind another.
     pub(super) fn next(&self, behind: Timestamp) -> Option<Timestamp> {
         match self {
-            Self::Cron(cron, zone) => stamp(&cron.find_next_occurrence(&zoned(behind, zone)?, false).ok()?),
+            Self::Cron(cron, zone) => stamp(&cron.first_after(&zoned(behind, zone)?)?),
             Self::Every(every) => Some(behind.truncate_to_second() + *every),
         }
     }
@@ -73,7 +63,7 @@ impl Schedule {
     /// The last time behind `earliest` that is not behind `now`.
     pub(super) fn latest(&self, earliest: Timestamp, now: Timestamp) -> Option<Timestamp> {
         let latest = match self {
-            Self::Cron(cron, zone) => stamp(&cron.find_previous_occurrence(&zoned(now, zone)?, true).ok()?),
+            Self::Cron(cron, zone) => stamp(&cron.last_until(&zoned(now, zone)?)?),
             Self::Every(every) => {
                 let earliest = earliest.truncate_to_second();
                 let times = now.since(earliest).as_secs() / every.as_secs();
