@@ -1,7 +1,7 @@
-//! Requests of plugins to the API server: while a pod is being bound, and when a decision is given up.
+//! Requests that plugins send to the API server while a pod is being bound, and when a decision is abandoned.
 //!
-//! An [`ApiCall`] is a value: Unreserve hands some to the framework, which sends them later. PreBind, Bind and PostBind
-//! have an [`Api`] and wait for the answers.
+//! An [`ApiCall`] is plain data: Unreserve hands calls to the framework, which sends them later. PreBind, Bind and
+//! PostBind have an [`Api`] and wait for the responses.
 
 use std::{sync::Arc, time::Duration};
 
@@ -22,11 +22,11 @@ use crate::{
 pub struct ObjectPath {
     /// API group; empty for the core group.
     pub group: Str,
-    /// API version in which it is written and read.
+    /// API version in which the object is written and read.
     pub version: Str,
     /// Plural name, for example `pods`.
     pub plural: Str,
-    /// Namespace; empty if it has none.
+    /// Namespace; empty if the object has none.
     pub namespace: Str,
     /// Name.
     pub name: Str,
@@ -73,7 +73,7 @@ impl ObjectPath {
         CustomKey { resource, namespace: namespace.clone(), name: name.clone() }
     }
 
-    /// URL path of the object; that of all objects of the kind in the namespace if `name` is empty.
+    /// URL path of the object. If `name` is empty, the path of all objects of the kind in the namespace.
     pub fn url(&self) -> String {
         let Self { group, version, plural, namespace, name, subresource } = self;
         let mut url = match group.is_empty() {
@@ -102,8 +102,8 @@ pub enum Verb {
     Get,
     /// Create it. The path has no name.
     Create,
-    /// Change some of its fields (RFC 7386: a `null` removes the field). If the patch has `metadata.resourceVersion`, a
-    /// newer version of the object is a conflict.
+    /// Change some of its fields (RFC 7386: a `null` removes the field). If the patch has `metadata.resourceVersion`
+    /// and the object is newer, the request fails with a conflict.
     Patch,
     /// Delete it. The body is a `v1.DeleteOptions`.
     Delete,
@@ -160,7 +160,7 @@ impl ApiFailure {
         self.code == Some(404)
     }
 
-    /// Returns true if the object has changed meanwhile or exists already.
+    /// Returns true if the object has changed in the meantime or already exists.
     pub fn is_conflict(&self) -> bool {
         self.code == Some(409)
     }
@@ -177,17 +177,17 @@ pub trait ClusterApi: Send + Sync {
     /// `POST pods/<name>/binding`.
     ///
     /// # Errors
-    /// As the API server answered.
+    /// When the request fails.
     fn bind<'a>(&'a self, pod: &'a PodInfo, node: &'a Str) -> BoxFuture<'a, Result<(), PluginError>>;
 
     /// Makes a call and retries transient failures. Returns the resulting object.
     ///
     /// # Errors
-    /// As the API server answered.
+    /// When the request fails.
     fn call(&self, call: ApiCall) -> BoxFuture<'_, Result<Value, ApiFailure>>;
 
-    /// Waits until `is_settled` returns true for an object of a kind that plugins read (`None`: there is no such
-    /// object). It is called immediately and after every change. Returns false on timeout.
+    /// Waits until `is_settled` returns true for an object of a kind that plugins read. Calls `is_settled` immediately
+    /// and after every change, with `None` if the object does not exist. Returns false if `at_most` passes first.
     ///
     /// # Errors
     /// When the object cannot be read.
@@ -199,7 +199,8 @@ pub trait ClusterApi: Send + Sync {
     ) -> BoxFuture<'a, Result<bool, ApiFailure>>;
 }
 
-/// The API server as plugins see it while a pod is being bound. Every method fails with the API server's answer.
+/// The API server as plugins see it while a pod is being bound. If a request fails, the method returns the API server's
+/// error.
 #[derive(Clone)]
 pub struct Api(Arc<dyn ClusterApi>);
 
@@ -212,7 +213,7 @@ impl Api {
     /// Binds a pod.
     ///
     /// # Errors
-    /// As the API server answered.
+    /// When the request fails.
     pub async fn bind(&self, pod: &PodInfo, node: &Str) -> Result<(), PluginError> {
         self.0.bind(pod, node).await
     }
@@ -220,7 +221,7 @@ impl Api {
     /// Makes any call.
     ///
     /// # Errors
-    /// As the API server answered.
+    /// When the request fails.
     pub async fn call(&self, call: ApiCall) -> Result<Value, ApiFailure> {
         self.0.call(call).await
     }
@@ -228,7 +229,7 @@ impl Api {
     /// Reads the current version of a custom object; `None` if there is none.
     ///
     /// # Errors
-    /// As the API server answered, or when the object does not decode.
+    /// When the request fails, or the object does not decode.
     pub async fn get<R: Resource>(
         &self,
         namespace: &str,
@@ -244,7 +245,7 @@ impl Api {
     /// Creates a custom object from `json`, which needs `metadata.name` but no `apiVersion` or `kind`.
     ///
     /// # Errors
-    /// As the API server answered.
+    /// When the request fails.
     pub async fn create<R: Resource>(
         &self,
         namespace: &str,
@@ -260,7 +261,7 @@ impl Api {
     /// Changes fields of a custom object; see [`Verb::Patch`].
     ///
     /// # Errors
-    /// As the API server answered.
+    /// When the request fails.
     pub async fn patch<R: Resource>(
         &self,
         namespace: &str,
@@ -270,10 +271,11 @@ impl Api {
         self.object(ApiCall::patch(ObjectPath::of::<R>(namespace, name), patch)).await
     }
 
-    /// Changes the `status` of a custom object, for kinds with that subresource. The patch contains the field `status`.
+    /// Changes the `status` of a custom object, for kinds that have this subresource. The patch contains the field
+    /// `status`.
     ///
     /// # Errors
-    /// As the API server answered.
+    /// When the request fails.
     pub async fn patch_status<R: Resource>(
         &self,
         namespace: &str,
@@ -286,7 +288,7 @@ impl Api {
     /// Deletes a custom object. Returns false if there was none.
     ///
     /// # Errors
-    /// As the API server answered.
+    /// When the request fails.
     pub async fn delete<R: Resource>(&self, namespace: &str, name: &str) -> Result<bool, ApiFailure> {
         match self.call(ApiCall::delete(ObjectPath::of::<R>(namespace, name))).await {
             Ok(_) => Ok(true),
@@ -298,14 +300,15 @@ impl Api {
     /// Changes fields of a pod, unless another pod has taken its name.
     ///
     /// # Errors
-    /// As the API server answered; also if another pod has the name.
+    /// When the request fails, or another pod has the name.
     pub async fn patch_pod(&self, pod: &PodInfo, mut patch: Value) -> Result<(), ApiFailure> {
         patch["metadata"]["uid"] = pod.uid.as_str().into();
         self.call(ApiCall::patch(ObjectPath::pod(pod), patch)).await.map(drop)
     }
 
-    /// Waits until `settle` returns a value for a custom object of a kind that the plugin names (`None`: there is no
-    /// such object). It is called immediately and after every change. Returns `None` after `at_most`.
+    /// Waits until `settle` returns a value for a custom object of a kind that the plugin declares. Calls `settle`
+    /// immediately and after every change, with `None` if the object does not exist. Returns `None` if `at_most` passes
+    /// first.
     ///
     /// # Errors
     /// When the object cannot be read, or does not decode.
@@ -353,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_are_those_of_kubernetes() {
+    fn paths_match_those_of_kubernetes() {
         for (path, expected) in [
             (path("example.com", "a", "red", ""), "/apis/example.com/v1/namespaces/a/teams/red"),
             (path("example.com", "", "red", "status"), "/apis/example.com/v1/teams/red/status"),

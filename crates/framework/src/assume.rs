@@ -1,13 +1,14 @@
-//! Assumed objects: all later pods see what a plugin decided in Reserve before the API server has it.
+//! Assumed objects: all later pods see a decision that a plugin made in Reserve, even before it reaches the API server.
 //!
-//! A plugin describes how an object will look once its decision is written, and every point sees the object that way.
-//! When a newer version arrives from the API server, the change is applied to it again, unless the change reports that
-//! it is no longer needed: because it was written, or because someone wrote something else. The assumptions of a pod
-//! are reverted when the pod gives up its node or is deleted, and when the object is deleted.
+//! A plugin describes the change that its decision will make to an object, and every point sees the object with that
+//! change. When a newer version arrives from the API server, the change is applied to that version again, unless the
+//! change reports that it is no longer needed, because it was written or because something else was written instead.
+//! The assumptions made for a pod are reverted when the pod gives up its node or is deleted. The assumptions about an
+//! object are dropped when the object is deleted.
 //!
-//! Hints and the queue see the API server's version, not the assumed one. If a pod waits because of an assumption that
-//! is reverted, the event that wakes it is the pod that leaves its node; plugins that assume objects listen to that
-//! event.
+//! Hints and the queue see the API server's version, not the assumed one. Reverting an assumption is therefore not an
+//! event. A pod that waits because of the assumption is woken when the pod that the assumption was made for leaves its
+//! node, so plugins that assume objects listen to that event.
 
 use std::{fmt, sync::Arc};
 
@@ -16,7 +17,7 @@ use crate::{
     resource::{AnyCustom, Custom, CustomKey, Resource, ResourceKind, ResourceName},
 };
 
-/// Collects the assumptions of a plugin in Reserve.
+/// Collects the assumptions that a plugin makes in Reserve.
 #[derive(Debug)]
 pub struct Assume {
     plugin: &'static str,
@@ -36,7 +37,7 @@ pub(crate) struct Assumption {
 type Change = Arc<dyn Fn(&AnyCustom) -> Option<AnyCustom> + Send + Sync>;
 
 impl Assume {
-    /// Creates an empty collection for that plugin.
+    /// Creates an empty collection for `plugin`.
     pub fn by(plugin: &'static str) -> Self {
         Self { plugin, assumptions: Vec::new() }
     }
@@ -47,9 +48,10 @@ impl Assume {
 
     /// Assumes a change of an object.
     ///
-    /// `change` receives the object as the API server has it, with the assumptions of earlier pods: now, and again when
-    /// that version changes. It returns true if the assumption is still needed, and false if the object already shows
-    /// or contradicts it; it is not called again after that. Nothing is assumed of a missing object.
+    /// `change` receives the API server's version of the object with all earlier assumptions applied. It is called now,
+    /// and again whenever that version changes or another assumption about the object is reverted. It returns true if
+    /// the assumption is still needed, and false if the object already reflects or contradicts the assumption; after
+    /// false, it is not called again. Nothing is assumed about a missing object.
     pub fn custom<R: Resource + Clone>(
         &mut self,
         namespace: &str,

@@ -1,14 +1,14 @@
 //! The scheduling framework, the crate that plugin authors depend on.
 //!
 //! Reading order:
-//! 1. [`plugin`] (one trait per extension point), [`outcome`] (their answers), [`cycle`] and [`scope`] (their inputs),
-//!    [`sweep`] and [`scores`] (many rows at once)
+//! 1. [`plugin`] (one trait per extension point), [`outcome`] (the traits' answers), [`cycle`] and [`scope`] (their
+//!    inputs), [`sweep`] and [`scores`] (batches of rows)
 //! 2. [`cluster`] with [`table`] (the node table) and [`index`] (data structures that plugins declare)
 //! 3. [`events`] (changes that wake pending pods), [`resource`] (kinds of objects that plugins add), [`assume`]
-//!    (changes that a plugin expects before the API server confirms them), [`api_call`] (requests of plugins to the API
+//!    (changes that a plugin expects before the API server confirms them), [`api_call`] (plugins' requests to the API
 //!    server)
-//! 4. [`registry`] and [`profile`] (from a configuration to plugins in order), [`points`] with [`detection`], and [`guard`]
-//!    (how plugins are found and called), [`extender`] (webhooks that take part in decisions)
+//! 4. [`registry`] and [`profile`] (which turn a configuration into plugins in order), [`points`], [`detection`] and
+//!    [`guard`] (which find and call the methods of plugins), [`extender`] (webhooks that take part in decisions)
 //! 5. [`attempt`] (one scheduling cycle), `answer_cache` with [`reads`], `totals` and `max_tree` (answers that outlive
 //!    an attempt)
 //!
@@ -50,7 +50,7 @@ pub mod table;
 mod totals;
 pub mod window;
 
-/// Everything that a plugin's file imports.
+/// Everything that the source file of a plugin imports.
 pub mod prelude {
     pub use crate::{
         api_call::{Api, ApiCall, ApiFailure, ObjectPath},

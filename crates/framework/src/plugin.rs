@@ -1,4 +1,4 @@
-//! The interface of plugin authors: one trait per extension point.
+//! The interface for plugin authors: one trait per extension point.
 //!
 //! A plugin is a type that implements [`Plugin`] and the traits of the points it takes part in:
 //!
@@ -23,13 +23,15 @@
 //! }
 //! ```
 //!
-//! What an earlier point prepares for later ones of the same attempt is a [`State`], a type parameter of their traits:
-//! PreFilter returns the one that Filter, PostFilter, PreScore and Reserve get, and PreScore the one that Score gets. It
-//! is `()` where nothing is named. A point gets the default value if the point before it does not exist or was not
-//! called. A plugin whose points name different states is rejected when it is built.
+//! An earlier point passes data to later points of the same attempt as a [`State`], a type parameter of their traits.
+//! PreFilter returns the state for Filter, PostFilter, PreScore and Reserve; PreScore returns the state for Score. The
+//! default type is `()`. A point receives the default value of its state if the plugin lacks the point that returns the
+//! state, or if that point was not called or returned `Skip`. A plugin cannot be built if its points disagree on the
+//! type of a state.
 //!
-//! Points are written for one node and may be run for the whole table: [`Filter::filter_batch`] and
-//! [`Score::score_batch`] loop by default. An override must return the same answers; the test kit checks it.
+//! Points are written for a single node but may run over the whole table: by default, [`Filter::filter_batch`] and
+//! [`Score::score_batch`] call the single-node method for each row. An override must return the same answers; the test
+//! kit checks that it does.
 
 use harbormaster_api::Str;
 
@@ -69,17 +71,18 @@ pub trait Plugin: Sized + Send + Sync + 'static {
     const NAME: &'static str;
 
     /// Finds the extension points that this plugin implements. [`implemented_points!`](crate::implemented_points)
-    /// writes it.
+    /// generates this method.
     fn points(points: &mut Points<Self>);
 
-    /// Returns the events that may make pods schedulable that this plugin rejected. `None`: every event requeues them.
+    /// Returns the events that may make a pod schedulable after this plugin has rejected it. With `None`, every event
+    /// requeues the pod.
     fn events(&self) -> Option<Vec<Registration<Self>>> {
         None
     }
 
     /// Lists the parts of a pod that the answers of a [row-scoped](crate::scope::Row) plugin depend on. Pods that are
-    /// equal in everything that all plugins read share cached answers, so fewer reads are better. The default is the
-    /// whole spec and `spec.nodeName`.
+    /// equal in everything that the plugins read share cached answers, so the fewer reads, the better. The default is
+    /// the whole spec and `spec.nodeName`.
     fn reads(&self, pod: RowPod<'_>, reads: &mut Reads) {
         reads.of(&*pod.spec).of(&pod.node_name);
     }
@@ -107,7 +110,7 @@ impl<T: State + Clone> CopiedState for T {}
 pub struct SignFragment {
     /// kube-scheduler's name of the field that was read.
     pub key: &'static str,
-    /// Its value, in any form that is equal for equal input.
+    /// The field's value, in any form that is equal for equal inputs.
     pub value: String,
 }
 
@@ -115,9 +118,10 @@ pub struct SignFragment {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unsignable;
 
-/// Decides if a pod may enter the queue of pods to schedule. Called often, so it must be fast.
+/// Decides whether a pod may enter the scheduling queue. Called often, so it must be fast.
 pub trait PreEnqueue: Plugin {
-    /// Returns `Err` to keep the pod out until one of the plugin's events lets it be asked again.
+    /// Returns `Err` to keep the pod out of the queue until one of the plugin's events causes this method to be called
+    /// again.
     fn pre_enqueue(&self, cx: EnqueueCycle<'_>) -> Verdict;
 }
 
@@ -127,8 +131,9 @@ pub trait Indexed: Plugin {
     /// The type of the index.
     type Index: Index;
 
-    /// Prepares the index for the pod that is about to be scheduled, before any other point of this plugin is called. A
-    /// plugin can change the index only here, and the index must still answer as a newly built one would.
+    /// Prepares the index for the pod that is about to be scheduled, before any other point of this plugin is called.
+    /// This is the only place where a plugin can change the index. Afterwards, the index must still give the same
+    /// answers as a newly built one.
     fn prepare(&self, index: &mut Self::Index, view: ClusterView<'_>, pod: &PodInfo) {
         let _ = (index, view, pod);
     }
@@ -142,16 +147,16 @@ pub trait Indexed: Plugin {
     }
 }
 
-/// A pod in the queue, reduced to what its order may depend on.
+/// A pod in the queue, reduced to the data that its position may depend on.
 #[derive(Clone, Copy, Debug)]
 pub struct Queued<'a> {
     /// The pod.
     pub pod: &'a PodInfo,
-    /// Time at which it last entered the queue.
+    /// Time at which the pod last entered the queue.
     pub since: harbormaster_api::Timestamp,
 }
 
-/// Orders the queue. A profile has exactly one, and it is the same in all profiles.
+/// Orders the queue. Every profile has exactly one QueueSort plugin, and all profiles have the same one.
 pub trait QueueSort: Plugin {
     /// Returns true if `a` goes before `b`.
     fn less(&self, a: Queued<'_>, b: Queued<'_>) -> bool;
@@ -162,7 +167,7 @@ pub trait PreFilter<V: Scoped = WholeCluster, S: CopiedState = ()>: Plugin {
     /// Prepares state, narrows the nodes, or rejects the pod.
     fn pre_filter(&self, cx: &V::Cycle<'_>) -> Result<PreFiltered<S>, Stop>;
 
-    /// Updates the state for another pod that joins `node` in a dry run.
+    /// Updates the state after another pod has joined `node` in a dry run.
     fn add_pod(
         &self,
         cx: &V::Cycle<'_>,
@@ -174,7 +179,7 @@ pub trait PreFilter<V: Scoped = WholeCluster, S: CopiedState = ()>: Plugin {
         Ok(())
     }
 
-    /// Updates the state for another pod that leaves `node` in a dry run.
+    /// Updates the state after another pod has left `node` in a dry run.
     fn remove_pod(
         &self,
         cx: &V::Cycle<'_>,
@@ -187,13 +192,13 @@ pub trait PreFilter<V: Scoped = WholeCluster, S: CopiedState = ()>: Plugin {
     }
 }
 
-/// Decides if a pod fits a node.
+/// Decides whether a pod fits a node.
 pub trait Filter<V: Scoped = WholeCluster, S: State = ()>: Plugin {
     /// Judges one node.
     fn filter(&self, cx: &V::Cycle<'_>, state: &S, node: NodeRef<'_>) -> Verdict;
 
-    /// Judges many rows at once: all candidates or some of them. [`Filter::filter`] defines the answers; an override
-    /// must agree with it for every combination of rows. Batches may come in any order and, in the future, in parallel.
+    /// Judges a batch of rows: all candidates or some of them. [`Filter::filter`] defines the answers; an override must
+    /// agree with it for every combination of rows. Batches may come in any order and, in the future, in parallel.
     fn filter_batch(&self, cx: &V::Cycle<'_>, state: &S, sweep: &mut Sweep<'_>) -> PluginResult<()> {
         for row in sweep.rows().iter() {
             match self.filter(cx, state, cx.nodes().node(row)) {
@@ -205,8 +210,8 @@ pub trait Filter<V: Scoped = WholeCluster, S: State = ()>: Plugin {
         Ok(())
     }
 
-    /// Describes what a node lacks that this plugin rejects, in the plugin's own numbers and names: `wants 400 W, 120 W
-    /// free`. Only `simulate --explain` calls it.
+    /// Describes the shortfall of a node that this plugin rejects, in the plugin's own numbers and names, for example
+    /// `wants 400 W, 120 W free`. Called only by `simulate --explain`.
     fn lacks(&self, cx: &V::Cycle<'_>, state: &S, node: NodeRef<'_>) -> Option<String> {
         let _ = (cx, state, node);
         None
@@ -215,15 +220,15 @@ pub trait Filter<V: Scoped = WholeCluster, S: State = ()>: Plugin {
 
 /// Called when no node fits; may find a node that would fit after evictions.
 pub trait PostFilter<S: State = ()>: Plugin {
-    /// Looks for a way to make the pod fit. `state` is the one that PreFilter returned, or the default if PreFilter was
-    /// not called or returned `Skip`.
+    /// Looks for a way to make the pod fit. `state` is the state that PreFilter returned, or the default if PreFilter
+    /// was not called or returned `Skip`.
     fn post_filter(&self, cx: &mut PostFilterCycle<'_>, state: &S) -> PluginResult<PostFiltered>;
 }
 
 /// Examines the pod and the candidates once before nodes are scored.
 pub trait PreScore<V: Scoped = WholeCluster, F: State = (), S: State = ()>: Plugin {
-    /// Prepares state or skips this plugin's score. `filtered` is the state that PreFilter returned, with Filter's
-    /// notes; the default if PreFilter was not called or returned `Skip`.
+    /// Prepares state or skips this plugin's score. `filtered` is the state that PreFilter returned, including Filter's
+    /// notes in it, or the default if PreFilter was not called or returned `Skip`.
     fn pre_score(&self, cx: &V::Cycle<'_>, filtered: &F, candidates: &NodeSet) -> PluginResult<PreScored<S>>;
 }
 
@@ -235,7 +240,7 @@ pub trait Score<V: Scoped = WholeCluster, S: State = ()>: Plugin {
     /// Returns the raw score of one node.
     fn score(&self, cx: &V::Cycle<'_>, state: &S, node: NodeRef<'_>) -> PluginResult<i64>;
 
-    /// Scores many rows at once: all candidates or some of them. [`Score::score`] defines the scores; an override must
+    /// Scores a batch of rows: all candidates or some of them. [`Score::score`] defines the scores; an override must
     /// agree with it for every combination of rows and write a score for each. Batches may come in any order and, in
     /// the future, in parallel.
     fn score_batch(&self, cx: &V::Cycle<'_>, state: &S, scores: &mut Scores<'_>) -> PluginResult<()> {
@@ -245,7 +250,7 @@ pub trait Score<V: Scoped = WholeCluster, S: State = ()>: Plugin {
         Ok(())
     }
 
-    /// Brings `scores[row]` of every candidate into 0..=100. Called only with [`Normalize::Custom`].
+    /// Converts `scores[row]` of every candidate to 0..=100. Called only with [`Normalize::Custom`].
     fn normalize(
         &self,
         cx: &V::Cycle<'_>,
@@ -260,7 +265,7 @@ pub trait Score<V: Scoped = WholeCluster, S: State = ()>: Plugin {
 
 /// Reserves resources on the chosen node before the pod is bound.
 pub trait Reserve<S: State = ()>: Plugin {
-    /// The reservation; PreBind, PostBind and Unreserve of the same pod read it with [`Reserve::reserved`].
+    /// The type of the reservation. PreBind, PostBind and Unreserve of the same pod read it with [`Reserve::reserved`].
     type Reserved: Send + Sync + 'static;
 
     /// Reserves what the pod needs on the node, or rejects the node. Later pods see the objects as `assume` describes
@@ -279,8 +284,8 @@ pub trait Reserve<S: State = ()>: Plugin {
     }
 
     /// Releases the reservation. Called for every Reserve plugin, including those whose `reserve` was not called or
-    /// rejected the node. Assumed objects are reverted by the framework. `calls` are sent later, before anything else
-    /// happens to the pod.
+    /// rejected the node. The framework reverts assumed objects itself. `calls` are sent later, but before anything
+    /// else happens to the pod.
     fn unreserve(&self, placement: &Placement, calls: &mut Vec<ApiCall>);
 }
 
@@ -292,13 +297,13 @@ pub trait Permit: Plugin {
 
 /// Prepares the binding, for example attaches a volume. Runs in the binding cycle, concurrently with scheduling.
 pub trait PreBind: Plugin {
-    /// Reports if there is anything to do. Must be local and quick.
+    /// Reports whether there is anything to do. Must be local and quick.
     fn pre_flight(&self, placement: &Placement) -> PluginResult<PreFlight> {
         let _ = placement;
         Ok(PreFlight::Work { parallel: false })
     }
 
-    /// Does the work. An error gives up the node.
+    /// Does the work. If it fails, the pod gives up the node.
     fn pre_bind(&self, cx: &BindCycle) -> impl Future<Output = Verdict> + Send;
 }
 
@@ -314,5 +319,5 @@ pub trait PostBind: Plugin {
     fn post_bind(&self, cx: &BindCycle) -> impl Future<Output = ()> + Send;
 }
 
-/// A plugin's future, boxed where its type is erased.
+/// A plugin's future, boxed to erase its type.
 pub type BoxFuture<'a, T> = std::pin::Pin<Box<dyn Future<Output = T> + Send + 'a>>;

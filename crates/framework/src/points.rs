@@ -1,5 +1,5 @@
-//! Type erasure of plugins: [`Points`] collects the traits that a plugin implements, `Calls` is the resulting table of
-//! functions.
+//! Type erasure of plugins: [`Points`] collects the traits that a plugin implements, and `Calls` is the resulting table
+//! of functions.
 //!
 //! Only this module handles the concrete types of plugins and their states, and only [`crate::guard`] makes the calls.
 
@@ -49,8 +49,8 @@ type ErasedPlugin<'a> = &'a (dyn Any + Send + Sync);
 type WhatIfCall = fn(ErasedPlugin<'_>, &Cycle<'_>, &mut Slot, &PodInfo, NodeIdx) -> PluginResult<()>;
 type Prepare = fn(ErasedPlugin<'_>, &mut Indexes, ClusterView<'_>, &PodInfo) -> PluginResult<()>;
 
-/// A plugin whose type is erased: its properties and its functions. Every function expects the plugin type that it was
-/// created for.
+/// The properties and functions of a plugin whose type is erased. Every function expects a plugin of the type for which
+/// it was created.
 #[derive(Clone)]
 pub(crate) struct Calls {
     pub(crate) name: &'static str,
@@ -67,7 +67,7 @@ pub(crate) struct Calls {
     pub(crate) shims: Shims,
 }
 
-/// One function for each method of the points; `None` for points where the plugin does not take part.
+/// One function for each method of the points; `None` for points that the plugin does not implement.
 #[derive(Clone, Default)]
 pub(crate) struct Shims {
     pub(crate) pre_enqueue: Option<fn(ErasedPlugin<'_>, EnqueueCycle<'_>) -> Verdict>,
@@ -140,7 +140,7 @@ fn registrations<P: Plugin>(this: &AnyPlugin) -> Option<Vec<ErasedRegistration>>
     Some(plugin::<P>(&**this).events()?.into_iter().map(erase).collect())
 }
 
-/// Restores the plugin's type. Only [`crate::guard::GuardedPlugin::new`] puts a plugin and its calls together.
+/// Restores the plugin's type. Only [`crate::guard::GuardedPlugin::new`] pairs a plugin with its calls.
 fn plugin<P: Plugin>(this: ErasedPlugin<'_>) -> &P {
     match this.downcast_ref() {
         Some(plugin) => plugin,
@@ -152,13 +152,14 @@ fn state<T: Send + Sync + 'static>(state: T) -> Slot {
     Some(Arc::new(state))
 }
 
-/// A plugin's state. Only the same plugin fills a slot. A point that takes `()` gets it whatever the slot holds.
+/// Returns a plugin's state. Only that plugin fills the slot. A point that takes `()` gets `()`, whatever the slot
+/// holds.
 fn state_in<T: 'static>(slot: &Slot) -> Option<&T> {
     let state = slot.as_deref()?;
     state.downcast_ref().or_else(|| (&() as &dyn Any).downcast_ref())
 }
 
-/// Returns a state for changing it, copying it first if it is shared.
+/// Returns a state for modification, copying it first if it is shared.
 fn state_to_change<T: Clone + Send + Sync + 'static>(slot: &mut Slot) -> Option<&mut T> {
     let shared = slot.as_mut()?;
     if Arc::get_mut(shared).is_none() {
@@ -196,18 +197,19 @@ pub(crate) struct States {
 }
 
 impl States {
-    /// The state that all points agree on: the one that is returned, or else the first that is taken. `None` without
-    /// any but `()`.
+    /// The state that all points agree on: the state that a point returns, or else the first state other than `()` that
+    /// a point takes. `None` if there is neither.
     fn agreed(&self) -> Option<&StateOf> {
         self.made.as_ref().or_else(|| self.taken.iter().find(|state| !state.is_nothing()))
     }
 
-    /// State of an attempt in which no point returned one.
+    /// The state for an attempt in which no point returned one.
     pub(crate) fn default_slot(&self) -> Slot {
         self.agreed().map_or_else(|| state(()), |state| (state.default)())
     }
 
-    /// Returns two points that name different states. A point that takes `()` agrees with every other one.
+    /// Returns two points that name different states, if there are any. A point that takes `()` agrees with every other
+    /// point.
     pub(crate) fn conflict(&self) -> Option<StateConflict> {
         let agreed = self.agreed()?;
         let other = |taken: &&StateOf| !taken.is_nothing() && taken.type_id != agreed.type_id;
@@ -216,12 +218,12 @@ impl States {
     }
 }
 
-/// Two points of a plugin that name different states, with the types.
+/// Two points of a plugin that name different states, and the types of the states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StateConflict {
-    /// PreFilter or PreScore, which return the state, or else the first point that takes one.
+    /// The point that returns the state (PreFilter or PreScore), or else the first point that takes one.
     pub made: (ExtensionPoint, &'static str),
-    /// The point that takes another one.
+    /// The point that takes a different state.
     pub taken: (ExtensionPoint, &'static str),
 }
 
