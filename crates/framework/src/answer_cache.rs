@@ -1,15 +1,15 @@
-//! Cache of answers that outlive an attempt: those of [row-scoped](crate::scope::Row) plugins.
+//! Cache of the answers of [row-scoped](crate::scope::Row) plugins, which outlive an attempt.
 //!
-//! - A [`column`] holds the answers of one plugin for all pods that are equal in what it [reads](crate::reads). Pod
-//!   templates that differ only in other parts share it.
-//! - A [`slate`] combines the columns of a pod: which rows fit, and the sums of their scores. Placing a pod changes one
-//!   row, so the next pod of the same template needs one row to be judged again. This makes the cost of a decision
-//!   almost independent of the number of nodes.
-//! - The [`budget`] keeps what is used repeatedly, as a segmented LRU cache does. New slates and columns enter a small
-//!   probationary segment; the second use moves them to the protected one. An entry that leaves the probationary
-//!   segment is remembered for a while as a fingerprint ([`recently_evicted`]); if it is needed again it is protected
-//!   at once. Both segments have a bound in bytes, which grows with the node table, and evict the least recently used
-//!   entries first.
+//! - A [`column`] holds the answers of one plugin for all pods that are equal in the parts that the plugin
+//!   [reads](crate::reads). Pod templates that differ only in other parts share the column.
+//! - A [`slate`] combines the columns of a pod: the rows that fit, and the sums of their scores. Placing a pod changes
+//!   one row, so only one row must be judged again for the next pod of the same template. The cost of a decision is
+//!   therefore almost independent of the number of nodes.
+//! - The [`budget`] keeps entries that are used repeatedly, as a segmented LRU cache does. New slates and columns enter
+//!   a small probationary segment; their second use moves them to the protected segment. The fingerprint of an entry
+//!   that is evicted from the probationary segment is remembered for a while ([`recently_evicted`]); if the entry is
+//!   needed again, it goes straight to the protected segment. Both segments have a bound in bytes, which grows with the
+//!   node table, and evict the least recently used entries first.
 //!
 //! Invariant: cached answers equal those that the plugins would give now.
 
@@ -92,7 +92,7 @@ impl AnswerCache {
         Self { budget: Budget::new(bytes), ..Self::default() }
     }
 
-    /// Returns the slate for pods like this one, after updating its columns to the current nodes.
+    /// Returns the slate for pods like this one, after bringing its columns up to date with the current nodes.
     pub(crate) fn open(&mut self, profile: &Profile, cx: &Cycle<'_>) -> Result<SlateId, PointError> {
         self.clock += 1;
         let at = match self.by_spec.get(cx.pod, &self.slates) {
@@ -114,7 +114,8 @@ impl AnswerCache {
         Ok(SlateId(at))
     }
 
-    /// Moves a slate that another attempt created to the protected segment, with its columns.
+    /// Records the use of a slate. If another attempt created the slate, moves it and its columns to the protected
+    /// segment.
     fn use_slate(&mut self, at: usize) {
         let slate = &mut self.slates[at];
         slate.usage.last_used = self.clock;
@@ -143,7 +144,7 @@ impl AnswerCache {
         self.slates[slate.0].fits()
     }
 
-    /// Number of these rows.
+    /// Number of rows in [`Self::fits`].
     pub(crate) fn fit_count(&self, slate: SlateId) -> usize {
         self.slates[slate.0].fit_count()
     }
@@ -153,7 +154,7 @@ impl AnswerCache {
         self.slates[slate.0].totals()
     }
 
-    /// Takes the error of the plugin because of which there are no totals.
+    /// Takes the plugin error that prevented the totals from being computed.
     pub(crate) fn take_score_failure(&mut self, slate: SlateId) -> Option<PointError> {
         self.slates[slate.0].take_score_failure()
     }
@@ -196,7 +197,7 @@ impl AnswerCache {
         Ok(at)
     }
 
-    /// Finds or creates a column. An existing one is used again and so becomes protected.
+    /// Finds or creates a column. An existing column becomes protected, because this is a repeated use.
     fn column_for(&mut self, key: (PluginIdx, Reads)) -> ColumnId {
         if let Some(known) = self.by_reads.get(&key) {
             self.budget.promote(&mut self.column_entries[*known].usage);
@@ -225,10 +226,10 @@ struct SlatesBySpec {
     cleanup_at: usize,
 }
 
-/// Below this number of specs no cleanup happens.
+/// Below this number of specs, no cleanup happens.
 const MIN_SPECS_FOR_CLEANUP: usize = 1024;
 
-/// A spec's slate and the attempt that created it. By now the position may hold another slate.
+/// The position of a spec's slate and the attempt that created the slate. The position may hold another slate by now.
 #[derive(Debug)]
 struct SpecEntry {
     spec: Weak<SpecInfo>,
@@ -243,7 +244,7 @@ impl SpecEntry {
 }
 
 impl SlatesBySpec {
-    /// Specs are shared, so the address identifies a spec as long as it is alive.
+    /// Specs are shared, so the address identifies a spec while the spec is alive.
     fn key(pod: &PodInfo) -> (usize, Option<Str>) {
         (Arc::as_ptr(&pod.derived).addr(), pod.node_name.clone())
     }

@@ -1,8 +1,8 @@
 //! One scheduling attempt: from a pod and the node table to a node, or to the reasons why there is none.
 //!
-//! A [`Runner`] makes attempts for one profile and has their answer cache. [`Runner::find`] narrows (PreFilter),
-//! filters, scores and chooses. The [`Attempt`] that it returns owns its state, so several can exist at once; Reserve,
-//! PostFilter's dry runs and log lines use it.
+//! A [`Runner`] makes attempts for one profile and owns the answer cache that they share. [`Runner::find`] narrows the
+//! nodes (PreFilter), filters and scores them, and chooses one. The [`Attempt`] that it returns owns its state, so
+//! several attempts can exist at the same time; Reserve, PostFilter's dry runs and log messages use that state.
 
 mod draft;
 mod dry_run;
@@ -45,26 +45,27 @@ use walk::{best_rotating, walk};
 /// Settings for searching and choosing nodes.
 #[derive(Debug)]
 pub struct Search<'a> {
-    /// Feasible nodes that are scored.
+    /// Limit on the feasible nodes that are scored.
     pub window: Window,
     /// Choice among equally good nodes.
     pub tie: Tie,
-    /// Start of the search; it moves on.
+    /// Start of the search, which advances it.
     pub rotation: &'a mut Rotation,
-    /// Nodes with nominated pods, which also occupy the node.
+    /// Nodes with the pods nominated to them, which count as occupying these nodes.
     pub nominated: &'a [NominatedRow],
-    /// Nodes to try first (the nominated node, a hint). The first one that exists is taken without scoring if it fits.
+    /// Nodes to try first (the nominated node, a hint). The first of them that exists is chosen without scoring if it
+    /// fits.
     pub preferred: &'a [Str],
 }
 
 impl<'a> Search<'a> {
-    /// Scores all nodes, without nominated pods.
+    /// Returns settings that score all nodes and include no nominated pods.
     pub fn all(rotation: &'a mut Rotation) -> Self {
         Self { window: Window::All, tie: Tie::Rotate, rotation, nominated: &[], preferred: &[] }
     }
 }
 
-/// Pods that are expected on a node once its victims are gone, and that therefore occupy it.
+/// A node and the pods that are expected on it once its victims are gone, and that therefore count as occupying it.
 #[derive(Clone, Debug)]
 pub struct NominatedRow {
     /// The node.
@@ -82,9 +83,9 @@ pub enum Decision {
         row: NodeIdx,
         /// Number of nodes that were evaluated.
         evaluated: usize,
-        /// Number of them that fit.
+        /// Number of evaluated nodes that fit.
         feasible: usize,
-        /// With [`Tie::FirstOnHeap`]: the candidates and what is left of their ranking.
+        /// With [`Tie::FirstOnHeap`]: the candidates and the rest of their ranking.
         ranking: Option<(Vec<Str>, Ranking)>,
     },
     /// No node fits.
@@ -100,7 +101,7 @@ pub enum AttemptError {
     /// A plugin failed unexpectedly.
     #[error(transparent)]
     Plugin(#[from] PointError),
-    /// An extender failed that is not ignorable.
+    /// An extender that is not ignorable failed.
     #[error(transparent)]
     Extender(#[from] ExtenderError),
     /// A plugin's score is outside 0..=100.
@@ -129,7 +130,7 @@ pub struct Attempt {
     candidates: Candidates,
 }
 
-/// Reasons why rows were rejected.
+/// The rejections of rows.
 #[derive(Debug, Default)]
 struct Rejections {
     /// Rejection of all rows by PreFilter.
@@ -153,7 +154,7 @@ impl Rejections {
     }
 }
 
-/// Rows that candidates for the pod.
+/// Rows that are candidates for the pod.
 #[derive(Debug)]
 enum Candidates {
     Listed(Vec<NodeIdx>),
@@ -179,7 +180,7 @@ impl Attempt {
         }
     }
 
-    /// Takes the candidates and what is left of their ranking out of [`Self::decision`].
+    /// Takes the candidates and the rest of their ranking out of [`Self::decision`].
     pub fn take_ranking(&mut self) -> Option<(Vec<Str>, Ranking)> {
         match &mut self.decision {
             Decision::Node { ranking, .. } => ranking.take(),
@@ -187,8 +188,8 @@ impl Attempt {
         }
     }
 
-    /// Runs the Reserve plugins on the chosen row. `reservation` receives their reservations, and the cluster shows
-    /// what they assume. Unless this succeeds the caller must undo it with [`unreserve`].
+    /// Runs the Reserve plugins on the chosen row. `reservation` receives their reservations, and their assumptions are
+    /// applied to the cluster. If this fails, the caller must undo it with [`unreserve`].
     ///
     /// # Errors
     /// The first rejection or error.
@@ -399,7 +400,7 @@ impl Runner {
         }
     }
 
-    /// Scores as many feasible rows as the window requires and extenders accept, and takes the best.
+    /// Scores as many feasible rows as the window requires and extenders accept, and chooses the best one.
     fn choose(
         &mut self,
         cluster: &mut Cluster,
@@ -418,7 +419,8 @@ impl Runner {
         let only = draft.restriction.only.as_ref();
         let mut walk = walk(cluster, &draft.fits, only, search.rotation.position, wanted, tried);
         search.rotation.position = (search.rotation.position + walk.visited) % cluster.node_count();
-        // Only in parity with kube-scheduler: it forgets the pods on nodes that an extender returns as objects.
+        // Only when choosing as kube-scheduler does, which forgets the pods on nodes that an extender returns as
+        // objects.
         let mut stripped = false;
         if asks_extenders {
             let passed = self.ask_filters(cluster, &mut draft, walk.feasible)?;
@@ -446,7 +448,7 @@ impl Runner {
         Ok(draft.finish_at(row, walk.feasible, walk.visited, ranking))
     }
 
-    /// Takes the best of all rows that fit; among equal ones the first after the last choice.
+    /// Chooses the best of all rows that fit; among equally good rows, the first one after the last choice.
     fn choose_of_all(
         &mut self,
         cluster: &Cluster,
@@ -467,14 +469,14 @@ impl Runner {
         }
     }
 
-    /// Returns the rows that extenders accept, too. The others are rejected in the draft.
+    /// Returns the rows that extenders accept as well. The draft records the other rows as rejected.
     fn ask_filters(
         &mut self,
         cluster: &Cluster,
         draft: &mut Draft,
         rows: Vec<NodeIdx>,
     ) -> Result<FilteredRows, AttemptError> {
-        // Time spent in extenders is not a plugin's time.
+        // Time spent in extenders does not count as time spent in plugins.
         let mut passed =
             self.unstaged(|runner| runner.extenders.filter(&draft.pod, cluster.nodes(), rows))?;
         for (row, reject) in passed.rejected.drain(..) {
@@ -489,8 +491,8 @@ impl Runner {
         self.unstaged(|runner| runner.extenders.add_scores(&draft.pod, cluster.nodes(), rows, totals));
     }
 
-    /// Returns true if extenders accept that row. An extender that fails does not: it is asked about the other rows
-    /// next, and then its error matters.
+    /// Returns true if extenders accept that row. The failure of an extender counts as a rejection here: the extender
+    /// is called again for the other rows, and the error of that call is reported.
     fn extenders_accept(&mut self, cluster: &Cluster, draft: &Draft, row: NodeIdx) -> bool {
         if !self.extenders.choose_for(&draft.pod) {
             return true;
@@ -538,7 +540,7 @@ fn status_of<T, E>(result: &Result<T, E>) -> Status {
     if result.is_ok() { Status::Success } else { Status::Error }
 }
 
-/// Returns the row that kube-scheduler finds on top of its heap, and the rest of the heap.
+/// Returns the row that kube-scheduler would find at the top of its heap, and the rest of the heap.
 fn ranked(cluster: &Cluster, rows: &[NodeIdx], totals: Vec<i64>) -> (NodeIdx, Option<(Vec<Str>, Ranking)>) {
     let mut ranking = Ranking::new(totals);
     let best = ranking.pop().map_or(rows[0], |at| rows[at]);

@@ -2,7 +2,7 @@
 
 use std::hash::{Hash, Hasher};
 
-/// Values that a [row-scoped](crate::scope::Row) plugin reads of a pod. Pods with equal values share the plugin's
+/// Values that a [row-scoped](crate::scope::Row) plugin reads from a pod. Pods with equal values share the plugin's
 /// answers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Reads(Vec<u8>);
@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_differs_reads_differently() {
+    fn different_values_give_different_reads() {
         let reads = |first: &str, second: &str| {
             let mut reads = Reads::default();
             reads.of(first).of(second);

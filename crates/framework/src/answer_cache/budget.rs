@@ -1,26 +1,27 @@
-//! Bounds of the cache and the order in which entries leave it.
+//! Bounds of the cache and the order in which entries are evicted.
 
 use super::{AnswerCache, Column, recently_evicted::RecentlyEvicted, slate::ColumnId};
 
-/// Bytes per row of the node table.
+/// Size limit of the cache per row of the node table, in bytes.
 const BYTES_PER_ROW: usize = 16 << 10;
-/// Bytes in a small cluster.
+/// Size limit of the cache for a small cluster, in bytes.
 const MIN_BYTES: usize = 4 << 20;
-/// The probationary segment gets one part of this many, the protected one the rest.
+/// The size limit is divided by this number to get that of the probationary segment; the protected segment gets the
+/// rest.
 const PROBATIONARY_SHARE: usize = 8;
 
 /// Segment of the cache that an entry is in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Segment {
-    /// It was used by one attempt.
+    /// The entry was used by one attempt.
     #[default]
     Probationary,
-    /// It was used by more than one.
+    /// The entry was used by more than one attempt.
     Protected,
 }
 
 impl Segment {
-    /// Both, in the order in which they are shrunk.
+    /// Both segments, in the order in which they are shrunk.
     const ALL: [Self; 2] = [Self::Probationary, Self::Protected];
 }
 
@@ -30,18 +31,18 @@ pub(super) struct Usage {
     pub(super) segment: Segment,
     /// The last attempt that used the entry.
     pub(super) last_used: u64,
-    /// Fingerprint that is remembered when the entry leaves the probationary segment.
+    /// Fingerprint that is remembered when the entry is evicted from the probationary segment.
     pub(super) fingerprint: u64,
 }
 
-/// An entry that can be removed. Entries sort in the order of removal: a slate before the columns that it uses.
+/// An entry that can be removed. Entries sort in removal order: a slate before the columns that it uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum CacheItem {
     Slate(usize),
     Column(ColumnId),
 }
 
-/// Limits of the cache and the sizes measured last.
+/// Limits of the cache and the most recently measured sizes.
 #[derive(Debug, Default)]
 pub(super) struct Budget {
     at_most: usize,
@@ -104,8 +105,8 @@ impl Budget {
 }
 
 impl AnswerCache {
-    /// Removes the least recently used entries until the rest is small enough. Measuring visits every entry, so this
-    /// waits until an eighth was added since the last time; the limits are exceeded by little.
+    /// Removes the least recently used entries until the rest is within the limits. Measuring visits every entry, so a
+    /// segment is measured only after it has grown by an eighth; the limits are exceeded only slightly.
     pub(super) fn enforce_budget(&mut self, rows: usize) {
         for segment in Segment::ALL {
             let measured = self.budget.measured[segment as usize];
@@ -149,7 +150,7 @@ impl AnswerCache {
         items.into_iter().map(|(_, item)| item).collect()
     }
 
-    /// Removes an entry and returns the number of bytes that it held. A column that a slate uses stays.
+    /// Removes an entry and returns the number of bytes that it held. A column that a slate uses is not removed.
     fn remove(&mut self, item: CacheItem) -> usize {
         let size = self.size_of(item);
         let usage = match item {

@@ -1,4 +1,4 @@
-//! One plugin's answers for every row, shared by pods that are equal in what the plugin reads.
+//! One plugin's answers for every row, shared by pods that are equal in the parts that the plugin reads.
 
 use crate::{
     cycle::Cycle,
@@ -11,7 +11,7 @@ use crate::{
     table::LogPosition,
 };
 
-/// Cached answers of one plugin. They are computed on demand and dropped when their row changes; all of them are
+/// Cached answers of one plugin. An answer is computed on demand and dropped when its row changes; all answers are
 /// dropped when a node joins or leaves.
 #[derive(Debug, Default)]
 pub(crate) struct Column {
@@ -22,7 +22,7 @@ pub(crate) struct Column {
     filter_state: Slot,
     /// `None` until PreScore was called.
     score_state: Option<Slot>,
-    /// Rows with a verdict, and those of them that fit.
+    /// Rows with a verdict. Those of them that fit are in `fits`.
     judged: NodeSet,
     fits: NodeSet,
     verdicts: Verdicts,
@@ -37,14 +37,16 @@ pub(crate) struct Column {
 pub(crate) struct ColumnSource<'a> {
     pub(crate) idx: PluginIdx,
     pub(crate) plugin: &'a GuardedPlugin,
-    /// True if the profile has the plugin in PreFilter and in PreScore.
+    /// `pre_filters` and `pre_scores` are true if the profile enables the plugin at PreFilter and PreScore,
+    /// respectively.
     pub(crate) pre_filters: bool,
     pub(crate) pre_scores: bool,
     pub(crate) cx: &'a Cycle<'a>,
 }
 
 impl Column {
-    /// Drops the answers for changed rows, or all of them if a node joined or left; PreFilter is then called again.
+    /// Drops the answers for changed rows. If a node joined or left, or the log no longer lists all changes, drops all
+    /// answers and calls PreFilter again.
     pub(crate) fn catch_up(&mut self, source: ColumnSource<'_>) -> Result<(), PointError> {
         let nodes = source.cx.nodes;
         let changed = match self.shape == Some(nodes.shape()) {
@@ -116,7 +118,7 @@ impl Column {
         Ok(self.fits.contains(row))
     }
 
-    /// Removes from `rows` those that do not fit.
+    /// Removes from `rows` every row that does not fit.
     pub(crate) fn keep_fitting(
         &mut self,
         source: ColumnSource<'_>,
@@ -138,7 +140,7 @@ impl Column {
         Ok(())
     }
 
-    /// Those of `rows` that were rejected.
+    /// Returns the members of `rows` that were rejected.
     pub(crate) fn rejected_of(&self, rows: &NodeSet) -> NodeSet {
         let mut rejected = NodeSet::default();
         if !self.passes_all() {
@@ -154,7 +156,7 @@ impl Column {
         &self.verdicts
     }
 
-    /// Returns true if the plugin scores. Calls PreScore if that has not happened.
+    /// Returns true if the plugin scores. Calls PreScore first if it has not been called yet.
     pub(crate) fn prepare_scoring(&mut self, source: ColumnSource<'_>) -> Result<bool, PointError> {
         if self.score_state.is_none() {
             let mut state = source.plugin.default_score_slot();

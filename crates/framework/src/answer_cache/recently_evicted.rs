@@ -1,14 +1,15 @@
 //! Fingerprints of answers that were evicted before their second use.
 
-/// Sets of fingerprints; a power of two.
+/// Number of sets of fingerprints; a power of two.
 const SETS: usize = 2048;
-/// Fingerprints in a set.
+/// Number of fingerprints in a set.
 const WAYS: usize = 4;
 
-/// The latest fingerprints, in a fixed number of bytes: a new one replaces the oldest of its set.
+/// The latest fingerprints, in a fixed number of bytes: a new fingerprint replaces the oldest one in its set.
 #[derive(Debug, Default)]
 pub(super) struct RecentlyEvicted {
-    /// Empty until the first fingerprint, then all sets, each with its latest first. Zero is an empty place.
+    /// Empty until the first fingerprint is inserted, then all sets, each with its latest fingerprint first. Zero marks
+    /// a free place.
     sets: Vec<[u64; WAYS]>,
 }
 
@@ -46,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_noted_is_taken_once() {
+    fn a_remembered_fingerprint_is_taken_once() {
         let mut recently_evicted = RecentlyEvicted::default();
         assert!(!recently_evicted.take(7) && !recently_evicted.take(0));
         recently_evicted.insert(7);

@@ -20,18 +20,18 @@ use crate::{
 /// Position of a column in the cache.
 pub(super) type ColumnId = usize;
 
-/// Up to this many changed rows are updated one by one, more of them together.
+/// Up to this many changed rows are updated one by one; more are updated as a batch.
 const MAX_SINGLE_UPDATES: usize = 8;
 
-/// A pod's columns combined: which rows fit, and their totals.
+/// A pod's columns combined: the rows that fit, and their totals.
 ///
-/// Invariant: after [`Slate::sync`] they equal the answers that the plugins would give now.
+/// Invariant: after [`Slate::sync`], both equal the answers that the plugins would give now.
 #[derive(Debug, Default)]
 pub(super) struct Slate {
-    /// By plugin; `None` for cluster-scoped ones.
+    /// By plugin; `None` for cluster-scoped plugins.
     pub(super) columns: Box<[Option<ColumnId>]>,
     pub(super) usage: Usage,
-    /// The attempt that created it; zero if the position is free.
+    /// The attempt that created the slate; zero if the position is free.
     pub(super) created: u64,
     shape: Option<u64>,
     synced: LogPosition,
@@ -42,7 +42,7 @@ pub(super) struct Slate {
     totals: Option<Totals>,
     /// Error of a scoring plugin. It fails only attempts that need scores.
     score_failure: Option<PointError>,
-    /// Rows that changed, each once.
+    /// Rows that changed, without duplicates.
     changed: Vec<NodeIdx>,
 }
 
@@ -88,7 +88,7 @@ impl Slate {
         &self.fits
     }
 
-    /// Number of these rows.
+    /// Number of rows in [`Self::fits`].
     pub(super) fn fit_count(&self) -> usize {
         self.fit_count
     }
@@ -112,7 +112,7 @@ impl Slate {
             return Ok(());
         }
         let known = self.find_changed(nodes);
-        // Unusable until all rows are done: an error must not leave the slate half updated.
+        // The slate is unusable until all rows are done: an error must not leave it half updated.
         self.shape = None;
         let done = match known {
             true => self.update(&mut context),
@@ -159,7 +159,7 @@ impl Slate {
         Totals::new(context.profile.scorers(), raw, &self.fits, context.cx.nodes.rows())
     }
 
-    /// Removes from `rows` those that a row-scoped Filter plugin rejects.
+    /// Removes from `rows` every row that a row-scoped Filter plugin rejects.
     fn keep_fitting(&self, context: &mut SyncContext<'_>, rows: &mut NodeSet) -> Result<(), PointError> {
         for plugin in context.profile.row_filters() {
             if let Some((column, source)) = context.column(&self.columns, *plugin) {
@@ -169,8 +169,8 @@ impl Slate {
         Ok(())
     }
 
-    /// Scores `rows`. PreScore is called first, including that of plugins whose Score is not in the profile: it may
-    /// fail.
+    /// Scores `rows`. Calls PreScore first, even for plugins whose Score is not in the profile, because their PreScore
+    /// may fail.
     fn score(&self, context: &mut SyncContext<'_>, rows: &NodeSet) -> Result<(), PointError> {
         context.staged(Stage::PreScore, |context| self.pre_score(context))?;
         context.staged(Stage::Score, |context| self.score_rows(context, rows))
@@ -194,7 +194,7 @@ impl Slate {
         Ok(())
     }
 
-    /// Keeps an error of scoring. It also drops the totals, so an attempt that needs scores finds the error.
+    /// Keeps a scoring error and drops the totals, so an attempt that needs scores finds the error.
     fn keep_failure(&mut self, scored: Result<(), PointError>) {
         if let Err(failure) = scored {
             self.score_failure = Some(failure);
@@ -239,7 +239,7 @@ impl Slate {
         Ok(())
     }
 
-    /// Scores one row. PreScore has been called before.
+    /// Scores one row. PreScore has already been called.
     fn score_row(&self, context: &mut SyncContext<'_>, row: NodeIdx) -> Result<(), PointError> {
         for scorer in context.profile.scorers() {
             if let Some((column, source)) = context.column(&self.columns, scorer.plugin) {
@@ -269,7 +269,7 @@ impl Slate {
     }
 }
 
-/// Returns a function from a scorer's position to its raw scores, which are empty if its plugin has no column.
+/// Returns a function that maps a scorer's position to its raw scores, which are empty if the plugin has no column.
 fn raw<'a>(context: &'a SyncContext<'_>, columns: &'a [Option<ColumnId>]) -> impl Fn(usize) -> &'a [i64] {
     |at| {
         let column = columns[context.profile.scorers()[at].plugin.at()];

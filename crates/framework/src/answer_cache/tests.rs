@@ -1,4 +1,4 @@
-//! The cache is bounded, and its entries are found.
+//! Tests that the cache is bounded and that its entries are found.
 
 use harbormaster_api::{Node, Pod, PodSpec, points::ExtensionPoint};
 
@@ -72,7 +72,7 @@ impl AnswerCache {
 }
 
 #[test]
-fn of_what_is_asked_for_once_the_last_ones_are_kept_and_no_more() {
+fn only_the_latest_entries_are_kept_if_each_is_used_once() {
     let (profile, cluster) = (profile(), cluster(50));
     let one = size_of_one(&profile, &cluster);
     let mut cache = AnswerCache::new(160 * one);
@@ -86,7 +86,7 @@ fn of_what_is_asked_for_once_the_last_ones_are_kept_and_no_more() {
 }
 
 #[test]
-fn what_is_asked_for_again_is_kept_up_to_the_bound_and_little_more() {
+fn entries_used_again_are_kept_up_to_slightly_more_than_the_bound() {
     let (profile, cluster) = (profile(), cluster(50));
     let one = size_of_one(&profile, &cluster);
     let mut cache = AnswerCache::new(32 * one);
@@ -100,7 +100,7 @@ fn what_is_asked_for_again_is_kept_up_to_the_bound_and_little_more() {
 }
 
 #[test]
-fn templates_that_take_turns_are_kept_from_the_second_turn_on() {
+fn templates_used_in_turn_are_kept_from_the_second_round_on() {
     let (profile, cluster) = (profile(), cluster(50));
     let mut cache = AnswerCache::new(160 * size_of_one(&profile, &cluster));
     let pods: Vec<_> = (0..100).map(pod).collect();
@@ -113,7 +113,7 @@ fn templates_that_take_turns_are_kept_from_the_second_turn_on() {
 }
 
 #[test]
-fn what_is_used_all_the_time_stays_and_is_found_by_its_spec() {
+fn an_entry_in_constant_use_stays_and_is_found_by_its_spec() {
     let (profile, cluster) = (profile(), cluster(50));
     let mut cache = AnswerCache::new(8 * size_of_one(&profile, &cluster));
     let often: Vec<_> = [1, 2, 3].map(pod).into();
@@ -136,7 +136,7 @@ fn what_is_used_all_the_time_stays_and_is_found_by_its_spec() {
 }
 
 #[test]
-fn a_cluster_that_grows_makes_room_as_well() {
+fn entries_are_evicted_when_the_cluster_grows() {
     let (profile, mut cluster) = (profile(), cluster(10));
     let mut cache = AnswerCache::new(20 * size_of_one(&profile, &cluster));
     let pods: Vec<_> = (0..16).map(pod).collect();
@@ -154,7 +154,7 @@ fn a_cluster_that_grows_makes_room_as_well() {
 }
 
 #[test]
-fn a_small_table_gets_less_room_than_a_large_one() {
+fn a_small_table_has_a_smaller_cache_than_a_large_one() {
     let profile = profile();
     let held = |nodes: usize| {
         let (mut cache, cluster) = (AnswerCache::new(usize::MAX), cluster(nodes));
@@ -172,7 +172,7 @@ fn a_small_table_gets_less_room_than_a_large_one() {
 }
 
 #[test]
-fn what_is_not_used_for_long_is_let_go_of() {
+fn entries_unused_for_a_long_time_are_dropped() {
     let (profile, cluster) = (profile(), cluster(50));
     let mut cache = AnswerCache::new(usize::MAX);
     let pods: Vec<_> = (0..10).map(pod).collect();

@@ -30,7 +30,7 @@ pub(super) struct Draft {
     /// Filter states, by plugin; cached ones are shared.
     pub(super) states: Vec<Slot>,
     pub(super) restriction: Restriction,
-    /// The rows that fit, once filtered.
+    /// The rows that fit, after filtering.
     pub(super) fits: NodeSet,
     /// True if the rows that fit are exactly those that cached filters accept.
     pub(super) fits_as_cached: bool,
@@ -107,7 +107,7 @@ impl Draft {
     }
 }
 
-/// Returns the first Filter plugin that rejects the pod on a row, with these states.
+/// Returns the first Filter plugin that rejects the pod on a row, and its rejection, given these states.
 pub(super) fn rejection(
     profile: &Profile,
     cx: &Cycle<'_>,

@@ -18,12 +18,12 @@ use crate::{
     sweep::PluginIdx,
 };
 
-/// A dry run of one node: would the pod fit without these pods? It changes the node in the cluster, and restores it when
-/// it is dropped.
+/// A dry run of one node: would the pod fit without certain pods? The dry run changes the node in the cluster, and
+/// restores it when dropped.
 #[must_use = "the dry run ends when it is dropped"]
 pub struct DryRun<'a> {
     profile: &'a Profile,
-    /// States without the pods that are off the row. A plugin copies a shared state before changing it.
+    /// Filter states that reflect the removal of pods from the row. A shared state is copied before it is changed.
     slots: Vec<Slot>,
     cluster: &'a mut Cluster,
     pod: &'a PodInfo,
@@ -86,8 +86,8 @@ impl<'a> DryRun<'a> {
         Ok(notified?)
     }
 
-    /// Returns the rejection of the node in its current state; `None` if the pod fits. Filters run twice: with nominated
-    /// pods of equal or higher priority on the node, and without them.
+    /// Returns the rejection of the node in its current state; `None` if the pod fits. Filters run twice if there are
+    /// nominated pods of equal or higher priority: with them on the node, and without them.
     ///
     /// # Errors
     /// When a Filter plugin fails unexpectedly.
@@ -139,7 +139,7 @@ impl Drop for DryRun<'_> {
     }
 }
 
-/// Notifies every cluster-scoped PreFilter plugin that did not skip of a pod that joins or leaves.
+/// Notifies every cluster-scoped PreFilter plugin that did not skip that a pod has joined or left.
 fn notify(
     profile: &Profile,
     slots: &mut [Slot],

@@ -1,4 +1,4 @@
-//! Everything that plugins and extenders answer for every node, for people and for oracles.
+//! The answers of all plugins and extenders for every node, for people and for oracles.
 
 use std::sync::Arc;
 
@@ -12,13 +12,13 @@ use crate::{
     sweep::PluginIdx,
 };
 
-/// Scores of one node for people: raw, normalized and weighted, per scorer of the profile.
+/// Scores of one node, for people: raw, normalized and weighted, per scorer of the profile.
 #[derive(Clone, Debug, Default)]
 pub struct ScoreSheet {
     /// Sum of the weighted scores.
     pub total: i64,
-    /// Plugin, raw score, score in 0..=100, and that times the weight. The last entry is for extenders: all three
-    /// values are what they add to the sum.
+    /// Per scorer: the plugin, its raw score, its score in 0..=100, and that score times the weight. If extenders add
+    /// to the sum, the last entry is theirs, and all three of its values are the amount that they add.
     pub plugins: Vec<(&'static str, i64, i64, i64)>,
 }
 
@@ -40,7 +40,7 @@ pub struct NodeRejection {
     pub plugin: Option<&'static str>,
     /// The rejection itself.
     pub reject: Reject,
-    /// Lack of the node, in the plugin's own numbers and names.
+    /// Shortfall of the node, in the plugin's own numbers and names.
     pub lacks: Option<String>,
 }
 
@@ -60,10 +60,10 @@ impl Draft {
 
 impl Runner {
     /// Collects the answers of every plugin for every node. Nominated pods are not counted on their nodes. Extenders
-    /// are asked as in an attempt that evaluates all nodes.
+    /// are called as in an attempt that evaluates all nodes.
     ///
     /// # Errors
-    /// As [`Self::find`].
+    /// Same as [`Self::find`].
     pub fn explain(
         &mut self,
         cluster: &mut Cluster,
@@ -124,11 +124,11 @@ impl Runner {
         }
     }
 
-    /// Returns the scores of the nodes that candidates in an attempt that has just ended with a node; none if there was
-    /// only one.
+    /// Returns the scores of the candidates of an attempt that has just chosen a node; none if there was only one
+    /// candidate.
     ///
     /// # Errors
-    /// As [`Self::find`].
+    /// Same as [`Self::find`].
     pub fn scores(
         &mut self,
         cluster: &mut Cluster,

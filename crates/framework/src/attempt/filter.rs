@@ -94,7 +94,7 @@ impl Runner {
         })
     }
 
-    /// Returns the cached answer of a row-scoped plugin, and calls any other plugin.
+    /// Returns the cached answer of a row-scoped plugin; calls any other plugin.
     fn pre_filter(
         &self,
         cx: &Cycle<'_>,
@@ -120,7 +120,7 @@ impl Runner {
         Ok(())
     }
 
-    /// Returns true if the row fits, with the pods nominated to it.
+    /// Returns true if the pod fits the row, both without and with the pods nominated to the row.
     pub(super) fn fits(
         &self,
         cluster: &mut Cluster,
@@ -174,7 +174,7 @@ impl Runner {
         Ok(())
     }
 
-    /// Removes from the draft's rows those that one plugin rejects.
+    /// Removes from the draft every row that one plugin rejects.
     fn filter_with(
         &mut self,
         cx: &Cycle<'_>,
@@ -193,7 +193,7 @@ impl Runner {
         draft.profile.plugin(plugin).filter_batch(cx, state, &mut sweep)
     }
 
-    /// Ends the attempt without a node: collects and counts the reasons of all rows.
+    /// Ends the attempt without a node: collects and counts the reasons for all rows.
     pub(super) fn unschedulable(&self, cluster: &Cluster, mut draft: Draft) -> Result<Attempt, AttemptError> {
         let open = draft.open(cluster);
         let by_row = self.verdicts(&draft, &open);
@@ -208,8 +208,8 @@ impl Runner {
         Ok(draft.finish_unschedulable(diagnosis, Rejections { all: None, outside, by_row }))
     }
 
-    /// Returns the rejections of those `open` rows that do not fit, after filtering: for each row that of the first
-    /// Filter plugin that rejects it.
+    /// Returns, after filtering, the rejections of the `open` rows that do not fit. A forced rejection takes
+    /// precedence; otherwise, the rejection is that of the first Filter plugin that rejects the row.
     pub(super) fn verdicts(&self, draft: &Draft, open: &NodeSet) -> Verdicts {
         let mut by_row = Verdicts::default();
         by_row.copy_rows(&draft.overlay, draft.forced.iter());
@@ -244,7 +244,7 @@ impl Draft {
         self.finish_unschedulable(Diagnosis::by_pre_filter(nodes, plugin, reject, by), rejections)
     }
 
-    /// Returns the rejection of the pod on a row as if the pods nominated to it were there.
+    /// Returns the rejection of the pod on a row as if the pods nominated to the row were on it.
     fn rejection_with(
         &self,
         cluster: &mut Cluster,

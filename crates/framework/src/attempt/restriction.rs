@@ -1,4 +1,4 @@
-//! Restrictions of PreFilter plugins on the nodes.
+//! Restrictions that PreFilter plugins place on the nodes.
 
 use std::borrow::Cow;
 
@@ -9,7 +9,7 @@ use crate::{nodeset::NodeSet, outcome::Reject};
 pub(super) struct Restriction {
     /// The only allowed rows, if some plugin restricted them.
     pub(super) only: Option<NodeSet>,
-    /// The plugins that did, sorted.
+    /// The plugins that restricted the rows, sorted.
     pub(super) by: Vec<&'static str>,
 }
 
@@ -23,8 +23,8 @@ impl Restriction {
         }
     }
 
-    /// Returns the rejection for plugins that exclude each other and so leave no node. A single plugin that names only
-    /// unknown nodes is a different case: every node is then outside of its set.
+    /// Returns the rejection if the restrictions of several plugins leave no node in common. A single plugin that names
+    /// only unknown nodes is a different case: every node is then outside its set.
     pub(super) fn nothing_left(&self) -> Option<Reject> {
         let empty = self.only.as_ref().is_some_and(NodeSet::is_empty);
         (empty && self.by.len() > 1).then(|| {

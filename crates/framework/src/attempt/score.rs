@@ -1,4 +1,4 @@
-//! Scoring of the nodes that fit, and the choice of the best.
+//! Scoring of the nodes that fit, and the choice of the best one.
 
 use harbormaster_api::points::ExtensionPoint;
 
@@ -26,8 +26,8 @@ pub(super) struct Scratch {
 }
 
 impl Runner {
-    /// Returns the best of all rows that fit, the first one at or after `start` if several are equal. Row-scoped
-    /// scorers use cached sums; only cluster-scoped ones are called.
+    /// Returns the best of all rows that fit; if several are equally good, the first one at or after `start`.
+    /// Row-scoped scorers contribute cached sums; only cluster-scoped scorers are called.
     pub(super) fn best(
         &mut self,
         cluster: &Cluster,
@@ -48,7 +48,8 @@ impl Runner {
         self.staged(Stage::Score, |runner| runner.best_pre_scored(cluster, draft, &slots, start))
     }
 
-    /// Like [`Self::best`] for at least two rows, after PreScore, which gave the cluster-scoped scorers these `slots`.
+    /// Same as [`Self::best`], but for at least two rows and after PreScore, which filled `slots` for the
+    /// cluster-scoped scorers.
     fn best_pre_scored(
         &mut self,
         cluster: &Cluster,
@@ -64,7 +65,7 @@ impl Runner {
             let totals = self.score(cluster, draft, &rows)?;
             return Ok(Some(best_rotating(&rows, &totals, start, cluster.rows())));
         };
-        // The best row that cached filters accept is also the best of a subset that contains it.
+        // The best row that cached filters accept is also the best of any subset that contains it.
         let best = totals.best(start).filter(|row| draft.fits.contains(*row));
         if best.is_some() && slots.iter().all(Option::is_none) {
             return Ok(best);
@@ -93,7 +94,7 @@ impl Runner {
         self.sum_up(cluster, draft, candidates, CachedScores::Use)
     }
 
-    /// Returns the same as if the candidates had neither pods nor images. Indexes still contain their pods.
+    /// Returns the sums that the candidates would have without pods and images. Indexes still contain the pods.
     pub(super) fn score_stripped(
         &mut self,
         cluster: &mut Cluster,
@@ -157,7 +158,8 @@ impl Runner {
         })
     }
 
-    /// Writes a scorer's scores of the candidates to `column`. Returns false if it has none, because it skipped.
+    /// Writes a scorer's raw scores of the candidates to `column`. Returns false if there are none because the scorer
+    /// skipped.
     #[expect(clippy::too_many_arguments, reason = "all of it belongs to one call of one plugin")]
     fn raw_scores(
         &mut self,
@@ -198,7 +200,7 @@ impl Runner {
 /// Use of cached scores.
 #[derive(Clone, Copy)]
 pub(super) enum CachedScores {
-    /// Take them where they exist.
+    /// Use cached scores where they exist.
     Use,
     /// Compute all scores, because the rows were changed temporarily.
     Ignore,
@@ -212,7 +214,7 @@ pub(super) struct CandidateScore {
     pub(super) weighted: i64,
 }
 
-/// Returns the score if it is valid after normalization.
+/// Returns the normalized score if it is valid.
 ///
 /// # Errors
 /// When it is outside 0..=100.
@@ -232,8 +234,8 @@ fn active_cluster_scorers<'a>(
     scorers.map(|scorer| (scorer, &slots[scorer.plugin.at()])).filter(|(_, slot)| slot.is_some())
 }
 
-/// Runs PreScore of the cluster-scoped plugins. Returns the states by plugin; `None` for all others and for those that
-/// skip.
+/// Runs PreScore of the cluster-scoped plugins. Returns the states by plugin; `None` for plugins that skip and for
+/// row-scoped plugins.
 fn pre_score_cluster_scoped(
     profile: &Profile,
     cx: &Cycle<'_>,
@@ -258,7 +260,7 @@ fn pre_score_cluster_scoped(
     Ok(fresh)
 }
 
-/// Returns the row with the largest sum, the first one at or after `start` (wrapping around) if several have it.
+/// Returns the row with the largest sum; if several rows have it, the first one at or after `start` (wrapping around).
 fn best_of(rows: &NodeSet, sums: &[i64], start: usize) -> Option<NodeIdx> {
     let (mut before, mut after) = (None, None);
     for row in rows {
