@@ -15,7 +15,8 @@ use crate::{
     table::NodeTable,
 };
 
-/// The complete state. All changes go through its methods, so that no index misses one. Derefs to its [`NodeTable`].
+/// The complete state of the cluster. All changes go through its methods, so that no index misses a change. Derefs to
+/// its [`NodeTable`].
 #[derive(Debug, Default)]
 pub struct Cluster {
     nodes: NodeTable,
@@ -53,7 +54,7 @@ impl Cluster {
         &self.indexes
     }
 
-    /// The state without the indexes, and the indexes.
+    /// Splits the cluster into the state without the indexes, and the indexes.
     pub fn split(&mut self) -> (ClusterView<'_>, &mut Indexes) {
         (ClusterView { nodes: &self.nodes, objects: &self.objects }, &mut self.indexes)
     }
@@ -63,7 +64,8 @@ impl Cluster {
         &mut self.nodes
     }
 
-    /// Adds an index of that kind. A panic of the index on some subject becomes an [error](Self::take_errors).
+    /// Adds an index of that kind. If the index panics on a pod, node or object, the panic becomes an
+    /// [error](Self::take_errors).
     pub fn add_index(&mut self, kind: IndexKind) {
         let (view, indexes) = self.split();
         let added = indexes.add(kind, view);
@@ -98,7 +100,7 @@ impl Cluster {
         self.errors.extend(result.err());
     }
 
-    /// Replaces a pod on that node by its current version. Returns false if it is not there.
+    /// Replaces a pod on a node with its current version. Returns false if the pod is not on the node.
     pub fn replace_pod(&mut self, node_name: &str, pod: &Arc<PodInfo>) -> bool {
         let Some((row, old)) = self.nodes.replace_pod(node_name, pod.clone()) else { return false };
         let (view, indexes) = self.split();
@@ -107,7 +109,7 @@ impl Cluster {
         true
     }
 
-    /// Removes a pod from a node. Returns false if it is not there.
+    /// Removes a pod from a node. Returns false if the pod is not on the node.
     pub fn remove_pod(&mut self, node_name: &str, uid: &str) -> bool {
         let Some((row, pod)) = self.nodes.remove_pod(node_name, uid) else { return false };
         let (view, indexes) = self.split();
@@ -116,7 +118,7 @@ impl Cluster {
         true
     }
 
-    /// Adds or replaces another object.
+    /// Adds or replaces an object other than a node, pod or custom object.
     pub fn set_object(&mut self, object: Object) {
         self.objects.set(object.clone());
         let (view, indexes) = self.split();
@@ -124,7 +126,7 @@ impl Cluster {
         self.errors.extend(result.err());
     }
 
-    /// Removes another object.
+    /// Removes an object other than a node, pod or custom object.
     pub fn remove_object(&mut self, key: &ObjectKey) {
         self.objects.remove(key);
         let (view, indexes) = self.split();
@@ -132,7 +134,7 @@ impl Cluster {
         self.errors.extend(result.err());
     }
 
-    /// Stores custom objects of that kind from now on. Earlier ones are ignored.
+    /// Stores custom objects of that kind from now on. Objects that were set before this call are not stored.
     pub fn add_resource(&mut self, kind: ResourceKind) {
         self.objects.add_resource(kind);
     }
@@ -179,7 +181,8 @@ impl Cluster {
         different.into_iter().for_each(|key| self.custom_changed(key));
     }
 
-    /// Returns custom objects that do not decode and therefore count as absent, each once.
+    /// Returns the errors of custom objects that do not decode and therefore count as absent. Each error is returned
+    /// once.
     pub fn take_undecodable(&mut self) -> Vec<Undecodable> {
         std::mem::take(&mut self.undecodable)
     }

@@ -64,7 +64,7 @@ pub struct PostFilterCycle<'a> {
     /// The pod that fits no node.
     pub pod: &'a PodInfo,
     /// Present if PreFilter rejected the pod everywhere. If no eviction can help, the PreFilter plugins after the one
-    /// that rejected it were not called.
+    /// that rejected the pod were not called.
     pub pre_filter: Option<Reject>,
     /// Dry runs: would the pod fit that node without those pods?
     pub what_if: &'a mut dyn WhatIf,
@@ -99,11 +99,11 @@ pub trait WhatIf {
         false
     }
 
-    /// Returns the evictions that extenders agree to, and their victims. Without extenders these are all plans.
-    /// Extenders cannot add any.
+    /// Returns the plans that extenders agree to, with the victims that the extenders name. Without extenders, returns
+    /// all plans. Extenders cannot add plans.
     ///
     /// # Errors
-    /// When an extender fails that is not ignorable.
+    /// When an extender that is not ignorable fails.
     fn agreed(&mut self, plans: Vec<EvictionPlan>) -> PluginResult<Vec<EvictionPlan>> {
         Ok(plans)
     }
@@ -112,7 +112,7 @@ pub trait WhatIf {
     fn dry_run(&mut self, row: NodeIdx) -> DryRun<'_>;
 }
 
-/// Pods that Permit holds back, as one plugin sees them: it acts only in its own name.
+/// Pods that Permit holds back, as one plugin sees them: the plugin acts only in its own name.
 pub struct Waiting<'a> {
     pods: &'a mut (dyn WaitingPods + 'a),
     plugin: &'static str,
@@ -139,13 +139,13 @@ impl<'a> Waiting<'a> {
         self.pods.reject(uid, self.plugin, message.into());
     }
 
-    /// Moves a pod of the queue to the active queue.
+    /// Moves a queued pod to the active queue.
     pub fn activate(&mut self, namespace: &str, name: &str) {
         self.pods.activate(namespace, name);
     }
 }
 
-/// Pods that Permit holds back, as a host keeps them. Plugins see them as [`Waiting`].
+/// Pods that Permit holds back, as the host keeps them. Plugins see them as [`Waiting`].
 pub trait WaitingPods {
     /// Returns the waiting pods and their nodes, in the order in which they began to wait.
     fn list(&self) -> Vec<(Arc<PodInfo>, Str)>;
@@ -156,11 +156,11 @@ pub trait WaitingPods {
     /// Rejects a waiting pod, which then gives up its node.
     fn reject(&mut self, uid: &str, plugin: &'static str, message: String);
 
-    /// Moves a pod of the queue to the active queue.
+    /// Moves a queued pod to the active queue.
     fn activate(&mut self, namespace: &str, name: &str);
 }
 
-/// A pod and the node chosen for it, with the reservation of the plugin that sees it.
+/// A pod and the node chosen for it, with the reservation of the plugin that this placement is passed to.
 #[derive(Clone, Debug)]
 pub struct Placement {
     /// The pod, not yet bound.
@@ -176,8 +176,8 @@ impl Placement {
         Self { pod, node, reserved: None }
     }
 
-    /// Returns the reservation if it is of that type. This is for hosts and tests; the plugin itself reads it with
-    /// [`Reserve::reserved`](crate::plugin::Reserve::reserved).
+    /// Returns the reservation if it is of type `T`. This is for hosts and tests; the plugin itself reads its
+    /// reservation with [`Reserve::reserved`](crate::plugin::Reserve::reserved).
     pub fn reservation<T: 'static>(&self) -> Option<&T> {
         self.reserved.as_deref()?.downcast_ref()
     }

@@ -1,10 +1,10 @@
-//! Finds the traits that a plugin implements, so that none is implemented and never called.
+//! Finds the traits that a plugin implements, so that no trait is implemented and never called.
 //!
-//! [`implemented_points!`](crate::implemented_points) calls a method of the same name for each trait on a doubly
-//! borrowed [`Probe`]. Method resolution takes `Found` if the plugin implements the trait, and otherwise borrows once
-//! less and takes `Missing`, which does nothing (autoref specialization). The trait's parameters are inferred; a plugin
-//! that implements one trait twice, say for both scopes, does not compile. A generic plugin must implement its traits for
-//! all values of its parameters; an implementation for one of them is not found.
+//! [`implemented_points!`](crate::implemented_points) calls one method per trait, named after the trait, on a doubly
+//! borrowed [`Probe`]. If the plugin implements the trait, method resolution takes `Found`. Otherwise, it removes one
+//! level of borrowing and takes `Missing`, which does nothing (autoref specialization). The trait's parameters are
+//! inferred, so a plugin that implements one trait twice, say for both scopes, does not compile. A generic plugin must
+//! implement its traits for all values of its parameters; an implementation for a single value is not found.
 
 use std::marker::PhantomData;
 
@@ -16,7 +16,7 @@ pub struct Probe<'a, P: Plugin>(pub &'a mut Points<P>);
 /// Collects what an index of type `I` needs.
 pub struct IndexProbe<I>(PhantomData<I>);
 
-/// For each trait, the methods that [`Points`] has for it.
+/// Defines, for each trait, the probe method that calls the method of the same name on [`Points`].
 macro_rules! detect {
     ($($method:ident: $trait:ident <$($param:ident: $bound:path),*>;)*) => {
         $(pub mod $method {
@@ -111,7 +111,7 @@ pub mod index_watches {
     }
 }
 
-/// Writes [`Plugin::points`](crate::plugin::Plugin::points): the plugin takes part in every point whose trait it
+/// Generates [`Plugin::points`](crate::plugin::Plugin::points): the plugin takes part in every point whose trait it
 /// implements, and has the index and the resources that it declares.
 ///
 /// ```

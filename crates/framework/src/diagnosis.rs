@@ -1,4 +1,4 @@
-//! The reasons why a pod fits no node, as data until printed.
+//! The reasons why a pod fits no node, kept as data until they are printed.
 
 use std::collections::BTreeMap;
 
@@ -13,11 +13,11 @@ pub struct Diagnosis {
     pub pre_filter: Option<(Option<&'static str>, Reject)>,
     /// Number of nodes rejected for each reason.
     pub reasons: BTreeMap<String, usize>,
-    /// Number of nodes that each plugin rejected for each reason, without the nodes that PreFilter excluded.
+    /// Number of nodes that each plugin rejected for each reason, not counting the nodes that PreFilter excluded.
     pub rejections: BTreeMap<(&'static str, String), usize>,
     /// The plugins that rejected the pod; their events may wake it.
     pub rejectors: Vec<&'static str>,
-    /// Those of them that wait for an asynchronous step; their events wake the pod without backoff.
+    /// The rejecting plugins that wait for an asynchronous step; their events wake the pod without backoff.
     pub pending: Vec<&'static str>,
     /// Message of PostFilter.
     pub post_filter: String,
@@ -40,7 +40,7 @@ impl Diagnosis {
         diagnosis
     }
 
-    /// Creates the diagnosis of a rejection after the node was chosen (Reserve, Permit): one node, one reason.
+    /// Creates the diagnosis of a rejection after the node was chosen (by Reserve or Permit): one node, one plugin.
     pub fn of_one(plugin: &'static str, reject: &Reject) -> Self {
         let mut diagnosis = Self::new(1);
         diagnosis.add(plugin, reject, 1);
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn entries_are_sorted_as_text_and_every_reason_counts() {
+    fn entries_are_sorted_as_text_and_every_reason_is_counted() {
         let mut diagnosis = Diagnosis::new(14);
         let both = Reject { fix: Fix::EvictionMayHelp, reasons: vec!["b".into(), "a".into()] };
         diagnosis.add("X", &both, 2);

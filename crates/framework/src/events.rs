@@ -10,7 +10,7 @@ use crate::{
     resource::{AnyCustom, Changed, Custom, CustomChange, Resource, ResourceName},
 };
 
-/// Kinds of changes of an object, as a set of bits. The numeric order is part of the matching rule.
+/// Kinds of changes to an object, as a set of bits. The numeric order is part of the matching rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Action(pub u32);
 
@@ -42,7 +42,7 @@ impl Action {
     pub const UPDATE_NODE_LABEL: Self = Self(1 << 3);
     /// Taints changed, or a node was uncordoned.
     pub const UPDATE_NODE_TAINT: Self = Self(1 << 4);
-    /// A node condition changed its status.
+    /// The status of a node condition changed.
     pub const UPDATE_NODE_CONDITION: Self = Self(1 << 5);
     /// `node.metadata.annotations` changed.
     pub const UPDATE_NODE_ANNOTATION: Self = Self(1 << 6);
@@ -50,7 +50,7 @@ impl Action {
     pub const UPDATE_NODE_DECLARED_FEATURE: Self = Self(1 << 7);
     /// `pod.metadata.labels` changed.
     pub const UPDATE_POD_LABEL: Self = Self(1 << 8);
-    /// Some effective request became smaller.
+    /// An effective request decreased.
     pub const UPDATE_POD_SCALE_DOWN: Self = Self(1 << 9);
     /// The number of tolerations changed.
     pub const UPDATE_POD_TOLERATION: Self = Self(1 << 10);
@@ -58,12 +58,12 @@ impl Action {
     pub const UPDATE_POD_GATES_ELIMINATED: Self = Self(1 << 11);
     /// Generated resource claims were recorded in the status.
     pub const UPDATE_POD_GENERATED_RESOURCE_CLAIM: Self = Self(1 << 12);
-    /// Any update; as an incoming event: an update with no specific change.
+    /// In a registration: any update. In an incoming event: an update with no specific change.
     pub const UPDATE: Self = Self(8188);
-    /// Anything at all.
+    /// Any change at all.
     pub const ALL: Self = Self(8191);
 
-    /// All single actions in the order of their bits.
+    /// All single actions, in bit order.
     pub fn each() -> impl Iterator<Item = Self> {
         ACTIONS.iter().map(|(action, _)| *action)
     }
@@ -119,7 +119,7 @@ impl fmt::Display for Action {
     }
 }
 
-/// Kind of object that an event is about.
+/// Kind of object that an event concerns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EventResource {
     /// In a registration: any pod.
@@ -152,14 +152,14 @@ pub enum EventResource {
     DeviceClass,
     /// `scheduling.k8s.io/PodGroup`.
     PodGroup,
-    /// Everything.
+    /// Objects of every kind.
     WildCard,
     /// A custom resource that some plugin names; see [`Self::named`].
     Custom(ResourceName),
 }
 
-/// Kubernetes' own kinds that plugins name as [`Resource`]s, but that have an [`EventResource`] of their own: group and
-/// plural.
+/// Group and plural name of Kubernetes' own kinds that plugins name as [`Resource`]s but that have a separate
+/// [`EventResource`].
 const OWN_KINDS: [(&str, &str, EventResource); 11] = [
     ("", "persistentvolumes", EventResource::PersistentVolume),
     ("", "persistentvolumeclaims", EventResource::PersistentVolumeClaim),
@@ -175,18 +175,18 @@ const OWN_KINDS: [(&str, &str, EventResource); 11] = [
 ];
 
 impl EventResource {
-    /// Objects of the kind of type `R`.
+    /// Objects of the kind that type `R` represents.
     pub fn of<R: Resource>() -> Self {
         Self::named(ResourceName::of::<R>())
     }
 
-    /// Objects of the kind of that name, in any version.
+    /// Objects of the kind with that name. The version of Kubernetes' own kinds is ignored.
     pub fn named(name: ResourceName) -> Self {
         let own = OWN_KINDS.iter().find(|(group, plural, _)| (*group, *plural) == (name.group, name.plural));
         own.map_or(Self::Custom(name), |(_, _, own)| *own)
     }
 
-    /// Single actions that are reported for it. Besides them there are generic updates, which reach only listeners of
+    /// Single actions that are reported for this kind. There are also generic updates, which reach only listeners of
     /// [`Action::UPDATE`].
     pub fn actions(self) -> Action {
         match self {
@@ -197,7 +197,7 @@ impl EventResource {
         }
     }
 
-    /// Returns true if such objects are watched only if a plugin names them.
+    /// Returns true if objects of this kind are watched only when a plugin names the kind.
     pub(crate) fn is_named(self) -> bool {
         matches!(self, Self::Custom(_)) || OWN_KINDS.iter().any(|(_, _, own)| *own == self)
     }
@@ -237,19 +237,19 @@ pub struct ClusterEvent {
 }
 
 impl ClusterEvent {
-    /// `action` on `resource`.
+    /// The event of `action` on `resource`.
     pub const fn new(resource: EventResource, action: Action) -> Self {
         Self { resource, action }
     }
 
-    /// Any change: as an incoming event it requeues every rejected pod.
+    /// Any change. As an incoming event, it requeues every rejected pod.
     pub const WILD_CARD: Self = Self::new(EventResource::WildCard, Action::ALL);
 
     /// Returns the actions of a registration that never happen to the resource, if there are any.
     pub(crate) fn never_happens(self) -> Option<Action> {
         let happens = self.resource.actions().0;
         let Action(wanted) = self.action;
-        // All update bits together mean a listener of every update.
+        // All update bits together stand for a listener of every update.
         let wanted =
             if wanted & Action::UPDATE.0 == Action::UPDATE.0 { wanted & !Action::UPDATE.0 } else { wanted };
         let all = self.action == Action(0);
@@ -283,7 +283,7 @@ impl fmt::Display for ClusterEvent {
     }
 }
 
-/// Returns the events for a change of a pod; a change of no known kind is a generic update.
+/// Returns the events for a change to a pod; a change of no known kind is a generic update.
 pub fn pod_events(resource: EventResource, old: &Pod, new: &Pod) -> impl Iterator<Item = ClusterEvent> {
     use changes::PodChanges as C;
     let changed = changes::pod_changes(old, new);
@@ -302,7 +302,7 @@ pub fn pod_events(resource: EventResource, old: &Pod, new: &Pod) -> impl Iterato
     actions.into_iter().map(move |action| ClusterEvent::new(resource, action))
 }
 
-/// Returns the events for a change of a node; none for a change of no known kind.
+/// Returns the events for a change to a node; none for a change of no known kind.
 pub fn node_events(old: &Node, new: &Node) -> impl Iterator<Item = ClusterEvent> {
     use changes::NodeChanges as C;
     let changed = changes::node_changes(old, new);
@@ -346,7 +346,7 @@ pub enum Change<'a> {
         /// After.
         new: Option<&'a (dyn Any + Send + Sync)>,
     },
-    /// Another kind, or no object at all.
+    /// An object of another kind, or no object at all.
     Other,
 }
 
@@ -376,7 +376,7 @@ pub enum OwnedChange {
     Node(Option<Arc<Node>>, Option<Arc<Node>>),
     /// A custom object before and after.
     Custom(Option<AnyCustom>, Option<AnyCustom>),
-    /// Another kind, or nothing.
+    /// An object of another kind, or no object at all.
     #[default]
     Other,
 }
@@ -408,14 +408,14 @@ impl OwnedChange {
 pub enum Hint {
     /// The event may make the pod schedulable.
     Queue,
-    /// It cannot.
+    /// The event cannot make the pod schedulable.
     Skip,
 }
 
-/// Judges one pending pod and one change. An error counts as [`Hint::Queue`].
+/// Decides whether a change may make a pending pod schedulable. An error counts as [`Hint::Queue`].
 pub type HintFn<P> = fn(&P, &PodInfo, &Change<'_>) -> PluginResult<Hint>;
 
-/// Judges one pending pod and one change of a custom object. An error counts as [`Hint::Queue`].
+/// Decides whether a change to a custom object may make a pending pod schedulable. An error counts as [`Hint::Queue`].
 pub type CustomHintFn<P, R> = fn(&P, &PodInfo, Changed<'_, R>) -> PluginResult<Hint>;
 
 /// A hint of either form.
@@ -432,7 +432,7 @@ pub struct ErasedRegistration {
     pub hint: Option<ErasedHint>,
 }
 
-/// An event that may make pods schedulable that a plugin rejected.
+/// An event that may make a pod schedulable after a plugin has rejected it.
 pub struct Registration<P> {
     /// The event.
     pub event: ClusterEvent,
@@ -441,21 +441,23 @@ pub struct Registration<P> {
 }
 
 impl<P: 'static> Registration<P> {
-    /// Requeues on every such event.
+    /// Requeues every rejected pod on each such event.
     pub fn always(resource: EventResource, action: Action) -> Self {
         Self { event: ClusterEvent::new(resource, action), hint: None }
     }
 
-    /// Requeues if `hint` says so.
+    /// Requeues a rejected pod on such an event if `hint` decides so.
     pub fn hinted(resource: EventResource, action: Action, hint: HintFn<P>) -> Self {
         Self { event: ClusterEvent::new(resource, action), hint: Some(Box::new(hint)) }
     }
 
-    /// Listens to changes of custom objects, which the plugin must name in its points; `hint` decides.
+    /// Listens to changes to custom objects, whose kind the plugin or its index must declare with
+    /// [`Watches`](crate::resource::Watches). `hint` decides whether to requeue a pod.
     pub fn on<R: Resource>(action: Action, hint: CustomHintFn<P, R>) -> Self {
         let typed: BoxedHint<P> = Box::new(move |plugin, pod, change| match change.of::<R>() {
             Some(changed) => hint(plugin, pod, changed),
-            // Another plugin's type for the same kind, which gets its own change.
+            // The object has another plugin's type for the same kind. There is a separate change for this plugin's
+            // type.
             None => Ok(Hint::Skip),
         });
         Self { event: ClusterEvent::new(EventResource::of::<R>(), action), hint: Some(typed) }
@@ -468,7 +470,7 @@ mod tests {
     use EventResource::{AssignedPod, Node, Pod};
 
     #[test]
-    fn labels_read_as_kube_scheduler_prints_them() {
+    fn labels_match_those_that_kube_scheduler_prints() {
         assert_eq!(ClusterEvent::new(Node, Action::UPDATE_NODE_TAINT).to_string(), "NodeUpdateNodeTaint");
         assert_eq!(ClusterEvent::new(AssignedPod, Action::DELETE).to_string(), "AssignedPodDelete");
         assert_eq!(
@@ -479,7 +481,7 @@ mod tests {
     }
 
     #[test]
-    fn kubernetes_own_kinds_have_events_of_their_own_and_all_others_have_their_name() {
+    fn kubernetes_own_kinds_have_separate_events_and_all_others_are_custom() {
         let named = |group, plural| EventResource::named(ResourceName { plural, version: "v1", group });
         assert_eq!(named("", "persistentvolumeclaims").to_string(), "PersistentVolumeClaim");
         assert_eq!(named("storage.k8s.io", "csinodes").to_string(), "storage.k8s.io/CSINode");
@@ -491,7 +493,7 @@ mod tests {
     }
 
     #[test]
-    fn what_never_happens_to_a_resource_is_told_apart() {
+    fn actions_that_never_happen_to_a_resource_are_found() {
         let never = |resource, action| ClusterEvent::new(resource, action).never_happens();
         let (annotation, label) = (Action::UPDATE_NODE_ANNOTATION, Action::UPDATE_POD_LABEL);
         assert_eq!(never(Pod, Action::DELETE | annotation), Some(annotation));
@@ -506,7 +508,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_a_registration_may_name_reaches_it() {
+    fn every_action_that_a_registration_may_name_reaches_it() {
         for resource in [Pod, Node] {
             for action in Action::each().filter(|action| resource.actions().intersects(*action)) {
                 let event = ClusterEvent::new(resource, action);
@@ -516,7 +518,7 @@ mod tests {
     }
 
     #[test]
-    fn a_generic_update_reaches_only_those_that_listen_to_all_updates() {
+    fn a_generic_update_reaches_only_listeners_of_all_updates() {
         let generic = ClusterEvent::new(AssignedPod, Action::UPDATE);
         assert!(!ClusterEvent::new(Pod, Action::DELETE | Action::UPDATE_POD_SCALE_DOWN).matches(generic));
         assert!(ClusterEvent::new(Pod, Action::UPDATE).matches(generic));

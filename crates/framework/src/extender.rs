@@ -1,6 +1,6 @@
-//! Extenders: webhooks that take part in scheduling decisions (`extenders` of the configuration).
+//! Extenders: webhooks that take part in scheduling decisions (`extenders` in the configuration).
 //!
-//! An [`Extender`] is the engine's description of one. Requests go through an [`ExtenderClient`] of the host; this
+//! An [`Extender`] is the engine's description of one webhook. Requests go through the host's [`ExtenderClient`]; this
 //! module does no I/O. [`Extenders`] contains the rules: the order of requests, the answers that are allowed, and the
 //! handling of errors.
 //!
@@ -18,15 +18,15 @@ use crate::{
     nodeset::NodeIdx, outcome::Fix, outcome::Reject, pod::PodInfo, sweep::PluginIdx, table::NodeTable,
 };
 
-/// Name of the plugin in rejections by extenders. Events of every kind wake such pods.
+/// Plugin name in rejections by extenders. Events of every kind wake a pod that an extender rejected.
 pub const EXTENDER: &str = "Extender";
 
-/// Index of that name in rejections, after every plugin.
+/// Plugin index in rejections by extenders, after the index of every plugin.
 pub(crate) const EXTENDER_IDX: PluginIdx = PluginIdx(u16::MAX);
 
 /// Highest score that extenders should return.
 const MAX_SCORE: i64 = 10;
-/// Weight of one extender point: plugins score up to 100.
+/// Factor from extender scores to plugin scores, which go up to 100.
 const SCALE: i64 = 100 / MAX_SCORE;
 
 /// Description of an extender.
@@ -41,10 +41,10 @@ pub struct Extender {
     pub prioritizes: bool,
     /// True if it takes part in preemption.
     pub preempts: bool,
-    /// Factor of its scores.
+    /// Factor by which its scores are multiplied.
     pub weight: i64,
-    /// Resources that it manages. Pods that request none of them are not sent to it; without entries it receives all
-    /// pods.
+    /// Resources that it manages. Pods that request none of them are not sent to it; if the list is empty, it receives
+    /// all pods.
     pub managed_resources: Vec<Str>,
     /// True if pods are scheduled without it when it fails.
     pub ignorable: bool,
@@ -53,8 +53,8 @@ pub struct Extender {
 }
 
 impl Extender {
-    /// Returns true if the pod is sent to it. This depends on requests and limits of containers and init containers,
-    /// not on those of the whole pod.
+    /// Returns true if the pod is sent to the extender. This depends on the requests and limits of containers and init
+    /// containers, not on those at pod level.
     pub fn is_interested(&self, pod: &PodInfo) -> bool {
         let names = |container: &Container| {
             let all = container.requests.iter().chain(&container.limits);
@@ -83,7 +83,7 @@ pub struct NodeVictims {
     pub node: Str,
     /// UIDs of the pods to evict.
     pub victims: Vec<Str>,
-    /// Number of them that violate a disruption budget.
+    /// Number of victims whose eviction violates a disruption budget.
     pub violations: i64,
 }
 
@@ -94,7 +94,7 @@ pub struct EvictionPlan {
     pub row: NodeIdx,
     /// Pods to evict, at least one, most important first.
     pub victims: Vec<Arc<PodInfo>>,
-    /// Number of them that violate a disruption budget.
+    /// Number of victims whose eviction violates a disruption budget.
     pub violations: usize,
 }
 
@@ -105,11 +105,11 @@ pub enum Remark<'a> {
     Skipped(&'a str),
     /// Scoring failed, which is never an error.
     NoScores(&'a str),
-    /// It names nodes that were not in the request, this one for example. They are ignored.
+    /// The answer names nodes that were not in the request, for example this one. They are ignored.
     UnknownNode(&'a str),
-    /// Its scores are outside of 0 to 10, this one for example. They are used unchanged.
+    /// Some scores are outside 0 to 10, for example this one. They are used unchanged.
     OutOfRange(i64),
-    /// It names no victims on that node, which is left out.
+    /// The answer names no victims on this node, which is therefore dropped.
     NoVictims(&'a str),
 }
 
@@ -122,7 +122,7 @@ pub trait ExtenderClient: fmt::Debug + Send + Sync {
     /// A human-readable description of the problem.
     fn filter(&self, extender: usize, pod: &PodInfo, nodes: &[Str]) -> Result<Filtered, String>;
 
-    /// Scores the nodes. Asks several extenders at once and returns their answers in order.
+    /// Requests scores for the nodes from several extenders concurrently and returns the answers in order.
     fn prioritize(
         &self,
         extenders: &[usize],
@@ -147,7 +147,7 @@ pub trait ExtenderClient: fmt::Debug + Send + Sync {
     }
 }
 
-/// Error of an extender that is not ignorable; prints as kube-scheduler does.
+/// Error of an extender that is not ignorable, with the same message as in kube-scheduler.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{0}")]
 pub struct ExtenderError(pub String);
@@ -171,7 +171,7 @@ pub(crate) struct FilteredRows {
 }
 
 impl Extenders {
-    /// Creates extenders. They are asked in this order, but ignorable ones come last. Requests need a
+    /// Creates extenders. They are called in this order, except that ignorable extenders come last. Requests need a
     /// [client](Self::with_client).
     pub fn new(all: impl IntoIterator<Item = Extender>) -> Self {
         let mut all: Vec<Extender> = all.into_iter().collect();
@@ -231,8 +231,8 @@ impl Extenders {
         }
     }
 
-    /// Returns the rows that all filtering extenders accept. Each is asked about the rows that the ones before it
-    /// accepted.
+    /// Returns the rows that all filtering extenders accept. Each extender receives only the rows that the extenders
+    /// before it accepted.
     pub(crate) fn filter(
         &self,
         pod: &PodInfo,
@@ -343,11 +343,11 @@ impl Extenders {
         self.interested(pod).any(|(_, extender)| extender.preempts)
     }
 
-    /// Returns the evictions that all extenders accept that take part in preemption. Each is asked about those that the
-    /// ones before it accepted.
+    /// Returns the plans that are accepted by all extenders that take part in preemption. Each extender receives only
+    /// the plans that the extenders before it accepted.
     ///
     /// # Errors
-    /// When an extender fails that is not ignorable.
+    /// When an extender that is not ignorable fails.
     pub fn preempt(
         &self,
         pod: &PodInfo,
@@ -369,7 +369,7 @@ impl Extenders {
         Ok(plans)
     }
 
-    /// Returns the accepted plans in their order, with the victims that the extender names.
+    /// Returns the accepted plans in the order of `plans`, with the victims that the extender names.
     fn agreed(
         &self,
         at: usize,
@@ -444,7 +444,7 @@ impl EvictionPlan {
     }
 }
 
-/// An extender may remove nodes but not add any.
+/// Checks that an extender adds no nodes. It may only remove them.
 fn check_nodes(extender: &Extender, requested: &[Str], answer: &Filtered) -> Result<(), String> {
     let requested: FxHashSet<&str> = requested.iter().map(Str::as_str).collect();
     match answer.nodes.iter().find(|node| !requested.contains(node.as_str())) {

@@ -1,4 +1,4 @@
-//! A pod with information that the framework derives from it once.
+//! A pod with the information that the framework computes from it once.
 
 use std::{
     fmt,
@@ -9,7 +9,7 @@ use std::{
 use harbormaster_api::{Pod, PodSpec, Resources, Str, pod::HostPort, requests};
 use rustc_hash::FxHashMap;
 
-/// CPU and memory of a pod that scores use, with defaults for containers without requests.
+/// CPU and memory of a pod as scores count them, with defaults for containers without requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NonZero {
     /// Millicores.
@@ -18,14 +18,14 @@ pub struct NonZero {
     pub memory: i64,
 }
 
-/// A pod spec and the information derived from it. Pods with equal specs share one. Derefs to its [`PodSpec`].
+/// A pod spec and the information derived from it. Pods with equal specs share one instance. Derefs to its [`PodSpec`].
 #[derive(Debug)]
 pub struct SpecInfo {
     /// The spec.
     pub spec: Arc<PodSpec>,
     /// Effective request, computed from the spec alone.
     pub request: Resources,
-    /// CPU and memory of [`Self::request`] as scores use them.
+    /// CPU and memory of [`Self::request`] as scores count them.
     pub nonzero: NonZero,
     /// Resources that scores use for this pod while it is pending.
     pub score_request: Resources,
@@ -59,7 +59,7 @@ impl std::ops::Deref for SpecInfo {
 pub struct PodInfo {
     /// The object.
     pub pod: Arc<Pod>,
-    /// What is derived from the spec, shared with all pods of an equal one.
+    /// Information derived from the spec, shared by all pods with an equal spec.
     pub derived: Arc<SpecInfo>,
     /// Present if the status changes the pod's effective requests (in-place resize).
     resized: Option<Box<(Resources, NonZero)>>,
@@ -82,12 +82,12 @@ impl PodInfo {
         Self { pod, derived, resized }
     }
 
-    /// Creates a pod on its own, for tests and one-off questions.
+    /// Creates a pod that shares its spec with no other, for tests and one-off questions.
     pub fn standalone(pod: Pod) -> Arc<Self> {
         Arc::new(Self::new(pod, &mut SpecTable::default()))
     }
 
-    /// Returns the same pod bound to `node`: the version in the cache until the binding is confirmed.
+    /// Returns the same pod bound to `node`: the version that the cache holds until the binding is confirmed.
     pub fn assumed_on(&self, node: &Str) -> Arc<Self> {
         let pod = Arc::new(Pod { node_name: Some(node.clone()), ..Pod::clone(&self.pod) });
         Arc::new(Self::with_derived(pod, self.derived.clone()))
@@ -98,7 +98,7 @@ impl PodInfo {
         self.resized.as_ref().map_or(&self.derived.request, |r| &r.0)
     }
 
-    /// CPU and memory that the pod occupies on its node, as scores use them.
+    /// CPU and memory that the pod occupies on its node, as scores count them.
     pub fn nonzero(&self) -> NonZero {
         self.resized.as_ref().map_or(self.derived.nonzero, |r| r.1)
     }

@@ -1,8 +1,8 @@
 //! The inputs that a plugin's answers may depend on, as types.
 //!
-//! A plugin chooses by the trait that it implements. `impl Filter for P` sees the whole cluster and is called in every
-//! attempt. `impl Filter<Row> for P` sees a [`RowCycle`], and its answers are cached until the row changes. Anything
-//! that could make a cached answer wrong is missing there:
+//! A plugin chooses its scope by the trait that it implements. `impl Filter for P` sees the whole cluster and is called
+//! in every attempt. `impl Filter<Row> for P` sees a [`RowCycle`], and its answers are cached until the row changes. A
+//! [`RowCycle`] lacks everything that could make a cached answer wrong, so this plugin does not compile:
 //!
 //! ```compile_fail,E0609
 //! use harbormaster_framework::prelude::*;
@@ -24,7 +24,7 @@
 //! }
 //! ```
 //!
-//! The same goes for the pod's name, namespace, labels, owner and status, for other objects and for indexes:
+//! The same applies to the pod's name, namespace, labels, owner and status, to other objects and to indexes:
 //!
 //! ```compile_fail,E0609
 //! # use harbormaster_framework::prelude::*;
@@ -93,9 +93,9 @@ pub enum WholeCluster {}
 /// Verdicts and scores depend on the pod's spec and `spec.nodeName`, as far as the plugin
 /// [reads](crate::plugin::Plugin::reads) them, on the node's own row, on the number of nodes and on the plugin's
 /// arguments. They are cached until the row changes or a node joins or leaves. PreFilter and PreScore run once for all
-/// pods that are equal in what the plugin reads. PreScore sees an empty set of candidates, and scores must not use
-/// [`Normalize::Custom`](crate::outcome::Normalize::Custom). `nodes` is passed for its columns: a verdict that depends
-/// on another row becomes wrong as soon as that row changes.
+/// pods that are equal in the parts that the plugin reads. PreScore sees an empty set of candidates, and scores must
+/// not use [`Normalize::Custom`](crate::outcome::Normalize::Custom). `nodes` is passed for its columns: a verdict that
+/// depends on another row becomes wrong as soon as that row changes.
 #[derive(Clone, Copy, Debug)]
 pub enum Row {}
 
@@ -146,7 +146,7 @@ pub struct RowCycle<'a> {
 /// The view of a pod for row-scoped plugins. Derefs to its [`SpecInfo`].
 #[derive(Clone, Copy, Debug)]
 pub struct RowPod<'a> {
-    /// The spec and what is derived from it, shared with all pods of an equal one.
+    /// The spec and the information derived from it, shared by all pods with an equal spec.
     pub derived: &'a SpecInfo,
     /// `spec.nodeName`.
     pub node_name: Option<&'a Str>,

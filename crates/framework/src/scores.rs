@@ -1,4 +1,4 @@
-//! Scoring many rows at once.
+//! Scoring a batch of rows.
 
 use crate::nodeset::{NodeIdx, NodeSet};
 
@@ -14,8 +14,8 @@ pub struct Scores<'a> {
 }
 
 impl<'a> Scores<'a> {
-    /// Creates scores for `rows`. `scores` has an element for every row from `first` on, and all `rows` must be in its
-    /// range.
+    /// Creates scores for `rows`. `scores` has one element for each row from `first` on, and must be long enough for
+    /// all `rows`.
     pub fn new(rows: &'a NodeSet, first: NodeIdx, scores: &'a mut [i64]) -> Self {
         Self { rows, first: first.at(), scores }
     }
@@ -33,8 +33,8 @@ impl<'a> Scores<'a> {
         }
     }
 
-    /// Iterates over the rows in ascending order, each with its score to be written: the fastest way to write all of
-    /// them.
+    /// Iterates over the rows in ascending order, each with its score to be written. This is the fastest way to write
+    /// all scores.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (NodeIdx, &mut i64)> {
         let (mut places, mut next) = (self.scores.iter_mut(), self.first);
         self.rows.iter().filter_map(move |row| {
@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_lent_rows_are_written() {
+    fn only_rows_of_the_batch_are_written() {
         let mut scores = [0; 6];
         let rows = set(&[11, 13, 15]);
         let mut part = Scores::new(&rows, NodeIdx(10), &mut scores);
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_without_a_place_are_passed_over() {
+    fn rows_without_an_element_are_skipped() {
         let mut scores = [0; 2];
         let rows = set(&[1, 5, 6, 7, 90]);
         let mut part = Scores::new(&rows, NodeIdx(5), &mut scores);
