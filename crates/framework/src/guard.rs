@@ -1,7 +1,7 @@
-//! The one place through which every call of a plugin goes.
+//! The single place through which every plugin call passes.
 //!
 //! A call arrives with the plugin's type erased and returns an answer, or an error that names the plugin and the call.
-//! A panic becomes such an error, so that one pod fails and the scheduler continues. Calls are measured here if there
+//! A panic becomes such an error, so that one pod fails while the scheduler continues. Calls are measured here if there
 //! is a [meter](crate::meter).
 
 use std::{
@@ -45,15 +45,15 @@ use crate::{
 pub enum Call {
     /// One of the extension points.
     Point(ExtensionPoint),
-    /// Notifies a PreFilter plugin of a pod that joins a node in a dry run.
+    /// Notifies a PreFilter plugin that a pod has joined a node in a dry run.
     AddPod,
-    /// Notifies a PreFilter plugin of a pod that leaves a node in a dry run.
+    /// Notifies a PreFilter plugin that a pod has left a node in a dry run.
     RemovePod,
     /// NormalizeScore.
     Normalize,
     /// Unreserve.
     Unreserve,
-    /// Applies an assumption of Reserve to a newer version of the object.
+    /// Applies an assumption made in Reserve to the current or a newer version of the object.
     Assume,
     /// PreBind's pre-flight.
     PreFlight,
@@ -61,7 +61,7 @@ pub enum Call {
     Index,
     /// A queueing hint.
     Hint,
-    /// Computes a signature for opportunistic batching, or lists what is read of a pod.
+    /// Computes a signature for opportunistic batching, or lists the parts of a pod that the plugin reads.
     Sign,
 }
 
@@ -165,7 +165,7 @@ fn panicked(plugin: &'static str, call: Call, panic: &(dyn Any + Send)) -> Point
     PointError { plugin, call, source: panicked.into() }
 }
 
-/// Runs the code of a plugin or an index and catches panics. The framework discards anything that was being filled.
+/// Runs the code of a plugin or an index and catches panics. The framework discards any data that the code was writing.
 pub(crate) fn caught<T>(plugin: &'static str, call: Call, run: impl FnOnce() -> T) -> Result<T, PointError> {
     catch_unwind(AssertUnwindSafe(run)).map_err(|panic| panicked(plugin, call, &*panic))
 }
@@ -175,11 +175,11 @@ pub(crate) fn caught<T>(plugin: &'static str, call: Call, run: impl FnOnce() -> 
 pub struct GuardedPlugin {
     plugin: AnyPlugin,
     calls: Calls,
-    /// `None` without measurements.
+    /// `None` if nothing is measured.
     meter: Option<Arc<dyn PluginMeter>>,
 }
 
-/// A call in progress that is measured.
+/// A measured call in progress.
 struct MeasuredCall<'a> {
     meter: &'a dyn PluginMeter,
     stage: Stage,
@@ -293,7 +293,7 @@ impl GuardedPlugin {
         Self { plugin: Arc::new(plugin), calls: Calls::of::<P>(), meter: None }
     }
 
-    /// Returns the same plugin, measured; `stages` are those at which it is called.
+    /// Returns the same plugin with measurements; `stages` are the stages at which it is called.
     pub(crate) fn metered(&self, meter: &dyn ProfileMeter, stages: &[Stage]) -> Self {
         Self { meter: Some(meter.plugin(self.name(), stages)), ..self.clone() }
     }
@@ -317,7 +317,7 @@ impl GuardedPlugin {
         Some(MeasuredCall { meter, stage, at: meter.begin(stage)? })
     }
 
-    /// Records that the plugin judged a pod, or `times` nodes.
+    /// Records that the plugin judged a pod once, or `times` nodes.
     pub(crate) fn evaluated(&self, stage: Stage, times: impl FnOnce() -> usize) {
         if let Some(meter) = &self.meter {
             meter.evaluated(stage, times());
@@ -401,7 +401,7 @@ impl GuardedPlugin {
         self.calls.name
     }
 
-    /// Scope of its answers.
+    /// Scope of the plugin's answers.
     pub fn scope(&self) -> Scope {
         self.calls.scope
     }
@@ -430,7 +430,7 @@ impl GuardedPlugin {
     /// does not compare candidates if its answers are cached row by row.
     ///
     /// # Errors
-    /// The reason why it cannot work.
+    /// The reason why the plugin cannot work.
     pub fn check(&self) -> Result<(), BuildError> {
         let (plugin, resources) = (self.name(), self.resources());
         if let Some(conflict) = self.calls.filter_states.conflict().or(self.calls.score_states.conflict()) {
@@ -473,7 +473,7 @@ impl GuardedPlugin {
         self.call(Call::Hint, |_| (self.calls.events)(&self.plugin))
     }
 
-    /// Returns the answer of a hint of this plugin.
+    /// Calls a hint of this plugin and returns its answer.
     ///
     /// # Errors
     /// When the hint fails.
@@ -527,7 +527,7 @@ impl GuardedPlugin {
     /// See [`crate::plugin::Indexed::prepare`].
     ///
     /// # Errors
-    /// When the plugin panics; its index is then discarded.
+    /// When the plugin panics or its index cannot be built; the index is then discarded.
     pub fn prepare(
         &self,
         indexes: &mut Indexes,
@@ -542,7 +542,7 @@ impl GuardedPlugin {
         prepared
     }
 
-    /// See [`crate::plugin::PreFilter`]; fills `slot` unless skipped.
+    /// See [`crate::plugin::PreFilter`]; fills `slot` unless the plugin skips.
     ///
     /// # Errors
     /// When no node can fit, or the plugin fails.
@@ -581,7 +581,7 @@ impl GuardedPlugin {
         self.try_call(Call::RemovePod, |this| run(this, cx, slot, pod, row))
     }
 
-    /// See [`crate::plugin::Filter::filter`]; fits when skipped.
+    /// See [`crate::plugin::Filter::filter`]; rejects nothing if the plugin skipped.
     ///
     /// # Errors
     /// When the pod does not fit, or the plugin fails.
@@ -591,7 +591,7 @@ impl GuardedPlugin {
         self.ask(Call::Point(ExtensionPoint::Filter), |this| run(this, cx, slot, row))
     }
 
-    /// See [`crate::plugin::Filter::filter_batch`]; rejects nothing when skipped.
+    /// See [`crate::plugin::Filter::filter_batch`]; rejects nothing if the plugin skipped.
     ///
     /// # Errors
     /// When the plugin fails.
@@ -604,7 +604,7 @@ impl GuardedPlugin {
     /// See [`crate::plugin::Filter::lacks`].
     pub fn lacks(&self, cx: &Cycle<'_>, slot: &Slot, row: NodeIdx) -> Option<String> {
         let run = self.calls.shims.lacks?;
-        // A plugin that panics here has rejected the node nevertheless, without details.
+        // Even if the plugin panics here, it has rejected the node; only the details are missing.
         caught(self.name(), Call::Point(ExtensionPoint::Filter), || run(&*self.plugin, cx, slot, row)).ok()?
     }
 
@@ -621,7 +621,7 @@ impl GuardedPlugin {
 
     // --- scoring ---
 
-    /// See [`crate::plugin::PreScore`]; leaves `slot` empty when skipped.
+    /// See [`crate::plugin::PreScore`]; leaves `slot` empty if the plugin skips.
     ///
     /// # Errors
     /// When the plugin fails.

@@ -1,9 +1,9 @@
 //! Indexes: data structures that plugins declare and the cluster keeps up to date.
 //!
 //! An index is a type. A plugin that uses one implements [`crate::plugin::Indexed`]; plugins that name the same type
-//! share one instance, across profiles. The cluster owns the instances and notifies them of every change of pods on
-//! rows (assumed, confirmed and forgotten ones), of nodes and of other objects. Dry runs do not change an index; they
-//! change a plugin's filter state.
+//! share one instance, across profiles. The cluster owns the instances and notifies them of every change to nodes, to
+//! other objects and to the pods on rows, whether the pods are assumed, confirmed or forgotten. Dry runs do not change
+//! an index; they change a plugin's filter state.
 //!
 //! Invariant: an index always equals one that is newly built from the cluster. An index that panics is discarded and
 //! rebuilt without the pod, node or object that caused the panic; the caller that made the change gets the error.
@@ -32,7 +32,7 @@ pub struct ClusterView<'a> {
 
 /// A data structure over the cluster. See the [module documentation](self).
 pub trait Index: Any + Default + Send + Sync {
-    /// A pod is now on a row. The row has no node object if the pod's node is not known yet.
+    /// A pod has joined a row. The row has no node object if the pod's node is not known yet.
     fn pod_joined(&mut self, view: ClusterView<'_>, row: NodeIdx, pod: &PodInfo) {
         let _ = (view, row, pod);
     }
@@ -42,8 +42,9 @@ pub trait Index: Any + Default + Send + Sync {
         let _ = (view, row, pod);
     }
 
-    /// A pod on a row has changed, or its binding is confirmed. The default is to leave and join. An index that does
-    /// not read a pod's status should override this, because most changes are of the status.
+    /// A pod on a row has changed, or its binding is confirmed. By default, the pod leaves the index and rejoins it. An
+    /// index that does not read a pod's status should override this method, because most changes affect only the
+    /// status.
     fn pod_changed(&mut self, view: ClusterView<'_>, row: NodeIdx, old: &PodInfo, new: &PodInfo) {
         self.pod_left(view, row, old);
         self.pod_joined(view, row, new);
@@ -54,8 +55,8 @@ pub trait Index: Any + Default + Send + Sync {
         let _ = (view, row);
     }
 
-    /// Another object was added, changed or removed; `view.objects` has its current state. A new index is notified of
-    /// the custom objects that exist already; it finds other objects in `view.objects`.
+    /// An object other than a node or pod was added, changed or removed; `view.objects` has its current state. A new
+    /// index is notified of the custom objects that already exist; it finds objects of other kinds in `view.objects`.
     fn object_changed(&mut self, view: ClusterView<'_>, id: &ObjectId) {
         let _ = (view, id);
     }
@@ -126,7 +127,7 @@ pub struct Indexes(Vec<IndexEntry>);
 /// One index.
 struct IndexEntry {
     kind: IndexKind,
-    /// `None` if it panicked too often while it was built.
+    /// `None` if it was discarded, or panicked too often while it was being built.
     index: Option<Box<dyn ErasedIndex>>,
     /// Subjects that made it panic. It was rebuilt without them and is not notified of them until they change.
     withheld: Vec<Subject>,
@@ -141,11 +142,11 @@ enum Subject {
     Object(ObjectId),
 }
 
-/// Maximum number of subjects withheld from an index. With more of them it is dropped until a plugin needs it.
+/// Maximum number of subjects withheld from an index. An index with more of them is dropped until a plugin needs it.
 const MAX_WITHHELD: usize = 16;
 
 impl IndexEntry {
-    /// Builds the index from everything in view, except for subjects that make it panic.
+    /// Builds the index from everything in `view`, except for subjects that make it panic.
     fn rebuild(&mut self, view: ClusterView<'_>) -> Result<(), PointError> {
         self.index = None;
         let mut panicked = Ok(());
@@ -197,7 +198,7 @@ impl IndexEntry {
         caught(self.kind.name, Call::Index, run)
     }
 
-    /// Passes a change on. If the index panics it is rebuilt without the subject of the change.
+    /// Passes a change on. If the index panics, it is rebuilt without the subject of the change.
     fn notify(
         &mut self,
         view: ClusterView<'_>,
@@ -223,7 +224,7 @@ impl IndexEntry {
             }
             Err(error) => {
                 self.withheld.extend(still_exists.then_some(subject));
-                // Errors of the rebuild concern other subjects and are reported when those change.
+                // Errors of the rebuild concern other subjects and are reported when those subjects change.
                 let _ = self.rebuild(view);
                 Err(error)
             }
@@ -242,10 +243,10 @@ impl Indexes {
         index.and_then(|index| index.as_any().downcast_ref()).ok_or_else(|| missing::<I>(found.is_some()))
     }
 
-    /// Returns the index of that type for changing it.
+    /// Returns the index of that type for modification.
     ///
     /// # Errors
-    /// As [`Self::get`].
+    /// Same as [`Self::get`].
     pub fn get_mut<I: Index>(&mut self) -> PluginResult<&mut I> {
         let found = self.0.iter_mut().find(|entry| entry.kind.type_id == TypeId::of::<I>());
         let is_listed = found.is_some();
@@ -253,10 +254,10 @@ impl Indexes {
         index.and_then(|index| index.as_any_mut().downcast_mut()).ok_or_else(|| missing::<I>(is_listed))
     }
 
-    /// Builds an index of that kind from everything in view, unless it exists.
+    /// Builds an index of that kind from everything in `view`, unless it already exists.
     ///
     /// # Errors
-    /// When the index panics on a subject. It is built without that subject, unless there are too many of them.
+    /// When the index panics on a subject. It is built without that subject, unless there are too many such subjects.
     pub fn add(&mut self, kind: IndexKind, view: ClusterView<'_>) -> Result<(), PointError> {
         let at = self.0.iter().position(|entry| entry.kind.type_id == kind.type_id);
         let at = at.unwrap_or_else(|| {
@@ -312,7 +313,7 @@ impl Indexes {
     ) -> Result<(), PointError> {
         let subject = Subject::Pod(new.uid.clone());
         let notify = |entry: &mut IndexEntry| {
-            // To an index from which the old object was withheld the pod is new.
+            // The pod is new to an index from which its old version was withheld.
             let is_new = entry.withheld.contains(&subject);
             entry.notify(view, subject.clone(), true, |index| match is_new {
                 true => index.pod_joined(view, row, new),
@@ -339,7 +340,7 @@ fn missing<I>(is_listed: bool) -> PluginError {
     if is_listed {
         return format!("the index {index} panics and cannot be built").into();
     }
-    format!("the index {index} does not exist: no plugin lists it").into()
+    format!("the index {index} does not exist: no plugin declares it").into()
 }
 
 impl std::fmt::Debug for Indexes {

@@ -1,14 +1,14 @@
-//! The largest of many numbers, maintained while they change one by one.
+//! The largest of many numbers, kept up to date while the numbers change one by one.
 
-/// Number of neighbours that share a maximum one level up.
+/// Number of neighbors that share a maximum one level up.
 const FAN: usize = 16;
 
-/// Numbers with their maxima: of every [`FAN`] neighbours, of every [`FAN`] of these maxima, and so on, up to one
-/// group.
+/// Numbers and their maxima: the maximum of every [`FAN`] neighbors, the maximum of every [`FAN`] of these maxima, and
+/// so on, up to a single group.
 ///
-/// Changing a number, finding the largest and finding its position each visit a few neighbours per level.
+/// Changing a number, finding the largest one and finding its position each visit a few neighbors per level.
 ///
-/// Invariant: after [`MaxTree::rebuild`] and [`MaxTree::set`] every maximum is that of the numbers below it.
+/// Invariant: after [`MaxTree::rebuild`] and [`MaxTree::set`], every maximum is that of the numbers below it.
 #[derive(Debug)]
 pub(crate) struct MaxTree {
     /// The numbers first, then their maxima; the last level has at most [`FAN`] entries.
@@ -30,7 +30,7 @@ impl MaxTree {
         &self.levels[0]
     }
 
-    /// The numbers, for changing many of them. Call [`Self::rebuild`] afterwards.
+    /// The numbers, for changing many of them together. Call [`Self::rebuild`] afterwards.
     pub(crate) fn numbers_mut(&mut self) -> &mut [i64] {
         &mut self.levels[0]
     }
@@ -68,10 +68,10 @@ impl MaxTree {
         Some((best, at))
     }
 
-    /// Returns the first position at or after `start` of `best`, which is the largest number.
+    /// Returns the first position of `best`, the largest number, at or after `start`.
     fn first_from(&self, best: i64, start: usize) -> Option<usize> {
         let (mut level, mut at) = (0, start);
-        // Up to the first group of neighbours that contains it.
+        // Go up to the first group of neighbors that contains it.
         let mut found = loop {
             let numbers = &self.levels[level];
             let end = numbers.len().min((at / FAN + 1) * FAN);
@@ -83,7 +83,7 @@ impl MaxTree {
                 return None;
             }
         };
-        // And down again.
+        // Go down again.
         while level > 0 {
             level -= 1;
             let numbers = &self.levels[level];
@@ -123,7 +123,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_largest_is_found_as_by_looking_at_all_of_them(
+        fn the_largest_number_matches_a_linear_search(
             len in prop_oneof![0usize..40, 250usize..600],
             changes in prop::collection::vec((any::<prop::sample::Index>(), -2i64..3, 0usize..700), 0..60),
         ) {

@@ -1,7 +1,7 @@
 //! Interfaces for measuring plugins and extension points.
 //!
-//! Nothing here reads a clock. The host gives a profile a [`ProfileMeter`] that knows the time and stores numbers;
-//! meters cannot influence decisions. Without one, which is the default, the only cost is a branch.
+//! Nothing here reads a clock. The host gives a profile a [`ProfileMeter`] that reads the time and stores numbers;
+//! meters cannot influence decisions. Without a meter, which is the default, the only cost is a branch.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -20,20 +20,20 @@ impl Stamp {
     }
 }
 
-/// Defines the stages from one table: their labels, and the calls that are measured as them.
+/// Defines the stages from one table: the label of each stage, and the calls that are measured as part of it.
 macro_rules! stages {
     (measured: { $($(#[$doc:meta])* $stage:ident = $label:literal, $call:pat,)* } unmeasured: $unmeasured:pat) => {
-        /// Measured kind of call; prints as kube-scheduler's label `extension_point`.
+        /// Measured kind of call, named as in kube-scheduler's label `extension_point`.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum Stage {
             $($(#[$doc])* $stage,)*
         }
 
         impl Stage {
-            /// All stages; each is at the index of its discriminant.
+            /// All stages, each at the index of its discriminant.
             pub const ALL: [Self; [$($label),*].len()] = [$(Self::$stage),*];
 
-            /// Returns the stage that a call is measured as; `None` for calls that are not measured.
+            /// Returns the stage to which a call belongs; `None` for calls that are not measured.
             pub fn of(call: Call) -> Option<Self> {
                 match call {
                     $($call => Some(Self::$stage),)*
@@ -93,10 +93,10 @@ stages! {
     unmeasured: Call::Point(P::QueueSort | P::PlacementGenerate | P::PlacementScore) | Call::Assume | Call::Hint
 }
 
-/// Outcome of a call; prints as kube-scheduler's name of the status code.
+/// Outcome of a call, named like kube-scheduler's status code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Status {
-    /// It succeeded.
+    /// The call succeeded.
     Success,
     /// The plugin has nothing to do with the pod.
     Skip,
@@ -167,14 +167,14 @@ pub trait PluginMeter: fmt::Debug + Send + Sync {
     fn evaluated(&self, stage: Stage, times: usize);
 }
 
-/// Time that an attempt spends in each stage. A stage may enclose others, whose time is not its own.
+/// Time that an attempt spends in each stage. A stage may enclose others; their time does not count toward it.
 #[derive(Debug)]
 pub(crate) struct StageTimer {
     meter: Option<Arc<dyn ProfileMeter>>,
     spent: [Duration; Stage::ALL.len()],
     /// The current stage, if any.
     current: Option<Stage>,
-    /// Time up to which everything is counted.
+    /// Point in time up to which all time has been counted.
     counted: Stamp,
 }
 
@@ -204,9 +204,9 @@ impl StageTimer {
         self.meter.is_some()
     }
 
-    /// Enters a stage, or `None`. Returns the enclosing one.
+    /// Enters a stage, or leaves the time uncounted with `None`. Returns the enclosing stage.
     fn enter(&mut self, stage: Option<Stage>) -> Option<Stage> {
-        // A stage that follows another one begins where that one ended, which saves a look at the clock.
+        // A stage that follows another begins where the other one ended, which saves a clock read.
         if self.current.is_some() {
             self.count();
         }
@@ -230,21 +230,21 @@ impl StageTimer {
     }
 }
 
-/// Something whose work is measured by stages.
+/// A type whose work is measured by stage.
 pub(crate) trait Staged {
     fn timer(&mut self) -> &mut StageTimer;
 
-    /// Counts the time of `work` as that of a stage, and not as that of the enclosing one.
+    /// Counts the time of `work` toward `stage` and not toward the enclosing stage.
     fn staged<T>(&mut self, stage: Stage, work: impl FnOnce(&mut Self) -> T) -> T {
         self.within(Some(stage), work)
     }
 
-    /// Does not count the time of `work`.
+    /// Does `work` without counting its time.
     fn unstaged<T>(&mut self, work: impl FnOnce(&mut Self) -> T) -> T {
         self.within(None, work)
     }
 
-    /// Like [`Self::staged`], and reports the stage. `status` returns its outcome.
+    /// Same as [`Self::staged`], but also reports the stage. `status` returns the outcome of the stage.
     fn reported<T>(
         &mut self,
         stage: Stage,
@@ -300,12 +300,12 @@ mod tests {
     }
 
     #[test]
-    fn every_stage_is_at_the_place_of_its_number() {
+    fn every_stage_is_at_the_index_of_its_discriminant() {
         assert!(Stage::ALL.iter().enumerate().all(|(at, stage)| *stage as usize == at));
     }
 
     #[test]
-    fn an_enclosed_stage_is_not_counted_for_the_enclosing_one() {
+    fn time_in_an_enclosed_stage_does_not_count_toward_the_enclosing_one() {
         let meter = Arc::new(Ticking::default());
         let mut timer = StageTimer::new(Some(meter.clone()));
         timer.start();
@@ -315,13 +315,13 @@ mod tests {
         for stage in [Stage::Filter, Stage::Score, Stage::Score] {
             timer.report(stage, Status::Success);
         }
-        // The clock moves by ten whenever it is read.
+        // The clock advances by ten whenever it is read.
         let expected = [(Stage::PreFilter, 10), (Stage::Filter, 40), (Stage::Score, 10), (Stage::Score, 0)];
         assert_eq!(*meter.seen.lock().unwrap(), expected);
     }
 
     #[test]
-    fn an_attempt_inherits_no_time_from_the_one_before() {
+    fn an_attempt_inherits_no_time_from_the_previous_one() {
         let meter = Arc::new(Ticking::default());
         let mut timer = StageTimer::new(Some(meter.clone()));
         timer.staged(Stage::Score, |_| {});

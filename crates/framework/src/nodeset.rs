@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-/// A row of the node table. Rows are dense and reused after a node is gone.
+/// A row of the node table. Rows are dense, and are reused after a node is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NodeIdx(pub u32);
 
@@ -84,7 +84,7 @@ impl NodeSet {
         }
     }
 
-    /// Returns true if some row is in both.
+    /// Returns true if some row is in both sets.
     pub fn intersects(&self, other: &NodeSet) -> bool {
         self.words.iter().zip(&other.words).any(|(a, b)| a & b != 0)
     }
@@ -126,7 +126,7 @@ impl NodeSet {
         self.iter().next()
     }
 
-    /// Returns the smallest range of columns that contains all rows of the set, for columnar code.
+    /// Returns the smallest range of row indexes that contains all rows of the set, for columnar code.
     pub fn span(&self) -> Range<usize> {
         let filled = |word: &u64| *word != 0;
         match (self.words.iter().position(filled), self.words.iter().rposition(filled)) {
@@ -188,7 +188,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_set_behaves_as_a_sorted_list_of_rows() {
+    fn a_set_behaves_like_a_sorted_list_of_rows() {
         let mut set: NodeSet = [3, 64, 130].map(NodeIdx).into_iter().collect();
         assert_eq!(set.iter().map(|r| r.0).collect::<Vec<_>>(), [3, 64, 130]);
         set.intersect(&NodeSet::all(100));

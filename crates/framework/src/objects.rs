@@ -21,7 +21,7 @@ use custom::CustomObjects;
 /// Identifies an object that is neither a node nor a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ObjectId {
-    /// An object of a kind that every scheduler knows.
+    /// An object of a kind that every scheduler watches.
     BuiltIn(ObjectKey),
     /// An object of a kind that a plugin names.
     Custom(CustomKey),
@@ -44,7 +44,7 @@ impl Objects {
         self.namespaces.get(name)
     }
 
-    /// Services of a namespace, by name.
+    /// Services of a namespace, in name order.
     pub fn services(&self, namespace: &str) -> impl Iterator<Item = &Service> {
         self.services.get(namespace).into_iter().flat_map(BTreeMap::values)
     }
@@ -54,17 +54,17 @@ impl Objects {
         self.workloads.get(&(kind, namespace.clone(), name.clone()))
     }
 
-    /// Disruption budgets of a namespace, by name.
+    /// Disruption budgets of a namespace, in name order.
     pub fn budgets(&self, namespace: &str) -> impl Iterator<Item = &PodDisruptionBudget> {
         self.budgets.get(namespace).into_iter().flat_map(BTreeMap::values)
     }
 
-    /// Custom objects of a kind by namespace and name; `None` if no plugin watches it.
+    /// Custom objects of a kind by namespace and name; `None` if no plugin watches the kind.
     pub(crate) fn custom<R: Resource>(&self) -> Option<&BTreeMap<Str, BTreeMap<Str, AnyCustom>>> {
         self.custom.objects::<R>()
     }
 
-    /// Returns true if there is such an object.
+    /// Returns true if the object exists.
     pub(crate) fn contains(&self, id: &ObjectId) -> bool {
         let key = match id {
             ObjectId::BuiltIn(key) => key,

@@ -1,5 +1,5 @@
-//! The answers of plugins, one type per extension point: an answer that a point does not allow does not compile. The
-//! one exception is [`Fix::Pending`], which is an error in PreFilter.
+//! The answers of plugins, with one type per extension point, so that an answer that a point does not allow does not
+//! compile. The only exception is [`Fix::Pending`], which is an error in PreFilter.
 
 use std::{borrow::Cow, error::Error, sync::Arc, time::Duration};
 
@@ -7,7 +7,7 @@ use harbormaster_api::Str;
 
 use crate::{nodeset::NodeSet, pod::PodInfo};
 
-/// An unexpected failure of a plugin (kube-scheduler's code `Error`): the attempt ends and the pod retries after a
+/// An unexpected failure of a plugin (kube-scheduler's code `Error`): the attempt ends, and the pod is retried after a
 /// backoff that grows with consecutive errors.
 pub type PluginError = Box<dyn Error + Send + Sync>;
 
@@ -39,14 +39,14 @@ impl<E: Into<PluginError>> From<E> for Stop {
 /// Success, or the reason why the pod does not pass.
 pub type Verdict = Result<(), Stop>;
 
-/// Measures of the scheduler that could make the pod fit.
+/// Measure by which the scheduler could make the pod fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Fix {
     /// Evicting pods may help (`Unschedulable`).
     EvictionMayHelp,
     /// Evicting pods cannot help (`UnschedulableAndUnresolvable`).
     NothingHelps,
-    /// An asynchronous step must finish first (`Pending`): when it does, the pod retries without backoff.
+    /// An asynchronous step must finish first (`Pending`): when it does, the pod is retried without backoff.
     Pending,
 }
 
@@ -117,13 +117,14 @@ pub enum PreScored<S> {
     Continue(S),
 }
 
-/// Conversion of a plugin's raw scores to 0..=100.
+/// Conversion of a plugin's raw scores to scores in 0..=100.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Normalize {
-    /// They are 0..=100 already.
+    /// The raw scores are already in 0..=100.
     AsIs,
-    /// Proportionally to the largest raw score among the candidates, `100 * score / max`. With `reverse`, 100 minus
-    /// that. When the largest is zero: all zero, or all 100 with `reverse`. Raw scores must not be negative.
+    /// Proportional to the largest raw score among the candidates: `100 * score / max`, or 100 minus that with
+    /// `reverse`. If the largest raw score is zero, all scores are zero, or 100 with `reverse`. Raw scores must not be
+    /// negative.
     Proportional {
         /// The smallest raw score becomes the best.
         reverse: bool,
@@ -144,14 +145,14 @@ pub enum PostFiltered {
         /// [`crate::cycle::EnqueueCycle::awaits_eviction`].
         victims: Vec<Arc<PodInfo>>,
     },
-    /// This plugin found no way; the next PostFilter plugin is asked.
+    /// This plugin found no way to make the pod fit; the next PostFilter plugin is called.
     NoHelp {
         /// Human-readable reasons; may be empty.
         reasons: Vec<Cow<'static, str>>,
         /// Effect on an earlier nomination.
         nomination: Nomination,
     },
-    /// This plugin found no way, and no other PostFilter plugin is asked.
+    /// This plugin found no way to make the pod fit, and no other PostFilter plugin is called.
     Unresolvable {
         /// Human-readable reasons; may be empty.
         reasons: Vec<Cow<'static, str>>,
@@ -163,10 +164,10 @@ pub enum PostFiltered {
 /// Effect of a failed attempt on the pod's nominated node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Nomination {
-    /// It stays as it is.
+    /// The nomination stays as it is.
     #[default]
     Keep,
-    /// It is cleared.
+    /// The nomination is cleared.
     Clear,
 }
 
@@ -175,7 +176,8 @@ pub enum Nomination {
 pub enum Permitted {
     /// Go on with the binding.
     Allow,
-    /// Delay the pod until every waiting plugin has allowed it, at most this long (capped at 15 minutes).
+    /// Delay the pod until every plugin that made it wait has allowed it, but at most for this duration (capped at 15
+    /// minutes).
     Wait(Duration),
 }
 
@@ -184,7 +186,7 @@ pub enum Permitted {
 pub enum Bound {
     /// The pod is bound.
     Done,
-    /// Not this plugin's pod (`Skip`); the next Bind plugin is asked.
+    /// The plugin does not bind this pod (`Skip`); the next Bind plugin is called.
     NotMine,
 }
 

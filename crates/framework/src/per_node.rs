@@ -9,8 +9,8 @@ use rustc_hash::FxHashMap;
 
 use crate::{nodeset::NodeIdx, table::NodeRef};
 
-/// A table in a plugin's state that Filter fills and that Score and Reserve read: for example the devices on each node
-/// that a pod would get. The latest value for a node is stored.
+/// A table in a plugin's state that Filter fills and that PreScore and Reserve read, for example the devices that a pod
+/// would get on each node. Only the latest value for a node is stored.
 pub struct PerNode<T>(Mutex<FxHashMap<NodeIdx, T>>);
 
 impl<T> PerNode<T> {

@@ -15,7 +15,7 @@ use crate::{
 #[derive(Debug, Default)]
 pub(super) struct CustomObjects {
     kinds: Vec<KindStore>,
-    /// Objects with assumptions, by the UID of the pod.
+    /// Objects with assumptions, keyed by the UID of the pod for which the assumptions were made.
     assumed_for: FxHashMap<Str, Vec<CustomKey>>,
 }
 
@@ -38,23 +38,23 @@ struct KindStore {
 struct AssumedObject {
     /// The API server's version.
     confirmed: AnyCustom,
-    /// UIDs of the pods and their assumptions, in order.
+    /// The assumptions in order, each with the UID of the pod for which it was made.
     assumptions: Vec<(Str, Assumption)>,
 }
 
 /// Result of changing an object.
 #[derive(Debug, Default)]
 pub(crate) struct CustomOutcome {
-    /// Changes for plugins, between versions of the API server.
+    /// Changes for plugins, from one version of the API server to the next.
     pub(crate) changes: Vec<CustomChange>,
     /// New decoding errors.
     pub(crate) undecodable: Vec<Undecodable>,
-    /// Errors of assumptions, which were dropped.
+    /// Errors of assumptions; the assumptions were dropped.
     pub(crate) errors: Vec<PointError>,
 }
 
 impl CustomObjects {
-    /// Stores objects of that kind from now on. Two types of one kind are two kinds here.
+    /// Stores objects of that kind from now on. Two types for one kind count as two kinds here.
     pub(super) fn add_kind(&mut self, kind: ResourceKind) {
         if !self.kinds.iter().any(|store| store.kind.is_same(&kind)) {
             self.kinds.push(KindStore {
@@ -142,7 +142,7 @@ impl CustomObjects {
         })
     }
 
-    /// Objects of a kind by namespace; `None` if no plugin reads it.
+    /// Objects of a kind by namespace and name; `None` if no plugin reads the kind.
     pub(super) fn objects<R: Resource>(&self) -> Option<&BTreeMap<Str, BTreeMap<Str, AnyCustom>>> {
         self.kinds.iter().find(|store| store.kind.is::<R>()).map(|store| &store.objects)
     }
@@ -195,7 +195,7 @@ impl KindStore {
         (old.is_some() || new.is_some()).then_some(CustomChange { resource, old, new })
     }
 
-    /// Shows the API server's version with those assumptions that still apply.
+    /// Shows the API server's version with the assumptions that still apply.
     fn assume_again(
         &mut self,
         key: &CustomKey,
