@@ -25,7 +25,7 @@ use crate::{
 /// Input for building a profile: the result of merging the configuration.
 #[derive(Clone, Debug, Default)]
 pub struct ProfileSpec {
-    /// `schedulerName`: pods name it.
+    /// `schedulerName`, by which pods select the profile.
     pub name: String,
     /// The plugins of each extension point in order, with weights where the point has them.
     pub points: Vec<(ExtensionPoint, Vec<(String, i64)>)>,
@@ -63,12 +63,12 @@ pub struct Scorer {
 pub struct Profile {
     name: Str,
     plugins: Vec<GuardedPlugin>,
-    /// `None` without measurements.
+    /// `None` if nothing is measured.
     meter: Option<Arc<dyn ProfileMeter>>,
     points: Vec<Vec<PluginIdx>>,
     scorers: Vec<Scorer>,
     row_filters: Vec<PluginIdx>,
-    /// By plugin: true if it is in PreFilter, true if it is in PreScore.
+    /// By plugin: whether the profile enables it at PreFilter, and whether at PreScore.
     pre: Vec<(bool, bool)>,
     indexed: Vec<(PluginIdx, IndexKind)>,
     implied: Vec<(&'static str, ExtensionPoint)>,
@@ -79,7 +79,7 @@ impl Profile {
     /// Builds every plugin that the spec names, each once.
     ///
     /// # Errors
-    /// When a plugin is not registered or refuses its arguments.
+    /// When a plugin is not registered, refuses its arguments or fails its [check](GuardedPlugin::check).
     pub fn build(spec: &ProfileSpec, registry: &Registry, cx: &BuildCycle) -> Result<Self, ProfileError> {
         let mut plugins: Vec<GuardedPlugin> = Vec::new();
         let mut points: Vec<Vec<PluginIdx>> = vec![Vec::new(); ExtensionPoint::ALL.len()];
@@ -135,7 +135,7 @@ impl Profile {
         })
     }
 
-    /// Returns the same profile with the same plugins, measured.
+    /// Returns the same profile with the same plugins and with measurements.
     #[must_use]
     pub fn metered(&self, meter: Arc<dyn ProfileMeter>) -> Self {
         let plugins = self.plugins.iter().enumerate().map(|(at, plugin)| {
@@ -186,7 +186,7 @@ impl Profile {
         &self.plugins[idx.at()]
     }
 
-    /// Name of the plugin or extender that rejected something.
+    /// Name of the plugin with this index, or of extenders.
     pub(crate) fn name_of(&self, idx: PluginIdx) -> &'static str {
         if idx == EXTENDER_IDX { EXTENDER } else { self.plugin(idx).name() }
     }
@@ -228,7 +228,7 @@ impl Profile {
         kinds
     }
 
-    /// Points that the configuration lacks although a plugin needs them; they were added.
+    /// Points that were added because a plugin needs them and the configuration lacks them.
     pub fn implied(&self) -> &[(&'static str, ExtensionPoint)] {
         &self.implied
     }
@@ -247,11 +247,11 @@ impl Profile {
         sort.map_or(Ok(false), |sort| self.plugin(*sort).less(a, b))
     }
 
-    /// Returns the registrations of every plugin that can reject pods.
+    /// Returns the registrations of every plugin that names events or can reject pods.
     ///
-    /// A plugin that names none listens to everything. A plugin that listens to new nodes but not to taints gets a
-    /// registration for taint changes that always queues: kube-scheduler adds it because a node may become known to
-    /// such a plugin through a change of its taints only.
+    /// A plugin that names no events listens to all of them. A plugin that listens to new nodes but not to taint
+    /// changes also gets a registration for taint changes that always queues. kube-scheduler adds this registration
+    /// because such a plugin may learn of a node only through a change to the node's taints.
     pub fn registrations(&self) -> Vec<(PluginIdx, Vec<ErasedRegistration>)> {
         const POINTS: [ExtensionPoint; 5] = [
             ExtensionPoint::PreEnqueue,
@@ -268,13 +268,13 @@ impl Profile {
         by_plugin.collect()
     }
 
-    /// Returns the pod's signature for opportunistic batching (KEP-5598): pods of equal signature get equal answers
-    /// from every plugin. `None` if some plugin cannot sign it.
+    /// Returns the pod's signature for opportunistic batching (KEP-5598): pods with equal signatures get equal answers
+    /// from every plugin. Returns `None` if some plugin cannot sign the pod.
     ///
     /// # Errors
     /// When a plugin panics.
     pub fn sign(&self, pod: &PodInfo) -> Result<Option<Vec<SignFragment>>, PointError> {
-        // Always reported as a success, as kube-scheduler does.
+        // Always reported as a success, as in kube-scheduler.
         self.measured(Stage::Sign, |_| Status::Success, || self.sign_with_all(pod))
     }
 
@@ -303,8 +303,9 @@ impl Profile {
     }
 }
 
-/// Adds points that a plugin needs: its Filter and Reserve read the state that its PreFilter returns, its Score the one
-/// of its PreScore. Added points come after all others, so no plugin is called without its state.
+/// Adds the points that a plugin needs, so that no plugin is called without its state: its Filter and Reserve read the
+/// state that its PreFilter returns, and its Score reads the state that its PreScore returns. At an added point, the
+/// plugin comes after all others.
 fn add_implied(
     plugins: &[GuardedPlugin],
     points: &mut [Vec<PluginIdx>],
@@ -324,8 +325,8 @@ fn add_implied(
     implied
 }
 
-/// Returns the registrations of a plugin and those that are added to its own. `None`: nothing wakes the pods that it
-/// rejects, because it cannot reject any unless it `has_say`.
+/// Returns the registrations of a plugin, including those that are added to its own. Returns `None` for a plugin that
+/// names no events and cannot reject pods because `has_say` is false.
 pub fn registrations(plugin: &GuardedPlugin, has_say: bool) -> Option<Vec<ErasedRegistration>> {
     // A plugin that panics here is treated as one without registrations.
     let mut wants = match plugin.events().unwrap_or_default() {
@@ -343,7 +344,7 @@ fn everything(plugin: &GuardedPlugin) -> Vec<ErasedRegistration> {
     EVERYTHING.into_iter().chain(named.filter(|named| !EVERYTHING.contains(named))).map(all).collect()
 }
 
-/// The default registrations: for plugins with a say in admission that name no events, and for extenders.
+/// The default registrations, for extenders and for plugins that can reject pods but name no events.
 pub const EVERYTHING: [EventResource; 11] = [
     EventResource::Pod,
     EventResource::Node,

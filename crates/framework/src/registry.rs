@@ -1,4 +1,4 @@
-//! The plugins that a binary knows, by name.
+//! The plugins in a binary, by name.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,16 +21,16 @@ use crate::{
 
 /// Construction of a plugin from its arguments. A plugin without arguments implements [`Default`] instead.
 pub trait Build: Plugin {
-    /// The type that `pluginConfig[].args` decodes into; [`NoArgs`] for none. `deny_unknown_fields` makes typing errors
-    /// visible. Without arguments the plugin gets the value that an empty object decodes into, so serde's defaults
-    /// apply and fields without a default are required.
+    /// The type that `pluginConfig[].args` decodes into; [`NoArgs`] for none. `deny_unknown_fields` makes misspelled
+    /// fields visible. If the configuration has no arguments for the plugin, the plugin gets the value that an empty
+    /// object decodes into, so serde's defaults apply and fields without a default are required.
     type Args: DeserializeOwned;
 
     /// Builds the plugin.
     ///
     /// # Errors
-    /// An error that describes what is wrong with the arguments; the scheduler then does not start. It is prefixed with
-    /// the file, the line and `profiles[].pluginConfig[].args`.
+    /// An error that describes the problem with the arguments; the scheduler then does not start. The message is
+    /// prefixed with the file, the line and `profiles[].pluginConfig[].args`.
     fn build(args: Self::Args, cx: &BuildCycle) -> Result<Self, PluginError>;
 }
 
@@ -91,7 +91,7 @@ pub enum BuildError {
         /// Actions of the registration that never happen.
         never: Action,
     },
-    /// A point of the plugin takes a state that no other point returns.
+    /// Two points of the plugin name different states.
     #[error("plugin {plugin:?}: {conflict}, so it would never see it")]
     DifferentStates {
         /// Name of the plugin.
@@ -139,7 +139,7 @@ pub struct ArgsError {
     pub field: String,
     /// serde's message.
     pub message: String,
-    /// The name that was probably meant, if the plugin does not know the given one.
+    /// The name that was probably meant, if the plugin has no field or variant with the given name.
     pub meant: Option<String>,
 }
 
@@ -161,7 +161,7 @@ impl ArgsError {
     }
 }
 
-/// Returns the path of the field that does not decode, empty for the root, and the error.
+/// Returns the path of the field that does not decode (empty for the root), and the error.
 pub(crate) fn field_and_message(error: &serde_path_to_error::Error<serde_json::Error>) -> (String, String) {
     let field = match error.path().iter().next() {
         Some(_) => error.path().to_string(),
@@ -170,8 +170,8 @@ pub(crate) fn field_and_message(error: &serde_path_to_error::Error<serde_json::E
     (field, error.inner().to_string())
 }
 
-/// Returns the name that was probably meant in serde's message about an unknown field or variant: ``unknown field `a`,
-/// expected one of `b`, `c` ``.
+/// Returns the name that was probably meant, found in serde's message about an unknown field or variant: ``unknown
+/// field `a`, expected one of `b`, `c` ``.
 fn meant(message: &str) -> Option<String> {
     let is_about_names = ["unknown field `", "unknown variant `"].iter().any(|s| message.starts_with(s));
     let mut names = message.split('`').skip(1).step_by(2);
@@ -199,7 +199,7 @@ struct Factory {
 pub struct Registry(BTreeMap<&'static str, Factory>);
 
 impl Registry {
-    /// Adds a plugin; a later one of the same name replaces it.
+    /// Adds a plugin, replacing any earlier plugin with the same name.
     pub fn register<P: Build>(&mut self) -> &mut Self {
         let build: BuildFn = |args, cx| {
             let args = read(args).map_err(|source| BuildError::Args { plugin: P::NAME, source })?;
@@ -222,7 +222,7 @@ impl Registry {
         self.0.keys().copied()
     }
 
-    /// Returns the crates that the plugins come from, as the targets of their log lines name them. Use it for logs
+    /// Returns the crates that the plugins come from, named as in the targets of their log messages. Use them for logs
     /// only.
     pub fn homes(&self) -> BTreeSet<&'static str> {
         self.0.values().map(|factory| factory.home).collect()

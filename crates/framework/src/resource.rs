@@ -1,5 +1,5 @@
-//! Resources: kinds of objects that plugins add as types of their own. Most of them are custom resources, hence the
-//! names. Kinds of Kubernetes itself are named the same way, with their group (empty for the core group).
+//! Resources: kinds of objects that plugins define as Rust types. Most of them are custom resources, hence the names.
+//! Kubernetes' own kinds are defined the same way, with their group (empty for the core group).
 //!
 //! ```
 //! use harbormaster_framework::prelude::*;
@@ -25,7 +25,8 @@
 //! ```
 //!
 //! A plugin or an index declares such a kind with [`Watches`] and reads it with [`Watches::watched`]. The host then
-//! supplies the objects, decoded once. An object that does not decode is reported and counts as absent until it does.
+//! supplies the objects, decoded once. An object that does not decode is reported and counts as absent until a version
+//! decodes.
 //!
 //! The input is the JSON of the objects. Decoding is part of the engine, so that a recording can be replayed.
 
@@ -45,12 +46,12 @@ use thiserror::Error;
 
 pub use watches::{ResourceSet, Watched, Watches};
 
-/// A kind of object of the API server and its form in Rust: the type that serde decodes whole objects into. Fields that
-/// the type lacks are ignored; fields that the API server may omit need a default.
+/// A kind of API object and its Rust type, into which serde decodes whole objects. Fields that the type lacks are
+/// ignored; fields that the API server may omit need a default.
 pub trait Resource: DeserializeOwned + Send + Sync + 'static {
     /// API group, for example `example.com`.
     const GROUP: &'static str;
-    /// API version in which it is read, for example `v1`.
+    /// API version in which objects are read, for example `v1`.
     const VERSION: &'static str;
     /// Kind, for example `Team`.
     const KIND: &'static str;
@@ -93,7 +94,7 @@ impl fmt::Display for ResourceName {
     }
 }
 
-/// An object of a custom resource: its metadata and the author's type, to which it derefs.
+/// An object of a custom resource: its metadata and a value of the author's type, to which it derefs.
 #[derive(Clone, Debug)]
 pub struct Custom<R> {
     /// `metadata`.
@@ -124,7 +125,7 @@ pub struct Metadata {
     pub namespace: Str,
     /// `uid`
     pub uid: Str,
-    /// `resourceVersion`: equal means unchanged; no other meaning may be derived from it.
+    /// `resourceVersion`: if it is equal, the object is unchanged; nothing else may be inferred from it.
     pub resource_version: Str,
     /// `generation`: increases with every change of the desired state.
     pub generation: i64,
@@ -145,14 +146,14 @@ pub struct Metadata {
 pub struct CustomKey {
     /// A [`ResourceName`], printed.
     pub resource: Str,
-    /// `metadata.namespace`; empty if it has none.
+    /// `metadata.namespace`; empty if the object has none.
     pub namespace: Str,
     /// `metadata.name`.
     pub name: Str,
 }
 
 impl CustomKey {
-    /// Returns true if it names an object of that kind.
+    /// Returns true if the key names an object of kind `R`.
     pub fn is_of<R: Resource>(&self) -> bool {
         let rest = self.resource.strip_prefix(R::PLURAL).and_then(|rest| rest.strip_prefix('.'));
         let rest =
@@ -220,7 +221,7 @@ impl ResourceKind {
         self.type_id == other.type_id
     }
 
-    /// Returns true if it is the kind for type `R`.
+    /// Returns true if this is the kind for type `R`.
     pub(crate) fn is<R: Resource>(&self) -> bool {
         self.type_id == TypeId::of::<R>()
     }
@@ -251,7 +252,7 @@ pub struct CustomChange {
     pub new: Option<AnyCustom>,
 }
 
-/// An object of a kind before and after a change; at least one of them is present.
+/// An object of a kind before and after a change; at least one version is present.
 #[derive(Debug)]
 pub struct Changed<'a, R> {
     /// Absent if the object is new or did not decode.
@@ -333,13 +334,14 @@ fn decode<R: Resource>(key: &CustomKey, json: &str) -> Result<Custom<R>, Undecod
     }
 }
 
-/// Decodes an object that is already parsed. It becomes text again, so that there is one decoder for each type.
+/// Decodes an object that is already parsed. The object is converted back to text, so that there is only one decoder
+/// for each type.
 pub(crate) fn decode_value<R: Resource>(key: &CustomKey, json: &Value) -> Result<Custom<R>, Undecodable> {
     decode(key, &json.to_string())
 }
 
-/// Returns a field and a message on errors. The message contains no position in the text: it stays the same after the next
-/// change.
+/// Decodes JSON text. On error, returns a field and a message. The message contains no position in the text, so it
+/// stays the same when other parts of the object change.
 fn read<T: DeserializeOwned>(json: &str) -> Result<T, (String, String)> {
     locate::decode(json.as_bytes()).map_err(|error| (error.path.clone(), error.problem_alone().to_owned()))
 }
@@ -419,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_has_its_metadata_beside_what_the_type_makes_of_it() {
+    fn an_object_has_its_metadata_and_the_decoded_type() {
         let red = decoded(&json!({
             "apiVersion": "example.com/v1",
             "kind": "Team",
@@ -459,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_decode_names_the_object_and_the_field() {
+    fn a_decoding_error_names_the_object_and_the_field() {
         for (json, expected) in [
             (
                 json!({"metadata": {}, "spec": {"namespaces": [1]}}),
@@ -511,7 +513,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plugin_watches_what_it_listens_to() {
+    fn a_plugin_must_watch_the_kinds_that_it_listens_to() {
         assert_eq!(built::<Watching>().unwrap().resources().len(), 1);
         let unnamed = built::<NotWatching>().unwrap_err();
         assert!(

@@ -1,4 +1,4 @@
-//! Filtering many rows at once, and the resulting verdicts.
+//! Filtering a batch of rows, and the resulting verdicts.
 
 use rustc_hash::FxHashMap;
 
@@ -25,7 +25,7 @@ pub struct Verdicts {
     /// missing.
     by_row: Vec<u32>,
     distinct: Vec<(PluginIdx, Reject)>,
-    /// Code of each rejection, once there are more than a few.
+    /// Code of each rejection, filled once there are more than a few rejections.
     code_by_rejection: FxHashMap<(PluginIdx, Reject), u32>,
     compact_at: usize,
 }
@@ -103,7 +103,8 @@ impl Verdicts {
         }
     }
 
-    /// Counts the rejections of `rows`: each distinct one with its number of rows, in the order first seen.
+    /// Counts the rejections of `rows`. Returns each distinct rejection with its number of rows, in the order in which
+    /// the rejections were first recorded.
     pub fn count(&self, rows: impl Iterator<Item = NodeIdx>) -> Vec<(&(PluginIdx, Reject), usize)> {
         let mut counts = vec![0usize; self.distinct.len() + 1];
         for row in rows {
@@ -112,7 +113,7 @@ impl Verdicts {
         self.distinct.iter().zip(&counts[1..]).filter(|(_, n)| **n > 0).map(|(why, n)| (why, *n)).collect()
     }
 
-    /// Drops rejections that no row has any more. Runs so seldom that its cost per rejection is small.
+    /// Drops rejections that no row has anymore. Runs so rarely that its cost per rejection is small.
     pub fn compact(&mut self) {
         if self.distinct.len() < self.compact_at {
             return;
@@ -133,7 +134,7 @@ impl Verdicts {
 
     fn code_of(&mut self, plugin: PluginIdx, reject: Reject) -> u32 {
         if self.distinct.len() <= MAX_LINEAR_SEARCH {
-            // From the end: neighbouring rows usually have the same rejection.
+            // Search from the end: neighboring rows usually have the same rejection.
             if let Some(at) = self.distinct.iter().rposition(|(p, r)| *p == plugin && *r == reject) {
                 return at as u32 + 1;
             }
@@ -201,7 +202,7 @@ impl<'a> Sweep<'a> {
         }
     }
 
-    /// Rejects every row of [`Self::rows`] that is not in `only` with the same reason.
+    /// Rejects, with the same reason, every row of [`Self::rows`] that is not in `only`.
     pub fn reject_all_but(&mut self, only: &NodeSet, reject: &Reject) {
         let mut out = self.rows.clone();
         out.subtract(only);
@@ -225,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_lent_rows_are_rejected() {
+    fn only_rows_of_the_batch_are_rejected() {
         let (mut fits, mut verdicts) = (NodeSet::all(9), Verdicts::default());
         let rows = set(&[2, 3, 5]);
         let mut part = Sweep::new(PluginIdx(7), &rows, &mut fits, &mut verdicts);
@@ -238,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn all_but_some_of_the_lent_rows_are_rejected() {
+    fn all_but_some_rows_of_the_batch_are_rejected() {
         let (mut fits, mut verdicts) = (NodeSet::all(9), Verdicts::default());
         let rows = set(&[2, 3, 5]);
         let mut part = Sweep::new(PluginIdx(7), &rows, &mut fits, &mut verdicts);

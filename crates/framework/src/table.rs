@@ -2,7 +2,7 @@
 //!
 //! The table is both cache and snapshot. The [`crate::cluster`] owns it and changes it between scheduling cycles;
 //! plugins borrow it during a cycle. Every change is appended to a log of rows, so a cache of answers per row (see
-//! `answer_cache`) only updates the changed rows.
+//! `answer_cache`) needs to update only the changed rows.
 //!
 //! Invariants:
 //! - a row's `requested` columns are the sum over its pods;
@@ -43,7 +43,7 @@ pub struct Columns {
     pub memory: Vec<i64>,
     /// Allocatable bytes of ephemeral storage.
     pub storage: Vec<i64>,
-    /// Allocatable pods.
+    /// Allocatable number of pods.
     pub pods: Vec<i64>,
     /// Requested millicores.
     pub used_cpu: Vec<i64>,
@@ -53,11 +53,11 @@ pub struct Columns {
     pub used_storage: Vec<i64>,
     /// Number of pods on the node.
     pub used_pods: Vec<i64>,
-    /// Millicores that scores use.
+    /// Requested millicores as scores count them.
     pub nonzero_cpu: Vec<i64>,
-    /// Bytes of memory that scores use.
+    /// Requested bytes of memory as scores count them.
     pub nonzero_memory: Vec<i64>,
-    /// Lowest priority of the pods on the node; `i32::MAX` without pods.
+    /// Lowest priority of the pods on the node; `i32::MAX` if there are none.
     pub lowest_priority: Vec<i32>,
     /// Cordoned nodes.
     pub unschedulable: NodeSet,
@@ -76,7 +76,7 @@ struct Row {
     used_scalars: Vec<(Str, i64)>,
     ports: UsedPorts,
     images: Vec<RowImage>,
-    /// True if the node's images differ from the listed ones.
+    /// True if the node's images may differ from `images`.
     images_are_stale: bool,
 }
 
@@ -118,7 +118,7 @@ impl NodeTable {
         &self.order
     }
 
-    /// The rows that are nodes, as of the last scheduling cycle.
+    /// The rows that have a node object, as of the last [`refresh`](crate::cluster::Cluster::refresh).
     pub fn live(&self) -> &NodeSet {
         &self.live
     }
@@ -143,7 +143,7 @@ impl NodeTable {
         self.order.iter().map(|row| self.node(*row))
     }
 
-    /// All nodes, and those that are known only by their pods, in no particular order.
+    /// All nodes, including those that are known only through their pods, in no particular order.
     pub fn all(&self) -> impl Iterator<Item = NodeRef<'_>> {
         self.by_name.values().map(|row| self.node(*row))
     }
@@ -238,7 +238,7 @@ impl NodeTable {
         Some((row, pod))
     }
 
-    /// Replaces a pod on a node by its current version. Returns its row and the old version.
+    /// Replaces a pod on a node with its current version. Returns its row and the old version.
     pub(crate) fn replace_pod(
         &mut self,
         node_name: &str,
@@ -248,7 +248,7 @@ impl NodeTable {
         let pods = &mut self.rows[row.at()].pods;
         let at = pods.iter().rposition(|p| p.uid == pod.uid)?;
         let old = if pods[at].occupies_same_resources(&pod) {
-            // It moves to the end, as if it left and joined.
+            // It moves to the end, as if it had left and rejoined.
             let old = pods.swap_remove(at);
             pods.push(pod);
             old
@@ -271,12 +271,12 @@ impl NodeTable {
         self.take(row, uid);
     }
 
-    /// Removes a pod from a row for a dry run, until it is put back by [`Self::dry_run_add`]. Not logged.
+    /// Removes a pod from a row for a dry run, until [`Self::dry_run_add`] puts it back. Not logged.
     pub fn dry_run_remove(&mut self, row: NodeIdx, uid: &str) -> Option<Arc<PodInfo>> {
         self.take(row, uid)
     }
 
-    /// Ends the dry run of a row that has all its pods again by restoring their order.
+    /// Ends the dry run of a row whose pods are all back, by restoring their order.
     pub fn dry_run_end(&mut self, row: NodeIdx, before: Vec<Arc<PodInfo>>) {
         self.rows[row.at()].pods = before;
     }
@@ -291,7 +291,7 @@ impl NodeTable {
         StrippedRow { row, pods, images }
     }
 
-    /// Puts back what [`Self::strip`] removed.
+    /// Puts back the pods and images that [`Self::strip`] removed.
     pub(crate) fn restore(&mut self, stripped: StrippedRow) {
         let StrippedRow { row, pods, images } = stripped;
         pods.into_iter().for_each(|pod| self.put(row, pod));
@@ -300,8 +300,8 @@ impl NodeTable {
 
     /// Updates derived facts. Call this before every scheduling cycle.
     ///
-    /// The node order changes only with joins and leaves, and the number of nodes with an image is updated only in rows
-    /// that change. Both match kube-scheduler's snapshot.
+    /// The node order changes only when a node joins or leaves, and the number of nodes that have an image is updated
+    /// only in rows that change. Both match kube-scheduler's snapshot.
     pub(crate) fn refresh(&mut self) {
         let end = self.log_end();
         let from = self.refreshed.0.saturating_sub(self.log_start) as usize;
@@ -411,7 +411,7 @@ impl NodeTable {
         self.log.push_back(row);
     }
 
-    /// Drops old entries: when a row's answers are older than about two table lengths, recomputing everything is
+    /// Drops old entries: for a cache that is more than about two table lengths behind, recomputing everything is
     /// cheaper.
     fn trim_log(&mut self) {
         let keep = (2 * self.rows.len()).max(1024);
@@ -514,7 +514,7 @@ impl<'a> NodeRef<'a> {
         }
     }
 
-    /// Total requests of the pods on the node as scores use them.
+    /// Total requests of the pods on the node, as scores count them.
     pub fn nonzero_requested(self) -> NonZero {
         let (columns, at) = (&self.table.columns, self.row.at());
         NonZero { milli_cpu: columns.nonzero_cpu[at], memory: columns.nonzero_memory[at] }

@@ -1,4 +1,4 @@
-//! Weighted score sums per row, updated row by row, with quick access to the best one.
+//! Weighted score sums per row, updated row by row, with quick access to the best row.
 
 use crate::{
     max_tree::MaxTree,
@@ -30,7 +30,7 @@ struct ScorerPart {
     normalize: Normalize,
     /// Largest raw score among rows that fit, at least zero; scores are divided by it.
     max: i64,
-    /// The rows with this score, unless it is zero.
+    /// The rows with this largest score, unless the score is zero.
     at_max: NodeSet,
     count_at_max: usize,
 }
@@ -72,7 +72,7 @@ impl ScorerPart {
 }
 
 impl Totals {
-    /// Sums the scores of the `scorers` that have raw scores (those for which `raw` of the position is not empty).
+    /// Sums the scores of the `scorers` that have raw scores: those for whose position `raw` returns a nonempty slice.
     pub(crate) fn new<'a>(
         scorers: &[Scorer],
         raw: impl Fn(usize) -> &'a [i64],
@@ -179,8 +179,8 @@ impl Totals {
         }
     }
 
-    /// Returns true if the sums are also right for the subset `some` of the rows that fit: that is, if the divisors of
-    /// raw scores stay the same without the other rows.
+    /// Returns true if the sums are also correct for the subset `some` of the rows that fit, that is, if the divisors
+    /// of raw scores stay the same without the other rows.
     pub(crate) fn hold_for(&self, some: &NodeSet) -> bool {
         self.parts.iter().all(|part| !part.is_relative() || part.max == 0 || part.at_max.intersects(some))
     }
@@ -191,7 +191,8 @@ impl Totals {
         sums.extend_from_slice(self.totals.numbers());
     }
 
-    /// Returns the row with the largest total, the first one at or after `start` (wrapping around) if several have it.
+    /// Returns the row with the largest total; if several rows have it, the first one at or after `start` (wrapping
+    /// around).
     pub(crate) fn best(&self, start: usize) -> Option<NodeIdx> {
         let (best, at) = self.totals.largest_from(start)?;
         (best != UNFIT).then(|| NodeIdx::from(at))

@@ -1,13 +1,13 @@
-//! The number of nodes that are scored, and the choice among equally good ones.
+//! The number of nodes that are scored, and the choice among equally good nodes.
 
-/// Feasible nodes that are scored.
+/// Limit on the feasible nodes that are scored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Window {
-    /// All of them, unless the profile says otherwise.
+    /// All of them, unless the profile has a percentage of its own.
     All,
-    /// As many as kube-scheduler would, given `percentageOfNodesToScore` (0 is adaptive).
+    /// As many as kube-scheduler would score, given `percentageOfNodesToScore` (0 is adaptive).
     Sampled {
-        /// Percentage for all profiles; a profile's own takes precedence.
+        /// Percentage for all profiles; a profile's own percentage takes precedence.
         percentage: i32,
     },
 }
@@ -17,11 +17,11 @@ pub enum Window {
 pub enum Tie {
     /// The first one at or after the row that follows the last choice.
     Rotate,
-    /// The one that kube-scheduler finds on top of its heap.
+    /// The one that kube-scheduler would find at the top of its heap.
     FirstOnHeap,
 }
 
-/// Start of the next search; it moves on so that not always the same nodes come first. Shared by all profiles.
+/// Start of the next search. It advances so that the same nodes do not always come first. Shared by all profiles.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rotation {
     /// For walks: a position in the walking order.
@@ -33,8 +33,8 @@ pub struct Rotation {
 }
 
 impl Rotation {
-    /// Returns the start of the next search for victims. Scattered like kube-scheduler's random offsets, but the same
-    /// in every run.
+    /// Returns the start of the next search for victims. The starts are scattered like kube-scheduler's random offsets,
+    /// but are the same in every run.
     pub fn next_offset(&mut self) -> usize {
         self.preemptions += 1;
         // The output function of SplitMix64, which scatters consecutive numbers.
@@ -69,7 +69,8 @@ impl Window {
 }
 
 /// Candidates as kube-scheduler ranks them: a binary heap built bottom-up. A child moves up only if its total is
-/// strictly larger, the left one of equal children first. This gives ties a definite, if odd, order.
+/// strictly larger than its parent's; of two equal children, the left one moves. This gives ties a definite, if odd,
+/// order.
 #[derive(Clone, Debug, Default)]
 pub struct Ranking {
     /// Positions in `totals`.
@@ -139,14 +140,14 @@ mod tests {
     }
 
     #[test]
-    fn the_heap_keeps_the_first_of_equals_on_top_but_not_always_the_earliest() {
+    fn ties_have_a_definite_order_on_the_heap_but_not_always_by_position() {
         let order = |totals: &[i64]| {
             let mut ranking = Ranking::new(totals.to_vec());
             std::iter::from_fn(move || ranking.pop()).collect::<Vec<_>>()
         };
         assert_eq!(order(&[5, 5, 5, 5]), [0, 3, 2, 1]);
         assert_eq!(order(&[1, 7, 7, 7])[0], 1);
-        // The right child's subtree brings its largest up first, then the left of equal children wins.
+        // The left subtree first moves its largest total up; then the left one of the equal children wins.
         assert_eq!(order(&[1, 2, 9, 9, 1])[0], 3);
     }
 }

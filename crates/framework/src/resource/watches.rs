@@ -38,7 +38,7 @@ use super::{Custom, Resource, ResourceKind};
 /// }
 /// ```
 ///
-/// This is the only way to read such objects, so none is read that is not watched:
+/// This is the only way to read such objects, so objects that are not watched cannot be read:
 ///
 /// ```compile_fail,E0599
 /// # use harbormaster_framework::prelude::*;
@@ -53,7 +53,7 @@ pub trait Watches {
     /// A [`Resource`], or a tuple of several.
     type Resources: ResourceSet;
 
-    /// Returns the objects of that resource, or those of each resource of a tuple.
+    /// Returns the objects of that resource, or of each resource in a tuple.
     fn watched<'a>(&self, objects: &'a Objects) -> <Self::Resources as ResourceSet>::Objects<'a> {
         Self::Resources::in_objects(objects)
     }
@@ -134,14 +134,14 @@ impl<'a, R: Resource> Watched<'a, R> {
         self.objects.custom::<R>()?.get(namespace)?.get(name)?.downcast_ref()
     }
 
-    /// All objects, by namespace and name.
+    /// All objects, ordered by namespace and name.
     pub fn all(self) -> impl Iterator<Item = &'a Custom<R>> {
         let all =
             self.objects.custom::<R>().into_iter().flat_map(BTreeMap::values).flat_map(BTreeMap::values);
         all.filter_map(|object| object.downcast_ref())
     }
 
-    /// Objects of one namespace, by name.
+    /// Objects of one namespace, in name order.
     pub fn all_in(self, namespace: &str) -> impl Iterator<Item = &'a Custom<R>> {
         let some = self.objects.custom::<R>().and_then(|all| all.get(namespace));
         some.into_iter().flat_map(BTreeMap::values).filter_map(|object| object.downcast_ref())

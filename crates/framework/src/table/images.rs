@@ -1,4 +1,4 @@
-//! Images and the number of nodes that have each of them.
+//! Images, and the number of nodes that have each image.
 
 use harbormaster_api::{Str, node::Image};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -10,14 +10,14 @@ use crate::nodeset::NodeIdx;
 pub struct RowImage {
     /// Name as the kubelet reports it.
     pub name: Str,
-    /// Bytes, as the first node that had the image reported them.
+    /// Size in bytes, as reported by the first node that had the image.
     pub size_bytes: i64,
     /// Number of nodes that had the image when this row last changed.
     pub nodes: i64,
     id: ImageId,
 }
 
-/// Number of an image while some node has it.
+/// Number that identifies an image while some node has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct ImageId(u32);
 
@@ -77,7 +77,7 @@ impl ImageIndex {
         found
     }
 
-    /// Updates the images of a node that has the same ones as when [`Self::of_row`] listed them.
+    /// Updates the sizes and node counts of a node's images, which are still those that [`Self::of_row`] listed.
     pub(super) fn recount(&self, images: &mut [RowImage]) {
         for image in images {
             let entry = &self.entries[image.id.0 as usize];
@@ -115,7 +115,7 @@ mod tests {
         Arc::new(Node { name: name.into(), images, ..Node::default() })
     }
 
-    /// Every image of a node with its size and the number of its nodes.
+    /// Returns every image of a node with its size and the number of nodes that have it.
     fn seen(table: &mut NodeTable, name: &str) -> Vec<(String, i64, i64)> {
         table.refresh();
         let row = table.find(name).expect("the node is there");
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_learns_of_other_nodes_with_its_images_when_a_pod_is_placed_on_it() {
+    fn the_image_counts_of_a_row_are_updated_when_a_pod_is_placed_on_it() {
         let mut table = NodeTable::default();
         table.set_node(node("a", &[("web", 1), ("db", 2)]));
         assert_eq!(seen(&mut table, "a"), [("db".to_owned(), 2, 1), ("web".to_owned(), 1, 1)]);
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_whose_node_has_other_images_forgets_the_old_ones_although_their_numbers_are_used_again() {
+    fn a_row_whose_images_change_drops_the_old_ones_even_if_their_ids_are_reused() {
         let mut table = NodeTable::default();
         table.set_node(node("a", &[("one", 1), ("two", 2)]));
         table.set_node(node("b", &[("two", 2)]));

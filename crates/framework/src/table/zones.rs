@@ -7,7 +7,8 @@ use harbormaster_api::{
 
 use crate::nodeset::NodeIdx;
 
-/// Returns the zone of a node from its region and zone labels; the beta labels take precedence. Empty without labels.
+/// Returns the zone of a node from its region and zone labels; the beta labels take precedence. Empty if the node has
+/// none of these labels.
 pub fn zone_key(labels: &Labels) -> Str {
     let pick = |beta: &str, stable: &str| labels.get(beta).or_else(|| labels.get(stable)).cloned();
     let region = pick(LABEL_REGION_BETA, LABEL_REGION).unwrap_or_default();
@@ -15,7 +16,7 @@ pub fn zone_key(labels: &Labels) -> Str {
     if region.is_empty() && zone.is_empty() { Str::default() } else { format!("{region}:\0:{zone}").into() }
 }
 
-/// Zones in the order in which they were first seen, each with its nodes in the order of joining.
+/// Zones in the order in which they were first seen, each with its nodes in the order in which they joined.
 #[derive(Debug, Default)]
 pub(super) struct ZoneOrder(Vec<(Str, Vec<NodeIdx>)>);
 

@@ -1,5 +1,5 @@
-//! Assumptions about custom objects: they are visible everywhere until the API server confirms or contradicts them, or
-//! until they are reverted.
+//! Assumptions about custom objects are visible everywhere until the API server confirms or contradicts them, or until
+//! they are reverted.
 
 use std::collections::BTreeSet;
 
@@ -79,7 +79,7 @@ fn crew(cluster: &Cluster, name: &str) -> Option<String> {
 }
 
 #[test]
-fn an_assumption_counts_until_it_is_taken_back() {
+fn an_assumption_is_visible_until_it_is_reverted() {
     let mut sea = sea();
     tell(&mut sea, "ark", &["noah"], false);
     board(&mut sea, "ark", "dove");
@@ -91,11 +91,15 @@ fn an_assumption_counts_until_it_is_taken_back() {
     sea.revert_assumptions("raven");
     assert_eq!(crew(&sea, "ark").unwrap(), "noah");
     let log = &sea.indexes().get::<Log>().unwrap().0;
-    assert_eq!(log[..], ["noah", "noah dove", "noah dove raven", "noah raven", "noah"], "indexes are told");
+    assert_eq!(
+        log[..],
+        ["noah", "noah dove", "noah dove raven", "noah raven", "noah"],
+        "indexes are notified"
+    );
 }
 
 #[test]
-fn a_newer_version_is_assumed_to_change_as_well() {
+fn an_assumption_is_applied_to_a_newer_version() {
     let mut sea = sea();
     tell(&mut sea, "ark", &["noah"], false);
     board(&mut sea, "ark", "dove");
@@ -106,18 +110,18 @@ fn a_newer_version_is_assumed_to_change_as_well() {
 }
 
 #[test]
-fn what_the_api_server_confirms_is_no_longer_assumed() {
+fn a_change_that_the_api_server_confirms_is_no_longer_assumed() {
     let mut sea = sea();
     tell(&mut sea, "ark", &[], false);
     board(&mut sea, "ark", "dove");
     tell(&mut sea, "ark", &["dove"], false);
     assert_eq!(crew(&sea, "ark").unwrap(), "dove");
     tell(&mut sea, "ark", &[], false);
-    assert_eq!(crew(&sea, "ark").unwrap(), "", "it was written, and somebody has taken it out again");
+    assert_eq!(crew(&sea, "ark").unwrap(), "", "it was written, and somebody removed it again");
 }
 
 #[test]
-fn what_the_api_server_speaks_against_is_no_longer_assumed() {
+fn a_change_that_the_api_server_contradicts_is_no_longer_assumed() {
     let mut sea = sea();
     tell(&mut sea, "ark", &[], false);
     board(&mut sea, "ark", "dove");
@@ -127,7 +131,7 @@ fn what_the_api_server_speaks_against_is_no_longer_assumed() {
 }
 
 #[test]
-fn nothing_is_assumed_of_what_is_not_there_and_an_object_that_goes_takes_it_along() {
+fn a_missing_object_has_no_assumptions_and_a_removed_one_loses_them() {
     let mut sea = sea();
     board(&mut sea, "ark", "dove");
     assert_eq!(crew(&sea, "ark"), None);
@@ -141,7 +145,7 @@ fn nothing_is_assumed_of_what_is_not_there_and_an_object_that_goes_takes_it_alon
 }
 
 #[test]
-fn an_assumption_that_panics_is_given_up_and_names_its_plugin() {
+fn an_assumption_that_panics_is_dropped_and_the_error_names_its_plugin() {
     let mut sea = sea();
     tell(&mut sea, "ark", &[], false);
     let mut assume = Assume::by("Boats");
@@ -187,7 +191,7 @@ impl Naive {
 
 proptest! {
     #[test]
-    fn any_sequence_looks_like_a_list_that_is_made_anew(
+    fn any_sequence_matches_a_list_that_is_rebuilt_each_time(
         steps in prop::collection::vec((0u8..4, 0usize..4, prop::collection::btree_set(0usize..4, 0..4)), 1..60)
     ) {
         let (mut sea, mut naive) = (sea(), Naive::default());
@@ -214,7 +218,7 @@ proptest! {
             }
             prop_assert_eq!(crew(&sea, "ark"), naive.seen());
             let told = sea.indexes().get::<Log>().unwrap().0.last().cloned().unwrap_or_default();
-            prop_assert_eq!(told, naive.seen().unwrap_or_default(), "indexes know");
+            prop_assert_eq!(told, naive.seen().unwrap_or_default(), "indexes are notified");
         }
     }
 }

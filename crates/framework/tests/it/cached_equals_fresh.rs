@@ -242,7 +242,7 @@ proptest! {
     }
 
     #[test]
-    fn walking_and_choosing_as_kube_scheduler(steps in prop::collection::vec(step(), 1..120), fickle: bool) {
+    fn walking_and_choosing_as_kube_scheduler_does(steps in prop::collection::vec(step(), 1..120), fickle: bool) {
         run(steps, fickle, Window::Sampled { percentage: 0 }, Tie::FirstOnHeap)?;
     }
 }

@@ -1,4 +1,4 @@
-//! The framework with small plugins.
+//! Tests of the framework with small plugins.
 
 #![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
 
