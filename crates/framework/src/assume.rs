@@ -7,8 +7,8 @@
 //! object are dropped when the object is deleted.
 //!
 //! Hints and the queue see the API server's version, not the assumed one. Reverting an assumption is therefore not an
-//! event. A pod that waits because of the assumption is woken when the pod that the assumption was made for leaves its
-//! node, so plugins that assume objects listen to that event.
+//! event. When the pod for which an assumption was made leaves its node, the resulting event wakes the pods that wait
+//! because of the assumption, so plugins that assume objects listen to that event.
 
 use std::{fmt, sync::Arc};
 
@@ -50,8 +50,8 @@ impl Assume {
     ///
     /// `change` receives the API server's version of the object with all earlier assumptions applied. It is called now,
     /// and again whenever that version changes or another assumption about the object is reverted. It returns true if
-    /// the assumption is still needed, and false if the object already reflects or contradicts the assumption; after
-    /// false, it is not called again. Nothing is assumed about a missing object.
+    /// the assumption is still needed, and false if the object already reflects or contradicts the assumption; after it
+    /// returns false, it is not called again. Nothing is assumed about a missing object.
     pub fn custom<R: Resource + Clone>(
         &mut self,
         namespace: &str,

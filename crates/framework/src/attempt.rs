@@ -45,13 +45,13 @@ use walk::{best_rotating, walk};
 /// Settings for searching and choosing nodes.
 #[derive(Debug)]
 pub struct Search<'a> {
-    /// Limit on the feasible nodes that are scored.
+    /// Limit on the number of feasible nodes that are scored.
     pub window: Window,
     /// Choice among equally good nodes.
     pub tie: Tie,
-    /// Start of the search, which advances it.
+    /// Position where the search starts; the search advances it.
     pub rotation: &'a mut Rotation,
-    /// Nodes with the pods nominated to them, which count as occupying these nodes.
+    /// Nodes to which pods are nominated. These pods count as occupying the nodes.
     pub nominated: &'a [NominatedRow],
     /// Nodes to try first (the nominated node, a hint). The first of them that exists is chosen without scoring if it
     /// fits.
@@ -189,7 +189,7 @@ impl Attempt {
     }
 
     /// Runs the Reserve plugins on the chosen row. `reservation` receives their reservations, and their assumptions are
-    /// applied to the cluster. If this fails, the caller must undo it with [`unreserve`].
+    /// applied to the cluster. If this fails, the caller must undo the reservations with [`unreserve`].
     ///
     /// # Errors
     /// The first rejection or error.
@@ -419,8 +419,7 @@ impl Runner {
         let only = draft.restriction.only.as_ref();
         let mut walk = walk(cluster, &draft.fits, only, search.rotation.position, wanted, tried);
         search.rotation.position = (search.rotation.position + walk.visited) % cluster.node_count();
-        // Only when choosing as kube-scheduler does, which forgets the pods on nodes that an extender returns as
-        // objects.
+        // Only when choosing like kube-scheduler, which forgets the pods on nodes that an extender returns as objects.
         let mut stripped = false;
         if asks_extenders {
             let passed = self.ask_filters(cluster, &mut draft, walk.feasible)?;

@@ -1,4 +1,4 @@
-//! Finds the traits that a plugin implements, so that no trait is implemented and never called.
+//! Finds the traits that a plugin implements, so that no implemented trait is left uncalled.
 //!
 //! [`implemented_points!`](crate::implemented_points) calls one method per trait, named after the trait, on a doubly
 //! borrowed [`Probe`]. If the plugin implements the trait, method resolution takes `Found`. Otherwise, it removes one

@@ -237,7 +237,7 @@ pub struct ClusterEvent {
 }
 
 impl ClusterEvent {
-    /// The event of `action` on `resource`.
+    /// Creates the event `action` on `resource`.
     pub const fn new(resource: EventResource, action: Action) -> Self {
         Self { resource, action }
     }
@@ -446,7 +446,7 @@ impl<P: 'static> Registration<P> {
         Self { event: ClusterEvent::new(resource, action), hint: None }
     }
 
-    /// Requeues a rejected pod on such an event if `hint` decides so.
+    /// Requeues a rejected pod on such an event if `hint` returns [`Hint::Queue`].
     pub fn hinted(resource: EventResource, action: Action, hint: HintFn<P>) -> Self {
         Self { event: ClusterEvent::new(resource, action), hint: Some(Box::new(hint)) }
     }

@@ -21,12 +21,12 @@ use crate::{
 /// Plugin name in rejections by extenders. Events of every kind wake a pod that an extender rejected.
 pub const EXTENDER: &str = "Extender";
 
-/// Plugin index in rejections by extenders, after the index of every plugin.
+/// Plugin index in rejections by extenders, higher than that of every plugin.
 pub(crate) const EXTENDER_IDX: PluginIdx = PluginIdx(u16::MAX);
 
 /// Highest score that extenders should return.
 const MAX_SCORE: i64 = 10;
-/// Factor from extender scores to plugin scores, which go up to 100.
+/// Factor that converts extender scores to plugin scores, which go up to 100.
 const SCALE: i64 = 100 / MAX_SCORE;
 
 /// Description of an extender.
@@ -171,8 +171,8 @@ pub(crate) struct FilteredRows {
 }
 
 impl Extenders {
-    /// Creates extenders. They are called in this order, except that ignorable extenders come last. Requests need a
-    /// [client](Self::with_client).
+    /// Creates extenders. They are called in the given order, except that ignorable extenders come last. Requests need
+    /// a [client](Self::with_client).
     pub fn new(all: impl IntoIterator<Item = Extender>) -> Self {
         let mut all: Vec<Extender> = all.into_iter().collect();
         all.sort_by_key(|extender| extender.ignorable);

@@ -7,8 +7,9 @@
 //! 3. [`events`] (changes that wake pending pods), [`resource`] (kinds of objects that plugins add), [`assume`]
 //!    (changes that a plugin expects before the API server confirms them), [`api_call`] (plugins' requests to the API
 //!    server)
-//! 4. [`registry`] and [`profile`] (which turn a configuration into plugins in order), [`points`], [`detection`] and
-//!    [`guard`] (which find and call the methods of plugins), [`extender`] (webhooks that take part in decisions)
+//! 4. [`registry`] and [`profile`] (which turn a configuration into an ordered list of plugins), [`points`],
+//!    [`detection`] and [`guard`] (which find and call the methods of plugins), [`extender`] (webhooks that take part
+//!    in decisions)
 //! 5. [`attempt`] (one scheduling cycle), `answer_cache` with [`reads`], `totals` and `max_tree` (answers that outlive
 //!    an attempt)
 //!
@@ -50,7 +51,7 @@ pub mod table;
 mod totals;
 pub mod window;
 
-/// Everything that the source file of a plugin imports.
+/// Everything that a plugin's source file needs to import.
 pub mod prelude {
     pub use crate::{
         api_call::{Api, ApiCall, ApiFailure, ObjectPath},

@@ -204,7 +204,7 @@ impl StageTimer {
         self.meter.is_some()
     }
 
-    /// Enters a stage, or leaves the time uncounted with `None`. Returns the enclosing stage.
+    /// Enters a stage; with `None`, time is not counted. Returns the enclosing stage.
     fn enter(&mut self, stage: Option<Stage>) -> Option<Stage> {
         // A stage that follows another begins where the other one ended, which saves a clock read.
         if self.current.is_some() {

@@ -82,7 +82,7 @@ impl PodInfo {
         Self { pod, derived, resized }
     }
 
-    /// Creates a pod that shares its spec with no other, for tests and one-off questions.
+    /// Creates a pod that shares its spec with no other pod, for tests and one-off questions.
     pub fn standalone(pod: Pod) -> Arc<Self> {
         Arc::new(Self::new(pod, &mut SpecTable::default()))
     }

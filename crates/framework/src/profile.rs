@@ -68,7 +68,7 @@ pub struct Profile {
     points: Vec<Vec<PluginIdx>>,
     scorers: Vec<Scorer>,
     row_filters: Vec<PluginIdx>,
-    /// By plugin: whether the profile enables it at PreFilter, and whether at PreScore.
+    /// By plugin: whether the profile enables it at PreFilter, and whether the profile enables it at PreScore.
     pre: Vec<(bool, bool)>,
     indexed: Vec<(PluginIdx, IndexKind)>,
     implied: Vec<(&'static str, ExtensionPoint)>,
@@ -326,7 +326,7 @@ fn add_implied(
 }
 
 /// Returns the registrations of a plugin, including those that are added to its own. Returns `None` for a plugin that
-/// names no events and cannot reject pods because `has_say` is false.
+/// names no events and, because `has_say` is false, cannot reject pods.
 pub fn registrations(plugin: &GuardedPlugin, has_say: bool) -> Option<Vec<ErasedRegistration>> {
     // A plugin that panics here is treated as one without registrations.
     let mut wants = match plugin.events().unwrap_or_default() {

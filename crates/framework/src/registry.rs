@@ -1,4 +1,4 @@
-//! The plugins in a binary, by name.
+//! The plugins that are available in a binary, by name.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -92,7 +92,7 @@ pub enum BuildError {
         never: Action,
     },
     /// Two points of the plugin name different states.
-    #[error("plugin {plugin:?}: {conflict}, so it would never see it")]
+    #[error("plugin {plugin:?}: {conflict}, but the types must be the same")]
     DifferentStates {
         /// Name of the plugin.
         plugin: &'static str,
@@ -170,8 +170,8 @@ pub(crate) fn field_and_message(error: &serde_path_to_error::Error<serde_json::E
     (field, error.inner().to_string())
 }
 
-/// Returns the name that was probably meant, found in serde's message about an unknown field or variant: ``unknown
-/// field `a`, expected one of `b`, `c` ``.
+/// Returns the name that was probably meant, extracted from serde's message about an unknown field or variant:
+/// ``unknown field `a`, expected one of `b`, `c` ``.
 fn meant(message: &str) -> Option<String> {
     let is_about_names = ["unknown field `", "unknown variant `"].iter().any(|s| message.starts_with(s));
     let mut names = message.split('`').skip(1).step_by(2);

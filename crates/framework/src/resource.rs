@@ -125,7 +125,7 @@ pub struct Metadata {
     pub namespace: Str,
     /// `uid`
     pub uid: Str,
-    /// `resourceVersion`: if it is equal, the object is unchanged; nothing else may be inferred from it.
+    /// `resourceVersion`: equal versions mean that the object is unchanged; nothing else may be inferred from them.
     pub resource_version: Str,
     /// `generation`: increases with every change of the desired state.
     pub generation: i64,

@@ -30,7 +30,7 @@ struct ScorerPart {
     normalize: Normalize,
     /// Largest raw score among rows that fit, at least zero; scores are divided by it.
     max: i64,
-    /// The rows with this largest score, unless the score is zero.
+    /// The rows with the score `max`, unless `max` is zero.
     at_max: NodeSet,
     count_at_max: usize,
 }
@@ -72,7 +72,7 @@ impl ScorerPart {
 }
 
 impl Totals {
-    /// Sums the scores of the `scorers` that have raw scores: those for whose position `raw` returns a nonempty slice.
+    /// Sums the scores of the `scorers` that have raw scores: those for which `raw` returns a nonempty slice.
     pub(crate) fn new<'a>(
         scorers: &[Scorer],
         raw: impl Fn(usize) -> &'a [i64],

@@ -1,6 +1,6 @@
 //! The number of nodes that are scored, and the choice among equally good nodes.
 
-/// Limit on the feasible nodes that are scored.
+/// Limit on the number of feasible nodes that are scored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Window {
     /// All of them, unless the profile has a percentage of its own.

@@ -22,7 +22,7 @@ pub(crate) struct Column {
     filter_state: Slot,
     /// `None` until PreScore was called.
     score_state: Option<Slot>,
-    /// Rows with a verdict. Those of them that fit are in `fits`.
+    /// Rows with a verdict. The rows among them that fit are in `fits`.
     judged: NodeSet,
     fits: NodeSet,
     verdicts: Verdicts,

@@ -107,7 +107,7 @@ impl Draft {
     }
 }
 
-/// Returns the first Filter plugin that rejects the pod on a row, and its rejection, given these states.
+/// Returns the first Filter plugin that, given `states`, rejects the pod on a row, and the plugin's rejection.
 pub(super) fn rejection(
     profile: &Profile,
     cx: &Cycle<'_>,

@@ -139,7 +139,7 @@ impl Drop for DryRun<'_> {
     }
 }
 
-/// Notifies every cluster-scoped PreFilter plugin that did not skip that a pod has joined or left.
+/// Notifies the cluster-scoped PreFilter plugins, except those that skipped, that a pod has joined or left.
 fn notify(
     profile: &Profile,
     slots: &mut [Slot],

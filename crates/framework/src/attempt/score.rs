@@ -158,7 +158,7 @@ impl Runner {
         })
     }
 
-    /// Writes a scorer's raw scores of the candidates to `column`. Returns false if there are none because the scorer
+    /// Writes a scorer's raw scores for the candidates to `column`. Returns false if there are none because the scorer
     /// skipped.
     #[expect(clippy::too_many_arguments, reason = "all of it belongs to one call of one plugin")]
     fn raw_scores(

@@ -33,9 +33,9 @@ impl UsedPorts {
         self.0.is_empty()
     }
 
-    /// Returns true if `requested` conflicts with a port in use: if protocol and number are the same, and the addresses
-    /// are the same or one of them is `0.0.0.0`. Other spellings of "any address", such as `::`, have no special
-    /// meaning, as in kube-scheduler.
+    /// Returns true if `requested` conflicts with a port in use. Two ports conflict if their protocols and numbers are
+    /// the same, and their addresses are the same or one address is `0.0.0.0`. Other spellings of "any address", such
+    /// as `::`, have no special meaning, as in kube-scheduler.
     pub fn conflicts(&self, requested: &HostPort) -> bool {
         self.0.iter().any(|(used, _)| {
             used.port == requested.port
