@@ -116,8 +116,8 @@ impl ControlPlane {
         Ok(Self { controller_manager, apiserver, etcd, etcd_url, endpoint })
     }
 
-    /// Stops kube-apiserver, gracefully or by killing it, restarts it on the same port, and waits until it is ready, for at
-    /// most `limit`.
+    /// Stops kube-apiserver, gracefully or by killing it, restarts it on the same port, and waits until it is ready,
+    /// for at most `limit`.
     pub fn restart_apiserver(&mut self, gracefully: bool, limit: Duration) -> Result<(), Error> {
         let deadline = Instant::now() + limit;
         let mut attempt = 1;

@@ -120,7 +120,8 @@ impl Substitute {
         Ok(succeeded)
     }
 
-    /// Returns the best substitute that is served. Each candidate is downloaded, because the proxy may refuse listed versions.
+    /// Returns the best substitute that is served. Each candidate is downloaded, because the proxy may refuse listed
+    /// versions.
     fn first_served(
         &self,
         pinned: &Pinned,
