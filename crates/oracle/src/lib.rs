@@ -14,9 +14,9 @@
 //! [`api_comparison`] sends the same kubectl commands and HTTP requests to the
 //! real kube-apiserver and to another API server, and compares the answers.
 //!
-//! [`soak`] measures whether Harbormaster's cost grows as pods come and go for hours, on the in-memory API server
-//! ([`embedded`]). [`replicas`] runs three replicas of Harbormaster while leaders are killed and the API server is
-//! down.
+//! [`soak`] checks that Harbormaster's cost does not grow as pods come and go for many minutes, on the in-memory API
+//! server ([`embedded`]). [`replicas`] runs three replicas of Harbormaster while leaders are killed and the API server
+//! is down.
 //!
 //! [`provisioner`] creates volumes as CSI drivers do, and fails as they do.
 //! [`extenders`] answers schedulers by seed and records their requests.

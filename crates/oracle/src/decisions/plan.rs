@@ -57,7 +57,7 @@ struct Plan {
     storage: Option<Storage>,
     /// Chooses the steps, but not the objects in them.
     random: Random,
-    /// True in half of the scripts: pods preempt others and are retried in order of priority. In the other scripts, all
+    /// True in every second script: pods preempt others and are retried in order of priority. In the other scripts, all
     /// pods have the same priority and are retried in order of time.
     preempts: bool,
     /// True if any change may wake a pod, because an extender has rejected it.

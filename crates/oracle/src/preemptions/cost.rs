@@ -53,8 +53,8 @@ impl fmt::Display for Cost {
         let sum = self.sum_of_priorities + i64::from(i32::MIN) * *victims as i64;
         write!(
             f,
-            "{violations} budget violations, highest priority {highest_priority}, sum of priorities {sum}, {victims} pods, \
-             the most important since {started}"
+            "{violations} budget violations, highest priority {highest_priority}, sum of priorities {sum}, {victims} \
+             pods, the most important one started at {started}"
         )
     }
 }
