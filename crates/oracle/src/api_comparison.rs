@@ -1,10 +1,9 @@
-//! Comparison of two API servers, the real one and another, by the same requests.
+//! Comparison of the real API server with another one, by sending the same requests to both.
 //!
-//! A [`Script`] is a text file of kubectl commands and HTTP requests. A
-//! [`Player`] runs it on one server and records the answers. [`compare`] compares
-//! the answers of both line by line after [`normalise`] has replaced what differs
-//! between any two clusters. [`ExpectedDifferences`] lists what must differ, and
-//! why.
+//! A [`Script`] is a text file of kubectl commands and HTTP requests. A [`Player`] runs it on one server and records
+//! the answers. [`compare`] compares the answers of both servers line by line, after [`normalise`] has replaced the
+//! values that differ between any two clusters. [`ExpectedDifferences`] lists the lines that must differ, and the
+//! reasons.
 
 mod compare;
 mod diff;

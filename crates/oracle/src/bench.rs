@@ -1,9 +1,9 @@
 //! Comparison of the cost of two schedulers on a real API server.
 //!
-//! Each run has its own control plane, so that none inherits a larger etcd. The
-//! order is A B B A ..., so that a machine that becomes slower affects both. Only
-//! ratios on the same machine are meaningful: etcd and kube-apiserver share the
-//! processors, and machines differ by factors.
+//! Each run has its own control plane, so that no run starts with an etcd that earlier runs have filled. The order is A
+//! B B A ..., so that a machine that becomes slower affects both schedulers. Only ratios on the same machine are
+//! meaningful, because etcd and kube-apiserver share its processors, and some machines are several times as fast as
+//! others.
 
 mod chart;
 mod churn;
@@ -30,20 +30,19 @@ use crate::scheduler::Contender;
 pub struct Options {
     /// Workloads to run, in order.
     pub workloads: Vec<&'static Workload>,
-    /// Changes to their sizes.
+    /// Overrides of the workloads' sizes.
     pub sizing: SizeOverrides,
     /// Number of runs of each scheduler.
     pub pairs: usize,
     /// Number of threads that create pods.
     pub threads: usize,
-    /// True if the measured pods are created before the scheduler starts. The rate
-    /// is then that of the scheduler, not of the creation.
+    /// True if the measured pods are created before the scheduler starts. The measured rate is then that of the
+    /// scheduler, not that of pod creation.
     pub backlog: bool,
 }
 
-/// Runs both contenders alternately with every workload, and calls `progress`
-/// with the names of the workload and the contender after every run. If a
-/// workload fails, the next one runs nevertheless.
+/// Runs both contenders alternately with every workload, and calls `progress` after every run, with the names of the
+/// workload and the contender. If a workload fails, the next one still runs.
 pub fn run(
     options: &Options,
     contenders: [&Contender; 2],

@@ -1,8 +1,7 @@
 //! The real Kubernetes components as child processes.
 //!
-//! Start with [`ControlPlane::start`]: it builds the program if necessary, runs
-//! etcd and kube-apiserver and waits until they serve. Everything is blocking,
-//! and dropping a value ends its process.
+//! Start with [`ControlPlane::start`]: it builds the program if necessary, runs etcd and kube-apiserver, and waits
+//! until they serve. All calls block, and dropping a value ends its process.
 
 mod api_client;
 mod component;
@@ -29,8 +28,8 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-/// Reason why a real component could not be built, started or reached. `Debug`
-/// prints the message, so a test that unwraps it explains what to do.
+/// The reason a real component could not be built, started or reached. `Debug` prints the message, so a test that
+/// unwraps it explains what to do.
 #[derive(thiserror::Error)]
 pub enum Error {
     /// The Go toolchain is not installed. Install it and try again.
@@ -67,18 +66,18 @@ pub enum Error {
         version: String,
         /// The versions that the proxy lists, oldest first.
         served: Vec<String>,
-        /// The file that requires it.
+        /// The file that requires the module.
         go_mod: PathBuf,
     },
 
-    /// A component ended or did not answer in time.
+    /// A component ended or did not become ready in time.
     #[error("{component} {problem}; the end of its log:\n{log}")]
     NotReady {
         /// The component's name.
         component: String,
         /// Description of the problem.
         problem: String,
-        /// The end of its log.
+        /// The end of the component's log.
         log: String,
     },
 
@@ -111,7 +110,7 @@ pub enum Error {
         body: String,
     },
 
-    /// A local file or process failed.
+    /// An operation on a local file or process failed.
     #[error("{action}: {source}")]
     Io {
         /// The failed action.

@@ -1,55 +1,46 @@
-//! Comparison of two schedulers by the same cluster changes.
+//! Comparison of two schedulers that see the same cluster changes.
 //!
 //! A [`Script`] of changes is played on a real API server with one scheduler, and
 //! again with the other one after everything has been deleted. After every step
 //! the outcome of every pod is recorded; the first step with different outcomes
 //! is the result.
 //!
-//! # What makes two runs comparable
+//! # Conditions for comparable runs
 //!
-//! A step starts when the scheduler has nothing left to do (see `settle`), so no
-//! decision depends on the speed of a scheduler. The order of events remains,
-//! which a script controls:
+//! A step starts only when the scheduler has nothing left to do (see `settle`), so no decision depends on the speed of
+//! a scheduler. Decisions still depend on the order of events, which the script controls:
 //!
-//! - Objects are created one after the other. After a restart kube-scheduler
-//!   lists them sorted by name; its streamed lists, which have a random order,
-//!   are disabled.
-//! - Pods created in a row while the scheduler runs have the same priority:
-//!   whether a later one with a higher priority would overtake depends on timing.
-//!   Pods created while it is down have any priority.
-//! - Pods that are tried in a row have no constraint that the binding of another
-//!   pod can satisfy, and no pending pod has one: whether it is woken depends on
-//!   whether the binding is confirmed before or after its attempt.
-//! - A step that can wake pods consists of one change. Woken pods are retried
-//!   by priority if their backoff has expired, otherwise by the second in which it
-//!   expires. So either it has expired for all of them (a backoff of 1 s, and 2 s
-//!   of waiting before such a step), or for none (an endless backoff), and then
-//!   all have the same priority.
-//! - kube-scheduler scores images by the number of nodes that have them as of the
-//!   last time that it copied a node, which is the first cycle after a pod was
-//!   confirmed there. Before a change that affects images, an unschedulable probe
-//!   pod makes it copy the remaining nodes.
-//! - Preemption deletes its victims concurrently with scheduling. Only a pod that
-//!   is created alone may preempt; the others have the lowest priority or a class
-//!   with the policy Never. In some scripts victims terminate at once, and then no
-//!   other pod is pending; in others they keep terminating until a later step
-//!   deletes them, one by one.
-//! - The volume controller and the drivers (see `provisioner`) are done before a
-//!   step ends, and claims that need no pod have their volumes before pods are
-//!   created. `storage` describes the consequences for pods with claims.
-//! - Answers of extenders depend only on the names in the request, except for the
-//!   first failure of each verb for a pod. Any change wakes pods that they have
-//!   rejected, so pods are created in a row only if none is pending. Such a pod
-//!   may preempt repeatedly in one step, faster than the disruption controller
-//!   updates budgets, so budgets allow everything or nothing.
-//! - The node that preemption chooses must not depend on a tie: all running pods
-//!   have different start times, and there are at most 100 nodes, so that every
-//!   candidate is evaluated. [`crate::preemptions`] has more nodes.
+//! - Objects are created one by one. After a restart, kube-scheduler lists them sorted by name; its streamed lists,
+//!   which have a random order, are disabled.
+//! - Pods that are created in a row while the scheduler runs have the same priority, because timing would decide
+//!   whether a later pod with a higher priority overtakes the others. Pods that are created while the scheduler is down
+//!   may have any priority.
+//! - When pods are tried in a row, neither they nor any other pending pods have a constraint that the binding of
+//!   another pod can satisfy. Whether such a pod is woken would depend on whether the binding is confirmed before or
+//!   after the pod's attempt.
+//! - A step that can wake pods consists of one change. Woken pods are retried in order of priority if their backoff has
+//!   expired, and otherwise in order of the second in which it expires. So the backoff has either expired for all of
+//!   them (it is 1 s, and the script waits for 2 s before such a step) or for none of them (it is endless). In the
+//!   latter case, all pods have the same priority.
+//! - kube-scheduler scores an image by the number of nodes that had it when the node being scored was last copied to
+//!   the snapshot. A node is copied in the first cycle after a pod on it is confirmed. Before a change that affects
+//!   images, an unschedulable probe pod makes kube-scheduler copy the remaining nodes.
+//! - Preemption deletes its victims while scheduling continues. Only a pod that is created alone may preempt; all other
+//!   pods have the lowest priority or a priority class with the preemption policy Never. In some scripts, victims
+//!   terminate immediately, and no other pod is pending meanwhile; in the others, victims keep terminating until a
+//!   later step deletes them one by one.
+//! - The volume controller and the drivers (see `provisioner`) finish before a step ends, and claims that need no pod
+//!   have their volumes before pods are created. `storage` describes the consequences for pods with claims.
+//! - The answers of extenders depend only on the names in the request, except that each verb may fail the first time it
+//!   is called for a pod. Any change wakes the pods that extenders have rejected, so pods are created in a row only if
+//!   no pod is pending. A rejected pod may preempt repeatedly in one step, faster than the disruption controller
+//!   updates budgets, so a budget allows either every disruption or none.
+//! - The node that preemption chooses must not depend on a tie. So all running pods have different start times, and
+//!   there are at most 100 nodes, so that every candidate is evaluated. [`crate::preemptions`] covers larger clusters.
 //!
-//! Some randomness remains in kube-scheduler: whether it notices the end of one
-//! pod before it has returned another one to its queue. So a difference is
-//! confirmed by running kube-scheduler again; a scheduler that matches one of its
-//! runs is right.
+//! Some randomness remains in kube-scheduler: it may notice that one pod has ended either before or after it returns
+//! another pod to its queue. So a difference is confirmed by running kube-scheduler again; a scheduler that matches any
+//! run of kube-scheduler is right.
 
 mod claims;
 mod cluster_view;
@@ -81,8 +72,8 @@ use crate::scheduler::Contender;
 /// Maximum number of runs of the first scheduler to confirm a difference.
 pub const TRIES: usize = 3;
 
-/// Runs `script` with both contenders and compares them. If they differ, the first one runs again until it matches the
-/// second one, at most `tries` times in total.
+/// Runs `script` with both contenders and compares them. If they differ, the first contender runs again until it
+/// matches the second one, at most `tries` times in total.
 pub fn compare_on(
     stage: &mut Stage,
     script: &Script,
@@ -118,5 +109,5 @@ pub fn compare_on(
     })
 }
 
-/// Time between checks of the cluster's state.
+/// Interval between checks of the cluster's state.
 const POLL: Duration = Duration::from_millis(10);

@@ -14,7 +14,7 @@ const TOKEN: &str = "harbormaster-admin";
 
 /// The in-memory API server on a loopback port, over HTTPS, in its own threads. Dropping it stops the server.
 pub struct Embedded {
-    // Dropped in order: connections break before the files are deleted.
+    // Fields are dropped in order, so that connections break before the files are deleted.
     _running: Running,
     _threads: Runtime,
     endpoint: Endpoint,
@@ -23,8 +23,7 @@ pub struct Embedded {
 impl Embedded {
     /// Starts the server after calling `before`, which may spawn tasks in the same threads.
     ///
-    /// # Errors
-    /// Those of `before`, and if no port or no temporary directory is available.
+    /// # Errors Any error from `before`, or an error if no port or no temporary directory is available.
     pub fn start(before: impl FnOnce(&ApiServer) -> Result<()>) -> Result<Self> {
         let threads = Runtime::new()?;
         let server = ApiServer::new(Options { token: Some(TOKEN.to_owned()), ..Options::default() });
@@ -36,7 +35,7 @@ impl Embedded {
         })?;
         let address = running.address();
         let endpoint = Endpoint::new(&format!("https://{address}"), TOKEN)?;
-        // Clients verify the certificate.
+        // Clients that use the kubeconfig verify the certificate.
         let authority = certificate.authority_pem();
         fs::write(endpoint.kubeconfig(), kubeconfig_yaml(address, Some(&authority), Some(TOKEN)))?;
         Ok(Self { _running: running, _threads: threads, endpoint })

@@ -1,5 +1,4 @@
-//! Simulated HTTP extenders: their answers depend only on a seed and the
-//! request, and they record the requests.
+//! Simulated HTTP extenders. Their answers depend only on a seed and the request, and they record the requests.
 //!
 //! [`Character`] determines the answers of one extender. [`Extenders`] serves any
 //! number of them, each under its own path. [`ExtenderCall`] is a recorded
@@ -31,7 +30,7 @@ use answers::Answer;
 
 use crate::components::ApiClient;
 
-/// Placeholder for the server's address in configurations of scripts.
+/// Placeholder for the server's address in the configurations of scripts.
 pub const PLACEHOLDER: &str = "http://extenders.invalid";
 
 /// Serves extenders on a loopback port until it is dropped.
@@ -45,10 +44,10 @@ pub struct Extenders {
 
 #[derive(Debug)]
 struct Shared {
-    /// Creates bindings.
+    /// Client that creates bindings.
     client: ApiClient,
     characters: Mutex<BTreeMap<String, Character>>,
-    /// Extender, verb and pod of requests that have already failed.
+    /// Extender, verb and pod of each request that has already failed.
     failed: Mutex<std::collections::BTreeSet<[String; 3]>>,
     calls: Mutex<Vec<(String, String, Value)>>,
 }
@@ -72,7 +71,7 @@ impl Extenders {
         let worker = thread::spawn(move || {
             runtime.block_on(async move {
                 let Ok(listener) = TcpListener::from_std(listener) else { return };
-                // Schedulers see a closed port however it ends.
+                // However serving ends, schedulers see a closed port.
                 let serving = axum::serve(listener, router);
                 tokio::select! {
                     _ = serving => {}
@@ -97,8 +96,7 @@ impl Extenders {
         lock(&self.shared.calls).clear();
     }
 
-    /// Takes the calls since the last time in the order of arrival, with pods'
-    /// UIDs replaced by `names`.
+    /// Takes the calls since the last time, in order of arrival, with the UIDs of pods replaced by their `names`.
     #[must_use]
     pub fn take_calls(&self, names: &PodNames) -> Vec<ExtenderCall> {
         let calls = std::mem::take(&mut *lock(&self.shared.calls));
@@ -114,7 +112,7 @@ impl Drop for Extenders {
         // Fails if the server has already ended.
         let _ = self.end.take().map(|end| end.send(()));
         if let Some(worker) = self.worker.take() {
-            // Its panic has been printed, and a destructor should not panic.
+            // A panic of the thread has already been printed, and a destructor should not panic.
             let _ = worker.join();
         }
     }

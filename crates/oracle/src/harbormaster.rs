@@ -8,7 +8,7 @@ use std::process::Command;
 /// Environment variable with the path of an existing program to use.
 pub const VARIABLE: &str = "HARBORMASTER_BINARY";
 
-/// Reason why there is no program to compare with.
+/// The reason there is no program to compare with.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// cargo could not be run.
@@ -22,9 +22,9 @@ pub enum Error {
     Missing(PathBuf),
 }
 
-/// Returns the path of `harbormaster`, which cargo builds if it is out of date: with the features that are shipped, in
-/// the profile of this program, or in the profile that is shipped if `shipped`. The environment variable [`VARIABLE`]
-/// overrides it.
+/// Returns the path of the `harbormaster` program. If the program is out of date, cargo builds it with the features
+/// that are shipped, and in the shipped profile if `shipped` is true, otherwise in the profile of this program. The
+/// environment variable [`VARIABLE`] overrides the path.
 pub fn harbormaster_binary(shipped: bool) -> Result<PathBuf, Error> {
     if let Some(path) = env::var_os(VARIABLE) {
         return existing(PathBuf::from(path));
@@ -45,11 +45,12 @@ pub fn harbormaster_binary(shipped: bool) -> Result<PathBuf, Error> {
     existing(target.join(folder).join("harbormaster"))
 }
 
-/// Returns a command for the cargo that runs this process, or the one in the path, as called from a shell.
+/// Returns a command for the cargo that runs this process, or else for the one on the `PATH`. The command runs as if it
+/// were called from a shell.
 pub fn cargo() -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    // Variables that cargo sets for a test's package would make build scripts that read them run again, and everything
-    // that depends on these would be rebuilt, both now and after the test.
+    // Cargo sets variables for a test's package. Build scripts that read them would run again, and everything that
+    // depends on those scripts would be rebuilt, both now and after the test.
     let is_package_variable = |name: &str| {
         ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_CRATE_", "CARGO_BIN_"]
             .iter()
@@ -61,7 +62,7 @@ pub fn cargo() -> Command {
     command
 }
 
-/// Returns the canonical path if there is a file.
+/// Returns the canonical path if the file exists.
 pub fn existing(path: PathBuf) -> Result<PathBuf, Error> {
     if path.is_file() { Ok(path.canonicalize().unwrap_or(path)) } else { Err(Error::Missing(path)) }
 }

@@ -1,8 +1,8 @@
-//! Compares which changes wake a pod that a plugin has rejected.
+//! Comparison of the changes that wake a pod after a plugin has rejected it.
 //!
-//! Every plugin of kube-scheduler and of Harbormaster that hears of a change of a random cluster is asked whether to try a
-//! pending pod again. All plugins are asked about all pods, whether or not they reject them: hints depend on the pod, the
-//! change and the plugin's arguments alone.
+//! For each change of a random cluster, every plugin of kube-scheduler and of Harbormaster that is registered for the
+//! change is asked whether to retry a pending pod. All plugins are asked about all pods, whether or not they reject
+//! them, because a hint depends only on the pod, the change and the plugin's arguments.
 
 mod ours;
 mod report;
@@ -17,22 +17,21 @@ use crate::verdict_oracle::{Request, VerdictOracle};
 use ours::Ours;
 use scene::Scene;
 
-/// Plan of a comparison.
+/// Options of a comparison.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// The seed of the first cluster; the others follow.
+    /// Seed of the first cluster; the others have consecutive seeds.
     pub seed: u64,
     /// Number of clusters.
     pub clusters: u64,
 }
 
-/// Feature gates without which some configurations are refused, and some hints never asked for.
+/// Feature gates without which some configurations are refused and some hints are never requested.
 const FEATURES: &[Feature] = &[Feature::StorageCapacityScoring, Feature::NodeDeclaredFeatures];
 
-/// Compares the hints of all clusters, and calls `progress` after each.
+/// Compares the hints of all clusters, and calls `progress` after each cluster.
 ///
-/// # Errors
-/// When one of the two cannot be asked. Differences are in the report.
+/// # Errors If one of the two schedulers' plugins cannot be asked. Differences are not errors; they are in the report.
 pub fn run(options: &Options, mut progress: impl FnMut(&Report)) -> Result<Report> {
     let features: Vec<String> = FEATURES.iter().map(|feature| feature.name().to_owned()).collect();
     let original = &mut VerdictOracle::with_features(&features)?;
@@ -59,14 +58,14 @@ fn compare(scene: &Scene, original: &mut VerdictOracle, report: &mut Report) -> 
     let mut ours = Ours::new(&scene.config)?;
     let pods = ours::decoded_pods(&scene.pods)?;
     if response.pods.len() != pods.len() {
-        bail!("{} pods were asked about, and {} answered", pods.len(), response.pods.len());
+        bail!("the plugins were asked about {} pods, but answered for {}", pods.len(), response.pods.len());
     }
     for (at, change) in scene.changes.iter().enumerate() {
         report.changes += 1;
         let events = ours.events(change)?;
         let changed_waiting_pod = change.waiting_pod();
         for ((verdict, pod), object) in response.pods.iter().zip(&pods).zip(&scene.pods) {
-            // The queue asks about a waiting pod's update for that pod alone.
+            // When a waiting pod is updated, the queue asks only about that pod.
             let is_asked = changed_waiting_pod.as_ref().is_none_or(|changed| *changed == verdict.pod);
             if let Some(theirs) = verdict.hints.get(at).filter(|_| is_asked) {
                 report.compare(scene.seed, object, change, theirs, &ours.hints(pod, &events));

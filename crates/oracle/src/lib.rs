@@ -5,20 +5,18 @@
 //! [`verdict_oracle`] asks kube-scheduler's plugins for their verdicts on every
 //! node of a described cluster.
 //!
-//! Five comparisons are built on these, each a subcommand of
-//! `harbormaster-oracle`: [`verdicts`] compares the verdicts of every plugin on
-//! every node of random clusters, [`hints`] compares which changes wake a
-//! rejected pod, [`preemptions`] compares the victims on hundreds of full nodes,
-//! [`decisions`] compares how two schedulers handle the same cluster changes on a
-//! real API server, and [`mod@bench`] compares their cost. Their clusters come
-//! from [`generate`], where a new plugin adds a flavour.
+//! Five comparisons build on these modules, each as a subcommand of `harbormaster-oracle`: [`verdicts`] compares the
+//! verdicts of every plugin on every node of random clusters, [`hints`] compares which changes wake a rejected pod,
+//! [`preemptions`] compares the victims on hundreds of full nodes, [`decisions`] compares how two schedulers handle the
+//! same cluster changes on a real API server, and [`mod@bench`] compares their cost. Their clusters come from
+//! [`generate`], where a new plugin adds a flavour.
 //!
 //! [`api_comparison`] sends the same kubectl commands and HTTP requests to the
 //! real kube-apiserver and to another API server, and compares the answers.
 //!
-//! [`soak`] measures Harbormaster's cost after hours of pods, on the in-memory
-//! API server ([`embedded`]). [`replicas`] runs three Harbormasters while
-//! leaders are killed and API servers are down.
+//! [`soak`] checks that Harbormaster's cost does not grow as pods come and go for many minutes, on the in-memory API
+//! server ([`embedded`]). [`replicas`] runs three replicas of Harbormaster while leaders are killed and the API server
+//! is down.
 //!
 //! [`provisioner`] creates volumes as CSI drivers do, and fails as they do.
 //! [`extenders`] answers schedulers by seed and records their requests.

@@ -28,7 +28,7 @@ enum Command {
     Bench(commands::bench::Arguments),
     /// Checks that a pod costs no more after many minutes than at the start.
     Soak(commands::soak::Arguments),
-    /// Checks the guarantees of three replicas while leaders are killed and API servers are down.
+    /// Checks the guarantees of three replicas while leaders are killed and the API server is down.
     Replicas(commands::replicas::Arguments),
 }
 
@@ -42,8 +42,8 @@ enum Format {
     Json,
 }
 
-/// The exit status is 0 without differences, 1 with differences (for `soak`: if the cost grows; for
-/// `replicas`: with a violation), and 2 after an error.
+/// The exit status is 0 if there are no differences, 1 if there are (for `soak`: if the cost grows; for `replicas`: if
+/// there is a violation), and 2 after an error.
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Verdicts(arguments) => arguments.run(),

@@ -1,9 +1,9 @@
 //! Comparison of the victims of two schedulers in clusters of hundreds of full nodes.
 //!
-//! kube-scheduler's DefaultPreemption evaluates every node and reports its choice. Harbormaster's engine decides about the
-//! same pod in the same cluster. The choice between equal nodes is random, so not the nodes are compared but the cost of
-//! their victims: violated disruption budgets, the highest priority, the sum of priorities, the number of victims and the
-//! start time of the most important one, in this order.
+//! kube-scheduler's DefaultPreemption evaluates every node and reports its choice. Harbormaster's engine decides about
+//! the same pod in the same cluster. The choice between equal nodes is random, so the nodes themselves are not
+//! compared, but only the cost of their victims: violated disruption budgets, the highest priority, the sum of
+//! priorities, the number of victims and the start time of the most important one, in this order.
 
 mod cost;
 mod ours;
@@ -30,16 +30,15 @@ pub struct Options {
     pub clusters: u64,
     /// Number of nodes of a cluster.
     pub nodes: RangeInclusive<usize>,
-    /// Number of pods created in each cluster. None sees the others.
+    /// Number of pods created in each cluster. The pods do not see each other.
     pub preemptors: usize,
-    /// True if Harbormaster's search stops early, as with `--parity`, to measure the cost of that.
+    /// True if Harbormaster's search stops early, as with `--parity`, to measure the cost of stopping early.
     pub parity: bool,
 }
 
-/// Compares all clusters, and calls `progress` after each.
+/// Compares the decisions in all clusters, and calls `progress` after each cluster.
 ///
-/// # Errors
-/// If one of the two fails. Different decisions are in the report.
+/// # Errors If one of the two schedulers fails. Different decisions are not errors; they are in the report.
 pub fn run(
     options: &Options,
     original: &mut VerdictOracle,
@@ -77,7 +76,7 @@ fn compare(scene: &Scene, original: &mut VerdictOracle, ours: &mut Ours, report:
     Ok(())
 }
 
-/// Describes what is wrong with our decision, if anything.
+/// Describes the mistake in our decision, if there is one.
 fn judge(
     prices: &Prices,
     theirs: &Preemption,
@@ -93,7 +92,7 @@ fn judge(
     report.evicting += 1;
     report.candidates += theirs.candidates.len();
     let Some(candidate) = theirs.candidates.get(&ours.node) else {
-        return Some(format!("evictions on {} do not help, kube-scheduler finds", ours.node));
+        return Some(format!("according to kube-scheduler, evictions on {} do not help", ours.node));
     };
     let mut victims = candidate.victims.clone();
     victims.sort();

@@ -36,7 +36,7 @@ pub fn memory(pid: u32) -> io::Result<Memory> {
     }
 }
 
-/// Sends SIGTERM to `pid`, because the standard library can only kill. Returns true if the process exists.
+/// Sends SIGTERM to `pid`, because the standard library can send only SIGKILL. Returns true if the process exists.
 ///
 /// # Errors
 /// If the program `kill` cannot be run.

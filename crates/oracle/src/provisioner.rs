@@ -1,8 +1,8 @@
-//! A simulated provisioner: creates the volumes that CSI drivers would create, on
-//! any API server, and fails as they do where a test requires it.
+//! A simulated provisioner. On any API server, it creates the volumes that CSI drivers would create, and fails as they
+//! do if a test requires it.
 //!
-//! Describe with [`Driver`]s which volumes are created and how each claim is
-//! handled, and [`Provisioner::start`] them:
+//! Use [`Driver`]s to describe the volumes to create and the handling of each claim, and start them with
+//! [`Provisioner::start`]:
 //!
 //! ```no_run
 //! # use std::time::Duration;
@@ -15,11 +15,9 @@
 //! let _provisioner = Provisioner::start(cluster.client(), vec![driver]);
 //! ```
 //!
-//! The volume controller of kube-controller-manager, or a stand-in for it, does
-//! the rest: it binds the claim to the created volume, and it writes the
-//! annotation `volume.kubernetes.io/storage-provisioner` to claims of classes
-//! that bind immediately, which requests a volume if there is none. Created
-//! volumes are never deleted.
+//! The volume controller of kube-controller-manager, or a stand-in for it, does the rest. It binds the claim to the
+//! created volume. For classes that bind immediately, it requests a volume if there is none, by writing the annotation
+//! `volume.kubernetes.io/storage-provisioner` to the claim. Created volumes are never deleted.
 
 mod driver;
 mod tasks;
@@ -35,8 +33,7 @@ pub use driver::{Behaviour, Driver, Outcome};
 
 use crate::components::ApiClient;
 
-/// Creates volumes until it is dropped. Requests that fail are repeated; errors
-/// are printed to stderr.
+/// Creates volumes until it is dropped. Failed requests are retried; errors are printed to stderr.
 #[derive(Debug)]
 pub struct Provisioner {
     ended: Arc<AtomicBool>,
@@ -44,13 +41,13 @@ pub struct Provisioner {
 }
 
 impl Provisioner {
-    /// Starts to simulate `drivers`, also for existing claims.
+    /// Starts to simulate `drivers`, for existing claims too.
     #[must_use]
     pub fn start(client: &ApiClient, drivers: Vec<Driver>) -> Self {
         let ended = Arc::new(AtomicBool::new(false));
         let (sender, claims) = mpsc::channel();
         let (for_watch, watch_ended) = (client.clone(), Arc::clone(&ended));
-        // Ends within a second after `ended` is set. It is not joined because it changes nothing.
+        // This thread ends within a second after `ended` is set. It is not joined, because it changes nothing.
         thread::spawn(move || watch::watch(&for_watch, &watch_ended, &sender));
         let (for_tasks, tasks_ended) = (client.clone(), Arc::clone(&ended));
         let worker = thread::spawn(move || tasks::Tasks::new(for_tasks, drivers).work(&tasks_ended, &claims));
@@ -63,7 +60,7 @@ impl Drop for Provisioner {
     fn drop(&mut self) {
         self.ended.store(true, Ordering::Relaxed);
         if let Some(worker) = self.worker.take() {
-            // Its panic has been printed, and a destructor should not panic.
+            // A panic of the thread has already been printed, and a destructor should not panic.
             let _ = worker.join();
         }
     }

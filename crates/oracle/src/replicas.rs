@@ -1,19 +1,20 @@
 //! Checks of the guarantees of several replicas of Harbormaster under faults.
 //!
-//! The setup is three processes with leader election, one real etcd and kube-apiserver, and pods that are created and deleted
-//! at a steady rate on nodes that are 80 % full. According to a [`Plan`], leaders are killed, kube-apiserver is restarted and
-//! etcd is suspended. The clock of one replica is wrong by minutes all the time.
+//! The setup is three processes with leader election, one real etcd and kube-apiserver, and pods that are created and
+//! deleted at a steady rate on nodes that are 80 % full. According to a [`Plan`], leaders are killed, kube-apiserver is
+//! restarted and etcd is suspended. The clock of one replica is wrong by minutes all the time.
 //!
 //! The result is judged by sources that Harbormaster does not influence: etcd's history (`history`, `ledger`) and
-//! kube-apiserver's audit log (`audit`). Each of these is a [`Violation`]:
+//! kube-apiserver's audit log (`audit`). Each of the following is a [`Violation`]:
 //! - a pod was bound twice, or its node changed;
 //! - a node had more CPU, memory or pods than its capacity, in the order of etcd's revisions;
 //! - a pod has no node although there was time and capacity;
-//! - a replica wrote anything after another one had acquired the lease;
+//! - a replica wrote anything after another replica had acquired the lease;
 //! - a replica ended or panicked without a reason;
 //! - with [`Options::checks_times`], a killed replica kept the lease for too long.
 //!
-//! Reading order: [`Plan`], `processes`, `load` (the pods), `history`, `ledger`, `audit`, `skew` (the wrong clock), [`Report`].
+//! Reading order: [`Plan`], `processes`, `load` (the pods), `history`, `ledger`, `audit`, `skew` (the wrong clock),
+//! [`Report`].
 
 mod audit;
 mod history;
@@ -46,19 +47,21 @@ use crate::components::{ControlPlane, ControlPlaneOptions};
 
 /// Number of replicas.
 const REPLICAS: usize = 3;
-/// client-go's default lease duration: time for which a lease that is not renewed is respected.
+/// client-go's default lease duration: the time for which standbys respect a lease that is not renewed.
 const LEASE: Duration = Duration::from_secs(15);
-/// Longest pause of a standby by client-go's defaults: the retry period plus up to 1.2 times that at random.
+/// Longest pause of a standby with client-go's defaults: the retry period plus a random time of up to 1.2 times the
+/// retry period.
 const PAUSE: Duration = Duration::from_millis(4_400);
 /// Allowance for requests.
 const SLACK: Duration = Duration::from_secs(1);
-/// Longer than all delays of a pod in sequence: etcd is suspended, a leader is killed, and unschedulable pods are in backoff.
+/// Longer than the sum of all delays that a pod may have: etcd is suspended, a leader is killed, and the pod is in
+/// backoff.
 const LONGEST_WAIT: Duration = Duration::from_secs(120);
 /// Maximum age of a lease's renewal for its holder to be considered leading.
 const FRESH: Duration = Duration::from_secs(5);
 
 const TICK: Duration = Duration::from_millis(50);
-/// Time between progress reports.
+/// Interval between progress reports.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(10);
 /// Time limit for operations that take long on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(180);
@@ -100,7 +103,7 @@ pub fn run(options: &Options, mut progress: impl FnMut(&Progress)) -> Result<Rep
     while ended.elapsed() < PATIENCE && !(run.is_settled() && run.replicas.is_complete()) {
         run.step(&mut progress)?;
     }
-    // Pods that are still pending have had enough time after the last fault.
+    // By now, pods that are still pending have had enough time since the last fault.
     run.observe()?;
     run.report()
 }
@@ -136,7 +139,7 @@ struct Kill {
 }
 
 impl<'a> Run<'a> {
-    /// Starts everything. Returns when the replica with the wrong clock leads and the first pods are created.
+    /// Starts everything. Returns when the replica with the wrong clock leads and the first pods have been created.
     fn start(options: &'a Options) -> Result<Self> {
         let files = tempfile::tempdir()?;
         let names: Vec<String> = (0..REPLICAS).map(|index| format!("replica-{index}")).collect();
@@ -181,7 +184,7 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// Does what is due now, and sleeps for a moment.
+    /// Takes the actions that are due now, then sleeps for a moment.
     fn step(&mut self, progress: &mut impl FnMut(&Progress)) -> Result<()> {
         self.observe()?;
         while let Some((at, fault)) = self.faults.front().copied()
@@ -198,13 +201,13 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// True if every pod was seen in etcd's history and has a node.
+    /// Returns true if every pod has appeared in etcd's history and has a node.
     fn is_settled(&self) -> bool {
         let counts = lock(&self.ledger).counts;
         counts.created >= self.load.created() && counts.pending == 0
     }
 
-    /// Reads what has happened and restarts replicas that ended.
+    /// Reads new entries of the audit log, and restarts replicas that have ended.
     fn observe(&mut self) -> Result<()> {
         if let Some(error) = lock(&self.history_error).take() {
             return Err(error.context("reading etcd's history"));
@@ -222,7 +225,7 @@ impl<'a> Run<'a> {
         self.events.push(format!("{event} ({:.1} s)", self.started.elapsed().as_secs_f64()));
     }
 
-    /// Injects a fault. Returns false if it has to wait.
+    /// Injects a fault. Returns false if the fault has to wait.
     fn inject(&mut self, fault: Fault) -> Result<bool> {
         match fault {
             Fault::KillLeader => return self.kill_leader(),

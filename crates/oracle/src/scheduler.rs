@@ -29,7 +29,7 @@ pub enum Contender {
 }
 
 impl Contender {
-    /// Returns its name in reports.
+    /// Returns the contender's name in reports.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
@@ -44,12 +44,12 @@ impl Contender {
 pub struct StartOptions {
     /// A KubeSchedulerConfiguration in JSON or YAML.
     pub config: String,
-    /// `Gate=bool` for both contenders.
+    /// Feature gates for both contenders, of the form `Gate=bool`.
     pub feature_gates: Vec<String>,
-    /// Decide exactly like kube-scheduler: with Harbormaster's `--parity`, and for
-    /// kube-scheduler with an initial list in the order of names.
+    /// True to decide exactly as kube-scheduler does: Harbormaster runs with `--parity`, and kube-scheduler gets its
+    /// initial list in name order.
     pub parity: bool,
-    /// Serve metrics, which [`Scheduler::activity`] and [`Scheduler::page`] need.
+    /// True to serve metrics, which [`Scheduler::activity`] and [`Scheduler::page`] need.
     pub metrics: bool,
 }
 
@@ -66,17 +66,17 @@ enum Process {
     Harbormaster(Program),
 }
 
-/// Harbormaster's process. Unlike a [`Component`] it does not end with a pipe.
+/// Harbormaster's process. Unlike a [`Component`], it does not end when a pipe is closed.
 #[derive(Debug)]
 struct Program {
     child: Child,
     log: PathBuf,
 }
 
-/// A scheduler's metrics of its own work.
+/// A scheduler's metrics about its own work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Activity {
-    /// Number of pods that are ready to be scheduled or back off.
+    /// Number of pods that are ready to be scheduled or in backoff.
     pub queued: u64,
     /// Number of attempts so far.
     pub attempts: u64,
@@ -133,18 +133,19 @@ impl Scheduler {
         Ok(Some(Activity { queued, attempts: sum(&text, "scheduler_schedule_attempts_total{", "") }))
     }
 
-    /// Returns the page of metrics at `path` if it serves metrics.
+    /// Returns the page of metrics at `path` if the scheduler serves metrics.
     pub fn page(&self, path: &str) -> Result<Option<String>> {
         Ok(self.metrics.as_ref().map(|client| client.get_text(path)).transpose()?)
     }
 
-    /// Returns true if it writes events in batches, so that the last ones arrive some time after their attempt.
+    /// Returns true if the scheduler writes events in batches, so that the last events arrive some time after their
+    /// attempt.
     #[must_use]
     pub fn writes_events_in_batches(&self) -> bool {
         matches!(self.process, Process::Harbormaster(_))
     }
 
-    /// Stops it gracefully.
+    /// Stops the scheduler gracefully.
     pub fn stop(self) -> Result<()> {
         match self.process {
             Process::KubeScheduler(component) => component.stop().map(drop).map_err(Into::into),

@@ -1,12 +1,10 @@
 //! Check that Harbormaster's cost per pod does not grow over many minutes.
 //!
-//! Pods are created at a steady rate, and after a minute the oldest are deleted at
-//! the same rate. All pods differ for selectors: every pod has a unique label and
-//! every tenth a unique anti-affinity selector, like pods of Jobs and
-//! StatefulSets. With [`Options::churn`], nodes, workloads and claims are created
-//! and deleted too, every pod has unique preferences, a unique image and host port,
-//! and memory must not grow either. The in-memory API server runs in this process,
-//! so the scheduler's process uses CPU and memory only for scheduling.
+//! Pods are created at a steady rate, and after a minute the oldest are deleted at the same rate. Selectors see every
+//! pod as different: each pod has a unique label, and every tenth pod has a unique anti-affinity selector, as the pods
+//! of Jobs and StatefulSets have. With [`Options::churn`], nodes, workloads and claims are created and deleted too,
+//! every pod has unique preferences, a unique image and host port, and memory must not grow either. The in-memory API
+//! server runs in this process, so the scheduler's own process uses CPU and memory only for scheduling.
 
 mod churn;
 mod memory;
@@ -28,11 +26,11 @@ use crate::embedded::Embedded;
 use crate::process;
 use crate::scheduler::{Contender, Scheduler, StartOptions, sum};
 
-/// Time between memory samples.
+/// Interval between memory samples.
 const STEP: Duration = Duration::from_secs(10);
 const STEPS_PER_MINUTE: usize = 6;
 const PODS: &str = "/api/v1/namespaces/default/pods";
-/// Index of the minute that the last one is compared with; the first ones fill caches.
+/// Index of the minute with which the last one is compared; in the minutes before it, caches fill.
 const THIRD: usize = 2;
 /// Maximum ratio of the last minute's cost to the third's.
 const MAX_RATIO: f64 = 1.2;
@@ -48,12 +46,12 @@ pub struct Options {
     pub harbormaster: PathBuf,
     /// Number of pods created, and deleted, per second.
     pub rate: u64,
-    /// Duration; at least four, so that the third can be compared.
+    /// Duration in minutes; at least four, so that the last minute can be compared with the third.
     pub minutes: usize,
     /// Number of nodes, each with 4 CPUs, 32 GiB and 110 pods.
     pub nodes: usize,
-    /// True if nodes, workloads with Services and claims with volumes are created and deleted too, and all pods differ for
-    /// every plugin.
+    /// True if nodes, workloads with Services and claims with volumes are created and deleted too, and every plugin
+    /// sees all pods as different.
     pub churn: bool,
 }
 
@@ -113,7 +111,7 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.ratio() {
             Some(ratio) => write!(f, "the last minute ÷ the third: {ratio:.2} (at most {MAX_RATIO})")?,
-            None => write!(f, "too short: existing is no minute to compare with the third")?,
+            None => write!(f, "too short: there is no minute to compare with the third")?,
         }
         let Some(trend) = self.trend() else { return Ok(()) };
         write!(f, "\n{trend}")?;
@@ -181,7 +179,7 @@ pub fn run(options: &Options, mut progress: impl FnMut(usize, &Minute)) -> Resul
 struct Stream<'a> {
     client: &'a ApiClient,
     interval: Duration,
-    /// Number of existing pods from which the oldest are deleted: those of a minute.
+    /// Maximum number of existing pods, which are those of one minute. Beyond it, the oldest are deleted.
     max_pods: usize,
     created: u64,
     existing: VecDeque<u64>,
@@ -205,7 +203,7 @@ impl<'a> Stream<'a> {
         }
     }
 
-    /// Creates and deletes pods for a time. Catches up if it has fallen behind.
+    /// Creates and deletes pods for the given time. If it falls behind, it catches up.
     fn run_for(&mut self, time: Duration) -> Result<()> {
         let end = self.next + time;
         while self.next < end {

@@ -1,9 +1,8 @@
 //! Verdicts of the real scheduler plugins on every node.
 //!
-//! A [`VerdictOracle`] is the role `verdicts` of the real program: one process that
-//! answers any number of requests, each with its own cluster, at about 400,000
-//! pairs of pods and nodes per second. Objects get the API server's defaults before
-//! they are evaluated; unknown fields are an error.
+//! A [`VerdictOracle`] runs the real program in the role `verdicts`. This one process answers any number of requests,
+//! each with its own cluster, at a rate of about 400,000 pairs of a pod and a node per second. Objects get the API
+//! server's defaults before they are evaluated; unknown fields are an error.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,7 +19,7 @@ use crate::generate::is_pending;
 /// A cluster with pending pods to evaluate. Pending pods do not see each other.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Request {
-    /// ID that the response returns.
+    /// ID, which the response repeats.
     pub id: i64,
     /// A KubeSchedulerConfiguration v1 without extenders; `None` for the defaults.
     pub config: Option<Value>,
@@ -30,13 +29,14 @@ pub struct Request {
     /// `namespace/name` of pending pods; empty for all, in the order of
     /// `objects`.
     pub pods: Vec<String>,
-    /// Evaluates preemption for pods that do not fit.
+    /// True to evaluate preemption for pods that do not fit.
     pub preempt: bool,
-    /// Asks the plugins' queueing hints about these changes, for every pod.
+    /// Changes about which the plugins' queueing hints are asked, for every pod.
     pub changes: Vec<Change>,
 }
 
-/// An object before and after a change; one of them is `None` if the change creates or deletes it.
+/// An object before and after a change. `old` is `None` if the change creates the object, and `new` is `None` if the
+/// change deletes it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Change {
     /// The object before.
@@ -71,7 +71,7 @@ pub type Hints = BTreeMap<String, String>;
 pub struct Response {
     /// ID of the request.
     pub id: i64,
-    /// Reason why the request could not be evaluated at all; `pods` is then empty.
+    /// The reason the request could not be evaluated at all; `pods` is then empty.
     pub error: Option<String>,
     /// One verdict per pod, in the requested order.
     pub pods: Vec<PodVerdict>,
@@ -85,8 +85,7 @@ pub struct PodVerdict {
     pub pod: String,
     /// Profile, which is `spec.schedulerName`.
     pub profile: String,
-    /// Reason why the pod could not be fully evaluated, for example a missing
-    /// profile or a plugin that failed.
+    /// The reason the pod could not be fully evaluated, for example a missing profile or a plugin that failed.
     pub error: Option<String>,
     /// First rejection by PreEnqueue; later points are evaluated nevertheless.
     pub pre_enqueue: Option<Status>,
@@ -100,7 +99,7 @@ pub struct PodVerdict {
     /// Result of preemption, if it was requested and the pod does not fit.
     #[serde(default)]
     pub preemption: Option<Preemption>,
-    /// Answers to each of [`Request::changes`]; none from a profile that does not exist.
+    /// Answers to each of [`Request::changes`]. There are none if the profile does not exist.
     #[serde(default)]
     pub hints: Vec<Hints>,
 }
@@ -108,7 +107,7 @@ pub struct PodVerdict {
 /// Candidates of DefaultPreemption.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct Preemption {
-    /// The node that it chooses; empty without candidates.
+    /// The node that DefaultPreemption chooses; empty if there are no candidates.
     pub node: String,
     /// Candidates by node.
     pub candidates: BTreeMap<String, Candidate>,
@@ -143,7 +142,7 @@ pub struct NodeScore {
     pub plugins: BTreeMap<String, i64>,
 }
 
-/// Reason why the oracle did not answer.
+/// The reason the oracle did not answer.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The real program could not be built.
@@ -158,7 +157,7 @@ pub enum Error {
     /// The output is not a response.
     #[error("the verdict oracle returned an invalid response: {0}")]
     Answer(#[from] serde_json::Error),
-    /// The response has another ID than the request.
+    /// The ID of the response differs from that of the request.
     #[error("the verdict oracle answered request {got} instead of {expected}")]
     Order {
         /// ID of the request.

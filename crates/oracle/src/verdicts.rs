@@ -40,7 +40,7 @@ pub struct Options {
     pub keep_going: bool,
 }
 
-/// Numbers of comparisons so far.
+/// Counts of the comparisons so far.
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Counts {
     /// Number of clusters.
@@ -53,7 +53,7 @@ pub struct Counts {
     pub scores: u64,
     /// Number of pods for which a plugin failed.
     pub errors: u64,
-    /// Number of rejections by plugin, including those of whole pods. Shows what the clusters cover.
+    /// Number of rejections by plugin, including those of whole pods. Shows the coverage of the clusters.
     pub rejections: BTreeMap<String, u64>,
 }
 
@@ -102,7 +102,7 @@ pub fn run(
 /// The differences of one kind.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Kind {
-    /// Number of pods with such a first difference, or of clusters that could not be judged.
+    /// Number of pods whose first difference is of this kind, or number of clusters that could not be judged.
     pub pods: u64,
     /// Seed and name of one of them.
     pub example: String,

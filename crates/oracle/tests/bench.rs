@@ -1,4 +1,5 @@
-//! A benchmark completes and measures something. It has a program of its own, because it measures the speed of processes.
+//! A benchmark completes and measures something. The benchmark has a separate test program, because it measures the
+//! speed of processes.
 
 use harbormaster_oracle::bench::{Options, SizeOverrides, WORKLOADS, run};
 use harbormaster_oracle::harbormaster::harbormaster_binary;
@@ -15,7 +16,7 @@ fn options(workloads: &[&str], nodes: usize, pods: usize) -> Options {
 }
 
 #[test]
-fn a_short_benchmark_of_the_real_scheduler_with_itself_has_all_measurements() {
+fn a_short_benchmark_of_the_real_scheduler_against_itself_has_all_measurements() {
     let options = options(&["plain", "PreemptionAsync"], 30, 60);
     let contender = Contender::KubeScheduler;
     let mut order = Vec::new();

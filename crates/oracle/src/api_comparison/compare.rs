@@ -10,9 +10,8 @@ use super::normalise;
 use super::player::Answer;
 use super::script::{Script, Step};
 
-/// Describes all unexpected differences between the answers of our server and of
-/// the real one, and all expected differences of a step that do not occur. Empty
-/// if there are none.
+/// Describes all unexpected differences between our server's answers and the real server's, and all expected
+/// differences that do not occur at their step. The description is empty if there are none.
 pub fn compare(
     script: &Script,
     real: &[Answer],
@@ -57,7 +56,7 @@ fn compare_step(step: &Step, real: &Answer, ours: &Answer, expected: &ExpectedDi
     Ok(format!("line {}: {}\n{report}\n", step.line, step.text))
 }
 
-/// Formats a whole answer.
+/// Formats a complete answer.
 fn whole(answer: &Answer) -> String {
     let Answer { head, out, err } = answer;
     let err: String = normalise(err).lines().map(|line| format!("stderr: {line}\n")).collect();

@@ -10,7 +10,7 @@ pub(super) enum Line<'a> {
     Second(&'a str),
 }
 
-/// Merges two texts so that they share as many lines as possible.
+/// Merges two texts so that as many lines as possible are shared.
 pub(super) fn lines<'a>(first: &'a str, second: &'a str) -> Vec<Line<'a>> {
     let (a, b): (Vec<&str>, Vec<&str>) = (first.lines().collect(), second.lines().collect());
     // longest[i][j]: number of lines that a[i..] and b[j..] share.

@@ -12,7 +12,7 @@ use super::diff::Line;
 pub struct ExpectedDifference {
     /// Name that steps refer to.
     pub name: String,
-    /// Reason why our server answers differently.
+    /// The reason our server's answer differs.
     pub reason: String,
     /// Patterns for lines that only the real server returns.
     #[serde(default)]
@@ -42,8 +42,7 @@ impl ExpectedDifferences {
         self.0.iter().map(|(difference, _)| difference)
     }
 
-    /// Removes the lines that the difference `name` matches. Returns true if there
-    /// were any.
+    /// Removes the lines that the difference `name` matches. Returns true if any line matched.
     pub(super) fn remove_from(&self, lines: &mut Vec<Line<'_>>, name: &str) -> Result<bool> {
         let found = self.0.iter().find(|(difference, _)| difference.name == name);
         let (_, [real, ours]) = found.with_context(|| format!("unknown expected difference {name:?}"))?;

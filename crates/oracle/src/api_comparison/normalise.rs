@@ -1,30 +1,31 @@
-//! Replacement of what differs between any two clusters in an answer.
+//! Replacement of the values in an answer that differ between any two clusters.
 
 use std::sync::LazyLock;
 
 use regex::Regex;
 use serde_json::Value;
 
-/// Patterns and replacements, applied in this order. A replacement names the kind
-/// of value, so its presence is still compared.
+/// Patterns and replacements, applied in this order. A replacement names the kind of value, so that the value's
+/// presence is still compared.
 const RULES: &[(&str, &str)] = &[
     // Headers of kubectl's log lines: time, process and source location.
     (r"(?m)^([WIEF])\d{4} [\d:.]+ +\d+ \S+\]", "$1<log>]"),
     // An event that kube-apiserver writes about itself on some starts.
     (r"(?m)^.*(ClusterIPNotAllocated|event/kubernetes\.[0-9a-f]{16}).*\n?", ""),
-    // The header of a table of events without other rows.
+    // The header of an events table that has no other rows.
     (r"Events:[ \t]*\n +Type +Reason .*\n +---- .*\n?\z", "Events:  <none>\n"),
-    // It is a race within kubectl whether its watch ends before or after the timeout of the command.
+    // Whether kubectl's watch ends before or after the command's timeout is a race within kubectl.
     (r"(?m)^[IWE]<log>\].*reflector=.*\n?", ""),
     (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", "<time>"),
-    // Times in `kubectl describe` of most kinds and of network policies.
+    // Times as `kubectl describe` prints them for network policies, and for most other kinds.
     (r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d [+-]\d{4} UTC", "<time>"),
     (r"[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d [+-]\d{4}", "<time>"),
     (r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", "<uid>"),
     // Resource versions of objects and lists: in YAML and JSON, in tables of `describe`, and in messages.
     (r#"((?i:resourceVersion)"?: *"?)\d+"#, "${1}<version>"),
     (r"((?i:resource ?version|current|too old|precondition)[^\n]{0,40}?:? \(?)\d{2,}", "${1}<version>"),
-    // Ages of objects that a script created a moment ago: in seconds below two minutes, otherwise with minutes.
+    // Ages of objects that a script created a moment ago: in seconds below two minutes, otherwise in minutes and
+    // seconds.
     (r"\b(\d|[1-9]\d|1[01]\d)s\b", "<age>"),
     (r"\b[2-9]m(\d+s)?\b", "<age>"),
     // Names that scripts let the server generate.
@@ -45,8 +46,7 @@ static COMPILED: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
     compiled.flatten().collect()
 });
 
-/// Replaces what differs between any two clusters. JSON is written with one field
-/// per line and sorted fields.
+/// Replaces the values that differ between any two clusters. JSON is written with sorted fields, one per line.
 #[must_use]
 pub fn normalise(text: &str) -> String {
     let mut text = match text.trim_start().starts_with(['{', '[']) {
@@ -71,9 +71,8 @@ fn pretty(text: &str) -> Option<String> {
     Some(lines)
 }
 
-/// Removes field managers, except for objects that have been applied, whose
-/// managers are sorted. For other objects our server records them only if the
-/// client names itself.
+/// Removes field managers, except from objects that have been applied; the managers of those are sorted. For all other
+/// objects, our server records field managers only if the client names itself.
 fn without_managers(value: &mut Value) {
     match value {
         Value::Object(map) => {
@@ -101,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_differs_between_clusters_is_replaced() {
+    fn only_values_that_differ_between_clusters_are_replaced() {
         for (text, expected) in [
             ("NAME    AGE\na      119s   \nb      2m3s\n", "NAME  AGE\na  <age>\nb  <age>\n"),
             ("  for 300s, 30 s, 1h", "  for 300s, 30 s, 1h"),

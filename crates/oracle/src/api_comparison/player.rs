@@ -17,7 +17,7 @@ use crate::components::{Endpoint, Kubectl, unchecked_tls};
 
 /// Time limit of `until`.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Time between the attempts of `until`.
+/// Interval between the attempts of `until`.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Answer to a step.
@@ -53,8 +53,8 @@ impl<'a> Player<'a> {
         Ok(Self { endpoint, kubectl, agent: agent(), directory, values, watches, commands: 0 })
     }
 
-    /// Runs all steps and returns their answers in order. It stops with an error
-    /// at a step that cannot be run at all; a rejected request is an answer.
+    /// Runs all steps and returns their answers in order. Stops with an error at a step that cannot be run at all; a
+    /// rejected request is not an error but an answer.
     pub fn play(mut self, script: &Script) -> (Vec<Answer>, Result<()>) {
         let mut answers = Vec::with_capacity(script.steps.len());
         for step in &script.steps {
@@ -78,7 +78,7 @@ impl<'a> Player<'a> {
             Action::Request(request) => self.send(request),
             Action::Watch { name, args } => {
                 let mut process = self.kubectl(args, "")?;
-                // After its first output it observes all later changes.
+                // Once kubectl has printed its first output, it sees all later changes.
                 process.wait_for("\n")?;
                 self.watches.insert(name.clone(), process);
                 Ok(Answer::default())
@@ -112,7 +112,7 @@ impl<'a> Player<'a> {
     }
 
     fn kubectl(&mut self, args: &[String], input: &str) -> Result<Process> {
-        let Some(kubectl) = &self.kubectl else { bail!("this script runs without kubectl") };
+        let Some(kubectl) = &self.kubectl else { bail!("this script is run without kubectl") };
         let args = args.iter().map(|arg| self.filled(arg)).collect::<Vec<_>>();
         let home = self.directory.path();
         let mut command = Command::new(kubectl.path());

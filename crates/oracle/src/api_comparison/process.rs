@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-/// Longer than any command of a script, even on a busy machine.
+/// Longer than any command of a script takes, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(3);
 
@@ -23,7 +23,7 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// Starts `command` with `input`; its files are `path` with different extensions.
+    /// Starts `command` with `input`. The files of the process are `path` with different extensions.
     pub(super) fn start(command: &mut Command, path: &Path, input: &str) -> Result<Self> {
         let at = |ending: &str| path.with_extension(ending);
         fs::write(at("in"), input)?;
@@ -37,7 +37,7 @@ impl Process {
         Ok(Self { child, out, err, start: Instant::now() })
     }
 
-    /// Waits until it ends. Returns the exit code, standard output and standard error.
+    /// Waits until the process ends. Returns the exit code, standard output and standard error.
     pub(super) fn finish(mut self) -> Result<(i32, String, String)> {
         loop {
             if let Some(status) = self.child.try_wait()? {
@@ -47,7 +47,7 @@ impl Process {
         }
     }
 
-    /// Waits until it has printed `text`.
+    /// Waits until the process has printed `text`.
     pub(super) fn wait_for(&mut self, text: &str) -> Result<()> {
         self.start = Instant::now();
         while !read(&self.out)?.contains(text) {
@@ -59,7 +59,7 @@ impl Process {
         Ok(())
     }
 
-    /// Kills it. Returns standard output and standard error.
+    /// Kills the process. Returns standard output and standard error.
     pub(super) fn end(mut self) -> Result<(String, String)> {
         self.child.kill()?;
         self.child.wait()?;

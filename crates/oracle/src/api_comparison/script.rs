@@ -2,18 +2,18 @@
 
 use anyhow::{Context, Result, bail};
 
-/// A list of steps, parsed from text. A line is one of
+/// A list of steps, parsed from text. Each line is one of
 ///
 /// ```text
 /// # a comment
-/// kubectl get pods -o wide            a command, with the quotes of a shell
+/// kubectl get pods -o wide            a command, with quotes as in a shell
 /// GET /api/v1/pods?limit=1            a request (also POST, PUT, PATCH, DELETE)
 /// watch W = kubectl get pods -w       a command that keeps running
-/// end W when "web-2"                  kills it once it has printed the text
+/// end W when "web-2"                  kills W once it has printed the text
 /// let V = GET /api/v1/pods at /metadata/resourceVersion
 ///                                     sets ${V} for later lines; `at` is a JSON pointer
-/// until "text" GET /apis/example.com  repeats the rest until its answer contains the text, which may take the real
-///                                     server a while
+/// until "text" GET /apis/example.com  repeats the rest of the line until the answer contains the text, which
+///                                     may take the real server a while
 /// : Accept: application/json          a header for the request above
 /// < text                              a line of the input or body of the step above
 /// ~ name                              an expected difference of the step above
@@ -49,7 +49,7 @@ pub enum Action {
     },
     /// Sends a request.
     Request(Request),
-    /// Starts a kubectl that keeps running.
+    /// Starts a kubectl process that keeps running.
     Watch {
         /// Name of the watch.
         name: String,
@@ -60,7 +60,7 @@ pub enum Action {
     End {
         /// Name of the watch.
         name: String,
-        /// Text that it must have printed first.
+        /// Text that the watch must have printed first.
         text: String,
     },
     /// Repeats an action until its answer contains a text.
@@ -76,7 +76,7 @@ pub enum Action {
         name: String,
         /// The action.
         action: Box<Action>,
-        /// JSON pointer (RFC 6901) into the answer; empty for all of it.
+        /// JSON pointer (RFC 6901) into the answer; empty for the whole answer.
         pointer: String,
     },
 }

@@ -5,10 +5,10 @@ use std::fmt::Write;
 /// Length of the longest bar in characters.
 const WIDTH: f64 = 50.0;
 
-/// Blocks from one eighth of a character to a whole one.
+/// Block characters, from one eighth of a character's width to its full width.
 const EIGHTHS: [char; 8] = ['▏', '▎', '▍', '▌', '▋', '▊', '▉', '█'];
 
-/// Draws one bar for each value under the title of its group, all on one scale from zero.
+/// Draws one bar for each value under the title of its group, all on the same scale, which starts at zero.
 pub(super) fn bars(groups: &[(&str, Vec<(&str, f64)>)]) -> String {
     let values = || groups.iter().flat_map(|(_, bars)| bars);
     let largest = values().map(|(_, value)| *value).fold(0.0, f64::max);

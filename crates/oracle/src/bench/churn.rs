@@ -11,10 +11,10 @@ use crate::components::ApiClient;
 
 const INTERVAL: Duration = Duration::from_millis(200);
 
-/// Not the namespace whose bindings are counted.
+/// In a namespace other than the one whose bindings are counted.
 const PODS: &str = "/api/v1/namespaces/default/pods";
 
-/// Creates a pod per interval until it is stopped or dropped.
+/// Creates one pod per interval until this value is stopped or dropped.
 #[derive(Debug)]
 pub(super) struct Churn {
     stop: Sender<()>,
@@ -42,7 +42,7 @@ impl Churn {
         Self { stop, worker }
     }
 
-    /// Stops it, and returns the number of pods created.
+    /// Stops creating pods, and returns the number of pods created.
     pub(super) fn stop(self) -> Result<usize> {
         drop(self.stop);
         self.worker.join().unwrap_or_else(|_| Err(anyhow::anyhow!("the churn panicked")))

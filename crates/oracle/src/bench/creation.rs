@@ -8,8 +8,8 @@ use serde_json::json;
 use super::workload::{Creation, MEASURED, Size, VOLUMES, Workload, local_volume_name, node_name};
 use crate::components::ApiClient;
 
-/// Maximum number of pods that show that a scheduler works. They also open its
-/// connections and fill its pools, which is not work per pod.
+/// Maximum number of warm-up pods, which show that a scheduler works. They also make it open its connections and fill
+/// its pools, which is not per-pod work.
 const WARM_UP: usize = 100;
 
 /// Creates the objects of one run of a workload.

@@ -16,14 +16,14 @@ use crate::components::{ControlPlane, ControlPlaneOptions};
 use crate::process;
 use crate::scheduler::{Contender, Scheduler, StartOptions};
 
-/// Longest time between two bindings, including the start.
+/// Longest time from the start to the first binding, and between two bindings.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Longest time between two events after the last binding. Longer than the backoff
-/// of a scheduler that failed to write one.
+/// Longest time between two events after the last binding. It exceeds the backoff of a scheduler that failed to write
+/// an event.
 const EVENTS_PATIENCE: Duration = Duration::from_secs(15);
 
-/// Time for memory to settle after the last event.
+/// Time allowed for memory to settle after the last event.
 const SETTLING: Duration = Duration::from_secs(2);
 
 /// Result of one run.
@@ -32,8 +32,8 @@ const SETTLING: Duration = Duration::from_secs(2);
 pub struct Measurement {
     /// Measured pods per second, from their first binding to their last.
     pub pods_per_second: f64,
-    /// CPU time of the scheduler per measured pod in milliseconds, including its
-    /// event, without the time before the measured pods.
+    /// CPU time of the scheduler per measured pod in milliseconds, including the pod's event and excluding the CPU time
+    /// before the first measured pod.
     pub cpu_ms_per_pod: f64,
     /// CPU time of the scheduler until the warm-up pods were bound, in
     /// milliseconds.
@@ -51,10 +51,11 @@ pub struct Measurement {
     pub events: usize,
     /// Time from the last binding to the last of these events, in seconds.
     pub last_event_s: f64,
-    /// Number of writes of volumes by the scheduler, in workloads in which it chooses volumes; the maximum is one per pod.
+    /// Number of times that the scheduler wrote a volume, in workloads in which it chooses volumes; the maximum is one
+    /// per pod.
     pub volume_writes: usize,
-    /// Number of additional pods. They are created at regular intervals, so a
-    /// faster scheduler handles fewer, which reduces its CPU time.
+    /// Number of additional pods. They are created at regular intervals, so a faster scheduler handles fewer of them,
+    /// which reduces its CPU time.
     pub churn_pods: usize,
 }
 
@@ -94,7 +95,7 @@ pub(super) fn measure(
         })
         .or_else(|error| scheduler.check().and(Err(error)))?;
 
-    // Not earlier: counting takes CPU time too.
+    // Event counting starts only now, because it takes CPU time too.
     let event_watcher = Watcher::events(&client)?;
     let events = event_watcher.wait_at_most(size.pods, EVENTS_PATIENCE);
     sleep(SETTLING);

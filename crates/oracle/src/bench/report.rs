@@ -34,11 +34,10 @@ pub struct Comparison {
     /// Pairs that did unequal work, which are excluded from the ratios.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unequal: Vec<UnequalPair>,
-    /// Each contender's CPU time per pod divided by its own with plain pods, both
-    /// medians over runs that delivered all events. `None` if there are no such
-    /// runs, and for plain pods.
+    /// Each contender's CPU time per pod divided by the same contender's CPU time per plain pod. Both are medians over
+    /// the runs that delivered all events. `None` if there are no such runs, and for the workload of plain pods.
     pub cpu_against_plain: [Option<f64>; 2],
-    /// Reason why the runs are incomplete.
+    /// The reason the runs are incomplete.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
 }
@@ -71,9 +70,9 @@ pub struct Ratio {
     pub name: &'static str,
     /// Median over the pairs.
     pub median: f64,
-    /// Smallest ratio of a pair.
+    /// Smallest ratio of any pair.
     pub least: f64,
-    /// Largest ratio of a pair.
+    /// Largest ratio of any pair.
     pub most: f64,
 }
 
@@ -121,7 +120,7 @@ impl Report {
 
     fn table(&self) -> Table {
         let shown = COLUMNS.iter().take(SHOWN);
-        // The last column needs plain pods to compare with.
+        // The last column requires plain pods to compare with.
         let against_plain = self.workloads.iter().any(|workload| workload.cpu_against_plain != [None, None]);
         let mut header = vec!["workload", "scheduler"];
         header.extend(shown.clone().map(|(name, _)| *name));
@@ -183,8 +182,8 @@ impl Comparison {
         median(&mut complete.map(CPU.1).collect::<Vec<_>>())
     }
 
-    /// Number of events that one contender's runs delivered, and the total unless
-    /// all were delivered.
+    /// Formats the number of events that one contender's runs delivered, with the expected number unless all were
+    /// delivered.
     fn events(&self, contender: usize) -> String {
         let events = || self.runs[contender].iter().map(|run| run.events);
         let (Some(least), Some(most)) = (events().min(), events().max()) else { return String::new() };

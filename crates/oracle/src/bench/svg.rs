@@ -1,22 +1,22 @@
-//! A picture of a comparison: horizontal bars on a logarithmic scale.
+//! A chart of a comparison, with horizontal bars on a logarithmic scale.
 
 use std::fmt::Write;
 
-/// Distance of two bars, in pixels.
+/// Distance between the tops of two bars, in pixels.
 const BAR: f64 = 16.0;
-/// Distance of two groups of bars, in pixels.
+/// Distance between two groups of bars, in pixels.
 const GROUP: f64 = 12.0;
-/// Left end of the scale, in pixels. Titles stand to its left.
+/// Left end of the scale, in pixels. Titles are to the left of it.
 const LEFT: f64 = 290.0;
-/// Width of one factor of ten, in pixels.
+/// Width of a factor of ten, in pixels.
 const DECADE: f64 = 130.0;
-/// Upper end of the first group, in pixels.
+/// Top of the first group, in pixels.
 const TOP: f64 = 64.0;
 /// Colours of the first and second bar of each group.
 const COLOURS: [&str; 2] = ["#8a94a6", "#1668c7"];
 
-/// One bar for every value under the title of its group, as an SVG document. Bars are proportional to the logarithm of the
-/// values, which must be positive, and carry their value as text.
+/// Draws one bar for each value under the title of its group. Returns an SVG document. The length of a bar depends on
+/// the logarithm of its value, which must be positive; the value is printed next to the bar.
 pub(super) fn bars(caption: &str, names: [&str; 2], groups: &[(&str, [Option<f64>; 2])]) -> String {
     let values = || groups.iter().flat_map(|(_, values)| values.iter().flatten());
     let exponent = |value: f64| value.max(f64::MIN_POSITIVE).log10();
@@ -84,7 +84,7 @@ pub(super) fn bars(caption: &str, names: [&str; 2], groups: &[(&str, [Option<f64
     svg
 }
 
-/// Text with the characters escaped that XML reserves.
+/// Escapes the characters that XML reserves.
 fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;")
 }
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tenfold_value_has_a_bar_that_is_longer_by_a_decade() {
+    fn a_tenfold_value_has_a_bar_that_is_one_decade_longer() {
         let svg = bars(
             "CPU & more",
             ["a", "b"],

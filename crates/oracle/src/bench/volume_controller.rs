@@ -1,8 +1,8 @@
 //! A stand-in for the volume controller that binds claims to the volumes that a scheduler has chosen.
 //!
-//! `scheduler_perf` uses a stand-in too. The controller in kube-controller-manager writes each volume and each claim twice,
-//! sequentially, so its rate would be measured instead of the scheduler's. This one writes each claim once, as soon as a
-//! volume refers to it.
+//! `scheduler_perf` uses a stand-in too. The controller in kube-controller-manager writes each volume and each claim
+//! twice, one after the other, so a benchmark would measure its rate instead of the scheduler's. The stand-in writes
+//! each claim once, as soon as a volume refers to it.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver};
@@ -57,7 +57,7 @@ struct ClaimRef {
 }
 
 impl VolumeController {
-    /// Starts this number of worker threads and one that watches.
+    /// Starts the given number of worker threads, and another thread that watches.
     pub(super) fn start(client: &ApiClient, threads: usize) -> Result<Self> {
         let watch = Watch::start(client, ALL)?;
         let (send, receive) = mpsc::channel();
@@ -72,7 +72,7 @@ impl VolumeController {
             watch.read(|line| {
                 if line.starts_with(MODIFIED) {
                     seen.fetch_add(1, Ordering::Relaxed);
-                    // A line that cannot be decoded is not a volume for a claim.
+                    // A line that cannot be decoded is not a volume that refers to a claim.
                     if let Ok(Event { object }) = serde_json::from_slice(line) {
                         let _ = send.send(object);
                     }
@@ -82,7 +82,7 @@ impl VolumeController {
         Ok(Self { writes })
     }
 
-    /// Number of writes of volumes since the start, which are all by the scheduler.
+    /// Number of times that volumes were written since the start; the scheduler is the only writer.
     pub(super) fn writes(&self) -> usize {
         self.writes.load(Ordering::Relaxed)
     }

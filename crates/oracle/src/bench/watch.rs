@@ -19,8 +19,9 @@ impl Watch {
         Ok(Self { client: client.clone(), query, stream: Box::new(client.stream(query)?) })
     }
 
-    /// Calls `handle` for every line until the API server ends, and returns the reason. The API server closes watches of slow
-    /// readers, which can be any reader on a busy machine; a new watch continues where the last one ended.
+    /// Calls `handle` for every line until the API server can no longer be reached, and returns the error. The API
+    /// server closes the watches of slow readers, and on a busy machine any reader may be slow; a new watch continues
+    /// where the last one ended.
     pub(super) fn read(mut self, mut handle: impl FnMut(&[u8])) -> String {
         let mut last = String::new();
         loop {

@@ -1,4 +1,4 @@
-//! Counting of bindings and events by watches.
+//! Counts bindings and events by watching them.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -21,10 +21,10 @@ const SCHEDULED: &str = "/apis/events.k8s.io/v1/namespaces/measured/events?watch
 /// not take CPU time from the schedulers.
 const ADDED: &[u8] = br#"{"type":"ADDED""#;
 
-/// Start of the metadata of an event for a measured pod: its name starts with the pod's.
+/// Start of the metadata of an event for a measured pod: the event's name starts with the pod's name.
 const ABOUT_MEASURED: &[u8] = br#""metadata":{"name":"pod-"#;
 
-/// Counts the objects that appear in a watch. Its thread ends with the API server.
+/// Counts the objects that appear in a watch. Its thread ends when the API server stops.
 #[derive(Debug)]
 pub(super) struct Watcher(Arc<Shared>);
 
@@ -58,18 +58,21 @@ impl Watcher {
         Ok(Self(shared))
     }
 
-    /// Waits until `count` pods are bound. Fails if no further one is bound within `patience`.
+    /// Waits until `count` pods are bound. Fails if no further pod is bound within `patience`.
     pub(super) fn wait_for(&self, count: usize, patience: Duration) -> Result<()> {
         let seen = self.wait_at_most(count, patience);
         if seen < count {
             let ended = self.0.ended.lock().unwrap_or_else(PoisonError::into_inner).clone();
             let watch = ended.map(|why| format!("; the watch ended: {why}")).unwrap_or_default();
-            bail!("only {seen} of {count} pods are bound, and none was within {patience:?}{watch}");
+            bail!(
+                "only {seen} of {count} pods are bound, and no further pod was bound within {patience:?}{watch}"
+            );
         }
         Ok(())
     }
 
-    /// Waits until `count` objects have appeared, or no further one within `patience`. Returns their number.
+    /// Waits until `count` objects have appeared, or until no further object appears within `patience`. Returns the
+    /// number of objects that have appeared.
     pub(super) fn wait_at_most(&self, count: usize, patience: Duration) -> usize {
         let mut seen = self.0.lock();
         while seen.len() < count {
@@ -84,14 +87,14 @@ impl Watcher {
         seen.len()
     }
 
-    /// Time at which the object `index` appeared.
+    /// Time at which the object with this index appeared.
     pub(super) fn time(&self, index: usize) -> Option<Instant> {
         self.0.lock().get(index).copied()
     }
 }
 
 impl Shared {
-    /// Reads until the API server ends.
+    /// Reads the watch until the API server stops.
     fn follow(&self, watch: Watch) {
         let ended = watch.read(|line| {
             if line.starts_with(ADDED) && has(line, self.mark) {

@@ -17,21 +17,21 @@ pub(super) const MEASURED: &str = "measured";
 /// Number of init pods per namespace in workloads with many namespaces.
 const PODS_PER_NAMESPACE: usize = 40;
 
-/// Number of Deployments that pods belong to in turn, as in an ordinary cluster.
+/// Number of Deployments among which pods are distributed in turn, as in an ordinary cluster.
 const GROUPS: usize = 500;
 
 /// Name of the workload without init pods and constraints.
 pub const PLAIN: &str = "plain";
 
-/// A workload: objects that exist before, measured pods, and pods that disturb the measurement.
+/// A workload: objects that exist from the start, measured pods, and pods that disturb the measurement.
 #[derive(Debug)]
 pub struct Workload {
-    /// Name, close to that of its model in `scheduler_perf`.
+    /// Name, which is close to that of its model in `scheduler_perf`.
     pub name: &'static str,
     /// Default size.
     pub size: Size,
     capacity: Capacity,
-    /// Zones that nodes are assigned to in turn; none if empty.
+    /// Zones to which nodes are assigned in turn. If there are none, nodes have no zone.
     zones: &'static [&'static str],
     init_pod: fn() -> Value,
     init_namespaces: Namespaces,
@@ -65,7 +65,7 @@ pub struct SizeOverrides {
     pub init_pods: Option<usize>,
     /// Replaces [`Size::pods`].
     pub pods: Option<usize>,
-    /// Factor for the numbers that are not replaced.
+    /// Factor by which the numbers that are not replaced are multiplied.
     pub scale: f64,
 }
 
@@ -174,7 +174,7 @@ pub static WORKLOADS: [Workload; 14] = [
     Workload {
         name: "PreemptionAsync",
         size: Size { nodes: 5000, init_pods: 20_000, pods: 2000 },
-        // Four pods of 900m leave 400m.
+        // Four pods of 900m leave 400m free.
         capacity: Capacity { init_pods: 4, pods: 8 },
         init_pod: pods::victim,
         fixtures: || vec![("/apis/scheduling.k8s.io/v1/priorityclasses", pods::priority_class())],
@@ -203,7 +203,7 @@ pub static WORKLOADS: [Workload; 14] = [
     },
     Workload {
         name: "LocalVolumes",
-        // kube-scheduler checks every volume for every node: with 5,000 of each a run would take too long.
+        // kube-scheduler checks every volume for every node, so with 5,000 of each a run would take too long.
         size: Size { nodes: 500, init_pods: 0, pods: 400 },
         capacity: ALONE,
         volumes: Volumes::Local,
@@ -219,7 +219,7 @@ impl Workload {
         WORKLOADS.iter().find(|workload| workload.name == name)
     }
 
-    /// Fails if a pod would not fit, because the run would not end.
+    /// Fails if a pod would not fit, because the run would then never end.
     pub(super) fn check(&self, size: Size) -> Result<()> {
         let Size { nodes, init_pods, pods } = size;
         let name = self.name;
@@ -258,7 +258,7 @@ impl Workload {
         self.volumes.of_node(&node_name(index))
     }
 
-    /// Returns a node with the label that a kubelet sets, and in a zone if the workload has zones.
+    /// Returns a node with the host name label that a kubelet sets. The node is in a zone if the workload has zones.
     pub(super) fn node(&self, index: usize) -> Value {
         let name = node_name(index);
         let resources = json!({"cpu": "4", "memory": "32Gi", "pods": "110"});
@@ -272,8 +272,7 @@ impl Workload {
         })
     }
 
-    /// Returns a namespace and a pod in it that is already bound: consecutive pods
-    /// are on consecutive nodes.
+    /// Returns a namespace and a pod in it that is already bound. Consecutive pods are on consecutive nodes.
     pub(super) fn init_pod(&self, size: Size, index: usize) -> (String, Value) {
         let (namespace, pod, _) = self.init_pod_and_storage(size, index);
         (namespace, pod)

@@ -32,7 +32,7 @@ pub(crate) struct Arguments {
     /// Number of pods that are bound before the scheduler starts [default: the workload's]
     #[arg(long)]
     init_pods: Option<usize>,
-    /// Factor for the workloads' numbers
+    /// Factor by which the workloads' numbers are multiplied
     #[arg(long, default_value_t = 1.0)]
     scale: f64,
     /// Number of runs of each scheduler, in the order A B B A

@@ -40,7 +40,7 @@ pub(crate) struct Arguments {
     /// Run a saved script instead of generated ones
     #[arg(long, value_name = "FILE")]
     script: Option<PathBuf>,
-    /// Minutes to spend on shrinking the script of a difference; 0 disables shrinking
+    /// Minutes to spend on shrinking a script that shows a difference; 0 disables shrinking
     #[arg(long, value_name = "MINUTES", default_value_t = 0)]
     shrink: u64,
     /// Number of scripts to run in parallel, each on its own API server

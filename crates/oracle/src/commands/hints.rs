@@ -7,13 +7,13 @@ use crate::Format;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// The seed of the first cluster.
+    /// Seed of the first cluster
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Number of clusters, with the seeds that follow.
+    /// Number of clusters, with consecutive seeds
     #[arg(long, default_value_t = 200)]
     clusters: u64,
-    /// Format of the result.
+    /// Output format
     #[arg(short, long, value_enum, default_value_t)]
     output: Format,
 }

@@ -6,7 +6,7 @@ use harbormaster_oracle::replicas::{Options, Plan, Progress, run};
 use super::HarbormasterArguments;
 use crate::Format;
 
-/// Number of nodes for each pod per second: pods then stay for over a minute.
+/// Number of nodes for each pod created per second; with so many nodes, a pod exists for over a minute.
 const NODES_PER_RATE: f64 = 2.5;
 
 #[derive(Debug, clap::Args)]
@@ -14,13 +14,14 @@ pub(crate) struct Arguments {
     /// Number of pods created per second, and deleted per second once the nodes are 80 % full
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     rate: u32,
-    /// Duration in minutes; the leader is killed every minute, and from three minutes on all other faults happen too
+    /// Duration in minutes; the leader is killed every minute, and a run of three minutes or more also has all other
+    /// faults
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     minutes: u32,
-    /// Number of nodes, each with room for about forty pods [default: 2.5 for each pod per second]
+    /// Number of nodes, each with room for about forty pods [default: 2.5 for each pod created per second]
     #[arg(long)]
     nodes: Option<usize>,
-    /// Seed of the faults and of the sizes of pods
+    /// Seed of the faults and of the pod sizes
     #[arg(long, default_value_t = 1)]
     seed: u64,
     #[command(flatten)]

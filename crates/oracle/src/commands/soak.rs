@@ -17,7 +17,8 @@ pub(crate) struct Arguments {
     /// Number of nodes, each with 4 CPUs, 32 GiB and 110 pods
     #[arg(long, default_value_t = 300)]
     nodes: usize,
-    /// Also create and delete nodes, workloads with Services, and claims with volumes, and require that memory does not grow
+    /// Also create and delete nodes, workloads with Services, and claims with volumes, and require that memory does not
+    /// grow
     #[arg(long)]
     churn: bool,
     #[command(flatten)]

@@ -32,7 +32,7 @@ pub(crate) struct Arguments {
     /// Maximum number of pending pods in a cluster
     #[arg(long, default_value_t = 200)]
     pods: usize,
-    /// Seconds to spend on shrinking the cluster of a difference
+    /// Seconds to spend on shrinking a cluster that shows a difference
     #[arg(long, default_value_t = 120)]
     shrink: u64,
     /// Ignore differences whose kind, as printed by --keep-going, does not contain this text

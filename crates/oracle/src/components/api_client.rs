@@ -1,4 +1,4 @@
-//! A minimal blocking JSON client of kube-apiserver for tests.
+//! A minimal blocking JSON client for kube-apiserver, for use in tests.
 
 use std::fmt;
 use std::io::{BufRead, BufReader};
@@ -15,9 +15,8 @@ use super::Error;
 /// Well above the duration of any request on loopback.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Client of one kube-apiserver that authenticates with a token. It does not
-/// verify the certificate, which is self-signed and on loopback. Clones share
-/// keep-alive connections.
+/// A client for one kube-apiserver, to which it authenticates with a token. It does not verify the server's
+/// certificate, which is self-signed; the server is on loopback. Clones share keep-alive connections.
 #[derive(Clone)]
 pub struct ApiClient {
     agent: Agent,
@@ -34,7 +33,7 @@ impl fmt::Debug for ApiClient {
 }
 
 impl ApiClient {
-    /// Creates a client of `server`, for example `https://127.0.0.1:6443`.
+    /// Creates a client for `server`, for example `https://127.0.0.1:6443`.
     #[must_use]
     pub fn new(server: &str, token: &str) -> Self {
         Self {
@@ -132,7 +131,7 @@ impl ApiClient {
     }
 }
 
-/// TLS settings that accept any certificate: those of servers on loopback are self-signed.
+/// TLS settings that accept any certificate, because servers on loopback have self-signed ones.
 #[must_use]
 pub fn unchecked_tls() -> TlsConfig {
     TlsConfig::builder()

@@ -9,8 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::{Error, RealBinary, io_error};
 
-/// Makes the Go program end when its standard input is closed; it then has 3 s
-/// to shut down gracefully.
+/// Makes the Go program exit when its standard input is closed; it then has 3 s to shut down gracefully.
 const END_WITH_STDIN: (&str, &str) = ("END_WITH_STDIN", "1");
 
 /// Number of bytes that [`Component::log_tail`] returns.
@@ -19,14 +18,13 @@ const LOG_TAIL: u64 = 16 * 1024;
 /// Number of lines of the log that a failing test prints.
 const SHOWN_LINES: usize = 30;
 
-/// Time until [`Component::stop`] kills; a little more than the program's own.
+/// Time after which [`Component::stop`] kills the process; a little longer than the program's own limit.
 const GRACE: Duration = Duration::from_secs(5);
 
 const POLL: Duration = Duration::from_millis(20);
 
-/// A real component as a child process with its output in a log file. Dropping
-/// this value kills it. It also ends when this process ends in any way, because
-/// that closes its standard input.
+/// A real component that runs as a child process and writes its output to a log file. Dropping this value kills the
+/// child process. It also ends when this process ends for any reason, because that closes its standard input.
 #[derive(Debug)]
 pub struct Component {
     command: Box<RoleCommand>,
@@ -45,7 +43,7 @@ struct RoleCommand {
 }
 
 impl Component {
-    /// Runs the role `name` with `args` and logs to `log`.
+    /// Runs the role `name` with `args`. The output goes to the file `log`.
     pub(super) fn start(
         binary: &RealBinary,
         name: &str,
@@ -59,7 +57,8 @@ impl Component {
         Ok(Self { command: Box::new(command), child, stdin, log })
     }
 
-    /// Stops it, gracefully like [`Self::stop`] or by killing it, and restarts it with the same arguments. Its log is continued.
+    /// Stops the component, either gracefully as [`Self::stop`] does or by killing it, and restarts it with the same
+    /// arguments. New output is appended to its log.
     pub(super) fn restart(&mut self, gracefully: bool) -> Result<(), Error> {
         if gracefully {
             self.end()?;
@@ -107,8 +106,8 @@ impl Component {
         self.child.try_wait().map_err(io_error(format!("reading the state of {}", self.command.name)))
     }
 
-    /// Requests a graceful shutdown, as SIGTERM does, and kills it after 5 s. A
-    /// graceful shutdown of kube-apiserver takes up to 3 s.
+    /// Requests a graceful shutdown, as SIGTERM does, and kills the component after 5 s. A graceful shutdown of
+    /// kube-apiserver takes up to 3 s.
     pub fn stop(mut self) -> Result<ExitStatus, Error> {
         self.end()
     }
@@ -132,8 +131,7 @@ impl Component {
             .map_err(io_error(format!("stopping {}", self.command.name)))
     }
 
-    /// Fails with the end of the log if the component has ended or `deadline` has
-    /// passed.
+    /// Fails if the component has ended or `deadline` has passed. The error contains the end of the log.
     pub(super) fn check(&mut self, waiting_for: &str, deadline: Instant) -> Result<(), Error> {
         let problem = match self.exit_status()? {
             Some(status) => format!("ended ({status}) before {waiting_for}"),

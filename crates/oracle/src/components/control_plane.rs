@@ -23,19 +23,17 @@ const POLL: Duration = Duration::from_millis(50);
 /// Options of a [`ControlPlane`]. The defaults suit most tests.
 #[derive(Debug, Clone)]
 pub struct ControlPlaneOptions {
-    /// Also run kube-controller-manager: Deployments, ReplicaSets, status of
-    /// PodDisruptionBudgets, binding of volumes, service accounts, finalizers
-    /// of namespaces. Its node lifecycle and taint eviction controllers are
-    /// disabled, because no kubelet sends heartbeats.
+    /// True to run kube-controller-manager too. It handles Deployments, ReplicaSets, the status of
+    /// PodDisruptionBudgets, the binding of volumes, service accounts and the finalizers of namespaces. Its node
+    /// lifecycle and taint eviction controllers are disabled, because no kubelet sends heartbeats.
     pub controller_manager: bool,
-    /// Flags for kube-apiserver of the form `--name=value`, added to the defaults
-    /// or replacing them.
+    /// Flags for kube-apiserver of the form `--name=value`, which are added to the defaults or replace them.
     pub apiserver_flags: Vec<String>,
     /// Flags for etcd, of the same form.
     pub etcd_flags: Vec<String>,
     /// Flags for kube-controller-manager, of the same form.
     pub controller_manager_flags: Vec<String>,
-    /// Time for kube-apiserver to become ready, which usually takes about 4 s.
+    /// Time limit for kube-apiserver to become ready, which usually takes about 4 s.
     pub ready_timeout: Duration,
 }
 
@@ -54,9 +52,9 @@ impl Default for ControlPlaneOptions {
 /// A running cluster without nodes, at its [`Endpoint`]. Dropping it stops the
 /// components and deletes their files.
 ///
-/// kube-apiserver allows everything to everyone, does not limit requests, and runs
-/// without the admission plugins ServiceAccount (pods need no account) and
-/// TaintNodesByCondition (created nodes are not tainted not-ready).
+/// kube-apiserver allows every user every action, does not limit the rate of requests, and runs without the admission
+/// plugins ServiceAccount (so that pods need no account) and TaintNodesByCondition (so that new nodes get no not-ready
+/// taint).
 #[derive(Debug)]
 pub struct ControlPlane {
     // Fields are dropped in order: clients of the API first, files last.
@@ -118,8 +116,8 @@ impl ControlPlane {
         Ok(Self { controller_manager, apiserver, etcd, etcd_url, endpoint })
     }
 
-    /// Stops kube-apiserver, gracefully or by killing it, restarts it on the same port, and waits until it is ready, for at
-    /// most `limit`.
+    /// Stops kube-apiserver, gracefully or by killing it, restarts it on the same port, and waits until it is ready,
+    /// for at most `limit`.
     pub fn restart_apiserver(&mut self, gracefully: bool, limit: Duration) -> Result<(), Error> {
         let deadline = Instant::now() + limit;
         let mut attempt = 1;

@@ -22,8 +22,8 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// Creates an endpoint for `server_url`, for example `https://127.0.0.1:6443`,
-    /// with `token`. The server need not run yet. Its certificate is not verified.
+    /// Creates an endpoint for `server_url`, for example `https://127.0.0.1:6443`, with `token`. The server need not be
+    /// running yet. Its certificate is not verified.
     pub fn new(server_url: &str, token: &str) -> Result<Self, Error> {
         let directory = tempfile::Builder::new()
             .prefix("harbormaster-test-")
@@ -59,7 +59,7 @@ impl Endpoint {
         &self.token
     }
 
-    /// A client of the administrator.
+    /// A client with the administrator's credentials.
     #[must_use]
     pub fn client(&self) -> &ApiClient {
         &self.client

@@ -1,8 +1,7 @@
 //! Merging of default flags with a caller's flags.
 
-/// Returns `defaults` without those that `extra` sets, followed by `extra`. Every
-/// flag has the form `--name=value`. If both were passed, some of Kubernetes'
-/// list flags would join the values.
+/// Returns `defaults` without the flags that `extra` sets, followed by `extra`. Every flag has the form `--name=value`.
+/// If a list flag were passed twice, some Kubernetes components would join its values.
 pub(super) fn merge(defaults: Vec<String>, extra: &[String]) -> Vec<String> {
     let mut flags = defaults;
     flags.retain(|flag| !extra.iter().any(|other| name(other) == name(flag)));

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use super::{Error, io_error};
 
-/// Time between progress messages of a running build.
+/// Interval between progress messages of a running build.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(15);
 
 /// Number of last lines of `go build` that an error contains.
@@ -19,7 +19,7 @@ const SHOWN_LINES: usize = 40;
 /// Access of `go build` to `go.mod` and `go.sum`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ModFiles {
-    /// For files that are checked in.
+    /// For the files that are checked in.
     ReadOnly,
     /// For a copy in which versions have been replaced.
     Writable,
@@ -52,7 +52,7 @@ pub(super) struct GoOutput {
 
 impl Go {
     pub(super) fn in_directory(directory: &Path) -> Self {
-        // Without cgo the build needs no C compiler and the program no libraries.
+        // Without cgo, the build needs no C compiler and the program needs no shared libraries.
         Self { directory: directory.to_owned(), environment: vec![("CGO_ENABLED", "0".to_owned())] }
     }
 
@@ -159,7 +159,7 @@ fn read_lines(input: impl Read, mut report: impl FnMut(usize)) -> Vec<String> {
 
 /// Writes a line to stderr. Unlike `eprintln!`, it is visible while a test runs.
 pub(super) fn progress(line: &str) {
-    // Without stderr there is nothing to do.
+    // If stderr cannot be written, there is nothing to do.
     let _ = writeln!(io::stderr(), "{line}");
 }
 

@@ -1,4 +1,4 @@
-//! Building of the Go modules under `tests/`, each into one program in `target/real`.
+//! Builds the Go modules under `tests/`, each into one program in `target/real`.
 
 use std::fs::{self, File};
 use std::io;
@@ -15,7 +15,7 @@ use super::{Error, io_error};
 pub(super) struct GoModule {
     /// Directory, relative to the workspace.
     pub(super) directory: &'static str,
-    /// Package to build: `.`, or one of another module.
+    /// Package to build: `.`, or a package of another module.
     pub(super) package: &'static str,
     /// Name of the program `target/real/NAME-KEY`, where KEY is the key of its sources.
     pub(super) name: &'static str,
@@ -61,7 +61,7 @@ impl GoModule {
         let lock_path = directory.join("lock");
         let lock = File::create(&lock_path).map_err(io_error(format!("creating {}", lock_path.display())))?;
         if lock.try_lock().is_err() {
-            progress(&format!("{description}: waiting for another process that builds ..."));
+            progress(&format!("{description}: waiting for another process to finish building ..."));
             lock.lock().map_err(io_error(format!("locking {}", lock_path.display())))?;
         }
         if path.exists() {
@@ -102,14 +102,13 @@ impl GoModule {
         Ok(version)
     }
 
-    /// Deletes outdated builds, which take up to 140 MB each. Processes that run
-    /// them are not affected.
+    /// Deletes outdated builds, which take up to 140 MB each. Processes that are running them are not affected.
     fn remove_outdated(&self, directory: &Path) {
         for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
             let file = entry.file_name();
             let file = file.to_string_lossy();
             if file.strip_prefix(self.name).is_some_and(is_key) {
-                // A file that remains only costs disk space.
+                // A file that is not removed costs only disk space.
                 let _ = fs::remove_file(entry.path());
             }
         }

@@ -1,8 +1,7 @@
 //! Substitutes for versions of Go modules that the module proxy no longer serves.
 //!
-//! If a pinned version is refused, the Go module is copied to `target/`, and the
-//! nearest available version replaces it there. Files that are checked in do not
-//! change.
+//! If the proxy refuses a pinned version, the Go module is copied to `target/`, and the nearest available version
+//! replaces the pinned one in the copy. The files that are checked in do not change.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,11 +12,10 @@ use super::go_mod_file::{required, with_kubernetes_moved};
 use super::go_versions::{GoVersion, any_minor, same_minor};
 use super::{Error, io_error};
 
-/// Number of searches for refused versions in the copy: each replacement may lead
-/// to new ones.
+/// Maximum number of searches for refused versions in the copy. Each replacement may lead to further refused versions.
 const ROUNDS: usize = 40;
 
-/// Number of versions that are tried as a substitute for one.
+/// Maximum number of versions that are tried as a substitute for a refused one.
 const CANDIDATES: usize = 12;
 
 /// A module and its version.
@@ -33,14 +31,13 @@ pub(super) struct Substitute {
     query: Go,
     /// The module whose version is the version of the program.
     reference: &'static str,
-    /// Substitutes by the pinned version.
+    /// The substitute for each pinned version that was replaced.
     replaced: BTreeMap<Pinned, String>,
 }
 
 impl Substitute {
-    /// Copies the Go module of `go` to `directory` and replaces versions that are
-    /// not served. Returns `None` if all are served: then the build failed for
-    /// another reason.
+    /// Copies the Go module of `go` to `directory` and replaces versions that are not served. Returns `None` if all are
+    /// served; the build then failed for another reason.
     pub(super) fn find(go: &Go, directory: &Path, reference: &'static str) -> Result<Option<Self>, Error> {
         copy(go.directory(), directory)?;
         let mut substitute = Self {
@@ -71,7 +68,8 @@ impl Substitute {
         self.replaced.iter().map(each).collect::<Vec<_>>().join(", ")
     }
 
-    /// Replaces the reference module, with the same minor version because others are compared with it.
+    /// Replaces the version of the reference module. The substitute has the same minor version, because other programs
+    /// are compared with the result.
     fn replace_reference(&mut self) -> Result<(), Error> {
         let go_mod = self.go_mod()?;
         let Some(version) = required(&go_mod, self.reference) else { return Ok(()) };
@@ -122,7 +120,8 @@ impl Substitute {
         Ok(succeeded)
     }
 
-    /// Returns the best substitute that is served. Each candidate is downloaded, because the proxy may refuse listed versions.
+    /// Returns the best substitute that is served. Each candidate is downloaded, because the proxy may refuse listed
+    /// versions.
     fn first_served(
         &self,
         pinned: &Pinned,
@@ -192,8 +191,8 @@ fn empty_module(directory: &Path) -> Result<PathBuf, Error> {
     Ok(empty)
 }
 
-/// Versions in error messages of `go`, of the form `MODULE@VERSION:`. Versions
-/// with a wrong checksum are ignored: they must not be replaced.
+/// Versions in error messages of `go`, of the form `MODULE@VERSION:`. Versions with a wrong checksum are ignored,
+/// because they must not be replaced.
 fn refused(printed: &str) -> Vec<Pinned> {
     let lines = printed.lines().filter(|line| !line.contains("verifying "));
     let mut found: Vec<Pinned> = lines

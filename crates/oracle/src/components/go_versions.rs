@@ -1,4 +1,4 @@
-//! Choice of a substitute for a version of a Go module that is not served.
+//! Choice of substitutes for Go module versions that are not served.
 
 use semver::Version;
 
@@ -29,8 +29,8 @@ impl GoVersion {
     }
 }
 
-/// Substitutes for `wanted`, best first: releases of the same minor version by
-/// distance, the newer of two equally near ones first.
+/// Substitutes for `wanted`, best first: releases of the same minor version, nearest first. Of two equally near
+/// releases, the newer one comes first.
 pub(super) fn same_minor(wanted: &GoVersion, served: &[GoVersion]) -> Vec<GoVersion> {
     let near = |version: &GoVersion| version.parsed.patch.abs_diff(wanted.parsed.patch);
     let mut fitting: Vec<GoVersion> = served
@@ -42,8 +42,8 @@ pub(super) fn same_minor(wanted: &GoVersion, served: &[GoVersion]) -> Vec<GoVers
     fitting
 }
 
-/// Substitutes for a dependency, which is not itself compared with: those of
-/// [`same_minor`], then newer minor versions, oldest first, then older ones.
+/// Substitutes for a dependency, which is not itself compared: those of [`same_minor`], then newer minor
+/// versions, oldest first, then older minor versions, newest first.
 pub(super) fn any_minor(wanted: &GoVersion, served: &[GoVersion]) -> Vec<GoVersion> {
     let mut releases: Vec<GoVersion> = served
         .iter()

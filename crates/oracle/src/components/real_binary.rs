@@ -36,8 +36,7 @@ impl RealBinary {
         Ok(Self(program))
     }
 
-    /// Its Kubernetes version: that of `tests/real/go.mod`, or the nearest one
-    /// that is served.
+    /// The Kubernetes version of the program: that in `tests/real/go.mod`, or the nearest version that is served.
     #[must_use]
     pub fn version(&self) -> &str {
         &self.0.version
@@ -50,7 +49,7 @@ impl RealBinary {
     }
 }
 
-/// Versions of kubectl that are tested: the oldest and newest that are in use.
+/// Versions of kubectl that are tested: the oldest and the newest in use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KubectlVersion {
     /// 1.27.
@@ -86,7 +85,7 @@ pub struct Kubectl {
 }
 
 impl Kubectl {
-    /// Returns kubectl, and builds it like [`RealBinary::ensure`].
+    /// Returns kubectl, which is built if necessary, as by [`RealBinary::ensure`].
     pub fn ensure(version: KubectlVersion) -> Result<Self, Error> {
         version.module().ensure().map(|program| Self { path: program.path, version })
     }
@@ -109,7 +108,7 @@ impl Kubectl {
 pub struct YamlLibrary(PathBuf);
 
 impl YamlLibrary {
-    /// Returns the program, and builds it like [`RealBinary::ensure`].
+    /// Returns the program, which is built if necessary, as by [`RealBinary::ensure`].
     pub fn ensure() -> Result<Self, Error> {
         let module = GoModule {
             directory: "tests/yaml",
@@ -169,7 +168,7 @@ pub struct Helm {
 }
 
 impl Helm {
-    /// Returns Helm, and builds it like [`RealBinary::ensure`].
+    /// Returns Helm, which is built if necessary, as by [`RealBinary::ensure`].
     pub fn ensure(version: HelmVersion) -> Result<Self, Error> {
         version.module().ensure().map(|program| Self { path: program.path, version })
     }

@@ -1,5 +1,5 @@
-//! Adding the kubeconfig to a KubeSchedulerConfiguration, because kube-scheduler
-//! ignores `--kubeconfig` if it has a configuration file.
+//! Adds the kubeconfig to a KubeSchedulerConfiguration, because kube-scheduler ignores `--kubeconfig` if it has a
+//! configuration file.
 
 use std::path::Path;
 

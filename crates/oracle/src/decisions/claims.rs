@@ -1,5 +1,5 @@
-//! A view of the API server's claims and volumes, and of what the volume
-//! controller, the provisioner and a scheduler still have to do for them.
+//! A view of the API server's claims and volumes, and of the work that the volume controller, the provisioner and a
+//! scheduler still have to do for them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,7 +17,7 @@ pub(super) struct Claims {
     claims: BTreeMap<String, Value>,
     /// Volumes by name.
     volumes: BTreeMap<String, Value>,
-    /// Names of the classes that bind claims when a pod uses them.
+    /// Names of the classes whose claims are bound only when a pod uses them.
     waiting_classes: BTreeSet<String>,
     /// Provisioners that create volumes.
     drivers: BTreeSet<String>,
@@ -50,7 +50,7 @@ impl Claims {
         }
     }
 
-    /// Describes what a controller or scheduler still has to do, if anything.
+    /// Describes work that a controller or scheduler still has to do, if there is any.
     pub(super) fn unfinished(&self) -> Option<String> {
         let unseen = || {
             let is_unseen =
@@ -84,7 +84,7 @@ impl Claims {
             return !is_bound && (reserved.is_some() || volume["spec"]["claimRef"].is_null());
         }
         let request = if self.waits_for_consumer(claim) { SELECTED_NODE } else { STORAGE_PROVISIONER };
-        // The annotation with the node is written before the one with the provisioner.
+        // The annotation that names the node is written before the annotation that names the provisioner.
         let is_answered =
             annotations[STORAGE_PROVISIONER].as_str().is_none_or(|name| self.drivers.contains(name));
         !annotations[request].is_null() && is_answered || reserved.is_some()
@@ -94,8 +94,8 @@ impl Claims {
         self.waiting_classes.contains(&text(&claim["spec"]["storageClassName"]))
     }
 
-    /// Returns true if a scheduler may be binding `pod`: a volume or a node was chosen
-    /// for one of its claims that wait for a pod.
+    /// Returns true if a scheduler may be binding `pod`, because a volume or a node has been chosen for one of the
+    /// pod's claims that wait for a pod.
     pub(super) fn may_be_binding(&self, pod: &Value) -> bool {
         self.claims_of_pod(pod).any(|(_, claim)| {
             let is_chosen = !text(&claim["spec"]["volumeName"]).is_empty()
@@ -151,7 +151,8 @@ pub(super) fn claim_names(pod: &Value) -> impl Iterator<Item = String> {
     })
 }
 
-/// Returns true if a volume that refers to a claim of this name refers to this claim.
+/// Returns true if `volume`, which refers to a claim by this claim's name, refers to this claim and not to an earlier
+/// one.
 fn is_reserved_for(volume: &Value, claim: &Value) -> bool {
     let uid = &volume["spec"]["claimRef"]["uid"];
     uid.is_null() || *uid == claim["metadata"]["uid"]

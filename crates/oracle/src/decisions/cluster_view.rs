@@ -15,9 +15,8 @@ use super::outcome::{Outcomes, PodOutcome};
 use super::paths::{everywhere, path};
 use crate::components::{ApiClient, Error};
 
-/// Label by which budgets select pods. The disruption controller handles neither
-/// changes of labels nor pods with two budgets, so every pod has at most one of
-/// these labels and keeps it.
+/// Label by which budgets select pods. The disruption controller handles neither label changes nor pods with two
+/// budgets, so every pod has at most one budget, and its label never changes.
 pub(super) const BUDGET_LABEL: &str = "example.com/budget";
 
 /// Message of a scheduler that tries a new pod before the volume controller has created its claims.
@@ -33,7 +32,7 @@ pub(super) struct ClusterView {
 #[derive(Debug)]
 struct State {
     pods: BTreeMap<String, Value>,
-    /// Last event by reason and pod name.
+    /// Note of the last event, by reason and pod name.
     notes: BTreeMap<(String, String), EventNote>,
     /// Names of all current and former pods, by UID.
     names: BTreeMap<String, String>,
@@ -53,7 +52,7 @@ struct EventNote {
     /// Time of the last occurrence.
     time: String,
     text: String,
-    /// True if it occurred more than once; the text is then that of the first occurrence.
+    /// True if the event occurred more than once; the text is then that of the first occurrence.
     is_repeated: bool,
 }
 
@@ -128,7 +127,7 @@ impl ClusterView {
         lock(&self.state).last_change.elapsed()
     }
 
-    /// Describes what a scheduler or controller still has to do, if anything.
+    /// Describes work that a scheduler or controller still has to do, if there is any.
     pub(super) fn unfinished(&self) -> Option<String> {
         let state = lock(&self.state);
         let unanswered = |(name, pod): (&String, &Value)| {
@@ -154,14 +153,13 @@ impl ClusterView {
         unanswered_pod().or_else(unreported_victim).or_else(|| state.stale_budget()).or_else(unbound_claim)
     }
 
-    /// Describes what the volume controller and the provisioner still have to do, if anything.
+    /// Describes work that the volume controller or the provisioner still has to do, if there is any.
     pub(super) fn unfinished_claims(&self) -> Option<String> {
         lock(&self.state).claims.unfinished()
     }
 
-    /// Returns true if a pod may be retried soon without another change: it is
-    /// nominated and its victims have ended; or its volumes may exist by now; or
-    /// its last attempt failed with an error.
+    /// Returns true if a pod may be retried soon without another change: because it is nominated and its victims have
+    /// ended, because its volumes may exist by now, or because its last attempt failed with an error.
     pub(super) fn may_be_retried_soon(&self) -> bool {
         let state = lock(&self.state);
         state.pods.values().any(|pod| {
@@ -181,9 +179,8 @@ impl ClusterView {
         lock(&self.state).pods.values().filter(|pod| filter(pod)).map(path).collect()
     }
 
-    /// Returns true if a change, for which the API server returned `answer`, has
-    /// arrived here, and so at about the same time at every other watcher. An
-    /// object that the change deletes is no longer here.
+    /// Returns true if the change to which the API server returned `answer` has arrived here, and therefore at about
+    /// the same time at every other watcher. If `is_removed`, the changed object must no longer exist here.
     pub(super) fn has_seen(&self, answer: &Value, is_removed: bool) -> bool {
         if !is_versioned(answer) {
             return true;
@@ -208,7 +205,7 @@ impl ClusterView {
 
 impl Drop for ClusterView {
     fn drop(&mut self) {
-        // The threads end with the next change they see or when the server ends.
+        // The threads end when they see the next change or when the server stops.
         self.ended.store(true, Ordering::Relaxed);
     }
 }
@@ -300,7 +297,7 @@ impl State {
         Some(words.collect::<Vec<_>>().join(" "))
     }
 
-    /// Describes a budget whose status does not yet match the pods, if any.
+    /// Describes a budget whose status does not yet match the pods, if there is one.
     fn stale_budget(&self) -> Option<String> {
         let is_fresh = |budget: &Value| {
             let selected = &budget["spec"]["selector"]["matchLabels"][BUDGET_LABEL];

@@ -23,13 +23,13 @@ pub struct Difference {
     pub right: Option<PodOutcome>,
     /// Number of pods that differ after this step.
     pub pods: usize,
-    /// Calls of extenders in this step by only one of the schedulers: for that
-    /// pod, or for any pod if the calls are the difference.
+    /// For each scheduler, the extender calls in this step that the other scheduler did not make: the calls for `pod`,
+    /// or for all pods if the calls themselves are the difference.
     pub extender_calls: [Vec<ExtenderCall>; 2],
 }
 
-/// Finds the first step after which a pod differs. A different node takes
-/// precedence over different messages, and these over different calls of extenders.
+/// Finds the first step after which a pod differs. A different node takes precedence over different messages, which
+/// take precedence over different extender calls.
 pub(super) fn compare(left: &Run, right: &Run) -> Option<Difference> {
     let outcomes = left.outcomes.iter().zip(&right.outcomes);
     let mut steps = outcomes.zip(left.extender_calls.iter().zip(&right.extender_calls)).enumerate();
@@ -48,7 +48,7 @@ pub(super) fn compare(left: &Run, right: &Run) -> Option<Difference> {
 fn compare_calls(step: usize, extender_calls: [Vec<ExtenderCall>; 2]) -> Option<Difference> {
     let pods: BTreeSet<&str> = extender_calls.iter().flatten().map(|call| call.pod.as_str()).collect();
     let (pod, pods) = (pods.first()?.to_string(), pods.len());
-    Some(Difference { step, pod, field: "calls of extenders", left: None, right: None, pods, extender_calls })
+    Some(Difference { step, pod, field: "extender calls", left: None, right: None, pods, extender_calls })
 }
 
 fn compare_outcomes(step: usize, left: &Outcomes, right: &Outcomes) -> Option<Difference> {

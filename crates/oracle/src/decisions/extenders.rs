@@ -1,8 +1,7 @@
 //! The extenders of a script.
 //!
-//! With extenders, kube-scheduler breaks ties randomly. So the first extender
-//! gives every node a different score, which weighs less than one point of any
-//! plugin or other extender, and there are no ties.
+//! With extenders, kube-scheduler breaks ties randomly. So the first extender prevents ties: it gives every node a
+//! different score, which weighs less than one point of any plugin or other extender.
 
 use serde_json::{Value, json};
 
@@ -15,7 +14,7 @@ const RESOURCES: &[&str] = &["example.com/gpu", "example.com/fpga"];
 
 /// Adds one to three extenders with random verbs and characters to a script.
 pub(super) fn add_extenders(script: &mut Script) {
-    // Separate random numbers: the rest of the script is the same as without extenders.
+    // The random numbers are separate, so that the rest of the script is the same as without extenders.
     let mut random = Random::new(script.seed ^ 0x0e71_e4de);
     let count = random.range(1, 3);
     let binder = random.chance(40).then(|| random.below(count));
@@ -24,7 +23,7 @@ pub(super) fn add_extenders(script: &mut Script) {
         outweigh_ranks(&mut random, profile);
     }
     let mut entries = Vec::new();
-    // A resource has at most one manager.
+    // A resource may be managed by at most one extender.
     let mut resources = random.sample(RESOURCES, 2);
     for index in 0..count {
         let mut character = character(&mut random, index);
@@ -51,15 +50,16 @@ pub(super) fn add_extenders(script: &mut Script) {
     }
 }
 
-/// Keeps NodeResourcesFit enabled: kube-scheduler does not start if extenders ignore resources and a profile lacks it.
+/// Keeps NodeResourcesFit enabled, because kube-scheduler does not start if an extender sets `ignoredByScheduler` and a
+/// profile lacks this plugin.
 fn keep_fit(profile: &mut Value) {
     if let Some(disabled) = profile["plugins"]["multiPoint"]["disabled"].as_array_mut() {
         disabled.retain(|plugin| plugin["name"] != "NodeResourcesFit");
     }
 }
 
-/// Raises the weights of plugins above the ranks: an extender's score is multiplied by ten times its weight, so ranks
-/// are below 1000.
+/// Raises the weights of plugins above the ranks. An extender's score is multiplied by ten times the extender's weight,
+/// so ranks are below 1000.
 fn outweigh_ranks(random: &mut Random, profile: &mut Value) {
     let multi_point = &mut profile["plugins"]["multiPoint"];
     let is_named = |list: &Value, name: &str| {
@@ -82,7 +82,7 @@ fn character(random: &mut Random, index: usize) -> Character {
         ranks: index == 0,
         seed: u64::try_from(random.below(1 << 30)).unwrap_or(0),
         strict: *random.pick(&[5, 20, 40]),
-        // Missing scores would be ties.
+        // Missing scores would lead to ties.
         moody: if index == 0 { 0 } else { *random.pick(&[0, 0, 8]) },
         honest: index == 0 || random.chance(70),
         lower_case: random.chance(30),

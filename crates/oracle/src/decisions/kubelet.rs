@@ -5,9 +5,8 @@ use serde_json::{Value, json};
 /// Number of seconds within which all pods start.
 const SPAN: u64 = 100_003;
 
-/// The status of `pod` when it runs. Its start time depends only on its name, and
-/// no two pods of a script have the same one, because preemption's choice of a node
-/// may depend on it.
+/// The status of a running `pod`. The start time depends only on the pod's name, and no two pods of a script have the
+/// same start time, because preemption's choice of a node may depend on it.
 pub(super) fn running_status(pod: &str) -> Value {
     json!({
         "phase": "Running",

@@ -20,8 +20,8 @@ pub struct PodOutcome {
     pub condition: [String; 3],
     /// Note of the last FailedScheduling event.
     pub event: String,
-    /// True if that event occurred more than once. Its note is then that of the
-    /// first occurrence, because client-go's recorder ignores the note when it counts.
+    /// True if that event occurred more than once. Its note is then that of the first occurrence, because client-go's
+    /// recorder ignores the note when it counts repetitions.
     pub event_is_repeated: bool,
     /// True if the last note is unknown, because it was counted as a repetition of
     /// an event that the other scheduler may not have written.
@@ -32,8 +32,8 @@ pub struct PodOutcome {
     pub preempted: String,
     /// Condition DisruptionTarget: status, reason and message.
     pub disruption: String,
-    /// Its claims and their volumes; volumes that were created for them are
-    /// described by class and topology.
+    /// The pod's claims and their volumes. Volumes that were created for the claims are described by class and
+    /// topology.
     pub claims: String,
     /// `terminating`, or `gone` for a preempted pod that no longer exists.
     pub end: &'static str,
@@ -65,8 +65,8 @@ impl PodOutcome {
         }
     }
 
-    /// Returns true if the event's note is older than the condition. Which attempts
-    /// are counted together depends on the number of attempts in between.
+    /// Returns true if the event's note is older than the condition. The number of attempts in between decides whether
+    /// two attempts are counted together.
     #[must_use]
     pub fn event_is_stale(&self) -> bool {
         self.event_is_repeated && self.event != self.condition[2]

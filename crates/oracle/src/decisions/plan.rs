@@ -57,8 +57,8 @@ struct Plan {
     storage: Option<Storage>,
     /// Chooses the steps, but not the objects in them.
     random: Random,
-    /// In every second script pods preempt others and are retried by priority. In
-    /// the others all have the same priority and are retried by time.
+    /// True in every second script: pods preempt others and are retried in order of priority. In the other scripts, all
+    /// pods have the same priority and are retried in order of time.
     preempts: bool,
     /// True if any change may wake a pod, because an extender has rejected it.
     has_extenders: bool,
@@ -195,10 +195,9 @@ impl Plan {
         }
     }
 
-    /// Adds pods that may preempt others. During a preemption no other pod may be
-    /// ready to be tried, because its result would depend on timing. If pods
-    /// terminate at once, no other pod may be pending; if they keep terminating
-    /// until a later step, none is woken.
+    /// Adds pods that may preempt others. During a preemption, no other pod may be ready to be tried, because the
+    /// result of its attempt would depend on timing. If victims terminate immediately, no other pod may be pending; if
+    /// they keep terminating until a later step, no pod is woken.
     fn add_preemptors(&mut self) {
         for _ in 0..self.random.range(1, if self.terminates_slowly { 2 } else { 4 }) {
             if !self.terminates_slowly {
@@ -210,7 +209,7 @@ impl Plan {
         }
         if self.terminates_slowly {
             self.steps.push(Step::Reap);
-            // If it were woken later, several pods would preempt.
+            // If a pending preemptor were woken later, several pods would preempt.
             self.steps.push(Step::Sweep { all: true });
         }
     }
@@ -279,7 +278,7 @@ impl Plan {
         let Some(storage) = &mut self.storage else { return };
         match self.random.below(4) {
             0 => {
-                // Schedulers see the volume twice: before and after the volume controller has updated it.
+                // Schedulers see the volume twice: before and after the volume controller updates it.
                 self.steps.push(Step::Sweep { all: false });
                 let mut pod = self.new_pod(true);
                 let namespace = pod["metadata"]["namespace"].as_str().unwrap_or("default").to_owned();
@@ -314,13 +313,13 @@ impl Plan {
             self.named_node(name)
         };
         self.steps.push(Step::Create { objects: vec![node] });
-        // It already exists if the node existed before.
+        // The CSINode already exists if the node existed before.
         if let Some(drivers) = self.node_drivers() {
             self.steps.push(Step::Create { objects: vec![drivers] });
         }
     }
 
-    /// Drivers on the newest node.
+    /// The drivers on the newest node.
     fn node_drivers(&mut self) -> Option<Value> {
         self.storage.as_mut()?.node_drivers(self.nodes.last()?)
     }
@@ -394,7 +393,7 @@ impl Plan {
         }
         self.nodes.push(name);
         if self.preempts {
-            // Small enough to fill up.
+            // The node is small enough to fill up.
             let cpu = *self.random.pick(&["2", "3", "4"]);
             for amounts in ["allocatable", "capacity"] {
                 for (resource, amount) in [("cpu", cpu), ("memory", "16Gi"), ("pods", "20")] {
@@ -420,7 +419,7 @@ impl Plan {
 
     fn new_budget(&mut self) -> Value {
         let value = *self.random.pick(BUDGETS);
-        // Most pods are in this namespace. A second budget of the same name is rejected.
+        // Most pods are in this namespace. A second budget with the same name is rejected.
         let namespace = if self.random.chance(60) { "default".to_owned() } else { self.random_namespace() };
         json!({
             "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
@@ -442,8 +441,8 @@ impl Plan {
         let name = format!("bound-{}", self.next_bound);
         self.next_bound += 1;
         let mut pod = self.generator.bound_pod(&name, &node);
-        // No kubelet would run two pods with the same host port, and kube-scheduler frees the port when the first one
-        // is deleted.
+        // No kubelet would run two pods with the same host port, and kube-scheduler frees the port when the first of
+        // the two is deleted.
         for containers in ["containers", "initContainers"] {
             for container in pod["spec"][containers].as_array_mut().into_iter().flatten() {
                 container.as_object_mut().map(|container| container.remove("ports"));
@@ -459,7 +458,7 @@ impl Plan {
 
     /// A pod with any priority, or with the lowest one. It does not preempt.
     fn new_pod(&mut self, any_priority: bool) -> Value {
-        // Names in random order: after a restart they determine the order of pods.
+        // The names are in random order, because they determine the order of pods after a restart.
         let name = format!("pod-{}-{}", self.random.below(1000), self.next_pod);
         self.next_pod += 1;
         let mut pod = self.generator.pending_pod(&name);
@@ -472,8 +471,8 @@ impl Plan {
         pod
     }
 
-    /// A pod among others that are tried in a row. It does not wait for others,
-    /// because the time of a retry after their bindings would be uncertain.
+    /// A pod that is tried in a row with others. It does not wait for other pods, because the time of its retry after
+    /// their binding would be uncertain.
     fn new_pod_of_batch(&mut self, any_priority: bool) -> Value {
         let mut pod = self.new_pod(any_priority);
         stop_waiting_for_others(&mut pod);
@@ -498,7 +497,7 @@ impl Plan {
         }
         let cpu = *self.random.pick(&["500m", "1", "1500m", "2"]);
         request_cpu(&mut pod, cpu);
-        // On nodes that do not match the pod, preemption does not help.
+        // Preemption does not help on nodes that do not match the pod.
         let Some(spec) = pod["spec"].as_object_mut() else { return pod };
         if self.random.chance(70) {
             spec.remove("nodeSelector");
@@ -514,9 +513,8 @@ impl Plan {
         pod
     }
 
-    /// Sets requests, priority class, grace period and budget if pods preempt. A
-    /// pod without a class would preempt those of the lowest class, so every pod
-    /// has one.
+    /// Sets requests, priority class, grace period and budget if pods preempt. A pod without a priority class would
+    /// preempt the pods of the lowest class, so every pod has a class.
     fn prepare(&mut self, pod: &mut Value, any_priority: bool) {
         if !self.preempts {
             return;
@@ -533,7 +531,7 @@ impl Plan {
     }
 }
 
-/// Keeps only soft default constraints: hard ones would make every pod wait for others.
+/// Keeps only soft default constraints, because hard ones would make every pod wait for others.
 fn soften_spread_defaults(profile: &mut Value) {
     let plugins = profile.get_mut("pluginConfig").and_then(Value::as_array_mut);
     for plugin in plugins.into_iter().flatten() {

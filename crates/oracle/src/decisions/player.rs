@@ -1,4 +1,4 @@
-//! Playing a script with a scheduler.
+//! Plays a script with a scheduler.
 
 use std::collections::BTreeSet;
 use std::thread::sleep;
@@ -48,8 +48,8 @@ const QUIET_AFTER_WAKING: Duration = Duration::from_millis(300);
 /// full second of the clock.
 const BACKOFF_OVER: Duration = Duration::from_millis(2100);
 
-/// Time after which kube-scheduler, which checks once a second, has noticed that a pod whose volumes it waits for was
-/// deleted.
+/// Time after which kube-scheduler has noticed that a pod was deleted while it waited for the pod's volumes. It checks
+/// once a second.
 const DELETION_NOTICED: Duration = Duration::from_millis(2100);
 
 /// Time limit for a change to arrive at a watch.
@@ -60,8 +60,8 @@ const ARRIVAL: Duration = Duration::from_secs(60);
 pub struct Run {
     /// Outcomes of all pods after each step.
     pub outcomes: Vec<Outcomes>,
-    /// Calls of extenders in each step, without their number: whether a pod is
-    /// tried once or twice depends on when it is woken.
+    /// Distinct extender calls in each step. They are not counted, because whether a pod is tried once or twice depends
+    /// on when it is woken.
     pub extender_calls: Vec<BTreeSet<ExtenderCall>>,
     /// Number of requests that the API server rejected.
     pub refused: usize,
@@ -77,8 +77,7 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// Starts the API server and the controllers of budgets and volumes, and
-    /// creates priority classes and namespaces.
+    /// Starts the API server and the controllers for budgets and volumes, and creates priority classes and namespaces.
     pub fn start() -> Result<Self> {
         let options = ControlPlaneOptions {
             controller_manager: true,
@@ -177,7 +176,7 @@ struct Player<'a> {
     refused: usize,
     /// End of the last step.
     settled: Instant,
-    /// Time at which a pod was deleted for which the scheduler may have been waiting for volumes.
+    /// Time of the deletion of a pod for whose volumes the scheduler may have been waiting.
     claiming_pod_deleted: Option<Instant>,
 }
 
@@ -250,8 +249,8 @@ impl Player<'_> {
     fn create(&mut self, objects: &[Value]) -> Result<()> {
         let mut last = &Value::Null;
         for object in objects {
-            // The controller's choice of a volume for a claim depends on the volumes that it has seen, and a pod must
-            // find the choice made.
+            // The volume controller's choice of a volume for a claim depends on the volumes that it has seen, and must
+            // be made before a pod uses the claim.
             let kind = &object["kind"];
             if kind != last && (kind == "PersistentVolumeClaim" || last == "PersistentVolumeClaim") {
                 self.await_claims()?;
@@ -279,8 +278,8 @@ impl Player<'_> {
         }
     }
 
-    /// Makes a change and waits until watchers see it. A rejected request is
-    /// accepted, because it is rejected for every scheduler.
+    /// Makes a change and waits until watchers see it. A rejected request is not an error, because it is rejected with
+    /// every scheduler.
     fn attempt(&mut self, deletes: bool, call: impl Fn(&ApiClient) -> Result<Value, Error>) -> Result<()> {
         let answer = match call(self.cluster.client()) {
             Err(Error::Refused { status: 400..500, .. }) => {
@@ -289,7 +288,7 @@ impl Player<'_> {
             }
             answer => answer?,
         };
-        // A bound pod that is deleted with a grace period remains, because there is no kubelet.
+        // A bound pod that is deleted with a grace period continues to exist, because there is no kubelet.
         let is_removed =
             deletes && answer["metadata"]["deletionGracePeriodSeconds"].as_u64().unwrap_or(0) == 0;
         let deadline = Instant::now() + ARRIVAL;
@@ -306,11 +305,11 @@ impl Player<'_> {
     }
 
     fn probe(&mut self) -> Result<()> {
-        // The default scheduler name is that of the first profile.
+        // The default scheduler name selects the first profile.
         let pod = json!({
             "metadata": {"name": PROBE},
             "spec": {
-                // The lowest priority, so it does not preempt.
+                // The probe has the lowest priority, so it does not preempt.
                 "priorityClassName": priority_class_name(-5),
                 "containers": [{"name": "c", "image": "x"}],
                 "nodeSelector": {"example.com/probe": "fits-nowhere"},
@@ -322,8 +321,7 @@ impl Player<'_> {
         self.settle(QUIET)
     }
 
-    /// Waits until the scheduler has settled, and starts the pods that it has
-    /// bound, until nothing changes.
+    /// Waits until the scheduler has settled and starts the pods that it has bound, repeatedly until nothing changes.
     fn settle(&mut self, quiet: Duration) -> Result<()> {
         if let Some(at) = self.claiming_pod_deleted.take() {
             sleep(DELETION_NOTICED.saturating_sub(at.elapsed()));
@@ -361,7 +359,8 @@ fn first_calls(calls: Vec<ExtenderCall>) -> BTreeSet<ExtenderCall> {
     calls.into_iter().filter(|call| seen.insert(key(call))).collect()
 }
 
-/// Returns true if a node may have been chosen for a pod and not yet been written, because its claims wait for volumes.
+/// Returns true if a node may have been chosen for a pod but not yet written, because the pod's claims wait for
+/// volumes.
 fn may_wait_for_volumes(pod: &Value) -> bool {
     let has_claim =
         |volume: &Value| volume["persistentVolumeClaim"].is_object() || volume["ephemeral"].is_object();
@@ -383,13 +382,13 @@ fn remove_all(client: &ApiClient, kind: &str) -> Result<bool> {
         }
     }
     for collection in &collections {
-        // Without a garbage collector, a ReplicationController is deleted only this way.
+        // Without a garbage collector, a ReplicationController can be deleted only in this way.
         client.delete(&format!("{collection}?gracePeriodSeconds=0&propagationPolicy=Background"))?;
     }
     Ok(collections.is_empty())
 }
 
-/// Waits until admission knows a priority class, a moment after its creation.
+/// Waits until admission has seen a new priority class, which takes a moment.
 fn wait_for_class(client: &ApiClient, name: &str) -> Result<()> {
     let pod = json!({
         "metadata": {"name": "class"},

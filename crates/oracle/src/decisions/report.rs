@@ -25,7 +25,7 @@ pub struct Report {
     pub preempted: usize,
     /// Number of pods with a node and bound claims.
     pub with_volumes: usize,
-    /// Number of different calls of extenders.
+    /// Number of distinct extender calls.
     pub extender_calls: usize,
     /// Number of requests that the API server rejected.
     pub refused: usize,
@@ -67,7 +67,7 @@ impl fmt::Display for Report {
         let [left, right] = self.elapsed.map(|elapsed| elapsed.as_secs_f64());
         write!(
             f,
-            "seed {}: {} steps, {} pods, {} pending, {} preempted, {} with volumes, {} calls of extenders, {} rejected requests, {left:.1} s + {right:.1} s: {}",
+            "seed {}: {} steps, {} pods, {} pending, {} preempted, {} with volumes, {} extender calls, {} rejected requests, {left:.1} s + {right:.1} s: {}",
             self.seed,
             self.steps,
             self.pods,

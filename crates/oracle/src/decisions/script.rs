@@ -11,7 +11,7 @@ use crate::provisioner::Driver;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Script {
-    /// Seed that it was generated from.
+    /// Seed from which the script was generated.
     pub seed: u64,
     /// A KubeSchedulerConfiguration v1.
     pub config: Value,
@@ -36,13 +36,12 @@ pub struct Script {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", tag = "do")]
 pub enum Step {
-    /// Stops the scheduler if it runs, creates objects, and starts it.
+    /// Stops the scheduler if it is running, creates objects, and starts the scheduler.
     Restart {
         /// Objects of any kind, nodes before the pods on them.
         objects: Vec<Value>,
     },
-    /// Creates objects in a row. More than one only if they are pods without a
-    /// node.
+    /// Creates objects in a row; several objects only if they are pods without a node.
     Create {
         /// Objects of any kind.
         objects: Vec<Value>,
@@ -63,10 +62,10 @@ pub enum Step {
     Probe,
     /// Deletes pods without a node, so that later steps do not wake them.
     Sweep {
-        /// All of them, not only those that another pod can wake.
+        /// True to delete all of them, not only those that another pod can wake.
         all: bool,
     },
-    /// Deletes the terminating pods one by one, with time for the pods that wait for their resources.
+    /// Deletes the terminating pods one by one, and gives the pods that wait for their resources time to be retried.
     Reap,
 }
 
@@ -76,7 +75,7 @@ pub(super) fn waits_for_others(pod: &Value) -> bool {
     let spread = pod["spec"]["topologySpreadConstraints"].as_array();
     spread.is_some_and(|list| list.iter().any(is_hard))
         || !pod["spec"]["affinity"]["podAffinity"][REQUIRED].is_null()
-        // A scheduler must assume that it waits for volumes that are bound for another pod.
+        // A scheduler must assume that the pod waits for volumes that are being bound for another pod.
         || claim_names(pod).next().is_some()
 }
 
@@ -97,7 +96,7 @@ fn is_hard(constraint: &Value) -> bool {
 }
 
 impl Step {
-    /// Returns true if it may cause pods to be retried.
+    /// Returns true if the step may cause pods to be retried.
     #[must_use]
     pub fn wakes(&self) -> bool {
         match self {
@@ -107,7 +106,7 @@ impl Step {
         }
     }
 
-    /// Returns the objects that it creates.
+    /// Returns the objects that the step creates.
     #[must_use]
     pub fn objects(&self) -> &[Value] {
         match self {
@@ -116,7 +115,7 @@ impl Step {
         }
     }
 
-    /// Returns the objects that it creates, for removing some.
+    /// Returns the objects that the step creates, so that some can be removed.
     pub fn objects_mut(&mut self) -> Option<&mut Vec<Value>> {
         match self {
             Self::Restart { objects } | Self::Create { objects } => Some(objects),

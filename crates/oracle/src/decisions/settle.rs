@@ -1,4 +1,4 @@
-//! Waiting until a scheduler has nothing left to do.
+//! Waits until a scheduler has nothing left to do.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -9,25 +9,24 @@ use super::POLL;
 use super::cluster_view::ClusterView;
 use crate::scheduler::Scheduler;
 
-/// Longer than any step.
+/// Longer than any step takes.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// Time between two reads of the scheduler's metrics.
+/// Interval between two reads of the scheduler's metrics.
 const BETWEEN_READS: Duration = Duration::from_millis(40);
 
-/// Time after which batched events have been written, a tenth of a second after the last one.
+/// Time after which batched events have been written. The scheduler writes a batch every tenth of a second.
 const EVENT_BATCHES: Duration = Duration::from_millis(360);
 
 /// Time after which a pod with a backoff of one second has been retried.
 const RETRIED: Duration = Duration::from_millis(2500);
 
-/// Waits until the scheduler has settled, that is until
+/// Waits until the scheduler has settled, that is, until
 ///
-/// 1. every pod without gates has a node, or a condition and an event with the
-///    reason why not, every preempted pod has an event, the status of every budget
-///    is up to date, and volumes that were decided on are bound,
-/// 2. no pod and no event has changed for `quiet`, or for longer than a short
-///    backoff if a pod may soon be retried or bound, and
+/// 1. every pod without gates has a node, or a condition and an event that explain why it has none; every preempted pod
+///    has an event; the status of every budget is up to date; and the chosen volumes are bound,
+/// 2. no pod or event has changed for `quiet`, or for longer than a short backoff if a pod may soon be retried or
+///    bound, and
 /// 3. if the scheduler serves metrics, no pod is queued, and no attempt was made
 ///    between two reads.
 pub(super) fn settle(view: &ClusterView, scheduler: &mut Scheduler, quiet: Duration) -> Result<()> {
@@ -36,7 +35,7 @@ pub(super) fn settle(view: &ClusterView, scheduler: &mut Scheduler, quiet: Durat
     // The change has arrived here, but perhaps not at the scheduler.
     let earliest = Instant::now() + quiet;
     loop {
-        // Cheap checks first: this loop runs often.
+        // The cheap checks come first, because this loop runs often.
         let is_quiet = view.quiet_for() >= quiet && Instant::now() >= earliest;
         if is_quiet && is_settled(view, scheduler, quiet)? {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Shrinking a script with a difference.
+//! Shrinks a script that shows a difference.
 
 use std::time::{Duration, Instant};
 
@@ -8,9 +8,8 @@ use super::script::Script;
 use super::{Difference, compare_on};
 use crate::scheduler::Contender;
 
-/// Removes steps and objects as long as a difference in the same field remains,
-/// until nothing can be removed or the time limit is reached. Every try runs both
-/// schedulers, so minutes are a sensible limit.
+/// Removes steps and objects while a difference in the same field remains, until nothing more can be removed or the
+/// time limit is reached. Every try runs both schedulers, so the limit should be several minutes.
 pub fn shrink(
     stage: &mut Stage,
     report: Report,
@@ -24,12 +23,12 @@ pub fn shrink(
         return report;
     };
     let mut best = (script.clone(), report);
-    // Later steps cannot matter.
+    // Later steps do not matter.
     best.0.steps.truncate(first.step + 1);
     let mut attempt = |best: &mut (Script, Report), candidate: Script| {
         let report = match compare_on(stage, &candidate, contenders, 1) {
             Ok(report) => report,
-            // A script that cannot be completed is no longer the same case.
+            // A script that cannot be run to its end is no longer the same case.
             Err(_) => return false,
         };
         let is_similar = |found: &Difference| found.field == first.field;

@@ -1,16 +1,15 @@
 //! The storage of scripts: classes of every kind with their drivers, volumes,
 //! and the claims of pods.
 //!
-//! Two runs are comparable only if nothing depends on the speed of the volume
-//! controller:
+//! Two runs are comparable only if nothing depends on the speed of the volume controller. Therefore:
 //!
-//! - Claims exist from the start. Pods that are tried in a row have claims that
-//!   are bound without a pod: with others, even two runs of kube-scheduler differ.
-//! - A claim that waits for a pod is used by one pod until it is bound. Pods that
-//!   share a claim are created when no pending pod uses claims.
-//! - No two volumes have the same size: the choice between equal ones is random.
-//! - A driver that fails permanently makes pods fail, which are then retried during
-//!   later steps. So only scripts in which a backoff expires have one.
+//! - Claims exist from the start. Pods that are tried in a row have only claims that are bound without waiting for a
+//!   pod; with other claims, even two runs of kube-scheduler differ.
+//! - A claim that waits for a pod is used by only one pod until it is bound. Pods that share a claim are created when
+//!   no pending pod uses claims.
+//! - No two volumes have the same size, because the choice between volumes of equal size is random.
+//! - A driver that fails permanently makes pods fail, and these pods are retried during later steps. So only scripts in
+//!   which backoffs expire have such a driver.
 
 use std::time::Duration;
 
@@ -19,7 +18,7 @@ use serde_json::{Value, json};
 use crate::generate::{Random, push};
 use crate::provisioner::{Behaviour, Driver, Outcome};
 
-/// Labels of nodes that volumes are bound to; unlike others, they never change.
+/// Node labels to which volumes are tied; unlike other labels, they never change.
 const ZONE: &str = "topology.zonal.example.com/zone";
 const HOST: &str = "topology.local.example.com/host";
 
@@ -43,27 +42,27 @@ const CLASSES: &[(&str, &str, bool)] = &[
     ("anywhere-at-once", ANYWHERE, false),
 ];
 
-/// Classes whose claims wait, frequent ones more than once.
+/// Classes whose claims wait for a pod. Classes to be used more often appear more than once.
 const WAITING: &[&str] =
     &["static", "static", "zonal", "zonal", "zonal-east-west", "mixed", "mixed", "local", "anywhere"];
 
 /// Classes that have volumes from the start.
 const WITH_VOLUMES: &[&str] = &["static", "static", "static", "mixed", "mixed", "static-at-once"];
 
-/// Scheduler name of pods that wait for their volumes for only 3 s.
+/// Scheduler name of pods for whose volumes the scheduler waits only 3 s.
 const HASTY: &str = "hasty";
 const HASTY_SECONDS: u32 = 3;
-/// Delay of a slow driver: the second attempt of a hasty pod finds the volume.
+/// Delay of a slow driver, chosen so that the second attempt of a hasty pod finds the volume.
 const SLOW: Duration = Duration::from_millis(3600);
 
 /// Degree to which a pod must be scheduled separately from others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Isolation {
-    /// It may be tried in a row with others.
+    /// The pod may be tried in a row with others.
     InBatch,
-    /// It must be tried alone, but others may be pending.
+    /// The pod must be tried alone, but others may be pending.
     Alone,
-    /// It must be tried alone, and no other pending pod may have claims.
+    /// The pod must be tried alone, and no other pending pod may have claims.
     NoOtherClaims,
 }
 
@@ -77,9 +76,9 @@ pub(super) struct Storage {
     volumes: Vec<Value>,
     claims: Vec<Value>,
     drivers: Vec<Driver>,
-    /// Claims of several pods: namespace and name.
+    /// Claims that several pods use: namespace and name.
     shared: Vec<(String, String)>,
-    /// Claims that pods use and that do not exist yet.
+    /// Claims that pods use but that do not exist yet.
     late: Vec<Value>,
     next: usize,
 }
@@ -180,7 +179,7 @@ impl Storage {
         }
     }
 
-    /// A volume of a little more than `size` GiB.
+    /// A volume that is a little larger than `size` GiB.
     fn new_volume(&mut self, class: &str, size: usize, nodes: &[String]) -> Value {
         self.next += 1;
         let name = format!("volume-{}", self.next);
@@ -233,7 +232,7 @@ impl Storage {
         })
     }
 
-    /// Adds volumes to `pod`, or none. Returns the isolation that it then needs.
+    /// Adds any number of volumes to `pod`, or none. Returns the isolation that the pod then needs.
     pub(super) fn add_volumes_to(&mut self, pod: &mut Value, isolation: Isolation) -> Isolation {
         let mut needs = isolation;
         if !self.random.chance(65) {
@@ -241,7 +240,7 @@ impl Storage {
         }
         for index in 0..*self.random.pick(&[1, 1, 1, 2, 2, 3]) {
             let (mut volume, needed) = self.source(pod, isolation);
-            // kube-scheduler counts a waiting claim once for each volume that uses it.
+            // kube-scheduler counts a waiting claim once for each pod volume that uses it.
             if claims_of(pod).any(|claim| *claim == volume["persistentVolumeClaim"]["claimName"]) {
                 continue;
             }
@@ -289,7 +288,7 @@ impl Storage {
         self.random.pick::<&str>(WAITING)
     }
 
-    /// A claim of only one pod.
+    /// A claim that only one pod uses.
     fn private(&mut self, namespace: &str, waits: bool) -> Value {
         let class = if waits {
             self.waiting_class()
@@ -300,7 +299,7 @@ impl Storage {
         self.add(claim)
     }
 
-    /// A claim with a volume that is reserved for it, by references in both or only in the volume.
+    /// A claim with a volume that is reserved for it, by references in both objects or only in the volume.
     fn claim_with_reserved_volume(&mut self, namespace: &str, by_both: bool) -> Value {
         let class = *self.random.pick(&["static", "static-at-once"]);
         let mut claim = self.new_claim(namespace, class);
@@ -369,7 +368,7 @@ impl Storage {
         volume
     }
 
-    /// Adds a volume, or none, to a pod that is created on its node.
+    /// Adds one volume or none to a pod that is created on its node.
     pub(super) fn add_volume_to_bound(&mut self, pod: &mut Value) {
         if self.random.chance(30) {
             let namespace = pod["metadata"]["namespace"].as_str().unwrap_or("default").to_owned();
@@ -384,7 +383,7 @@ impl Storage {
         self.late.pop()
     }
 
-    /// Returns a pod's volume with a claim that no volume is large enough for, and a volume that is.
+    /// Returns a pod volume whose claim is larger than every existing volume, and a new volume that is large enough.
     pub(super) fn giant(&mut self, namespace: &str, nodes: &[String]) -> (Value, Value) {
         let mut claim = self.new_claim(namespace, "static");
         claim["spec"]["resources"]["requests"]["storage"] = format!("{}Gi", 100 + self.next).into();
@@ -395,14 +394,14 @@ impl Storage {
         (pod_volume, volume)
     }
 
-    /// Changes a driver's capacity: returns the path and the patch.
+    /// Returns a change of a driver's capacity, as a path and a patch.
     pub(super) fn other_capacity(&mut self) -> (String, Value) {
         let name = format!("{}-{}", self.random.pick(&["zonal", "local", "mixed"]), self.random.pick(ZONES));
         let path = format!("/apis/storage.k8s.io/v1/namespaces/default/csistoragecapacities/{name}");
         (path, json!({"capacity": self.random.pick(&["2Gi", "20Gi", "200Gi"])}))
     }
 
-    /// Changes the drivers and limits of a node: returns the path and the patch.
+    /// Returns a change of a node's drivers and limits, as a path and a patch.
     pub(super) fn other_limits(&mut self, node: &str) -> (String, Value) {
         let spec = self.node_drivers(node).map(|mut object| object["spec"].take());
         (
@@ -417,7 +416,7 @@ impl Storage {
     }
 }
 
-/// Profile of [`HASTY`] pods.
+/// The profile for [`HASTY`] pods.
 pub(super) fn hasty_profile() -> Value {
     let arguments = json!({"name": "VolumeBinding", "args": {"bindTimeoutSeconds": HASTY_SECONDS}});
     json!({"schedulerName": HASTY, "pluginConfig": [arguments]})
@@ -436,12 +435,12 @@ fn class(name: &str, provisioner: &str, waits: bool) -> Value {
     class
 }
 
-/// A pod's volume with a claim, without its name.
+/// A pod volume that uses `claim`. The name of the volume is missing.
 fn claim_volume(claim: &str) -> Value {
     json!({"persistentVolumeClaim": {"claimName": claim}})
 }
 
-/// Names of the claims in a pod.
+/// Names of the claims that a pod uses.
 fn claims_of(pod: &Value) -> impl Iterator<Item = &Value> {
     let volumes = pod["spec"]["volumes"].as_array().into_iter().flatten();
     volumes.map(|volume| &volume["persistentVolumeClaim"]["claimName"]).filter(|claim| claim.is_string())

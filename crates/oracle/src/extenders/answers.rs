@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use crate::components::ApiClient;
 use crate::generate::Random;
 
-/// Reasons why an extender rejects a node.
+/// Reasons that extenders give for rejecting a node.
 const REASONS: &[&str] = &["no licence", "too far away", "rack is being moved"];
 
 /// Character of an extender. Its answers depend only on its seed and the names
@@ -24,7 +24,7 @@ pub struct Character {
     pub moody: usize,
     /// True if it scores nodes by the number in their name, each differently.
     pub ranks: bool,
-    /// True if its scores are from 0 to 10 and only for the nodes in the request.
+    /// True if its scores are between 0 and 10, and given only for the nodes in the request.
     pub honest: bool,
     /// True if it writes the names of fields in lower case, which Go accepts.
     pub lower_case: bool,
@@ -42,13 +42,14 @@ pub(super) enum Answer {
 }
 
 impl Character {
-    /// Answers a request. `is_first` returns true if no request for the pod has failed yet.
+    /// Answers a request. `is_first` records a failure for the pod, and returns true if it is the first one for this
+    /// verb.
     pub(super) fn answer(&self, verb: &str, body: &Value, is_first: impl Fn(&str) -> bool) -> Answer {
         let pod = body["Pod"]["metadata"]["name"].as_str().or(body["PodName"].as_str()).unwrap_or_default();
         let mut mood = self.random(&[verb, pod]);
         if mood.chance(self.moody) && is_first(pod) {
             return match verb {
-                // Their responses have no field for an error.
+                // The responses to these verbs have no field for an error.
                 "prioritize" | "preempt" => Answer::Fail,
                 _ if mood.chance(40) => Answer::Fail,
                 _ => self.reply(json!({"Error": format!("{} has no idea about {pod}", self.name)})),
@@ -143,7 +144,7 @@ impl Character {
         json!({"NodeNameToMetaVictims": nodes})
     }
 
-    /// Random numbers that depend on the seed and on `words` in their order.
+    /// Random numbers that depend on the seed, on `words` and on their order.
     fn random(&self, words: &[&str]) -> Random {
         // FNV-1a, with a separator that no name contains.
         let mut hash = 0xcbf2_9ce4_8422_2325_u64 ^ self.seed;

@@ -10,8 +10,8 @@ use serde_json::Value;
 /// Names of pods by UID.
 pub type PodNames = BTreeMap<String, String>;
 
-/// A call of an extender. UIDs are replaced by names and times by `TIME`; nodes
-/// and errors about them are sorted by name.
+/// A call to an extender. UIDs are replaced by names, and times by `TIME`; nodes and errors about them are sorted by
+/// name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct ExtenderCall {
     /// Name of the extender.
@@ -20,7 +20,7 @@ pub struct ExtenderCall {
     pub verb: String,
     /// Name of the pod.
     pub pod: String,
-    /// Body in one line.
+    /// Body on a single line.
     pub body: String,
 }
 
@@ -45,7 +45,8 @@ static TIME: LazyLock<Option<Regex>> =
 /// Volumes of service account tokens, which have random names.
 static TOKEN: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"^kube-api-access-\w{5}$").ok());
 
-/// Sorts the errors of several nodes (`[first, second]`) in a text: kube-scheduler starts to look for victims at a random node.
+/// Sorts the errors of several nodes (`[first, second]`) in a string, because kube-scheduler starts its search for
+/// victims at a random node.
 pub(crate) fn with_sorted_errors(text: String) -> String {
     let sorted = || {
         let (before, rest) = text.split_once(" [")?;

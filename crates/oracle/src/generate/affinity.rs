@@ -65,7 +65,7 @@ impl Flavour for AddedAffinity {
     }
 
     fn profile(&self, random: &mut Random, world: &World, profile: &mut Profile) {
-        // A configuration is validated even where pods are not.
+        // A configuration is always validated, even if pods are not.
         let world = World { admitted: true, ..world.clone() };
         let mut added = json!({});
         if random.chance(50) {
@@ -131,12 +131,12 @@ fn expression(random: &mut Random, world: &World) -> Value {
     }
 }
 
-/// Returns true if a label may have this value: some numbers in [`LABELS`] have a sign.
+/// Returns true if a label may have this value. Some numbers in [`LABELS`] have a sign, which labels must not have.
 fn is_label_value(value: &str) -> bool {
     !value.starts_with(['+', '-'])
 }
 
-/// Expressions that a server rejects, or that an older one accepted.
+/// Picks an expression that a server rejects, although an older server may have accepted it.
 fn broken(random: &mut Random) -> Value {
     random
         .pick(&[
@@ -166,7 +166,7 @@ fn field(random: &mut Random, world: &World) -> Value {
 }
 
 fn preferred(random: &mut Random, world: &World) -> Value {
-    // One broken term fails the pod, so most lists have none.
+    // One broken term makes the pod fail, so most lists have none.
     let world = World { admitted: world.admitted || random.chance(90), ..world.clone() };
     (0..random.range(1, 4))
         .map(|_| {

@@ -13,8 +13,7 @@ pub struct Shape {
     pub max_nodes: usize,
     /// Maximum number of pending pods; the minimum is a quarter of it.
     pub max_pods: usize,
-    /// Only objects that kube-apiserver's validation accepts, with a profile for
-    /// every scheduler name.
+    /// True to generate only objects that kube-apiserver's validation accepts, and a profile for every scheduler name.
     pub admitted: bool,
 }
 
@@ -23,7 +22,7 @@ pub struct Shape {
 pub struct Cluster {
     /// A KubeSchedulerConfiguration v1.
     pub config: Value,
-    /// Feature gates that are enabled and are disabled by default.
+    /// Enabled feature gates that are disabled by default.
     #[serde(default)]
     pub features: Vec<String>,
     /// Namespaces, services and controllers, then nodes, then pods. A pod with
@@ -38,7 +37,7 @@ impl Cluster {
         Self::twice(seed, shape).0
     }
 
-    /// The cluster of `seed` at two times: most objects have changed, some are gone or new.
+    /// Generates the cluster of `seed` at two times. In between, most objects change, and some are deleted or created.
     #[must_use]
     pub fn twice(seed: u64, shape: &Shape) -> (Self, Self) {
         let mut random = Random::new(seed);
@@ -79,7 +78,7 @@ fn node_name(index: usize) -> String {
     format!("node-{index}")
 }
 
-/// Generates the objects of one cluster, one after the other.
+/// Generates the objects of one cluster one by one.
 pub struct Generator {
     /// Source of all choices.
     pub random: Random,
@@ -193,7 +192,7 @@ impl Generator {
     }
 }
 
-/// Resources of a node. Some kubelets omit resources.
+/// Allocatable resources of a node. Some kubelets omit resources.
 fn allocatable(random: &mut Random) -> Value {
     let mut resources = json!({"pods": random.pick(&["110", "110", "20", "6", "3"])});
     if random.chance(97) {

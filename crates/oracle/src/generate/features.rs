@@ -27,7 +27,7 @@ impl Flavour for Features {
         35
     }
 
-    // A server drops fields of disabled feature gates.
+    // A server drops the fields of disabled feature gates.
     fn admitted(&self) -> bool {
         false
     }

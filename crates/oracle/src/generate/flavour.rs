@@ -19,13 +19,13 @@ pub trait Flavour: Sync {
         60
     }
 
-    /// Returns true if kube-apiserver accepts such objects on creation.
+    /// Returns true if kube-apiserver accepts objects with this flavour on creation.
     fn admitted(&self) -> bool {
         true
     }
 
-    /// Returns true if it is about relations between pods. In some clusters these
-    /// are almost the only constraints.
+    /// Returns true if the flavour varies relations between pods. In some clusters, relations between pods are almost
+    /// the only constraints.
     fn relates_pods(&self) -> bool {
         false
     }
@@ -51,7 +51,7 @@ pub trait Flavour: Sync {
     fn profile(&self, _random: &mut Random, _world: &World, _profile: &mut Profile) {}
 }
 
-/// All flavours. A new plugin adds its line here.
+/// All flavours. A new plugin adds a line here.
 #[must_use]
 pub(super) fn all() -> &'static [&'static dyn Flavour] {
     &[
@@ -72,7 +72,7 @@ pub(super) fn all() -> &'static [&'static dyn Flavour] {
         &images::Images,
         &features::Features,
         &lifecycle::Lifecycle,
-        // Properties of pods come before selectors of such pods.
+        // Flavours that set properties of pods come before flavours that select pods by these properties.
         &selectors::PodLabels,
         &namespaces::Namespaces,
         &owners::Owners,

@@ -53,8 +53,7 @@ impl Flavour for Priorities {
     }
 }
 
-/// Name of the class with `priority`; with the suffix `-never` for pods that do not
-/// preempt.
+/// Name of the priority class with `priority`. For pods that do not preempt, the suffix `-never` is appended.
 pub(crate) fn priority_class_name(priority: i32) -> String {
     if priority < 0 { format!("minus-{}", priority.unsigned_abs()) } else { format!("plus-{priority}") }
 }

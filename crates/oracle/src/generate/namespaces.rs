@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::flavour::Flavour;
 use super::{Random, World};
 
-/// Namespaces of pods, with their labels on a server.
+/// Namespaces of pods, with the labels that they have on a server.
 pub(super) const NAMESPACES: &[(&str, &[(&str, &str)])] = &[
     ("default", &[]),
     ("blue", &[("team", "blue"), ("env", "prod")]),
@@ -59,7 +59,7 @@ impl Flavour for Namespaces {
     }
 }
 
-/// Returns the namespaces with their labels on a server.
+/// Returns the namespaces with the labels that they have on a server.
 #[must_use]
 pub fn namespaces() -> Vec<Value> {
     let namespace = |(name, labels): &(&str, &[(&str, &str)])| {

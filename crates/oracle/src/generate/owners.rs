@@ -15,7 +15,7 @@ const CONTROLLERS: &[(&str, &str, &str)] = &[
     ("apps/v1", "StatefulSet", "sts"),
 ];
 
-/// Owners of pods that no plugin uses, in the same form.
+/// Kinds of pod owners that no plugin uses, in the same form.
 const OTHER_OWNERS: &[(&str, &str, &str)] = &[
     ("batch/v1", "Job", "rs"),
     ("extensions/v1beta1", "ReplicaSet", "rs"),
@@ -58,7 +58,7 @@ impl Flavour for Owners {
         if !random.chance(60) {
             return;
         }
-        // The second of three often does not exist, the third one never does.
+        // The second of the three often does not exist, and the third never does.
         let index = *random.pick(&[0, 0, 0, 1, 2]);
         let owners = if random.chance(90) { CONTROLLERS } else { OTHER_OWNERS };
         let (version, kind, prefix) = random.pick(owners);
@@ -88,7 +88,7 @@ pub(crate) fn service(random: &mut Random, namespace: &str, name: &str) -> Value
     service
 }
 
-/// Generates the spec of a controller without replicas, which plugins use for its selector.
+/// Generates the spec of a controller without replicas. Plugins use only its selector.
 fn controller_spec(random: &mut Random, world: &World, kind: &str) -> Value {
     let app = *random.pick(&["web", "db", "job"]);
     let containers = json!([{"name": "c", "image": "x"}]);

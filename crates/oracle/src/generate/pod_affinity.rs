@@ -52,8 +52,8 @@ impl Flavour for PodAffinity {
     }
 }
 
-/// Generates a term. With `prefers_own`, the pod itself often matches it, because
-/// otherwise it could rarely be satisfied.
+/// Generates a term. With `prefers_own`, the pod itself often matches the term, because otherwise the term could rarely
+/// be satisfied.
 fn term(random: &mut Random, world: &World, pod: &Value, prefers_own: bool) -> Value {
     let selector = if prefers_own && random.chance(40) {
         selectors::own(random, pod)
@@ -89,8 +89,8 @@ fn term(random: &mut Random, world: &World, pod: &Value, prefers_own: bool) -> V
     term
 }
 
-/// Merges `matchLabelKeys` and `mismatchLabelKeys` into the selectors of affinity terms, as a server does at admission:
-/// schedulers use only the selectors.
+/// Merges `matchLabelKeys` and `mismatchLabelKeys` into the selectors of affinity terms, as a server does at admission,
+/// because schedulers use only the selectors.
 pub(super) fn merge_label_keys(pod: &mut Value) {
     let labels = pod["metadata"]["labels"].clone();
     for affinity in ["podAffinity", "podAntiAffinity"] {

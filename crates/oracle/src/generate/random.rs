@@ -1,7 +1,7 @@
 //! A small deterministic random number generator.
 
-/// SplitMix64 (Steele, Lea, Flood 2014): 64 bits of state, good enough for test
-/// cases and not for anything that must be hard to guess.
+/// SplitMix64 (Steele, Lea, Flood 2014): 64 bits of state, good enough for test cases, but not for anything that must
+/// be hard to guess.
 #[derive(Debug, Clone)]
 pub struct Random(u64);
 
@@ -15,7 +15,7 @@ impl Random {
         random
     }
 
-    /// Creates a separate sequence, so that changes in one part of a case do not affect others.
+    /// Creates a separate sequence, so that changes in one part of a case do not affect the other parts.
     #[must_use]
     pub fn fork(&mut self) -> Self {
         Self::new(self.next())
@@ -40,7 +40,7 @@ impl Random {
         low + self.below(high.saturating_sub(low) + 1)
     }
 
-    /// Returns true with a probability of `percent`.
+    /// Returns true with a probability of `percent` %.
     pub fn chance(&mut self, percent: usize) -> bool {
         self.below(100) < percent
     }

@@ -7,7 +7,7 @@ use super::flavour::Flavour;
 use super::world::push;
 use super::{Random, World, quantity};
 
-/// Status resources of bound pods.
+/// Resources in the status of bound pods.
 pub(super) struct Resize;
 
 impl Flavour for Resize {

@@ -54,7 +54,7 @@ impl Flavour for Requests {
     }
 }
 
-/// Adds requests or limits to a container, or none.
+/// Adds requests, limits or neither to a container.
 fn fill(random: &mut Random, world: &World, container: &mut Value) {
     for (resource, percent) in [("cpu", 75), ("memory", 70), ("ephemeral-storage", 12)] {
         if !random.chance(percent) {
@@ -65,7 +65,7 @@ fn fill(random: &mut Random, world: &World, container: &mut Value) {
             (false, "cpu") => quantity::cpu(random),
             (false, _) => quantity::memory(random),
         };
-        // The server copies a limit without a request to the requests.
+        // If a resource has a limit but no request, the server copies the limit to the requests.
         let kind = if random.chance(85) { "requests" } else { "limits" };
         container["resources"][kind][resource] = value.into();
         if !world.admitted && kind == "requests" && random.chance(10) {
@@ -86,7 +86,7 @@ impl Flavour for PodLevel {
         25
     }
 
-    // A server validates them against the sum of the containers.
+    // A server validates them against the sum over the containers.
     fn admitted(&self) -> bool {
         false
     }
@@ -111,8 +111,8 @@ impl Flavour for PodLevel {
     }
 }
 
-/// Rounds CPU amounts to thousandths. An API server adds up containers' requests before rounding; Harbormaster, which
-/// normally gets that sum from it, rounds before adding up.
+/// Rounds CPU amounts to thousandths. An API server adds up the containers' requests before rounding. Harbormaster
+/// normally gets that sum from the API server; without one, it rounds before adding up.
 fn round_cpu(spec: &mut Value) {
     for containers in ["initContainers", "containers"] {
         for container in spec[containers].as_array_mut().into_iter().flatten() {

@@ -43,8 +43,8 @@ impl Flavour for PodLabels {
     }
 }
 
-/// Generates a `labelSelector` for a field of `pod`: null, `{}`, or one that selects
-/// the pod itself, others, or none.
+/// Generates a `labelSelector` for a field of `pod`: null, `{}`, or a selector of the pod itself, of other pods, or of
+/// no pods.
 pub(super) fn selector(random: &mut Random, world: &World, pod: &Value) -> Value {
     if !world.admitted && random.chance(2) {
         return broken(random);

@@ -10,7 +10,7 @@ use super::resources::shape;
 use super::world::push;
 use super::{Profile, Random, World, labels};
 
-/// In-tree plugins with their field in volumes.
+/// In-tree plugins, each with its field in a volume.
 const IN_TREE: &[(&str, &str)] = &[
     ("kubernetes.io/aws-ebs", "awsElasticBlockStore"),
     ("kubernetes.io/gce-pd", "gcePersistentDisk"),
@@ -52,11 +52,11 @@ const ZONE_KEYS: &[&str] = &[
     "failure-domain.beta.kubernetes.io/region",
 ];
 
-/// Numbers of claims per namespace, volumes and classes. Names are picked from slightly larger ranges, so that some objects do
-/// not exist.
+/// Numbers of claims per namespace, volumes and classes. Names are picked from slightly larger ranges, so that some
+/// objects do not exist.
 const CLAIMS: usize = 14;
 const VOLUMES: usize = 20;
-/// The first claims of a namespace, which name a volume, whether it exists or not.
+/// Number of claims per namespace, starting with the first, that name a volume, whether or not that volume exists.
 const NEVER_WAITING: usize = 5;
 const CLASSES: usize = 6;
 
@@ -72,7 +72,7 @@ impl Flavour for Storage {
         65
     }
 
-    // Nothing binds these claims or creates volumes for them in scripts.
+    // In scripts, nothing binds these claims or creates volumes for them.
     fn admitted(&self) -> bool {
         false
     }
@@ -95,7 +95,7 @@ impl Flavour for Storage {
             }
         }
         objects.extend((0..random.below(20)).map(|index| attachment(random, world, index)));
-        // Names of claims of ephemeral volumes start with the name of the pod.
+        // The name of an ephemeral volume's claim starts with the name of the pod.
         for index in 0..30 {
             for (pod, is_its_own) in [
                 (format!("pod-{index}"), random.chance(90)),
@@ -121,7 +121,8 @@ impl Flavour for Storage {
         let mut claims = Vec::new();
         for index in 0..count {
             let mut volume = source(random);
-            // kube-scheduler counts a waiting claim once for each volume that uses it, Harbormaster only once.
+            // kube-scheduler counts a waiting claim once for each pod volume that uses it; Harbormaster counts it only
+            // once.
             let claim = volume["persistentVolumeClaim"]["claimName"].clone();
             let may_wait = !(0..NEVER_WAITING).any(|index| claim == claim_name(index));
             if !claim.is_null() && may_wait && claims.contains(&claim) {
@@ -146,8 +147,8 @@ impl Flavour for Storage {
     }
 }
 
-/// Returns true if bound pods may have volumes that cannot be determined. Every pod that is evaluated on their nodes fails, so
-/// most clusters have none.
+/// Returns true if bound pods may have volumes that cannot be determined. Every pod that is evaluated on the nodes of
+/// such pods fails, so most clusters have none.
 fn allows_failures(world: &World) -> bool {
     world.zones == 5
 }
@@ -156,8 +157,8 @@ fn scores_capacity(world: &World) -> bool {
     world.features.iter().any(|feature| feature == "StorageCapacityScoring")
 }
 
-/// Makes the sizes of volumes different and reserves at most one volume for a claim, because kube-scheduler chooses randomly
-/// between equally small volumes and between several reserved ones.
+/// Makes the sizes of all volumes different and reserves at most one volume for each claim, because kube-scheduler
+/// chooses randomly between equally small volumes and between several reserved ones.
 fn remove_random_choices(objects: &mut [Value]) {
     let mut claimed = BTreeSet::new();
     for (index, volume) in objects.iter_mut().enumerate().filter(|(_, o)| o["kind"] == "PersistentVolume") {
@@ -175,17 +176,18 @@ fn remove_random_choices(objects: &mut [Value]) {
     }
 }
 
-/// Removes what makes kube-scheduler crash or choose randomly when it scores by capacity.
+/// Removes everything that makes kube-scheduler crash or choose randomly when it scores by capacity.
 fn avoid_crashes(objects: &mut [Value]) {
     for object in objects {
         match object["kind"].as_str() {
-            // The choice between several capacities of a class for a node is random. One without the field is fatal.
+            // If a class has several capacities for a node, the choice between them is random. A CSIStorageCapacity
+            // without the field `capacity` is fatal.
             Some("CSIStorageCapacity") => {
                 let class = object["storageClassName"].as_str().unwrap_or_default();
                 let sizes = ["1Gi", "2Gi", "20Gi", "40Gi"];
                 object["capacity"] = sizes[class.bytes().last().map_or(0, usize::from) % sizes.len()].into();
             }
-            // A claim with its class only in the annotation is fatal too.
+            // A claim that names its class only in the annotation is fatal too.
             Some("PersistentVolumeClaim") if object["spec"]["storageClassName"].is_null() => {
                 object["spec"]["storageClassName"] = "class-0".into();
             }
@@ -291,7 +293,7 @@ fn volume(random: &mut Random, world: &World, index: usize) -> Value {
     })
 }
 
-/// Picks a volume's label with one or several zones, and sometimes an invalid one.
+/// Picks the value of a volume's zone label, with one or several zones, and sometimes an invalid value.
 fn zone_label(random: &mut Random, world: &World, key: &str) -> String {
     let mut value = || topology_value(random, world, key);
     let (one, other) = (value(), value());
@@ -371,7 +373,7 @@ fn claim(random: &mut Random, namespace: &str, name: &str) -> Value {
     })
 }
 
-/// Generates a claim with the name of one for a pod's ephemeral volume.
+/// Generates a claim with the name that the claim of the pod's ephemeral volume has.
 fn ephemeral_claim(random: &mut Random, pod: &str, is_its_own: bool) -> Value {
     let volume = random.below(2);
     let mut claim = claim(random, "default", &format!("{pod}-v-{volume}"));

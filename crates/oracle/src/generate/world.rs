@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 /// Names and limits that the flavours of a cluster choose from.
 #[derive(Debug, Clone)]
 pub struct World {
-    /// Only objects that kube-apiserver's validation accepts.
+    /// True to generate only objects that kube-apiserver's validation accepts.
     pub admitted: bool,
     /// Names of nodes, including one that does not exist.
     pub node_names: Vec<String>,
@@ -15,10 +15,9 @@ pub struct World {
     pub zones: usize,
     /// Scheduler names of the profiles.
     pub profiles: Vec<String>,
-    /// Feature gates that are enabled and are disabled by default.
+    /// Enabled feature gates that are disabled by default.
     pub features: Vec<String>,
-    /// Pod priorities; only one if the order of retries must not depend on
-    /// timing.
+    /// Pod priorities; there is only one if the order of retries must not depend on timing.
     pub priorities: Vec<i32>,
 }
 

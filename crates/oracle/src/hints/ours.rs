@@ -22,19 +22,19 @@ use crate::verdict_oracle::{Change, Hints};
 
 type Event = (ClusterEvent, OwnedChange);
 
-/// A plugin with the events of which it hears.
+/// A plugin with the events for which it is registered.
 type Listener = (GuardedPlugin, Vec<ErasedRegistration>);
 
 /// The profiles of a configuration.
 pub(super) struct Ours {
-    /// By scheduler name.
+    /// The plugins of each profile, by scheduler name.
     profiles: BTreeMap<String, Vec<Listener>>,
     resources: Vec<ResourceKind>,
     /// Decodes custom objects; empty between changes.
     cluster: Cluster,
 }
 
-/// An object that is not custom, or none.
+/// A decoded node or pod, or neither.
 #[derive(Default)]
 struct Decoded {
     node: Option<Arc<harbormaster_api::Node>>,
@@ -57,7 +57,7 @@ impl Ours {
         Ok(Self { profiles, resources, cluster })
     }
 
-    /// Events that a change amounts to.
+    /// Returns the events that a change causes.
     pub(super) fn events(&mut self, change: &Change) -> Result<Vec<Event>> {
         let Change { old, new } = change;
         let object = new.as_ref().or(old.as_ref()).context("nothing changes")?;
@@ -113,7 +113,7 @@ impl Ours {
         changes.into_iter().map(OwnedChange::of_custom).collect()
     }
 
-    /// Answers of the plugins of the pod's profile, by plugin and event as the original prints them.
+    /// Returns the answers of the plugins of the pod's profile, by plugin and event as kube-scheduler prints them.
     pub(super) fn hints(&self, pod: &PodInfo, events: &[Event]) -> Hints {
         let mut hints = Hints::new();
         let listeners = self.profiles.get(pod.spec.scheduler_name.as_str()).into_iter().flatten();
@@ -129,7 +129,7 @@ impl Ours {
                         Ok(Hint::Queue) => "Queue",
                         Ok(Hint::Skip) => "QueueSkip",
                     };
-                    // One registration that queues is enough.
+                    // One registration that queues the pod is enough.
                     let known = hints.entry(format!("{} {event}", plugin.name())).or_default();
                     if matches!(known.as_str(), "" | "QueueSkip") {
                         said.clone_into(known);
@@ -148,7 +148,7 @@ fn decoded(object: Option<&Value>) -> Result<Decoded> {
     Ok(Decoded { node: inventory.nodes.pop().map(Arc::new), pod: pod.map(Arc::new) })
 }
 
-/// The pending pods, in their order.
+/// Returns the pending pods in their order.
 pub(super) fn decoded_pods(objects: &[Value]) -> Result<Vec<Arc<PodInfo>>> {
     let pods = Inventory::from_objects(objects.to_vec())?.pending;
     Ok(pods.into_iter().map(PodInfo::standalone).collect())

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::verdict_oracle::{Change, Hints};
 
-/// Answers that were compared, and the differences among them.
+/// Counts of the answers that were compared, and the differences between them.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Report {
     /// Number of clusters.
@@ -17,28 +17,28 @@ pub struct Report {
     pub changes: usize,
     /// Number of answers of kube-scheduler's plugins, by plugin and answer.
     pub answers: BTreeMap<String, BTreeMap<String, usize>>,
-    /// Differences of each kind.
+    /// Differences by kind.
     pub differences: BTreeMap<String, Difference>,
 }
 
 /// Answers that differ in the same way.
 #[derive(Debug, Clone, Serialize)]
 pub struct Difference {
-    /// Number of them.
+    /// Number of these answers.
     pub count: usize,
-    /// The seed of one of the clusters.
+    /// Seed of one of the clusters.
     pub seed: u64,
-    /// A pod there.
+    /// A pod in that cluster.
     pub pod: Value,
-    /// A change there.
+    /// A change of that cluster.
     pub change: Change,
 }
 
-/// Plugins that Harbormaster does not build, and its stand-in for them.
+/// Plugins that Harbormaster does not implement, and its substitute for them.
 const UNBUILT: &[&str] = &["DynamicResources", "HarbormasterUnbuilt"];
 
-/// A plugin and event of which Harbormaster alone hears: a pod that gives its node up wakes others for the volumes that it
-/// was going to have.
+/// A plugin and event that only Harbormaster registers: a pod that gives up its node wakes other pods that may use the
+/// volumes that it would have used.
 const OURS_ALONE: &str = "VolumeBinding AssignedPodDelete";
 
 impl Report {
@@ -54,7 +54,7 @@ impl Report {
             if UNBUILT.contains(&plugin) || hint == OURS_ALONE {
                 continue;
             }
-            // A plugin that does not hear of an event does not wake the pod either.
+            // A plugin that is not registered for an event does not wake the pod either.
             let said = |hints: &Hints| hints.get(hint).map_or("QueueSkip", String::as_str).to_owned();
             let (theirs, ours) = (said(theirs), said(ours));
             if theirs != ours {

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::verdict_oracle::Candidate;
 
-/// Cost of the victims on a node, in the order in which kube-scheduler compares nodes; less is better.
+/// Cost of the victims on a node, in the order in which kube-scheduler compares the criteria; less is better.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Cost {
     violations: i64,
@@ -39,7 +39,7 @@ impl Prices {
         Cost {
             violations: candidate.violations,
             highest_priority,
-            // Priorities are counted from the lowest possible one.
+            // Priorities are counted from the lowest possible priority.
             sum_of_priorities: prices().map(|(priority, _)| priority - i64::from(i32::MIN)).sum(),
             victims: candidate.victims.len(),
             started: Reverse(most_important.map(|(_, started)| started.clone()).min().unwrap_or_default()),
@@ -53,8 +53,8 @@ impl fmt::Display for Cost {
         let sum = self.sum_of_priorities + i64::from(i32::MIN) * *victims as i64;
         write!(
             f,
-            "{violations} budgets, priority {highest_priority} at most, {sum} in all, {victims} pods, the first of \
-             {started}"
+            "{violations} budget violations, highest priority {highest_priority}, sum of priorities {sum}, {victims} \
+             pods, the most important one started at {started}"
         )
     }
 }

@@ -1,4 +1,4 @@
-//! Harbormaster's decisions, by the engine in this process.
+//! Harbormaster's decisions, made by an engine in this process.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use harbormaster_setup::{Choices, Setup};
 use harbormaster_sim::Inventory;
 use serde_json::Value;
 
-/// Victims and their node.
+/// The victims and their node.
 #[derive(Debug)]
 pub(super) struct Eviction {
     pub(super) node: String,
@@ -17,8 +17,8 @@ pub(super) struct Eviction {
     pub(super) victims: Vec<String>,
 }
 
-/// An engine with the default configuration and the objects of the cluster. Victims are not deleted, so that every pod finds
-/// the same cluster.
+/// An engine with the default configuration and the objects of the cluster. Victims are not deleted, so that every pod
+/// finds the same cluster.
 pub(super) struct Ours {
     engine: Engine,
     now: Timestamp,
@@ -42,7 +42,7 @@ impl Ours {
 
     /// Returns the victims for a pod, if there are any.
     pub(super) fn evicted_for(&mut self, pod: &str) -> Result<Option<Eviction>> {
-        let pod = self.pending.remove(pod).with_context(|| format!("{pod} does not come"))?;
+        let pod = self.pending.remove(pod).with_context(|| format!("there is no pending pod {pod}"))?;
         let uid = pod.uid.clone();
         self.engine.handle(Input::Pod(pod), self.now);
         self.engine.schedule_one(self.now);

@@ -11,11 +11,11 @@ pub struct Report {
     pub clusters: usize,
     /// Number of pods that fit without evictions.
     pub fitting: usize,
-    /// Number of pods that do not.
+    /// Number of pods that do not fit without evictions.
     pub preemptors: usize,
     /// Number of pods for which both schedulers evict others.
     pub evicting: usize,
-    /// Number of these for which both do so on the same node.
+    /// Number of pods for which both schedulers evict others on the same node.
     pub on_the_same_node: usize,
     /// Total number of candidate nodes for all pods.
     pub candidates: usize,
@@ -40,7 +40,7 @@ impl fmt::Display for Report {
         let each = candidates / evicting.max(&1);
         writeln!(
             f,
-            "{clusters} clusters, {preemptors} pods without room, {fitting} with: {evicting} preemptions among {each} \
+            "{clusters} clusters, {fitting} pods fit, {preemptors} do not: {evicting} preemptions among {each} candidate \
              nodes each, {on_the_same_node} on the same node"
         )?;
         for Finding { seed, pod, wrong } in findings {

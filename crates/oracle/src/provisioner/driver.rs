@@ -19,10 +19,10 @@ pub struct Driver {
     /// Behaviour for all other claims.
     #[serde(default)]
     pub default: Behaviour,
-    /// Behaviour by name of a class.
+    /// Behaviour by class name.
     #[serde(default)]
     pub classes: BTreeMap<String, Behaviour>,
-    /// Behaviour by `namespace/name` of a claim; takes precedence over its class.
+    /// Behaviour by `namespace/name` of a claim; takes precedence over the behaviour for its class.
     #[serde(default)]
     pub claims: BTreeMap<String, Behaviour>,
 }
@@ -46,15 +46,13 @@ pub enum Outcome {
     /// Creates the volume.
     #[default]
     Make,
-    /// This many tries fail with the node still selected, and the driver tries
-    /// again; then it creates the volume.
+    /// Fails this many tries while the node remains selected, then creates the volume.
     FailTimes(u32),
-    /// This many tries fail permanently on the selected node, as if out of
-    /// capacity: its annotation is removed, which makes the scheduler select a
-    /// node again. Then the driver creates the volume. Claims without a selected
-    /// node fail as with [`Outcome::FailTimes`].
+    /// Fails this many tries permanently on the selected node, as if the node were out of capacity: removes the
+    /// annotation that names the node, which makes the scheduler select a node again. Then creates the volume. Claims
+    /// without a selected node fail as with [`Outcome::FailTimes`].
     RemoveSelectedNode(u32),
-    /// The driver never answers.
+    /// Never answers.
     Never,
 }
 
@@ -85,7 +83,7 @@ impl Driver {
         }
     }
 
-    /// Sets the behaviour for claims for which none is set, nor for their class.
+    /// Sets the behaviour for claims if no behaviour is set for the claim or for its class.
     #[must_use]
     pub fn with_default(self, behaviour: Behaviour) -> Self {
         Self { default: behaviour, ..self }

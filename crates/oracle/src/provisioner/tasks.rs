@@ -19,19 +19,19 @@ const VOLUMES: &str = "/api/v1/persistentvolumes";
 const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 const STORAGE_PROVISIONER: &str = "volume.kubernetes.io/storage-provisioner";
 
-/// Time between checks for the end.
+/// Interval between checks of the stop flag.
 const POLL: Duration = Duration::from_millis(50);
 
-/// Time until a failed request is repeated.
+/// Delay before a failed request is retried.
 const RETRY: Duration = Duration::from_millis(100);
 
-/// Tasks for all claims that wait.
+/// Tasks for all waiting claims.
 pub(super) struct Tasks {
     client: ApiClient,
     drivers: Vec<Driver>,
-    /// By UID of the claim.
+    /// Keyed by claim UID.
     waiting: HashMap<String, Task>,
-    /// Number of tries so far, by UID of the claim.
+    /// Number of tries so far, by claim UID.
     tries: HashMap<String, u32>,
 }
 
@@ -46,7 +46,7 @@ impl Tasks {
         Self { client, drivers, waiting: HashMap::new(), tries: HashMap::new() }
     }
 
-    /// Answers until `ended` is set.
+    /// Answers claims until `ended` is set.
     pub(super) fn work(mut self, ended: &AtomicBool, claims: &Receiver<Value>) {
         while !ended.load(Ordering::Relaxed) {
             let next = self.waiting.values().map(|task| task.due).min();
@@ -127,7 +127,7 @@ impl Tasks {
     }
 
     fn answer(&mut self, uid: &str, task: &Task) -> Result<Answer, Error> {
-        // The watch may be behind the last change that was made to the claim.
+        // The watch may not have delivered the last change of the claim yet.
         let claim = optional(self.client.get(&task.path))?.filter(|claim| claim["metadata"]["uid"] == uid);
         let Some(claim) = claim else { return Ok(Answer::Done) };
         let Some(driver) = self.responsible_driver(&claim)? else { return Ok(Answer::Done) };
@@ -145,7 +145,7 @@ impl Tasks {
             }
             _ => self.provision(driver, &claim)?,
         };
-        // Requests that failed are not counted.
+        // Tries whose requests failed are not counted.
         self.tries.insert(uid.to_owned(), tries + 1);
         Ok(answer)
     }
@@ -189,7 +189,7 @@ impl Tasks {
     }
 }
 
-/// Result of a driver's work on a claim.
+/// Result of a try for a claim.
 enum Answer {
     /// There is nothing more to do until the claim changes.
     Done,

@@ -1,4 +1,4 @@
-//! Watching all claims.
+//! Watches all claims.
 
 use std::io::BufRead;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +12,7 @@ use crate::components::{ApiClient, Error};
 
 const CLAIMS: &str = "/api/v1/persistentvolumeclaims";
 
-/// Time until a failed request is repeated.
+/// Delay before a failed request is retried.
 const RETRY: Duration = Duration::from_millis(100);
 
 /// Sends every state of every claim until `ended` is set. Deleted claims are sent
@@ -35,7 +35,7 @@ fn follow(client: &ApiClient, ended: &AtomicBool, sender: &Sender<Value>) -> Res
     }
     while !ended.load(Ordering::Relaxed) {
         let from = version.as_str().unwrap_or_default();
-        // Short, so that the end is noticed soon.
+        // The watch is short, so that `ended` is noticed soon.
         let query = format!("{CLAIMS}?watch=1&timeoutSeconds=1&resourceVersion={from}");
         for line in client.stream(&query)?.lines() {
             // A broken connection is treated as a closed one.

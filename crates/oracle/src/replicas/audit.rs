@@ -1,9 +1,9 @@
 //! Writes and terms of the replicas, from kube-apiserver's audit log.
 //!
 //! A term starts with a write of the lease that changes the holder. Renewals by the same process extend it. Only the
-//! replica whose term it is may write: a write that the API server *received* after another replica's acquisition of the
-//! lease was *complete* is a violation. A write that was received before and answered later, because etcd was suspended, is
-//! not: it was sent in the writer's own term.
+//! replica whose term it is may write. A write that the API server *received* after another replica's acquisition of
+//! the lease was *complete* is a violation. A write that was received earlier and answered later, because etcd was
+//! suspended, is not a violation, because it was sent in the writer's own term.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
@@ -17,8 +17,8 @@ use serde_json::json;
 
 use super::violation::Violation;
 
-/// Writes the audit policy. Returns kube-apiserver's flags and the path of the log, which has the writes of `replicas` with
-/// their times, and the content of leases.
+/// Writes the audit policy. Returns kube-apiserver's flags and the path of the log. The log contains the writes of
+/// `replicas` with their times, and the content of leases.
 pub(super) fn flags(directory: &Path, replicas: &[String]) -> Result<(Vec<String>, PathBuf)> {
     let (policy, log) = (directory.join("audit-policy.yaml"), directory.join("audit.log"));
     let lease = json!([{"group": "coordination.k8s.io", "resources": ["leases"]}]);
@@ -38,7 +38,7 @@ pub(super) fn flags(directory: &Path, replicas: &[String]) -> Result<(Vec<String
     let flags = vec![
         format!("--audit-policy-file={}", policy.display()),
         format!("--audit-log-path={}", log.display()),
-        // In MB, large enough for a single file.
+        // In MB; large enough for the log to fit in a single file.
         "--audit-log-maxsize=100000".to_owned(),
     ];
     Ok((flags, log))
@@ -89,7 +89,7 @@ pub(super) struct Write {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct LeaseWrite {
     pub(super) holder: String,
-    /// Time by the writer's clock.
+    /// Time of the renewal by the writer's clock.
     pub(super) renewed: Timestamp,
 }
 
@@ -166,13 +166,13 @@ impl Entry {
     }
 }
 
-/// A term of leadership: from the write of the lease that started it until the next one.
+/// A term of leadership, from the lease write that started it until the next term.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Term {
     pub(super) replica: String,
     /// Identity of the process.
     pub(super) holder: String,
-    /// Time at which the write that started it was received.
+    /// Time at which the write that started the term was received.
     pub(super) received: Timestamp,
     /// Time at which that write was answered.
     pub(super) completed: Timestamp,
@@ -184,7 +184,7 @@ pub(super) struct Term {
 #[derive(Debug, Default)]
 pub(super) struct WriteLog {
     pub(super) terms: Vec<Term>,
-    /// Successful writes, except of leases.
+    /// Successful writes, except those of leases.
     writes: Vec<Write>,
     bindings: HashMap<String, usize>,
     pub(super) bound: usize,
@@ -251,7 +251,7 @@ impl WriteLog {
     fn judge(&self, write: &Write) -> Option<Violation> {
         let at = write.received;
         let (replica, what, at_text) = (write.replica.clone(), write.what.clone(), at.to_rfc3339_micro());
-        // A replica that acquires the lease may know it a moment before the answer is logged.
+        // A replica that acquires the lease may learn of its success a moment before the answer is logged.
         let started = self.terms.partition_point(|term| term.received <= at);
         let is_starting = |term: &&Term| term.completed > at && term.replica == write.replica;
         if self.terms[..started].last().is_some_and(|term| is_starting(&term)) {

@@ -1,4 +1,4 @@
-//! Changes of pods from etcd itself: every change once and in order, regardless of the API server's state.
+//! Changes of pods, read from etcd itself: every change once and in order, regardless of the API server's state.
 //!
 //! etcd can serve watches as lines of JSON, and kube-apiserver can store JSON.
 
@@ -20,7 +20,7 @@ const PODS: &str = "/registry/pods/";
 /// The first key after all keys that start with [`PODS`].
 const END: &str = "/registry/pods0";
 
-/// Time between attempts to connect.
+/// Interval between attempts to connect.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// A change of a pod.
@@ -37,9 +37,9 @@ pub(super) enum Change {
 pub(super) struct Pod {
     pub(super) name: String,
     pub(super) node: Option<String>,
-    /// Thousandths.
+    /// CPU request in thousandths.
     pub(super) cpu: u64,
-    /// MiB.
+    /// Memory request in MiB.
     pub(super) memory: u64,
 }
 
@@ -75,14 +75,14 @@ fn read(
     let request = json!({"create_request": {
         "key": encode(PODS), "range_end": encode(END), "start_revision": next.to_string(),
     }});
-    // etcd may be unavailable for a moment; broken connections are reopened.
+    // etcd may be unavailable for a moment; a broken connection is then reopened.
     let Ok(response) = agent.post(url).send(request.to_string()) else { return Ok(true) };
     let reader = response.into_body().into_with_config().limit(u64::MAX).reader();
     for line in BufReader::new(reader).lines() {
         let Ok(line) = line else { return Ok(true) };
         let answer: Answer = serde_json::from_str(&line).with_context(|| line.clone())?;
         if answer.result.canceled {
-            bail!("etcd has cancelled the watch from revision {next}: {line}");
+            bail!("etcd has canceled the watch from revision {next}: {line}");
         }
         for event in answer.result.events {
             *next = event.kv.mod_revision.parse::<u64>().context("a revision")? + 1;

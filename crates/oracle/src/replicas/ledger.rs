@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 use super::history::{Change, Pod};
 use super::violation::Violation;
 
-/// Capacity of a node, or the resources that its pods use: CPU in thousandths, memory in MiB, pods.
+/// Capacity of a node, or the resources that its pods use: CPU in thousandths, memory in MiB, and the number of pods.
 pub(super) type Resources = [u64; 3];
 
 const RESOURCES: [&str; 3] = ["cpu (m)", "memory (Mi)", "pods"];
 
-/// All pods and nodes. Changes of pods come from etcd's history, in its order.
+/// All pods and nodes. Changes of pods come from etcd's history, in the order of that history.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
     nodes: HashMap<String, Node>,
@@ -19,7 +19,7 @@ pub(super) struct Ledger {
     /// Pods in the order of their bindings; some may already be deleted.
     bound: VecDeque<String>,
     pub(super) counts: Counts,
-    /// Times that pods waited for their node.
+    /// The time that each bound pod waited for its node.
     pub(super) waits: Vec<Duration>,
     /// The pod that waited longest.
     pub(super) longest: Option<(String, Duration)>,
@@ -36,9 +36,9 @@ pub(super) struct Counts {
     pub(super) pending: usize,
     /// Current number of pods with a node.
     pub(super) placed: usize,
-    /// Number of these that are being deleted.
+    /// Number of pods with a node that are being deleted.
     deleting: usize,
-    /// Highest use of any resource on any node so far, in thousandths of its capacity.
+    /// Highest utilization of any resource on any node so far, in thousandths of its capacity.
     pub(super) fullest: u64,
 }
 
@@ -132,7 +132,8 @@ impl Ledger {
         }
     }
 
-    /// Takes the pod that has had its node for longest, for deletion; `None` if no more than `most` would remain.
+    /// Takes the pod that has had its node for the longest time, for deletion. `None` if at most `most` pods have a
+    /// node and are not being deleted.
     pub(super) fn oldest_beyond(&mut self, most: usize) -> Option<String> {
         while self.counts.placed - self.counts.deleting > most {
             let oldest = self.bound.pop_front()?;
@@ -225,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_are_deleted_and_no_longer_counted_at_once() {
+    fn the_oldest_are_deleted_and_immediately_no_longer_counted() {
         let mut ledger = ledger_after(&[
             pod("p", None),
             pod("q", None),

@@ -16,13 +16,13 @@ const PODS: &str = "/api/v1/namespaces/default/pods";
 
 /// Average number of pods that fit on a node, whichever resource is exhausted first.
 const PER_NODE: usize = 40;
-/// Percentage of places that are used in the long run.
+/// Percentage of pod places that are used in the long run.
 const FULL: usize = 80;
-/// Maximum delay that is caught up; missed pods beyond it are skipped.
+/// Maximum delay that is made up for. After a longer delay, the missed pods are skipped.
 const MAX_DELAY: Duration = Duration::from_secs(1);
-/// Time until a failed request is repeated.
+/// Delay before a failed request is retried.
 const RETRY: Duration = Duration::from_millis(200);
-/// Time between checks for pods to delete.
+/// Interval between checks for pods to delete.
 const POLL: Duration = Duration::from_millis(5);
 const CREATORS: usize = 8;
 const DELETERS: usize = 16;
@@ -44,7 +44,7 @@ pub(super) fn node(name: &str, [cpu, memory, pods]: Resources) -> Value {
     })
 }
 
-/// Number of pods that a number of nodes has in the long run.
+/// Number of pods that `nodes` nodes have in the long run.
 pub(super) fn places(nodes: usize) -> usize {
     nodes * PER_NODE * FULL / 100
 }
@@ -57,7 +57,7 @@ pub(super) struct Load {
     deletes: Arc<AtomicBool>,
 }
 
-/// Schedule of the creation of pods.
+/// Schedule for creating pods.
 struct Pace {
     interval: Duration,
     next: Instant,
@@ -109,7 +109,7 @@ impl Load {
         Self { creates, created, creators, deletes }
     }
 
-    /// Number of pods that the API server has. Its history may show the last ones later.
+    /// Number of pods that the API server has created. The latest of them may appear in etcd's history only later.
     pub(super) fn created(&self) -> usize {
         self.created.load(Ordering::Relaxed)
     }
@@ -118,7 +118,7 @@ impl Load {
     pub(super) fn stop_creating(&mut self) {
         self.creates.store(false, Ordering::Relaxed);
         for creator in self.creators.drain(..) {
-            // Its panic has already been printed.
+            // A panic of the thread has already been printed.
             let _ = creator.join();
         }
     }
@@ -144,7 +144,8 @@ impl Pace {
     }
 }
 
-/// Repeats a request until it succeeds or fails with the status `done`; returns true then. Gives up if `is_running` is false.
+/// Repeats a request until it succeeds or fails with the status `done`, and then returns true. Gives up and returns
+/// false if `is_running` is false.
 fn until_done(is_running: &AtomicBool, done: u16, mut act: impl FnMut() -> Result<Value, Error>) -> bool {
     loop {
         match act() {
@@ -177,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_delays_are_not_caught_up() {
+    fn pods_missed_in_a_long_delay_are_skipped() {
         let start = Instant::now();
         let second = Duration::from_secs(1);
         let mut pace = Pace { interval: second / 10, next: start, number: 0 };

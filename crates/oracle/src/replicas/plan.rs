@@ -9,7 +9,7 @@ use crate::generate::Random;
 const MINUTE: u64 = 60;
 /// Second of every minute at which the leader is killed.
 const KILL: u64 = 5;
-/// Second of a minute at which another fault may happen, when another replica leads for certain.
+/// Second of a minute at which another fault may happen; by then another replica certainly leads.
 const OTHER: u64 = 33;
 /// Number of seconds for which etcd is suspended: longer than the renew deadline and the lease duration.
 const SUSPENSION: u64 = 20;
@@ -56,13 +56,13 @@ pub struct Plan {
     pub duration_s: u64,
     /// Faults in order, with the time in seconds after the start.
     pub faults: Vec<(u64, Fault)>,
-    /// Offset in seconds of the clock of the first leader.
+    /// Offset of the first leader's clock, in seconds.
     pub skew_s: i64,
 }
 
 impl Plan {
-    /// Creates a plan. The leader is killed every minute. In minutes chosen by `seed`, kube-apiserver is restarted twice and
-    /// etcd is suspended once, as far as there are enough minutes.
+    /// Creates a plan. The leader is killed every minute. In minutes chosen by `seed`, kube-apiserver is restarted
+    /// twice and etcd is suspended once, if there are enough minutes.
     #[must_use]
     pub fn new(seed: u64, minutes: u32) -> Self {
         let mut random = Random::new(seed);

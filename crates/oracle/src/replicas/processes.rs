@@ -1,4 +1,4 @@
-//! The processes of the replicas. A process that ends is restarted some seconds later, as by a kubelet.
+//! The processes of the replicas. A process that ends is restarted some seconds later, as a kubelet would do.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use super::violation::Violation;
 use crate::components::Endpoint;
 use crate::process;
 
-/// Time until an ended replica is restarted, and until a started one is considered running.
+/// Time after which a replica that has ended is restarted, and after which a started replica is considered running.
 const RESTART_DELAY: Duration = Duration::from_secs(5);
 /// Time for a replica to end after SIGTERM.
 const GRACE: Duration = Duration::from_secs(30);
@@ -48,8 +48,8 @@ enum State {
 }
 
 impl Replicas {
-    /// Creates replicas with these names, which are also their tokens, without starting them. The first one gets
-    /// `environment` in addition.
+    /// Creates replicas with these names, which are also their tokens, without starting them. The first replica gets
+    /// the additional variables in `environment`.
     pub(super) fn new(
         program: PathBuf,
         cluster: &Endpoint,
@@ -69,7 +69,7 @@ impl Replicas {
         Ok(Self { program, replicas: replicas.collect::<Result<_>>()?, lost: 0, violations: Vec::new() })
     }
 
-    /// Starts the first one or all others.
+    /// Starts the first replica if `first` is true, otherwise all others.
     pub(super) fn start(&mut self, first: bool) -> Result<()> {
         let (one, others) = self.replicas.split_at_mut(1);
         let selected = if first { one } else { others };
@@ -116,13 +116,13 @@ impl Replicas {
         Ok(events)
     }
 
-    /// Returns true if all have been running for a while.
+    /// Returns true if all replicas have been running for a while.
     pub(super) fn is_complete(&self) -> bool {
         let runs = |replica: &Replica| matches!(replica.state, State::Running(_));
         self.replicas.iter().all(|replica| runs(replica) && replica.since.elapsed() >= RESTART_DELAY)
     }
 
-    /// Stops all and searches their logs for panics.
+    /// Stops all replicas and searches their logs for panics.
     pub(super) fn stop(&mut self) -> Result<()> {
         for replica in &self.replicas {
             if let State::Running(child) = &replica.state {
@@ -186,7 +186,7 @@ impl Replica {
         (self.state, self.since) = (State::Ended, Instant::now());
     }
 
-    /// Log since its last start.
+    /// The log since the replica's last start.
     fn log(&self) -> String {
         self.logs.last().and_then(|log| fs::read_to_string(log).ok()).unwrap_or_default()
     }

@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::plan::Plan;
 use super::violation::Violation;
 
-/// Maximum number of violations of a kind in the text.
+/// Maximum number of violations of each kind in the text.
 const SHOWN: usize = 10;
 
 /// Progress of a run.
@@ -26,7 +26,7 @@ pub struct Progress {
     pub deleted: usize,
     /// Number of pods without a node.
     pub pending: usize,
-    /// Fraction of all places that is used.
+    /// Fraction of all pod places that are used.
     pub full: f64,
     /// Longest wait of a pod bound since the last report, in seconds.
     pub longest_wait_s: f64,
@@ -52,7 +52,7 @@ pub struct Failover {
     pub seconds: Option<f64>,
 }
 
-/// Times that pods waited for their node, in seconds.
+/// Time that pods waited for their node, in seconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WaitTimes {
@@ -92,21 +92,21 @@ pub struct Report {
     pub bound: usize,
     /// Number of pods deleted.
     pub deleted: usize,
-    /// Highest use of any resource on any node, as a fraction of its capacity.
+    /// Highest utilization of any resource on any node, as a fraction of its capacity.
     pub fullest_node: f64,
-    /// Number of successful bindings in the audit log. A binding that was not yet answered when kube-apiserver was killed is
-    /// missing.
+    /// Number of successful bindings in the audit log. A binding that was not yet answered when kube-apiserver was
+    /// killed is missing.
     pub bindings: usize,
     /// Number of rejected bindings by status code. A new leader may repeat a binding of the previous one.
     pub refused_bindings: BTreeMap<u16, usize>,
-    /// Number of times that the lease got a holder, including the first.
+    /// Number of times that the lease got a new holder, including the first one.
     pub terms: usize,
     /// Number of leaders that ended because they could not renew their lease.
     pub leases_lost: usize,
     /// Failovers after kills of leaders.
     pub failovers: Vec<Failover>,
-    /// Time limit of a failover: a standby sees the last renewal after one pause, respects it for the lease duration, and
-    /// checks again after another pause.
+    /// Time limit of a failover: a standby sees the last renewal after one pause, respects it for the lease duration,
+    /// and checks again after another pause.
     pub failover_limit_s: f64,
     /// Times from the creation of a pod to its binding.
     pub waits: WaitTimes,
@@ -120,7 +120,7 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "{} pods created, {} bound, {} deleted; the highest use of a resource on a node was {:.0} %",
+            "{} pods created, {} bound, {} deleted; the highest utilization of a resource on a node was {:.0} %",
             self.created,
             self.bound,
             self.deleted,

@@ -1,7 +1,7 @@
 //! A wrong clock for one process.
 //!
-//! Linux has no wall clock per process, and a scheduler with an option for a wrong clock might get it by accident. So the C
-//! library's function for the time is replaced in that process only; the program is unchanged.
+//! Linux has no per-process wall clock, and if the scheduler had an option for a wrong clock, it might be set by
+//! accident. So the C library's time function is replaced in that process only; the program is unchanged.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,8 +10,8 @@ use anyhow::{Context, Result, ensure};
 
 const SOURCE: &str = include_str!("skew.c");
 
-/// Builds the library in `directory`, and returns the environment variables that set a process's clock off by `seconds`. It
-/// works for programs that are dynamically linked with the C library.
+/// Builds the library in `directory`, and returns the environment variables that shift a process's clock by `seconds`.
+/// This works for programs that are dynamically linked with the C library.
 pub(super) fn environment(directory: &Path, seconds: i64) -> Result<[(&'static str, String); 2]> {
     let library = compile(directory)?;
     Ok([("LD_PRELOAD", library.display().to_string()), ("CLOCK_SKEW", seconds.to_string())])

@@ -51,10 +51,10 @@ pub enum Violation {
     LeftBehind {
         /// Name of the pod.
         pod: String,
-        /// Time that it has waited.
+        /// Time that the pod has waited, in seconds.
         seconds: f64,
     },
-    /// A replica wrote after another one had acquired the lease.
+    /// A replica wrote after another replica had acquired the lease.
     #[error("{replica} wrote ({what}) at {at}, {seconds:.3} s after {leader} acquired the lease")]
     WroteWithoutLease {
         /// Replica that wrote.
@@ -65,10 +65,10 @@ pub enum Violation {
         at: String,
         /// Replica that held the lease.
         leader: String,
-        /// Time since it had acquired the lease.
+        /// Seconds since that replica had acquired the lease.
         seconds: f64,
     },
-    /// A replica wrote before any had acquired the lease.
+    /// A replica wrote before any replica had acquired the lease.
     #[error("{replica} wrote ({what}) at {at}, before any replica acquired the lease")]
     WroteBeforeLease {
         /// Replica that wrote.

@@ -1,6 +1,6 @@
 //! Nodes, workloads with Services, and claims with volumes that are created and deleted along with pods.
 //!
-//! There are no controllers: everything that they would write is written here.
+//! There are no controllers, so everything that they would write is written here.
 
 use std::collections::VecDeque;
 
@@ -18,14 +18,15 @@ const CLAIMS: &str = "/api/v1/namespaces/default/persistentvolumeclaims";
 const VOLUMES: &str = "/api/v1/persistentvolumes";
 const DRIVER: &str = "csi.example.com";
 
-/// Number of pods per workload. Few, so that the scheduler's bounded cache for selectors fills within a quarter of an hour.
+/// Number of pods per workload. It is small, so that the scheduler's bounded cache for selectors fills within a quarter
+/// of an hour.
 const WORKLOAD: u64 = 10;
 /// One in this many pods has a claim.
 const CLAIMED: u64 = 5;
 /// Number of seconds between replacements of nodes.
 const NODE_SECONDS: u64 = 5;
 
-/// Creates and deletes these objects; see the [module documentation](self).
+/// Creates and deletes the objects; see the [module documentation](self).
 pub(super) struct Churn<'a> {
     client: &'a ApiClient,
     /// Number of pods between replacements of nodes.
@@ -67,7 +68,7 @@ impl<'a> Churn<'a> {
             let name = claim_name(number);
             for collection in [CLAIMS, VOLUMES] {
                 let path = format!("{collection}/{name}");
-                // There is no controller that removes them.
+                // There is no controller that removes the finalizers.
                 self.client.merge_patch(&path, &json!({"metadata": {"finalizers": null}}))?;
                 allow_missing(self.client.delete(&path))?;
             }

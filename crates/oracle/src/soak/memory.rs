@@ -11,8 +11,8 @@ pub struct Sample {
     pub resident_mib: f64,
 }
 
-/// Trend of memory over equidistant samples. The line ignores the first half, in which caches fill and memory fragments until
-/// the last of the initial nodes and pods is deleted.
+/// Trend of memory over samples at equal intervals. The line ignores the first half, in which caches fill, and memory
+/// fragments until the last of the initial nodes and pods is deleted.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Trend {
     /// Mean of the first quarter, in MiB.
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_steady_growth_is_found_under_noise() {
+    fn steady_growth_is_found_despite_noise() {
         let grows = samples(|at| 50.0 + at / 100.0 + 0.2 * (at / 10.0 * std::f64::consts::PI).cos());
         let trend = Trend::of(&grows).unwrap();
         assert!((trend.mib_per_hour - 36.0).abs() < 1.5, "{trend:?}");

@@ -1,8 +1,9 @@
-//! Fields that make a pod unique for plugins that evaluate nodes: a scheduler must not accumulate answers for them.
+//! Fields that make a pod unique for plugins that evaluate nodes. A scheduler must not accumulate answers for unique
+//! pods.
 
 use serde_json::{Value, json};
 
-/// Number of host ports that pods use in turn: more than there are pods at a time.
+/// Number of host ports that pods use in turn: more than there are pods at any time.
 const HOST_PORTS: u64 = 60_000;
 
 /// Gives a pod unique preferences for nodes and for pods, and a unique topology key, image and host port.

@@ -8,12 +8,12 @@ use serde::Serialize;
 use super::Verdicts;
 use crate::verdict_oracle::{NodeScore, PodVerdict, Status};
 
-/// A difference between two sources about one pod.
+/// A difference between the verdicts of two sources on one pod.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Difference {
     /// `namespace/name`.
     pub pod: String,
-    /// The node, if the difference is about one.
+    /// The node, if the difference concerns one.
     pub node: Option<String>,
     /// The part that differs: an extension point, `score of X`, `total score`, ...
     pub about: String,
@@ -28,9 +28,8 @@ pub struct Difference {
 }
 
 impl Difference {
-    /// Returns true if both are about the same pod and kind of verdict, so that
-    /// shrinking a cluster may replace one by the other. Scores may change their
-    /// values, reasons may not.
+    /// Returns true if both concern the same pod and kind of verdict, so that shrinking a cluster may replace one with
+    /// the other. The values of scores may change, but reasons may not.
     #[must_use]
     pub fn resembles(&self, other: &Self) -> bool {
         let is_equal = || (&self.left, &self.right) == (&other.left, &other.right);
@@ -48,7 +47,7 @@ pub fn compare(left: &Verdicts, right: &Verdicts) -> Option<Difference> {
 pub(super) fn differences(left: &Verdicts, right: &Verdicts) -> impl Iterator<Item = Difference> {
     let missing = || "(no verdict)".to_owned();
     let judged = left.iter().filter_map(move |(pod, expected)| {
-        // Ignore pods of profiles that do not exist.
+        // Ignore pods whose profile does not exist.
         if expected.error.as_deref().is_some_and(|error| error.starts_with("no profile has")) {
             return None;
         }
@@ -91,7 +90,7 @@ fn compare_pod(left: &PodVerdict, right: &PodVerdict) -> Option<FoundDifference>
     if early.is_some() || left.pre_filter.is_some() {
         return early;
     }
-    // Nodes of a failed pod are not compared: a source may stop at any failure.
+    // Nodes of a failed pod are not compared, because a source may stop at any failure.
     let (failed, also_failed) = (failures(left), failures(right));
     match (failed.is_empty(), also_failed.is_empty()) {
         (true, true) => compare_nodes(left, right),
@@ -152,7 +151,7 @@ fn filter_kind(left: Option<Status>, right: Option<Status>) -> String {
     }
 }
 
-/// Replaces the numbers in a text.
+/// Replaces the numbers in a string.
 fn without_numbers(text: &str) -> String {
     let mut result = String::new();
     for character in text.chars() {

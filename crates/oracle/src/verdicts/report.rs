@@ -13,7 +13,7 @@ use crate::generate::Cluster;
 /// Result of a comparison.
 #[derive(Debug, Serialize)]
 pub struct Report {
-    /// Numbers of comparisons.
+    /// Counts of the comparisons.
     pub counts: Counts,
     /// Duration, including shrinking.
     pub elapsed: Duration,
@@ -120,7 +120,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Formats YAML, or JSON if that fails, which is also YAML.
+/// Formats the value as YAML or, if that fails, as JSON, which is also YAML.
 fn yaml(value: &serde_json::Value) -> String {
     serde_saphyr::to_string(value).unwrap_or_else(|_| value.to_string())
 }

@@ -1,4 +1,4 @@
-//! Shrinking a cluster with a difference.
+//! Shrinks a cluster that shows a difference.
 
 use std::time::{Duration, Instant};
 
@@ -8,8 +8,8 @@ use super::compare::differences;
 use super::{Difference, VerdictSource};
 use crate::generate::Cluster;
 
-/// Removes objects, then fields one at a time, as long as a difference that resembles
-/// `difference` remains, until nothing can be removed or the time limit is reached.
+/// Removes objects, then fields one at a time, while a difference that resembles `difference` remains, until nothing
+/// more can be removed or the time limit is reached.
 pub(super) fn shrink(
     cluster: Cluster,
     difference: &Difference,
@@ -118,7 +118,7 @@ fn is_identity(path: &str) -> bool {
     matches!(
         path,
         "/apiVersion" | "/kind" | "/metadata" | "/metadata/name" | "/metadata/namespace" | "/profiles"
-            // Without these the profile would have other plugins.
+            // Without these, the profile would have different plugins.
             | "/profiles/0" | "/profiles/0/plugins" | "/profiles/0/plugins/multiPoint"
     ) || path.contains("/multiPoint/disabled")
 }

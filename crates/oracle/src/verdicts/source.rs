@@ -12,7 +12,7 @@ pub type Verdicts = BTreeMap<String, PodVerdict>;
 /// Result with an error message for users.
 pub type Result<T> = anyhow::Result<T>;
 
-/// Judges every pending pod of a cluster as if it were the only one.
+/// Judges every pending pod of a cluster as if it were the only pending pod.
 pub trait VerdictSource {
     /// Name in reports.
     fn name(&self) -> &str;
@@ -59,8 +59,8 @@ impl VerdictSource for RealPlugins {
     }
 }
 
-/// Removes DynamicResources' zero scores for pods without resource claims, which is every generated pod: Harbormaster's
-/// plugin does not score.
+/// Removes the zero scores that DynamicResources gives to pods without resource claims. All generated pods are such
+/// pods, and Harbormaster's plugin does not score.
 fn without_claims(mut verdict: PodVerdict) -> PodVerdict {
     for score in verdict.scores.values_mut() {
         score.plugins.retain(|plugin, score| plugin != "DynamicResources" || *score != 0);

@@ -65,7 +65,8 @@ fn a_pod_is_bound_by_the_real_scheduler_on_the_real_api_server() {
     let pid = scheduler.pid();
     assert!(is_alive(pid));
     assert!(!scheduler.log_tail().is_empty());
-    // It was not killed: without leader election its status is 1, and after a signal there is none.
+    // The scheduler was not killed: without leader election it exits with status 1, whereas after a signal there is no
+    // exit status.
     assert_eq!(scheduler.stop().unwrap().code(), Some(1));
     assert!(!is_alive(pid));
     let pids = [cluster.apiserver().pid(), cluster.etcd().pid()];
@@ -97,7 +98,7 @@ fn the_controller_manager_creates_the_pods_of_a_replica_set() {
 }
 
 #[test]
-fn a_component_that_ends_at_once_is_an_error_with_its_log() {
+fn a_component_that_ends_immediately_is_an_error_with_its_log() {
     let options = ControlPlaneOptions {
         apiserver_flags: vec!["--no-such-flag=1".to_owned()],
         ..ControlPlaneOptions::default()

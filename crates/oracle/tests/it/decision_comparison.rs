@@ -1,5 +1,4 @@
-//! Two runs of one script with the real scheduler are equal, and a different
-//! configuration makes a difference.
+//! Two runs of one script with the real scheduler are equal, and a run with a different configuration differs.
 
 use harbormaster_oracle::decisions::{Options, Script, Size, Stage, TRIES, compare_on};
 use harbormaster_oracle::scheduler::Contender;
@@ -7,7 +6,7 @@ use harbormaster_oracle::scheduler::Contender;
 const SIZE: Size = Size { nodes: 10, pods: 40, changes: 8 };
 
 #[test]
-fn the_real_scheduler_decides_twice_in_the_same_way() {
+fn the_real_scheduler_decides_the_same_way_twice() {
     let mut stage = Stage::start().unwrap();
     let script = Script::new(2, SIZE, Options::default());
     let contender = Contender::KubeScheduler;
@@ -17,7 +16,7 @@ fn the_real_scheduler_decides_twice_in_the_same_way() {
 }
 
 #[test]
-fn the_real_scheduler_preempts_twice_in_the_same_way() {
+fn the_real_scheduler_preempts_the_same_way_twice() {
     let mut stage = Stage::start().unwrap();
     let script = Script::new(5, Size { nodes: 10, pods: 30, changes: 2 }, Options::default());
     let contender = Contender::KubeScheduler;

@@ -28,7 +28,7 @@ fn retries_in_the_order_of_time_have_the_same_outcomes() {
 }
 
 #[test]
-fn the_same_pods_are_preempted_if_they_terminate_at_once() {
+fn the_same_pods_are_preempted_if_they_terminate_immediately() {
     let report = compare(5, SMALL);
     assert!(report.preempted > 0, "{report}");
 }

@@ -1,4 +1,4 @@
-//! Harbormaster's plugins have the same verdicts on every node as kube-scheduler's.
+//! Harbormaster's plugins give the same verdicts on every node as kube-scheduler's plugins.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The changes that wake a rejected pod are those that wake it in kube-scheduler.
+//! The changes that wake a rejected pod are the same as in kube-scheduler.
 
 use harbormaster_oracle::hints::{Options, run};
 

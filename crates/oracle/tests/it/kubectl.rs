@@ -1,5 +1,5 @@
-//! kubectl prints the same with the real kube-apiserver and with the embedded API server, line by line. The commands
-//! are in `tests/scripts/kubectl.script`, expected differences in `tests/scripts/kubectl_differences.yaml`.
+//! kubectl prints the same lines with the real kube-apiserver and with the embedded API server. The commands are in
+//! `tests/scripts/kubectl.script`, and the expected differences are in `tests/scripts/kubectl_differences.yaml`.
 
 use harbormaster_oracle::api_comparison::{Action, unused};
 use harbormaster_oracle::components::{Kubectl, KubectlVersion};

@@ -1,7 +1,6 @@
-//! The embedded API server answers invalid requests, requests for custom resources
-//! and server-side apply like the real kube-apiserver, with the same status,
-//! content type and body. The requests are in `tests/scripts/requests.script`,
-//! `custom_resources.script` and `apply.script`, expected differences in
+//! The embedded API server answers invalid requests, requests for custom resources and server-side apply as the real
+//! kube-apiserver does, with the same status, content type and body. The requests are in
+//! `tests/scripts/requests.script`, `custom_resources.script` and `apply.script`, and the expected differences are in
 //! `tests/scripts/requests_differences.yaml`.
 
 use harbormaster_oracle::api_comparison::unused;

@@ -1,7 +1,7 @@
 //! The table of the types of the Kubernetes API, `crates/validation/src/schema.txt`, matches the real types.
 //!
-//! `UPDATE_EXPECT=1 cargo test -p harbormaster-oracle --test it types::` regenerates the table. To add a kind, first add a line
-//! with only its name, for example `networking.Ingress`.
+//! `UPDATE_EXPECT=1 cargo test -p harbormaster-oracle --test it types::` regenerates the table. To add a kind, first
+//! add a line with only its name, for example `networking.Ingress`.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,7 +12,7 @@ use harbormaster_oracle::components::RealBinary;
 
 const TABLE: &str = "../validation/src/schema.txt";
 
-/// Returns the kinds: types that no field of another type has.
+/// Returns the kinds: the types that are not the type of any field.
 fn kinds<'a>(lines: &[&'a str]) -> Vec<&'a str> {
     let words = |line: &'a str| line.split(' ');
     let of_field = |word: &'a str| {

@@ -17,8 +17,8 @@ fn options() -> Options {
     }
 }
 
-/// kube-scheduler's plugins, except that TaintToleration scores one point too much for
-/// pods that tolerate the key `dedicated`.
+/// kube-scheduler's plugins, except that TaintToleration scores one point too high for pods that tolerate the key
+/// `dedicated`.
 struct FaultyPlugins(RealPlugins);
 
 impl VerdictSource for FaultyPlugins {

@@ -1,4 +1,4 @@
-//! The verdict oracle answers as documented for kube-scheduler.
+//! The verdict oracle's answers match the documentation of kube-scheduler.
 
 use harbormaster_oracle::verdict_oracle::{Request, Status, VerdictOracle};
 use serde_json::{Value, json};
@@ -79,7 +79,7 @@ fn every_node_of_a_cluster_gets_the_real_verdict_and_score() {
 }
 
 #[test]
-fn a_configuration_and_a_choice_of_pods_are_honoured() {
+fn a_configuration_and_a_selection_of_pods_are_honored() {
     let mut oracle = VerdictOracle::start().unwrap();
     let config = json!({
         "apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration",

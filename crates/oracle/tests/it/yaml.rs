@@ -1,4 +1,4 @@
-//! Comparison of our YAML with the library that Kubernetes and kubectl use.
+//! Comparison of our YAML library with the one that Kubernetes and kubectl use.
 
 use std::{
     io::Write as _,
@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 /// Number of random maps and scalars.
 const CASES: u64 = 10_000;
 
-/// Fragments of strings that may be mistaken for something else.
+/// Fragments of strings that may be mistaken for values of other types.
 const FRAGMENTS: [&str; 76] = [
     "0",
     "1",
@@ -107,7 +107,7 @@ impl Dice {
         from[self.throw(from.len())]
     }
 
-    /// Returns digits as in a commit hash, or anything else.
+    /// Returns digits and letters as in a commit hash, or any other string.
     fn text(&mut self) -> String {
         match self.throw(4) {
             0 => {
@@ -137,7 +137,7 @@ impl Dice {
     }
 }
 
-/// Returns the library's answer to each text.
+/// Returns the library's answer to each string.
 fn ask(role: &str, texts: &[String]) -> Vec<Value> {
     let library = YamlLibrary::ensure().expect("Go builds the library");
     let mut child = Command::new(library.path())

@@ -29,14 +29,14 @@ pub(super) fn affine() -> Value {
     pod
 }
 
-/// A pod that requires a node without similar pods of two namespaces.
+/// A pod that requires a node without similar pods in two namespaces.
 pub(super) fn anti_affine() -> Value {
     let mut term = same_colour("green", HOSTNAME);
     term["namespaces"] = namespaces();
     with_anti_affinity(&term)
 }
 
-/// A pod that requires a node without similar pods of namespaces with a label that all have.
+/// A pod that requires a node without similar pods in any namespace with a label that all namespaces have.
 pub(super) fn anti_affine_by_namespace_labels() -> Value {
     let mut term = same_colour("green", HOSTNAME);
     term["namespaceSelector"] = json!({"matchLabels": namespace_labels()});
@@ -65,7 +65,7 @@ pub(super) fn preferring_similar() -> Value {
     pod
 }
 
-/// A pod that spreads over zones with similar pods.
+/// A pod that is spread evenly over zones together with similar pods.
 pub(super) fn spread(when_unsatisfiable: &str) -> Value {
     let mut pod = labelled("blue");
     pod["spec"]["topologySpreadConstraints"] = json!([{
@@ -92,8 +92,7 @@ pub(super) fn service() -> Value {
     })
 }
 
-/// A pod of which four leave 400m of a node. It has no grace period, because there
-/// is no kubelet.
+/// A pod sized so that four of them leave 400m of a node free. It has no grace period, because there is no kubelet.
 pub(super) fn victim() -> Value {
     let mut pod = requesting("900m");
     pod["spec"]["terminationGracePeriodSeconds"] = 0.into();
@@ -107,7 +106,7 @@ pub(super) fn preemptor() -> Value {
     pod
 }
 
-/// Priority class of preemptors: a real API server accepts priorities only from classes.
+/// Priority class of preemptors. A real API server accepts a pod's priority only if it comes from a class.
 pub(super) fn priority_class() -> Value {
     json!({"metadata": {"name": HIGH_PRIORITY}, "value": 10})
 }
@@ -120,7 +119,7 @@ fn namespace_labels() -> Value {
     json!({"team": "benchmark"})
 }
 
-/// Namespaces of the pods in workloads with one namespace for init pods.
+/// Namespaces of the pods in workloads whose init pods share one namespace.
 fn namespaces() -> Value {
     json!([super::init_namespace(0), super::MEASURED])
 }

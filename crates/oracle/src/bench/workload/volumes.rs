@@ -19,7 +19,7 @@ const IN_TREE_PLUGIN: &str = "kubernetes.io/aws-ebs";
 
 const LOCAL_CLASS: &str = "local";
 
-/// Kind of volumes that the pods of a workload have.
+/// Kind of volume that the pods of a workload use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Volumes {
     None,
@@ -77,7 +77,7 @@ pub(super) fn local_class() -> Value {
     })
 }
 
-/// Name of a node's local volume. A new volume is not available until its status says so.
+/// Name of a node's local volume. A new volume becomes available only when its status is set to available.
 pub(in crate::bench) fn local_volume_name(node: &str) -> String {
     format!("local-{node}")
 }
@@ -98,8 +98,8 @@ fn waiting_claim(namespace: &str, pod: &mut Value) -> Creation {
     (claims(namespace), claim)
 }
 
-/// Returns a volume and a claim that are bound to each other. No controller is needed: they have the fields that the
-/// volume controller would set.
+/// Returns a volume and a claim that are bound to each other. No controller is needed, because they already have the
+/// fields that the volume controller would set.
 fn bound(source: Source, namespace: &str, pod: &mut Value) -> Vec<Creation> {
     let mut claim = claim(pod, "ReadOnlyMany");
     let name = claim["metadata"]["name"].clone();
@@ -116,7 +116,7 @@ fn bound(source: Source, namespace: &str, pod: &mut Value) -> Vec<Creation> {
     vec![(VOLUMES.to_owned(), volume), (claims(namespace), claim)]
 }
 
-/// Adds a claim to the pod and returns it; it is named like the pod.
+/// Adds a claim with the pod's name to the pod, and returns the claim.
 fn claim(pod: &mut Value, mode: &str) -> Value {
     let name = pod["metadata"]["name"].clone();
     pod["spec"]["volumes"] = json!([{"name": "data", "persistentVolumeClaim": {"claimName": name}}]);

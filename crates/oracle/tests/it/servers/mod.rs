@@ -24,7 +24,7 @@ pub(crate) fn expected_differences(name: &str) -> ExpectedDifferences {
     ExpectedDifferences::parse(&data(name)).unwrap_or_else(|e| panic!("{name}: {e:#}"))
 }
 
-/// Starts the real control plane, only with controllers that the embedded server also has.
+/// Starts the real control plane, with only the controllers that the embedded server also has.
 fn real() -> ControlPlane {
     let options = ControlPlaneOptions {
         controller_manager: true,
