@@ -80,7 +80,7 @@ fn enters_domain(old: Option<&Node>, new: &Node, key: &str) -> bool {
     now.is_some() && old.and_then(|old| old.labels.get(key)) != now
 }
 
-/// Returns true if the node is new or has left a domain; anti-affinity does not require the key.
+/// Returns true if the node is new or has left a domain. Anti-affinity does not require a node to have the key.
 fn leaves_domain(old: Option<&Node>, new: &Node, key: &str) -> bool {
     old.is_none_or(|old| {
         let before = old.labels.get(key);
