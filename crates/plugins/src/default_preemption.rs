@@ -19,10 +19,10 @@
 //! - `not eligible due to a terminating pod on the nominated node.`: an earlier preemption is still in progress.
 //! - `not eligible due to workload aware preemption enabled`: for pods of a group, with that feature gate.
 //! - `no candidate node for preemption`: the extenders accept no eviction.
-//! - `0/N nodes are available: …`: no eviction helps. Nodes without pods of lower priority are counted under `No
-//!   preemption victims found for incoming pod`, nodes that a filter rejects even after all evictions under that
-//!   filter's reasons, and nodes where evictions cannot help under `Preemption is not helpful for scheduling`. Only
-//!   this outcome clears the pod's nomination.
+//! - `0/N nodes are available: …`: no eviction helps. A node without pods of lower priority is counted under `No
+//!   preemption victims found for incoming pod`. A node that a filter rejects even after all evictions is counted
+//!   under that filter's reasons, and a node that evictions cannot open up under `Preemption is not helpful for
+//!   scheduling`. Only this outcome clears the pod's nomination.
 //!
 //! # Scores by
 //! It does not score.

@@ -25,11 +25,11 @@
 //! whatever its labels.
 //!
 //! # Scores by
-//! The sum over all pods in the node's domains. Each of these pods adds the weight of every preferred term of the
-//! incoming pod that matches it, the weight of every preferred term of its own that matches the incoming pod (both
-//! negative for anti-affinity), and `hardPodAffinityWeight` for every required affinity term of its own that matches
-//! the incoming pod. The highest sum among the candidates scores 100 and the lowest 0; if all sums are equal, all
-//! candidates score 0. The pod is not scored if nothing contributes to any sum, or, with
+//! The sum over all pods in the node's domains. Each of these other pods adds: the weight of every preferred term of
+//! the incoming pod that matches the other pod, the weight of every preferred term of the other pod that matches the
+//! incoming pod (both negative for anti-affinity), and `hardPodAffinityWeight` for every required affinity term of the
+//! other pod that matches the incoming pod. The highest sum among the candidates scores 100 and the lowest 0; if all
+//! sums are equal, all candidates score 0. The pod is not scored if nothing contributes to any sum, or, with
 //! `ignorePreferredTermsOfExistingPods`, if the pod has no preferred terms.
 //!
 //! # Requeued by

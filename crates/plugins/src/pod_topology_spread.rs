@@ -23,11 +23,11 @@
 //!   constraints`. That smallest number is zero if there are fewer than `minDomains` domains.
 //!
 //! # Scores by
-//! For constraints with `whenUnsatisfiable: ScheduleAnyway`, each constraint contributes the number of pods in the
-//! node's domain, multiplied by `ln(domains + 2)`, plus `maxSkew - 1`. The contributions are added up and rounded.
-//! Fewer pods are better: the result is `100 * (largest + smallest - score) / largest`. Only the domains of the
-//! candidates count; for `kubernetes.io/hostname` every candidate is a domain, and all its pods count. Candidates that
-//! lack a key score 0, except under system defaults, where that key is ignored.
+//! Each constraint with `whenUnsatisfiable: ScheduleAnyway` contributes the number of pods in the node's domain,
+//! multiplied by `ln(domains + 2)`, plus `maxSkew - 1`. The contributions are added up and rounded. Fewer pods are
+//! better: the result is `100 * (largest + smallest - score) / largest`. Only the domains of the candidates count; for
+//! `kubernetes.io/hostname` every candidate is a domain, and all its pods count. Candidates that lack a key score 0,
+//! except under system defaults, where that key is ignored.
 //!
 //! # Requeued by
 //! A pod that a hard constraint selects, if it is bound, deleted, terminated or relabeled. A change of the pod's own

@@ -19,7 +19,7 @@ struct Key {
     rows_with_key: NodeSet,
 }
 
-/// The rows with one value: a list as long as there are only a few, as for host names.
+/// The rows with one value: a list while there are only a few rows, as for host names.
 #[derive(Debug)]
 enum Rows {
     /// Rows in ascending order.

@@ -2,7 +2,7 @@
 //!
 //! # What it does
 //! Filter, Score. Compares `spec.taints` of the node with `spec.tolerations` of the pod. Tolerations with the
-//! operators `Lt` and `Gt` count only with the gate `TaintTolerationComparisonOperators` (KEP-5471).
+//! operators `Lt` and `Gt` count only with the `TaintTolerationComparisonOperators` feature gate (KEP-5471).
 //!
 //! # Rejects when
 //! A taint with the effect `NoSchedule` or `NoExecute` is not tolerated: `node(s) had untolerated taint(s)`, which no

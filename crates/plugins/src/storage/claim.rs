@@ -63,7 +63,7 @@ impl Resource for PersistentVolumeClaim {
     const SCOPE: ResourceScope = ResourceScope::Namespaced;
 }
 
-/// Returns true if the claim and its volume refer to each other and the claim says so.
+/// Returns true if the claim and its volume refer to each other and the claim records this.
 pub fn is_fully_bound(claim: &Custom<PersistentVolumeClaim>) -> bool {
     !claim.volume_name.is_empty() && claim.metadata.annotations.get(BIND_COMPLETED).is_some()
 }

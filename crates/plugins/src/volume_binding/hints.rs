@@ -84,7 +84,7 @@ fn after_capacity(
 }
 
 /// Hint for a pod that gave up its node and may have had an assumed volume that the API server never knew of. Skips
-/// bound pods, since the API server knows their volumes.
+/// bound pods, since the API server has their volumes.
 fn after_pod(_: &VolumeBinding, _: &PodInfo, change: &Change<'_>) -> PluginResult<Hint> {
     let Change::Pod { old: Some(gone), .. } = change else { return Ok(Hint::Queue) };
     let is_claim = |source: &VolumeSource| matches!(source, VolumeSource::Claim(_) | VolumeSource::Ephemeral);

@@ -242,7 +242,7 @@ fn a_volume_is_provisioned_where_the_class_allows_it() {
         ("in one zone", "csi", term(json!([zone(&["a"])])), ["", VOLUME]),
         ("in either zone", "csi", term(json!([zone(&["a", "b"])])), ["", ""]),
         ("nowhere, by an empty term", "csi", term(json!([])), [VOLUME, VOLUME]),
-        ("by nobody", "kubernetes.io/no-provisioner", json!(null), [VOLUME, VOLUME]),
+        ("without provisioning", "kubernetes.io/no-provisioner", json!(null), [VOLUME, VOLUME]),
         ("without a provisioner", "", json!(null), [VOLUME, VOLUME]),
     ] {
         let mut world = zones();

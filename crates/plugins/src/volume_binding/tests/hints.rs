@@ -97,7 +97,7 @@ fn a_driver_that_stops_reporting_capacity_wakes_pods_with_its_inline_volumes() {
     ] {
         let (before, now) = (driver(name, before), driver(name, now));
         assert_eq!(after::<CsiDriver>(Some(&before), Some(&now)), expected, "{name} {before} {now}");
-        assert_eq!(after::<CsiDriver>(None, Some(&now)), No, "nobody listens");
+        assert_eq!(after::<CsiDriver>(None, Some(&now)), No, "a new driver");
     }
 }
 
