@@ -16,7 +16,7 @@
 //!
 //! The plugin fails if the claim of an ephemeral volume (of the pod, or of a pod on the node) was not created for that
 //! pod, or if an in-tree disk cannot be translated for its driver. A claim without a volume counts for the driver of
-//! its class. Nodes without a CSINode have no limits, and neither have drivers for which the CSINode has none.
+//! its class. Nodes without a CSINode are unlimited, and so are drivers without a limit in the CSINode.
 //!
 //! # Scores by
 //! It does not score.

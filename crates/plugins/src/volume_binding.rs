@@ -31,12 +31,12 @@
 //! - Assumed changes survive unrelated updates of the object.
 //! - A claim that several volumes of a pod name counts once.
 //! - A pod that gives up its node wakes others, since its volumes may be free again.
-//! - PreBind reacts to events instead of polling, insists that a claim has the volume chosen for it, and checks only
-//!   once, when the volumes exist, that the node still exists.
+//! - PreBind reacts to events instead of polling and requires that a claim gets the volume chosen for it. It checks
+//!   only once, when the volumes exist, that the node still exists.
 //! - Classes never disappear during a decision.
 //!
-//! Reading order: `claims` (the pod), `on_node` (one node), `supply` (available storage), `reach` and `offers` (its
-//! parts), `decision` (the result), `bind` (its execution), `score`, `hints`.
+//! Reading order: `claims` (the pod), `on_node` (one node), `supply` (available storage), `reach` and `offers`
+//! (parts of `supply`), `decision` (the result), `bind` (carrying out the decision), `score`, `hints`.
 
 mod bind;
 mod claims;
