@@ -4,7 +4,7 @@
 //! Bind. Posts a `Binding` for the pod, which sets `spec.nodeName`.
 //!
 //! # Rejects when
-//! Never. If the API server refuses the binding, that is an error and the pod is retried.
+//! Never. If the API server refuses the binding, that is an error, and the pod is retried.
 //!
 //! # Scores by
 //! It does not score.
@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_binding_is_posted_and_a_refusal_is_an_error() {
+    fn posts_the_binding_and_returns_a_refusal_as_an_error() {
         let server = FakeApi::default();
         let placement = Placement::new(pod("p").info(), "n".into());
         let cx = BindCycle { placement, api: server.api() };

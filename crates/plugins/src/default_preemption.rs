@@ -1,45 +1,46 @@
-//! DefaultPreemption: evicts pods of lower priority if a pod fits no node.
+//! DefaultPreemption: evicts pods of lower priority if a pod does not fit on any node.
 //!
 //! # What it does
 //! PreEnqueue, PostFilter. PostFilter finds the node where evicting the least important pods makes room, and nominates
-//! the pod to it; the engine evicts the victims. There are four steps, each in its own file: whether the pod may
-//! preempt (`eligibility`), on which nodes evictions help (`search`, with `bound` and `quota`), which pods to evict
-//! (`victims`, with `importance` and `budgets`), and which node is best (`choice`).
+//! the pod to that node; the engine evicts the victims. Each of the four steps has its own file: checking that the pod
+//! may preempt (`eligibility`), searching for nodes where evictions help (`search`, with `bound` and `quota`),
+//! choosing the victims on a node (`victims`, with `importance` and `budgets`), and choosing the best node (`choice`).
 //!
-//! The search considers every node that evictions might open up. It computes a lower bound of each node's cost, tries
-//! the most promising node first, and ends when no other node can be better. If the bounds are too optimistic, because
-//! something other than requests prevents scheduling, it ends after 1,000 nodes or a tenth of them, whichever is more.
-//! With `--parity`, or with arguments other than the defaults, it tries one node after another until it has enough
-//! candidates.
+//! The search considers every node where evictions might make room. It computes a lower bound of each node's cost,
+//! tries the most promising node first, and stops when no other node can be better. If the bounds are too optimistic
+//! because something other than resource requests prevents scheduling, the search stops after 1,000 nodes or a tenth
+//! of them, whichever is more, once it has a candidate that violates no disruption budget. With `--parity`, or with
+//! arguments other than the defaults, it tries the nodes in order until it has enough candidates.
 //!
 //! # Rejects when
-//! PreEnqueue: victims are being evicted for this pod: `waiting for the preemption for this pod to be finished`.
-//! PostFilter nominates a node or gives a reason, always after `preemption: `:
+//! PreEnqueue rejects the pod while victims are being evicted for it: `waiting for the preemption for this pod to be
+//! finished`. PostFilter nominates a node or gives a reason, always after `preemption: `:
 //! - `not eligible due to preemptionPolicy=Never.`
 //! - `not eligible due to a terminating pod on the nominated node.`: an earlier preemption is still in progress.
-//! - `not eligible due to workload aware preemption enabled`: with that gate, for pods of a group.
-//! - `no candidate node for preemption`: extenders accept no eviction.
-//! - `0/N nodes are available: …`: no eviction helps. Nodes without pods of lower priority are counted as `No
-//!   preemption victims found for incoming pod`; nodes that a filter rejects even after all evictions, with that
-//!   filter's reasons; and nodes that no eviction opens up, as `Preemption is not helpful for scheduling`. Only this
-//!   answer clears the pod's nomination.
+//! - `not eligible due to workload aware preemption enabled`: for pods of a group, with that feature gate.
+//! - `no candidate node for preemption`: the extenders accept no eviction.
+//! - `0/N nodes are available: …`: no eviction helps. A node without pods of lower priority is counted under `No
+//!   preemption victims found for incoming pod`. A node that a filter rejects even after all evictions is counted
+//!   under that filter's reasons, and a node that evictions cannot open up under `Preemption is not helpful for
+//!   scheduling`. Only this outcome clears the pod's nomination.
 //!
 //! # Scores by
 //! It does not score.
 //!
 //! # Requeued by
-//! The end of a pod, so that a pod held back by PreEnqueue is checked again. Whether the pod is tried is left to the
-//! plugins that rejected it.
+//! The deletion or termination of a pod, so that a pod held back by PreEnqueue is checked again. Whether the pod is
+//! then retried is up to the plugins that rejected it.
 //!
 //! # Differs from kube-scheduler
-//! - A missing `status.startTime` means "now" in kube-scheduler. Here there is no clock: such a pod counts as started
-//!   later than all others. Among such pods of equal priority on one node, the last to join is the most important,
-//!   which is the result of kube-scheduler's sorting; across nodes they are equal.
+//! - A missing `status.startTime` means "now" in kube-scheduler. This plugin has no clock: a pod without a start time
+//!   counts as started later than all others. Among pods of equal priority without a start time, the last one to join
+//!   a node is the most important on that node, as kube-scheduler's sorting also orders them; across nodes such pods
+//!   are equal.
 //! - Among equally good nodes the first one found wins; kube-scheduler's choice is random.
-//! - The default search considers all nodes. It starts at a pseudo-random node that is the same in every run, and a
-//!   search that stops early stops exactly when it has seen enough nodes.
-//! - Evictions never block the scheduler, so PreEnqueue holds pods back regardless of the gate
-//!   `SchedulerAsyncPreemption`.
+//! - The default search considers all nodes. It starts at a pseudo-random node that is the same in every run. A search
+//!   that stops early stops exactly when it has seen enough nodes.
+//! - Evictions never block the scheduler, so PreEnqueue holds pods back whether or not the `SchedulerAsyncPreemption`
+//!   feature gate is enabled.
 //! - Scheduling constraints of pod groups are not supported.
 
 mod bound;
@@ -65,7 +66,7 @@ const REASON_NO_CANDIDATE: &str = "no candidate node for preemption";
 #[derive(Clone, Debug)]
 pub struct DefaultPreemption {
     args: DefaultPreemptionArgs,
-    /// True if pod groups are preempted for as a whole, not pod by pod.
+    /// True if preemption treats a pod group as a whole, not pod by pod.
     workload_aware: bool,
 }
 
@@ -105,7 +106,7 @@ impl PostFilter for DefaultPreemption {
             }
             return Ok(no_help(&search.message(cx.what_if.nodes().node_count()), Nomination::Clear));
         }
-        // If extenders reject all candidates, the nomination stays.
+        // If the extenders reject all candidates, the pod keeps its nomination.
         let agreed = cx.what_if.agreed(search.candidates).map_err(|error| prefixed(&error.to_string()))?;
         let Some(best) = choice::best(agreed) else {
             return Ok(no_help(REASON_NO_CANDIDATE, Nomination::Keep));
@@ -116,7 +117,7 @@ impl PostFilter for DefaultPreemption {
 }
 
 impl DefaultPreemption {
-    /// Never wakes the pod: a pod that is held back was rejected by other plugins, and their hints decide.
+    /// Never wakes the pod. Other plugins rejected a pod that is held back, and their hints decide whether to wake it.
     fn after_pod(&self, _: &PodInfo, _: &Change<'_>) -> PluginResult<Hint> {
         Ok(Hint::Skip)
     }

@@ -1,16 +1,17 @@
 //! ImageLocality: prefers nodes that already have the pod's images.
 //!
 //! # What it does
-//! Score. Compares the images of the pod's containers, init containers and image volumes with those the node reports.
+//! Score. Compares the images of the pod's containers, init containers and image volumes with those that the node
+//! reports.
 //!
 //! # Rejects when
 //! Never.
 //!
 //! # Scores by
-//! The sizes of the pod's images on the node, each multiplied by the share of nodes that have the image (so that one
-//! node does not attract all pods). 23 MiB score 0, and 1000 MiB per container score 100. Image volumes add to the size
-//! but do not count as containers. A name without tag or digest means `:latest`; the names that nodes report are
-//! compared unchanged.
+//! The total size of the pod's images that are on the node. Each size is multiplied by the fraction of nodes that have
+//! the image, so that one node does not attract all pods. 23 MiB score 0, and 1000 MiB per container score 100. Image
+//! volumes add to the size but do not count as containers. A name without a tag or digest means `:latest`; the names
+//! that nodes report are compared unchanged.
 //!
 //! # Requeued by
 //! Nothing.
@@ -59,7 +60,7 @@ impl Score<Row> for ImageLocality {
 
     fn score_batch(&self, cx: &RowCycle<'_>, (): &(), scores: &mut Scores<'_>) -> PluginResult<()> {
         let mut images = Images::of(cx);
-        // Most images of most pods are on no node yet.
+        // Most images of most pods are not on any node yet.
         images.names.retain(|name| cx.nodes.has_image(name));
         for (row, score) in scores.iter_mut() {
             *score = images.score(cx.nodes.node(row));
@@ -118,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_count_by_the_share_of_nodes_that_have_the_image() {
+    fn sizes_are_weighted_by_the_fraction_of_nodes_that_have_the_image() {
         let small_and_large = [
             node("n1").image("gcr.io/40:latest", 40 * MIB),
             node("n2").image("gcr.io/250:latest", 250 * MIB),
@@ -134,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn image_volumes_add_size_but_are_no_containers() {
+    fn image_volumes_add_size_but_are_not_containers() {
         let nodes = [node("n1").image("gcr.io/300:latest", 300 * MIB), node("n2")];
         let mounts = pod("p").image("none").volume(VolumeSource::Image("gcr.io/300".into()));
         assert_eq!(scores(nodes, mounts), [12, 0]);

@@ -1,43 +1,45 @@
 //! InterPodAffinity: attracts pods to other pods, or keeps them apart.
 //!
 //! # What it does
-//! PreFilter, Filter, PreScore, Score. Applies `spec.affinity.podAffinity` and `podAntiAffinity` of the pod to the pods
-//! on nodes, and the terms of the pods on nodes to the pod. For a term, two nodes are in one topology domain if they
-//! have the same value for the label in its `topologyKey`. Terminating pods count until they are gone. The [pod
-//! index](crate::pod_index) keeps the number of pods that match a term, and the terms that select a pod.
+//! PreFilter, Filter, PreScore, Score. Applies `spec.affinity.podAffinity` and `podAntiAffinity` of the pod to the
+//! pods on nodes, and the terms of the pods on nodes to the pod. For a term, two nodes are in the same topology domain
+//! if they have the same value for the label in its `topologyKey`. Terminating pods count until they are gone. The
+//! [pod index](crate::pod_index) keeps the number of pods that match a term, and the terms that select a pod.
 //!
 //! # Rejects when
 //! In this order:
-//! - Required affinity is not satisfied: `node(s) didn't match pod affinity rules`, which no eviction resolves. The
-//!   node must have the key of every term, and each of these domains must have a pod that matches all terms. The first
-//!   pod of a group with affinity to itself is accepted: if no pod matches in any domain and the pod matches its own
-//!   terms, the keys are sufficient.
+//! - The pod's required affinity is not satisfied: `node(s) didn't match pod affinity rules`, which no eviction
+//!   resolves. The node must have the key of every term, and its domain under each key must contain a pod that matches
+//!   all terms. The first pod of a group with affinity to itself is an exception: if no pod in any domain matches and
+//!   the pod matches its own terms, the node only needs the keys.
 //! - The domain has a pod that a required anti-affinity term selects: `node(s) didn't match pod anti-affinity rules`.
 //! - The domain has a pod with a required anti-affinity term that selects this pod: `node(s) didn't satisfy existing
 //!   pods anti-affinity rules`.
 //!
-//! Evictions may resolve the last two. A selector with a syntax error rejects the pod on all nodes: `parsing pod:
-//! requiredAffinityTerms: …`. In pods on nodes, the list with the invalid term is ignored.
+//! Evictions may resolve the last two. If a selector of the pod has a syntax error, the pod is rejected on all nodes:
+//! `parsing pod: requiredAffinityTerms: …`. For a pod on a node, the list with the invalid term is ignored.
 //!
-//! A term applies to the namespaces that it lists and those that its `namespaceSelector` matches, or else to its pod's
-//! namespace. In terms of the pod being scheduled, a namespace selector that matches empty labels (only `NotIn` and
-//! `DoesNotExist`) matches every namespace, whatever its labels.
+//! A term applies to the namespaces that it lists and those that its `namespaceSelector` matches. If it has neither a
+//! list nor a selector, it applies to the namespace of its pod. For a term of the pod being scheduled, a namespace
+//! selector that matches an empty set of labels (one with only `NotIn` and `DoesNotExist`) matches every namespace,
+//! whatever its labels.
 //!
 //! # Scores by
-//! The sum over all pods in the node's domains of: the weight of each preferred term of the pod that matches them, the
-//! weight of each of their preferred terms that matches the pod (negative for anti-affinity), and
-//! `hardPodAffinityWeight` for each of their required affinity terms that matches the pod. The highest sum among the
-//! candidates scores 100, the lowest 0; equal sums score 0. A pod is not scored if nothing contributes, or, with
-//! `ignorePreferredTermsOfExistingPods`, if it has no preferred terms.
+//! The sum over all pods in the node's domains. Each of these other pods adds: the weight of every preferred term of
+//! the incoming pod that matches the other pod, the weight of every preferred term of the other pod that matches the
+//! incoming pod (both negative for anti-affinity), and `hardPodAffinityWeight` for every required affinity term of the
+//! other pod that matches the incoming pod. The highest sum among the candidates scores 100 and the lowest 0; if all
+//! sums are equal, all candidates score 0. The pod is not scored if nothing contributes to any sum, or, with
+//! `ignorePreferredTermsOfExistingPods`, if the pod has no preferred terms.
 //!
 //! # Requeued by
-//! - Changed labels of the pod itself.
-//! - A pod with a node or a nominated node that is added or relabelled so that it matches all required affinity terms;
-//!   is relabelled or deleted and matched all required anti-affinity terms; or is deleted and had required
-//!   anti-affinity terms that all match the pod. Namespace labels are not looked up, so a namespace selector that
-//!   requires labels matches nothing here.
-//! - A node that is added with, gains, or changes the key of an affinity term; for a pod with anti-affinity, any new
-//!   node and one that changes or loses the key.
+//! - A change of the pod's own labels.
+//! - A change to another pod that has a node or a nominated node: it is added or relabeled and now matches all
+//!   required affinity terms of this pod; it is relabeled or deleted and no longer matches all required anti-affinity
+//!   terms of this pod; or it is deleted and all its required anti-affinity terms matched this pod. Hints do not look
+//!   up namespace labels, so a namespace selector that requires labels matches nothing here.
+//! - A new node with the key of an affinity term, or a node that gains the key or changes its value. For a pod with
+//!   anti-affinity, any new node, and a node that loses the key of a term or changes its value.
 //!
 //! # Differs from kube-scheduler
 //! No differences.

@@ -1,5 +1,5 @@
-//! The in-tree plugins: kube-scheduler's plugins under their own names, and [`Unbuilt`], which rejects pods that need a
-//! plugin not built yet.
+//! The in-tree plugins: kube-scheduler's plugins under their own names, and [`Unbuilt`], which rejects pods that need
+//! a plugin not built yet.
 //!
 //! Reading order: [`node_name`] (the smallest), [`node_unschedulable`] (events and batches), [`node_affinity`]
 //! (arguments and state), [`node_resources`] (columns). Each module documents what its plugin does, when it rejects,
@@ -64,21 +64,21 @@ pub use volume_zone::VolumeZone;
 
 /// Registers every plugin of this crate.
 ///
-/// The registry has no order, and the profile decides when a plugin runs. The lines are in the order of the default
-/// profile; the comments explain that order.
+/// The order of registration has no effect; the profile decides when a plugin runs. The lines are in the order of the
+/// default profile, and the comments explain that order.
 pub fn in_tree(registry: &mut Registry) {
     registry
-        // Before the queue, so gated pods never cost an attempt.
+        // Before the queue, so that gated pods never cost an attempt.
         .register::<SchedulingGates>()
         .register::<PrioritySort>()
         // First in PreFilter, since pods that cannot be scheduled correctly must not be scheduled.
         .register::<Unbuilt>()
-        // Filters by cost and by how permanent the reason is: cordons and names before taints before selectors.
+        // Filters by cost and by permanence of the reason: cordons and names before taints before selectors.
         .register::<NodeUnschedulable>()
         .register::<NodeName>()
         .register::<TaintToleration>()
         .register::<NodeAffinity>()
-        // Filters whose reasons disappear with other pods come last, so that permanent reasons are reported first.
+        // Filters whose reasons may disappear with other pods come last, so that permanent reasons are reported first.
         .register::<NodePorts>()
         .register::<NodeResourcesFit>()
         // Volume filters, which most pods do not need.
@@ -88,13 +88,13 @@ pub fn in_tree(registry: &mut Registry) {
         .register::<VolumeZone>()
         .register::<PodTopologySpread>()
         .register::<InterPodAffinity>()
-        // If no node fits.
+        // Runs if no node fits.
         .register::<DefaultPreemption>()
-        // Scores only; order does not matter.
+        // Plugins that only score; their order does not matter.
         .register::<NodeResourcesBalancedAllocation>()
         .register::<ImageLocality>()
         .register::<DefaultBinder>()
-        // Appended by its feature gate, so it is last.
+        // Last, since its feature gate appends it.
         .register::<NodeDeclaredFeatures>();
 }
 

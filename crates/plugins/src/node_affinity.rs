@@ -9,16 +9,16 @@
 //! - The node does not match both the pod's selector and its required affinity: `node(s) didn't match Pod's node
 //!   affinity/selector`. A term with a syntax error matches nothing.
 //! - Every required term names nodes, but no node can satisfy it: `pod affinity terms conflict`.
-//!
-//! No eviction resolves any of them. If every required term names nodes (`matchFields` on `metadata.name`), only these
-//! nodes are filtered.
+//! - Every required term names nodes, but no node can satisfy any term: `pod affinity terms conflict`.
+//! No eviction resolves any of these. If every required term names nodes (`matchFields` on `metadata.name`), only
+//! those nodes are filtered.
 //!
 //! # Scores by
-//! The sum of the weights of the matching preferred terms of the pod and of `addedAffinity`, proportional to the
+//! The sum of the weights of all matching preferred terms, both the pod's and those of `addedAffinity`, scaled to the
 //! largest sum among the candidates. Pods without preferred terms are not scored.
 //!
 //! # Requeued by
-//! A new node that matches; a node whose changed labels match now but did not before.
+//! A new node that matches; a node whose changed labels now match but did not match before.
 //!
 //! # Differs from kube-scheduler
 //! No differences.
@@ -160,8 +160,8 @@ fn preferences(spec: &PodSpec) -> PluginResult<Option<ParsedPreferred>> {
     Ok(terms.map(|terms| ParsedPreferred::new(terms)).transpose()?)
 }
 
-/// Returns the nodes that the terms name, if every term names some: the union of the terms, each the intersection of
-/// its lists.
+/// Returns the nodes that the terms name, if every term names nodes: the union over all terms, where each term
+/// contributes the intersection of its lists.
 fn named_nodes(terms: &[NodeSelectorTerm]) -> Option<BTreeSet<&Str>> {
     let mut all = BTreeSet::new();
     for term in terms {
@@ -202,8 +202,8 @@ impl NodeAffinity {
     }
 }
 
-/// Returns true if the node satisfies the pod's required affinity. Unlike Filter, reports a syntax error if no term
-/// matches.
+/// Returns true if the node satisfies the pod's required affinity. Unlike Filter, returns an error if a term has a
+/// syntax error and no term matches.
 fn matches(spec: &PodSpec, node: &Node) -> PluginResult<bool> {
     if required_affinity(spec).matches(&node.labels, &node.name) {
         return Ok(true);

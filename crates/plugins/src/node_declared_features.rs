@@ -1,22 +1,22 @@
-//! NodeDeclaredFeatures: requires node features that the pod's spec uses (KEP-5328).
+//! NodeDeclaredFeatures: requires the node features that the pod's spec uses (KEP-5328).
 //!
 //! # What it does
-//! PreFilter, Filter, with the gate `NodeDeclaredFeatures`. Infers the required node features from the spec:
-//! `RestartAllContainersOnContainerExits` if a container has a restart rule with the action `RestartAllContainers`, and
-//! `UserNamespacesHostNetworkSupport` if the pod uses the host's network together with a user namespace.
+//! PreFilter, Filter, with the `NodeDeclaredFeatures` feature gate. Infers the required node features from the spec:
+//! `RestartAllContainersOnContainerExits` if a container has a restart rule with the action `RestartAllContainers`,
+//! and `UserNamespacesHostNetworkSupport` if the pod uses the host's network together with a user namespace.
 //!
 //! # Rejects when
-//! The node does not declare all of them in `status.declaredFeatures`: `node(s) didn't match Pod's required features`,
-//! which no eviction resolves.
+//! The node does not declare all required features in `status.declaredFeatures`: `node(s) didn't match Pod's required
+//! features`, which no eviction resolves.
 //!
 //! # Scores by
 //! It does not score.
 //!
 //! # Requeued by
-//! A new node; a node with changed declared features; an update of the pod that changes its required features.
+//! A new node; a node whose declared features change; an update of the pod that changes its required features.
 //!
 //! # Differs from kube-scheduler
-//! If its PreFilter is disabled it filters all the same instead of failing. The order of a node's features does not
+//! If its PreFilter is disabled, the plugin still filters instead of failing. The order of a node's features does not
 //! matter.
 
 use harbormaster_api::{PodSpec, Str, features::Feature};
@@ -26,7 +26,7 @@ use crate::sign;
 
 const REASON: &str = "node(s) didn't match Pod's required features";
 
-/// The features that kube-scheduler 1.36 knows, sorted, with the rules that infer them from a spec.
+/// Features known to kube-scheduler 1.36, sorted, with the rules that infer them from a spec.
 const KNOWN: [(&str, fn(&PodSpec) -> bool); 5] = [
     ("ExtendWebSocketsToKubelet", |_| false),
     ("InPlacePodLevelResourcesVerticalScaling", |_| false),
@@ -54,7 +54,7 @@ impl Needs {
     }
 }
 
-/// Requires node features that the spec uses. See the [module documentation](self).
+/// Requires the node features that the spec uses. See the [module documentation](self).
 #[derive(Clone, Copy, Debug)]
 pub struct NodeDeclaredFeatures {
     enabled: bool,
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_that_need_nothing_are_skipped_and_so_is_everyone_without_the_gate() {
+    fn skips_pods_that_need_nothing_and_all_pods_without_the_gate() {
         let nodes = cluster([node("n")], []);
         let skips = |on, pod: PodBuilder| {
             matches!(trial(on).pre_filter(&nodes, &pod.info()).unwrap(), PreFiltered::Skip)

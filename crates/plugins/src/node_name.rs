@@ -4,8 +4,8 @@
 //! Filter. Compares `spec.nodeName` with the node's name.
 //!
 //! # Rejects when
-//! The pod names another node: `node(s) didn't match the requested node name`, which no eviction resolves. Pending pods
-//! name no node, since naming one binds the pod; the plugin matters only for questions about bound pods.
+//! The pod names another node: `node(s) didn't match the requested node name`, which no eviction resolves. Pending
+//! pods name no node, since naming a node binds the pod; the plugin matters only for questions about bound pods.
 //!
 //! # Scores by
 //! It does not score.
@@ -44,7 +44,7 @@ impl Plugin for NodeName {
     }
 }
 
-/// Returns the node that the pod names; an empty name counts as none.
+/// Returns the node that the pod names; an empty name counts as absent.
 fn requested_node(pod: RowPod<'_>) -> Option<&str> {
     pod.node_name.map(Str::as_str).filter(|name| !name.is_empty())
 }
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_named_node_fits_and_no_name_fits_everywhere() {
+    fn only_the_named_node_fits_and_without_a_name_every_node_fits() {
         let nodes = cluster([node("a"), node("b")], []);
         let trial = Trial::of(NodeName);
         for (pod, on_a) in [
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn every_new_node_wakes_its_pods() {
+    fn every_new_node_wakes_the_pod() {
         let added = node("n").build();
         let change = Change::Node { old: None, new: Some(&added) };
         let event = ClusterEvent::new(EventResource::Node, Action::ADD);

@@ -1,10 +1,10 @@
-//! NodePorts: gives each host port of a node to one pod only.
+//! NodePorts: gives each host port of a node to only one pod.
 //!
 //! # What it does
 //! PreFilter, Filter. Compares the host ports of the pod's containers and sidecars with those in use on the node.
 //!
 //! # Rejects when
-//! A port is in use: same protocol, same number, and the same address, or one of the two addresses is `0.0.0.0`.
+//! A port is in use: the protocol and number are equal, and the addresses are equal or one of them is `0.0.0.0`.
 //! Evicting the other pod helps: `node(s) didn't have free ports for the requested pod ports`. Pods without host ports
 //! are skipped; ports of init containers that are not sidecars do not count.
 //!
@@ -12,10 +12,11 @@
 //! It does not score.
 //!
 //! # Requeued by
-//! A new node; the end of a pod that had a node and a port that conflicts with the waiting pod's.
+//! A new node; the deletion or termination of a pod that was on a node and had a port that conflicts with the waiting
+//! pod's.
 //!
 //! # Differs from kube-scheduler
-//! If its PreFilter is disabled it filters all the same instead of failing.
+//! If its PreFilter is disabled, the plugin still filters instead of failing.
 
 use harbormaster_api::requests;
 use harbormaster_framework::{prelude::*, table::UsedPorts};
@@ -123,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn sidecars_count_and_other_init_containers_do_not() {
+    fn sidecars_count_but_other_init_containers_do_not() {
         let nodes = cluster([node("n")], []);
         let port = HostPort { ip: "0.0.0.0".into(), protocol: "TCP".into(), port: 80 };
         let skips = |pod: PodBuilder| {
@@ -135,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_end_of_a_placed_pod_with_such_a_port_helps() {
+    fn only_the_end_of_a_placed_pod_with_a_conflicting_port_helps() {
         let waiting = with_ports("p", &["TCP/0.0.0.0/80"]).info();
         let event = ClusterEvent::new(EventResource::AssignedPod, Action::DELETE);
         for (gone, expected) in [

@@ -120,14 +120,14 @@ mod tests {
     }
 
     #[test]
-    fn the_real_taints_of_the_node_are_not_looked_at() {
+    fn the_actual_taints_of_the_node_do_not_matter() {
         let tainted = node("tainted").taint(KEY, "", "NoSchedule");
         let nodes = cluster([tainted], []);
         assert_eq!(trial().verdict(&nodes, &pod("p").info(), "tainted"), Ok(()));
     }
 
     #[test]
-    fn a_node_that_opens_wakes_pods_and_one_that_stays_as_it_is_does_not() {
+    fn a_node_that_opens_wakes_the_pod_and_an_unchanged_one_does_not() {
         let (open, cordoned) = (node("n").build(), node("n").unschedulable().build());
         let waiting = pod("p").info();
         let hint = |action, old, new| {

@@ -1,32 +1,33 @@
 //! NodeVolumeLimits: limits the number of volumes of a CSI driver on a node.
 //!
 //! # What it does
-//! PreFilter, Filter. PreFilter finds the volumes that the pod needs and their drivers. Filter adds those that the node
-//! does not have yet to the node's volumes, and compares the result with the limits in the node's CSINode. In-tree
-//! disks count for the CSI driver that replaces them.
+//! PreFilter, Filter. PreFilter finds the volumes that the pod needs and their drivers. Filter adds the needed volumes
+//! that are not on the node yet to the node's volumes, and compares the sum with the limits in the node's CSINode.
+//! In-tree disks count for the CSI driver that replaces their in-tree plugin.
 //!
 //! # Rejects when
-//! - A claim does not exist: `looking up PVC ns/x: persistentvolumeclaim "x" not lookup`, on all nodes. No eviction
+//! - A claim does not exist: `looking up PVC ns/x: persistentvolumeclaim "x" not found`, on all nodes. No eviction
 //!   helps.
 //! - A limit would be exceeded: `node(s) exceed max volume count`. Evicting pods helps. A volume that several pods of
-//!   the node use counts once. A volume that is attached although no pod uses it counts, and counts again if this pod
-//!   needs it.
-//! - With the gate `VolumeLimitScaling`: a driver that requires it is not on the node: `x CSI driver is not installed
-//!   on the node`. Eviction is tried, in vain.
+//!   the node use counts once. A volume that is attached although no pod uses it counts, and counts a second time if
+//!   this pod needs it.
+//! - With the `VolumeLimitScaling` feature gate: the node lacks a driver that requires nodes to have it: `x CSI driver
+//!   is not installed on the node`. Eviction is tried in vain.
 //!
-//! It fails if the claim of an ephemeral volume (of the pod, or of a pod on the node) belongs to something else, and if
-//! an in-tree disk cannot be translated for its driver. Claims without a volume count for the driver of their class.
-//! Nodes without CSINode, and drivers without a limit there, are unlimited.
+//! The plugin fails if the claim of an ephemeral volume (of the pod, or of a pod on the node) was not created for that
+//! pod, or if an in-tree disk cannot be translated for its driver. A claim without a volume counts for the driver of
+//! its class. Nodes without a CSINode are unlimited, and so are drivers without a limit in the CSINode.
 //!
 //! # Scores by
 //! It does not score.
 //!
 //! # Requeued by
-//! A new CSINode, or one with a higher limit; the end of a pod on a node with volumes that may count; a new claim of
-//! the pod; a deleted VolumeAttachment, if the pod has a claim or a disk of its driver.
+//! A new CSINode, or a CSINode with a higher limit; the deletion or termination of a pod that was on a node and has
+//! volumes that may count; a new claim of the pod; a deleted VolumeAttachment, if the pod has a claim or a disk of the
+//! attachment's driver.
 //!
 //! # Differs from kube-scheduler
-//! An index keeps the attached volumes ([`AttachedVolumes`]); they are not counted over all pods of a node. The
+//! An index keeps the attached volumes ([`AttachedVolumes`]), so they are not counted over all pods of a node. The
 //! signature includes the namespace, and pods with ephemeral volumes have no signature.
 
 mod attached;
@@ -53,7 +54,7 @@ const REASON: &str = "node(s) exceed max volume count";
 /// Limits the number of volumes on a node. See the [module documentation](self).
 #[derive(Clone, Copy, Debug)]
 pub struct NodeVolumeLimits {
-    /// True with the gate `VolumeLimitScaling`.
+    /// True with the `VolumeLimitScaling` feature gate.
     needs_drivers: bool,
 }
 
@@ -64,7 +65,7 @@ pub struct LimitsState {
     migrated: NeededVolumes,
     /// Volumes on all other nodes.
     plain: NeededVolumes,
-    /// Rows that pods have joined or left in a what-if question. Their pods are counted one by one.
+    /// Rows that pods have joined or left in a what-if question. The volumes of their pods are counted one by one.
     changed: Vec<NodeIdx>,
 }
 
@@ -184,7 +185,7 @@ impl Filter<WholeCluster, LimitsState> for NodeVolumeLimits {
 }
 
 impl NodeVolumeLimits {
-    /// Returns the only rows that [`Self::judge`] may reject, or `None` if it may reject any.
+    /// Returns the only rows that [`Self::judge`] may reject, or `None` if it may reject any row.
     fn may_reject(&self, state: &LimitsState, attached: &AttachedVolumes) -> Option<NodeSet> {
         let LimitsState { migrated: Ok(needed), plain: Ok(_), changed } = state else { return None };
         let changed = changed.iter().copied();
@@ -223,7 +224,7 @@ impl NodeVolumeLimits {
         if is_full { Err(Reject::evictable(REASON).into()) } else { Ok(()) }
     }
 
-    /// Returns true if the driver requires nodes to have it, and the node does not.
+    /// Returns true if the driver requires nodes to have it, and the node does not have it.
     fn is_missing(&self, cx: &Cycle<'_>, driver: &str, node: &str) -> bool {
         let (.., nodes, drivers) = self.watched(cx.objects);
         let has = |node: &Custom<CsiNode>| node.drivers.iter().any(|on_node| on_node.name == *driver);

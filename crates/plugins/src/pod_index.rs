@@ -1,18 +1,18 @@
 //! An index of the pods on each node, used by PodTopologySpread and InterPodAffinity.
 //!
-//! Reading order: `topology` (the value of each node for a label key), `row_counts` (a number per node), `selector`
-//! (pod selectors), `label_map` and `selector_map` (lookups by label), `groups` (pods with equal namespace and labels),
+//! Reading order: `topology` (each node's value for a label key), `row_counts` (a number per node), `selector` (pod
+//! selectors), `label_map` and `selector_map` (lookup by label), `groups` (pods with equal namespace and labels),
 //! `watched` (selectors in use), `held_terms` (affinity terms of pods on nodes).
 //!
-//! Pods, selectors and held terms find each other by the labels that selectors name, so no operation on a pod visits
-//! all of them. An added or removed pod looks up the selectors that count it under each of its labels. A selector is
-//! watched from its first use; its pods are found as groups, under the rarest label that it names. Only selectors that
-//! name no label (`NotIn`, `DoesNotExist`, or empty ones) are tried on every pod and group of their namespaces. Groups
-//! and terms are dropped with their last pod; selectors and node label keys are dropped when many others have been used
-//! since.
+//! Pods are matched to selectors and held terms through the labels that the selectors name, so no operation on a pod
+//! visits all selectors or terms. For an added or removed pod, the index looks under each of the pod's labels for
+//! selectors that count it. A selector is watched from its first use; the pods that it counts are found as groups,
+//! under the rarest label that the selector names. Only selectors that name no label (`NotIn`, `DoesNotExist`, or
+//! empty ones) are tried on every pod and group of their namespaces. Groups and terms are dropped with their last pod.
+//! Selectors and node label keys are dropped when many others have been used since.
 //!
-//! Numbers are kept per node, not per topology value: a relabelled node takes its numbers along, and the nodes that
-//! count may differ between pods.
+//! Counts are kept per node, not per topology value: the counts of a relabeled node move with it, and different pods
+//! may count different nodes.
 //!
 //! Invariant: after any sequence of changes the index gives the same answers as a rebuilt one.
 
@@ -53,7 +53,7 @@ pub struct PodIndex {
 }
 
 impl PodIndex {
-    /// Starts to keep a column for a label key of nodes.
+    /// Starts to keep a column for a node label key.
     pub fn watch_key(&mut self, known: ClusterView<'_>, key: &Str) {
         self.topology.watch(known.nodes, key);
     }
@@ -63,13 +63,13 @@ impl PodIndex {
         self.topology.key(key)
     }
 
-    /// Starts to count the pods that match.
+    /// Starts to count the pods that the selector matches.
     pub fn watch_pods(&mut self, selector: &PodSelector) {
         self.selectors.watch(&self.groups, selector);
     }
 
-    /// Returns the number of matching pods by row, or `None` if the selector is not watched. Rows may lack a node
-    /// object.
+    /// Returns the number of matching pods by row, or `None` if the selector is not watched. A row need not have a
+    /// node object.
     pub fn pods(&self, selector: &PodSelector) -> Option<&RowCounts> {
         self.selectors.pods(selector)
     }

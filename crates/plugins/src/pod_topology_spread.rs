@@ -2,39 +2,41 @@
 //!
 //! # What it does
 //! PreFilter, Filter, PreScore, Score. Applies `spec.topologySpreadConstraints` of the pod. A pod without constraints
-//! gets the plugin's defaults: with `defaultingType: System` a preference for different nodes and zones, with `List`
-//! the constraints in `defaultConstraints`. Default constraints count the pods that the pod's services and its owner
-//! (ReplicationController, ReplicaSet, StatefulSet) select; if these select nothing, there are no constraints.
+//! gets the plugin's defaults: a preference for different nodes and zones with `defaultingType: System`, or the
+//! constraints in `defaultConstraints` with `List`. The selector of default constraints combines the selectors of the
+//! pod's services and of its owner (ReplicationController, ReplicaSet, StatefulSet). If there are no such selectors,
+//! the pod has no constraints.
 //!
-//! A constraint counts the pods in the pod's namespace that its selector matches, without terminating ones, per value
-//! of its `topologyKey`: a *domain*. Nodes that lack the key of any constraint of the same kind are ignored. So are
-//! nodes that the pod's node selector and required node affinity exclude, unless `nodeAffinityPolicy: Ignore`, and with
-//! `nodeTaintsPolicy: Honor` nodes with taints that the pod does not tolerate. A missing selector matches nothing. An
-//! empty selector finds no pods either, but matches the pod itself and pods that are added or removed in what-if
-//! questions.
+//! A constraint counts the pods in the pod's namespace that its selector matches, except for terminating pods, per
+//! value of its `topologyKey`. The nodes with one value are a *domain*. Nodes that lack the key of any constraint of
+//! the same kind are ignored. So are nodes that the pod's node selector and required node affinity exclude, unless the
+//! constraint has `nodeAffinityPolicy: Ignore`. With `nodeTaintsPolicy: Honor`, nodes with taints that the pod does
+//! not tolerate are ignored as well. A missing selector matches nothing. An empty selector counts no pods on nodes
+//! either, but it matches the pod itself and pods that are added or removed in what-if questions.
 //!
 //! # Rejects when
 //! Constraints with `whenUnsatisfiable: DoNotSchedule` are checked in order:
 //! - The node lacks the key: `node(s) didn't match pod topology spread constraints (missing required label)`, which no
 //!   eviction resolves.
-//! - The number of pods in the node's domain, including this pod if it matches the constraint's selector, would exceed
-//!   that of the domain with the fewest pods by more than `maxSkew`: `node(s) didn't match pod topology spread
-//!   constraints`. The fewest pods are zero while there are fewer than `minDomains` domains.
+//! - The number of pods in the node's domain, including this pod if the constraint's selector matches it, would exceed
+//!   the number in the domain with the fewest pods by more than `maxSkew`: `node(s) didn't match pod topology spread
+//!   constraints`. That smallest number is zero if there are fewer than `minDomains` domains.
 //!
 //! # Scores by
-//! Constraints with `whenUnsatisfiable: ScheduleAnyway`: the sum of the pods in the node's domains, each weighted by
-//! `ln(domains + 2)`, plus `maxSkew - 1`, rounded. Fewer pods are better: `100 * (largest + smallest - score) /
-//! largest`. Domains are those of the candidates; for `kubernetes.io/hostname` every candidate is a domain, and all its
-//! pods count. Candidates that lack a key score 0, except under system defaults, where that key is ignored.
+//! Each constraint with `whenUnsatisfiable: ScheduleAnyway` contributes the number of pods in the node's domain,
+//! multiplied by `ln(domains + 2)`, plus `maxSkew - 1`. The contributions are added up and rounded. Fewer pods are
+//! better: the result is `100 * (largest + smallest - score) / largest`. Only the domains of the candidates count; for
+//! `kubernetes.io/hostname` every candidate is a domain, and all its pods count. Candidates that lack a key score 0,
+//! except under system defaults, where that key is ignored.
 //!
 //! # Requeued by
-//! A pod that a hard constraint selects, if it is bound, ends or is relabelled. Changed labels of the pod itself, and
-//! changed tolerations if a constraint honours taints. A node with all keys that is added or removed, or changes a
-//! key's value or its taints; a node that gains or loses a key.
+//! A pod that a hard constraint selects, if it is bound, deleted, terminated or relabeled. A change of the pod's own
+//! labels, and of its tolerations if a constraint honors taints. A node with all keys that is added or removed, or
+//! whose taints or value of a key change; a node that starts or stops having all keys.
 //!
 //! # Differs from kube-scheduler
-//! A pod with hard default constraints is requeued by every pod of its namespace that is bound, ends or is relabelled,
-//! whether or not its services and owner select that pod.
+//! A pod with hard default constraints is requeued by every pod of its namespace that is bound, deleted, terminated or
+//! relabeled, whether or not its services and owner select that pod.
 
 mod constraints;
 mod default_selector;
@@ -60,7 +62,7 @@ use constraints::{Constraint, Kind};
 pub struct PodTopologySpread {
     /// Constraints of pods that have none, without their selectors.
     defaults: Vec<(Kind, Constraint)>,
-    /// True if the defaults are Kubernetes' own.
+    /// True if the defaults are the built-in defaults of Kubernetes.
     system_defaulted: bool,
     match_label_keys: bool,
     inclusion_policies: bool,
@@ -80,7 +82,7 @@ impl Plugin for PodTopologySpread {
         ])
     }
 
-    /// A pod with constraints has no signature: its answers depend on other pods.
+    /// A pod with constraints has no signature, because the answers for it depend on other pods.
     fn sign(&self, pod: &PodInfo) -> Result<Vec<SignFragment>, Unsignable> {
         let spread = !pod.spec.topology_spread.is_empty() || !self.defaults.is_empty();
         if spread { Err(Unsignable) } else { Ok(Vec::new()) }
@@ -112,7 +114,7 @@ impl Build for PodTopologySpread {
     }
 }
 
-/// Returns Kubernetes' own defaults: prefer other nodes and other zones.
+/// Returns the built-in defaults of Kubernetes, which prefer different nodes and zones.
 fn system_defaults() -> Vec<(Kind, Constraint)> {
     [(LABEL_HOSTNAME, 3), (LABEL_ZONE, 5)]
         .map(|(key, max_skew)| (Kind::Soft, Constraint::new(key.into(), max_skew)))
@@ -124,7 +126,7 @@ impl Indexed for PodTopologySpread {
 
     fn prepare(&self, index: &mut PodIndex, known: ClusterView<'_>, pod: &PodInfo) {
         for kind in [Kind::Hard, Kind::Soft] {
-            // The point that applies the constraints reports their errors.
+            // Errors of constraints are reported by the extension point that applies them.
             for constraint in self.constraints(pod, kind, known.objects).unwrap_or_default() {
                 index.watch_key(known, &constraint.key);
                 if let Some(pods) = constraint.counted(&pod.namespace) {
@@ -135,7 +137,7 @@ impl Indexed for PodTopologySpread {
     }
 }
 
-/// Returns the columns of the constraints' keys, in order.
+/// Returns the columns of the constraints' keys, in the order of the constraints.
 fn columns<'a>(
     index: &'a PodIndex,
     constraints: impl IntoIterator<Item = &'a Constraint>,

@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn priority_decides_then_time_and_equal_pods_are_not_less() {
+    fn priority_comes_first_then_time_and_neither_of_two_equal_pods_is_less() {
         let (low, high) = (pod("low").priority(10).info(), pod("high").priority(100).info());
         let at = |pod, since| Queued { pod, since: Timestamp(since) };
         for (a, b, less) in [

@@ -1,14 +1,14 @@
-//! Rows by label: finds the rows with a label without visiting others.
+//! Finds the rows with a label without visiting other rows.
 
 use harbormaster_api::{Labels, Str};
 use harbormaster_framework::{prelude::*, table::NodeTable};
 use rustc_hash::FxHashMap;
 
-/// Rows by label, for the keys in use. See the [module documentation](self).
+/// Rows by label, for the label keys in use. See the [module documentation](self).
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct RowsByLabel(FxHashMap<Str, Key>);
 
-/// One label key over all nodes.
+/// One label key, with its values on all nodes.
 #[derive(Debug, Default)]
 struct Key {
     /// Number of users of the key.
@@ -19,7 +19,7 @@ struct Key {
     rows_with_key: NodeSet,
 }
 
-/// The rows with one value: a list while there are few, as for host names.
+/// The rows with one value: a list while there are only a few rows, as for host names.
 #[derive(Debug)]
 enum Rows {
     /// Rows in ascending order.
@@ -32,7 +32,7 @@ enum Rows {
 const MAX_LIST: usize = 32;
 
 impl RowsByLabel {
-    /// Keeps these keys permanently. Call before there are nodes.
+    /// Keeps these keys permanently. Must be called before there are nodes.
     pub(crate) fn of(keys: &[&str]) -> Self {
         let key = || Key { users: 1, ..Key::default() };
         Self(keys.iter().map(|name| ((*name).into(), key())).collect())
@@ -60,14 +60,14 @@ impl RowsByLabel {
         }
     }
 
-    /// Updates the labels of a row; `None` if it has no node.
+    /// Updates the labels of a row. The labels are `None` if the row has no node.
     pub(crate) fn set(&mut self, row: NodeIdx, labels: Option<&Labels>) {
         for (key, known) in &mut self.0 {
             known.set(row, labels.and_then(|labels| labels.get(key)));
         }
     }
 
-    /// Returns the rows with one of these values of a kept key.
+    /// Returns the rows that have one of these values for a kept key.
     pub(crate) fn rows_with<'a>(&self, key: &str, values: impl IntoIterator<Item = &'a Str>) -> NodeSet {
         let mut all = NodeSet::default();
         let Some(known) = self.0.get(key) else { return all };
@@ -108,7 +108,7 @@ impl Key {
     }
 }
 
-/// Ignores the capacity of row sets.
+/// Ignores the capacity of the row sets.
 impl PartialEq for Key {
     fn eq(&self, other: &Self) -> bool {
         self.users == other.users
@@ -178,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_are_found_by_value_however_many_nodes_come_go_and_change() {
+    fn rows_are_found_by_value_after_any_change_of_nodes() {
         let mut most = 0;
         for seed in 0..20 {
             let (mut dice, mut cluster) = (Dice::new(seed), Cluster::default());

@@ -4,8 +4,8 @@
 //! PreEnqueue. A pod with `spec.schedulingGates` does not enter the active queue.
 //!
 //! # Rejects when
-//! The pod has a gate: `waiting for scheduling gates: [a b]`, names in the order of the spec. Nothing that the
-//! scheduler does can help.
+//! The pod has a gate: `waiting for scheduling gates: [a b]`, with the names in the order of the spec. Nothing that
+//! the scheduler does can help.
 //!
 //! # Scores by
 //! It does not score.
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_waits_while_it_has_gates_and_the_names_are_told_in_order() {
+    fn a_pod_waits_while_it_has_gates_and_the_reason_lists_them_in_order() {
         assert_eq!(verdict(&pod("p").info()), Ok(()));
         let gated = pod("p").gate("foo").gate("bar").info();
         let reject = verdict(&gated).unwrap_err();

@@ -1,12 +1,12 @@
-//! Shapes: functions from a used share to a score, as given in arguments.
+//! Shapes: functions from the used fraction of a resource to a score, as given in the arguments.
 
 use harbormaster_api::args::UtilizationShapePoint;
 use harbormaster_framework::outcome::PluginError;
 
-/// Factor from the scores in shapes, 0..=10, to node scores, 0..=100.
+/// Factor from the scores in shapes (0..=10) to node scores (0..=100).
 const SHAPE_SCALE: i64 = 10;
 
-/// A piecewise linear function from the used share in percent to the score.
+/// A piecewise linear function from the used percentage to the score.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Shape {
     points: Vec<(i64, i64)>,
@@ -29,7 +29,7 @@ impl Shape {
         Ok(Self { points })
     }
 
-    /// Returns the value at `share`: constant outside the points, truncated toward zero between them.
+    /// Returns the value at `share`: constant outside the given points, linear between them and truncated toward zero.
     pub(crate) fn at(&self, share: i64) -> i64 {
         let next = self.points.partition_point(|(utilization, _)| *utilization < share);
         match (next.checked_sub(1).map(|before| self.points[before]), self.points.get(next).copied()) {
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_shape_is_straight_between_points_and_flat_outside() {
+    fn a_shape_is_linear_between_points_and_constant_outside() {
         let shape = Shape { points: vec![(10, 1), (90, 9)] };
         let values = [-10, 0, 9, 10, 15, 19, 20, 25, 89, 90, 99, 110].map(|p| shape.at(p));
         assert_eq!(values, [1, 1, 1, 1, 1, 1, 2, 2, 8, 9, 9, 9]);

@@ -32,7 +32,7 @@ pub(crate) fn resources(pod: &PodInfo) -> SignFragment {
     fragment("v1.Pod.Spec.ContainerRequestsAndOverheads()", value)
 }
 
-/// Includes addresses and protocols: two pods with equal port numbers may fit different nodes.
+/// Includes addresses and protocols, since two pods with equal port numbers may fit on different nodes.
 pub(crate) fn host_ports(pod: &PodInfo) -> SignFragment {
     let mut ports = pod.derived.host_ports.clone();
     ports.sort_unstable();
@@ -94,7 +94,7 @@ pub(crate) fn labels(pod: &PodInfo) -> SignFragment {
     fragment("v1.Pod.Labels", (&pod.namespace, &pod.labels))
 }
 
-/// Includes the namespace, which claims belong to. Claims of ephemeral volumes depend on the pod's name.
+/// Includes the namespace, since claims belong to it. Claims of ephemeral volumes depend on the pod's name.
 pub(crate) fn volumes(pod: &PodInfo) -> Result<Vec<SignFragment>, Unsignable> {
     let sources = pod.spec.volumes.iter().map(|volume| &volume.source);
     if sources.clone().any(|source| matches!(source, VolumeSource::Ephemeral)) {
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_that_may_get_different_answers_differ() {
+    fn pods_that_may_get_different_answers_have_different_signatures() {
         let plain = pod("p").info();
         assert_ne!(resources(&plain), resources(&pod("p").cpu("1").info()));
         assert_ne!(

@@ -3,9 +3,9 @@
 //! Reading order: [`claim`], [`volume`], [`matching`], [`class`], [`csi`], then [`migration`] (in-tree disks that CSI
 //! drivers serve). `wire` has shared decoding code.
 //!
-//! Objects contain only what scheduling reads. [`harbormaster_framework::resource::Metadata`] has labels, annotations,
-//! the controlling owner and the deletion time; values that annotations or labels determine once and for all are
-//! decoded here.
+//! Objects contain only what scheduling reads. [`harbormaster_framework::resource::Metadata`] contains labels,
+//! annotations, the controlling owner and the deletion time. Values determined by annotations or labels are decoded
+//! here, once per object.
 //!
 //! Invariant: everything that kube-apiserver may omit or set to null decodes to the default.
 

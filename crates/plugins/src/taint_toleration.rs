@@ -2,19 +2,20 @@
 //!
 //! # What it does
 //! Filter, Score. Compares `spec.taints` of the node with `spec.tolerations` of the pod. Tolerations with the
-//! operators `Lt` and `Gt` count only with the gate `TaintTolerationComparisonOperators` (KEP-5471).
+//! operators `Lt` and `Gt` count only with the `TaintTolerationComparisonOperators` feature gate (KEP-5471).
 //!
 //! # Rejects when
 //! A taint with the effect `NoSchedule` or `NoExecute` is not tolerated: `node(s) had untolerated taint(s)`, which no
 //! eviction resolves.
 //!
 //! # Scores by
-//! The number of `PreferNoSchedule` taints that the pod does not tolerate; fewer are better. None gives 100, the
-//! largest number among the candidates 0. Only tolerations for that effect or for all effects count.
+//! The number of `PreferNoSchedule` taints that the pod does not tolerate; fewer are better. A node without such
+//! taints scores 100, and the node with the most among the candidates scores 0. Only tolerations for that effect or
+//! for all effects count.
 //!
 //! # Requeued by
-//! A new node, or one with changed taints, that the pod tolerates now but did not before; changed tolerations of the
-//! pod.
+//! A new node, or a node with changed taints, that the pod tolerates now but did not tolerate before; a change of the
+//! pod's tolerations.
 //!
 //! # Differs from kube-scheduler
 //! No differences.
@@ -212,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn scores_count_disliked_taints_and_the_fewest_wins() {
+    fn scores_count_untolerated_soft_taints_and_the_fewest_win() {
         let soft = |n: u32| {
             (0..n)
                 .fold(node(&format!("n{n}")), |node, i| node.taint(&format!("k{i}"), "v", "PreferNoSchedule"))

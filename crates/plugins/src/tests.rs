@@ -83,11 +83,11 @@ fn batches_agree_with_single_answers_on_random_clusters() {
             }
         }
     }
-    assert!(rejected > 100 && scored > 100, "the worlds are too tame: {rejected} {scored}");
+    assert!(rejected > 100 && scored > 100, "the worlds vary too little: {rejected} {scored}");
 }
 
 #[test]
-fn rows_are_judged_by_themselves_on_random_clusters() {
+fn row_scoped_answers_depend_only_on_the_row_in_random_clusters() {
     for seed in 0..20 {
         let mut dice = Dice::new(1000 + seed);
         let mut nodes = dice.cluster(1 + seed as usize % 7);
@@ -101,7 +101,7 @@ fn rows_are_judged_by_themselves_on_random_clusters() {
 }
 
 #[test]
-fn normalised_scores_are_within_bounds_on_random_clusters() {
+fn normalized_scores_are_within_bounds_in_random_clusters() {
     for seed in 0..40 {
         let mut dice = Dice::new(2000 + seed);
         let nodes = dice.cluster(9);
@@ -114,7 +114,7 @@ fn normalised_scores_are_within_bounds_on_random_clusters() {
 }
 
 #[test]
-fn every_plugin_is_registered_with_the_points_of_kube_scheduler() {
+fn every_plugin_is_registered_at_the_points_of_kube_scheduler() {
     use ExtensionPoint::{
         Bind, Filter, PostFilter, PreBind, PreEnqueue, PreFilter, PreScore, QueueSort, Reserve, Score,
     };
@@ -176,7 +176,7 @@ fn found(runner: &mut Runner, nodes: &mut Cluster, pod: &Arc<PodInfo>, rotation:
 }
 
 #[test]
-fn the_default_profile_tells_why_no_node_fits() {
+fn the_default_profile_reports_why_no_node_fits() {
     let mut nodes = cluster(
         [
             node("cordoned").unschedulable(),
@@ -211,7 +211,7 @@ fn scores_of_the_default_profile_add_up_with_their_weights() {
     let explanation = default_runner().explain(&mut nodes, &pod).unwrap();
     let totals: Vec<(String, i64)> =
         explanation.scores.iter().map(|(node, sheet)| (node.to_string(), sheet.total)).collect();
-    // Taints 300 or 0, affinity 200 or 0, free share 75, 75 and 25, balance 75, and a third of the image on "a".
+    // Taints 300 or 0, affinity 200 or 0, free fraction 75, 75 and 25, balance 75, and a third for the image on "a".
     assert_eq!(totals, [("a".into(), 681), ("b".into(), 150), ("c".into(), 400)]);
     let found = found(&mut default_runner(), &mut nodes, &pod, &mut Rotation::default());
     let Decision::Node { row, .. } = found else { panic!("{found:?}") };
@@ -219,7 +219,7 @@ fn scores_of_the_default_profile_add_up_with_their_weights() {
 }
 
 #[test]
-fn kept_answers_equal_fresh_ones_while_pods_come_and_go() {
+fn cached_answers_equal_fresh_ones_while_pods_come_and_go() {
     let mut dice = Dice::new(78);
     let mut nodes = dice.cluster(40);
     let classes: Vec<_> = (0..5).map(|at| dice.pod(&format!("class-{at}")).info()).collect();
@@ -291,7 +291,7 @@ fn with_spread(dice: &mut Dice, pod: &PodInfo, specs: &mut SpecTable) -> PodInfo
 }
 
 #[test]
-fn the_node_that_is_found_has_the_best_total_and_is_the_first_of_equals() {
+fn the_chosen_node_has_the_best_total_and_is_the_first_of_equals() {
     let (mut placed, mut nowhere, mut moved) = (0, 0, 0);
     for seed in 0..40 {
         let mut dice = Dice::new(seed);
@@ -341,11 +341,11 @@ fn the_node_that_is_found_has_the_best_total_and_is_the_first_of_equals() {
             }
         }
     }
-    assert!(placed > 500 && nowhere > 100 && moved > 300, "too tame: {placed} {nowhere} {moved}");
+    assert!(placed > 500 && nowhere > 100 && moved > 300, "too little variation: {placed} {nowhere} {moved}");
 }
 
 #[test]
-fn pods_of_which_a_plugin_reads_the_same_get_the_same_answers() {
+fn pods_that_look_the_same_to_a_plugin_get_the_same_answers() {
     let mut dice = Dice::new(5);
     let nodes = dice.cluster(30);
     let pods: Vec<_> = (0..80).map(|at| dice.pod(&format!("p{at}")).info()).collect();
@@ -355,11 +355,11 @@ fn pods_of_which_a_plugin_reads_the_same_get_the_same_answers() {
         .filter(|trial| trial.plugin().scope() == Scope::Row)
         .map(|trial| reads_are_complete(trial, &nodes, &pods))
         .sum();
-    assert!(alike > 100, "hardly two pods are alike: {alike}");
+    assert!(alike > 100, "hardly any two pods are alike: {alike}");
 }
 
 #[test]
-fn pre_score_is_asked_where_the_profile_leaves_score_out() {
+fn pre_score_runs_even_if_the_profile_does_not_enable_score() {
     let points = [("PreScore", vec![("NodeAffinity", 0)]), ("Score", vec![("ImageLocality", 1)])];
     let mut runner = Runner::new(profile_with_weights(&registry(), &points, &[]));
     let mut nodes = cluster([node("a"), node("b")], []);
@@ -369,7 +369,7 @@ fn pre_score_is_asked_where_the_profile_leaves_score_out() {
 }
 
 #[test]
-fn asking_about_a_bound_pod_does_not_spoil_what_is_kept_for_waiting_ones() {
+fn questions_about_a_bound_pod_do_not_affect_cached_answers_for_waiting_pods() {
     let mut nodes = cluster([node("a"), node("b")], []);
     let mut specs = harbormaster_framework::pod::SpecTable::default();
     let mut info = |pod: harbormaster_testkit::PodBuilder| Arc::new(PodInfo::new(pod.build(), &mut specs));
@@ -394,7 +394,7 @@ fn every_filtering_plugin_signs_pods_and_pods_of_one_template_sign_alike() {
 }
 
 #[test]
-fn priority_sort_is_the_order_of_the_queue() {
+fn priority_sort_equals_the_order_of_the_queue() {
     let (low, high) = (pod("low").info(), pod("high").priority(1).info());
     let since = harbormaster_api::Timestamp(0);
     assert!(PrioritySort.less(Queued { pod: &high, since }, Queued { pod: &low, since }));

@@ -2,27 +2,27 @@
 //! incorrectly.
 //!
 //! # What it does
-//! PreFilter, PostFilter. The argument `missing` names the plugins of kube-scheduler that the profile enables and this
-//! version lacks. If nothing is missing, it does nothing.
+//! PreFilter, PostFilter. The argument `missing` names the plugins of kube-scheduler that the profile enables and that
+//! this version lacks. If nothing is missing, the plugin does nothing.
 //!
-//! In PostFilter it replaces DynamicResources, if that is missing, and gives that plugin's reason for a pod without
-//! claims: `no new claims to deallocate`. An unschedulable pod then has the same message as with kube-scheduler. It
-//! never nominates a node and keeps nominations.
+//! In PostFilter it stands in for DynamicResources if that plugin is missing, and gives that plugin's reason for a pod
+//! without claims: `no new claims to deallocate`. An unschedulable pod then has the same message as with
+//! kube-scheduler. The plugin never nominates a node and keeps existing nominations.
 //!
 //! # Rejects when
-//! The pod has a hard constraint that only a missing plugin would enforce, with one reason per plugin: `pod needs
+//! The pod has a hard constraint that only a missing plugin would enforce. There is one reason per plugin: `pod needs
 //! plugin DynamicResources (spec.resourceClaims), which this version of Harbormaster does not have`. Soft constraints,
-//! which only affect scores, are ignored. Evictions are not tried.
+//! which affect only scores, are ignored. Evictions are not tried.
 //!
 //! # Scores by
 //! It does not score.
 //!
 //! # Requeued by
-//! Nothing: no event adds a missing plugin.
+//! Nothing, since no event adds a missing plugin.
 //!
 //! # Differs from kube-scheduler
-//! kube-scheduler has no such plugin. It is stricter than the plugins that it replaces, and will be removed with the
-//! last of them.
+//! kube-scheduler has no such plugin. This plugin is stricter than the plugins that it replaces, and will be removed
+//! when none is missing any longer.
 
 use std::borrow::Cow;
 
@@ -63,8 +63,8 @@ const ENFORCED: [EnforcedPlugin; 2] = [
 ];
 
 const DYNAMIC_RESOURCES: &str = "DynamicResources";
-/// Error of DynamicResources if an earlier plugin rejected the pod in PreFilter: its state is missing, which ends
-/// PostFilter for all later plugins.
+/// Error of DynamicResources if an earlier plugin rejected the pod in PreFilter. The state of DynamicResources is then
+/// missing, which ends PostFilter for all later plugins.
 const NOT_PRE_FILTERED: &str = "not found";
 /// Reason of DynamicResources for a pod without claims.
 const REASON_NO_CLAIMS: &str = "no new claims to deallocate";
@@ -92,7 +92,7 @@ impl Plugin for Unbuilt {
 impl Build for Unbuilt {
     type Args = UnbuiltArgs;
 
-    /// Plugins without hard constraints may be missing: nothing needs to be enforced for them.
+    /// Accepts missing plugins without hard constraints, since nothing needs to be enforced for them.
     fn build(args: Self::Args, _: &BuildCycle) -> Result<Self, PluginError> {
         let missing = |enforced: &EnforcedPlugin| args.missing.iter().any(|m| m == enforced.plugin);
         Ok(Self { missing: ENFORCED.into_iter().filter(missing).collect() })

@@ -2,41 +2,41 @@
 //!
 //! # What it does
 //! PreFilter, Filter, PreScore, Score, Reserve, PreBind. Handles the claims of a pod, including those of ephemeral
-//! volumes. A claim with a volume restricts the pod to the nodes with access to it. A claim that waits for its first
-//! consumer (`volumeBindingMode: WaitForFirstConsumer`) gets the smallest matching volume on the chosen node, or else
-//! has one provisioned. Reserve assumes the decision at once; PreBind writes it and waits until the volumes exist, for
-//! at most `bindTimeoutSeconds`.
+//! volumes. A claim with a volume restricts the pod to the nodes that can access the volume. A claim that waits for
+//! its first consumer (`volumeBindingMode: WaitForFirstConsumer`) gets the smallest matching volume on the chosen
+//! node; if there is none, a volume is provisioned. Reserve assumes the decision immediately. PreBind writes the
+//! decision and waits until the volumes exist, for at most `bindTimeoutSeconds`.
 //!
 //! # Rejects when
-//! For all nodes: a claim does not exist, is being deleted, has lost its volume or was created for another pod
+//! On all nodes: a claim does not exist, is being deleted, has lost its volume or was created for another pod
 //! (`persistentvolumeclaim "x" not found`, …); a claim that does not wait has no volume (`pod has unbound immediate
-//! PersistentVolumeClaims`). On a node, all of these that apply, in this order: `node(s) didn't match
-//! PersistentVolume's node affinity`; `node(s) didn't find available persistent volumes to bind`, or else `node(s) did
-//! not have enough free storage`; `node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)`. Evicting
-//! pods does not help.
+//! PersistentVolumeClaims`). On a single node, all of these that apply, in this order: `node(s) didn't match
+//! PersistentVolume's node affinity`; `node(s) didn't find available persistent volumes to bind` or else `node(s) did
+//! not have enough free storage`; `node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)`.
+//! Evicting pods does not help.
 //!
 //! # Scores by
-//! Nothing, unless the gate `StorageCapacityScoring` is on: then by the used share of each class's storage, converted
-//! with `shape`.
+//! It does not score unless the `StorageCapacityScoring` feature gate is enabled. The score is then the used fraction
+//! of each class's storage, converted with `shape`.
 //!
 //! # Requeued by
-//! The pod's own claims; any new or changed volume; a class that is new or has other allowed topologies; a node that is
-//! new or has changed labels; changed migrated plugins of a CSINode; new or increased storage capacity; a driver that
-//! stops reporting capacity, for pods with inline volumes of it; a pod with claims that gives up its node before it is
-//! bound.
+//! A new or changed claim of the pod; a new or changed volume; a new class, or a class whose allowed topologies
+//! change; a new node, or a node whose labels change; a change of the migrated plugins of a CSINode; new or increased
+//! storage capacity; a driver that stops reporting capacity, for pods with inline volumes of that driver; a pod with
+//! claims that gives up its node before it is bound.
 //!
 //! # Differs from kube-scheduler
-//! - Among volumes of equal size the first by name wins, also among several reserved for the claim; in kube-scheduler
-//!   the order is random.
+//! - Among volumes of equal size the first one by name wins, even among several volumes reserved for the claim;
+//!   kube-scheduler's order is random.
 //! - Assumed changes survive unrelated updates of the object.
 //! - A claim that several volumes of a pod name counts once.
 //! - A pod that gives up its node wakes others, since its volumes may be free again.
-//! - PreBind reacts to events instead of polling, insists that a claim has the volume chosen for it, and checks once
-//!   that the node still exists, when the volumes do.
-//! - Classes that disappear during a decision do not occur.
+//! - PreBind reacts to events instead of polling and requires that a claim gets the volume chosen for it. It checks
+//!   only once, when the volumes exist, that the node still exists.
+//! - Classes never disappear during a decision.
 //!
-//! Reading order: `claims` (the pod), `on_node` (one node), `supply` (available storage), `reach` and `offers` (its
-//! parts), `decision` (the result), `bind` (its execution), `score`, `hints`.
+//! Reading order: `claims` (the pod), `on_node` (one node), `supply` (available storage), `reach` and `offers`
+//! (parts of `supply`), `decision` (the result), `bind` (carrying out the decision), `score`, `hints`.
 
 mod bind;
 mod claims;
@@ -67,7 +67,7 @@ pub use supply::Supply;
 #[derive(Clone, Debug)]
 pub struct VolumeBinding {
     bind_timeout: Duration,
-    /// Scoring function; `None` without the gate `StorageCapacityScoring`.
+    /// Scoring function; `None` without the `StorageCapacityScoring` feature gate.
     shape: Option<Shape>,
 }
 
@@ -123,7 +123,7 @@ impl Indexed for VolumeBinding {
 }
 
 impl PreFilter<WholeCluster, PodClaims> for VolumeBinding {
-    /// Skips pods without waiting claims whose volumes are accessible from everywhere.
+    /// Skips pods that have no waiting claims and whose volumes are accessible from every node.
     fn pre_filter(&self, cx: &Cycle<'_>) -> Result<PreFiltered<PodClaims>, Stop> {
         Ok(match Claims::of(cx.pod, self.volume_objects(cx), self.index(cx)?)? {
             Some(claims) if !claims.delayed.is_empty() || !claims.fit_everywhere() => {
@@ -206,7 +206,7 @@ impl Reserve<PodClaims> for VolumeBinding {
         Ok(decision)
     }
 
-    /// Keeps what was written: see `bind`.
+    /// Undoes nothing that was written; see `bind`.
     fn unreserve(&self, _: &Placement, _: &mut Vec<ApiCall>) {}
 }
 

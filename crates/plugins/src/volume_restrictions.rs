@@ -2,13 +2,13 @@
 //!
 //! # What it does
 //! PreFilter, Filter. Checks in-tree disks in the pod itself, and claims with the access mode `ReadWriteOncePod`.
-//! PreFilter counts how many of these claims are in use; Filter compares disks with those of the pods on the node.
+//! PreFilter counts how many of these claims are in use; Filter compares the disks with those of the pods on the node.
 //!
 //! # Rejects when
 //! - A claim does not exist: `persistentvolumeclaim "x" not found`, on all nodes. No eviction helps.
 //! - A pod on the node has the same disk: `node(s) had no available disk`. GCE disks, iSCSI targets and RBD images may
-//!   be shared if all uses are read-only; EBS volumes never. RBD images are the same if they share a monitor. Eviction
-//!   helps.
+//!   be shared if all uses are read-only; EBS volumes may never be shared. RBD images are the same only if they have a
+//!   monitor in common. Eviction helps.
 //! - A `ReadWriteOncePod` claim is in use by a pod on any node: `node(s) unavailable due to PersistentVolumeClaim with
 //!   ReadWriteOncePod access mode already in-use by another pod`. This rejects all nodes, since evicting the other pod
 //!   helps wherever it is.
@@ -17,11 +17,11 @@
 //! It does not score.
 //!
 //! # Requeued by
-//! A new node; a new claim that the pod names; the end of a pod in the same namespace that has one of its disks or
-//! names one of its claims.
+//! A new node; a new claim that the pod names; the deletion or termination of a pod in the same namespace that has one
+//! of this pod's disks or names one of its claims.
 //!
 //! # Differs from kube-scheduler
-//! An index keeps the users of volumes ([`VolumeUsers`]); pods on nodes are not visited. The signature includes the
+//! An index keeps the users of volumes ([`VolumeUsers`]), so pods on nodes are not visited. The signature includes the
 //! namespace, and pods with ephemeral volumes have no signature.
 
 use harbormaster_api::{
@@ -54,7 +54,7 @@ pub struct RestrictionState {
     claims: Vec<Str>,
     /// Number of these claims that are in use.
     conflicts: i64,
-    /// Rows that pods have joined or left in a what-if question. Their pods are checked one by one.
+    /// Rows that pods have joined or left in a what-if question. The pods on these rows are checked one by one.
     changed: Vec<NodeIdx>,
 }
 
@@ -138,8 +138,8 @@ fn exclusive_claims(pod: &PodInfo, all: Watched<'_, PersistentVolumeClaim>) -> R
 }
 
 impl RestrictionState {
-    /// Returns the number of volumes of a pod that name one of the claims. As in kube-scheduler, its namespace does not
-    /// matter.
+    /// Returns the number of volumes of a pod that name one of the claims. As in kube-scheduler, the pod's namespace
+    /// does not matter.
     fn uses_of(&self, pod: &PodInfo) -> Result<i64, std::num::TryFromIntError> {
         named_by(pod).filter(|name| self.claims.contains(name)).count().try_into()
     }

@@ -1,7 +1,7 @@
 //! An index of the claims and in-tree disks that pods on nodes use, for VolumeRestrictions.
 //!
-//! Disks are found by their identity, claims by their name, each with the rows where it is used, so an attempt looks up
-//! only the pod's volumes. Only claims that pods name (`persistentVolumeClaim`) count; ephemeral volumes do not.
+//! Maps each disk (by identity) and each claim (by name) to the rows where it is used, so an attempt looks up only the
+//! pod's volumes. Only claims that pods name (`persistentVolumeClaim`) count; ephemeral volumes do not.
 
 use std::hash::Hash;
 
@@ -15,13 +15,13 @@ use rustc_hash::FxHashMap;
 /// An index of the claims and disks in use. See the [module documentation](self).
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct VolumeUsers {
-    /// Number of pod volumes that name a claim, by namespace and name, and by row.
+    /// Number of pod volumes that name a claim, by namespace and name of the claim, then by row.
     claims: FxHashMap<(Str, Str), FxHashMap<NodeIdx, usize>>,
-    /// Number of pod volumes by disk identity, row and disk.
+    /// Number of pod volumes with a disk, by identity, then by row and by disk.
     disks: FxHashMap<DiskKey, FxHashMap<NodeIdx, FxHashMap<InTreeDisk, usize>>>,
 }
 
-/// Identity of a disk. RBD images must also share a monitor to be the same.
+/// Identity of a disk. Two RBD images are the same only if they also have a monitor in common.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum DiskKey {
     Gce(Str),
@@ -31,7 +31,7 @@ enum DiskKey {
 }
 
 impl DiskKey {
-    /// Returns `None` for disks that pods may share.
+    /// Returns the identity of a disk, or `None` if pods may share it.
     fn of(disk: &InTreeDisk) -> Option<Self> {
         Some(match disk {
             InTreeDisk::GcePersistentDisk { name, .. } => Self::Gce(name.clone()),
@@ -55,7 +55,8 @@ pub(crate) fn exclusive_disks(pod: &PodInfo) -> impl Iterator<Item = &InTreeDisk
     })
 }
 
-/// Returns true if two pods on one node cannot have these disks: they are the same, and not both read-only.
+/// Returns true if two pods on one node cannot have these two disks: they are the same disk, which is an EBS volume or
+/// not read-only in both.
 pub(crate) fn excludes(a: &InTreeDisk, b: &InTreeDisk) -> bool {
     use InTreeDisk::{AwsElasticBlockStore, GcePersistentDisk, Iscsi, Rbd};
     let same = DiskKey::of(a).is_some_and(|a| Some(a) == DiskKey::of(b));
@@ -77,7 +78,7 @@ impl VolumeUsers {
         rows.is_some_and(|rows| rows.keys().any(|row| nodes.node(*row).object().is_some()))
     }
 
-    /// Returns true if a pod on the row has the disk, so no other pod there can have it.
+    /// Returns true if a pod on the row has the disk in a way that no other pod there can have it.
     pub fn row_excludes(&self, disk: &InTreeDisk, row: NodeIdx) -> bool {
         let rows = DiskKey::of(disk).and_then(|key| self.disks.get(&key));
         let there = rows.and_then(|rows| rows.get(&row)).into_iter().flatten();
@@ -118,7 +119,7 @@ impl VolumeUsers {
     }
 }
 
-/// Decrements a count, and removes it at zero.
+/// Decrements a count, and removes it when it reaches zero.
 pub(crate) fn one_less<K: Hash + Eq>(counts: &mut FxHashMap<K, usize>, key: &K) {
     if let Some(count) = counts.get_mut(key) {
         *count -= 1;

@@ -2,31 +2,32 @@
 //!
 //! # What it does
 //! PreFilter, Filter. PreFilter collects the zone and region labels of the volumes that the pod's claims are bound to;
-//! Filter compares them with the node's. Considers only claims that the pod names (`persistentVolumeClaim`).
+//! Filter compares them with the labels of the node. Considers only claims that the pod names
+//! (`persistentVolumeClaim`).
 //!
 //! # Rejects when
-//! PreFilter, for all nodes:
+//! PreFilter rejects the pod on all nodes if:
 //! - a claim, its class or its volume does not exist: `persistentvolumeclaim "x" not found` and similar;
-//! - a claim has no volume, and no class that waits for a pod: `PersistentVolumeClaim had no pv name and storageClass
-//!   name`, `VolumeBindingMode not set for StorageClass "x"`, `PersistentVolume had no name`;
+//! - a claim has neither a volume nor a class that waits for a pod: `PersistentVolumeClaim had no pv name and
+//!   storageClass name`, `VolumeBindingMode not set for StorageClass "x"`, `PersistentVolume had no name`;
 //! - a claim has no name: `PersistentVolumeClaim had no name`.
 //!
-//! Filter: `node(s) had no available volume zone`, if the node lacks a label of a volume or has another value. A label
-//! may list several values, as in `a__b`. A beta label of a volume also matches the node's stable label, but not the
-//! reverse. A node without any such label accepts every volume.
+//! Filter rejects a node that lacks a label of a volume or has another value for it: `node(s) had no available volume
+//! zone`. A volume's label may list several values, as in `a__b`. A beta label of a volume also matches the node's
+//! stable label, but not the reverse. A node without any zone or region label accepts every volume.
 //!
-//! No eviction resolves these.
+//! No eviction resolves these rejections.
 //!
 //! # Scores by
 //! It does not score.
 //!
 //! # Requeued by
-//! A new node, or one with changed labels; a new class that waits for pods; a new or changed claim of the pod; a new
-//! volume, or one whose zones changed.
+//! A new node, or a node whose labels change; a new class that waits for pods; a new or changed claim of the pod; a
+//! new volume, or a volume whose zones change.
 //!
 //! # Differs from kube-scheduler
-//! If its PreFilter is disabled it accepts every node instead of collecting zones for each of them. The signature
-//! includes the namespace, and pods with ephemeral volumes have no signature.
+//! If its PreFilter is disabled, the plugin accepts every node instead of collecting the zones for each node. The
+//! signature includes the namespace, and pods with ephemeral volumes have no signature.
 
 use harbormaster_api::{
     Str,
@@ -42,10 +43,10 @@ use crate::{
 };
 
 const REASON: &str = "node(s) had no available volume zone";
-/// Separator of several values in one label.
+/// Separator between several values in one label.
 const VALUES: &str = "__";
 
-/// Labels of volumes, each with a node label that also matches.
+/// Zone and region labels of volumes, each with another node label that also matches.
 const LABELS: [(&str, &str); 4] = [
     (LABEL_ZONE_BETA, LABEL_ZONE),
     (LABEL_REGION_BETA, LABEL_REGION),
@@ -104,7 +105,7 @@ fn labelled(rows: &RowsByLabel) -> NodeSet {
 fn rows_matching(rows: &RowsByLabel, zone: &ZoneLabel) -> NodeSet {
     let mut all = rows.rows_with(zone.node_key, &zone.values);
     if zone.key != zone.node_key {
-        // The same label takes precedence if the node has it.
+        // If a node has the volume's own label, that label takes precedence.
         rows.rows_with_key(zone.key).into_iter().for_each(|own| all.subtract(own));
         all.unite(&rows.rows_with(zone.key, &zone.values));
     }
@@ -170,7 +171,7 @@ impl Filter<WholeCluster, Vec<ZoneLabel>> for VolumeZone {
 }
 
 impl VolumeZone {
-    /// Returns the volume of a claim, or `None` if it gets one when the pod has a node.
+    /// Returns the volume of a claim, or `None` if the claim gets a volume once a node has been chosen for the pod.
     fn volume_of<'a>(
         &self,
         cx: &Cycle<'a>,

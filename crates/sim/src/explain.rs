@@ -1,4 +1,4 @@
-//! Independent verdicts: every pending pod is judged on the cluster as it is, without placing the others.
+//! Independent verdicts: every pending pod is judged on the cluster as it is, without placing the other pods.
 
 use std::{cell::RefCell, sync::Arc};
 
@@ -27,13 +27,13 @@ pub struct Explained {
     /// Results for the pods.
     #[serde(flatten)]
     pub report: Report,
-    /// One for each pod that was tried.
+    /// One explanation for each pod that was tried.
     pub explanations: Vec<PodExplanation>,
 }
 
-/// Judges every pending pod of `objects` (Kubernetes objects as JSON) on the given cluster, with these feature gates.
+/// Judges every pending pod of `objects` (Kubernetes objects as JSON) on their cluster with the given feature gates.
 ///
-/// Made for comparing many small clusters: the profiles of the last configuration are kept per thread.
+/// Made for comparing many small clusters: each thread keeps the profiles of the last configuration.
 ///
 /// # Errors
 /// If the configuration or an object is wrong.
@@ -73,8 +73,8 @@ pub fn independent(config: &EngineConfig, cluster: Inventory) -> Report {
     Report { pods: pending.iter().map(|pod| judge.report(pod)).collect(), missing_nodes }
 }
 
-/// Says what every plugin thinks of every node, of those pods that `concerns` picks from the `report` that
-/// [`independent`] made of the same cluster. Explanations are passed on one by one, so that memory stays small.
+/// Explains the pods in `report` that `concerns` selects: the verdicts of every plugin on every node. The report is
+/// the result of [`independent`] for the same cluster. Explanations are passed on one by one to limit memory use.
 pub fn explain_independently(
     config: &EngineConfig,
     cluster: Inventory,
@@ -92,7 +92,7 @@ pub fn explain_independently(
     }
 }
 
-/// Nodes with their pods, and the profiles.
+/// The nodes with their pods, and the profiles.
 pub(crate) struct Judge {
     pub(crate) cache: Cache,
     runners: Vec<Runner>,
@@ -106,7 +106,7 @@ impl Judge {
         Self { cache: Cache::for_profiles(&config.profiles), runners }
     }
 
-    /// Knows everything but the pending pods, which come back.
+    /// Returns a judge that has everything except the pending pods, and the pending pods.
     fn of(config: &EngineConfig, cluster: Inventory) -> (Self, Vec<Arc<PodInfo>>) {
         let mut judge = Self::new(config);
         for object in cluster.raw_objects(&config.resources()) {
@@ -154,7 +154,7 @@ impl Judge {
         report
     }
 
-    /// Returns the verdict of every plugin on every node; `None` if no profile is responsible for the pod.
+    /// Returns the verdicts of every plugin on every node, or `None` if no profile is responsible for the pod.
     pub(crate) fn explain(&mut self, pod: &Arc<PodInfo>) -> Option<PodExplanation> {
         let at = self.runner_of(pod)?;
         let cluster = &mut self.cache.cluster;

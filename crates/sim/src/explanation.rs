@@ -20,13 +20,13 @@ use crate::{lack::Shortages, report::Status};
 pub struct PodExplanation {
     /// `namespace/name`.
     pub pod: String,
-    /// The rejection by a PreFilter plugin; then there are no verdicts on nodes.
+    /// The rejection by a PreFilter plugin. If there is one, there are no verdicts on nodes.
     pub pre_filter: Option<Status>,
-    /// Nodes that do not fit, the largest group first.
+    /// Nodes that do not fit, in groups, largest group first.
     pub rejected: Vec<RejectedNodes>,
-    /// Nodes that fit, the best first.
+    /// Nodes that fit, in groups, best group first.
     pub fits: Vec<FittingNodes>,
-    /// Error of a plugin, because of which the rest is unknown.
+    /// Error of a plugin that prevented a complete explanation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -37,36 +37,36 @@ pub struct RejectedNodes {
     /// The plugin and its reason.
     #[serde(flatten)]
     pub status: Status,
-    /// Resources, labels and the like that they lack; one text for each.
+    /// Descriptions of what the nodes lack, such as resources and labels.
     pub lacks: Vec<String>,
-    /// Their names.
+    /// Names of the nodes.
     pub nodes: Vec<String>,
 }
 
 /// Nodes with the same scores.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct FittingNodes {
-    /// The sum of the weighted scores: the largest wins.
+    /// The sum of the weighted scores; the largest sum wins.
     pub total: i64,
-    /// By plugin; plugins that had nothing to say are absent.
+    /// Scores by plugin; plugins without a score are absent.
     pub plugins: BTreeMap<Cow<'static, str>, PluginScore>,
-    /// Their names.
+    /// Names of the nodes.
     pub nodes: Vec<String>,
 }
 
-/// One plugin's score of one node.
+/// One plugin's score for one node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct PluginScore {
-    /// As the plugin computed it.
+    /// The score as the plugin computed it.
     pub raw: i64,
-    /// As a number from 0 to 100.
+    /// The score as a number from 0 to 100.
     pub normalized: i64,
-    /// Times the plugin's weight in the profile.
+    /// The normalized score times the plugin's weight in the profile.
     pub weighted: i64,
 }
 
 impl PodExplanation {
-    /// Puts together what was said of nodes of this cluster.
+    /// Returns the explanation that combines the plugins' verdicts on the nodes of this cluster.
     pub(crate) fn new(pod: &PodInfo, cluster: &Cluster, said: Explanation) -> Self {
         Self {
             pod: pod.full_name(),
@@ -77,7 +77,7 @@ impl PodExplanation {
         }
     }
 
-    /// A plugin failed before anything could be said.
+    /// Returns the explanation for a plugin that failed before there were any verdicts.
     pub(crate) fn failed(pod: &PodInfo, error: &AttemptError) -> Self {
         use harbormaster_api::points::ExtensionPoint::PreFilter;
         let mut failed = Self { pod: pod.full_name(), ..Self::default() };
@@ -92,7 +92,7 @@ impl PodExplanation {
     }
 }
 
-/// Groups in the making: where the group of a key is, and the groups.
+/// Indexes of the groups under construction, by the key of the group.
 type GroupIndexes<K> = FxHashMap<K, usize>;
 
 fn rejected(

@@ -35,22 +35,23 @@ pub struct Inventory {
     pub bound: Vec<Pod>,
     /// Pods without a node.
     pub pending: Vec<Pod>,
-    /// Objects that plugins may read: of Kubernetes' other kinds, and custom resources whose definitions are among the
-    /// manifests. [`Self::custom_notices`] reports those that no plugin reads.
+    /// Objects that plugins may read: objects of Kubernetes' other kinds, and custom resources whose definitions are
+    /// among the manifests. [`Self::custom_notices`] reports the objects that no plugin reads.
     pub custom: Vec<CustomObject>,
-    /// The claims and volumes among them, settled before the first pod.
+    /// The claims and volumes among the objects, settled before the first pod.
     pub volumes: Volumes,
-    /// Group, version and plural of what the definitions serve.
+    /// Group, version and plural of each resource that the definitions serve.
     pub served: Vec<[String; 3]>,
-    /// Lines for the user in addition to the result.
+    /// Lines to show to the user in addition to the result.
     pub notices: Vec<String>,
-    /// Number of objects by kind that no plugin can read.
+    /// Number of objects that no plugin can read, by kind.
     pub ignored: BTreeMap<String, usize>,
-    /// Number of objects of each version and kind that nothing among the manifests defines.
+    /// Number of objects that no manifest defines, by version and kind.
     pub undefined: BTreeMap<(String, String), usize>,
-    /// Number of pods on each node that is not there.
+    /// Number of pods on each missing node, by the node's name.
     pub missing_nodes: BTreeMap<String, usize>,
-    /// Nodes and pods as they are written, each with what the engine hears of it; kept if [`Reading::full`] asks for that.
+    /// Nodes and pods as written, each with the input that the engine gets for it. Collected only if [`Reading::full`]
+    /// is set.
     pub full: Vec<(Input, Value)>,
     /// True if `full` is collected.
     pub keeps_full: bool,
@@ -59,11 +60,11 @@ pub struct Inventory {
 /// An object that plugins may read, as an API server would store it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CustomObject {
-    /// The group of its API.
+    /// API group of the object.
     pub group: String,
-    /// Its kind.
+    /// Kind of the object.
     pub kind: String,
-    /// All of it, with the defaults of its schema.
+    /// The whole object, with the defaults of its schema.
     pub value: Value,
 }
 
@@ -72,17 +73,17 @@ pub struct CustomObject {
 pub struct Reading {
     /// Treatment of unknown fields.
     pub validate: Validate,
-    /// True if pods are also created for workloads of a dump that has none of their pods.
+    /// True to create pods also for workloads of a dump that contains none of their pods.
     pub fill: bool,
-    /// True if pods on missing nodes become pending again.
+    /// True to make pods on missing nodes pending again.
     pub reschedule_missing: bool,
-    /// True if nodes and pods are also kept as written: extenders see all their fields.
+    /// True to keep nodes and pods as written as well, since extenders see all their fields.
     pub full: bool,
 }
 
 impl Inventory {
-    /// Reads YAML or JSON: several documents, lists and dumps of `kubectl get -o yaml`. Workloads get the pods that
-    /// their controllers would make, as far as these are not among the manifests.
+    /// Reads YAML or JSON: several documents, lists and dumps of `kubectl get -o yaml`. Creates the pods that the
+    /// controllers of the workloads would create, except for those among the manifests.
     ///
     /// # Errors
     /// All mistakes, with file, line, object and field.
@@ -98,8 +99,7 @@ impl Inventory {
         Ok(builder.finish(manifests, how.fill))
     }
 
-    /// Takes nodes, pods and other objects as they are, with the API server's defaults as far as scheduling
-    /// depends on them.
+    /// Takes nodes, pods and other objects as they are, and adds the API server's defaults that scheduling depends on.
     ///
     /// # Errors
     /// All mistakes, with the object's index in the list and the field.
@@ -137,7 +137,7 @@ impl Inventory {
         self.custom.iter().for_each(|object| self.volumes.put(&object.value));
     }
 
-    /// Binds claims to the volumes that they get before the first pod, and reports those that get none.
+    /// Binds claims to the volumes that they get before the first pod, and reports the claims that get none.
     fn settle_volumes(&mut self) {
         self.volumes.settle();
         let Changes { created, volumes, claims, deleted, events } = self.volumes.take_changes();
@@ -168,7 +168,7 @@ impl Inventory {
 
     /// Returns the custom resources of these kinds as inputs of the engine, in the order of the manifests.
     pub(crate) fn raw_objects(&self, kinds: &[ResourceKind]) -> Vec<RawObject> {
-        // A plugin may read them in one version, another one in another.
+        // Two plugins may read the same object in different versions.
         let raw = |object: &CustomObject| {
             let named = kinds.iter().filter(|kind| self.serves(object, kind));
             let raw = named.map(|kind| RawObject {
@@ -184,7 +184,7 @@ impl Inventory {
         self.custom.iter().flat_map(raw).collect()
     }
 
-    /// Returns true if an API server with these definitions serves the object as this kind.
+    /// Returns true if an API server with these definitions serves the object as the given kind.
     fn serves(&self, object: &CustomObject, kind: &ResourceKind) -> bool {
         let ResourceName { plural, version, group } = kind.name();
         object.group == group
@@ -195,8 +195,8 @@ impl Inventory {
                     .any(|own| own.group == group && own.version == version && own.plural == plural))
     }
 
-    /// Returns lines about objects that plugins may read: the number that no plugin reads, and those that plugins cannot
-    /// decode.
+    /// Returns lines about objects that plugins may read: the number of objects that no plugin reads, and the objects
+    /// that plugins cannot decode.
     pub fn custom_notices(&self, config: &EngineConfig) -> Vec<String> {
         let (kinds, mut ignored) = (config.resources(), self.ignored.clone());
         for object in self.custom.iter().filter(|object| !kinds.iter().any(|kind| self.serves(object, kind)))
@@ -261,15 +261,15 @@ impl Inventory {
     }
 }
 
-/// Collects objects one by one; workloads wait until all pods and nodes are known.
+/// Collects objects one by one. Workloads wait until all pods and nodes are known.
 struct Builder {
     decoder: Decoder,
     cluster: Inventory,
     workloads: Vec<Workload>,
     existing: ExistingPods,
-    /// Position of the manifest of every pod without a node.
+    /// For each pod without a node, the position of its manifest.
     orders: Vec<usize>,
-    /// Claims of pods and workloads, which may be among the manifests, too.
+    /// Claims of pods and workloads. The same claims may be among the manifests, too.
     claims: Vec<Value>,
 }
 
@@ -325,14 +325,17 @@ impl Builder {
         let (mut left, mut left_pods) = (0, 0);
         let mut gone = HashSet::new();
         for workload in std::mem::take(&mut self.workloads) {
-            // Its replica sets have its pods.
+            // Its pods belong to its replica sets.
             if owners.contains(&workload.key) {
                 continue;
             }
             let surplus = workload.surplus_pods(&self.existing);
             if !surplus.is_empty() {
                 let (pods, wanted) = (surplus.len(), workload.replicas());
-                notices.push(format!("{}: {pods} of its pods go, since it wants {wanted}", workload.label));
+                notices.push(format!(
+                    "{}: {pods} surplus pod(s) removed, since it wants {wanted}",
+                    workload.label
+                ));
                 gone.extend(surplus);
             }
             let pods = workload.missing_pods(&self.existing, &self.cluster.nodes, &mut self.decoder);
@@ -360,8 +363,10 @@ impl Builder {
                         self.orders.resize(self.cluster.pending.len(), workload.order);
                     }
                     Err(FieldProblem { field, message }) => {
-                        notices
-                            .push(format!("{}: its pods cannot be made: {field}: {message}", workload.label));
+                        notices.push(format!(
+                            "{}: its pods cannot be created: {field}: {message}",
+                            workload.label
+                        ));
                         break;
                     }
                 }
@@ -384,7 +389,7 @@ impl Builder {
         self.cluster
     }
 
-    /// Removes the pods of these names.
+    /// Removes the pods with these names.
     fn remove(&mut self, gone: &HashSet<String>) {
         if gone.is_empty() {
             return;
@@ -412,7 +417,7 @@ impl Builder {
                 Err(FieldProblem { field, message }) => {
                     let (namespace, name) = claim_key(&claim);
                     self.cluster.notices.push(format!(
-                        "PersistentVolumeClaim {namespace}/{name} cannot be made: {field}: {message}"
+                        "PersistentVolumeClaim {namespace}/{name} cannot be created: {field}: {message}"
                     ));
                 }
             }
@@ -420,7 +425,7 @@ impl Builder {
     }
 }
 
-/// Returns the claims of a pod's ephemeral volumes. The pod owns them, so it needs a UID.
+/// Returns the claims of a pod's ephemeral volumes. Gives the pod a UID if it has none, since the pod owns the claims.
 fn claims_of_pod(pod: &mut Value) -> Vec<Value> {
     if uid(pod).is_empty() {
         pod["metadata"]["uid"] = format!("{}/{}", namespace(pod), name(pod)).into();
@@ -429,13 +434,13 @@ fn claims_of_pod(pod: &mut Value) -> Vec<Value> {
     if is_finished { Vec::new() } else { pod_claims::of_pod(pod).collect() }
 }
 
-/// Returns Kubernetes' own kinds.
+/// Returns the built-in kinds of Kubernetes.
 fn own_kinds() -> &'static [kinds::Kind] {
     static KINDS: OnceLock<Vec<kinds::Kind>> = OnceLock::new();
     KINDS.get_or_init(kinds::table)
 }
 
-/// Returns an object of a built-in kind, which plugins can read without a definition.
+/// Returns an object of a built-in kind, which plugins can read without a definition, or `None` for any other kind.
 fn of_own_kind(value: Value) -> Option<CustomObject> {
     let text = |field: &str| value[field].as_str().unwrap_or_default();
     let (version, kind) = (text("apiVersion"), text("kind"));

@@ -1,4 +1,4 @@
-//! Resources, labels and the like that rejected nodes lack, which kube-scheduler's reasons leave out.
+//! Resources, labels and other things that rejected nodes lack and that kube-scheduler's reasons do not mention.
 
 use std::borrow::Cow;
 
@@ -19,32 +19,32 @@ use harbormaster_plugins::{
     inter_pod_affinity::{REASON_AFFINITY, REASON_ANTI},
 };
 
-/// Maximum number of named things; the others are counted.
+/// Maximum number of things that are listed; the others are only counted.
 const NAMED: usize = 3;
 const INSUFFICIENT: &str = "Insufficient ";
 
-/// The things that a group of equally rejected nodes lacks.
+/// The things that a group of nodes rejected for the same reasons lacks.
 #[derive(Debug, Default)]
 pub(crate) struct Shortages {
     nodes: usize,
     amounts: Vec<Amount>,
-    /// With the number of nodes.
+    /// Each thing that is lacking, with the number of nodes that lack it.
     things: Vec<(String, usize)>,
 }
 
-/// Too little of a resource.
+/// A resource that the nodes have too little of.
 #[derive(Debug)]
 struct Amount {
     resource: String,
     wants: i64,
-    /// The most that any of the nodes has free.
+    /// The largest free amount on any of the nodes.
     free: i64,
-    /// The most that any of the nodes has, its pods aside.
+    /// The largest amount on any of the nodes, regardless of its pods.
     all: i64,
 }
 
 impl Shortages {
-    /// One more node, which `plugin` rejected for `reasons`; `own` is what it says itself of what the node lacks.
+    /// Adds a node that `plugin` rejected for `reasons`; `own` is the plugin's own description of what the node lacks.
     pub(crate) fn add(
         &mut self,
         plugin: &str,
@@ -87,7 +87,7 @@ impl Shortages {
         }
     }
 
-    /// One text per thing that is lacking.
+    /// Returns one description for each thing that is lacking.
     pub(crate) fn words(mut self) -> Vec<String> {
         self.things.sort_by_key(|(_, nodes)| std::cmp::Reverse(*nodes));
         let others = self.things.len().saturating_sub(NAMED);
@@ -101,13 +101,13 @@ impl Shortages {
 }
 
 impl Amount {
-    /// `wants 9 CPUs, 6.9 free on the roomiest node`.
+    /// Returns a description such as `wants 9 CPUs, 6.9 free on the roomiest node`.
     fn words(&self, nodes: usize) -> String {
         let Self { resource, wants, free, all } = self;
         let (mut wanted, mut room, mut most) =
             (short(resource, *wants), short(resource, *free), short(resource, *all));
         if wanted == room || (wanted == most && wants > all) {
-            // The difference is too small for short numbers.
+            // The short forms would hide the difference.
             (wanted, room, most) = (wants.to_string(), free.to_string(), all.to_string());
         }
         let what = match resource.as_str() {
@@ -130,7 +130,8 @@ impl Amount {
     }
 }
 
-/// An amount as people write it: CPUs with up to three decimals, bytes in `Ki` to `Ti`, cut to two decimals.
+/// Returns an amount as people write it: CPUs with up to three decimals; bytes in `Ki` to `Ti`, truncated to two
+/// decimals.
 fn short(resource: &str, amount: i64) -> String {
     match resource {
         CPU => trimmed(format!("{}.{:03}", amount / 1000, amount % 1000)),
@@ -149,13 +150,13 @@ fn bytes(amount: i64) -> String {
     trimmed(format!("{}.{:02}", hundredths / 100, hundredths % 100)) + unit
 }
 
-/// Without zeros behind the point.
+/// Removes zeros at the end of the decimals.
 fn trimmed(number: String) -> String {
     number.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// The taint that keeps the pod away. Whether numbers are compared depends on a feature gate; a taint that is not
-/// tolerated when they are is not tolerated in any case.
+/// Returns the taint that keeps the pod away. A feature gate determines whether numbers are compared; a taint that is
+/// not tolerated with that comparison is not tolerated without it either.
 fn untolerated(pod: &PodInfo, node: NodeRef<'_>) -> Option<String> {
     let tolerations = &pod.spec.tolerations;
     let find = |numbers| find_untolerated(node.taints(), tolerations, numbers, |t| t.effect.forbids());
@@ -170,8 +171,8 @@ fn ports(pod: &PodInfo, used: &UsedPorts) -> Option<String> {
     (!taken.is_empty()).then(|| format!("host port {} is taken", taken.join(", ")))
 }
 
-/// Returns the label that the pod requires and the node lacks. If there are several terms, naming one of
-/// them would not help.
+/// Returns the label that the pod requires and the node lacks. If there are several terms, naming a single one of them
+/// would not help.
 fn label(pod: &PodInfo, node: NodeRef<'_>) -> Option<String> {
     let nothing = Labels::default();
     let (labels, spec) = (node.labels().unwrap_or(&nothing), &pod.spec);
@@ -213,7 +214,7 @@ fn spread(pod: &PodInfo, node: NodeRef<'_>) -> Option<String> {
     Some(limits.collect::<Vec<_>>().join(", ")).filter(|text| !text.is_empty())
 }
 
-/// By which labels nodes the pod's own terms compare; terms of other pods are not the pod's to name.
+/// Returns the topology keys of the pod's own terms. Terms of other pods are not known here.
 fn affinity(reasons: &[Cow<'static, str>], pod: &PodInfo) -> Option<String> {
     let (affinity, anti) = (&pod.spec.pod_affinity, &pod.spec.pod_anti_affinity);
     let own = match reasons.first()?.as_ref() {
@@ -234,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn amounts_are_told_as_people_write_them() {
+    fn amounts_are_printed_as_people_write_them() {
         const GIB: i64 = 1 << 30;
         for (amount, nodes, expected) in [
             (amount("cpu", 9000, 6900, 16000), 2, "wants 9 CPUs, 6.9 free on the roomiest node"),
@@ -255,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn many_different_things_are_cut_to_the_most_frequent() {
+    fn only_the_most_frequent_of_many_things_are_listed() {
         let mut lacks = Shortages { nodes: 6, ..Shortages::default() };
         for thing in ["a", "b", "b", "c", "d", "e"] {
             lacks.add_thing(Some(thing.to_owned()));

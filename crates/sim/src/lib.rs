@@ -1,11 +1,11 @@
 //! Scheduling without a cluster: manifests in, placements and explanations out.
 //!
-//! Reading order: [`inventory`] (from manifests to nodes and pods, with the pods of workloads), [`mod@simulate`] (the
-//! engine under virtual time), [`explain`] (each pod judged on its own), [`report`] and [`explanation`] (the results),
-//! `lack` (resources and labels that nodes lack). Manifests are read by `harbormaster-manifests`, and the controllers'
-//! decisions are in `harbormaster-world`.
+//! Reading order: [`inventory`] (from manifests to nodes and pods, including the pods of workloads), [`mod@simulate`]
+//! (the engine under virtual time), [`explain`] (each pod judged on its own), [`report`] and [`explanation`] (the
+//! results), `lack` (resources and labels that nodes lack). Manifests are read by `harbormaster-manifests`; the
+//! controllers' decisions are in `harbormaster-world`.
 //!
-//! Invariants: nothing here reads a clock, a file or the environment; the same input gives the same report.
+//! Invariants: nothing in this crate reads a clock, a file or the environment; the same input gives the same report.
 
 pub mod explain;
 pub mod explanation;
@@ -24,7 +24,7 @@ pub use simulate::{explain_simulated, simulate};
 use harbormaster_config::ConfigErrors;
 use harbormaster_manifests::ManifestErrors;
 
-/// Reason why nothing could be simulated.
+/// Why nothing could be simulated.
 #[derive(Debug, thiserror::Error)]
 pub enum SimError {
     /// The configuration is wrong.

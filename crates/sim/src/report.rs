@@ -1,4 +1,4 @@
-//! Reports of simulations about pending pods and preempted pods. The JSON form is stable: tools read it.
+//! Reports on the pending and the preempted pods of a simulation. The JSON form is stable, since tools read it.
 
 use std::{borrow::Cow, collections::BTreeMap, fmt};
 
@@ -9,14 +9,14 @@ use serde::{Serialize, Serializer, ser::SerializeMap as _};
 /// Results of a simulation, with pods in the order of the manifests.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Report {
-    /// One entry per pod that had no node, then one per pod that had one and lost it.
+    /// One entry for each pod that had no node, then one for each pod that had a node and lost it.
     pub pods: Vec<PodReport>,
-    /// Number of other pods on each node that is not there.
+    /// For each missing node, the number of other pods on it.
     pub missing_nodes: BTreeMap<String, usize>,
 }
 
 impl Report {
-    /// Returns the number of pods with a fate.
+    /// Returns the number of pods with the given fate.
     pub fn count(&self, fate: Fate) -> usize {
         self.pods.iter().filter(|pod| pod.fate() == fate).count()
     }
@@ -36,32 +36,32 @@ impl Serialize for Report {
     }
 }
 
-/// One pod that had no node, or lost it.
+/// A pod that had no node, or that lost its node.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PodReport {
     /// `namespace/name`.
     pub pod: String,
     /// `spec.schedulerName`.
     pub profile: String,
-    /// Its controller: `ReplicaSet shop/web-6d4f`.
+    /// Controller of the pod: `ReplicaSet shop/web-6d4f`.
     pub owner: Option<String>,
-    /// Its node.
+    /// Node of the pod.
     pub node: Option<String>,
-    /// Verdict of the PreEnqueue plugin that keeps it out of the queue.
+    /// Verdict of the PreEnqueue plugin that keeps the pod out of the queue.
     pub pre_enqueue: Option<Status>,
-    /// Reason why it has no node, in kube-scheduler's words.
+    /// Why the pod has no node, in kube-scheduler's words.
     pub message: Option<String>,
-    /// Volumes of its claims that were unbound before the simulation, in the order of its volumes.
+    /// Volumes of the pod's claims that were unbound before the simulation, in the order of the pod's volumes.
     pub claims: Vec<ClaimReport>,
-    /// The pods (`namespace/name`) that were preempted for it.
+    /// Pods (`namespace/name`) that were preempted for the pod.
     pub victims: Vec<String>,
-    /// The pod (`namespace/name`) for which it was preempted.
+    /// The pod (`namespace/name`) for which the pod was preempted.
     pub preempted_by: Option<String>,
     /// Number of attempts.
     pub attempts: u32,
-    /// Number of evaluated nodes and of those that fit, in the attempt that placed it.
+    /// Number of nodes that were evaluated, and of those that fit, in the attempt that placed the pod.
     pub looked_at: Option<(usize, usize)>,
-    /// No profile has its scheduler name.
+    /// True if no profile has the pod's scheduler name.
     pub is_foreign: bool,
 }
 
@@ -93,12 +93,12 @@ impl Serialize for PodReport {
     }
 }
 
-/// The volume of a pod's claim. Prints as a clause.
+/// The volume of a pod's claim. Printed as a clause.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ClaimReport {
-    /// Its name, in the pod's namespace.
+    /// Name of the claim, in the pod's namespace.
     pub claim: String,
-    /// Its class; empty for none.
+    /// Class of the claim; empty for none.
     pub class: String,
     /// `volume` or `provisioned`.
     #[serde(flatten)]
@@ -112,7 +112,7 @@ impl fmt::Display for ClaimReport {
             ClaimedVolume::Volume(volume) => write!(f, "claim {claim}: gets volume {volume}"),
             ClaimedVolume::Provisioned(place) => {
                 write!(f, "claim {claim}: a volume of class {class} would be provisioned")?;
-                // The key's last part says what the value is: `topology.kubernetes.io/zone`.
+                // The last part of the key names the kind of place: `topology.kubernetes.io/zone`.
                 let words = place
                     .iter()
                     .map(|(key, value)| format!("{} {value}", key.rsplit('/').next().unwrap_or_default()));
@@ -126,24 +126,24 @@ impl fmt::Display for ClaimReport {
 /// Result for a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It has a node.
+    /// The pod has a node.
     Placed,
-    /// It was tried and fits nowhere.
+    /// The pod was tried and fits nowhere.
     Unschedulable,
-    /// It is held back and was not tried.
+    /// The pod is held back and was not tried.
     Gated,
-    /// It had a node and lost it.
+    /// The pod had a node and lost it.
     Preempted,
-    /// It is another scheduler's.
+    /// The pod belongs to another scheduler.
     Foreign,
 }
 
 impl Fate {
-    /// All of them.
+    /// All fates.
     pub const ALL: [Self; 5] =
         [Self::Placed, Self::Unschedulable, Self::Gated, Self::Preempted, Self::Foreign];
 
-    /// Its name in JSON.
+    /// Returns the name of the fate in JSON.
     pub fn word(self) -> &'static str {
         match self {
             Self::Placed => "placed",
@@ -158,7 +158,7 @@ impl Fate {
 /// A rejection.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Status {
-    /// The plugin that rejected; empty for the framework, if a node is outside of PreFilter's result.
+    /// The plugin that rejected the pod. Empty if the framework did, because the node is not in PreFilter's result.
     pub plugin: Cow<'static, str>,
     /// kube-scheduler's status code: `Unschedulable`, `UnschedulableAndUnresolvable`, `Pending` or `Error`.
     pub code: Cow<'static, str>,
@@ -175,7 +175,7 @@ impl Status {
         }
     }
 
-    /// The reasons joined as kube-scheduler prints a status.
+    /// Returns the reasons, joined as kube-scheduler prints a status.
     pub fn text(&self) -> String {
         self.reasons.join(", ")
     }
@@ -203,13 +203,13 @@ impl PodReport {
         }
     }
 
-    /// No profile is responsible for the pod.
+    /// Records that no profile is responsible for the pod.
     pub(crate) fn is_of_no_profile(&mut self) {
         self.is_foreign = true;
         self.message = Some(format!("no profile has the scheduler name {:?}", self.profile));
     }
 
-    /// Returns true if the latest attempt chose a node and the pod is not bound to it.
+    /// Returns true if the latest attempt chose a node but the pod is not bound to it.
     pub(crate) fn lacks_its_binding(&self) -> bool {
         self.node.is_none() && self.looked_at.is_some()
     }
@@ -219,7 +219,7 @@ impl PodReport {
         self.pre_enqueue.is_some()
     }
 
-    /// The pod is gone from its node.
+    /// Records that the pod was preempted and has left its node.
     pub(crate) fn preempted(&mut self, victim: &PodInfo, preemptor: Option<String>) {
         let by = preemptor.unwrap_or_default();
         let from = victim.node_name.clone().map(|node| node.to_string()).or(self.node.take());

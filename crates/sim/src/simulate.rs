@@ -1,5 +1,5 @@
-//! The engine under virtual time: pods are bound and evicted at once, and time passes only while that may change
-//! something.
+//! Runs the engine under virtual time. Pods are bound and evicted immediately, and time passes only while that may
+//! change something.
 
 mod storage;
 
@@ -31,23 +31,23 @@ const START: Timestamp = Timestamp(1_767_225_600_000_000_000);
 /// Time between two inputs, so that pods of equal priority are tried in the order of the manifests.
 const STEP: Duration = Duration::from_micros(1);
 
-/// A pod that failed this often while nothing was placed in between is given up.
+/// Number of failed attempts after which a pod is given up if no pod was placed in between.
 const MAX_FRUITLESS: u32 = 3;
 
-/// Places the pending pods one after the other, as the only scheduler of the cluster would.
+/// Places the pending pods one after another, as the only scheduler of the cluster would.
 ///
-/// Calls `progress` after every attempt with the number of placed pods and of all pods.
+/// Calls `progress` after every attempt with the number of placed pods and the number of all pods.
 pub fn simulate(config: EngineConfig, cluster: Inventory, progress: &mut dyn FnMut(usize, usize)) -> Report {
     let mut world = SimulatedCluster::new(config, cluster, None);
     world.run(progress);
     world.finish()
 }
 
-/// Explains the last attempts of the pods in `report` that were tried and that `concerns` selects: the verdicts of every
-/// plugin on every node at that time. The report is the result of [`simulate`] for the same cluster.
+/// Explains the last attempts of the pods in `report` that were tried and that `concerns` selects: the verdicts of
+/// every plugin on every node at that time. The report is the result of [`simulate`] for the same cluster.
 ///
-/// The simulation runs again, with the same decisions, until the last of these attempts. Explanations are passed to `tell`
-/// one by one, so that memory stays small.
+/// Runs the simulation again, with the same decisions, until the last of these attempts. Explanations are passed to
+/// `tell` one by one to limit memory use.
 pub fn explain_simulated(
     config: EngineConfig,
     cluster: Inventory,
@@ -65,7 +65,7 @@ pub fn explain_simulated(
 struct Explainer<'a> {
     /// The cluster as it was before the attempt.
     judge: Judge,
-    /// Pods that are still to be explained, by UID.
+    /// Pods that have not been explained yet, by UID.
     open: FxHashMap<Str, &'a PodReport>,
     tell: &'a mut dyn FnMut(&PodReport, PodExplanation),
 }
@@ -89,7 +89,7 @@ impl Explainer<'_> {
     }
 }
 
-/// The engine and what the API server would hold.
+/// The engine and the objects that the API server would hold.
 struct SimulatedCluster<'a> {
     engine: Engine,
     explainer: Option<Explainer<'a>>,
@@ -100,10 +100,10 @@ struct SimulatedCluster<'a> {
     /// Pods that had a node in the manifests and lost it.
     evicted: Vec<PodReport>,
     objects: FxHashMap<Str, Pod>,
-    /// State of volume controllers and provisioners.
+    /// State of the volume controllers and provisioners.
     volumes: Volumes,
     version: u64,
-    /// Number of attempts by pod since a pod was placed.
+    /// For each pod, the number of attempts since any pod was placed.
     fruitless: FxHashMap<Str, u32>,
     placed: usize,
     missing_nodes: BTreeMap<String, usize>,
@@ -182,7 +182,7 @@ impl<'a> SimulatedCluster<'a> {
         loop {
             let hope = self.try_all(progress);
             let lengths = self.engine.queue_lengths();
-            // Pods that wait for an event get none here but from pods that are placed.
+            // Here, only the placement of other pods gives waiting pods the events that they wait for.
             let moving = lengths.backoff > 0 || self.engine.bindings_in_progress() > 0;
             let goes_on = moving && hope && self.is_of_interest();
             let Some(wakeup) = self.engine.next_wakeup().filter(|_| goes_on) else { return };
@@ -192,7 +192,7 @@ impl<'a> SimulatedCluster<'a> {
         }
     }
 
-    /// Tries pods until none is ready. `false` when every pod that was tried has failed too often.
+    /// Tries pods until none is ready. Returns false if every pod that was tried has failed too often.
     fn try_all(&mut self, progress: &mut dyn FnMut(usize, usize)) -> bool {
         let (mut tried, mut hope) = (false, false);
         loop {
@@ -208,7 +208,7 @@ impl<'a> SimulatedCluster<'a> {
             let failed = self.fruitless.get(&uid).copied().unwrap_or(0);
             hope |= failed < MAX_FRUITLESS;
             if failed > MAX_FRUITLESS {
-                // The queue hands out pods before their backoff ends when nothing else is ready.
+                // The queue hands out pods before their backoff ends if nothing else is ready.
                 return hope;
             }
             progress(self.placed, self.order.len());
@@ -219,7 +219,7 @@ impl<'a> SimulatedCluster<'a> {
         let Attempted { pod, outcome } = attempted;
         let Some(report) = self.reports.get_mut(&pod.uid) else { return };
         report.attempts += 1;
-        // Until it is placed: a pod may be given up after it had its node.
+        // Counts until the pod is placed, since a pod that had a node may still be given up.
         *self.fruitless.entry(pod.uid.clone()).or_default() += 1;
         match outcome {
             Outcome::Assumed { evaluated, feasible, .. } => report.looked_at = Some((evaluated, feasible)),
@@ -239,7 +239,7 @@ impl<'a> SimulatedCluster<'a> {
 
     fn carry_out(&mut self) {
         loop {
-            // Failed hints and indexes are not part of the report.
+            // Errors of hints and indexes are not part of the report.
             drop(self.engine.take_notes());
             let effects = self.engine.take_effects();
             if effects.is_empty() {
@@ -253,7 +253,7 @@ impl<'a> SimulatedCluster<'a> {
                     }
                     Effect::PatchStatus(patch) => self.patch(patch),
                     Effect::Evict(task) => self.evict(task),
-                    // No API server is called: assumptions of plugins stay.
+                    // No API server is called, so assumptions of plugins remain.
                     Effect::CallOff(_) | Effect::Call(_) | Effect::Event(_) => {}
                 }
             }
@@ -339,7 +339,7 @@ impl<'a> SimulatedCluster<'a> {
         }
     }
 
-    /// Returns true if a result is still awaited.
+    /// Returns true if a result is still needed.
     fn is_of_interest(&self) -> bool {
         self.explainer.as_ref().is_none_or(|explainer| !explainer.open.is_empty())
     }
@@ -353,8 +353,8 @@ impl<'a> SimulatedCluster<'a> {
     }
 }
 
-/// Takes off what kube-scheduler adds to the reason of a PreFilter plugin: that a plugin behind it has not found what it
-/// would have prepared.
+/// Removes the addition that kube-scheduler makes to the reason of a PreFilter plugin if a later plugin has not found
+/// the state that it would have prepared.
 fn without_echo(message: String) -> String {
     match message.strip_suffix(" not found") {
         Some(rest) if rest.ends_with('.') => rest.to_owned(),

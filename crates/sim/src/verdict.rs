@@ -1,4 +1,4 @@
-//! Verdicts of single plugins, outside of an attempt.
+//! Verdicts of single plugins, outside an attempt.
 
 use harbormaster_api::points::ExtensionPoint;
 use harbormaster_framework::{
@@ -7,7 +7,7 @@ use harbormaster_framework::{
 
 use crate::report::Status;
 
-/// The first PreEnqueue plugin that holds the pod back.
+/// Returns the rejection by the first PreEnqueue plugin that holds the pod back.
 pub(crate) fn pre_enqueue(profile: &Profile, objects: &Objects, pod: &PodInfo) -> Option<Status> {
     profile.at(ExtensionPoint::PreEnqueue).iter().find_map(|plugin| {
         let plugin = profile.plugin(*plugin);

@@ -5,10 +5,10 @@ use std::{ptr, sync::Arc};
 use harbormaster_api::PodDisruptionBudget;
 use harbormaster_framework::prelude::*;
 
-/// Moves pods whose eviction violates a budget to the front, otherwise keeping the order, and returns their number.
+/// Moves the pods whose eviction violates a budget to the front, keeps the order otherwise, and returns their number.
 ///
-/// Evicts the pods one after another, in the given order. Every eviction uses up a disruption of each budget that
-/// covers the pod, even of one that is already used up.
+/// Simulates the eviction of the pods one after another, in the given order. Every eviction uses up one disruption of
+/// each budget that covers the pod, even of an exhausted budget.
 pub(super) fn violating_first(pods: &mut [Arc<PodInfo>], objects: &Objects) -> usize {
     let mut budgets = BudgetUse { objects, left: Vec::new() };
     let mut violating = 0;
@@ -21,14 +21,14 @@ pub(super) fn violating_first(pods: &mut [Arc<PodInfo>], objects: &Objects) -> u
     violating
 }
 
-/// Budgets, with the number of disruptions left.
+/// Budgets, each with the number of disruptions left.
 struct BudgetUse<'a> {
     objects: &'a Objects,
     left: Vec<(&'a PodDisruptionBudget, i32)>,
 }
 
 impl BudgetUse<'_> {
-    /// Counts an eviction of the pod. Returns true if it violates a budget.
+    /// Counts the eviction of the pod. Returns true if the eviction violates a budget.
     fn evict_violates(&mut self, pod: &PodInfo) -> bool {
         if pod.labels.is_empty() {
             return false;
@@ -48,7 +48,7 @@ impl BudgetUse<'_> {
     }
 }
 
-/// Returns true if the budget covers the pod. A missing, empty or malformed selector covers nothing, and a pod whose
+/// Returns true if the budget covers the pod. A missing, empty or malformed selector covers nothing. A pod whose
 /// disruption the API server has already counted is not counted again.
 fn covers(budget: &PodDisruptionBudget, pod: &PodInfo) -> bool {
     let selects = budget
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn disruptions_are_used_up_in_order_and_the_order_stays() {
+    fn disruptions_are_used_up_in_order_and_the_pods_keep_their_order() {
         let pods = [app("a", "x"), app("b", "y"), app("c", "x"), app("d", "x"), pod("e")];
         let (order, violating) = split(pods, [budget("x", "x", 1)]);
         assert_eq!((order.join(" ").as_str(), violating), ("c d a b e", 2));
@@ -139,14 +139,14 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_already_disrupted_neither_violates_nor_uses_a_disruption_up() {
+    fn an_already_disrupted_pod_neither_violates_a_budget_nor_uses_one_up() {
         let disrupted = PodDisruptionBudget { disrupted_pods: vec!["a".into()], ..budget("x", "x", 1) };
         assert_eq!(split([app("a", "x"), app("b", "x")], [disrupted.clone()]).1, 0);
         assert_eq!(split([app("a", "x"), app("b", "x"), app("c", "x")], [disrupted]).1, 1);
     }
 
     #[test]
-    fn every_matching_budget_is_used_up_also_by_a_pod_that_violates_another() {
+    fn a_pod_that_violates_one_budget_still_uses_up_the_others() {
         let roles = |name, app_: &str| app(name, app_).label("role", "db");
         let mut by_role = budget("role", "", 1);
         by_role.selector =
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_budget_that_is_overdrawn_from_the_start_stays_so() {
+    fn a_budget_overdrawn_from_the_start_stays_overdrawn() {
         assert_eq!(split([app("a", "x")], [budget("x", "x", i32::MIN)]).1, 1);
     }
 }

@@ -7,7 +7,7 @@ use harbormaster_framework::prelude::*;
 
 use super::importance::start_time;
 
-/// Cost of a candidate, most important criterion first; less is better.
+/// Cost of a candidate, with the most important criterion first; less is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Cost {
     pub(super) violations: usize,
@@ -19,13 +19,13 @@ pub(super) struct Cost {
     pub(super) start_time: Reverse<Timestamp>,
 }
 
-/// Returns the candidate with the lowest cost; the first one if several are equal.
+/// Returns the candidate with the lowest cost, or the first such candidate if several are equal.
 pub(super) fn best(candidates: Vec<EvictionPlan>) -> Option<EvictionPlan> {
     candidates.into_iter().min_by_key(Cost::of)
 }
 
 impl Cost {
-    /// A cost above that of any candidate.
+    /// A cost higher than that of any candidate.
     pub(super) const WORST: Self = Self {
         violations: usize::MAX,
         highest_priority: i32::MAX,
@@ -34,8 +34,8 @@ impl Cost {
         start_time: Reverse(Timestamp(i64::MIN)),
     };
 
-    /// Returns a victim's share in the sum of priorities, counted from the lowest possible priority, so that an
-    /// additional victim always costs more than a slightly more important one.
+    /// Returns a victim's share in the sum of priorities, measured from the lowest possible priority, so that an
+    /// additional victim always costs more than a slightly more important victim.
     pub(super) fn of_priority(priority: i32) -> i64 {
         i64::from(priority) - i64::from(i32::MIN)
     }
@@ -59,7 +59,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns a candidate on one node, with victims as (priority, second of the start).
+    /// Returns a candidate on one node. Each victim is a pair of a priority and a start time in seconds.
     fn candidate(row: usize, violations: usize, victims: &[(i32, Option<i64>)]) -> EvictionPlan {
         let victim = |(priority, second): &(i32, Option<i64>)| {
             let start_time = second.map(Timestamp::from_secs);
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn fewest_violations_count_before_all_else() {
+    fn the_number_of_violations_comes_first() {
         assert_eq!(best_of([(1, &[(0, None)]), (0, &[(9, None), (9, None)]), (2, &[(0, None)])]), 1);
     }
 
@@ -99,39 +99,39 @@ mod tests {
     }
 
     #[test]
-    fn one_victim_more_is_worse_even_if_its_priority_is_negative() {
+    fn one_more_victim_is_worse_even_if_its_priority_is_negative() {
         assert_eq!(best_of([(0, &[(-5, None), (-9, None)]), (0, &[(-5, None)])]), 1);
         let many = [(5, None), (-1000, None), (-1000, None)];
         assert_eq!(best_of([(0, &many), (0, &[(5, None), (4, None)])]), 1);
     }
 
     #[test]
-    fn the_number_of_victims_only_counts_where_sums_are_equal() {
+    fn the_number_of_victims_matters_only_if_the_sums_are_equal() {
         let lowest = (i32::MIN, None);
         assert_eq!(best_of([(0, &[(5, None), lowest, lowest]), (0, &[(5, None), lowest])]), 1);
         assert_eq!(best_of([(0, &[(5, None), (i32::MIN + 1, None)]), (0, &[(5, None), lowest, lowest])]), 1);
     }
 
     #[test]
-    fn then_the_latest_start_of_the_earliest_victim_of_highest_priority() {
+    fn then_the_latest_start_of_the_earliest_victim_of_the_highest_priority() {
         assert_eq!(best_of([(0, &[(5, Some(1))]), (0, &[(5, Some(3))]), (0, &[(5, Some(2))])]), 1);
         let (first, second) = ([(5, Some(1)), (5, Some(9))], [(5, Some(4)), (5, Some(3))]);
         assert_eq!(best_of([(0, &first), (0, &second)]), 1);
     }
 
     #[test]
-    fn starts_of_less_important_victims_do_not_count() {
+    fn start_times_of_less_important_victims_do_not_matter() {
         let (first, second) = ([(5, Some(2)), (1, Some(9))], [(5, Some(3)), (1, Some(1))]);
         assert_eq!(best_of([(0, &first), (0, &second)]), 1);
     }
 
     #[test]
-    fn a_victim_without_start_time_started_last() {
+    fn a_victim_without_a_start_time_started_last() {
         assert_eq!(best_of([(0, &[(5, Some(i64::from(i32::MAX)))]), (0, &[(5, None)])]), 1);
     }
 
     #[test]
-    fn of_equal_candidates_the_first_one_found_is_taken() {
+    fn among_equal_candidates_the_first_one_found_wins() {
         assert_eq!(best_of([(1, &[(0, None)]), (0, &[(5, None)]), (0, &[(5, None)])]), 1);
     }
 }

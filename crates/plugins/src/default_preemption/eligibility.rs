@@ -6,7 +6,7 @@ const REASON_NEVER: &str = "not eligible due to preemptionPolicy=Never.";
 const REASON_TERMINATING: &str = "not eligible due to a terminating pod on the nominated node.";
 const REASON_WORKLOAD_AWARE: &str = "not eligible due to workload aware preemption enabled";
 
-/// Returns the reason why the pod may not preempt others, or `None` if it may.
+/// Returns why the pod may not preempt others, or `None` if it may.
 pub(super) fn ineligible_reason(cx: &PostFilterCycle<'_>, workload_aware: bool) -> Option<&'static str> {
     let spec = &cx.pod.spec;
     if workload_aware && spec.pod_group.is_some() {
@@ -18,8 +18,8 @@ pub(super) fn ineligible_reason(cx: &PostFilterCycle<'_>, workload_aware: bool) 
     has_terminating_victims(cx).then_some(REASON_TERMINATING)
 }
 
-/// Returns true if preempted pods are still terminating on the pod's nominated node. Does not wait for a node that
-/// evictions cannot open up.
+/// Returns true if preempted pods are still terminating on the pod's nominated node. If evictions cannot make room on
+/// that node, does not wait for them.
 fn has_terminating_victims(cx: &PostFilterCycle<'_>) -> bool {
     let nodes = cx.what_if.nodes();
     let Some(row) = cx.pod.status.nominated_node_name.as_ref().and_then(|name| nodes.find(name)) else {
@@ -31,7 +31,7 @@ fn has_terminating_victims(cx: &PostFilterCycle<'_>) -> bool {
     nodes.node(row).pods().iter().any(|pod| pod.priority() < cx.pod.priority() && is_preempted(pod))
 }
 
-/// Returns true if a scheduler preempted the pod; pods deleted for other reasons do not count.
+/// Returns true if a scheduler preempted the pod. Pods deleted for other reasons do not count.
 fn is_preempted(pod: &PodInfo) -> bool {
     pod.is_terminating()
         && pod

@@ -5,15 +5,15 @@ use std::{cmp::Reverse, sync::Arc};
 use harbormaster_api::Timestamp;
 use harbormaster_framework::pod::PodInfo;
 
-/// Returns the pod's start time; later than any other if it is unknown.
+/// Returns the pod's start time, or a time later than any other if it is unknown.
 pub(super) fn start_time(pod: &PodInfo) -> Timestamp {
     pod.status.start_time.unwrap_or(Timestamp(i64::MAX))
 }
 
-/// Sorts the most important pods first: by priority, then by earlier start.
+/// Sorts the pods by importance, most important first: by priority, then by earlier start.
 ///
-/// Pods of equal priority without start time are reversed: kube-scheduler uses the current time when it compares them,
-/// and evaluates the second pod's first.
+/// Reverses pods of equal priority without a start time: kube-scheduler uses the current time when it compares two
+/// pods, and reads the clock for the second pod first.
 pub(super) fn sort(pods: &mut [Arc<PodInfo>]) {
     pods.sort_by_key(|pod| (Reverse(pod.priority()), start_time(pod)));
     let same_rank = |a: &Arc<PodInfo>, b: &Arc<PodInfo>| {
@@ -46,17 +46,17 @@ mod tests {
     }
 
     #[test]
-    fn pods_started_together_keep_their_order() {
+    fn pods_that_started_together_keep_their_order() {
         assert_eq!(sorted(vec![at("b", 1), at("a", 1), at("c", 1)]), ["b", "a", "c"]);
     }
 
     #[test]
-    fn a_pod_without_start_time_counts_as_started_last() {
+    fn a_pod_without_a_start_time_counts_as_started_last() {
         assert_eq!(sorted(vec![pod("x"), at("future", i64::from(i32::MAX))]), ["future", "x"]);
     }
 
     #[test]
-    fn of_pods_without_start_time_the_last_comes_first() {
+    fn among_pods_without_a_start_time_the_last_comes_first() {
         let pods = vec![pod("a"), pod("b").priority(1), at("s", 1), pod("c"), pod("d").priority(1)];
         assert_eq!(sorted(pods), ["d", "b", "s", "c", "a"]);
     }

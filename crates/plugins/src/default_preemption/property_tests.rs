@@ -1,4 +1,4 @@
-//! The plugin, compared with a model that follows the rules literally and copies everything it changes.
+//! Compares the plugin with a model that follows the rules literally and copies everything it changes.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -54,7 +54,7 @@ struct ModelCandidate {
     violations: i64,
 }
 
-/// "Now" for pods without start time, which advances with every use.
+/// The value of "now" for pods without a start time, which advances with every use.
 struct Clock(i64);
 
 impl Clock {
@@ -71,7 +71,7 @@ impl Clock {
         a < b
     }
 
-    /// Go's sort for up to twelve elements.
+    /// Go's sort for slices of up to twelve elements.
     fn sort(&mut self, pods: &mut [Arc<PodInfo>]) {
         for i in 1..pods.len() {
             let mut j = i;
@@ -152,7 +152,7 @@ fn earliest_start(candidate: &ModelCandidate) -> i64 {
     most_important.map(|pod| pod.status.start_time.map_or(i64::MAX, |at| at.0)).min().unwrap()
 }
 
-/// Criteria by which candidates are compared, not including the node.
+/// Criteria by which candidates are compared, except for the node.
 fn cost(candidate: &ModelCandidate) -> [i64; 5] {
     [
         candidate.violations,
@@ -298,7 +298,7 @@ fn check_victims(scenario: &Scenario, node: &str, victims: &[Arc<PodInfo>], seed
         );
         let mut crowded = rest.clone();
         crowded.pods.push(victim.clone());
-        assert!(!crowded.fits(&scenario.preemptor), "seed {seed}: {victim:?} need not go");
+        assert!(!crowded.fits(&scenario.preemptor), "seed {seed}: {victim:?} need not be evicted");
     }
 }
 
@@ -316,7 +316,7 @@ fn names(pods: &[Arc<PodInfo>]) -> Vec<String> {
 }
 
 #[test]
-fn random_clusters_are_decided_as_by_the_model() {
+fn decides_random_clusters_as_the_model_does() {
     let mut preemptions = 0;
     for seed in 0..4000 {
         let mut dice = Dice::new(seed);
@@ -342,14 +342,14 @@ fn random_clusters_are_decided_as_by_the_model() {
                 assert_eq!(nomination, Nomination::Clear);
                 assert!(model.is_none(), "seed {seed}: the model preempts on {:?}", model.unwrap().node);
             }
-            PostFiltered::Unresolvable { .. } => panic!("seed {seed}: other plugins are to be asked"),
+            PostFiltered::Unresolvable { .. } => panic!("seed {seed}: the pod was left to other plugins"),
         }
     }
-    assert!(preemptions > 500, "the scenes hardly ever lead to preemption: {preemptions}");
+    assert!(preemptions > 500, "the scenarios hardly ever lead to preemption: {preemptions}");
 }
 
 #[test]
-fn by_default_no_victims_cost_more_than_the_best_that_the_model_finds_among_all_nodes() {
+fn by_default_no_victims_cost_more_than_the_best_that_the_model_finds_on_any_node() {
     let mut preemptions = 0;
     for seed in 0..4000 {
         let mut dice = Dice::new(seed);
@@ -372,5 +372,5 @@ fn by_default_no_victims_cost_more_than_the_best_that_the_model_finds_among_all_
         assert_eq!(names(&victims), names(&chosen.victims), "seed {seed}");
         assert_eq!(cost(&chosen), cost(&model), "seed {seed}: {node} instead of {}", model.node);
     }
-    assert!(preemptions > 500, "the scenes hardly ever lead to preemption: {preemptions}");
+    assert!(preemptions > 500, "the scenarios hardly ever lead to preemption: {preemptions}");
 }

@@ -1,15 +1,15 @@
-//! Number of candidates that kube-scheduler collects before it chooses.
+//! Number of candidates that kube-scheduler collects before it chooses one.
 
 use harbormaster_api::args::DefaultPreemptionArgs;
 
-/// Returns the number of candidates that are enough, given `rows` potential ones.
+/// Returns the number of candidates that suffice if `rows` nodes are potential candidates.
 pub(super) fn wanted(args: &DefaultPreemptionArgs, rows: usize) -> usize {
     let number = |number: i32| usize::try_from(number).unwrap_or(0);
     let share = rows * number(args.min_candidate_nodes_percentage) / 100;
     share.max(number(args.min_candidate_nodes_absolute)).min(rows)
 }
 
-/// Number of candidates of each kind. At most `wanted` of each kind are kept.
+/// Number of candidates found of each kind. At most `wanted` of each kind are kept.
 pub(super) struct Quota {
     wanted: usize,
     clean: usize,
@@ -21,7 +21,7 @@ impl Quota {
         Self { wanted, clean: 0, violating: 0 }
     }
 
-    /// Counts a candidate; returns false if there are enough of its kind.
+    /// Counts a candidate. Returns false if there are already enough of its kind.
     pub(super) fn admits(&mut self, violations: usize) -> bool {
         let kind = if violations == 0 { &mut self.clean } else { &mut self.violating };
         let admitted = *kind < self.wanted;
@@ -29,7 +29,7 @@ impl Quota {
         admitted
     }
 
-    /// Returns true if there are enough candidates. Candidates that violate a disruption budget are not enough on their
+    /// Returns true if there are enough candidates. Candidates that violate a disruption budget never suffice on their
     /// own.
     pub(super) fn is_met(&self) -> bool {
         self.clean > 0 && self.clean + self.violating >= self.wanted
@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn wanted_is_a_share_of_the_nodes_at_least_some_number_and_at_most_all() {
+    fn wanted_is_a_share_of_the_nodes_but_at_least_the_minimum_and_at_most_all() {
         for (percentage, absolute, rows, expected) in [
             (10, 100, 5000, 500),
             (10, 100, 1000, 100),
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn the_quota_is_met_by_one_clean_candidate_and_enough_in_all() {
+    fn the_quota_is_met_by_one_clean_candidate_and_enough_in_total() {
         let mut quota = Quota::new(2);
         assert!(quota.admits(1) && quota.admits(3));
         assert!(!quota.is_met());

@@ -19,25 +19,26 @@ use super::{
 const REASON_NO_VICTIMS: &str = "No preemption victims found for incoming pod";
 const REASON_NOT_HELPFUL: &str = "Preemption is not helpful for scheduling";
 
-/// Number of nodes after which the best candidate without budget violations is accepted.
+/// Minimum number of nodes to try before the best candidate is accepted although another node may be better. The
+/// candidate must not violate a budget.
 const MAX_TRIED: usize = 1000;
 
-/// Results of a search.
+/// Result of a search.
 #[derive(Default)]
 pub(super) struct Search {
-    /// Candidates, in order of preference if they cost the same.
+    /// Candidates; among equal costs, the preferred candidate comes first.
     pub(super) candidates: Vec<EvictionPlan>,
     preemptible: Preemptible,
     /// Number of nodes without a pod that may be preempted.
     without_victims: usize,
-    /// Number of nodes that were rejected.
+    /// Number of nodes that were rejected even without their preemptible pods.
     rejected: usize,
     reasons: BTreeMap<Cow<'static, str>, usize>,
     errors: Vec<String>,
 }
 
 impl Search {
-    /// Tries the nodes that evictions might open up.
+    /// Tries the nodes where evictions might make room.
     pub(super) fn run(&mut self, args: &DefaultPreemptionArgs, pod: &PodInfo, what_if: &mut dyn WhatIf) {
         let mut rows = what_if.evictable_rows();
         if rows.is_empty() {
@@ -69,7 +70,7 @@ impl Search {
     }
 
     /// Tries all nodes, most promising first, until no other node can be better. If there are extenders, keeps as many
-    /// candidates as kube-scheduler would send them.
+    /// candidates as kube-scheduler would send to them.
     fn best_first(&mut self, enough: usize, rows: &[NodeIdx], pod: &PodInfo, what_if: &mut dyn WhatIf) {
         let kept = if what_if.asks_extenders() { enough } else { 1 };
         let mut by_bound = self.rows_by_bound(rows, pod, what_if);
@@ -92,8 +93,8 @@ impl Search {
         self.candidates = found.into_iter().map(|(_, plan)| plan).collect();
     }
 
-    /// Returns the lower bounds of the rows' costs with their positions in `rows`, lowest first. Leaves out rows
-    /// without a pod to preempt.
+    /// Returns the lower bound of each row's cost with the row's position in `rows`, lowest first. Omits rows without
+    /// preemptible pods.
     fn rows_by_bound(
         &mut self,
         rows: &[NodeIdx],
@@ -104,7 +105,7 @@ impl Search {
         let mut bounds_by_row = Vec::with_capacity(rows.len());
         for (at, row) in rows.iter().enumerate() {
             if !self.has_no_victims(*row, pod, what_if) {
-                // Rows that cannot be freed come last; trying them gives the reasons for the message.
+                // Rows where evictions cannot make room come last; trying them gives the reasons for the message.
                 let lower_bound = bounds.lower_bound(what_if, *row, pod).unwrap_or(Cost::WORST);
                 bounds_by_row.push(Reverse((lower_bound, at)));
             }
@@ -112,7 +113,7 @@ impl Search {
         bounds_by_row.into()
     }
 
-    /// Counts the row if none of its pods may be preempted. Uses a column, since there are many such nodes if all pods
+    /// Counts the row if none of its pods may be preempted. Reads a column, since there are many such rows if all pods
     /// have the same priority.
     fn has_no_victims(&mut self, row: NodeIdx, pod: &PodInfo, what_if: &dyn WhatIf) -> bool {
         let has_none = what_if.nodes().columns().lowest_priority[row.at()] >= pod.priority();
@@ -144,7 +145,7 @@ impl Search {
         }
     }
 
-    /// Returns the errors. They matter only if there is no candidate.
+    /// Returns the errors, which matter only if there is no candidate.
     pub(super) fn error(&self) -> Option<String> {
         let mut distinct: Vec<&str> = Vec::new();
         for error in &self.errors {
@@ -159,7 +160,7 @@ impl Search {
         }
     }
 
-    /// Returns the reason why no eviction helps, in a cluster of `nodes` nodes.
+    /// Returns why no eviction helps, in a cluster of `nodes` nodes.
     pub(super) fn message(&self, nodes: usize) -> String {
         let mut diagnosis = Diagnosis { nodes, ..Diagnosis::default() };
         let counts = self.reasons.iter().map(|(reason, nodes)| (reason.to_string(), *nodes));

@@ -22,7 +22,7 @@ fn limited_to(percentage: i32, absolute: i32) -> DefaultPreemption {
     DefaultPreemption::build(args, &BuildCycle::default()).unwrap()
 }
 
-/// Uses the resource, taint and cordon filters, and one more filter.
+/// A world with the resource, taint and cordon filters, and one more filter.
 fn world_with(
     extra: &str,
     nodes: impl IntoIterator<Item = NodeBuilder>,
@@ -85,7 +85,7 @@ fn budget(app: &str, disruptions_allowed: i32) -> Object {
     })
 }
 
-/// A preempted pod that is still terminating, with another reason or status if given.
+/// A preempted pod that is still terminating, with the given reason and status of its disruption.
 fn preempted(pod: PodBuilder, reason: &str, status: &str) -> PodBuilder {
     let (reason, status) = (reason.into(), status.into());
     let condition =
@@ -110,7 +110,7 @@ fn a_pod_stays_out_of_the_queue_while_pods_are_evicted_for_it() {
 }
 
 #[test]
-fn the_end_of_a_pod_is_heard_but_never_wakes() {
+fn the_end_of_a_pod_is_an_event_but_never_wakes_a_pod() {
     let trial = Trial::of(plugin());
     let gone = pod("q").on("n").build();
     let change = Change::Pod { old: Some(&gone), new: None };
@@ -123,7 +123,7 @@ fn the_end_of_a_pod_is_heard_but_never_wakes() {
 // ---- eligibility ----
 
 #[test]
-fn a_pod_that_never_preempts_keeps_its_nomination_and_looks_at_no_node() {
+fn a_pod_that_never_preempts_keeps_its_nomination_and_tries_no_node() {
     let mut world = world(nodes(&["n"]), [pod("low").cpu("4").on("n")]);
     let never = pod("p").cpu("4").priority(9).spec(|spec| spec.never_preempts = true);
     let text = "Keep preemption: not eligible due to preemptionPolicy=Never.";
@@ -137,10 +137,14 @@ fn a_pod_waits_for_the_preempted_pods_of_lower_priority_on_its_nominated_node() 
     let on_n = |pod: PodBuilder| pod.cpu("4").on("n");
     let scheduler = "PreemptionByScheduler";
     for (what, low, expected) in [
-        ("is on its way out", preempted(on_n(pod("low")), scheduler, "True"), wait),
+        ("is terminating", preempted(on_n(pod("low")), scheduler, "True"), wait),
         ("runs", on_n(pod("low")), "n: low"),
-        ("is deleted by somebody", on_n(pod("low")).terminating(), "n: low"),
-        ("is disrupted otherwise", preempted(on_n(pod("low")), "EvictionByEvictionAPI", "True"), "n: low"),
+        ("is deleted by another party", on_n(pod("low")).terminating(), "n: low"),
+        (
+            "is disrupted for another reason",
+            preempted(on_n(pod("low")), "EvictionByEvictionAPI", "True"),
+            "n: low",
+        ),
         ("is not disrupted", preempted(on_n(pod("low")), scheduler, "False"), "n: low"),
         (
             "is marked but not deleted",
@@ -155,14 +159,14 @@ fn a_pod_waits_for_the_preempted_pods_of_lower_priority_on_its_nominated_node() 
 }
 
 #[test]
-fn only_the_first_condition_of_the_kind_counts() {
+fn only_the_first_disruption_condition_counts() {
     let low = preempted(pod("low").cpu("4").on("n"), "EvictionByEvictionAPI", "True");
     let mut world = world(nodes(&["n"]), [preempted(low, "PreemptionByScheduler", "True")]);
     assert_eq!(ask(&mut world, pod("p").cpu("4").priority(9).nominated_to("n")), "n: low");
 }
 
 #[test]
-fn a_preempted_pod_of_equal_priority_or_on_another_node_is_not_waited_for() {
+fn waits_for_no_preempted_pod_of_equal_priority_or_on_another_node() {
     let equal = preempted(pod("equal").cpu("1").priority(9).on("n"), "PreemptionByScheduler", "True");
     let elsewhere = preempted(pod("elsewhere").cpu("4").on("m"), "PreemptionByScheduler", "True");
     let mut world = world(nodes(&["n", "m"]), [equal, pod("low").cpu("3").on("n"), elsewhere]);
@@ -170,7 +174,7 @@ fn a_preempted_pod_of_equal_priority_or_on_another_node_is_not_waited_for() {
 }
 
 #[test]
-fn a_nominated_node_that_no_eviction_opens_up_or_that_is_gone_is_not_waited_for() {
+fn waits_for_no_nominated_node_that_is_gone_or_where_evictions_cannot_help() {
     let low = preempted(pod("low").cpu("4").on("n"), "PreemptionByScheduler", "True");
     let mut world = world([node("n").unschedulable(), node("m")], [low, pod("other").cpu("4").on("m")]);
     for nominated in ["n", "gone"] {
@@ -195,7 +199,7 @@ fn with_workload_aware_preemption_pods_of_a_group_do_not_preempt_one_by_one() {
 // ---- candidates ----
 
 #[test]
-fn only_nodes_that_eviction_may_open_up_are_dry_run() {
+fn dry_runs_only_nodes_where_evictions_may_help() {
     let all = [node("cordoned").unschedulable(), node("small").allocatable("1", "8Gi", 9), node("n")];
     let full = |name: &str| pod(name).cpu("1").on(name);
     let mut world = world(all, [full("cordoned"), full("small"), pod("low").cpu("4").on("n")]);
@@ -204,7 +208,7 @@ fn only_nodes_that_eviction_may_open_up_are_dry_run() {
 }
 
 #[test]
-fn a_node_without_pods_of_lower_priority_is_not_dry_run() {
+fn does_not_dry_run_a_node_without_pods_of_lower_priority() {
     let mut world =
         world(nodes(&["equal", "n"]), [pod("e").cpu("4").priority(1).on("equal"), pod("l").cpu("4").on("n")]);
     assert_eq!(ask(&mut world, pod("p").cpu("2").priority(1)), "n: l");
@@ -212,14 +216,14 @@ fn a_node_without_pods_of_lower_priority_is_not_dry_run() {
 }
 
 #[test]
-fn without_a_node_that_eviction_may_open_up_the_nomination_is_cleared() {
+fn clears_the_nomination_if_evictions_help_on_no_node() {
     let mut world = world([node("a").unschedulable(), node("b").unschedulable()], []);
     let text = "Clear preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling.";
     assert_eq!(ask(&mut world, pod("p").priority(1).nominated_to("a")), text);
 }
 
 #[test]
-fn nodes_are_counted_by_why_they_cannot_be_helped() {
+fn nodes_are_counted_by_the_reason_why_evictions_do_not_help() {
     let all = [
         node("cordoned").unschedulable(),
         node("equal"),
@@ -257,7 +261,7 @@ fn the_search_stops_when_enough_candidates_are_found() {
     }
 }
 
-/// `count` nodes, each full with one pod, with priorities given by `priority`.
+/// `count` nodes, each filled by one pod. The function `priority` returns the priority of each pod.
 fn full(count: usize, priority: impl Fn(usize) -> i32) -> WhatIfTrial {
     let names: Vec<String> = (0..count).map(|at| format!("n{at}")).collect();
     let there = names.iter().enumerate();
@@ -266,14 +270,14 @@ fn full(count: usize, priority: impl Fn(usize) -> i32) -> WhatIfTrial {
 }
 
 #[test]
-fn the_node_that_promises_most_is_tried_first_wherever_it_is() {
+fn the_most_promising_node_is_tried_first_wherever_it_is() {
     let mut world = full(300, |at| if at == 250 { 1 } else { 2 });
     assert_eq!(ask(&mut world, pod("p").cpu("4").priority(9)), "n250: on-n250");
     assert_eq!(world.dry_runs(), ["n250"]);
 }
 
 #[test]
-fn in_parity_mode_the_search_stops_as_soon_as_that_of_kube_scheduler() {
+fn in_parity_mode_the_search_stops_as_early_as_kube_schedulers() {
     let mut world = full(300, |at| if at == 250 { 1 } else { 2 }).in_parity();
     assert_eq!(ask(&mut world, pod("p").cpu("4").priority(9)), "n0: on-n0");
     assert_eq!(world.dry_runs().len(), 100);
@@ -296,7 +300,7 @@ fn a_node_is_not_tried_if_its_pods_started_too_early_to_be_better() {
 }
 
 #[test]
-fn a_promise_that_is_not_kept_has_the_other_nodes_tried_up_to_a_bound() {
+fn if_a_bound_is_too_optimistic_other_nodes_are_tried_up_to_a_limit() {
     // The obstacle is a port that the least important pods do not use.
     let crowd = |count: usize| {
         let names: Vec<String> = (0..count).map(|at| format!("n{at}")).collect();
@@ -317,7 +321,7 @@ fn a_promise_that_is_not_kept_has_the_other_nodes_tried_up_to_a_bound() {
 }
 
 #[test]
-fn scalar_resources_and_the_number_of_pods_bound_the_cost_as_well() {
+fn scalar_resources_and_the_number_of_pods_also_bound_the_cost() {
     let gpu = |name: &str, amount: &str| pod(name).request("example.com/gpu", amount);
     let with_gpus = |name: &str| node(name).offers("example.com/gpu", "4");
     let there = [
@@ -338,7 +342,7 @@ fn scalar_resources_and_the_number_of_pods_bound_the_cost_as_well() {
 }
 
 #[test]
-fn nodes_that_become_no_candidate_do_not_count_as_enough() {
+fn nodes_that_do_not_become_candidates_do_not_count_toward_the_quota() {
     let names = ["n0", "n1", "n2", "n3"];
     let mut pods = vec![pod("high").cpu("4").priority(9).on("n0"), pod("tiny").on("n0")];
     pods.extend(names[1..].iter().map(|name| pod(&format!("on-{name}")).cpu("4").on(name)));
@@ -348,7 +352,7 @@ fn nodes_that_become_no_candidate_do_not_count_as_enough() {
 }
 
 #[test]
-fn the_search_begins_at_the_offset_among_the_nodes_it_looks_at_and_goes_round() {
+fn the_search_starts_at_the_offset_among_its_nodes_and_wraps_around() {
     let names = ["n0", "n1", "n2", "n3"];
     let mut all = vec![node("cordoned").unschedulable()];
     all.extend(nodes(&names));
@@ -365,7 +369,7 @@ fn the_search_begins_at_the_offset_among_the_nodes_it_looks_at_and_goes_round() 
 }
 
 #[test]
-fn the_search_goes_on_until_some_candidate_breaks_no_budget() {
+fn the_search_continues_until_a_candidate_violates_no_budget() {
     let names = ["n0", "n1", "n2", "n3"];
     let guarded = |name: &&str| pod(&format!("on-{name}")).label("app", "x").cpu("4").on(name);
     let mut pods: Vec<_> = names[..2].iter().map(guarded).collect();
@@ -400,7 +404,7 @@ fn pods_of_equal_and_higher_priority_are_never_victims() {
 }
 
 #[test]
-fn a_less_important_pod_stays_where_it_does_not_stand_in_the_way() {
+fn a_less_important_pod_stays_if_it_is_not_in_the_way() {
     let pods = [pod("small").cpu("100m").on("n"), pod("medium").cpu("3900m").priority(3).on("n")];
     let mut world = world(nodes(&["n"]), pods);
     assert_eq!(ask(&mut world, pod("p").cpu("3").priority(5)), "n: medium");
@@ -415,7 +419,7 @@ fn the_most_important_pods_are_spared_first() {
 }
 
 #[test]
-fn of_pods_of_equal_priority_those_that_run_longest_are_spared() {
+fn among_pods_of_equal_priority_those_that_have_run_longest_are_spared() {
     let pods = ["a", "b", "c", "d"].iter().zip([3, 1, 4, 2]);
     let pods = pods.map(|(name, second)| started_at(second, pod(name).cpu("1").on("n")));
     let mut world = world(nodes(&["n"]), pods.collect::<Vec<_>>());
@@ -423,7 +427,7 @@ fn of_pods_of_equal_priority_those_that_run_longest_are_spared() {
 }
 
 #[test]
-fn pods_that_have_not_started_go_first_and_of_these_the_first_to_join() {
+fn pods_that_have_not_started_go_first_in_the_order_in_which_they_joined() {
     let pods =
         [pod("x").cpu("1").on("n"), started_at(9, pod("s").cpu("2").on("n")), pod("y").cpu("1").on("n")];
     let mut world = world(nodes(&["n"]), pods);
@@ -431,14 +435,14 @@ fn pods_that_have_not_started_go_first_and_of_these_the_first_to_join() {
 }
 
 #[test]
-fn terminating_pods_are_victims_like_others() {
+fn terminating_pods_are_victims_like_any_other() {
     let pods = [pod("going").cpu("3").terminating().on("n"), pod("high").cpu("1").priority(9).on("n")];
     let mut world = world(nodes(&["n"]), pods);
     assert_eq!(ask(&mut world, pod("p").cpu("3").priority(5)), "n: going");
 }
 
 #[test]
-fn pods_whose_eviction_breaks_a_budget_are_spared_before_more_important_ones() {
+fn pods_whose_eviction_violates_a_budget_are_spared_before_more_important_pods() {
     let guarded = pod("guarded").label("app", "x").cpu("2").on("n");
     let mut world = world(nodes(&["n"]), [guarded, pod("free").cpu("2").priority(3).on("n")]);
     assert_eq!(ask(&mut world, pod("p").cpu("2").priority(5)), "n: guarded");
@@ -449,8 +453,8 @@ fn pods_whose_eviction_breaks_a_budget_are_spared_before_more_important_ones() {
 }
 
 #[test]
-fn only_broken_budgets_of_actual_victims_count_against_a_node() {
-    // On n1 two pods would violate the budget, but one of them is spared; on n2 two must be evicted.
+fn only_budgets_violated_by_actual_victims_count_against_a_node() {
+    // On n1 two pods would violate the budget, but one of them is spared; on n2 both must be evicted.
     let guarded = |name: &str, cpu: &str, node: &str| pod(name).label("app", "x").cpu(cpu).on(node);
     let pods =
         [guarded("a", "2", "n2"), guarded("b", "2", "n2"), guarded("c", "3", "n1"), guarded("d", "1", "n1")];
@@ -489,7 +493,7 @@ fn the_pods_own_nomination_does_not_count_against_it() {
 }
 
 #[test]
-fn plugins_are_told_of_pods_that_leave_and_return() {
+fn plugins_are_notified_of_pods_that_leave_and_return() {
     // The filter allows three pods in the whole cluster, counting the pods that it is notified of.
     let pods =
         [pod("a").on("n"), pod("b").priority(1).on("n"), pod("c").priority(2).on("n"), pod("d").on("m")];
@@ -505,7 +509,7 @@ fn plugins_are_told_of_pods_that_leave_and_return() {
 // ---- choice ----
 
 #[test]
-fn the_node_that_costs_least_is_taken() {
+fn the_node_with_the_lowest_cost_wins() {
     let on = |name: &str, priority, node: &str| pod(name).cpu("2").priority(priority).on(node);
     let pods = [
         on("a1", 4, "high"),
@@ -521,7 +525,7 @@ fn the_node_that_costs_least_is_taken() {
 }
 
 #[test]
-fn of_equal_nodes_the_first_one_found_is_taken() {
+fn among_equal_nodes_the_first_one_found_wins() {
     let mut world = world(nodes(&["a", "b"]), ["a", "b"].map(|n| pod(&format!("on-{n}")).cpu("4").on(n)));
     assert_eq!(ask(&mut world, pod("p").cpu("4").priority(5)), "a: on-a");
     world.set_offset(1);
@@ -531,7 +535,7 @@ fn of_equal_nodes_the_first_one_found_is_taken() {
 // ---- failures ----
 
 #[test]
-fn a_plugin_that_fails_is_an_error_if_there_is_no_candidate() {
+fn a_failing_plugin_is_an_error_if_there_is_no_candidate() {
     let pods = || [pod("a").cpu("4").on("n"), pod("b").cpu("4").on("m")];
     let preemptor = || pod("p").cpu("4").priority(5);
     let mut both =
@@ -543,7 +547,7 @@ fn a_plugin_that_fails_is_an_error_if_there_is_no_candidate() {
 }
 
 #[test]
-fn a_node_on_which_everybody_can_be_spared_is_an_error() {
+fn a_node_where_every_pod_can_be_spared_is_an_error() {
     let mut world = world_with("Fickle", nodes(&["n"]), [pod("a").on("n")]);
     let text = r#"error preemption: expected at least one victim pod on node "n""#;
     assert_eq!(ask(&mut world, pod("p").priority(5)), text);
@@ -562,10 +566,10 @@ fn arguments_are_read_as_the_configuration_spells_them() {
 
 // ---- filters for these tests ----
 
-/// Rejects the first time, and never again.
+/// Rejects the pod the first time and never again.
 struct Fickle(AtomicBool);
 
-/// Fails on nodes with the label `broken`, if there are enough resources.
+/// Fails on nodes with the label `broken` if there are enough resources.
 #[derive(Default)]
 struct Broken;
 
@@ -661,7 +665,7 @@ impl PreFilter for Narrows {
 }
 
 #[test]
-fn nodes_that_pre_filter_ruled_out_are_no_candidates() {
+fn nodes_that_pre_filter_excluded_are_not_candidates() {
     for name in ["Refuses", "Narrows"] {
         let mut registry = Registry::default();
         crate::in_tree(&mut registry);

@@ -22,12 +22,12 @@ pub(super) struct Victims {
     pub(super) violations: usize,
 }
 
-/// Result of evicting pods of one node.
+/// Result of evicting pods from one node.
 #[derive(Debug)]
 pub(super) enum Evictions {
-    /// The pod fits without these.
+    /// The pod fits without these victims.
     Help(Victims),
-    /// The pod does not fit even without all that may be preempted.
+    /// The pod does not fit even without any of the preemptible pods.
     DoNotHelp(Reject),
 }
 
@@ -40,7 +40,7 @@ impl Preemptible {
         self.violating = budgets::violating_first(&mut self.pods, objects);
     }
 
-    /// Removes all pods and adds back each one that still leaves room.
+    /// Removes all preemptible pods and adds back each one that still leaves room for the pod.
     pub(super) fn find_victims(&self, mut node: DryRun<'_>) -> PluginResult<Evictions> {
         for pod in &self.pods {
             node.remove_pod(pod)?;
@@ -57,7 +57,7 @@ impl Preemptible {
                 victims.violations += usize::from(at < self.violating);
             }
         }
-        // If all pods are of one kind they are already in order. Sorting again would reverse equal pods.
+        // If all pods are of one kind, they are already in order, and sorting again would reverse equal pods.
         if (1..self.pods.len()).contains(&self.violating) {
             importance::sort(&mut victims.pods);
         }

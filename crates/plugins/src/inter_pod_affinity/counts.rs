@@ -1,4 +1,4 @@
-//! Filter's state: the numbers of pods per topology domain, and their changes in what-if questions.
+//! Filter's state: the number of pods per topology domain, and the changes to these counts in what-if questions.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::{
 };
 use crate::pod_index::{PodIndex, PodTerm};
 
-/// A set of counts.
+/// Kind of terms, each with its own counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TermKind {
     /// Pods that match all required affinity terms, in the domain of each term.
@@ -42,7 +42,8 @@ struct InitialCounts {
     matches_itself: bool,
 }
 
-/// A domain with a changed count. Identified by label, since an added pod may use a key that the index does not watch.
+/// A domain whose count has changed. Identified by label, since an added pod may use a key that the index does not
+/// watch.
 #[derive(Clone, Debug)]
 struct Change {
     of: TermKind,
@@ -81,7 +82,7 @@ impl Counts {
         Ok(Self { base: Arc::new(base), changes: Vec::new() })
     }
 
-    /// Returns true if no pod's anti-affinity applies to the pod anywhere.
+    /// Returns true if no other pod's anti-affinity applies to the pod anywhere.
     pub(super) fn has_no_existing_anti(&self) -> bool {
         self.base.existing_anti.is_empty()
     }
@@ -135,8 +136,8 @@ impl Counts {
         }
     }
 
-    /// Returns true if the pod may be the first of its group: no pod matches its affinity anywhere, but it matches
-    /// itself.
+    /// Returns true if the pod may be the first of its group: no pod anywhere matches its affinity, but the pod
+    /// matches its own terms.
     fn may_be_first(&self) -> bool {
         let mut domains = self.base.affinity_domains;
         for change in self.changes.iter().filter(|c| c.of == TermKind::Affinity) {
@@ -170,14 +171,14 @@ impl Change {
     }
 }
 
-/// The node of a change.
+/// The node where a pod is added or removed.
 struct ChangedNode<'a> {
     index: &'a PodIndex,
     row: NodeIdx,
     labels: &'a Labels,
 }
 
-/// The counts, prepared for lookups by row.
+/// The counts, prepared for lookup by row.
 pub(super) struct Lookup<'a> {
     counts: &'a Counts,
     cx: &'a Cycle<'a>,
@@ -201,12 +202,12 @@ impl<'a> Lookup<'a> {
         })
     }
 
-    /// Returns true if this check may reject any row.
+    /// Returns true if the check of these terms may reject any row.
     pub(super) fn can_reject(&self, of: TermKind) -> bool {
         !self.axes(of).is_empty() || !self.counts.changes.is_empty()
     }
 
-    /// Returns the rows that this check rejects.
+    /// Returns the rows that the check of these terms rejects.
     pub(super) fn rejected_rows(&self, of: TermKind, rows: &NodeSet) -> NodeSet {
         if of == TermKind::Affinity || !self.counts.changes.is_empty() {
             return rows.iter().filter(|row| self.rejects(of, *row)).collect();
@@ -216,7 +217,7 @@ impl<'a> Lookup<'a> {
         rejected
     }
 
-    /// Returns true if this check rejects the row.
+    /// Returns true if the check of these terms rejects the row.
     pub(super) fn rejects(&self, of: TermKind, row: NodeIdx) -> bool {
         match of {
             TermKind::Affinity => self.lacks_affinity(row),
@@ -241,7 +242,7 @@ impl<'a> Lookup<'a> {
             || (!self.counts.changes.is_empty() && self.is_in_new_domain(of, row))
     }
 
-    /// Returns true if the row is in a domain that had no count before, perhaps under a key that has no axis.
+    /// Returns true if the row is in a domain that had no count at PreFilter, perhaps under a key without an axis.
     #[cold]
     fn is_in_new_domain(&self, of: TermKind, row: NodeIdx) -> bool {
         let mut changes = self.counts.changes.iter().filter(|c| c.of == of && c.now > 0);

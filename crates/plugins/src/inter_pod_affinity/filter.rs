@@ -11,7 +11,7 @@ use crate::pod_index::PodIndex;
 
 /// Reason for nodes where the pod's required affinity is not satisfied.
 pub const REASON_AFFINITY: &str = "node(s) didn't match pod affinity rules";
-/// Reason for nodes with a pod in their domain that the pod's anti-affinity excludes.
+/// Reason for nodes whose domain contains a pod that the pod's anti-affinity excludes.
 pub const REASON_ANTI: &str = "node(s) didn't match pod anti-affinity rules";
 const REASON_EXISTING_ANTI: &str = "node(s) didn't satisfy existing pods anti-affinity rules";
 
@@ -65,7 +65,8 @@ impl PreFilter<WholeCluster, Counts> for InterPodAffinity {
     }
 }
 
-/// Returns true if no term of a pod on a node is anti-affinity to the pod. A cheap check: no terms select most pods.
+/// Returns true if no pod on a node has an anti-affinity term against the pod. Cheap, because no terms select most
+/// pods.
 fn no_term_excludes(cx: &Cycle<'_>, index: &PodIndex) -> bool {
     index.terms_about(cx.objects, cx.pod).all(|term| term.anti.is_empty())
 }

@@ -5,7 +5,7 @@ use harbormaster_framework::prelude::*;
 
 use super::terms::{check_terms, required};
 
-/// Hint for a pod that was added, relabelled or deleted.
+/// Hint for a pod that was added, relabeled or deleted.
 pub(super) fn after_pod(pod: &PodInfo, change: &Change<'_>) -> PluginResult<Hint> {
     let Change::Pod { old, new } = *change else { return Ok(Hint::Queue) };
     if let (Some(_), Some(new)) = (old, new)
@@ -61,7 +61,7 @@ fn matches(term: &PodAffinityTerm, owner: &Str, other: &Pod) -> bool {
     in_namespace && term.label_selector.as_ref().is_some_and(|s| s.matches(&other.labels))
 }
 
-/// Hint for a node that was added or relabelled.
+/// Hint for a node that was added or relabeled.
 pub(super) fn after_node(pod: &PodInfo, change: &Change<'_>) -> PluginResult<Hint> {
     let Change::Node { old, new: Some(new) } = *change else { return Ok(Hint::Queue) };
     let (affinity, anti) = (required(&pod.spec.pod_affinity), required(&pod.spec.pod_anti_affinity));
@@ -80,7 +80,7 @@ fn enters_domain(old: Option<&Node>, new: &Node, key: &str) -> bool {
     now.is_some() && old.and_then(|old| old.labels.get(key)) != now
 }
 
-/// Returns true if the node is new or has left a domain; anti-affinity does not require the key.
+/// Returns true if the node is new or has left a domain. Anti-affinity does not require a node to have the key.
 fn leaves_domain(old: Option<&Node>, new: &Node, key: &str) -> bool {
     old.is_none_or(|old| {
         let before = old.labels.get(key);

@@ -1,11 +1,11 @@
-//! Numbers per topology domain: for each label key of nodes, one per value.
+//! Numbers per topology domain: one for each value of each node label key.
 
 use harbormaster_api::Str;
 use harbormaster_framework::prelude::*;
 
 use crate::pod_index::{PodIndex, PodSelector, RowCounts, TopologyKey, ValueId};
 
-/// Numbers per topology domain. A key is present once something was added to it, even zero.
+/// Numbers per topology domain. A key is present once a number has been added under it, even zero.
 #[derive(Debug, Default)]
 pub struct Sums(Vec<KeySums>);
 
@@ -17,13 +17,14 @@ struct KeySums {
 
 /// Maximum number of domains stored as a sparse list.
 const MAX_SPARSE: usize = if cfg!(test) { 3 } else { 64 };
-/// Number of values up to which numbers are always stored densely, which is cheap. Tests have small clusters, and cover both.
+/// Number of values up to which numbers are always stored densely, which is cheap. Both limits are lower in tests, so
+/// that small clusters cover both forms.
 const ALWAYS_DENSE: usize = if cfg!(test) { 1 } else { 512 };
 
-/// A number per value of a key. Most pods belong to a group that is on a few nodes only.
+/// A number per value of a key. Often sparse: most pods belong to a group that is on only a few nodes.
 #[derive(Debug)]
 enum Numbers {
-    /// Non-zero values, in order.
+    /// Non-zero numbers, in the order of the values.
     Sparse(Vec<(ValueId, i64)>),
     Dense(Vec<i64>),
 }
@@ -64,8 +65,8 @@ impl Numbers {
 }
 
 impl Sums {
-    /// Adds `factor` times the number of each row to the row's domain under `key`. Ignores rows without the key or
-    /// without a node.
+    /// Adds `factor` times the number of each row to the row's domain under `key`. Ignores rows without a node and
+    /// nodes without the key.
     ///
     /// # Errors
     /// If the index does not watch the key.
@@ -110,7 +111,7 @@ impl Sums {
         self.0.iter().flat_map(|k| k.numbers.iter()).filter(|n| *n != 0).count()
     }
 
-    /// Returns the numbers of one key, which need not be present.
+    /// Returns the numbers of one key, which may be absent.
     ///
     /// # Errors
     /// If the index does not watch the key.
@@ -145,8 +146,8 @@ impl Axis<'_> {
         Some(self.numbers.map_or(0, |numbers| numbers.of(value)))
     }
 
-    /// Adds to `found` those of `rows` whose domain has a positive number. If there are few such domains, each with a
-    /// single node, visits only these nodes.
+    /// Adds to `found` the rows of `rows` whose domain has a positive number. If there are few such domains, each with
+    /// a single node, visits only those nodes.
     pub(super) fn add_rows_above_zero(&self, rows: &NodeSet, found: &mut NodeSet) {
         let alone = match self.numbers {
             None => return,

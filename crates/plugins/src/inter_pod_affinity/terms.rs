@@ -9,7 +9,7 @@ use harbormaster_framework::prelude::*;
 
 use crate::pod_index::{PodSelector, PodTerm};
 
-/// A single term: anti-affinity or a preference.
+/// A single anti-affinity or preferred term.
 #[derive(Debug)]
 pub(super) struct Term {
     /// `topologyKey`.
@@ -23,7 +23,7 @@ pub(super) struct Term {
 pub(super) struct Required {
     /// Distinct keys of the affinity terms.
     pub(super) affinity_keys: Vec<Str>,
-    /// Pods that match every affinity term; `None` if there are no terms, or one matches nothing.
+    /// Pods that match every affinity term; `None` if there are no terms, or if a term matches nothing.
     pub(super) affinity: Option<PodSelector>,
     /// Anti-affinity terms, without those that match nothing.
     pub(super) anti: Vec<Term>,
@@ -46,7 +46,7 @@ impl Required {
     }
 }
 
-/// Returns the preferred terms with their weights, negative for anti-affinity. Leaves out terms that match nothing.
+/// Returns the preferred terms with their weights, negative for anti-affinity. Omits terms that match nothing.
 pub(super) fn preferred(pod: &PodInfo) -> Vec<(i64, Term)> {
     let spec = &pod.spec;
     let signed = |affinity, sign: i64| {
@@ -60,7 +60,7 @@ fn list(affinity: &Option<PodAffinity>) -> &[(i32, PodAffinityTerm)] {
     affinity.as_ref().map_or(&[], |affinity| &affinity.preferred)
 }
 
-/// Returns the required terms.
+/// Returns the required terms of an affinity.
 pub(super) fn required(affinity: &Option<PodAffinity>) -> &[PodAffinityTerm] {
     affinity.as_ref().map_or(&[], |affinity| &affinity.required)
 }
@@ -87,7 +87,7 @@ fn selector_of(all_of: Vec<PodTerm>) -> PodSelector {
 /// Checks all terms of the pod for syntax errors.
 ///
 /// # Errors
-/// The first error of each list, with kube-scheduler's name of the list.
+/// The first error of each list, after kube-scheduler's name for the list.
 pub(super) fn check(spec: &PodSpec) -> Result<(), SelectorError> {
     let (affinity, anti) = (&spec.pod_affinity, &spec.pod_anti_affinity);
     if affinity.is_none() && anti.is_none() {

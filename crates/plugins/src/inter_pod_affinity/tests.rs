@@ -1,4 +1,4 @@
-//! Shared helpers: short forms for terms and pods, and all answers of the plugin at once.
+//! Shared helpers: short forms for terms and pods, and a way to get all the plugin's answers.
 
 mod filter;
 mod hints;
@@ -54,7 +54,7 @@ fn term(key: &str, pods: &[Requirement]) -> PodAffinityTerm {
     }
 }
 
-/// The term, applied to other namespaces.
+/// The term, applied to the given namespaces.
 fn within(term: PodAffinityTerm, namespaces: &[&str], by_labels: Option<&[Requirement]>) -> PodAffinityTerm {
     let namespaces = namespaces.iter().copied().map(Str::from).collect();
     PodAffinityTerm { namespaces, namespace_selector: by_labels.map(selector), ..term }

@@ -59,7 +59,12 @@ fn the_selector_and_the_required_affinity_must_both_match() {
         (pod("odd selector value").node_selector("disk", "not a label value!"), false),
         (pod("affinity hits").requires_node_label("disk", &["ssd", "nvme"]), true),
         (pod("affinity misses").requires_node_label("disk", &["hdd"]), false),
-        (pod("one of both misses").node_selector("disk", "ssd").requires_node_label("disk", &["hdd"]), false),
+        (
+            pod("one of the two does not match")
+                .node_selector("disk", "ssd")
+                .requires_node_label("disk", &["hdd"]),
+            false,
+        ),
         (pod("greater").requires_node(gt("8")), true),
         (pod("not greater").requires_node(gt("16")), false),
         (pod("absent key").requires_node(expressions(vec![requirement("x", Operator::NotIn, &["y"])])), true),
@@ -82,18 +87,18 @@ fn the_selector_and_the_required_affinity_must_both_match() {
 }
 
 #[test]
-fn pre_filter_skips_pods_that_demand_nothing() {
+fn pre_filter_skips_pods_without_requirements() {
     let nodes = one_node();
     let skips =
         |pod: PodBuilder| matches!(trial().pre_filter(&nodes, &pod.info()).unwrap(), PreFiltered::Skip);
     assert!(skips(pod("plain")));
-    assert!(skips(pod("prefers").prefers_node_label(1, "disk", &["ssd"])), "preferences demand nothing");
+    assert!(skips(pod("prefers").prefers_node_label(1, "disk", &["ssd"])), "preferences require nothing");
     assert!(!skips(pod("empty selector").spec(|s| s.node_selector = Some(Labels::default()))));
     assert!(!skips(required_without_terms(pod("no terms"))));
 }
 
 #[test]
-fn terms_that_all_name_nodes_narrow_the_search_to_them() {
+fn terms_that_all_name_nodes_narrow_the_search_to_those_nodes() {
     let nodes = cluster([node("n1"), node("n2"), node("n3")], []);
     let names = |pod: PodBuilder| match trial().pre_filter(&nodes, &pod.info()).unwrap() {
         PreFiltered::Continue { only, .. } => {
@@ -107,7 +112,7 @@ fn terms_that_all_name_nodes_narrow_the_search_to_them() {
     assert_eq!(
         names(pod("p").requires_node_name(&["n1", "n2"])),
         owned(&["n1", "n2"]),
-        "several values are fine here"
+        "several values are allowed here"
     );
     assert_eq!(names(pod("p").requires_node_name(&["gone"])), owned(&[]));
     assert_eq!(names(pod("p").requires_node_name(&["n1"]).requires_node_label("a", &["b"])), None);
@@ -130,7 +135,7 @@ fn terms_that_exclude_each_other_conflict() {
 }
 
 #[test]
-fn added_affinity_is_enforced_with_its_own_reason_and_first() {
+fn added_affinity_is_enforced_first_and_with_its_own_reason() {
     let nodes = one_node();
     let added = |value: &str| {
         with_added(json!({"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
@@ -146,7 +151,7 @@ fn added_affinity_is_enforced_with_its_own_reason_and_first() {
 }
 
 #[test]
-fn arguments_with_syntax_errors_are_refused() {
+fn arguments_with_syntax_errors_are_rejected() {
     let refused = |added: serde_json::Value| {
         let args = serde_json::from_value(json!({ "addedAffinity": added })).unwrap();
         NodeAffinity::build(args, &BuildCycle::default()).unwrap_err().to_string()
@@ -167,7 +172,7 @@ fn arguments_with_syntax_errors_are_refused() {
 }
 
 #[test]
-fn scores_add_up_preferred_terms_and_added_ones_before_they_are_normalised() {
+fn scores_add_up_own_and_added_preferred_terms_before_normalization() {
     let nodes =
         cluster([node("n1").label("a", "1").label("b", "1"), node("n2").label("a", "1"), node("n3")], []);
     let wants = |weight_a, weight_b| {
@@ -205,7 +210,7 @@ fn a_preference_with_a_syntax_error_fails_the_attempt() {
 }
 
 #[test]
-fn a_node_wakes_pods_when_it_begins_to_match() {
+fn a_node_wakes_pods_when_it_starts_to_match() {
     let (ssd, hdd) = (node("n").label("disk", "ssd").build(), node("n").label("disk", "hdd").build());
     let waiting = pod("p").requires_node_label("disk", &["ssd"]).info();
     let added = with_added(json!({"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
@@ -226,11 +231,11 @@ fn a_node_wakes_pods_when_it_begins_to_match() {
     let wrong = pod("p").requires_node_label("disk", &[]).info();
     let change = Change::Node { old: None, new: Some(&ssd) };
     let event = ClusterEvent::new(EventResource::Node, Action::ADD);
-    assert_eq!(trial().hint(event, &wrong, &change), Some(Hint::Queue), "an error counts as help");
+    assert_eq!(trial().hint(event, &wrong, &change), Some(Hint::Queue), "an error wakes the pod");
 }
 
 #[test]
-fn it_looks_at_the_row_only() {
+fn depends_only_on_the_row() {
     let mut nodes = cluster([node("n1").label("disk", "ssd"), node("n2")], []);
     let asks = pod("p").node_selector("disk", "ssd").prefers_node_label(9, "disk", &["ssd"]).info();
     let other = pod("other").info();

@@ -1,4 +1,4 @@
-//! NodeResourcesBalancedAllocation: prefers nodes whose resources become more evenly used.
+//! NodeResourcesBalancedAllocation: prefers nodes whose resource utilization becomes more balanced.
 //!
 //! # What it does
 //! Score. Compares how evenly the configured resources of a node are used with and without the pod.
@@ -7,17 +7,18 @@
 //! Never.
 //!
 //! # Scores by
-//! Balance is 100 times one minus the standard deviation of the used shares (each at most 1), truncated. The score is
-//! 75 plus half of the balance that the pod adds, so 50..=100; a pod that changes nothing scores 75. Resources that the
-//! node lacks, and scalar resources that the pod does not request, are ignored. A pod that requests none of the
-//! configured resources is not scored. Requests are used without defaults.
+//! The balance is 100 times one minus the standard deviation of the used fractions (each at most 1), truncated. The
+//! score is 75 plus half of the change in balance that the pod causes, so it ranges from 50 to 100; a pod that does
+//! not change the balance scores 75. Resources that the node lacks, and scalar resources that the pod does not
+//! request, are ignored. A pod that requests none of the configured resources is not scored. Missing requests get no
+//! defaults.
 //!
 //! # Requeued by
 //! Nothing.
 //!
 //! # Differs from kube-scheduler
-//! Extended resources that device classes provide (KEP-5004) are looked up on nodes only. The status of a pending pod
-//! is ignored; it has no relevant fields.
+//! Extended resources that device classes provide (KEP-5004) are looked up only on nodes. The status of a pending pod
+//! is ignored, since it has no relevant fields.
 
 use harbormaster_api::args::NodeResourcesBalancedAllocationArgs;
 use harbormaster_framework::prelude::*;
@@ -99,12 +100,12 @@ fn score(lanes: &[Lane<'_>], row: NodeIdx) -> i64 {
     50 + (50 + with - without) / 2
 }
 
-/// Like [`score`] for two resources, the usual case, in half the time.
+/// Computes [`score`] for two resources, the usual case, in half the time.
 #[inline]
 fn score_two(a: &Lane<'_>, b: &Lane<'_>, row: NodeIdx) -> i64 {
     let ((a_has, a_used), (b_has, b_used)) = (a.at(row), b.at(row));
     if a_has == 0 || b_has == 0 {
-        // One resource, or none, is always balanced.
+        // A single resource, or none, is always balanced.
         return 75;
     }
     let share = |used: i64, more: i64, has: i64| (used.wrapping_add(more) as f64 / has as f64).min(1.0);
@@ -114,7 +115,7 @@ fn score_two(a: &Lane<'_>, b: &Lane<'_>, row: NodeIdx) -> i64 {
     50 + (50 + with - without) / 2
 }
 
-/// Returns how evenly resources are used, 50..=100, given capacity, use and added amount of each.
+/// Returns the balance score, 50..=100, given the capacity, use and added amount of each resource.
 #[inline]
 fn balance(amounts: impl Iterator<Item = ((i64, i64), i64)> + Clone) -> i64 {
     let present = amounts.filter(|((has, _), _)| *has != 0);

@@ -29,7 +29,7 @@ fn score(trial: &Trial, node: NodeBuilder, used: PodBuilder, pod: PodBuilder) ->
 }
 
 #[test]
-fn scores_tell_by_how_much_the_pod_improves_the_balance() {
+fn scores_show_by_how_much_the_pod_improves_the_balance() {
     let two = trial(&["cpu", "memory"]);
     let none = || pod("used");
     for (what, node, used, pod, expected) in [
@@ -39,7 +39,13 @@ fn scores_tell_by_how_much_the_pod_improves_the_balance() {
         ("100 to 50", sized("1000m", "1000"), none(), asks("1000m", "0"), 50),
         ("75 to 50", sized("1000m", "1000"), asks("500m", "0"), asks("500m", "0"), 62),
         ("100 to 75", sized("1000m", "1000"), none(), asks("500m", "0"), 62),
-        ("more than all counts as all", sized("1000m", "1000"), none(), asks("9000m", "1000"), 75),
+        (
+            "requests above the capacity count as the capacity",
+            sized("1000m", "1000"),
+            none(),
+            asks("9000m", "1000"),
+            75,
+        ),
     ] {
         assert_eq!(score(&two, node, used, pod), Some(expected), "{what}");
     }
@@ -55,7 +61,7 @@ fn three_resources_use_the_standard_deviation() {
 }
 
 #[test]
-fn scalars_that_the_pod_does_not_ask_for_are_left_out() {
+fn scalars_that_the_pod_does_not_request_are_ignored() {
     let three = trial(&["cpu", "memory", GPU]);
     let pod = || asks("750m", "0");
     let (with, without) = (sized("1000m", "1000").offers(GPU, "4"), sized("1000m", "1000"));
@@ -64,7 +70,7 @@ fn scalars_that_the_pod_does_not_ask_for_are_left_out() {
 }
 
 #[test]
-fn a_pod_that_asks_for_nothing_configured_is_not_scored() {
+fn a_pod_that_requests_no_configured_resource_is_not_scored() {
     let used = || pod("used");
     assert_eq!(score(&trial(&["cpu", "memory"]), sized("1", "1"), used(), pod("best effort")), None);
     assert_eq!(score(&trial(&["cpu"]), sized("1", "1"), used(), pod("memory only").memory("1")), None);
@@ -81,7 +87,7 @@ fn requests_count_as_written_without_defaults() {
 }
 
 #[test]
-fn it_looks_at_the_row_only() {
+fn depends_only_on_the_row() {
     let mut nodes =
         cluster([node("n1"), node("n2").allocatable("1", "1Gi", 5)], [pod("used").cpu("1").on("n2")]);
     row_scope_holds(

@@ -25,7 +25,7 @@ impl IgnoredResources {
     }
 }
 
-/// Reasons why a node does not fit, one bit each: from bit [`SCALARS`] on, one per scalar resource of the pod.
+/// Reasons why a node does not fit, one bit each; the bits from [`SCALARS`] on belong to the pod's scalar resources.
 type ShortageBits = u64;
 
 const PODS: ShortageBits = 1;
@@ -35,9 +35,9 @@ const STORAGE: ShortageBits = 1 << 3;
 /// The request exceeds the node's capacity.
 const EXCEEDS_CAPACITY: ShortageBits = 1 << 4;
 const SCALARS: usize = 5;
-/// A sweep over fewer than one in this many rows of its span checks them one by one.
+/// A sweep checks its rows one by one if they are less than one in this many rows of its span.
 const SPARSE_FRACTION: usize = 4;
-/// Maximum number of scalars that have bits; pods with more are checked node by node.
+/// Maximum number of scalar resources that have bits; for a pod with more, nodes are checked one by one.
 const MAX_SCALARS: usize = ShortageBits::BITS as usize - SCALARS;
 
 const TOO_MANY_PODS: &str = "Too many pods";
@@ -63,7 +63,7 @@ pub(super) struct Demand {
     scalars: Vec<ScalarDemand>,
 }
 
-/// A requested scalar resource, with the rejection reason.
+/// A requested scalar resource, with the reason for rejection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct ScalarDemand {
     name: Str,
@@ -79,7 +79,7 @@ fn shortage(ask: i64, has: i64, used: i64, bit: ShortageBits) -> ShortageBits {
     (bit * ShortageBits::from(short)) | (EXCEEDS_CAPACITY * ShortageBits::from(exceeds_capacity))
 }
 
-/// Adds the shortages of one resource, for rows from `from` on.
+/// Adds the shortages of one resource, for rows from `from` onward.
 fn add_shortages(
     shortages: &mut [ShortageBits],
     from: usize,
@@ -125,7 +125,7 @@ impl Demand {
 
     fn column_shortages(&self, nodes: &NodeTable, row: NodeIdx) -> ShortageBits {
         let (columns, at) = (nodes.columns(), row.at());
-        // A full node can always be emptied, so this is never [`EXCEEDS_CAPACITY`].
+        // Evicting pods always makes room on a full node, so this is never [`EXCEEDS_CAPACITY`].
         let pods = shortage(1, columns.pods[at], columns.used_pods[at], PODS) & PODS;
         pods | shortage(self.cpu, columns.cpu[at], columns.used_cpu[at], CPU)
             | shortage(self.memory, columns.memory[at], columns.used_memory[at], MEMORY)
@@ -181,7 +181,7 @@ impl Demand {
         shortages
     }
 
-    /// Returns true if the pod would fit an empty node.
+    /// Returns true if the pod would fit on the node if it were empty.
     pub(super) fn fits_empty(&self, node: &Node) -> bool {
         let has = &node.allocatable;
         has.pods >= 1
@@ -191,7 +191,7 @@ impl Demand {
             && self.scalars.iter().all(|s| s.ask <= has.scalar(&s.name))
     }
 
-    /// Returns true if `new` has room for more pods than `old`, or more of a requested resource.
+    /// Returns true if `new` has room for more pods than `old`, or has more of a requested resource.
     pub(super) fn gains(&self, old: &Resources, new: &Resources) -> bool {
         let more = |ask: i64, old: i64, new: i64| ask > 0 && new > old;
         new.pods > old.pods

@@ -1,4 +1,4 @@
-//! NodeResourcesFit: requires that a node has the requested resources, and scores nodes by their use.
+//! NodeResourcesFit: requires that a node has the requested resources, and scores nodes by resource utilization.
 //!
 //! # What it does
 //! PreFilter, Filter, Score. Compares the pod's requests (containers, init containers, sidecars, pod-level requests and
@@ -7,27 +7,28 @@
 //! # Rejects when
 //! The node has no room for another pod (`Too many pods`), or too little free cpu, memory, ephemeral storage or scalar
 //! resource (`Insufficient cpu`, `Insufficient example.com/gpu`, …); all shortages are reported. Eviction may help
-//! unless a request exceeds the node's capacity. Extended resources in `ignoredResources`, or of a group in
-//! `ignoredResourceGroups`, are ignored.
+//! unless a request exceeds the node's capacity. Extended resources that are listed in `ignoredResources`, or whose
+//! group is listed in `ignoredResourceGroups`, are ignored.
 //!
 //! # Scores by
-//! The weighted mean over those resources of `scoringStrategy` that the node has; scalar resources count only for pods
-//! that request them. Containers without cpu or memory requests count with 100m and 200 MiB.
-//! - `LeastAllocated`: the free share.
-//! - `MostAllocated`: the used share.
-//! - `RequestedToCapacityRatio`: a function of the used share; resources with a result of zero are left out of the
-//!   mean.
+//! The weighted mean over the resources in `scoringStrategy` that the node has; scalar resources count only for pods
+//! that request them. A container without a cpu request is counted as requesting 100m, and a container without a
+//! memory request as requesting 200 MiB.
+//! - `LeastAllocated`: the free fraction.
+//! - `MostAllocated`: the used fraction.
+//! - `RequestedToCapacityRatio`: a function of the used fraction; resources with a result of zero are excluded from
+//!   the mean.
 //!
 //! # Requeued by
-//! The end of a pod that had a node; a pod on a node that reduces a request for a resource that this pod requests, or
-//! this pod reducing its own; a new node that could hold the pod if empty; such a node whose allocatable pods or
-//! requested resources increase.
+//! The deletion or termination of a pod that was on a node; a decrease in the request of a pod on a node for a
+//! resource that this pod requests; a decrease in this pod's own requests; a new node that could hold the pod if the
+//! node were empty; on such a node, an increase in the allocatable pods or in a requested resource.
 //!
 //! # Differs from kube-scheduler
-//! - Scalar resources are reported in order of their names; kube-scheduler's order is random.
-//! - If its PreFilter is disabled it filters all the same instead of failing.
-//! - Extended resources that device classes provide (KEP-5004) are looked up on nodes only.
-//! - Pod-level requests always count, regardless of the gate `PodLevelResources`.
+//! - Scalar resources are reported in name order; kube-scheduler's order is random.
+//! - If its PreFilter is disabled, the plugin still filters instead of failing.
+//! - Extended resources that device classes provide (KEP-5004) are looked up only on nodes.
+//! - Pod-level requests always count, whether or not the `PodLevelResources` feature gate is enabled.
 
 use std::sync::Arc;
 
@@ -150,14 +151,14 @@ impl NodeResourcesFit {
 
     fn after_node(&self, pod: &PodInfo, change: &Change<'_>) -> PluginResult<Hint> {
         let Change::Node { old, new: Some(new) } = change else { return Ok(Hint::Queue) };
-        // As in kube-scheduler, ignored resources are not ignored here.
+        // As in kube-scheduler, resources that Filter ignores are not ignored here.
         let demand = Demand::new(&pod.derived.request, &IgnoredResources::default());
         let gains = || old.is_none_or(|old| demand.gains(&old.allocatable, &new.allocatable));
         Ok(if demand.fits_empty(new) && gains() { Hint::Queue } else { Hint::Skip })
     }
 }
 
-/// Returns true if the request for a wanted resource decreases.
+/// Returns true if the request for any wanted resource decreases.
 fn frees_wanted(wanted: &Resources, before: &Resources, after: &Resources) -> bool {
     let frees = |wanted: i64, before: i64, after: i64| wanted != 0 && before > after;
     frees(wanted.milli_cpu, before.milli_cpu, after.milli_cpu)

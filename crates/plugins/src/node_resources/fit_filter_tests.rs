@@ -21,7 +21,7 @@ fn trial() -> Trial {
     with_args(json!({}))
 }
 
-/// A node with 10m cpu, 20 bytes of memory, 20 of storage, 5 gpus and 5 hugepages, used by `used`.
+/// A node with 10m cpu, 20 bytes of memory, 20 bytes of storage, 5 gpus and 5 hugepages, used by the pod `used`.
 fn small_node(used: PodBuilder) -> Cluster {
     let node = node("n")
         .allocatable("10m", "20", 32)
@@ -50,7 +50,7 @@ fn asks(cpu: &str, memory: &str) -> PodBuilder {
 }
 
 #[test]
-fn every_lack_is_told_and_one_that_no_eviction_cures_makes_the_node_hopeless() {
+fn reports_every_shortage_and_gives_up_on_a_node_whose_capacity_is_too_small() {
     use Fix::{EvictionMayHelp, NothingHelps};
     let used = |cpu, memory| pod("used").cpu(cpu).memory(memory);
     for (what, used, pod, expected) in [
@@ -69,9 +69,14 @@ fn every_lack_is_told_and_one_that_no_eviction_cures_makes_the_node_hopeless() {
             asks("1m", "2"),
             lacking(EvictionMayHelp, &["Insufficient memory"]),
         ),
-        ("beyond the node", used("5m", "5"), asks("11m", "1"), lacking(NothingHelps, &["Insufficient cpu"])),
         (
-            "one of two beyond",
+            "beyond the node's capacity",
+            used("5m", "5"),
+            asks("11m", "1"),
+            lacking(NothingHelps, &["Insufficient cpu"]),
+        ),
+        (
+            "one of two beyond the capacity",
             used("10m", "20"),
             asks("1m", "21"),
             lacking(NothingHelps, &["Insufficient cpu", "Insufficient memory"]),
@@ -100,7 +105,7 @@ fn every_lack_is_told_and_one_that_no_eviction_cures_makes_the_node_hopeless() {
 }
 
 #[test]
-fn scalars_count_like_cpu_and_unknown_ones_are_beyond_help() {
+fn scalars_count_like_cpu_and_no_eviction_provides_an_unknown_one() {
     use Fix::{EvictionMayHelp, NothingHelps};
     let used = |amount: &str| pod("used").request(GPU, amount).request("hugepages-2Mi", amount);
     let wants = |name, amount| pod("p").request(name, amount);
@@ -142,7 +147,7 @@ fn scalars_count_like_cpu_and_unknown_ones_are_beyond_help() {
 }
 
 #[test]
-fn a_full_node_is_told_even_for_pods_that_ask_for_nothing_and_eviction_may_help() {
+fn a_full_node_rejects_even_pods_without_requests_and_eviction_may_help() {
     use Fix::{EvictionMayHelp, NothingHelps};
     let nodes =
         cluster([node("n").allocatable("10m", "20", 1)], [pod("used").cpu("10m").memory("20").on("n")]);
@@ -180,7 +185,7 @@ fn pod_of_nothing() -> PodBuilder {
 }
 
 #[test]
-fn ignored_extended_resources_are_not_looked_at() {
+fn ignored_extended_resources_are_not_checked() {
     let nodes = small_node(pod("used"));
     let wants = || pod("p").request("example.com/aaa", "6").request("other.example.com/bbb", "1");
     let by_name = with_args(json!({"ignoredResources": ["example.com/aaa"]}));
@@ -202,7 +207,7 @@ fn ignored_extended_resources_are_not_looked_at() {
 }
 
 #[test]
-fn more_scalars_than_a_word_has_bits_are_all_told() {
+fn reports_all_scalars_even_if_they_are_more_than_a_word_has_bits() {
     let many = (0..80).fold(pod("p"), |pod, i| pod.request(&format!("example.com/r{i:02}"), "1"));
     let Err(reject) = verdict(pod_of_nothing(), many) else { panic!("fits") };
     assert_eq!((reject.fix, reject.reasons.len()), (Fix::NothingHelps, 80));
@@ -210,7 +215,7 @@ fn more_scalars_than_a_word_has_bits_are_all_told() {
 }
 
 #[test]
-fn it_looks_at_the_row_only() {
+fn depends_only_on_the_row() {
     let mut nodes =
         cluster([node("n1"), node("n2").allocatable("1", "1Gi", 5)], [pod("used").cpu("1").on("n2")]);
     let other = pod("other").cpu("4").info();
@@ -219,7 +224,7 @@ fn it_looks_at_the_row_only() {
 }
 
 #[test]
-fn the_end_of_a_placed_pod_and_less_demand_for_what_is_wanted_wake_the_pod() {
+fn the_end_of_a_placed_pod_and_a_lower_request_for_a_wanted_resource_wake_the_pod() {
     let waiting = pod("p").cpu("1").request(GPU, "1").info();
     let hint = |action, old: Option<&PodBuilder>, new: Option<&PodBuilder>| {
         let (old, new) = (old.map(|p| p.clone().build()), new.map(|p| p.clone().build()));

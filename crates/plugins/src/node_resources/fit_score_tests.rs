@@ -45,7 +45,7 @@ fn asks(cpu: &str, memory: &str) -> PodBuilder {
 }
 
 #[test]
-fn least_allocated_favours_free_nodes_by_the_weighted_mean_of_free_shares() {
+fn least_allocated_favors_free_nodes_by_the_weighted_mean_of_free_fractions() {
     let nodes = || [sized("n1", "4000m", "10000"), sized("n2", "6000m", "10000")];
     let least = |cpu, memory| with("LeastAllocated", cpu_and_memory(cpu, memory), Value::Null);
     assert_eq!(scores(&least(1, 1), nodes(), [], asks("3000m", "5000")), [37, 50]);
@@ -54,14 +54,14 @@ fn least_allocated_favours_free_nodes_by_the_weighted_mean_of_free_shares() {
     assert_eq!(
         scores(&least(1, 1), over, [], asks("5000m", "5000")),
         [25],
-        "too large a request scores zero there"
+        "a request that is too large scores zero"
     );
     let busy = pod("busy").cpu("1000m").memory("5000").on("n1");
     assert_eq!(scores(&least(1, 1), [sized("n1", "4000m", "10000")], [busy], asks("1000m", "0")), [50]);
 }
 
 #[test]
-fn scalars_count_only_for_pods_that_ask_for_them_and_on_nodes_that_have_them() {
+fn scalars_count_only_for_pods_that_request_them_and_on_nodes_that_have_them() {
     let resources =
         json!([{"name": "cpu", "weight": 1}, {"name": "memory", "weight": 1}, {"name": GPU, "weight": 1}]);
     let least = with("LeastAllocated", resources, Value::Null);
@@ -79,7 +79,7 @@ fn scalars_count_only_for_pods_that_ask_for_them_and_on_nodes_that_have_them() {
 }
 
 #[test]
-fn containers_without_requests_count_with_defaults_and_explicit_zeros_do_not() {
+fn containers_without_requests_get_defaults_and_explicit_zeros_do_not() {
     let least = with("LeastAllocated", json!([{"name": "cpu", "weight": 1}]), Value::Null);
     let one = || [sized("n1", "1000m", "1Gi")];
     assert_eq!(scores(&least, one(), [], pod("p")), [90]);
@@ -90,7 +90,7 @@ fn containers_without_requests_count_with_defaults_and_explicit_zeros_do_not() {
 }
 
 #[test]
-fn the_waiting_pods_pod_level_requests_do_not_count_and_those_of_pods_on_the_node_do() {
+fn pod_level_requests_count_for_pods_on_the_node_but_not_for_the_waiting_pod() {
     let least = with("LeastAllocated", cpu_and_memory(1, 1), Value::Null);
     let one = || [sized("n1", "10", "10Gi")];
     let demanding = || pod("p").pod_level("cpu", "5").pod_level("memory", "5Gi");
@@ -108,7 +108,7 @@ fn ephemeral_storage_counts_as_requested() {
 }
 
 #[test]
-fn most_allocated_favours_full_nodes() {
+fn most_allocated_favors_full_nodes() {
     let most = |cpu, memory| with("MostAllocated", cpu_and_memory(cpu, memory), Value::Null);
     assert_eq!(scores(&most(1, 1), [sized("n1", "4000m", "10000")], [], asks("3000m", "6000")), [67]);
     assert_eq!(scores(&most(2, 1), [sized("n1", "4000m", "10000")], [], asks("3000m", "6000")), [70]);
@@ -120,12 +120,12 @@ fn most_allocated_favours_full_nodes() {
 }
 
 #[test]
-fn the_ratio_leaves_out_resources_that_come_to_zero_and_rounds_half_up() {
+fn the_ratio_excludes_resources_that_score_zero_and_rounds_half_up() {
     let ratio = with("RequestedToCapacityRatio", cpu_and_memory(1, 1), falling());
     assert_eq!(
         scores(&ratio, [sized("n1", "1000m", "100")], [], asks("2000m", "90")),
         [10],
-        "cpu is over and left out"
+        "cpu exceeds the capacity and is excluded"
     );
     assert_eq!(scores(&ratio, [sized("n1", "100m", "100")], [], asks("66m", "70")), [32]);
     assert_eq!(scores(&ratio, [sized("n1", "100m", "100")], [], asks("66m", "71")), [32], "(34 + 29) / 2");
@@ -145,7 +145,7 @@ fn a_node_without_any_of_the_resources_scores_zero() {
 }
 
 #[test]
-fn a_strategy_that_does_not_exist_is_refused() {
+fn a_strategy_that_does_not_exist_is_rejected() {
     let refused = |args: Value| {
         let args = serde_json::from_value(args).unwrap();
         NodeResourcesFit::build(args, &BuildCycle::default()).unwrap_err().to_string()

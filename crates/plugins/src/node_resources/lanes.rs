@@ -1,4 +1,4 @@
-//! Scored resources, each as a lane through the node table.
+//! Scored resources, each as a lane of the node table.
 
 use harbormaster_api::{
     Resources, Str,
@@ -27,7 +27,7 @@ pub(super) struct ScoredResource {
 }
 
 impl ScoredResource {
-    /// Returns the resources that nodes can have; others never count.
+    /// Returns the resources that nodes can have; other resources never count.
     pub(super) fn list(specs: &[ResourceSpec]) -> Vec<Self> {
         let column = |name: &str| match name {
             CPU => Some(ResourceColumn::Cpu),
@@ -54,7 +54,7 @@ impl ScoredResource {
 pub(super) enum RequestKind {
     /// Requests of the pods.
     Requested,
-    /// Requests of the pods, with defaults for containers without cpu or memory requests.
+    /// Requests of the pods, with defaults for containers without a cpu or memory request.
     NonZero,
 }
 
@@ -71,7 +71,7 @@ enum Numbers<'a> {
 }
 
 impl<'a> Lane<'a> {
-    /// Returns the lanes of the resources that count for this pod: all except scalar resources that it does not
+    /// Returns the lanes of the resources that count for the pod: all except scalar resources that it does not
     /// request.
     pub(super) fn of(
         resources: &'a [ScoredResource],
@@ -90,7 +90,7 @@ impl<'a> Lane<'a> {
         counting.map(lane).collect()
     }
 
-    /// Returns the row's capacity and use.
+    /// Returns the capacity and use of the row's node.
     #[inline]
     pub(super) fn at(&self, row: NodeIdx) -> (i64, i64) {
         match &self.numbers {

@@ -1,4 +1,4 @@
-//! Amounts that a node lacks for a pod that NodeResourcesFit rejected.
+//! Amounts that a node lacks for a pod rejected by NodeResourcesFit.
 
 use harbormaster_framework::{prelude::*, table::NodeTable};
 
@@ -22,8 +22,8 @@ enum Resource {
 }
 
 impl Shortage {
-    /// Replaces `all` by the row's shortages. There are none if another plugin rejected the row, since NodeResourcesFit
-    /// may accept it or not have run.
+    /// Replaces the contents of `all` with the row's shortages. There are none if another plugin rejected the row,
+    /// since NodeResourcesFit may accept the row or may not have run.
     pub(crate) fn gather(all: &mut Vec<Self>, what_if: &dyn WhatIf, row: NodeIdx, pod: &PodInfo) {
         all.clear();
         if what_if.rejected_by(row) != Some(NodeResourcesFit::NAME) {
@@ -33,7 +33,7 @@ impl Shortage {
         for reason in what_if.rejection(row).into_iter().flat_map(|reject| reject.reasons) {
             let Some(resource) = Resource::missing(&reason) else { continue };
             let (has, used) = resource.of_node(what_if.nodes(), node);
-            // The rejection may be due to pods nominated to the node; then nothing need be missing.
+            // The rejection may be due to pods nominated to the node, in which case nothing need be missing.
             let amount = resource.of_pod(pod).saturating_sub(has.saturating_sub(used));
             if amount > 0 {
                 all.push(Self { resource, amount });
@@ -48,7 +48,7 @@ impl Shortage {
 }
 
 impl Resource {
-    /// Returns the resource that a reason of NodeResourcesFit names.
+    /// Returns the resource that a reason of NodeResourcesFit names, as a shortage.
     fn missing(reason: &str) -> Option<Self> {
         Some(match insufficient(reason)? {
             "pods" => Self::Pods,

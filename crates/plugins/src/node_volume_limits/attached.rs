@@ -1,8 +1,8 @@
 //! An index of the volumes on each node, with their drivers.
 //!
-//! A row counts a volume once, whether one pod or several use it, or only a VolumeAttachment refers to it. Claims are
-//! resolved again when they, their volumes or their classes change. In-tree disks count for CSI drivers: only nodes
-//! with a CSINode have limits, and there CSI drivers serve these disks.
+//! A volume counts once on a row, whether one pod uses it, several pods use it, or only a VolumeAttachment refers to
+//! it. Claims are resolved again when they, their volumes or their classes change. In-tree disks count for CSI
+//! drivers, because only nodes with a CSINode have limits, and on those nodes CSI drivers serve the disks.
 //!
 //! Invariant: after any sequence of changes the index equals a rebuilt one.
 
@@ -24,17 +24,17 @@ use crate::{
     volume_users::one_less,
 };
 
-/// An index of the volumes on each node. The module documentation explains it.
+/// An index of the volumes on each node. See the module's introduction.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct AttachedVolumes {
     rows: FxHashMap<NodeIdx, NodeVolumes>,
-    /// Rows with a limit for a driver, ordered by the number of additional volumes that they can take, which is
-    /// negative if there are too many.
+    /// For each driver, the rows with a limit, ordered by the number of additional volumes that they can take. The
+    /// number is negative if there are too many volumes.
     room: FxHashMap<Str, BTreeSet<(i64, NodeIdx)>>,
-    /// Rows with limits that have pods whose volumes cannot be determined.
+    /// Rows with limits whose pods have volumes that cannot be determined.
     unknown: BTreeSet<NodeIdx>,
     claims: Claims,
-    /// Attachments by name.
+    /// Attachments, by name.
     attachments: FxHashMap<Str, Attachment>,
     /// Names of attachments by node name.
     by_node: FxHashMap<Str, FxHashSet<Str>>,
@@ -73,7 +73,7 @@ struct Attachment {
     driver: Str,
     node: Str,
     volume: Str,
-    /// Row and volume where it counts.
+    /// The row and volume for which the attachment counts.
     counts: Option<(NodeIdx, DriverVolume)>,
 }
 
@@ -93,11 +93,12 @@ impl AttachedVolumes {
         !self.room.is_empty()
     }
 
-    /// Returns the rows that `exceeds` may reject, whatever volumes they already have, and those that it cannot decide.
+    /// Returns the rows that `exceeds` may reject, whatever volumes they already have, and the rows that it cannot
+    /// decide.
     pub(super) fn rows_near_limit(&self, needed: &[DriverVolume]) -> impl Iterator<Item = NodeIdx> {
         let tight = needed.iter().enumerate().filter_map(|(at, volume)| {
             let driver = volume.driver();
-            // Each driver only once.
+            // Handle each driver only once.
             let is_first = needed[..at].iter().all(|other| other.driver() != driver);
             let rows = self.room.get(driver).filter(|_| is_first)?;
             let new = needed.iter().filter(|volume| volume.driver() == driver).count();
@@ -118,7 +119,7 @@ impl AttachedVolumes {
         node.exceeds(needed, is_used, |driver| node.counts.get(driver).copied().unwrap_or_default())
     }
 
-    /// Like [`Self::exceeds`], with the volumes that the row's pods use given as `used`.
+    /// Does the same as [`Self::exceeds`], but takes the volumes of the row's pods from `used`.
     pub(super) fn exceeds_recounted(
         &self,
         row: NodeIdx,
@@ -203,7 +204,7 @@ impl AttachedVolumes {
         ClaimObjects { claims, volumes, classes }
     }
 
-    /// Updates a row after its node's name or CSINode changed.
+    /// Updates a row after the name or CSINode of its node has changed.
     fn set_node(&mut self, view: ClusterView<'_>, row: NodeIdx, name: Option<&Str>) {
         let (.., nodes, _) = self.watched(view.objects);
         let drivers = name.and_then(|name| nodes.get("", name));
@@ -235,7 +236,7 @@ impl AttachedVolumes {
         self.count(view, name);
     }
 
-    /// Counts an attachment on its node, if the node and the volume are known.
+    /// Counts an attachment on its node if the node and the volume are known.
     fn count(&mut self, view: ClusterView<'_>, name: &Str) {
         let (_, volumes, ..) = self.watched(view.objects);
         let Some(attachment) = self.attachments.get_mut(name) else { return };
@@ -284,14 +285,14 @@ impl NodeVolumes {
         }
     }
 
-    /// Returns the number of additional volumes of a driver that the node can take, or `None` without a limit.
+    /// Returns the number of additional volumes of a driver that the node can take, or `None` if there is no limit.
     fn room(&self, driver: &Str) -> Option<i64> {
         let (_, limit) = self.limits.iter().find(|(limited, _)| limited == driver)?;
         let count = self.counts.get(driver).copied().unwrap_or_default();
         Some(limit - i64::try_from(count).unwrap_or(i64::MAX))
     }
 
-    /// Returns the same for every driver with a limit.
+    /// Returns each driver that has a limit, with the number of additional volumes.
     fn rooms(&self) -> Vec<(Str, i64)> {
         let room = |(driver, _): &(Str, i64)| Some((driver.clone(), self.room(driver)?));
         self.limits.iter().filter_map(room).collect()

@@ -1,4 +1,4 @@
-//! The claims that pods on nodes use, and their volumes.
+//! The claims used by pods on nodes, and the volumes of these claims.
 
 use harbormaster_api::Str;
 use harbormaster_framework::prelude::*;
@@ -7,18 +7,18 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::needed::{ClaimObjects, DriverVolume, of_claim};
 use crate::{storage::claim::Claimed, volume_users::one_less};
 
-/// Namespace and name.
+/// Namespace and name of a claim.
 pub(super) type ClaimKey = (Str, Str);
 
 /// All claims in use.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Claims {
     in_use: FxHashMap<ClaimKey, UsedClaim>,
-    /// Claims in use by the name of their volume.
+    /// Claims in use, by the name of their volume.
     by_volume: FxHashMap<Str, FxHashSet<ClaimKey>>,
 }
 
-/// A claim that pods on nodes use.
+/// A claim used by pods on nodes.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct UsedClaim {
     /// Number of pod volumes that refer to the claim, by row.
@@ -43,7 +43,7 @@ struct KnownClaim {
 pub(super) enum ClaimEffect {
     /// This many pod volumes are this volume.
     Uses(DriverVolume, usize),
-    /// This many pod volumes cannot be determined: the claim has no name, or does not belong to the pod.
+    /// This many pod volumes cannot be determined, because the claim has no name or does not belong to the pod.
     Unknown(usize),
 }
 
@@ -51,7 +51,7 @@ pub(super) enum ClaimEffect {
 pub(super) type RowEffects = Vec<(NodeIdx, ClaimEffect)>;
 
 impl Claims {
-    /// Adds a use of a claim by a pod on the row. Returns its effect.
+    /// Adds a use of a claim by a pod on the row. Returns the effect of the claim on the row.
     pub(super) fn joined(
         &mut self,
         objects: ClaimObjects<'_>,
@@ -73,7 +73,7 @@ impl Claims {
         used.effect_for(pod, claimed)
     }
 
-    /// Removes a use. Returns the effect that it had.
+    /// Removes a use of a claim. Returns the effect that this use had.
     pub(super) fn left(&mut self, row: NodeIdx, pod: &PodInfo, claimed: &Claimed) -> Option<ClaimEffect> {
         let key = (pod.namespace.clone(), claimed.name.clone());
         let used = self.in_use.get_mut(&key)?;
@@ -90,7 +90,7 @@ impl Claims {
         effect
     }
 
-    /// Resolves a claim again after it or its volume changed. Returns its effects before and after.
+    /// Resolves a claim again after the claim or its volume has changed. Returns its effects before and after.
     pub(super) fn changed(&mut self, objects: ClaimObjects<'_>, key: &ClaimKey) -> (RowEffects, RowEffects) {
         let Some(used) = self.in_use.get(key) else { return Default::default() };
         let before = used.effects();
@@ -104,7 +104,7 @@ impl Claims {
         self.by_volume.get(volume).into_iter().flatten().cloned().collect()
     }
 
-    /// Returns the claims in use of a class.
+    /// Returns the claims in use that belong to a class.
     pub(super) fn of_class(&self, class: &str) -> Vec<ClaimKey> {
         let of_class = |used: &UsedClaim| used.known.as_ref().is_some_and(|known| known.class == *class);
         self.in_use.iter().filter(|(_, used)| of_class(used)).map(|(key, _)| key.clone()).collect()

@@ -15,7 +15,7 @@ use crate::storage::{
     migration,
 };
 
-/// A volume as its driver identifies it.
+/// A volume, identified as its driver does.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum DriverVolume {
     /// A volume that exists.
@@ -44,10 +44,10 @@ impl DriverVolume {
     }
 }
 
-/// The distinct volumes that a pod needs, or the reason why they cannot be determined.
+/// The distinct volumes that a pod needs, or why they cannot be determined.
 pub(super) type NeededVolumes = Result<Vec<DriverVolume>, VolumeError>;
 
-/// Reason why a pod's volumes cannot be determined.
+/// Why a pod's volumes cannot be determined.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum VolumeError {
     /// A claim does not exist.
@@ -115,7 +115,7 @@ pub(super) fn volumes_of_pods(
     Ok(all)
 }
 
-/// Returns the claim of a pod's volume, or `None` if it does not exist.
+/// Returns the claim that a pod's volume refers to, or `None` if the claim does not exist.
 fn claim_of<'a>(
     objects: ClaimObjects<'a>,
     pod: &PodInfo,
@@ -147,8 +147,8 @@ fn driver_of(disk: &InTreeDisk) -> Str {
     migration::of_disk(disk).map_or_else(Str::default, |migration| migration.driver.into())
 }
 
-/// Returns the volume of a claim, or the one that will be provisioned for it. Returns `None` if it belongs to no CSI
-/// driver or cannot be determined.
+/// Returns the volume of a claim, or the volume that will be provisioned for it. Returns `None` if the volume belongs
+/// to no CSI driver or cannot be determined.
 pub(super) fn of_claim(
     objects: ClaimObjects<'_>,
     claim: &Custom<PersistentVolumeClaim>,

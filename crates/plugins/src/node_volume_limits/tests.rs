@@ -43,7 +43,7 @@ fn claim(name: &str, volume: &str, class: &str) -> Value {
     })
 }
 
-/// The claim of a pod's first volume, with a controller.
+/// The claim of a pod's first volume, with a controller as its owner.
 fn ephemeral_claim(pod: &str, owner: &str) -> Value {
     let mut claim = claim(&format!("{pod}-v0"), "a", "");
     let owner = json!({"apiVersion": "v1", "kind": "Pod", "name": pod, "uid": owner, "controller": true});
@@ -91,7 +91,7 @@ fn default_claims() -> Vec<Value> {
     ]
 }
 
-/// A cluster with node "n", these pods and this limit. Claims a, b and c have a volume each.
+/// A cluster with node "n", these pods and this limit. Claims a, b and c each have a volume.
 fn world(pods: impl IntoIterator<Item = PodBuilder>, limit: Option<Value>) -> Cluster {
     let mut nodes = cluster([node("n")], pods);
     set_custom::<PersistentVolumeClaim>(&mut nodes, default_claims());
@@ -152,23 +152,23 @@ fn a_volume_that_pods_share_counts_once() {
     assert!(!fits(&nodes, claims("p", &["b", "c"])));
     assert!(
         fits(&world([claims("one", &["a"]).on("n")], at_most(1)), claims("p", &["a"])),
-        "it is there already"
+        "it is already there"
     );
 }
 
 #[test]
-fn an_attached_volume_that_no_pod_uses_counts_and_counts_again_as_a_new_one() {
+fn an_attached_volume_that_no_pod_uses_counts_and_counts_again_if_the_pod_needs_it() {
     let mut nodes = world([], at_most(1));
     set_custom::<VolumeAttachment>(&mut nodes, [attachment("x", DRIVER, "n", "a")]);
     assert!(!fits(&nodes, claims("p", &["b"])));
-    assert!(!fits(&nodes, claims("p", &["a"])), "the very volume counts twice");
+    assert!(!fits(&nodes, claims("p", &["a"])), "the same volume counts twice");
     let mut nodes = world([claims("there", &["a"]).on("n")], at_most(1));
     set_custom::<VolumeAttachment>(&mut nodes, [attachment("x", DRIVER, "n", "a")]);
-    assert!(fits(&nodes, claims("p", &["a"])), "one that a pod uses counts for the pod alone");
+    assert!(fits(&nodes, claims("p", &["a"])), "a volume that a pod uses counts only for the pod");
 }
 
 #[test]
-fn attachments_elsewhere_without_a_driver_or_of_volumes_that_are_not_csi_do_not_count() {
+fn attachments_elsewhere_without_a_driver_or_of_other_volumes_do_not_count() {
     let mut nodes = world([], at_most(1));
     let inline =
         json!({"metadata": {"name": "i"}, "spec": {"attacher": DRIVER, "nodeName": "n", "source": {}}});
@@ -192,12 +192,12 @@ fn a_claim_without_a_volume_counts_for_the_driver_of_its_class() {
         assert_eq!(fits(&world([], at_most(0)), claims("p", &[name])), !counts, "{name}");
     }
     let nodes = world([claims("there", &["new"]).on("n")], at_most(1));
-    assert!(fits(&nodes, claims("p", &["new"])), "it is the same volume once it is made");
+    assert!(fits(&nodes, claims("p", &["new"])), "it is the same volume once it is provisioned");
     assert!(!fits(&nodes, claims("p", &["lost"])));
 }
 
 #[test]
-fn in_tree_disks_count_for_the_driver_that_serves_them_but_azure_files_and_vsphere_disks_for_none() {
+fn in_tree_disks_count_for_their_driver_except_azure_files_and_vsphere_disks() {
     for (pod, counts) in [
         (claims("p", &["in-tree"]), true),
         (claims("p", &["new-in-tree"]), true),
@@ -218,7 +218,7 @@ fn in_tree_disks_count_for_the_driver_that_serves_them_but_azure_files_and_vsphe
         assert_eq!(fits(&world([], Some(limits("n", &zero))), pod), !counts, "{text}");
     }
     let nodes = world([disk("there", ebs("vol-1")).on("n")], at_most(1));
-    assert!(fits(&nodes, claims("p", &["in-tree"])), "the same disk by way of a claim");
+    assert!(fits(&nodes, claims("p", &["in-tree"])), "the same disk through a claim");
 }
 
 #[test]
@@ -233,7 +233,7 @@ fn nodes_without_limits_for_a_driver_take_any_number_of_its_volumes() {
 }
 
 #[test]
-fn evicting_pods_makes_room_and_claims_of_pods_on_the_node_that_are_gone_do_not_count() {
+fn evicting_pods_makes_room_and_missing_claims_of_pods_on_the_node_do_not_count() {
     let there = [claims("there", &["a"]).on("n"), claims("ghost", &["gone"]).on("n")];
     let mut nodes = world(there, at_most(1));
     let pod = claims("p", &["b"]).info();
@@ -246,7 +246,7 @@ fn evicting_pods_makes_room_and_claims_of_pods_on_the_node_that_are_gone_do_not_
 }
 
 #[test]
-fn a_missing_claim_is_told_on_every_node_with_or_without_limits_and_no_eviction_helps() {
+fn a_missing_claim_rejects_every_node_with_or_without_limits_and_no_eviction_helps() {
     for limit in [None, at_most(9)] {
         let nodes = world([], limit);
         let why = "looking up PVC default/gone: persistentvolumeclaim \"gone\" not found";
@@ -269,7 +269,7 @@ fn failure(nodes: &Cluster, pod: PodBuilder) -> Option<String> {
 }
 
 #[test]
-fn a_claim_without_a_name_and_one_that_is_not_the_pods_own_fail_the_pod() {
+fn a_claim_without_a_name_or_with_another_owner_fails_the_pod() {
     let ephemeral = |name: &str| pod(name).volume(VolumeSource::Ephemeral);
     for (pod_claims, expected) in [
         (ephemeral_claim("p", "uid-p"), None),
@@ -291,7 +291,7 @@ fn a_claim_without_a_name_and_one_that_is_not_the_pods_own_fail_the_pod() {
 }
 
 #[test]
-fn pods_on_the_node_whose_volumes_cannot_be_told_fail_others_where_there_are_limits() {
+fn undeterminable_volumes_of_pods_on_a_node_fail_others_where_there_are_limits() {
     let stray = || pod("there").volume(VolumeSource::Ephemeral).on("n");
     let why = "PVC default/there-v0 was not created for pod default/there (pod is not owner)";
     for (limit, expected) in [(None, None), (at_most(9), Some(why))] {
@@ -302,7 +302,7 @@ fn pods_on_the_node_whose_volumes_cannot_be_told_fail_others_where_there_are_lim
 }
 
 #[test]
-fn a_disk_that_cannot_be_told_to_its_driver_fails_the_pod_where_there_is_a_csi_node() {
+fn an_untranslatable_disk_fails_the_pod_where_there_is_a_csi_node() {
     let why = "converting volume(v0) from inline to csi: kind(Shared) is not supported in csi migration";
     let azure = || disk("p", InTreeDisk::AzureDisk { uri: "u".into(), kind: "Shared".into() });
     assert_eq!(failure(&world([], Some(limits("n", &[]))), azure()).unwrap(), why);
@@ -320,7 +320,7 @@ fn pods_without_volumes_that_count_are_skipped() {
 }
 
 #[test]
-fn with_the_gate_a_driver_that_asks_for_it_must_be_on_the_node() {
+fn with_the_gate_a_driver_that_requires_it_must_be_on_the_node() {
     let driver =
         |asks: bool| json!({"metadata": {"name": DRIVER}, "spec": {"preventPodSchedulingIfMissing": asks}});
     let missing = Reject::evictable(format!("{DRIVER} CSI driver is not installed on the node"));
@@ -351,5 +351,8 @@ fn owners_are_controllers() {
     assert_eq!(claim.metadata.controller, Some(owner));
     assert!(claim::is_made_for(&claim, &pod("p").info()));
     claim.metadata.controller = None;
-    assert!(!claim::is_made_for(&claim, &pod("p").info()), "an owner that does not control it is not enough");
+    assert!(
+        !claim::is_made_for(&claim, &pod("p").info()),
+        "an owner that does not control the claim is not enough"
+    );
 }

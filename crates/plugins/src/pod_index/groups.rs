@@ -1,4 +1,4 @@
-//! Groups of pods that no selector can distinguish, found by their labels.
+//! Groups of pods that no selector can distinguish. Groups are found by their labels.
 
 use harbormaster_api::{Labels, Namespace, Str};
 use harbormaster_framework::prelude::*;
@@ -9,7 +9,7 @@ use super::{
     label_map::{LabelMap, LabelSlot, anchors},
 };
 
-/// Properties of a pod that selectors depend on, except for namespace labels.
+/// Properties of a pod that selectors depend on, except for the labels of its namespace.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct GroupKey {
     namespace: Str,
@@ -41,7 +41,7 @@ struct Group {
 struct NamespaceGroups {
     /// The namespace, with the labels that it had when its pods were counted.
     namespace: Namespace,
-    /// Groups by each of their labels, and in [`LabelSlot::Rest`].
+    /// Groups, under each of their labels and in [`LabelSlot::Rest`].
     groups: LabelMap<GroupId>,
 }
 
@@ -55,7 +55,7 @@ pub(super) struct Groups {
 }
 
 impl Groups {
-    /// Adds a pod on `row`. Returns its namespace as selectors must see it.
+    /// Adds a pod on `row`. Returns the pod's namespace as selectors must see it.
     pub(super) fn joined(&mut self, objects: &Objects, row: NodeIdx, pod: &PodInfo) -> &Namespace {
         let key = GroupKey::of(pod);
         let in_namespace = self.namespaces.entry(key.namespace.clone()).or_insert_with(|| NamespaceGroups {
@@ -78,7 +78,7 @@ impl Groups {
         &in_namespace.namespace
     }
 
-    /// Removes a pod from `row`. Returns its namespace as selectors saw it.
+    /// Removes a pod from `row`. Returns the pod's namespace as selectors saw it.
     pub(super) fn left(&mut self, row: NodeIdx, pod: &PodInfo) -> Option<Namespace> {
         let in_namespace = self.namespaces.get_mut(&pod.namespace)?;
         let namespace = in_namespace.namespace.clone();
@@ -138,7 +138,7 @@ impl Groups {
         Some((std::mem::replace(&mut in_namespace.namespace, current.clone()), current))
     }
 
-    /// Returns the matching groups. Visits only those under the label with the fewest groups.
+    /// Returns the matching groups. Visits only the groups under the label that has the fewest.
     fn matching<'a>(
         &'a self,
         in_namespace: &NamespaceGroups,
@@ -151,7 +151,7 @@ impl Groups {
         groups.filter(|group| selector.matches_labels(&group.key.labels, group.key.terminating))
     }
 
-    /// Checks that the groups contain exactly these pods, and that they are found by their labels.
+    /// Checks that the groups contain exactly these pods and are found by their labels.
     pub(super) fn check<'a>(
         &self,
         objects: &Objects,
@@ -205,7 +205,7 @@ fn slots(labels: &Labels) -> impl Iterator<Item = LabelSlot<'_>> {
     labels.iter().map(|(key, value)| LabelSlot::Value(key, value)).chain([LabelSlot::Rest])
 }
 
-/// Returns a namespace with its current labels; without an object it has none.
+/// Returns a namespace with its current labels. A namespace without an object has no labels.
 fn current(objects: &Objects, name: &Str) -> Namespace {
     Namespace { name: name.clone(), labels: objects.namespace_labels(name).cloned().unwrap_or_default() }
 }

@@ -24,11 +24,12 @@ pub(super) struct TermId(u32);
 pub struct HeldTerm {
     pub(super) term: Arc<Term>,
     position: MapPosition,
-    /// Number of pods by row that have the term as required anti-affinity.
+    /// For each row, the number of pods that have the term as required anti-affinity.
     pub anti: RowCounts,
-    /// Number of pods by row that have the term as required affinity.
+    /// For each row, the number of pods that have the term as required affinity.
     pub affinity: RowCounts,
-    /// Sum of weights by row of the pods that have the term as a preference, negative for anti-affinity.
+    /// For each row, the sum of the weights of the pods that have the term as a preference, negative for
+    /// anti-affinity.
     pub preferred: RowCounts,
 }
 
@@ -76,13 +77,13 @@ pub(super) struct HeldTerms {
     by_spec: FxHashMap<SpecKey, SpecHolders>,
 }
 
-/// The spec's address, and the pod's namespace.
+/// The address of the spec, and the namespace of the pod.
 type SpecKey = (usize, Str);
 
 /// Pods with the same spec and namespace.
 #[derive(Debug)]
 struct SpecHolders {
-    /// Keeps the spec alive, so its address is not reused.
+    /// Keeps the spec alive, so that its address is not reused.
     _spec: Arc<SpecInfo>,
     held: Arc<[SpecTerm]>,
     /// Number of pods.
@@ -131,7 +132,7 @@ impl HeldTerms {
         fresh
     }
 
-    /// Removes a pod from `row`. Returns the terms that no pod holds any more, which are dropped.
+    /// Removes a pod from `row`. Drops the terms that no pod holds any longer, and returns them.
     pub(super) fn left(&mut self, row: NodeIdx, pod: &PodInfo) -> Vec<Arc<Term>> {
         let mut gone = Vec::new();
         if !holds_any(pod) {
@@ -148,7 +149,7 @@ impl HeldTerms {
         gone
     }
 
-    /// Removes one holder of a term. Returns true if no pod holds it any more.
+    /// Removes one holder of a term. Returns true if no pod holds the term any longer.
     fn release(&mut self, row: NodeIdx, held: &SpecTerm) -> bool {
         let Some(id) = self.by_term.get(&held.term).copied() else { return false };
         let Some(term) = &mut self.terms[id.0 as usize] else { return false };
@@ -167,7 +168,7 @@ impl HeldTerms {
         is_gone
     }
 
-    /// Checks that exactly the held terms are found by labels.
+    /// Checks that exactly the held terms are found by their labels.
     pub(super) fn check(&self) -> Result<(), String> {
         let known = self.by_term.iter().filter_map(|(term, id)| {
             let held = self.terms.get(id.0 as usize)?.as_ref()?;

@@ -8,7 +8,7 @@ use harbormaster_api::{
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 
-/// A label that a selector requires of every pod.
+/// A requirement on a label that every matching pod must have.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Anchor<'a> {
     /// The key with one of these values.
@@ -17,7 +17,7 @@ pub(super) enum Anchor<'a> {
     Key(&'a Str),
 }
 
-/// Returns the anchors of a selector; none if it requires no label.
+/// Returns the anchors of a selector, or none if it requires no label.
 pub(super) fn anchors(selector: &LabelSelector) -> impl Iterator<Item = Anchor<'_>> {
     let pairs = selector.match_labels.iter();
     let expressions = selector.match_expressions.iter().filter_map(|expression| match expression.operator {
@@ -40,7 +40,7 @@ pub(super) enum LabelSlot<'a> {
 }
 
 impl<'a> Anchor<'a> {
-    /// Returns the slots of a selector with this anchor.
+    /// Returns the slots that a selector with this anchor is in.
     pub(super) fn slots(self) -> impl Iterator<Item = LabelSlot<'a>> + Clone {
         let (key, values) = match self {
             Self::OneOf(key, values) => (key, values),
@@ -126,10 +126,10 @@ impl<Id: Copy + Ord + Hash> LabelMap<Id> {
         }
     }
 
-    /// Returns the IDs that may concern a pod with these labels: those under one of the labels, one of the keys, or
-    /// none.
+    /// Returns the IDs that may be relevant to a pod with these labels: those under one of the labels, those under one
+    /// of the keys, and those without a label.
     pub(super) fn candidates_for(&self, labels: &Labels) -> impl Iterator<Item = Id> {
-        // Most maps are empty or have few keys; then there is no need to visit the labels.
+        // Most maps are empty or have few keys; in an empty map there is no need to visit the labels.
         let pairs = (!self.keys.is_empty()).then(|| labels.iter()).into_iter().flatten();
         let keys = pairs.filter_map(|(key, value)| Some((self.keys.get(key)?, value)));
         let labelled = keys.flat_map(|(key, value)| {
@@ -149,8 +149,8 @@ impl<Id: Copy + Ord + Hash> LabelMap<Id> {
         }
     }
 
-    /// Returns the IDs under the labels of an anchor, or without an anchor the IDs in [`LabelSlot::Rest`]. An ID that
-    /// is under one value of a key occurs once.
+    /// Returns the IDs under the labels of an anchor, or the IDs in [`LabelSlot::Rest`] if there is no anchor. An ID
+    /// that is under only one value of the key is listed once.
     pub(super) fn under_anchor(&self, anchor: Option<Anchor<'_>>) -> Vec<Id> {
         let mut found: Vec<Id> = Vec::new();
         match anchor {
@@ -173,7 +173,7 @@ impl<Id: Copy + Ord + Hash> LabelMap<Id> {
         found
     }
 
-    /// Returns the number of IDs, counted once per slot.
+    /// Returns the number of IDs, counting each ID once per slot.
     pub(super) fn slots(&self) -> usize {
         let of_key =
             |key: &Key<Id>| key.any_value.len() + key.values.values().map(|set| set.len()).sum::<usize>();

@@ -1,4 +1,4 @@
-//! Comparison of the index with a recount of the cluster; slow, for tests and debugging.
+//! Compares the index with a recount of the cluster. Slow; for tests and debugging.
 
 use std::collections::BTreeMap;
 

@@ -2,13 +2,14 @@
 
 use harbormaster_framework::prelude::*;
 
-/// A sum per row over its contributors. A row is present while it has contributors, even if the sum is zero.
+/// A sum per row over the row's contributors. A row is present as long as it has contributors, even if the sum is
+/// zero.
 ///
-/// Rows are kept in order, in blocks of neighbours, so that an insertion among 100,000 rows moves only a few.
+/// Rows are kept in order, in blocks of neighbors, so that an insertion among 100,000 rows moves only a few of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RowCounts(Vec<Block>);
 
-/// The rows whose number divided by [`BLOCK`] is `number`; never empty.
+/// The rows whose number divided by [`BLOCK`] is `number`. Never empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Block {
     number: usize,
@@ -44,7 +45,7 @@ impl RowCounts {
         self.0.is_empty()
     }
 
-    /// Adds a contributor with this amount.
+    /// Adds a contributor with this amount to the row.
     pub(super) fn add(&mut self, row: NodeIdx, amount: i64) {
         self.merge(Entry { row, parts: 1, sum: amount });
     }
@@ -68,14 +69,14 @@ impl RowCounts {
         self.0.iter().flat_map(|block| &block.entries)
     }
 
-    /// Returns the position of the row's block, or where to insert it.
+    /// Returns the position of the row's block, or the position at which to insert it.
     fn block_of(&self, row: NodeIdx) -> Result<usize, usize> {
         self.0.binary_search_by_key(&(row.at() / BLOCK), |block| block.number)
     }
 
     fn merge(&mut self, new: Entry) {
         let at = self.block_of(new.row).unwrap_or_else(|gap| {
-            // Most sums cover few rows.
+            // Most sums cover only a few rows.
             if self.0.is_empty() {
                 self.0.reserve_exact(1);
             }
@@ -118,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sums_equal_those_of_a_sorted_map_whatever_is_added_and_taken_out() {
+    fn sums_equal_those_of_a_sorted_map_after_any_additions_and_removals() {
         let mut dice = Dice::new(1);
         let (mut counts, mut expected) = (RowCounts::default(), BTreeMap::<usize, Vec<i64>>::new());
         for _ in 0..20_000 {

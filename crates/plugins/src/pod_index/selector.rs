@@ -3,7 +3,7 @@
 use harbormaster_api::{Labels, Namespace, Pod, Str, pod::PodAffinityTerm, selector::LabelSelector};
 use harbormaster_framework::prelude::*;
 
-/// Selects pods that match all of some terms.
+/// Selects pods that match all of several terms.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PodSelector {
     /// Terms that must all match.
@@ -12,22 +12,23 @@ pub struct PodSelector {
     pub live_only: bool,
 }
 
-/// Selects pods of some namespaces with some labels.
+/// Selects pods by namespace and labels.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PodTerm {
     /// Names of namespaces, sorted.
     pub namespaces: Vec<Str>,
-    /// Selector of further namespaces. A namespace without an object has no labels.
+    /// Selects further namespaces by label. A namespace without an object has no labels.
     pub namespace_selector: Option<LabelSelector>,
     /// Selector of the pods' labels.
     pub labels: LabelSelector,
-    /// True for a term of the pod being scheduled. kube-scheduler then resolves the namespace selector to names and
-    /// also evaluates it on empty labels, so a selector with only `NotIn` and `DoesNotExist` selects every namespace.
+    /// True for a term of the pod being scheduled. For such a term, kube-scheduler resolves the namespace selector to
+    /// names and also evaluates it on empty labels, so a selector with only `NotIn` and `DoesNotExist` selects every
+    /// namespace.
     pub incoming: bool,
 }
 
 impl PodTerm {
-    /// Returns a term of `v1.PodAffinity` in a pod of `namespace`, or `None` if it matches nothing.
+    /// Returns the term for `term` in a pod of `namespace`, or `None` if it matches nothing.
     pub fn new(term: &PodAffinityTerm, namespace: &Str, incoming: bool) -> Option<Self> {
         let labels = term.label_selector.clone()?;
         let own = term.namespaces.is_empty() && term.namespace_selector.is_none();
@@ -59,7 +60,7 @@ impl PodSelector {
         self.matches_labels(labels, terminating) && self.has_namespace(namespace)
     }
 
-    /// Returns true if the selector matches pods with these labels in namespaces that it applies to.
+    /// Returns true if the selector matches pods with these labels in the namespaces that it applies to.
     pub(super) fn matches_labels(&self, labels: &Labels, terminating: bool) -> bool {
         let counts = !self.live_only || !terminating;
         counts && !self.all_of.is_empty() && self.all_of.iter().all(|term| term.labels.matches(labels))
@@ -71,8 +72,8 @@ impl PodSelector {
     }
 }
 
-/// Returns true if no term of a list has a syntax error. Otherwise kube-scheduler ignores the whole list of a pod on a
-/// node.
+/// Returns true if no term of a list has a syntax error. If a list of a pod on a node has an error, kube-scheduler
+/// ignores the whole list.
 pub fn well_formed<'a>(terms: impl Iterator<Item = &'a PodAffinityTerm> + Clone) -> bool {
     let good = |selector: &Option<LabelSelector>| selector.as_ref().is_none_or(|s| s.check().is_ok());
     terms.clone().all(|term| good(&term.label_selector) && good(&term.namespace_selector))

@@ -1,4 +1,4 @@
-//! Lookup of the selectors that select a pod, without trying all of them.
+//! Lookup of the selectors that match a pod, without trying all selectors.
 
 use std::hash::Hash;
 
@@ -10,8 +10,8 @@ use super::{
     label_map::{Anchor, LabelMap, LabelSlot, anchors},
 };
 
-/// Selectors by ID. Each is filed under one label that it names, in each namespace that it names. Selectors with a
-/// namespace selector are in a map for all namespaces; those that name no label are in [`LabelSlot::Rest`].
+/// Selectors by ID. Each selector is filed under one label that it names, in each namespace that it names. Selectors
+/// with a namespace selector are in a map for all namespaces; selectors that name no label are in [`LabelSlot::Rest`].
 #[derive(Debug)]
 pub(super) struct SelectorMap<Id> {
     namespaces: FxHashMap<Str, LabelMap<Id>>,
@@ -34,7 +34,7 @@ impl<Id> Default for SelectorMap<Id> {
 }
 
 impl<Id: Copy + Ord + Hash> SelectorMap<Id> {
-    /// Adds a selector of pods that match all terms, under the label with the fewest selectors.
+    /// Adds a selector of pods that match all terms. Files it under the label with the fewest selectors.
     pub(super) fn insert(&mut self, all_of: &[PodTerm], id: Id) -> MapPosition {
         let position = self.best(all_of);
         let (slots, scopes) = slots(all_of, position);
@@ -65,7 +65,7 @@ impl<Id: Copy + Ord + Hash> SelectorMap<Id> {
         }
     }
 
-    /// Returns every selector that may select pods of the namespace with these labels, each once.
+    /// Returns every selector that may select pods of the namespace with these labels. Lists each selector once.
     pub(super) fn candidates_for(&self, namespace: &Str, labels: &Labels) -> impl Iterator<Item = Id> {
         let here = self.namespaces.get(namespace).into_iter().flat_map(|map| map.candidates_for(labels));
         here.chain(self.everywhere.candidates_for(labels))
@@ -129,7 +129,7 @@ fn scopes(term: &PodTerm) -> Vec<Scope<'_>> {
     }
 }
 
-/// Returns a selector's slots, and the maps that they are in.
+/// Returns a selector's slots and the maps that contain them.
 fn slots(
     all_of: &[PodTerm],
     position: MapPosition,

@@ -1,4 +1,4 @@
-//! The index, compared with a recount of the cluster.
+//! Compares the index with a recount of the cluster.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -178,7 +178,7 @@ impl ChangingCluster {
         }
     }
 
-    /// Changes labels or starts termination, as an update does.
+    /// Changes a pod's labels or marks it as terminating, as an update does.
     fn pod_changes(&mut self) {
         if self.placed.is_empty() {
             return;
@@ -343,7 +343,7 @@ fn the_index_equals_a_recount_after_every_step_of_three_thousand_random_sequence
 }
 
 #[test]
-fn long_sequences_that_throw_terms_groups_and_selectors_away_keep_the_index_right() {
+fn long_sequences_that_drop_terms_groups_and_selectors_keep_the_index_correct() {
     for seed in 0..3 {
         let mut changing = ChangingCluster::new(seed);
         for step in 0..3_000 {
@@ -358,7 +358,7 @@ fn long_sequences_that_throw_terms_groups_and_selectors_away_keep_the_index_righ
 }
 
 #[test]
-fn pods_whose_labels_and_terms_never_repeat_leave_nothing_behind() {
+fn pods_whose_labels_and_terms_never_repeat_leave_nothing_in_the_index() {
     let mut changing = ChangingCluster::new(7);
     changing.cluster.set_node(node("n0").into());
     for at in 0..2_000 {
@@ -386,7 +386,7 @@ fn pods_whose_labels_and_terms_never_repeat_leave_nothing_behind() {
 }
 
 #[test]
-fn selectors_that_nobody_asks_for_again_are_forgotten_and_those_asked_for_are_kept() {
+fn selectors_that_are_never_used_again_are_dropped_and_those_in_use_are_kept() {
     let mut changing = ChangingCluster::new(8);
     (0..200).for_each(|_| changing.step());
     let selector = |app: String| {
@@ -408,7 +408,7 @@ fn selectors_that_nobody_asks_for_again_are_forgotten_and_those_asked_for_are_ke
 }
 
 #[test]
-fn label_keys_that_nobody_asks_for_again_are_forgotten_and_those_in_use_are_kept() {
+fn label_keys_that_are_never_used_again_are_dropped_and_those_in_use_are_kept() {
     let mut changing = ChangingCluster::new(9);
     changing.cluster.set_node(node("n0").into());
     let held = PodAffinityTerm {
@@ -441,5 +441,5 @@ fn label_keys_that_nobody_asks_for_again_are_forgotten_and_those_in_use_are_kept
     changing.cluster.set_node(node("n0").into());
     changing.check_index();
     let index = changing.cluster.indexes().get::<PodIndex>().unwrap();
-    assert!(index.key("held").is_none(), "nobody holds it any more");
+    assert!(index.key("held").is_none(), "no term holds it any longer");
 }

@@ -1,16 +1,16 @@
-//! The value of each node for a label key, as a small number.
+//! Each node's value for a label key, as a small number.
 
 use harbormaster_api::Str;
 use harbormaster_framework::prelude::*;
 use harbormaster_framework::table::NodeTable;
 use rustc_hash::FxHashMap;
 
-/// A value of a topology key. IDs are dense, and are reused when no node has the value any more.
+/// A value of a topology key. IDs are dense and are reused when no node has the value any longer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ValueId(pub u32);
 
 impl ValueId {
-    /// Returns the ID as an index into vectors of [`TopologyKey::values`] entries.
+    /// Returns the ID as an index into a vector with [`TopologyKey::values`] entries.
     pub fn at(self) -> usize {
         self.0 as usize
     }
@@ -19,14 +19,14 @@ impl ValueId {
 /// Marks a row without a value.
 const NONE: u32 = u32::MAX;
 
-/// The values of one label key for all nodes.
+/// The values of one label key on all nodes.
 #[derive(Debug, Default)]
 pub struct TopologyKey {
     by_row: Vec<u32>,
     ids: FxHashMap<Str, u32>,
     /// Number of rows by ID; zero if the ID is free.
     rows: Vec<u32>,
-    /// Exclusive or of the rows by ID, which is the row itself if there is only one.
+    /// Exclusive or of the rows with each ID; this is the row itself if there is only one.
     rows_xor: Vec<u32>,
     names: Vec<Str>,
     free: Vec<u32>,
@@ -43,7 +43,8 @@ impl TopologyKey {
         self.rows.len()
     }
 
-    /// Returns the row with the value if there is only one, as for host names.
+    /// Returns the only row with the value, or `None` if there are several. Host names, for example, usually have one
+    /// row.
     pub fn only_row(&self, value: ValueId) -> Option<NodeIdx> {
         (self.rows.get(value.at()) == Some(&1)).then(|| NodeIdx(self.rows_xor[value.at()]))
     }
@@ -98,15 +99,15 @@ struct WatchedKey {
     last_used: u64,
 }
 
-/// The watched keys: those recently used, and those in terms of pods on nodes.
+/// The watched keys: those used recently, and those used by terms of pods on nodes.
 #[derive(Debug, Default)]
 pub(super) struct Topology {
     keys: FxHashMap<Str, WatchedKey>,
     clock: u64,
 }
 
-/// Maximum number of keys that are not in terms of pods on nodes. If there are more, the least recently used half is
-/// dropped.
+/// Maximum number of watched keys that no terms of pods on nodes use. If there are more, the least recently used half
+/// is dropped.
 pub(super) const KEYS: usize = 64;
 
 impl Topology {
@@ -139,8 +140,8 @@ impl Topology {
         })
     }
 
-    /// Drops keys that were not used recently, if there are many. Must not run during an attempt, which may need all of
-    /// its keys.
+    /// Drops keys that have not been used recently if there are many. Must not run during an attempt, which may need
+    /// all of its keys.
     pub(super) fn make_room(&mut self) {
         if self.keys.len() <= KEYS {
             return;
@@ -180,7 +181,7 @@ impl Topology {
         counted.keys().next().map_or(Ok(()), |key| Err(format!("{key} is used by terms but not watched")))
     }
 
-    /// Checks that rows have equal values exactly if their labels are equal.
+    /// Checks that two rows have equal values if and only if their labels are equal.
     pub(super) fn check(&self, nodes: &NodeTable) -> Result<(), String> {
         for (key, WatchedKey { column, .. }) in &self.keys {
             let mut seen = FxHashMap::default();

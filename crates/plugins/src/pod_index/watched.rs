@@ -43,7 +43,7 @@ impl Selectors {
         self.watched.get(id).map(|watched| &watched.rows)
     }
 
-    /// Checks that exactly the watched selectors are found by labels.
+    /// Checks that exactly the watched selectors are found by their labels.
     pub(super) fn check(&self) -> Result<(), String> {
         let known = self.by_selector.iter().filter_map(|(selector, id)| {
             Some((selector.all_of.as_slice(), self.watched.get(id)?.position, *id))

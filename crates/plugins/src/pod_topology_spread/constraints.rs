@@ -29,7 +29,7 @@ impl Kind {
     }
 }
 
-/// One constraint of one pod, with defaults filled in.
+/// One constraint of one pod, with defaults for absent fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Constraint {
     /// `topologyKey`.
@@ -47,13 +47,13 @@ pub(super) struct Constraint {
 }
 
 impl Constraint {
-    /// Returns a constraint for the key that matches nothing, with defaults for the rest.
+    /// Returns a constraint for the key that matches nothing, with defaults for the remaining fields.
     pub(super) fn new(key: Str, max_skew: i32) -> Self {
         Self { key, max_skew, min_domains: 1, honors_affinity: true, honors_taints: false, selector: None }
     }
 
-    /// Returns an entry of `defaultConstraints`. `policies` is the gate `NodeInclusionPolicyInPodTopologySpread`;
-    /// without it, policies are ignored.
+    /// Returns an entry of `defaultConstraints` as a constraint. `policies` is true if the
+    /// `NodeInclusionPolicyInPodTopologySpread` feature gate is enabled; otherwise policies are ignored.
     pub(super) fn default_of(entry: &DefaultConstraint, policies: bool) -> (Kind, Self) {
         let kind = if entry.when_unsatisfiable == "DoNotSchedule" { Kind::Hard } else { Kind::Soft };
         let honors = |policy: &Option<String>, absent: bool| match policy {
@@ -74,7 +74,7 @@ impl Constraint {
         self.selector.as_ref().is_some_and(|s| s.matches(labels))
     }
 
-    /// Returns a selector of the pods to count, or `None` if there are none, as with an empty selector.
+    /// Returns a selector of the pods to count, or `None` if no pods count, as with an empty selector.
     pub(super) fn counted(&self, namespace: &Str) -> Option<PodSelector> {
         let labels = self.selector.as_ref().filter(|s| !s.is_empty())?.clone();
         let term = PodTerm { namespaces: vec![namespace.clone()], labels, ..PodTerm::default() };
@@ -83,7 +83,8 @@ impl Constraint {
 }
 
 impl PodTopologySpread {
-    /// Returns the pod's constraints of a kind: its own, or the plugin's defaults if it has none of either kind.
+    /// Returns the pod's constraints of a kind: its own, or the plugin's defaults if the pod has no constraints of
+    /// either kind.
     ///
     /// # Errors
     /// If a selector of that kind has a syntax error.
@@ -146,7 +147,7 @@ impl PodTopologySpread {
     }
 }
 
-/// Applies `matchLabelKeys`: requires the pod's own values of these keys, if it has them. The API server has usually
+/// Applies `matchLabelKeys`: requires the pod's own values for the keys that the pod has. The API server has usually
 /// added the same requirements to the selector already.
 fn add_label_keys(selector: &mut LabelSelector, keys: &[Str], labels: &Labels) {
     for key in keys {

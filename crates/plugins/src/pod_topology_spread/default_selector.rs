@@ -7,7 +7,8 @@ use harbormaster_api::{
 };
 use harbormaster_framework::prelude::*;
 
-/// Returns the conjunction of the selectors of the pod's services and of its controller; empty if there are none.
+/// Returns the conjunction of the selectors of the pod's services and controller, or an empty selector if there are
+/// none.
 pub(super) fn default_selector(pod: &PodInfo, objects: &Objects) -> LabelSelector {
     let services = objects.services(&pod.namespace).filter_map(|service| service.selector.as_ref());
     let matching = services.filter(|selector| selector.subset_of(&pod.labels));
@@ -18,7 +19,7 @@ pub(super) fn default_selector(pod: &PodInfo, objects: &Objects) -> LabelSelecto
             pairs.extend(owned(&own.match_labels));
         }
         Some(Workload { selector: Some(own), .. }) if own.check().is_ok() => {
-            // Not merged: if a service requires another value, nothing matches.
+            // The labels are not merged, so if a service requires another value, nothing matches.
             match_expressions.extend(owned(&own.match_labels).map(equals));
             match_expressions.extend(own.match_expressions.iter().cloned());
         }
@@ -35,7 +36,7 @@ fn equals((key, value): (Str, Str)) -> Requirement {
     Requirement { key, operator: Operator::In, values: vec![value] }
 }
 
-/// Returns the pod's controller, if it exists and is of a kind that selects pods.
+/// Returns the pod's controller if it exists and is of a kind that selects pods.
 fn controller<'a>(pod: &PodInfo, objects: &'a Objects) -> Option<&'a Workload> {
     let owner = pod.controller.as_ref()?;
     let kind = match (owner.api_version.as_str(), owner.kind.as_str()) {

@@ -15,16 +15,16 @@ use crate::pod_index::{PodIndex, TopologyKey, ValueId};
 const REASON_SKEW: &str = "node(s) didn't match pod topology spread constraints";
 const REASON_LABEL: &str = "node(s) didn't match pod topology spread constraints (missing required label)";
 
-/// Count of a value that no node has. Actual counts are never negative.
+/// Count for a value that is not a domain. Actual counts are never negative.
 const NO_DOMAIN: i64 = -1;
-/// Smallest count if there are no domains; kube-scheduler's value.
+/// Smallest count if there are no domains, as in kube-scheduler.
 const NO_FEWEST: i64 = i32::MAX as i64;
 
-/// The counts that PreFilter found, and changes by pods that were added or removed since.
+/// The counts at PreFilter, and the changes by pods added or removed since.
 #[derive(Clone, Debug, Default)]
 pub struct SpreadState {
     base: Arc<InitialCounts>,
-    /// Changes in what-if questions, all on one node. No entry is zero.
+    /// Changes in what-if questions, all on one node. No change is zero.
     changes: Vec<CountChange>,
 }
 
@@ -38,12 +38,12 @@ struct InitialCounts {
 #[derive(Debug)]
 struct ConstraintDomains {
     constraint: Constraint,
-    /// Number of matching pods by value; zero if it is no domain.
+    /// Number of matching pods by value; zero if the value is not a domain.
     counts: Vec<i64>,
     /// Number of domains.
     number: usize,
-    /// The two domains with the fewest pods, smallest first. A what-if question changes one node at a time, so at most
-    /// one domain, and the minimum of the others is always here.
+    /// The two domains with the fewest pods, smallest first. A what-if question changes only one node and thus at most
+    /// one domain, so the minimum of the other domains is always here.
     fewest: [Option<(ValueId, i64)>; 2],
     /// 1 if the constraint matches the pod itself, else 0.
     own: i64,
@@ -139,7 +139,7 @@ impl SpreadState {
         counts
     }
 
-    /// Returns the maximum number of pods in a domain for the pod to fit there.
+    /// Returns the maximum number of pods that a domain may have for the pod to fit there.
     fn limit(&self, domains: &ConstraintDomains, at: usize) -> i64 {
         let constraint = &domains.constraint;
         i64::from(constraint.max_skew) + self.fewest(domains, at) - domains.own
@@ -204,7 +204,7 @@ impl PreFilter<WholeCluster, SpreadState> for PodTopologySpread {
     }
 }
 
-/// Counts a pod that is added to or removed from a node, whether or not it is terminating.
+/// Counts a pod that is added to or removed from a node, even if it is terminating.
 fn move_pod(
     cx: &Cycle<'_>,
     index: &PodIndex,

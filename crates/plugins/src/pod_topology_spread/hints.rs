@@ -8,7 +8,7 @@ use super::{
     constraints::{Constraint, Kind},
 };
 
-/// The hard constraints of a pending pod, as far as they are known without the cluster.
+/// The hard constraints of a pending pod, to the extent that they are known without the cluster.
 struct PendingConstraints {
     constraints: Vec<Constraint>,
     /// True for default constraints, whose selectors depend on services and owners.
@@ -77,7 +77,7 @@ impl PodTopologySpread {
     }
 }
 
-/// Returns true if the other pod is this one, or is in its namespace and has a node or a nominated node.
+/// Returns true if the other pod is this pod, or is in its namespace and has a node or a nominated node.
 fn is_involved(other: &Pod, pod: &PodInfo) -> bool {
     let has_node = other.node_name.is_some() || other.status.nominated_node_name.is_some();
     other.uid == pod.uid || has_node && other.namespace == pod.namespace

@@ -1,4 +1,4 @@
-//! The nodes that a constraint counts: `nodeAffinityPolicy` and `nodeTaintsPolicy`.
+//! Which nodes a constraint counts: `nodeAffinityPolicy` and `nodeTaintsPolicy`.
 
 use harbormaster_api::{
     selector::RequiredNodeAffinity,
@@ -9,7 +9,7 @@ use harbormaster_framework::prelude::*;
 use super::constraints::Constraint;
 use crate::rows::both;
 
-/// A pod's requirements on nodes, as far as constraints honour them.
+/// The requirements of a pod on nodes, to the extent that constraints honor them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Inclusion {
     affinity: RequiredNodeAffinity,
@@ -17,7 +17,8 @@ pub(super) struct Inclusion {
 }
 
 impl Inclusion {
-    /// Collects the requirements. `compare_numbers` is the gate `TaintTolerationComparisonOperators`.
+    /// Collects the requirements. `compare_numbers` is true if the `TaintTolerationComparisonOperators` feature gate
+    /// is enabled.
     pub(super) fn new(pod: &PodInfo, compare_numbers: bool) -> Self {
         let spec = &pod.spec;
         let affinity = RequiredNodeAffinity::new(spec.node_selector.as_ref(), spec.node_affinity.as_ref());
@@ -30,7 +31,7 @@ impl Inclusion {
             || constraint.honors_taints && self.excluded_by_taints(&pod.spec.tolerations, node))
     }
 
-    /// Returns those of `rows` that some of the constraints of `cx.pod` do not count.
+    /// Returns the rows of `rows` that policies of the constraints of `cx.pod` exclude.
     pub(super) fn exclude(&self, cx: &Cycle<'_>, constraints: &[Constraint], rows: &NodeSet) -> Excluded {
         let mut excluded = Excluded::default();
         if !self.affinity.is_empty() && constraints.iter().any(|c| c.honors_affinity) {
@@ -56,7 +57,7 @@ impl Inclusion {
     }
 }
 
-/// Rows that policies exclude; `None` if no constraint uses the policy or it cannot exclude any row.
+/// Rows that each policy excludes; `None` if no constraint uses the policy or if it cannot exclude any row.
 #[derive(Debug, Default)]
 pub(super) struct Excluded {
     by_affinity: Option<NodeSet>,

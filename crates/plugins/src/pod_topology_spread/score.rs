@@ -13,7 +13,7 @@ use crate::pod_index::{PodIndex, RowCounts, TopologyKey, ValueId};
 
 const MAX_SCORE: i64 = 100;
 
-/// Count of a value that no candidate has. Actual counts are never negative.
+/// Count for a value that no candidate has. Actual counts are never negative.
 const NO_DOMAIN: i64 = -1;
 
 /// Points of the candidates' domains.
@@ -29,9 +29,9 @@ pub struct DomainScores {
 /// Contribution of a constraint to the raw score.
 #[derive(Debug)]
 enum DomainPoints {
-    /// By value of the key.
+    /// Points by value of the key.
     ByValue(Vec<f64>),
-    /// By row, if every node is a domain.
+    /// Points by row, if every node is a domain.
     ByRow(Vec<f64>),
 }
 
@@ -61,7 +61,7 @@ impl PreScore<WholeCluster, (), DomainScores> for PodTopologySpread {
         if constraints.is_empty() {
             return Ok(PreScored::Skip);
         }
-        // Under system defaults, nodes without a zone are spread, too.
+        // Under system defaults, pods are also spread over nodes without a zone.
         let index = self.index(cx)?;
         let needs_all_keys = !cx.pod.spec.topology_spread.is_empty() || !self.system_defaulted;
         let domains = CandidateDomains::new(index, &constraints, candidates, needs_all_keys)?;
@@ -118,11 +118,11 @@ impl<'a> CandidateDomains<'a> {
         Ok(points)
     }
 
-    /// Returns points by row. All pods on a node count, regardless of policies.
+    /// Returns the points by row. All pods on a node count, regardless of the policies.
     fn by_row(&self, cx: &Cycle<'_>, constraint: &Constraint, pods: &RowCounts) -> DomainPoints {
         let formula = PointsFormula::new(constraint, self.candidates.len() - self.ignored.len());
         let mut by_row = vec![formula.of(0); cx.nodes.rows()];
-        // In a what-if question about a node without its pods, the index still has them.
+        // In a what-if question about a node without its pods, the index still contains them.
         let has_pods = |row: NodeIdx| !cx.nodes.node(row).pods().is_empty();
         for (row, pods) in pods.iter().filter(|(row, _)| has_pods(*row)) {
             if let Some(entry) = by_row.get_mut(row.at()) {
@@ -142,7 +142,7 @@ impl<'a> CandidateDomains<'a> {
     ) -> DomainPoints {
         let mut counts = vec![NO_DOMAIN; key.values()];
         let mut domains = 0;
-        // A node without the label belongs to the domain of the empty value.
+        // Nodes without the label form the domain of the empty value.
         let (mut empty, mut some_lack_it) = (None, false);
         let is_empty = |row| {
             cx.nodes.node(row).labels().is_some_and(|l| l.get(&constraint.key).is_some_and(|v| v.is_empty()))
@@ -170,7 +170,7 @@ impl<'a> CandidateDomains<'a> {
         DomainPoints::ByValue(counts.into_iter().map(|count| formula.of(count)).collect())
     }
 
-    /// Returns true if the constraint counts the pods of the row, which need not have a node.
+    /// Returns true if the constraint counts the pods on the row, which need not have a node.
     fn counts_row(
         &self,
         cx: &Cycle<'_>,
@@ -186,7 +186,7 @@ impl<'a> CandidateDomains<'a> {
     }
 }
 
-/// Converts a domain's number of pods to points.
+/// Converts the number of pods in a domain to points.
 #[derive(Clone, Copy)]
 struct PointsFormula {
     weight: f64,
@@ -194,9 +194,10 @@ struct PointsFormula {
 }
 
 impl PointsFormula {
-    /// Weights pods by the number of domains, since many domains have few pods each. `maxSkew` reduces differences.
+    /// Weights pods by the number of domains, since with many domains each has only a few pods. `maxSkew` reduces the
+    /// differences.
     fn new(constraint: &Constraint, domains: usize) -> Self {
-        // May differ from Go's logarithm in the last bit; rounding the score hides that.
+        // The logarithm may differ from Go's in the last bit; rounding the score hides the difference.
         let weight = ((domains + 2) as f64).ln();
         Self { weight, base: f64::from(constraint.max_skew.wrapping_sub(1)) }
     }
@@ -258,7 +259,7 @@ impl DomainScores {
     }
 }
 
-/// Rounds to the nearest integer, halves away from zero, without calling the math library.
+/// Rounds to the nearest integer, with halves rounded away from zero, without calling the math library.
 pub(super) fn round(score: f64) -> i64 {
     let whole = score as i64;
     let rest = score - whole as f64;

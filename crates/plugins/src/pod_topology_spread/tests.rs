@@ -41,7 +41,7 @@ fn matching(pairs: &[(&str, &str)]) -> LabelSelector {
     LabelSelector { match_labels: labels(pairs), ..LabelSelector::default() }
 }
 
-/// A hard constraint on pods labelled `foo`.
+/// A hard constraint on pods labeled `foo`.
 fn hard(max_skew: i32, key: &str) -> TopologySpreadConstraint {
     TopologySpreadConstraint {
         max_skew,
@@ -56,7 +56,7 @@ fn soft(max_skew: i32, key: &str) -> TopologySpreadConstraint {
     TopologySpreadConstraint { hard: false, ..hard(max_skew, key) }
 }
 
-/// The same constraint on pods labelled `bar`.
+/// The same constraint on pods labeled `bar`.
 fn on_bar(constraint: TopologySpreadConstraint) -> TopologySpreadConstraint {
     TopologySpreadConstraint { label_selector: Some(matching(&[("bar", "")])), ..constraint }
 }
@@ -81,12 +81,12 @@ fn needing(min_domains: i32, constraint: TopologySpreadConstraint) -> TopologySp
     TopologySpreadConstraint { min_domains: Some(min_domains), ..constraint }
 }
 
-/// A pod labelled `foo` with these constraints.
+/// A pod labeled `foo` with these constraints.
 fn spreading(constraints: impl IntoIterator<Item = TopologySpreadConstraint>) -> PodBuilder {
     pod("p").label("foo", "").spec(|spec| spec.topology_spread.extend(constraints))
 }
 
-/// Pods labelled `foo`, with their number per node.
+/// Pods labeled `foo`: the given number on each node.
 fn foos(counts: &[(&str, usize)]) -> Vec<PodBuilder> {
     let on = |(node, count): &(&str, usize)| {
         let node = (*node).to_owned();
@@ -95,7 +95,7 @@ fn foos(counts: &[(&str, usize)]) -> Vec<PodBuilder> {
     counts.iter().flat_map(on).collect()
 }
 
-/// Nodes a and b in zone 1, x and y in zone 2.
+/// Nodes a and b in zone 1, and x and y in zone 2.
 fn two_zones() -> [NodeBuilder; 4] {
     [("a", "1"), ("b", "1"), ("x", "2"), ("y", "2")].map(|(name, zone)| zoned(name, zone))
 }
@@ -195,7 +195,7 @@ fn a_selector_with_a_syntax_error_fails_the_point_that_needs_it() {
     assert!(trial.pre_filter(&nodes, &scores).is_ok());
 }
 
-/// The pod's default selector, with these objects.
+/// The pod's default selector in a cluster with these objects.
 fn selects(pod: PodBuilder, objects: Vec<Object>) -> LabelSelector {
     let mut nodes = cluster([], []);
     objects.into_iter().for_each(|object| nodes.set_object(object));
@@ -203,7 +203,7 @@ fn selects(pod: PodBuilder, objects: Vec<Object>) -> LabelSelector {
 }
 
 #[test]
-fn the_default_selector_is_that_of_services_and_owner_together() {
+fn the_default_selector_combines_those_of_services_and_owner() {
     let web = || pod("p").label("app", "web").label("tier", "front");
     let app = [("app", "web")];
     let labelled = |pairs: &[(&str, &str)]| matching(pairs);
@@ -282,7 +282,7 @@ fn pre_filtered(trial: &Trial, nodes: &Cluster, pod: &PodInfo) -> Slot {
     slot
 }
 
-/// The pod after it is bound.
+/// The pod once it is bound.
 fn bound(pod: PodBuilder, node: &str) -> (Str, Arc<PodInfo>) {
     (node.into(), pod.on(node).info())
 }

@@ -14,7 +14,7 @@ use super::{
     wire::{WireLabelSelector, WireMeta, or_default},
 };
 
-/// Annotation that is set once a claim and its volume refer to each other.
+/// Annotation that is set when a claim and its volume refer to each other.
 const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
 /// Annotation with the node for which a volume is to be provisioned.
 pub const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
@@ -49,7 +49,7 @@ pub enum ClaimPhase {
     Bound,
     /// The claim's volume is gone.
     Lost,
-    /// The claim has no volume yet, or the phase is missing.
+    /// The claim does not have a volume yet, or the phase is missing.
     #[default]
     #[serde(other)]
     Pending,
@@ -63,12 +63,12 @@ impl Resource for PersistentVolumeClaim {
     const SCOPE: ResourceScope = ResourceScope::Namespaced;
 }
 
-/// Returns true if the claim and its volume refer to each other and the claim records that.
+/// Returns true if the claim and its volume refer to each other and the claim records this.
 pub fn is_fully_bound(claim: &Custom<PersistentVolumeClaim>) -> bool {
     !claim.volume_name.is_empty() && claim.metadata.annotations.get(BIND_COMPLETED).is_some()
 }
 
-/// Returns the node for which a volume is to be provisioned, once it is chosen.
+/// Returns the node for which a volume is to be provisioned, if it has been chosen.
 pub fn selected_node(claim: &Custom<PersistentVolumeClaim>) -> Option<&Str> {
     claim.metadata.annotations.get(SELECTED_NODE)
 }
@@ -78,7 +78,7 @@ pub fn is_made_for(claim: &Custom<PersistentVolumeClaim>, pod: &PodInfo) -> bool
     claim.metadata.controller.as_ref().is_some_and(|owner| owner.uid == pod.uid)
 }
 
-/// Returns the error for a pod whose ephemeral volume has the name of another claim.
+/// Returns the error for a pod whose ephemeral volume needs a claim with the name of an unrelated claim.
 pub fn not_made_for(claim: &Custom<PersistentVolumeClaim>, pod: &PodInfo) -> String {
     let (namespace, name) = (&claim.metadata.namespace, &claim.metadata.name);
     let (pod_namespace, pod_name) = (&pod.namespace, &pod.name);
@@ -99,8 +99,8 @@ pub struct Claimed {
     pub ephemeral: bool,
 }
 
-/// Returns the claims of a pod's volumes, in the order of the volumes. Claims of ephemeral volumes are named after pod
-/// and volume.
+/// Returns the claims of a pod's volumes, in the order of the volumes. The claim of an ephemeral volume is named after
+/// the pod and the volume.
 pub fn claimed_by(pod: &PodInfo) -> impl Iterator<Item = Claimed> + '_ {
     pod.spec.volumes.iter().filter_map(|volume| claim_of(pod, &volume.name, &volume.source))
 }
@@ -116,7 +116,7 @@ pub fn claim_of(pod: &PodInfo, volume: &Str, source: &VolumeSource) -> Option<Cl
     }
 }
 
-/// Returns the names of the claims that a pod names in `persistentVolumeClaim`, in the order of its volumes.
+/// Returns the names of the claims that a pod lists under `persistentVolumeClaim`, in the order of its volumes.
 pub fn named_by(pod: &PodInfo) -> impl Iterator<Item = &Str> {
     pod.spec.volumes.iter().filter_map(|volume| match &volume.source {
         VolumeSource::Claim(name) => Some(name),

@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use super::wire::or_default;
 
-/// Provisioner of classes whose volumes are created by hand.
+/// Provisioner of classes whose volumes are created manually.
 pub const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
 
 /// A storage class.
@@ -18,22 +18,22 @@ pub struct StorageClass {
     pub provisioner: Str,
     /// `volumeBindingMode`. The API server always sets it.
     pub volume_binding_mode: Option<BindingMode>,
-    /// `allowedTopologies`: one term must match; empty means anywhere.
+    /// `allowedTopologies`: at least one term must match; an empty list allows every node.
     #[serde(deserialize_with = "or_default")]
     pub allowed_topologies: Vec<TopologyTerm>,
 }
 
-/// Time at which claims of a class get their volumes.
+/// Time at which the claims of a class get their volumes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub enum BindingMode {
-    /// When a pod that uses the claim has a node.
+    /// When a node has been chosen for a pod that uses the claim.
     WaitForFirstConsumer,
     /// When the claim is created.
     #[serde(other)]
     Immediate,
 }
 
-/// A `TopologySelectorTerm`: all of its requirements must match; an empty term matches nothing.
+/// A `TopologySelectorTerm`. All of its requirements must match; an empty term matches nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct TopologyTerm {
@@ -42,7 +42,7 @@ pub struct TopologyTerm {
     pub match_label_expressions: Vec<TopologyRequirement>,
 }
 
-/// Requires that a node label has one of the values.
+/// Requires that a node label has one of the given values.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct TopologyRequirement {

@@ -10,7 +10,7 @@ const GROUP: &str = "storage.k8s.io";
 /// Annotation with the in-tree plugins that CSI drivers replace on a node, separated by commas.
 const MIGRATED_PLUGINS: &str = "storage.alpha.kubernetes.io/migrated-plugins";
 
-/// The drivers on the node of the same name.
+/// The CSI drivers on the node of the same name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(from = "Spec<WireCsiNode>")]
 pub struct CsiNode {
@@ -65,7 +65,7 @@ pub fn is_migrated(node: &Custom<CsiNode>, plugin: &str) -> bool {
 pub struct CsiDriver {
     /// `spec.storageCapacity`: true if the driver reports capacity in [`CsiStorageCapacity`] objects.
     pub storage_capacity: bool,
-    /// `spec.preventPodSchedulingIfMissing`: true if pods that need the driver may only use nodes that have it.
+    /// `spec.preventPodSchedulingIfMissing`: true if pods that need the driver may run only on nodes that have it.
     pub prevent_pod_scheduling_if_missing: bool,
 }
 
@@ -77,13 +77,13 @@ impl Resource for CsiDriver {
     const SCOPE: ResourceScope = ResourceScope::Cluster;
 }
 
-/// Capacity of a driver for a class in one part of the cluster.
+/// Capacity that a driver has for a class in one part of the cluster.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(from = "WireCapacity")]
 pub struct CsiStorageCapacity {
     /// `storageClassName`
     pub class: Str,
-    /// `nodeTopology`: the nodes that the capacity applies to; none if it is missing or malformed.
+    /// `nodeTopology`: the nodes that the capacity applies to; no nodes if it is missing or malformed.
     pub node_topology: Option<LabelSelector>,
     /// `capacity`, in bytes.
     pub capacity: Option<Quantity>,

@@ -1,5 +1,4 @@
-//! Matching of volumes and claims, regardless of nodes, by the rules that VolumeBinding and the volume controller
-//! share.
+//! Matching of volumes and claims, regardless of nodes. VolumeBinding and the volume controller share these rules.
 
 use harbormaster_api::Quantity;
 use harbormaster_framework::resource::{Custom, Metadata};
@@ -9,13 +8,13 @@ use super::{ClaimRef, PersistentVolume, PersistentVolumeClaim, VolumePhase};
 /// Way in which a volume matches a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fit {
-    /// The volume is reserved for the claim, which then gets no other.
+    /// The volume is reserved for the claim, which then gets no other volume.
     SetAside,
     /// No claim has the volume.
     Free,
 }
 
-/// Returns how the claim matches the volume, as upstream's `FindMatchingVolume` decides, or `None` if it does not.
+/// Returns how the volume matches the claim, as decided by upstream's `FindMatchingVolume`, or `None` if it does not.
 pub fn fit(volume: &Custom<PersistentVolume>, claim: &Custom<PersistentVolumeClaim>) -> Option<Fit> {
     let is_possible = volume.class == claim.class
         && volume.claim_ref.as_ref().is_none_or(|claimed| names(claimed, claim))
@@ -37,7 +36,7 @@ fn suits(volume: &Custom<PersistentVolume>, claim: &PersistentVolumeClaim) -> bo
         && claim.access_modes.iter().all(|mode| volume.access_modes.contains(mode))
 }
 
-/// Returns true if the reference is to the claim. Without a UID, any claim with the name matches.
+/// Returns true if the reference is to the claim. A reference without a UID matches any claim with its name.
 pub fn names(claimed: &ClaimRef, claim: &Custom<PersistentVolumeClaim>) -> bool {
     let Metadata { namespace, name, uid, .. } = &claim.metadata;
     claimed.namespace == *namespace

@@ -1,8 +1,8 @@
 //! In-tree disks that CSI drivers serve.
 //!
-//! Facts and formulas are those of `csi-translation-lib` 1.36, as far as scheduling depends on them: the driver, its
-//! name for the volume, and the nodes with access. One difference: the URL form of EBS volume IDs (`aws://zone/vol-1`)
-//! is not percent-decoded.
+//! The facts and formulas are those of `csi-translation-lib` 1.36, to the extent that scheduling depends on them: the
+//! driver, its name for the volume, and the nodes with access. There is one difference: the URL form of EBS volume IDs
+//! (`aws://zone/vol-1`) is not percent-decoded.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -76,12 +76,12 @@ const ALL: [&Migration; 7] = [&GCE, &EBS, &CINDER, &AZURE_DISK, &PORTWORX, &AZUR
 
 /// Placeholder for an unknown zone or project.
 const UNSPECIFIED: &str = "UNSPECIFIED";
-/// Separator of several zones in one label.
+/// Separator between several zones in one label.
 const ZONES: &str = "__";
 /// The only kind of Azure disk that the driver supports.
 const AZURE_MANAGED: &str = "Managed";
 
-/// Returns the migration of an in-tree plugin; `None` for any other provisioner.
+/// Returns the migration of an in-tree plugin, or `None` for any other provisioner.
 pub fn of_plugin(name: &str) -> Option<&'static Migration> {
     ALL.into_iter().find(|migration| migration.plugin == name)
 }
@@ -100,7 +100,7 @@ pub fn of_disk(disk: &InTreeDisk) -> Option<&'static Migration> {
     }
 }
 
-/// Returns the driver's handle of a disk in a pod, if its migration is on; `None` for all other disks.
+/// Returns the driver's handle of a disk in a pod if the disk's migration is on, or `None` otherwise.
 ///
 /// # Errors
 /// If the disk cannot be translated.
@@ -110,7 +110,7 @@ pub fn inline_handle(disk: &InTreeDisk) -> Option<Result<Str, String>> {
     handle(disk, &Labels::default())
 }
 
-/// Returns the CSI view of a volume with that disk, if its migration is on.
+/// Returns the CSI view of a volume with this disk if the disk's migration is on.
 pub(super) fn migrated(
     disk: &InTreeDisk,
     labels: &Labels,
@@ -147,7 +147,7 @@ fn handle(disk: &InTreeDisk, labels: &Labels) -> Option<Result<Str, String>> {
     })
 }
 
-/// Builds a handle from the disk's zone, or from the region of its zones.
+/// Builds a handle from the disk's zone, or from the region if the disk has several zones.
 fn gce_handle(name: &str, labels: &Labels) -> Result<Str, String> {
     let label = |key: &str| labels.get(key).filter(|value| !value.is_empty());
     let zones = label(LABEL_ZONE_BETA).or_else(|| label(LABEL_ZONE)).map_or("", Str::as_str);
@@ -163,7 +163,7 @@ fn gce_handle(name: &str, labels: &Labels) -> Result<Str, String> {
     Ok(format!("projects/{UNSPECIFIED}/{place}/disks/{name}").into())
 }
 
-/// Returns the region of zones, such as `us-west1` for `us-west1-a` and `us-west1-b`.
+/// Returns the region of the zones, such as `us-west1` for `us-west1-a` and `us-west1-b`.
 fn gce_region(zones: &[&str]) -> Result<String, String> {
     let mut regions = BTreeSet::new();
     for zone in zones {
@@ -181,7 +181,7 @@ fn gce_region(zones: &[&str]) -> Result<String, String> {
     Ok(regions.pop_first().unwrap_or_default())
 }
 
-/// Returns the volume ID. `vol-1`, `aws://zone/vol-1` and `aws:///vol-1` are the same volume.
+/// Returns the volume ID. `vol-1`, `aws://zone/vol-1` and `aws:///vol-1` denote the same volume.
 fn ebs_handle(id: &Str) -> Result<Str, String> {
     let Some(rest) = id.strip_prefix("aws://") else { return Ok(id.clone()) };
     let rest = rest.split(['?', '#']).next().unwrap_or_default();
@@ -192,8 +192,8 @@ fn ebs_handle(id: &Str) -> Result<Str, String> {
     Err(format!("failed to translate Kubernetes ID to EBS Volume ID Invalid format for AWS volume ({id})"))
 }
 
-/// Replaces Kubernetes' zone label by the driver's in a node affinity. If the affinity has no zones, adds those of the
-/// volume's zone label.
+/// In a node affinity, replaces Kubernetes' zone label with the driver's zone label. If the affinity has no zones,
+/// adds the zones in the volume's zone label.
 fn in_zones(
     affinity: Option<&NodeSelector>,
     labels: &Labels,

@@ -11,7 +11,7 @@ fn labels(pairs: &[(&str, &str)]) -> Labels {
 }
 
 #[test]
-fn a_claim_has_its_class_from_the_annotation_before_the_spec() {
+fn a_claim_takes_its_class_from_the_annotation_before_the_spec() {
     for (annotations, spec, expected) in [
         (json!(null), json!({"storageClassName": "spec"}), "spec"),
         (
@@ -30,7 +30,7 @@ fn a_claim_has_its_class_from_the_annotation_before_the_spec() {
 }
 
 #[test]
-fn a_claim_tells_what_it_asks_for_and_how_far_it_got() {
+fn the_requirements_and_progress_of_a_claim_are_decoded() {
     let claim = custom::<PersistentVolumeClaim>(&json!({
         "metadata": {
             "name": "c", "namespace": "ns",
@@ -57,7 +57,7 @@ fn a_claim_tells_what_it_asks_for_and_how_far_it_got() {
 }
 
 #[test]
-fn a_volume_is_read_with_the_nodes_it_can_be_used_from() {
+fn a_volume_is_decoded_with_the_nodes_that_have_access() {
     let volume = custom::<PersistentVolume>(&json!({
         "metadata": {"name": "v"},
         "spec": {
@@ -79,7 +79,7 @@ fn a_volume_is_read_with_the_nodes_it_can_be_used_from() {
 }
 
 #[test]
-fn a_class_allows_nodes_by_terms_of_which_an_empty_one_matches_none() {
+fn a_class_allows_nodes_by_terms_and_an_empty_term_matches_no_node() {
     let class = |topologies| {
         let class = json!({"metadata": {"name": "c"}, "provisioner": "p", "volumeBindingMode": "Immediate",
             "allowedTopologies": topologies});
@@ -97,7 +97,7 @@ fn a_class_allows_nodes_by_terms_of_which_an_empty_one_matches_none() {
 }
 
 #[test]
-fn drivers_are_read_with_their_limits_and_what_they_leave_out() {
+fn drivers_are_decoded_with_their_limits_and_absent_fields() {
     let node = custom::<CsiNode>(&json!({
         "metadata": {"name": "n", "annotations": {
             "storage.alpha.kubernetes.io/migrated-plugins": "kubernetes.io/aws-ebs,kubernetes.io/gce-pd",
@@ -125,10 +125,10 @@ fn drivers_are_read_with_their_limits_and_what_they_leave_out() {
     let most = capacity(json!({"metadata": metadata, "storageClassName": "s", "capacity": "2Gi",
         "maximumVolumeSize": "1Gi", "nodeTopology": {}}));
     assert_eq!(most.limit(), Some(Quantity::from_units(1 << 30)));
-    assert!(csi::speaks_of(&most, &Labels::default()), "an empty selector is about all nodes");
+    assert!(csi::speaks_of(&most, &Labels::default()), "an empty selector selects all nodes");
     let none = capacity(json!({"metadata": metadata, "storageClassName": "s", "capacity": "2Gi"}));
     assert_eq!(none.limit(), Some(Quantity::from_units(2 << 30)));
-    assert!(!csi::speaks_of(&none, &Labels::default()), "no selector is about no node");
+    assert!(!csi::speaks_of(&none, &Labels::default()), "no selector selects no node");
 
     let attachment = custom::<VolumeAttachment>(&json!({"metadata": {"name": "a"}, "spec": {
         "attacher": "d", "nodeName": "n", "source": {"inlineVolumeSpec": {}}}}));
@@ -212,7 +212,7 @@ mod migrated {
     }
 
     #[test]
-    fn seven_plugins_have_drivers_and_two_of_them_never_count() {
+    fn seven_plugins_have_drivers_and_two_of_the_migrations_are_off() {
         let on = |plugin: &str| migration::of_plugin(plugin).map(|migration| migration.is_on);
         for plugin in ["aws-ebs", "gce-pd", "cinder", "azure-disk", "portworx-volume"] {
             assert_eq!(on(&format!("kubernetes.io/{plugin}")), Some(true));
@@ -223,7 +223,7 @@ mod migrated {
         assert_eq!(on("kubernetes.io/no-provisioner"), None);
     }
 
-    /// Returns true if the volume's driver has access to it on a node with these labels.
+    /// Returns true if the volume is accessible to its driver on a node with these labels.
     fn reaches(labels: &Value, source: &Value, affinity: &Value, node: &[(&str, &str)]) -> bool {
         let migrated = volume(labels, source, affinity).migrated.unwrap();
         let affinity = migrated.translation.unwrap().node_affinity;
@@ -231,7 +231,7 @@ mod migrated {
     }
 
     #[test]
-    fn the_drivers_zone_label_stands_for_kubernetes_own() {
+    fn the_drivers_zone_label_replaces_that_of_kubernetes() {
         let ebs = json!({"awsElasticBlockStore": {"volumeID": "v"}});
         let terms = |key: &str| {
             let zone = json!({"key": key, "operator": "In", "values": ["a"]});

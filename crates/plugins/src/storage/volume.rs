@@ -33,7 +33,7 @@ pub struct PersistentVolume {
     pub volume_mode: VolumeMode,
     /// `spec.volumeAttributesClassName`; empty for none.
     pub attributes_class: Str,
-    /// `spec.claimRef`: the claim that the volume is for.
+    /// `spec.claimRef`: the claim that the volume is reserved for or bound to.
     pub claim_ref: Option<ClaimRef>,
     /// `spec.nodeAffinity.required`: the nodes with access; `None` means all nodes.
     pub node_affinity: Option<Arc<ParsedNodeSelector>>,
@@ -41,7 +41,7 @@ pub struct PersistentVolume {
     pub phase: VolumePhase,
     /// Location of the data.
     pub source: PersistentVolumeSource,
-    /// CSI view of an in-tree disk, for nodes where a CSI driver serves it. `None` if no driver does.
+    /// CSI view of an in-tree disk, for nodes where a CSI driver serves the disk. `None` if no driver does.
     pub migrated: Option<Migrated>,
 }
 
@@ -65,18 +65,18 @@ pub enum PersistentVolumeSource {
 /// CSI view of an in-tree volume.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Migrated {
-    /// Plugin and driver.
+    /// The in-tree plugin and its driver.
     pub migration: &'static Migration,
     /// The translated volume, or upstream's error if it cannot be translated.
     pub translation: Result<Translation, String>,
 }
 
-/// The name and the node affinity of a volume for its CSI driver.
+/// The name and the node affinity of a volume as its CSI driver sees it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Translation {
     /// The driver's handle of the volume.
     pub handle: Str,
-    /// Replaces [`PersistentVolume::node_affinity`].
+    /// Node affinity, which replaces [`PersistentVolume::node_affinity`].
     pub node_affinity: Option<Arc<ParsedNodeSelector>>,
 }
 
@@ -90,7 +90,7 @@ pub struct ClaimRef {
     /// `name`
     #[serde(deserialize_with = "or_default")]
     pub name: Str,
-    /// `uid`; empty if the volume is set aside for whichever claim has that name.
+    /// `uid`; empty if the volume is reserved for any claim with that name.
     #[serde(deserialize_with = "or_default")]
     pub uid: Str,
 }
@@ -106,7 +106,7 @@ pub enum AccessMode {
     ReadWriteMany,
     /// Read and write by one pod.
     ReadWriteOncePod,
-    /// A mode that this version does not know.
+    /// A mode that this version does not recognize.
     #[serde(other)]
     Unknown,
 }
@@ -204,7 +204,7 @@ struct WireCsi {
     volume_handle: Str,
 }
 
-/// Fields of any disk; each kind reads its own.
+/// The fields of all kinds of disks; each kind reads its own.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct WireDisk {

@@ -18,7 +18,7 @@ where
     Ok(Option::deserialize(from)?.unwrap_or_default())
 }
 
-/// The parts of `metadata` that specs depend on.
+/// The parts of `metadata` that the decoding of specs depends on.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct WireMeta {
@@ -29,7 +29,7 @@ pub(super) struct WireMeta {
 }
 
 impl WireMeta {
-    /// Returns the class of a claim or volume: the annotation's, or else the spec's.
+    /// Returns the class of a claim or volume: the class in the annotation, or else the class in the spec.
     pub(super) fn class_or(&self, of_spec: Str) -> Str {
         self.annotations.get(CLASS_ANNOTATION).cloned().unwrap_or(of_spec)
     }

@@ -1,4 +1,4 @@
-//! Storage by seed, and what happens to it: only changes that the API server allows.
+//! Random storage objects and changes to them. Only changes that the API server allows are made.
 
 use std::collections::BTreeMap;
 
@@ -14,10 +14,10 @@ use crate::storage::{
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {
-    /// A node comes or is relabelled.
+    /// A node is added or relabeled.
     Node,
     NodeGone,
-    /// A pod with a node comes.
+    /// A pod with a node is added.
     Pod,
     PodGone,
     Claim,
@@ -32,7 +32,7 @@ pub(super) enum Kind {
 const KINDS: [Kind; 7] =
     [Kind::Claim, Kind::Volume, Kind::Class, Kind::Drivers, Kind::Driver, Kind::Capacity, Kind::Attachment];
 const NODES: [&str; 4] = ["n0", "n1", "n2", "n3"];
-/// The drivers of GCE disks refuse other forms.
+/// Zones of this form, since the drivers of GCE disks reject other forms.
 const ZONES: [&str; 3] = ["eu-one-a", "eu-one-b", "eu-one-c"];
 const NAMESPACES: [&str; 2] = ["default", "elsewhere"];
 const DRIVERS: [&str; 3] = ["csi.example.com", "pd.csi.storage.gke.io", "ebs.csi.aws.com"];
@@ -49,16 +49,17 @@ pub(super) struct Update<'a> {
     pub(super) kind: Kind,
     /// Namespace of the object.
     pub(super) namespace: &'a str,
-    /// The object before and after; one of them is missing when it appears or goes. Nodes and pods have neither.
+    /// The object before and after. One of the two is missing if the object appears or disappears; nodes and pods have
+    /// neither.
     pub(super) old: Option<&'a Value>,
     pub(super) new: Option<&'a Value>,
 }
 
-/// The storage of a cluster of up to four nodes, and the pods that use it.
+/// The storage of a cluster with up to four nodes, and the pods that use this storage.
 pub(super) struct StorageWorld {
     dice: Dice,
     objects: BTreeMap<Key, Value>,
-    /// Node, namespace and UID.
+    /// Node, namespace and UID of each bound pod.
     bound: Vec<(&'static str, &'static str, String)>,
     pods: usize,
 }
@@ -75,7 +76,7 @@ impl StorageWorld {
         world
     }
 
-    /// The cluster before anything happens.
+    /// Returns the cluster before anything happens.
     pub(super) fn cluster(&mut self) -> Cluster {
         let nodes: Vec<_> =
             NODES[..1 + self.dice.below(3) as usize].iter().map(|name| self.node(name)).collect();
@@ -100,7 +101,7 @@ impl StorageWorld {
         if self.dice.one_in(4) { node } else { node.zone(self.dice.pick(&ZONES)) }
     }
 
-    /// The pod that waits.
+    /// Returns the waiting pod.
     pub(super) fn pod(&mut self) -> PodBuilder {
         let pod = pod(WAITING).namespace(self.dice.pick(&NAMESPACES));
         let ephemeral = self.dice.one_in(5);
@@ -124,7 +125,7 @@ impl StorageWorld {
         pod
     }
 
-    /// One more thing that happens, unless it is one that is slept through.
+    /// Makes one more change, or returns `None` if the plugin sleeps through it.
     pub(super) fn happening(&mut self, is_slept_through: impl Fn(&Update<'_>) -> bool) -> Option<Happening> {
         let at = self.dice.pick(&NODES);
         let plain = |kind, namespace| Update { kind, namespace, old: None, new: None };
@@ -172,7 +173,7 @@ impl StorageWorld {
         Some(happening)
     }
 
-    /// A new object.
+    /// Returns a new object.
     fn object(&mut self, kind: Kind) -> (Key, Value) {
         let dice = &mut self.dice;
         let class = format!("class-{}", dice.below(3));
@@ -277,7 +278,7 @@ impl StorageWorld {
         (key, object)
     }
 
-    /// The object with some change that the API server allows, most of them those of `fresh`.
+    /// Returns the object with a random change that the API server allows. Most changes are taken from `fresh`.
     fn changed(&mut self, kind: Kind, old: &Value, fresh: &Value) -> Value {
         let dice = &mut self.dice;
         let mut new = old.clone();

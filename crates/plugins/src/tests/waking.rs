@@ -1,19 +1,22 @@
-//! Whatever makes a pod fit that a plugin rejected wakes it.
+//! Tests that every change wakes a rejected pod if it makes the pod fit, whichever plugin rejected the pod.
 //!
-//! Exceptions. kube-scheduler's plugins sleep through the same changes, as `harbormaster-oracle hints` shows:
-//! - PodTopologySpread does not count pods that are being deleted. It is woken by a pod that is gone, not by one whose
+//! There are exceptions. kube-scheduler's plugins sleep through the same changes, as `harbormaster-oracle hints`
+//! shows:
+//! - PodTopologySpread does not count pods that are being deleted. It is woken when a pod is gone, not when the pod's
 //!   deletion begins.
-//! - InterPodAffinity goes by the terms of the pod that waits when a node comes or is relabelled, and not by those of other
-//!   pods that keep it away; a node that goes does not wake either. The pods on it do, when they go.
-//! - A pod that matches its own affinity may go anywhere when no other pod matches it. InterPodAffinity is not woken when the
-//!   last other one goes or is relabelled.
-//! - VolumeRestrictions is not woken by a pod of another namespace that gives up a disk that both name, or by a node that
-//!   goes together with the user of a `ReadWriteOncePod` claim.
-//! - NodeVolumeLimits is woken by limits that rise, pods and attachments that go, and the pod's claims when they appear. It
-//!   sleeps through everything else that helps: a new node, a limit or CSINode that goes, a claim that gets its volume, a
-//!   volume or class that goes, a new pod that shares a volume with the one that waits.
-//! - VolumeBinding is not woken by a CSINode or a driver that goes, or by a driver that no longer reports its capacity unless
-//!   the pod has an inline volume of it.
+//! - When a node is added or relabeled, InterPodAffinity considers the terms of the waiting pod, but not the terms of
+//!   other pods that keep it away. A node that is removed does not wake the pod either; the removal of the pods on
+//!   that node does.
+//! - A pod that matches its own affinity may go anywhere if no other pod matches it. InterPodAffinity is not woken
+//!   when the last other matching pod is removed or relabeled.
+//! - VolumeRestrictions is not woken by a pod of another namespace that releases a disk that both pods name, or by a
+//!   node that is removed together with the user of a `ReadWriteOncePod` claim.
+//! - NodeVolumeLimits is woken by limits that rise, by pods and attachments that are removed, and by the pod's claims
+//!   when they appear. It sleeps through all other changes that help: a new node, the removal of a limit or a CSINode,
+//!   a claim that gets its volume, the removal of a volume or a class, and a new pod that shares a volume with the
+//!   waiting pod.
+//! - VolumeBinding is not woken by the removal of a CSINode or a driver, or by a driver that no longer reports its
+//!   capacity unless the pod has an inline volume of that driver.
 
 use harbormaster_api::features::{Feature, Features};
 use harbormaster_testkit::{Words, what_helps_wakes, what_helps_wakes_anywhere};
@@ -36,7 +39,7 @@ fn helped(name: &str, seed: u64) -> usize {
 }
 
 #[test]
-fn what_helps_a_pod_wakes_it_whichever_plugin_rejected_it() {
+fn every_change_that_helps_a_pod_wakes_it_whichever_plugin_rejected_it() {
     let names = [
         "NodeUnschedulable",
         "TaintToleration",
@@ -49,11 +52,11 @@ fn what_helps_a_pod_wakes_it_whichever_plugin_rejected_it() {
     ];
     for name in names {
         let helped = helped(name, 1);
-        assert!(helped > 10, "{name}: too tame: {helped}");
+        assert!(helped > 10, "{name}: too little variation: {helped}");
     }
 }
 
-/// Returns true for changes that the plugin sleeps through, as the exceptions above say.
+/// Returns true for changes that the plugin sleeps through, as described by the exceptions above.
 fn is_slept_through(name: &str, waiting: &PodInfo, update: &Update<'_>) -> bool {
     let Update { kind, namespace, old, new } = *update;
     let (appears, goes) = (old.is_none(), new.is_none());
@@ -70,7 +73,7 @@ fn is_slept_through(name: &str, waiting: &PodInfo, update: &Update<'_>) -> bool 
     }
 }
 
-/// True if a driver on a node no longer has a limit.
+/// Returns true if a driver on a node no longer has a limit.
 fn lifts_a_limit(Update { old, new, .. }: &Update<'_>) -> bool {
     let (Some(old), Some(new)) = (old, new) else { return false };
     let limited = |node: &Value| {
@@ -106,9 +109,9 @@ fn helped_by_storage(name: &str, seed: u64) -> usize {
 }
 
 #[test]
-fn what_helps_a_pod_to_its_volumes_wakes_it() {
+fn every_storage_change_that_helps_a_pod_wakes_it() {
     for name in ["VolumeRestrictions", "NodeVolumeLimits", "VolumeBinding", "VolumeZone"] {
         let helped: usize = (1..5).map(|seed| helped_by_storage(name, seed)).sum();
-        assert!(helped > 20, "{name}: too tame: {helped}");
+        assert!(helped > 20, "{name}: too little variation: {helped}");
     }
 }

@@ -37,7 +37,7 @@ fn claims() -> PodBuilder {
 }
 
 #[test]
-fn each_hard_constraint_names_the_plugins_that_it_needs() {
+fn each_hard_constraint_names_the_plugin_that_it_needs() {
     let nodes = cluster([node("n")], []);
     for (pod, needed) in [
         (pod("plain").cpu("1").host_port(80).node_selector("a", "b"), vec![]),
@@ -71,7 +71,7 @@ fn nothing_wakes_a_pod_that_needs_a_missing_plugin() {
 }
 
 #[test]
-fn a_pod_that_fits_nowhere_is_told_what_dynamic_resources_would_say() {
+fn a_pod_that_fits_nowhere_gets_the_reason_of_dynamic_resources() {
     let mut registry = Registry::default();
     crate::in_tree(&mut registry);
     let nodes = cluster([node("n")], []);
@@ -84,8 +84,8 @@ fn a_pod_that_fits_nowhere_is_told_what_dynamic_resources_would_say() {
         other => panic!("{other:?}"),
     };
     assert_eq!(told(&ALL, pod("p")), "no new claims to deallocate");
-    assert_eq!(told(&["GangScheduling"], pod("p")), "", "DynamicResources is there");
-    assert_eq!(told(&ALL, claims()), "", "it would have looked at the claims");
+    assert_eq!(told(&["GangScheduling"], pod("p")), "", "DynamicResources exists");
+    assert_eq!(told(&ALL, claims()), "", "it would have checked the claims");
     let mut registry = Registry::default();
     crate::in_tree(&mut registry);
     let points: [(&str, &[&str]); 2] = [("PreFilter", &["NodeAffinity"]), ("Filter", &["NodeAffinity"])];

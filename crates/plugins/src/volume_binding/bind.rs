@@ -1,8 +1,8 @@
 //! PreBind: writes the decision, and waits until it takes effect.
 //!
-//! Each write names the resource version that was read, so if two schedulers decide about one volume or claim, one gets
-//! a conflict and its pod is tried again. Writes are never undone, whatever happens to the pod: its next attempt finds
-//! the volume reserved for the claim, or a selected node.
+//! Each write names the resource version that was read. If two schedulers decide about the same volume or claim, one
+//! of them gets a conflict, and its pod is retried. Writes are never undone, whatever happens to the pod: its next
+//! attempt finds the volume reserved for the claim, or finds a selected node.
 
 use std::{pin::pin, time::Duration};
 
@@ -21,10 +21,10 @@ use crate::storage::{
     claim::{is_fully_bound, selected_node},
 };
 
-/// Upstream's wording, which is Go's.
+/// Upstream's message, which is Go's own.
 const TIMED_OUT: &str = "context deadline exceeded";
 
-/// A node of which only metadata is read.
+/// A node, of which only the metadata is read.
 #[derive(Debug, Deserialize)]
 pub(super) struct NodeMetadata {}
 
@@ -46,7 +46,7 @@ pub(super) struct Binding<'a> {
 }
 
 impl Binding<'_> {
-    /// Writes the volumes, then the claims, one after another.
+    /// Writes the volumes first and then the claims, one after another.
     pub(super) async fn write(&self) -> Result<(), ApiFailure> {
         for found in &self.decision.matches {
             self.api.patch::<PersistentVolume>("", &found.volume.name, found.patch()).await?;
@@ -96,7 +96,7 @@ impl Binding<'_> {
         }
     }
 
-    /// Waits until a volume was provisioned for the claim. Returns its name.
+    /// Waits until a volume has been provisioned for the claim. Returns the volume's name.
     async fn provisioned(&self, claim: &ClaimId) -> PluginResult<Str> {
         let ClaimId { namespace, name, .. } = claim;
         let provisioned = self.wait_for::<PersistentVolumeClaim, _>(namespace, name, |it| {
@@ -106,7 +106,7 @@ impl Binding<'_> {
             if it.metadata.annotations.is_empty() {
                 return Some(Err(format!("selectedNode annotation reset for PVC {name:?}")));
             }
-            // A provisioner removes the annotation if it fails.
+            // A provisioner that fails removes the annotation.
             if selected_node(it) != Some(self.node) {
                 return Some(Err(format!("provisioning failed for PVC {name:?}")));
             }

@@ -14,7 +14,7 @@ use crate::storage::{
     matching::{self, Fit},
 };
 
-/// Reason for a pod with claims that should already have volumes.
+/// Reason for rejecting a pod whose claims should already have volumes.
 const REASON_IMMEDIATE: &str = "pod has unbound immediate PersistentVolumeClaims";
 
 /// The objects that determine a pod's claims.
@@ -26,24 +26,24 @@ pub(super) struct VolumeObjects<'a> {
     pub(super) drivers: Watched<'a, CsiDriver>,
 }
 
-/// The distinct claims of a pod. A claim of neither kind rejects the pod.
+/// The distinct claims of a pod. A claim that is neither bound nor delayed rejects the pod.
 #[derive(Debug, Default)]
 pub(super) struct Claims {
-    /// Reach of the volumes of bound claims, in the pod's order; `None` if the volume does not exist.
+    /// Reach of the volumes of bound claims, in the pod's order; `None` for a volume that does not exist.
     pub(super) bound: Vec<Option<VolumeReach>>,
-    /// Claims that wait for a node: first those whose volume is already being provisioned, in the pod's order, then all
-    /// others, smallest first.
+    /// Claims that wait for a node. Those whose volume is already being provisioned come first, in the pod's order;
+    /// the others follow, smallest first.
     pub(super) delayed: Vec<DelayedClaim>,
 }
 
-/// A claim that gets a volume once its pod has a node.
+/// A claim that gets a volume once a node has been chosen for its pod.
 #[derive(Debug)]
 pub(super) struct DelayedClaim {
     pub(super) claim: ClaimId,
     pub(super) demand: Demand,
     /// Node for which a volume is already being provisioned.
     pub(super) selected_node: Option<Str>,
-    /// Volume that is reserved for the claim, which then gets no other.
+    /// Volume that is reserved for the claim, which then gets no other volume.
     pub(super) set_aside: Option<(Candidate, Reach)>,
     pub(super) provision: Provision,
 }
@@ -61,7 +61,7 @@ pub(super) struct Demand {
     pub(super) selector: Option<LabelSelector>,
 }
 
-/// A claim at the resource version that was read.
+/// A claim, with the resource version that was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ClaimId {
     pub(super) namespace: Str,
@@ -70,7 +70,7 @@ pub(super) struct ClaimId {
     pub(super) version: Str,
 }
 
-/// A potential volume of a claim, at the resource version that was read.
+/// A potential volume for a claim, with the resource version that was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Candidate {
     pub(super) name: Str,
@@ -85,12 +85,12 @@ pub(super) struct Candidate {
 #[derive(Debug)]
 pub(super) struct Provision {
     pub(super) class: StorageClass,
-    /// Bytes that a storage capacity must have; `None` if capacity does not matter.
+    /// Number of bytes that the storage capacity must allow; `None` if capacity does not matter.
     pub(super) bytes: Option<i64>,
 }
 
 impl Claims {
-    /// Returns the claims of the pod, or `None` if it has none.
+    /// Returns the claims of the pod, or `None` if the pod has none.
     ///
     /// # Errors
     /// Rejects the pod if one of its claims cannot be satisfied on any node.
@@ -127,7 +127,7 @@ impl Claims {
     }
 }
 
-/// Returns a claim that can be used, whether or not it has a volume.
+/// Returns a usable claim, whether or not it has a volume.
 fn usable_claim<'a>(
     pod: &PodInfo,
     objects: VolumeObjects<'a>,
@@ -157,8 +157,8 @@ fn usable_claim<'a>(
     Ok(claim)
 }
 
-/// Returns the class of a claim without volume, if claims of that class wait for a node. A claim that names its volume
-/// does not wait.
+/// Returns the class of a claim without a volume if claims of that class wait for a node. A claim that names its
+/// volume does not wait.
 fn delaying_class<'a>(
     objects: VolumeObjects<'a>,
     claim: &PersistentVolumeClaim,
@@ -198,7 +198,7 @@ fn delayed_claims(
             provision: Provision { class: class.clone(), bytes: bytes_to_find(objects, claim, class)? },
         });
     }
-    // Stable, as upstream's sort is for the few claims of a pod.
+    // The sort is stable, as upstream's sort is for the few claims of a pod.
     delayed.sort_by(|a, b| match (&a.selected_node, &b.selected_node) {
         (Some(_), Some(_)) => std::cmp::Ordering::Equal,
         (None, None) => a.demand.requested.cmp(&b.demand.requested),
@@ -215,8 +215,8 @@ fn check_selector(claim: &Custom<PersistentVolumeClaim>) -> PluginResult<()> {
     })
 }
 
-/// Returns the smallest volume that is reserved for the claim and matches it on some node; the first by name if several
-/// are equal.
+/// Returns the smallest volume that is reserved for the claim and matches it on some node, or the first such volume by
+/// name if several are equal.
 fn set_aside_for(
     objects: VolumeObjects<'_>,
     supply: &Supply,
@@ -271,7 +271,8 @@ impl Demand {
     }
 }
 
-/// Returns the bytes that a storage capacity must have, or `None` if the provisioner does not report capacity.
+/// Returns the number of bytes that a storage capacity must allow, or `None` if the provisioner does not report
+/// capacity.
 fn bytes_to_find(
     objects: VolumeObjects<'_>,
     claim: &PersistentVolumeClaim,

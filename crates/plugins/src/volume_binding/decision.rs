@@ -1,4 +1,4 @@
-//! Reserve's decision for a pod's claims: assumed at once, written later.
+//! Reserve's decision for a pod's claims, which is assumed immediately and written later.
 
 use harbormaster_api::{Labels, Str};
 use harbormaster_framework::prelude::*;
@@ -16,7 +16,7 @@ use crate::storage::{
 /// Annotation of volumes that were bound by a controller or scheduler.
 const BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
 
-/// The volumes for a pod's claims.
+/// The volumes chosen for a pod's claims.
 #[derive(Debug, Default)]
 pub struct Decision {
     pub(super) matches: Vec<VolumeMatch>,
@@ -41,7 +41,7 @@ impl Decision {
         Self { matches: matches.collect(), provisioned: provisioned.collect() }
     }
 
-    /// Returns claims with their volumes, by name.
+    /// Returns the names of claims with the names of their volumes.
     pub fn volumes(&self) -> impl Iterator<Item = (&Str, &Str)> {
         self.matches.iter().map(|found| (&found.claim.name, &found.volume.name))
     }
@@ -82,7 +82,7 @@ impl Decision {
     }
 }
 
-/// Returns true if the volume can still be bound to the claim and is not yet.
+/// Returns true if the volume can still be bound to the claim and is not bound yet.
 fn is_open(written: Option<&ClaimRef>, wanted: &ClaimRef) -> bool {
     let is_set_aside = |written: &ClaimRef| {
         written.uid.is_empty() && written.namespace == wanted.namespace && written.name == wanted.name
@@ -101,15 +101,15 @@ impl ClaimId {
         ClaimRef { namespace: namespace.clone(), name: name.clone(), uid: uid.clone() }
     }
 
-    /// Returns a patch that has a volume provisioned for the node, at the resource version that was read.
+    /// Returns a patch that requests provisioning for the node, at the resource version that was read.
     pub(super) fn patch(&self, node: &Str) -> Value {
         json!({ "metadata": { "resourceVersion": self.version, "annotations": { SELECTED_NODE: node } } })
     }
 }
 
 impl VolumeMatch {
-    /// Returns a patch that binds the volume to the claim, at the resource version that was read. If the volume already
-    /// has the claim's UID, the patch only checks the version.
+    /// Returns a patch that binds the volume to the claim, at the resource version that was read. If the volume
+    /// already has the claim's UID, the patch only checks the resource version.
     pub(super) fn patch(&self) -> Value {
         let mut patch = json!({ "metadata": { "resourceVersion": self.volume.version } });
         if self.volume.claim_ref.as_ref().is_some_and(|claimed| claimed.uid == self.claim.uid) {

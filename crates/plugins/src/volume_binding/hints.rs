@@ -29,7 +29,7 @@ fn queue_if(helps: bool) -> PluginResult<Hint> {
     Ok(if helps { Hint::Queue } else { Hint::Skip })
 }
 
-/// Hint for a class that is new or has other allowed topologies.
+/// Hint for a new class, or a class whose allowed topologies changed.
 fn after_class(
     _: &VolumeBinding,
     _: &PodInfo,
@@ -51,7 +51,8 @@ fn after_claim(
     queue_if(changed.new.is_some_and(|new| is_own(&new.metadata)))
 }
 
-/// Hint for migrated plugins: a driver may now have access to in-tree disks, or no longer serve them.
+/// Hint for a change of the migrated plugins: a driver may now have access to in-tree disks, or may no longer serve
+/// them.
 fn after_drivers(
     _: &VolumeBinding,
     _: &PodInfo,
@@ -60,7 +61,7 @@ fn after_drivers(
     queue_if(old.is_none() || old.map(csi::migrated_plugins) != new.map(csi::migrated_plugins))
 }
 
-/// Hint for a driver that stops reporting capacity. As upstream, considers inline volumes only.
+/// Hint for a driver that stops reporting capacity. Like upstream, considers only inline volumes.
 fn after_driver(
     _: &VolumeBinding,
     pod: &PodInfo,
@@ -82,8 +83,8 @@ fn after_capacity(
     queue_if(old.is_none() || limit(new) > limit(old))
 }
 
-/// Hint for a pod that gave up its node: it may have had an assumed volume that the API server never knew of. Skips
-/// bound pods, whose volumes it knows.
+/// Hint for a pod that gave up its node and may have had an assumed volume that the API server never knew of. Skips
+/// bound pods, since the API server has their volumes.
 fn after_pod(_: &VolumeBinding, _: &PodInfo, change: &Change<'_>) -> PluginResult<Hint> {
     let Change::Pod { old: Some(gone), .. } = change else { return Ok(Hint::Queue) };
     let is_claim = |source: &VolumeSource| matches!(source, VolumeSource::Claim(_) | VolumeSource::Ephemeral);

@@ -1,4 +1,4 @@
-//! Offers that are available on some nodes, with a lookup of the best one for a node.
+//! Storage offers that are available on some nodes, with a lookup of the best offer for a node.
 
 use std::{
     collections::BTreeMap,
@@ -13,7 +13,7 @@ use super::reach::Reach;
 /// Offers in the order of their keys, best first, each with its reach.
 #[derive(Debug, PartialEq)]
 pub(super) struct Offers<K: Ord, T> {
-    /// Offers whose reach is one label, by the label's key and value.
+    /// Offers whose reach is one label, by key and value of the label.
     by_label: FxHashMap<Str, FxHashMap<Str, BTreeMap<K, T>>>,
     /// All other offers.
     others: BTreeMap<K, (Reach, T)>,
@@ -62,8 +62,8 @@ impl<K: Ord + Clone, T: Clone> Offers<K, T> {
         self.by_label.is_empty() && self.others.is_empty()
     }
 
-    /// Returns the labels of nodes with a suitable offer whose key is at least `least`, or `None` if some reach depends
-    /// on more than one label.
+    /// Returns the labels of nodes with a suitable offer whose key is at least `least`, or `None` if the reach of some
+    /// offer depends on more than one label.
     pub(super) fn labels(
         &self,
         least: &K,
@@ -80,7 +80,7 @@ impl<K: Ord + Clone, T: Clone> Offers<K, T> {
         })
     }
 
-    /// Returns the best suitable offer for a node with these labels, among those whose key is at least `least`.
+    /// Returns the best suitable offer for a node with these labels among the offers whose key is at least `least`.
     pub(super) fn best(&self, node: &Labels, least: &K, suits: impl Fn(&T) -> bool) -> Option<&T> {
         let from = (Included(least), Unbounded);
         let by_label = self.by_label.iter().filter_map(|(label, by_value)| {
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn the_best_is_what_one_would_find_by_looking_at_all_in_order_whatever_came_and_went_before() {
+    fn the_best_offer_equals_that_of_a_search_in_order_after_any_changes() {
         let nodes: Vec<Labels> = ["1", "2", "3", "4"]
             .iter()
             .flat_map(|a| ["1", "2"].map(|b| labels(&[("a", a), ("b", b)])))

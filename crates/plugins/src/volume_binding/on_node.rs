@@ -10,12 +10,12 @@ use super::{
 };
 use crate::storage::CsiNode;
 
-/// Reason why a node does not fit, in upstream's order.
+/// Why a node does not fit, in upstream's order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum NodeProblem {
     /// A volume is not accessible.
     Reach,
-    /// There is no volume, and none can be provisioned.
+    /// There is no volume, and no volume can be provisioned.
     Volume,
     /// There is not enough capacity to provision a volume.
     Capacity,
@@ -24,7 +24,7 @@ pub(super) enum NodeProblem {
 }
 
 impl NodeProblem {
-    /// Returns the rejection of a node for only this reason.
+    /// Returns the rejection of a node for this reason alone.
     pub(super) fn reject(self) -> Reject {
         Reject { fix: Fix::NothingHelps, reasons: vec![self.reason().into()] }
     }
@@ -39,7 +39,7 @@ impl NodeProblem {
     }
 }
 
-/// Volumes for the waiting claims.
+/// Volumes chosen for the waiting claims.
 #[derive(Debug, Default)]
 pub(super) struct ClaimVolumes<'a> {
     /// Claims with their volumes.
@@ -72,13 +72,13 @@ impl Claims {
         }
     }
 
-    /// Returns true if the claims fit every node.
+    /// Returns true if the claims fit on every node.
     pub(super) fn fit_everywhere(&self) -> bool {
         self.delayed_fit_everywhere() && self.bound_fit_everywhere()
     }
 
-    /// Returns the only rows that fit and the reason to reject all others, if that can be determined without checking
-    /// row by row.
+    /// Returns the only rows that fit and the reason for rejecting all others, if both can be determined without
+    /// checking row by row.
     pub(super) fn only_rows(&self, supply: &Supply) -> Option<(NodeSet, NodeProblem)> {
         if self.delayed_fit_everywhere() {
             return Some((self.rows_of_volumes(supply)?, NodeProblem::Reach));
@@ -93,7 +93,8 @@ impl Claims {
         Some((supply.rows_with_volume(&delayed.demand)?, NodeProblem::Volume))
     }
 
-    /// Returns the rows with access to all volumes of bound claims, or `None` if access depends on more than one label.
+    /// Returns the rows with access to all volumes of bound claims, or `None` if access depends on more than one
+    /// label.
     fn rows_of_volumes(&self, supply: &Supply) -> Option<NodeSet> {
         let mut all: Option<NodeSet> = None;
         for volume in &self.bound {
@@ -126,7 +127,7 @@ impl Claims {
         })
     }
 
-    /// Returns the reason to reject the node because of a bound claim's volume, if any.
+    /// Returns why the volume of a bound claim rejects the node, if it does.
     fn bound_problem(
         &self,
         csi_nodes: Watched<'_, CsiNode>,
@@ -172,7 +173,7 @@ impl Claims {
 }
 
 impl DelayedClaim {
-    /// Returns the volume for the claim, excluding those taken by other claims of the pod.
+    /// Returns the volume for the claim. Excludes volumes taken by other claims of the pod.
     fn volume<'a>(
         &'a self,
         supply: &'a Supply,

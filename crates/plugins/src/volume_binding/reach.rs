@@ -14,7 +14,7 @@ use crate::storage::{CsiNode, PersistentVolume, csi, volume::Migrated};
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Reach {
     Everywhere,
-    /// Node affinity of a volume. As upstream, matched against labels only: requirements on the node's name are
+    /// Node affinity of a volume. As in upstream, only labels are matched: requirements on the node's name are
     /// ignored.
     Affinity(Arc<ParsedNodeSelector>),
     /// Topology of a storage capacity.
@@ -48,8 +48,8 @@ impl Reach {
     }
 }
 
-/// The nodes with access to a claim's volume. For in-tree disks, this depends on the driver that serves them on the
-/// node.
+/// The nodes with access to a claim's volume. For an in-tree disk, access depends on the driver that serves the disk
+/// on the node.
 #[derive(Clone, Debug)]
 pub(super) struct VolumeReach {
     reach: Reach,
@@ -58,9 +58,9 @@ pub(super) struct VolumeReach {
 
 /// Condition for access to a volume.
 pub(super) enum AccessCondition<'a> {
-    /// None: every node has access.
+    /// No condition: every node has access.
     Always,
-    /// A label with one of these values.
+    /// A label must have one of these values.
     Label(&'a Str, &'a [Str]),
     /// Any other condition.
     Other,
@@ -88,7 +88,7 @@ impl VolumeReach {
         }
     }
 
-    /// Returns true if access from a node with these labels depends on its drivers.
+    /// Returns true if access from a node with these labels depends on the node's drivers.
     pub(super) fn depends_on_drivers(&self, node: &Labels) -> bool {
         self.migrated.as_ref().is_some_and(|Migrated { translation, .. }| match translation {
             Ok(translation) => {

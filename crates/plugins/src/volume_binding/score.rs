@@ -1,4 +1,4 @@
-//! Scores by the used share of the storage for a pod's volumes.
+//! Scores nodes by the used fraction of the storage for a pod's volumes.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use harbormaster_api::Str;
 use super::on_node::ClaimVolumes;
 use crate::shape::Shape;
 
-/// A full share, in percent.
+/// A fully used storage, in percent.
 const FULL: i64 = 100;
 
 /// Requested bytes and capacity of one class.
@@ -17,7 +17,7 @@ struct ClassUsage {
     capacity: i64,
 }
 
-/// Returns the mean over the classes of the volumes. If there are existing volumes, those to be provisioned are
+/// Returns the mean score over the classes of the volumes. If there are existing volumes, those to be provisioned are
 /// ignored.
 pub(super) fn score(shape: &Shape, found: &ClaimVolumes<'_>) -> i64 {
     let mut classes: BTreeMap<&Str, ClassUsage> = BTreeMap::new();
@@ -31,7 +31,7 @@ pub(super) fn score(shape: &Shape, found: &ClaimVolumes<'_>) -> i64 {
         for (delayed, capacity) in known {
             let share = classes.entry(&delayed.demand.class).or_default();
             share.requested = share.requested.wrapping_add(delayed.demand.requested.value());
-            // All volumes of a class share the same storage.
+            // All volumes to be provisioned for a class share the same storage.
             share.capacity = capacity;
         }
     }

@@ -1,8 +1,8 @@
 //! An index of available volumes and storage capacity, and of the nodes with access to them.
 //!
-//! Free volumes and storage capacities are found by class, volumes reserved for a claim by that claim. Assumed changes
-//! take effect at once, since an index sees objects as plugins do. The index also finds rows by the labels that
-//! determine access to volumes, including zones and regions; VolumeZone uses this, too.
+//! Free volumes and storage capacities are found by class; volumes reserved for a claim are found by that claim.
+//! Assumed changes take effect immediately, since an index sees objects as plugins do. The index also finds rows by
+//! the labels that determine access to volumes, including zones and regions, which VolumeZone uses as well.
 //!
 //! Invariant: after any sequence of changes the index equals a rebuilt one.
 
@@ -25,7 +25,7 @@ use crate::{
     storage::{AccessMode, CsiStorageCapacity, PersistentVolume, VolumeMode, VolumePhase},
 };
 
-/// An index of available storage. The module documentation explains it.
+/// An index of available storage. See the module's introduction.
 #[derive(Debug, PartialEq)]
 pub struct Supply {
     /// Free volumes by class.
@@ -55,13 +55,13 @@ impl Default for Supply {
     }
 }
 
-/// Capacity and name of a volume, which orders volumes by size, then name.
+/// Capacity and name of a volume. Orders volumes by size, then by name.
 type BySize = (Quantity, Str);
 
-/// Namespace and name.
+/// Namespace and name of an object.
 type ByName = (Str, Str);
 
-/// A volume that no claim has.
+/// A volume that belongs to no claim.
 #[derive(Debug, PartialEq)]
 struct FreeVolume {
     candidate: Candidate,
@@ -104,7 +104,7 @@ impl FreeVolume {
         })
     }
 
-    /// Returns true if the volume satisfies the claim, apart from its size.
+    /// Returns true if the volume satisfies the claim, apart from the size.
     fn suits(&self, demand: &Demand) -> bool {
         self.volume_mode == demand.volume_mode
             && self.attributes_class == demand.attributes_class

@@ -28,8 +28,8 @@ fn trial() -> Trial {
     Trial::of(plugin())
 }
 
-/// A cluster with a class `local` whose claims wait and whose volumes are not provisioned, a class `made` whose volumes
-/// the driver `csi` provisions, and a class `now` whose claims do not wait.
+/// A cluster with three classes: `local`, whose claims wait and whose volumes are not provisioned; `made`, whose
+/// volumes the driver `csi` provisions; and `now`, whose claims do not wait.
 fn world(nodes: impl IntoIterator<Item = NodeBuilder>) -> Cluster {
     let mut cluster = cluster(nodes, []);
     set_custom::<PersistentVolumeClaim>(&mut cluster, []);
@@ -51,7 +51,7 @@ fn class(name: &str, provisioner: &str, mode: &str) -> Value {
     json!({"metadata": {"name": name}, "provisioner": provisioner, "volumeBindingMode": mode})
 }
 
-/// A claim of 1Gi in namespace `default` without a volume; merges `change`.
+/// A claim of 1Gi in namespace `default` without a volume, with `change` merged in.
 fn claim(name: &str, class: &str, change: &Value) -> Value {
     let mut claim = json!({
         "metadata": {"name": name, "namespace": "default", "uid": format!("uid-{name}"), "resourceVersion": "1"},
@@ -63,13 +63,13 @@ fn claim(name: &str, class: &str, change: &Value) -> Value {
     claim
 }
 
-/// A claim bound to this volume.
+/// A claim bound to the given volume.
 fn bound_claim(name: &str, volume: &str) -> Value {
     let annotations = json!({"pv.kubernetes.io/bind-completed": "yes"});
     claim(name, LOCAL, &json!({"metadata": {"annotations": annotations}, "spec": {"volumeName": volume}}))
 }
 
-/// A free volume of 1Gi of class `local`; merges `change`.
+/// A free volume of 1Gi of class `local`, with `change` merged in.
 fn volume(name: &str, change: &Value) -> Value {
     let mut volume = json!({
         "metadata": {"name": name, "uid": format!("uid-{name}"), "resourceVersion": "7"},
@@ -102,7 +102,7 @@ fn user(claims: &[&str]) -> PodBuilder {
     claims.iter().fold(pod("p"), |pod, claim| pod.volume(VolumeSource::Claim((*claim).into())))
 }
 
-/// The node's rejection message; empty if it fits.
+/// The message with which the node rejects the pod; empty if the pod fits.
 fn rejection_on(cluster: &Cluster, pod: PodBuilder, node: &str) -> String {
     match trial().verdict(cluster, &pod.info(), node) {
         Ok(()) => String::new(),

@@ -46,7 +46,7 @@ fn with_claims(nodes: &mut Cluster, claims: impl IntoIterator<Item = Value>) {
 }
 
 #[test]
-fn a_disk_is_for_one_pod_of_a_node_unless_all_only_read_and_ebs_volumes_never_are_for_more() {
+fn pods_on_a_node_share_a_disk_only_if_all_uses_are_read_only_and_never_an_ebs_volume() {
     for (wanted, used, fits) in [
         (gce("a", false), gce("a", false), false),
         (gce("a", false), gce("b", false), true),
@@ -79,7 +79,7 @@ fn a_disk_is_for_one_pod_of_a_node_unless_all_only_read_and_ebs_volumes_never_ar
 }
 
 #[test]
-fn a_claim_for_one_pod_that_is_in_use_keeps_others_off_all_nodes_so_that_eviction_is_tried_everywhere() {
+fn a_single_pod_claim_in_use_rejects_all_nodes_so_that_eviction_is_tried_everywhere() {
     let reason = "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by \
                   another pod";
     for (mode, fits) in [("ReadWriteOncePod", false), ("ReadWriteOnce", true), ("ReadWriteMany", true)] {
@@ -93,7 +93,7 @@ fn a_claim_for_one_pod_that_is_in_use_keeps_others_off_all_nodes_so_that_evictio
 }
 
 #[test]
-fn two_claims_for_one_pod_in_use_conflict_twice_and_both_pods_must_go() {
+fn two_single_pod_claims_in_use_conflict_twice_and_both_pods_must_go() {
     let mut nodes =
         cluster([node("a"), node("b")], [claims("one", &["c"]).on("a"), claims("two", &["d"]).on("b")]);
     with_claims(&mut nodes, ["c", "d"].map(|name| claim("default", name, "ReadWriteOncePod")));
@@ -115,7 +115,7 @@ fn a_claim_counts_once_however_many_pods_use_it_but_each_of_their_volumes_is_sub
 }
 
 #[test]
-fn in_what_if_questions_the_namespace_of_claims_is_not_looked_at_as_in_kube_scheduler() {
+fn what_if_questions_ignore_the_namespace_of_claims_as_in_kube_scheduler() {
     let elsewhere = claims("other", &["c"]).namespace("elsewhere").on("a");
     let mut nodes = cluster([node("a")], [claims("one", &["c"]).on("a"), elsewhere]);
     with_claims(&mut nodes, [claim("default", "c", "ReadWriteOncePod")]);
@@ -125,7 +125,7 @@ fn in_what_if_questions_the_namespace_of_claims_is_not_looked_at_as_in_kube_sche
 }
 
 #[test]
-fn pods_on_nodes_that_are_not_known_and_claims_of_other_namespaces_use_nothing() {
+fn pods_on_unknown_nodes_and_claims_of_other_namespaces_do_not_count() {
     let elsewhere = claims("other", &["c"]).namespace("elsewhere").on("a");
     let mut nodes = cluster([node("a")], [claims("lost", &["c"]).on("gone"), elsewhere]);
     with_claims(&mut nodes, [claim("default", "c", "ReadWriteOncePod")]);
@@ -144,18 +144,18 @@ fn a_missing_claim_rejects_the_pod_and_no_eviction_helps() {
 }
 
 #[test]
-fn pods_without_exclusive_disks_and_claims_in_use_are_skipped() {
+fn pods_without_exclusive_disks_or_claims_in_use_are_skipped() {
     let mut nodes = cluster([node("n")], []);
     with_claims(&mut nodes, [claim("default", "c", "ReadWriteOncePod")]);
     let skips =
         |pod: PodBuilder| matches!(trial().pre_filter(&nodes, &pod.info()).unwrap(), PreFiltered::Skip);
     assert!(skips(pod("plain")) && skips(claims("first", &["c"])) && skips(pod("other").volume(cinder())));
-    assert!(skips(pod("ephemeral").volume(VolumeSource::Ephemeral)), "ephemeral volumes are not looked at");
+    assert!(skips(pod("ephemeral").volume(VolumeSource::Ephemeral)), "ephemeral volumes are not checked");
     assert!(!skips(pod("disk").volume(ebs("a"))));
 }
 
 #[test]
-fn the_end_of_a_pod_of_the_namespace_with_a_common_disk_or_claim_helps() {
+fn the_end_of_a_pod_in_the_namespace_with_a_common_disk_or_claim_helps() {
     let waiting = claims("p", &["c"]).volume(iscsi("i", true)).info();
     let event = ClusterEvent::new(EventResource::AssignedPod, Action::DELETE);
     for (gone, expected) in [
@@ -180,17 +180,13 @@ fn a_new_claim_that_the_pod_names_and_new_nodes_help() {
     {
         let new = custom::<PersistentVolumeClaim>(&claim(namespace, name, "ReadWriteOnce"));
         assert_eq!(trial().custom_hint(&waiting, None, Some(&new)), Some(expected), "{namespace}/{name}");
-        assert_eq!(
-            trial().custom_hint(&waiting, Some(&new), Some(&new)),
-            None,
-            "changes are not listened to"
-        );
+        assert_eq!(trial().custom_hint(&waiting, Some(&new), Some(&new)), None, "changes are not registered");
     }
     let added = ClusterEvent::new(EventResource::Node, Action::ADD);
     assert_eq!(trial().hint(added, &waiting, &Change::Other), Some(Hint::Queue));
 }
 
-/// A volume that other random pods are likely to have, too.
+/// A volume that other random pods are likely to have as well.
 pub(crate) fn random_volume(dice: &mut Dice) -> VolumeSource {
     let id = dice.below(3).to_string();
     let read_only = dice.below(2) == 0;
@@ -209,7 +205,7 @@ pub(crate) fn random_pod(dice: &mut Dice, name: &str) -> PodBuilder {
 }
 
 #[test]
-fn batches_and_what_if_questions_agree_with_single_answers_on_random_clusters() {
+fn batches_and_what_if_questions_agree_with_single_answers_in_random_clusters() {
     let mut rejected = 0;
     for seed in 0..60 {
         let mut dice = Dice::new(seed);
@@ -228,5 +224,5 @@ fn batches_and_what_if_questions_agree_with_single_answers_on_random_clusters() 
         adding_and_removing_is_neutral(&trial(), &mut nodes, &pod, &other);
         rejected += usize::from(trial().verdict(&nodes, &pod, "a").is_err());
     }
-    assert!(rejected > 10, "the clusters are too tame: {rejected}");
+    assert!(rejected > 10, "the clusters vary too little: {rejected}");
 }

@@ -4,7 +4,7 @@ use super::VolumeUsers;
 use crate::volume_restrictions::tests::random_pod;
 
 #[test]
-fn the_index_equals_one_made_anew() {
+fn the_index_equals_a_rebuilt_one() {
     for seed in 0..20 {
         index_equals_rebuilt_one::<VolumeUsers>(seed, |_, name| node(name), random_pod);
     }

@@ -30,7 +30,7 @@ fn class(name: &str, mode: Option<&str>) -> Value {
     json!({"metadata": {"name": name}, "provisioner": "p", "volumeBindingMode": mode})
 }
 
-/// A cluster with claim "c" bound to a volume "v" with these labels.
+/// A cluster with a claim "c" that is bound to a volume "v" with these labels.
 fn bound(nodes: impl IntoIterator<Item = NodeBuilder>, labels: &[(&str, &str)]) -> Cluster {
     let mut nodes = cluster(nodes, []);
     set_custom::<PersistentVolumeClaim>(&mut nodes, [claim("c", "v", "")]);
@@ -40,22 +40,27 @@ fn bound(nodes: impl IntoIterator<Item = NodeBuilder>, labels: &[(&str, &str)]) 
 }
 
 #[test]
-fn every_zone_label_of_a_volume_must_have_its_counterpart_on_the_node() {
+fn the_node_must_match_every_zone_label_of_a_volume() {
     const BETA: [&str; 2] = [LABEL_ZONE_BETA, LABEL_REGION_BETA];
     let none: &[(&str, &str)] = &[];
     for (on_volume, on_node, fits, why) in [
         (&[(LABEL_ZONE, "a")][..], &[(LABEL_ZONE, "a")][..], true, "same zone"),
         (&[(LABEL_ZONE, "a")], &[(LABEL_ZONE, "b")], false, "other zone"),
-        (&[(LABEL_ZONE, "a")], none, true, "a node without any such label takes all"),
-        (&[(LABEL_ZONE, "a")], &[(LABEL_REGION, "r")], false, "a node with another such label does not"),
+        (&[(LABEL_ZONE, "a")], none, true, "a node without any zone label accepts all"),
+        (
+            &[(LABEL_ZONE, "a")],
+            &[(LABEL_REGION, "r")],
+            false,
+            "a node with another such label does not accept it",
+        ),
         (&[(LABEL_ZONE, "a"), (LABEL_REGION, "r")], &[(LABEL_ZONE, "a")], false, "the region is missing"),
         (&[(LABEL_ZONE, "a__b")], &[(LABEL_ZONE, "b")], true, "one of several zones"),
         (&[(LABEL_ZONE, "a __ b")], &[(LABEL_ZONE, "b")], true, "spaces around zones"),
         (&[(LABEL_ZONE, "a__")], &[(LABEL_ZONE, "z")], true, "an empty zone: the label does not count"),
-        (&[(BETA[0], "a")], &[(LABEL_ZONE, "a")], true, "the stable label stands in for the beta one"),
+        (&[(BETA[0], "a")], &[(LABEL_ZONE, "a")], true, "the stable label replaces the beta label"),
         (&[(BETA[0], "a")], &[(LABEL_ZONE, "a"), (BETA[0], "b")], false, "the beta label comes first"),
-        (&[(LABEL_ZONE, "a")], &[(BETA[0], "a")], false, "but not the other way round"),
-        (&[(BETA[1], "r")], &[(LABEL_REGION, "r")], true, "also of regions"),
+        (&[(LABEL_ZONE, "a")], &[(BETA[0], "a")], false, "but not the reverse"),
+        (&[(BETA[1], "r")], &[(LABEL_REGION, "r")], true, "the same for regions"),
     ] {
         let labelled = on_node.iter().fold(node("n"), |node, (key, value)| node.label(key, value));
         let nodes = bound([labelled], on_volume);
@@ -65,7 +70,7 @@ fn every_zone_label_of_a_volume_must_have_its_counterpart_on_the_node() {
 }
 
 #[test]
-fn a_claim_without_a_volume_is_fine_only_if_its_class_waits_for_the_pod() {
+fn a_claim_without_a_volume_is_accepted_only_if_its_class_waits_for_the_pod() {
     let mut nodes = cluster([node("n")], []);
     set_custom::<PersistentVolume>(&mut nodes, []);
     set_custom::<StorageClass>(
@@ -106,13 +111,13 @@ fn a_claim_without_a_volume_is_fine_only_if_its_class_waits_for_the_pod() {
 }
 
 #[test]
-fn pods_without_zones_of_volumes_are_skipped() {
+fn pods_without_zoned_volumes_are_skipped() {
     let nodes = bound([node("n")], &[("other", "label")]);
     let skips = |pod: PodBuilder| {
         matches!(Trial::of(VolumeZone).pre_filter(&nodes, &pod.info()), Ok(PreFiltered::Skip))
     };
     assert!(skips(pod("p")) && skips(claims(&["c"])));
-    assert!(skips(pod("p").volume(VolumeSource::Ephemeral)), "ephemeral volumes are not looked at");
+    assert!(skips(pod("p").volume(VolumeSource::Ephemeral)), "ephemeral volumes are not checked");
 }
 
 #[test]
@@ -124,7 +129,7 @@ fn classes_that_wait_claims_of_the_pod_and_zones_of_volumes_help() {
     {
         let new = custom::<StorageClass>(&class("s", mode));
         assert_eq!(trial.custom_hint(&waiting, None, Some(&new)), Some(expected));
-        assert_eq!(trial.custom_hint(&waiting, Some(&new), Some(&new)), None, "changes are not listened to");
+        assert_eq!(trial.custom_hint(&waiting, Some(&new), Some(&new)), None, "changes are not registered");
     }
     for (name, expected) in [("c", Hint::Queue), ("d", Hint::Skip)] {
         let new = custom::<PersistentVolumeClaim>(&claim(name, "v", ""));
@@ -159,7 +164,7 @@ fn random_node(dice: &mut Dice, name: &str) -> NodeBuilder {
 }
 
 #[test]
-fn batches_say_of_every_node_what_it_is_told_alone() {
+fn batch_verdicts_equal_single_verdicts() {
     for seed in 0..200 {
         let mut dice = Dice::new(seed);
         let nodes: Vec<_> = (0..6).map(|at| random_node(&mut dice, &format!("n{at}"))).collect();

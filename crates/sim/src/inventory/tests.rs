@@ -45,7 +45,7 @@ fn a_dump_of_a_cluster_becomes_nodes_and_pods() {
 }
 
 #[test]
-fn pods_of_workloads_and_generated_names_get_priorities_of_classes_that_come_later() {
+fn pods_of_workloads_and_generated_names_get_priorities_of_classes_defined_later() {
     let cluster = read(
         &format!(
             "{{apiVersion: apps/v1, kind: Deployment, metadata: {{name: d, namespace: x}}, spec: {{replicas: 2, {}}}}}\n---\n\
@@ -63,18 +63,18 @@ fn pods_of_workloads_and_generated_names_get_priorities_of_classes_that_come_lat
 }
 
 #[test]
-fn a_workload_whose_pods_nobody_would_admit_is_told_of() {
+fn a_workload_whose_pods_are_not_admitted_is_reported() {
     let template = TEMPLATE.replace("spec: {", "spec: {priorityClassName: none, ");
     let text =
         format!("{{apiVersion: apps/v1, kind: Deployment, metadata: {{name: d}}, spec: {{{template}}}}}\n");
     let cluster = read(&text, false).unwrap();
     assert!(cluster.pending.is_empty());
-    let why = "Deployment default/d: its pods cannot be made: spec.priorityClassName: no PriorityClass with name none was found";
+    let why = "Deployment default/d: its pods cannot be created: spec.priorityClassName: no PriorityClass with name none was found";
     assert_eq!(cluster.notices, [why]);
 }
 
 #[test]
-fn what_plugins_look_up_is_kept_and_workloads_are_expanded_besides() {
+fn objects_that_plugins_look_up_are_kept_and_workloads_are_also_expanded() {
     let cluster = read(
         &format!(
             "apiVersion: v1\nkind: ServiceList\nitems:\n- {{metadata: {{name: s}}, spec: {{selector: {{app: web}}, ports: [{{port: 80}}]}}}}\n---\n\
@@ -100,7 +100,7 @@ fn what_plugins_look_up_is_kept_and_workloads_are_expanded_besides() {
     assert_eq!(cluster.custom_notices(&in_tree()), ["ignored: 1 Service"]);
 }
 
-/// A ReplicaSet from a cluster that wants three pods, and so many of them.
+/// A ReplicaSet from a cluster that wants three pods, with the given number of pods.
 fn dumped(pods: usize) -> String {
     let mut text = format!(
         "{{apiVersion: apps/v1, kind: Deployment, metadata: {{name: web, uid: d}}, spec: {{replicas: 3, {TEMPLATE}}}}}\n---\n\
@@ -115,7 +115,7 @@ fn dumped(pods: usize) -> String {
 }
 
 #[test]
-fn missing_pods_are_made_and_those_that_exist_are_kept() {
+fn missing_pods_are_created_and_existing_pods_are_kept() {
     for (pods, fill, bound, made) in [(2, false, 2, 1), (3, false, 3, 0), (0, false, 0, 0), (0, true, 0, 3)] {
         let cluster = read(&dumped(pods), fill).unwrap();
         assert_eq!((cluster.bound.len(), cluster.pending.len()), (bound, made), "{pods} {fill}");
@@ -157,7 +157,7 @@ fn a_daemon_set_has_a_pod_on_every_node_that_its_template_allows() {
 }
 
 #[test]
-fn jobs_have_their_pods_and_cron_jobs_those_of_one_run() {
+fn jobs_get_their_pods_and_cron_jobs_those_of_one_run() {
     let job = "template: {spec: {restartPolicy: Never, containers: [{name: c, image: i}]}}";
     let cluster = read(
         &format!(
@@ -183,7 +183,7 @@ fn objects_from_memory_are_named_by_their_index() {
 }
 
 #[test]
-fn custom_resources_are_kept_as_their_schema_makes_them() {
+fn custom_resources_are_kept_as_their_schema_completes_them() {
     let text = "apiVersion: core.run-linux.com/v1\nkind: Scv\nmetadata: {name: n1}\nspec: {cards: 2}\nstatus: {free: 16}\n---\n\
         apiVersion: example.com/v1\nkind: Thing\nmetadata: {name: t}\n---\n\
         apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: scvs.core.run-linux.com}\n\

@@ -1,4 +1,5 @@
-//! Claims and volumes while pods are placed. The results that PreBind would wait for are available at once.
+//! Handles claims and volumes while pods are placed. The results that PreBind would wait for are available
+//! immediately.
 
 use harbormaster_api::{Str, points::ExtensionPoint};
 use harbormaster_core::{BindTask, Input};
@@ -100,7 +101,7 @@ fn carry_out(volumes: &mut Volumes, task: &BindTask) {
     }
 }
 
-/// Returns the claims of a pod, each once.
+/// Returns the distinct claims of a pod.
 fn claims_of(pod: &PodInfo) -> impl Iterator<Item = ClaimKey> {
     let mut keys: Vec<ClaimKey> = Vec::new();
     for claimed in claim::claimed_by(pod) {

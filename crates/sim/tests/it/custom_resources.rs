@@ -1,4 +1,4 @@
-//! Custom resources in manifests: those that plugins name are fed, and the user is told of the others.
+//! Custom resources in manifests: plugins get the kinds that they name, and the user gets a notice about the others.
 
 use harbormaster_framework::prelude::*;
 use harbormaster_manifests::Source;
@@ -6,7 +6,7 @@ use harbormaster_setup::{Choices, Setup};
 use harbormaster_sim::{Inventory, Reading, independent, simulate};
 use serde::Deserialize;
 
-/// A custom resource whose `open` decides if a node takes pods.
+/// A custom resource whose field `open` decides whether a node takes pods.
 #[derive(Deserialize)]
 struct Gate {
     spec: GateSpec,
@@ -25,7 +25,7 @@ impl Resource for Gate {
     const SCOPE: ResourceScope = ResourceScope::Namespaced;
 }
 
-/// A node takes pods of the namespaces in which the gate of its name is open.
+/// Lets a node take pods of the namespaces in which the gate with the node's name is open.
 #[derive(Default)]
 struct Gates;
 
@@ -62,7 +62,7 @@ fn cluster(gates: &str) -> Inventory {
     serving("v1", gates)
 }
 
-/// A cluster whose definition serves one version.
+/// A cluster whose resource definition serves one version.
 fn serving(version: &str, gates: &str) -> Inventory {
     let definition = "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\n\
         metadata: {name: gates.example.com}\n\
@@ -110,7 +110,7 @@ fn plugins_find_them_in_both_kinds_of_simulation() {
 }
 
 #[test]
-fn the_user_is_told_of_those_that_nobody_reads_and_of_those_that_nobody_can_read() {
+fn the_user_is_notified_of_objects_that_are_unread_or_unreadable() {
     let cluster = cluster(&(gate("a", "default", "ajar") + &gate("b", "default", "true")));
     assert!(cluster.notices.is_empty(), "{:?}", cluster.notices);
     assert_eq!(cluster.custom_notices(&setup("").engine), ["ignored: 2 Gate"]);

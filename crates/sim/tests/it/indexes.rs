@@ -1,5 +1,5 @@
-//! The engine with all in-tree plugins: after every step what plugins keep equals a recount, whatever became of pods in
-//! the meantime: assumed, confirmed, forgotten, evicted, relabelled, replaced.
+//! Tests the engine with all in-tree plugins. After every step the plugins' indexes equal a recount, whatever has
+//! happened to pods in the meantime: assumed, confirmed, forgotten, evicted, relabeled or replaced.
 
 use harbormaster_api::{
     Namespace, Object, Pod, Service, Str, Timestamp,
@@ -178,7 +178,7 @@ impl World {
         self.tell(Input::NodeGone(name));
     }
 
-    /// A class, a claim, a volume, what a node says of its drivers, or an attachment.
+    /// Changes a class, a claim, a volume, the drivers of a node, or an attachment.
     fn storage_changes(&mut self) {
         let (dice, gone) = (&mut self.dice, self.next % 5 == 4);
         self.next += 1;
@@ -309,18 +309,18 @@ fn random_persistent_volume(dice: &mut Dice, name: &str) -> Value {
     volume
 }
 
-/// Fails if what is kept is not what would be made anew. Without pods that need it an index may not be kept yet.
+/// Fails if the index differs from a rebuilt one. Without pods that need it, an index may not be kept yet.
 fn check_anew<I: Index + PartialEq + std::fmt::Debug>(cluster: &Cluster, when: &str) -> usize {
     let Ok(kept) = cluster.indexes().get::<I>() else { return 0 };
     let mut anew = Indexes::default();
     let known = ClusterView { nodes: cluster.nodes(), objects: cluster.objects() };
     anew.add(IndexKind::of::<I>(), known).unwrap();
-    assert_eq!(kept, anew.get::<I>().unwrap(), "kept, and made anew: {when}");
+    assert_eq!(kept, anew.get::<I>().unwrap(), "kept (left) and rebuilt (right): {when}");
     1
 }
 
 #[test]
-fn what_plugins_keep_follows_the_engine_through_whatever_happens_to_pods() {
+fn indexes_follow_the_engine_through_whatever_happens_to_pods() {
     let (mut bound, mut evicted, mut compared) = (0, 0, 0);
     for seed in 0..4_000 {
         let mut world = World::new(seed);
@@ -335,7 +335,7 @@ fn what_plugins_keep_follows_the_engine_through_whatever_happens_to_pods() {
                 let known = ClusterView { nodes: cluster.nodes(), objects: cluster.objects() };
                 index.check(known).unwrap_or_else(|e| panic!("seed {seed}, step {step}: {e}"));
             }
-            // What is wrong stays wrong, so not every step needs to be looked at.
+            // Errors persist, so not every step needs to be checked.
             if step % 6 == 5 {
                 let when = format!("seed {seed}, step {step}");
                 compared += check_anew::<VolumeUsers>(cluster, &when);
@@ -344,6 +344,9 @@ fn what_plugins_keep_follows_the_engine_through_whatever_happens_to_pods() {
             }
         }
     }
-    assert!(bound > 500 && evicted > 25, "the sequences are too tame: {bound} joined, {evicted} evictions");
-    assert!(compared > 5_000, "the indexes of volumes are hardly in use: {compared}");
+    assert!(
+        bound > 500 && evicted > 25,
+        "the sequences vary too little: {bound} joined, {evicted} evictions"
+    );
+    assert!(compared > 5_000, "the volume indexes are hardly used: {compared}");
 }

@@ -1,4 +1,4 @@
-//! The simulator with the in-tree plugins.
+//! Tests of the simulator with the in-tree plugins.
 
 #![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
 

@@ -1,4 +1,4 @@
-//! Pods that had a node reserved but did not keep it.
+//! Pods for which a node was reserved but that did not keep it.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use harbormaster_setup::{Choices, Setup};
 use harbormaster_sim::{Inventory, simulate};
 use harbormaster_testkit::{node, pod};
 
-/// Holds every pod back, for nothing.
+/// Holds every pod back on Permit, without ever allowing it.
 #[derive(Default)]
 struct Waits;
 
@@ -24,7 +24,7 @@ impl Permit for Waits {
 }
 
 #[test]
-fn a_pod_that_waited_on_permit_in_vain_says_so() {
+fn a_pod_that_times_out_on_permit_reports_the_timeout() {
     let mut choices = Choices::default();
     choices.plugins.register::<Waits>();
     let config = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n\

@@ -21,7 +21,7 @@ fn run(cluster: Inventory) -> Report {
     simulate(setup.engine, cluster, &mut |_, _| {})
 }
 
-/// With an explanation of every pod that was tried, in the order of their last attempts.
+/// Simulates with an explanation of every pod that was tried, in the order of the pods' last attempts.
 fn explained(cluster: Inventory) -> Explained {
     explained_of(cluster, &|_| true)
 }
@@ -50,7 +50,7 @@ fn outcomes(report: &Report) -> Vec<(&str, Option<&str>, Option<&str>)> {
 }
 
 #[test]
-fn pods_see_the_ones_placed_before_them_and_priority_goes_first() {
+fn pods_see_pods_placed_before_them_and_higher_priority_goes_first() {
     let report = run(cluster(
         vec![small("n")],
         vec![pod("low").cpu("1500m"), pod("high").cpu("1500m").priority(10), pod("tiny").cpu("100m")],
@@ -78,7 +78,7 @@ fn bound_pods_count_and_gated_pods_are_not_tried() {
 }
 
 #[test]
-fn without_nodes_or_profile_the_simulation_ends_and_says_why() {
+fn without_nodes_or_a_profile_the_simulation_ends_and_reports_why() {
     let report = run(cluster(vec![], vec![pod("p")]));
     assert_eq!(outcomes(&report), [("default/p", None, Some("no nodes available to schedule pods"))]);
     let other = pod("p").spec(|spec| spec.scheduler_name = "other".into());
@@ -88,7 +88,7 @@ fn without_nodes_or_profile_the_simulation_ends_and_says_why() {
 }
 
 #[test]
-fn an_explanation_is_of_the_time_of_the_attempt() {
+fn an_explanation_reflects_the_time_of_the_attempt() {
     let explained = explained(cluster(
         vec![small("a"), small("b").unschedulable()],
         vec![pod("first").cpu("1500m"), pod("second").cpu("1500m")],
@@ -109,7 +109,7 @@ fn an_explanation_is_of_the_time_of_the_attempt() {
 }
 
 #[test]
-fn nodes_of_which_the_same_is_said_are_told_together_with_what_the_best_of_them_lacks() {
+fn nodes_with_the_same_verdict_are_grouped_with_what_the_best_of_them_lacks() {
     let nodes = vec![
         small("a"),
         small("b"),
@@ -145,7 +145,7 @@ fn nodes_of_which_the_same_is_said_are_told_together_with_what_the_best_of_them_
 }
 
 #[test]
-fn only_pods_of_concern_are_explained() {
+fn only_selected_pods_are_explained() {
     let pods = || vec![pod("first").cpu("1"), pod("second").cpu("1"), pod("third").cpu("1")];
     let explained = explained_of(cluster(vec![small("a")], pods()), &|pod| pod.pod == "default/second");
     let [second] = explained.explanations.as_slice() else { panic!("{explained:?}") };
@@ -154,7 +154,7 @@ fn only_pods_of_concern_are_explained() {
 }
 
 #[test]
-fn a_pod_that_needs_a_plugin_that_does_not_exist_waits_and_says_which() {
+fn a_pod_that_needs_a_missing_plugin_waits_and_names_the_plugin() {
     let mut objects = objects();
     objects[2]["spec"] = json!({"containers": [], "resourceClaims": [{"name": "card"}]});
     let Explained { report, explanations } = explained(Inventory::from_objects(objects).unwrap());
@@ -168,7 +168,7 @@ fn a_pod_that_needs_a_plugin_that_does_not_exist_waits_and_says_which() {
 }
 
 #[test]
-fn victims_are_gone_and_the_report_says_who_took_their_place() {
+fn victims_are_gone_and_the_report_names_the_preemptor() {
     let pods = vec![
         pod("there").cpu("1").on("n"),
         pod("more important").cpu("1").priority(20).on("n"),
@@ -187,13 +187,13 @@ fn victims_are_gone_and_the_report_says_who_took_their_place() {
     );
     let json = serde_json::to_value(&report.pods[2]).unwrap();
     assert_eq!((&json["preemptedBy"], &json["node"]), (&json!("default/high"), &Value::Null));
-    assert_eq!(report.pods[0].attempts, 2, "once in vain, and once when there was room");
+    assert_eq!(report.pods[0].attempts, 2, "once without success, and once when there was room");
     let high = explanations.iter().find(|said| said.pod == "default/high").unwrap();
     assert_eq!(fits(high), ["n"], "the victim no longer counts");
 }
 
 #[test]
-fn a_pod_that_was_placed_and_then_had_to_go_is_told_of_once() {
+fn a_pod_that_was_placed_and_then_preempted_is_reported_once() {
     let pod = |name: &str, cpu: &str, priority: i32, affinity: Value| {
         json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": {"app": name}},
                "spec": {"priority": priority, "affinity": affinity,
@@ -243,7 +243,7 @@ fn objects() -> Vec<Value> {
 }
 
 #[test]
-fn the_json_form_is_the_promised_one() {
+fn the_json_form_is_as_documented() {
     let explained = explain_independent(None, Features::default(), objects()).unwrap();
     let outside = "node(s) didn't satisfy plugin(s) [NodeAffinity]";
     let code = "UnschedulableAndUnresolvable";
@@ -274,7 +274,7 @@ fn scores_are_raw_normalized_and_weighted() {
     objects[2]["spec"]["affinity"] = Value::Null;
     let config = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles:\n\
                   - plugins: {multiPoint: {enabled: [{name: NodeResourcesFit, weight: 5}]}}\n";
-    // The second time the profile is the kept one.
+    // The second run uses the profile that the thread has kept.
     for _ in 0..2 {
         let report = serde_json::to_value(
             explain_independent(Some(config), Features::default(), objects.clone()).unwrap(),
@@ -290,7 +290,7 @@ fn scores_are_raw_normalized_and_weighted() {
 }
 
 #[test]
-fn a_claim_that_is_missing_is_told_of_once() {
+fn a_missing_claim_is_reported_once() {
     let mut objects = objects();
     objects[2]["spec"] = json!({
         "containers": [{"name": "c", "image": "i"}],

@@ -1,4 +1,4 @@
-//! Kubernetes' own storage objects in manifests: the in-tree plugins read them without a definition.
+//! Kubernetes' own storage objects in manifests, which the in-tree plugins read without a definition.
 
 use harbormaster_manifests::Source;
 use harbormaster_setup::{Choices, Setup};
@@ -51,7 +51,7 @@ fn pods_share_no_disk_and_exceed_no_limit() {
 }
 
 #[test]
-fn a_volume_that_one_pod_gets_is_not_there_for_the_next() {
+fn a_volume_that_one_pod_gets_is_not_available_to_the_next() {
     let class = "{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {name: local}, \
          provisioner: kubernetes.io/no-provisioner, volumeBindingMode: WaitForFirstConsumer}\n";
     let volume = "{apiVersion: v1, kind: PersistentVolume, metadata: {name: v}, spec: {storageClassName: local, \
@@ -81,7 +81,7 @@ fn a_volume_that_one_pod_gets_is_not_there_for_the_next() {
 }
 
 #[test]
-fn zones_of_volumes_count_and_objects_that_nobody_reads_are_counted() {
+fn zones_of_volumes_count_and_objects_that_no_plugin_reads_are_counted() {
     let engine = Setup::read(None, &Choices::default()).unwrap().engine;
     let bound = |zone: &str| {
         vec![
@@ -126,7 +126,7 @@ volumeBindingMode: WaitForFirstConsumer
 ---
 ";
 
-/// Nodes `a-1`, `b-1` and `b-2` in zones a and b, with room for one pod each on `a-1` and `b-1`, and for nine on `b-2`.
+/// Nodes `a-1`, `b-1` and `b-2` in zones a and b. `a-1` and `b-1` have room for one pod each, and `b-2` for nine.
 fn nodes() -> String {
     let node = |(name, zone, pods): (&str, &str, usize)| {
         format!(
@@ -144,7 +144,7 @@ fn claim(name: &str, class: &str) -> String {
     )
 }
 
-/// A volume that can be used from that node.
+/// A volume that is accessible only from the given node.
 fn volume(name: &str, class: &str, node: &str) -> String {
     format!(
         "{{apiVersion: v1, kind: PersistentVolume, metadata: {{name: {name}}}, spec: {{storageClassName: {class:?}, capacity: \
@@ -157,7 +157,7 @@ fn user(name: &str, claim: &str) -> String {
     pod(name, &format!("persistentVolumeClaim: {{claimName: {claim}}}")) + "---\n"
 }
 
-/// The same pod, on one node only.
+/// The same pod, restricted to one node.
 fn on(pod: &str, node: &str) -> String {
     pod.replace(
         "spec: {containers",
@@ -174,7 +174,7 @@ fn reported(objects: &[String]) -> (Vec<PodReport>, Vec<String>) {
     (simulate(engine, cluster, &mut |_, _| {}).pods, notices)
 }
 
-/// `node: what its claims get`, or the first sentence of why it has none.
+/// For each pod, its node and what its claims get, or the first sentence of the reason why it has no node.
 fn lines(objects: &[String]) -> Vec<String> {
     let line = |pod: &PodReport| match &pod.node {
         Some(node) => {
@@ -187,7 +187,7 @@ fn lines(objects: &[String]) -> Vec<String> {
 }
 
 #[test]
-fn claims_get_volumes_where_their_first_pod_goes_and_hold_the_next_ones_there() {
+fn claims_get_volumes_where_their_first_pod_goes_and_keep_later_pods_there() {
     for class in ["waits", "at-once"] {
         let made = format!("claim c: a volume of class {class} would be provisioned in zone");
         let all = [
@@ -203,7 +203,7 @@ fn claims_get_volumes_where_their_first_pod_goes_and_hold_the_next_ones_there() 
 }
 
 #[test]
-fn volumes_that_are_there_go_to_the_claims_that_they_suit_once() {
+fn existing_volumes_go_to_matching_claims_and_each_is_used_once() {
     for (class, why) in [
         ("local", "0/3 nodes are available: 3 node(s) didn't find available persistent volumes to bind"),
         ("", "0/3 nodes are available: pod has unbound immediate PersistentVolumeClaims."),
@@ -215,7 +215,7 @@ fn volumes_that_are_there_go_to_the_claims_that_they_suit_once() {
 }
 
 #[test]
-fn claims_that_were_bound_before_are_not_told_of() {
+fn claims_that_were_already_bound_are_not_reported() {
     let bound =
         claim("c", "").replace("name: c}", "name: c, annotations: {pv.kubernetes.io/bind-completed: 'yes'}}");
     let bound = bound.replace("spec: {", "spec: {volumeName: disk, ");
@@ -225,7 +225,7 @@ fn claims_that_were_bound_before_are_not_told_of() {
 }
 
 #[test]
-fn claims_that_cannot_get_a_volume_say_why_before_any_pod_comes() {
+fn claims_that_cannot_get_a_volume_are_reported_before_any_pod_is_placed() {
     let stuck = "PersistentVolumeClaim default/";
     let nothing = "no persistent volumes available for this claim and no storage class is set";
     for (class, expected) in [
@@ -244,7 +244,7 @@ fn workloads_and_ephemeral_volumes_bring_their_claims() {
                {app: db}}, template: {metadata: {labels: {app: db}}, spec: {containers: [{name: c, image: i}]}}, \
                volumeClaimTemplates: [{metadata: {name: data}, spec: {accessModes: [ReadWriteOnce], storageClassName: \
                waits, resources: {requests: {storage: 1Gi}}}}]}}\n---\n";
-    // The set finds a claim that is there already.
+    // The StatefulSet uses a claim that already exists.
     let disks = [volume("disk", "local", "b-2"), claim("data-db-1", "local")];
     let scratch = "ephemeral: {volumeClaimTemplate: {spec: {accessModes: [ReadWriteOnce], storageClassName: at-once, \
                    resources: {requests: {storage: 1Gi}}}}}";
@@ -263,7 +263,7 @@ fn workloads_and_ephemeral_volumes_bring_their_claims() {
 }
 
 #[test]
-fn reports_say_in_fields_what_claims_get() {
+fn reports_list_in_fields_what_claims_get() {
     let all = [
         claim("c", "waits"),
         claim("d", "local"),

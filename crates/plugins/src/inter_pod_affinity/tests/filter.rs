@@ -18,7 +18,7 @@ fn service(names: &[&str]) -> Requirement {
     one_of("service", names)
 }
 
-/// Verdict for one node `n` in region `r1` and zone `z1`.
+/// Verdict for a single node `n` in region `r1` and zone `z1`.
 fn on_one_node(pods: &[PodBuilder], incoming: PodBuilder) -> &'static str {
     let pods = pods.iter().map(|p| p.clone().on("n"));
     let nodes = with_teams(cluster([at("n", "r1", "z1")], pods));
@@ -34,7 +34,7 @@ fn secure() -> PodBuilder {
 }
 
 #[test]
-fn required_affinity_asks_for_a_matching_pod_in_the_domain() {
+fn required_affinity_needs_a_matching_pod_in_the_domain() {
     for (case, pods, incoming, expected) in [
         ("no terms", vec![], pod("p"), SKIPPED),
         ("In", vec![scan()], secure().wants(term("region", &[service(&["scan", "x"])])), FITS),
@@ -59,7 +59,7 @@ fn required_affinity_asks_for_a_matching_pod_in_the_domain() {
             FITS,
         ),
         (
-            "a list of namespaces leaves the pod's own out",
+            "a list of namespaces excludes the pod's own",
             vec![scan()],
             secure().wants(within(term("region", &[service(&["scan"])]), &["ns"], None)),
             AFFINITY,
@@ -109,7 +109,7 @@ fn anti_affinity_keeps_pods_apart_in_both_directions() {
     let labelled = |keys: &[&str]| keys.iter().fold(pod("p"), |pod, key| pod.label(key, ""));
     for (case, pods, incoming, expected) in [
         (
-            "affinity holds and anti-affinity is about others",
+            "affinity holds and anti-affinity selects other pods",
             vec![scan()],
             secure().wants(scanned("region")).shuns(term("zone", &[service(&["x"])])),
             FITS,
@@ -121,13 +121,13 @@ fn anti_affinity_keeps_pods_apart_in_both_directions() {
             ANTI,
         ),
         (
-            "affinity is told before anti-affinity",
+            "affinity is reported before anti-affinity",
             vec![scan().shuns(term("zone", &[has("security")]))],
             secure().wants(term("region", &[has("x")])).shuns(scanned("zone")),
             AFFINITY,
         ),
         (
-            "own anti-affinity is told before that of others",
+            "own anti-affinity is reported before that of others",
             vec![scan().shuns(term("zone", &[has("security")]))],
             secure().shuns(scanned("zone")),
             ANTI,
@@ -140,7 +140,7 @@ fn anti_affinity_keeps_pods_apart_in_both_directions() {
             SKIPPED,
         ),
         (
-            "anti-affinity of others beside terms that hold",
+            "anti-affinity of others, although the pod's own terms hold",
             vec![scan().shuns(scanned("zone"))],
             scan().wants(scanned("region")).shuns(term("rack", &[service(&["x"])])),
             OTHERS,
@@ -172,19 +172,19 @@ fn anti_affinity_keeps_pods_apart_in_both_directions() {
 }
 
 #[test]
-fn namespace_selectors_look_at_the_labels_of_namespaces() {
+fn namespace_selectors_match_the_labels_of_namespaces() {
     let team_a: &[Requirement] = &[one_of("team", &["a"])];
     let scanned = |by_labels| within(term("zone", &[service(&["scan"])]), &[], Some(by_labels));
     for (case, other, incoming, expected) in [
         ("affinity, matching", scan().namespace("a1"), secure().wants(scanned(team_a)), FITS),
         ("affinity, other team", scan().namespace("b1"), secure().wants(scanned(team_a)), AFFINITY),
-        ("affinity, own namespace is not meant", scan(), secure().wants(scanned(team_a)), AFFINITY),
+        ("affinity, own namespace is not selected", scan(), secure().wants(scanned(team_a)), AFFINITY),
         ("anti, matching", scan().namespace("a2"), secure().namespace("a1").shuns(scanned(team_a)), ANTI),
         ("anti, other team", scan().namespace("b1"), secure().namespace("a1").shuns(scanned(team_a)), FITS),
         ("anti, all namespaces", scan().namespace("b1"), secure().shuns(scanned(&[])), ANTI),
-        ("anti, a namespace that is not known", scan().namespace("?"), secure().shuns(scanned(&[])), ANTI),
+        ("anti, an unknown namespace", scan().namespace("?"), secure().shuns(scanned(&[])), ANTI),
         (
-            "anti, not known and a label asked for",
+            "anti, an unknown namespace and a required label",
             scan().namespace("?"),
             secure().shuns(scanned(team_a)),
             FITS,
@@ -200,10 +200,10 @@ fn namespace_selectors_look_at_the_labels_of_namespaces() {
     }
 }
 
-/// kube-scheduler evaluates the namespace selector of the pod's own terms once more on empty labels; those of other
-/// pods' terms only on the labels of the pod's namespace.
+/// kube-scheduler also evaluates the namespace selectors of the pod's own terms on empty labels. It evaluates those of
+/// other pods' terms only on the labels of the pod's namespace.
 #[test]
-fn a_negative_namespace_selector_matches_every_namespace_in_well_formed_only() {
+fn a_negative_namespace_selector_matches_every_namespace_only_in_own_terms() {
     let not_a: &[Requirement] = &[none_of("team", &["a"])];
     let no_team: &[Requirement] = &[lacks("team")];
     for by_labels in [not_a, no_team] {
@@ -221,7 +221,7 @@ fn a_negative_namespace_selector_matches_every_namespace_in_well_formed_only() {
 }
 
 #[test]
-fn domains_reach_over_nodes() {
+fn domains_span_nodes() {
     let regions =
         || [in_region("n1", "China"), in_region("n2", "China").label("az", "az1"), in_region("n3", "India")];
     let foo = |value: &str, on: &str| pod("other").label("foo", value).on(on);
@@ -230,7 +230,7 @@ fn domains_reach_over_nodes() {
         ("affinity", vec![foo("bar", "n1")], pod("p").wants(is("bar")), [FITS, FITS, AFFINITY]),
         ("anti-affinity", vec![foo("abc", "n1")], pod("p").shuns(is("abc")), [ANTI, ANTI, FITS]),
         (
-            "anti-affinity of a pod in another namespace is not about this one",
+            "anti-affinity of a pod in another namespace does not select this one",
             vec![foo("bar", "n1"), pod("q").namespace("ns2").on("n3").shuns(is("123"))],
             pod("p").label("foo", "123").shuns(is("bar")),
             [ANTI, ANTI, FITS],
@@ -282,12 +282,7 @@ fn every_term_counts_in_its_own_domain() {
             both(),
             [OTHERS, FITS, FITS],
         ),
-        (
-            "nothing but an unknown key",
-            vec![with("q", &[], "na").shuns(t("foo", "rack"))],
-            both(),
-            [SKIPPED; 3],
-        ),
+        ("only an unknown key", vec![with("q", &[], "na").shuns(t("foo", "rack"))], both(), [SKIPPED; 3]),
         (
             "one matching term of each of two others",
             vec![
@@ -317,7 +312,7 @@ fn every_term_counts_in_its_own_domain() {
 }
 
 #[test]
-fn the_first_pod_of_a_group_needs_the_keys_only() {
+fn the_first_pod_of_a_group_needs_only_the_keys() {
     let nodes = |pods: &[PodBuilder]| cluster([at("na", "r1", "z1"), in_region("nb", "r1")], pods.to_vec());
     let group = || {
         let both = pod("p").label("foo", "bar").label("service", "scan");
@@ -331,13 +326,13 @@ fn the_first_pod_of_a_group_needs_the_keys_only() {
         "one term is not all"
     );
     let follower = || pod("p").wants(term("zone", &[one_of("foo", &["bar"])]));
-    assert_eq!(verdicts(&nodes(NOWHERE), &follower().info()), [AFFINITY; 2], "it does not match itself");
+    assert_eq!(verdicts(&nodes(NOWHERE), &follower().info()), [AFFINITY; 2], "the pod does not match itself");
     let elsewhere = || group().namespace("ns");
     assert_eq!(verdicts(&nodes(NOWHERE), &elsewhere().info()), [FITS, AFFINITY]);
 }
 
 #[test]
-fn a_group_with_a_pod_anywhere_has_no_first_pod_any_more() {
+fn a_group_with_a_pod_anywhere_no_longer_has_a_first_pod() {
     let nodes = |on: &str| {
         let member = pod("q").label("foo", "bar").on(on);
         cluster([at("na", "r1", "z1"), at("nb", "r1", "z2"), node("nc")], [member])
@@ -352,12 +347,12 @@ fn a_group_with_a_pod_anywhere_has_no_first_pod_any_more() {
     assert_eq!(
         verdicts(&nodes("unknown"), &group),
         [FITS, FITS, AFFINITY],
-        "nor one on a node that is not known"
+        "nor does a pod on an unknown node"
     );
 }
 
 #[test]
-fn a_selector_with_a_syntax_error_fits_nowhere_and_its_list_is_named() {
+fn a_selector_with_a_syntax_error_fits_nowhere_and_the_reason_names_its_list() {
     let bad = || term("zone", &[service(&["{{.bad-value.}}"])]);
     let problem = "values[0][service]: Invalid value: \"{{.bad-value.}}\": a valid label must be an empty string or \
          consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character \
@@ -386,7 +381,7 @@ fn a_selector_with_a_syntax_error_fits_nowhere_and_its_list_is_named() {
 }
 
 #[test]
-fn a_list_with_a_syntax_error_of_a_pod_on_a_node_is_passed_over() {
+fn a_list_with_a_syntax_error_is_ignored_for_a_pod_on_a_node() {
     let bad = || term("zone", &[service(&["{{.bad-value.}}"])]);
     let scanned = || term("zone", &[service(&["scan"])]);
     assert_eq!(on_one_node(&[pod("q").shuns(scanned()).shuns(bad())], scan()), SKIPPED);

@@ -33,7 +33,7 @@ fn after_pod(waiting: PodBuilder, old: Option<PodBuilder>, new: Option<PodBuilde
 }
 
 #[test]
-fn a_pod_that_comes_to_match_all_affinity_terms_helps() {
+fn a_pod_that_now_matches_all_affinity_terms_helps() {
     use Hint::{Queue, Skip};
     let wants = || pod("p").wants(scanned("region"));
     let wants_both = || pod("p").wants(term("h", &[has("aaa")])).wants(term("h", &[has("bbb")]));
@@ -49,24 +49,24 @@ fn a_pod_that_comes_to_match_all_affinity_terms_helps() {
         ("added, anti-affinity only", pod("p").shuns(scanned("region")), None, service("scan"), Skip),
         ("now it matches", wants(), Some(unlabelled()), service("scan"), Queue),
         ("it matched before", wants(), Some(service("value2")), service("scan"), Skip),
-        ("it matches no more", wants(), Some(service("scan")), unlabelled(), Skip),
+        ("it no longer matches", wants(), Some(service("scan")), unlabelled(), Skip),
         ("neither before nor now", wants_both(), Some(unlabelled()), service("scan"), Skip),
         ("now both terms", wants_both(), Some(unlabelled()), unlabelled().label("bbb", ""), Queue),
         ("it has no node", wants(), Some(pending(unlabelled())), pending(service("scan")), Skip),
-        ("it got its node just now", wants(), Some(pending(unlabelled())), service("scan"), Skip),
+        ("it has just been bound", wants(), Some(pending(unlabelled())), service("scan"), Skip),
     ] {
         assert_eq!(after_pod(waiting, old, Some(new)), expected, "{case}");
     }
 }
 
 #[test]
-fn a_pod_that_stops_to_match_all_anti_affinity_terms_helps() {
+fn a_pod_that_no_longer_matches_all_anti_affinity_terms_helps() {
     use Hint::{Queue, Skip};
     let shuns = || pod("p").shuns(scanned("region"));
     let shuns_two = || shuns().shuns(term("zone", &[has("x")]));
     let nominated = |pod: PodBuilder| pending(pod).nominated_to("n");
     for (case, waiting, old, new, expected) in [
-        ("it matches no more", shuns(), service("scan"), Some(service("aaaa")), Queue),
+        ("it no longer matches", shuns(), service("scan"), Some(service("aaaa")), Queue),
         ("now it matches", shuns(), service("bbb"), Some(service("scan")), Skip),
         ("it still matches", shuns(), service("scan"), Some(service("value2")), Skip),
         ("deleted", shuns(), service("scan"), None, Queue),
@@ -82,14 +82,14 @@ fn a_pod_that_stops_to_match_all_anti_affinity_terms_helps() {
 }
 
 #[test]
-fn the_end_of_a_pod_whose_anti_affinity_selects_this_one_helps() {
+fn the_end_of_a_pod_whose_anti_affinity_selects_this_pod_helps() {
     let shunning = || pod("other").on("n").shuns(scanned("region"));
     let scan = || pod("p").label("service", "scan");
     let deleted = |waiting, gone| after_pod(waiting, Some(gone), None);
     assert_eq!(deleted(scan(), shunning()), Hint::Queue);
     assert_eq!(deleted(pod("p").label("service", "foo"), shunning()), Hint::Skip);
     let apart = pod("p").label("service", "foo").shuns(scanned("region"));
-    assert_eq!(deleted(apart, shunning().label("service", "foo")), Hint::Skip, "neither way");
+    assert_eq!(deleted(apart, shunning().label("service", "foo")), Hint::Skip, "no anti-affinity either way");
     assert_eq!(deleted(scan(), shunning().shuns(term("zone", &[has("x")]))), Hint::Skip, "all terms or none");
     assert_eq!(deleted(scan().namespace("ns"), shunning()), Hint::Skip);
     assert_eq!(deleted(scan(), pod("other").on("n").dislikes(1, scanned("region"))), Hint::Skip);
@@ -105,7 +105,7 @@ fn new_labels_of_the_pod_itself_help() {
 
 /// As in kube-scheduler, hints neither resolve namespace selectors nor look up the labels of the other pod's namespace.
 #[test]
-fn a_namespace_selector_that_needs_labels_matches_nothing_in_hints() {
+fn a_namespace_selector_that_requires_labels_matches_nothing_in_hints() {
     let added = |by_labels: &[Requirement]| {
         let waiting = pod("p").wants(within(scanned("region"), &["listed"], Some(by_labels)));
         ["a1", "listed", "default"]
@@ -117,7 +117,7 @@ fn a_namespace_selector_that_needs_labels_matches_nothing_in_hints() {
 }
 
 #[test]
-fn what_cannot_be_parsed_is_tried_again() {
+fn terms_with_syntax_errors_requeue_the_pod() {
     let bad = || term("zone", &[one_of("service", &["{{.bad-value.}}"])]);
     let queued = |waiting: PodBuilder| after_pod(waiting, None, Some(unlabelled()));
     assert_eq!(queued(pod("p").wants(bad())), Hint::Queue);
@@ -149,13 +149,13 @@ fn a_node_that_joins_or_changes_a_domain_helps() {
         ("affinity, one more label", wants(), Some(zone("z1")), unrelated(), Skip),
         ("affinity, another value", wants(), Some(zone("z1")), zone("z2"), Queue),
         ("affinity, the key appears", wants(), Some(other("a")), zone("z1"), Queue),
-        ("affinity, the key goes", wants(), Some(zone("z1")), other("a"), Skip),
+        ("affinity, the key disappears", wants(), Some(zone("z1")), other("a"), Skip),
         ("anti-affinity, new with the key", shuns(), None, zone("z1"), Queue),
         ("anti-affinity, new without the key", shuns(), None, node("n"), Queue),
         ("anti-affinity, one more label", shuns(), Some(zone("z1")), unrelated(), Skip),
         ("anti-affinity, another value", shuns(), Some(zone("z1")), zone("z2"), Queue),
         ("anti-affinity, the key appears", shuns(), Some(other("a")), zone("z1"), Skip),
-        ("anti-affinity, the key goes", shuns(), Some(zone("z1")), other("a"), Queue),
+        ("anti-affinity, the key disappears", shuns(), Some(zone("z1")), other("a"), Queue),
         ("no terms", pod("p"), None, zone("z1"), Skip),
         ("preferences only", pod("p").likes(1, scanned("zone")), None, zone("z1"), Skip),
         ("any of several terms", wants().wants(scanned("rack")), None, zone("z1"), Queue),
@@ -165,7 +165,7 @@ fn a_node_that_joins_or_changes_a_domain_helps() {
 }
 
 #[test]
-fn other_events_are_not_heard() {
+fn other_events_are_not_registered() {
     let waiting = pod("p").info();
     let hint = |resource, action| trial().hint(ClusterEvent::new(resource, action), &waiting, &Change::Other);
     assert_eq!(hint(EventResource::AssignedPod, Action::UPDATE_POD_SCALE_DOWN), None);

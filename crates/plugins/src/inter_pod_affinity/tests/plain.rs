@@ -17,7 +17,7 @@ fn pods_without_affinity_are_signed_by_their_labels() {
     assert_eq!(
         keys(&trial_with(1, true), plain()),
         Some(Vec::new()),
-        "labels matter to preferences of others only"
+        "labels matter only to preferences of others"
     );
     for trial in [trial(), trial_with(1, true)] {
         assert_eq!(keys(&trial, plain().wants(term("zone", &[]))), None);

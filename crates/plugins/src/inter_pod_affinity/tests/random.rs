@@ -1,4 +1,4 @@
-//! The plugin, compared with its definition, which visits every pod on every node.
+//! Compares the plugin with its definition, which visits every pod on every node.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -77,7 +77,7 @@ fn random_cluster(dice: &mut Dice) -> Cluster {
 /// Numbers by label of nodes.
 type Pairs = BTreeMap<(Str, Str), i64>;
 
-/// Definition of the plugin, pod by pod.
+/// The definition of the plugin, pod by pod.
 struct Definition<'a> {
     nodes: &'a Cluster,
     pod: &'a PodInfo,
@@ -93,7 +93,7 @@ impl Definition<'_> {
             (names, _) => names.contains(&other.namespace),
         };
         let selected = term.namespace_selector.as_ref().is_some_and(|s| {
-            // Own terms: by the names of known namespaces, or on empty labels.
+            // The pod's own terms use the names of known namespaces, or empty labels.
             match owner.uid == self.pod.uid {
                 true => namespace.is_some_and(|labels| s.matches(labels)) || s.matches(&nothing),
                 false => s.matches(namespace.unwrap_or(&nothing)),
@@ -185,7 +185,7 @@ impl Definition<'_> {
 }
 
 #[test]
-fn answers_are_those_of_looking_at_every_pod() {
+fn answers_equal_those_of_visiting_every_pod() {
     let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
     for seed in 0..500 {
         let mut dice = Dice::new(seed);
@@ -210,11 +210,11 @@ fn answers_are_those_of_looking_at_every_pod() {
             assert!(scores.iter().all(|s| (0..=100).contains(s)), "seed {seed}: {scores:?}");
         }
     }
-    assert!(seen.len() == 7 && seen.values().all(|n| *n > 40), "the worlds are too tame: {seen:?}");
+    assert!(seen.len() == 7 && seen.values().all(|n| *n > 40), "the worlds vary too little: {seen:?}");
 }
 
 #[test]
-fn what_if_answers_are_those_of_the_changed_cluster() {
+fn what_if_answers_equal_those_of_the_changed_cluster() {
     let mut asked = 0;
     for seed in 5000..5300 {
         let mut dice = Dice::new(seed);
@@ -239,7 +239,7 @@ fn what_if_answers_are_those_of_the_changed_cluster() {
             }
             let cx = Cycle::with_indexes(&nodes, &indexes, &pod);
             let expected = Definition { nodes: &nodes, pod: &pod }.verdicts();
-            // If PreFilter skipped, the plugin does not run again in the attempt; everything fits.
+            // If PreFilter skipped the pod, the plugin does not run again in the attempt, and everything fits.
             if slot.is_some() {
                 let found: Vec<_> = each(&nodes)
                     .map(|n| word(&trial.plugin().filter(&cx, &slot, n.idx()).map_err(rejection)))
@@ -250,5 +250,5 @@ fn what_if_answers_are_those_of_the_changed_cluster() {
             }
         }
     }
-    assert!(asked > 300, "the worlds are too tame: {asked}");
+    assert!(asked > 300, "the worlds vary too little: {asked}");
 }

@@ -32,7 +32,7 @@ fn near_s1_far_from_s2(pod: PodBuilder) -> PodBuilder {
     pod.likes(8, level("region", "S1")).dislikes(5, level("az", "S2"))
 }
 
-/// The scores of `n1`, `n2`, …; `None` if PreScore skips.
+/// Scores of `n1`, `n2`, …; `None` if PreScore skips.
 fn scores_of(trial: &Trial, nodes: &Cluster, pod: &PodInfo) -> Option<Vec<i64>> {
     batch_equals_single(trial, nodes, pod);
     let scores = trial.scores(nodes, pod).unwrap()?;
@@ -55,7 +55,7 @@ fn china_india_az1() -> [NodeBuilder; 3] {
 }
 
 #[test]
-fn nodes_of_a_domain_with_preferred_pods_are_best() {
+fn the_nodes_of_a_domain_with_preferred_pods_score_highest() {
     let pods = || [("n1", s("S1")), ("n2", s("S2")), ("n3", s("S1"))];
     assert_eq!(
         scores(china_india_az1(), pods(), near_s1(s("S1"))),
@@ -92,14 +92,14 @@ fn disliked_pods_make_a_domain_worse() {
     for (case, pods) in [
         ("no such pod", vec![("n1", s("S1")), ("n2", s("S2"))]),
         ("no such key", vec![("n1", s("S1")), ("n2", s("S1"))]),
-        ("more of them", vec![("n1", s("S1")), ("n1", s("S1")), ("n2", s("S2"))]),
+        ("more such pods", vec![("n1", s("S1")), ("n1", s("S1")), ("n2", s("S2"))]),
     ] {
         assert_eq!(scores(az_and_region(), pods, far()), Some(vec![0, 100]), "{case}");
     }
 }
 
 #[test]
-fn preferences_of_pods_on_nodes_count_alike() {
+fn preferences_of_pods_on_nodes_count_as_well() {
     let pods = || [("n1", near_s1(s("S1"))), ("n2", near_s2(s("S2")))];
     assert_eq!(scores(china_india_az1(), pods(), s("S2")), Some(vec![0, 100, 0]));
     let far = |level_of: &str, other: &str| s(level_of).dislikes(5, level("az", other));
@@ -164,7 +164,7 @@ fn all_four_directions_add_up() {
 }
 
 #[test]
-fn namespaces_of_own_preferences_are_listed_or_selected() {
+fn own_preferences_apply_to_listed_or_selected_namespaces() {
     let there = || within(level("region", "S1"), &["b2"], Some(&[one_of("team", &["a"])]));
     let nodes = || [region("n1", "China"), region("n2", "India")];
     for (third, name) in [("b1", "left out"), ("b2", "listed")] {
@@ -183,7 +183,11 @@ fn namespaces_of_own_preferences_are_listed_or_selected() {
         "a negative selector of the pod's own term matches every namespace"
     );
     let held = pod("q").likes(5, anywhere_but_a);
-    assert_eq!(scores(nodes(), [("n1", held)], s("S1").namespace("a1")), None, "of another's it does not");
+    assert_eq!(
+        scores(nodes(), [("n1", held)], s("S1").namespace("a1")),
+        None,
+        "one of another pod's term does not"
+    );
 }
 
 #[test]
@@ -211,17 +215,21 @@ fn required_affinity_of_pods_on_nodes_counts_with_its_own_weight() {
         "each term counts by itself"
     );
     let anti = pod("q").shuns(level("region", "S1"));
-    assert_eq!(scores(china_india_az1(), [("n1", anti)], s("S1")), None, "required anti-affinity never does");
+    assert_eq!(
+        scores(china_india_az1(), [("n1", anti)], s("S1")),
+        None,
+        "required anti-affinity never counts"
+    );
 }
 
 #[test]
-fn equal_sums_give_zero_not_a_hundred() {
+fn equal_sums_score_zero_not_a_hundred() {
     let nodes = || [region("n1", "China"), region("n2", "China")];
     let pods = [("n1", s("S1")), ("n2", near_s1_far_from_s2(pod("q")))];
     assert_eq!(scores(nodes(), pods, s("S1")), Some(vec![0, 0]));
 }
 
-/// As in kube-scheduler, PreScore skips if no domain was touched, not if all sums are zero.
+/// As in kube-scheduler, PreScore skips only if no domain got a number, not if all sums are zero.
 #[test]
 fn contributions_that_cancel_out_are_scored() {
     let nodes = || [region("n1", "China"), region("n2", "India")];
@@ -233,7 +241,7 @@ fn contributions_that_cancel_out_are_scored() {
 }
 
 #[test]
-fn shares_are_cut_off_not_rounded() {
+fn scores_are_truncated_not_rounded() {
     let nodes = [region("n1", "a"), region("n2", "b"), region("n3", "c"), region("n4", "d")];
     let pods = [("n2", s("S1")), ("n3", s("S1")), ("n3", s("S1"))];
     let more = ["n4"; 7].map(|node| (node, s("S1")));
@@ -258,21 +266,17 @@ fn preferences_of_pods_on_nodes_may_be_ignored() {
     assert_eq!(
         found(true, own),
         Some(vec![0, 100]),
-        "a pod with preferences of its own looks at all: 1 and 6"
+        "a pod with preferences of its own considers all terms: 1 and 6"
     );
     let cannot_match = s("S2").likes(1, term("nowhere", &[has("x")]));
-    assert_eq!(found(true, cannot_match), Some(vec![0, 100]), "it need not be one that matches");
+    assert_eq!(found(true, cannot_match), Some(vec![0, 100]), "the preference need not match");
 }
 
 #[test]
-fn a_pod_that_nothing_is_said_about_is_not_scored() {
+fn a_pod_to_which_no_term_applies_is_not_scored() {
     assert_eq!(scores(china_india_az1(), [], s("S1")), None);
     assert_eq!(scores([], [], s("S2")), None, "no nodes");
-    assert_eq!(
-        scores(china_india_az1(), [("gone", near_s1(pod("q")))], s("S1")),
-        None,
-        "on a node that is not known"
-    );
+    assert_eq!(scores(china_india_az1(), [("gone", near_s1(pod("q")))], s("S1")), None, "on an unknown node");
 }
 
 #[test]

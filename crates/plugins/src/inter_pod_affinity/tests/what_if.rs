@@ -52,13 +52,13 @@ fn changed(nodes: &Cluster, pod: &PodInfo, changes: &[(bool, &str, Arc<PodInfo>)
 }
 
 #[test]
-fn a_pod_that_joins_counts_as_if_it_had_been_there() {
+fn a_pod_that_joins_counts_as_if_it_had_always_been_there() {
     let others = [
         foo("o"),
         pod("o").label("x", ""),
         pod("o").shuns(same("zone")),
         foo("o").shuns(same("zone")).shuns(term("region", &[has("foo")])).wants(same("zone")),
-        foo("o").shuns(term("a key nobody else names", &[has("foo")])),
+        foo("o").shuns(term("a key that no other pod uses", &[has("foo")])),
         foo("o").namespace("elsewhere"),
         foo("o").terminating(),
     ];
@@ -82,7 +82,7 @@ fn a_pod_that_joins_counts_as_if_it_had_been_there() {
 }
 
 #[test]
-fn adding_and_removing_changes_nothing() {
+fn adding_and_removing_a_pod_changes_nothing() {
     let mut table = cluster(nodes(), [foo("q").on("na"), pod("r").shuns(same("zone")).on("nb")]);
     for (_, incoming) in waiting() {
         for other in [foo("o"), foo("o").shuns(same("zone")), pod("o")] {
@@ -92,7 +92,7 @@ fn adding_and_removing_changes_nothing() {
 }
 
 #[test]
-fn the_last_pod_of_a_group_makes_room_for_a_first_one_when_it_leaves() {
+fn the_last_pod_of_a_group_that_leaves_makes_room_for_a_first_pod() {
     let member = foo("q").on("na");
     let table = cluster(nodes(), [member.clone()]);
     let incoming = foo("p").wants(same("zone")).info();
@@ -116,7 +116,7 @@ fn one_of_several_pods_that_leaves_is_not_the_last() {
 }
 
 #[test]
-fn a_pod_that_joins_may_name_a_key_that_was_never_asked_for() {
+fn a_pod_that_joins_may_use_an_unwatched_key() {
     let table = cluster(nodes().map(|n| n.label("rack", "r")), []);
     let incoming = foo("p").shuns(term("zone", &[has("x")])).info();
     let joins = (true, "na", pod("o").shuns(same("rack")).info());
@@ -124,7 +124,7 @@ fn a_pod_that_joins_may_name_a_key_that_was_never_asked_for() {
 }
 
 #[test]
-fn copies_change_apart() {
+fn copies_change_independently() {
     let table = cluster(nodes(), [foo("q").on("na")]);
     let incoming = foo("p").shuns(same("zone")).info();
     let trial = trial();

@@ -6,7 +6,7 @@ use harbormaster_testkit::custom;
 use super::*;
 
 #[test]
-fn a_new_csi_node_and_a_higher_limit_help() {
+fn a_new_csi_node_or_a_higher_limit_helps() {
     let waiting = claims("p", &["a"]).info();
     let of = |drivers: &[(&str, Option<i32>)]| custom::<CsiNode>(&limits("n", drivers));
     let old = of(&[("a", Some(2)), ("b", None)]);
@@ -50,23 +50,19 @@ fn the_end_of_a_pod_with_a_node_and_volumes_that_may_count_helps() {
 }
 
 #[test]
-fn a_new_claim_of_the_pod_helps_also_that_of_an_ephemeral_volume() {
+fn a_new_claim_of_the_pod_helps_including_one_of_an_ephemeral_volume() {
     let waiting = claims("p", &["a"]).volume(VolumeSource::Ephemeral).info();
     for (name, expected) in
         [("a", Hint::Queue), ("p-v1", Hint::Queue), ("b", Hint::Skip), ("p-v0", Hint::Skip)]
     {
         let new = custom::<PersistentVolumeClaim>(&claim(name, "", ""));
         assert_eq!(trial().custom_hint(&waiting, None, Some(&new)), Some(expected), "{name}");
-        assert_eq!(
-            trial().custom_hint(&waiting, Some(&new), Some(&new)),
-            None,
-            "changes are not listened to"
-        );
+        assert_eq!(trial().custom_hint(&waiting, Some(&new), Some(&new)), None, "changes are not registered");
     }
 }
 
 #[test]
-fn an_attachment_that_is_gone_helps_pods_with_claims_or_disks_of_its_driver() {
+fn a_deleted_attachment_helps_pods_with_claims_or_disks_of_its_driver() {
     let gone = custom::<VolumeAttachment>(&attachment("x", EBS, "n", "a"));
     let azure = |kind: &str| InTreeDisk::AzureDisk { uri: "u".into(), kind: kind.into() };
     for (waiting, expected) in [
@@ -75,7 +71,7 @@ fn an_attachment_that_is_gone_helps_pods_with_claims_or_disks_of_its_driver() {
         (disk("same driver", ebs("v")), Hint::Queue),
         (disk("other driver", InTreeDisk::Cinder { volume_id: "v".into() }), Hint::Skip),
         (disk("managed", azure("Managed")), Hint::Skip),
-        (disk("cannot be told", azure("Shared")), Hint::Queue),
+        (disk("cannot be translated", azure("Shared")), Hint::Queue),
         (disk("none", InTreeDisk::Iscsi { iqn: "i".into(), read_only: true }), Hint::Skip),
     ] {
         let waiting = waiting.info();
@@ -84,7 +80,7 @@ fn an_attachment_that_is_gone_helps_pods_with_claims_or_disks_of_its_driver() {
 }
 
 #[test]
-fn a_disk_that_cannot_be_told_to_its_driver_makes_the_hint_fail() {
+fn an_untranslatable_disk_makes_the_hint_fail() {
     let gone = custom::<VolumeAttachment>(&attachment("x", EBS, "n", "a"));
     let shared = InTreeDisk::AzureDisk { uri: "u".into(), kind: "Shared".into() };
     let waiting = disk("shared", shared).info();

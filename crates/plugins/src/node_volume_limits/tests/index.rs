@@ -1,4 +1,4 @@
-//! The index, compared with a rebuilt one and with a recount after random changes.
+//! Compares the index with a rebuilt one and with a recount after random changes.
 
 use std::sync::Arc;
 
@@ -78,7 +78,7 @@ fn check_index(nodes: &Cluster, when: &str) {
 }
 
 #[test]
-fn the_index_equals_one_made_anew_after_changes_of_pods_nodes_and_objects() {
+fn the_index_equals_a_rebuilt_one_after_changes_of_pods_nodes_and_objects() {
     for seed in 0..40 {
         let (mut dice, mut nodes, mut specs) = (Dice::new(seed), world([], None), SpecTable::default());
         nodes.add_index(IndexKind::of::<AttachedVolumes>());
@@ -110,7 +110,7 @@ fn the_index_equals_one_made_anew_after_changes_of_pods_nodes_and_objects() {
 }
 
 #[test]
-fn what_is_kept_says_what_a_recount_of_the_pods_says() {
+fn the_index_agrees_with_a_recount_of_the_pods() {
     let (mut full, mut compared) = (0, 0);
     for seed in 0..150 {
         let mut dice = Dice::new(1000 + seed);
@@ -131,12 +131,12 @@ fn what_is_kept_says_what_a_recount_of_the_pods_says() {
             .volume(VolumeSource::InTree(ebs("z")))
             .info();
         let kept = trial().verdict(&nodes, &pod, "n");
-        // The pods of a row that a pod has left are counted one by one.
+        // The volumes of the pods on a row that a pod has left are counted one by one.
         let recounted = trial().verdict_without(&mut nodes, &pod, "n", &[("n", "guest")]);
         assert_eq!(kept, recounted, "seed {seed}");
         batch_equals_single(&trial(), &nodes, &pod);
         compared += 1;
         full += usize::from(kept.is_err());
     }
-    assert!(full > 20 && compared - full > 20, "the clusters are too tame: {full} of {compared}");
+    assert!(full > 20 && compared - full > 20, "the clusters vary too little: {full} of {compared}");
 }

@@ -1,4 +1,4 @@
-//! The rules, applied node by node and label by label, compared with the plugin in random clusters.
+//! Compares the plugin in random clusters with the rules, applied node by node and label by label.
 
 use std::collections::BTreeMap;
 
@@ -101,7 +101,7 @@ fn owned((key, value): (&Str, &Str)) -> (Str, Str) {
     (key.clone(), value.clone())
 }
 
-/// The constraints of one kind over one cluster.
+/// The constraints of one kind, applied to one cluster.
 struct ByHand<'a> {
     nodes: &'a Cluster,
     pod: &'a Pod,
@@ -144,7 +144,7 @@ impl ByHand<'_> {
             && !(constraint.honor_node_taints && untolerated)
     }
 
-    /// Number of pods by domain of a hard constraint.
+    /// Number of pods in each domain of a hard constraint.
     fn domains(&self, constraint: &TopologySpreadConstraint) -> BTreeMap<Str, i64> {
         let mut domains = BTreeMap::new();
         for node in self.nodes.nodes().nodes() {
@@ -216,7 +216,7 @@ impl ByHand<'_> {
 }
 
 #[test]
-fn filters_and_scores_are_as_counted_by_hand() {
+fn filters_and_scores_equal_those_counted_by_hand() {
     let mut worlds = RandomClusters(Dice::new(42));
     let (mut rejected, mut spread) = (0, 0);
     for world in 0..600 {

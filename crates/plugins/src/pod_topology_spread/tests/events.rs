@@ -18,7 +18,7 @@ fn pod_hint(trial: &Trial, waiting: PodBuilder, old: Option<PodBuilder>, new: Op
 }
 
 #[test]
-fn pods_that_a_constraint_selects_wake_when_they_come_go_or_change_their_labels() {
+fn pods_that_a_constraint_selects_wake_when_added_removed_or_relabeled() {
     use Hint::{Queue, Skip};
     let foo = || pod("o").label("foo", "").on("n");
     let bar = || pod("o").label("bar", "").on("n");
@@ -42,7 +42,7 @@ fn pods_that_a_constraint_selects_wake_when_they_come_go_or_change_their_labels(
         ("an unrelated label", one(), Some(foo()), Some(foo().label("x", "y")), Skip),
         ("no label", one(), Some(foo()), Some(foo()), Skip),
         ("selected now", one(), Some(bare()), Some(foo()), Queue),
-        ("selected no more", one(), Some(foo()), Some(bare()), Queue),
+        ("no longer selected", one(), Some(foo()), Some(bare()), Queue),
         ("another value", one(), Some(foo()), Some(foo().label("foo", "x")), Queue),
         ("the second constraint selects it now", two(), Some(foo()), Some(foo().label("bar", "")), Queue),
         ("selected by neither, as before", two(), Some(bare()), Some(bare().label("x", "")), Skip),
@@ -56,7 +56,7 @@ fn pods_that_a_constraint_selects_wake_when_they_come_go_or_change_their_labels(
 }
 
 #[test]
-fn the_pod_itself_wakes_by_labels_that_matter_and_by_tolerations_if_taints_are_honored() {
+fn the_pod_wakes_itself_by_relevant_labels_and_by_tolerations_if_taints_are_honored() {
     let own = |constraint| spreading([constraint]);
     let plain = || hard(1, "zone");
     let tolerant = |pod: PodBuilder| pod.tolerate(tolerates("k", ""));
@@ -84,7 +84,7 @@ fn the_pod_itself_wakes_by_labels_that_matter_and_by_tolerations_if_taints_are_h
             elsewhere(tolerant(own(plain()))).on("n"),
             Hint::Skip,
         ),
-        ("it matches itself no more", plain(), own(plain()), pod("p"), Hint::Queue),
+        ("it no longer matches itself", plain(), own(plain()), pod("p"), Hint::Queue),
         ("an unrelated label", plain(), own(plain()), own(plain()).label("x", "y"), Hint::Skip),
     ] {
         assert_eq!(pod_hint(&trial(), own(constraint), Some(old), Some(new)), expected, "{case}");
@@ -92,7 +92,7 @@ fn the_pod_itself_wakes_by_labels_that_matter_and_by_tolerations_if_taints_are_h
 }
 
 #[test]
-fn nodes_with_all_keys_wake_when_they_come_go_or_move() {
+fn nodes_with_all_keys_wake_when_added_removed_or_moved() {
     use Hint::{Queue, Skip};
     let zone = |zone: &str| node("n").label("zone", zone);
     let both = |zone: &str, rack: &str| node("n").label("zone", zone).label("rack", rack);
@@ -146,7 +146,7 @@ fn under_hard_defaults_any_pod_of_the_namespace_wakes() {
 }
 
 #[test]
-fn it_listens_to_pods_and_nodes() {
+fn it_is_registered_for_pods_and_nodes() {
     let plugin = plugin();
     let events: Vec<String> = plugin.events().unwrap().iter().map(|r| r.event.to_string()).collect();
     assert_eq!(

@@ -25,7 +25,7 @@ fn verdicts(trial: &Trial, nodes: &Cluster, pod: &PodInfo) -> Vec<&'static str> 
     nodes.live().iter().map(name).collect()
 }
 
-/// Verdicts with pods labelled `foo` on nodes a and b in zone 1, x and y in zone 2.
+/// Verdicts with pods labeled `foo` on nodes a and b in zone 1, and x and y in zone 2.
 fn on_two_zones(counts: [usize; 4], pod: PodBuilder) -> Vec<&'static str> {
     let [a, b, x, y] = counts;
     let nodes = cluster(two_zones(), foos(&[("a", a), ("b", b), ("x", x), ("y", y)]));
@@ -33,7 +33,7 @@ fn on_two_zones(counts: [usize; 4], pod: PodBuilder) -> Vec<&'static str> {
 }
 
 #[test]
-fn the_domain_of_the_node_may_exceed_the_smallest_by_no_more_than_max_skew() {
+fn the_domain_of_the_node_may_exceed_the_smallest_by_at_most_max_skew() {
     let not_foo = |constraint| {
         spreading([])
             .pod(|p| p.labels = labels(&[("bar", "")]))
@@ -41,12 +41,12 @@ fn the_domain_of_the_node_may_exceed_the_smallest_by_no_more_than_max_skew() {
     };
     for (case, counts, pod, expected) in [
         ("no pods", [0; 4], spreading([hard(1, "zone")]), [FITS; 4]),
-        ("no pods, no match of itself", [0; 4], not_foo(hard(1, "zone")), [FITS; 4]),
+        ("no pods, the pod does not match itself", [0; 4], not_foo(hard(1, "zone")), [FITS; 4]),
         ("zones 3/3", [2, 1, 0, 3], spreading([hard(1, "zone")]), [FITS; 4]),
         ("nodes 2/1/0/3", [2, 1, 0, 3], spreading([hard(1, "node")]), [SKEW, SKEW, FITS, SKEW]),
         ("nodes 2/1/0/3, skew 2", [2, 1, 0, 3], spreading([hard(2, "node")]), [SKEW, FITS, FITS, SKEW]),
         (
-            "nodes 2/1/0/3, no match of itself",
+            "nodes 2/1/0/3, the pod does not match itself",
             [2, 1, 0, 3],
             not_foo(hard(1, "node")),
             [SKEW, FITS, FITS, SKEW],
@@ -67,7 +67,7 @@ fn the_domain_of_the_node_may_exceed_the_smallest_by_no_more_than_max_skew() {
 }
 
 #[test]
-fn fewer_domains_than_min_domains_make_the_smallest_zero() {
+fn with_fewer_domains_than_min_domains_the_smallest_counts_as_zero() {
     let three = || [("a", "1"), ("b", "1"), ("x", "2")].map(|(name, zone)| zoned(name, zone));
     let nodes = cluster(three(), foos(&[("a", 2), ("b", 2), ("x", 1)]));
     for (min, expected) in [(4, [SKEW, SKEW, FITS]), (3, [FITS; 3]), (2, [FITS; 3])] {
@@ -82,10 +82,10 @@ fn fewer_domains_than_min_domains_make_the_smallest_zero() {
 }
 
 #[test]
-fn nodes_that_the_pods_affinity_excludes_are_no_domains() {
+fn nodes_that_the_pods_affinity_excludes_are_not_domains() {
     let nodes = cluster(two_zones(), foos(&[("a", 2), ("b", 1), ("y", 3)]));
     let pod = |constraint| spreading([constraint]).requires_node_label("node", &["a", "y"]).info();
-    // Excluded nodes fit here: rejecting them is up to another plugin.
+    // Excluded nodes fit as far as this plugin is concerned; another plugin rejects them.
     assert_eq!(verdicts(&trial(), &nodes, &pod(hard(1, "node"))), [FITS, FITS, FITS, SKEW]);
     assert_eq!(
         verdicts(&trial(), &nodes, &pod(ignoring_affinity(hard(1, "node")))),
@@ -106,7 +106,7 @@ fn an_affinity_with_a_syntax_error_excludes_every_node() {
 }
 
 #[test]
-fn nodes_with_untolerated_taints_are_no_domains_only_if_the_constraint_says_so() {
+fn nodes_with_untolerated_taints_are_excluded_only_if_the_constraint_honors_taints() {
     let nodes = || {
         let [a, b, x, y] = two_zones();
         cluster([a, b, x, y.taint("k", "v", "NoSchedule")], foos(&[("a", 1), ("b", 1), ("x", 1)]))
@@ -139,7 +139,7 @@ fn every_constraint_has_its_own_inclusion_policies() {
 }
 
 #[test]
-fn without_their_gate_inclusion_policies_are_as_if_absent() {
+fn without_their_gate_inclusion_policies_are_ignored() {
     let features = Features::default().with(Feature::NodeInclusionPolicyInPodTopologySpread, false);
     let trial = Trial::of(with_features(features));
     let [a, b, x, y] = two_zones();
@@ -161,7 +161,7 @@ fn terminating_pods_and_other_namespaces_do_not_count() {
 }
 
 #[test]
-fn constraints_of_one_key_are_independent() {
+fn constraints_with_the_same_key_are_independent() {
     let both = |name: &str, node: &str| pod(name).label("foo", "").label("bar", "").on(node);
     let foo = |name: &str, node: &str| pod(name).label("foo", "").on(node);
     let mut pods =
@@ -179,15 +179,15 @@ fn a_node_that_lacks_one_key_counts_for_no_constraint() {
     let [a, b, _, y] = two_zones();
     let nodes = cluster([a, b, bare, y], foos(&[("a", 1), ("x", 1), ("y", 0)]));
     let pod = spreading([hard(1, "zone"), hard(1, "node")]).info();
-    // If x counted, both zones would have one pod and b would fit.
+    // If x counted, both zones would have one pod, and b would fit.
     assert_eq!(verdicts(&trial(), &nodes, &pod), [SKEW, SKEW, LABEL, FITS]);
 }
 
 #[test]
-fn the_first_constraint_that_fails_is_told() {
+fn the_first_constraint_that_fails_is_reported() {
     let nodes = cluster([zoned("a", "1"), node("b").label("zone", "2")], foos(&[("a", 0), ("b", 5)]));
     let by_zone_first = spreading([hard(1, "zone"), hard(1, "node")]).info();
-    assert_eq!(verdicts(&trial(), &nodes, &by_zone_first), [FITS, LABEL], "its zone is no domain");
+    assert_eq!(verdicts(&trial(), &nodes, &by_zone_first), [FITS, LABEL], "its zone is not a domain");
     let nodes = cluster([zoned("a", "1"), zoned("b", "2"), node("c").label("zone", "1")], foos(&[("a", 5)]));
     let pods = |constraints: [TopologySpreadConstraint; 2]| spreading(constraints).info();
     assert_eq!(verdicts(&trial(), &nodes, &pods([hard(1, "zone"), hard(1, "node")])), [SKEW, FITS, SKEW]);
@@ -204,7 +204,7 @@ fn an_empty_selector_counts_no_pods_but_matches_the_pod_itself() {
 }
 
 #[test]
-fn label_keys_narrow_the_selector_to_pods_like_this_one() {
+fn label_keys_narrow_the_selector_to_similar_pods() {
     let old = |name: &str, node: &str| pod(name).label("foo", "").label("rev", "1").on(node);
     let new = |name: &str, node: &str| pod(name).label("foo", "").label("rev", "2").on(node);
     let nodes = cluster(two_zones(), [old("1", "a"), old("2", "a"), new("3", "b"), new("4", "x")]);
@@ -229,7 +229,7 @@ fn label_keys_narrow_the_selector_to_pods_like_this_one() {
 }
 
 #[test]
-fn prefilter_skips_exactly_without_hard_constraints() {
+fn prefilter_skips_the_pod_only_without_hard_constraints() {
     let by_default =
         listing(json!([{"maxSkew": 1, "topologyKey": "node", "whenUnsatisfiable": "DoNotSchedule"}]));
     let mut nodes = cluster(two_zones(), foos(&[("a", 1)]));
@@ -242,7 +242,7 @@ fn prefilter_skips_exactly_without_hard_constraints() {
         ("a hard default", by_default.clone(), foo(), false),
         ("a hard default that selects nothing", by_default.clone(), pod("bar"), true),
         (
-            "a hard default that a soft constraint switches off",
+            "a hard default that a soft constraint disables",
             by_default.clone(),
             spreading([soft(1, "node")]),
             true,
@@ -255,7 +255,7 @@ fn prefilter_skips_exactly_without_hard_constraints() {
 }
 
 #[test]
-fn pods_on_nodes_that_are_not_known_do_not_count() {
+fn pods_on_unknown_nodes_do_not_count() {
     let mut nodes = cluster(two_zones(), foos(&[("a", 1), ("b", 1), ("x", 1), ("gone", 3)]));
     let pod = spreading([hard(1, "node")]).info();
     assert_eq!(verdicts(&trial(), &nodes, &pod), [SKEW, SKEW, SKEW, FITS]);

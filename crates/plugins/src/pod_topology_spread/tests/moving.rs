@@ -4,7 +4,7 @@ use harbormaster_testkit::{adding_and_removing_is_neutral, random::Dice};
 
 use super::{by_hand::RandomClusters, *};
 
-/// A question: PreFilter's state with pods added and removed.
+/// A what-if question: PreFilter's state, with pods added and removed.
 struct WhatIf<'a> {
     trial: &'a Trial,
     nodes: &'a Cluster,
@@ -34,7 +34,7 @@ impl<'a> WhatIf<'a> {
         self
     }
 
-    /// Returns whether each node fits.
+    /// Returns, for each node, whether the pod fits.
     fn fits(&mut self) -> Vec<bool> {
         let rows: Vec<NodeIdx> = self.nodes.live().iter().collect();
         self.with_cycle(|trial, cx, slot| {
@@ -68,7 +68,7 @@ fn the_smallest_domain_follows_pods_that_come_and_go() {
 }
 
 #[test]
-fn only_pods_that_count_move_anything() {
+fn only_pods_that_count_change_anything() {
     let nodes = || {
         let [a, b, x, y] = two_zones();
         let y = y.taint("k", "v", "NoSchedule");
@@ -82,7 +82,7 @@ fn only_pods_that_count_move_anything() {
         ("one that counts", plain(), foo(), "a", &moved),
         ("another namespace", plain(), foo().namespace("x"), "a", &unmoved),
         ("not selected", plain(), pod("other"), "a", &unmoved),
-        ("a terminating one counts here", plain(), foo().terminating(), "a", &moved),
+        ("a terminating pod counts here", plain(), foo().terminating(), "a", &moved),
         ("a node without the key", plain(), foo(), "bare", &unmoved),
     ] {
         let (nodes, pod, trial) = (nodes(), pod.info(), trial());
@@ -101,19 +101,19 @@ fn only_pods_that_count_move_anything() {
 }
 
 #[test]
-fn an_empty_selector_sees_pods_that_come_and_go() {
+fn an_empty_selector_counts_pods_that_come_and_go() {
     let nodes = cluster(two_zones(), foos(&[("a", 3)]));
     let pod = spreading([on_everything(hard(1, "node"))]).info();
     let (trial, any) = (trial(), super::pod("other").info());
     let mut what_if = WhatIf::new(&trial, &nodes, &pod);
-    assert_eq!(what_if.fits(), [true; 4], "pods that are there do not count");
+    assert_eq!(what_if.fits(), [true; 4], "pods already there do not count");
     assert_eq!(what_if.add(&any, "a").fits(), [false, true, true, true]);
     let mut what_if = WhatIf::new(&trial, &nodes, &pod);
     assert_eq!(what_if.remove(&any, "a").fits(), [true, false, false, false], "less than none");
 }
 
 #[test]
-fn a_copy_of_the_state_keeps_its_changes_to_itself() {
+fn a_copy_of_the_state_keeps_its_own_changes() {
     let nodes = cluster(two_zones(), []);
     let pod = spreading([hard(1, "node")]).info();
     let (trial, foo) = (trial(), super::pod("other").label("foo", "").info());
@@ -135,7 +135,7 @@ fn adding_a_pod_and_removing_it_changes_nothing() {
 }
 
 #[test]
-fn what_if_equals_the_changed_cluster() {
+fn what_if_answers_equal_those_of_the_changed_cluster() {
     let mut worlds = RandomClusters(Dice::new(8));
     let trial = trial();
     let mut changed = 0;
@@ -160,10 +160,10 @@ fn what_if_equals_the_changed_cluster() {
         assert_eq!(
             added,
             WhatIf::new(&trial, &nodes, &waiting).fits(),
-            "{waiting:?} with a pod more on {name}"
+            "{waiting:?} with one more pod on {name}"
         );
         let removed = WhatIf::new(&trial, &nodes, &waiting).remove(&other.1, name).fits();
-        assert_eq!(removed, before, "{waiting:?} with a pod less on {name}");
+        assert_eq!(removed, before, "{waiting:?} with one pod fewer on {name}");
         changed += usize::from(added != before);
     }
     assert!(changed > 10, "only {changed} worlds show a difference");

@@ -4,7 +4,7 @@ use harbormaster_testkit::batch_equals_single;
 
 use super::*;
 
-/// Scores of these candidates, in the given order.
+/// Scores of the given candidates, in the given order.
 fn scores_of(trial: &Trial, nodes: &Cluster, pod: &PodInfo, candidates: &[&str]) -> Option<Vec<i64>> {
     batch_equals_single(trial, nodes, pod);
     let rows: Vec<NodeIdx> = candidates.iter().map(|name| nodes.find(name).unwrap()).collect();
@@ -22,7 +22,7 @@ fn scores_of(trial: &Trial, nodes: &Cluster, pod: &PodInfo, candidates: &[&str])
 const HOST: &str = LABEL_HOSTNAME;
 const ALL: [&str; 4] = ["a", "b", "x", "y"];
 
-/// Scores with pods labelled `foo` on nodes a and b in zone 1, x and y in zone 2.
+/// Scores with pods labeled `foo` on nodes a and b in zone 1, and x and y in zone 2.
 fn on_two_zones(counts: [usize; 4], pod: PodBuilder, candidates: &[&str]) -> Vec<i64> {
     let [a, b, x, y] = counts;
     let nodes = cluster(two_zones(), foos(&[("a", a), ("b", b), ("x", x), ("y", y)]));
@@ -52,7 +52,7 @@ fn domains_with_fewer_pods_score_higher() {
             &[100, 63],
         ),
         (
-            "min_domains says nothing",
+            "min_domains has no effect",
             [2, 2, 1, 0],
             spreading([needing(10, soft(2, "node"))]),
             &["a", "b", "x"],
@@ -72,7 +72,7 @@ fn constraints_add_up() {
     let zone_and_host = [soft(1, "zone"), on_bar(soft(1, HOST))];
     for (case, constraints, pods, candidates, expected) in [
         (
-            "two on zones",
+            "two constraints on zones",
             two_zone_constraints,
             vec![both("1", "a"), foo("2", "a"), both("3", "b"), foo("4", "y"), both("5", "y"), foo("6", "y")],
             &["a", "x"][..],
@@ -100,14 +100,14 @@ fn constraints_add_up() {
 }
 
 #[test]
-fn a_candidate_that_lacks_a_key_is_left_out_and_scores_zero() {
+fn a_candidate_that_lacks_a_key_is_ignored_and_scores_zero() {
     let [a, _, x, y] = two_zones();
     let bare = node("b").node(|n| n.labels = labels(&[("n", "b")]));
     let nodes = cluster([a, bare, x, y], foos(&[("a", 4), ("b", 2), ("x", 1), ("y", 3)]));
     let pod = spreading([soft(1, HOST)]).info();
     assert_eq!(scores_of(&trial(), &nodes, &pod, &["a", "b", "x"]).unwrap(), [16, 0, 100]);
     let pod = spreading([soft(1, "rack")]).info();
-    assert_eq!(scores_of(&trial(), &nodes, &pod, &ALL).unwrap(), [0; 4], "nobody has the key");
+    assert_eq!(scores_of(&trial(), &nodes, &pod, &ALL).unwrap(), [0; 4], "no node has the key");
 }
 
 #[test]
@@ -130,7 +130,7 @@ fn terminating_pods_and_other_namespaces_score_nothing() {
 }
 
 #[test]
-fn inclusion_policies_hold_for_values_but_not_for_host_names() {
+fn inclusion_policies_apply_to_values_but_not_to_host_names() {
     let nodes = || {
         let (a, b) = (zoned("a", "1").label("ok", ""), zoned("b", "1").label("ok", ""));
         let c = zoned("c", "1").taint("k", "v", "NoSchedule");
@@ -158,7 +158,7 @@ fn host_names_count_per_node_even_if_two_nodes_share_one() {
 }
 
 #[test]
-fn system_defaults_spread_what_a_service_selects() {
+fn system_defaults_spread_the_pods_that_a_service_selects() {
     let mut nodes = cluster(two_zones(), foos(&[("a", 4), ("b", 3), ("x", 2), ("y", 1)]));
     let foo = pod("p").label("foo", "").info();
     assert_eq!(scores_of(&trial(), &nodes, &foo, &ALL), None, "nothing selects the pod");
@@ -203,7 +203,7 @@ fn under_system_defaults_nodes_without_a_zone_are_in_the_empty_zone() {
     };
     let (ln4, ln5) = (4f64.ln(), 5f64.ln());
     let rounded = |score: f64| score.round() as i64;
-    // Three candidates are three hosts; there are two zones, including the empty one.
+    // Three candidates are three hosts. There are two zones, including the empty one.
     assert_eq!(
         scores(&["none", "empty", "one"]),
         [2, rounded(2.0 + 4.0 * ln4 + 4.0), rounded(2.0 * ln5 + 2.0 + 2.0 * ln4 + 4.0)]
@@ -214,7 +214,7 @@ fn under_system_defaults_nodes_without_a_zone_are_in_the_empty_zone() {
 }
 
 #[test]
-fn prescore_skips_exactly_without_soft_constraints() {
+fn prescore_skips_the_pod_only_without_soft_constraints() {
     let nodes = cluster(two_zones(), []);
     for (case, pod, skipped) in [
         ("hard only", spreading([hard(1, "zone")]), true),

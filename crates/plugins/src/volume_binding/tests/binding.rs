@@ -57,7 +57,7 @@ impl ReservedPod {
     }
 }
 
-/// The controller's changes to a bound claim.
+/// The volume controller's changes to a bound claim.
 fn done(volume: &str) -> Value {
     let annotations = json!({"pv.kubernetes.io/bind-completed": "yes"});
     json!({"metadata": {"annotations": annotations}, "spec": {"volumeName": volume}})
@@ -69,7 +69,7 @@ fn changed(mut object: Value, change: &Value) -> Value {
 }
 
 #[test]
-fn a_volume_is_written_with_its_claim_and_in_the_version_that_was_looked_at() {
+fn a_volume_is_written_with_its_claim_at_the_version_that_was_read() {
     let reserved = ReservedPod::of(&[claim("c", LOCAL, &json!({}))], &[volume("v", &json!({}))]);
     reserved.bind();
     let [patch, ..] = &reserved.server.calls()[..] else { panic!("no call") };
@@ -79,11 +79,11 @@ fn a_volume_is_written_with_its_claim_and_in_the_version_that_was_looked_at() {
     let annotations = json!({"pv.kubernetes.io/bound-by-controller": "yes"});
     let metadata = json!({"resourceVersion": "7", "annotations": annotations});
     assert_eq!(patch.body, json!({"metadata": metadata, "spec": {"claimRef": claim_ref}}));
-    assert_eq!(reserved.volume("v")["spec"]["capacity"]["storage"], "1Gi", "the rest stays");
+    assert_eq!(reserved.volume("v")["spec"]["capacity"]["storage"], "1Gi", "the rest is unchanged");
 }
 
 #[test]
-fn a_volume_that_people_set_aside_is_not_marked_as_bound_by_a_controller() {
+fn a_manually_reserved_volume_is_not_marked_as_bound_by_a_controller() {
     for (uid, writes_claim) in [(json!(null), true), (json!("uid-c"), false)] {
         let aside = json!({"spec": {"claimRef": {"namespace": "default", "name": "c", "uid": uid}}});
         let reserved = ReservedPod::of(&[claim("c", LOCAL, &json!({}))], &[volume("v", &aside)]);
@@ -109,7 +109,7 @@ fn volumes_are_written_before_claims() {
 }
 
 #[test]
-fn a_conflict_fails_the_pod_with_the_servers_own_words_and_nothing_more_is_written() {
+fn a_conflict_fails_the_pod_with_the_servers_message_and_stops_writing() {
     let claims = [claim("c", LOCAL, &json!({})), claim("made", "made", &json!({}))];
     let reserved = ReservedPod::of(&claims, &[volume("v", &json!({}))]);
     reserved.server.set::<PersistentVolume>(volume("v", &json!({"metadata": {"resourceVersion": "8"}})));
@@ -128,7 +128,7 @@ fn the_first_volume_stays_written_when_the_second_is_refused() {
 }
 
 #[test]
-fn a_refusal_is_told_in_the_servers_own_words() {
+fn a_refusal_is_reported_with_the_servers_message() {
     let reserved = ReservedPod::of(&[claim("c", LOCAL, &json!({}))], &[volume("v", &json!({}))]);
     let refusal = ApiFailure { code: Some(403), reason: "Forbidden".to_owned(), message: "no".to_owned() };
     reserved.server.refuse(Some(refusal));
@@ -136,7 +136,7 @@ fn a_refusal_is_told_in_the_servers_own_words() {
 }
 
 #[test]
-fn prebind_ends_well_when_every_claim_has_the_volume_that_was_decided() {
+fn prebind_succeeds_when_every_claim_has_the_chosen_volume() {
     let claims = [claim("c", LOCAL, &json!({})), claim("made", "made", &json!({}))];
     let reserved = ReservedPod::of(&claims, &[volume("v", &on("zone", "a"))]);
     reserved.server.set::<PersistentVolumeClaim>(changed(claims[0].clone(), &done("v")));
@@ -158,11 +158,11 @@ fn a_claim_that_is_not_bound_in_time_fails_the_pod() {
     let claims = [claim("c", LOCAL, &json!({}))];
     let reserved = ReservedPod::of(&claims, &[volume("v", &json!({}))]);
     reserved.server.set::<PersistentVolumeClaim>(changed(claims[0].clone(), &half));
-    assert_eq!(reserved.bind(), late, "the claim does not say yet that it is complete");
+    assert_eq!(reserved.bind(), late, "the claim does not say that it is complete yet");
 }
 
 #[test]
-fn without_any_time_to_wait_it_is_written_all_the_same_and_fails() {
+fn without_any_time_to_wait_the_decision_is_written_and_prebind_fails() {
     let claims = [claim("c", LOCAL, &json!({}))];
     let reserved = ReservedPod::of(&claims, &[volume("v", &json!({}))]);
     reserved.server.set::<PersistentVolumeClaim>(changed(claims[0].clone(), &done("v")));
@@ -170,7 +170,7 @@ fn without_any_time_to_wait_it_is_written_all_the_same_and_fails() {
     assert_eq!(reserved.volume("v")["spec"]["claimRef"]["uid"], "uid-c");
 }
 
-/// PreBind's error for a claim with an existing volume, after `then` changes the API server's objects.
+/// PreBind's error for a claim with an existing volume, after `then` has changed the API server's objects.
 fn matched_then(then: impl FnOnce(&ReservedPod)) -> String {
     let reserved = ReservedPod::of(&[claim("c", LOCAL, &json!({}))], &[volume("v", &on("zone", "a"))]);
     let binding = Binding {
@@ -184,7 +184,7 @@ fn matched_then(then: impl FnOnce(&ReservedPod)) -> String {
     finished(binding.wait()).err().map(|why| why.to_string()).unwrap_or_default()
 }
 
-/// The same for a claim whose volume is provisioned.
+/// PreBind's error for a claim whose volume is provisioned, after `then` has changed the API server's objects.
 fn made_then(then: impl FnOnce(&ReservedPod)) -> String {
     let reserved = ReservedPod::of(&[claim("c", "made", &json!({}))], &[]);
     let binding = Binding {
@@ -220,7 +220,7 @@ fn a_volume_that_loses_its_claim_fails_the_pod() {
 }
 
 #[test]
-fn objects_that_go_while_they_are_waited_for_fail_the_pod() {
+fn objects_that_disappear_during_the_wait_fail_the_pod() {
     let gone = |reserved: &ReservedPod, path: ObjectPath| {
         finished(reserved.server.api().call(ApiCall::delete(path))).unwrap();
     };
@@ -246,7 +246,7 @@ fn objects_that_go_while_they_are_waited_for_fail_the_pod() {
 }
 
 #[test]
-fn a_claim_for_which_no_volume_could_be_made_fails_the_pod() {
+fn a_claim_for_which_no_volume_can_be_provisioned_fails_the_pod() {
     let annotated = |annotations: Value| {
         made_then(|reserved| {
             let mut claim = reserved.claim("c");
@@ -263,7 +263,7 @@ fn a_claim_for_which_no_volume_could_be_made_fails_the_pod() {
 }
 
 #[test]
-fn a_volume_that_the_node_does_not_reach_in_the_end_fails_the_pod() {
+fn a_volume_that_turns_out_to_be_inaccessible_from_the_node_fails_the_pod() {
     let moved = |node: &str| {
         format!("pv {node:?} node affinity doesn't match node \"a\": no matching NodeSelectorTerms")
     };
@@ -280,7 +280,7 @@ fn a_volume_that_the_node_does_not_reach_in_the_end_fails_the_pod() {
 }
 
 #[test]
-fn the_volume_of_an_in_tree_disk_is_looked_for_as_its_driver_sees_it() {
+fn the_volume_of_an_in_tree_disk_is_checked_as_its_driver_sees_it() {
     let key = "topology.kubernetes.io/zone";
     let error = made_then(|reserved| {
         let ebs = json!({"spec": {"awsElasticBlockStore": {"volumeID": "vol-1"}}});
@@ -297,7 +297,7 @@ fn the_volume_of_an_in_tree_disk_is_looked_for_as_its_driver_sees_it() {
 }
 
 #[test]
-fn prebind_without_reserve_fails_for_pods_with_claims_alone() {
+fn prebind_without_reserve_fails_only_for_pods_with_claims() {
     let placement = Placement::new(user(&["c"]).info(), "a".into());
     assert_eq!(plugin().pre_flight(&placement).unwrap(), PreFlight::Work { parallel: true });
     let cx = BindCycle { placement, api: FakeApi::default().api() };

@@ -8,7 +8,7 @@ fn zones() -> Cluster {
 }
 
 #[test]
-fn a_volume_ties_the_pod_to_the_nodes_from_which_it_can_be_used() {
+fn a_volume_ties_the_pod_to_the_nodes_with_access() {
     let mut world = zones();
     set_custom::<PersistentVolumeClaim>(&mut world, [bound_claim("c", "v"), bound_claim("free", "w")]);
     set_custom::<PersistentVolume>(&mut world, [volume("v", &on("zone", "a")), volume("w", &json!({}))]);
@@ -17,7 +17,7 @@ fn a_volume_ties_the_pod_to_the_nodes_from_which_it_can_be_used() {
 }
 
 #[test]
-fn a_volume_that_names_its_node_by_field_can_be_used_from_everywhere() {
+fn a_volume_that_names_its_node_by_field_is_accessible_from_everywhere() {
     let field = json!({"key": "metadata.name", "operator": "In", "values": ["a"]});
     let terms = json!({"nodeSelectorTerms": [{"matchFields": [field]}]});
     let mut world = zones();
@@ -26,11 +26,11 @@ fn a_volume_that_names_its_node_by_field_can_be_used_from_everywhere() {
         &mut world,
         [volume("v", &json!({"spec": {"nodeAffinity": {"required": terms}}}))],
     );
-    assert_eq!(rejection_on(&world, user(&["c"]), "b"), "", "as upstream, which looks at labels alone");
+    assert_eq!(rejection_on(&world, user(&["c"]), "b"), "", "as upstream, which matches only labels");
 }
 
 #[test]
-fn the_first_volume_that_will_not_do_is_told_of_beside_what_waiting_claims_lack() {
+fn the_first_unsuitable_volume_is_reported_with_the_reasons_of_waiting_claims() {
     let mut world = zones();
     let waits = claim("waits", LOCAL, &json!({}));
     set_custom::<PersistentVolumeClaim>(
@@ -53,7 +53,7 @@ fn the_first_volume_that_will_not_do_is_told_of_beside_what_waiting_claims_lack(
 }
 
 #[test]
-fn an_in_tree_disk_is_looked_for_by_the_drivers_label_where_a_driver_serves_it() {
+fn an_in_tree_disk_is_matched_by_the_drivers_label_where_a_driver_serves_it() {
     let key = "topology.kubernetes.io/zone";
     let ebs = |id: &str| {
         let mut volume = volume("v", &on(key, "a"));
@@ -85,7 +85,7 @@ fn an_in_tree_disk_is_looked_for_by_the_drivers_label_where_a_driver_serves_it()
         assert_eq!(rejection_on(&world, user(&["c"]), node), expected, "{node}");
     }
     set_custom::<PersistentVolume>(&mut world, [ebs("aws://a/nonsense")]);
-    assert_eq!(rejection_on(&world, user(&["c"]), "plain"), "", "nobody has to translate it there");
+    assert_eq!(rejection_on(&world, user(&["c"]), "plain"), "", "it need not be translated there");
     let pod = user(&["c"]).info();
     let all = world.nodes().live().clone();
     let error = trial().batch_verdicts(&world, &pod, &all).unwrap_err().to_string();
@@ -93,7 +93,7 @@ fn an_in_tree_disk_is_looked_for_by_the_drivers_label_where_a_driver_serves_it()
 }
 
 #[test]
-fn a_free_in_tree_disk_is_looked_for_by_its_own_label_even_where_a_driver_serves_it() {
+fn a_free_in_tree_disk_is_matched_by_its_own_label_even_where_a_driver_serves_it() {
     let key = "topology.kubernetes.io/zone";
     let mut world = world([
         node("label-of-kubernetes").label(key, "a"),
@@ -112,7 +112,7 @@ fn a_free_in_tree_disk_is_looked_for_by_its_own_label_even_where_a_driver_serves
 }
 
 #[test]
-fn a_claim_for_which_a_node_is_selected_fits_there_only_and_is_matched_with_no_volume() {
+fn a_claim_with_a_selected_node_fits_only_there_and_is_matched_with_no_volume() {
     let mut world = zones();
     let selected =
         |class: &str| claim("c", class, &json!({"metadata": {"annotations": {SELECTED_NODE: "a"}}}));
@@ -121,7 +121,7 @@ fn a_claim_for_which_a_node_is_selected_fits_there_only_and_is_matched_with_no_v
     assert_eq!(
         rejection_on(&world, user(&["c"]), "a"),
         VOLUME,
-        "nobody makes one, and the one there is does not count"
+        "none is provisioned, and the existing volume does not count"
     );
     set_custom::<PersistentVolumeClaim>(&mut world, [selected("made")]);
     assert_eq!(rejection_on(&world, user(&["c"]), "a"), "");
@@ -129,7 +129,7 @@ fn a_claim_for_which_a_node_is_selected_fits_there_only_and_is_matched_with_no_v
 }
 
 #[test]
-fn a_volume_must_be_what_the_claim_asks_for() {
+fn a_volume_must_meet_the_requirements_of_the_claim() {
     let in_use = json!({"spec": {"claimRef": {"namespace": "default", "name": "other", "uid": "u"}}});
     let labelled = json!({"metadata": {"labels": {"tier": "gold"}}});
     let gold = json!({"spec": {"selector": {"matchLabels": {"tier": "gold"}}}});
@@ -142,17 +142,17 @@ fn a_volume_must_be_what_the_claim_asks_for() {
         ("as it is", &none, &none, true),
         ("too small", &asks("1025Mi"), &none, false),
         ("exactly large enough", &asks("1024Mi"), &none, true),
-        ("nothing asked for", &asks("0"), &none, true),
+        ("nothing requested", &asks("0"), &none, true),
         ("taken", &none, &in_use, false),
         ("not ready yet", &none, &json!({"status": {"phase": "Pending"}}), false),
         ("released", &none, &json!({"status": {"phase": "Released"}}), false),
         ("going", &none, &deleted, false),
-        ("a device, a directory asked for", &none, &block, false),
-        ("a directory, a device asked for", &block, &none, false),
+        ("a device, but a directory is requested", &none, &block, false),
+        ("a directory, but a device is requested", &block, &none, false),
         ("a device", &block, &block, true),
-        ("a directory, said or not", &none, &json!({"spec": {"volumeMode": "Filesystem"}}), true),
+        ("a directory, explicit or by default", &none, &json!({"spec": {"volumeMode": "Filesystem"}}), true),
         ("without the attributes", &fast, &none, false),
-        ("with attributes not asked for", &none, &fast, false),
+        ("with attributes not requested", &none, &fast, false),
         ("with the attributes", &fast, &fast, true),
         ("without the label", &gold, &none, false),
         ("with the label", &gold, &labelled, true),
@@ -171,7 +171,7 @@ fn a_volume_must_be_what_the_claim_asks_for() {
 }
 
 #[test]
-fn a_volume_that_was_set_aside_is_taken_whatever_its_phase_and_labels_and_no_other_is() {
+fn only_the_reserved_volume_is_taken_whatever_its_phase_and_labels() {
     let gold = json!({"spec": {"selector": {"matchLabels": {"tier": "gold"}}}});
     let aside = |uid: Value, more: &Value| {
         let mut aside = volume(
@@ -203,7 +203,7 @@ fn a_volume_that_was_set_aside_is_taken_whatever_its_phase_and_labels_and_no_oth
         &mut world,
         [aside(json!("uid-c"), &elsewhere), volume("free", &json!({}))],
     );
-    assert_eq!(rejection_on(&world, user(&["c"]), "a"), VOLUME, "a free one does not stand in for it");
+    assert_eq!(rejection_on(&world, user(&["c"]), "a"), VOLUME, "a free volume does not replace it");
     assert_eq!(rejection_on(&world, user(&["c"]), "b"), "");
 }
 
@@ -233,7 +233,7 @@ fn smaller_claims_choose_first_so_that_larger_ones_find_something() {
 }
 
 #[test]
-fn a_volume_is_made_where_the_class_allows_it() {
+fn a_volume_is_provisioned_where_the_class_allows_it() {
     let term = |expressions: Value| json!([{"matchLabelExpressions": expressions}]);
     let zone = |values: &[&str]| json!({"key": "zone", "values": values});
     for (what, provisioner, topologies, expected) in [
@@ -241,9 +241,9 @@ fn a_volume_is_made_where_the_class_allows_it() {
         ("anywhere, by an empty list", "csi", json!([]), ["", ""]),
         ("in one zone", "csi", term(json!([zone(&["a"])])), ["", VOLUME]),
         ("in either zone", "csi", term(json!([zone(&["a", "b"])])), ["", ""]),
-        ("nowhere, by a term that says nothing", "csi", term(json!([])), [VOLUME, VOLUME]),
-        ("by nobody", "kubernetes.io/no-provisioner", json!(null), [VOLUME, VOLUME]),
-        ("by nobody who is named", "", json!(null), [VOLUME, VOLUME]),
+        ("nowhere, by an empty term", "csi", term(json!([])), [VOLUME, VOLUME]),
+        ("without provisioning", "kubernetes.io/no-provisioner", json!(null), [VOLUME, VOLUME]),
+        ("without a provisioner", "", json!(null), [VOLUME, VOLUME]),
     ] {
         let mut world = zones();
         let mut class = class("made", provisioner, "WaitForFirstConsumer");
@@ -254,7 +254,7 @@ fn a_volume_is_made_where_the_class_allows_it() {
     }
 }
 
-/// A capacity of class `made`; without `zone` it applies to no node.
+/// A capacity of class `made`. Without `zone` it applies to no node.
 fn capacity(name: &str, zone: Option<&str>, more: &Value) -> Value {
     let topology = zone.map(|zone| json!({"matchLabels": {"zone": zone}}));
     let mut capacity = json!({"metadata": {"name": name, "namespace": "csi"}, "storageClassName": "made", "nodeTopology": topology});
@@ -263,7 +263,7 @@ fn capacity(name: &str, zone: Option<&str>, more: &Value) -> Value {
 }
 
 #[test]
-fn a_volume_is_made_where_enough_is_left_if_the_driver_tells() {
+fn a_volume_is_provisioned_where_enough_capacity_is_left_if_the_driver_reports_it() {
     let driver = |tells: Value| json!({"metadata": {"name": "csi"}, "spec": {"storageCapacity": tells}});
     let (tells, silent) = (|| Some(driver(json!(true))), || Some(driver(json!(false))));
     let has = |amount: &str| json!({"capacity": amount});
@@ -277,14 +277,14 @@ fn a_volume_is_made_where_enough_is_left_if_the_driver_tells() {
     let both = |capacity: &str, largest: &str| json!({"capacity": capacity, "maximumVolumeSize": largest});
     for (what, driver, claimed, capacity, expected) in [
         ("no driver", None, &one, None, ""),
-        ("a driver that tells nothing", silent(), &one, None, ""),
+        ("a driver that reports nothing", silent(), &one, None, ""),
         ("nothing is known", tells(), &one, None, CAPACITY),
         ("enough", tells(), &one, Some(capacity("k", Some("a"), &has("1Gi"))), ""),
         ("too little", tells(), &one, Some(capacity("k", Some("a"), &has("1023Mi"))), CAPACITY),
         ("elsewhere", tells(), &one, Some(capacity("k", Some("b"), &has("1Gi"))), CAPACITY),
         ("of no node", tells(), &one, Some(capacity("k", None, &has("1Gi"))), CAPACITY),
         ("of every node", tells(), &one, Some(everywhere), ""),
-        ("of nodes that cannot be told", tells(), &one, Some(capacity("k", None, &wrong)), CAPACITY),
+        ("of nodes that cannot be determined", tells(), &one, Some(capacity("k", None, &wrong)), CAPACITY),
         (
             "the largest volume counts",
             tells(),
@@ -301,15 +301,15 @@ fn a_volume_is_made_where_enough_is_left_if_the_driver_tells() {
             Some(capacity("k", Some("a"), &merged(&has("1Gi"), &json!({"storageClassName": "x"})))),
             CAPACITY,
         ),
-        ("nothing asked for", tells(), &nothing, None, CAPACITY),
+        ("nothing requested", tells(), &nothing, None, CAPACITY),
         (
-            "nothing asked for, a little is left",
+            "nothing requested, a little is left",
             tells(),
             &nothing,
             Some(capacity("k", Some("a"), &has("0"))),
             "",
         ),
-        ("not said how much", tells(), &unknown, None, ""),
+        ("size not given", tells(), &unknown, None, ""),
         ("for a node that is selected", tells(), &tied, None, CAPACITY),
     ] {
         let mut world = zones();
@@ -327,7 +327,7 @@ fn merged(one: &Value, other: &Value) -> Value {
 }
 
 #[test]
-fn each_claim_alone_must_find_capacity_and_together_they_may_exceed_it() {
+fn each_claim_alone_must_find_capacity_but_together_they_may_exceed_it() {
     let mut world = zones();
     set_custom::<CsiDriver>(
         &mut world,
@@ -340,7 +340,7 @@ fn each_claim_alone_must_find_capacity_and_together_they_may_exceed_it() {
 }
 
 #[test]
-fn the_first_claim_that_cannot_be_made_decides_between_no_volume_and_no_room() {
+fn the_first_claim_without_a_volume_decides_between_no_volume_and_no_room() {
     let mut world = zones();
     set_custom::<CsiDriver>(
         &mut world,

@@ -26,7 +26,7 @@ fn after<R: Resource + Clone>(old: Option<&Value>, new: Option<&Value>) -> Woken
 }
 
 #[test]
-fn a_new_class_and_one_that_allows_other_places_wake() {
+fn a_new_class_or_other_allowed_topologies_wake_the_pod() {
     let plain = class("made", "csi", "WaitForFirstConsumer");
     let mut elsewhere = plain.clone();
     elsewhere["allowedTopologies"] = json!([{"matchLabelExpressions": [{"key": "zone", "values": ["a"]}]}]);
@@ -39,7 +39,7 @@ fn a_new_class_and_one_that_allows_other_places_wake() {
 }
 
 #[test]
-fn any_news_of_the_pods_own_claims_wakes() {
+fn any_event_on_the_pods_own_claims_wakes_it() {
     let named =
         |name: &str, namespace: &str| claim(name, LOCAL, &json!({"metadata": {"namespace": namespace}}));
     for (name, namespace, expected) in
@@ -53,7 +53,7 @@ fn any_news_of_the_pods_own_claims_wakes() {
 }
 
 #[test]
-fn any_volume_that_is_new_or_changes_wakes() {
+fn any_new_or_changed_volume_wakes_the_pod() {
     let volume = volume("v", &json!({}));
     assert_eq!(after::<PersistentVolume>(None, Some(&volume)), Yes);
     assert_eq!(after::<PersistentVolume>(Some(&volume), Some(&volume)), Yes);
@@ -61,7 +61,7 @@ fn any_volume_that_is_new_or_changes_wakes() {
 }
 
 #[test]
-fn a_node_wakes_when_it_is_new_or_has_other_labels() {
+fn a_new_or_relabeled_node_wakes_the_pod() {
     let hint = |action| {
         let event = ClusterEvent::new(EventResource::Node, action);
         let node = node("n").build();
@@ -73,7 +73,7 @@ fn a_node_wakes_when_it_is_new_or_has_other_labels() {
 }
 
 #[test]
-fn a_node_wakes_when_it_leaves_other_disks_to_drivers() {
+fn a_node_wakes_the_pod_when_its_migrated_plugins_change() {
     let served = |plugins: &str| {
         json!({"metadata": {"name": "n", "resourceVersion": plugins,
         "annotations": {"storage.alpha.kubernetes.io/migrated-plugins": plugins}}, "spec": {"drivers": []}})
@@ -85,7 +85,7 @@ fn a_node_wakes_when_it_leaves_other_disks_to_drivers() {
 }
 
 #[test]
-fn a_driver_that_no_longer_tells_its_capacity_wakes_pods_with_inline_volumes_of_it() {
+fn a_driver_that_stops_reporting_capacity_wakes_pods_with_its_inline_volumes() {
     let driver =
         |name: &str, tells: Value| json!({"metadata": {"name": name}, "spec": {"storageCapacity": tells}});
     for (name, before, now, expected) in [
@@ -97,12 +97,12 @@ fn a_driver_that_no_longer_tells_its_capacity_wakes_pods_with_inline_volumes_of_
     ] {
         let (before, now) = (driver(name, before), driver(name, now));
         assert_eq!(after::<CsiDriver>(Some(&before), Some(&now)), expected, "{name} {before} {now}");
-        assert_eq!(after::<CsiDriver>(None, Some(&now)), No, "nobody listens");
+        assert_eq!(after::<CsiDriver>(None, Some(&now)), No, "a new driver");
     }
 }
 
 #[test]
-fn capacity_that_is_new_or_has_grown_wakes() {
+fn new_or_increased_capacity_wakes_the_pod() {
     let capacity = |capacity: Value, largest: Value| {
         json!({"metadata": {"name": "k", "namespace": "csi"},
         "storageClassName": "made", "capacity": capacity, "maximumVolumeSize": largest})
@@ -122,7 +122,7 @@ fn capacity_that_is_new_or_has_grown_wakes() {
 }
 
 #[test]
-fn a_pod_with_claims_that_gives_its_node_up_before_it_is_bound_wakes() {
+fn a_pod_with_claims_that_gives_up_its_node_before_binding_wakes_others() {
     let event = ClusterEvent::new(EventResource::AssignedPod, Action::DELETE);
     for (what, gone, scheduled, expected) in [
         ("decided", user(&["d"]).on("n"), None, Hint::Queue),
@@ -143,7 +143,7 @@ fn a_pod_with_claims_that_gives_its_node_up_before_it_is_bound_wakes() {
 }
 
 #[test]
-fn a_driver_that_no_longer_tells_its_capacity_wakes_nobody_who_has_only_claims() {
+fn a_driver_that_stops_reporting_capacity_does_not_wake_pods_with_only_claims() {
     let driver = |tells: bool| {
         custom::<CsiDriver>(&json!({"metadata": {"name": "csi"}, "spec": {"storageCapacity": tells}}))
     };

@@ -1,4 +1,4 @@
-//! Choice of volumes, compared with a model that visits all of them.
+//! Compares the choice of volumes with a model that visits all volumes.
 
 use harbormaster_framework::index::IndexKind;
 use harbormaster_testkit::{node, random::Dice};
@@ -9,7 +9,7 @@ use crate::volume_binding::decision::VolumeMatch;
 const ZONES: [&str; 3] = ["a", "b", "c"];
 const SIZES: [&str; 4] = ["1Gi", "2Gi", "2048Mi", "4Gi"];
 
-/// Reserve's choice on the node, as `claim=volume` in the order of the claims' names; `None` if the node does not fit.
+/// Reserve's choice on the node, as `claim=volume` in the order of the claims' names; `None` if the pod does not fit.
 fn reserved_volumes(world: &mut Cluster, pod: &PodInfo, node: &str) -> Option<Vec<String>> {
     world.add_index(IndexKind::of::<Supply>());
     let supply = world.indexes().get().unwrap();
@@ -24,7 +24,7 @@ fn reserved_volumes(world: &mut Cluster, pod: &PodInfo, node: &str) -> Option<Ve
     Some(reserved_volumes)
 }
 
-/// The same choice by visiting all volumes for each claim, smallest claim first.
+/// Makes the same choice by visiting all volumes for each claim, smallest claim first.
 fn model(world: &Cluster, claims: &[&str], zone: &str) -> Option<Vec<String>> {
     let mut claims: Vec<_> = claims
         .iter()
@@ -81,13 +81,13 @@ fn random_volume(dice: &mut Dice, name: &str) -> Value {
 }
 
 #[test]
-fn every_claim_gets_the_smallest_volume_and_the_first_by_name_of_equal_ones() {
+fn every_claim_gets_the_smallest_volume_and_the_first_by_name_among_equals() {
     let (mut placed, mut refused) = (0, 0);
     for seed in 0..400 {
         let mut dice = Dice::new(seed);
         let mut world = world(ZONES.map(|zone| node(zone).label("zone", zone)));
         let mut volumes: Vec<Value> = (0..8).map(|at| random_volume(&mut dice, &format!("v{at}"))).collect();
-        // If two volumes are set aside for a claim, upstream's choice is random.
+        // If two volumes are reserved for a claim, upstream's choice is random.
         let mut seen = Vec::new();
         volumes.retain(|volume| {
             let of = volume["spec"]["claimRef"]["name"].clone();

@@ -22,14 +22,14 @@ fn with_claim(claim: Value) -> Cluster {
 }
 
 #[test]
-fn a_pod_without_claims_is_none_of_its_business() {
+fn skips_a_pod_without_claims() {
     let world = world([node("n")]);
     assert_eq!(rejection_message(&world, pod("p")), "skip");
     assert_eq!(rejection_message(&world, pod("p").volume(VolumeSource::InlineCsi("csi".into()))), "skip");
 }
 
 #[test]
-fn a_claim_that_cannot_be_used_rejects_the_pod_with_upstreams_words() {
+fn an_unusable_claim_rejects_the_pod_with_upstreams_message() {
     let deleted = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}});
     let lost = json!({"spec": {"volumeName": "v"}, "status": {"phase": "Lost"}});
     for (claim, expected) in [
@@ -50,7 +50,7 @@ fn a_claim_that_cannot_be_used_rejects_the_pod_with_upstreams_words() {
 }
 
 #[test]
-fn the_claim_of_an_ephemeral_volume_is_named_after_pod_and_volume_and_must_be_the_pods_own() {
+fn the_claim_of_an_ephemeral_volume_has_a_derived_name_and_must_belong_to_the_pod() {
     let pod = || {
         pod("p").spec(|spec| {
             spec.volumes
@@ -98,7 +98,7 @@ fn a_claim_without_volume_that_does_not_wait_rejects_the_pod() {
 }
 
 #[test]
-fn the_first_claim_in_trouble_is_told_of_before_any_immediate_one() {
+fn the_first_unusable_claim_is_reported_before_any_immediate_claim() {
     let mut world = with_claim(claim("now", "now", &json!({})));
     assert_eq!(rejection_message(&world, user(&["now", "gone"])), "persistentvolumeclaim \"gone\" not found");
     set_custom::<PersistentVolumeClaim>(&mut world, [claim("waits", LOCAL, &json!({}))]);

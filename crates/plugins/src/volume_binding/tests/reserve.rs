@@ -31,7 +31,7 @@ fn selected_node(world: &Cluster, name: &str) -> String {
 }
 
 #[test]
-fn a_volume_that_was_decided_on_is_taken_for_the_next_pod_until_it_is_given_back() {
+fn a_chosen_volume_is_taken_for_the_next_pod_until_it_is_released() {
     let mut world = waiting(&["c", "d"], &[volume("v", &json!({}))]);
     let placement = reserve(&mut world, &named("p", &["c"]), "a");
     assert_eq!(claimed_by(&world, "v"), "c uid-c");
@@ -42,7 +42,7 @@ fn a_volume_that_was_decided_on_is_taken_for_the_next_pod_until_it_is_given_back
 }
 
 #[test]
-fn a_node_that_was_selected_counts_for_the_next_pod_until_it_is_given_back() {
+fn a_selected_node_counts_for_the_next_pod_until_it_is_released() {
     let mut world = waiting(&[], &[]);
     set_custom::<PersistentVolumeClaim>(&mut world, [claim("c", "made", &json!({}))]);
     let placement = reserve(&mut world, &named("p", &["c"]), "a");
@@ -53,7 +53,7 @@ fn a_node_that_was_selected_counts_for_the_next_pod_until_it_is_given_back() {
 }
 
 #[test]
-fn what_is_decided_outlives_changes_that_do_not_concern_it() {
+fn a_decision_survives_unrelated_changes() {
     let mut world = waiting(&["c"], &[volume("v", &json!({}))]);
     set_custom::<PersistentVolumeClaim>(&mut world, [claim("made", "made", &json!({}))]);
     reserve(&mut world, &named("p", &["c", "made"]), "a");
@@ -64,7 +64,7 @@ fn what_is_decided_outlives_changes_that_do_not_concern_it() {
 }
 
 #[test]
-fn what_is_decided_gives_way_to_what_the_api_server_has() {
+fn a_decision_gives_way_to_the_objects_of_the_api_server() {
     let claimed = |name: &str, uid: &str| json!({"spec": {"claimRef": {"namespace": "default", "name": name, "uid": uid}}});
     for (what, volume_now, expected) in [
         ("written", volume("v", &claimed("c", "uid-c")), ["c uid-c", ""]),
@@ -99,7 +99,7 @@ fn what_is_decided_gives_way_to_what_the_api_server_has() {
 }
 
 #[test]
-fn a_volume_that_goes_and_comes_back_is_free() {
+fn a_volume_that_disappears_and_comes_back_is_free() {
     let mut world = waiting(&["c"], &[volume("v", &json!({}))]);
     reserve(&mut world, &named("p", &["c"]), "a");
     remove_custom::<PersistentVolume>(&mut world, "", "v");
@@ -108,7 +108,7 @@ fn a_volume_that_goes_and_comes_back_is_free() {
 }
 
 #[test]
-fn two_pods_with_one_claim_go_where_its_volume_was_decided_on() {
+fn two_pods_with_one_claim_go_where_its_volume_was_chosen() {
     let local = |name: &str, zone: &str| volume(name, &on("zone", zone));
     let mut world = waiting(&["shared"], &[local("v", "a"), local("w", "b")]);
     reserve(&mut world, &named("p", &["shared"]), "b");
@@ -121,7 +121,7 @@ fn two_pods_with_one_claim_go_where_its_volume_was_decided_on() {
 }
 
 #[test]
-fn pods_whose_claims_have_volumes_or_that_have_none_leave_prebind_nothing_to_do() {
+fn prebind_has_nothing_to_do_for_pods_without_waiting_claims() {
     let mut world = waiting(&["c"], &[volume("v", &json!({}))]);
     set_custom::<PersistentVolumeClaim>(&mut world, [bound_claim("bound", "w")]);
     set_custom::<PersistentVolume>(
@@ -140,7 +140,7 @@ fn pods_whose_claims_have_volumes_or_that_have_none_leave_prebind_nothing_to_do(
 }
 
 #[test]
-fn a_node_that_will_not_do_is_not_reserved() {
+fn a_node_that_does_not_fit_is_not_reserved() {
     let mut world = waiting(&["c"], &[volume("v", &on("zone", "a"))]);
     let refused = trial().reserve(&mut world, &named("p", &["c"]), "b").unwrap_err();
     assert!(refused.to_string().contains(VOLUME), "{refused}");

@@ -13,7 +13,7 @@ fn scoring(shape: &[(i32, i32)]) -> Trial {
     Trial::of(VolumeBinding::build(args, &cx).unwrap())
 }
 
-/// The shape of upstream's tests: fuller storage is better.
+/// The shape in upstream's tests: fuller storage is better.
 const RISING: [(i32, i32); 2] = [(0, 0), (100, 10)];
 
 fn sized(name: &str, class: &str, storage: &str) -> Value {
@@ -37,7 +37,7 @@ fn with_the_gate_pods_without_claims_score_zero() {
 }
 
 #[test]
-fn volumes_are_scored_by_how_full_they_would_be_and_classes_count_alike() {
+fn volumes_are_scored_by_resulting_utilization_and_classes_weigh_the_same() {
     let mut world = world([node("n")]);
     set_custom::<StorageClass>(
         &mut world,
@@ -66,7 +66,7 @@ fn volumes_are_scored_by_how_full_they_would_be_and_classes_count_alike() {
 }
 
 #[test]
-fn volumes_that_would_be_made_are_scored_by_the_capacity_of_their_class_once() {
+fn provisioned_volumes_are_scored_once_by_the_capacity_of_their_class() {
     let mut world = world([node("n").label("zone", "a")]);
     set_custom::<CsiDriver>(
         &mut world,
@@ -93,9 +93,9 @@ fn volumes_that_would_be_made_are_scored_by_the_capacity_of_their_class_once() {
         ("the largest volume does not count", capacity("100Gi", Some("20Gi")), &["c"], 20),
         ("more than there is", capacity("10Gi", Some("20Gi")), &["c"], 100),
         ("nothing is left", capacity("0", Some("20Gi")), &["c"], 100),
-        ("a class of which nothing is known", capacity("100Gi", None), &["silent"], 0),
+        ("a class without known capacity", capacity("100Gi", None), &["silent"], 0),
         ("nor does it count among others", capacity("100Gi", None), &["silent", "c"], 20),
-        ("one that is there stands for all", capacity("100Gi", None), &["c", "v"], 10),
+        ("only the existing volume counts", capacity("100Gi", None), &["c", "v"], 10),
     ] {
         set_custom::<CsiStorageCapacity>(&mut world, [capacity]);
         let scores = scoring(&RISING).scores(&world, &user(claims).info()).unwrap();
@@ -133,7 +133,7 @@ fn the_emptiest_storage_is_best_by_default() {
 }
 
 #[test]
-fn arguments_that_make_no_sense_are_refused() {
+fn invalid_arguments_are_rejected() {
     let build = |args: VolumeBindingArgs, scores: bool| {
         let mut cx = BuildCycle::default();
         cx.features = cx.features.with(Feature::StorageCapacityScoring, scores);

@@ -1,4 +1,4 @@
-//! The index, compared with a rebuilt one after random changes, and batches compared with single verdicts.
+//! Compares the index with a rebuilt one after random changes, and batches with single verdicts.
 
 use harbormaster_framework::index::{IndexKind, Indexes};
 use harbormaster_testkit::{batch_equals_single, node, random::Dice, remove_custom};
@@ -82,7 +82,7 @@ fn change_something(dice: &mut Dice, world: &mut Cluster) {
 }
 
 #[test]
-fn the_index_equals_one_made_anew_after_changes_of_nodes_volumes_and_capacities() {
+fn the_index_equals_a_rebuilt_one_after_changes_of_nodes_volumes_and_capacities() {
     for seed in 0..40 {
         let mut dice = Dice::new(seed);
         let mut world = world([]);
@@ -106,7 +106,7 @@ fn the_index_equals_one_made_anew_after_changes_of_nodes_volumes_and_capacities(
 }
 
 #[test]
-fn batches_say_of_every_node_what_it_is_told_alone() {
+fn batch_verdicts_equal_single_verdicts() {
     let (mut fitting, mut lacking) = (0, 0);
     for seed in 0..400 {
         let mut dice = Dice::new(seed);
@@ -128,5 +128,5 @@ fn batches_say_of_every_node_what_it_is_told_alone() {
             }
         }
     }
-    assert!(fitting > 100 && lacking > 100, "the clusters are too tame: {fitting} {lacking}");
+    assert!(fitting > 100 && lacking > 100, "the clusters vary too little: {fitting} {lacking}");
 }
