@@ -56,8 +56,8 @@ pub struct EngineConfig {
     pub meter: Option<Arc<dyn Meter>>,
     /// Webhooks that take part in decisions. The host supplies [the client](Extenders::with_client).
     pub extenders: Extenders,
-    /// The plugin that rejects pods that need features not implemented here. The host logs a warning the first time it
-    /// does.
+    /// The plugin that rejects pods that need features not implemented here. The host logs a warning the first time the
+    /// plugin rejects a pod.
     pub unbuilt_plugin: Option<&'static str>,
 }
 
@@ -99,7 +99,7 @@ impl EngineConfig {
         self
     }
 
-    /// Returns true if batching is on. Extenders turn it off, because they may distinguish pods that are equal to
+    /// Returns true if batching is on. Extenders turn it off, because they may distinguish pods that look equal to
     /// plugins.
     fn batches(&self) -> bool {
         self.batching && self.parity && self.extenders.is_empty()

@@ -132,7 +132,7 @@ impl Finder {
         Ok(attempt)
     }
 
-    /// Returns the scores of the nodes that were compared, or nothing if a plugin fails.
+    /// Returns the scores of the nodes that were compared, or no scores if a plugin fails.
     pub(crate) fn scores(
         &mut self,
         cluster: &mut Cluster,

@@ -20,7 +20,7 @@
 //! - no pod is lost: every pod that has no node and whose profile exists is in the queue, in flight, waiting on Permit
 //!   or being bound;
 //! - a pod occupies its chosen node from the decision until the binding fails or the pod is deleted;
-//! - handling one pod never involves a visit to all pods.
+//! - the engine never visits all pods in order to handle one pod.
 
 mod batch;
 mod bindings;

@@ -107,8 +107,7 @@ pub trait Meter: fmt::Debug + Send + Sync {
     /// Records that a pod enters that part of the queue.
     fn queued(&self, state: QueueState, cause: Cause);
 
-    /// Adds one to the number of that profile's pods that the plugin has rejected or gates, or, if `more` is false,
-    /// subtracts one.
+    /// Counts one pod of that profile more (or fewer, if `more` is false) that the plugin has rejected or gates.
     fn rejects(&self, profile: &Str, plugin: &'static str, more: bool);
 
     /// Records that a change in the cluster was handled as this event.

@@ -478,7 +478,7 @@ impl Queue {
         }
     }
 
-    /// Makes a waiting pod active without backoff. If a PreEnqueue plugin gates it, it becomes or stays gated.
+    /// Makes a waiting pod active immediately, unless a PreEnqueue plugin gates it.
     pub fn activate(&mut self, uid: &Str, at: Moment<'_>) {
         if self.unschedulable.contains_key(uid) {
             self.wake(uid, Requeue::Now, Cause::Activated, at);
