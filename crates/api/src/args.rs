@@ -1,10 +1,10 @@
 //! Arguments of the in-tree plugins, in the form of `kubescheduler.config.k8s.io/v1`.
 //!
-//! The configuration crate defaults and validates the arguments, and the plugin decodes them into its type here. Where
-//! the API documents a default for an absent field, both `Default` and an absent field have that value, so `{}` and
-//! `Default::default()` are equal.
+//! The configuration crate fills in defaults and validates the arguments, and each plugin decodes its arguments into
+//! its type in this module. If the API documents a default for an absent field, both `Default` and decoding use that
+//! value, so `{}` and `Default::default()` are equal.
 //!
-//! `apiVersion` and `kind` are not part of these types: the configuration crate removes them.
+//! `apiVersion` and `kind` are not part of these types, because the configuration crate removes them.
 
 mod affinity;
 mod duration;
@@ -22,8 +22,8 @@ pub use resources::{
 };
 pub use spread::{DefaultConstraint, DefaultingType, LabelSelectorArg, PodTopologySpreadArgs};
 
-/// `DefaultPreemptionArgs`: number of nodes on which evictions help that are enough to choose from. The defaults mean
-/// all of them, unless searches stop early as kube-scheduler's do.
+/// `DefaultPreemptionArgs`: number of nodes where evictions help that are enough to choose from. By default, all nodes
+/// are tried unless searches stop early as in kube-scheduler.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct DefaultPreemptionArgs {
@@ -39,12 +39,12 @@ impl Default for DefaultPreemptionArgs {
     }
 }
 
-/// `DynamicResourcesArgs`. The defaults depend on feature gates and are filled in by the configuration crate, so absent
-/// means off here.
+/// `DynamicResourcesArgs`. The defaults depend on feature gates. The configuration crate fills them in, so here an
+/// absent field means off.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct DynamicResourcesArgs {
-    /// Maximum time of Filter on one node; zero or absent means unlimited.
+    /// Maximum duration of Filter for one node; zero or absent means unlimited.
     pub filter_timeout: Option<GoDuration>,
     /// Maximum wait for the binding conditions of devices.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -57,7 +57,7 @@ pub struct DynamicResourcesArgs {
 pub struct InterPodAffinityArgs {
     /// Amount that a running pod's required affinity to the new pod adds to a node's score, 0..=100.
     pub hard_pod_affinity_weight: i32,
-    /// Ignore the preferences of running pods if the new pod has none itself.
+    /// True if the preferences of running pods are ignored when the new pod has none itself.
     pub ignore_preferred_terms_of_existing_pods: bool,
 }
 
@@ -71,7 +71,7 @@ impl Default for InterPodAffinityArgs {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct NodeAffinityArgs {
-    /// Node affinity that applies to every pod of the profile in addition to its own.
+    /// Node affinity that applies to every pod of the profile, in addition to the pod's own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub added_affinity: Option<AddedAffinity>,
 }
@@ -82,7 +82,7 @@ pub struct NodeAffinityArgs {
 pub struct VolumeBindingArgs {
     /// Timeout in seconds for binding the volumes of a pod.
     pub bind_timeout_seconds: i64,
-    /// Score by used share of the storage capacity; requires the gate StorageCapacityScoring.
+    /// Scores by used share of the storage capacity; requires the `StorageCapacityScoring` feature gate.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub shape: Vec<UtilizationShapePoint>,
 }
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_object_means_the_defaults_and_unknown_fields_are_refused() {
+    fn an_empty_object_means_the_defaults_and_unknown_fields_are_rejected() {
         empty_means_default::<DefaultPreemptionArgs>();
         empty_means_default::<DynamicResourcesArgs>();
         empty_means_default::<InterPodAffinityArgs>();
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_survive_being_written_and_read() {
+    fn arguments_survive_encoding_and_decoding() {
         let written = json!({"minCandidateNodesPercentage": 0, "minCandidateNodesAbsolute": 7});
         let args: DefaultPreemptionArgs = serde_json::from_value(written.clone()).unwrap();
         assert_eq!(args.min_candidate_nodes_absolute, 7);

@@ -46,7 +46,7 @@ macro_rules! flags {
 }
 
 flags! {
-    /// Changes of a pod. Without any of them Kubernetes reports a generic update.
+    /// Changes to a pod. Without any of them, Kubernetes reports a generic update.
     PodChanges {
         /// `metadata.labels`.
         LABELS = 0;
@@ -54,7 +54,7 @@ flags! {
         SCALE_DOWN = 1;
         /// The last scheduling gates were removed.
         GATES_ELIMINATED = 2;
-        /// The number of tolerations changed. They cannot be changed otherwise.
+        /// The number of tolerations changed. Existing tolerations cannot change in any other way.
         TOLERATIONS = 3;
         /// The status has different generated resource claims.
         GENERATED_CLAIMS = 4;
@@ -62,7 +62,7 @@ flags! {
 }
 
 flags! {
-    /// Changes of a node. Without any of them nothing is reported.
+    /// Changes to a node. Without any of them, nothing is reported.
     NodeChanges {
         /// `spec.unschedulable` was cleared.
         UNSCHEDULABLE_CLEARED = 0;
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn gates_count_only_when_the_last_one_goes() {
+    fn gates_count_only_when_the_last_one_is_removed() {
         let gated = |gates: &[&str]| Pod {
             scheduling_gates: gates.iter().copied().map(Str::from).collect(),
             ..Pod::default()
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn several_changes_of_a_node_are_told_one_by_one_in_order() {
+    fn several_changes_to_a_node_are_reported_one_by_one_in_order() {
         let taint = Taint { key: "k".into(), value: Str::default(), effect: TaintEffect::NoSchedule };
         let old = Node { unschedulable: true, taints: Arc::new([taint]), ..Node::default() };
         let labels: Labels = [("a", "b")].into_iter().collect();

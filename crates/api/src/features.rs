@@ -18,7 +18,7 @@ pub enum Stage {
 }
 
 impl Stage {
-    /// Name as `--help` prints it.
+    /// Name as printed by `--help`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Alpha => "ALPHA",
@@ -31,7 +31,7 @@ impl Stage {
 
 macro_rules! features {
     ($($name:ident $stage:ident $default:ident $lock:ident;)*) => {
-        /// A feature gate, by its Kubernetes name.
+        /// A feature gate under its Kubernetes name.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[expect(missing_docs, reason = "the names are Kubernetes' own and described in its feature gate reference")]
         pub enum Feature {
@@ -52,12 +52,12 @@ macro_rules! features {
                 match self { $(Self::$name => Stage::$stage,)* }
             }
 
-            /// Returns true if it is on by default.
+            /// Returns true if the gate is on by default.
             pub const fn on_by_default(self) -> bool {
                 match self { $(Self::$name => features!(@on $default),)* }
             }
 
-            /// Returns true if it cannot be changed any more.
+            /// Returns true if the gate can no longer be changed.
             pub const fn locked(self) -> bool {
                 match self { $(Self::$name => features!(@locked $lock),)* }
             }
@@ -158,7 +158,7 @@ impl Features {
         }
     }
 
-    /// Returns these gates with one changed.
+    /// Returns a copy of these gates with one gate changed.
     #[must_use]
     pub fn with(mut self, feature: Feature, on: bool) -> Self {
         self.set(feature, on);
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn alpha_gates_are_off_and_locked_ones_are_stable_and_on() {
+    fn alpha_gates_are_off_and_locked_gates_are_stable_and_on() {
         for &feature in Feature::ALL {
             assert_eq!(Feature::from_name(feature.name()), Some(feature));
             match feature.stage() {

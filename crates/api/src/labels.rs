@@ -32,7 +32,8 @@ impl Labels {
         self.0.len()
     }
 
-    /// Returns true if every pair of `self` is also in `other`: the rule of `spec.nodeSelector` and map selectors.
+    /// Returns true if every pair of `self` is also in `other`, which is the rule for `spec.nodeSelector` and map
+    /// selectors.
     pub fn subset_of(&self, other: &Labels) -> bool {
         self.iter().all(|(k, v)| other.get(k) == Some(v))
     }
@@ -199,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn label_keys_and_values_follow_the_apis_syntax() {
+    fn label_keys_and_values_follow_the_api_syntax() {
         let long = "a".repeat(63);
         for good in ["a", "A.b_c-9", "example.com/MyName", "a-b.c/0", &long, "1"] {
             assert!(is_qualified_name(good), "{good}");

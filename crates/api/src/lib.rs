@@ -1,8 +1,9 @@
 //! The scheduler's model of Kubernetes objects.
 //!
 //! The types are *slim*: they contain only the fields that scheduling reads, so a bound pod costs hundreds of bytes.
-//! [`wire`] decodes them from the API server's JSON and is the only module that knows field names on the wire (camel
-//! case, everything optional). The `serde` form of the types themselves is that of recordings, not that of the API.
+//! [`wire`] decodes them from the API server's JSON and is the only module that contains the field names of the wire
+//! format (camel case, every field optional). The `serde` form of the types themselves is for recordings; it is not the
+//! API's form.
 //!
 //! Reading order:
 //! 1. [`strings`] and [`labels`] (vocabulary), [`quantity`] and [`resources`] (amounts)
@@ -12,7 +13,7 @@
 //!    [`similar`] (suggestions for misspelled names)
 //! 5. [`wire`] (decoding)
 //!
-//! Invariants: no I/O, no clock, no tokio, no kube; odd input never causes a panic.
+//! Invariants: no I/O, no clock, no tokio, no kube; malformed input never causes a panic.
 
 pub mod args;
 pub mod changes;

@@ -1,4 +1,5 @@
-//! Objects other than pods and nodes that plugins read: namespaces, selectors and owners of pods, disruption budgets.
+//! Objects other than pods and nodes that plugins read: namespaces, services and owners that select pods, and
+//! disruption budgets.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +16,7 @@ pub struct Service {
     pub selector: Option<Labels>,
 }
 
-/// Kinds of owners whose pods are spread by default by their selector.
+/// Kinds of owners whose pods are spread by default, found by the owner's selector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum WorkloadKind {
     /// `v1`
@@ -50,7 +51,7 @@ pub struct PodDisruptionBudget {
     pub selector: Option<LabelSelector>,
     /// `status.disruptionsAllowed`.
     pub disruptions_allowed: i32,
-    /// Names in `status.disruptedPods`: pods whose eviction was counted and is in progress.
+    /// Names in `status.disruptedPods`: pods whose eviction has been counted and is in progress.
     pub disrupted_pods: Vec<Str>,
 }
 
@@ -115,7 +116,7 @@ impl ObjectKind {
         Self::PodDisruptionBudget,
     ];
 
-    /// The `kind` of its objects.
+    /// The `kind` field of objects of this kind.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Namespace => "Namespace",
@@ -142,7 +143,7 @@ impl ObjectKind {
         Self::ALL.into_iter().find(|known| known.name() == kind && known.group() == group)
     }
 
-    /// Returns true if its objects have a namespace.
+    /// Returns true if objects of this kind have a namespace.
     pub const fn is_namespaced(self) -> bool {
         !matches!(self, Self::Namespace)
     }
@@ -153,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kinds_are_told_apart_by_group_and_name() {
+    fn kinds_are_distinguished_by_group_and_name() {
         for (api_version, kind, expected) in [
             ("v1", "Namespace", Some(ObjectKind::Namespace)),
             ("v1", "Service", Some(ObjectKind::Service)),
@@ -168,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn namespaces_have_no_namespace_in_their_key() {
+    fn the_key_of_a_namespace_has_no_namespace() {
         let namespace = Object::Namespace(Namespace { name: "x".into(), ..Namespace::default() });
         let service = Object::Service(Service { namespace: "x".into(), name: "y".into(), selector: None });
         let kind = ObjectKind::Namespace;

@@ -12,8 +12,8 @@ use crate::{
 
 /// A pod, reduced to what scheduling reads.
 ///
-/// [`Pod::spec`] contains the part that all pods of one owner share. The engine interns it, so equal specs have the
-/// same address and can be compared by pointer.
+/// [`Pod::spec`] contains the part that all pods of an owner share. The engine interns it, so equal specs have the same
+/// address and can be compared by pointer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pod {
     /// `metadata.uid`: the pod's identity.
@@ -142,12 +142,12 @@ pub struct Container {
     pub host_ports: Vec<HostPort>,
     /// `restartPolicy: Always` of an init container: a sidecar (KEP-753).
     pub restart_always: bool,
-    /// `resources.limits`; an extender's `managedResources` is matched with requests and limits.
+    /// `resources.limits`. An extender's `managedResources` are compared with both requests and limits.
     pub limits: ResourceList,
 }
 
-/// A list of (resource name, amount) as written, sorted by name. Unlike [`Resources`] it distinguishes absent from
-/// zero. CPU is in millicores, everything else in units, both rounded up.
+/// A list of (resource name, amount) as written, sorted by name. Unlike [`Resources`], the list distinguishes absent
+/// from zero. CPU is in millicores, everything else in units, both rounded up.
 pub type ResourceList = Vec<(Str, i64)>;
 
 /// A host port of a container.
@@ -181,9 +181,9 @@ pub struct PodAffinityTerm {
     pub namespace_selector: Option<LabelSelector>,
     /// `topologyKey`.
     pub topology_key: Str,
-    /// `matchLabelKeys` (the API server has already merged them into the selector).
+    /// `matchLabelKeys`, which the API server has already merged into the selector.
     pub match_label_keys: Vec<Str>,
-    /// `mismatchLabelKeys` (already merged, too).
+    /// `mismatchLabelKeys`, also merged already.
     pub mismatch_label_keys: Vec<Str>,
 }
 
@@ -194,7 +194,7 @@ pub struct TopologySpreadConstraint {
     pub max_skew: i32,
     /// `topologyKey`.
     pub topology_key: Str,
-    /// `whenUnsatisfiable: DoNotSchedule` (else `ScheduleAnyway`).
+    /// `whenUnsatisfiable: DoNotSchedule` (otherwise `ScheduleAnyway`).
     pub hard: bool,
     /// `labelSelector`; `None` matches nothing.
     pub label_selector: Option<LabelSelector>,
@@ -228,12 +228,12 @@ pub enum VolumeSource {
     Image(Str),
     /// `csi.driver`: an inline CSI volume.
     InlineCsi(Str),
-    /// A disk for which Kubernetes once had a driver in tree.
+    /// A disk for which Kubernetes once had an in-tree driver.
     InTree(InTreeDisk),
 }
 
-/// A disk of a kind that Kubernetes itself once supported, named by a pod or by a persistent volume. CSI drivers have
-/// replaced most of them.
+/// A disk of a kind that Kubernetes itself once supported, named by a pod or a persistent volume. CSI drivers have
+/// replaced most of these kinds.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum InTreeDisk {
     /// `gcePersistentDisk`
@@ -308,8 +308,8 @@ pub struct PodStatus {
     pub resource_claims: Labels,
 }
 
-/// Name under which [`PodStatus::resource_claims`] contains the claim of `extendedResourceClaimStatus`. No claim of a
-/// pod can have this name.
+/// Name under which [`PodStatus::resource_claims`] contains the claim of `extendedResourceClaimStatus`. No entry of a
+/// pod's `resourceClaims` can have this name.
 pub const EXTENDED_CLAIM: &str = "extendedResourceClaimStatus";
 
 /// `status.phase`.
@@ -355,7 +355,7 @@ pub struct ContainerResources {
 }
 
 impl Resources {
-    /// Converts a list; names that are not scalar resources are ignored.
+    /// Converts a list. Names that are neither well known nor scalar resources are ignored.
     pub fn from_list(list: &ResourceList) -> Resources {
         let mut total = Resources::default();
         for (name, amount) in list {

@@ -2,11 +2,11 @@
 
 use std::fmt;
 
-/// Defines the points from one table.
+/// Defines the points in one table.
 macro_rules! extension_points {
     ($($(#[$doc:meta])* $point:ident = $field:literal;)*) => {
-        /// A point at which plugins take part in scheduling a pod, in the order in which a pod passes them. The points
-        /// of pod groups come last.
+        /// A point at which plugins take part in scheduling a pod. The points are in the order in which a pod passes
+        /// them; the points of pod groups come last.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub enum ExtensionPoint {
             $($(#[$doc])* $point,)*
@@ -16,14 +16,14 @@ macro_rules! extension_points {
             /// All points, in order.
             pub const ALL: [Self; [$($field),*].len()] = [$(Self::$point),*];
 
-            /// Kubernetes' name, as in metrics and messages: `PreFilter`.
+            /// Kubernetes' name, as in metrics and messages, for example `PreFilter`.
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Self::$point => stringify!($point),)*
                 }
             }
 
-            /// Field of `plugins` in a scheduler configuration: `preFilter`.
+            /// Field of `plugins` in a scheduler configuration, for example `preFilter`.
             pub const fn field(self) -> &'static str {
                 match self {
                     $(Self::$point => $field,)*
@@ -36,17 +36,17 @@ macro_rules! extension_points {
 extension_points! {
     /// Before a pod enters the active queue.
     PreEnqueue = "preEnqueue";
-    /// Order of the active queue; one plugin for all profiles.
+    /// Orders the active queue; one plugin for all profiles.
     QueueSort = "queueSort";
     /// Once per pod, before nodes are filtered.
     PreFilter = "preFilter";
-    /// Per pod and node: may the pod run there?
+    /// Per pod and node: may the pod run on the node?
     Filter = "filter";
     /// When no node fits.
     PostFilter = "postFilter";
     /// Once per pod, before nodes are scored.
     PreScore = "preScore";
-    /// Per pod and node: how good is it? Includes normalization.
+    /// Per pod and node: how well does the node suit the pod? Includes normalization.
     Score = "score";
     /// After the node is chosen.
     Reserve = "reserve";
@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_set_holds_what_was_put_in_and_lists_it_in_order() {
+    fn a_set_contains_its_points_and_lists_them_in_order() {
         let mut set = PointSet::of(&[ExtensionPoint::Score, ExtensionPoint::Filter]);
         assert_eq!(set.iter().collect::<Vec<_>>(), [ExtensionPoint::Filter, ExtensionPoint::Score]);
         set.remove(ExtensionPoint::Filter);

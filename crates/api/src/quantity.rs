@@ -3,7 +3,7 @@
 //! Grammar, rounding and overflow follow the API's definition (`resource.Quantity` in apimachinery): amounts finer than
 //! 1n are rounded up to 1n, amounts with a binary suffix are capped at the largest `i64`, and conversions to integers
 //! round away from zero. Like the API, this module has two parsers, one with 64-bit integers and one with decimals of
-//! any length. The parser that accepts a text determines the overflow.
+//! any length. Overflow behaves as in the parser that accepts the text.
 
 use std::{cmp::Ordering, fmt, str::FromStr};
 
@@ -12,7 +12,7 @@ use serde::{Deserialize, Deserializer, de};
 /// An amount as written in a manifest.
 ///
 /// Compares by amount; the notation affects only [`fmt::Display`]. Amounts beyond about 10^29 compare and print as the
-/// largest amount that can be represented, while [`Quantity::value`] and [`Quantity::milli_value`] stay exact.
+/// largest amount that can be represented; [`Quantity::value`] and [`Quantity::milli_value`] are unaffected.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Quantity {
     nanos: i128,
@@ -33,7 +33,7 @@ enum Notation {
     DecimalExponent,
 }
 
-/// Error of a text that is not a quantity.
+/// Error for a text that is not a quantity.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("quantity {text:?}: {problem}")]
 pub struct QuantityError {
@@ -43,7 +43,7 @@ pub struct QuantityError {
     pub problem: QuantityProblem,
 }
 
-/// Problem of a quantity, in the API's words.
+/// Problem with a quantity, in the API's words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QuantityProblem {
     /// Not a number followed by a suffix.
@@ -80,13 +80,13 @@ impl Quantity {
         self.value
     }
 
-    /// Thousandths, rounded away from zero. On overflow the result is that of Kubernetes: a wrapped number or, as for
-    /// `1E`, zero.
+    /// Thousandths, rounded away from zero. On overflow, the result is the same as in Kubernetes: a wrapped number or,
+    /// for example for `1E`, zero.
     pub fn milli_value(&self) -> i64 {
         self.milli
     }
 
-    /// Billionths, the finest resolution: nothing is rounded.
+    /// Billionths. This is the finest resolution, so nothing is rounded.
     pub fn nanos(&self) -> i128 {
         self.nanos
     }
@@ -148,10 +148,10 @@ impl FromStr for Quantity {
     }
 }
 
-/// A quantity's text, split.
+/// The text of a quantity, split into its parts.
 struct ParsedText<'a> {
     negative: bool,
-    /// True if there is any digit. The 64-bit parser ignores it.
+    /// True if there is any digit. The 64-bit parser ignores this field.
     any_digit: bool,
     /// Digits before the point, without leading zeros.
     whole: &'a [u8],
@@ -244,7 +244,7 @@ fn parse(text: &str) -> Result<Quantity, QuantityProblem> {
     Ok(Quantity::long(&amount, parts.negative, notation))
 }
 
-/// The 64-bit parser: at most 18 digits, no finer than 1n, and small enough if there is a binary suffix.
+/// The 64-bit parser. It accepts at most 18 digits, nothing finer than 1n, and only small numbers with a binary suffix.
 fn parse_short(parts: &ParsedText<'_>, factor: Factor) -> Option<Quantity> {
     let digits = parts.whole.len().max(1) + parts.fraction.len();
     if digits > SAFE_DIGITS {
@@ -269,8 +269,8 @@ fn parse_short(parts: &ParsedText<'_>, factor: Factor) -> Option<Quantity> {
     }
 }
 
-/// `number * 10^up`, rounded away from zero, with the overflow of the 64-bit parser: small powers wrap, all others give
-/// zero.
+/// Returns `number * 10^up`, rounded away from zero, with the overflow of the 64-bit parser: small powers wrap, and all
+/// others result in zero.
 fn scale_i64(number: i64, up: i64) -> i64 {
     if up < 0 {
         return match power_of_ten(-up) {
@@ -313,7 +313,7 @@ impl Decimal {
         Self { digits, fraction: parts.fraction.len() }
     }
 
-    /// Moves the point. Huge exponents are clamped, which cannot be observed.
+    /// Moves the decimal point. Huge exponents are clamped, which makes no observable difference.
     fn shift(&mut self, exponent: i32) {
         let bound = EXPONENT_BOUND + i32::try_from(self.digits.len()).unwrap_or(i32::MAX / 2);
         let exponent = exponent.clamp(-bound, bound);
@@ -393,8 +393,8 @@ impl Decimal {
 
     /// Low 64 bits of the amount times `10^up` as an integer. Call this after rounding.
     ///
-    /// Positive amounts are rounded up. For negative ones this does the same as the API: it cuts the digits to 64 bits,
-    /// rounds towards zero and adds one if the result was not whole.
+    /// Positive amounts are rounded up. Negative amounts are treated as in the API: the digits are cut to 64 bits, the
+    /// result is rounded toward zero, and one is added if it was not whole.
     fn integer(&self, up: usize, negative: bool) -> i64 {
         let sign = if negative { -1 } else { 1 };
         let lost = match self.fraction.checked_sub(up) {
@@ -420,7 +420,7 @@ fn low_bits(digits: &[u8]) -> i64 {
 }
 
 impl fmt::Display for Quantity {
-    /// The canonical form: no fraction, and the largest suffix that loses nothing.
+    /// Writes the canonical form: no fraction, and the largest suffix that loses no precision.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.nanos == 0 {
             return f.pad("0");
@@ -458,7 +458,7 @@ fn decimal(nanos: i128, notation: Notation) -> String {
 }
 
 impl<'de> Deserialize<'de> for Quantity {
-    /// Accepts strings and numbers, as in the API. White space around the text is ignored.
+    /// Accepts strings and numbers, as in the API. Whitespace around the text is ignored.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(QuantityVisitor)
     }
@@ -489,7 +489,7 @@ impl de::Visitor<'_> for QuantityVisitor {
         self.visit_str(&number.to_string())
     }
 
-    /// Null is a quantity of zero.
+    /// Null is decoded as a quantity of zero.
     fn visit_unit<E: de::Error>(self) -> Result<Quantity, E> {
         Ok(Quantity::default())
     }

@@ -1,11 +1,12 @@
 //! Effective resource requests of a pod, its host ports and images.
 //!
-//! The rules are part of the API: the sum of containers and sidecars, but at least what each init container needs with
-//! the sidecars started before it (KEP-753). For running pods it is the maximum of requested, allocated and actual
-//! resources (KEP-1287). Pod-level requests replace the sum (KEP-2837), and the pod's overhead is added (KEP-688).
+//! The rules are part of the API. A request is the sum over containers and sidecars, but at least as much as each init
+//! container needs together with the sidecars started before it (KEP-753). For a running pod, each amount is the
+//! maximum of requested, allocated and actual resources (KEP-1287). Pod-level requests replace the sum (KEP-2837), and
+//! the pod's overhead is added (KEP-688).
 //!
 //! Amounts of single containers are rounded up before they are added. The API server rounds CPU to thousandths anyway,
-//! so this differs from adding first only for fractions of bytes and of countable resources.
+//! so the result differs from adding first only for fractions of bytes and of countable resources.
 
 use std::borrow::Cow;
 
@@ -25,7 +26,8 @@ const RESIZE_PENDING: &str = "PodResizePending";
 /// Reason of that condition if the resize can never happen on the node.
 const INFEASIBLE: &str = "Infeasible";
 
-/// Resources that the pod occupies on its node, including status, pod level and overhead. NodeInfo adds these up.
+/// Resources that the pod occupies on its node, including status, pod-level requests and overhead. NodeInfo adds these
+/// up.
 pub fn pod_request(pod: &Pod) -> Resources {
     Resources::from_list(&pod_request_list(pod))
 }
@@ -64,9 +66,9 @@ pub fn limit_list(spec: &PodSpec) -> ResourceList {
     names.into_iter().map(limit).collect()
 }
 
-/// The pod's (CPU in thousandths, memory in bytes), where containers without a request count with [`DEFAULT_MILLI_CPU`]
-/// and [`DEFAULT_MEMORY`]. With pod-level requests the defaults apply only to resources that neither the pod nor any
-/// container names.
+/// The pod's request as (CPU in thousandths, memory in bytes). A container without a request is counted as requesting
+/// [`DEFAULT_MILLI_CPU`] and [`DEFAULT_MEMORY`]. If the pod has pod-level requests, the defaults apply only to
+/// resources that neither the pod nor any of its containers names.
 pub fn nonzero_request(pod: &Pod) -> (i64, i64) {
     let source = RequestSource::running(pod);
     let pod_level = pod.spec.pod_level_requests.iter().any(|(name, _)| is_pod_level(name));
@@ -78,8 +80,8 @@ pub fn nonzero_request(pod: &Pod) -> (i64, i64) {
     (total(CPU, DEFAULT_MILLI_CPU), total(MEMORY, DEFAULT_MEMORY))
 }
 
-/// Request of the pod for NodeResourcesFit's score: containers with the defaults of [`nonzero_request`], plus overhead.
-/// Pod-level requests and status are ignored, as in Kubernetes.
+/// Request of the pod for NodeResourcesFit's score: the containers' requests with the defaults of [`nonzero_request`],
+/// plus overhead. Pod-level requests and status are ignored, as in Kubernetes.
 pub fn score_request(spec: &PodSpec) -> Resources {
     let source = RequestSource::planned(spec);
     let mut request = Resources::from_list(&source.list(false));
@@ -113,8 +115,9 @@ pub fn normalized_image(image: &str) -> Cow<'_, str> {
     if last.contains(':') { Cow::Borrowed(image) } else { Cow::Owned(format!("{image}:latest")) }
 }
 
-/// Aggregates one resource over containers: the maximum of their sum with the sidecars and of what any init container
-/// needs. `amount` is called with true for init containers.
+/// Aggregates one resource over containers: the sum over containers and sidecars, or the largest need of an init
+/// container together with the sidecars started before it, if that is larger. `amount` is called with true for init
+/// containers.
 pub(crate) fn aggregate(spec: &PodSpec, amount: impl Fn(&Container, bool) -> i64) -> i64 {
     let mut total = spec.containers.iter().map(|c| amount(c, false)).fold(0, i64::saturating_add);
     let (mut sidecars, mut peak) = (0i64, i64::MIN);
@@ -139,7 +142,7 @@ pub(crate) fn listed(list: &[(Str, i64)], name: &str) -> Option<i64> {
 struct RequestSource<'a> {
     spec: &'a PodSpec,
     status: Option<&'a PodStatus>,
-    /// True if the pending resize can never happen: the request in the spec is then ignored.
+    /// True if the pending resize can never happen. The request in the spec is then ignored.
     infeasible: bool,
 }
 
@@ -181,7 +184,7 @@ impl<'a> RequestSource<'a> {
         self.effective(&self.spec.pod_level_requests, self.status.and_then(|s| s.pod_level.as_ref()))
     }
 
-    /// Names that the request contains, sorted.
+    /// Names of the resources in the request, sorted.
     fn names(&self, with_pod_level: bool) -> Vec<&'a Str> {
         let containers = self.spec.containers.iter().map(|c| self.lists(c, false));
         let init_containers = self.spec.init_containers.iter().map(|c| self.lists(c, true));
@@ -202,7 +205,7 @@ impl<'a> RequestSource<'a> {
         names.into_iter().map(|name| (name.clone(), self.total(name, 0, with_pod_level))).collect()
     }
 
-    /// Total of one resource; `default` is the amount of containers that do not name it.
+    /// Total of one resource; `default` is the amount for containers that do not name the resource.
     fn total(&self, name: &str, default: i64, with_pod_level: bool) -> i64 {
         let replaced =
             with_pod_level && is_pod_level(name) && listed(&self.spec.pod_level_requests, name).is_some();

@@ -18,9 +18,9 @@ const HUGEPAGES: &str = "hugepages-";
 const ATTACHABLE_VOLUMES: &str = "attachable-volumes-";
 const QUOTA_PREFIX: &str = "requests.";
 
-/// Returns true if the scheduler counts the resource as a scalar: an extended resource, hugepages, a name of
-/// Kubernetes' own domain or an attachable-volumes limit. Names other than these and cpu, memory, ephemeral-storage and
-/// pods are not counted.
+/// Returns true if the scheduler counts the resource as a scalar: an extended resource, hugepages, a name in
+/// Kubernetes' own domain or an attachable-volumes limit. Apart from these names and cpu, memory, ephemeral-storage and
+/// pods, no resource is counted.
 pub fn is_scalar(name: &str) -> bool {
     name.starts_with(HUGEPAGES)
         || name.starts_with(ATTACHABLE_VOLUMES)
@@ -28,8 +28,8 @@ pub fn is_scalar(name: &str) -> bool {
         || is_extended(name)
 }
 
-/// Returns true if the resource is an extended one: its domain is not Kubernetes' own, and the name is a qualified name
-/// even with the prefix that resource quotas add.
+/// Returns true if the resource is an extended resource: its domain is not Kubernetes' own, and its name is a qualified
+/// name even with the prefix that resource quotas add.
 pub fn is_extended(name: &str) -> bool {
     name.contains('/')
         && !name.contains(NATIVE)
@@ -49,7 +49,7 @@ pub fn is_pod_level(name: &str) -> bool {
 
 /// Amounts of resources: cpu in millicores, memory and ephemeral storage in bytes, everything else in units.
 ///
-/// Can also represent a resource *list*; see [`crate::pod::ResourceList`] where the presence of a key matters.
+/// Can also represent a resource *list*. If the presence of a key matters, see [`crate::pod::ResourceList`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Resources {
     /// cpu, in thousandths of a core.
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn amounts_land_in_their_fields_and_unknown_names_are_ignored() {
+    fn amounts_are_stored_in_their_fields_and_unknown_names_are_ignored() {
         let mut amounts = Resources::default();
         for (name, amount) in
             [("cpu", 1), ("memory", 2), ("ephemeral-storage", 3), ("pods", 4), ("a/b", 5), ("x", 6)]

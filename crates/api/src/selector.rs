@@ -1,7 +1,8 @@
 //! Label selectors and node selectors.
 //!
-//! The types up to [`NodeAffinity`] have the form of manifests. [`ParsedNodeSelector`], [`ParsedPreferred`] and
-//! [`RequiredNodeAffinity`] are node selectors that are checked for syntax errors and prepared for matching many nodes.
+//! The types up to [`NodeAffinity`] mirror manifests. [`ParsedNodeSelector`], [`ParsedPreferred`] and
+//! [`RequiredNodeAffinity`] are node selectors that have been checked for syntax errors and prepared for matching many
+//! nodes.
 
 use std::fmt;
 
@@ -12,8 +13,8 @@ use crate::{
     labels::{is_label_value, is_qualified_name, label_value_errors, qualified_name_errors},
 };
 
-/// `metav1.LabelSelector`: all parts must match. An absent selector matches nothing, an empty one everything; absence
-/// is `Option::None` at the place of use.
+/// `metav1.LabelSelector`: all parts must match. An absent selector matches nothing, an empty one everything. Users of
+/// this type represent absence as `Option::None`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct LabelSelector {
     /// `matchLabels`.
@@ -89,12 +90,12 @@ pub struct NodeAffinity {
 /// The only field that node selectors can match.
 const FIELD_NAME: &str = "metadata.name";
 
-/// Errors of a selector, one text per finding, in the API's words.
+/// Errors in a selector, one text per finding, in the API's words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SelectorError(pub Vec<String>);
 
 impl fmt::Display for SelectorError {
-    /// A single finding is printed alone; several are listed in brackets.
+    /// Writes a single finding alone, and several findings as a list in brackets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut seen: Vec<&str> = Vec::with_capacity(self.0.len());
         for finding in &self.0 {
@@ -142,7 +143,7 @@ impl Operator {
 impl Requirement {
     /// Returns true if the labels satisfy the expression.
     ///
-    /// Does not check the syntax: the caller must skip expressions for which [`Requirement::errors`] returns errors.
+    /// Does not check the syntax. The caller must skip expressions for which [`Requirement::errors`] returns errors.
     pub fn matches(&self, labels: &Labels) -> bool {
         let value = labels.get(&self.key);
         match self.operator {
@@ -161,7 +162,7 @@ impl Requirement {
         }
     }
 
-    /// Returns the errors of an expression over labels; `path` is its position and may be empty.
+    /// Returns the errors in an expression over labels; `path` is the position of the expression and may be empty.
     pub fn errors(&self, path: &str) -> Vec<String> {
         if self.is_well_formed() {
             return Vec::new();
@@ -225,12 +226,12 @@ impl Requirement {
 impl LabelSelector {
     /// Returns true if the labels satisfy the selector; an empty selector matches everything.
     ///
-    /// Does not check the syntax: callers must call [`LabelSelector::check`] first.
+    /// Does not check the syntax. Callers must call [`LabelSelector::check`] first.
     pub fn matches(&self, labels: &Labels) -> bool {
         self.match_labels.subset_of(labels) && self.match_expressions.iter().all(|r| r.matches(labels))
     }
 
-    /// Returns true if the selector is empty, and so matches everything.
+    /// Returns true if the selector is empty and so matches everything.
     pub fn is_empty(&self) -> bool {
         self.match_labels.is_empty() && self.match_expressions.is_empty()
     }
@@ -288,7 +289,7 @@ struct ParsedTerm {
     fields: Vec<FieldRequirement>,
 }
 
-/// `matchFields`: the field must be, or must not be, one value.
+/// An entry of `matchFields`: the field must, or must not, have one given value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct FieldRequirement {
     key: Str,
@@ -350,7 +351,7 @@ fn parse_field(field: &Requirement, path: &str) -> Result<FieldRequirement, Stri
 }
 
 impl NodeSelectorTerm {
-    /// Returns true if the term is empty, and so matches nothing.
+    /// Returns true if the term is empty and so matches nothing.
     pub fn is_empty(&self) -> bool {
         self.match_expressions.is_empty() && self.match_fields.is_empty()
     }
@@ -358,8 +359,8 @@ impl NodeSelectorTerm {
 
 /// A node selector, prepared for matching.
 ///
-/// Terms with syntax errors are skipped. Their errors are reported only if no other term matches, and the node does not
-/// match then.
+/// Terms with syntax errors are skipped. Their errors are reported only for a node that no other term matches, and such
+/// a node does not match.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ParsedNodeSelector {
     terms: Vec<ParsedTerm>,
@@ -367,7 +368,7 @@ pub struct ParsedNodeSelector {
 }
 
 impl ParsedNodeSelector {
-    /// Parses all terms. Terms without expressions and fields are dropped because they match nothing.
+    /// Parses all terms. Terms with neither expressions nor fields are dropped because they match nothing.
     pub fn new(selector: &NodeSelector) -> Self {
         Self::at(selector, "")
     }
@@ -390,7 +391,7 @@ impl ParsedNodeSelector {
         self.terms.iter().any(|term| term.matches(node_labels, node_name))
     }
 
-    /// Returns the label and its values, if the only requirement is that a label has one of some values.
+    /// Returns the label and the values if the only requirement is that a label has one of several values.
     pub fn one_label(&self) -> Option<(&Str, &[Str])> {
         let [ParsedTerm { expressions, fields }] = self.terms.as_slice() else { return None };
         match expressions.as_slice() {
@@ -399,7 +400,7 @@ impl ParsedNodeSelector {
         }
     }
 
-    /// Syntax errors of the skipped terms.
+    /// Syntax errors in the skipped terms.
     pub fn error(&self) -> Option<SelectorError> {
         if self.errors.is_empty() { None } else { Some(SelectorError(self.errors.clone())) }
     }
@@ -412,10 +413,10 @@ pub struct ParsedPreferred {
 }
 
 impl ParsedPreferred {
-    /// Parses the terms. Those without weight or preference are dropped.
+    /// Parses the terms. Terms without a weight or a preference are dropped.
     ///
     /// # Errors
-    /// The syntax errors of all terms.
+    /// The syntax errors in all terms.
     pub fn new(terms: &[PreferredTerm]) -> Result<Self, SelectorError> {
         Self::at(terms, "")
     }
@@ -423,7 +424,7 @@ impl ParsedPreferred {
     /// Like [`ParsedPreferred::new`], for terms at `path` (used in errors).
     ///
     /// # Errors
-    /// The syntax errors of all terms.
+    /// The syntax errors in all terms.
     pub fn at(terms: &[PreferredTerm], path: &str) -> Result<Self, SelectorError> {
         let mut parsed = Vec::with_capacity(terms.len());
         let mut errors = Vec::new();
@@ -463,7 +464,7 @@ pub struct RequiredNodeAffinity {
 }
 
 impl RequiredNodeAffinity {
-    /// Prepares the requirements for matching. `spec.nodeSelector` is compared as it is; its values are not checked.
+    /// Prepares the requirements for matching. `spec.nodeSelector` is compared as written; its values are not checked.
     pub fn new(node_selector: Option<&Labels>, affinity: Option<&NodeAffinity>) -> Self {
         Self {
             node_selector: node_selector.cloned().unwrap_or_default(),
@@ -471,7 +472,7 @@ impl RequiredNodeAffinity {
         }
     }
 
-    /// Returns true if the node meets the requirements. A syntax error means that it does not.
+    /// Returns true if the node meets the requirements. A term with a syntax error matches no node.
     pub fn matches(&self, node_labels: &Labels, node_name: &str) -> bool {
         self.node_selector.subset_of(node_labels)
             && self.affinity.as_ref().is_none_or(|a| a.matches(node_labels, node_name))

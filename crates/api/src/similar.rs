@@ -1,6 +1,6 @@
 //! Suggestions for misspelled names.
 
-/// Returns the name in `known` that was probably meant by `written`: the nearest one, if at most a third of its letters
+/// Returns the name in `known` that `written` probably stands for: the nearest name, if at most a third of its letters
 /// are wrong, missing, superfluous or swapped. Case is ignored.
 pub fn similar<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let lower = written.to_lowercase();
@@ -16,7 +16,7 @@ pub fn did_you_mean<'a>(written: &str, known: impl IntoIterator<Item = &'a str>)
     suggestion(similar(written, known))
 }
 
-/// Returns that suffix for a given suggestion.
+/// Returns the same suffix for a given suggestion.
 pub fn suggestion(name: Option<&str>) -> String {
     name.map_or(String::new(), |name| format!(" (did you mean `{name}`?)"))
 }
@@ -44,7 +44,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_no_suggestion_for_itself() {
+    fn a_name_is_not_suggested_for_itself() {
         assert_eq!(similar("NodeName", ["NodeName", "NodeNames"]), Some("NodeNames"));
     }
 }

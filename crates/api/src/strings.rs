@@ -5,7 +5,7 @@ use std::{borrow::Borrow, fmt, ops::Deref, sync::Arc};
 use rustc_hash::FxHashSet;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// A shared immutable string: cloning copies a pointer.
+/// A shared immutable string. Cloning copies a pointer.
 ///
 /// Comparisons check the pointers first, so strings from the same [`Interner`] compare in one step.
 #[derive(Clone, Eq, PartialOrd, Ord)]
@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn equal_texts_share_memory_and_unused_ones_are_forgotten() {
+    fn equal_strings_share_memory_and_unused_strings_are_dropped() {
         let mut interner = Interner::default();
         let (a, b) = (interner.intern("zone"), interner.intern("zone"));
         assert!(Arc::ptr_eq(&a.0, &b.0));

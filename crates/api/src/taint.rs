@@ -11,7 +11,7 @@ use crate::Str;
 pub enum TaintEffect {
     /// Rejects new pods.
     NoSchedule,
-    /// Avoids new pods: affects scores only.
+    /// Discourages new pods: affects only scores.
     PreferNoSchedule,
     /// Rejects new pods and evicts running ones.
     NoExecute,
@@ -31,13 +31,13 @@ pub struct Taint {
 /// Comparison of a toleration's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum TolerationOperator {
-    /// Same value. Also the meaning of an absent operator.
+    /// The same value. Also the meaning of an absent operator.
     Equal,
     /// Any value.
     Exists,
-    /// Numeric, behind the alpha gate `TaintTolerationComparisonOperators`.
+    /// Numeric. Requires the alpha feature gate `TaintTolerationComparisonOperators`.
     Lt,
-    /// Numeric, behind the alpha gate `TaintTolerationComparisonOperators`.
+    /// Numeric. Requires the alpha feature gate `TaintTolerationComparisonOperators`.
     Gt,
     /// Anything else: tolerates nothing.
     Unknown,
@@ -59,7 +59,7 @@ pub struct Toleration {
 /// Key of the taint that represents `spec.unschedulable`.
 pub const TAINT_NODE_UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
 
-/// The taint of a cordoned node, in addition to its real taints.
+/// The taint that a cordoned node has in addition to its real taints.
 pub static UNSCHEDULABLE: LazyLock<Taint> = LazyLock::new(|| Taint {
     key: TAINT_NODE_UNSCHEDULABLE.into(),
     value: Str::default(),
@@ -108,8 +108,8 @@ impl TolerationOperator {
 impl Toleration {
     /// Returns true if the toleration tolerates the taint.
     ///
-    /// `compare_numbers` is the feature gate `TaintTolerationComparisonOperators`; without it `Lt` and `Gt` tolerate
-    /// nothing. With it, `Lt` means that the taint's value is less than the toleration's.
+    /// `compare_numbers` is the `TaintTolerationComparisonOperators` feature gate. Without it, `Lt` and `Gt` tolerate
+    /// nothing. With it, `Lt` means that the taint's value is less than the toleration's value.
     pub fn tolerates(&self, taint: &Taint, compare_numbers: bool) -> bool {
         if self.effect.is_some_and(|effect| effect != taint.effect) {
             return false;
@@ -131,8 +131,8 @@ impl Toleration {
     }
 }
 
-/// Returns the first of `taints` that `filter` selects and no toleration tolerates. See [`Toleration::tolerates`] for
-/// `compare_numbers`.
+/// Returns the first of the `taints` that `filter` selects and that no toleration tolerates. See
+/// [`Toleration::tolerates`] for `compare_numbers`.
 pub fn find_untolerated<'a>(
     taints: &'a [Taint],
     tolerations: &[Toleration],
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_selected_taint_without_a_toleration_is_found() {
+    fn the_first_selected_taint_that_is_not_tolerated_is_found() {
         let taint = |key: &str, effect| Taint { key: key.into(), value: Str::default(), effect };
         let taints = [
             taint("soft", TaintEffect::PreferNoSchedule),

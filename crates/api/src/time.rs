@@ -4,7 +4,7 @@ use std::{fmt, ops::Add, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-/// Nanoseconds since the Unix epoch. The core never reads a clock: every `Timestamp` comes from the host.
+/// Nanoseconds since the Unix epoch. The core never reads a clock, so every `Timestamp` comes from the host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Timestamp(pub i64);
 
@@ -18,12 +18,12 @@ impl Timestamp {
         Ok(Self(i64::try_from(at.as_nanosecond()).unwrap_or(i64::MAX)))
     }
 
-    /// Formats as `metav1.Time`: RFC 3339 in UTC with whole seconds.
+    /// Formats the time as `metav1.Time`: RFC 3339 in UTC with whole seconds.
     pub fn to_rfc3339(self) -> String {
         self.in_utc("%Y-%m-%dT%H:%M:%SZ")
     }
 
-    /// Formats as `metav1.MicroTime`: RFC 3339 in UTC with six fractional digits.
+    /// Formats the time as `metav1.MicroTime`: RFC 3339 in UTC with six fractional digits.
     pub fn to_rfc3339_micro(self) -> String {
         self.in_utc("%Y-%m-%dT%H:%M:%S.%6fZ")
     }
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_read_and_print_as_kubernetes_does() {
+    fn times_are_parsed_and_printed_as_in_kubernetes() {
         let at = Timestamp::parse("2026-11-21T02:00:00.250000Z").unwrap();
         assert_eq!(at.to_rfc3339(), "2026-11-21T02:00:00Z");
         assert_eq!(at.to_rfc3339_micro(), "2026-11-21T02:00:00.250000Z");

@@ -1,8 +1,8 @@
 //! Decoding objects from the API's JSON.
 //!
-//! Decodes only the fields of the slim types and skips the rest. `null` counts as absent wherever the API server's own
-//! decoder accepts it. A value of the wrong type is an error that names the field. Strings that many objects share go
-//! through one [`Interner`].
+//! Only the fields of the slim types are decoded; all others are skipped. `null` counts as absent wherever the API
+//! server's own decoder accepts it. A value of the wrong type is an error that names the field. Strings that many
+//! objects share go through one [`Interner`].
 
 mod defaults;
 mod disk;
@@ -21,7 +21,7 @@ use serde_json::Value;
 use self::locate::{FieldError, decode};
 use crate::{Node, Object, ObjectKind, ObjectRef, Pod, PriorityClass, Str, strings::Interner};
 
-/// Error of decoding an object.
+/// Error in decoding an object.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{kind}{}{path}: {problem}", if path.is_empty() { "" } else { " " })]
 pub struct DecodeError {
@@ -34,7 +34,7 @@ pub struct DecodeError {
 }
 
 impl DecodeError {
-    /// Removes the position in the text, for objects whose text nobody has seen.
+    /// Removes the position in the text, for objects whose text the user has not seen.
     fn without_position(mut self) -> Self {
         if let Some(at) = self.problem.rfind(" at line ") {
             self.problem.truncate(at);
@@ -56,9 +56,9 @@ impl Decoder {
         Self::default()
     }
 
-    /// Makes this a decoder for manifests that no API server has processed: it fills in the fields that an API server
-    /// sets on creation, if they affect scheduling. Priority classes are not resolved, and additions of admission
-    /// plugins are missing.
+    /// Makes this a decoder for manifests that no API server has processed. It fills in the fields that affect
+    /// scheduling and that an API server sets on creation. Priority classes are not resolved, and fields that admission
+    /// plugins would set are missing.
     #[must_use]
     pub fn with_api_defaults(mut self) -> Self {
         self.api_defaults = true;
@@ -73,7 +73,7 @@ impl Decoder {
     /// Decodes a pod.
     ///
     /// # Errors
-    /// Says which field is wrong.
+    /// An error that names the invalid field.
     pub fn pod(&mut self, json: &[u8]) -> Result<Pod, DecodeError> {
         from_slice::<pod::WirePod<'_>>("Pod", json)
             .map(|wire| wire.into_pod(&mut self.interner, self.api_defaults))
@@ -82,7 +82,7 @@ impl Decoder {
     /// Decodes a pod from a parsed manifest.
     ///
     /// # Errors
-    /// Says which field is wrong.
+    /// An error that names the invalid field.
     pub fn pod_value(&mut self, value: &Value) -> Result<Pod, DecodeError> {
         self.pod(&bytes(value)).map_err(DecodeError::without_position)
     }
@@ -90,7 +90,7 @@ impl Decoder {
     /// Decodes a node.
     ///
     /// # Errors
-    /// Says which field is wrong.
+    /// An error that names the invalid field.
     pub fn node(&mut self, json: &[u8]) -> Result<Node, DecodeError> {
         from_slice::<node::WireNode<'_>>("Node", json)
             .map(|wire| wire.into_node(&mut self.interner, self.api_defaults))
@@ -99,7 +99,7 @@ impl Decoder {
     /// Decodes a node from a parsed manifest.
     ///
     /// # Errors
-    /// Says which field is wrong.
+    /// An error that names the invalid field.
     pub fn node_value(&mut self, value: &Value) -> Result<Node, DecodeError> {
         self.node(&bytes(value)).map_err(DecodeError::without_position)
     }
@@ -107,7 +107,7 @@ impl Decoder {
     /// Decodes an object of that kind. Also returns its resource version, which is not part of [`Object`].
     ///
     /// # Errors
-    /// Says which field is wrong.
+    /// An error that names the invalid field.
     pub fn object(&mut self, kind: ObjectKind, json: &[u8]) -> Result<(Object, Str), DecodeError> {
         Ok(if object::selects_by_map(kind) {
             self.finish_object(kind, from_slice::<object::ByMap<'_>>(kind.name(), json)?)
@@ -119,7 +119,7 @@ impl Decoder {
     /// Decodes an object of that kind from a parsed manifest.
     ///
     /// # Errors
-    /// Says which field is wrong.
+    /// An error that names the invalid field.
     pub fn object_value(&mut self, kind: ObjectKind, value: &Value) -> Result<Object, DecodeError> {
         let decoded = self.object(kind, &bytes(value)).map_err(DecodeError::without_position);
         decoded.map(|(object, _version)| object)
@@ -136,7 +136,7 @@ impl Decoder {
     /// Decodes a priority class.
     ///
     /// # Errors
-    /// Says which field is wrong.
+    /// An error that names the invalid field.
     pub fn priority_class(&mut self, json: &[u8]) -> Result<PriorityClass, DecodeError> {
         from_slice::<meta::WirePriorityClass<'_>>("PriorityClass", json)
             .map(|wire| wire.into_priority_class(&mut self.interner))
@@ -145,7 +145,7 @@ impl Decoder {
     /// Decodes a priority class from a parsed manifest.
     ///
     /// # Errors
-    /// Says which field is wrong.
+    /// An error that names the invalid field.
     pub fn priority_class_value(&mut self, value: &Value) -> Result<PriorityClass, DecodeError> {
         self.priority_class(&bytes(value)).map_err(DecodeError::without_position)
     }
@@ -153,7 +153,7 @@ impl Decoder {
     /// Decodes the identity of an object of any kind.
     ///
     /// # Errors
-    /// Says which field is wrong.
+    /// An error that names the invalid field.
     pub fn object_ref(&mut self, json: &[u8]) -> Result<ObjectRef, DecodeError> {
         from_slice::<meta::WireObject<'_>>("Object", json)
             .map(|wire| wire.into_object_ref(&mut self.interner))
@@ -162,7 +162,7 @@ impl Decoder {
     /// Decodes the identity of an object of any kind from a parsed manifest.
     ///
     /// # Errors
-    /// Says which field is wrong.
+    /// An error that names the invalid field.
     pub fn object_ref_value(&mut self, value: &Value) -> Result<ObjectRef, DecodeError> {
         self.object_ref(&bytes(value)).map_err(DecodeError::without_position)
     }
@@ -172,7 +172,7 @@ fn from_slice<'a, T: Deserialize<'a>>(kind: &'static str, json: &'a [u8]) -> Res
     decode(json).map_err(|FieldError { path, problem }| DecodeError { kind, path, problem })
 }
 
-/// A parsed object as text again. One way of decoding halves what is compiled for it.
+/// Converts a parsed object back to text. With only one way of decoding, half as much code is compiled.
 fn bytes(value: &Value) -> Vec<u8> {
     value.to_string().into_bytes()
 }

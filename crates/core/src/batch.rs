@@ -1,8 +1,9 @@
 //! Opportunistic batching (KEP-5598), for parity with kube-scheduler.
 //!
-//! After a pod was placed, what is left of its ranking is cached. If the next pod has the same signature and the chosen
-//! node is now full for it, the next node of the ranking is taken without scoring again. This is not an optimization
-//! here, because unchanged answers are cached anyway; it exists because the choice can differ from a new ranking.
+//! After a pod is placed, the rest of its node ranking is cached. If the next pod has the same signature and the node
+//! chosen last is now full for it, the next node in the ranking is tried first, and taken without scoring if the pod
+//! fits. Batching is not an optimization here, because unchanged answers are cached anyway. It exists because its
+//! choice can differ from that of a new ranking.
 
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ pub(crate) struct Batch {
     cached: Option<CachedRanking>,
     last_cycle: u64,
     last_node: Str,
-    /// Reason why the cached ranking was discarded, in kube-scheduler's words, until it is reported.
+    /// Reason for discarding the cached ranking, in kube-scheduler's words. Set until it is reported.
     flush_reason: Option<&'static str>,
 }
 
@@ -31,13 +32,13 @@ struct CachedRanking {
 }
 
 impl Batch {
-    /// Takes the reason why the cached ranking was discarded since the last call.
+    /// Takes the reason for discarding the cached ranking, if it was discarded since the last call.
     pub(crate) fn take_flush_reason(&mut self) -> Option<&'static str> {
         self.flush_reason.take()
     }
 
     /// Returns the next node of the cached ranking if it is valid for this pod. `is_full` returns true if a node
-    /// rejects the pod, and `None` if the node does not exist any more.
+    /// rejects the pod, and `None` if the node no longer exists.
     pub(crate) fn hint(
         &mut self,
         signature: Option<&[SignFragment]>,

@@ -1,4 +1,4 @@
-//! Pods that have a node and are not bound yet: those that wait on Permit, and those in the binding cycle.
+//! Pods that have a node but are not bound yet: pods that wait on Permit, and pods in the binding cycle.
 //!
 //! ```text
 //! assumed ──Permit: wait──> waiting ──all allow──> binding ──> bound (confirmed by the API server)
@@ -6,9 +6,9 @@
 //!                              └──reject, timeout──> failed <──error┘   returned to the queue
 //! ```
 //!
-//! Invariant: a waiting pod is in [`Bindings::waiting`] and has one deadline, the earliest of its plugins'; a pod in
-//! the binding cycle has neither. Thousands of pods may wait for a quarter of an hour; only [`Bindings::waiting`]
-//! visits all of them.
+//! Invariant: a waiting pod is listed in [`Bindings::waiting`] and has one deadline, the earliest deadline of its
+//! plugins; a pod in the binding cycle is not listed there and has no deadline. Thousands of pods may wait for a
+//! quarter of an hour; only [`Bindings::waiting`] visits all of them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -25,13 +25,13 @@ use crate::queue::QueuedPod;
 /// The node chosen for a pod.
 #[derive(Clone, Debug)]
 pub(crate) struct ChosenNode {
-    /// Profile for the rest of the pod's way, even if a newer one of that name has been applied since.
+    /// Profile that the pod keeps until it is bound, even if a newer profile of that name has been applied since.
     pub(crate) profile: Arc<Profile>,
-    /// The node and the reservations of plugins.
+    /// The node and the plugins' reservations.
     pub(crate) reservation: Reservation,
     /// Number of nodes that were evaluated.
     pub(crate) evaluated: usize,
-    /// Number of them that fit.
+    /// Number of evaluated nodes that fit.
     pub(crate) feasible: usize,
 }
 
@@ -41,7 +41,7 @@ impl ChosenNode {
     }
 }
 
-/// The delay of a pod by one plugin.
+/// A wait that one plugin imposes on a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Wait {
     pub(crate) plugin: &'static str,
@@ -51,7 +51,7 @@ pub(crate) struct Wait {
     pub(crate) until: Timestamp,
 }
 
-/// A pod that has a node and is not bound yet.
+/// A pod that has a node but is not bound yet.
 #[derive(Debug)]
 pub(crate) struct Binding {
     pub(crate) entry: QueuedPod,
@@ -77,7 +77,7 @@ pub(crate) struct Bindings {
     by_uid: FxHashMap<Str, Binding>,
     /// UIDs of the waiting pods, in the order in which they began to wait.
     waiting: BTreeMap<u64, Str>,
-    /// Deadlines of the waiting pods, with their positions in that order.
+    /// Deadlines of the waiting pods, with the pods' positions in that order.
     deadlines: BTreeSet<(Timestamp, u64)>,
     next: u64,
 }
@@ -111,7 +111,8 @@ impl Bindings {
         self.deadlines.first().map(|(at, _)| *at)
     }
 
-    /// Returns the pods whose wait has timed out, in the order in which they began to wait, with the wait that ended.
+    /// Returns the pods whose wait has timed out, in the order in which they began to wait, each with the wait that
+    /// timed out.
     pub(crate) fn timed_out(&self, now: Timestamp) -> Vec<(Str, Wait)> {
         let over = self.deadlines.iter().take_while(|(at, _)| *at <= now);
         let mut timed_out: Vec<u64> = over.map(|(_, sequence)| *sequence).collect();
@@ -123,7 +124,7 @@ impl Bindings {
         timed_out.into_iter().filter_map(wait).collect()
     }
 
-    /// Adds a pod with its node. It waits if there are any `waits`.
+    /// Adds a pod with its node. The pod waits if `waits` is not empty.
     pub(crate) fn enter(
         &mut self,
         entry: QueuedPod,
@@ -138,7 +139,7 @@ impl Bindings {
         self.by_uid.insert(uid, binding);
     }
 
-    /// Ends the wait for one plugin. Returns true if it was the last one.
+    /// Ends a pod's wait for one plugin. Returns true if that was the pod's last wait.
     pub(crate) fn allow(&mut self, uid: &Str, plugin: &str) -> bool {
         if !self.waits(uid) {
             return false;
@@ -192,7 +193,7 @@ mod tests {
 
     const PLUGINS: [&str; 3] = ["a", "b", "c"];
 
-    /// Waits of each pod in the order of arrival; empty in the binding cycle.
+    /// The waits of each pod, in order of arrival; empty for a pod in the binding cycle.
     type Naive = Vec<(Str, Vec<Wait>)>;
 
     fn entry(uid: &Str) -> QueuedPod {
@@ -228,7 +229,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(500))]
 
         #[test]
-        fn it_behaves_like_a_list_that_is_searched(
+        fn bindings_behave_like_a_plain_list(
             steps in prop::collection::vec((0u8..5, 0u8..6, 0usize..3, 0i64..40), 1..100)
         ) {
             let (mut bindings, mut naive) = (Bindings::default(), Naive::new());

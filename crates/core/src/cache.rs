@@ -15,15 +15,15 @@ use crate::queue::Moment;
 
 /// Nodes, and pods on nodes.
 ///
-/// A pod on a node is *assumed* until its binding is confirmed, and *added* after that. Assumptions do not expire: they
-/// end by confirmation, by [`Cache::forget`] or by deletion.
+/// A pod on a node is *assumed* until its binding is confirmed, and *added* after that. An assumption does not expire.
+/// It ends when the binding is confirmed, when [`Cache::forget`] is called or when the pod is deleted.
 #[derive(Debug, Default)]
 pub struct Cache {
     /// Nodes with their pods, other objects, and indexes.
     pub cluster: Cluster,
     /// Pod specs, shared between pods.
     pub specs: SpecTable,
-    /// Kinds of custom objects that are stored.
+    /// Kinds of the custom objects that are stored.
     kinds: Vec<ResourceKind>,
     on_nodes: FxHashMap<Str, PodOnNode>,
     /// Number of assumed pods.
@@ -45,7 +45,8 @@ impl Cache {
         cache
     }
 
-    /// Adds the custom objects that plugins of these profiles read, and their indexes.
+    /// Starts to store the custom objects that plugins of these profiles read, and adds the indexes that these plugins
+    /// use.
     pub fn prepare_for(&mut self, profiles: &[Arc<Profile>]) {
         self.add_resources_for(profiles);
         for (_, kind) in profiles.iter().flat_map(|profile| profile.indexed()) {
@@ -60,7 +61,7 @@ impl Cache {
         }
     }
 
-    /// Returns the kinds of custom objects that plugins of these profiles read and that are not stored yet, each type
+    /// Returns the kinds of custom objects that plugins of these profiles read but that are not stored yet, each type
     /// once.
     pub fn missing_resources(&self, profiles: &[Arc<Profile>]) -> Vec<ResourceKind> {
         let mut missing: Vec<ResourceKind> = Vec::new();
@@ -101,12 +102,12 @@ impl Cache {
         Some(old)
     }
 
-    /// Adds or replaces another object.
+    /// Adds or replaces a built-in object other than a pod or node.
     pub fn set_object(&mut self, object: Object) {
         self.cluster.set_object(object);
     }
 
-    /// Removes another object.
+    /// Removes a built-in object other than a pod or node.
     pub fn remove_object(&mut self, key: &ObjectKey) {
         self.cluster.remove_object(key);
     }
@@ -130,7 +131,7 @@ impl Cache {
         true
     }
 
-    /// Reverts the assumption of a pod.
+    /// Reverts the assumption that the pod is on a node.
     pub fn forget(&mut self, uid: &str) {
         if self.is_assumed(uid) {
             self.remove(uid);

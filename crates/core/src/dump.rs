@@ -7,7 +7,7 @@ use harbormaster_framework::pod::PodInfo;
 
 use crate::{Engine, cache::Cache, nominator::Nominator, pods::Pods};
 
-/// Nodes with their pods, and pods without a node. Only the parts of the queue are ordered.
+/// Nodes with their pods, and pods without a node. The lists are in no particular order.
 #[derive(Clone, Debug, Default)]
 pub struct Dump {
     /// All nodes, including deleted ones that still have pods.
@@ -40,8 +40,8 @@ pub struct DumpedNode {
 }
 
 impl Engine {
-    /// Returns the complete state. A pod that is missing in the queue by mistake appears nowhere. Visits every pod, so
-    /// use it only for debugging.
+    /// Returns the complete state. A pod that is missing from the queue by mistake appears nowhere in it. Visits every
+    /// pod, so it is only for debugging.
     pub fn dump(&self) -> Dump {
         let queue = self.queue();
         let is_left_alone = |pod: &&Arc<PodInfo>| {

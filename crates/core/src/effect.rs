@@ -7,23 +7,24 @@ use harbormaster_framework::{
     api_call::ApiCall, cycle::Reservation, pod::PodInfo, profile::Profile, sweep::PluginIdx,
 };
 
-/// A task for the host. Effects are values: the driver carries them out, the simulator records them. Information
-/// that asks for nothing is a [`crate::Note`].
+/// A task for the host. Effects are values: the driver carries them out, and the simulator records them. Information
+/// that requires no action is a [`crate::Note`].
 #[derive(Clone, Debug)]
 pub enum Effect {
     /// Run PreBind, Bind and PostBind, then report with [`crate::Input::BindFinished`].
     Bind(BindTask),
-    /// Patch the pod's status. No answer is expected; the host retries failures and then logs them.
+    /// Patch the pod's status. No answer is expected. The host retries a failed request, and logs the failure if the
+    /// retries fail.
     PatchStatus(StatusPatch),
     /// Emit an event about the pod.
     Event(PodEvent),
     /// Evict a pod, or call off its binding if that is still possible, then report with
     /// [`crate::Input::EvictFinished`].
     Evict(EvictTask),
-    /// Stop PreBind for a pod, which then fails. Later steps of the binding are not stopped.
+    /// Stop a pod's PreBind, so that its binding fails. Later steps of the binding are not stopped.
     CallOff(CallOffTask),
-    /// Send requests of Unreserve plugins to the API server before any other task for the pod. No answer is expected;
-    /// failures are logged.
+    /// Send the requests of Unreserve plugins to the API server before any other task for the pod. No answer is
+    /// expected; failures are logged.
     Call(CallTask),
 }
 
@@ -36,7 +37,7 @@ pub struct CallOffTask {
     pub why: &'static str,
 }
 
-/// Requests to the API server after a decision was given up.
+/// Requests to the API server after a decision has been abandoned.
 #[derive(Clone, Debug)]
 pub struct CallTask {
     /// The pod that gives up its node.
@@ -50,9 +51,9 @@ pub struct CallTask {
 pub struct EvictTask {
     /// UID of the pod that needs the room.
     pub preemptor: Str,
-    /// Distinguishes the evictions of several attempts of one preemptor.
+    /// Distinguishes the evictions of one preemptor's attempts.
     pub round: u64,
-    /// The pod to evict, as the engine has it.
+    /// The engine's version of the pod to evict.
     pub victim: Arc<PodInfo>,
     /// Message of the condition; its reason is `PreemptionByScheduler`.
     pub message: String,
@@ -65,11 +66,11 @@ pub struct BindTask {
     pub reservation: Reservation,
     /// The profile whose plugins run.
     pub profile: Arc<Profile>,
-    /// PreBind plugins with work to do: groups in order, the members of a group in parallel.
+    /// PreBind plugins with work to do. The groups run in order, the members of a group in parallel.
     pub pre_bind: Vec<Vec<PluginIdx>>,
     /// Number of nodes that were evaluated for the decision.
     pub evaluated: usize,
-    /// Number of them that fit.
+    /// Number of evaluated nodes that fit.
     pub feasible: usize,
 }
 
@@ -85,7 +86,7 @@ impl BindTask {
     }
 }
 
-/// A change of `status` relative to the pod as the engine has it.
+/// A change to `status`, relative to the engine's version of the pod.
 #[derive(Clone, Debug)]
 pub struct StatusPatch {
     /// The pod that the patch is relative to.
@@ -127,7 +128,7 @@ pub struct PodEvent {
 /// Maximum length of a note in the API server, in bytes.
 const MAX_NOTE: usize = 1024;
 
-/// Cuts a note to that length as kube-scheduler does: 1020 bytes and ` ...`.
+/// Cuts a note to the API server's maximum as kube-scheduler does: to 1020 bytes and ` ...`.
 pub fn cut_note(note: &str) -> String {
     if note.len() <= MAX_NOTE {
         return note.to_owned();
@@ -144,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_notes_are_cut_at_a_character() {
+    fn long_notes_are_cut_at_a_character_boundary() {
         assert_eq!(cut_note("short"), "short");
         assert_eq!(cut_note(&"x".repeat(2000)).len(), 1024);
         assert!(cut_note(&"é".repeat(1000)).ends_with("é ..."));

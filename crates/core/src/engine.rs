@@ -1,7 +1,7 @@
 //! The engine: parts that own their state, and the routes between them.
 //!
-//! This file and the files in this folder contain only routes: an input goes to the part that it concerns, and the
-//! result goes to the next part.
+//! This file and its submodules contain only the routes: an input goes to the part that it concerns, and the result
+//! goes to the next part.
 
 mod binding_cycle;
 mod changes;
@@ -40,28 +40,29 @@ use crate::{
 pub struct EngineConfig {
     /// The profiles; at least one, with distinct names.
     pub profiles: Vec<Arc<Profile>>,
-    /// Delays between attempts of a pod.
+    /// Delays between the attempts to schedule one pod.
     pub backoff: Backoff,
     /// `percentageOfNodesToScore` for all profiles; `None` scores every feasible node.
     pub percentage_of_nodes_to_score: Option<i32>,
-    /// Walks, samples and breaks ties exactly as kube-scheduler does with `parallelism: 1`.
+    /// True if nodes are walked and sampled, and ties broken, exactly as kube-scheduler does with `parallelism: 1`.
     pub parity: bool,
-    /// With `parity`: reuses rankings as kube-scheduler's opportunistic batching does.
+    /// True if rankings are reused as in kube-scheduler's opportunistic batching. Requires `parity`.
     pub batching: bool,
-    /// A rejected pod is retried after this time without an event.
+    /// Time after which a rejected pod is retried even without an event.
     pub max_wait: Duration,
-    /// Notes that are recorded for [`Engine::take_notes`].
+    /// Notes to record for [`Engine::take_notes`].
     pub notes: Notes,
     /// Meter, if the engine is measured.
     pub meter: Option<Arc<dyn Meter>>,
     /// Webhooks that take part in decisions. The host supplies [the client](Extenders::with_client).
     pub extenders: Extenders,
-    /// The plugin that rejects pods which need features that do not exist here; the host warns when it first does.
+    /// The plugin that rejects pods that need features not implemented here. The host logs a warning the first time the
+    /// plugin rejects a pod.
     pub unbuilt_plugin: Option<&'static str>,
 }
 
 impl EngineConfig {
-    /// kube-scheduler's defaults, but every feasible node is scored.
+    /// kube-scheduler's defaults, except that every feasible node is scored.
     pub fn new(profiles: Vec<Arc<Profile>>) -> Self {
         Self {
             profiles,
@@ -77,7 +78,7 @@ impl EngineConfig {
         }
     }
 
-    /// The custom resources that plugins name, each name once. The host supplies their objects as [`Input::Custom`].
+    /// The custom resources that plugins read, each name once. The host supplies their objects as [`Input::Custom`].
     pub fn resources(&self) -> Vec<ResourceKind> {
         let mut kinds: Vec<ResourceKind> = Vec::new();
         for kind in self.profiles.iter().flat_map(|profile| profile.resources()) {
@@ -98,7 +99,8 @@ impl EngineConfig {
         self
     }
 
-    /// Returns true if batching is on. Equal pods may be different to an extender, so extenders turn it off.
+    /// Returns true if batching is on. Extenders turn it off, because they may distinguish pods that look equal to
+    /// plugins.
     fn batches(&self) -> bool {
         self.batching && self.parity && self.extenders.is_empty()
     }
@@ -112,14 +114,14 @@ impl EngineConfig {
     }
 }
 
-/// Interval at which pods that have waited very long are retried.
+/// Interval between the checks for pods that have waited too long and must be retried.
 const FLUSH_EVERY: Duration = Duration::from_secs(30);
-/// Minimum time after which unused answers of plugins are removed from the cache; the maximum is twice as long.
+/// Minimum time after which an unused plugin answer is removed from the cache; the maximum is twice as long.
 const CLEANUP_EVERY: Duration = Duration::from_secs(300);
 
 /// The scheduling engine.
 pub struct Engine {
-    /// Every unfinished pod of the API server.
+    /// Every unfinished pod in the API server.
     pods: Pods,
     /// Nodes with the pods that occupy them.
     cache: Cache,
@@ -129,21 +131,21 @@ pub struct Engine {
     nominator: Nominator,
     /// Finds nodes.
     finder: Finder,
-    /// Pods that have a node and are not bound yet.
+    /// Pods that have a node but are not bound yet.
     bindings: Bindings,
     /// Evictions in progress.
     evictions: Evictions,
     /// Collects effects and notes.
     reporter: Reporter,
-    /// Next time at which pods that have waited very long are retried.
+    /// Time of the next check for pods that have waited too long.
     next_flush: Option<Timestamp>,
-    /// Next time at which unused cached answers are removed.
+    /// Time at which unused cached answers are next removed.
     next_cleanup: Option<Timestamp>,
     meter: Option<Arc<dyn Meter>>,
 }
 
 impl Engine {
-    /// Creates an engine without nodes and pods.
+    /// Creates an engine without nodes or pods.
     pub fn new(config: EngineConfig) -> Self {
         let config = config.metered();
         let mut cache = Cache::default();
@@ -174,10 +176,10 @@ impl Engine {
         self.reporter.take_effects()
     }
 
-    /// Reports failures of plugins that belong to no attempt. Each call of the engine ends with this, so that a failure
-    /// is reported with its cause and the next attempt does not inherit it.
+    /// Reports plugin failures that belong to no attempt. Each call to the engine ends with this report, so that a
+    /// failure is reported with its cause and is not attributed to the next attempt.
     fn report_plugin_failures(&mut self) {
-        // Reported like a failed attempt, but such a pod is in the queue already.
+        // Reported like a failed attempt, except that the pod is already in the queue.
         for EnqueueFailure { pod, error, since } in self.queue.take_failed() {
             let reason_and_message = ("SchedulerError", error.to_string());
             self.reporter.failed(&pod, reason_and_message, NewNomination::Keep, since);
@@ -188,8 +190,8 @@ impl Engine {
         undecodable.into_iter().for_each(|object| self.reporter.note_undecodable(object));
     }
 
-    /// Takes the notes since the last call: moves in the queue come last. Failures are noted even if no notes are
-    /// wanted, so every host has to take them.
+    /// Takes the notes since the last call; moves in the queue come last. Failures are noted even if no notes are
+    /// requested, so every host must call this method.
     pub fn take_notes(&mut self) -> Vec<Note> {
         let mut notes = self.reporter.take_notes();
         notes.extend(self.queue.take_moves());
@@ -229,7 +231,7 @@ impl Engine {
         self.report_plugin_failures();
     }
 
-    /// Handles the passing of time. Call this at [`Self::next_wakeup`]; it may be called at any time.
+    /// Handles the passing of time. Call this at [`Self::next_wakeup`]; calls at other times do no harm.
     pub fn tick(&mut self, now: Timestamp) {
         self.queue.flush_backoff(self.cache.at(now));
         self.permit_timeouts(now);
@@ -256,8 +258,8 @@ impl Engine {
         self.queue.has_work()
     }
 
-    /// Returns true if the next pod is not in backoff. If there is no other pod, [`Self::schedule_one`] tries one
-    /// before its backoff ends.
+    /// Returns true if the next pod is not in backoff. If there is no such pod, [`Self::schedule_one`] tries a rejected
+    /// pod before its backoff ends.
     pub fn has_due_work(&self) -> bool {
         self.queue.has_due_work()
     }
@@ -279,7 +281,7 @@ impl Engine {
         }
     }
 
-    /// Every unfinished pod of the API server, for any scheduler.
+    /// Every unfinished pod in the API server, whichever scheduler it names.
     pub fn pods(&self) -> impl Iterator<Item = &Arc<PodInfo>> {
         self.pods.all()
     }

@@ -2,11 +2,11 @@
 //!
 //! ```text
 //! all victims but the last ──all evicted──> the last one ──evicted──> over
-//!            └────────────some eviction failed─────────────┴──> the preemptor is retried at once
+//!            └────────────some eviction failed─────────────┴──> the preemptor is retried immediately
 //! ```
 //!
-//! Until its round is over the preemptor is kept out of the queue. It is released slightly earlier, when the last
-//! victim is seen to be leaving, because that event must wake it.
+//! The preemptor is held back, gated in the queue, until its round is over. It is released slightly earlier if the last
+//! victim is seen leaving, because that event must wake it.
 //!
 //! This part decides the next step; its caller carries the step out.
 
@@ -18,7 +18,7 @@ use rustc_hash::FxHashMap;
 
 use crate::{effect::EvictTask, pods::Pods};
 
-/// The pod that needs room, and the node.
+/// The pod that needs room, and the node where it needs it.
 #[derive(Clone, Debug)]
 pub(crate) struct Preemption {
     pub(crate) preemptor: Arc<PodInfo>,
@@ -33,9 +33,9 @@ struct EvictionRound {
     in_flight: usize,
     /// The victim that is evicted after all others.
     last: Option<Arc<PodInfo>>,
-    /// UID of that victim once its eviction has started.
+    /// UID of the last victim once its eviction has started.
     waits_for: Option<Str>,
-    /// True if no later event will wake the preemptor: it is then retried when the round ends.
+    /// True if no later event will wake the preemptor, so it must be retried when the round ends.
     retry: bool,
     /// Start of the round, if it is measured.
     started: Option<Stamp>,
@@ -52,9 +52,9 @@ pub(crate) enum NextStep {
     Evict(Arc<PodInfo>),
     /// The round is over.
     Over {
-        /// UID of the preemptor that this round kept out of the queue.
+        /// UID of the preemptor that this round held back.
         held: Option<Str>,
-        /// UID of the preemptor if it must be retried at once.
+        /// UID of the preemptor if it must be retried immediately.
         retry: Option<Str>,
         /// Start of the round, if it is measured.
         started: Option<Stamp>,
@@ -64,20 +64,20 @@ pub(crate) enum NextStep {
 }
 
 /// All evictions in progress. A preemptor that was retried in the meantime may have several rounds; only the newest
-/// keeps it out of the queue.
+/// holds it back.
 #[derive(Debug, Default)]
 pub(crate) struct Evictions {
     by_round: FxHashMap<u64, EvictionRound>,
-    /// By the preemptor's UID.
+    /// The newest round of each preemptor, keyed by the preemptor's UID.
     newest: FxHashMap<Str, u64>,
-    /// Rounds that wait only for their last victim, by the victim's UID.
+    /// Rounds that wait only for their last victim, keyed by the victim's UID.
     by_last_victim: FxHashMap<Str, Vec<u64>>,
     rounds: u64,
 }
 
 impl Evictions {
-    /// Starts a round: `others` calls come first, then `last` is evicted. An older round of the same preemptor does not
-    /// evict its last victim any more. Returns the number of the round.
+    /// Starts a round of `others` eviction calls, after which `last` is evicted. An older round of the same preemptor
+    /// will no longer evict its last victim. Returns the round's number.
     pub(crate) fn begin(
         &mut self,
         preemption: Preemption,
@@ -103,7 +103,7 @@ impl Evictions {
         self.by_round.values().map(|eviction| eviction.in_flight).sum()
     }
 
-    /// The preemption of a round, while the round exists.
+    /// Returns the preemption of a round, if the round still exists.
     pub(crate) fn preemption(&self, round: u64) -> Option<&Preemption> {
         self.by_round.get(&round).map(|eviction| &eviction.preemption)
     }
@@ -130,7 +130,7 @@ impl Evictions {
         }
     }
 
-    /// Records the end of a call; `succeeded` is false if it failed.
+    /// Records the end of an eviction call.
     pub(crate) fn call_finished(&mut self, round: u64, succeeded: bool) {
         if let Some(eviction) = self.by_round.get_mut(&round) {
             eviction.in_flight = eviction.in_flight.saturating_sub(1);
@@ -148,7 +148,8 @@ impl Evictions {
         self.call_finished(round, true);
     }
 
-    /// Returns the next step when all calls have ended: the last victim if it must still be evicted, else the end.
+    /// Returns the next step of a round. Once all calls have ended, that is the eviction of the last victim if it is
+    /// still needed, otherwise the end of the round.
     pub(crate) fn next(&mut self, round: u64, pods: &Pods) -> NextStep {
         let Some(eviction) = self.by_round.get_mut(&round) else { return NextStep::Wait };
         if eviction.in_flight > 0 {
@@ -157,7 +158,7 @@ impl Evictions {
         let wanted = !eviction.retry && pods.get(&eviction.preemption.preemptor.uid).is_some();
         let Some(last) = eviction.last.take().filter(|_| wanted) else { return self.end(round) };
         if pods.get(&last.uid).is_none() {
-            // It left while the preemptor was kept out and so could not wake it.
+            // The victim left while the preemptor was held back, so its deletion could not wake the preemptor.
             eviction.retry = true;
             return self.end(round);
         }
@@ -167,8 +168,8 @@ impl Evictions {
         NextStep::Evict(last)
     }
 
-    /// Returns the UIDs of the preemptors that wait only for this pod, which is leaving or gone. They need not be kept
-    /// out of the queue any more.
+    /// Returns the UIDs of the preemptors that wait only for this pod, which is leaving or gone. They no longer need to
+    /// be held back.
     pub(crate) fn victim_leaving(&mut self, uid: &str) -> Vec<Str> {
         let rounds = self.by_last_victim.remove(uid).into_iter().flatten();
         rounds.filter_map(|round| self.held_by(round)).collect()
@@ -192,7 +193,7 @@ impl Evictions {
         NextStep::Over { held, retry: retry.then(|| preemption.preemptor.uid.clone()), started, failed }
     }
 
-    /// Returns the preemptor that a round keeps out of the queue.
+    /// Returns the preemptor that a round holds back.
     fn held_by(&self, round: u64) -> Option<Str> {
         let preemptor = &self.by_round.get(&round)?.preemption.preemptor.uid;
         (self.newest.get(preemptor) == Some(&round)).then(|| preemptor.clone())

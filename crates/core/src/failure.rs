@@ -1,4 +1,4 @@
-//! The reasons why a pod returns to the queue.
+//! Reasons for returning a pod to the queue.
 
 use harbormaster_framework::{
     attempt::AttemptError,
@@ -9,21 +9,21 @@ use harbormaster_framework::{
 
 use crate::{meter::AttemptResult, outcome::Outcome};
 
-/// Reason why a pod returns to the queue.
+/// Reason for returning a pod to the queue.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// Plugins rejected it: their events may wake it.
+    /// Plugins rejected the pod; their events may wake it.
     Unschedulable(Box<Diagnosis>),
     /// There are no nodes: reported as a rejection, retried as an error.
     NoNodes,
-    /// PreBind or Bind rejected it: reported as a rejection, retried as an error.
+    /// PreBind or Bind rejected the pod: reported as a rejection, retried as an error.
     BindRejected(Reject),
     /// An error.
     Error(String),
 }
 
 impl Failure {
-    /// Creates a rejection after the node was chosen.
+    /// Creates the failure of a pod that a plugin rejected after its node was chosen.
     pub(crate) fn rejected_on_node(plugin: &'static str, reject: &Reject) -> Self {
         Self::Unschedulable(Box::new(Diagnosis::of_one(plugin, reject)))
     }
@@ -63,7 +63,7 @@ impl Failure {
         }
     }
 
-    /// The plugins whose events may wake the pod, and those of them whose events wake it without backoff.
+    /// The plugins whose events may wake the pod, and the subset whose events wake it without backoff.
     pub(crate) fn into_rejectors(self) -> (Vec<&'static str>, Vec<&'static str>) {
         match self {
             Self::Unschedulable(diagnosis) => (diagnosis.rejectors, diagnosis.pending),

@@ -1,4 +1,4 @@
-//! Finds nodes: the runners of all profiles with their caches, and the start of the next search.
+//! Finds nodes. Holds the runners of all profiles with their caches, and the start of the next search.
 
 use std::sync::Arc;
 
@@ -21,15 +21,15 @@ use crate::{
     queue::QueuedPod,
 };
 
-/// Searches for all profiles.
+/// Searches for nodes, for all profiles.
 pub(crate) struct Finder {
-    /// By profile.
+    /// One runner per profile.
     runners: Vec<Runner>,
-    /// By profile; empty when batching is off.
+    /// One batch per profile; empty when batching is off.
     batches: Vec<Batch>,
-    /// Feasible nodes that are scored.
+    /// Selects the feasible nodes to score.
     window: Window,
-    /// Choice among equally good nodes.
+    /// Chooses among equally good nodes.
     tie: Tie,
     /// Start of the next search; shared by all profiles.
     rotation: Rotation,
@@ -94,7 +94,7 @@ impl Finder {
         self.rotation.next_offset()
     }
 
-    /// Returns true if searches stop where kube-scheduler's do.
+    /// Returns true if searches stop where kube-scheduler's searches stop.
     pub(crate) fn is_in_parity(&self) -> bool {
         self.tie == Tie::FirstOnHeap
     }
@@ -132,7 +132,7 @@ impl Finder {
         Ok(attempt)
     }
 
-    /// Returns the scores of the nodes that were compared. Plugins that fail here have failed before.
+    /// Returns the scores of the nodes that were compared, or no scores if a plugin fails.
     pub(crate) fn scores(
         &mut self,
         cluster: &mut Cluster,
@@ -149,7 +149,7 @@ impl Finder {
         }
     }
 
-    /// Returns the next node of the last ranking of such pods.
+    /// Returns the next node of the last ranking, if that ranking is valid for the pod.
     fn hint(
         &mut self,
         cluster: &mut Cluster,
@@ -173,7 +173,7 @@ impl Finder {
         hint
     }
 
-    /// Remembers the node that was chosen for the pod, and the ranking, for the next such pod.
+    /// Remembers the node that was chosen for the pod, and the ranking, for the next pod with the same signature.
     fn remember(
         &mut self,
         profile: usize,

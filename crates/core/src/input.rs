@@ -15,17 +15,17 @@ use crate::effect::EvictTask;
 pub enum Input {
     /// A pod was added or changed.
     Pod(Pod),
-    /// A pod was deleted (its UID).
+    /// The pod with this UID was deleted.
     PodGone(Str),
     /// A node was added or changed.
     Node(Node),
-    /// A node was deleted (its name).
+    /// The node with this name was deleted.
     NodeGone(Str),
-    /// Another object was added or changed.
+    /// A built-in object other than a pod or node was added or changed.
     Object(Object),
-    /// Another object was deleted.
+    /// A built-in object other than a pod or node was deleted.
     ObjectGone(ObjectKey),
-    /// A custom object was added or changed. Ignored if no plugin names its kind.
+    /// A custom object was added or changed. Ignored if no plugin reads its kind.
     Custom(RawObject),
     /// A custom object was deleted.
     CustomGone(CustomKey),
@@ -53,7 +53,7 @@ pub enum EvictOutcome {
     Evicted,
     /// The pod's binding was called off before it started; the pod returns to the queue.
     CalledOff,
-    /// The pod did not exist any more.
+    /// The pod no longer existed.
     Gone,
     /// The API server rejected the request.
     Failed(String),
@@ -66,6 +66,6 @@ pub enum BindOutcome {
     Bound,
     /// A PreBind or Bind plugin rejected the pod.
     Rejected(Reject),
-    /// An error with this message.
+    /// The binding failed with this message.
     Failed(String),
 }

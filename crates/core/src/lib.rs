@@ -1,25 +1,26 @@
 //! The deterministic scheduling engine.
 //!
-//! One state machine in ordinary synchronous Rust: [`Input`]s enter with the time at which they happened, [`Effect`]s
-//! leave. The engine reads no clock, no random numbers, no environment, no file and no socket. The same inputs
-//! therefore give the same effects: live, under virtual time, in the simulator and when a recording is replayed.
+//! It is one state machine, written in ordinary synchronous Rust. [`Input`]s enter with the times at which they
+//! happened, and [`Effect`]s leave. The engine reads no clock, no random numbers, no environment, no file and no
+//! socket. The same inputs therefore produce the same effects, whether live, under virtual time, in the simulator or in
+//! the replay of a recording.
 //!
 //! Reading order:
 //! 1. The interface: [`input`], [`effect`], [`outcome`]; [`note`] for log lines, [`meter`] for measurements.
-//! 2. [`engine`]: the parts and the routes between them. Its submodules are changes of objects, the scheduling cycle
-//!    (from the queue to a node), the binding cycle (from a node to a bound pod) and eviction (making room).
+//! 2. [`engine`]: the parts and the routes between them. Its submodules handle changes to objects, the scheduling cycle
+//!    (from the queue to a node), the binding cycle (from a node to a bound pod), eviction (making room) and new
+//!    configurations.
 //! 3. The parts, each with private state: [`queue`], [`cache`], [`nominator`], `pods`, `finder` (finds nodes),
-//!    `bindings` (pods that wait on Permit or are being bound), `evictions`, `reporter` (texts of conditions and
-//!    events).
-//! 4. Stateless parts: `permit` and `post_filter` call plugins, `failure` contains the reasons why a pod returns to the
-//!    queue.
-//! 5. [`recording`]: recording and replay of the engine's calls; [`dump`]: its complete state.
+//!    `bindings` (pods that wait on Permit or are being bound), `evictions`, `reporter` (writes conditions and events).
+//! 4. Stateless parts: `permit` and `post_filter` call plugins; `failure` contains the reasons for returning a pod to
+//!    the queue.
+//! 5. [`recording`]: recording and replay of calls to the engine; [`dump`]: the engine's complete state.
 //!
 //! Invariants:
-//! - no pod is lost: every pod without a node whose profile exists is in the queue, in flight, waiting on Permit or
-//!   being bound;
+//! - no pod is lost: every pod that has no node and whose profile exists is in the queue, in flight, waiting on Permit
+//!   or being bound;
 //! - a pod occupies its chosen node from the decision until the binding fails or the pod is deleted;
-//! - work for one pod never visits all pods.
+//! - the engine never visits all pods in order to handle one pod.
 
 mod batch;
 mod bindings;

@@ -1,7 +1,7 @@
 //! Interface for measuring the engine's work.
 //!
-//! The engine reads no clock: the host passes a [`Meter`], in [`crate::EngineConfig::meter`], that knows the time and
-//! stores numbers. Meters cannot influence the engine, so recordings are the same with and without one.
+//! The engine reads no clock. The host passes a [`Meter`] in [`crate::EngineConfig::meter`], which reads the time and
+//! stores the measurements. A meter cannot influence the engine, so recordings are the same with and without a meter.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -13,19 +13,19 @@ use harbormaster_framework::{
 
 use crate::note::{Cause, QueueState};
 
-/// Result of an attempt; prints as kube-scheduler's label `result`.
+/// Result of an attempt: kube-scheduler's label `result`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AttemptResult {
     /// The pod is bound.
     Scheduled,
-    /// It was rejected.
+    /// The pod was rejected.
     Unschedulable,
-    /// An error.
+    /// The attempt failed with an error.
     Error,
 }
 
 impl AttemptResult {
-    /// kube-scheduler's label.
+    /// Value of kube-scheduler's label.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Scheduled => "scheduled",
@@ -35,7 +35,7 @@ impl AttemptResult {
     }
 }
 
-/// Answer of a hint; prints as kube-scheduler's label `hint`.
+/// Answer of a hint: kube-scheduler's label `hint`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum HintResult {
     /// The pod may fit now.
@@ -47,7 +47,7 @@ pub enum HintResult {
 }
 
 impl HintResult {
-    /// kube-scheduler's label.
+    /// Value of kube-scheduler's label.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Queue => "Queue",
@@ -57,7 +57,7 @@ impl HintResult {
     }
 }
 
-/// Result of opportunistic batching for a pod; prints as kube-scheduler's label `result`.
+/// Result of opportunistic batching for a pod: kube-scheduler's label `result`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BatchResult {
     /// There was no cached node.
@@ -69,7 +69,7 @@ pub enum BatchResult {
 }
 
 impl BatchResult {
-    /// kube-scheduler's label.
+    /// Value of kube-scheduler's label.
     pub const fn name(self) -> &'static str {
         match self {
             Self::NoHint => "no_hint",
@@ -84,8 +84,8 @@ pub trait Meter: fmt::Debug + Send + Sync {
     /// Current time.
     fn now(&self) -> Stamp;
 
-    /// Returns the meter of profile number `at`. Number 0 starts a new list; meters of the old list stay valid for
-    /// their holders.
+    /// Returns the meter of profile number `at`. Number 0 starts a new list; holders of meters from the old list can
+    /// still use them.
     fn profile(&self, at: usize, name: &str) -> Arc<dyn ProfileMeter>;
 
     /// Starts a scheduling cycle. Cycles do not overlap.
@@ -101,19 +101,19 @@ pub trait Meter: fmt::Debug + Send + Sync {
     fn attempted(&self, profile: usize, result: AttemptResult, begun: Stamp);
 
     /// Records a bound pod and its number of attempts. `waited` is the time since the pod was first active;
-    /// `after_timeout` is true if the last attempt was made because the pod had waited very long.
+    /// `after_timeout` is true if the last attempt was made because the pod had waited too long.
     fn scheduled(&self, attempts: u32, waited: Option<Duration>, after_timeout: bool);
 
-    /// Records a pod that enters that part of the queue.
+    /// Records that a pod enters that part of the queue.
     fn queued(&self, state: QueueState, cause: Cause);
 
-    /// Records one pod more or less of that profile that this plugin has rejected or holds back.
+    /// Counts one pod of that profile more (or fewer, if `more` is false) that the plugin has rejected or gates.
     fn rejects(&self, profile: &Str, plugin: &'static str, more: bool);
 
-    /// Records a change in the cluster that was handled as this event.
+    /// Records that a change in the cluster was handled as this event.
     fn handled(&self, event: ClusterEvent, begun: Stamp);
 
-    /// Starts a hint; `None` if it is not measured.
+    /// Starts measuring a hint; `None` if this hint is not measured.
     fn hint_begins(&self) -> Option<Stamp>;
 
     /// Ends a measured hint.
@@ -125,7 +125,7 @@ pub trait Meter: fmt::Debug + Send + Sync {
     /// Records the number of pods to evict for one pod.
     fn victims(&self, victims: usize);
 
-    /// Records the end of these evictions.
+    /// Records the end of the evictions for one pod.
     fn evicted(&self, failed: bool, begun: Stamp);
 
     /// Records a lookup of opportunistic batching.

@@ -1,4 +1,4 @@
-//! Nominated pods: those that are expected on a node once others are gone from it.
+//! Nominated pods: each is expected on a node once other pods have left that node.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 
 use crate::pods::Pods;
 
-/// Effect of a failed attempt on the nominated node.
+/// Change to a pod's nomination after a failed attempt.
 #[derive(Clone, Debug)]
 pub(crate) enum NewNomination {
     Keep,
@@ -40,7 +40,7 @@ impl Nominator {
         self.by_node.entry(node.clone()).or_default().push(uid.clone());
     }
 
-    /// Updates the nomination after a failed attempt. Keeping it means the API server's version.
+    /// Updates the nomination after a failed attempt. `Keep` means the nomination in the pod's status, if there is one.
     pub(crate) fn renominate(&mut self, pod: &PodInfo, nomination: &NewNomination) {
         match (nomination, &pod.status.nominated_node_name) {
             (NewNomination::Keep, Some(node)) | (NewNomination::Set(node), _) => {
@@ -51,8 +51,8 @@ impl Nominator {
         }
     }
 
-    /// Follows a change of the pod. A nomination by this engine survives updates that do not contain it yet; any other
-    /// follows the object.
+    /// Updates the nomination after a change to the pod. A nomination made by this engine survives updates that do not
+    /// contain it yet; otherwise the nomination follows the pod's status.
     pub(crate) fn follow(&mut self, old: &PodInfo, new: &PodInfo) {
         match (&old.status.nominated_node_name, &new.status.nominated_node_name) {
             (None, None) => {}
@@ -61,7 +61,7 @@ impl Nominator {
         }
     }
 
-    /// The nominations with their pods.
+    /// Combines the nominations with the nominated pods.
     pub(crate) fn of<'a>(&'a self, pods: &'a Pods) -> Nominated<'a> {
         Nominated { nominator: self, pods }
     }
@@ -82,7 +82,7 @@ impl Nominator {
         self.by_pod.get(uid)
     }
 
-    /// The pods nominated to a node, in the order of their nomination.
+    /// The pods nominated to a node, in order of nomination.
     pub fn pods_on(&self, node: &str) -> &[Str] {
         self.by_node.get(node).map_or(&[], Vec::as_slice)
     }
@@ -98,7 +98,7 @@ impl Nominator {
     }
 }
 
-/// Nominated pods as other pods see them: only those of equal or higher priority count.
+/// Nominations and the nominated pods. For a given pod, only nominated pods of equal or higher priority count.
 #[derive(Clone, Copy)]
 pub(crate) struct Nominated<'a> {
     nominator: &'a Nominator,

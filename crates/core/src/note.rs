@@ -1,4 +1,4 @@
-//! Information about the engine's work that asks for nothing: material for log lines. Failures are always recorded, the
+//! Information about the engine's work that requires no action, for use in log lines. Failures are always recorded, the
 //! rest on request.
 
 use std::{fmt, sync::Arc};
@@ -6,7 +6,7 @@ use std::{fmt, sync::Arc};
 use harbormaster_api::Str;
 use harbormaster_framework::{events::ClusterEvent, pod::PodInfo, resource::Undecodable};
 
-/// Notes to record besides failures. None by default: an unwanted note costs nothing.
+/// Notes to record besides failures. None by default. A note that is not requested costs nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Notes {
     /// [`Note::Rejected`].
@@ -34,9 +34,9 @@ pub enum Note {
         /// The error, with plugin and point.
         error: String,
     },
-    /// A custom object counts as absent, because it does not decode. Always recorded, once per error.
+    /// A custom object counts as absent because it cannot be decoded. Always recorded, once per error.
     Undecodable(Undecodable),
-    /// A plugin has rejected nodes, or the pod everywhere.
+    /// A plugin has rejected some nodes for the pod, or the pod on every node.
     Rejected {
         /// The pod.
         pod: Arc<PodInfo>,
@@ -83,16 +83,16 @@ pub enum Note {
 /// Part of the queue that a pod is in, in kube-scheduler's words where they exist.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum QueueState {
-    /// It is new.
+    /// The pod is new.
     #[default]
     New,
-    /// It is being scheduled or bound.
+    /// The pod is being scheduled or bound.
     InFlight,
-    /// It is ready to be scheduled.
+    /// The pod is ready to be scheduled.
     Active,
-    /// It backs off.
+    /// The pod is in backoff.
     Backoff,
-    /// It waits for an event.
+    /// The pod waits for an event.
     Unschedulable,
 }
 
@@ -102,7 +102,7 @@ impl fmt::Display for QueueState {
     }
 }
 
-/// Cause of a move in the queue; prints as kube-scheduler's label.
+/// Cause of a move in the queue, displayed as kube-scheduler's label.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Cause {
     /// The pod is new.
@@ -110,13 +110,13 @@ pub enum Cause {
     Added,
     /// An attempt or a binding failed.
     AttemptFailed,
-    /// Its backoff has ended.
+    /// The pod's backoff has ended.
     BackoffComplete,
-    /// Its backoff was cut short because no other pod was ready.
+    /// The pod's backoff was cut short because no other pod was ready.
     PoppedFromBackoff,
-    /// A plugin or the engine activated it.
+    /// A plugin or the engine activated the pod.
     Activated,
-    /// It has waited very long.
+    /// The pod has waited too long.
     Timeout,
     /// A new configuration was applied.
     ConfigChanged,

@@ -25,7 +25,7 @@ pub enum Outcome {
         node: Str,
         /// Number of nodes that were evaluated.
         evaluated: usize,
-        /// Number of them that fit.
+        /// Number of evaluated nodes that fit.
         feasible: usize,
     },
     /// There are no nodes.
@@ -39,7 +39,7 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// Returns the reason why the pod has no node; `None` if it has one or was skipped.
+    /// Returns the reason that the pod has no node; `None` if it has a node or was skipped.
     pub fn message(&self) -> Option<String> {
         match self {
             Self::NoNodes => Some(AttemptError::NoNodes.to_string()),

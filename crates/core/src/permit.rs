@@ -1,4 +1,4 @@
-//! Permit: plugins that delay a pod, and their requests about pods that already wait.
+//! Permit: plugins that delay a pod, and their requests about pods that are already waiting.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,9 +18,9 @@ use crate::bindings::Bindings;
 /// Result of Permit: the pod may be bound, perhaps after a wait.
 #[derive(Debug)]
 pub(crate) struct Permission {
-    /// Plugins that delay the pod, and their maximum times.
+    /// Plugins that delay the pod, each with its maximum delay.
     pub(crate) waits: Vec<(&'static str, Duration)>,
-    /// Requests of plugins about other pods, to be carried out afterwards in order.
+    /// Requests of plugins about other pods, to be carried out afterwards, in order.
     pub(crate) calls: Vec<PermitCall>,
 }
 

@@ -1,4 +1,4 @@
-//! Every unfinished pod of the API server, for any scheduler.
+//! Every unfinished pod in the API server, whichever scheduler it names.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use harbormaster_api::Str;
 use harbormaster_framework::pod::PodInfo;
 use rustc_hash::FxHashMap;
 
-/// Pods by UID, in their latest versions.
+/// The latest version of each pod, keyed by UID.
 #[derive(Debug, Default)]
 pub(crate) struct Pods(FxHashMap<Str, Arc<PodInfo>>);
 

@@ -24,9 +24,9 @@ use crate::nominator::{NewNomination, Nominated};
 /// Result of the PostFilter plugins.
 #[derive(Debug)]
 pub(crate) struct PostFilterResult {
-    /// Reasons why the pod fits no node, with the message of the plugins.
+    /// The reasons that the pod fits no node, with the message of the PostFilter plugins.
     pub(crate) diagnosis: Diagnosis,
-    /// Effect on its nomination.
+    /// Effect on the pod's nomination.
     pub(crate) nomination: NewNomination,
     /// Pods to evict from the nominated node.
     pub(crate) victims: Vec<Arc<PodInfo>>,
@@ -35,7 +35,7 @@ pub(crate) struct PostFilterResult {
 }
 
 /// Calls the PostFilter plugins of the profile, in order, until one gives a final answer. `diagnosis` contains the
-/// reasons why the pod fits no node. Only a panic is an error.
+/// reasons that the pod fits no node. Only a panic is returned as an error.
 pub(crate) fn post_filter(
     profile: &Profile,
     attempt: &Attempt,
@@ -76,7 +76,7 @@ fn call_plugins(
                     nomination = NewNomination::Clear;
                 }
             }
-            // A final answer: reasons of earlier plugins are dropped.
+            // A final answer, so the reasons of earlier plugins are dropped.
             Ok(PostFiltered::Unresolvable { reasons, nomination }) => {
                 diagnosis.post_filter = reasons.join(", ");
                 let (nomination, status) = (nomination.into(), Status::Unresolvable);

@@ -1,13 +1,13 @@
-//! The scheduling queue: pods that are ready, that back off, and that wait for an event.
+//! The scheduling queue: pods that are ready, pods in backoff, and pods that wait for an event.
 //!
 //! It has three parts, as in kube-scheduler (KEP-4247):
 //! - *active*: a heap in the order of the QueueSort plugin; the next attempt takes its top.
-//! - *backoff*: two heaps by expiry, one for pods that were rejected and one for pods whose attempt failed with an
-//!   error. When no pod is active, the top of the former is tried early.
+//! - *backoff*: two heaps ordered by expiry, one for pods that were rejected and one for pods whose attempt failed with
+//!   an error. When no pod is active, the top of the first heap is tried early.
 //! - *unschedulable*: rejected pods, indexed by the plugins that rejected them, so that an event visits only pods that
-//!   it may concern. Gated pods are here, too.
+//!   it may concern. Gated pods are in this part, too.
 //!
-//! Invariants: a pod is in at most one part; a pod that was handed out is in none until it is returned or done; an
+//! Invariants: a pod is in at most one part; a pod that was handed out is in no part until it is returned or done; an
 //! unschedulable pod is indexed under each of its rejectors and nowhere else.
 
 mod backoff;
@@ -47,7 +47,7 @@ use in_flight::InFlight;
 use orders::{ByArrival, ByExpiry, BySort};
 use wakers::{Listener, Wakers};
 
-/// Time and objects for changes of the queue.
+/// Time and objects for operations on the queue.
 #[derive(Clone, Copy, Debug)]
 pub struct Moment<'a> {
     /// Current time.
@@ -64,7 +64,7 @@ enum Requeue {
     Now,
 }
 
-/// Old part of a pod that moves, and the cause.
+/// The part that a moving pod leaves, and the cause of the move.
 #[derive(Clone, Copy, Debug)]
 struct Origin {
     from: QueueState,
@@ -80,7 +80,7 @@ impl Origin {
     }
 }
 
-/// Failure of a plugin because of which a pod could not enter the queue.
+/// A plugin failure that kept a pod from entering the queue.
 #[derive(Debug)]
 pub struct EnqueueFailure {
     /// The pod.
@@ -119,9 +119,9 @@ pub struct Queue {
     gated: usize,
     by_rejector: FxHashMap<&'static str, BTreeSet<(u64, Str)>>,
     in_flight: InFlight,
-    /// UIDs of all pods that were added and not deleted, by namespace and name.
+    /// UIDs of all pods that were added and not deleted, keyed by namespace and name.
     uid_by_name: FxHashMap<(Str, Str), Str>,
-    /// Pods that could not enter because a plugin failed; they back off again.
+    /// Plugin failures that kept pods from entering, until they are taken. The pods back off again.
     failed: Vec<EnqueueFailure>,
     /// Pods for which other pods are being evicted.
     held_for_eviction: FxHashSet<Str>,
@@ -133,7 +133,7 @@ pub struct Queue {
 }
 
 impl Queue {
-    /// Creates an empty queue for pods of these profiles, at least one.
+    /// Creates an empty queue for pods of these profiles. There must be at least one profile.
     pub fn new(profiles: Vec<Arc<Profile>>, backoff: Backoff, max_wait: std::time::Duration) -> Self {
         Self {
             wakers: Wakers::new(&profiles),
@@ -162,7 +162,7 @@ impl Queue {
         self.moves = wanted.then(|| self.take_moves());
     }
 
-    /// Registers extenders, if there are any: every event wakes the pods that they reject.
+    /// Registers extenders, if there are any, so that every event wakes the pods that they reject.
     pub(crate) fn with_extenders(mut self, any: bool) -> Self {
         if any {
             self.wakers.add_extenders(self.profiles.len());
@@ -182,12 +182,13 @@ impl Queue {
         self.moves.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// Takes the pods that could not enter since the last call. They back off and are tried again.
+    /// Takes the failures that have kept pods from entering since the last call. These pods back off and are tried
+    /// again.
     pub fn take_failed(&mut self) -> Vec<EnqueueFailure> {
         std::mem::take(&mut self.failed)
     }
 
-    /// Takes the other panics of plugins since the last call. They affected no pod.
+    /// Takes the other plugin panics since the last call, which affected no pod.
     pub fn take_panics(&mut self) -> Vec<PointError> {
         let mut panics = self.wakers.take_panics();
         panics.extend(self.active.order().take_panic());
@@ -195,7 +196,7 @@ impl Queue {
         panics
     }
 
-    /// Returns the profile with that scheduler name.
+    /// Returns the index of the profile with that scheduler name.
     pub fn profile_of(&self, scheduler_name: &str) -> Option<usize> {
         self.profiles.iter().position(|p| *p.name() == scheduler_name)
     }
@@ -220,7 +221,7 @@ impl Queue {
         self.in_flight.len()
     }
 
-    /// Number of events stored for pods in flight, by event, including events whose number is zero again.
+    /// Number of events stored for pods in flight, per kind of event. Includes kinds whose number has dropped to zero.
     pub fn in_flight_events(&self) -> impl Iterator<Item = (ClusterEvent, usize)> + '_ {
         self.in_flight.events()
     }
@@ -266,7 +267,7 @@ impl Queue {
         self.enter_active(entry, Origin::NEW, at);
     }
 
-    /// Updates a pod; `events` describe the change. Unknown pods are added. For pods in flight only the events are
+    /// Updates a pod; `events` describe the change. An unknown pod is added. For a pod in flight, only the events are
     /// recorded.
     pub fn update(
         &mut self,
@@ -342,12 +343,12 @@ impl Queue {
         self.handed_out
     }
 
-    /// Ends the flight of a pod that will not return.
+    /// Ends the flight of a pod that will not return to the queue.
     pub fn done(&mut self, uid: &Str) {
         self.in_flight.end(uid);
     }
 
-    /// Returns a pod after a failed attempt. Without rejectors it failed with an error.
+    /// Returns a pod to the queue after a failed attempt. An attempt without rejectors failed with an error.
     pub fn give_back(
         &mut self,
         mut entry: QueuedPod,
@@ -377,18 +378,18 @@ impl Queue {
         self.insert(entry, how, Origin::ATTEMPT_FAILED, at);
     }
 
-    /// Marks a pod for which others are being evicted; PreEnqueue plugins can read this.
+    /// Marks a pod for which other pods are being evicted. PreEnqueue plugins can read the mark.
     pub fn hold_for_eviction(&mut self, uid: Str) {
         self.held_for_eviction.insert(uid);
     }
 
-    /// Removes that mark. This does not wake the pod.
+    /// Removes the mark that [`Self::hold_for_eviction`] set. Does not wake the pod.
     pub fn release_from_eviction(&mut self, uid: &str) {
         self.held_for_eviction.remove(uid);
     }
 
-    /// Replaces the profiles. All pods are retried when their backoff allows, because their reasons for waiting may not
-    /// apply any more. Returns and removes the pods whose profile does not exist any more.
+    /// Replaces the profiles. All pods are retried when their backoff allows, because their reasons for waiting may no
+    /// longer apply. Removes and returns the pods whose profile no longer exists.
     pub(crate) fn reconfigure(
         &mut self,
         profiles: Vec<Arc<Profile>>,
@@ -424,7 +425,7 @@ impl Queue {
         gone
     }
 
-    /// Takes all pods in the order of their arrival, with the parts that they were in.
+    /// Takes all pods in order of arrival, with the parts that they were in.
     fn take_all(&mut self) -> Vec<(QueueState, QueuedPod)> {
         let mut all = Vec::new();
         while let Some(entry) = self.active.pop() {
@@ -449,7 +450,7 @@ impl Queue {
         self.on_event_for(event, change, at, |_| true);
     }
 
-    /// Like [`Self::on_event`], but only for pods for which `concerns` returns true.
+    /// Like [`Self::on_event`], but wakes only pods for which `concerns` returns true.
     pub fn on_event_for(
         &mut self,
         event: ClusterEvent,
@@ -470,14 +471,14 @@ impl Queue {
         }
     }
 
-    /// Like [`Self::activate`], by name.
+    /// Like [`Self::activate`], but finds the pod by namespace and name.
     pub fn activate_named(&mut self, namespace: Str, name: Str, at: Moment<'_>) {
         if let Some(uid) = self.uid_by_name.get(&(namespace, name)).cloned() {
             self.activate(&uid, at);
         }
     }
 
-    /// Makes a waiting pod active at once. It stays gated if it is.
+    /// Makes a waiting pod active immediately, unless a PreEnqueue plugin gates it.
     pub fn activate(&mut self, uid: &Str, at: Moment<'_>) {
         if self.unschedulable.contains_key(uid) {
             self.wake(uid, Requeue::Now, Cause::Activated, at);
@@ -504,7 +505,7 @@ impl Queue {
         ready.into_iter().for_each(|entry| self.leave_backoff(entry, Cause::BackoffComplete, at));
     }
 
-    /// Retries pods that have waited very long, in case an event was missed.
+    /// Retries pods that have waited too long, in case an event was missed.
     pub fn flush_unschedulable(&mut self, at: Moment<'_>) {
         let mut stale: Vec<(u64, Str)> = self
             .unschedulable
@@ -553,7 +554,7 @@ impl Queue {
         answer
     }
 
-    /// Returns the effect of the events since the pod was handed out.
+    /// Returns the effect of the events that have occurred since the pod was handed out.
     fn requeue_on_missed(&self, entry: &QueuedPod) -> Requeue {
         let uid = entry.uid();
         let woke = |plugin: &&'static str| {
@@ -600,7 +601,8 @@ impl Queue {
         }
     }
 
-    /// Leaves backoff. Gates were called before the backoff began, unless one of them failed.
+    /// Moves a pod out of backoff. PreEnqueue plugins were called before the backoff began, and are called again only
+    /// if one of them failed.
     fn leave_backoff(&mut self, entry: QueuedPod, cause: Cause, at: Moment<'_>) {
         let origin = Origin::backoff(cause);
         match entry.gate_failed {
@@ -655,7 +657,7 @@ impl Queue {
         self.error_backoff.push(entry.pod.uid.clone(), entry);
     }
 
-    /// Returns the PreEnqueue plugin that gates the pod, if any. The one that did last time is called first.
+    /// Returns the PreEnqueue plugin that gates the pod, if any. The plugin that gated it last time is called first.
     fn gate(&self, entry: &QueuedPod, at: Moment<'_>) -> Result<Option<&'static str>, PointError> {
         // Always reported as a success, as kube-scheduler does.
         let profile = &self.profiles[entry.profile];

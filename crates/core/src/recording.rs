@@ -1,15 +1,15 @@
 //! Recordings of the engine, which can be replayed bit for bit.
 //!
-//! A [`Recorder`] replaces the engine: it passes every call on and writes the call, its time and its result as one line
-//! of JSON. [`replay`] creates a new engine, makes the same calls and compares the results: the first line with a
-//! different result is an error. The host opens the files.
+//! A [`Recorder`] takes the place of the engine: it passes every call on and writes the call, its time and its result
+//! as one line of JSON. [`replay`] creates a new engine, makes the same calls and compares the results. The first line
+//! with a different result is an error. The host opens the files.
 //!
 //! Requests to extenders and their answers are recorded in a line before the attempt that made them, so a replay
 //! contacts no extender.
 //!
-//! The first line contains the engine's settings as far as they are data; the host must supply the same plugins and
-//! arguments. Objects have a private form rather than that of the Kubernetes API: only the fields that decisions use. A
-//! recording can be replayed only by the version that wrote it.
+//! The first line contains those settings of the engine that are data; the host must supply the same plugins and
+//! arguments. Objects are recorded in a private form that has only the fields that decisions use, not in the form of
+//! the Kubernetes API. A recording can be replayed only by the version that wrote it.
 
 mod extenders;
 mod line;
@@ -103,7 +103,7 @@ impl<W: Write> Recorder<W> {
         effects
     }
 
-    /// See [`Engine::take_notes`]; they are not recorded.
+    /// See [`Engine::take_notes`]. Notes are not recorded.
     pub fn take_notes(&mut self) -> Vec<Note> {
         self.engine.take_notes()
     }
@@ -111,7 +111,7 @@ impl<W: Write> Recorder<W> {
     /// Ends the recording.
     ///
     /// # Errors
-    /// The first write error. The engine continued without recording after it.
+    /// The first write error. After that error, the engine continued without recording.
     pub fn finish(mut self) -> io::Result<W> {
         match self.failed {
             Some(error) => Err(error),
@@ -119,7 +119,7 @@ impl<W: Write> Recorder<W> {
         }
     }
 
-    /// Writes a line. An error must not keep pods from being scheduled: it ends only the recording.
+    /// Writes a line. An error must not keep pods from being scheduled, so it ends only the recording.
     fn write(&mut self, line: &Line<'_>) {
         if self.failed.is_some() {
             return;
@@ -139,7 +139,7 @@ impl<W> Deref for Recorder<W> {
 /// Summary of a replay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReplaySummary {
-    /// Number of lines, for all kinds of calls.
+    /// Number of lines of all kinds.
     pub lines: usize,
     /// Number of attempts.
     pub attempts: usize,
@@ -147,7 +147,7 @@ pub struct ReplaySummary {
     pub effects: usize,
 }
 
-/// Error of a replay. Lines count from 1.
+/// Error of a replay. Line numbers start at 1.
 #[derive(Debug, Error)]
 pub enum ReplayError {
     /// The recording cannot be read.
@@ -156,10 +156,10 @@ pub enum ReplayError {
     /// The line was not written by this version.
     #[error("line {0} is not a call of the engine: {1}")]
     Unreadable(usize, serde_json::Error),
-    /// The line is valid but impossible here.
+    /// The line is valid but cannot occur here.
     #[error("line {0} cannot be replayed: {1}")]
     NotReplayable(usize, String),
-    /// The engine behaved differently than in the recording.
+    /// The engine behaved differently from the recording.
     #[error("line {line} differs: recorded {recorded}, now {now}")]
     Differs {
         /// Line number.
@@ -175,7 +175,7 @@ pub enum ReplayError {
 /// an error.
 ///
 /// # Errors
-/// At the first line that cannot be replayed or has a different result.
+/// The error at the first line that cannot be replayed or has a different result.
 pub fn replay(config: EngineConfig, recording: impl BufRead) -> Result<ReplaySummary, ReplayError> {
     replay_through(config, [], recording)
 }
@@ -206,7 +206,7 @@ pub fn replay_through(
     }
 }
 
-/// A replay: the engine and its open requests.
+/// A replay in progress: the engine and its pending requests.
 struct Replayer {
     setup: Setup,
     engine: Engine,
@@ -251,7 +251,7 @@ impl Replayer {
                 let mut reads = 0;
                 let attempted = self.engine.schedule_one_by(&mut || {
                     reads += 1;
-                    // If the clock is read more often than before, the comparison of the numbers below fails.
+                    // If the clock is read more often than in the recording, the comparison of the counts below fails.
                     times.get(reads - 1).or(times.last()).copied().unwrap_or_default()
                 });
                 self.summary.attempts += usize::from(attempted.is_some());

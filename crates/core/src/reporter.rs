@@ -1,4 +1,4 @@
-//! Collects effects with the texts of conditions and events, and notes.
+//! Collects notes and effects, and writes the texts of conditions and events.
 
 use std::sync::Arc;
 
@@ -57,7 +57,7 @@ impl Reporter {
         self.effects.push(Effect::CallOff(CallOffTask { pod: pod.clone(), why }));
     }
 
-    /// Sends requests of plugins because the pod gives up its node.
+    /// Sends the API requests that plugins make because the pod gives up its node.
     pub(crate) fn call(&mut self, pod: &Arc<PodInfo>, calls: Vec<ApiCall>) {
         if !calls.is_empty() {
             self.effects.push(Effect::Call(CallTask { pod: pod.clone(), calls }));
@@ -101,7 +101,7 @@ impl Reporter {
         self.patch_condition(pod, reason, message, nomination, now);
     }
 
-    /// Reports a pod that made way for `preemptor`; `how` is appended to the note.
+    /// Reports a pod that made way for `preemptor`. Appends `how` to the event's note.
     pub(crate) fn preempted(&mut self, victim: &Arc<PodInfo>, preemptor: &PodInfo, node: &Str, how: &str) {
         self.event(PodEvent {
             pod: victim.clone(),
@@ -128,7 +128,7 @@ impl Reporter {
         });
     }
 
-    /// Patches only the fields that differ from the pod as the engine has it.
+    /// Patches only the fields that differ from the engine's version of the pod.
     fn patch_condition(
         &mut self,
         pod: &Arc<PodInfo>,
@@ -161,7 +161,7 @@ impl Reporter {
         self.notes.push(Note::PluginFailed { pod, error });
     }
 
-    /// Notes a custom object that does not decode.
+    /// Notes a custom object that cannot be decoded.
     pub(crate) fn note_undecodable(&mut self, object: Undecodable) {
         self.notes.push(Note::Undecodable(object));
     }
@@ -184,7 +184,7 @@ impl Reporter {
         self.notes.extend(sheets.into_iter().map(total));
     }
 
-    /// Notes the number of nodes that each plugin rejected, if wanted.
+    /// Notes the number of nodes that each plugin rejected, if rejections are to be noted.
     pub(crate) fn note_rejections(&mut self, pod: &Arc<PodInfo>, diagnosis: &Diagnosis) {
         if !self.wanted.rejections {
             return;

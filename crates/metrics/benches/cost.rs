@@ -1,9 +1,10 @@
-//! Cost of measuring: the same pods through the same engine, alternately with and without metrics.
+//! Cost of measuring: the same pods are scheduled by the same engine, alternately with and without metrics.
 //!
 //! `cargo bench -p harbormaster-metrics --bench cost [-- NODES PODS]`
 //!
-//! Every pod is created, scheduled and confirmed as the API server would. Compare the time that metrics add per pod with the
-//! total time per pod, including requests to the API server (`README.md`, Benchmarks): a few hundred microseconds.
+//! Every pod is created, scheduled, and confirmed as the API server would confirm it. Compare the time that metrics add
+//! per pod with the total time per pod, including requests to the API server (`README.md`, Benchmarks), which is a few
+//! hundred microseconds.
 
 #![allow(clippy::unwrap_used, reason = "a failing set-up ends the benchmark")]
 
@@ -15,7 +16,7 @@ use harbormaster_metrics::Metrics;
 use harbormaster_setup::{Choices, Setup};
 use harbormaster_testkit::{node, pod};
 
-/// Number of rounds with and without metrics, in the order A B B A.
+/// Number of rounds each with and without metrics, in the order A B B A.
 const ROUNDS: usize = 6;
 
 fn run(nodes: usize, pods: usize, metrics: Option<&Metrics>) -> Duration {

@@ -1,6 +1,7 @@
-//! Timings of the last attempt: for log lines about slow attempts and for traces of sampled ones.
+//! Timings of the last attempt, for log lines about slow attempts and for traces of sampled attempts.
 //!
-//! An attempt that is not traced costs only a few stores: extension points are reported once per attempt anyway.
+//! An attempt that is not traced costs only a few stores, because extension points are reported once per attempt
+//! anyway.
 
 use std::{
     sync::{
@@ -14,7 +15,8 @@ use harbormaster_framework::meter::{Stage, Stamp, Status};
 
 use crate::plugins::Sampling;
 
-/// Reads the timings of a meter's attempts; see [`crate::Metrics::meter_with_attempts`]. For use on the engine's thread.
+/// Reads the timings of a meter's attempts; see [`crate::Metrics::meter_with_attempts`]. For use on the engine's
+/// thread.
 #[derive(Clone, Debug)]
 pub struct Attempts(Arc<Sampling>);
 
@@ -33,20 +35,20 @@ pub struct AttemptTimes {
     pub parts: Vec<Part>,
 }
 
-/// An extension point, or a plugin's work at one.
+/// An extension point, or a plugin's work at an extension point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
     /// The extension point.
     pub stage: Stage,
-    /// The plugin; `None` for all plugins of the point.
+    /// The plugin; `None` for all plugins at the point.
     pub plugin: Option<&'static str>,
     /// Start of the first call.
     pub begun: Stamp,
-    /// End of the last call. Points, and plugins at a point, may alternate.
+    /// End of the last call. Calls of several points, or of several plugins at a point, may alternate.
     pub ended: Stamp,
     /// Total time of the calls.
     pub spent: Duration,
-    /// Status; the worst of a plugin's answers.
+    /// Status: for a plugin, the worst of its answers.
     pub status: Status,
 }
 
@@ -60,7 +62,8 @@ impl Attempts {
         self.0.last.traced.store(true, Relaxed);
     }
 
-    /// Takes the timings of the last attempt; `None` if there was none since the last call, or it ended before the search.
+    /// Takes the timings of the last attempt; `None` if there was no attempt since the last call, or if the attempt
+    /// ended before the search.
     pub fn take(&self) -> Option<AttemptTimes> {
         self.0.last.take()
     }
@@ -75,7 +78,7 @@ impl Attempts {
 #[derive(Debug, Default)]
 pub(crate) struct LastAttempt {
     begun: AtomicU64,
-    /// In nanoseconds; zero if no node was searched for.
+    /// In nanoseconds; zero if there was no search for a node.
     search: AtomicU64,
     post_filter: AtomicU64,
     /// Nanoseconds plus one; zero if nothing was scored.
@@ -164,7 +167,7 @@ impl LastAttempt {
     }
 
     fn parts(&self) -> MutexGuard<'_, Vec<Part>> {
-        // A panic cannot leave the list half-changed.
+        // A panic cannot leave the list half changed.
         self.parts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -186,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_spent_on_eviction_is_no_part_of_the_search() {
+    fn time_spent_in_post_filter_is_not_part_of_the_search() {
         let attempt = LastAttempt::default();
         attempt.begin(Stamp(7));
         for (stage, spent) in [(Stage::PreFilter, ms(1)), (Stage::Filter, ms(2)), (Stage::PostFilter, ms(40))]
@@ -201,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn both_points_of_scoring_count_and_nothing_is_left_for_the_next_attempt() {
+    fn both_scoring_points_count_and_nothing_carries_over_to_the_next_attempt() {
         let attempt = LastAttempt::default();
         attempt.begin(Stamp(1));
         for stage in [Stage::Filter, Stage::PreScore, Stage::Score] {
@@ -215,7 +218,7 @@ mod tests {
         let times = attempt.take().unwrap();
         assert_eq!((times.scoring, times.filtered, times.parts), (None, false, Vec::new()));
         attempt.begin(Stamp(3));
-        assert_eq!(attempt.take(), None, "no node was searched for");
+        assert_eq!(attempt.take(), None, "there was no search for a node");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use crate::{families as table, series::Series};
 /// client-go's label for a request without a status code.
 const NO_CODE: &str = "<error>";
 
-/// The families of requests.
+/// The metric families about requests.
 #[derive(Debug)]
 pub(crate) struct Families {
     duration: HistogramVec,
@@ -72,7 +72,7 @@ impl Verb {
     }
 }
 
-/// Series of the requests with one verb.
+/// Series for the requests with one verb.
 #[derive(Debug)]
 struct VerbSeries {
     duration: Histogram,
@@ -96,7 +96,7 @@ impl ClientMeter {
         Self { families, host, verbs, limited, results: Series::default() }
     }
 
-    /// Records the time that a request waited for the rate limiter.
+    /// Records the time for which a request waited for the rate limiter.
     pub fn waited(&self, verb: Verb, waited: Duration) {
         let find = || self.families.limited.with_label_values(&[verb.name(), &self.host]);
         self.limited[verb as usize].get_or_init(find).observe(waited.as_secs_f64());
@@ -111,7 +111,8 @@ impl ClientMeter {
         self.results.with((code, verb), find, IntCounter::inc);
     }
 
-    /// Records a finished request that is not a watch: its duration and the sizes of both bodies in bytes, the response's if known.
+    /// Records a finished request that is not a watch: its duration, and the sizes of both bodies in bytes, that of the
+    /// response only if known.
     pub fn ended(&self, verb: Verb, took: Duration, sent: usize, received: Option<usize>) {
         let series = self.verbs[verb as usize].get_or_init(|| {
             let labels = [verb.name(), &self.host];

@@ -43,7 +43,7 @@ pub fn document() -> String {
 }
 
 fn write_table(text: &mut String, page: &str, families: &[&Family]) {
-    // Writing to a string does not fail.
+    // Writing to a string cannot fail.
     let _ = writeln!(text, "\n## `{page}`\n");
     text.push_str(
         "| Name | Type | Labels | Buckets | Stability | Help | In Harbormaster |\n|---|---|---|---|---|---|---|\n",

@@ -1,6 +1,6 @@
 //! Text in version 0.0.4 of Prometheus' exposition format, with numbers as Go writes them.
 //!
-//! Other encoders write `0.000015` where Go writes `1.5e-05`. Prometheus would treat these as two buckets.
+//! Other encoders write `0.000015` where Go writes `1.5e-05`. Prometheus would treat these two labels as two buckets.
 
 use prometheus::proto::{LabelPair, Metric, MetricFamily, MetricType};
 
@@ -28,7 +28,7 @@ pub(crate) fn page(families: &[MetricFamily]) -> String {
     page
 }
 
-/// Writes the header of a family whose samples are written one by one.
+/// Writes the header of a family whose samples the caller writes one by one.
 pub(crate) fn begin_family(page: &mut String, family: &Family) {
     header(page, family.name, &family.full_help(), family.kind.name());
 }
@@ -109,8 +109,8 @@ fn push_escaped(page: &mut String, text: &str, quotes: bool) {
     }
 }
 
-/// Formats a number as Go's `strconv.FormatFloat(value, 'g', -1, 64)`: the shortest digits that parse to it, with an exponent
-/// if that is below -4 or above 5.
+/// Formats a number as Go's `strconv.FormatFloat(value, 'g', -1, 64)` does: with the fewest digits that parse to the
+/// same number, and with an exponent if the exponent is below -4 or above 5.
 pub fn float(value: f64) -> String {
     if value.is_nan() {
         return "NaN".to_owned();
@@ -118,7 +118,7 @@ pub fn float(value: f64) -> String {
     if value.is_infinite() {
         return if value > 0.0 { "+Inf" } else { "-Inf" }.to_owned();
     }
-    // Rust finds the same shortest digits: `d.ddde-5`.
+    // Rust finds the same shortest digits, in the form `d.ddde-5`.
     let scientific = format!("{value:e}");
     let Some((digits, exponent)) = scientific.split_once('e') else { return scientific };
     let exponent: i32 = exponent.parse().unwrap_or(0);
@@ -138,12 +138,12 @@ mod tests {
 
     use super::*;
 
-    /// Bits of floats and Go's `strconv.FormatFloat(f, 'g', -1, 64)` of them, including the bounds of all buckets that start at
-    /// 10 µs.
+    /// The bits of floats, each with the output of Go's `strconv.FormatFloat(f, 'g', -1, 64)`, including the bounds of
+    /// all buckets that start at 10 µs.
     const GO_FLOATS: &str = include_str!("encode/go_floats.txt");
 
     #[test]
-    fn floats_are_written_as_go_writes_them() {
+    fn floats_are_formatted_as_in_go() {
         for line in GO_FLOATS.lines() {
             let (bits, text) = line.split_once(' ').unwrap();
             let value = f64::from_bits(u64::from_str_radix(bits, 16).unwrap());
@@ -178,7 +178,7 @@ took_seconds_count{where="x",who="a\"b\\c\nd"} 3
     }
 
     #[test]
-    fn samples_without_labels_have_no_braces_and_help_keeps_its_quotes() {
+    fn samples_without_labels_have_no_braces_and_help_texts_keep_their_quotes() {
         let counter =
             prometheus::Counter::with_opts(Opts::new("things_total", "\"All\" \\ things.")).unwrap();
         counter.inc_by(3.0);

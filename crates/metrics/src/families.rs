@@ -1,6 +1,7 @@
 //! The table of all metrics.
 //!
-//! Names, help texts, labels and buckets are those of kube-scheduler v1.36, so that its dashboards and alerts keep working.
+//! Names, help texts, labels and buckets are those of kube-scheduler v1.36, so that its dashboards and alerts keep
+//! working.
 
 /// Type of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +55,7 @@ impl Stability {
 pub enum Buckets {
     /// No buckets.
     None,
-    /// The first bound, the factor between neighbours, and the number of bounds.
+    /// The first bound, the factor between adjacent bounds, and the number of bounds.
     Exponential(f64, f64, usize),
     /// Explicit bounds.
     Listed(&'static [f64]),
@@ -66,7 +67,7 @@ impl Buckets {
         match self {
             Self::None => Vec::new(),
             Self::Listed(bounds) => bounds.to_vec(),
-            // Multiplied step by step, as Go does: powers would round differently for some bounds.
+            // Multiplied step by step, as in Go, because powers would be rounded differently for some bounds.
             Self::Exponential(first, factor, count) => {
                 std::iter::successors(Some(first), |bound| Some(bound * factor)).take(count).collect()
             }
@@ -83,9 +84,9 @@ pub struct Family {
     pub kind: Kind,
     /// Stability level.
     pub stability: Stability,
-    /// Help text; kube-scheduler's word for word if it has the metric.
+    /// Help text: kube-scheduler's, word for word, if kube-scheduler has the metric.
     pub help: &'static str,
-    /// Names of the labels, in the order in which values are passed.
+    /// Names of the labels, in the order in which their values are passed.
     pub labels: &'static [&'static str],
     /// Buckets of a histogram.
     pub buckets: Buckets,
@@ -152,7 +153,7 @@ const SIZES: &[f64] = &[
     16_777_216.0,
 ];
 
-/// Defines a static for each family and a list of all of them.
+/// Defines a static for each family and a list of all families.
 macro_rules! families {
     ($list:ident, $($id:ident = $family:expr;)*) => {
         $(pub(crate) static $id: Family = $family;)*
@@ -286,7 +287,7 @@ families! { METRICS,
     BUILD_INFO = gauge(Beta, "kubernetes_build_info",
         "A metric with a constant '1' value labeled by major, minor, git version, git commit, git tree state, build date, Go version, and compiler from which Kubernetes was built, and platform on which it is running.")
         .by(&["major", "minor", "git_version", "git_commit", "git_tree_state", "build_date", "go_version", "compiler", "platform"])
-        .differs("major and minor: the Kubernetes release whose behaviour is implemented; git_version and git_commit: Harbormaster's own; compiler: rustc; git_tree_state, build_date and go_version are empty.");
+        .differs("major and minor: the Kubernetes release whose behavior is implemented; git_version and git_commit: Harbormaster's own; compiler: rustc; git_tree_state, build_date and go_version are empty.");
     FEATURE_ENABLED = gauge(Beta, "kubernetes_feature_enabled",
         "This metric records the data about the stage and enablement of a k8s feature.").by(&["name", "stage"]);
     DISABLED_METRICS = counter(Beta, "disabled_metrics_total", "The count of disabled metrics.");
@@ -333,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_distinct_and_say_what_they_count() {
+    fn names_are_distinct_and_counters_end_with_total() {
         let names: BTreeSet<&str> = all().map(|family| family.name).collect();
         assert_eq!(names.len(), all().count());
         for family in all() {
@@ -353,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn histograms_and_only_they_have_buckets_that_grow() {
+    fn only_histograms_have_buckets_and_their_bounds_increase() {
         for family in all() {
             let bounds = family.buckets.bounds();
             assert_eq!(bounds.is_empty(), family.kind != Kind::Histogram, "{}", family.name);
@@ -362,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn bounds_are_multiplied_one_after_the_other_as_in_go() {
+    fn bounds_are_multiplied_step_by_step_as_in_go() {
         let bounds = Buckets::Exponential(0.00001, 1.5, 20).bounds();
         assert_eq!((bounds.len(), bounds[1]), (20, 1.500_000_000_000_000_2e-5));
         assert_eq!(Buckets::Exponential(0.001, 2.0, 3).bounds(), [0.001, 0.002, 0.004]);

@@ -6,10 +6,10 @@ use prometheus::{Gauge, GaugeVec, Registry};
 
 use crate::{families as table, series::Series};
 
-/// kube-scheduler's label for a pod in flight, among in-flight events.
+/// kube-scheduler's label for a pod in flight, which kube-scheduler counts among the in-flight events.
 const POD_POPPED: &str = "PodPopped";
 
-/// The gauges of queue, cache and bindings.
+/// The gauges of the queue, the cache and the bindings.
 #[derive(Debug)]
 pub(crate) struct Gauges {
     active: Gauge,

@@ -8,19 +8,19 @@
 //! ```
 //!
 //! Reading order: [`families`] (the table of all names, labels and buckets, from which [`document`] generates
-//! `docs/metrics.md`), [`metrics`] (the shared handle), [`recorder`] and [`plugins`] (the engine's meter), [`attempts`] (timings
-//! for log lines and traces), then the rest in any order. [`pods`] is the second page; [`limits`] hides metrics and label values
-//! on the first.
+//! `docs/metrics.md`), [`metrics`] (the shared handle), [`recorder`] and [`plugins`] (the engine's meter), [`attempts`]
+//! (timings for log lines and traces), then the rest in any order. [`pods`] is the second page; [`limits`] hides
+//! metrics and label values on the first.
 //!
 //! Invariants:
-//! - a series is looked up by its labels once; later observations find it by index, or in a small map if the label's values are
-//!   not known in advance;
+//! - a series is looked up by its labels once; later observations find it by index, or in a small map if the label
+//!   values are not known in advance;
 //! - recording never influences a decision;
-//! - a page is text in version 0.0.4 of Prometheus' format, with floats as Go prints them, so that buckets have the labels that
-//!   dashboards expect.
+//! - a page is text in version 0.0.4 of Prometheus' format, with floats as Go prints them, so that buckets have the
+//!   labels that dashboards expect.
 //!
-//! This is a separate crate because it reads the clock and `/proc`, which the engine must not, and because it needs neither
-//! network nor async runtime, so tests and simulations can measure without the driver.
+//! This is a separate crate because it reads the clock and `/proc`, which the engine must not do. It needs neither a
+//! network nor an async runtime, so tests and simulations can measure without the driver.
 
 pub mod attempts;
 pub mod client;

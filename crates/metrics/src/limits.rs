@@ -1,16 +1,17 @@
 //! Metrics and label values that the configuration hides.
 //!
-//! Limits are applied when a page is written; counting is not affected. kube-scheduler applies them when it counts, so if
-//! several gauges fall on the same label value, it shows the last one where this shows their sum.
+//! Limits are applied when a page is written; counting is not affected. kube-scheduler applies them when it counts. If
+//! several gauges are reduced to the same label value, kube-scheduler therefore shows the last one, and this module
+//! shows their sum.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use prometheus::proto::{Counter, Gauge, Histogram, Metric, MetricFamily, MetricType};
 
-/// Label value that replaces those that are not allowed.
+/// Label value that replaces all values that are not allowed.
 const UNEXPECTED: &str = "unexpected";
 
-/// AllowedLabelValues label values by metric and label.
+/// Allowed label values, keyed by metric and label.
 pub type AllowedLabelValues = BTreeMap<(String, String), BTreeSet<String>>;
 
 /// Disabled metrics and allowed label values. By default nothing is hidden.
@@ -21,7 +22,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Creates limits. Empty names of metrics are ignored.
+    /// Creates limits. Empty metric names are ignored.
     pub fn new(disabled: impl IntoIterator<Item = String>, allowed: AllowedLabelValues) -> Self {
         Self { disabled: disabled.into_iter().filter(|name| !name.is_empty()).collect(), allowed }
     }
@@ -81,7 +82,7 @@ fn add(kind: MetricType, to: &mut Metric, other: &Metric) {
     }
 }
 
-/// Adds two histograms, which have the same buckets because they are of one family.
+/// Adds two histograms, which have the same buckets because they belong to one family.
 fn merged_histogram(one: &Histogram, other: &Histogram) -> Histogram {
     let mut sum = Histogram::default();
     sum.set_sample_count(one.get_sample_count() + other.get_sample_count());
@@ -124,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn metrics_that_are_switched_off_are_not_on_the_page() {
+    fn disabled_metrics_are_removed() {
         let limits = Limits::new(
             ["waits".to_owned(), String::new(), "nonsense".to_owned()],
             AllowedLabelValues::new(),
@@ -134,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn values_that_are_not_listed_become_one() {
+    fn label_values_that_are_not_allowed_are_merged() {
         let limits = Limits::new([], allowed("pods_total", "result", &["good", "never"]));
         assert!(page(&limits).starts_with(
             "pods_total{profile=\"a\",result=\"unexpected\"} 6\npods_total{profile=\"a\",result=\"good\"} 1\n"

@@ -18,7 +18,7 @@ use crate::{
     recorder::{self, Recorder},
 };
 
-/// The metrics of one process. Clones share all numbers.
+/// The metrics of one process. Clones share all values.
 #[derive(Clone, Debug)]
 pub struct Metrics(Arc<Inner>);
 
@@ -46,9 +46,9 @@ impl Default for Metrics {
     }
 }
 
-/// The Kubernetes release whose behaviour is implemented.
+/// The Kubernetes release whose behavior is implemented.
 const RELEASE: (&str, &str) = ("1", "36");
-/// The oldest release that it is compatible with.
+/// The oldest release that this release is compatible with.
 const MIN_COMPATIBLE: &str = "1.35";
 
 /// Version information of a program.
@@ -124,7 +124,7 @@ impl Metrics {
         self.0.master_status.with_label_values(&[lease]).set(f64::from(u8::from(leads)));
     }
 
-    /// Sets the emulated Kubernetes version and the oldest compatible one, by default `1.36` and `1.35`.
+    /// Sets the emulated Kubernetes version and the oldest compatible version, by default `1.36` and `1.35`.
     pub fn set_emulation(&self, emulated: &str, min_compatible: &str) {
         let (major, minor) = RELEASE;
         self.0.version_info.reset();
@@ -140,7 +140,7 @@ impl Metrics {
         }
     }
 
-    /// Records that a configuration file is now in effect, by the hexadecimal SHA-256 of its content.
+    /// Records that a configuration file is now in effect, identified by the hexadecimal SHA-256 of its content.
     pub fn set_config(&self, sha256: &str) {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         self.0.config_info.reset();
@@ -149,7 +149,7 @@ impl Metrics {
         self.0.config_time.with_label_values::<&str>(&[]).set(now.as_secs_f64());
     }
 
-    /// Records that a change of the configuration file was rejected.
+    /// Records that a change to the configuration file was rejected.
     pub fn set_config_refused(&self) {
         self.0.config_successful.with_label_values::<&str>(&[]).set(0.0);
     }

@@ -1,4 +1,4 @@
-//! Durations and numbers of plugins' calls.
+//! Durations and numbers of calls to plugins.
 
 use std::sync::{
     Arc, Mutex, OnceLock, PoisonError,
@@ -11,14 +11,14 @@ use prometheus::{Histogram, IntCounter};
 
 use crate::{attempts::LastAttempt, recorder::Families};
 
-/// One in this many cycles is measured plugin by plugin, and one in this many calls outside a cycle.
+/// One in this many cycles is measured plugin by plugin, as is one in this many calls outside a cycle.
 const SAMPLE_EVERY: u64 = 10;
-/// The plugin whose PostFilter is preemption.
+/// The plugin whose PostFilter performs preemption.
 const PREEMPTION: &str = "DefaultPreemption";
 /// The plugin whose failures are counted as volume errors.
 const VOLUMES: &str = "VolumeBinding";
 
-/// Every status, indexed by its number.
+/// All statuses, each at the index of its number.
 const STATUSES: [Status; Status::COUNT] = [
     Status::Success,
     Status::Skip,
@@ -29,12 +29,12 @@ const STATUSES: [Status; Status::COUNT] = [
     Status::Error,
 ];
 
-/// Series by status.
+/// One series per status.
 pub(crate) type ByStatus = [OnceLock<Histogram>; Status::COUNT];
-/// A value for each stage.
+/// One value per stage.
 pub(crate) type ByStage<T> = [T; Stage::ALL.len()];
 
-/// The clock, and the sampling of cycles that are measured plugin by plugin.
+/// The clock, and the selection of the cycles that are measured plugin by plugin.
 #[derive(Debug)]
 pub(crate) struct Sampling {
     epoch: Instant,
@@ -64,7 +64,7 @@ impl Sampling {
         now
     }
 
-    /// Observes the plugins' times if the cycle was measured.
+    /// Observes the plugins' times if the current cycle is measured.
     pub(crate) fn cycle_ends(&self) {
         if self.is_sampled.swap(false, Relaxed) {
             let plugins = self.plugins.lock().unwrap_or_else(PoisonError::into_inner);
@@ -72,7 +72,7 @@ impl Sampling {
         }
     }
 
-    /// Forgets all plugins: later cycles do not call them.
+    /// Forgets all plugins, because later cycles do not call them.
     pub(crate) fn clear_plugins(&self) {
         self.plugins.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
@@ -82,7 +82,7 @@ impl Sampling {
     }
 }
 
-/// True if calls at this stage are part of a cycle and are added up over it.
+/// Returns true if calls at this stage are part of a cycle and are added up over the cycle.
 pub(crate) fn is_in_cycle(stage: Stage) -> bool {
     use Stage as S;
     match stage {
@@ -116,7 +116,7 @@ pub(crate) struct PluginSeries {
     sampling: Arc<Sampling>,
     durations: ByStage<ByStatus>,
     evaluations: ByStage<Option<IntCounter>>,
-    /// Label under which failures are counted, if they are.
+    /// Label under which failures are counted; `None` if they are not counted.
     failures: ByStage<Option<&'static str>>,
     /// Number of calls outside a cycle so far.
     calls: ByStage<AtomicU64>,
@@ -228,7 +228,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_status_is_at_the_place_of_its_number() {
+    fn every_status_is_at_the_index_of_its_number() {
         assert!(STATUSES.iter().enumerate().all(|(at, status)| *status as usize == at));
     }
 }

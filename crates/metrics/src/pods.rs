@@ -4,7 +4,7 @@ use harbormaster_api::{Pod, requests, resources::is_hugepages};
 
 use crate::{encode, families as table};
 
-/// Returns the page for these pods, of which none may be finished. Its content type is [`encode::CONTENT_TYPE`].
+/// Returns the page for these pods, none of which may be finished. Its content type is [`encode::CONTENT_TYPE`].
 pub fn page<'a>(pods: impl IntoIterator<Item = &'a Pod>) -> String {
     let (mut requests, mut limits) = (Vec::new(), Vec::new());
     for pod in pods {
@@ -37,7 +37,7 @@ struct Sample {
 }
 
 impl Sample {
-    /// Returns `None` if the amount is zero. CPU is in thousandths.
+    /// Returns `None` if the amount is zero. CPU amounts are in thousandths.
     fn of(pod: &Pod, resource: &str, amount: i64) -> Option<Self> {
         if amount == 0 {
             return None;
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn amounts_come_with_their_units_and_zero_is_left_out() {
+    fn amounts_are_listed_with_their_units_and_zero_amounts_are_omitted() {
         let requests = vec![("cpu".into(), 250), ("memory".into(), 1 << 20), ("x.com/y".into(), 0)];
         let limits = vec![("cpu".into(), 1500), ("hugepages-2Mi".into(), 4 << 20)];
         let container = Container { name: "a".into(), requests, limits, ..Container::default() };

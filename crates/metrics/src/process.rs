@@ -1,4 +1,4 @@
-//! Metrics of the process from Linux' `/proc`. On other systems they stay at zero.
+//! Metrics of the process from Linux's `/proc`. On other systems they stay at zero.
 
 use std::fs;
 
@@ -6,12 +6,12 @@ use prometheus::{Counter, Gauge, Opts, Registry};
 
 use crate::{families as table, series::register};
 
-/// Unit in which the kernel reports processor time to programs, on every architecture.
+/// Number of units per second in which the kernel reports processor time to programs, on every architecture.
 const TICKS_PER_SECOND: f64 = 100.0;
 /// Value of an unlimited resource: the largest number, as in Go.
 const UNLIMITED: f64 = u64::MAX as f64;
 
-/// The families of the process.
+/// The metric families about the process.
 #[derive(Debug)]
 pub(crate) struct Process {
     cpu_seconds: Counter,
@@ -25,7 +25,7 @@ pub(crate) struct Process {
     sent: Counter,
 }
 
-/// ProcStat from `/proc/PID/stat`.
+/// Data from `/proc/PID/stat`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct ProcStat {
     cpu_seconds: f64,
@@ -54,7 +54,7 @@ impl Process {
         process
     }
 
-    /// Reads the numbers again. Those that cannot be read keep their value.
+    /// Reads the numbers again. Numbers that cannot be read keep their values.
     pub(crate) fn refresh(&self) {
         if let Some(stat) = text("/proc/self/stat").and_then(|stat| parse_stat(&stat)) {
             raise_to(&self.cpu_seconds, stat.cpu_seconds);
@@ -67,7 +67,7 @@ impl Process {
             self.resident_memory.set(resident);
         }
         if let Ok(open) = fs::read_dir("/proc/self/fd") {
-            // Reading the directory opens one more.
+            // Reading the directory opens one more descriptor.
             self.open_fds.set((open.count() as f64 - 1.0).max(0.0));
         }
         if let Some(limits) = text("/proc/self/limits") {
@@ -94,7 +94,7 @@ fn text(path: &str) -> Option<String> {
 fn parse_stat(stat: &str) -> Option<ProcStat> {
     let (_, rest) = stat.rsplit_once(')')?;
     let fields: Vec<&str> = rest.split_whitespace().collect();
-    // The manual numbers these fields from 3.
+    // The manual page numbers these fields from 3.
     let field = |number: usize| fields.get(number - 3)?.parse::<f64>().ok();
     Some(ProcStat {
         cpu_seconds: (field(14)? + field(15)?) / TICKS_PER_SECOND,
@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_are_counted_from_the_end_of_the_name() {
+    fn fields_are_numbered_from_the_end_of_the_name() {
         let stat = "42 (a ) b) S 1 2 3 0 -1 4194560 100 0 0 0 250 50 0 0 20 0 9 0 12345 1048576 300 18446744073709551615";
         let stat = parse_stat(stat).unwrap();
         assert_eq!((stat.cpu_seconds, stat.started), (3.0, 123.45));

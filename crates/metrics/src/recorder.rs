@@ -1,4 +1,4 @@
-//! The engine's meter: records its measurements as metrics.
+//! The engine's meter, which records measurements as metrics.
 
 use std::{
     sync::{
@@ -26,12 +26,12 @@ use crate::{
     series::Series,
 };
 
-/// Largest number of hints measured per second: a single change may call one for each waiting pod.
+/// Maximum number of hints measured per second, because a single change may call a hint for each waiting pod.
 const HINTS_PER_SECOND: i64 = 1000;
-/// Number of attempts from which pods share a series.
+/// Number of attempts from which on pods share a series.
 const MANY_ATTEMPTS: usize = 15;
 
-/// The families that the engine's work is recorded in.
+/// The metric families in which the engine's work is recorded.
 #[derive(Debug)]
 pub(crate) struct Families {
     schedule_attempts: IntCounterVec,
@@ -135,7 +135,7 @@ impl Recorder {
         self.profiles.lock().unwrap_or_else(PoisonError::into_inner).get(at).cloned()
     }
 
-    /// Renews the hints that may be measured once a second has passed.
+    /// Once a second has passed, resets the number of hints that may be measured.
     fn renew_hints(&self, now: Stamp) {
         let since = Stamp(self.hints_since.load(Relaxed));
         if now.since(since) >= Duration::from_secs(1) {

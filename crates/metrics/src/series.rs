@@ -44,7 +44,7 @@ pub(crate) fn register<C: Collector + Clone + 'static>(
     registered.expect("the table of families is valid, and each is registered once")
 }
 
-/// Series of a family whose label values are not known in advance, by a key.
+/// Series of a family whose label values are not known in advance, each under a key.
 #[derive(Debug)]
 pub(crate) struct Series<K, M>(Mutex<FxHashMap<K, M>>);
 
@@ -55,7 +55,7 @@ impl<K, M> Default for Series<K, M> {
 }
 
 impl<K: Eq + Hash, M> Series<K, M> {
-    /// Calls `record` with the series of a key; `find` looks it up by its labels the first time.
+    /// Calls `record` with the series of a key. The first time, `find` looks the series up by its labels.
     pub(crate) fn with(&self, key: K, find: impl FnOnce(&K) -> M, record: impl FnOnce(&M)) {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(series) = known.get(&key) {

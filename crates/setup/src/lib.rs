@@ -1,10 +1,10 @@
 //! Builds an engine's configuration from a KubeSchedulerConfiguration, identically for a live scheduler, a simulation
 //! and a sandbox.
 //!
-//! [`Choices`] are the settings from outside of the configuration, including the available plugins; [`Setup`] is the
-//! result of both.
+//! [`Choices`] contains the settings from outside the configuration, including the available plugins. [`Setup`] is the
+//! result of combining both.
 //!
-//! Invariants: nothing here reads a clock, a file or the environment; every error names file, line and field.
+//! Invariants: nothing here reads a clock, a file or the environment; every error names the file, line and field.
 
 use std::{sync::Arc, time::Duration};
 
@@ -24,20 +24,20 @@ use harbormaster_framework::{
 };
 use serde_json::json;
 
-/// Name that means every plugin in a `disabled` list.
+/// Name that stands for every plugin in a `disabled` list.
 const ALL: &str = "*";
 
-/// The plugin that keeps pods pending if they need a plugin that does not exist yet.
+/// The plugin that keeps pods pending that need a plugin that does not exist yet.
 const UNBUILT: &str = "HarbormasterUnbuilt";
 
-/// Settings from outside of the configuration.
+/// Settings from outside the configuration.
 #[derive(Clone, Debug)]
 pub struct Choices {
-    /// Plugins that the configuration may name. The default contains those of this repository.
+    /// Plugins that the configuration may name. The default contains the plugins of this repository.
     pub plugins: Registry,
     /// Feature gates.
     pub features: Features,
-    /// Walks, samples and breaks ties as kube-scheduler does with `parallelism: 1`.
+    /// True if nodes are walked and sampled, and ties broken, as kube-scheduler does with `parallelism: 1`.
     pub parity: bool,
     /// `--pod-max-in-unschedulable-pods-duration`; `None` means the default.
     pub max_wait: Option<Duration>,
@@ -63,10 +63,10 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// Reads the configuration (name and text; `None` means the default one) and builds all profiles.
+    /// Reads the configuration (name and text; `None` means the default configuration) and builds all profiles.
     ///
     /// # Errors
-    /// All errors of the configuration.
+    /// All errors in the configuration.
     pub fn read(config: Option<(&str, &str)>, choices: &Choices) -> Result<Self, ConfigErrors> {
         let config = match config {
             Some((file, text)) => harbormaster_config::load(text, file, &choices.features)?,
@@ -78,7 +78,7 @@ impl Setup {
     /// Validates a configuration, to which flags may have been applied, and builds all profiles.
     ///
     /// # Errors
-    /// All errors of the configuration.
+    /// All errors in the configuration.
     pub fn of(mut config: KubeSchedulerConfiguration, choices: &Choices) -> Result<Self, ConfigErrors> {
         harbormaster_config::validate(&config, &choices.features)?;
         config.ignore_managed_resources()?;
@@ -110,7 +110,7 @@ fn profiles(
     Ok(profiles)
 }
 
-/// Converts a plugin's error to one with the position of its arguments in the configuration.
+/// Converts a plugin's error to an error with the position of the plugin's arguments in the configuration.
 fn build_error(config: &KubeSchedulerConfiguration, profile: usize, error: &ProfileError) -> ConfigError {
     let written = |plugin: &str| {
         let entries = &config.profiles[profile].plugin_config;
@@ -147,7 +147,7 @@ fn engine(
     let mut engine = EngineConfig::new(profiles);
     engine.parity = choices.parity;
     engine.batching = choices.features.enabled(Feature::OpportunisticBatching);
-    // The value, own or global, is already in each profile.
+    // Each profile already contains its own or the global value.
     engine.percentage_of_nodes_to_score = None;
     engine.backoff = Backoff {
         initial: seconds(config.pod_initial_backoff_seconds),
@@ -188,7 +188,7 @@ fn spec(plan: &ProfilePlan, registry: &Registry, parity: bool) -> ProfileSpec {
         name: plan.scheduler_name.clone(),
         points: ExtensionPoint::ALL.iter().map(|point| (*point, plan.at(*point).to_vec())).collect(),
         args: plan.args.iter().map(|(plugin, args)| (plugin.clone(), args.clone())).collect(),
-        // Zero requests kube-scheduler's adaptive sample, which is worse if scoring all nodes is cheap.
+        // Zero requests kube-scheduler's adaptive sample, which is worse than scoring all nodes where that is cheap.
         percentage_of_nodes_to_score: plan.percentage_of_nodes_to_score.filter(|p| *p != 0 || parity),
     };
     if !plan.missing.is_empty() {
@@ -197,8 +197,9 @@ fn spec(plan: &ProfilePlan, registry: &Registry, parity: bool) -> ProfileSpec {
     spec
 }
 
-/// Adds the plugin for missing plugins. It comes first at its points, so that no other rejection hides its message. In
-/// PostFilter it replaces DynamicResources, which also comes first there, and only where that plugin would be called.
+/// Adds the plugin that stands in for missing plugins. It comes first at its points, so that no other rejection hides
+/// its message. At PostFilter it replaces DynamicResources, which also comes first there, and is added only if
+/// DynamicResources would be called.
 fn add_unbuilt(spec: &mut ProfileSpec, plan: &ProfilePlan, registry: &Registry) {
     let mut points = registry.points(UNBUILT).unwrap_or_default();
     let lacks = |(name, at): &(String, PointSet)| {
@@ -216,7 +217,7 @@ fn add_unbuilt(spec: &mut ProfileSpec, plan: &ProfilePlan, registry: &Registry) 
     spec.args.push((UNBUILT.to_owned(), json!({ "missing": missing })));
 }
 
-/// Effect of a missing plugin that is only a preference.
+/// Returns the preference that is lost without a missing plugin, if the plugin has one.
 fn missing_preference(plugin: &str, points: PointSet) -> Option<&'static str> {
     let scores = points.contains(ExtensionPoint::Score);
     Some(match plugin {
@@ -225,8 +226,8 @@ fn missing_preference(plugin: &str, points: PointSet) -> Option<&'static str> {
     })
 }
 
-/// Warns about missing plugins that the user enables by name, once for all profiles. Pods that need other missing
-/// plugins report it themselves.
+/// Warns about missing plugins that the user enables by name, once for all profiles. Other missing plugins are reported
+/// by the pods that need them.
 fn unbuilt_plugins(config: &KubeSchedulerConfiguration, plans: &[ProfilePlan]) -> Vec<String> {
     let mut enabled: Vec<String> = Vec::new();
     for (profile, plan) in config.profiles.iter().zip(plans) {

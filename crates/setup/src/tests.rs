@@ -11,7 +11,7 @@ fn of(profiles: &str) -> Result<Setup, ConfigErrors> {
 }
 
 #[test]
-fn the_default_profile_holds_back_what_it_cannot_judge_and_nobody_is_warned() {
+fn the_default_profile_rejects_pods_that_it_cannot_judge_without_a_warning() {
     let setup = Setup::read(None, &Choices::default()).unwrap();
     let [profile] = setup.engine.profiles.as_slice() else { panic!("{setup:?}") };
     assert_eq!(*profile.name(), "default-scheduler");
@@ -22,7 +22,7 @@ fn the_default_profile_holds_back_what_it_cannot_judge_and_nobody_is_warned() {
 }
 
 #[test]
-fn plugins_that_are_asked_for_and_not_built_are_told_of_once() {
+fn enabled_plugins_that_are_not_built_are_reported_once() {
     let asked = "plugins: {multiPoint: {enabled: [{name: DynamicResources}]}}";
     let setup = of(&format!("profiles:\n- {{schedulerName: a, {asked}}}\n- {{schedulerName: b, {asked}}}\n"))
         .unwrap();
@@ -32,14 +32,14 @@ fn plugins_that_are_asked_for_and_not_built_are_told_of_once() {
 }
 
 #[test]
-fn arguments_of_a_plugin_that_does_not_exist_are_told_of() {
+fn arguments_of_a_plugin_that_does_not_exist_cause_a_warning() {
     let setup = of("profiles:\n- pluginConfig: [{name: NodeResourceFit, args: {x: 1}}]\n").unwrap();
     let [warning] = setup.warnings.as_slice() else { panic!("{:?}", setup.warnings) };
     assert!(warning.ends_with("(did you mean `NodeResourcesFit`?)"), "{warning}");
 }
 
 #[test]
-fn a_disabled_plugin_that_does_not_exist_is_told_of_with_file_line_and_field() {
+fn a_disabled_plugin_that_does_not_exist_is_reported_with_file_line_and_field() {
     let setup = of("profiles:\n- schedulerName: a\n  plugins:\n    preFilter:\n      disabled:\n      - name: '*'\n      \
                     - name: NodeResourceFit\n    multiPoint: {disabled: [{name: NodePorts}, {name: Zebra}]}\n")
     .unwrap();
@@ -56,7 +56,7 @@ fn a_disabled_plugin_that_does_not_exist_is_told_of_with_file_line_and_field() {
 }
 
 #[test]
-fn a_plugin_from_elsewhere_may_be_disabled_and_is_suggested() {
+fn a_third_party_plugin_may_be_disabled_and_is_suggested() {
     let warnings = |name: &str| {
         let text = format!(
             "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles:\n\
@@ -71,7 +71,7 @@ fn a_plugin_from_elsewhere_may_be_disabled_and_is_suggested() {
 }
 
 #[test]
-fn the_stand_in_for_dynamic_resources_is_asked_where_that_would_be() {
+fn the_stand_in_for_dynamic_resources_is_called_where_that_plugin_would_be() {
     let asked = |plugins: &str| {
         let setup = of(&format!("profiles:\n- plugins: {plugins}\n")).unwrap();
         let profile = &setup.engine.profiles[0];
@@ -85,7 +85,7 @@ fn the_stand_in_for_dynamic_resources_is_asked_where_that_would_be() {
 }
 
 #[test]
-fn a_percentage_of_nodes_counts_only_if_it_is_a_choice() {
+fn a_percentage_of_nodes_counts_only_if_it_is_set() {
     let percentage = |text: &str| of(text).unwrap().engine.profiles[0].percentage_of_nodes_to_score();
     assert_eq!(percentage(""), None);
     assert_eq!(percentage("percentageOfNodesToScore: 0\n"), None);
@@ -113,7 +113,7 @@ fn errors_name_file_and_line() {
 }
 
 #[test]
-fn extenders_that_may_be_ignored_are_asked_last() {
+fn ignorable_extenders_are_asked_last() {
     let setup = of(
         "extenders: [{urlPrefix: i, filterVerb: f, ignorable: true}, {urlPrefix: u, prioritizeVerb: p, weight: 3}]\n",
     );
@@ -127,7 +127,7 @@ fn extenders_that_may_be_ignored_are_asked_last() {
 }
 
 #[test]
-fn resources_that_an_extender_manages_and_wants_ignored_replace_those_that_the_plugin_ignores() {
+fn managed_resources_that_the_scheduler_ignores_replace_the_ignored_resources_of_the_plugin() {
     let extender = "extenders: [{urlPrefix: u, managedResources: [{name: a.b/c, ignoredByScheduler: true}, {name: a.b/d}]}]\n";
     let fit = "profiles: [{pluginConfig: [{name: NodeResourcesFit, args: {ignoredResources: [x.y/z]}}]}]\n";
     for profiles in ["", fit] {
@@ -143,7 +143,7 @@ fn resources_that_an_extender_manages_and_wants_ignored_replace_those_that_the_p
     assert!(error.contains("can't find NodeResourcesFitArgs in plugin config"), "{error}");
 }
 
-/// A plugin that is not in this repository.
+/// A plugin of a third party.
 struct Guard;
 
 #[derive(Deserialize)]
@@ -198,7 +198,7 @@ impl Filter for Guard {
     }
 }
 
-/// Sets the arguments of Guard, which is the second entry of `pluginConfig`; they begin in line 8.
+/// Sets the arguments of Guard, which is the second entry of `pluginConfig`. The arguments begin on line 8.
 fn guarded(args: &str) -> Result<Setup, ConfigErrors> {
     let text = format!(
         "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles:\n\
@@ -211,7 +211,7 @@ fn guarded(args: &str) -> Result<Setup, ConfigErrors> {
 }
 
 #[test]
-fn arguments_that_a_plugin_does_not_take_are_told_of_with_file_line_and_field() {
+fn arguments_that_a_plugin_rejects_are_reported_with_file_line_and_field() {
     for (args, expected) in [
         (
             "    args:\n      minMemory: x",
@@ -247,14 +247,14 @@ fn arguments_that_a_plugin_does_not_take_are_told_of_with_file_line_and_field() 
 }
 
 #[test]
-fn a_plugin_that_is_given_no_arguments_has_serdes_defaults() {
+fn a_plugin_without_arguments_gets_the_defaults_of_serde() {
     for args in ["", "    args: null", "    args: {}"] {
         assert!(guarded(args).is_ok(), "{args}");
     }
 }
 
 #[test]
-fn arguments_of_all_profiles_are_judged() {
+fn arguments_of_all_profiles_are_checked() {
     let profile = |name: &str| {
         format!(
             "- schedulerName: {name}\n  plugins: {{filter: {{enabled: [{{name: Guard}}]}}}}\n  \
@@ -274,7 +274,7 @@ fn arguments_of_all_profiles_are_judged() {
 }
 
 #[test]
-fn a_plugin_of_ones_own_is_suggested_and_a_weight_of_0_is_told_of() {
+fn a_third_party_plugin_is_suggested_and_a_weight_of_0_causes_a_warning() {
     let config = |plugins: &str| {
         format!(
             "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles:\n- plugins: {plugins}\n"

@@ -1,8 +1,8 @@
-//! A scheduler runs for months: deleted pods, nodes, workloads and claims leave nothing behind in the engine.
+//! A scheduler runs for months, so deleted pods, nodes, workloads and claims must leave nothing behind in the engine.
 //!
-//! Every object is unique: each pod has its own labels, selectors, preferences, image, host port and claim, every other
-//! pod its own workload, every node its own name. Caches of such values have bounds, which are reached before the first
-//! measurement. It has a program of its own, because it counts the process's allocations.
+//! Every object is unique: each pod has its own labels, selectors, preferences, image, host port and claim, every
+//! second pod its own workload, and every node its own name. Caches of these values are bounded, and the bounds are
+//! reached before the first measurement. The test is a separate program because it counts the process's allocations.
 
 #![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
 
@@ -38,13 +38,13 @@ fn alone() -> MutexGuard<'static, ()> {
 
 const HOSTNAME: &str = "kubernetes.io/hostname";
 const NODES: usize = 30;
-/// Number of pods at a time.
+/// Number of pods at any time.
 const LIVE_PODS: usize = 200;
-/// Number of pods after which a node is replaced, with its pods.
+/// Number of pods after which a node is replaced, together with its pods.
 const NODE_PODS: usize = 10;
-/// Number of pods before the first measurement, and of each of the two measurements.
+/// Number of pods before the first measurement and in each of the two measurements.
 const STREAM: usize = 8_000;
-/// Number of samples in a measurement, whose maximum is used: caches are full, or have just been halved.
+/// Number of samples in a measurement. Their maximum is used, because caches may be full or may just have been halved.
 const SAMPLES: usize = 40;
 
 fn live_bytes() -> usize {
@@ -207,7 +207,7 @@ impl Stream {
         drop((self.engine.take_effects(), self.engine.take_notes()));
     }
 
-    /// Schedules a pod and returns its node: every pod fits.
+    /// Schedules a pod and returns its node. Every pod fits.
     fn bind(&mut self, pod: Pod) -> Option<Str> {
         self.handle(Input::Pod(pod.clone()));
         self.engine.schedule_one(self.now).unwrap();
@@ -234,7 +234,7 @@ impl Stream {
         }
     }
 
-    /// Maximum number of bytes in use while the stream runs.
+    /// Runs the stream and returns the maximum number of bytes in use.
     fn max_bytes(&mut self) -> usize {
         let sample = |_| {
             (0..STREAM / SAMPLES).for_each(|_| self.step());
@@ -245,12 +245,12 @@ impl Stream {
 }
 
 #[test]
-fn what_comes_and_goes_leaves_nothing_behind() {
+fn deleted_objects_leave_nothing_behind() {
     let _alone = alone();
     let mut stream = Stream::new();
     (0..STREAM).for_each(|_| stream.step());
     let (first, second) = (stream.max_bytes(), stream.max_bytes());
-    assert!(second * 20 <= first * 21, "{first} bytes at most, and {second} later");
+    assert!(second * 20 <= first * 21, "at most {first} bytes first, and {second} later");
 }
 
 /// A larger cluster in which each pod has a unique node preference and is deleted when the next one arrives.
@@ -259,7 +259,7 @@ mod preferences {
 
     const NODES: usize = 1_000;
     const PODS: usize = 20_000;
-    /// Maximum number of bytes of the engine, and of the part for pods.
+    /// Maximum number of bytes of the engine, and of the share for pods.
     const MAX: usize = 60 << 20;
     const MAX_FOR_PODS: usize = 4 << 20;
 

@@ -1,4 +1,4 @@
-//! Node affinity in the form of arguments, and its conversion to the form for matching.
+//! Node affinity as written in arguments, and its conversion to the form used for matching.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -113,7 +113,7 @@ mod tests {
     use crate::args::NodeAffinityArgs;
 
     #[test]
-    fn added_affinity_becomes_the_affinity_that_matching_uses() {
+    fn added_affinity_is_converted_to_the_form_used_for_matching() {
         let args: NodeAffinityArgs = serde_json::from_value(json!({"addedAffinity": {
             "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
                 {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]},

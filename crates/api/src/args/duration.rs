@@ -13,7 +13,7 @@ pub struct GoDuration {
     nanos: i64,
 }
 
-/// Error of a text that is not a duration, in Go's words.
+/// Error for a text that is not a duration, in Go's words.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum DurationError {
     /// Not a number with a unit, or out of range (about 292 years).
@@ -33,7 +33,7 @@ pub enum DurationError {
 }
 
 const SECOND: i64 = 1_000_000_000;
-/// Number of fractional digits that are parsed; more would not fit.
+/// Maximum number of fractional digits that are parsed; more would not fit.
 const MAX_FRACTION_DIGITS: usize = 18;
 
 impl GoDuration {
@@ -42,7 +42,7 @@ impl GoDuration {
         Self { nanos }
     }
 
-    /// Creates a duration from whole seconds, at most the longest duration.
+    /// Creates a duration from whole seconds, capped at the longest duration.
     pub const fn from_secs(seconds: i64) -> Self {
         Self { nanos: seconds.saturating_mul(SECOND) }
     }
@@ -52,7 +52,7 @@ impl GoDuration {
         self.nanos
     }
 
-    /// Converts to a standard duration; a negative one becomes zero.
+    /// Converts to a standard duration; a negative duration becomes zero.
     pub fn to_std(self) -> std::time::Duration {
         std::time::Duration::from_nanos(u64::try_from(self.nanos).unwrap_or(0))
     }
@@ -190,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_are_read_and_written_as_go_does() {
+    fn durations_are_parsed_and_printed_as_in_go() {
         for (text, nanos, written) in [
             ("0", 0, "0s"),
             ("-0", 0, "0s"),
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_duration_is_refused_in_gos_words() {
+    fn invalid_durations_are_rejected_in_the_words_of_go() {
         for (text, message) in [
             ("", r#"time: invalid duration """#),
             ("-", r#"time: invalid duration "-""#),

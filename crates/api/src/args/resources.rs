@@ -51,11 +51,11 @@ impl Default for ScoringStrategy {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "String", into = "String")]
 pub enum ScoringStrategyType {
-    /// Favor nodes with large free capacity.
+    /// Favors nodes with much free capacity.
     LeastAllocated,
-    /// Favor nodes with little free capacity.
+    /// Favors nodes with little free capacity.
     MostAllocated,
-    /// Score by a function of the used share.
+    /// Scores nodes by a function of the used share.
     RequestedToCapacityRatio,
     /// Any other text; never in validated arguments.
     Unknown(String),
@@ -119,7 +119,7 @@ impl From<ScoringStrategyType> for String {
 pub struct ResourceSpec {
     /// `cpu`, `memory`, `example.com/gpu`, …
     pub name: String,
-    /// Weight, 1..=100 if valid; the configuration crate turns zero and absent into 1.
+    /// Weight, 1..=100 if valid. The configuration crate replaces a zero or absent weight with 1.
     pub weight: i64,
 }
 
@@ -127,7 +127,7 @@ pub struct ResourceSpec {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct RequestedToCapacityRatioParam {
-    /// Points of the function, by increasing utilization.
+    /// Points of the function, in order of increasing utilization.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub shape: Vec<UtilizationShapePoint>,
 }
@@ -146,7 +146,7 @@ pub struct UtilizationShapePoint {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct NodeResourcesBalancedAllocationArgs {
-    /// Resources to be used evenly; every weight is 1.
+    /// Resources whose utilization is to be balanced; every weight is 1.
     pub resources: Vec<ResourceSpec>,
 }
 

@@ -83,7 +83,7 @@ pub struct DefaultConstraint {
     pub topology_key: String,
     /// `DoNotSchedule` or `ScheduleAnyway`.
     pub when_unsatisfiable: String,
-    /// Not allowed here: selectors are derived for each pod.
+    /// Not allowed here, because a selector is derived for each pod.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub label_selector: Option<LabelSelectorArg>,
     /// Minimum number of domains.

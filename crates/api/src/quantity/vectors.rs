@@ -105,7 +105,7 @@ const WRONG: &[(&str, QuantityProblem)] = &[
 ];
 
 #[test]
-fn quantities_read_and_print_as_in_kubernetes() {
+fn quantities_are_parsed_and_printed_as_in_kubernetes() {
     for (text, value, milli, canonical) in READ {
         let quantity: Quantity = text.parse().unwrap();
         assert_eq!((quantity.value(), quantity.milli_value()), (*value, *milli), "{text}");
@@ -114,7 +114,7 @@ fn quantities_read_and_print_as_in_kubernetes() {
 }
 
 #[test]
-fn what_is_not_a_quantity_is_refused_with_kubernetes_reason() {
+fn invalid_quantities_are_rejected_with_the_reason_that_kubernetes_gives() {
     for (text, problem) in WRONG {
         let error = text.parse::<Quantity>().unwrap_err();
         assert_eq!(error, QuantityError { text: (*text).to_owned(), problem: *problem });
@@ -122,7 +122,7 @@ fn what_is_not_a_quantity_is_refused_with_kubernetes_reason() {
 }
 
 #[test]
-fn equal_amounts_are_equal_however_written() {
+fn equal_amounts_are_equal_in_any_notation() {
     let quantity = |text: &str| text.parse::<Quantity>().unwrap();
     assert_eq!(quantity("1024Mi"), quantity("1Gi"));
     assert_eq!(quantity("1"), quantity("1000m"));
@@ -140,7 +140,7 @@ fn json_numbers_and_null_are_quantities_too() {
 }
 
 #[test]
-fn texts_of_any_length_are_read_without_panic() {
+fn texts_of_any_length_are_parsed_without_panic() {
     for text in ["9".repeat(500), format!("{}Ei", "9".repeat(60)), format!("0.{}1", "0".repeat(300))] {
         let quantity: Quantity = text.parse().unwrap();
         assert!(quantity > Quantity::default(), "{text}");

@@ -26,7 +26,7 @@ fn pod(spec: PodSpec) -> Pod {
 }
 
 #[test]
-fn the_neediest_init_container_counts_when_it_exceeds_the_sum() {
+fn the_largest_init_container_counts_when_it_exceeds_the_sum() {
     let spec = PodSpec {
         containers: vec![container("a", &[("cpu", 100), ("memory", 5)]), container("b", &[("cpu", 100)])],
         init_containers: vec![container("i", &[("cpu", 150), ("memory", 9)]), container("j", &[("cpu", 50)])],
@@ -52,7 +52,7 @@ fn sidecars_add_to_the_sum_and_to_init_containers_started_later() {
 }
 
 #[test]
-fn pod_level_requests_replace_the_sum_where_they_name_a_resource() {
+fn pod_level_requests_replace_the_sum_for_the_resources_that_they_name() {
     let spec = PodSpec {
         containers: vec![container("a", &[("cpu", 100), ("memory", 5), ("x.com/y", 2)])],
         pod_level_requests: list(&[("cpu", 40), ("hugepages-2Mi", 3), ("x.com/y", 9)]),
@@ -67,7 +67,7 @@ fn pod_level_requests_replace_the_sum_where_they_name_a_resource() {
 }
 
 #[test]
-fn a_running_pod_takes_the_larger_of_wanted_actual_and_allocated() {
+fn a_running_pod_counts_with_the_largest_of_requested_actual_and_allocated() {
     let mut pod = pod(PodSpec {
         containers: vec![container("a", &[("cpu", 100), ("memory", 5)]), container("b", &[("cpu", 1)])],
         init_containers: vec![sidecar("s", &[("cpu", 10)]), container("i", &[("cpu", 20)])],
@@ -84,7 +84,7 @@ fn a_running_pod_takes_the_larger_of_wanted_actual_and_allocated() {
 }
 
 #[test]
-fn what_an_infeasible_resize_wants_does_not_count() {
+fn the_request_of_an_infeasible_resize_does_not_count() {
     let mut pod = pod(PodSpec {
         containers: vec![container("a", &[("cpu", 500), ("x.com/y", 1)])],
         pod_level_requests: list(&[("memory", 50)]),
@@ -105,7 +105,7 @@ fn what_an_infeasible_resize_wants_does_not_count() {
 }
 
 #[test]
-fn limits_of_the_pod_stand_in_place_of_its_containers() {
+fn pod_level_limits_replace_those_of_the_containers() {
     let mut limited = container("a", &[]);
     limited.limits = list(&[("cpu", 300), ("x.com/y", 2)]);
     let spec = PodSpec {
@@ -120,7 +120,7 @@ fn limits_of_the_pod_stand_in_place_of_its_containers() {
 }
 
 #[test]
-fn scores_assume_a_little_for_containers_that_say_nothing() {
+fn scores_assume_default_requests_for_containers_without_any() {
     let spec = PodSpec {
         containers: vec![container("a", &[]), container("zero", &[("cpu", 0), ("memory", 0)])],
         init_containers: vec![sidecar("s", &[("cpu", 5)])],
@@ -134,7 +134,7 @@ fn scores_assume_a_little_for_containers_that_say_nothing() {
 }
 
 #[test]
-fn with_pod_level_requests_defaults_serve_only_what_nobody_names() {
+fn with_pod_level_requests_the_defaults_apply_only_to_resources_not_named() {
     let named = |container_requests: &[(&str, i64)]| {
         nonzero_request(&pod(PodSpec {
             containers: vec![container("a", container_requests), container("b", &[])],
@@ -162,7 +162,7 @@ fn host_ports_of_plain_init_containers_do_not_count() {
 }
 
 #[test]
-fn images_are_named_with_latest_where_they_have_no_tag() {
+fn images_without_a_tag_are_named_with_latest() {
     for (image, expected) in [
         ("nginx", "nginx:latest"),
         ("gcr.io:5000/10", "gcr.io:5000/10:latest"),

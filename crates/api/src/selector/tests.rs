@@ -61,7 +61,7 @@ fn label_selectors_need_all_parts_and_an_empty_one_matches_everything() {
 }
 
 #[test]
-fn wrong_label_selectors_are_told_in_the_apis_words() {
+fn errors_in_label_selectors_are_reported_in_the_words_of_the_api() {
     let error = |selector: &LabelSelector| selector.check().unwrap_err().to_string();
     let with = |expression| LabelSelector { match_expressions: vec![expression], ..LabelSelector::default() };
     assert_eq!(
@@ -111,7 +111,7 @@ fn fields_other_than_the_name_read_as_empty() {
 }
 
 #[test]
-fn a_wrong_term_is_passed_over_and_told_only_beside_no_match() {
+fn an_invalid_term_is_skipped_and_its_errors_are_kept() {
     let wrong = || term(vec![], vec![requirement("metadata.name", "In", &["a", "b"])]);
     let right = || term(vec![requirement("zone", "Exists", &[])], vec![]);
     assert!(selects(vec![wrong(), right()]));
@@ -127,7 +127,7 @@ fn a_wrong_term_is_passed_over_and_told_only_beside_no_match() {
 }
 
 #[test]
-fn preferred_terms_add_their_weights_and_one_wrong_term_spoils_all() {
+fn weights_of_preferred_terms_add_up_and_one_invalid_term_is_an_error() {
     let preferred = |weight, preference| PreferredTerm { weight, preference };
     let zone = |value: &str| term(vec![requirement("zone", "In", &[value])], vec![]);
     let wrong = || term(vec![requirement("zone", "Gt", &["x"])], vec![]);
@@ -145,7 +145,7 @@ fn preferred_terms_add_their_weights_and_one_wrong_term_spoils_all() {
 }
 
 #[test]
-fn required_affinity_is_the_node_selector_and_the_affinity() {
+fn required_affinity_combines_the_node_selector_and_the_affinity() {
     let affinity = NodeAffinity {
         required: Some(NodeSelector { terms: vec![term(vec![requirement("zone", "In", &["a"])], vec![])] }),
         preferred: None,

@@ -1,4 +1,4 @@
-//! Defaults of the API server for new pods, if they affect scheduling.
+//! The API server's defaults for new pods that affect scheduling.
 
 use crate::{
     Labels, PodSpec, Str,
@@ -8,7 +8,7 @@ use crate::{
     selector::{LabelSelector, Operator, Requirement},
 };
 
-/// Namespace of objects that name none.
+/// Namespace of objects that do not name a namespace.
 pub(super) const NAMESPACE: &str = "default";
 
 /// Fills missing requests from limits, and missing pod-level requests from the containers' requests and then from
@@ -28,7 +28,7 @@ pub(super) fn fill_requests(spec: &mut PodSpec, pod_level_limits: Option<Resourc
     }
 }
 
-/// Derives the pod's limits of hugepages from those of its containers.
+/// Derives the pod's hugepages limits from those of its containers.
 fn fill_hugepages(spec: &PodSpec, limits: &mut ResourceList) {
     let containers = spec.containers.iter().chain(&spec.init_containers);
     let names: Vec<&Str> =

@@ -1,4 +1,4 @@
-//! Building blocks: texts, lists and maps that borrow from the input and treat `null` as empty.
+//! Building blocks: strings, lists and maps that borrow from the input and treat `null` as empty.
 
 use std::{borrow::Cow, fmt, marker::PhantomData, ops::Deref};
 
@@ -12,22 +12,22 @@ use crate::{Labels, Quantity, Str, Timestamp, pod::ResourceList, resources::CPU,
 /// Annotation in which kubectl stores the whole manifest.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// A text.
+/// A string.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Text<'a>(Cow<'a, str>);
 
 impl Text<'_> {
-    /// Returns the shared copy.
+    /// Returns the shared copy of the string.
     pub(super) fn intern(&self, interner: &mut Interner) -> Str {
         if self.is_empty() { Str::default() } else { interner.intern(self) }
     }
 
-    /// Returns the shared copy, unless empty.
+    /// Returns the shared copy of the string, or `None` if the string is empty.
     pub(super) fn intern_some(&self, interner: &mut Interner) -> Option<Str> {
         if self.is_empty() { None } else { Some(interner.intern(self)) }
     }
 
-    /// Returns an unshared copy, for texts that differ between objects.
+    /// Returns an unshared copy, for strings that differ between objects.
     pub(super) fn unshared(&self) -> Str {
         if self.is_empty() { Str::default() } else { Str::from(&**self) }
     }
@@ -179,7 +179,7 @@ impl<'de, V: Deserialize<'de>> Visitor<'de> for MapVisitor<V> {
     }
 }
 
-/// Annotations without kubectl's last-applied-configuration, which may be as long as the object.
+/// Annotations without kubectl's last-applied-configuration, which may be as long as the object itself.
 #[derive(Debug, Default)]
 pub(super) struct Annotations<'a>(Vec<(Text<'a>, Text<'a>)>);
 

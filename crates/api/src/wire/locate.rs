@@ -1,11 +1,11 @@
 //! The field at which decoding failed.
 //!
-//! [`serde_json`] reports a position in the text, which this module turns into a path. Decoding once more while the path
-//! is tracked would find it too, but doubles the code that is compiled for every type.
+//! [`serde_json`] reports a position in the text, which this module converts to a path. Decoding again while tracking
+//! the path would also find it, but would double the code that is compiled for every type.
 
 use serde::Deserialize;
 
-/// Error of decoding JSON.
+/// Error in decoding JSON.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldError {
     /// Path, for example `spec.containers[0].resources.requests.cpu`; empty for the root.
@@ -15,7 +15,7 @@ pub struct FieldError {
 }
 
 impl FieldError {
-    /// The problem without its position in the text, for objects whose text nobody has seen.
+    /// The problem without its position in the text, for objects whose text the user has not seen.
     pub fn problem_alone(&self) -> &str {
         self.problem.rfind(" at line ").map_or(&self.problem, |end| &self.problem[..end])
     }
@@ -23,23 +23,23 @@ impl FieldError {
 
 /// Decodes JSON.
 ///
-/// The path in an error is exact if [`Deserialize`] is derived, or uses a visitor. An error that a hand-written
-/// implementation makes after it called another one may name the enclosing object instead.
+/// The path in an error is exact if [`Deserialize`] is derived or uses a visitor. If a hand-written implementation
+/// returns an error after calling another implementation, the path may be that of the enclosing object.
 ///
 /// # Errors
-/// Says which field is wrong.
+/// An error that names the invalid field.
 pub fn decode<'a, T: Deserialize<'a>>(json: &'a [u8]) -> Result<T, FieldError> {
     serde_json::from_slice(json).map_err(|error| located(json, &error))
 }
 
 fn located(json: &[u8], error: &serde_json::Error) -> FieldError {
     let read = read_until(json, error.line(), error.column());
-    // The position of a syntax error includes the byte that was not expected.
+    // The position of a syntax error includes the unexpected byte.
     let read = read.saturating_sub(usize::from(error.is_syntax()));
     FieldError { path: path_at(&json[..read]), problem: error.to_string() }
 }
 
-/// Number of bytes up to that line and column, which count from 1.
+/// Number of bytes up to that line and column, which are numbered from 1.
 fn read_until(json: &[u8], line: usize, column: usize) -> usize {
     let lines = json.split_inclusive(|byte| *byte == b'\n').take(line.saturating_sub(1));
     (lines.map(<[u8]>::len).sum::<usize>() + column).min(json.len())
@@ -51,7 +51,7 @@ enum Open {
     Object { key: Option<String> },
 }
 
-/// Returns the path of the value in which a text ends that was read so far.
+/// Returns the path of the value in which the text read so far ends.
 fn path_at(read: &[u8]) -> String {
     let (mut open, mut at) = (Vec::new(), 0);
     while let Some(byte) = read.get(at) {
@@ -78,7 +78,7 @@ fn path_at(read: &[u8]) -> String {
     path(&open)
 }
 
-/// Length of a string without its first quote and with its last.
+/// Length of a string, excluding its opening quote and including its closing one.
 fn string_length(text: &[u8]) -> usize {
     let mut at = 0;
     while let Some(byte) = text.get(at) {
@@ -172,7 +172,7 @@ mod tests {
         })
     }
 
-    /// Trees that mostly decode, so that errors are deep inside.
+    /// Trees that are mostly valid, so that errors are deep inside.
     fn trees() -> impl Strategy<Value = Value> {
         let leaf = Just(json!({"number": 1, "kind": "Two", "texts": ["a", "b"], "pairs": {"x.y/z": 3}}));
         leaf.prop_recursive(4, 40, 4, |inner| {
@@ -200,10 +200,10 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(4_000))]
 
         #[test]
-        fn a_path_from_a_position_is_the_one_that_tracking_finds(tree in trees(), pretty: bool) {
+        fn the_path_from_a_position_equals_the_tracked_path(tree in trees(), pretty: bool) {
             let text = if pretty { serde_json::to_string_pretty(&tree).unwrap() } else { tree.to_string() };
             let (located, tracked) = (decode::<Tree>(text.as_bytes()).err(), tracked(&text));
-            // The position of these errors leads further: to the name of the variant, or to the first entry too many.
+            // The positions of these errors lead further: to the name of the variant, or to the first entry too many.
             let leads_further = |error: &FieldError| {
                 ["unknown variant", "trailing characters"].iter().any(|start| error.problem.starts_with(start))
             };
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_ends_early_is_an_error_of_the_field_in_which_it_ends() {
+    fn a_truncated_text_is_an_error_of_the_field_in_which_it_ends() {
         let error = decode::<Tree>(b"{\"many\": [{}, {\"text\": \"a").unwrap_err();
         assert_eq!(error.path, "many[1].text");
         assert_eq!(error.problem_alone(), "EOF while parsing a string");

@@ -1,4 +1,4 @@
-//! Metadata, and kinds of which little else is read.
+//! Metadata, and kinds from which little else is read.
 
 use serde::Deserialize;
 

@@ -13,10 +13,10 @@ use crate::{
     selector::LabelSelector, strings::Interner,
 };
 
-/// Label that the API server gives every namespace.
+/// Label that the API server sets on every namespace.
 const LABEL_METADATA_NAME: &str = "kubernetes.io/metadata.name";
 
-/// Returns true if `spec.selector` of that kind, if it has one, is a plain map of labels.
+/// Returns true if `spec.selector` of that kind is a plain map of labels or does not exist.
 pub(super) fn selects_by_map(kind: ObjectKind) -> bool {
     matches!(
         kind,
@@ -26,7 +26,7 @@ pub(super) fn selects_by_map(kind: ObjectKind) -> bool {
     )
 }
 
-/// An object whose selector, if it has one, is a map.
+/// An object whose selector, if any, is a map.
 pub(super) type ByMap<'a> = WireSelecting<'a, Map<'a, Text<'a>>>;
 /// An object whose selector may have expressions.
 pub(super) type ByExpressions<'a> = WireSelecting<'a, WireLabelSelector<'a>>;
@@ -44,7 +44,7 @@ pub(super) struct WireSelecting<'a, S> {
 #[serde(default, bound(deserialize = "S: Default + Deserialize<'de>, 'de: 'a"))]
 struct Spec<'a, S> {
     selector: Option<S>,
-    /// Needed where the API server defaults the selector.
+    /// Needed for kinds whose selector the API server defaults.
     template: Option<Template<'a>>,
 }
 

@@ -41,7 +41,7 @@ pub(super) struct Spec<'a> {
     host_users: Option<bool>,
 }
 
-/// An entry of which only the name is read.
+/// An entry from which only the name is read.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
 pub(super) struct Named<'a> {
@@ -148,7 +148,7 @@ struct Csi<'a> {
 }
 
 impl Spec<'_> {
-    /// Converts the spec. With `fill_host_ports`, pods on the host's network listen on the host with all their ports.
+    /// Converts the spec. With `fill_host_ports`, all ports of a pod on the host's network become host ports.
     pub(super) fn intern(&self, interner: &mut Interner, fill_host_ports: bool) -> PodSpec {
         let host_network = self.host_network.unwrap_or_default();
         let fill = fill_host_ports && host_network;
@@ -228,7 +228,7 @@ impl WirePort<'_> {
 }
 
 impl WireToleration<'_> {
-    /// Returns `None` for an effect that no taint can have: such a toleration tolerates nothing.
+    /// Returns `None` for an effect that no taint can have, because such a toleration tolerates nothing.
     fn known(&self, interner: &mut Interner) -> Option<Toleration> {
         let effect = match &*self.effect {
             "" => None,

@@ -21,7 +21,7 @@ fn manifest(value: &Value) -> Pod {
 }
 
 #[test]
-fn a_pod_is_read_with_metadata_spec_and_status() {
+fn a_pod_is_decoded_with_metadata_spec_and_status() {
     let pod = pod(&json!({
         "apiVersion": "v1", "kind": "Pod",
         "metadata": {
@@ -87,7 +87,7 @@ fn a_pod_is_read_with_metadata_spec_and_status() {
 }
 
 #[test]
-fn affinity_and_spreading_keep_absence_apart_from_emptiness() {
+fn absent_and_empty_affinity_and_spreading_are_distinguished() {
     let pod = pod(&json!({"spec": {
         "affinity": {
             "nodeAffinity": {
@@ -137,7 +137,7 @@ fn only_volumes_that_restrict_placement_are_kept() {
 }
 
 #[test]
-fn disks_are_read_with_what_tells_them_apart_and_the_servers_defaults() {
+fn disks_are_decoded_with_their_identity_and_the_server_defaults() {
     let disk = |json: serde_json::Value| match &pod(&json!({"spec": {"volumes": [json]}})).spec.volumes[..] {
         [Volume { source: VolumeSource::InTree(disk), .. }] => disk.clone(),
         other => panic!("{other:?}"),
@@ -220,7 +220,7 @@ fn errors_name_the_field() {
 }
 
 #[test]
-fn a_node_is_read_with_what_scheduling_looks_at() {
+fn a_node_is_decoded_with_the_fields_that_scheduling_reads() {
     let value = json!({
         "metadata": {"name": "n", "uid": "u", "labels": {"z": "a"}},
         "spec": {"unschedulable": true, "taints": [{"key": "k", "effect": "NoSchedule"}, {"effect": "Odd"}]},
@@ -245,7 +245,7 @@ fn a_node_is_read_with_what_scheduling_looks_at() {
 }
 
 #[test]
-fn manifests_get_what_the_api_server_would_fill_in() {
+fn manifests_get_the_defaults_that_the_api_server_would_set() {
     let value = json!({
         "metadata": {"name": "p", "labels": {"rev": "1"}},
         "spec": {
@@ -294,7 +294,7 @@ fn pod_level_limits_become_requests_after_those_of_the_containers() {
 }
 
 #[test]
-fn namespaces_priority_classes_and_references_are_read() {
+fn namespaces_priority_classes_and_references_are_decoded() {
     let value = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "n", "uid": "u", "labels": {"a": "b"}}});
     let namespace = |mut decoder: Decoder| match decoder.object_value(ObjectKind::Namespace, &value) {
         Ok(Object::Namespace(namespace)) => namespace,
@@ -314,7 +314,7 @@ fn namespaces_priority_classes_and_references_are_read() {
     assert_eq!(node.allocatable.milli_cpu, 2000);
 }
 
-/// Decodes from bytes and from a value, which must agree.
+/// Decodes an object from bytes and from a value. The results must agree.
 fn object(kind: ObjectKind, value: &Value) -> Object {
     let (object, version) = Decoder::new().object(kind, value.to_string().as_bytes()).unwrap();
     assert_eq!(Decoder::new().object_value(kind, value).unwrap(), object);
@@ -374,7 +374,7 @@ fn replica_sets_and_stateful_sets_select_by_expressions() {
 }
 
 #[test]
-fn a_disruption_budget_is_read_with_what_it_still_allows() {
+fn a_disruption_budget_is_decoded_with_the_disruptions_that_it_still_allows() {
     let value = json!({
         "metadata": {"name": "b", "namespace": "ns", "resourceVersion": "7"},
         "spec": {"minAvailable": "50%", "selector": {"matchLabels": {"app": "web"}}},
@@ -394,7 +394,7 @@ fn a_disruption_budget_is_read_with_what_it_still_allows() {
 }
 
 #[test]
-fn manifests_without_a_namespace_are_in_the_default_one() {
+fn manifests_without_a_namespace_are_in_the_default_namespace() {
     let value = json!({"metadata": {"name": "x"}});
     for kind in ObjectKind::ALL {
         let object = Decoder::new().with_api_defaults().object_value(kind, &value).unwrap();
@@ -403,7 +403,7 @@ fn manifests_without_a_namespace_are_in_the_default_one() {
 }
 
 #[test]
-fn wrong_selectors_are_named_with_the_kind() {
+fn errors_in_selectors_name_the_kind() {
     for (kind, selector, path) in [
         (ObjectKind::Service, json!({"app": 1}), "spec.selector.app"),
         (ObjectKind::PodDisruptionBudget, json!({"matchLabels": []}), "spec.selector.matchLabels"),

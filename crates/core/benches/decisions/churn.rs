@@ -1,8 +1,8 @@
-//! The cost of a pod after thousands of others have come and gone, which must not grow.
+//! The cost per pod after thousands of pods have come and gone. This cost must not grow.
 //!
-//! Every case is a stream of pods. Each is scheduled and confirmed; when there are more than the case keeps, the oldest
-//! is deleted. The table contains the cost of a pod, including all handling of events, in each quarter of the stream. A
-//! ratio within one run is more reliable than times measured while the machine was busy. For exact numbers count
+//! Every case is a stream of pods. Each pod is scheduled and confirmed; when there are more pods than the case keeps,
+//! the oldest is deleted. The table shows the cost per pod, including all event handling, in each quarter of the
+//! stream. A ratio within one run is more reliable than times measured on a busy machine. For exact numbers, count
 //! instructions: `valgrind --tool=callgrind BENCHMARK 'NAME OF THE CASE'`.
 
 use std::{
@@ -25,19 +25,19 @@ const HOSTNAME: &str = "kubernetes.io/hostname";
 const ZONE: &str = "topology.kubernetes.io/zone";
 /// Name that selects every case.
 const ALL: &str = "streams";
-/// Number of workloads that take turns.
+/// Number of workloads that the pods belong to in turn.
 const WORKLOADS: usize = 4000;
 
 struct Case {
     name: &'static str,
     nodes: usize,
-    /// Number of pods on every node.
+    /// Number of images on every node.
     images: usize,
     /// Number of pods in the stream.
     pods: usize,
-    /// Maximum number of pods at a time.
+    /// Maximum number of pods at any time.
     max_pods: usize,
-    /// Makes a plain pod one of this case, given its number.
+    /// Turns a plain pod into a pod of this case, given the pod's number.
     change: fn(usize, &mut Pod, &mut PodSpec),
 }
 
@@ -111,7 +111,7 @@ fn labels(pairs: &[(&str, &str)]) -> Labels {
     pairs.iter().copied().collect()
 }
 
-/// Labels of a pod of a StatefulSet: some are unique.
+/// Labels of a StatefulSet's pod, some of which are unique.
 fn member(at: usize) -> Labels {
     labels(&[("app", "db"), ("member", &format!("db-{at}")), ("index", &at.to_string())])
 }
@@ -139,7 +139,7 @@ fn avoid(others: Labels) -> PodAffinity {
     PodAffinity { required: vec![term], preferred: Vec::new() }
 }
 
-/// Images as the kubelet reports them: each by its digest and by its tag.
+/// Images as the kubelet reports them, each by digest and by tag.
 fn images(count: usize, of_node: usize) -> Vec<Image> {
     let image = |at: usize| {
         let name = format!("registry.example/team-{}/image-{at}", at % 7);
@@ -159,7 +159,7 @@ impl Case {
         pod
     }
 
-    /// Measures the cost of a pod in each quarter of the stream.
+    /// Measures the cost per pod in each quarter of the stream.
     fn run(&self) -> [Duration; 4] {
         let mut now = Timestamp::from_secs(1_000_000);
         let mut engine = Engine::new(EngineConfig::new(vec![profile()]));

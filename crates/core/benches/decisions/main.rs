@@ -3,11 +3,11 @@
 //! `cargo bench -p harbormaster-core --bench decisions [-- NODES… | permit [PODS] | preemption | volumes [SHAPE] | wide [NODES] | streams | NAME OF A STREAM…]`
 //!
 //! Nodes have 4 cpu, 32 GiB and room for 110 pods. Every pod requests cpu and memory. Each decision is confirmed as the
-//! API server would, so "whole" includes the clean-up of a binding. There are three mixes of plain pods: replicas of
-//! one template, pods of 50 templates in turn, and pods that are all different. Then, at 5,000 nodes, there are pods
-//! whose plugins read other pods: each shape with 5,000 and with 50,000 pods bound before. Then there are [preemption]
-//! on full nodes, pods with [volumes], pods that wait on [Permit](permit), and a [wide] cluster of 100,000 nodes with
-//! its memory. The last are [streams](churn) of pods that come and go.
+//! API server would confirm it, so "whole" includes the clean-up after a binding. There are three mixes of plain pods:
+//! replicas of one template, pods of 50 templates in turn, and pods that are all different. Next, at 5,000 nodes, come
+//! pods whose plugins read other pods, each shape with 5,000 and with 50,000 pods already bound. They are followed by
+//! [preemption] on full nodes, pods with [volumes], pods that wait on [Permit](permit), and the decisions and memory of
+//! a [wide] cluster of 100,000 nodes. Last come [streams](churn) of pods that come and go.
 
 mod churn;
 mod permit;
@@ -38,7 +38,7 @@ fn profile() -> Arc<Profile> {
     profile_with(|_| Vec::new())
 }
 
-/// Profile with the in-tree plugins and those that `add` registers and adds to points.
+/// Profile with the in-tree plugins and those that `add` registers and returns with their points.
 fn profile_with(add: impl FnOnce(&mut Registry) -> Vec<At>) -> Arc<Profile> {
     let mut registry = Registry::default();
     harbormaster_plugins::in_tree(&mut registry);
@@ -124,7 +124,7 @@ fn memory_in_use() -> u64 {
     line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or_default()
 }
 
-/// Time of decisions, and including all handling of events, for `pods` pods on `nodes` nodes.
+/// Measures the time of the decisions alone, and with all event handling, for `pods` pods on `nodes` nodes.
 fn run(nodes: usize, pods: usize, templates: usize) -> (Duration, Duration) {
     let mut engine = Engine::new(EngineConfig::new(vec![profile()]));
     let mut now = Timestamp::from_secs(1_000_000);

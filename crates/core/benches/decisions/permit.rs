@@ -1,9 +1,10 @@
-//! The cost of having thousands of pods that wait on Permit.
+//! The cost of thousands of pods that wait on Permit.
 //!
-//! Pods are scheduled and delayed by a plugin; each new pod triggers a tick as in a host. While they wait, other pods
-//! come and go on the nodes, which the plugin listens to. Then either one more pod arrives and all are released, or
-//! they time out. The table contains the cost of a pod (for changes in the meantime, of an event) with few and with
-//! many waiting pods. A ratio within one run is more reliable than times measured while the machine was busy.
+//! Pods are scheduled and delayed by a plugin; each new pod triggers a tick, as in a host. While the pods wait, other
+//! pods come and go on the nodes, and the plugin listens to these events. Then either one more pod arrives, which
+//! releases all waiting pods, or they time out. The table shows the cost per pod (for changes in the meantime, per
+//! event) with few and with many waiting pods. A ratio within one run is more reliable than times measured on a busy
+//! machine.
 //!
 //! Run it alone, and under `valgrind --tool=callgrind` for instructions: `-- permit [PODS]`.
 
@@ -19,12 +20,12 @@ use harbormaster_framework::prelude::*;
 use super::{memory_in_use, node, pod, profile_with};
 
 const NODES: usize = 1000;
-/// Number of waiting pods.
+/// Numbers of waiting pods.
 const SIZES: [usize; 2] = [1000, 10_000];
 /// Number of pods that come and go in the meantime, per waiting pod.
 const MEANWHILE: usize = 2;
 
-/// Delays pods until one arrives whose name begins with `open`; allows pods whose name begins with `pass`.
+/// Delays pods until a pod arrives whose name begins with `open`. Allows pods whose name begins with `pass`.
 #[derive(Default)]
 struct Gatekeeper;
 
@@ -79,7 +80,7 @@ impl Hall {
         Self { engine, now, pods: 0 }
     }
 
-    /// Does what a host does after each step.
+    /// Lets `time` pass and ticks, as a host does after each step.
     fn pass(&mut self, time: Duration) {
         self.now = self.now + time;
         self.engine.tick(self.now);

@@ -13,19 +13,19 @@ use super::{node, pod, profile};
 
 const NODES: usize = 5000;
 const PREEMPTORS: usize = 200;
-/// The preemptors' priority; all others have less.
+/// The preemptors' priority; all other pods have a lower one.
 const HIGHEST: i32 = 1000;
 /// Capacity of a node, in thousandths of a core.
 const WHOLE: usize = 4000;
 
-/// Pods of a full node.
+/// The pods of a full node.
 struct Shape {
     name: &'static str,
     /// Pods per node, which fill it.
     pods: usize,
     /// CPU that a preemptor needs, in thousandths of a core.
     needs: usize,
-    /// Returns the priority of one of the pods of a node.
+    /// Returns the priority of a given pod on a given node.
     priority: fn(node: usize, pod: usize) -> i32,
 }
 
@@ -56,7 +56,7 @@ fn sized(at: usize, milli_cpu: usize, change: impl FnOnce(&mut PodSpec)) -> Pod 
     pod
 }
 
-/// Time from the first attempt to the node for each preemptor; evictions are answered at once.
+/// Measures the time from a preemptor's first attempt to its node. Evictions are answered immediately.
 fn run(shape: &Shape) -> Duration {
     let mut now = Timestamp::from_secs(1_000_000);
     let mut engine = Engine::new(EngineConfig::new(vec![profile()]));
@@ -66,7 +66,7 @@ fn run(shape: &Shape) -> Duration {
         let (on, nth) = (at % NODES, at / NODES);
         let mut there = sized(at, WHOLE / shape.pods, |spec| spec.priority = (shape.priority)(on, nth));
         there.node_name = Some(format!("node-{on}").into());
-        // In an order that is unrelated to that of the nodes.
+        // Start times in an order that is unrelated to that of the nodes.
         there.status.start_time = Some(Timestamp::from_secs(((at * 7919) % bound) as i64));
         engine.handle(Input::Pod(there), now);
     }

@@ -22,7 +22,7 @@ const MEASURED: usize = 1000;
 const HOSTNAME: &str = "kubernetes.io/hostname";
 const ZONE: &str = "topology.kubernetes.io/zone";
 
-/// A name, and a function that makes a plain pod one of this shape.
+/// A name, and a function that turns a plain pod into a pod of this shape.
 type Shape = (&'static str, fn(&mut Pod, &mut PodSpec));
 
 const SHAPES: [Shape; 9] = [
@@ -94,7 +94,7 @@ fn term(key: &str) -> PodAffinityTerm {
 fn shaped(at: usize, change: fn(&mut Pod, &mut PodSpec)) -> Pod {
     let mut pod = pod(at, 0);
     let mut spec = PodSpec::clone(&pod.spec);
-    // Small, so that ten bound pods and the measured one fit on every node.
+    // Small enough for ten bound pods and the measured one to fit on every node.
     spec.containers[0].requests[0].1 = 20;
     change(&mut pod, &mut spec);
     pod.spec = Arc::new(spec);
@@ -111,7 +111,7 @@ fn engine(change: fn(&mut Pod, &mut PodSpec), bound: usize, now: Timestamp) -> E
     (0..NODES).for_each(|at| engine.handle(Input::Node(node(at)), now));
     for at in 0..bound {
         let shaped = shaped(at, change);
-        // One pod with anti-affinity per node on some of the nodes; the rest are plain.
+        // Some of the nodes have one pod with anti-affinity each; all other pods are plain.
         let repels = shaped.spec.pod_anti_affinity.is_some();
         let template = if repels && at >= NODES / 4 { self::shaped(at, |_, _| {}) } else { shaped };
         let node = format!("node-{}", at % NODES);

@@ -1,4 +1,4 @@
-//! Many templates in turn, as in a cluster of many Deployments: what they have in common is cached once.
+//! Many templates in turn, as in a cluster of many Deployments. Answers that the templates share are cached once.
 
 use std::{hint::black_box, sync::Arc, time::Duration, time::Instant};
 
@@ -22,7 +22,7 @@ const MEASURED: usize = 4 * TEMPLATES;
 struct Differ {
     templates: usize,
     requests: bool,
-    /// Labels, and an anti-affinity to pods with the same ones on a node.
+    /// Different labels, and an anti-affinity to pods with the same labels on the same node.
     groups: bool,
 }
 

@@ -1,9 +1,9 @@
-//! Pods with volumes: each has its own claim, which is bound before or waits for the pod.
+//! Pods with volumes. Each pod has its own claim, which is already bound or waits for the pod.
 //!
-//! The host plays API server and volume controller: if a claim waits for its pod, it gives the node's volume to the
-//! claim before it reports the pod as bound.
+//! The host plays the API server and the volume controller. If a claim waits for its pod, the host gives the node's
+//! volume to the claim before it reports the pod as bound.
 //!
-//! To run one case alone, also under `valgrind --tool=callgrind` for instructions: `-- volumes [NAME]`.
+//! To run one case alone, for example to count instructions with `valgrind --tool=callgrind`: `-- volumes [NAME]`.
 
 use std::{
     hint::black_box,
@@ -39,27 +39,27 @@ const HOSTNAME: &str = "kubernetes.io/hostname";
 /// Volumes of the pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Volumes {
-    /// None, so that no plugin reads them.
+    /// No volumes, and no volume plugins.
     Unknown,
     None,
-    /// Volumes that are bound to claims already.
+    /// Volumes that are already bound to claims.
     Bound(Kind),
-    /// One on each node, and claims that wait for it.
+    /// One volume on each node, and claims that wait for it.
     Local,
-    /// None yet: claims that wait for a new one.
+    /// No volumes yet: claims that wait for a new volume.
     Provisioned,
 }
 
-/// Volumes that are bound to claims before the pod arrives.
+/// Kind of a volume that is bound to a claim before the pod arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     InTree,
     /// In-tree disks that a CSI driver has replaced.
     Migrated,
     Csi,
-    /// Of a CSI driver, in one of three zones.
+    /// A CSI driver's volume in one of three zones.
     Zonal,
-    /// On one node.
+    /// A volume on one node.
     Local,
 }
 
@@ -128,7 +128,7 @@ impl Volumes {
                         object["spec"]["nodeAffinity"] = only_where(ZONE, &zone);
                     }
                     Kind::Local => {
-                        // The pods that were bound before are on the nodes with these numbers.
+                        // The pods that were bound before are on the nodes of the same numbers.
                         object["spec"]["nodeAffinity"] =
                             only_where(HOSTNAME, &format!("node-{}", at % NODES));
                     }
@@ -147,7 +147,7 @@ impl Volumes {
         }
     }
 
-    /// Changes before a pod is bound.
+    /// Changes that precede the binding of a pod.
     fn binding(self, at: usize, node: &str) -> Vec<Input> {
         let claim = claim_name(at);
         let (name, volume) = match self {
@@ -249,7 +249,7 @@ fn engine(volumes: Volumes, now: Timestamp) -> Engine {
         engine.handle(Input::Node(node(at)), now);
         volumes.of_node(at).into_iter().for_each(|input| engine.handle(input, now));
     }
-    // There is only one of these volumes on every node: they are for the measured pods.
+    // Every node has only one local volume, which is for a measured pod.
     let before = if volumes == Volumes::Local { Volumes::None } else { volumes };
     for at in 0..BOUND {
         let node = format!("node-{}", at % NODES);
@@ -261,7 +261,7 @@ fn engine(volumes: Volumes, now: Timestamp) -> Engine {
     engine
 }
 
-/// Measures the time of decisions, and including all handling of events, per pod.
+/// Measures the time per pod of the decisions alone, and with all event handling.
 fn run(volumes: Volumes) -> [Duration; 2] {
     let mut now = Timestamp::from_secs(1_000_000);
     let mut engine = engine(volumes, now);

@@ -15,7 +15,7 @@ const NODES: usize = 100_000;
 const WARM: usize = 5;
 const MEASURED: usize = 1000;
 
-/// Prints a table of the cost of decisions and the engine's memory, by the number of templates that take turns.
+/// Prints a table of the cost of decisions and the engine's memory, by the number of templates used in turn.
 pub(crate) fn measure(selected: Option<usize>) {
     let nodes = selected.unwrap_or(NODES);
     let (before, now) = (memory_in_use(), Timestamp::from_secs(1_000_000));
@@ -35,7 +35,7 @@ pub(crate) fn measure(selected: Option<usize>) {
     }
 }
 
-/// Measures the time of decisions about some more pods.
+/// Measures the time of the decisions for some more pods.
 fn decide(
     engine: &mut Engine,
     decided: &mut usize,

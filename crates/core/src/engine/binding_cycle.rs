@@ -50,7 +50,7 @@ impl Engine {
         calls.into_iter().for_each(|call| self.carry_out(call, now));
     }
 
-    /// Announces the chosen node because the binding will take a while, so that others know it (KEP-5278).
+    /// Announces the chosen node to other components, because the binding will take a while (KEP-5278).
     fn announce_node(&mut self, entry: &QueuedPod, chosen: &ChosenNode) {
         let node = chosen.node();
         if entry.pod.status.nominated_node_name.as_ref() != Some(node) {
@@ -78,7 +78,7 @@ impl Engine {
         }
     }
 
-    /// Rejects a pod that waits on Permit. Returns false if it does not wait.
+    /// Rejects a pod that waits on Permit. Returns false if the pod is not waiting.
     pub(super) fn reject_waiting(
         &mut self,
         uid: &str,
@@ -89,7 +89,7 @@ impl Engine {
         self.end_wait(uid, Failure::rejected_on_node(plugin, &Reject::evictable(why)), now)
     }
 
-    /// Ends the wait of a pod on Permit because others need its room. Returns false if it does not wait.
+    /// Ends a pod's wait on Permit because another pod needs its room. Returns false if the pod is not waiting.
     pub(super) fn preempt_waiting(&mut self, uid: &str, now: Timestamp) -> bool {
         self.end_wait(uid, Failure::Error("waiting on permit for pod: preempted".to_owned()), now)
     }
@@ -116,7 +116,7 @@ impl Engine {
         }
     }
 
-    /// Requests the binding of a pod, or ends it if the pre-flight failed.
+    /// Requests the binding of a pod, or fails it if the pre-flight failed.
     fn begin_binding(&mut self, uid: &Str, pre_bind: Result<PreBindGroups, PointError>, now: Timestamp) {
         let Some(Binding { chosen, .. }) = self.bindings.get(uid) else { return };
         self.queue.done(uid);
@@ -157,13 +157,14 @@ impl Engine {
         }
     }
 
-    /// Gives up the node, wakes pods that may use the room, and returns the pod to the queue.
+    /// Gives up the node, wakes pods that may use the freed room, and returns the pod to the queue.
     fn binding_failed(&mut self, binding: Binding, failure: Failure, now: Timestamp) {
         let Binding { entry, chosen, .. } = binding;
         self.unreserve(&chosen.profile, &chosen.reservation);
         self.cache.forget(&entry.pod.uid);
         let (left, at) = (entry.pod.assumed_on(chosen.node()), ChangeTime::unmeasured(now));
-        // After a rejection the freed room must not wake the pod itself, hence the order and the condition.
+        // After a rejection, the freed room must not wake the pod itself; hence the order of the calls and the
+        // condition.
         if matches!(failure, Failure::Error(_)) {
             self.pod_left_its_node(&left, at);
             self.fail(entry, failure, NewNomination::Clear, now);
@@ -174,7 +175,7 @@ impl Engine {
     }
 }
 
-/// PreBind plugins with work to do: groups in order, the members of a group in parallel.
+/// PreBind plugins with work to do. The groups run in order, the members of a group in parallel.
 type PreBindGroups = Vec<Vec<PluginIdx>>;
 
 /// Runs the pre-flights of PreBind.
@@ -189,7 +190,7 @@ fn pre_flight(chosen: &ChosenNode) -> Result<PreBindGroups, PointError> {
     profile.measured(Stage::PreFlight, status, || pre_bind_groups(profile, reservation))
 }
 
-/// Returns the PreBind plugins with work to do. Neighbours that allow it form a group that runs in parallel.
+/// Returns the PreBind plugins with work to do. Adjacent plugins that allow it form a group that runs in parallel.
 fn pre_bind_groups(profile: &Profile, reservation: &Reservation) -> Result<PreBindGroups, PointError> {
     let mut groups = PreBindGroups::new();
     let mut open = false;

@@ -1,4 +1,4 @@
-//! Changes of pods, nodes and custom objects: they update the cache and wake pods in the queue.
+//! Changes to pods, nodes and custom objects: each updates the cache and wakes pods in the queue.
 
 use std::sync::Arc;
 
@@ -17,24 +17,24 @@ use crate::{meter::Meter, queue::OwnedChange};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ChangeTime {
     now: Timestamp,
-    /// Start of its handling, if it is measured.
+    /// Start of the handling, if it is measured.
     begun: Option<Stamp>,
 }
 
 impl ChangeTime {
-    /// Time of a change that the engine itself makes, which is not measured.
+    /// Time of a change made by the engine itself, whose handling is not measured.
     pub(super) fn unmeasured(now: Timestamp) -> Self {
         Self { now, begun: None }
     }
 }
 
 impl Engine {
-    /// Returns the time of a change in the cluster, whose handling begins.
+    /// Begins the handling of a change in the cluster and returns the time of the change.
     pub(super) fn begin(&self, now: Timestamp) -> ChangeTime {
         ChangeTime { now, begun: self.meter.as_deref().map(Meter::now) }
     }
 
-    /// Handles a changed custom object: wakes the pods that it may help.
+    /// Handles changes to custom objects: wakes the pods that they may help.
     pub(super) fn custom_changed(&mut self, changes: Vec<CustomChange>, at: ChangeTime) {
         for (event, change) in changes.into_iter().map(OwnedChange::of_custom) {
             self.notify_queue(event, &change, at);
@@ -145,7 +145,8 @@ impl Engine {
                 self.room_given_up(&old, at);
             }
         }
-        // In any state of the pod: its assumptions are reverted when its binding ends.
+        // Applies in any state of the pod. If the pod is being bound, its assumptions are reverted when the binding
+        // ends.
         if self.bindings.contains(uid) {
             self.reporter.call_off(uid, "pod does not exist any more");
         } else {

@@ -1,4 +1,4 @@
-//! Evictions: the victims, one step after the other, and the pod that waits for them.
+//! Evictions: evict the victims step by step, and release the pod that waits for them.
 
 use std::sync::Arc;
 
@@ -59,7 +59,7 @@ impl Engine {
         }
     }
 
-    /// Clears the nominations of lower-priority pods to that node.
+    /// Clears nominations to `node` of pods with a lower priority than the preemptor.
     fn clear_lower_nominations(&mut self, preemptor: &PodInfo, node: &Str) {
         for pod in self.nominator.of(&self.pods).below_on(node, preemptor) {
             if pod.status.nominated_node_name.is_some() {
@@ -68,7 +68,7 @@ impl Engine {
         }
     }
 
-    /// Evicts one pod: in memory if it waits on Permit, else through the API server.
+    /// Evicts one pod: in memory if it waits on Permit, otherwise through the API server.
     fn evict(&mut self, round: u64, victim: Arc<PodInfo>, now: Timestamp) {
         if self.preempt_waiting(&victim.uid, now) {
             self.evicted_in_memory(round, &victim, now);

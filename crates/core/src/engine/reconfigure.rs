@@ -1,12 +1,12 @@
-//! Applies a new configuration while the engine has pods.
+//! Applies a new configuration to an engine that has pods.
 //!
-//! Between two attempts every pod is in the queue, waits on Permit or is being bound:
-//! - Bindings finish under the profile that started them, which they hold.
-//! - Waits on Permit end, because the plugins that would end them may not exist any more. The pods return to the queue
-//!   like any rejected pod, so Unreserve of the old profile runs.
-//! - Pods in the queue move to the part that the new configuration requires. Their reasons for waiting may not apply
-//!   any more, so no pod stays to wait for an event that may never be reported.
-//! - Pods of removed profiles are dropped, except for running bindings. Pods that had no profile so far are added.
+//! Between two attempts, every pod is in the queue, waits on Permit or is being bound:
+//! - Bindings finish under the profile that started them, because each binding holds its profile.
+//! - Waits on Permit end, because the plugins that would end them may no longer exist. The pods return to the queue
+//!   like any rejected pod, so the old profile's Unreserve plugins run.
+//! - Pods in the queue move to the part that the new configuration requires. Their reasons for waiting may no longer
+//!   apply, so no pod keeps waiting for an event that may never be reported.
+//! - Pods of removed profiles are dropped unless they are being bound. Pods that had no profile before are added.
 //!
 //! Pods on nodes, indexes and the position in the walk over nodes are kept.
 
@@ -22,9 +22,9 @@ use crate::failure::Failure;
 const CHANGED: &str = "the configuration of the scheduler has changed";
 
 impl Engine {
-    /// Applies new profiles, delays, extenders and limits of the search. Meter and notes are unchanged.
+    /// Applies new profiles, delays, extenders and search limits. The meter and the notes stay unchanged.
     ///
-    /// Custom objects of new kinds are stored from now on, so the host has to supply all of them again; see
+    /// Custom objects of new kinds are stored only from now on, so the host must supply all of them again; see
     /// [`Self::missing_resources`].
     pub fn reconfigure(&mut self, config: EngineConfig, now: Timestamp) {
         self.end_waits(now);
@@ -42,7 +42,7 @@ impl Engine {
         self.report_plugin_failures();
     }
 
-    /// Returns the kinds of custom objects that those profiles read and that are not stored yet.
+    /// Returns the kinds of custom objects that these profiles read but that are not stored yet.
     pub fn missing_resources(&self, profiles: &[Arc<Profile>]) -> Vec<ResourceKind> {
         self.cache.missing_resources(profiles)
     }
@@ -61,7 +61,7 @@ impl Engine {
         self.queue.release_from_eviction(&pod.uid);
     }
 
-    /// Adds pods that had no profile so far, ordered by name because they did not arrive one after the other.
+    /// Adds the pods that had no profile before, ordered by name because their order of arrival is unknown.
     fn add_new_pods(&mut self, before: &[Str], now: Timestamp) {
         let is_new = |pod: &&Arc<PodInfo>| {
             let name = &pod.spec.scheduler_name;

@@ -1,4 +1,4 @@
-//! The scheduling cycle: one pod from the queue to a node, or back to the queue with the reasons.
+//! The scheduling cycle: takes one pod from the queue to a node, or returns it to the queue with the reasons.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ use crate::{
     queue::QueuedPod,
 };
 
-/// Result of a search without a node: the failure, and the victims that make way.
+/// Result of a search that found no node: the failure, and the victims that are to make way.
 struct FailedSearch {
     failure: Failure,
     nomination: NewNomination,
@@ -39,13 +39,13 @@ impl FailedSearch {
 }
 
 impl Engine {
-    /// Tries the next pod of the queue at a fixed time; `None` if there is none.
+    /// Tries the next pod in the queue at a fixed time; `None` if there is no pod.
     pub fn schedule_one(&mut self, now: Timestamp) -> Option<Attempted> {
         self.schedule_one_by(&mut || now)
     }
 
-    /// Like [`Self::schedule_one`], with a running clock. It is read at the start of the attempt and again when the
-    /// outcome is known: an extender may have taken seconds in between, and backoff starts at the later time.
+    /// Like [`Self::schedule_one`], with a running clock. The clock is read at the start of the attempt and again when
+    /// the outcome is known, because an extender may have taken seconds in between. Backoff starts at the later time.
     pub fn schedule_one_by(&mut self, clock: &mut dyn FnMut() -> Timestamp) -> Option<Attempted> {
         let attempted = self.try_next(clock);
         if let Some(meter) = &self.meter {
@@ -191,7 +191,7 @@ impl Engine {
         row: NodeIdx,
         reservation: &mut Reservation,
     ) -> Result<Permission, Stopped> {
-        // An index that failed to count the pod on its node.
+        // An index failed to count the pod on its node.
         if let Some(error) = self.cache.cluster.take_errors().into_iter().next() {
             return Err(error.into());
         }
@@ -209,7 +209,8 @@ impl Engine {
         self.reporter.call(reservation.pod(), calls);
     }
 
-    /// Reports the end of an attempt, including its binding. Attempts of removed profiles are not counted.
+    /// Reports the end of an attempt, including its binding, to the meter. Attempts of removed profiles are not
+    /// counted.
     pub(super) fn attempt_ended(&self, entry: &QueuedPod, result: AttemptResult) {
         if let (Some(meter), Some(begun)) = (&self.meter, entry.attempt_begun)
             && let Some(profile) = self.queue.profile_of(&entry.pod.spec.scheduler_name)

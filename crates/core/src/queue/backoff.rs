@@ -1,4 +1,4 @@
-//! Delays of failed pods.
+//! Delays after failed attempts.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use super::QueuedPod;
 pub struct Backoff {
     /// Delay after the first failure.
     pub initial: Duration,
-    /// Maximum delay; zero switches backoff off.
+    /// Maximum delay; zero turns backoff off.
     pub max: Duration,
 }
 
@@ -29,8 +29,8 @@ impl Backoff {
         self.initial.checked_mul(factor).unwrap_or(self.max).min(self.max)
     }
 
-    /// Returns the end of the entry's backoff in whole seconds, so that pods that failed together are retried together,
-    /// in order.
+    /// Returns the end of the entry's backoff, rounded down to whole seconds, so that pods that failed together are
+    /// retried together and in order.
     pub(super) fn end(&self, entry: &QueuedPod) -> Option<Timestamp> {
         let duration = self.duration(entry);
         (!duration.is_zero()).then(|| (entry.since + duration).truncate_to_second())

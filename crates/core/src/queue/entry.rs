@@ -12,11 +12,11 @@ pub struct QueuedPod {
     pub pod: Arc<PodInfo>,
     /// Index of its profile.
     pub profile: usize,
-    /// Time at which it entered the queue: first, or after its last failed attempt.
+    /// Time at which it entered the queue, or returned to it after its last failed attempt.
     pub since: Timestamp,
-    /// Time at which it first became active: time behind gates does not count as waiting for the scheduler.
+    /// Time at which it first became active. Time spent gated does not count as waiting for the scheduler.
     pub first_active: Option<Timestamp>,
-    /// Number of times it was handed out.
+    /// Number of times that it was handed out.
     pub attempts: u32,
     /// Number of rejections. Increases the backoff and is never reset.
     pub rejections: u32,
@@ -24,13 +24,13 @@ pub struct QueuedPod {
     pub consecutive_errors: u32,
     /// Plugins that rejected it in the last attempt.
     pub rejectors: Vec<&'static str>,
-    /// Those of them that wait for an asynchronous step.
+    /// The subset of `rejectors` that waits for an asynchronous step.
     pub pending: Vec<&'static str>,
     /// PreEnqueue plugin that gates it.
     pub gated_by: Option<&'static str>,
-    /// True if a PreEnqueue plugin failed at its last call: it is called again when the backoff ends.
+    /// True if a PreEnqueue plugin failed on its last call. PreEnqueue is called again when the backoff ends.
     pub gate_failed: bool,
-    /// True if it is retried because it has waited very long.
+    /// True if it is retried because it has waited too long.
     pub after_timeout: bool,
     /// Start of its last attempt, if it is measured.
     pub attempt_begun: Option<Stamp>,

@@ -1,10 +1,10 @@
-//! Events during the flight of pods, that is, while they are being scheduled or wait on Permit. A pod that returns
-//! rejected is checked against them, so that no wake-up is lost.
+//! Events that arrive while pods are in flight, that is, while the pods are being scheduled or wait on Permit. When a
+//! rejected pod returns, these events are checked, so that no wake-up is lost.
 //!
-//! A pod may wait on Permit for a quarter of an hour, and thousands may wait at once, so the storage must not grow with
-//! the events. Of events that wake every pod that their listener rejected only the latest number is stored. Of events
-//! that a hint must judge the latest [`MAX_HINTED_EVENTS`] per listener are stored. An older one counts as if its hint
-//! had returned `Queue`: one attempt too many is better than a forgotten pod.
+//! A pod may wait on Permit for a quarter of an hour, and thousands may wait at the same time, so the storage must not
+//! grow with the number of events. Of the events that wake every pod that the listener rejected, only the number of the
+//! latest is stored. Of the events that a hint must judge, the latest [`MAX_HINTED_EVENTS`] per listener are stored. An
+//! older event counts as if its hint had returned `Queue`, because one attempt too many is better than a forgotten pod.
 
 use std::collections::VecDeque;
 
@@ -20,7 +20,7 @@ const MAX_HINTED_EVENTS: usize = 4096;
 /// An event with its sequence number.
 type Numbered = (u64, ClusterEvent, OwnedChange);
 
-/// Number of stored events; zero for those that once were stored.
+/// Number of stored events of each kind; zero for kinds that are no longer stored.
 type EventCounts = FxHashMap<ClusterEvent, usize>;
 
 fn forget(counts: &mut EventCounts, event: ClusterEvent) {
@@ -32,7 +32,7 @@ fn forget(counts: &mut EventCounts, event: ClusterEvent) {
 /// Events for one listener since the oldest pod in flight was handed out.
 #[derive(Debug, Default)]
 struct ListenerLog {
-    /// Number after the last event that wakes every pod; 0 if there was none.
+    /// The number that follows the last event that wakes every pod; 0 if there was no such event.
     certain: u64,
     /// Events after `certain` that a hint judges, oldest first.
     hinted: VecDeque<Numbered>,
@@ -69,12 +69,12 @@ impl ListenerLog {
 pub(super) struct InFlight {
     /// Number of the first event that each pod may have missed.
     pods: FxHashMap<Str, u64>,
-    /// Number of pods per such number, lowest first.
+    /// Number of pods for each of these event numbers, lowest event number first.
     starts: VecDeque<(u64, usize)>,
     logs: FxHashMap<Listener, ListenerLog>,
     /// Number of events stored in `logs`.
     counts: EventCounts,
-    /// Number after the last event that wakes all rejected pods; 0 if there was none.
+    /// The number that follows the last event that wakes all rejected pods; 0 if there was no such event.
     wild: u64,
     next: u64,
     limit: usize,
@@ -107,7 +107,8 @@ impl InFlight {
         self.pods.len()
     }
 
-    /// Number of stored events, once for each listener, including events whose number is zero again.
+    /// Number of stored events of each kind; an event counts once for each listener. Includes kinds whose number has
+    /// dropped to zero.
     pub(super) fn events(&self) -> impl Iterator<Item = (ClusterEvent, usize)> + '_ {
         self.counts.iter().map(|(event, count)| (*event, *count))
     }
@@ -116,8 +117,8 @@ impl InFlight {
         self.pods.contains_key(uid)
     }
 
-    /// Records an event for its listeners. The flag of a listener is true if the event wakes everything that it
-    /// rejected, and false if hints decide.
+    /// Records an event for its listeners. The flag of a listener is true if the event wakes every pod that the
+    /// listener rejected, and false if a hint must judge the event.
     pub(super) fn record(
         &mut self,
         event: ClusterEvent,
@@ -138,12 +139,13 @@ impl InFlight {
         }
     }
 
-    /// Returns true if an event since the pod was handed out wakes every rejected pod.
+    /// Returns true if an event that wakes every rejected pod has occurred since the pod was handed out.
     pub(super) fn missed_wild_card(&self, uid: &Str) -> bool {
         self.pods.get(uid).is_some_and(|start| *start < self.wild)
     }
 
-    /// Returns true if an event for `listener` since the pod was handed out wakes the pod, as judged by `hint`.
+    /// Returns true if an event for `listener` that wakes the pod has occurred since the pod was handed out. `hint`
+    /// judges the events that need a hint.
     pub(super) fn missed(
         &self,
         uid: &Str,
@@ -196,14 +198,14 @@ mod tests {
     const LIMIT: usize = 6;
     const LISTENERS: u8 = 3;
 
-    /// All events since each pod was handed out: (listener, certain, number) per event.
+    /// All events since each pod was handed out, each as (listener, certain, number).
     type Naive = BTreeMap<u8, Vec<(u8, bool, u32)>>;
 
     fn listener(which: u8) -> Listener {
         Listener { profile: 0, plugin: ["a", "b", "c"][which as usize] }
     }
 
-    /// Answers of the pods' hints for the event of that number.
+    /// Answer of the pod's hint to the event with that number.
     fn hint(pod: u8, number: u32) -> bool {
         number.is_multiple_of(u32::from(pod) + 7)
     }
@@ -234,7 +236,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(500))]
 
         #[test]
-        fn no_wake_up_is_lost_and_none_is_made_up_while_all_events_are_kept(
+        fn no_wake_up_is_lost_and_none_is_spurious_while_all_events_are_kept(
             steps in prop::collection::vec((0u8..6, 0u8..5, 0u8..LISTENERS, prop::bool::weighted(0.1)), 1..120)
         ) {
             let (mut in_flight, mut naive) = (InFlight::with_limit(LIMIT), Naive::new());
@@ -260,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_kept_when_nobody_is_out() {
+    fn nothing_is_kept_when_no_pod_is_in_flight() {
         let mut in_flight = InFlight::default();
         let event = ClusterEvent::new(EventResource::Node, Action::ADD);
         in_flight.record(event, &OwnedChange::Other, [(listener(0), false)]);

@@ -1,4 +1,4 @@
-//! Orders in which pods leave the heaps of the queue.
+//! Orders in which pods leave the queue's heaps.
 
 use std::{cell::RefCell, sync::Arc};
 
@@ -7,7 +7,7 @@ use harbormaster_framework::{guard::PointError, plugin::Queued, profile::Profile
 use super::QueuedPod;
 use crate::heap::Order;
 
-/// Order of the QueueSort plugin; ties are in the order of arrival.
+/// Order of the QueueSort plugin; ties are broken by order of arrival.
 #[derive(Debug)]
 pub(super) struct BySort {
     /// All profiles have the same QueueSort plugin.
@@ -20,7 +20,7 @@ impl BySort {
         Self { profile, panicked: RefCell::new(None) }
     }
 
-    /// Takes the plugin's panic since the last call. Pods for which it panics are in the order of arrival.
+    /// Takes the plugin's last panic since the last call. Pods for which the plugin panics are in order of arrival.
     pub(super) fn take_panic(&self) -> Option<PointError> {
         self.panicked.take()
     }

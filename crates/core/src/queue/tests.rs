@@ -1,4 +1,4 @@
-//! Tests the queue against a naive model, and its index against a recount.
+//! Compares the queue with a naive model, and its index with a recount.
 
 use std::{
     collections::BTreeMap,
@@ -38,7 +38,7 @@ impl QueueSort for Fifo {
     }
 }
 
-/// Listens to one event; its hint wakes pods of even priority only.
+/// Listens to one event; its hint wakes only pods of even priority.
 struct Listener<const WHICH: u8>;
 
 impl<const WHICH: u8> Plugin for Listener<WHICH> {
@@ -111,12 +111,12 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
-    fn pods_are_where_the_model_says_and_the_index_equals_a_recount(
+    fn pods_are_in_the_same_places_as_in_the_model_and_the_index_equals_a_recount(
         steps in prop::collection::vec((0u8..6, 0u8..12, 0u8..3), 1..120)
     ) {
         let mut queue = queue();
         let mut model: BTreeMap<u8, ModelState> = BTreeMap::new();
-        // The events that each pod has missed, by listener.
+        // The pods that are out. The flags show for which listeners the pod has missed an event.
         let mut out: Vec<(QueuedPod, [bool; 2])> = Vec::new();
         let mut now = Timestamp::from_secs(100);
         for (what, name, extra) in steps {
@@ -134,7 +134,7 @@ proptest! {
                         prop_assert_eq!(model.insert(name, ModelState::Out), Some(ModelState::Ready));
                         out.push((entry, [false; 2]));
                     } else {
-                        // Only pods whose attempt failed with an error may be left; they back off.
+                        // Only pods whose attempt failed with an error may remain; they back off.
                         let ready = model.values().filter(|p| **p == ModelState::Ready).count();
                         prop_assert_eq!(ready, queue.error_backoff.len());
                     }
@@ -222,7 +222,7 @@ fn backoff_doubles_up_to_its_limit_and_ends_on_whole_seconds() {
 }
 
 #[test]
-fn a_rejected_pod_is_tried_before_its_backoff_ends_if_nothing_else_is_there() {
+fn a_rejected_pod_is_tried_before_its_backoff_ends_if_no_other_pod_is_ready() {
     let mut queue = queue();
     let now = Timestamp::from_secs(100);
     queue.add(pod(2), 0, at(now));
@@ -235,7 +235,7 @@ fn a_rejected_pod_is_tried_before_its_backoff_ends_if_nothing_else_is_there() {
 }
 
 #[test]
-fn events_while_a_pod_is_out_are_not_missed() {
+fn events_while_a_pod_is_in_flight_are_not_missed() {
     let mut queue = queue();
     let now = Timestamp::from_secs(100);
     queue.add(pod(2), 0, at(now));

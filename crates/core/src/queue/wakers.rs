@@ -12,7 +12,7 @@ use harbormaster_framework::{
 use super::{OwnedChange, QueuedPod};
 use crate::meter::{HintResult, Meter};
 
-/// A plugin of a profile with registrations.
+/// A plugin with event registrations, in one profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Listener {
     pub(super) profile: usize,
@@ -51,7 +51,8 @@ impl Wakers {
         Self { wakers, panicked: RefCell::default(), meter: None }
     }
 
-    /// Registers extenders. They cannot name the events that they wait for, so any event wakes their pods.
+    /// Registers extenders. They cannot name the events that they wait for, so every event wakes the pods that they
+    /// rejected.
     pub(super) fn add_extenders(&mut self, profiles: usize) {
         for profile in 0..profiles {
             let listener = Listener { profile, plugin: EXTENDER };
@@ -75,8 +76,8 @@ impl Wakers {
         self.wakers.iter().filter(move |w| w.event.matches(event))
     }
 
-    /// Returns the listeners of the event, each with true if it wakes everything that the plugin rejected, and false if
-    /// hints decide.
+    /// Returns the listeners of the event, each with a flag: true if the event wakes every pod that the plugin
+    /// rejected, and false if a hint must judge the event.
     pub(super) fn listeners(&self, event: ClusterEvent) -> impl Iterator<Item = (Listener, bool)> {
         self.wakers_for(event).map(|w| (w.listener, w.hint.is_none()))
     }
@@ -91,7 +92,7 @@ impl Wakers {
         self.wakers_for(event).any(|w| w.listener == listener)
     }
 
-    /// Returns true if the event wakes the pod for that listener.
+    /// Returns true if that listener's registrations let the event wake the pod.
     pub(super) fn wakes(
         &self,
         listener: Listener,
@@ -102,7 +103,7 @@ impl Wakers {
         self.wakers_for(event).any(|w| w.listener == listener && self.should_wake(w, entry, event, change))
     }
 
-    /// Returns the rejectors of the pod for which the event wakes it.
+    /// Returns the pod's rejectors whose registrations let the event wake the pod.
     pub(super) fn waking_rejectors<'a>(
         &'a self,
         entry: &'a QueuedPod,
@@ -129,7 +130,7 @@ impl Wakers {
         if let (Some(meter), Some(begun)) = (&self.meter, begun) {
             meter.hinted(waker.listener.plugin, event, result(&answer), begun);
         }
-        // An error counts as `Queue`: one attempt too many is better than a forgotten pod.
+        // An error counts as `Queue`, because one attempt too many is better than a forgotten pod.
         match answer {
             Ok(hint) => hint == Hint::Queue,
             Err(error) => {

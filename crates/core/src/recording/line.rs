@@ -19,10 +19,10 @@ use crate::{
     outcome::Attempted,
 };
 
-/// Version of the format; increases with every change of it.
+/// Version of the format, increased with every change to it.
 const FORMAT: u32 = 4;
 
-/// One call of the engine with its time and result.
+/// One call to the engine, with its time and result.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[expect(clippy::large_enum_variant, reason = "one is alive at a time")]
@@ -31,10 +31,10 @@ pub(super) enum Line<'a> {
     Setup(Setup),
     Input(Timestamp, RecordedInput<'a>),
     Tick(Timestamp),
-    /// Exchanges with extenders in the attempt of the next line.
+    /// Exchanges with extenders during the attempt on the next line.
     #[serde(rename = "requested")]
     Extenders(Vec<ExtenderExchange>),
-    /// Times that were read in the attempt, and its result.
+    /// Times that were read during the attempt, and its result.
     Attempt(Vec<Timestamp>, Value),
     /// A new configuration was applied.
     #[serde(rename = "takeOver")]
@@ -42,7 +42,7 @@ pub(super) enum Line<'a> {
     Effects(Vec<Value>),
 }
 
-/// The engine's settings as far as they are data.
+/// Those settings of the engine that are data.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Setup {
@@ -119,7 +119,7 @@ impl EvictionId {
     }
 }
 
-/// Reason why a valid line cannot become an input.
+/// The reason that a valid line cannot become an input.
 #[derive(Debug)]
 pub(super) struct InvalidLine(pub(super) String);
 

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, process::Command};
 
 use serde_json::Value;
 
-/// Every crate with the crates of the workspace that it may use, not counting development dependencies.
+/// Each crate, with the crates of the workspace that it may use, not counting development dependencies.
 const MAY_USE: &[(&str, &[&str])] = &[
     ("api", &[]),
     ("framework", &["api"]),
@@ -51,9 +51,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
     // For authors of extenders, who need only the server.
     ("extender", &["serve"]),
-    // Like any extender, it uses only the kit. It is not a scheduler, so it does not use the library for schedulers.
+    // Like any extender, this crate uses only the kit. It is not a scheduler, so it does not use the library for
+    // schedulers.
     ("metrics-extender", &["extender"]),
-    // Like any custom scheduler, these use only the library for authors.
+    // Like any custom scheduler, these crates use only the library for plugin authors.
     ("stickyvm", &["harbormaster"]),
     ("yoda", &["harbormaster"]),
 ];
@@ -75,7 +76,7 @@ const OUTSIDE: &[&str] = &[
 const ONLY_OUTSIDE: &[&str] =
     &["tokio", "hyper", "hyper-util", "kube", "k8s-openapi", "ureq", "rustls", "tower"];
 
-/// The dependencies of each crate of the workspace, not counting development dependencies.
+/// Returns the dependencies of each crate of the workspace, not counting development dependencies.
 fn dependencies() -> BTreeMap<String, Vec<String>> {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
     let out = Command::new(cargo)

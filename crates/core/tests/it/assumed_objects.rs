@@ -1,5 +1,5 @@
-//! Seats of a license: a seat that Reserve takes is visible to the next pod, written by PreBind, and returned when the
-//! pod loses its node.
+//! Assumed objects, with a license as the example: a seat that Reserve takes is visible to the next pod, written by
+//! PreBind, and returned when the pod loses its node.
 
 use std::time::Duration;
 
@@ -30,9 +30,9 @@ impl Resource for License {
 }
 
 const FULL: &str = "no seat is free";
-/// A pod that is rejected after it has taken its seat.
+/// Name of a pod that is rejected after it has taken a seat.
 const UNWELCOME: &str = "unwelcome";
-/// A pod that waits on Permit.
+/// Name of a pod that waits on Permit.
 const PATIENT: &str = "patient";
 
 #[derive(Default)]
@@ -196,7 +196,7 @@ fn is_full(outcome: &Outcome) -> bool {
 }
 
 #[test]
-fn a_seat_that_is_taken_counts_before_it_is_written_and_after() {
+fn a_seat_that_is_taken_counts_before_and_after_it_is_written() {
     let mut world = world();
     assert!(matches!(world.schedule_new("one"), Outcome::Assumed { .. }));
     assert_eq!(world.holders(), "one");
@@ -215,13 +215,13 @@ fn a_seat_that_is_taken_counts_before_it_is_written_and_after() {
 
     world.set_license(&written);
     world.bind_finished("one", BindOutcome::Bound);
-    assert_eq!(world.holders(), "one", "it does not sit there twice");
+    assert_eq!(world.holders(), "one", "it does not take two seats");
     world.set_license(&seats(1, &[]));
-    assert_eq!(world.holders(), "", "nor is it assumed once it was written");
+    assert_eq!(world.holders(), "", "nor is the seat assumed once it has been written");
 }
 
 #[test]
-fn a_seat_is_given_back_when_the_binding_fails_and_wakes_who_waits_for_it() {
+fn a_seat_is_given_back_when_the_binding_fails_and_wakes_pods_that_wait_for_it() {
     let mut world = world();
     world.schedule_new("one");
     world.schedule_new("two");
@@ -234,7 +234,7 @@ fn a_seat_is_given_back_when_the_binding_fails_and_wakes_who_waits_for_it() {
 }
 
 #[test]
-fn a_seat_is_given_back_when_a_later_point_says_no() {
+fn a_seat_is_given_back_when_a_later_point_rejects_the_pod() {
     let mut world = world();
     assert!(matches!(world.schedule_new(UNWELCOME), Outcome::Unschedulable(_)));
     assert_eq!(world.holders(), "");
@@ -242,7 +242,7 @@ fn a_seat_is_given_back_when_a_later_point_says_no() {
 }
 
 #[test]
-fn a_pod_that_goes_takes_nothing_with_it() {
+fn a_deleted_pod_keeps_no_seat() {
     let mut waiting = world();
     waiting.schedule_new(PATIENT);
     assert_eq!(waiting.holders(), PATIENT);
@@ -255,7 +255,7 @@ fn a_pod_that_goes_takes_nothing_with_it() {
     let effects = binding.all_effects();
     let called_off = |effect: &Effect| matches!(effect, Effect::CallOff(task) if task.pod == "one");
     assert!(effects.iter().any(called_off), "{effects:?}");
-    assert_eq!(binding.holders(), "one", "what PreBind is writing counts until that has ended");
+    assert_eq!(binding.holders(), "one", "a seat that PreBind is writing counts until PreBind has ended");
     binding.bind_finished("one", BindOutcome::Bound);
     assert_eq!(binding.holders(), "");
 
@@ -269,7 +269,7 @@ fn a_pod_that_goes_takes_nothing_with_it() {
 }
 
 #[test]
-fn what_is_assumed_is_the_same_when_a_recording_is_played() {
+fn the_same_objects_are_assumed_when_a_recording_is_replayed() {
     let mut world = world();
     world.schedule_new("one");
     world.schedule_new("two");

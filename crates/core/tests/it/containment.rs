@@ -1,6 +1,6 @@
-//! A plugin that panics, at every extension point in turn. Its pod gets an error that names plugin and point and is
-//! retried, every other pod is scheduled, and no cache is wrong afterwards. PreBind, Bind and PostBind run in the
-//! driver and are tested there.
+//! A plugin that panics at each extension point in turn. Its pod gets an error that names the plugin and the point, and
+//! is retried; every other pod is scheduled; and every cache is correct afterwards. PreBind, Bind and PostBind run in
+//! the driver and are tested there.
 
 use std::{
     collections::BTreeMap,
@@ -225,7 +225,7 @@ fn profile() -> Arc<Profile> {
 
 fn world() -> World {
     let mut config = EngineConfig::new(vec![profile()]);
-    // Allows pods to be signed.
+    // Makes the engine sign pods.
     (config.parity, config.batching) = (true, true);
     World::with(config)
 }
@@ -265,7 +265,7 @@ impl Reports {
                 return;
             }
         }
-        panic!("pods are tried for ever: {:?}", self.0);
+        panic!("pods are retried forever: {:?}", self.0);
     }
 
     fn names(&self, what: &[&str]) -> bool {
@@ -273,7 +273,7 @@ impl Reports {
     }
 }
 
-/// The engine's state, as shown by the message about a pod that every plugin rejects.
+/// The engine's state, as shown by the message about a pod that is rejected on every node.
 fn known(world: &mut World) -> String {
     world.add_pod(pod("probe", 1));
     let attempted = std::iter::from_fn(|| world.attempt()).find(|a| a.pod.name == "probe").unwrap();
@@ -293,8 +293,8 @@ fn world_anew(nodes: &[Node], bound: &BTreeMap<String, String>, pods: &[Pod]) ->
     world
 }
 
-/// Sets the bomb off at one call. `prepare` creates the cluster, in which "bad" and "good" are then scheduled;
-/// `defused` changes it so that "bad" fits once the bomb is harmless.
+/// Sets the bomb off at one call. `prepare` creates the cluster, in which "bad" and "good" are then scheduled.
+/// `defused` changes the cluster so that "bad" fits once the bomb is harmless.
 fn set_off(
     call: &'static str,
     plugin: &str,
@@ -330,7 +330,7 @@ fn set_off(
 }
 
 #[test]
-fn a_panic_at_any_point_fails_its_pod_and_harms_nobody_else() {
+fn a_panic_at_any_point_fails_its_pod_and_affects_no_other_pod() {
     let usual = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         if panic.payload_as_str() != Some("boom") {
@@ -372,11 +372,11 @@ fn a_panic_at_any_point_fails_its_pod_and_harms_nobody_else() {
     let preemptor = with_priority(pod("bad", 900), 10);
     set_off("RemovePod", "Bomb", &preemptor, full, |world| world.remove_pod("low-a"));
     // One test, because there is only one bomb.
-    an_index_that_panics_is_made_anew_without_whom_it_cannot_bear();
+    an_index_that_panics_is_rebuilt_without_what_makes_it_panic();
 }
 
-/// Makes the index panic at changes between scheduling cycles. It is complete again after `other` changes of the same
-/// object.
+/// Makes the index panic on a change between scheduling cycles: `news`. The index is complete again after `other`,
+/// another change to the same object.
 fn disturb_index(
     call: &'static str,
     prepare: impl Fn(&mut World),
@@ -401,7 +401,7 @@ fn disturb_index(
     assert_eq!(known(&mut world), known(&mut world_anew(&world.nodes(), &bound, &pods)), "{call}");
 }
 
-fn an_index_that_panics_is_made_anew_without_whom_it_cannot_bear() {
+fn an_index_that_panics_is_rebuilt_without_what_makes_it_panic() {
     let (bad, nothing) = (pod("bad", 100), |_: &mut World| {});
     set_off("pod_joined", "Ledger", &bad, nothing, nothing);
     let bound = |world: &mut World| world.add_bound_pod(pod("bad", 100), "a");

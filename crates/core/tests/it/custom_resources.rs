@@ -1,4 +1,4 @@
-//! Custom resources in the engine: plugins read them, and their changes wake pods.
+//! Custom resources in the engine: plugins read custom objects, and changes to these objects wake pods.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ impl Resource for Quota {
     const SCOPE: ResourceScope = ResourceScope::Cluster;
 }
 
-/// The same objects as another plugin's type.
+/// The same objects, as the type of another plugin.
 #[derive(Clone, Debug, Deserialize)]
 struct Named {}
 
@@ -58,7 +58,7 @@ impl Index for Sum {
     }
 }
 
-/// A node runs as many pods as its quota allows; without a quota it runs none.
+/// Lets a node run as many pods as its quota allows, and none without a quota.
 #[derive(Default)]
 struct Quotas;
 
@@ -76,7 +76,7 @@ impl Watches for Quotas {
 }
 
 impl Quotas {
-    /// The quota has increased.
+    /// Wakes pods if the quota has increased.
     fn after_quota(&self, _: &PodInfo, quota: Changed<'_, Quota>) -> PluginResult<Hint> {
         let pods = |quota: Option<&Custom<Quota>>| quota.map_or(0, |quota| quota.spec.pods);
         Ok(if pods(quota.new) > pods(quota.old) { Hint::Queue } else { Hint::Skip })
@@ -87,7 +87,7 @@ impl Indexed for Quotas {
     type Index = Sum;
 }
 
-/// A pod that is gated until there is a quota.
+/// Name of a pod that is gated until there is a quota.
 const SHY: &str = "shy";
 
 impl PreEnqueue for Quotas {
@@ -121,7 +121,7 @@ impl Reserve for Quotas {
     fn unreserve(&self, _: &Placement, _: &mut Vec<ApiCall>) {}
 }
 
-/// A pod that waits on Permit until a timeout, and that timeout.
+/// Name of a pod that waits on Permit until a timeout, and the timeout.
 const PATIENT: &str = "patient";
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -183,7 +183,7 @@ impl World {
 }
 
 #[test]
-fn a_custom_object_is_read_and_wakes_the_pods_that_its_hint_picks() {
+fn a_custom_object_is_read_and_wakes_the_pods_that_the_hint_selects() {
     let mut world = world();
     world.add_pod(pod("p", 1));
     let rejected = world.attempt().unwrap().outcome.message().unwrap();
@@ -198,13 +198,13 @@ fn a_custom_object_is_read_and_wakes_the_pods_that_its_hint_picks() {
     world.attempt().unwrap();
     world.set_quota(1);
     world.remove_quota();
-    assert!(world.waits(), "nobody listens to that");
+    assert!(world.waits(), "no plugin listens to that");
     world.set_quota(2);
     assert!(!world.waits());
 }
 
 #[test]
-fn a_pod_is_held_back_by_what_a_custom_object_says() {
+fn a_pod_is_gated_until_a_custom_object_exists() {
     let mut world = world();
     world.add_pod(pod(SHY, 1));
     assert_eq!((world.engine.queue_lengths().gated, world.attempt().is_none()), (1, true));
@@ -227,7 +227,7 @@ fn a_change_wakes_a_pod_that_was_in_flight_at_the_time() {
 }
 
 #[test]
-fn an_object_that_does_not_decode_is_told_of_once_and_absent_until_it_does() {
+fn an_object_that_cannot_be_decoded_is_reported_once_and_absent_until_it_can() {
     let mut world = world();
     world.set_quota(1);
     world.all_effects();
@@ -242,24 +242,24 @@ fn an_object_that_does_not_decode_is_told_of_once_and_absent_until_it_does() {
     world.attempt().unwrap();
     assert!(world.waits());
     world.set_quota(1);
-    assert!(!world.waits(), "it is as good as new");
+    assert!(!world.waits(), "it counts again");
     world.set_quota("many");
     assert_eq!(world.undecodable().len(), 1);
 }
 
 #[test]
-fn an_object_in_a_namespace_is_none_of_a_cluster_scoped_kind() {
+fn an_object_in_a_namespace_is_rejected_for_a_cluster_scoped_kind() {
     let mut world = world();
     let object = json!({"metadata": {"name": "n", "namespace": "a"}, "spec": {"pods": 1}});
     world.input(Input::Custom(raw::<Quota>(&object)));
     let errors = world.undecodable();
     let expected = "Quota \"a/n\" counts as absent: metadata.namespace: it is in a namespace, but the plugin expects \
                     objects that are in none";
-    assert_eq!(errors, [expected, expected], "each type says so");
+    assert_eq!(errors, [expected, expected], "each type reports it");
 }
 
 #[test]
-fn an_index_that_is_made_anew_knows_the_objects_that_are_there() {
+fn a_rebuilt_index_contains_the_existing_objects() {
     let (trial, mut nodes) = (Trial::of(Quotas), cluster([testkit::node("n")], []));
     let pod = testkit::pod("p").info();
     for (quotas, fits) in [(vec![], false), (vec![("n", 1), ("m", 2)], true), (vec![("n", 0)], false)] {
@@ -271,7 +271,7 @@ fn an_index_that_is_made_anew_knows_the_objects_that_are_there() {
 }
 
 #[test]
-fn objects_of_kinds_that_nobody_names_are_left_alone() {
+fn objects_of_kinds_that_no_plugin_reads_are_ignored() {
     let mut world = world();
     let mut object = quota(&json!("many"));
     object.key.resource = "quotas.v2.example.com".into();
@@ -281,7 +281,7 @@ fn objects_of_kinds_that_nobody_names_are_left_alone() {
 }
 
 #[test]
-fn hosts_are_told_each_kind_once() {
+fn each_kind_is_named_once_to_the_host() {
     let mut registry = Registry::default();
     registry.register::<Quotas>();
     let profile = testkit::profile(&registry, &[("Filter", &["Quotas"])]);

@@ -1,4 +1,4 @@
-//! Contents of an engine's dump.
+//! The contents of an engine's dump.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ fn on<'a>(dump: &'a Dump, name: &str) -> &'a DumpedNode {
 }
 
 #[test]
-fn every_pod_is_where_it_counts_or_waits() {
+fn every_pod_is_listed_where_it_counts_or_waits() {
     let mut world = World::new();
     world.set_node(node("a", 1000));
     world.add_bound_pod(pod("bound", 100), "a");
@@ -52,7 +52,7 @@ fn every_pod_is_where_it_counts_or_waits() {
 }
 
 #[test]
-fn what_has_gone_is_not_told_of() {
+fn deleted_nodes_and_finished_pods_are_not_dumped() {
     let mut world = World::new();
     world.set_node(node("a", 1000));
     world.set_node(node("b", 1000));
@@ -60,7 +60,7 @@ fn what_has_gone_is_not_told_of() {
     world.add_pod(pod("q", 5000));
     world.attempt().unwrap();
     world.set_node(node("c", 9000));
-    assert_eq!(names(&world.engine.dump().backoff), ["q"], "a node came that is large enough");
+    assert_eq!(names(&world.engine.dump().backoff), ["q"], "a node that is large enough was added");
     world.remove_node("b");
     world.remove_node("c");
     world.remove_pod("q");
@@ -72,7 +72,7 @@ fn what_has_gone_is_not_told_of() {
 }
 
 #[test]
-fn a_nominated_pod_is_told_of_with_its_node() {
+fn a_nominated_pod_is_listed_with_its_node() {
     let mut world = World::new();
     world.set_node(node("a", 1000));
     let mut waiting = pod("p", 5000);

@@ -1,4 +1,4 @@
-//! The engine's interface for its host: inputs, effects, and time as a value.
+//! The engine's interface to its host: inputs, effects, and time as a value.
 
 use std::{
     sync::atomic::{AtomicUsize, Ordering},
@@ -15,7 +15,7 @@ use harbormaster_framework::{prelude::*, registry::Registry};
 use crate::world::{self, World, node, pod};
 
 #[test]
-fn a_pod_goes_to_the_emptier_node_and_the_event_says_so_once_it_is_bound() {
+fn a_pod_goes_to_the_emptier_node_and_the_event_follows_when_it_is_bound() {
     let mut world = World::new();
     world.set_node(node("a", 1000));
     world.set_node(node("b", 4000));
@@ -32,7 +32,7 @@ fn a_pod_goes_to_the_emptier_node_and_the_event_says_so_once_it_is_bound() {
 }
 
 #[test]
-fn an_impossible_pod_gets_its_condition_once_and_an_event_every_time() {
+fn a_pod_that_fits_nowhere_gets_its_condition_once_and_an_event_per_attempt() {
     let mut world = World::new();
     world.set_node(node("a", 1000));
     world.add_pod(pod("p", 5000));
@@ -45,12 +45,12 @@ fn an_impossible_pod_gets_its_condition_once_and_an_event_every_time() {
     world.remove_node("b");
     world.wait(Duration::from_secs(2));
     world.attempt().unwrap();
-    assert!(world.conditions().is_empty(), "nothing new to say");
+    assert!(world.conditions().is_empty(), "the condition is unchanged");
     assert_eq!(world.events().len(), 1);
 }
 
 #[test]
-fn without_nodes_a_pod_is_unschedulable_and_retries_by_itself() {
+fn without_nodes_a_pod_is_unschedulable_and_is_retried_without_an_event() {
     let mut world = World::new();
     world.add_pod(pod("p", 1));
     world.attempt().unwrap();
@@ -62,7 +62,7 @@ fn without_nodes_a_pod_is_unschedulable_and_retries_by_itself() {
 }
 
 #[test]
-fn a_pod_short_of_cpu_wakes_for_events_that_may_free_cpu_and_for_no_others() {
+fn only_events_that_may_free_cpu_wake_a_pod_that_lacks_cpu() {
     let mut world = World::new();
     world.set_node(node("a", 1000));
     world.add_bound_pod(pod("running", 900), "a");
@@ -90,7 +90,7 @@ fn a_pod_short_of_cpu_wakes_for_events_that_may_free_cpu_and_for_no_others() {
 }
 
 #[test]
-fn a_tainted_out_pod_wakes_when_the_taint_goes() {
+fn a_pod_rejected_for_a_taint_wakes_when_the_taint_is_removed() {
     let mut world = World::new();
     let taint = Taint { key: "k".into(), value: "v".into(), effect: TaintEffect::NoSchedule };
     let mut tainted = node("a", 1000);
@@ -107,7 +107,7 @@ fn a_tainted_out_pod_wakes_when_the_taint_goes() {
 }
 
 #[test]
-fn a_gated_pod_is_tried_when_its_last_gate_is_gone() {
+fn a_gated_pod_is_tried_when_its_last_gate_is_removed() {
     let mut world = World::new();
     world.set_node(node("a", 1000));
     let mut gated = pod("p", 10);
@@ -124,7 +124,7 @@ fn a_gated_pod_is_tried_when_its_last_gate_is_gone() {
 }
 
 #[test]
-fn a_failed_binding_gives_the_room_back_and_the_pod_retries_after_its_backoff() {
+fn a_failed_binding_frees_the_room_and_the_pod_is_retried_after_its_backoff() {
     let mut world = World::new();
     world.set_node(node("a", 1000));
     world.add_pod(pod("p", 800));
@@ -140,7 +140,7 @@ fn a_failed_binding_gives_the_room_back_and_the_pod_retries_after_its_backoff() 
 }
 
 #[test]
-fn a_pod_deleted_while_it_is_bound_leaves_nothing_behind() {
+fn a_pod_deleted_while_it_is_being_bound_leaves_nothing_behind() {
     let mut world = World::new();
     world.set_node(node("a", 1000));
     world.add_pod(pod("p", 800));
@@ -153,7 +153,7 @@ fn a_pod_deleted_while_it_is_bound_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_confirmed_pod_that_moved_counts_where_it_really_is() {
+fn a_pod_bound_to_another_node_counts_on_that_node() {
     let mut world = World::new();
     world.set_node(node("a", 1000));
     world.set_node(node("b", 900));
@@ -194,7 +194,7 @@ fn pods_of_other_schedulers_are_left_alone_but_count_on_their_nodes() {
 }
 
 #[test]
-fn higher_priority_goes_first_then_first_come() {
+fn pods_go_in_order_of_priority_then_of_arrival() {
     let mut world = World::new();
     world.set_node(node("a", 10_000));
     for (name, priority) in [("low", 0), ("first", 5), ("second", 5), ("high", 9)] {
@@ -205,7 +205,7 @@ fn higher_priority_goes_first_then_first_come() {
 }
 
 #[test]
-fn a_pod_that_missed_its_event_is_tried_again_after_five_minutes() {
+fn a_pod_without_an_event_is_tried_again_after_five_minutes() {
     let mut world = World::new();
     world.set_node(node("a", 100));
     world.add_pod(pod("p", 500));
@@ -217,7 +217,7 @@ fn a_pod_that_missed_its_event_is_tried_again_after_five_minutes() {
 }
 
 #[test]
-fn room_kept_for_a_nominated_pod_is_not_given_to_lesser_ones() {
+fn room_kept_for_a_nominated_pod_is_not_given_to_pods_of_lower_priority() {
     let mut world = World::new();
     world.set_node(node("a", 1000));
     let mut chosen = world::with_priority(pod("chosen", 800), 10);
@@ -250,7 +250,7 @@ impl Filter for Nervous {
 }
 
 #[test]
-fn a_panicking_plugin_fails_its_pod_and_no_other() {
+fn a_panicking_plugin_fails_its_pod_but_no_other_pod() {
     let mut registry = Registry::default();
     harbormaster_plugins::in_tree(&mut registry);
     registry.register::<Nervous>();
@@ -307,7 +307,7 @@ impl PreBind for Counting {
 }
 
 #[test]
-fn a_pre_flight_runs_once_when_the_binding_begins_and_bindings_are_in_flight_from_then_on() {
+fn a_pre_flight_runs_once_when_the_binding_begins_and_the_binding_is_in_flight_from_then_on() {
     let profile = world::profile_with(|registry| {
         registry.register::<Counting>();
         vec![("Permit", "Counting"), ("PreBind", "Counting")]

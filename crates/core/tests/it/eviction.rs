@@ -8,8 +8,8 @@ use harbormaster_framework::{prelude::*, registry::Registry};
 
 use crate::world::{World, node, pod, with_priority};
 
-/// Plugin controlled by the pods' annotations: `victims` are the pods to evict for it, `panics` interrupts a dry run,
-/// `waits` delays the pod on Permit.
+/// A plugin that the pod's annotations control: `victims` names the pods to evict for the pod, `panics` interrupts a
+/// dry run, and `waits` delays the pod on Permit.
 #[derive(Default)]
 struct Bully;
 
@@ -34,7 +34,7 @@ impl PostFilter for Bully {
         if cx.pod.annotations.get("panics").is_some() {
             let mut dry_run = cx.what_if.dry_run(row);
             there.iter().try_for_each(|pod| dry_run.remove_pod(pod))?;
-            panic!("in the middle of a question")
+            panic!("in the middle of a dry run")
         }
         let names = cx.pod.annotations.get("victims").map(|names| names.split(','));
         let victim = |name: &str| there.iter().find(|pod| pod.name == name).cloned();
@@ -55,7 +55,7 @@ impl Permit for Bully {
     }
 }
 
-/// A cluster of one node, `n`, that is full with these pods; `x`, `y` and `z` are victims of `p`.
+/// A cluster of one node, `n`, that these pods fill. `x`, `y` and `z` are victims of `p`.
 fn full_of(pods: &[&str]) -> World {
     let mut registry = Registry::default();
     harbormaster_plugins::in_tree(&mut registry);
@@ -83,7 +83,7 @@ fn annotated(mut pod: Pod, key: &str, value: &str) -> Pod {
     pod
 }
 
-/// A pod of high priority for which `victims` are evicted.
+/// A pod of high priority, for which `victims` are evicted.
 fn preemptor(victims: &[&str]) -> Pod {
     with_priority(annotated(pod("p", 100), "victims", &victims.join(",")), 10)
 }
@@ -116,7 +116,7 @@ fn finish_all(world: &mut World, outcome: &EvictOutcome) {
 }
 
 #[test]
-fn the_last_victim_is_evicted_only_when_all_others_were() {
+fn the_last_victim_is_evicted_only_after_all_the_others() {
     let mut world = full_of(&["x", "y", "z"]);
     preempts(&mut world, preemptor(&["x", "y", "z"]));
     let first = world.evictions();
@@ -131,13 +131,13 @@ fn the_last_victim_is_evicted_only_when_all_others_were() {
     assert_eq!(
         world.events(),
         ["Normal Preempted Preempting: Preempted by pod p on node n"],
-        "x went by itself"
+        "x went without being evicted"
     );
     assert_eq!(names(&world.evictions()), ["z"]);
 }
 
 #[test]
-fn the_preemptor_is_let_in_when_the_last_victim_is_seen_to_go() {
+fn the_preemptor_is_released_when_the_last_victim_is_seen_leaving() {
     for last_is_gone_at_once in [false, true] {
         let mut world = full_of(&["x", "y"]);
         preempts(&mut world, preemptor(&["x", "y"]));
@@ -160,7 +160,7 @@ fn the_preemptor_is_let_in_when_the_last_victim_is_seen_to_go() {
 }
 
 #[test]
-fn the_end_of_the_last_eviction_lets_the_preemptor_in_before_its_victim_is_seen_to_go() {
+fn the_end_of_the_last_eviction_releases_the_preemptor_before_the_victim_is_seen_leaving() {
     let mut world = full_of(&["x"]);
     preempts(&mut world, preemptor(&["x"]));
     finish_all(&mut world, &EvictOutcome::Evicted);
@@ -170,7 +170,7 @@ fn the_end_of_the_last_eviction_lets_the_preemptor_in_before_its_victim_is_seen_
 }
 
 #[test]
-fn a_failed_eviction_spares_the_last_victim_and_the_preemptor_is_tried_at_once() {
+fn a_failed_eviction_spares_the_last_victim_and_the_preemptor_is_retried_immediately() {
     let mut world = full_of(&["x", "y", "z"]);
     preempts(&mut world, preemptor(&["x", "y", "z"]));
     let [x, y] = world.evictions().try_into().unwrap();
@@ -182,16 +182,16 @@ fn a_failed_eviction_spares_the_last_victim_and_the_preemptor_is_tried_at_once()
 }
 
 #[test]
-fn a_failure_of_the_last_eviction_has_the_preemptor_tried_at_once() {
+fn the_preemptor_is_retried_immediately_if_the_last_eviction_fails() {
     let mut world = full_of(&["x"]);
     preempts(&mut world, preemptor(&["x"]));
     finish_all(&mut world, &EvictOutcome::Failed("no".into()));
     assert!(world.attempt().is_some());
-    assert_eq!(names(&world.evictions()), ["x"], "the same again");
+    assert_eq!(names(&world.evictions()), ["x"], "the same victim again");
 }
 
 #[test]
-fn a_last_victim_that_went_before_its_turn_does_not_leave_the_preemptor_behind() {
+fn the_preemptor_is_released_if_the_last_victim_is_gone_before_its_turn() {
     let mut world = full_of(&["x", "y"]);
     preempts(&mut world, preemptor(&["x", "y"]));
     world.remove_pod("x");
@@ -203,7 +203,7 @@ fn a_last_victim_that_went_before_its_turn_does_not_leave_the_preemptor_behind()
 }
 
 #[test]
-fn a_last_victim_that_is_on_its_way_out_by_its_turn_does_not_hold_the_preemptor() {
+fn the_preemptor_is_released_if_the_last_victim_is_leaving_before_its_turn() {
     let mut world = full_of(&["x", "y"]);
     preempts(&mut world, preemptor(&["x", "y"]));
     begins_to_go(&mut world, "y");
@@ -213,7 +213,7 @@ fn a_last_victim_that_is_on_its_way_out_by_its_turn_does_not_hold_the_preemptor(
 }
 
 #[test]
-fn victims_on_their_way_out_are_left_alone_and_if_all_are_nothing_happens() {
+fn terminating_victims_are_left_alone_and_do_not_hold_the_preemptor_back() {
     let mut world = full_of(&["x", "y"]);
     begins_to_go(&mut world, "x");
     preempts(&mut world, preemptor(&["x", "y"]));
@@ -224,7 +224,7 @@ fn victims_on_their_way_out_are_left_alone_and_if_all_are_nothing_happens() {
     preempts(&mut world, preemptor(&["x", "y"]));
     assert!(world.evictions().is_empty());
     world.remove_pod("x");
-    assert!(is_tried(&mut world), "it was never kept out");
+    assert!(is_tried(&mut world), "it was never held back");
 }
 
 #[test]
@@ -266,7 +266,7 @@ fn a_victim_whose_binding_is_called_off_returns_to_the_queue() {
 }
 
 #[test]
-fn a_last_victim_that_waits_on_permit_does_not_leave_the_preemptor_behind() {
+fn the_preemptor_is_released_if_the_last_victim_waits_on_permit() {
     let mut world = full_of(&["x", "y"]);
     world.remove_pod("y");
     world.add_pod(annotated(pod("y", 100), "waits", ""));
@@ -295,13 +295,13 @@ fn pods_of_lower_priority_lose_their_nomination_to_the_node() {
 }
 
 #[test]
-fn a_preemptor_that_is_deleted_gets_no_more_pods_evicted() {
+fn no_more_pods_are_evicted_for_a_preemptor_that_is_deleted() {
     let mut world = full_of(&["x", "y"]);
     preempts(&mut world, preemptor(&["x", "y"]));
     world.remove_pod("p");
     world.events();
     finish_all(&mut world, &EvictOutcome::Evicted);
-    assert!(world.evictions().is_empty(), "nobody needs the room of y");
+    assert!(world.evictions().is_empty(), "no pod needs y's room");
     assert_eq!(world.events().len(), 1, "the event about x is recorded");
     // Nothing of that round remains.
     preempts(&mut world, preemptor(&[]));
@@ -310,7 +310,7 @@ fn a_preemptor_that_is_deleted_gets_no_more_pods_evicted() {
 }
 
 #[test]
-fn a_preemptor_that_preempts_again_is_kept_out_by_its_newest_round_alone() {
+fn a_preemptor_that_preempts_again_is_held_back_only_by_its_newest_round() {
     let mut world = full_of(&["x", "y", "z"]);
     world.set_node(node("tiny", 50));
     world.add_bound_pod(pod("small", 50), "tiny");
@@ -341,12 +341,12 @@ fn a_preemptor_that_preempts_again_is_kept_out_by_its_newest_round_alone() {
 }
 
 #[test]
-fn a_panic_in_the_middle_of_a_question_leaves_the_node_as_it_was() {
+fn a_panic_in_the_middle_of_a_dry_run_leaves_the_node_unchanged() {
     let mut world = full_of(&["x", "y"]);
     world.add_pod(annotated(pod("p", 100), "panics", ""));
     let outcome = world.attempt().unwrap().outcome;
     assert_eq!(outcome, Outcome::Error(
-        "running PostFilter plugin \"Bully\": plugin \"Bully\" panicked at PostFilter: in the middle of a question".into()
+        "running PostFilter plugin \"Bully\": plugin \"Bully\" panicked at PostFilter: in the middle of a dry run".into()
     ));
     let nodes = &world.engine.cache().cluster;
     let there = nodes.node(nodes.find("n").unwrap());

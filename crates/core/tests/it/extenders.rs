@@ -1,4 +1,4 @@
-//! Extenders in decisions: nodes, scores, evictions, and the handling of failures.
+//! Extenders in decisions: nodes, scores, evictions and failures.
 
 use std::{
     fmt,
@@ -20,7 +20,7 @@ use crate::world::{World, node, pod, profile_with, with_priority};
 
 type Nodes = Vec<&'static str>;
 
-/// Extenders that answer by functions and store their requests.
+/// Extenders that call functions to answer requests, and store the requests.
 #[derive(Default)]
 struct Fake {
     filter: Option<Filter>,
@@ -111,7 +111,7 @@ fn config(extenders: Vec<Extender>, fake: &Arc<Fake>) -> EngineConfig {
     EngineConfig { extenders, ..EngineConfig::new(vec![profile]) }
 }
 
-/// A cluster of these nodes of one CPU.
+/// A cluster of these nodes, each with one CPU.
 fn world(extenders: Vec<Extender>, fake: Fake, nodes: &[&str]) -> (World, Arc<Fake>) {
     let fake = Arc::new(fake);
     let mut world = World::with(config(extenders, &fake));
@@ -129,7 +129,7 @@ fn all(asked: &[Str]) -> Filtered {
     Filtered { nodes: asked.to_vec(), ..Filtered::default() }
 }
 
-/// Accepts all nodes but these.
+/// Accepts all nodes except these.
 fn all_but(asked: &[Str], out: &[(&str, &str)]) -> Filtered {
     let mut filtered = only(&[], |name| !out.iter().any(|(node, _)| *node == name), asked);
     filtered.failed = out.iter().map(|(node, why)| ((*node).into(), (*why).to_owned())).collect();
@@ -149,7 +149,7 @@ fn bound(world: &mut World) -> String {
 }
 
 #[test]
-fn filters_are_asked_one_after_the_other_about_the_nodes_that_are_left() {
+fn each_filter_is_asked_about_the_nodes_that_the_one_before_it_left() {
     let filter: Filter = |extender, asked| {
         Ok(match extender {
             0 => all_but(asked, &[("a", "not a")]),
@@ -168,7 +168,7 @@ fn filters_are_asked_one_after_the_other_about_the_nodes_that_are_left() {
 }
 
 #[test]
-fn what_extenders_say_is_counted_with_what_plugins_say() {
+fn reasons_of_extenders_are_counted_with_those_of_plugins() {
     let filter: Filter = |_, _| {
         Ok(Filtered {
             failed: vec![("a".into(), "no GPU".into()), ("b".into(), "no GPU".into())],
@@ -180,7 +180,7 @@ fn what_extenders_say_is_counted_with_what_plugins_say() {
         world(vec![filters("u")], Fake { filter: Some(filter), ..Fake::default() }, &["a", "b", "c"]);
     world.set_node(node("small", 10));
     world.add_pod(pod("p", 100));
-    // The answer did not mention `c`, so there is no reason; eviction does not help there either.
+    // The answer did not mention `c`, so `c` has no reason. Eviction does not help there either.
     assert_eq!(
         message(&mut world),
         "0/4 nodes are available: 1 Insufficient cpu, 1 broken, 1 no GPU. preemption: 0/4 nodes are available: 1 No \
@@ -191,7 +191,7 @@ fn what_extenders_say_is_counted_with_what_plugins_say() {
 }
 
 #[test]
-fn who_decides_as_kube_scheduler_forgets_the_pods_on_nodes_that_come_back_as_objects() {
+fn in_parity_mode_pods_on_nodes_that_are_returned_as_objects_are_forgotten() {
     let filter: Filter = |_, asked| Ok(all(asked));
     for (parity, sees_objects, chosen) in
         [(false, false, "small"), (false, true, "small"), (true, false, "small"), (true, true, "large")]
@@ -228,7 +228,7 @@ fn any_event_wakes_a_pod_that_an_extender_rejects() {
 }
 
 #[test]
-fn an_extender_that_fails_fails_the_pod_unless_it_may_be_ignored() {
+fn a_failing_extender_fails_the_pod_unless_it_is_ignorable() {
     let filter: Filter = |_, _| Err("Post \"http://u/filter\": EOF".to_owned());
     let fake = || Fake { filter: Some(filter), ..Fake::default() };
     let (mut strict, _) = world(vec![filters("u")], fake(), &["a"]);
@@ -243,7 +243,7 @@ fn an_extender_that_fails_fails_the_pod_unless_it_may_be_ignored() {
 }
 
 #[test]
-fn extenders_that_may_be_ignored_are_asked_last() {
+fn ignorable_extenders_are_asked_last() {
     let filter: Filter = |_, asked| Ok(all(asked));
     let lenient = Extender { ignorable: true, ..filters("lenient") };
     let extenders = Extenders::new([lenient, filters("strict")]);
@@ -257,7 +257,7 @@ fn extenders_that_may_be_ignored_are_asked_last() {
 }
 
 #[test]
-fn an_extender_that_adds_nodes_is_wrong() {
+fn an_extender_that_adds_nodes_fails_the_pod() {
     let filter: Filter =
         |_, _| Ok(Filtered { nodes: vec!["a".into(), "small".into()], ..Filtered::default() });
     let (mut world, _) =
@@ -271,7 +271,7 @@ fn an_extender_that_adds_nodes_is_wrong() {
 }
 
 #[test]
-fn reasons_for_nodes_that_were_not_asked_about_count_for_nothing() {
+fn reasons_for_nodes_that_were_not_asked_about_are_ignored() {
     let filter: Filter =
         |_, asked| Ok(all_but(asked, &[("a", "full"), ("small", "mine"), ("nowhere", "mine")]));
     let (mut world, fake) =
@@ -284,7 +284,7 @@ fn reasons_for_nodes_that_were_not_asked_about_count_for_nothing() {
 }
 
 #[test]
-fn a_node_named_twice_is_one_node() {
+fn a_node_named_twice_counts_once() {
     let filter: Filter = |_, _| Ok(Filtered { nodes: vec!["b".into(), "b".into()], ..Filtered::default() });
     let (mut world, _) =
         world(vec![filters("u")], Fake { filter: Some(filter), ..Fake::default() }, &["a", "b"]);
@@ -295,7 +295,7 @@ fn a_node_named_twice_is_one_node() {
 
 #[test]
 fn scores_of_extenders_are_added_to_those_of_plugins() {
-    // A plugin's 100 points equal 10 points of an extender.
+    // A plugin's 100 points equal an extender's 10 points.
     let prioritize: Prioritize = |extender| Ok(if extender == 0 { vec![("b", 10)] } else { vec![("c", 4)] });
     for (weight, best) in [(2, "b"), (3, "c")] {
         let (mut world, fake) = world(
@@ -310,7 +310,7 @@ fn scores_of_extenders_are_added_to_those_of_plugins() {
 }
 
 #[test]
-fn without_any_preference_one_node_is_enough_unless_an_extender_chooses() {
+fn without_preferences_one_node_is_enough_unless_an_extender_scores() {
     let mut registry = harbormaster_framework::registry::Registry::default();
     harbormaster_plugins::in_tree(&mut registry);
     let points: [(&str, &[&str]); 3] =
@@ -331,7 +331,7 @@ fn without_any_preference_one_node_is_enough_unless_an_extender_chooses() {
 }
 
 #[test]
-fn scores_out_of_range_count_as_they_are_and_are_remarked() {
+fn scores_out_of_range_count_unchanged_and_cause_a_remark() {
     let prioritize: Prioritize = |_| Ok(vec![("a", 1), ("b", i64::MAX / 10), ("c", -5), ("nowhere", 9)]);
     let (mut world, fake) = world(
         vec![prioritizes("u", 1)],
@@ -348,7 +348,7 @@ fn scores_out_of_range_count_as_they_are_and_are_remarked() {
 }
 
 #[test]
-fn an_extender_that_cannot_score_never_matters() {
+fn an_extender_that_fails_to_score_is_ignored() {
     let prioritize: Prioritize = |_| Err("gone".to_owned());
     let (mut world, fake) = world(
         vec![prioritizes("u", 1)],
@@ -361,7 +361,7 @@ fn an_extender_that_cannot_score_never_matters() {
 }
 
 #[test]
-fn nobody_is_asked_how_good_the_only_node_is() {
+fn no_extender_is_asked_to_score_the_only_node() {
     let prioritize: Prioritize = |_| Ok(Vec::new());
     let (mut world, fake) =
         world(vec![prioritizes("u", 1)], Fake { prioritize: Some(prioritize), ..Fake::default() }, &["a"]);
@@ -376,7 +376,7 @@ fn asks_for(mut pod: Pod, change: impl FnOnce(&mut harbormaster_api::PodSpec)) -
 }
 
 #[test]
-fn only_pods_that_ask_for_a_managed_resource_concern_an_extender() {
+fn an_extender_is_asked_only_about_pods_that_request_a_managed_resource() {
     const GPU: &str = "example.com/gpu";
     let filter: Filter = |_, asked| Ok(all(asked));
     let extender = Extender { managed_resources: vec![GPU.into()], ..filters("u") };
@@ -405,7 +405,7 @@ fn only_pods_that_ask_for_a_managed_resource_concern_an_extender() {
 }
 
 #[test]
-fn a_nominated_node_has_to_pass_extenders_as_well() {
+fn a_nominated_node_must_pass_the_extenders_too() {
     let filter: Filter = |_, asked| Ok(all_but(asked, &[("b", "not b")]));
     let (mut world, fake) =
         world(vec![filters("u")], Fake { filter: Some(filter), ..Fake::default() }, &["a", "b"]);
@@ -421,7 +421,7 @@ fn a_nominated_node_has_to_pass_extenders_as_well() {
 
 // --- preemption ---
 
-/// A pod of high priority and two full nodes: `a` with two victims and `b` with a more important one.
+/// A pod of high priority and two full nodes: `a` with two possible victims, and `b` with a more important one.
 fn crowded(extenders: Vec<Extender>, preempt: Preempt) -> (World, Arc<Fake>) {
     let (mut world, fake) = world(extenders, Fake { preempt: Some(preempt), ..Fake::default() }, &["a", "b"]);
     world.add_bound_pod(with_priority(pod("v", 500), 1), "a");
@@ -439,7 +439,7 @@ fn victims(node: &str, uids: &[&str]) -> NodeVictims {
 fn evicted(world: &mut World) -> Nodes {
     world.attempt().unwrap();
     let mut gone = Vec::new();
-    // The last one is evicted after the others.
+    // The last victim is evicted after all the others.
     loop {
         let tasks = world.evictions();
         if tasks.is_empty() {
@@ -458,7 +458,7 @@ fn evicted(world: &mut World) -> Nodes {
 #[test]
 fn an_extender_chooses_among_evictions() {
     let (mut world, _) = crowded(Vec::new(), |_, _| unreachable!());
-    assert_eq!(evicted(&mut world), ["v", "w"], "without extenders the less important ones go");
+    assert_eq!(evicted(&mut world), ["v", "w"], "without extenders the less important pods go");
 
     let (mut world, fake) = crowded(vec![preempts("u")], |_, _| Ok(vec![victims("b", &["x"])]));
     assert_eq!(evicted(&mut world), ["x"]);
@@ -478,7 +478,7 @@ fn an_extender_may_agree_to_no_eviction() {
 }
 
 #[test]
-fn evictions_that_nobody_proposed_are_refused() {
+fn evictions_that_were_not_proposed_are_refused() {
     const ASKED: &str = "extender: u claims to preempt ";
     let wrong: [(Preempt, &str); 6] = [
         (|_, _| Err("u is down".into()), "u is down"),
@@ -503,7 +503,7 @@ fn evictions_that_nobody_proposed_are_refused() {
         let said = message(&mut world);
         assert!(said.ends_with(&format!(" preemption: {expected}")), "{said}");
         assert!(world.evictions().is_empty());
-        // An ignorable extender is ignored: the plugin's own choice is used.
+        // An ignorable extender is ignored, and the plugin's own choice is used.
         let lenient = Extender { ignorable: true, ..preempts("u") };
         let (mut world, fake) = crowded(vec![lenient], preempt);
         world.set_node(node("small", 10));
@@ -519,7 +519,7 @@ fn evictions_that_nobody_proposed_are_refused() {
 }
 
 #[test]
-fn what_extenders_said_is_recorded_and_played_again() {
+fn answers_of_extenders_are_recorded_and_replayed() {
     let fake = Fake {
         filter: Some(|_, asked| Ok(all_but(asked, &[("a", "not a")]))),
         prioritize: Some(|_| Ok(vec![("c", 7)])),
@@ -541,7 +541,7 @@ fn what_extenders_said_is_recorded_and_played_again() {
     let recording = String::from_utf8(world.engine.finish().unwrap()).unwrap();
     let played = replay(config(extenders.clone(), &fake), recording.as_bytes()).unwrap();
     assert!(played.attempts >= 6, "{played:?}");
-    assert!(fake.take_asked().is_empty(), "nobody is asked when a recording is played");
+    assert!(fake.take_asked().is_empty(), "no extender is asked during a replay");
 
     let changed = recording.replacen("[\"c\",7]", "[\"b\",7]", 1);
     let error = replay(config(extenders, &fake), changed.as_bytes()).unwrap_err();
@@ -551,7 +551,7 @@ fn what_extenders_said_is_recorded_and_played_again() {
 }
 
 #[test]
-fn a_backoff_begins_when_an_extender_has_given_up_and_not_when_it_was_asked() {
+fn backoff_starts_when_an_extender_has_failed_and_not_when_it_was_asked() {
     let filter: Filter = |_, _| Err("context deadline exceeded".to_owned());
     let asked = Fake { filter: Some(filter), ..Fake::default() };
     let (mut world, fake) = world(vec![filters("slow")], asked, &["n"]);
@@ -559,7 +559,7 @@ fn a_backoff_begins_when_an_extender_has_given_up_and_not_when_it_was_asked() {
     let attempted = world.attempt_for(Duration::from_secs(5)).unwrap();
     assert!(matches!(attempted.outcome, Outcome::Error(_)), "{attempted:?}");
     let ended = world.now;
-    // The pods that arrived in the meantime are attempted first.
+    // Pods that have arrived in the meantime are tried first.
     world.add_pod(pod("q", 100));
     let tried = |world: &mut World| world.attempt().map(|attempted| attempted.pod.name.to_string());
     assert_eq!(tried(&mut world).as_deref(), Some("q"));

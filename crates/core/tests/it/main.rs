@@ -1,4 +1,4 @@
-//! The engine as its hosts see it.
+//! Tests of the engine through its public interface.
 
 #![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
 

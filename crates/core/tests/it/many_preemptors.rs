@@ -1,4 +1,4 @@
-//! DefaultPreemption in a cluster of hundreds of full nodes, preemptor after preemptor.
+//! DefaultPreemption in a cluster of hundreds of full nodes, for one preemptor after another.
 
 use harbormaster_core::{BindOutcome, EngineConfig, EvictOutcome, Outcome};
 
@@ -9,7 +9,7 @@ const NODES: usize = 300;
 const PODS: usize = 4;
 const PREEMPTORS: usize = 60;
 
-/// Two in three nodes are full of pods of priority 900, the others of pods of priority 0.
+/// Two thirds of the nodes are full of pods of priority 900, the others of pods of priority 0.
 fn full(parity: bool) -> World {
     let profile = profile_with(|_| vec![("PostFilter", "DefaultPreemption")]);
     let mut world = World::with(EngineConfig { parity, ..EngineConfig::new(vec![profile]) });
@@ -58,23 +58,23 @@ fn important(victims: &[String]) -> usize {
 }
 
 #[test]
-fn nobody_of_importance_makes_way_while_others_would_do() {
+fn no_important_pod_makes_way_while_less_important_pods_could() {
     let victims = victims_of_all(&mut full(false));
     assert_eq!(victims.len(), PREEMPTORS * PODS);
     assert_eq!(important(&victims), 0, "of {} victims", victims.len());
 }
 
 #[test]
-fn in_parity_mode_the_window_moves_on_from_preemptor_to_preemptor() {
+fn in_parity_mode_the_window_moves_on_with_each_preemptor() {
     let mut world = full(true);
     let mut seen = Vec::new();
     for at in 0..PREEMPTORS {
         let victims = preempt(&mut world, &format!("preemptor-{at}"));
         seen.push(important(&victims) > 0);
     }
-    // The search visits a hundred consecutive nodes of three hundred, so it depends on the start whether there is a
-    // less important pod among them.
+    // The search visits a hundred consecutive nodes out of three hundred, so whether they include less important pods
+    // depends on the start.
     let changes = seen.windows(2).filter(|pair| pair[0] != pair[1]).count();
     assert!(seen.contains(&true) && seen.contains(&false), "{seen:?}");
-    assert!(changes > 5, "the window stays for long where it is: {seen:?}");
+    assert!(changes > 5, "the window hardly moves: {seen:?}");
 }

@@ -10,7 +10,7 @@ fn world(notes: Notes) -> World {
     World::with(EngineConfig { notes, ..EngineConfig::new(vec![world::profile()]) })
 }
 
-/// Takes the notes, with one word per fact.
+/// Takes the notes, each as a short line.
 fn taken(world: &mut World) -> Vec<String> {
     let word = |note: Note| match note {
         Note::Rejected { pod, plugin, reason, nodes } => format!("{}: {plugin} {reason} {nodes}", pod.name),
@@ -24,7 +24,7 @@ fn taken(world: &mut World) -> Vec<String> {
 }
 
 #[test]
-fn the_way_of_a_pod_through_the_queue_is_noted_with_what_moved_it() {
+fn each_move_of_a_pod_in_the_queue_is_noted_with_its_cause() {
     let mut world = world(Notes { moves: true, ..Notes::default() });
     world.set_node(node("a", 1000));
     world.add_pod(pod("p", 5000));
@@ -75,7 +75,7 @@ fn scores_are_noted_by_node_and_plugin_and_add_up() {
 }
 
 #[test]
-fn nothing_is_noted_unless_it_is_wanted() {
+fn nothing_is_noted_unless_requested() {
     let mut world = World::new();
     world.set_node(node("a", 1000));
     world.add_pod(pod("p", 5000));

@@ -1,4 +1,4 @@
-//! After any sequence of steps every pod is in some part of the engine, and nodes contain exactly their pods.
+//! After any sequence of steps, every pod is in some part of the engine, and each node contains exactly its own pods.
 
 use harbormaster_core::{Effect, EngineConfig};
 use proptest::prelude::*;
@@ -59,7 +59,7 @@ proptest! {
 }
 
 #[test]
-fn the_same_inputs_give_the_same_effects() {
+fn the_same_inputs_produce_the_same_effects() {
     let effects = |seed: u64| {
         let mut world = World::new();
         let mut model = Model::default();

@@ -1,4 +1,4 @@
-//! New configurations are applied while pods wait, are delayed on Permit and are being bound.
+//! New configurations, applied while pods are queued, wait on Permit or are being bound.
 
 use std::{
     collections::{BTreeSet, btree_map::Entry},
@@ -44,7 +44,7 @@ impl PreEnqueue for Closed {
     }
 }
 
-/// A plugin that delays pods until one of odd priority arrives.
+/// A plugin that delays pods until a pod of odd priority arrives.
 #[derive(Default)]
 struct Turnstile;
 
@@ -131,7 +131,7 @@ fn only_other() -> EngineConfig {
 }
 
 #[test]
-fn the_next_pod_goes_where_the_new_scores_send_it() {
+fn the_next_pod_goes_to_the_best_node_by_the_new_scores() {
     let mut world = World::with(plain());
     world.set_node(node("empty", 1000));
     world.set_node(node("half", 1000));
@@ -146,7 +146,7 @@ fn the_next_pod_goes_where_the_new_scores_send_it() {
 }
 
 #[test]
-fn what_was_rejected_before_is_tried_again() {
+fn pods_that_were_rejected_before_are_tried_again() {
     let mut world = World::with(plain());
     world.set_node(node("n", 1000));
     world.add_pod(pod("big", 2000));
@@ -159,7 +159,7 @@ fn what_was_rejected_before_is_tried_again() {
 }
 
 #[test]
-fn a_backoff_goes_on_by_the_new_delays() {
+fn backoff_continues_with_the_new_delays() {
     let mut world = World::with(EngineConfig {
         backoff: Backoff { initial: Duration::from_secs(600), max: Duration::from_secs(600) },
         ..plain()
@@ -176,7 +176,7 @@ fn a_backoff_goes_on_by_the_new_delays() {
 }
 
 #[test]
-fn gates_are_asked_again() {
+fn gates_are_checked_again() {
     let mut world = World::with(plain());
     world.set_node(node("n", 1000));
     world.add_pod(pod("p", 100));
@@ -189,7 +189,7 @@ fn gates_are_asked_again() {
 }
 
 #[test]
-fn pods_come_and_go_with_their_profiles() {
+fn pods_are_added_and_dropped_with_their_profiles() {
     let mut world = World::with(plain());
     world.set_node(node("n", 1000));
     world.add_pod(pod("ours", 100));
@@ -207,11 +207,11 @@ fn pods_come_and_go_with_their_profiles() {
     world.reconfigure(two);
     world.attempt();
     assert_eq!(world.bindings(), [("ours".to_owned(), "n".to_owned())]);
-    assert!(world.attempt().is_none(), "those that are being bound are not tried again");
+    assert!(world.attempt().is_none(), "pods that are being bound are not tried again");
 }
 
 #[test]
-fn a_nomination_goes_with_the_profile() {
+fn a_nomination_is_dropped_with_the_profile() {
     let mut world = World::with(plain());
     let mut nominated = pod("p", 900);
     nominated.status.nominated_node_name = Some("n".into());
@@ -224,7 +224,7 @@ fn a_nomination_goes_with_the_profile() {
 }
 
 #[test]
-fn a_victim_stays_if_nobody_wants_its_place_any_more() {
+fn a_victim_stays_if_no_pod_needs_its_room_any_longer() {
     let mut world = World::with(plain());
     world.set_node(node("n", 1000));
     world.add_bound_pod(pod("v1", 500), "n");
@@ -253,7 +253,7 @@ fn a_binding_finishes_under_the_profile_that_began_it() {
 }
 
 #[test]
-fn a_binding_that_fails_is_tried_again_if_there_is_a_profile_for_it() {
+fn a_pod_whose_binding_fails_is_tried_again_if_it_has_a_profile() {
     for (config, again) in
         [(config(&[(OTHER, Choice::default()), (DEFAULT, Choice::default())]), true), (only_other(), false)]
     {
@@ -273,7 +273,7 @@ fn a_binding_that_fails_is_tried_again_if_there_is_a_profile_for_it() {
 }
 
 #[test]
-fn waits_on_permit_end_and_such_pods_are_tried_again() {
+fn waits_on_permit_end_and_the_pods_are_tried_again() {
     let mut world = World::with(with_turnstile());
     world.set_node(node("n", 1000));
     world.add_pod(pod("p", 100));
@@ -292,7 +292,7 @@ fn waits_on_permit_end_and_such_pods_are_tried_again() {
 }
 
 #[test]
-fn objects_that_nobody_has_fed_are_named() {
+fn kinds_of_objects_that_are_not_stored_yet_are_named() {
     let with_volumes = config(&[(DEFAULT, Choice { volumes: true, ..Choice::default() })]);
     let mut world = World::with(plain());
     assert!(world.engine.missing_resources(&plain().profiles).is_empty());
@@ -303,7 +303,7 @@ fn objects_that_nobody_has_fed_are_named() {
 }
 
 #[test]
-fn a_recording_goes_on_through_it() {
+fn a_recording_continues_across_configurations() {
     let mut world = World::with(plain());
     world.set_node(node("n", 1000));
     world.add_pod(pod("p", 100));
@@ -342,7 +342,7 @@ fn any_step() -> impl Strategy<Value = Any> {
     ]
 }
 
-/// Returns a configuration by number, with the names of its profiles.
+/// Returns the configuration with that number, and the names of its profiles.
 fn numbered(which: usize) -> (EngineConfig, &'static [&'static str]) {
     let (plain, turnstile) = (Choice::default(), Choice { turnstile: true, ..Choice::default() });
     match which {
@@ -365,7 +365,7 @@ fn check(world: &World, model: &Model, live: &[&str]) -> Result<(), TestCaseErro
         let places = usize::from(queued) + usize::from(binding) + usize::from(waits);
         prop_assert!(places <= 1, "{} is in several places", pod.name);
         prop_assert!(!(queued && bound), "{} is bound and still queued", pod.name);
-        prop_assert!(!queued || ours, "{} is nobody's and still queued", pod.name);
+        prop_assert!(!queued || ours, "{} has no profile and is still queued", pod.name);
         prop_assert!(places == 1 || bound || !ours || pod.is_terminating(), "{} is lost", pod.name);
         prop_assert!(!(binding || bound) || engine.cache().is_on_node(&pod.uid) || pod.is_terminating());
     }
@@ -423,13 +423,13 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
-    fn no_pod_is_lost_or_bound_twice_whatever_takes_over(steps in prop::collection::vec(any_step(), 1..120)) {
+    fn no_pod_is_lost_or_bound_twice_under_any_configurations(steps in prop::collection::vec(any_step(), 1..120)) {
         run(steps)?;
     }
 }
 
 #[test]
-fn nothing_is_asked_for_that_nobody_answers() {
+fn a_new_configuration_requests_no_binding_or_eviction() {
     let mut world = World::with(with_turnstile());
     world.set_node(node("n", 1000));
     world.add_pod(pod("p", 100));

@@ -1,4 +1,4 @@
-//! Recordings can be replayed, and any difference is found at its line.
+//! Recordings can be replayed, and any difference is found on its line.
 
 use std::{
     io::{self, Write},
@@ -28,7 +28,7 @@ use crate::world::{
     steps::{Model, Step, play, step},
 };
 
-/// A plugin that delays every third pod for some seconds; every other third releases all waiting pods.
+/// A plugin that delays one pod in three for some seconds. Another one in three releases all waiting pods.
 #[derive(Default)]
 struct Turnstile;
 
@@ -64,7 +64,7 @@ fn config(parity: bool) -> EngineConfig {
     EngineConfig { parity, batching: parity, ..EngineConfig::new(vec![profile()]) }
 }
 
-/// Records a run in which pods have priorities, so they evict each other, and evictions are answered.
+/// Records a run in which pods have priorities and therefore evict each other, and in which evictions are answered.
 fn record(steps: Vec<Step>, parity: bool) -> Vec<u8> {
     let (mut world, mut model) = (World::with(config(parity)), Model::default());
     for step in steps {
@@ -90,7 +90,7 @@ fn record(steps: Vec<Step>, parity: bool) -> Vec<u8> {
     world.engine.finish().unwrap()
 }
 
-/// Returns the recording of a deterministic run that contains something of everything.
+/// Returns the recording of a deterministic run that contains every kind of line.
 fn long_run() -> Vec<u8> {
     use proptest::{strategy::ValueTree, test_runner::TestRunner};
     let mut runner = TestRunner::deterministic();
@@ -102,7 +102,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
     #[test]
-    fn a_random_run_is_played_again_with_the_same_effects(
+    fn a_random_run_is_replayed_with_the_same_effects(
         steps in prop::collection::vec(step(), 1..150),
         parity in any::<bool>(),
     ) {
@@ -114,7 +114,7 @@ proptest! {
 }
 
 #[test]
-fn a_long_run_has_some_of_everything() {
+fn a_long_run_contains_every_kind_of_line() {
     let recording = long_run();
     let text = String::from_utf8(recording.clone()).unwrap();
     for what in
@@ -127,7 +127,7 @@ fn a_long_run_has_some_of_everything() {
 }
 
 #[test]
-fn a_changed_line_is_found_at_its_place() {
+fn a_changed_line_is_reported_with_its_number() {
     let recording = String::from_utf8(long_run()).unwrap();
     let lines: Vec<&str> = recording.lines().collect();
     let mut changed = 0;
@@ -151,7 +151,7 @@ fn a_changed_line_is_found_at_its_place() {
 }
 
 #[test]
-fn an_input_that_was_changed_is_found_where_it_first_matters() {
+fn a_changed_input_is_found_where_it_first_matters() {
     let mut world = World::with(config(false));
     world.set_node(node("a", 1000));
     world.set_node(node("b", 1000));
@@ -160,7 +160,7 @@ fn an_input_that_was_changed_is_found_where_it_first_matters() {
     let text = String::from_utf8(world.engine.finish().unwrap()).unwrap();
     let text = text.replacen("\"milli_cpu\":1000", "\"milli_cpu\":500", 1);
     let found = replay(config(false), text.as_bytes()).unwrap_err();
-    // Setup, then an input and its effects three times, then the attempt.
+    // The setup, then three inputs, each with its effects, then the attempt.
     assert!(matches!(found, ReplayError::Differs { line: 8, .. }), "{found}");
     assert_eq!(
         found.to_string(),
@@ -222,7 +222,7 @@ fn every_kind_of_input_is_written_and_read_back() {
 }
 
 #[test]
-fn a_recording_that_breaks_off_is_played_up_to_there() {
+fn a_truncated_recording_is_replayed_up_to_its_end() {
     let recording = long_run();
     let whole = replay(config(false), &*recording).unwrap();
     let played = replay(config(false), &recording[..recording.len() - 5]).unwrap();
@@ -230,7 +230,7 @@ fn a_recording_that_breaks_off_is_played_up_to_there() {
 }
 
 #[test]
-fn what_is_no_recording_of_this_engine_is_refused_with_the_line() {
+fn a_file_that_is_no_recording_of_this_engine_is_rejected_with_its_line() {
     let setup = String::from_utf8(Recorder::new(config(false), Vec::new()).finish().unwrap()).unwrap();
     let gone = r#"{"input":[5,{"evictFinished":[{"preemptor":"p","round":1,"victim":"v"},"gone"]}]}"#;
     for (text, expected) in [
@@ -245,7 +245,7 @@ fn what_is_no_recording_of_this_engine_is_refused_with_the_line() {
     }
 }
 
-/// Accepts this number of bytes, then fails.
+/// Accepts that many bytes, then fails.
 struct Full(usize);
 
 impl Write for Full {
@@ -260,7 +260,7 @@ impl Write for Full {
 }
 
 #[test]
-fn a_recording_that_cannot_be_written_keeps_no_pod_from_its_node() {
+fn a_recording_that_cannot_be_written_keeps_no_pod_from_being_scheduled() {
     let mut recorder = Recorder::new(config(false), Full(400));
     recorder.handle(Input::Node(node("a", 1000)), Timestamp(1));
     recorder.handle(Input::Pod(world::with_priority(pod("p", 1), 2)), Timestamp(2));

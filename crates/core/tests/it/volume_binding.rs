@@ -1,5 +1,5 @@
-//! A pod with a claim that waits for its first consumer: through Reserve and PreBind until it is bound, and back if
-//! that fails.
+//! A pod with a claim that waits for its first consumer: it goes through Reserve and PreBind until it is bound, and
+//! returns to the queue if binding fails.
 
 use std::{sync::Arc, time::Duration};
 
@@ -69,7 +69,7 @@ impl World {
         self.attempt().unwrap().outcome
     }
 
-    /// The claim that is bound to the volume.
+    /// Returns the claim that is bound to the volume.
     fn claimed_by(&self) -> String {
         let volumes = self.engine.cache().cluster.watched::<PersistentVolume>();
         let volume = volumes.get("", "v").unwrap();
@@ -112,7 +112,7 @@ fn world() -> World {
     world
 }
 
-/// Returns an API server with those objects in which the controller has already bound the claim.
+/// Returns an API server with the same objects, in which the controller has already bound the claim.
 fn server() -> FakeApi {
     let server = FakeApi::default();
     let mut bound = claim("c");
@@ -133,7 +133,7 @@ fn pre_bind(task: &BindTask, server: &FakeApi) -> Result<(), String> {
 }
 
 #[test]
-fn a_volume_is_taken_from_the_decision_on_and_written_before_the_pod_is_bound() {
+fn a_volume_is_taken_when_the_pod_is_decided_and_written_before_the_pod_is_bound() {
     let mut world = world();
     assert!(matches!(world.comes(with_claim("one", "c")), Outcome::Assumed { .. }));
     assert_eq!(world.claimed_by(), "c");
@@ -155,11 +155,11 @@ fn a_volume_is_taken_from_the_decision_on_and_written_before_the_pod_is_bound() 
         matches!(world.comes(with_claim("three", "c")), Outcome::Assumed { .. }),
         "the claim has its volume"
     );
-    assert!(world.binding().pre_bind.is_empty(), "nothing is left to be done");
+    assert!(world.binding().pre_bind.is_empty(), "nothing is left to do");
 }
 
 #[test]
-fn a_volume_that_was_not_written_is_free_again_when_the_binding_fails_and_wakes_who_waits_for_one() {
+fn when_a_binding_fails_a_volume_not_written_yet_is_freed_and_wakes_pods_that_wait_for_one() {
     let mut world = world();
     world.comes(with_claim("one", "c"));
     world.comes(with_claim("two", "d"));
@@ -195,13 +195,13 @@ fn a_volume_that_was_written_stays_with_its_claim_when_the_binding_fails() {
     world.wait(Duration::from_secs(20));
     assert!(
         matches!(world.attempt().unwrap().outcome, Outcome::Assumed { .. }),
-        "it finds what was set aside for it"
+        "it finds the volume that was set aside for it"
     );
     assert_eq!(world.binding().pre_bind.len(), 1);
 }
 
 #[test]
-fn a_volume_that_was_decided_for_a_pod_that_is_deleted_is_free_again_and_wakes_who_waits_for_one() {
+fn when_a_pod_is_deleted_the_volume_chosen_for_it_is_freed_and_wakes_pods_that_wait_for_one() {
     let terminating =
         |pod: Pod| Pod { deleted: Some(Timestamp::default()), resource_version: "2".into(), ..pod };
     let bound_by_others = |pod: Pod| Pod { node_name: Some("n".into()), resource_version: "2".into(), ..pod };

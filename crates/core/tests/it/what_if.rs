@@ -12,7 +12,7 @@ use harbormaster_framework::{
 
 use crate::world::{World, node, pod};
 
-/// A plugin that allows two pods in the whole cluster, and nominates a node where removing one pod is enough.
+/// A plugin that allows two pods in the whole cluster. It nominates a node where removing one pod is enough.
 #[derive(Default)]
 struct Quota;
 
@@ -54,7 +54,7 @@ impl PostFilter<usize> for Quota {
             let fits_without = dry_run.rejection()?.is_none();
             dry_run.add_pod(&first)?;
             let fits_with = dry_run.rejection()?.is_none();
-            // The cluster is restored although the pod is still removed.
+            // Returns while the pod is still removed; the cluster is restored nevertheless.
             dry_run.remove_pod(&first)?;
             if fits_without && !fits_with {
                 return Ok(PostFiltered::Nominate { node: name, victims: Vec::new() });
@@ -88,7 +88,7 @@ fn world() -> World {
 }
 
 #[test]
-fn plugins_hear_of_pods_that_leave_and_return_in_a_question_and_nothing_stays_changed() {
+fn plugins_see_pods_leave_and_return_in_a_dry_run_and_nothing_stays_changed() {
     let mut world = world();
     world.set_node(node("empty", 1000));
     world.set_node(node("used", 1000));
@@ -104,7 +104,7 @@ fn plugins_hear_of_pods_that_leave_and_return_in_a_question_and_nothing_stays_ch
 }
 
 #[test]
-fn when_no_question_helps_the_reasons_follow_the_message() {
+fn when_no_dry_run_helps_the_reasons_follow_the_message() {
     let mut world = world();
     world.set_node(node("used", 1000));
     for name in ["x", "y", "z"] {

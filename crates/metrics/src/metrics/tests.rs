@@ -27,7 +27,7 @@ fn profile() -> Arc<Profile> {
     harbormaster_testkit::profile(&registry, &points)
 }
 
-/// Values by name with labels.
+/// Values keyed by name with labels.
 fn samples(page: &str) -> BTreeMap<&str, f64> {
     let lines = page.lines().filter(|line| !line.starts_with('#'));
     lines
@@ -36,7 +36,7 @@ fn samples(page: &str) -> BTreeMap<&str, f64> {
         .collect()
 }
 
-/// Two pods that fit and one that does not, on two nodes.
+/// Schedules two pods that fit and one that does not, on two nodes.
 fn scheduled() -> (Metrics, Engine) {
     let metrics = Metrics::new();
     let config = EngineConfig { meter: Some(metrics.meter()), ..EngineConfig::new(vec![profile()]) };
@@ -61,7 +61,7 @@ fn scheduled() -> (Metrics, Engine) {
 }
 
 #[test]
-fn what_an_engine_does_is_on_the_page() {
+fn the_work_of_an_engine_is_on_the_page() {
     let (metrics, _) = scheduled();
     let page = metrics.page();
     let samples = samples(&page);
@@ -96,7 +96,7 @@ fn what_an_engine_does_is_on_the_page() {
             r#"scheduler_framework_extension_point_duration_seconds_count{extension_point="Score",profile="default-scheduler",status="Success"}"#,
             2.0,
         ),
-        // Of three cycles the first is measured plugin by plugin.
+        // The first of the three cycles is measured plugin by plugin.
         (
             r#"scheduler_plugin_execution_duration_seconds_count{extension_point="Filter",plugin="NodeUnschedulable",status="Success"}"#,
             1.0,
@@ -150,7 +150,7 @@ fn a_page_is_valid_in_the_text_format() {
 }
 
 #[test]
-fn buckets_add_up_and_end_with_the_count() {
+fn buckets_are_cumulative_and_end_with_the_count() {
     let (metrics, _) = scheduled();
     let page = metrics.page();
     let samples = samples(&page);
@@ -190,14 +190,14 @@ fn the_same_calls_have_the_same_effects_with_and_without_a_meter() {
         }
         log
     };
-    // Meters appear nowhere in the debug text of profiles' plugins.
+    // Meters do not appear in the debug output of profiles' plugins.
     assert_eq!(run(None), run(Some(Metrics::new().meter())));
 }
 
 #[test]
 fn a_configuration_file_is_identified_by_its_checksum() {
     let metrics = Metrics::new();
-    assert!(!metrics.page().contains("harbormaster_config"), "there may be none");
+    assert!(!metrics.page().contains("harbormaster_config"), "there may be no file");
     metrics.set_config("aa");
     metrics.set_config("bb");
     let page = metrics.page();

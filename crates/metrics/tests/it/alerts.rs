@@ -1,4 +1,4 @@
-//! Every metric named by alerts, the dashboard and the documents exists and has the labels that they use.
+//! Every metric that the alerts, the dashboard and the documents name exists and has the labels that they use.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -21,7 +21,7 @@ const DASHBOARD: &str = "deploy/helm/harbormaster/files/dashboard.json";
 const OPERATING: &str = "docs/operating.md";
 /// Labels that Prometheus adds to what it scrapes.
 const TARGET: [&str; 4] = ["instance", "job", "namespace", "pod"];
-/// Prefixes of the metrics' names.
+/// Prefixes of metric names.
 const PREFIXES: [&str; 6] =
     ["scheduler_", "rest_client_", "leader_election_", "process_", "kubernetes_", "kube_pod_resource_"];
 
@@ -30,7 +30,7 @@ fn read(path: &str) -> String {
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// The family of a sample's name, and true if the name is a bucket's.
+/// Returns the family of a sample's name, and true if the name is that of a bucket.
 fn family(sample: &str) -> Option<(&'static Family, bool)> {
     let all = || METRICS.iter().chain(POD_RESOURCES).copied();
     let part = |end: &str| {
@@ -44,7 +44,7 @@ fn family(sample: &str) -> Option<(&'static Family, bool)> {
     }
 }
 
-/// Labels that a query uses: of each sample, and of its result.
+/// Labels that a query uses: those of each sample, and those of its result.
 #[derive(Debug, Default)]
 struct QueryLabels {
     samples: BTreeMap<String, BTreeSet<String>>,
@@ -78,7 +78,7 @@ impl ExprVisitor for QueryLabels {
     }
 }
 
-/// Faults of a query whose result is shown with these labels.
+/// Returns the faults of a query whose result is shown with these labels.
 fn faults(query: &str, shown: &BTreeSet<String>) -> Vec<String> {
     let parsed = match parser::parse(query) {
         Ok(parsed) => parsed,
@@ -107,13 +107,13 @@ fn faults(query: &str, shown: &BTreeSet<String>) -> Vec<String> {
     faults
 }
 
-/// The names between `{{` and `}}`, without the part before the last dot.
+/// Returns the names between `{{` and `}}`, without the part before the last dot.
 fn placeholders(text: &str) -> BTreeSet<String> {
     let names = text.split("{{").skip(1).filter_map(|rest| rest.split_once("}}"));
     names.map(|(name, _)| name.trim().rsplit('.').next().unwrap_or_default().to_owned()).collect()
 }
 
-/// Words that look like a metric's name.
+/// Returns the words that look like a metric's name.
 fn names(text: &str) -> BTreeSet<&str> {
     let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
     words.filter(|word| PREFIXES.iter().any(|prefix| word.starts_with(prefix))).collect()
@@ -130,7 +130,7 @@ fn rules() -> Vec<Value> {
 }
 
 #[test]
-fn alerts_query_metrics_that_exist() {
+fn alerts_query_only_metrics_that_exist() {
     let rules = rules();
     assert!(rules.len() > 5);
     for rule in &rules {
@@ -144,7 +144,7 @@ fn alerts_query_metrics_that_exist() {
 }
 
 #[test]
-fn alerts_explain_themselves_and_link_to_a_runbook() {
+fn alerts_have_descriptions_and_link_to_a_runbook() {
     for rule in rules() {
         let name = rule["alert"].as_str().expect("an alert has a name");
         for field in ["summary", "description"] {
@@ -154,7 +154,7 @@ fn alerts_explain_themselves_and_link_to_a_runbook() {
             );
         }
         let runbook = rule["annotations"]["runbook"].as_str().unwrap_or_default();
-        // The test of documents checks that the heading exists.
+        // The documents' own test checks that the heading exists.
         assert!(
             runbook.strip_prefix(OPERATING).is_some_and(|anchor| anchor.starts_with('#')),
             "{name}: {runbook}"
@@ -163,7 +163,7 @@ fn alerts_explain_themselves_and_link_to_a_runbook() {
     }
 }
 
-/// Queries and their legends.
+/// Collects queries and their legends.
 fn queries<'a>(value: &'a Value, found: &mut Vec<(&'a str, &'a str)>) {
     match value {
         Value::Object(fields) => {
@@ -179,7 +179,7 @@ fn queries<'a>(value: &'a Value, found: &mut Vec<(&'a str, &'a str)>) {
 }
 
 #[test]
-fn the_dashboard_queries_metrics_that_exist() {
+fn the_dashboard_queries_only_metrics_that_exist() {
     let dashboard: Value = serde_json::from_str(&read(DASHBOARD)).unwrap();
     let mut all = Vec::new();
     queries(&dashboard, &mut all);
@@ -190,7 +190,7 @@ fn the_dashboard_queries_metrics_that_exist() {
 }
 
 #[test]
-fn the_documents_name_metrics_that_exist() {
+fn the_documents_name_only_metrics_that_exist() {
     for path in [OPERATING, "docs/parity.md"] {
         let text = read(path);
         let unknown: Vec<&str> = names(&text).into_iter().filter(|name| !is_known(name)).collect();

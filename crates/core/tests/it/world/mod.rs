@@ -1,4 +1,4 @@
-//! A host for the engine in tests: it has a clock, collects the effects, and records everything.
+//! A host for the engine in tests. It keeps a clock, collects the effects, and records every call.
 
 pub(crate) mod steps;
 
@@ -13,7 +13,7 @@ use harbormaster_core::{
 };
 use harbormaster_framework::{profile::Profile, registry::Registry};
 
-/// Creates an engine with the row-scoped in-tree plugins.
+/// An engine and its host.
 pub(crate) struct World {
     pub(crate) engine: Recorder<Vec<u8>>,
     pub(crate) now: Timestamp,
@@ -25,7 +25,7 @@ pub(crate) fn profile() -> Arc<Profile> {
     profile_with(|_| Vec::new())
 }
 
-/// Creates an engine with these plugins and those that `add` registers and adds to points.
+/// Creates a profile with the row-scoped in-tree plugins and those that `add` registers and returns with their points.
 pub(crate) fn profile_with(
     add: impl FnOnce(&mut Registry) -> Vec<(&'static str, &'static str)>,
 ) -> Arc<Profile> {
@@ -125,7 +125,7 @@ impl World {
         self.input(Input::EvictFinished { task, outcome });
     }
 
-    /// Writes the condition as the API server does: the engine receives the updated pod.
+    /// Writes the condition as the API server does: sends the updated pod to the engine.
     pub(crate) fn record_condition(&mut self, name: &str, reason: &str, message: &str) {
         let mut pod = self.pods.iter().find(|p| p.name == name).unwrap().clone();
         pod.resource_version = format!("{}", self.now.0).into();
@@ -154,7 +154,7 @@ impl World {
         attempted
     }
 
-    /// Makes an attempt that takes this long.
+    /// Makes an attempt that takes `time`.
     pub(crate) fn attempt_for(&mut self, time: Duration) -> Option<Attempted> {
         self.now.0 += 1_000_000;
         let (mut next, end) = (self.now, self.now + time);
@@ -164,7 +164,7 @@ impl World {
         attempted
     }
 
-    /// Takes the pods and nodes of the bindings requested since any of these methods was called.
+    /// Takes the pods and nodes of the requested bindings that no method has taken yet.
     pub(crate) fn bindings(&mut self) -> Vec<(String, String)> {
         self.drain(|e| match e {
             Effect::Bind(task) => Some((task.pod().name.to_string(), task.node().to_string())),
@@ -172,7 +172,7 @@ impl World {
         })
     }
 
-    /// Takes the UIDs and nodes of the bindings requested since any of these methods was called.
+    /// Takes the UIDs and nodes of the requested bindings that no method has taken yet.
     pub(crate) fn binding_uids(&mut self) -> Vec<(String, String)> {
         self.drain(|e| match e {
             Effect::Bind(task) => Some((task.pod().uid.to_string(), task.node().to_string())),
@@ -180,7 +180,7 @@ impl World {
         })
     }
 
-    /// Takes the evictions requested since any of these methods was called.
+    /// Takes the requested evictions that no method has taken yet.
     pub(crate) fn evictions(&mut self) -> Vec<EvictTask> {
         self.drain(|e| match e {
             Effect::Evict(task) => Some(task.clone()),
@@ -188,7 +188,7 @@ impl World {
         })
     }
 
-    /// Takes the pods whose nominated node was patched, and the new value.
+    /// Takes the pods whose nominated node was patched, with the new values.
     pub(crate) fn nominations(&mut self) -> Vec<(String, Option<String>)> {
         self.drain(|e| match e {
             Effect::PatchStatus(patch) => {

@@ -1,4 +1,4 @@
-//! Random changes of a cluster and the state of its API server.
+//! Random changes to a cluster, and the state of its API server.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -35,7 +35,7 @@ pub(crate) fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// State of the API server: pods by name with their node, and the requested bindings.
+/// State of the API server: the pods by name, and the requested bindings.
 #[derive(Default)]
 pub(crate) struct Model {
     pub(crate) pods: BTreeMap<String, harbormaster_api::Pod>,
@@ -97,7 +97,7 @@ pub(crate) fn play(world: &mut World, model: &mut Model, step: Step) {
                 0 | 1 if free => {
                     let pod = pod.unwrap();
                     pod.node_name = Some(node.into());
-                    // The confirmation may arrive before or after the answer.
+                    // The confirmation may arrive before or after the binding's result.
                     if how == 0 {
                         world.add_pod(pod.clone());
                     }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::scheduled;
 use crate::families::{METRICS, POD_RESOURCES};
 
-/// Names of kube-scheduler that break a rule: the name, the rule's message, and the reason to keep it.
+/// kube-scheduler's names that break a rule: the name, the rule's message, and the reason to keep the name.
 const EXCEPTIONS: &[(&str, &str, &str)] = &[];
 
 /// Abbreviations of units, and units that are not base units.
@@ -45,7 +45,7 @@ struct ParsedFamily {
     help: String,
     kind: String,
     labels: BTreeSet<String>,
-    /// Names of samples.
+    /// Names of the samples.
     samples: BTreeSet<String>,
 }
 
@@ -91,7 +91,7 @@ fn is_snake_case(name: &str) -> bool {
     name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
 }
 
-/// Rules that a family breaks.
+/// Returns the rules that a family breaks.
 fn faults(name: &str, parsed: &ParsedFamily) -> Vec<&'static str> {
     let ParsedFamily { help, kind, labels, samples } = parsed;
     let is = |wanted: &str| kind == wanted;

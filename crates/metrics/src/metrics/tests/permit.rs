@@ -8,7 +8,7 @@ use harbormaster_testkit as testkit;
 
 use super::{Engine, EngineConfig, Input, Metrics, Registry, Timestamp, node, pod, samples};
 
-/// Makes pods wait for one named `key`, for at most a minute.
+/// Makes pods wait, for at most a minute, for a pod named `key`.
 #[derive(Default)]
 struct Locked;
 
@@ -40,7 +40,7 @@ fn locked(metrics: &Metrics, now: Timestamp) -> Engine {
 }
 
 #[test]
-fn a_wait_on_permit_counts_once_by_how_it_ended() {
+fn a_wait_on_permit_is_counted_once_by_its_result() {
     let (metrics, now) = (Metrics::new(), Timestamp::from_secs(1_000));
     let mut engine = locked(&metrics, now);
     let waits = |result: &str| {
@@ -55,7 +55,7 @@ fn a_wait_on_permit_counts_once_by_how_it_ended() {
     };
     try_pods(&["p", "q"], now);
     assert_eq!((waits("Success"), waits("Unschedulable")), (0.0, 0.0));
-    // The key itself does not wait.
+    // The pod named `key` does not wait.
     try_pods(&["key"], now);
     assert_eq!((waits("Success"), waits("Unschedulable")), (2.0, 0.0));
     try_pods(&["late"], now);
