@@ -65,7 +65,7 @@ pub enum TlsError {
     #[error(transparent)]
     Refused(#[from] rustls::Error),
     /// The name is not a valid server name.
-    #[error("tls-server-name {name:?} is not the name of a server: {source}")]
+    #[error("tls-server-name {name:?} is not a valid server name: {source}")]
     ServerName {
         /// The name as given.
         name: String,
