@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use crate::error::ApiError;
 
-/// Time between two log lines about the same outage.
+/// Minimum interval between log lines about the same kind of problem.
 const REMINDER: Duration = Duration::from_secs(30);
 
 /// Logs problems with one API server. Clones share their state.

@@ -320,7 +320,8 @@ impl<K: Kind> Watcher<K> {
         Ok(next)
     }
 
-    /// Handles a kind that the server does not serve, which counts as having no objects.
+    /// Handles a kind that the server does not serve. The kind counts as delivered; its known objects are removed only
+    /// if it may vanish.
     fn missing(&mut self, why: &str) -> Result<State, EngineGone> {
         let since = self.unserved.map(|since| since.elapsed());
         if since.is_none() {

@@ -56,7 +56,7 @@ pub struct Entry {
 }
 
 impl Node {
-    /// Returns the entries of a mapping; none for anything else.
+    /// Returns the entries of a mapping; an empty slice for anything else.
     pub fn entries(&self) -> &[Entry] {
         match &self.content {
             Content::Mapping(entries) => entries,
@@ -64,7 +64,7 @@ impl Node {
         }
     }
 
-    /// Returns the items of a sequence; none for anything else.
+    /// Returns the items of a sequence; an empty slice for anything else.
     pub fn items(&self) -> &[Node] {
         match &self.content {
             Content::Sequence(items) => items,

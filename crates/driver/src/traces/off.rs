@@ -41,14 +41,14 @@ impl Traces {
     }
 }
 
-/// There is none.
+/// A span, which never exists.
 pub(crate) enum AttemptSpan {}
 
 impl AttemptSpan {
     pub(crate) fn end(self, _: &Attempted, _: Option<AttemptTimes>, _: impl FnOnce(Stamp) -> SystemTime) {}
 }
 
-/// There is none.
+/// A trace, which never exists.
 pub(crate) enum Trace {}
 
 pub(crate) async fn within<T>(_: Option<Trace>, work: impl Future<Output = T>) -> T {
