@@ -4,11 +4,13 @@
 //! request detects this, all connections of its set are abandoned, since the other connections over the same path are
 //! dead as well; the next request makes new ones. The longest time until a dead connection is detected:
 //!
-//! | request | time | detected by | |---|---|---| | watch over HTTP/2 | 25 s | pings of the connection
-//! ([`crate::network`]) | | watch over HTTP/1.1 | 35 s | the watch's requested timeout, which the caller must set | |
-//! watch that is being reopened | 15 s | its time limit, which the caller must set | | other request | 30 s
-//! ([`REQUEST_LIMIT`](crate::client::REQUEST_LIMIT)), or 5 s after a watch is found dead | its time limit | | new
-//! connection | 10 s | the limit for connecting ([`crate::network`]) |
+//! | request | time | detected by |
+//! |---|---|---|
+//! | watch over HTTP/2 | 25 s | pings of the connection ([`crate::network`]) |
+//! | watch over HTTP/1.1 | 35 s | the watch's requested timeout, which the caller must set |
+//! | watch that is being reopened | 15 s | its time limit, which the caller must set |
+//! | other request | 30 s ([`REQUEST_LIMIT`](crate::client::REQUEST_LIMIT)), or 5 s after a watch is found dead | its time limit |
+//! | new connection | 10 s | the limit for connecting ([`crate::network`]) |
 //!
 //! Callers retry a request with an unknown outcome if it may be repeated. If new connections succeed, a pod is
 //! therefore bound at most about 36 s after packets began to vanish.

@@ -14,8 +14,8 @@ pub trait RequestMeter: fmt::Debug + Send + Sync {
     /// Records the status code of a response; `None` if there was no response.
     fn answered(&self, method: &Method, code: Option<StatusCode>);
 
-    /// Records the end of a request that is not a stream: its duration and the sizes of both bodies in bytes. `received` is
-    /// `None` if the request failed.
+    /// Records the end of a request that is not a stream: its duration and the sizes of both bodies in bytes.
+    /// `received` is `None` if the request failed.
     fn ended(&self, method: &Method, took: Duration, sent: usize, received: Option<usize>);
 }
 

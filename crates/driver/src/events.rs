@@ -7,8 +7,8 @@
 //! The recorder (here) puts writes into the backlog; the writer sends them. Events may be late but are not lost: only a
 //! memory limit bounds the backlog, and the writer waits for a server that accepts no events.
 //!
-//! Reading order: here, `record` (one event), `backlog` (order, limits and retries of writes), `writer` (the requests), `tally`
-//! (errors in the log).
+//! Reading order: here, `record` (one event), `backlog` (order, limits and retries of writes), `writer` (the requests),
+//! `tally` (errors in the log).
 
 mod backlog;
 mod record;

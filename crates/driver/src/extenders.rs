@@ -4,8 +4,8 @@
 //! pod is scheduled in the meantime, but bindings continue, and inputs from watches queue up. Requests run in a
 //! separate runtime, so that time limits hold however busy this process is.
 //!
-//! Reading order: here (all extenders), `connection` (one request), `wire` (requests and replies), [`raw`] (objects in the form
-//! of the API server, which requests contain), `current` (replacing the extenders).
+//! Reading order: here (all extenders), `connection` (one request), `wire` (requests and replies), [`raw`] (objects in
+//! the form of the API server, which requests contain), `current` (replacing the extenders).
 //!
 //! Invariants: every call ends within the extender's `httpTimeout`; no reply makes this process panic or use unbounded
 //! memory; an instance that is not the leader binds nothing.

@@ -143,8 +143,8 @@ pub(crate) struct NewCondition<'a> {
     pub(crate) last_transition: Timestamp,
 }
 
-/// A strategic merge patch with the difference between the known status of the pod and the new one. Keys are in alphabetical
-/// order, as in Go's patches.
+/// A strategic merge patch with the difference between the known status of the pod and the new one. Keys are in
+/// alphabetical order, as in Go's patches.
 #[derive(Serialize)]
 pub(crate) struct Body<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
