@@ -10,7 +10,7 @@ use crate::{credentials::Credentials, tls::TlsOptions};
 /// Address of an API server, trust in it, and credentials for it.
 #[derive(Clone, Debug)]
 pub(crate) struct ServerAccess {
-    /// Address; its path is a prefix of every request's.
+    /// Address; its path is a prefix of the path of every request.
     pub server: Uri,
     pub tls: TlsOptions,
     pub credentials: Credentials,
@@ -18,10 +18,10 @@ pub(crate) struct ServerAccess {
     pub impersonation: Vec<(&'static str, String)>,
 }
 
-/// Folder of the service account that the kubelet mounts into a pod.
+/// Folder where the kubelet mounts a pod's service account.
 const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
-/// Reason why the credentials of a pod cannot be used.
+/// Why the credentials of a pod cannot be used.
 #[derive(Debug, Error)]
 pub(crate) enum InClusterError {
     /// The process does not run in a pod.
@@ -34,13 +34,13 @@ pub(crate) enum InClusterError {
 }
 
 impl ServerAccess {
-    /// Access to a server without credentials.
+    /// Returns access to a server without credentials.
     pub(crate) fn to(server: Uri) -> Self {
         let (tls, credentials) = (TlsOptions::default(), Credentials::None);
         Self { server, tls, credentials, impersonation: Vec::new() }
     }
 
-    /// Access with the service account of the pod that this process runs in.
+    /// Returns access with the service account of the pod that this process runs in.
     pub(crate) fn in_cluster() -> Result<Self, InClusterError> {
         let variable = |name| env::var(name).ok().filter(|value| !value.is_empty());
         let host = variable("KUBERNETES_SERVICE_HOST").ok_or(InClusterError::NotInPod)?;
@@ -61,7 +61,7 @@ impl ServerAccess {
     }
 }
 
-/// Returns the address of the server in the environment of a pod.
+/// Returns the address of the server that a pod's environment variables describe.
 fn address(host: &str, port: &str) -> String {
     match host.parse() {
         Ok(IpAddr::V6(host)) => format!("https://[{host}]:{port}"),
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_address_of_a_pods_server_has_brackets_around_ipv6() {
+    fn an_ipv6_address_is_put_in_brackets() {
         assert_eq!(address("10.0.0.1", "443"), "https://10.0.0.1:443");
         assert_eq!(address("fd00::1", "443"), "https://[fd00::1]:443");
         assert_eq!(address("kubernetes.default", "6443"), "https://kubernetes.default:6443");

@@ -5,8 +5,8 @@ use std::{
     time::Duration,
 };
 
-/// Spreads retries of many clients over time. Not for secrets: a small generator (splitmix64), seeded from the random
-/// keys that the standard library gives its hash maps.
+/// A random generator that spreads the retries of many clients over time. It is unsuitable for secrets: a small
+/// generator (splitmix64), seeded from the random keys that the standard library gives its hash maps.
 #[derive(Clone, Debug)]
 pub struct Jitter(u64);
 
@@ -33,7 +33,7 @@ impl Jitter {
     }
 }
 
-/// Delays that grow by a factor up to a limit, each lengthened by a random part of itself.
+/// Delays that grow by a factor up to a limit, each lengthened by a random fraction of itself.
 #[derive(Clone, Debug)]
 pub struct Backoff {
     first: Duration,
@@ -45,12 +45,14 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// Returns delays of `first`, `first * factor`, … up to `limit`, each lengthened by up to `spread` times itself.
+    /// Returns delays of `first`, `first * factor`, … up to `limit`, each lengthened by a random amount of up to
+    /// `spread` times the delay.
     pub fn new(first: Duration, factor: f64, limit: Duration, spread: f64) -> Self {
         Self { first, factor, limit, spread, next: first, jitter: Jitter::default() }
     }
 
-    /// Returns delays for lists and watches: 0.8 s doubling to 30 s, each up to twice as long, as client-go's reflector waits.
+    /// Returns delays for lists and watches: 0.8 s doubling to 30 s, each lengthened to at most twice its length, as in
+    /// client-go's reflector.
     pub fn for_watches() -> Self {
         Self::new(Duration::from_millis(800), 2.0, Duration::from_secs(30), 1.0)
     }
@@ -73,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn delays_double_up_to_the_limit_and_start_anew_after_a_reset() {
+    fn delays_double_up_to_the_limit_and_start_over_after_a_reset() {
         let mut backoff = Backoff::new(Duration::from_secs(1), 2.0, Duration::from_secs(5), 0.0);
         let delays: Vec<u64> = (0..5).map(|_| backoff.delay().as_secs()).collect();
         assert_eq!(delays, [1, 2, 4, 5, 5]);
@@ -90,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn two_generators_do_not_run_in_step() {
+    fn two_generators_return_different_numbers() {
         let (mut a, mut b) = (Jitter::default(), Jitter::default());
         assert!((0..8).any(|_| a.fraction() != b.fraction()));
     }

@@ -1,4 +1,4 @@
-//! Bodies of responses whose length nobody knows before.
+//! Bodies of responses whose length is not known in advance.
 
 use bytes::Bytes;
 use http_body::Body;
@@ -6,10 +6,11 @@ use http_body_util::BodyExt;
 
 use crate::{client::ResponseBody, error::error_chain};
 
-/// Reads a body of at most `largest` bytes. Stops reading a longer one, at once if its length is known.
+/// Reads a body of at most `largest` bytes. Stops reading a longer body at the limit, or does not begin if its length
+/// is known.
 ///
 /// # Errors
-/// Says that the body is too long, or why it cannot be read.
+/// If the body is too long or cannot be read, with the reason.
 pub async fn whole(mut body: ResponseBody, largest: usize) -> Result<Bytes, String> {
     let too_long = || format!("the reply has more than {largest} bytes");
     if body.size_hint().lower() > largest as u64 {
@@ -26,10 +27,11 @@ pub async fn whole(mut body: ResponseBody, largest: usize) -> Result<Bytes, Stri
     Ok(read.joined())
 }
 
-/// Minimum length of blocks, except for the first ones.
+/// Minimum capacity of blocks, except for the first ones.
 const BLOCK: usize = 1 << 20;
 
-/// A buffer for an unknown number of bytes. Unlike a growing vector, it is never copied into one of twice the size.
+/// A buffer for an unknown number of bytes. Unlike a growing vector, it never copies its content into an allocation of
+/// twice the size.
 #[derive(Debug, Default)]
 struct BlockBuffer {
     blocks: Vec<Vec<u8>>,
@@ -79,7 +81,7 @@ mod tests {
 
     const PIECE: usize = 100_000;
 
-    /// A chunked reply, and how many pieces of it were read.
+    /// Returns a chunked reply and the number of its pieces that have been read.
     fn chunked(pieces: usize) -> (ResponseBody, Arc<AtomicUsize>) {
         let read = Arc::new(AtomicUsize::new(0));
         let count = read.clone();
@@ -91,7 +93,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_reply_is_read_up_to_its_limit_and_not_beyond() {
+    async fn a_reply_is_read_up_to_the_limit_and_no_further() {
         let (body, read) = chunked(30);
         let reply = whole(body, 30 * PIECE).await.unwrap();
         assert_eq!((reply.len(), read.load(Ordering::Relaxed)), (30 * PIECE, 30));
@@ -101,7 +103,7 @@ mod tests {
         assert_eq!(read.load(Ordering::Relaxed), 31);
     }
 
-    /// A reply that tells its length.
+    /// A reply of known length.
     struct Long(u64, Arc<AtomicUsize>);
 
     impl Body for Long {
@@ -122,7 +124,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn of_a_reply_that_tells_that_it_is_too_long_nothing_is_read() {
+    async fn nothing_is_read_of_a_reply_that_is_known_to_be_too_long() {
         let read = Arc::new(AtomicUsize::new(0));
         let reply = async |length| whole(Long(length, read.clone()).boxed_unsync(), 1000).await;
         assert!(reply(1001).await.is_err());
@@ -132,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_takes_little_more_than_its_length() {
+    fn the_buffer_is_little_larger_than_its_content() {
         for piece in [1, 10, 16 << 10, 3 << 20] {
             let mut read = BlockBuffer::default();
             while read.length < 8 << 20 {

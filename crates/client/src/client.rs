@@ -1,4 +1,4 @@
-//! One request to the API server.
+//! Requests to the API server.
 
 use std::{
     sync::{Arc, Weak},
@@ -24,17 +24,18 @@ use crate::{
 pub type RequestBody = Full<Bytes>;
 /// Body of a response.
 pub type ResponseBody = UnsyncBoxBody<Bytes, BoxError>;
-/// Service that answers requests: the network, or a function in tests.
+/// Service that answers requests: the network or, in tests, a function.
 pub type HttpService = BoxCloneSyncService<Request<RequestBody>, Response<ResponseBody>, BoxError>;
 
-/// Time limit of an ordinary request, response included; of a longer one, the longest silence of its response.
+/// Time limit for an ordinary request, including its response. For a request with a longer limit, this is the longest
+/// time that the response may be silent.
 pub const REQUEST_LIMIT: Duration = Duration::from_secs(30);
 
 /// Content type of a JSON body.
 pub const JSON: &str = "application/json";
 /// Content type of a patch in which `null` removes a field (RFC 7386).
 pub const MERGE_PATCH: &str = "application/merge-patch+json";
-/// Content type of a patch that knows the keys of lists in Kubernetes objects.
+/// Content type of a patch that merges the lists of Kubernetes objects by key.
 pub const STRATEGIC_MERGE_PATCH: &str = "application/strategic-merge-patch+json";
 
 /// A client for one API server. Clones share connections and the rate limit.
@@ -42,7 +43,7 @@ pub const STRATEGIC_MERGE_PATCH: &str = "application/strategic-merge-patch+json"
 pub struct ApiClient {
     service: HttpService,
     limiter: Option<Arc<RateLimiter>>,
-    /// Time limit of an ordinary request.
+    /// Time limit for an ordinary request.
     limit: Duration,
     connections: Connections,
     reachability: Reachability,
@@ -55,7 +56,7 @@ pub struct ApiClient {
 #[derive(Clone, Debug)]
 pub(crate) struct Route {
     pub(crate) connections: Arc<ConnectionSet>,
-    /// True if the response is a stream that may stay open, and silent, for long.
+    /// True if the response is a stream that may stay open and silent for a long time.
     pub(crate) is_stream: bool,
 }
 
@@ -64,14 +65,15 @@ pub(crate) struct Route {
 pub struct Stream {
     /// Body of the response.
     pub body: ResponseBody,
-    /// True if the body fails when its connection dies (HTTP/2); otherwise (HTTP/1.1) it only stays silent.
+    /// True if the body fails when its connection dies (HTTP/2); otherwise (HTTP/1.1), the body merely stays silent.
     pub is_probed: bool,
-    /// The connections that this one was made with; see [`ApiClient::give_up_connections`].
+    /// The connections that this stream's own connection was made with; see [`ApiClient::give_up_connections`].
     pub connections: Weak<ConnectionSet>,
 }
 
 impl ApiClient {
-    /// Returns a client whose requests `service` answers. Paths are absolute on the API server, for example `/api/v1/pods`.
+    /// Returns a client whose requests are answered by `service`. Paths are absolute on the API server, for example
+    /// `/api/v1/pods`.
     pub fn over<S>(service: S) -> Self
     where
         S: Service<Request<RequestBody>, Response = Response<ResponseBody>, Error = BoxError>
@@ -98,54 +100,55 @@ impl ApiClient {
         Self { reachability: Reachability::of(server), ..self }
     }
 
-    /// Returns the same client with another rate limit.
+    /// Returns the same client with a different rate limit.
     pub fn with_limiter(&self, limiter: Option<RateLimiter>) -> Self {
         Self { limiter: limiter.map(Arc::new), ..self.clone() }
     }
 
-    /// Returns a client for the same server with connections of its own.
+    /// Returns a client for the same server with its own connections.
     pub fn with_own_connections(&self) -> Self {
         Self { connections: Connections::default(), ..self.clone() }
     }
 
-    /// Returns the same client with another time limit for ordinary requests.
+    /// Returns the same client with a different time limit for ordinary requests.
     pub fn with_time_limit(&self, limit: Duration) -> Self {
         Self { limit, ..self.clone() }
     }
 
-    /// Returns the same client, which writes only while `gate` is open. It reads at any time.
+    /// Returns the same client, restricted to writing only while `gate` is open. It may read at any time.
     pub fn with_gate(&self, gate: Arc<dyn WriteGate>) -> Self {
         Self { gate: Some(gate), ..self.clone() }
     }
 
-    /// Returns the same client, which reports its requests to `meter`.
+    /// Returns the same client, reporting its requests to `meter`.
     pub fn with_meter(&self, meter: Arc<dyn RequestMeter>) -> Self {
         Self { meter: Some(meter), ..self.clone() }
     }
 
-    /// Returns the same client, which makes spans with `tracer`.
+    /// Returns the same client, creating spans with `tracer`.
     pub fn with_tracer(&self, tracer: Arc<dyn RequestTracer>) -> Self {
         Self { tracer: Some(tracer), ..self.clone() }
     }
 
-    /// Returns host and port of the server.
+    /// Returns the host and port of the server.
     pub fn host(&self) -> String {
         let address: Option<http::Uri> = self.reachability.server().parse().ok();
         address.as_ref().and_then(|address| address.authority()).map(ToString::to_string).unwrap_or_default()
     }
 
-    /// Logs that the server does not allow the client to read `kind`, together with all other such kinds.
+    /// Logs that the server does not allow the client to read `kind`, together with all other forbidden kinds.
     pub fn log_forbidden(&self, kind: &str, why: &str) {
         self.reachability.forbidden(kind, why);
     }
 
-    /// Logs that the server allows everything again, if `kind` was the last one that it did not.
+    /// Records that the server allows reading `kind`. Logs that everything is allowed again if `kind` was the last
+    /// forbidden kind.
     pub fn log_allowed(&self, kind: &str) {
         self.reachability.allowed(kind);
     }
 
-    /// Gives up the connections that a dead stream was made with, since they may be dead, too. Returns true if they were in
-    /// use until now.
+    /// Abandons the connections that a dead stream was made with, since they may be dead as well. Returns true if new
+    /// requests used them until now.
     pub fn give_up_connections(&self, connections: &Weak<ConnectionSet>) -> bool {
         self.connections.lose(connections)
     }
@@ -158,7 +161,7 @@ impl ApiClient {
         self.get_within(path, self.limit).await
     }
 
-    /// [`Self::get`] with a time limit, for responses that take long.
+    /// Does the same as [`Self::get`] with a time limit, for responses that take a long time.
     ///
     /// # Errors
     /// See [`ApiError`].
@@ -217,7 +220,7 @@ impl ApiClient {
         self.exchange(Method::DELETE, path, JSON, options).await.map(drop)
     }
 
-    /// Sends `GET` and returns the response as a stream, which must begin within `limit`.
+    /// Sends `GET` and returns the response as a stream. The response must begin within `limit`.
     ///
     /// # Errors
     /// See [`ApiError`].
@@ -251,7 +254,7 @@ impl ApiClient {
             let connections = self.wait_for_limiter(&method).await;
             let response = async {
                 let mut stream = self.send(request, &connections, false).await?;
-                // Read to the end, so that the connection can be used again.
+                // The body is read to its end so that the connection can be reused.
                 let mut read = BytesMut::new();
                 while let Some(chunk) = next(&mut stream.body, &method, path).await? {
                     read.extend_from_slice(&chunk);
@@ -261,7 +264,7 @@ impl ApiClient {
             self.within(self.limit, &method, path, &connections, response).await
         };
         let outcome = tokio::select! {
-            // First, so that the gate is asked each time before anything else goes on.
+            // The gate comes first, so that it is checked each time before anything else proceeds.
             biased;
             reason = self.gate_closed() => {
                 Err(ApiError::GateClosed(format!("{method} {}: {reason}", plain(path))))
@@ -272,7 +275,7 @@ impl ApiClient {
         outcome
     }
 
-    /// Resolves when nothing may be written, with the reason.
+    /// Resolves to the reason when writing is forbidden.
     async fn gate_closed(&self) -> &'static str {
         match &self.gate {
             Some(gate) => {
@@ -302,7 +305,7 @@ impl ApiClient {
         outcome
     }
 
-    /// Waits for the rate limiter. Returns the connections to use.
+    /// Waits for the rate limiter, then returns the connections to use.
     async fn wait_for_limiter(&self, method: &Method) -> Arc<ConnectionSet> {
         if let Some(limiter) = &self.limiter {
             let waited = limiter.acquire().await;
@@ -349,7 +352,7 @@ impl ApiClient {
         outcome
     }
 
-    /// Limits the time of `work`. A request that is not answered in time takes its connections with it.
+    /// Limits the time of `work`. If a request is not answered in time, its connections are abandoned.
     async fn within<T>(
         &self,
         limit: Duration,
@@ -368,7 +371,7 @@ impl ApiClient {
                 silent
             }
             () = connections.are_lost() => {
-                Err(ApiError::Unreachable(format!("{method} {path}: the connections of that time are dead")))
+                Err(ApiError::Unreachable(format!("{method} {path}: its connections are dead")))
             }
         }
     }
@@ -412,7 +415,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_refusal_without_a_status_still_says_something() {
+    async fn a_refusal_without_a_status_still_has_a_message() {
         let server = FakeServer::always(|_| reply(503, "upstream is away"));
         let error = server.client().get("/x").await.unwrap_err();
         assert_eq!(error.to_string(), "the server answered 503 Service Unavailable: upstream is away");
@@ -420,7 +423,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_wish_to_be_left_alone_is_read_from_the_header() {
+    async fn the_requested_delay_is_read_from_the_header() {
         let server = FakeServer::always(|_| {
             let mut busy = status(429, "TooManyRequests", "busy");
             busy.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("7"));
@@ -431,14 +434,14 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_server_that_never_answers_is_given_up() {
+    async fn a_request_to_a_server_that_never_answers_times_out() {
         let server = ApiClient::over(tower::service_fn(|_| async { std::future::pending().await }));
         let error = server.get("/x").await.unwrap_err();
         assert_eq!(error.to_string(), "GET /x: no reply within 30s");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_request_that_is_not_answered_takes_its_connections_with_it() {
+    async fn the_connections_of_an_unanswered_request_are_abandoned() {
         let client = ApiClient::over(tower::service_fn(|_| async { std::future::pending().await }));
         let first = client.connections.current();
         let (write, read) = tokio::join!(client.post("/x", Bytes::new()), client.get("/y"));
@@ -450,8 +453,8 @@ mod tests {
             client.give_up_connections(&Arc::downgrade(&second));
         });
         let error = waiting.unwrap_err();
-        assert!(error.is_passing(), "it is to be tried again");
-        assert_eq!(error.to_string(), "GET /z: the connections of that time are dead");
+        assert!(error.is_passing(), "it may be retried");
+        assert_eq!(error.to_string(), "GET /z: its connections are dead");
         assert!(
             client.with_limiter(None).connections.current().pools.get().is_none(),
             "all clients have new connections"
@@ -459,7 +462,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_long_reply_may_take_long_but_not_be_silent() {
+    async fn a_long_reply_may_take_long_but_must_not_be_silent() {
         let slow = |pause: u64| {
             let pieces = futures_util::stream::unfold(0, move |n| async move {
                 sleep(Duration::from_secs(pause)).await;
@@ -471,7 +474,7 @@ mod tests {
         let limit = Duration::from_secs(300);
         let steady = FakeServer::always(move |_| slow(20)).client();
         assert_eq!(steady.get_within("/x", limit).await.unwrap(), "x".repeat(10));
-        assert!(steady.get("/x").await.is_err(), "an ordinary one may not");
+        assert!(steady.get("/x").await.is_err(), "an ordinary request may not take that long");
         let silent = FakeServer::always(move |_| slow(31)).client();
         let error = silent.get_within("/x", limit).await.unwrap_err();
         assert_eq!(error.to_string(), "GET /x: no reply within 30s");

@@ -18,17 +18,17 @@ use crate::{
 /// Address, credentials and limits of a client.
 #[derive(Clone, Debug, Default)]
 pub struct ConnectionConfig {
-    /// `clientConnection.kubeconfig` or `--kubeconfig`; in-cluster credentials are used without it.
+    /// `clientConnection.kubeconfig` or `--kubeconfig`; if absent, in-cluster credentials are used.
     pub kubeconfig: Option<PathBuf>,
     /// `--master`: overrides the address in the kubeconfig.
     pub master: Option<String>,
-    /// `clientConnection.qps`; negative: no limit.
+    /// `clientConnection.qps`; a negative value means no limit.
     pub qps: f32,
     /// `clientConnection.burst`.
     pub burst: i32,
 }
 
-/// Reason why no client can be made.
+/// Why no client can be created.
 #[derive(Debug, Error)]
 pub enum ClientError {
     /// There is neither a kubeconfig nor an address, and the process does not run in a pod.
@@ -62,8 +62,8 @@ pub enum ClientError {
 }
 
 impl ConnectionConfig {
-    /// Reads the configuration and returns a client that keeps at most `idle_connections` idle connections. Does not connect
-    /// yet.
+    /// Reads the configuration and returns a client that keeps at most `idle_connections` idle connections. Does not
+    /// connect yet.
     ///
     /// # Errors
     /// If there is no configuration, or it cannot be used.
@@ -101,9 +101,10 @@ impl ConnectionConfig {
     }
 }
 
-/// Returns a client for TokenReview and SubjectAccessReview, with the credentials of `kubeconfig` or those of the pod that
-/// this process runs in; `None` if there are neither. kube-scheduler has one such client for each of
-/// `--authentication-kubeconfig` and `--authorization-kubeconfig`. The rate limit is 200 requests per second, 400 at once.
+/// Returns a client for TokenReview and SubjectAccessReview, with the credentials of `kubeconfig` or those of the pod
+/// that this process runs in; `None` if neither exists. kube-scheduler has one such client for
+/// `--authentication-kubeconfig` and one for `--authorization-kubeconfig`. The rate limit is 200 requests per second
+/// with a burst of 400.
 ///
 /// # Errors
 /// If the kubeconfig cannot be used.
@@ -127,10 +128,10 @@ pub async fn reviewer(
     Ok(Some(client.with_limiter(RateLimiter::new(200.0, 400))))
 }
 
-/// Sets the default provider of the process: without this, a second provider that some dependency enables would leave the
-/// process without a default.
+/// Sets the process's default crypto provider. Otherwise, the process would have no default as soon as some dependency
+/// enables a second provider.
 fn install_crypto_provider() {
-    // Fails if a default is set already, which is as good.
+    // Fails if a default is already set, which is just as good.
     let _ = rustls::crypto::ring::default_provider().install_default();
 }
 
@@ -138,7 +139,8 @@ fn from_file(path: &Path) -> Result<ServerAccess, ClientError> {
     kubeconfig::read(path).map_err(|source| ClientError::Kubeconfig { path: path.to_owned(), source })
 }
 
-/// Returns the service account of the pod that this process runs in, or the address in the environment.
+/// Returns access with the service account of the pod that this process runs in or, failing that, to the address in the
+/// environment.
 fn without_file() -> Result<ServerAccess, ClientError> {
     tracing::warn!(
         "Neither --kubeconfig nor --master was specified. Using the inClusterConfig. This might not work."
@@ -157,7 +159,7 @@ fn without_file() -> Result<ServerAccess, ClientError> {
     }
 }
 
-/// Parses an address. Without a scheme it is plain HTTP, as for client-go.
+/// Parses an address. An address without a scheme means plain HTTP, as in client-go.
 fn address(given: &str) -> Result<Uri, ClientError> {
     let full = if given.contains("://") { given.to_owned() } else { format!("http://{given}") };
     full.parse().map_err(|source| ClientError::Address { address: given.to_owned(), source })
@@ -168,8 +170,8 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn without_any_configuration_the_message_is_that_of_kubernetes() {
-        // The tests run in no pod and with no address in the environment.
+    async fn without_any_configuration_the_message_is_the_one_from_kubernetes() {
+        // The tests do not run in a pod, and there is no address in the environment.
         let error = ConnectionConfig::default().client(8).await.unwrap_err();
         assert_eq!(
             error.to_string(),
@@ -178,7 +180,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_kubeconfig_that_is_of_no_use_is_named_with_what_to_do() {
+    async fn the_error_for_an_unusable_kubeconfig_names_the_file_and_the_problem() {
         let directory = std::env::temp_dir().join(format!("harbormaster-kubeconfig-{}", std::process::id()));
         std::fs::create_dir_all(&directory).unwrap();
         let path = directory.join("config");
@@ -212,7 +214,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_refused_connection_is_an_error_that_says_so() {
+    async fn the_error_for_a_refused_connection_mentions_the_refusal() {
         let config =
             ConnectionConfig { master: Some("http://127.0.0.1:1".into()), qps: -1.0, ..Default::default() };
         let client = config.client(8).await.unwrap();

@@ -1,19 +1,19 @@
-//! Connections are trusted together and given up together.
+//! Sets of connections that are trusted together and abandoned together.
 //!
-//! A proxy or a firewall can swallow packets while sockets stay open: no error occurs, and no data arrives. When one request
-//! notices, all connections of that time are given up, since those over the same path are dead, too; the next request
-//! makes new ones. The longest time until a dead connection is noticed:
+//! A proxy or a firewall can swallow packets while sockets stay open: no error occurs, and no data arrives. When one
+//! request detects this, all connections of its set are abandoned, since the other connections over the same path are
+//! dead as well; the next request makes new ones. The longest time until a dead connection is detected:
 //!
-//! | request | time | noticed by |
+//! | request | time | detected by |
 //! |---|---|---|
 //! | watch over HTTP/2 | 25 s | pings of the connection ([`crate::network`]) |
-//! | watch over HTTP/1.1 | 35 s | its agreed end, which the caller must set |
+//! | watch over HTTP/1.1 | 35 s | the watch's requested timeout, which the caller must set |
 //! | watch that is being reopened | 15 s | its time limit, which the caller must set |
-//! | other request | 30 s ([`REQUEST_LIMIT`](crate::client::REQUEST_LIMIT)), or 5 s after a watch was found dead | its time limit |
+//! | other request | 30 s ([`REQUEST_LIMIT`](crate::client::REQUEST_LIMIT)), or 5 s after a watch is found dead | its time limit |
 //! | new connection | 10 s | the limit for connecting ([`crate::network`]) |
 //!
-//! Callers that may repeat a request whose fate is unknown do so, so a pod is bound at most some 36 s after packets began to
-//! vanish, as soon as new connections come through.
+//! Callers retry a request with an unknown outcome if it may be repeated. If new connections succeed, a pod is
+//! therefore bound at most about 36 s after packets began to vanish.
 
 use std::{
     sync::{Arc, Mutex, OnceLock, PoisonError, Weak},
@@ -24,19 +24,20 @@ use tokio::{sync::watch, time::sleep};
 
 use crate::network::Pools;
 
-/// Time that a request may still take after a watch over the same connections was found dead. A live one is answered by then.
+/// Time that a request may still take after a watch over the same set of connections is found dead. A request over a
+/// live connection is answered by then.
 pub(crate) const LAST_CHANCE: Duration = Duration::from_secs(5);
 
-/// The connections that new requests use. Clones are the same.
+/// The connections that new requests use. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Connections(Arc<Mutex<Arc<ConnectionSet>>>);
 
-/// Connections that were made in the same span of time.
+/// Connections that were made in the same period of time.
 #[derive(Debug)]
 pub struct ConnectionSet {
-    /// Made by the first request.
+    /// Created by the first request.
     pub(crate) pools: OnceLock<Pools>,
-    /// True once a watch was found dead.
+    /// True once a watch has been found dead.
     lost: watch::Sender<bool>,
 }
 
@@ -47,10 +48,10 @@ impl Default for ConnectionSet {
 }
 
 impl ConnectionSet {
-    /// Waits until there is no more reason to wait for a response.
+    /// Resolves when there is no longer any reason to wait for a response.
     pub(crate) async fn are_lost(&self) {
         let mut lost = self.lost.subscribe();
-        // The sender is in `self`.
+        // The sender is in `self`, so this cannot fail.
         let _ = lost.wait_for(|lost| *lost).await;
         sleep(LAST_CHANCE).await;
     }
@@ -61,7 +62,7 @@ impl Connections {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Makes new requests use new connections. Returns false if they do already.
+    /// Makes new requests use new connections. Returns false if new requests already do.
     pub(crate) fn give_up(&self, set: &Arc<ConnectionSet>) -> bool {
         let mut current = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let is_current = Arc::ptr_eq(&current, set);
@@ -71,9 +72,9 @@ impl Connections {
         is_current
     }
 
-    /// Does the same, and limits the time of requests under way to [`LAST_CHANCE`].
+    /// Does the same as [`Self::give_up`], and limits the time of requests in progress to [`LAST_CHANCE`].
     pub(crate) fn lose(&self, set: &Weak<ConnectionSet>) -> bool {
-        // No request is under way on connections that are gone.
+        // No request is in progress on connections that no longer exist.
         let Some(set) = set.upgrade() else { return false };
         set.lost.send_replace(true);
         self.give_up(&set)
@@ -87,18 +88,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn connections_are_given_up_once() {
+    fn connections_are_abandoned_once() {
         let connections = Connections::default();
         let first = connections.current();
         assert!(connections.give_up(&first));
         let second = connections.current();
         assert!(!Arc::ptr_eq(&first, &second));
-        assert!(!connections.give_up(&first), "what is late says nothing about newer connections");
+        assert!(!connections.give_up(&first), "a late failure does not affect newer connections");
         assert!(Arc::ptr_eq(&second, &connections.current()));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_under_way_when_a_watch_is_lost_has_a_last_chance() {
+    async fn requests_in_progress_have_a_last_chance_when_a_watch_is_lost() {
         let connections = Connections::default();
         let set = connections.current();
         let begun = Instant::now();

@@ -20,7 +20,7 @@ use crate::{
 
 /// Time for which the content of a token file is used before the file is read again, as in client-go.
 const TOKEN_FILE_AGE: Duration = Duration::from_secs(60);
-/// Time before the end of a plugin's credentials at which the plugin is run again.
+/// Time before a plugin's credentials expire at which the plugin is run again.
 const PLUGIN_MARGIN: SignedDuration = SignedDuration::from_secs(60);
 
 /// Credentials of a client, as configured.
@@ -28,7 +28,7 @@ const PLUGIN_MARGIN: SignedDuration = SignedDuration::from_secs(60);
 pub(crate) enum Credentials {
     None,
     Token(String),
-    /// The file is read again and again; `fallback` is used while it cannot be read.
+    /// The file is read periodically; `fallback` is used if it cannot be read at the start.
     TokenFile {
         path: PathBuf,
         fallback: Option<String>,
@@ -52,7 +52,7 @@ impl fmt::Debug for Credentials {
     }
 }
 
-/// Reason why a request has no credentials.
+/// Why there are no credentials for a request.
 #[derive(Debug, Error)]
 pub enum CredentialsError {
     /// The token file cannot be read.
@@ -63,17 +63,17 @@ pub enum CredentialsError {
         /// Cause.
         source: io::Error,
     },
-    /// The credentials contain characters that no header may have.
+    /// The credentials contain characters that are not allowed in a header.
     #[error("the credentials cannot be sent in a header: {0}")]
     Header(#[from] InvalidHeaderValue),
-    /// The plugin gave none.
+    /// The plugin provided no credentials.
     #[error(transparent)]
     Plugin(#[from] PluginError),
 }
 
-/// Makes the `Authorization` header of requests, and keeps it up to date.
+/// Creates the `Authorization` header of requests and keeps it up to date.
 pub(crate) enum Authorizer {
-    /// Always the same header, or none.
+    /// The same header for every request, or none.
     Fixed(Option<HeaderValue>),
     TokenFile {
         path: PathBuf,
@@ -81,7 +81,7 @@ pub(crate) enum Authorizer {
     },
     Plugin {
         plugin: Arc<ExecPlugin>,
-        /// Locked while the plugin runs, so that it runs once for all requests that wait.
+        /// Locked while the plugin runs, so that it runs once for all waiting requests.
         last: AsyncMutex<Option<PluginHeader>>,
     },
 }
@@ -120,10 +120,11 @@ fn sensitive(text: String) -> Result<HeaderValue, InvalidHeaderValue> {
 }
 
 impl Authorizer {
-    /// Prepares the credentials; a plugin is run. Returns the client certificate that it printed, if any.
+    /// Prepares the credentials, running the plugin if there is one. Returns the client certificate that the plugin
+    /// printed, if any.
     ///
     /// # Errors
-    /// If there is no token in the file or from the plugin.
+    /// If the token file cannot be read, the plugin fails, or the credentials cannot be sent in a header.
     pub(crate) async fn new(credentials: Credentials) -> Result<(Self, Option<Identity>), CredentialsError> {
         let authorizer = match credentials {
             Credentials::None => Self::Fixed(None),
@@ -150,10 +151,10 @@ impl Authorizer {
         Ok((authorizer, None))
     }
 
-    /// Returns the header for a request that is about to be sent.
+    /// Returns the `Authorization` header for a request that is about to be sent.
     ///
     /// # Errors
-    /// If a plugin fails that must be run again.
+    /// If the plugin must be run again and fails.
     pub(crate) async fn header(&self) -> Result<Option<HeaderValue>, CredentialsError> {
         match self {
             Self::Fixed(header) => Ok(header.clone()),
@@ -161,7 +162,7 @@ impl Authorizer {
                 let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
                 if last.at.elapsed() >= TOKEN_FILE_AGE {
                     last.at = Instant::now();
-                    // A file that is being replaced, or was removed, leaves the last token in use.
+                    // If the file is being replaced or has been removed, the last token stays in use.
                     let read = fs::read_to_string(path).ok().filter(|token| !token.trim().is_empty());
                     if let Some(header) = read.and_then(|token| bearer(&token).ok()) {
                         last.header = header;
@@ -180,7 +181,7 @@ impl Authorizer {
         }
     }
 
-    /// Takes note that the server did not accept the credentials: a plugin is run again before the next request.
+    /// Records that the server did not accept the credentials. A plugin is then run again before the next request.
     pub(crate) async fn refused(&self) {
         if let Self::Plugin { last, .. } = self {
             *last.lock().await = None;
@@ -241,7 +242,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_token_file_that_is_missing_at_first_is_an_error_unless_there_is_a_token() {
+    async fn a_token_file_that_is_missing_at_the_start_is_an_error_unless_there_is_a_token() {
         let path = PathBuf::from("/no/such/token");
         let fallback = Some("abc".to_owned());
         assert_eq!(first_header(Credentials::TokenFile { path: path.clone(), fallback }).await, "Bearer abc");
@@ -249,7 +250,7 @@ mod tests {
         assert!(error.to_string().starts_with("token file /no/such/token: "), "{error}");
     }
 
-    /// A plugin whose tokens count its runs, with that end.
+    /// Returns a plugin whose tokens count its runs and have that expiration time.
     fn counting(folder: &std::path::Path, expires: &str) -> Credentials {
         let script = format!(
             "echo >>{0}/runs; printf '{{\"apiVersion\": \"v1\", \"kind\": \"ExecCredential\", \"status\": \
@@ -265,7 +266,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_plugin_runs_again_when_its_token_ends_or_is_refused() {
+    async fn a_plugin_runs_again_when_its_token_expires_or_is_refused() {
         for (expires, second) in [
             ("", "Bearer 1"),
             (", \"expirationTimestamp\": \"2999-01-01T00:00:00Z\"", "Bearer 1"),

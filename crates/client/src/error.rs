@@ -9,13 +9,13 @@ use thiserror::Error;
 
 use crate::client::ResponseBody;
 
-/// Number of bytes that are read of the body of an error response.
+/// Number of bytes of an error response's body that are read.
 const ERROR_BODY: usize = 64 << 10;
 
 /// Failure of a request.
 #[derive(Clone, Debug, Error)]
 pub enum ApiError {
-    /// No response: a refused, reset or broken connection, a TLS error, or a name that cannot be resolved.
+    /// No response, because of a refused, reset or broken connection, a TLS error, or a name that cannot be resolved.
     #[error("{0}")]
     Unreachable(String),
     /// No complete response in time.
@@ -29,7 +29,7 @@ pub enum ApiError {
     /// The API server refused the request.
     #[error("{}", .0.message)]
     Refused(Refusal),
-    /// The [`WriteGate`](crate::WriteGate) is closed: the request was not sent, or was cancelled.
+    /// The [`WriteGate`](crate::WriteGate) is closed, so the request was not sent or was canceled.
     #[error("{0}")]
     GateClosed(String),
 }
@@ -41,9 +41,9 @@ pub struct Refusal {
     pub code: u16,
     /// `reason`, for example `Conflict`; empty if the body is not a `metav1.Status`.
     pub reason: String,
-    /// Message for people.
+    /// Human-readable message.
     pub message: String,
-    /// Time for which the server asks not to be contacted.
+    /// Time for which the client should not contact the server, according to the server.
     pub retry_after: Option<Duration>,
 }
 
@@ -56,7 +56,7 @@ impl ApiError {
         }
     }
 
-    /// Returns the time for which the server asks not to be contacted.
+    /// Returns the time for which the client should not contact the server, according to the server.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Refused(refusal) => refusal.retry_after,
@@ -64,7 +64,8 @@ impl ApiError {
         }
     }
 
-    /// Returns true if the same request may succeed a little later: no response, 429 (too many requests) or 5xx.
+    /// Returns true if the same request may succeed a little later: there was no response, or its status was 429 (too
+    /// many requests) or 5xx.
     pub fn is_passing(&self) -> bool {
         match self {
             Self::Unreachable(_) | Self::TimedOut { .. } => true,
@@ -73,8 +74,8 @@ impl ApiError {
         }
     }
 
-    /// Returns true if the client logs this error, or does so if it lasts, so that callers need not: an outage, refused
-    /// credentials, or a missing permission.
+    /// Returns true if the client itself logs this error, at least if it persists, so that callers need not log it.
+    /// These errors are outages, refused credentials and missing permissions.
     pub fn is_logged_by_client(&self) -> bool {
         crate::reachability::is_logged(self)
     }
@@ -84,7 +85,7 @@ impl ApiError {
     }
 }
 
-/// Returns the text of an error and of all its causes.
+/// Returns the messages of an error and all its causes.
 pub fn error_chain(error: &(dyn Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -99,7 +100,7 @@ pub fn error_chain(error: &(dyn Error + 'static)) -> String {
     text
 }
 
-/// The fields of `metav1.Status` that are read.
+/// The fields of `metav1.Status` that are used.
 #[derive(Debug, Default, Deserialize)]
 struct Status {
     #[serde(default)]
@@ -120,7 +121,7 @@ struct StatusDetails {
 }
 
 impl Refusal {
-    /// Reads a `metav1.Status`, for example that of an `ERROR` event of a watch.
+    /// Reads a `metav1.Status`, for example from an `ERROR` event of a watch.
     ///
     /// # Errors
     /// If it is not valid JSON, or a field has the wrong type.
@@ -145,7 +146,7 @@ impl Refusal {
     }
 }
 
-/// Reads `Retry-After` in seconds; API servers do not use the form with a date.
+/// Reads a `Retry-After` header in seconds; API servers do not use the form with a date.
 fn retry_after(value: Option<&HeaderValue>) -> Option<Duration> {
     let seconds = value?.to_str().ok()?.trim().parse().ok()?;
     Some(Duration::from_secs(seconds))

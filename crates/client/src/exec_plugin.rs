@@ -30,7 +30,7 @@ pub(crate) struct ExecPlugin {
     pub provide_cluster_info: bool,
     #[serde(default)]
     pub interactive_mode: InteractiveMode,
-    /// Present if the plugin asks for it.
+    /// Present if the plugin requests it.
     #[serde(skip)]
     pub cluster: Option<ClusterInfo>,
 }
@@ -74,37 +74,37 @@ pub(crate) struct ClusterInfo {
 pub(crate) struct PrintedCredentials {
     pub token: Option<String>,
     pub identity: Option<Identity>,
-    /// Time after which they are invalid; unknown if absent.
+    /// Time after which the credentials are invalid; unknown if absent.
     pub expires: Option<Timestamp>,
 }
 
-/// Reason why a plugin gave no credentials.
+/// Why a plugin provided no credentials.
 #[derive(Debug, Error)]
 pub enum PluginError {
-    /// It could not be started.
+    /// The plugin could not be started.
     #[error("exec: {command}: {source}{}", hint(install_hint))]
     Start {
         /// The program.
         command: String,
         /// Cause.
         source: io::Error,
-        /// Text of the kubeconfig that says how to install it.
+        /// The kubeconfig's installation hint for the plugin.
         install_hint: String,
     },
-    /// It failed.
+    /// The plugin failed.
     #[error("exec: executable {command} failed with {status}: {text}")]
     Failed {
         /// The program.
         command: String,
         /// Exit status.
         status: std::process::ExitStatus,
-        /// End of its standard error.
+        /// Content of its standard error.
         text: String,
     },
-    /// It wants to talk to a user.
+    /// The plugin requires interaction with a user.
     #[error("exec plugin cannot support interactive mode: standard input is not a terminal")]
     NoTerminal,
-    /// It printed something else.
+    /// The plugin printed something other than credentials.
     #[error("exec: executable {command} printed no ExecCredential: {reason}")]
     Output {
         /// The program.
@@ -141,7 +141,8 @@ struct Status {
 }
 
 impl ExecPlugin {
-    /// Returns the program: relative to the kubeconfig's folder if it has a slash, otherwise to be found in the path.
+    /// Returns the program to run. A name with a slash is relative to the kubeconfig's folder; any other name is looked
+    /// up on the `PATH`.
     pub(crate) fn command_in(&self, folder: &Path) -> String {
         if self.command.contains('/') {
             folder.join(&self.command).to_string_lossy().into_owned()
@@ -150,10 +151,10 @@ impl ExecPlugin {
         }
     }
 
-    /// Runs the plugin and waits for it.
+    /// Runs the plugin and waits for it to exit.
     ///
     /// # Errors
-    /// If it cannot be started, fails, or prints something else.
+    /// If the plugin cannot be started, fails, or prints no credentials.
     pub(crate) fn run(&self) -> Result<PrintedCredentials, PluginError> {
         let interactive = match self.interactive_mode {
             InteractiveMode::Never => false,
@@ -202,7 +203,7 @@ impl ExecPlugin {
         if (printed.kind.as_str(), &printed.api_version) != ("ExecCredential", &self.api_version) {
             let (kind, version) = (printed.kind, printed.api_version);
             return Err(format!(
-                "it is a {kind} of {version}, and not an ExecCredential of {}",
+                "it is a {kind} of {version}, not an ExecCredential of {}",
                 self.api_version
             ));
         }
@@ -210,7 +211,7 @@ impl ExecPlugin {
         let identity = match (status.client_certificate_data, status.client_key_data) {
             (Some(chain), Some(key)) => Some(Identity { chain: chain.into_bytes(), key: key.into_bytes() }),
             (None, None) => None,
-            _ => return Err("clientCertificateData and clientKeyData go together".to_owned()),
+            _ => return Err("clientCertificateData and clientKeyData must be used together".to_owned()),
         };
         if status.token.is_none() && identity.is_none() {
             return Err("its status has neither a token nor a client certificate".to_owned());
@@ -244,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plugin_prints_a_token_and_its_end() {
+    fn a_plugin_prints_a_token_and_its_expiration_time() {
         let status = ", \"status\": {\"token\": \"abc\", \"expirationTimestamp\": \"2030-01-01T00:00:00Z\"}";
         let printed = printing(status).run().unwrap();
         assert_eq!(printed.token.as_deref(), Some("abc"));
@@ -267,14 +268,14 @@ mod tests {
     }
 
     #[test]
-    fn a_plugin_that_fails_is_named_with_what_it_printed() {
+    fn the_error_of_a_failed_plugin_has_its_name_and_output() {
         for (plugin, expected) in [
             (shell("echo no luck >&2; exit 3"), "/bin/sh failed with exit status: 3: no luck"),
             (shell("echo '{}'"), "printed no ExecCredential: missing field `apiVersion`"),
             (printing(""), "it has no status"),
             (printing(", \"status\": {}"), "neither a token nor a client certificate"),
-            (printing(", \"status\": {\"clientKeyData\": \"a\"}"), "go together"),
-            (ExecPlugin { api_version: "v2".to_owned(), ..printing("") }, "and not an ExecCredential of v2"),
+            (printing(", \"status\": {\"clientKeyData\": \"a\"}"), "must be used together"),
+            (ExecPlugin { api_version: "v2".to_owned(), ..printing("") }, "not an ExecCredential of v2"),
             (ExecPlugin { command: "/no/such".to_owned(), ..shell("") }, "get it from your administrator"),
         ] {
             let error = plugin.run().map(|_| ()).unwrap_err().to_string();

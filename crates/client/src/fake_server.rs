@@ -1,4 +1,4 @@
-//! An API server made of a function, for tests.
+//! A fake API server that calls a function, for tests.
 
 #![allow(clippy::unwrap_used, reason = "used in tests only")]
 
@@ -18,7 +18,7 @@ use crate::client::{ApiClient, RequestBody, ResponseBody};
 /// A request that a [`FakeServer`] received.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordedRequest {
-    /// Method, in capitals.
+    /// Method, in uppercase.
     pub method: String,
     /// Path with the query.
     pub path: String,
@@ -37,7 +37,7 @@ impl RecordedRequest {
 
 type Answer = Box<dyn FnMut(&RecordedRequest) -> Result<Response<ResponseBody>, BoxError> + Send>;
 
-/// An API server that answers requests by calling a function, and records them.
+/// An API server that records requests and answers them by calling a function.
 #[derive(Clone)]
 pub struct FakeServer {
     answer: Arc<Mutex<Answer>>,
@@ -45,21 +45,21 @@ pub struct FakeServer {
 }
 
 impl FakeServer {
-    /// Returns a server that answers with a response, or breaks the connection.
+    /// Returns a server whose function returns a response, or an error to break the connection.
     pub fn new(
         answer: impl FnMut(&RecordedRequest) -> Result<Response<ResponseBody>, BoxError> + Send + 'static,
     ) -> Self {
         Self { answer: Arc::new(Mutex::new(Box::new(answer))), requests: Arc::default() }
     }
 
-    /// Returns a server that always answers.
+    /// Returns a server that always answers with a response.
     pub fn always(
         mut answer: impl FnMut(&RecordedRequest) -> Response<ResponseBody> + Send + 'static,
     ) -> Self {
         Self::new(move |seen| Ok(answer(seen)))
     }
 
-    /// Returns a server that sends these responses in order, then refuses connections.
+    /// Returns a server that sends these responses in order and then refuses connections.
     pub fn script(replies: Vec<Response<ResponseBody>>) -> Self {
         let mut replies = VecDeque::from(replies);
         Self::new(move |_| replies.pop_front().ok_or_else(|| refused_connection().into()))
@@ -74,7 +74,7 @@ impl FakeServer {
         }))
     }
 
-    /// Returns all requests so far.
+    /// Returns all requests received so far.
     pub fn requests(&self) -> Vec<RecordedRequest> {
         self.requests.lock().unwrap().clone()
     }
@@ -94,7 +94,7 @@ impl FakeServer {
     }
 }
 
-/// Returns the error of a connection that nobody accepts.
+/// Returns the error of a refused connection.
 pub fn refused_connection() -> std::io::Error {
     std::io::Error::new(std::io::ErrorKind::ConnectionRefused, "connection refused")
 }

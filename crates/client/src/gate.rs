@@ -4,14 +4,14 @@ use std::{fmt, pin::Pin};
 
 /// Permission to write, which can be withdrawn at any time.
 ///
-/// Leader election is the reason for it: an instance that does not lead may read, but must not write.
+/// It exists for leader election: an instance that is not the leader may read, but must not write.
 pub trait WriteGate: fmt::Debug + Send + Sync {
-    /// Resolves as soon as writing is forbidden: at once if it is forbidden already.
+    /// Resolves as soon as writing is forbidden, or immediately if it already is.
     ///
-    /// The client polls this before every step of a request, so that nothing is sent late that waited for the rate limiter,
-    /// a connection or the processor.
+    /// The client polls this future before every step of a request, so that a request that waited for the rate limiter,
+    /// a connection or the processor is not sent too late.
     fn closed(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
 
-    /// Reason why writing is forbidden, for error messages.
+    /// Returns the reason why writing is forbidden, for error messages.
     fn reason(&self) -> &'static str;
 }

@@ -17,13 +17,13 @@ use crate::{
     tls::{Identity, TlsOptions},
 };
 
-/// Reason why a kubeconfig cannot be used.
+/// Why a kubeconfig cannot be used.
 #[derive(Debug, Error)]
 pub enum KubeconfigError {
-    /// A file cannot be read: the kubeconfig itself.
+    /// The kubeconfig itself cannot be read.
     #[error(
-        "cannot be read: {0}; name the right file with --kubeconfig, or with clientConnection.kubeconfig in the file of \
-         --config, which wins"
+        "cannot be read: {0}; name the right file with --kubeconfig, or with clientConnection.kubeconfig in the --config \
+         file, which takes precedence"
     )]
     Read(#[source] io::Error),
     /// The file is not YAML.
@@ -65,7 +65,7 @@ pub enum KubeconfigError {
         /// Cause.
         source: http::uri::InvalidUri,
     },
-    /// A field that should be base64 is not.
+    /// A field that should be base64 is not valid base64.
     #[error("{field} is not base64: {source}")]
     Base64 {
         /// Name of the field.
@@ -83,15 +83,15 @@ pub enum KubeconfigError {
         /// Cause.
         source: io::Error,
     },
-    /// A certificate without key, or a key without certificate.
+    /// A certificate without a key, or a key without a certificate.
     #[error("the user of the current context has {has}, but no {lacks}")]
     HalfIdentity {
-        /// Name of the field that is there.
+        /// Name of the field that is present.
         has: &'static str,
         /// Name of the field that is missing.
         lacks: &'static str,
     },
-    /// An authentication provider that client-go no longer has.
+    /// An authentication provider that client-go no longer supports.
     #[error(
         "the user's auth-provider {0:?} is not supported: use an exec plugin instead, as kubectl does since 1.26"
     )]
@@ -99,7 +99,8 @@ pub enum KubeconfigError {
 }
 
 impl KubeconfigError {
-    /// Returns the text between the file's path and this error: some errors continue the sentence.
+    /// Returns the text between the file's path and this error's message; the messages of some errors continue the
+    /// sentence.
     pub(crate) fn joint(&self) -> &'static str {
         match self {
             Self::Read(_) | Self::Yaml(_) | Self::Field { .. } | Self::NoCurrentContext(_) => " ",
@@ -108,11 +109,11 @@ impl KubeconfigError {
     }
 }
 
-/// Reads a kubeconfig and returns what its current context says. Relative paths in it are relative to its folder. Runs no
-/// plugin and connects to nothing.
+/// Reads a kubeconfig and returns the access that its current context describes. Relative paths in the file are
+/// relative to its folder. Runs no plugin and connects to nothing.
 ///
 /// # Errors
-/// If the file, or one that it names, cannot be used.
+/// If the kubeconfig, or a file that it names, cannot be used.
 pub(crate) fn read(path: &Path) -> Result<ServerAccess, KubeconfigError> {
     let text = fs::read_to_string(path).map_err(KubeconfigError::Read)?;
     let file = Kubeconfig::parse(&text)?;
@@ -150,7 +151,7 @@ struct Kubeconfig {
     users: Vec<Named<User>>,
 }
 
-/// An entry of one of the lists; the key of the value is the name of its kind.
+/// An entry of one of the lists. The key of the value is the kind of the entry.
 #[derive(Deserialize)]
 struct Named<T> {
     name: String,
@@ -253,7 +254,7 @@ impl Cluster {
     fn address(&self) -> Result<Uri, KubeconfigError> {
         let server = self.server.as_deref().filter(|server| !server.is_empty());
         let server = server.ok_or(KubeconfigError::NoServer)?;
-        // Without a scheme it is plain HTTP, as for client-go.
+        // An address without a scheme means plain HTTP, as in client-go.
         let full = if server.contains("://") { server.to_owned() } else { format!("http://{server}") };
         full.parse().map_err(|source| KubeconfigError::Server { server: server.to_owned(), source })
     }
@@ -263,7 +264,7 @@ impl Cluster {
         data_or_file(("certificate-authority-data", data), ("certificate-authority", file), folder)
     }
 
-    /// Description of the cluster for plugins that ask for it.
+    /// Returns the description of the cluster for plugins that request it.
     fn info(&self, folder: &Path) -> Result<ClusterInfo, KubeconfigError> {
         let config = self.extensions.iter().find(|known| known.name == "client.authentication.k8s.io/exec");
         Ok(ClusterInfo {
@@ -299,7 +300,8 @@ impl User {
         }
     }
 
-    /// The credentials that are sent with requests. A token file wins over a token, both over a password, as in client-go.
+    /// Returns the credentials that are sent with requests. As in client-go, a token file takes precedence over a
+    /// token, and both take precedence over a password.
     fn credentials(&self, folder: &Path, cluster: &Cluster) -> Result<Credentials, KubeconfigError> {
         if let Some(provider) = &self.auth_provider {
             return Err(KubeconfigError::AuthProvider(provider.name.clone()));
@@ -321,7 +323,7 @@ impl User {
         Ok(Credentials::Plugin(Box::new(plugin)))
     }
 
-    /// Headers that ask the server to treat requests as another user's.
+    /// Returns the headers that make the server treat requests as another user's.
     fn impersonation(&self) -> Vec<(&'static str, String)> {
         let user = self.acts_as.iter().map(|user| ("impersonate-user", user.clone()));
         let uid = self.as_uid.iter().map(|uid| ("impersonate-uid", uid.clone()));
@@ -330,7 +332,7 @@ impl User {
     }
 }
 
-/// Returns the content of a field in base64, or else of the file that another field names.
+/// Returns the content of a base64 field or, if that field is empty, of the file that another field names.
 fn data_or_file(
     (data_field, data): (&'static str, &Option<String>),
     (file_field, file): (&'static str, &Option<PathBuf>),
@@ -363,7 +365,7 @@ clusters:
 - name: away
 ";
 
-    /// What a kubeconfig with that user says; `ca.crt` and `token` are in its folder.
+    /// Reads a kubeconfig with that user. The files `ca.crt` and `me.key` are in its folder.
     fn with_user(user: &str) -> Result<ServerAccess, KubeconfigError> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("config");
@@ -371,7 +373,7 @@ clusters:
         fs::write(folder.path().join("me.key"), "key").unwrap();
         fs::write(&path, format!("{CLUSTER}users:\n- {{name: me, user: {user}}}\n")).unwrap();
         let mut access = read(&path)?;
-        // The folder has another name each time.
+        // The folder has a different name each time.
         if let Credentials::TokenFile { path, .. } = &mut access.credentials {
             *path = path.strip_prefix(folder.path()).unwrap().to_owned();
         }
@@ -379,7 +381,7 @@ clusters:
     }
 
     #[test]
-    fn the_current_context_says_which_server_is_meant_and_how_to_trust_it() {
+    fn the_current_context_selects_the_server_and_its_authorities() {
         let access = with_user("{}").unwrap();
         assert_eq!(access.server.to_string(), "https://10.0.0.1:6443/base");
         assert_eq!(access.tls.authorities.as_deref(), Some(b"authorities".as_slice()));
@@ -389,7 +391,7 @@ clusters:
     }
 
     #[test]
-    fn each_way_to_authenticate_is_read() {
+    fn every_authentication_method_is_read() {
         let credentials = |user: &str| with_user(user).unwrap().credentials;
         assert!(matches!(credentials("{token: abc}"), Credentials::Token(token) if token == "abc"));
         let both = credentials("{token: abc, tokenFile: token}");
@@ -429,7 +431,7 @@ clusters:
     }
 
     #[test]
-    fn a_mistake_is_named_with_its_field() {
+    fn an_error_names_the_field() {
         for (user, expected) in [
             ("{client-certificate-data: Y2hhaW4=}", "has client-certificate, but no client-key"),
             ("{client-key: me.key}", "has client-key, but no client-certificate"),
@@ -444,7 +446,7 @@ clusters:
     }
 
     #[test]
-    fn a_command_without_a_folder_is_looked_up_in_the_path() {
+    fn a_command_without_a_folder_is_left_for_the_search_path() {
         let plugin = |command: &str| ExecPlugin { command: command.to_owned(), ..ExecPlugin::default() };
         assert_eq!(plugin("aws").command_in(Path::new("/etc/k")), "aws");
         assert_eq!(plugin("./aws").command_in(Path::new("/etc/k")), "/etc/k/./aws");

@@ -1,6 +1,6 @@
 //! A client for the Kubernetes API server.
 //!
-//! It sends requests; it knows nothing of watches, of object types or of leader election.
+//! It sends requests; it has no knowledge of watches, object types or leader election.
 //!
 //! ```text
 //! [`config`] ──> [`ApiClient`] ──rate limit, write gate──> [`connections`] ──> `network` ──> API server
@@ -8,14 +8,16 @@
 //!                     └── errors ──> `reachability` (one log line per outage), [`retries`], [`backoff`]
 //! ```
 //!
-//! Reading order: [`client`] (one request), [`error`] (how it can fail), [`config`] (which server), `kubeconfig`, `access`,
-//! `credentials`, `exec_plugin` and `tls` (how it is reached and trusted), [`connections`] (when connections are given up), [`network`] (how they are made), [`limiter`], [`backoff`] and [`retries`] (when requests are
-//! sent and repeated), `reachability` (logging of outages), [`observe`] (metrics and traces), [`gate`] (permission to write).
+//! Reading order: [`client`] (one request), [`error`] (failures of a request), [`config`] (choice of the server),
+//! `kubeconfig`, `access`, `credentials`, `exec_plugin` and `tls` (address, authentication and trust), [`connections`]
+//! (when connections are abandoned), [`network`] (how connections are made), [`limiter`], [`backoff`] and [`retries`]
+//! (when requests are sent and retried), `reachability` (logging of outages), [`observe`] (metrics and traces),
+//! [`gate`] (permission to write).
 //!
 //! Invariants:
 //! - every request has a time limit;
-//! - a request with a body is sent only while the [`WriteGate`] is open, and cancelled when the gate closes;
-//! - no response, however malformed, ends the process.
+//! - a request with a body is sent only while the [`WriteGate`] is open, and canceled when the gate closes;
+//! - no response, however malformed, terminates the process.
 
 mod access;
 pub mod backoff;

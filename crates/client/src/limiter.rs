@@ -1,4 +1,4 @@
-//! Rate limit of a client.
+//! The rate limit of a client.
 
 use std::{
     sync::{Mutex, PoisonError},
@@ -12,7 +12,7 @@ const UNSET_QPS: f64 = 5.0;
 /// Default burst of client-go, in requests.
 const UNSET_BURST: f64 = 10.0;
 
-/// A token bucket: `burst` requests at once, `qps` per second in the long run. First come, first served.
+/// A token bucket: `burst` requests without delay, `qps` requests per second in the long run. First come, first served.
 #[derive(Debug)]
 pub struct RateLimiter {
     qps: f64,
@@ -22,14 +22,15 @@ pub struct RateLimiter {
 
 #[derive(Debug)]
 struct Bucket {
-    /// Negative while requests wait: each has taken its token already.
+    /// Negative while requests wait, since each waiting request has already taken its token.
     tokens: f64,
     filled: Instant,
 }
 
 impl RateLimiter {
     /// Returns a bucket for `clientConnection.qps` and `clientConnection.burst` with client-go's meaning: a negative
-    /// rate does not limit (`None`), zero stands for 5 requests per second and a burst of 10.
+    /// rate means no limit (`None`); a rate of zero stands for 5 requests per second, and a burst of zero or less for
+    /// 10 requests.
     pub fn new(qps: f32, burst: i32) -> Option<Self> {
         let qps = match qps {
             q if q < 0.0 => return None,
@@ -71,7 +72,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_burst_passes_at_once_and_the_rest_at_the_rate() {
+    async fn a_burst_passes_without_delay_and_the_rest_at_the_rate() {
         let limiter = RateLimiter::new(50.0, 100).unwrap();
         assert_eq!(time_for(&limiter, 100).await, Duration::ZERO);
         let rest = time_for(&limiter, 50).await;
@@ -88,7 +89,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn waiting_requests_are_spread_out_rather_than_let_go_together() {
+    async fn waiting_requests_are_spread_out_rather_than_released_together() {
         let limiter = std::sync::Arc::new(RateLimiter::new(10.0, 1).unwrap());
         let begun = Instant::now();
         let waits: Vec<_> = (0..4)
@@ -108,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_negative_rate_does_not_limit_and_zero_stands_for_the_default_of_clients() {
+    fn a_negative_rate_means_no_limit_and_zero_means_the_default_of_client_go() {
         assert!(RateLimiter::new(-1.0, 10).is_none());
         let unset = RateLimiter::new(0.0, 0).unwrap();
         assert_eq!((unset.qps, unset.burst), (5.0, 10.0));

@@ -26,17 +26,17 @@ use crate::{
     tls::{TlsError, TlsOptions},
 };
 
-/// Time limit for making a connection, TLS included.
+/// Time limit for making a connection, including the TLS handshake.
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
-/// Time for which a connection of watches may be silent before it is pinged over HTTP/2. The kernel probes all connections in
-/// the same rhythm, but a proxy in between may answer those probes.
+/// Time for which a connection for watches may be silent before it is pinged over HTTP/2. The kernel probes all
+/// connections at the same interval, but a proxy in between may answer those probes.
 const PING_AFTER: Duration = Duration::from_secs(15);
 /// Time limit for the answer to a ping.
 const PING_LIMIT: Duration = Duration::from_secs(10);
 /// Number of probes that the kernel sends within [`PING_LIMIT`] before it gives up.
 const KERNEL_PINGS: u32 = 3;
 
-/// Returns a client that reaches a server and keeps at most `idle_connections` idle connections. Connects to nothing, but runs
+/// Returns a client for a server that keeps at most `idle_connections` idle connections. Connects to nothing, but runs
 /// the plugin for credentials if there is one.
 pub(crate) async fn over_network(
     mut access: ServerAccess,
@@ -54,7 +54,7 @@ pub(crate) async fn over_network(
     Ok(ApiClient::over(service).at_address(address))
 }
 
-/// The way to a server.
+/// Everything that is needed to send requests to a server.
 struct Network {
     server: Uri,
     /// Headers of every request.
@@ -72,7 +72,7 @@ impl Network {
         if let Some(header) = self.authorizer.header().await? {
             request.headers_mut().insert(AUTHORIZATION, header);
         }
-        // Removed, since a pool that held it would keep itself alive.
+        // The route is removed, since a pool that held it would keep itself alive.
         let route: Route = request.extensions_mut().remove().ok_or("a request without a route")?;
         let pools = route.connections.pools.get_or_init(|| self.dialer.pools());
         let pool = if route.is_stream { &pools.streams } else { &pools.requests };
@@ -92,7 +92,7 @@ fn headers(access: &ServerAccess) -> Result<HeaderMap, CredentialsError> {
     Ok(headers)
 }
 
-/// Returns the address of `path` on a server whose own address may have a path.
+/// Returns the URL of `path` on a server whose own address may contain a path.
 fn below(server: &Uri, path: &Uri) -> Result<Uri, http::Error> {
     let path = path.path_and_query().map_or("/", |path| path.as_str());
     let mut parts = server.clone().into_parts();
@@ -104,7 +104,7 @@ fn below(server: &Uri, path: &Uri) -> Result<Uri, http::Error> {
 /// Makes connections.
 pub type Connector = BoxCloneSyncService<Uri, MaybeHttpsStream<TokioIo<TcpStream>>, BoxError>;
 
-/// A pool of connections. All HTTP clients of the scheduler use it, so the code for HTTP is compiled once.
+/// A pool of connections. All HTTP clients of the scheduler use this type, so the HTTP code is compiled once.
 #[derive(Clone)]
 pub struct Pool(legacy::Client<Connector, RequestBody>);
 
@@ -121,10 +121,10 @@ impl Pool {
         Self(builder.timer(TokioTimer::new()).pool_timer(TokioTimer::new()).build(connector))
     }
 
-    /// Sends a request and returns the response, whose body is still to be read.
+    /// Sends a request and returns the response, whose body has not been read yet.
     ///
     /// # Errors
-    /// If there is no connection, or it breaks.
+    /// If no connection can be made, or the connection breaks.
     pub async fn request(&self, request: Request<RequestBody>) -> Result<Response<ResponseBody>, BoxError> {
         let response = self.0.request(request).await?;
         Ok(response.map(|body| body.map_err(BoxError::from).boxed_unsync()))
@@ -140,9 +140,9 @@ pub(crate) struct Pools {
 
 /// Makes pools of connections.
 struct Dialer {
-    /// HTTP/1.1, where an exchange costs less than over HTTP/2. The caller bounds the number of requests at once.
+    /// HTTP/1.1, which costs less per request than HTTP/2. The caller limits the number of simultaneous requests.
     requests: Connector,
-    /// HTTP/2 where the server supports it, since such a connection can be pinged.
+    /// HTTP/2 if the server supports it, since an HTTP/2 connection can be pinged.
     streams: Connector,
     idle_connections: usize,
 }
@@ -153,11 +153,11 @@ impl Dialer {
         if access.tls.insecure && is_https {
             tracing::warn!(
                 server = %access.server,
-                "The certificate of the API server is not checked (insecure-skip-tls-verify): whoever is in between can \
-                 read and change everything"
+                "The certificate of the API server is not checked (insecure-skip-tls-verify): anyone in between can \
+                 read and change all traffic"
             );
         }
-        // The system's authorities are read only where they are needed.
+        // The system's authorities are read only if they are needed.
         let tls = TlsOptions { insecure: access.tls.insecure || !is_https, ..access.tls.clone() };
         let (tls, name) = (tls.client_config()?, tls.expected_name()?);
         Ok(Self {
@@ -181,8 +181,8 @@ impl Dialer {
     }
 }
 
-/// Returns a connector that sends TCP keepalives and has a time limit. `name` is expected in the server's certificate; the host
-/// of the address if absent.
+/// Returns a connector that sends TCP keepalives and has a time limit. The server's certificate must be valid for
+/// `name`, or for the host of the address if `name` is absent.
 pub fn connector(tls: ClientConfig, name: Option<ServerName<'static>>, http2: bool) -> Connector {
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
@@ -209,7 +209,8 @@ pub fn connector(tls: ClientConfig, name: Option<ServerName<'static>>, http2: bo
     }))
 }
 
-/// Returns the user agent in the form of Kubernetes' components: `name/version (os/arch) kubernetes/commit/purpose`.
+/// Returns the user agent in the form that Kubernetes components use: `name/version (os/arch)
+/// kubernetes/commit/purpose`.
 fn user_agent() -> HeaderValue {
     const ARCH: &str = match std::env::consts::ARCH.as_bytes() {
         b"x86_64" => "amd64",
@@ -230,7 +231,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_is_below_that_of_the_server() {
+    fn a_path_is_appended_to_the_path_of_the_server() {
         for (server, expected) in [
             ("https://a:6443", "https://a:6443/api/v1/pods?watch=1"),
             ("https://a:6443/", "https://a:6443/api/v1/pods?watch=1"),

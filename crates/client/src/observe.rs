@@ -14,18 +14,18 @@ pub trait RequestMeter: fmt::Debug + Send + Sync {
     /// Records the status code of a response; `None` if there was no response.
     fn answered(&self, method: &Method, code: Option<StatusCode>);
 
-    /// Records the end of a request that is not a stream: its duration and the sizes of both bodies in bytes. `received` is
-    /// `None` if the request failed.
+    /// Records the end of a request that is not a stream: its duration and the sizes of both bodies in bytes.
+    /// `received` is `None` if the request failed.
     fn ended(&self, method: &Method, took: Duration, sent: usize, received: Option<usize>);
 }
 
-/// Makes spans for requests.
+/// Creates spans for requests.
 pub trait RequestTracer: fmt::Debug + Send + Sync {
     /// Begins the span of a request; `None` if the current task is not traced. `path` has no query.
     fn begin(&self, method: &Method, path: &str) -> Option<Box<dyn RequestSpan>>;
 }
 
-/// The span of one request. Dropping it ends it, too.
+/// The span of one request. Dropping the span also ends it.
 pub trait RequestSpan: Send {
     /// Returns the value of the header `traceparent` (W3C Trace Context).
     fn traceparent(&self) -> String;

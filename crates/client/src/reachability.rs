@@ -1,6 +1,6 @@
-//! Logs outages of an API server: at once, every 30 seconds while they last, and when they are over.
+//! Logs outages of an API server when they begin, every 30 seconds while they last, and when they are over.
 //!
-//! All requests fail at the same time; one line is enough for all of them.
+//! All requests fail at the same time, so one log line is enough for all of them.
 
 use std::{
     collections::BTreeMap,
@@ -13,10 +13,10 @@ use tokio::time::Instant;
 
 use crate::error::ApiError;
 
-/// Time between two log lines about the same outage.
+/// Minimum interval between log lines about the same kind of problem.
 const REMINDER: Duration = Duration::from_secs(30);
 
-/// Logs trouble with one API server. Clones are the same.
+/// Logs problems with one API server. Clones share their state.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Reachability(Arc<Inner>);
 
@@ -31,9 +31,9 @@ struct Inner {
 struct State {
     outage: Option<Outage>,
     answered: Option<Instant>,
-    /// Error messages by kind that may not be read.
+    /// Error messages, keyed by the kind of object that the client may not read.
     forbidden: BTreeMap<String, String>,
-    /// Time of the last log line about each kind of trouble.
+    /// Time of the last log line about each kind of problem.
     logged: [Option<Instant>; 3],
 }
 
@@ -43,19 +43,19 @@ struct Outage {
     logged: bool,
 }
 
-/// Kinds of trouble.
+/// Kinds of problems.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Trouble {
-    /// No response, or one from a proxy in front of a server that is away.
+    /// No response, or a response from a proxy in front of a server that is down.
     Away,
     /// The server does not accept the credentials.
     Unauthorized,
-    /// The server accepts the credentials and refuses the request.
+    /// The server accepts the credentials but refuses the request.
     Forbidden,
 }
 
 impl Trouble {
-    /// Returns the trouble that affects all requests.
+    /// Returns the problem behind an error if it affects all requests.
     fn of_all(error: &ApiError) -> Option<Self> {
         match error {
             ApiError::Unreachable(_) | ApiError::TimedOut { .. } => Some(Self::Away),
@@ -74,7 +74,7 @@ impl fmt::Display for Trouble {
         f.write_str(match self {
             Self::Away => "The API server cannot be reached",
             Self::Unauthorized => "The API server does not accept the credentials of this scheduler",
-            Self::Forbidden => "The API server does not allow this scheduler what it needs",
+            Self::Forbidden => "The API server denies this scheduler permissions that it needs",
         })
     }
 }
@@ -85,12 +85,12 @@ pub(crate) fn is_logged(error: &ApiError) -> bool {
 }
 
 impl Reachability {
-    /// Returns the state of the server at that address.
+    /// Returns the initial state for the server at that address.
     pub(crate) fn of(server: String) -> Self {
         Self(Arc::new(Inner { server, state: Mutex::default() }))
     }
 
-    /// Records the end of a request.
+    /// Records the outcome of a request.
     pub(crate) fn note<T>(&self, outcome: &Result<T, ApiError>) {
         let now = Instant::now();
         let server = self.0.server.as_str();
@@ -116,7 +116,7 @@ impl Reachability {
         &self.0.server
     }
 
-    /// Records that the server refused to show `kind`.
+    /// Records that the server refused access to `kind`.
     pub(crate) fn forbidden(&self, kind: &str, why: &str) {
         let due = self.lock().forbidden(kind, why, Instant::now());
         if let Some(kinds) = due {
@@ -125,13 +125,13 @@ impl Reachability {
         }
     }
 
-    /// Records that the server showed `kind`.
+    /// Records that the server allowed access to `kind`.
     pub(crate) fn allowed(&self, kind: &str) {
         if self.lock().allowed(kind) {
             tracing::info!(
                 v = 0,
                 server = self.0.server,
-                "The API server allows this scheduler what it needs"
+                "The API server grants this scheduler the permissions that it needs"
             );
         }
     }
@@ -142,8 +142,8 @@ impl Reachability {
 }
 
 impl State {
-    /// Returns the duration of the outage if it should be logged. A request that was not answered is no outage while others
-    /// were answered in the same time, `silence`.
+    /// Returns the duration of the outage if it should be logged. An unanswered request is not an outage if another
+    /// request was answered in the same period, `silence`.
     fn troubled(&mut self, trouble: Trouble, silence: Option<Duration>, now: Instant) -> Option<Duration> {
         let answered_since = |silence| self.answered.is_some_and(|at| now - at < silence);
         if silence.is_some_and(answered_since) {
@@ -155,21 +155,21 @@ impl State {
         due.then(|| now - outage.since)
     }
 
-    /// Returns the duration of the outage if it was logged and is over.
+    /// Records that the server has answered. Returns the duration of the outage if there was one and it was logged.
     fn answered(&mut self, now: Instant) -> Option<Duration> {
         self.answered = Some(now);
         let outage = self.outage.take()?;
         outage.logged.then(|| now - outage.since)
     }
 
-    /// Returns the kinds that may not be read if they should be logged.
+    /// Returns the kinds that may not be read, if they should be logged.
     fn forbidden(&mut self, kind: &str, why: &str, now: Instant) -> Option<String> {
         self.forbidden.insert(kind.to_owned(), why.to_owned());
         let due = self.is_due(Trouble::Forbidden, now);
         due.then(|| self.forbidden.keys().map(String::as_str).collect::<Vec<_>>().join(", "))
     }
 
-    /// Returns true if everything is allowed now, and was not before.
+    /// Returns true if everything is allowed now but was not before.
     fn allowed(&mut self, kind: &str) -> bool {
         self.forbidden.remove(kind).is_some() && self.forbidden.is_empty()
     }
@@ -190,12 +190,12 @@ fn whole_seconds(duration: Duration) -> Duration {
 
 /// Returns advice about kinds that may not be read.
 fn hint_of_forbidden(kinds: &str) -> &'static str {
-    // Names with a group are those of custom resources.
+    // Names with a group belong to custom resources.
     match kinds.contains('.') {
         true => {
-            "give its user a role that allows to list and watch them; system:kube-scheduler has no custom resources"
+            "give its user a role that may list and watch them; system:kube-scheduler covers no custom resources"
         }
-        false => "give its user the role system:kube-scheduler, or one that allows as much",
+        false => "give its user the role system:kube-scheduler, or one with the same permissions",
     }
 }
 
@@ -207,13 +207,13 @@ fn hint(error: &ApiError) -> &'static str {
     let text = error.to_string();
     let has = |part: &str| text.contains(part);
     if has("invalid peer certificate") {
-        "check certificate-authority and tls-server-name in the kubeconfig: they must fit the server's certificate"
+        "check certificate-authority and tls-server-name in the kubeconfig: they must match the server's certificate"
     } else if has("dns error") {
         "check the server's name in the kubeconfig or --master"
     } else if has("refused") {
-        "check that it runs, and its address in the kubeconfig or --master"
+        "check that it is running, and check its address in the kubeconfig or --master"
     } else {
-        "it is tried again"
+        "the request will be retried"
     }
 }
 
@@ -226,10 +226,10 @@ mod tests {
     }
 
     #[test]
-    fn an_outage_is_told_of_at_once_then_now_and_then_and_when_it_is_over() {
+    fn an_outage_is_logged_at_its_beginning_then_periodically_and_at_its_end() {
         let (mut state, begun) = (State::default(), Instant::now());
         let mut told = Vec::new();
-        // Nine who ask, each every second.
+        // Nine clients send one request per second each.
         for second in 0..70 {
             for _ in 0..9 {
                 told.extend(state.troubled(Trouble::Away, None, at(begun, second)).map(|d| d.as_secs()));
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn an_outage_that_was_not_told_of_has_no_end_either() {
+    fn the_end_of_an_outage_that_was_not_logged_is_not_logged_either() {
         let (mut state, begun) = (State::default(), Instant::now());
         assert!(state.troubled(Trouble::Away, None, begun).is_some());
         assert!(state.answered(at(begun, 1)).is_some());
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_is_back_but_knows_nobody_is_told_of_at_once() {
+    fn a_server_that_is_back_but_refuses_the_credentials_is_logged_immediately() {
         let (mut state, begun) = (State::default(), Instant::now());
         assert!(state.troubled(Trouble::Away, None, begun).is_some());
         assert_eq!(state.troubled(Trouble::Unauthorized, None, at(begun, 5)), Some(Duration::from_secs(5)));
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn one_slow_request_is_no_outage_while_others_are_answered() {
+    fn one_slow_request_is_not_an_outage_while_others_are_answered() {
         let (mut state, begun) = (State::default(), Instant::now());
         let limit = Duration::from_secs(30);
         state.answered(at(begun, 10));
@@ -267,25 +267,25 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_allowed_is_told_of_together() {
+    fn all_forbidden_kinds_are_logged_together() {
         let (mut state, begun) = (State::default(), Instant::now());
         assert_eq!(state.forbidden("pods", "no", begun), Some("pods".to_owned()));
         assert_eq!(state.forbidden("nodes", "no", begun), None);
-        assert_eq!(state.answered(begun), None, "others may be answered all the while");
+        assert_eq!(state.answered(begun), None, "other requests may still be answered");
         assert_eq!(state.forbidden("nodes", "no", at(begun, 31)), Some("nodes, pods".to_owned()));
         assert!(!state.allowed("services") && !state.allowed("pods") && state.allowed("nodes"));
     }
 
     #[test]
-    fn custom_resources_need_a_role_of_their_own() {
+    fn custom_resources_need_a_separate_role() {
         assert!(hint_of_forbidden("pods, teams.example.com").contains("list and watch"));
         assert!(hint_of_forbidden("nodes, pods").contains("the role system:kube-scheduler"));
     }
 
     #[test]
-    fn the_usual_causes_come_with_what_to_do() {
+    fn common_causes_come_with_advice() {
         for (cause, part) in [
-            ("tcp connect error: Connection refused (os error 111)", "that it runs"),
+            ("tcp connect error: Connection refused (os error 111)", "that it is running"),
             ("dns error: failed to lookup address information", "server's name"),
             ("invalid peer certificate: UnknownIssuer", "certificate-authority"),
         ] {

@@ -6,9 +6,9 @@ use tokio::time::sleep;
 
 use crate::{backoff::Backoff, error::ApiError};
 
-/// Number of times that a request is sent if it fails temporarily.
+/// Maximum number of times that a request is sent, including retries.
 const TRIES: u32 = 4;
-/// Longest pause between two tries, whatever the server asks for.
+/// Longest pause that a server can request between two tries.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
 /// Counts the tries of one request and waits between them.

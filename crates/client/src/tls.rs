@@ -1,4 +1,4 @@
-//! TLS towards servers: trust in their certificates, and the client's own.
+//! TLS for clients: trust in server certificates, and the client's own certificate.
 
 use std::{io, sync::Arc};
 
@@ -13,23 +13,23 @@ use rustls::{
 };
 use thiserror::Error;
 
-/// Trust in a server's certificate, and the client's own.
+/// Trust in a server's certificate, and the client's own certificate.
 #[derive(Clone, Debug, Default)]
 pub struct TlsOptions {
-    /// Certificates of the authorities, in PEM; the system's if absent.
+    /// Certificates of the authorities, in PEM; the system's authorities if absent.
     pub authorities: Option<Vec<u8>>,
     /// Certificate of the client.
     pub identity: Option<Identity>,
-    /// Name that the server's certificate must have; the host of the address if absent.
+    /// Name that the server's certificate must be valid for; the host of the address if absent.
     pub server_name: Option<String>,
-    /// True to accept every certificate.
+    /// True if every certificate is accepted.
     pub insecure: bool,
 }
 
 /// A client's certificate.
 #[derive(Clone)]
 pub struct Identity {
-    /// Certificate, followed by those of authorities in between, in PEM.
+    /// Certificate, followed by intermediate certificates, in PEM.
     pub chain: Vec<u8>,
     /// Private key, in PEM: PKCS #8, PKCS #1 or SEC 1.
     pub key: Vec<u8>,
@@ -41,14 +41,14 @@ impl std::fmt::Debug for Identity {
     }
 }
 
-/// Reason why certificates cannot be used.
+/// Why certificates cannot be used.
 #[derive(Debug, Error)]
 pub enum TlsError {
     /// The authorities are not PEM.
     #[error("{0}")]
     Authorities(#[source] pem::Error),
-    /// There is no authority among the given ones.
-    #[error("there is no certificate in it")]
+    /// The given authorities contain no certificate.
+    #[error("the certificate authorities contain no certificate")]
     NoAuthority,
     /// The system has no authorities.
     #[error("the system's certificate authorities cannot be read: {0}")]
@@ -64,8 +64,8 @@ pub enum TlsError {
     /// TLS does not accept an authority, or the client's certificate and key.
     #[error(transparent)]
     Refused(#[from] rustls::Error),
-    /// The name is not one of a server.
-    #[error("tls-server-name {name:?} is not the name of a server: {source}")]
+    /// The name is not a valid server name.
+    #[error("tls-server-name {name:?} is not a valid server name: {source}")]
     ServerName {
         /// The name as given.
         name: String,
@@ -78,7 +78,7 @@ impl TlsOptions {
     /// Returns the configuration for connections.
     ///
     /// # Errors
-    /// If certificates or the key cannot be used.
+    /// If the certificates or the key cannot be used.
     pub fn client_config(&self) -> Result<ClientConfig, TlsError> {
         let provider = Arc::new(ring::default_provider());
         let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
@@ -101,7 +101,7 @@ impl TlsOptions {
     /// Returns the expected name of the server, if it is not the host of its address.
     ///
     /// # Errors
-    /// If it is not a name.
+    /// If the name is not valid.
     pub fn expected_name(&self) -> Result<Option<ServerName<'static>>, TlsError> {
         let Some(name) = &self.server_name else { return Ok(None) };
         let parsed = ServerName::try_from(name.clone());
@@ -111,7 +111,7 @@ impl TlsOptions {
     fn roots(&self) -> Result<RootCertStore, TlsError> {
         let mut roots = RootCertStore::empty();
         match &self.authorities {
-            // Nothing is compared with them.
+            // Authorities are not needed to accept every certificate.
             _ if self.insecure => {}
             Some(authorities) => {
                 for authority in CertificateDer::pem_slice_iter(authorities) {

@@ -1,5 +1,5 @@
-//! Binding cycles: PreBind, Bind and PostBind, concurrently with the scheduling of other pods; and the API calls of plugins whose
-//! pod gave its node up. Work for one pod is done in order.
+//! Binding cycles: PreBind, Bind and PostBind, concurrently with the scheduling of other pods; also API calls of
+//! plugins whose pod has given up its node. The work for one pod is done in order.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 
@@ -26,7 +26,7 @@ use crate::{
     traces::{SpanEnd, SpanInfo, Traces, traced, within},
 };
 
-/// Reports whether bindings are talking to the API server, so that less urgent work can hold back.
+/// Reports whether bindings are in progress at the API server, so that less urgent work can hold back.
 #[derive(Clone, Debug)]
 pub struct BindingActivity(Arc<Semaphore>);
 
@@ -36,13 +36,13 @@ impl BindingActivity {
         self.0.available_permits() < BINDINGS_AT_ONCE
     }
 
-    /// No binding, ever.
+    /// Returns an activity without any bindings.
     #[cfg(test)]
     pub(crate) fn idle() -> Self {
         Self(Arc::new(Semaphore::new(BINDINGS_AT_ONCE)))
     }
 
-    /// A binding, always.
+    /// Returns an activity that always has bindings in progress.
     #[cfg(test)]
     pub(crate) fn busy() -> Self {
         Self(Arc::new(Semaphore::new(0)))
@@ -53,7 +53,7 @@ impl BindingActivity {
 #[derive(Clone)]
 pub struct Binder {
     api: Api,
-    /// Keyed by pod. Unlimited, since PreBind may wait for minutes.
+    /// Queue keyed by pod, without a limit, since PreBind may wait for minutes.
     tasks: Arc<KeyedTaskQueue>,
     engine: mpsc::Sender<EngineMessage>,
     room: Arc<Semaphore>,
@@ -62,17 +62,17 @@ pub struct Binder {
     extenders: Option<Binders>,
 }
 
-/// Extenders that bind instead of plugins, and the leadership that permits it.
+/// Extenders that bind instead of plugins, and the leadership that permits binding.
 type Binders = (CurrentExtenders, Leadership);
 
-/// Pods in PreBind by UID, with senders that cancel it.
+/// Maps the UID of each pod in PreBind to a sender that cancels the binding.
 type PreBinding = Mutex<FxHashMap<Str, oneshot::Sender<&'static str>>>;
 
-/// Error of a binding that is cancelled by a preemption.
+/// Error of a binding that is canceled by a preemption.
 const PREEMPTED: &str = "preempted by DefaultPreemption";
 
 impl Binder {
-    /// Returns a binder whose plugins reach the cluster through `api`.
+    /// Returns a binder whose plugins access the cluster through `api`.
     pub fn new(api: Arc<dyn ClusterApi>, tasks: Tasks, engine: mpsc::Sender<EngineMessage>) -> Self {
         let tasks = KeyedTaskQueue::new(tasks, Semaphore::MAX_PERMITS);
         let room = Arc::new(Semaphore::new(BINDINGS_AT_ONCE));
@@ -114,7 +114,8 @@ impl Binder {
         });
     }
 
-    /// Cancels the binding of a pod during PreBind, with `why` as its error. Returns false if it is past PreBind, or there is none.
+    /// Cancels the binding of a pod during PreBind, with `why` as its error. Returns false if the pod is past PreBind
+    /// or is not being bound.
     pub fn call_off(&self, uid: &str, why: &'static str) -> bool {
         let call_off = locked(&self.pre_binding).remove(uid);
         call_off.is_some_and(|call_off| call_off.send(why).is_ok())
@@ -130,7 +131,7 @@ impl Binder {
         Ok(())
     }
 
-    /// Makes the API calls of plugins whose pod gave its node up.
+    /// Makes the API calls of plugins whose pod has given up its node.
     pub fn call(&self, task: CallTask) {
         let api = self.api.clone();
         self.tasks.run(&task.pod.uid.clone(), async move {
@@ -138,7 +139,7 @@ impl Binder {
                 let url = call.path.url();
                 if let Err(failure) = api.call(call).await {
                     let pod = task.pod.full_name();
-                    tracing::error!(pod, url, err = %failure, "A plugin's call failed after its pod gave its node up");
+                    tracing::error!(pod, url, err = %failure, "A plugin's call failed after its pod gave up its node");
                 }
             }
         });
@@ -155,8 +156,8 @@ struct BindingCycle {
 }
 
 impl BindingCycle {
-    /// Runs PreBind, Bind and PostBind. Only Bind is limited to [`BINDINGS_AT_ONCE`]: PreBind may wait for minutes, and the binding
-    /// can be cancelled until it has ended.
+    /// Runs PreBind, Bind and PostBind. Only Bind is limited to [`BINDINGS_AT_ONCE`], since PreBind may wait for
+    /// minutes. The binding can be canceled until PreBind has ended.
     async fn run(&self, called_off: Option<oneshot::Receiver<&'static str>>) -> BindOutcome {
         let prepare = async {
             match called_off {
@@ -196,7 +197,7 @@ impl BindingCycle {
         }
     }
 
-    /// Runs the plugins of a point and measures the time. `status` returns the outcome.
+    /// Runs `work`, the plugins of an extension point, and measures its time. `status` converts the result to a status.
     async fn measured<T>(
         &self,
         stage: Stage,
@@ -238,7 +239,7 @@ impl BindingCycle {
         Ok(())
     }
 
-    /// Returns `None` if no extender binds the pod.
+    /// Lets an extender bind the pod. Returns `None` if no extender binds it.
     async fn bind_by_extender(&self) -> Option<Result<(), BindOutcome>> {
         let (extenders, leadership) = self.extenders.as_ref()?;
         let bound = extenders.get()?.bind(self.task.pod(), self.task.node(), leadership).await?;
@@ -274,7 +275,7 @@ impl BindingCycle {
     }
 }
 
-/// Writes the log line about the end of a binding cycle.
+/// Writes the log line for the end of a binding cycle.
 fn log(task: &BindTask, outcome: &BindOutcome) {
     let BindTask { evaluated, feasible, .. } = task;
     let (pod, node) = (task.pod().full_name(), task.node());
@@ -295,22 +296,22 @@ fn log(task: &BindTask, outcome: &BindOutcome) {
 }
 
 fn locked(pre_binding: &PreBinding) -> MutexGuard<'_, FxHashMap<Str, oneshot::Sender<&'static str>>> {
-    // A panic cannot leave it inconsistent.
+    // A panic cannot leave the map inconsistent.
     pre_binding.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Span of an extension point.
+/// Returns the span of an extension point.
 fn point(stage: Stage) -> SpanInfo {
     SpanInfo::work(stage.name(), vec![("scheduler.extension_point", stage.name().to_owned())])
 }
 
-/// Span of a plugin at an extension point.
+/// Returns the span of a plugin at an extension point.
 fn at(stage: Stage, plugin: &'static str) -> SpanInfo {
     let attributes = [("scheduler.extension_point", stage.name()), ("scheduler.plugin", plugin)];
     SpanInfo::work(plugin, attributes.map(|(name, value)| (name, value.to_owned())).into())
 }
 
-/// Outcome of a step for its span.
+/// Returns the outcome of a step for its span.
 fn end_of_step<T>(done: &Result<T, BindOutcome>) -> SpanEnd {
     done.as_ref().err().map(end_of_cycle).unwrap_or_default()
 }
@@ -324,7 +325,7 @@ fn end_of_cycle(outcome: &BindOutcome) -> SpanEnd {
     SpanEnd { attributes: vec![("scheduler.result", result.to_owned())], error }
 }
 
-/// Status of a step for metrics.
+/// Returns the status of a step for metrics.
 fn status(done: &Result<(), BindOutcome>) -> Status {
     match done {
         Ok(()) | Err(BindOutcome::Bound) => Status::Success,

@@ -4,11 +4,11 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use harbormaster_api::Timestamp;
 
-/// Difference from which on a system clock that is ahead is followed.
+/// Maximum lead of the system clock; beyond it, the engine's clock jumps forward.
 const FOLLOW: Duration = Duration::from_secs(1);
 
-/// Wall time that never goes back: it advances with the monotonic clock, so that a clock set back does not make pods
-/// wait longer, and follows a clock set forward.
+/// Wall time that never goes back. It advances with the monotonic clock, so that setting the system clock back does not
+/// make pods wait longer, and it follows a system clock that is set forward.
 #[derive(Debug)]
 pub struct Clock {
     wall: Timestamp,
@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_clock_follows_a_jump_forward_and_never_goes_back() {
+    fn the_clock_follows_forward_jumps_and_never_goes_back() {
         let mut clock = Clock::default();
         let hour = Duration::from_secs(3600);
         clock.wall = Timestamp(clock.wall.0 - 3_600_000_000_000);

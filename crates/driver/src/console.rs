@@ -8,7 +8,8 @@ use tokio::sync::{Notify, watch};
 
 use crate::{debugger::Debugger, message::EngineMessage};
 
-/// Sends requests to a running scheduler. Clones share everything: one goes into a [`crate::DriverConfig`], another one sends.
+/// Sends requests to a running scheduler. Clones share everything: one clone goes into a [`crate::DriverConfig`],
+/// another one sends requests.
 #[derive(Clone, Debug, Default)]
 pub struct Console(Arc<Requests>);
 
@@ -19,18 +20,18 @@ struct Requests {
 }
 
 impl Console {
-    /// Writes nodes, pods and the queue to the log and compares them with the API server, as kube-scheduler does on SIGUSR2.
-    /// Requests during a dump cause one more dump.
+    /// Logs nodes, pods and the queue and compares them with the API server, as kube-scheduler does on SIGUSR2.
+    /// Requests during a dump cause a single further dump.
     pub fn dump(&self) {
         self.0.dump.notify_one();
     }
 
-    /// Sets the verbosity of the engine's notes: see [`Notes::at`].
+    /// Sets the verbosity of the engine's notes; see [`Notes::at`].
     pub fn set_verbosity(&self, verbosity: i64) {
         self.0.notes.send_replace(Some(Notes::at(verbosity)));
     }
 
-    /// Passes requests on until the engine is gone.
+    /// Passes requests on until the engine has ended.
     pub(crate) async fn serve(self, client: ApiClient, engine: mpsc::Sender<EngineMessage>) {
         tokio::join!(
             self.pass_on_notes(&engine),

@@ -1,8 +1,8 @@
-//! Compares the engine's state with the API server and writes it to the log, like kube-scheduler's cache debugger.
+//! Compares the engine's state with the API server and logs the state, like kube-scheduler's cache debugger.
 //!
-//! kube-scheduler compares with its own informers. Here nodes and pods are listed again, so that a watch that has lost something
-//! is noticed, too. The cluster may change during the comparison: differences are logged only if they still exist after a
-//! pause.
+//! kube-scheduler compares its cache with its own informers. Here, nodes and pods are listed again, so that a watch
+//! that has lost an event is detected as well. Since the cluster may change during the comparison, differences are
+//! logged only if they still exist after a pause.
 
 use std::{
     collections::BTreeSet,
@@ -22,9 +22,9 @@ use crate::{
     watch::{Nodes, Pods, census::census},
 };
 
-/// Time for changes to arrive.
+/// Time allowed for changes to arrive.
 const PAUSE: Duration = Duration::from_secs(2);
-/// Number of queued pods in one log line; log collectors truncate longer lines.
+/// Maximum number of queued pods in one log line; log collectors truncate longer lines.
 const PODS_PER_LINE: usize = 50;
 
 pub(crate) struct Debugger {
@@ -37,7 +37,7 @@ impl Debugger {
         Self { client, engine }
     }
 
-    /// Logs one comparison and one dump.
+    /// Logs a comparison and a dump.
     pub(crate) async fn run(&self) {
         tracing::trace!(v = 3, "Cache comparer started");
         match self.compare().await {
@@ -53,14 +53,14 @@ impl Debugger {
         }
     }
 
-    /// `None` from an engine that is coming to its end.
+    /// Returns a dump of the engine; `None` if the engine is ending.
     async fn dump(&self) -> Option<Dump> {
         let (answer, dump) = oneshot::channel();
         self.engine.send(EngineMessage::Dump(answer)).ok()?;
         dump.await.ok()
     }
 
-    /// Returns the differences that exist now and still exist after a pause.
+    /// Returns the differences that exist both now and after a pause; `None` if the engine is ending.
     async fn compare(&self) -> Result<Option<Comparison>, String> {
         let Some(first) = self.compare_once().await? else { return Ok(None) };
         if first.differences() == 0 {
@@ -83,7 +83,7 @@ impl Debugger {
 struct Difference {
     /// Number of objects in the API server.
     actual: usize,
-    /// Those of them that the engine does not know.
+    /// Objects in the API server that the engine does not know.
     missed: BTreeSet<String>,
     /// Objects that only the engine knows.
     redundant: BTreeSet<String>,
@@ -157,7 +157,7 @@ impl Comparison {
     }
 }
 
-/// Writes a line per node, and lines for the queue. Other tasks run in between.
+/// Writes a log line for each node, and lines for the queue. Other tasks can run in between.
 async fn log_dump(dump: &Dump) {
     let mut nodes: Vec<&DumpedNode> = dump.nodes.iter().collect();
     nodes.sort_unstable_by_key(|node| &node.name);
@@ -173,7 +173,7 @@ async fn log_dump(dump: &Dump) {
     );
     let pending: Vec<&Arc<PodInfo>> =
         dump.active.iter().chain(&dump.backoff).chain(&dump.unschedulable).collect();
-    // An empty queue has a line too.
+    // An empty queue also has a line.
     let mut parts = pending.chunks(PODS_PER_LINE);
     let mut part = parts.next().unwrap_or_default();
     loop {
@@ -213,7 +213,7 @@ fn pod_text(pod: &PodInfo) -> String {
     )
 }
 
-/// Amounts as Go prints them there.
+/// Resource amounts as Go prints them.
 struct InGo<'a>(&'a Resources);
 
 impl fmt::Display for InGo<'_> {
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_may_be_anywhere_and_deleted_nodes_do_not_count() {
+    fn pods_are_found_in_any_place_and_deleted_nodes_do_not_count() {
         let held = Dump {
             nodes: vec![node("a", &["bound"]), DumpedNode { deleted: true, ..node("gone", &["ghost"]) }],
             active: vec![pod("new")],
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_once_only_was_on_its_way() {
+    fn only_differences_in_both_comparisons_are_reported() {
         let difference = |missed: &[&str], redundant: &[&str]| Difference {
             actual: 1,
             missed: set(missed),
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_an_engine_has_missed_is_found_on_any_page() {
+    async fn an_object_that_the_engine_has_missed_is_found_on_any_page() {
         let page = |kind: &str, name: &str, next: &str| {
             let object =
                 json!({"metadata": {"name": format!("{kind}-{name}"), "namespace": "ns", "uid": name}});
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_is_described_in_the_words_of_kube_scheduler() {
+    fn a_node_is_described_in_kube_schedulers_words() {
         let scalars: Vec<(Str, i64)> = vec![("example.com/a".into(), 1), ("example.com/b".into(), 2)];
         let requested = Resources { milli_cpu: 100, memory: 7, scalars, ..Resources::default() };
         let nominated = vec![pod("next")];

@@ -1,4 +1,5 @@
-//! The thread that owns the engine: inputs in, one pod at a time, effects out.
+//! The thread that owns the engine. It passes inputs to the engine, has it try one pod at a time, and forwards the
+//! effects.
 
 use std::{
     io,
@@ -24,19 +25,19 @@ use crate::{
     traces::{AttemptSpan, Traces},
 };
 
-/// Number of messages that are handled before the next pod is tried: inputs come first, but do not starve pods. After a long
-/// attempt, because of an extender for example, messages are handled for the same time, so that the next attempt uses the inputs
-/// that arrived meanwhile.
+/// Number of messages that are handled before the next pod is tried: inputs come first, but must not starve pods. After
+/// a long attempt, for example because of an extender, messages are handled for up to the same time, so that the next
+/// attempt uses the inputs that arrived in the meantime.
 const BATCH: usize = 1024;
-/// Maximum age of gauges while the thread is busy; they are exact when it is idle.
+/// Maximum age of gauges while the thread is busy; the gauges are exact when the thread is idle.
 const PUBLISH_EVERY: Duration = Duration::from_secs(1);
-/// Shortest sleep of an idle thread.
+/// Shortest sleep of the idle thread.
 const SHORTEST_SLEEP: Duration = Duration::from_millis(1);
 
-/// Result of the thread: `Err` with the message of a panic.
+/// Result of the thread; `Err` contains the message of a panic.
 pub type EngineEnd = Result<(), String>;
 
-/// Outputs of the engine's thread besides effects.
+/// Outputs of the engine's thread other than effects.
 #[derive(Debug)]
 pub struct EngineSinks {
     /// Metrics.
@@ -51,7 +52,8 @@ pub struct EngineSinks {
     pub raw: Option<RawObjects>,
 }
 
-/// Starts the thread. No pod is tried before `unsynced` watches have delivered all objects and this instance leads.
+/// Starts the thread. No pod is tried until `unsynced` watches have delivered all objects and this instance is the
+/// leader.
 ///
 /// # Errors
 /// If the operating system cannot start a thread.
@@ -86,21 +88,21 @@ struct EngineLoop {
     custom_feed: CustomFeed,
     health: Health,
     raw: Option<RawObjects>,
-    /// Number of status patches that were sent and are not reported as written.
+    /// Number of status patches that have been passed on but not yet reported as written.
     unwritten_statuses: usize,
     unsynced: usize,
     /// Notified when all watches have delivered all objects.
     synced: Option<oneshot::Sender<()>>,
     leads: bool,
     stopping: bool,
-    /// Duration of the last attempt, until the messages that arrived meanwhile are handled.
+    /// Duration of the last attempt; zero once the messages that arrived in the meantime have been handled.
     listen_for: Duration,
-    /// Plugin whose first rejection is logged as a warning; `None` once that was logged.
+    /// Plugin whose first rejection is logged as a warning; `None` once it has been logged.
     stand_in: Option<&'static str>,
-    /// Metrics, and the time when gauges were last updated.
+    /// Metrics; `published` is the time when gauges were last updated.
     metrics: Metrics,
     published: Instant,
-    /// Times of the parts of attempts.
+    /// Durations of the parts of attempts.
     attempts: Attempts,
     /// Number of slow attempts.
     slow: u32,
@@ -170,7 +172,7 @@ impl EngineLoop {
         }
     }
 
-    /// Writes a log line if the attempt was slow, and ends its span if there is one.
+    /// Writes a log line if the attempt was slow, and ends the attempt's span if there is one.
     fn report_times(
         &mut self,
         attempted: &Attempted,
@@ -192,7 +194,8 @@ impl EngineLoop {
         self.unsynced == 0 && self.leads && !self.stopping
     }
 
-    /// Returns true if a pod should be tried now. Pods that are not due are tried only while the writer of statuses has room.
+    /// Returns true if a pod should be tried now. Pods that are not due are tried only while the status writer has
+    /// room.
     fn is_to_schedule(&self) -> bool {
         let has_room = self.unwritten_statuses < status::AT_ONCE;
         self.may_schedule() && (self.engine.has_due_work() || self.engine.has_work() && has_room)
@@ -208,7 +211,7 @@ impl EngineLoop {
         }
     }
 
-    /// Handles messages; waits for one if there is nothing else to do. Returns false when all senders are gone.
+    /// Handles messages; waits for a message if there is nothing else to do. Returns false when all senders are gone.
     fn take_messages(&mut self) -> bool {
         let busy = self.is_to_schedule();
         if busy && self.published.elapsed() >= PUBLISH_EVERY {
@@ -324,7 +327,7 @@ impl EngineLoop {
         }
     }
 
-    /// Logs the first pod that needs a plugin that is not built.
+    /// Logs the first pod that needs a plugin that is not implemented yet.
     fn warn_of_stand_in(&mut self, uid: &Str, why: &str) {
         let entry = self.stand_in.and_then(|plugin| Some((plugin, self.engine.queue().get(uid)?)));
         let Some((_, entry)) = entry.filter(|(plugin, entry)| entry.rejectors.contains(plugin)) else {
@@ -333,7 +336,8 @@ impl EngineLoop {
         tracing::warn!(
             pod = entry.pod.full_name(),
             err = why,
-            "Pods that need a plugin which is not built yet stay pending and say so; this is the first one"
+            "Pods that need a plugin which is not built yet stay pending, and their events name it; this is the \
+             first such pod"
         );
         self.stand_in = None;
     }
@@ -341,7 +345,7 @@ impl EngineLoop {
     fn forward(&mut self) {
         self.engine.take_notes().iter().for_each(notes::log);
         let effects = self.engine.take_effects();
-        // An instance that does not lead reports nothing about pods.
+        // An instance that is not the leader reports nothing about pods.
         if !effects.is_empty() && self.leads {
             let patches = effects.iter().filter(|effect| matches!(effect, Effect::PatchStatus(_)));
             self.unwritten_statuses += patches.count();

@@ -1,14 +1,14 @@
 //! Events about pods (`events.k8s.io/v1`), which `kubectl describe pod` shows.
 //!
-//! An event that differs from an earlier one only in its note is a repetition: the earlier one becomes a series. The second
-//! occurrence is written at once; later ones are counted, and the count is written from time to time. Otherwise pods that wait for
-//! long would flood the API server.
+//! An event that differs from an earlier event only in its note is a repetition, and turns the earlier event into a
+//! series. The second occurrence is written immediately; later occurrences are counted, and the count is written from
+//! time to time. Otherwise, pods that wait for a long time would flood the API server.
 //!
-//! The recorder (here) puts writes into the backlog; the writer sends them. Events may be late, but are not lost: only memory
-//! bounds the backlog, and the writer waits for a server that accepts none.
+//! The recorder (here) puts writes into the backlog; the writer sends them. Events may be late but are not lost: only a
+//! memory limit bounds the backlog, and the writer waits for a server that accepts no events.
 //!
-//! Reading order: here, `record` (one event), `backlog` (order, limits and retries of writes), `writer` (the requests), `tally`
-//! (errors in the log).
+//! Reading order: here, `record` (one event), `backlog` (order, limits and retries of writes), `writer` (the requests),
+//! `tally` (errors in the log).
 
 mod backlog;
 mod record;
@@ -34,9 +34,9 @@ use crate::binder::BindingActivity;
 
 pub use self::writer::EventWriter;
 
-/// Time between two writes of the counts of series.
+/// Interval between writes of the counts of series.
 const REFRESH: Duration = Duration::from_secs(30 * 60);
-/// Time after its last occurrence when a series is finished.
+/// Time after the last occurrence of a series at which the series is finished.
 const FINISH: Duration = Duration::from_secs(6 * 60);
 
 /// Records events. An [`EventWriter`] sends them.
@@ -47,19 +47,19 @@ pub struct EventRecorder {
     refreshed: Option<Timestamp>,
 }
 
-/// Number of events that are not written yet.
+/// A handle to the number of events that have not been written yet.
 #[derive(Clone)]
 pub struct PendingEvents(Arc<Shared>);
 
 /// State shared by recorder and writer.
 struct Shared {
     backlog: Mutex<Backlog>,
-    /// Notified of new writes, and of the end.
+    /// Notified of new writes and of the end of the recorder.
     changed: Notify,
 }
 
-/// Key of a series: everything but the note. It contains the pod's resource version, so events repeat only as long as the pod
-/// does not change.
+/// Key of a series: everything but the note. The key contains the pod's resource version, so an event counts as
+/// repeated only as long as the pod does not change.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct SeriesKey {
     uid: Str,
@@ -79,7 +79,7 @@ struct Series {
 }
 
 impl EventRecorder {
-    /// Returns a recorder and its writer for this host. The writer holds back while `bindings` are in progress.
+    /// Returns a recorder for this host, and its writer. The writer holds back while `bindings` are in progress.
     pub fn new(client: ApiClient, hostname: Arc<str>, bindings: BindingActivity) -> (Self, EventWriter) {
         Self::with_room(ROOM, client, hostname, bindings)
     }
@@ -95,14 +95,14 @@ impl EventRecorder {
         (Self { shared, recorded: 0, series: FxHashMap::default(), refreshed: None }, writer)
     }
 
-    /// Returns a handle to the number of events that are not written yet.
+    /// Returns a handle to the number of events that have not been written yet.
     pub fn unwritten(&self) -> PendingEvents {
         PendingEvents(self.shared.clone())
     }
 
-    /// Records an event, or counts a repetition.
+    /// Records an event, or counts it if it is a repetition.
     pub fn record(&mut self, event: PodEvent, now: Timestamp) {
-        // A pod is bound once, so its event is never repeated and need not be remembered.
+        // A pod is bound only once, so the event of its binding is never repeated and need not be remembered.
         let key = event.warning.then(|| SeriesKey::of(&event));
         if let Some(series) = key.as_ref().and_then(|key| self.series.get_mut(key)) {
             series.count += 1;
@@ -160,7 +160,7 @@ impl Drop for EventRecorder {
 }
 
 impl PendingEvents {
-    /// Returns the number of events and counts that wait or are being sent.
+    /// Returns the number of events and counts that are waiting or being sent.
     pub fn count(&self) -> usize {
         self.0.backlog().count()
     }

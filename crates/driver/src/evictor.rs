@@ -1,4 +1,4 @@
-//! Evictions: set the condition `DisruptionTarget`, then delete the pod.
+//! Evictions, which set the condition `DisruptionTarget` and then delete the pod.
 
 use std::{
     sync::{Arc, mpsc},
@@ -19,13 +19,14 @@ use crate::{
     tasks::Tasks,
 };
 
-/// Number of evictions that talk to the API server at once.
+/// Maximum number of concurrent evictions.
 const AT_ONCE: usize = 32;
-/// Pause after a failure. It may be permanent (a role, a webhook), and the engine retries the preemptor at once.
+/// Pause after a failure. The cause may be permanent (a role, a webhook), and the engine retries the preemptor
+/// immediately.
 const AFTER_FAILURE: Duration = Duration::from_millis(500);
 /// Type of the condition of a preempted pod.
 const DISRUPTION_TARGET: &str = "DisruptionTarget";
-/// Its reason.
+/// Reason of that condition.
 const PREEMPTION: &str = "PreemptionByScheduler";
 
 /// Evicts pods concurrently and reports each outcome to the engine.
@@ -42,11 +43,11 @@ impl Evictor {
         Self { client, tasks, engine, room: Arc::new(Semaphore::new(AT_ONCE)) }
     }
 
-    /// Starts to evict a pod; `now` is the time of the change of its condition.
+    /// Starts to evict a pod; `now` is the transition time of its condition.
     pub fn evict(&self, task: EvictTask, now: Timestamp) {
         let (client, engine, room) = (self.client.clone(), self.engine.clone(), self.room.clone());
         self.tasks.spawn(async move {
-            // The semaphore is never closed, so this waits and cannot fail.
+            // The semaphore is never closed, so acquiring a permit cannot fail.
             let permit = room.acquire().await;
             let outcome = evict(&client, &task, now).await;
             drop(permit);
@@ -74,7 +75,7 @@ async fn evict(client: &ApiClient, task: &EvictTask, now: Timestamp) -> EvictOut
             EvictOutcome::Evicted
         }
         Err(error) => {
-            // A conflict: the name belongs to another pod by now.
+            // A conflict means that the name now belongs to another pod.
             let gone = matches!(error.code(), Some(404 | 409));
             not_evicted(task, &error, gone, "Tried to preempted pod")
         }
@@ -91,7 +92,7 @@ fn not_evicted(task: &EvictTask, error: &ApiError, gone: bool, what: &'static st
     EvictOutcome::Failed(error.to_string())
 }
 
-/// Returns the condition to set; `None` if the victim has it.
+/// Returns the condition to set; `None` if the victim already has it.
 fn condition(task: &EvictTask, now: Timestamp) -> Option<NewCondition<'_>> {
     let known = task.victim.condition(DISRUPTION_TARGET).filter(|c| c.status == "True");
     if known.is_some_and(|c| c.reason == PREEMPTION && c.message == task.message.as_str()) {
@@ -106,7 +107,7 @@ fn condition(task: &EvictTask, now: Timestamp) -> Option<NewCondition<'_>> {
     })
 }
 
-/// Deletes just this pod, not a later one of the same name.
+/// Deletes exactly this pod, not a later pod with the same name.
 async fn delete(client: &ApiClient, pod: &PodInfo) -> Result<(), ApiError> {
     let path = format!("/api/v1/namespaces/{}/pods/{}", pod.namespace, pod.name);
     let options = Bytes::from(serde_json::to_vec(&DeleteOptions::of(pod)).unwrap_or_default());

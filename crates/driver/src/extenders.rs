@@ -1,14 +1,14 @@
 //! HTTP extenders.
 //!
-//! The engine's thread asks extenders during an attempt and waits for the answers, as kube-scheduler does: no other pod is
-//! scheduled meanwhile, but bindings go on, and inputs from watches queue up. Requests run in a runtime of their own, so that
-//! time limits hold however busy this process is.
+//! The engine's thread calls extenders during an attempt and waits for the replies, as kube-scheduler does: no other
+//! pod is scheduled in the meantime, but bindings continue, and inputs from watches queue up. Requests run in a
+//! separate runtime, so that time limits hold however busy this process is.
 //!
-//! Reading order: here (all extenders), `connection` (one request), `wire` (requests and replies), [`raw`] (objects in the form
-//! of the API server, which requests contain), `current` (replacing the extenders).
+//! Reading order: here (all extenders), `connection` (one request), `wire` (requests and replies), [`raw`] (objects in
+//! the form of the API server, which requests contain), `current` (replacing the extenders).
 //!
-//! Invariants: every call ends within the extender's `httpTimeout`; no reply makes this process panic or use unbounded memory;
-//! an instance that does not lead binds nothing.
+//! Invariants: every call ends within the extender's `httpTimeout`; no reply makes this process panic or use unbounded
+//! memory; an instance that is not the leader binds nothing.
 
 mod connection;
 pub(crate) mod current;
@@ -44,13 +44,13 @@ use crate::{health::Health, leader::Leadership};
 
 /// Default of `httpTimeout`, as in kube-scheduler.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Time after the limit of a call at which the engine stops waiting, in case the runtime does not enforce the limit.
+/// Time after a call's limit at which the engine stops waiting, in case the runtime does not enforce the limit.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// `Extender` of the configuration.
+/// An `Extender` of the configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExtenderConfig {
-    /// The part that the engine uses; its name is the `urlPrefix`.
+    /// The part that the engine uses. The extender's name is the `urlPrefix`.
     pub extender: Extender,
     /// `filterVerb`.
     pub filter_verb: String,
@@ -58,13 +58,13 @@ pub struct ExtenderConfig {
     pub prioritize_verb: String,
     /// `preemptVerb`.
     pub preempt_verb: String,
-    /// `bindVerb`; empty if it does not bind.
+    /// `bindVerb`; empty if the extender does not bind.
     pub bind_verb: String,
-    /// `httpTimeout`; zero for [`DEFAULT_TIMEOUT`].
+    /// `httpTimeout`; zero means [`DEFAULT_TIMEOUT`].
     pub timeout: Duration,
     /// `nodeCacheCapable`: requests contain only the names of nodes.
     pub node_cache_capable: bool,
-    /// `enableHTTPS`. It does not change the URL; without a CA certificates are not checked then.
+    /// `enableHTTPS`. It does not change the URL, but if it is set and there is no CA, certificates are not checked.
     pub enable_https: bool,
     /// `tlsConfig`.
     pub tls: Option<ExtenderTls>,
@@ -74,7 +74,7 @@ pub struct ExtenderConfig {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("couldn't build extenders: extender {url:?}: {why}")]
 pub struct ExtenderSetupError {
-    /// Its `urlPrefix`.
+    /// The extender's `urlPrefix`.
     pub url: String,
     /// Cause.
     pub why: String,
@@ -85,14 +85,15 @@ pub struct HttpExtenders {
     all: Vec<HttpExtender>,
     raw: RawObjects,
     health: Health,
-    /// Present until this is dropped.
+    /// Present until this value is dropped.
     runtime: Option<Runtime>,
 }
 
 struct HttpExtender {
     config: ExtenderConfig,
     connection: Arc<Connection>,
-    /// True if a log line has reported that the extender names unknown nodes; the same for scores out of range.
+    /// True if a log line has reported that the extender names unknown nodes; `logged_range` is the same for scores out
+    /// of range.
     logged_strange: AtomicBool,
     logged_range: AtomicBool,
 }
@@ -112,7 +113,7 @@ impl HttpExtenders {
         health: Health,
     ) -> Result<Option<Arc<Self>>, ExtenderSetupError> {
         let Some(first) = configs.first() else { return Ok(None) };
-        // If a dependency enabled a second provider, the process would have no default.
+        // Otherwise, the process would have no default as soon as some dependency enables a second provider.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let failed = |config: &ExtenderConfig, why: String| ExtenderSetupError {
             url: config.extender.name.to_string(),
@@ -138,12 +139,12 @@ impl HttpExtenders {
         Ok(Some(Arc::new(Self { all, raw, health, runtime: Some(runtime) })))
     }
 
-    /// Returns the objects in requests. Every input of the engine must reach these, too.
+    /// Returns the objects that requests contain. Every input of the engine must also be applied to them.
     pub fn raw(&self) -> &RawObjects {
         &self.raw
     }
 
-    /// Lets an extender bind the pod; `None` if none does, so that Bind plugins do.
+    /// Lets an extender bind the pod. Returns `None` if no extender binds it, so that Bind plugins must.
     pub(crate) async fn bind(
         &self,
         pod: &PodInfo,
@@ -158,7 +159,7 @@ impl HttpExtenders {
                 biased;
                 () = leadership.is_over() => {
                     call.abort();
-                    return Some(Err("this instance does not lead".to_owned()));
+                    return Some(Err("this instance is not the leader".to_owned()));
                 }
                 reply = &mut call => reply.unwrap_or_else(|error| Err(error.to_string())),
             };
@@ -174,7 +175,7 @@ impl HttpExtenders {
         None
     }
 
-    /// Runs calls concurrently and waits for them. Health checks see the engine as waiting.
+    /// Runs calls concurrently and waits for them. During that time, health checks see the engine as waiting.
     fn wait<F>(&self, calls: Vec<(Duration, F)>) -> Vec<Result<Bytes, String>>
     where
         F: Future<Output = Result<Bytes, String>> + Send + 'static,
@@ -186,7 +187,7 @@ impl HttpExtenders {
         let begun = calls.into_iter().map(|(limit, call)| {
             let (answer, answered) = mpsc::sync_channel(1);
             runtime.spawn(async move {
-                // The receiver may have given up.
+                // The receiver may have stopped waiting.
                 let _ = answer.send(call.await);
             });
             (limit, answered)
@@ -195,7 +196,7 @@ impl HttpExtenders {
         let answers = begun.into_iter().map(|(limit, answered)| match answered.recv_timeout(limit + GRACE) {
             Ok(answer) => answer,
             Err(RecvTimeoutError::Timeout) => Err(format!("no answer within {limit:?}")),
-            Err(RecvTimeoutError::Disconnected) => Err("the call was broken off".to_owned()),
+            Err(RecvTimeoutError::Disconnected) => Err("the call was aborted".to_owned()),
         });
         let answers = answers.collect();
         self.health.works();
@@ -228,7 +229,7 @@ impl HttpExtender {
             wire::ReplyError::Reported(why) => why,
             wire::ReplyError::Undecodable(why) => {
                 format!(
-                    "extender {:?} has answered {verb:?} with something else: {why}",
+                    "extender {:?} sent an invalid reply to {verb:?}: {why}",
                     self.config.extender.name.as_str()
                 )
             }
@@ -306,7 +307,7 @@ impl ExtenderClient for HttpExtenders {
                     tracing::warn!(
                         extender = name,
                         node,
-                        "An extender names nodes that it was not asked about, which count for nothing; this is the first one"
+                        "An extender names nodes that it was not asked about, which are ignored; this is the first one"
                     );
                 }
             }
@@ -315,7 +316,7 @@ impl ExtenderClient for HttpExtenders {
                     tracing::warn!(
                         extender = name,
                         score,
-                        "An extender gives scores outside of 0 to 10, which count as they are; this is the first one"
+                        "An extender returns scores outside of 0 to 10, which are used unchanged; this is the first one"
                     );
                 }
             }
@@ -331,7 +332,7 @@ impl fmt::Debug for HttpExtenders {
 
 impl Drop for HttpExtenders {
     fn drop(&mut self) {
-        // Does not wait, because this may be dropped within another runtime.
+        // The shutdown must not wait, because this value may be dropped within another runtime.
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }

@@ -16,7 +16,7 @@ pub struct Health(Arc<State>);
 struct State {
     begun: Instant,
     synced: AtomicBool,
-    /// Time when the engine began its current step, in milliseconds after `begun`, plus one; 0 while it waits.
+    /// Time when the engine began its current step, in milliseconds after `begun`, plus one; 0 while the engine waits.
     working_since: AtomicU64,
 }
 
@@ -32,7 +32,7 @@ impl Health {
         self.0.synced.load(Ordering::Relaxed)
     }
 
-    /// Returns the duration of the engine's current step, for example an attempt; zero while it waits.
+    /// Returns the time since the engine began its current step, for example an attempt; zero while the engine waits.
     pub fn busy_for(&self) -> Duration {
         match self.0.working_since.load(Ordering::Relaxed).checked_sub(1) {
             Some(since) => self.0.begun.elapsed().saturating_sub(Duration::from_millis(since)),
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_engine_is_busy_from_its_step_on_until_it_waits() {
+    fn an_engine_is_busy_from_the_start_of_a_step_until_it_waits() {
         let health = Health::default();
         assert_eq!((health.is_synced(), health.busy_for()), (false, Duration::ZERO));
         health.works();

@@ -1,17 +1,17 @@
-//! Leader election: one of several instances schedules.
+//! Leader election: only one of several instances schedules pods.
 //!
-//! Replicas elect a leader by a Lease, with the rules of client-go: the holder renews it, and any replica that sees it unchanged
-//! for its duration acquires it. Each replica measures that time with its own clock; the times in the lease are for people. So
-//! clocks may be wrong, as long as they run at about the same pace.
+//! Replicas elect a leader with a Lease, by the rules of client-go: the holder renews the lease, and any replica that
+//! sees the lease unchanged for its duration acquires it. Each replica measures that time with its own clock; the times
+//! in the lease are for human readers only. Clocks may therefore be wrong, as long as they run at about the same rate.
 //!
-//! Reading order: here (configuration), `leadership` (permission to write), `lease` (the object), `elector` (the rules, without
-//! I/O), `candidate` (the requests).
+//! Reading order: here (configuration), `leadership` (permission to write), `lease` (the object), `elector` (the rules,
+//! without I/O), `candidate` (the requests).
 //!
 //! Invariants:
-//! - an instance leads until the renew deadline after it sent its last successful renewal at most, so it stops before another
-//!   one may begin;
+//! - an instance leads at most for the renew deadline after it sent its last successful renewal, so it stops before
+//!   another instance may begin;
 //! - an instance that stops leading never leads again: its process ends;
-//! - a lease is released only when nothing more can be written.
+//! - a lease is released only when the instance can write nothing more.
 
 pub(crate) mod candidate;
 mod elector;
@@ -22,7 +22,7 @@ use std::time::Duration;
 
 pub use self::leadership::Leadership;
 
-/// Maximum random part of a standby's pauses, relative to the retry period; client-go's `JitterFactor`.
+/// Maximum random addition to a standby's pauses, relative to the retry period; client-go's `JitterFactor`.
 const JITTER_FACTOR: f64 = 1.2;
 
 /// Leader election of this instance.
@@ -35,20 +35,20 @@ pub enum LeaderElection {
     Lease(LeaseElection),
 }
 
-/// `leaderElection` of the configuration. Its default is kube-scheduler's.
+/// `leaderElection` of the configuration. The default is the same as kube-scheduler's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaseElection {
     /// Time after which an unrenewed lease expires; rounded up to whole seconds.
     pub lease_duration: Duration,
     /// Time for which the leader continues without a successful renewal.
     pub renew_deadline: Duration,
-    /// Time between two tries.
+    /// Interval between tries.
     pub retry_period: Duration,
     /// Name of the lease.
     pub name: String,
     /// Namespace of the lease.
     pub namespace: String,
-    /// `delayCacheUntilActive`: nothing is watched before this instance leads.
+    /// `delayCacheUntilActive`: nothing is watched before this instance is the leader.
     pub delay_cache: bool,
 }
 
@@ -82,7 +82,7 @@ impl LeaderElection {
         }
     }
 
-    /// Returns true if nothing is watched before this instance leads.
+    /// Returns true if nothing is watched before this instance is the leader.
     pub(crate) fn delays_cache(&self) -> bool {
         matches!(self, Self::Lease(LeaseElection { delay_cache: true, .. }))
     }
@@ -96,14 +96,14 @@ impl LeaseElection {
         if self.retry_period.is_zero() {
             return Err("retryPeriod must be greater than zero");
         }
-        // The period itself cannot be multiplied: the product may be too long for a duration.
+        // The comparison uses floats, since the product may be too long for a `Duration`.
         if self.renew_deadline.as_secs_f64() <= JITTER_FACTOR * self.retry_period.as_secs_f64() {
             return Err("renewDeadline must be greater than retryPeriod*JitterFactor");
         }
         Ok(())
     }
 
-    /// Returns the time limit of requests for the lease.
+    /// Returns the time limit for requests for the lease.
     fn request_limit(&self) -> Duration {
         (self.renew_deadline / 2).max(Duration::from_secs(1))
     }

@@ -1,6 +1,7 @@
-//! The part of the scheduler that talks to a cluster.
+//! The part of the scheduler that communicates with a cluster.
 //!
-//! The engine is a state machine without I/O. This crate feeds it with inputs from the API server and carries out its effects:
+//! The engine is a state machine without I/O. This crate feeds it inputs from the API server and carries out its
+//! effects:
 //!
 //! ```text
 //! API server ──watch──> [`watch`] ──inputs──> engine thread ([`run`]) ──effects──> [`binder`], [`evictor`],
@@ -12,25 +13,26 @@
 //!
 //! 1. [`clock`], [`health`], [`traces`], [`tasks`], `slow`, `notes`; [`clients`] (the API clients of a scheduler: see
 //!    `harbormaster-client`);
-//! 2. [`leader`] (leader election, and whether this instance may write);
-//! 3. [`extenders`] (HTTP extenders, which the engine asks during an attempt);
+//! 2. [`leader`] (leader election, and this instance's permission to write);
+//! 3. [`extenders`] (HTTP extenders, which the engine calls during an attempt);
 //! 4. [`message`] (messages to the engine's thread);
-//! 5. input: [`watch`]; output: [`live_api`] and [`binder`], [`evictor`], [`status`], [`events`]; from outside: [`console`] with
-//!    `debugger`, [`metrics`], [`reload`];
+//! 5. input: [`watch`]; output: [`live_api`] and [`binder`], [`evictor`], [`status`], [`events`]; external requests:
+//!    [`console`] with `debugger`, [`metrics`], [`reload`];
 //! 6. [`engine_thread`];
-//! 7. [`mod@run`] (the whole).
+//! 7. [`mod@run`] (everything combined).
 //!
 //! Invariants:
 //! - the engine belongs to one operating system thread; nothing else touches it;
-//! - nothing waits forever: every request has a time limit, every retry a bound, shutting down takes ten seconds at most, and
-//!   three more to release the lease;
-//! - an instance that does not lead writes nothing but the lease: its clients send no request with a body from the moment on
-//!   when another instance may lead;
-//! - no event is lost while the API server accepts events: only memory bounds how many wait, and bindings come first;
-//! - no response of an API server, however malformed, ends the process.
+//! - nothing waits forever: every request has a time limit, every retry is bounded, and shutdown takes at most ten
+//!   seconds plus three to release the lease;
+//! - an instance that is not the leader writes nothing but the lease: its other clients send no request with a body
+//!   once another instance may lead;
+//! - no event is lost while the API server accepts events: only a memory limit bounds the number of waiting events, and
+//!   bindings take precedence;
+//! - no response from an API server, however malformed, terminates the process.
 //!
-//! Log lines carry kube-scheduler's verbosity in the field `v`; those with `v` of 0 are at tracing's level `INFO`, 1
-//! and 2 at `DEBUG`, higher ones at `TRACE`.
+//! Log lines carry kube-scheduler's verbosity in the field `v`. Lines with a `v` of 0 have tracing's level `INFO`,
+//! lines with 1 or 2 have `DEBUG`, and lines with a higher `v` have `TRACE`.
 
 pub mod binder;
 pub mod clients;

@@ -20,18 +20,18 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::{sync::broadcast, time::timeout};
 
-/// Number of changes that are buffered for a waiting task; if it misses one, it reads the object again.
+/// Number of changes that are buffered for a waiting task. A task that misses a change reads the object again.
 const NEWS_KEPT: usize = 1024;
 
-/// Changes of custom objects, for tasks that wait for one.
+/// Changes of custom objects, for tasks that wait for a change.
 #[derive(Clone, Debug)]
 pub struct CustomFeed(broadcast::Sender<CustomChange>);
 
-/// A custom object changed.
+/// A change of a custom object.
 #[derive(Clone, Debug)]
 struct CustomChange {
     key: CustomKey,
-    /// `None`: it is gone.
+    /// The object; `None` if it is gone.
     json: Option<Str>,
 }
 
@@ -42,7 +42,7 @@ impl Default for CustomFeed {
 }
 
 impl CustomFeed {
-    /// Publishes a change. Costs nothing while no task waits.
+    /// Publishes a change. This costs nothing while no task is waiting.
     pub(crate) fn publish(&self, key: &CustomKey, json: Option<&Str>) {
         if self.0.receiver_count() > 0 {
             // The last task may have stopped waiting.
@@ -76,13 +76,13 @@ pub struct LiveApi {
 }
 
 impl LiveApi {
-    /// Returns access through `client`; `feed` receives changes of custom objects.
+    /// Returns access through `client`; `feed` supplies changes of custom objects.
     pub fn new(client: ApiClient, feed: CustomFeed) -> Self {
         Self { client, feed }
     }
 
-    /// Sends a request. Retries temporary failures a few times, although the first try may have succeeded: patches and deletions may
-    /// happen twice, and creating an existing object is a conflict.
+    /// Sends a request. Retries temporary failures a few times, even though the first try may have succeeded. A patch
+    /// or deletion may therefore happen twice, and a creation may fail with a conflict.
     async fn make(&self, call: &ApiCall) -> Result<Value, ApiError> {
         let (method, content_type) = match call.verb {
             Verb::Get => (Method::GET, JSON),
@@ -108,7 +108,7 @@ impl LiveApi {
         }
     }
 
-    /// Reads an object; `None` if there is none.
+    /// Reads an object; returns `None` if it does not exist.
     async fn read(&self, path: &ObjectPath) -> Result<Option<Value>, ApiError> {
         match self.make(&ApiCall::get(path.clone())).await {
             Ok(object) => Ok(Some(object)),
@@ -123,7 +123,7 @@ impl LiveApi {
         is_settled: &mut (dyn FnMut(Option<&Value>) -> bool + Send),
     ) -> Result<(), ApiError> {
         let key = path.key();
-        // Subscribe first, so that no change is missed between reading and listening.
+        // Subscribing first ensures that no change is missed between reading and listening.
         let mut feed = self.feed.listen();
         loop {
             let object = self.read(path).await?;
@@ -131,7 +131,7 @@ impl LiveApi {
             if is_settled(object.as_ref()) {
                 return Ok(());
             }
-            // Continue until changes were missed and the object must be read again.
+            // The loop ends when changes were missed, so that the object must be read again.
             while let Ok(change) = feed.recv().await {
                 if change.key != key {
                     continue;
@@ -149,8 +149,8 @@ impl LiveApi {
         }
     }
 
-    /// Binds a pod. Retries temporary failures a few times. The server may have bound the pod nevertheless: then the next try is a
-    /// conflict, and the pod itself shows it.
+    /// Binds a pod. Retries temporary failures a few times. If the server has bound the pod despite a failure, the next
+    /// try fails with a conflict, and the pod itself shows that it is bound.
     async fn bind_pod(&self, pod: &PodInfo, node: &str) -> Result<(), ApiError> {
         let path = format!("/api/v1/namespaces/{}/pods/{}/binding", pod.namespace, pod.name);
         let body = Bytes::from(serde_json::to_vec(&Binding::new(pod, node)).unwrap_or_default());
@@ -243,7 +243,7 @@ impl<'a> Binding<'a> {
     }
 }
 
-/// The fields of a pod that show its node.
+/// The fields of a pod that identify the pod and its node.
 #[derive(Deserialize)]
 struct PlacedPod {
     metadata: PlacedMetadata,

@@ -11,24 +11,25 @@ use crate::extenders::raw::RawObject;
 /// A message to the engine's thread.
 #[derive(Debug)]
 pub enum EngineMessage {
-    /// Objects in the form of the API server, for extenders. The inputs about them come next.
+    /// Objects in the form of the API server, for extenders. The corresponding inputs come next.
     Raw(Vec<RawObject>),
     /// Inputs of the engine.
     Inputs(Vec<Input>),
-    /// This many status patches are written, given up, or merged into others. Sent only while there is room for more.
+    /// Number of status patches that were written, given up, or merged into others. Sent only while there is room for
+    /// more.
     StatusesWritten(usize),
     /// Another watch has delivered all objects.
     Synced,
-    /// This instance leads. Until then the engine takes inputs and tries no pod.
+    /// This instance has become the leader. Until then, the engine accepts inputs but tries no pod.
     Lead,
-    /// Asks for all pods; the answer is empty unless this instance leads.
+    /// Requests all pods; the answer is empty unless this instance is the leader.
     ListPods(oneshot::Sender<Vec<Arc<PodInfo>>>),
-    /// Asks for the state of the engine.
+    /// Requests the state of the engine.
     Dump(oneshot::Sender<Dump>),
     /// Sets which notes the engine records.
     TakeNotes(Notes),
-    /// Replaces the configuration, unless it needs kinds that are not watched: those are the error.
+    /// Replaces the configuration. Fails if the new one needs kinds that are not watched; the error lists them.
     TakeOver(Box<EngineConfig>, oneshot::Sender<Result<(), Vec<ResourceName>>>),
-    /// Tries no more pods, and ends when the bindings and evictions in flight have ended.
+    /// Tries no more pods, and ends the engine when the bindings and evictions in progress have ended.
     Stop,
 }

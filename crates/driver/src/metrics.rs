@@ -1,4 +1,4 @@
-//! The two pages of metrics.
+//! The two pages that show metrics.
 
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 
@@ -12,8 +12,8 @@ pub use harbormaster_metrics::{
     metrics::Build,
 };
 
-/// The metrics of a scheduler, and the pages that show them. Clones share everything: one goes into a [`crate::DriverConfig`],
-/// another one serves the pages.
+/// The metrics of a scheduler, and the pages that show them. Clones share everything: one clone goes into a
+/// [`crate::DriverConfig`], another one serves the pages.
 #[derive(Clone, Debug, Default)]
 pub struct Metrics {
     numbers: harbormaster_metrics::Metrics,
@@ -27,8 +27,8 @@ impl Metrics {
         self.numbers.page()
     }
 
-    /// Returns the page `/metrics/resources`, of the same type; empty while this process does not schedule. Asks the engine for its
-    /// pods, which takes about a millisecond per 100,000 of them.
+    /// Returns the page `/metrics/resources`, of the same type; it is empty while this process does not schedule.
+    /// Requests the pods from the engine, which takes about a millisecond per 100,000 pods.
     pub async fn resources(&self) -> String {
         let (answer, pods) = oneshot::channel();
         let sent = match &*self.engine.lock().unwrap_or_else(PoisonError::into_inner) {
@@ -38,7 +38,7 @@ impl Metrics {
         if !sent {
             return String::new();
         }
-        // An engine that ends meanwhile has no pods.
+        // An engine that ends in the meantime returns no pods.
         let pods = pods.await.unwrap_or_default();
         harbormaster_metrics::pods::page(pods.iter().map(|pod| &*pod.pod))
     }
@@ -58,17 +58,17 @@ impl Metrics {
         self.numbers.set_leader(lease, leads);
     }
 
-    /// Sets the emulated version of Kubernetes, and the oldest compatible one.
+    /// Sets the emulated version of Kubernetes and the oldest compatible version.
     pub fn set_emulation(&self, emulated: &str, min_compatible: &str) {
         self.numbers.set_emulation(emulated, min_compatible);
     }
 
-    /// Limits the metrics that are shown.
+    /// Limits the metrics that the pages show.
     pub fn limit(&self, limits: Limits) {
         self.numbers.limit(limits);
     }
 
-    /// Records that a configuration file was applied, by the hexadecimal SHA-256 of its content.
+    /// Records that a configuration file was applied; `sha256` is the hexadecimal SHA-256 of its content.
     pub fn set_config(&self, sha256: &str) {
         self.numbers.set_config(sha256);
     }
@@ -82,7 +82,8 @@ impl Metrics {
         &self.numbers
     }
 
-    /// Registers a running engine until the guard is dropped: an engine lives as long as a sender exists.
+    /// Registers a running engine until the guard is dropped. The guard must be dropped, since an engine runs as long
+    /// as a sender exists.
     pub(crate) fn schedules(&self, engine: mpsc::Sender<EngineMessage>) -> EngineGuard {
         *self.engine.lock().unwrap_or_else(PoisonError::into_inner) = Some(engine);
         EngineGuard(self.clone())

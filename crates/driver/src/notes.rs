@@ -1,8 +1,8 @@
-//! The engine's notes as log lines, in kube-scheduler's words where it has some.
+//! The engine's notes as log lines, in kube-scheduler's words where kube-scheduler has an equivalent.
 
 use harbormaster_core::Note;
 
-/// Writes one line.
+/// Writes the log line of a note.
 pub(crate) fn log(note: &Note) {
     match note {
         Note::PluginFailed { pod, error } => {
@@ -14,7 +14,7 @@ pub(crate) fn log(note: &Note) {
             object = why.name,
             field = why.field,
             err = why.message,
-            "A custom object cannot be read by the plugins that name its kind, and counts as absent"
+            "A custom object cannot be decoded and counts as absent for the plugins that read its kind"
         ),
         Note::Rejected { pod, plugin, reason, nodes } => {
             tracing::trace!(v = 4, pod = pod.full_name(), plugin, reason, nodes, "Pod rejected by plugin");

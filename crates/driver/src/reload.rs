@@ -18,8 +18,8 @@ use crate::{
     message::EngineMessage,
 };
 
-/// Replaces the configuration of a running scheduler. Clones share everything: one goes into a [`crate::DriverConfig`], another
-/// one to the caller.
+/// Replaces the configuration of a running scheduler. Clones share everything: one clone goes into a
+/// [`crate::DriverConfig`], the caller keeps another one.
 #[derive(Clone, Debug, Default)]
 pub struct Reload(Arc<Mutex<Option<Running>>>);
 
@@ -30,21 +30,19 @@ struct Running {
     extenders: CurrentExtenders,
 }
 
-/// Reason why a configuration was not applied. The old one stays in use.
+/// Why a configuration was not applied. The old configuration stays in use.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ReloadError {
-    /// The scheduler has not started, or is ending.
+    /// The scheduler has not started or is ending.
     #[error("the scheduler is not running")]
     NotRunning,
-    /// Its plugins read kinds of objects that are not watched.
+    /// Plugins of the configuration read kinds of objects that are not watched.
     #[error("plugins read {}, which the scheduler does not watch yet: this needs a restart", Kinds(.0))]
     NotWatched(Vec<ResourceName>),
-    /// Its extenders need objects that are not stored.
-    #[error(
-        "extenders are to see {0}, which the scheduler has not kept for any so far: this needs a restart"
-    )]
+    /// Extenders of the configuration need objects that are not stored.
+    #[error("extenders need {0}, which the scheduler has not stored so far: this needs a restart")]
     NotStored(&'static str),
-    /// An error in the configuration of its extenders.
+    /// The extenders are not configured correctly.
     #[error(transparent)]
     Extenders(#[from] ExtenderSetupError),
 }
@@ -68,11 +66,12 @@ impl fmt::Display for Kinds<'_> {
 }
 
 impl Reload {
-    /// Applies a configuration between two attempts: see [`harbormaster_core::Engine::reconfigure`]. `extenders` are those of the
-    /// configuration, in its order; running bindings continue with the old ones. Metrics and notes do not change.
+    /// Applies a configuration between two attempts; see [`harbormaster_core::Engine::reconfigure`]. `extenders` are
+    /// the extenders of the configuration, in its order. Running bindings continue with the old configuration. Metrics
+    /// and notes do not change.
     ///
     /// # Errors
-    /// If the old configuration stays in use.
+    /// If the configuration cannot be applied; the old one then stays in use.
     pub async fn take_over(
         &self,
         mut engine: EngineConfig,
@@ -99,7 +98,8 @@ impl Reload {
         Ok(())
     }
 
-    /// Registers a running engine until the guard is dropped: an engine lives as long as a sender exists.
+    /// Registers a running engine until the guard is dropped. The guard must be dropped, since an engine runs as long
+    /// as a sender exists.
     pub(crate) fn reaches(
         &self,
         engine: mpsc::Sender<EngineMessage>,

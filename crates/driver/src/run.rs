@@ -47,11 +47,11 @@ use crate::{
 
 /// Time limit for bindings, evictions, patches and events in progress when the process ends.
 const SHUTDOWN_LIMIT: Duration = Duration::from_secs(10);
-/// Part of that for events if none can be written; nothing depends on them.
+/// Part of that limit after which pending events are dropped if none can be written; nothing depends on events.
 const EVENTS_LIMIT: Duration = Duration::from_secs(3);
-/// Number of attempts whose effects may wait to be carried out. The engine waits when there are more.
+/// Maximum number of attempts whose effects wait to be carried out. Beyond that, the engine waits.
 const MAX_EFFECTS: usize = 4096;
-/// Time between two calls of [`EventRecorder::tick`].
+/// Interval between calls of [`EventRecorder::tick`].
 const EVENTS_TICK: Duration = Duration::from_secs(60);
 
 /// Configuration of a driver.
@@ -63,28 +63,29 @@ pub struct DriverConfig {
     pub election: LeaderElection,
     /// Leadership of this instance; see [`Driver::leadership`].
     pub leadership: Leadership,
-    /// Name of this instance in events and in the lease; the name of the machine if absent.
+    /// Name of this instance in events and in the lease; the machine's name if absent.
     pub hostname: Option<String>,
-    /// Metrics; a clone shows them.
+    /// Metrics; a clone provides the pages that show them.
     pub metrics: Metrics,
-    /// State for health checks; a clone shows it.
+    /// State for health checks; a clone provides it.
     pub health: Health,
-    /// Requests to the running scheduler; a clone sends them.
+    /// Receives requests to the running scheduler; a clone sends them.
     pub console: Console,
     /// Traces, if enabled.
     pub traces: Traces,
     /// The extenders, in the order of [`EngineConfig::extenders`].
     pub extenders: Vec<ExtenderConfig>,
-    /// Replaces the configuration while the scheduler runs; a clone does so.
+    /// Allows the configuration to be replaced while the scheduler runs; a clone replaces it.
     pub reload: Reload,
 }
 
-/// Reason why [`run`] ended.
+/// Why [`run`] ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExitReason {
-    /// It was stopped and finished everything in progress, except for events that the API server did not accept.
+    /// The scheduler was stopped and finished everything in progress, except for events that the API server did not
+    /// accept.
     Finished,
-    /// It was stopped and abandoned something in progress that took too long.
+    /// The scheduler was stopped and abandoned work in progress that took too long.
     Abandoned,
 }
 
@@ -97,29 +98,29 @@ pub enum DriverError {
     /// An extender cannot be reached with this configuration.
     #[error(transparent)]
     Extender(#[from] ExtenderSetupError),
-    /// No thread for the engine.
+    /// The engine's thread could not be started.
     #[error("starting the engine: {0}")]
     Thread(#[from] io::Error),
     /// The configuration of leader election is invalid.
     #[error("couldn't create leader elector: {0}")]
     Election(&'static str),
-    /// This instance led, and could not renew its lease in time, or another instance acquired it.
+    /// This instance was the leader but could not renew its lease in time, or another instance acquired the lease.
     #[error("lost lease: another instance may schedule now")]
     LeaseLost,
     /// The engine panicked.
     #[error("the engine failed: {0}")]
     Engine(String),
-    /// A task of the driver panicked or ended.
+    /// A task of the driver panicked or ended unexpectedly.
     #[error("{0} failed: {1}")]
     Task(&'static str, String),
 }
 
-/// Schedules pods of a cluster until `shutdown` resolves or the lease is lost. Works on a tokio runtime of either flavour, with time and
-/// I/O enabled; a current-thread runtime takes the least processor time.
+/// Schedules pods of a cluster until `shutdown` resolves or the lease is lost. Works on a tokio runtime of either
+/// flavor, with time and I/O enabled; a current-thread runtime uses the least processor time.
 ///
 /// # Errors
-/// If the configuration is invalid, the lease is lost, or something in this process fails. An API server that is away is no error;
-/// a leader waits for it as long as its lease is valid.
+/// If the configuration is invalid, the lease is lost, or something in this process fails. An unreachable API server is
+/// not an error; a leader waits for it as long as its lease is valid.
 pub async fn run(
     config: DriverConfig,
     engine: EngineConfig,
@@ -152,7 +153,8 @@ pub struct Driver {
     pub clients: Clients,
     /// Leader election.
     pub election: LeaderElection,
-    /// Leadership of this instance; each run needs a new one. The metric `leader_election_master_status` shows it.
+    /// Leadership of this instance; each run needs a new value. The metric `leader_election_master_status` shows the
+    /// leadership.
     pub leadership: Leadership,
     /// Name of this instance in events and in the lease.
     pub hostname: String,
@@ -160,13 +162,13 @@ pub struct Driver {
     pub metrics: Metrics,
     /// State for health checks.
     pub health: Health,
-    /// Requests to the running scheduler.
+    /// Receives requests to the running scheduler.
     pub console: Console,
     /// Traces, if enabled.
     pub traces: Traces,
     /// The extenders, in the order of [`EngineConfig::extenders`].
     pub extenders: Option<Arc<HttpExtenders>>,
-    /// Replaces the configuration while the scheduler runs.
+    /// Allows the configuration to be replaced while the scheduler runs.
     pub reload: Reload,
 }
 
@@ -183,8 +185,9 @@ impl Driver {
         self.election.check().map_err(DriverError::Election)?;
         let clients =
             self.clients.observed(self.metrics.numbers()).gated_by(Arc::new(self.leadership.clone()));
-        // Has no bound: tasks send to it and must not block their runtime, and a watch that is not read is cut off and lists all
-        // objects again. It holds what arrives during one attempt.
+        // This channel is unbounded. Tasks send to it and must not block their runtime, and a watch that is not read in
+        // time would be cut off and would list all objects again. The channel holds the messages that arrive during one
+        // attempt.
         let (to_engine, inbox) = mpsc::channel();
         let (effects_out, effects) = channel::channel(MAX_EFFECTS);
         let (tasks, all_done) = Tasks::new();
@@ -223,14 +226,14 @@ impl Driver {
         let mut election = self.start_election(&clients, reporter, all_synced, &to_engine);
         let mut carrier = tokio::spawn(outbox.carry_out(effects));
         let mut event_writer = tokio::spawn(event_writer.run());
-        // It is aborted when this run ends.
+        // The console is aborted when this run ends.
         let mut console = JoinSet::new();
         console.spawn(self.console.clone().serve(clients.main.clone(), to_engine.clone()));
 
         tokio::select! {
             () = shutdown => {}
             end = &mut engine => return Err(engine_failed(end)),
-            // If the carrier, the event writer or a watch ends, the engine has ended.
+            // The carrier, the event writer or a watch ends only if the engine has ended.
             end = &mut carrier => return Err(carrier_failed(end, engine).await),
             end = &mut event_writer => return Err(match end {
                 Ok(()) => carrier_failed(carrier.await, engine).await,
@@ -241,16 +244,16 @@ impl Driver {
                 end => task_failed("watching", end),
             }),
             end = election.ends() => {
-                // Writes in flight were cancelled.
+                // Writes in progress have been canceled.
                 let _ = to_engine.send(EngineMessage::Stop);
                 return Err(lease_lost(end));
             }
         }
         tracing::info!(
             v = 0,
-            "Stopping: no more pods are tried, bindings and evictions under way are finished"
+            "Stopping: no more pods are tried, bindings and evictions in progress are finished"
         );
-        // A dead engine has nothing to finish.
+        // An engine that has ended has nothing to finish.
         let _ = to_engine.send(EngineMessage::Stop);
         drop((scheduling, reached));
         let finish = pin!(async {
@@ -271,7 +274,7 @@ impl Driver {
             Ok((Ok(Ok(())), Err(end))) => Err(task_failed("carrying out decisions", Err(end))),
             Ok((end, _)) => Err(engine_failed(end)),
             Err(_) => {
-                tracing::error!("Stopping took too long: something under way is abandoned");
+                tracing::error!("Stopping took too long: work in progress is abandoned");
                 Ok(ExitReason::Abandoned)
             }
         };
@@ -279,7 +282,8 @@ impl Driver {
         reason
     }
 
-    /// Starts the election when all objects are known. The engine starts to schedule when this instance leads.
+    /// Starts the election when all objects are known. The engine starts scheduling when this instance becomes the
+    /// leader.
     fn start_election(
         &self,
         clients: &Clients,
@@ -310,7 +314,7 @@ impl Driver {
         Election::begin(self.election.clone(), stand, ready, lead)
     }
 
-    /// Starts one watch per kind. Scheduling begins when each has delivered all objects.
+    /// Starts one watch per kind. Scheduling begins when every watch has delivered all its objects.
     fn watch_all(
         &self,
         clients: &Clients,
@@ -336,7 +340,7 @@ impl Driver {
         watches
     }
 
-    /// Delays a watch until this instance leads, if the election says so.
+    /// Delays a watch until this instance is the leader, if the election is configured so.
     fn when_due<W: Future<Output = ()>>(&self, watch: W) -> impl Future<Output = ()> + use<W> {
         let leadership = self.election.delays_cache().then(|| self.leadership.clone());
         async move {
@@ -348,7 +352,7 @@ impl Driver {
     }
 }
 
-/// Waits for pending events, as long as some of them are written.
+/// Waits for pending events, as long as writing them makes progress.
 async fn finish_events(mut writer: JoinHandle<()>, unwritten: &PendingEvents, deadline: Instant) {
     loop {
         let before = unwritten.count();
@@ -359,7 +363,7 @@ async fn finish_events(mut writer: JoinHandle<()>, unwritten: &PendingEvents, de
         let events = unwritten.count();
         if events >= before || Instant::now() >= deadline {
             writer.abort();
-            tracing::warn!(events, "Stopping: some events could not be written and are given up");
+            tracing::warn!(events, "Stopping: some events could not be written and are dropped");
             return;
         }
     }
@@ -375,7 +379,7 @@ struct Outbox {
 }
 
 impl Outbox {
-    /// Runs until the engine is gone and all its effects are started.
+    /// Runs until the engine has ended and all its effects have been started.
     async fn carry_out(mut self, mut effects: channel::Receiver<Vec<Effect>>) {
         let mut tick = interval(EVENTS_TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -413,8 +417,8 @@ impl Outbox {
 fn engine_failed(end: Result<EngineEnd, oneshot::error::RecvError>) -> DriverError {
     DriverError::Engine(match end {
         Ok(Err(panic)) => panic,
-        Ok(Ok(())) => "it ended by itself".to_owned(),
-        Err(_) => "its thread vanished".to_owned(),
+        Ok(Ok(())) => "it ended unexpectedly".to_owned(),
+        Err(_) => "its thread disappeared".to_owned(),
     })
 }
 
@@ -437,7 +441,7 @@ fn lease_lost(end: Result<(), JoinError>) -> DriverError {
 }
 
 fn task_failed(what: &'static str, end: Result<(), JoinError>) -> DriverError {
-    DriverError::Task(what, end.map_or_else(|e| e.to_string(), |()| "it ended by itself".to_owned()))
+    DriverError::Task(what, end.map_or_else(|e| e.to_string(), |()| "it ended unexpectedly".to_owned()))
 }
 
 fn machine_name() -> String {

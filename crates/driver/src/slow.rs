@@ -1,4 +1,4 @@
-//! The log line about an attempt that took long, as kube-scheduler writes it with `k8s.io/utils/trace`.
+//! The log line about a slow attempt, as kube-scheduler writes it with `k8s.io/utils/trace`.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -6,15 +6,15 @@ use harbormaster_api::{Timestamp, args::GoDuration};
 use harbormaster_framework::pod::PodInfo;
 use harbormaster_metrics::AttemptTimes;
 
-/// Duration from which on an attempt is logged; kube-scheduler's number.
+/// Minimum duration of an attempt that is logged, as in kube-scheduler.
 const LONG: Duration = Duration::from_millis(100);
 
-/// Returns true if the attempt is logged.
+/// Returns true if the attempt is slow enough to be logged.
 pub(crate) fn is_long(times: &AttemptTimes) -> bool {
     times.search >= LONG
 }
 
-/// Writes the line. `number` connects its parts; `begun` is the start of the attempt.
+/// Writes the log line. `number` marks the parts that belong together; `begun` is the start of the attempt.
 pub(crate) fn log(pod: &PodInfo, times: &AttemptTimes, number: u32, begun: SystemTime) {
     tracing::debug!(v = 2, unstructured = true, "{}", text(pod, times, number, begun));
 }
@@ -47,7 +47,7 @@ fn text(pod: &PodInfo, times: &AttemptTimes, number: u32, begun: SystemTime) -> 
     text
 }
 
-/// `22-Nov-2026 19:00:00.000`, in UTC.
+/// Formats a time in UTC, for example `22-Nov-2026 19:00:00.000`.
 fn date_and_time(at: Timestamp) -> String {
     const MONTHS: [&str; 12] =
         ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
@@ -57,7 +57,7 @@ fn date_and_time(at: Timestamp) -> String {
     format!("{}-{}-{} {}", part(8..10), month.unwrap_or(&"???"), part(0..4), time(&text))
 }
 
-/// The time of day in milliseconds of a timestamp in RFC 3339.
+/// Returns the time of day of an RFC 3339 timestamp, with milliseconds.
 fn time(rfc3339: &str) -> &str {
     rfc3339.get(11..23).unwrap_or_default()
 }

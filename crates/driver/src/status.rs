@@ -1,7 +1,8 @@
-//! Patches of pods' status: the condition `PodScheduled`, and the nominated node.
+//! Patches of the status of pods: the condition `PodScheduled` and the nominated node.
 //!
-//! When many pods wait, attempts produce new messages faster than an API server accepts them. At most one patch per pod therefore
-//! waits, the newest, and the engine learns when there is room for more ([`EngineMessage::StatusesWritten`]).
+//! When many pods wait, attempts produce new messages faster than an API server accepts them. Therefore, at most one
+//! patch per pod waits, which is the newest, and the engine is notified when there is room for more
+//! ([`EngineMessage::StatusesWritten`]).
 
 mod pending;
 
@@ -21,15 +22,15 @@ use tokio::time::sleep;
 use crate::{message::EngineMessage, tasks::Tasks};
 use pending::PatchQueue;
 
-/// Number of patches that are sent at once, as in kube-scheduler's dispatcher of API calls. There is room for more while fewer
-/// are unwritten.
+/// Maximum number of patches that are sent concurrently, as in kube-scheduler's API dispatcher. While fewer patches are
+/// unwritten, there is room for more.
 pub(crate) const AT_ONCE: usize = 16;
-/// Number of tries.
+/// Maximum number of tries.
 const TRIES: u32 = 4;
-/// Type of the condition that says why a pod waits.
+/// Type of the condition that explains why a pod waits.
 const POD_SCHEDULED: &str = "PodScheduled";
 
-/// Sends status patches: those of one pod in order, those of different pods concurrently.
+/// Sends status patches: patches of the same pod in order, patches of different pods concurrently.
 pub struct StatusWriter {
     outbox: Arc<Outbox>,
     tasks: Tasks,
@@ -45,9 +46,9 @@ struct Outbox {
 #[derive(Default)]
 struct State {
     queue: PatchQueue,
-    /// Number of tasks.
+    /// Number of running tasks.
     writers: usize,
-    /// Patches that are written, given up, or merged, and not reported to the engine yet.
+    /// Number of patches that were written, given up or merged but have not been reported to the engine yet.
     unreported: usize,
 }
 
@@ -57,7 +58,7 @@ impl StatusWriter {
         Self { outbox: Arc::new(Outbox { client, engine, state: Mutex::default() }), tasks }
     }
 
-    /// Sends a patch after the one before for the same pod.
+    /// Sends a patch after the previous patch for the same pod.
     pub fn patch(&self, patch: StatusPatch) {
         let mut state = self.outbox.state();
         if state.queue.add(patch) {
@@ -88,7 +89,7 @@ impl Outbox {
         }
     }
 
-    /// Counts a patch that is written, given up, or merged, and reports to the engine if there is room for more.
+    /// Counts a patch that was written, given up or merged, and reports to the engine if there is room for more.
     fn finished(&self, state: &mut State) {
         state.unreported += 1;
         if state.queue.len() < AT_ONCE {
@@ -107,12 +108,12 @@ impl Outbox {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // A panic cannot leave it inconsistent.
+        // A panic cannot leave the state inconsistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Sends a patch of the pod's status, with retries.
+/// Sends a patch of a pod's status, with retries.
 pub(crate) async fn send(client: &ApiClient, pod: &PodInfo, body: &Body<'_>) -> Result<(), ApiError> {
     let path = format!("/api/v1/namespaces/{}/pods/{}/status", pod.namespace, pod.name);
     let body = Bytes::from(serde_json::to_vec(body).unwrap_or_default());
@@ -142,8 +143,8 @@ pub(crate) struct NewCondition<'a> {
     pub(crate) last_transition: Timestamp,
 }
 
-/// A strategic merge patch with the difference between the known status of the pod and the new one. Keys are in alphabetical
-/// order, as in Go's patches.
+/// A strategic merge patch with the difference between the known status of the pod and the new one. Keys are in
+/// alphabetical order, as in Go's patches.
 #[derive(Serialize)]
 pub(crate) struct Body<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -208,7 +209,7 @@ impl<'a> Body<'a> {
         Self { metadata: None, status }
     }
 
-    /// Returns a patch for just this pod, not for a later one of the same name.
+    /// Returns a patch for exactly this pod, not for a later pod with the same name.
     pub(crate) fn of_condition(pod: &'a PodInfo, wanted: &NewCondition<'a>) -> Self {
         Self { metadata: Some(UidOnly { uid: &pod.uid }), status: StatusBody::with(pod, wanted) }
     }

@@ -1,4 +1,4 @@
-//! Tasks that run concurrently, but in order for each key.
+//! Tasks that run concurrently, except that those with the same key run in order.
 
 use std::{
     collections::VecDeque,
@@ -11,7 +11,7 @@ use harbormaster_api::Str;
 use rustc_hash::FxHashMap;
 use tokio::sync::{Semaphore, mpsc};
 
-/// Starts tasks whose end can be awaited.
+/// Starts tasks whose completion can be awaited.
 #[derive(Clone, Debug)]
 pub struct Tasks {
     alive: mpsc::Sender<()>,
@@ -22,7 +22,7 @@ pub struct Tasks {
 pub struct AllDone(mpsc::Receiver<()>);
 
 impl Tasks {
-    /// Returns a spawner, and a handle that waits for all its tasks.
+    /// Returns a spawner and a handle that waits for all of the spawner's tasks.
     pub fn new() -> (Self, AllDone) {
         let (alive, done) = mpsc::channel(1);
         (Self { alive }, AllDone(done))
@@ -47,21 +47,22 @@ impl AllDone {
 
 type Job = BoxFuture<'static, ()>;
 
-/// Runs jobs as tasks: those of one key in order, those of different keys concurrently, at most `width` at once.
+/// Runs jobs as tasks: jobs with the same key in order, jobs with different keys concurrently, and at most `width` jobs
+/// at the same time.
 pub struct KeyedTaskQueue {
     tasks: Tasks,
     width: Semaphore,
-    /// Keys with a running job, and the jobs after it.
+    /// Maps each key with a running job to the jobs that follow.
     queues: Mutex<FxHashMap<Str, VecDeque<Job>>>,
 }
 
 impl KeyedTaskQueue {
-    /// Returns a queue that runs at most `width` jobs at once.
+    /// Returns a queue that runs at most `width` jobs at the same time.
     pub fn new(tasks: Tasks, width: usize) -> Arc<Self> {
         Arc::new(Self { tasks, width: Semaphore::new(width), queues: Mutex::default() })
     }
 
-    /// Runs `job` after all earlier jobs of `key`.
+    /// Runs `job` after all earlier jobs with the same `key`.
     pub fn run(self: &Arc<Self>, key: &Str, job: impl Future<Output = ()> + Send + 'static) {
         let job: Job = Box::pin(job);
         let mut queues = self.queues();
@@ -77,7 +78,7 @@ impl KeyedTaskQueue {
     async fn drain(self: Arc<Self>, key: Str, first: Job) {
         let mut next = Some(first);
         while let Some(job) = next {
-            // The semaphore is never closed, so this waits and cannot fail.
+            // The semaphore is never closed, so acquiring a permit cannot fail.
             let permit = self.width.acquire().await;
             job.await;
             drop(permit);
@@ -106,7 +107,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn jobs_of_one_key_keep_their_order_and_others_do_not_wait_for_them() {
+    async fn jobs_with_one_key_keep_their_order_and_other_jobs_do_not_wait_for_them() {
         let (tasks, done) = Tasks::new();
         let queue = KeyedTaskQueue::new(tasks, 8);
         let log = Arc::new(Mutex::new(Vec::new()));
@@ -123,7 +124,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn no_more_jobs_run_at_a_time_than_there_are_lanes() {
+    async fn the_number_of_concurrent_jobs_is_limited_to_the_width() {
         let (tasks, done) = Tasks::new();
         let queue = KeyedTaskQueue::new(tasks, 2);
         let begun = tokio::time::Instant::now();

@@ -5,11 +5,13 @@
 //!         └───────────── Binding cycle ── PreBind, Bind, PostBind ── a plugin ── its requests
 //! ```
 //!
-//! kube-scheduler has none, so they are off unless OpenTelemetry's variables enable them: see `docs/operating.md`. Sampling is
-//! decided when an attempt begins; nothing is measured for an attempt that is not sampled. Spans go into a bounded queue, which a
-//! separate thread sends: when the collector is slow or away, spans are dropped; scheduling is not affected.
+//! kube-scheduler has no traces of pods, so these are off unless OpenTelemetry's environment variables enable them; see
+//! `docs/operating.md`. The sampling decision is made when an attempt begins; nothing is measured for an attempt that
+//! is not sampled. Spans go into a bounded queue, which a separate thread sends: when the collector is slow or
+//! unreachable, spans are dropped, and scheduling is not affected.
 //!
-//! Without the feature `otlp` these functions do nothing, except to warn about variables that would enable traces.
+//! Without the feature `otlp`, these functions do nothing, except that they warn about variables that would enable
+//! traces.
 
 #[cfg(not(feature = "otlp"))]
 mod off;
@@ -27,7 +29,7 @@ pub use otlp::Traces;
 #[cfg(feature = "otlp")]
 pub(crate) use otlp::{AttemptSpan, request_tracer, traced, within};
 
-/// Variables that set the endpoint; setting either enables spans.
+/// Environment variables that set the endpoint; setting either of them enables spans.
 const ENDPOINTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"];
 
 /// Name and attributes of a span.
@@ -51,6 +53,6 @@ impl SpanInfo {
 #[derive(Debug, Default)]
 pub(crate) struct SpanEnd {
     pub(crate) attributes: Vec<(&'static str, String)>,
-    /// Error, if it failed.
+    /// The error, if the work failed.
     pub(crate) error: Option<String>,
 }

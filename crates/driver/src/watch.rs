@@ -1,17 +1,19 @@
-//! Watches all objects of a kind: lists them, then watches, and starts again after trouble.
+//! Watches all objects of a kind: lists them, then watches, and starts again after problems.
 //!
 //! ```text
 //! Unlisted ──list, or a stream that begins with all objects──> Listed, Watching
 //! Listed ──watch──> Watching ──closed, broken──> Listed
-//!                      └──410 Gone, garbage──> Unlisted     (trouble goes through Resting, the first 410 does not)
+//!                      └──410 Gone, garbage──> Unlisted     (problems lead through Resting, except the first 410)
 //! ```
 //!
-//! A connection can die silently. Over HTTP/2 it is pinged, and the watch breaks. HTTP/1.1 has no pings, so the watcher requests
-//! short watches: when one does not end, its connection is dead. A watch that ends as agreed is continued on the same connection,
-//! which costs one small request. A watch that began with all objects, which may take long, is left after that time and reopened.
+//! A connection can die silently. Over HTTP/2, the connection is pinged, so that the watch breaks. HTTP/1.1 has no
+//! pings, so the watcher requests short watches: if a watch does not end in time, its connection is dead. A watch that
+//! ends as requested is continued on the same connection, which costs one small request. A watch that began with a list
+//! of all objects must be long, since the list may take long; over HTTP/1.1, the watcher leaves it after a short time
+//! and opens another one.
 //!
-//! The engine gets an input when the resource version of an object is new, and when the object was deleted or is missing from a
-//! later list. See the API concepts "Efficient detection of changes" and KEP-3157 (streaming lists).
+//! The engine gets an input when an object has a new resource version, and when an object was deleted or is missing
+//! from a later list. See "Efficient detection of changes" in Kubernetes' API concepts, and KEP-3157 (streaming lists).
 
 pub(crate) mod census;
 mod kinds;
@@ -50,33 +52,33 @@ use crate::{
 
 /// Number of objects per page of a list, as in client-go.
 const PAGE: usize = 500;
-/// Time limit of a list without pages, which can have hundreds of megabytes.
+/// Time limit for a list without pages, which can be hundreds of megabytes long.
 const WHOLE_LIST_LIMIT: Duration = Duration::from_secs(300);
-/// Minimum and maximum requested duration of a watch, and the time after that when it is considered dead.
+/// Minimum and maximum requested duration of a watch, and the time after its end at which it is considered dead.
 const LONG: (Duration, Duration, Duration) =
     (Duration::from_secs(300), Duration::from_secs(600), Duration::from_secs(30));
 /// The same for a connection without pings.
 const SHORT: (Duration, Duration, Duration) =
     (Duration::from_secs(18), Duration::from_secs(25), Duration::from_secs(10));
-/// Time limits for the beginning of a response: of a list, which the server may have to prepare, and of a watch.
+/// Time limits for the beginning of a response: for a list, which the server may have to prepare, and for a watch.
 const LIST_OPEN_LIMIT: Duration = Duration::from_secs(30);
 const OPEN_LIMIT: Duration = Duration::from_secs(15);
-/// Longest silence of a streaming list before its end.
+/// Longest silence of a streaming list that is not complete.
 const STREAM_SILENCE: Duration = Duration::from_secs(30);
-/// Duration from which on a watch is not considered a failure, however it ends.
+/// Minimum duration of a watch that is not considered a failure, however it ends.
 const GOOD_WATCH: Duration = Duration::from_secs(10);
 /// Duration below which a watch without an event is a failure.
 const SHORT_WATCH: Duration = Duration::from_secs(1);
 /// Part of log messages about a dead connection.
-const ANEW: &str = "connections to the API server are made anew";
-/// Minimum and maximum time until a kind that the server does not serve is requested again. In between, it is a quarter of the
-/// time since the first request, as the kind may be about to be defined.
+const ANEW: &str = "new connections to the API server will be made";
+/// Minimum and maximum delay before a kind that the server does not serve is requested again. In between, the delay is
+/// a quarter of the time since the first request, since the kind may be about to be defined.
 const UNSERVED: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(4));
-/// Number of refused watches in a row after which all objects are listed again: a server restored from a backup may not know the
-/// version.
+/// Number of refused watches in a row after which all objects are listed again, since a server that was restored from a
+/// backup may not have the requested version.
 const REFUSED_WATCHES: u32 = 5;
 
-/// Use of streaming lists, shared by all watchers of a process. Turned off when the server refuses them.
+/// Whether streaming lists are used, shared by all watchers of a process. Turned off when the server refuses them.
 #[derive(Clone, Debug)]
 pub struct StreamingLists(Arc<AtomicBool>);
 
@@ -105,9 +107,9 @@ impl StreamingLists {
 /// State of a watcher.
 #[derive(Debug)]
 enum State {
-    /// Waits for all objects.
+    /// Needs a list of all objects.
     Unlisted,
-    /// Waits for a watch that continues at this version.
+    /// Needs a watch that continues from this version.
     Listed { version: Str },
     /// Waits for the next event.
     Watching { version: Str, watch: Watch },
@@ -119,13 +121,13 @@ enum State {
 #[derive(Debug)]
 struct Watch {
     lines: Lines,
-    /// True if a dead connection ends it.
+    /// True if the watch ends when its connection dies.
     is_probed: bool,
     connections: Weak<ConnectionSet>,
     opened: Instant,
-    /// Time when it is left.
+    /// Time at which the watcher leaves the watch.
     until: Instant,
-    /// True if it is dead then, because the server should have ended it.
+    /// True if the watch is dead at that time, because the server should have ended it earlier.
     dead_then: bool,
     any_event: bool,
 }
@@ -146,24 +148,24 @@ impl Watch {
         }
     }
 
-    /// Makes the watcher leave it after `time` from now.
+    /// Makes the watcher leave the watch `time` from now.
     fn left_after(self, time: Duration) -> Self {
         Self { until: Instant::now() + time, dead_then: false, ..self }
     }
 }
 
-/// Reason why a list or a watch ended.
+/// Why a list or a watch ended.
 #[derive(Debug)]
 enum Trouble {
-    /// The server does not serve this kind, or not yet.
+    /// The server does not serve this kind, at least not yet.
     NotServed(String),
-    /// It may work later. `logged`: the client logs it, or does if it lasts.
+    /// A temporary problem. `logged`: the client logs it, at least if it persists.
     Passing { why: String, retry_after: Option<Duration>, logged: bool },
-    /// The version is too old: only a new list helps.
+    /// The version is too old; a new list is needed.
     Expired(String),
-    /// The server does not do streaming lists.
+    /// The server does not support streaming lists.
     NoStreaming(String),
-    /// Invalid data: only a new list shows what was missed.
+    /// The data is invalid; a new list is needed to find what was missed.
     Garbage(String),
 }
 
@@ -185,7 +187,7 @@ impl From<ApiError> for Trouble {
 enum EventLine {
     /// An object, with its version.
     Object(Str),
-    /// A version, and whether it ends the initial events of a streaming list.
+    /// A version; `initial_end` is true if the bookmark ends the initial events of a streaming list.
     Bookmark { version: Str, initial_end: bool },
 }
 
@@ -196,31 +198,31 @@ pub struct Watcher<K: Kind> {
     engine: mpsc::Sender<EngineMessage>,
     streaming: StreamingLists,
     decoder: Decoder,
-    /// Versions of the objects that the engine knows.
+    /// Versions of the objects that have been passed to the engine.
     known: FxHashMap<K::Key, Str>,
-    /// True during a list; the objects in it so far.
+    /// True during a list; `listed` contains the objects listed so far.
     listing: bool,
     listed: FxHashSet<K::Key>,
     inputs: Vec<Input>,
-    /// Selection of objects that are also passed on in their original form.
+    /// Selection of the objects that are also passed on in their original form.
     wanted: RawSelection,
     raw: Vec<RawObject>,
     backoff: Backoff,
     jitter: Jitter,
     refused_watches: u32,
-    /// True if the last list was made because a version was too old, and no watch has succeeded since.
+    /// True if all objects were listed again because a version was too old, and no watch has succeeded since.
     relisted: bool,
     broken_streams: u32,
     /// True if the last watch was on a connection with pings.
     is_probed: bool,
-    /// True if a token expired between two pages: request everything at once.
+    /// True if a token expired between two pages, so the next list is requested without pages.
     whole_list: bool,
     synced: bool,
     /// Time since which the server has not served this kind.
     unserved: Option<Instant>,
 }
 
-/// The engine is gone; so is the reason to watch.
+/// The engine has ended, so there is no reason to watch.
 struct EngineGone;
 
 impl<K: Kind> Watcher<K> {
@@ -261,7 +263,7 @@ impl<K: Kind> Watcher<K> {
         Self { wanted, ..self }
     }
 
-    /// Watches until the engine is gone.
+    /// Watches until the engine has ended.
     pub async fn run(mut self) {
         let mut state = State::Unlisted;
         while let Ok(next) = self.step(state).await {
@@ -294,7 +296,7 @@ impl<K: Kind> Watcher<K> {
             Ok(next) => {
                 self.finish_list()?;
                 if self.unserved.take().is_some() {
-                    tracing::info!(v = 0, kind = self.kind.name(), "The API server serves this kind now");
+                    tracing::info!(v = 0, kind = self.kind.name(), "The API server now serves this kind");
                 }
                 next
             }
@@ -313,12 +315,13 @@ impl<K: Kind> Watcher<K> {
             }
             Err(Trouble::Garbage(why)) => self.rest("Failed to list", &why, None, State::Unlisted),
         };
-        // Objects listed before the failure are valid.
+        // Objects that were listed before a failure are valid.
         self.flush()?;
         Ok(next)
     }
 
-    /// Handles a kind that the server does not serve: it has no objects until then.
+    /// Handles a kind that the server does not serve. The kind counts as delivered; its known objects are removed only
+    /// if it may vanish.
     fn missing(&mut self, why: &str) -> Result<State, EngineGone> {
         let since = self.unserved.map(|since| since.elapsed());
         if since.is_none() {
@@ -327,7 +330,7 @@ impl<K: Kind> Watcher<K> {
             tracing::warn!(
                 kind,
                 err = why,
-                "The API server does not serve this kind: it counts as empty, and is asked for again now and then"
+                "The API server does not serve this kind: it counts as empty and is requested again periodically"
             );
         }
         if self.kind.may_vanish() {
@@ -364,7 +367,7 @@ impl<K: Kind> Watcher<K> {
             Ok(Ok(None)) => return Ok(self.closed(version, &watch)),
             Ok(Err(why)) => return Ok(self.broken(why, version, &watch)),
             Err(_) => {
-                // Give up the connections of that time, unless another watch has already done so.
+                // Abandon this watch's set of connections, unless another watch has already done so.
                 if self.client.give_up_connections(&watch.connections) && watch.dead_then {
                     tracing::warn!(kind = self.kind.name(), "A watch is dead: {ANEW}");
                 }
@@ -406,7 +409,7 @@ impl<K: Kind> Watcher<K> {
         State::Listed { version }
     }
 
-    /// Handles a watch that broke, because of a missing answer to a ping for example.
+    /// Handles a watch that broke, for example because a ping was not answered.
     fn broken(&mut self, why: String, version: Str, watch: &Watch) -> State {
         if watch.is_probed && self.client.give_up_connections(&watch.connections) {
             tracing::warn!(kind = self.kind.name(), err = why, "A watch has broken: {ANEW}");
@@ -414,18 +417,18 @@ impl<K: Kind> Watcher<K> {
         if watch.opened.elapsed() >= GOOD_WATCH {
             self.went_well();
         }
-        // If the server is away, the next attempt logs it.
+        // If the server is unreachable, the next attempt logs it.
         let trouble = Trouble::Passing { why, retry_after: None, logged: true };
         self.after(trouble, State::Listed { version })
     }
 
-    /// Returns the state after trouble; `retry` if a second try is enough.
+    /// Returns the state after a problem: `retry` if it is enough to try again.
     fn after(&mut self, trouble: Trouble, retry: State) -> State {
         match trouble {
             Trouble::Passing { why, retry_after, logged } => {
                 self.rest_quietly(logged, "Failed to watch", &why, retry_after, retry)
             }
-            // A list shows whether the server really lacks the kind.
+            // A list shows whether the server really does not serve the kind.
             Trouble::NotServed(_) if self.kind.may_be_missing() => {
                 State::Resting { delay: self.backoff.delay(), then: Box::new(State::Unlisted) }
             }
@@ -437,7 +440,7 @@ impl<K: Kind> Watcher<K> {
                     err = why,
                     "watch closed with: too old resource version"
                 );
-                // The server works, so list at once, unless a new list has not helped.
+                // The server is working, so list immediately, unless a new list has already failed to help.
                 match std::mem::replace(&mut self.relisted, true) {
                     false => State::Unlisted,
                     true => State::Resting { delay: self.backoff.delay(), then: Box::new(State::Unlisted) },
@@ -472,9 +475,9 @@ impl<K: Kind> Watcher<K> {
 
     // --- lists ---
 
-    /// A watch that begins with all objects and marks the end of them (KEP-3157).
+    /// Lists objects with a watch that begins with all objects and marks their end (KEP-3157).
     async fn list_by_stream(&mut self) -> Result<State, Trouble> {
-        // The request includes the list and may take long.
+        // The request includes the list and may take a long time.
         let (least, most, grace) = LONG;
         let time = self.jitter.between(least, most);
         let path =
@@ -495,7 +498,7 @@ impl<K: Kind> Watcher<K> {
             for line in lines {
                 match self.take(&line)? {
                     EventLine::Bookmark { version, initial_end: true } => end = Some(version),
-                    // Events after the end of the list, in the same chunk.
+                    // Events after the end of the list, but in the same chunk.
                     EventLine::Object(version) | EventLine::Bookmark { version, .. } if end.is_some() => {
                         end = Some(version);
                     }
@@ -556,7 +559,7 @@ impl<K: Kind> Watcher<K> {
         }
     }
 
-    /// All objects are known: those that the list no longer has are gone.
+    /// Completes a list. Known objects that are missing from it are gone.
     fn finish_list(&mut self) -> Result<(), EngineGone> {
         let mut gone: Vec<K::Key> =
             self.known.keys().filter(|key| !self.listed.contains(*key)).cloned().collect();
@@ -593,9 +596,10 @@ impl<K: Kind> Watcher<K> {
                 self.listed.remove(&key);
                 if self.known.remove(&key).is_some() {
                     self.inputs.push(self.kind.gone(key));
-                    // Raw objects bypass the inputs: none may overtake the deletion of an earlier object of its name.
+                    // Raw objects bypass the inputs, but none may overtake the deletion of an earlier object with the
+                    // same name.
                     if self.wanted != RawSelection::default() {
-                        // If the engine is gone, the next flush fails.
+                        // If the engine has ended, the next flush fails.
                         let _ = self.flush();
                     }
                 }
@@ -628,14 +632,14 @@ impl<K: Kind> Watcher<K> {
         Ok(version)
     }
 
-    /// Handles an object that cannot be decoded: the engine keeps its earlier version, if any.
+    /// Handles an object that cannot be decoded. The engine keeps the object's earlier version, if any.
     fn undecodable(&mut self, json: &[u8], why: &str) -> Result<Str, Trouble> {
         let stub = Stub::read(json).map_err(|_| garbage(json, why))?;
         tracing::error!(
             kind = self.kind.name(),
             object = stub.full_name(),
             err = why,
-            "An object cannot be decoded and is left out"
+            "An object cannot be decoded and is ignored"
         );
         if self.listing {
             self.listed.insert(self.key(&stub));
@@ -671,12 +675,12 @@ impl<K: Kind> Watcher<K> {
         opened
     }
 
-    /// Logs a missing permission, and its return.
+    /// Logs a missing permission, and that the permission is back.
     fn log_permission<T>(&self, outcome: &Result<T, ApiError>) {
         let (client, kind) = (&self.client, self.kind.name());
         match outcome {
             Ok(_) => client.log_allowed(kind),
-            // A server checks permissions before it answers that the kind does not exist.
+            // A server checks permissions before it reports that the kind does not exist.
             Err(error) if error.code() == Some(404) => client.log_allowed(kind),
             Err(error) if error.code() == Some(403) => client.log_forbidden(kind, &error.to_string()),
             Err(_) => {}
@@ -701,8 +705,8 @@ fn garbage(line: &[u8], why: &str) -> Trouble {
     Trouble::Garbage(format!("undecodable event: {why}: {text:?}"))
 }
 
-/// Distinguishes a server that does not support streaming lists from one in trouble: the former does not know the parameters, or lacks what it
-/// needs for them.
+/// Distinguishes a server that does not support streaming lists from a failing server. The former rejects the
+/// parameters, or lacks something that it needs for them.
 fn no_streaming(error: ApiError) -> Trouble {
     match error.code() {
         Some(400 | 405 | 406 | 415 | 422 | 500 | 501) => Trouble::NoStreaming(error.to_string()),

@@ -1,4 +1,4 @@
-//! Certificates and authorities in PEM.
+//! Certificates and certificate authorities in PEM.
 
 use std::{fmt, path::Path, sync::Arc};
 
@@ -14,7 +14,7 @@ use crate::files::WatchedFiles;
 /// A certificate and its key, both in PEM.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PemPair {
-    /// The certificate, followed by those between it and its authority.
+    /// The certificate, followed by the intermediate certificates.
     pub cert: Vec<u8>,
     /// The private key.
     pub key: Vec<u8>,
@@ -22,16 +22,16 @@ pub struct PemPair {
 
 impl fmt::Debug for PemPair {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Without the key.
+        // The key must not appear in logs.
         f.debug_struct("PemPair").finish_non_exhaustive()
     }
 }
 
 impl PemPair {
-    /// Parses certificate and key.
+    /// Parses the certificate and the key.
     ///
     /// # Errors
-    /// If one of them cannot be used, or they do not belong together.
+    /// If one of them cannot be used, or they do not match.
     pub fn parse(&self, provider: &CryptoProvider) -> Result<Arc<CertifiedKey>, String> {
         let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&self.cert).collect();
         let chain = chain.map_err(|e| format!("the certificate is not PEM: {e}"))?;
@@ -46,15 +46,15 @@ impl PemPair {
     }
 }
 
-/// Parses the certificates of authorities.
+/// Parses the certificates of certificate authorities.
 ///
 /// # Errors
-/// If there is none, or one of them cannot be used.
+/// If there is no certificate, or one cannot be used.
 pub fn authorities(pem: &[u8]) -> Result<RootCertStore, String> {
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(pem) {
         let certificate = certificate.map_err(|e| format!("not PEM: {e}"))?;
-        roots.add(certificate).map_err(|e| format!("a certificate of it cannot be used: {e}"))?;
+        roots.add(certificate).map_err(|e| format!("one of its certificates cannot be used: {e}"))?;
     }
     if roots.is_empty() {
         return Err("it has no PEM block \"CERTIFICATE\"".to_owned());
@@ -74,14 +74,14 @@ impl CertificateFiles {
     /// Reads the files.
     ///
     /// # Errors
-    /// If they cannot be read or used, with their paths.
+    /// If the files cannot be read or used; the message contains their paths.
     pub fn open(cert: &Path, key: &Path, provider: Arc<CryptoProvider>) -> Result<Self, String> {
         let (files, texts) = WatchedFiles::open(vec![cert.to_owned(), key.to_owned()])?;
         let current = parse(texts, &provider).map_err(|why| format!("{}: {why}", files.names()))?;
         Ok(Self { files, provider, current })
     }
 
-    /// Returns the certificate that was read last and can be used.
+    /// Returns the last usable certificate that was read.
     pub fn current(&self) -> &Arc<CertifiedKey> {
         &self.current
     }
@@ -94,7 +94,7 @@ impl CertificateFiles {
     /// Reads the files again. Returns true if there is a new version.
     ///
     /// # Errors
-    /// If the new version cannot be used, once for each such version. The one before stays.
+    /// If the new version cannot be used; each such version is reported once. The previous certificate stays in use.
     pub fn refresh(&mut self) -> Result<bool, String> {
         let Some(now) = self.files.changed() else { return Ok(false) };
         self.current = parse(now?, &self.provider)?;
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pair_that_does_not_fit_together_is_noticed() {
+    fn a_certificate_and_a_key_that_do_not_match_are_refused() {
         let (one, other) = (pair("a"), pair("b"));
         assert!(parsed(&one).is_ok());
         let mixed = PemPair { cert: one.cert.clone(), key: other.key };

@@ -1,4 +1,4 @@
-//! Open connections: how many there may be, and which one is closed when there are too many.
+//! Open connections: the limit on their number, and the choice of the connection to close when there are too many.
 
 use std::{
     collections::BTreeMap,
@@ -19,17 +19,18 @@ use tokio::{
 pub enum Admission {
     /// No limit.
     Unlimited,
-    /// At most this many. Further clients wait until one is closed.
+    /// At most this many. Further clients wait until a connection is closed.
     Wait(usize),
-    /// At most this many. For a further client an idle connection is closed: the oldest one without a request, then the oldest
-    /// one between two requests. If all are busy, the client is turned away.
+    /// At most this many. To admit a further client, an idle connection is closed: the oldest one that has had no
+    /// request or, if there is none, the oldest one between two requests. If all connections are busy, the client is
+    /// turned away.
     CloseIdle(usize),
 }
 
 /// All open connections.
 #[derive(Debug)]
 pub(crate) struct ConnectionTable {
-    /// Number of connections from which on idle ones are closed.
+    /// Number of open connections at which a further client causes an idle connection to be closed.
     most: usize,
     /// Permits of [`Admission::Wait`].
     places: Arc<Semaphore>,
@@ -48,7 +49,7 @@ pub struct Connection {
     number: u64,
     /// Number of requests that are being answered.
     busy: AtomicUsize,
-    /// True if a request was answered.
+    /// True if a request has been answered.
     served: AtomicBool,
     /// Time when the last request began or ended.
     active: Mutex<Instant>,
@@ -72,7 +73,7 @@ impl ConnectionTable {
         self.places.clone().acquire_owned().await.ok()
     }
 
-    /// Adds a connection; `None` if there are too many and all are busy.
+    /// Adds a connection; returns `None` if there are too many connections and all are busy.
     pub(crate) fn admit(self: &Arc<Self>, place: Option<OwnedSemaphorePermit>) -> Option<Admitted> {
         let mut open = self.open();
         if open.by_age.len() >= self.most && !open.close_idle() {
@@ -92,7 +93,8 @@ impl ConnectionTable {
         Some(Admitted { table: self.clone(), connection, _place: place })
     }
 
-    /// Closes an idle connection if their number is limited, for a process that has too many files open.
+    /// Closes an idle connection if the number of connections is limited. Called when the process has too many open
+    /// files.
     pub(crate) fn relieve(&self) {
         if self.most < usize::MAX {
             self.open().close_idle();
@@ -117,7 +119,7 @@ impl OpenConnections {
     }
 }
 
-/// A connection that is in the table until this value is dropped.
+/// A connection that remains in the table until this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Admitted {
     table: Arc<ConnectionTable>,
@@ -139,12 +141,12 @@ impl Connection {
         Busy(self.clone())
     }
 
-    /// Closes the connection as soon as the requests under way are answered. New ones are refused.
+    /// Closes the connection as soon as the requests in progress are answered. New requests are refused.
     pub fn close_soon(&self) {
         self.close_soon.notify_one();
     }
 
-    /// Resolves when this connection must be closed at once.
+    /// Resolves when this connection must be closed immediately.
     pub(crate) async fn closed(&self) {
         self.close.notified().await;
     }
@@ -154,8 +156,8 @@ impl Connection {
         self.close_soon.notified().await;
     }
 
-    /// Returns the time for which this connection may stay idle, given the time limits for its first request and for every
-    /// other.
+    /// Returns the time for which this connection may stay idle, given the time limits for its first request and for
+    /// each later request.
     pub(crate) fn patience(&self, first: Duration, next: Duration) -> Duration {
         if self.busy.load(Ordering::Relaxed) > 0 {
             return next;
@@ -189,7 +191,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn the_oldest_without_a_request_is_closed_first_and_a_busy_one_never() {
+    async fn the_oldest_connection_without_a_request_is_closed_first_and_a_busy_one_never() {
         let table = Arc::new(ConnectionTable::new(Admission::CloseIdle(3)));
         let asked = table.admit(None).unwrap();
         drop(asked.connection.busy());
@@ -213,7 +215,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_first_request_has_less_time_than_the_next() {
+    async fn the_first_request_has_less_time_than_later_ones() {
         let (first, next) = (Duration::from_secs(30), Duration::from_secs(90));
         let table = Arc::new(ConnectionTable::new(Admission::CloseIdle(1)));
         let one = table.admit(None).unwrap();

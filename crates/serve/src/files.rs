@@ -2,7 +2,7 @@
 
 use std::{fs, path::PathBuf, time::Duration};
 
-/// Time between two looks at files.
+/// Interval between two checks of the files.
 pub const INTERVAL: Duration = Duration::from_secs(5);
 
 /// Files, with their contents when they were last read.
@@ -16,13 +16,13 @@ impl WatchedFiles {
     /// Reads the files. Returns their contents in the same order.
     ///
     /// # Errors
-    /// If one cannot be read or is empty, with its path.
+    /// If a file cannot be read or is empty; the message contains its path.
     pub fn open(paths: Vec<PathBuf>) -> Result<(Self, Vec<Vec<u8>>), String> {
         let texts = read(&paths)?;
         Ok((Self { paths, last: Ok(texts.clone()) }, texts))
     }
 
-    /// Reads the files again. Returns their contents, or the error, unless it is the same as the last time.
+    /// Reads the files again. Returns their contents or the error; `None` if the result is the same as last time.
     pub fn changed(&mut self) -> Option<Result<Vec<Vec<u8>>, String>> {
         let now = read(&self.paths);
         if now == self.last {

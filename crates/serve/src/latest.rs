@@ -1,8 +1,8 @@
-//! A value that is replaced now and then, and read often.
+//! A value that is replaced occasionally and read often.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// A value that is replaced now and then, and read often. Readers may keep the version that they got.
+/// A value that is replaced occasionally and read often. Readers may keep a version that they have obtained.
 #[derive(Debug, Default)]
 pub struct Latest<T>(RwLock<Arc<T>>);
 

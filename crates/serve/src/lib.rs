@@ -1,20 +1,21 @@
-//! An HTTP server: accepts connections, secures them, limits them, and ends them.
+//! An HTTP server: accepts, secures, limits and closes connections.
 //!
-//! Callers bring a hyper service and decide what is served; see [`Server::run`].
+//! Callers supply a hyper service, which produces the responses; see [`Server::run`].
 //!
 //! ```text
 //! listener ──> [`Admission`] ──> TLS ([`TlsSource`]) ──> HTTP/1.1 or HTTP/2 with [`Limits`] ──> service of the caller
 //! ```
 //!
-//! Reading order: [`server`] (the accept loop, and one connection), [`limits`], [`connections`] (admission, idle connections),
-//! [`listener`], [`tls`], [`certificates`] and [`files`] (certificates in files that are renewed), [`latest`].
+//! Reading order: [`server`] (the accept loop, and one connection), [`limits`], [`connections`] (admission, idle
+//! connections), [`listener`], [`tls`], [`certificates`] and [`files`] (certificates in files that may be renewed),
+//! [`latest`].
 //!
 //! Invariants:
-//! - a client can harm only its own connection: handshakes, heads of requests, and responses that are not read have time
+//! - a client can harm only its own connection: handshakes, request heads and responses that are not read have time
 //!   limits;
-//! - a broken version of a file is reported, and the version before stays in use.
+//! - a broken version of a file is reported, and the previous version stays in use.
 //!
-//! The crate uses nothing else of the workspace, and knows nothing of Kubernetes.
+//! The crate uses no other crate of the workspace and has no knowledge of Kubernetes.
 
 pub mod certificates;
 pub mod connections;

@@ -7,24 +7,25 @@ use std::time::Duration;
 pub struct Limits {
     /// Time limit for the client's part of a TLS handshake.
     pub handshake: Duration,
-    /// Time limit for the head of a request over HTTP/1.1, counted from the end of the request before. Should exceed the 90 s
-    /// after which clients written in Go close idle connections; otherwise a request may meet a closed connection.
+    /// Time limit for the head of a request over HTTP/1.1, counted from the end of the previous request. It should
+    /// exceed the 90 s after which clients written in Go close idle connections; otherwise a request may meet a closed
+    /// connection.
     pub head: Duration,
-    /// Time limit for the first request of a connection. If set, connections that send no request for [`Self::head`] are closed
-    /// over HTTP/2, too; their responses must then be complete when the service returns.
+    /// Time limit for the first request of a connection. If set, HTTP/2 connections that send no request for
+    /// [`Self::head`] are closed as well; their responses must then be complete when the service returns.
     pub first_request: Option<Duration>,
-    /// Time for which a client may stop reading a response.
+    /// Longest time for which a client may stop reading a response.
     pub stall: Duration,
-    /// Time for which an HTTP/2 client may be silent before it is pinged, and time limit for its answer.
+    /// Time for which an HTTP/2 client may be silent before it is pinged; also the time limit for its answer.
     pub ping: Duration,
-    /// Number of requests that an HTTP/2 client may have open at once.
+    /// Maximum number of requests that an HTTP/2 client may have open at the same time.
     pub streams: u32,
-    /// Size of the head of a request in bytes, from the method to the empty line. Longer ones are answered with 431, and the
-    /// connection is closed. `None`: hyper's own limits.
+    /// Maximum size of a request head in bytes, from the method to the empty line. A request with a longer head is
+    /// answered with 431, and its connection is closed. `None`: hyper's own limits.
     pub head_bytes: Option<usize>,
-    /// Number of bytes that an HTTP/2 client may send before they are read. `None`: hyper's own limit.
+    /// Maximum number of bytes that an HTTP/2 client may send before they are read. `None`: hyper's own limit.
     pub window: Option<u32>,
-    /// Time limit for open requests after the server was told to stop, or after [`Connection::close_soon`].
+    /// Time limit for open requests after the server is told to stop, or after [`Connection::close_soon`].
     ///
     /// [`Connection::close_soon`]: crate::Connection::close_soon
     pub grace: Duration,

@@ -7,11 +7,11 @@ use std::{
 
 use tokio::net::{TcpListener, TcpSocket};
 
-/// Number of connections that wait to be accepted.
+/// Maximum number of connections that wait to be accepted.
 const BACKLOG: u32 = 1024;
 
-/// Listens on an address. An unspecified address stands for all addresses of both families. `share_port` lets several processes
-/// listen on the same port (SO_REUSEPORT).
+/// Listens on an address. An unspecified address stands for all IPv4 and IPv6 addresses. `share_port` lets several
+/// processes listen on the same port (SO_REUSEPORT).
 ///
 /// # Errors
 /// If the address is in use, or is not an address of this machine.
@@ -19,7 +19,7 @@ pub fn listen(address: SocketAddr, share_port: bool) -> io::Result<TcpListener> 
     if address.ip().is_unspecified() {
         let any = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), address.port());
         match bound(any, share_port) {
-            // A kernel without IPv6.
+            // The kernel may have no IPv6.
             Err(error) if error.kind() != io::ErrorKind::AddrInUse && address.is_ipv4() => {}
             end => return end,
         }

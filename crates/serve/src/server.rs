@@ -1,4 +1,4 @@
-//! The accept loop, and one connection.
+//! The accept loop, and the handling of one connection.
 
 use std::{
     convert::Infallible,
@@ -40,7 +40,7 @@ use crate::{
     tls::{HTTP2, TlsSource},
 };
 
-/// Body of the response to a request whose head is too long.
+/// Body of the response to a request with a head that is too long.
 const TOO_LONG: &str = "431 Request Header Fields Too Large";
 
 /// An HTTP server.
@@ -59,7 +59,7 @@ pub struct Server {
 /// The client on the other end of a connection.
 #[derive(Clone, Debug)]
 pub struct Client {
-    /// Certificates that the client presented; empty without TLS.
+    /// Certificates that the client presented; empty if there are none or TLS is not used.
     pub certificates: Arc<[CertificateDer<'static>]>,
     /// The connection.
     pub connection: Arc<Connection>,
@@ -69,7 +69,7 @@ type BoxError = Box<dyn Error + Send + Sync>;
 type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 type AnyResponse = Response<UnsyncBoxBody<Bytes, BoxError>>;
 
-/// The service of one connection with its type erased, so the code for HTTP is compiled once for all servers.
+/// The service of one connection, with its type erased so that the HTTP code is compiled once for all servers.
 type AnyService = Box<dyn Fn(Request<Incoming>) -> BoxFuture<'static, AnyResponse> + Send + Sync>;
 type AnyServices = dyn Fn(Client) -> AnyService + Send + Sync;
 
@@ -89,8 +89,8 @@ where
 }
 
 impl Server {
-    /// Accepts connections until `stop` resolves, then waits for open requests, at most [`Limits::grace`]. Makes a service for
-    /// each connection. Returns the number of connections that were open at the end and were aborted.
+    /// Accepts connections until `stop` resolves, then waits at most [`Limits::grace`] for open requests. Makes a
+    /// service for each connection. Returns the number of connections that were still open at the end and were aborted.
     pub async fn run<S, B>(
         self,
         listener: TcpListener,
@@ -170,7 +170,7 @@ impl Server {
         service: &AnyServices,
         mut stopped: watch::Receiver<bool>,
     ) {
-        // Responses are small and awaited. It works without this, too.
+        // Responses are small and clients wait for them. A failure is harmless.
         let _ = stream.set_nodelay(true);
         let client = |certificates| Client { certificates, connection: connection.clone() };
         let Some(tls) = &self.tls else {
@@ -213,7 +213,7 @@ impl Server {
         let mut builder = http1::Builder::new();
         builder.timer(TokioTimer::new()).header_read_timeout(self.limits.head);
         if let Some(bytes) = self.limits.head_bytes {
-            // Twice as much, so that a head that is a little too long gets an answer.
+            // Twice the limit, so that a head that is only slightly too long gets an answer.
             builder.max_buf_size(2 * bytes);
         }
         let served = builder.serve_connection(TokioIo::new(self.impatient(stream)), service);
@@ -243,14 +243,14 @@ impl Server {
         self.until_end(served, connection, stopped).await;
     }
 
-    /// Returns a stream that breaks when its client reads nothing.
+    /// Returns a stream that fails when its client stops reading.
     fn impatient<S: AsyncRead + AsyncWrite>(&self, stream: S) -> Pin<Box<TimeoutWriter<S>>> {
         let mut stream = TimeoutWriter::new(stream);
         stream.set_timeout(Some(self.limits.stall));
         Box::pin(stream)
     }
 
-    /// Serves until the client ends the connection, is idle for too long, or the connection must be closed.
+    /// Serves until the client closes the connection or is idle for too long, or the connection must be closed.
     async fn until_end(
         &self,
         served: impl GracefulConnection,
@@ -259,7 +259,7 @@ impl Server {
     ) {
         let mut served = pin!(served);
         loop {
-            // Errors are the client's: it is gone, too slow, or does not speak HTTP.
+            // Errors are caused by the client, which is gone, too slow, or does not speak HTTP.
             tokio::select! {
                 _ = served.as_mut() => return,
                 () = connection.closing() => break,
@@ -288,7 +288,7 @@ impl Server {
     }
 }
 
-/// Refuses requests whose heads are too long, and marks the connection as busy while others are answered.
+/// Refuses requests with heads that are too long, and marks the connection as busy while other requests are answered.
 struct LimitedService {
     service: AnyService,
     connection: Arc<Connection>,
@@ -321,8 +321,8 @@ impl Service<Request<Incoming>> for LimitedService {
     }
 }
 
-/// Returns the number of bytes of a head in HTTP/1.1, from the method to the empty line. Heads in HTTP/2 have been measured
-/// before.
+/// Returns the number of bytes of a request head as sent over HTTP/1.1, from the method to the empty line. hyper has
+/// already checked the size of heads sent over HTTP/2.
 fn head_bytes(head: &request::Parts) -> usize {
     let path = head.uri.path_and_query().map_or(0, |path| path.as_str().len());
     let first = head.method.as_str().len() + path + "  HTTP/1.1\r\n".len();
@@ -342,13 +342,13 @@ fn too_long() -> AnyResponse {
     response
 }
 
-/// Returns true if only one client is affected.
+/// Returns true if the error affects only one client.
 fn is_of_one_client(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset)
 }
 
 fn report(ended: &Result<(), JoinError>) {
     if let Err(error) = ended {
-        tracing::error!(err = %error, "A connection has ended with a panic");
+        tracing::error!(err = %error, "A connection ended with a panic");
     }
 }

@@ -4,12 +4,12 @@ use std::{fmt, net::IpAddr, sync::Arc};
 
 use rustls::ServerConfig;
 
-/// HTTP/2 in the negotiation of a protocol (ALPN).
+/// Name of HTTP/2 in protocol negotiation (ALPN).
 pub const HTTP2: &[u8] = b"h2";
-/// HTTP/1.1 in the negotiation of a protocol (ALPN).
+/// Name of HTTP/1.1 in protocol negotiation (ALPN).
 pub const HTTP1: &[u8] = b"http/1.1";
 
-/// Source of the TLS configuration.
+/// Source of TLS configurations.
 pub trait TlsSource: fmt::Debug + Send + Sync {
     /// Returns the configuration for a new connection to this address of the server.
     fn config(&self, local: Option<IpAddr>) -> Arc<ServerConfig>;

@@ -1,8 +1,8 @@
-//! Keys of mappings. JSON has string keys only, so other scalars become strings as in `sigs.k8s.io/yaml`.
+//! Keys of mappings. JSON has only string keys, so other scalars become strings as in `sigs.k8s.io/yaml`.
 
 use crate::scalar::Scalar;
 
-/// The key that a scalar is; none if it cannot be one.
+/// Returns the key that a scalar becomes; `None` if it cannot be a key.
 pub(crate) fn of(scalar: &Scalar, text: &str) -> Option<String> {
     match scalar {
         Scalar::Text => Some(text.to_owned()),
@@ -13,7 +13,7 @@ pub(crate) fn of(scalar: &Scalar, text: &str) -> Option<String> {
     }
 }
 
-/// A float of 32 bits in the fewest digits, as Go's `%g` writes it.
+/// Formats a 32-bit float with the fewest digits, as Go's `%g` does.
 fn float(value: f32) -> String {
     if value.is_nan() {
         return ".nan".to_owned();
@@ -24,7 +24,7 @@ fn float(value: f32) -> String {
     let scientific = format!("{value:e}");
     let (digits, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
     match exponent.parse::<i32>().unwrap_or_default() {
-        // Where the other form begins depends on nothing but the exponent.
+        // The exponent alone decides between the two forms.
         -4..=20 if value == 0.0 => value.to_string(),
         -4..=5 => value.to_string(),
         exponent => {

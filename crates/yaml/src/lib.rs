@@ -1,11 +1,11 @@
 //! YAML and JSON as Kubernetes reads and writes them.
 //!
-//! Kubernetes reads YAML with `sigs.k8s.io/yaml`, which keeps to YAML 1.1 for scalars (`yes` is a boolean, `0644` is
-//! octal) and turns everything into JSON. This crate accepts and produces the same values; the module `scalar` has the
-//! rules. Every node knows its line and column.
+//! Kubernetes reads YAML with `sigs.k8s.io/yaml`, which follows YAML 1.1 for scalars (`yes` is a boolean, `0644` is
+//! octal) and converts everything to JSON. This crate accepts and produces the same values; the module `scalar`
+//! contains the rules. Every node records its line and column.
 //!
-//! Reading order: `node` (the tree), `lookup` (fields by path, repeated keys), `reader` (from text to nodes, all at once
-//! or piece by piece), `scalar` and `key` (the meaning of words), `write` (from JSON to text).
+//! Reading order: `node` (the tree), `lookup` (fields by path, repeated keys), `reader` (from text to nodes, as a whole
+//! or piece by piece), `scalar` and `key` (the meaning of scalars), `write` (from JSON to text).
 
 mod key;
 mod lookup;
@@ -19,7 +19,7 @@ pub use node::{Content, Entry, Node, Position};
 pub use reader::{Error, Key, Reader, Shape};
 pub use write::write;
 
-/// A text with the name under which errors mention it.
+/// A text, with the name that errors use for it.
 #[derive(Clone, Debug)]
 pub struct Source {
     /// For example the path of a file.
@@ -28,10 +28,10 @@ pub struct Source {
     pub text: String,
 }
 
-/// Reads the first document of a text; an empty text is a null.
+/// Reads the first document of a text. An empty text yields null.
 ///
 /// # Errors
-/// If the text is not YAML, including the part after the first document.
+/// If any part of the text is not YAML, even one after the first document.
 pub fn parse(text: &str) -> Result<Node, Error> {
     let mut reader = Reader::new(text);
     let mut first = None;

@@ -6,26 +6,27 @@ use rustc_hash::FxHashSet;
 
 use crate::node::{Content, Node, Position};
 
-/// A field that is written in a document, or the closest one around it.
+/// A field that is present in a document, or its closest enclosing field.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Field<'a> {
-    /// Position of its key; of an item, that of the item.
+    /// Position of the field's key; for an item of a list, the position of the item.
     pub at: Position,
     /// Its value.
     pub value: &'a Node,
-    /// True if this is the field itself.
+    /// True if this is the field itself, not an enclosing one.
     pub is_exact: bool,
 }
 
 impl Node {
-    /// Returns the field at a path, or the closest one around it; `None` if not even the path's first part is written.
+    /// Returns the field at a path, or its closest enclosing field; `None` if not even the first part of the path is
+    /// present.
     pub fn field(&self, path: &str) -> Option<Field<'_>> {
         let (at, value, rest) = self.step(path)?;
         let here = Field { at, value, is_exact: rest.is_empty() };
         if here.is_exact { Some(here) } else { Some(value.field(rest).unwrap_or(here)) }
     }
 
-    /// Follows the first part of a path. Returns the position and value of what it names, and the rest of the path.
+    /// Follows the first part of a path. Returns the position and value that this part names, and the rest of the path.
     fn step<'p>(&self, path: &'p str) -> Option<(Position, &Node, &'p str)> {
         let path = path.trim_start_matches('.');
         let end = match path.strip_prefix('[') {
@@ -41,7 +42,7 @@ impl Node {
         let (entry, rest) = match named {
             Some(entry) => (entry, rest),
             None => {
-                // Labels and names of resources contain dots.
+                // Label keys and resource names contain dots.
                 let entries = self.entries().iter().filter(|entry| !entry.key.is_empty());
                 let named = entries.filter_map(|entry| Some((entry, path.strip_prefix(&entry.key)?)));
                 let named = named.filter(|(_, rest)| rest.is_empty() || rest.starts_with(['.', '[']));
@@ -51,8 +52,8 @@ impl Node {
         Some((entry.at, &entry.value, rest.trim_start_matches('.')))
     }
 
-    /// Returns path and position of every key that its mapping already has. Keys of merged mappings (`<<`) repeat
-    /// nothing.
+    /// Returns the path and position of every key that repeats an earlier key of its mapping. Keys of merged mappings
+    /// (`<<`) do not count.
     pub fn repeated_keys(&self) -> Vec<(String, Position)> {
         let mut repeated = Vec::new();
         self.add_repeated_keys(&mut String::new(), &mut repeated);
@@ -89,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_field_knows_its_line_and_column() {
+    fn every_field_has_its_line_and_column() {
         let text = "a: 1\nb:\n  - c: 2\n    d: {e: 3, x.y/z: {f: 4}}\n";
         let root = crate::parse(text).unwrap();
         for (path, line, column, is_exact) in [
@@ -111,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_are_given_twice_are_found_with_their_place() {
+    fn repeated_keys_are_found_with_their_positions() {
         let root = crate::parse("a: 1\na: {b: 1, b: 2}\nc:\n- d: 1\n  d: 2\n").unwrap();
         let at = |line, column| Position { line, column };
         let expected =

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Number, Value};
 
-/// Position in a text; both numbers count from 1.
+/// Position in a text; line and column count from 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
     /// Line.
@@ -18,7 +18,7 @@ pub struct Node {
     pub at: Position,
     /// Its value.
     pub content: Content,
-    /// The text of a boolean or number, as it is written; empty for everything else.
+    /// The text of a boolean or number as written in the document; empty for everything else.
     pub written: Box<str>,
 }
 
@@ -34,7 +34,7 @@ pub enum Content {
     Int(i128),
     /// A finite number.
     Float(f64),
-    /// A text.
+    /// A string.
     String(String),
     /// A list.
     Sequence(Vec<Node>),
@@ -45,18 +45,18 @@ pub enum Content {
 /// A key and its value. If a mapping repeats a key, the last entry is used.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
-    /// The key; numbers and booleans become texts.
+    /// The key; numbers and booleans become strings.
     pub key: String,
     /// Position of the key.
     pub at: Position,
     /// Its value.
     pub value: Node,
-    /// True if it comes from a mapping that `<<` merges.
+    /// True if the entry comes from a mapping that `<<` merges.
     pub is_merged: bool,
 }
 
 impl Node {
-    /// Returns the entries of a mapping; none for anything else.
+    /// Returns the entries of a mapping; an empty slice for anything else.
     pub fn entries(&self) -> &[Entry] {
         match &self.content {
             Content::Mapping(entries) => entries,
@@ -64,7 +64,7 @@ impl Node {
         }
     }
 
-    /// Returns the items of a sequence; none for anything else.
+    /// Returns the items of a sequence; an empty slice for anything else.
     pub fn items(&self) -> &[Node] {
         match &self.content {
             Content::Sequence(items) => items,
@@ -72,17 +72,17 @@ impl Node {
         }
     }
 
-    /// Returns the entry with a key; the last one if the key repeats.
+    /// Returns the entry with a key; the last such entry if the key is repeated.
     pub fn entry(&self, key: &str) -> Option<&Entry> {
         self.entries().iter().rev().find(|entry| entry.key == key)
     }
 
-    /// Returns the value with a key, unless it is null.
+    /// Returns the value of a key, unless it is null.
     pub fn get(&self, key: &str) -> Option<&Node> {
         self.entry(key).map(|entry| &entry.value).filter(|value| value.content != Content::Null)
     }
 
-    /// Returns the text of a string.
+    /// Returns the text if the node is a string.
     pub fn text(&self) -> Option<&str> {
         match &self.content {
             Content::String(text) => Some(text),
@@ -90,7 +90,7 @@ impl Node {
         }
     }
 
-    /// Returns its type, in JSON's words.
+    /// Returns the name of the node's type, in JSON's terms.
     pub fn type_name(&self) -> &'static str {
         match self.content {
             Content::Null => "null",
@@ -102,7 +102,7 @@ impl Node {
         }
     }
 
-    /// Converts the value to JSON. Of a repeated key the last entry counts.
+    /// Converts the value to JSON. If a key is repeated, the last entry is used.
     pub fn into_json(self) -> Value {
         match self.content {
             Content::Null => Value::Null,
@@ -118,7 +118,7 @@ impl Node {
         }
     }
 
-    /// Number of nodes in the tree, and its depth.
+    /// Returns the number of nodes in the tree and its depth.
     pub(crate) fn size(&self) -> (usize, usize) {
         let inside = self.items().iter().chain(self.entries().iter().map(|entry| &entry.value));
         let (count, depth) =
@@ -132,9 +132,9 @@ fn integer(value: i128) -> Option<Number> {
     signed.or_else(|_| u64::try_from(value).map(Number::from)).ok()
 }
 
-/// Converts a number to JSON as Kubernetes does: without a fraction it is an integer.
+/// Converts a number to JSON as Kubernetes does: a number without a fraction becomes an integer.
 fn float(value: f64) -> Option<Number> {
-    /// From here on, numbers do not fit into 64 bits.
+    /// The smallest positive integer that does not fit into a signed 64-bit integer.
     const END: f64 = 9_223_372_036_854_775_808.0;
     if value.fract() == 0.0 && (-END..END).contains(&value) {
         return Some(Number::from(value as i64));

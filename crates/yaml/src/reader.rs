@@ -11,12 +11,12 @@ use crate::{
     scalar::{self, Scalar},
 };
 
-/// Maximum number of nodes that aliases may expand to. A small limit stops alias bombs at once.
+/// Maximum number of nodes that aliases may expand to. The small limit stops alias bombs early.
 const MAX_NODES_OF_ALIASES: usize = 100_000;
-/// Maximum depth of a document with all its aliases.
+/// Maximum depth of a document with all its aliases expanded.
 const MAX_DEPTH: usize = 300;
 
-/// The reason why a text is not YAML that can become JSON.
+/// Why a text is not YAML that can be converted to JSON.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
     /// Position, if known.
@@ -55,26 +55,26 @@ fn position(line: usize, column: usize) -> Position {
     Position { line: narrow(line), column: narrow(column).saturating_add(1) }
 }
 
-/// Form of the next value, as far as it can be read piece by piece.
+/// Kind of the next value, with regard to reading it piece by piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// [`Reader::enter_mapping`] goes into it.
+    /// A mapping; [`Reader::enter_mapping`] enters it.
     Mapping,
-    /// [`Reader::enter_sequence`] goes into it.
+    /// A sequence; [`Reader::enter_sequence`] enters it.
     Sequence,
-    /// [`Reader::value`] reads it.
+    /// Anything else; [`Reader::value`] reads it.
     Other,
 }
 
-/// Reads the documents of a text one after the other, each as a whole or in parts.
+/// Reads the documents of a text one after another, each as a whole or piece by piece.
 pub struct Reader<'t> {
     parser: Parser<'t, StrInput<'t>>,
     next: Option<(Event<'t>, Position)>,
-    /// Finished values that have a name, in this document.
+    /// Completed values of this document that have an anchor, by the anchor's number.
     anchors: FxHashMap<usize, Node>,
-    /// Entries that the mapping has from another one.
+    /// Entries merged into the current mapping whose keys have not been read yet.
     merged: VecDeque<Entry>,
-    /// The value of the key that was read, if it is one of these.
+    /// The value of the last key read, if the key is a merged one.
     merged_value: Option<Node>,
     nodes_of_aliases: usize,
 }
@@ -86,7 +86,7 @@ impl fmt::Debug for Reader<'_> {
 }
 
 impl<'t> Reader<'t> {
-    /// Starts before the first document.
+    /// Returns a reader that is positioned before the first document.
     pub fn new(text: &'t str) -> Self {
         let mut options = Options::default();
         options.set_emit_comments(false);
@@ -123,7 +123,7 @@ impl<'t> Reader<'t> {
         Ok(self.peek()?.map_or_else(Position::default, |(_, at)| *at))
     }
 
-    /// Form of the next value.
+    /// Returns the shape of the next value.
     ///
     /// # Errors
     /// If the text is not YAML.
@@ -132,14 +132,14 @@ impl<'t> Reader<'t> {
             return Ok(Shape::Other);
         }
         Ok(match self.peek()? {
-            // What has a name must be kept.
+            // A value with an anchor must be read as a whole and kept.
             Some((Event::MappingStart(_, 0, _), _)) => Shape::Mapping,
             Some((Event::SequenceStart(_, 0, _), _)) => Shape::Sequence,
             _ => Shape::Other,
         })
     }
 
-    /// Goes into the mapping that comes next: [`Self::next_key`] has its keys.
+    /// Enters the mapping that comes next; [`Self::next_key`] returns its keys.
     ///
     /// # Errors
     /// If the text is not YAML.
@@ -155,7 +155,7 @@ impl<'t> Reader<'t> {
         self.event().map(drop)
     }
 
-    /// Returns true if the sequence has another item, which comes next. At its end, leaves the sequence.
+    /// Returns true if the sequence has another item, which is then the next value. Leaves the sequence at its end.
     ///
     /// # Errors
     /// If the text is not YAML.
@@ -167,10 +167,10 @@ impl<'t> Reader<'t> {
         Ok(!is_over)
     }
 
-    /// The next key of the mapping, whose value comes next. At its end the mapping is left.
+    /// Returns the next key of the mapping; its value is then the next value. Leaves the mapping at its end.
     ///
     /// # Errors
-    /// If the text is not YAML, or the key cannot be one of JSON.
+    /// If the text is not YAML, or JSON cannot have such a key.
     pub fn next_key(&mut self) -> Result<Option<Key>, Error> {
         self.next_key_at(0)
     }
@@ -204,19 +204,19 @@ impl<'t> Reader<'t> {
                 _ => None,
             };
             let Some(text) = text else {
-                return Err(Error::at(at, "only texts, numbers and booleans can be keys"));
+                return Err(Error::at(at, "only strings, numbers and booleans can be keys"));
             };
             return Ok(Some(Key { text, at, is_merged: false }));
         }
     }
 
-    /// Takes over the entries of the mappings that the next value names.
+    /// Merges the entries of the next value, a mapping or a list of mappings, into the current mapping.
     fn merge(&mut self, depth: usize) -> Result<(), Error> {
         let value = self.value_at(depth)?;
         let at = value.at;
         let mappings = match value.content {
             Content::Mapping(_) => vec![value],
-            // Of several the first counts, so it comes last.
+            // The first mapping takes precedence, so it comes last.
             Content::Sequence(items) => items.into_iter().rev().collect(),
             _ => vec![Node { at, ..Node::default() }],
         };
@@ -229,10 +229,10 @@ impl<'t> Reader<'t> {
         Ok(())
     }
 
-    /// All of the next value.
+    /// Reads the whole next value.
     ///
     /// # Errors
-    /// If the text is not YAML, or the value cannot be one of JSON.
+    /// If the text is not YAML, or JSON cannot have such a value.
     pub fn value(&mut self) -> Result<Node, Error> {
         self.value_at(0)
     }
@@ -312,7 +312,7 @@ pub struct Key {
     pub text: String,
     /// Its position.
     pub at: Position,
-    /// True if it comes from a mapping that `<<` merges.
+    /// True if the key comes from a mapping that `<<` merges.
     pub is_merged: bool,
 }
 
@@ -320,7 +320,7 @@ fn is_merge(text: &str, style: ScalarStyle, tag: Option<&Tag>) -> bool {
     text == "<<" && tag.map_or(style == ScalarStyle::Plain, |tag| suffix(tag) == Some("merge"))
 }
 
-/// The name of a tag of YAML's own.
+/// Returns the name of a tag if the tag is one of YAML's own.
 fn suffix(tag: &Tag) -> Option<&str> {
     match tag.suffix_in_namespace("tag:yaml.org,2002:")? {
         Cow::Borrowed(suffix) => Some(suffix),
@@ -334,7 +334,7 @@ fn resolved(
     tag: Option<&Tag>,
     at: Position,
 ) -> Result<(String, Scalar), Error> {
-    // The tag `!` says nothing.
+    // The tag `!` has no meaning.
     let Some(tag) = tag.filter(|tag| tag.original() != "!") else {
         let scalar = if style == ScalarStyle::Plain { scalar::plain(&text) } else { Scalar::Text };
         return Ok((text.into_owned(), scalar));

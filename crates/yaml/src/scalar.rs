@@ -1,4 +1,4 @@
-//! The meaning of plain scalars: that of `sigs.k8s.io/yaml`, which is YAML 1.1 with a few exceptions.
+//! The meaning of plain scalars, as in `sigs.k8s.io/yaml`: YAML 1.1 with a few exceptions.
 
 /// The value of a plain scalar.
 #[derive(Clone, Debug, PartialEq)]
@@ -6,12 +6,12 @@ pub(crate) enum Scalar {
     Null,
     Bool(bool),
     Int(i128),
-    /// May be infinite or no number.
+    /// May be infinite or NaN.
     Float(f64),
     Text,
 }
 
-/// The meaning of a scalar without quotes.
+/// Returns the value of a scalar without quotes.
 pub(crate) fn plain(text: &str) -> Scalar {
     match text {
         "" | "~" | "null" | "Null" | "NULL" => return Scalar::Null,
@@ -27,14 +27,14 @@ pub(crate) fn plain(text: &str) -> Scalar {
         _ => {}
     }
     match text.as_bytes()[0] {
-        // Underscores separate digits here; everywhere else they are ignored.
+        // In this case, underscores must separate digits; elsewhere, all underscores are ignored.
         b'.' if separates_digits(text) => float(&without_underscores(text)),
         b'0'..=b'9' | b'+' | b'-' => number(&without_underscores(text)),
         _ => Scalar::Text,
     }
 }
 
-/// Returns true if a text looks like a date, which other YAML readers do not treat as a string.
+/// Returns true if a text looks like a date. Other YAML readers do not treat dates as strings.
 pub(crate) fn is_date(text: &str) -> bool {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     digits == 4 && text.as_bytes().get(4) == Some(&b'-')
@@ -53,7 +53,7 @@ fn separates_digits(text: &str) -> bool {
 }
 
 fn number(text: &str) -> Scalar {
-    // A sign may also stand behind this prefix.
+    // A sign may also follow this prefix.
     let binary = || text.strip_prefix("0b").and_then(|digits| signed(digits, |digits| (2, digits)));
     match signed(text, radix).or_else(binary) {
         Some(number) => Scalar::Int(number),
@@ -61,7 +61,7 @@ fn number(text: &str) -> Scalar {
     }
 }
 
-/// An integer of 64 bits; one without a sign may need all of them.
+/// Parses a 64-bit integer. Without a sign, the full range of `u64` is allowed.
 fn signed(text: &str, radix: impl Fn(&str) -> (u32, &str)) -> Option<i128> {
     let (sign, rest) = match text.as_bytes().first()? {
         b'-' => (Some(-1), &text[1..]),
@@ -69,7 +69,7 @@ fn signed(text: &str, radix: impl Fn(&str) -> (u32, &str)) -> Option<i128> {
         _ => (None, text),
     };
     let (radix, digits) = radix(rest);
-    // The standard library takes another sign.
+    // The standard library would accept a second sign.
     if !digits.bytes().all(|digit| digit.is_ascii_alphanumeric()) {
         return None;
     }
@@ -80,7 +80,7 @@ fn signed(text: &str, radix: impl Fn(&str) -> (u32, &str)) -> Option<i128> {
     }
 }
 
-/// The base that the prefix of a number tells, and its digits.
+/// Returns the base that the prefix of a number stands for, and the digits after the prefix.
 fn radix(text: &str) -> (u32, &str) {
     let bytes = text.as_bytes();
     match (bytes.first(), bytes.get(1).map(u8::to_ascii_lowercase)) {
@@ -92,13 +92,13 @@ fn radix(text: &str) -> (u32, &str) {
     }
 }
 
-/// A decimal fraction. One that is too large is a text: seven hexadecimal digits may look like it.
+/// Parses a decimal number. A number that is too large is a string: seven hexadecimal digits may look like one.
 fn float(text: &str) -> Scalar {
     let value = if is_decimal(text) { text.parse::<f64>().ok() } else { None };
     value.filter(|value| value.is_finite()).map_or(Scalar::Text, Scalar::Float)
 }
 
-/// `[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?`
+/// Returns true if the text matches `[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?`
 fn is_decimal(text: &str) -> bool {
     let unsigned = |text: &str| text.strip_prefix(['-', '+']).unwrap_or(text).to_owned();
     let are_digits = |text: &str| !text.is_empty() && text.bytes().all(|digit| digit.is_ascii_digit());

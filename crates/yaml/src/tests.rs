@@ -1,4 +1,4 @@
-//! The meaning of texts; `crates/oracle/tests/it/yaml.rs` compares with Kubernetes' own reader and writer.
+//! Tests of reading and writing; `crates/oracle/tests/it/yaml.rs` compares both with Kubernetes' own reader and writer.
 
 use serde_json::{Value, json};
 
@@ -47,11 +47,11 @@ fn scalars_are_read_as_kubernetes_reads_them() {
 }
 
 #[test]
-fn what_json_cannot_say_is_refused_with_its_line() {
+fn a_value_without_a_json_equivalent_is_refused_with_its_line() {
     for (text, line, message) in [
         ("a: 1\nb: .inf\n", 2, "JSON has no number .inf"),
-        ("? [a]\n: b\n", 1, "only texts, numbers and booleans can be keys"),
-        ("~: b\n", 1, "only texts, numbers and booleans can be keys"),
+        ("? [a]\n: b\n", 1, "only strings, numbers and booleans can be keys"),
+        ("~: b\n", 1, "only strings, numbers and booleans can be keys"),
         ("a: !!int x\n", 1, "cannot decode `x` as a !!int"),
         ("a: &a [*a]\n", 1, "the value of an anchor contains itself"),
     ] {
@@ -64,20 +64,20 @@ fn what_json_cannot_say_is_refused_with_its_line() {
 }
 
 #[test]
-fn keys_are_texts() {
+fn all_keys_become_strings() {
     let read = parse("y: 1\n12: 2\n010: 3\n1.50: 4\n1e10: 5\n1234e567: 6\n").unwrap().into_json();
     assert_eq!(read, json!({"true": 1, "12": 2, "8": 3, "1.5": 4, "1e+10": 5, "1234e567": 6}));
 }
 
 #[test]
-fn numbers_and_booleans_remember_how_they_are_written() {
+fn numbers_and_booleans_keep_their_original_text() {
     let node = parse("a: 1234e56\nb: yes\nc: text\n").unwrap();
     let written = |key: &str| &*node.get(key).unwrap().written;
     assert_eq!([written("a"), written("b"), written("c")], ["1234e56", "yes", ""]);
 }
 
 #[test]
-fn every_value_knows_its_line_and_column() {
+fn every_value_has_its_line_and_column() {
     let node = parse("a: 1\nb:\n  - c: 2\n    d: {e: 3}\n").unwrap();
     let entry = node.get("b").unwrap().items()[0].entry("d").unwrap();
     assert_eq!(entry.at, Position { line: 4, column: 5 });
@@ -85,7 +85,7 @@ fn every_value_knows_its_line_and_column() {
 }
 
 #[test]
-fn the_order_decides_between_a_key_and_what_is_merged() {
+fn the_later_of_an_own_key_and_a_merged_key_wins() {
     let text = "base: &b {x: 1, w: 1}\nbefore: {x: 2, <<: *b}\nbehind: {<<: [*b, {w: 3, z: 3}], x: 2}\n";
     let document = parse(text).unwrap();
     assert_eq!(document.repeated_keys(), []);
@@ -95,14 +95,14 @@ fn the_order_decides_between_a_key_and_what_is_merged() {
 }
 
 #[test]
-fn json_is_read_too_even_with_tabs() {
+fn json_is_read_as_well_even_with_tabs() {
     let node = parse("{\n\t\"a\": [true, null],\n\t\"b\": \"\\u00e9\\/\"\n}").unwrap();
     assert_eq!(node.clone().into_json(), json!({"a": [true, null], "b": "é/"}));
     assert_eq!(node.entry("b").unwrap().at, Position { line: 3, column: 2 });
 }
 
 #[test]
-fn the_first_document_counts_and_nothing_is_null() {
+fn only_the_first_document_is_returned_and_an_empty_text_is_null() {
     assert_eq!(parse("---\na: 1\n---\na: 2\n").unwrap().into_json(), json!({"a": 1}));
     assert_eq!(parse("").unwrap().content, Content::Null);
     assert_eq!(parse("# only words\n").unwrap().content, Content::Null);
@@ -145,7 +145,7 @@ fn an_alias_bomb_is_stopped() {
 }
 
 #[test]
-fn what_is_written_is_sorted_and_reads_back() {
+fn written_yaml_is_sorted_and_reads_back_as_the_same_value() {
     let object = json!({
         "b": ["yes", "1e5", "0x1", "a: b", "a #b", " x", "", "-", "- a", "1:30", "~", "tab\t\u{85}\u{2028}\"\\\u{1}é\u{1f600}"],
         "a": [{"name": "x", "weight": 0}, [[1, 1.5], []], {}], "c": {}, "d": "10s", "y": {"on": null},

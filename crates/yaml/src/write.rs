@@ -6,7 +6,8 @@ use serde_json::{Map, Value};
 
 use crate::scalar::{self, Scalar};
 
-/// A value as YAML in the form of kubectl: sorted keys, two columns deeper for each level, lists as deep as their key.
+/// Formats a value as YAML in kubectl's style: keys are sorted, each level is indented by two columns, and lists are
+/// indented as far as their key.
 pub fn write(value: &Value) -> String {
     let mut text = String::new();
     match value {
@@ -20,7 +21,7 @@ pub fn write(value: &Value) -> String {
     text
 }
 
-/// `begun`: the first line stands behind a `- `.
+/// `begun`: true if the first line follows a `- `.
 fn mapping(text: &mut String, fields: &Map<String, Value>, indent: usize, begun: bool) {
     let mut sorted: Vec<_> = fields.iter().collect();
     sorted.sort_unstable_by_key(|(key, _)| *key);
@@ -98,7 +99,7 @@ fn string(text: &mut String, value: &str) {
 fn is_plain(value: &str) -> bool {
     let begins_well = value.starts_with(|c: char| c.is_ascii_alphanumeric() || "/_.+-".contains(c));
     let is_quiet = |c: char| c.is_ascii_alphanumeric() || "/_.+-=@%()<>,;~^$".contains(c);
-    // A colon begins a value in front of a space, and makes numbers and times of digits.
+    // A colon before a space begins a value, and a colon among digits makes them a number or a time.
     let has_digits_and_colons = || value.bytes().all(|c| c.is_ascii_digit() || b":._+-".contains(&c));
     begins_well
         && !["-", "<<", "="].contains(&value)

@@ -1,4 +1,4 @@
-//! The order of plugins, and of what is done for one pod.
+//! Tests of the order of plugins, and of the work for one pod.
 
 use std::{sync::Mutex, time::Duration};
 
@@ -25,7 +25,7 @@ fn logged(pod: &str) -> Vec<String> {
     LOG.lock().unwrap().iter().filter_map(|l| l.strip_prefix(&prefix)).map(str::to_owned).collect()
 }
 
-/// A plugin whose behaviour depends on labels of the pod.
+/// A plugin whose behavior depends on the pod's labels.
 macro_rules! toy {
     ($name:ident, $millis:literal) => {
         #[derive(Default)]
@@ -80,7 +80,7 @@ fn toys() -> Arc<Profile> {
     profile(&registry, &[("PreBind", both), ("Bind", both), ("PostBind", both)])
 }
 
-/// A binding to `n1`, with these groups of plugins in PreBind.
+/// Returns a binding to `n1` with these groups of plugins in PreBind.
 fn task(pod: Arc<PodInfo>, groups: &[&[u16]]) -> BindTask {
     let group = |group: &&[u16]| group.iter().map(|at| PluginIdx(*at)).collect();
     BindTask {
@@ -107,7 +107,7 @@ async fn cycle(name: &str, labels: &[(&str, &str)], groups: &[&[u16]]) -> BindOu
 }
 
 #[tokio::test(start_paused = true)]
-async fn groups_run_in_order_and_their_members_side_by_side() {
+async fn groups_run_in_order_and_their_members_concurrently() {
     let together = cycle("together", &[], &[&[0, 1]]).await;
     let in_order = cycle("in-order", &[("Slow", "not-mine")], &[&[0], &[1]]).await;
     assert_eq!((together, in_order), (BindOutcome::Bound, BindOutcome::Bound));
@@ -139,7 +139,7 @@ async fn a_failure_ends_the_cycle_and_names_the_plugin() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_plugin_that_panics_loses_no_pod() {
+async fn no_pod_is_lost_when_a_plugin_panics() {
     for (pod, label, point) in [("f4", "panic", "Bind"), ("f5", "pre-panic", "PreBind")] {
         assert_eq!(
             cycle(pod, &[("Slow", label)], &[&[0]]).await,
@@ -149,11 +149,11 @@ async fn a_plugin_that_panics_loses_no_pod() {
         );
     }
     assert_eq!(cycle("f6", &[("Slow", "post-panic")], &[]).await, BindOutcome::Bound);
-    assert_eq!(logged("f6"), ["bind Slow", "post Slow", "post Quick"], "the next plugin is told");
+    assert_eq!(logged("f6"), ["bind Slow", "post Slow", "post Quick"], "the next plugin still runs");
 }
 
 #[tokio::test(start_paused = true)]
-async fn calls_of_a_pod_that_gave_its_node_up_come_before_its_next_binding() {
+async fn calls_for_a_pod_that_gave_up_its_node_precede_its_next_binding() {
     let server = FakeServer::always(|seen| {
         LOG.lock().unwrap().push(format!("undone {} {}", seen.method, seen.path));
         fake_server::json(200, &json!({}))
@@ -173,8 +173,8 @@ async fn calls_of_a_pod_that_gave_its_node_up_come_before_its_next_binding() {
     assert_eq!(logged("undone"), [&a, &b, "bind Slow", "post Slow", "post Quick"]);
 }
 
-/// A binding with PreBind by one plugin after the other, 50 ms and 1 ms, that somebody wants to stop after `millis`: whether
-/// that was possible, and how it ended.
+/// Starts a binding whose PreBind runs two plugins in turn, for 50 ms and 1 ms, and tries to cancel it after `millis`.
+/// Returns whether that was possible, and the outcome of the binding.
 async fn stopped_after(name: &str, millis: u64) -> (bool, BindOutcome) {
     let (tasks, _done) = Tasks::new();
     let (to_engine, engine) = mpsc::channel();
@@ -191,7 +191,7 @@ async fn stopped_after(name: &str, millis: u64) -> (bool, BindOutcome) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_binding_can_be_called_off_until_pre_bind_has_ended() {
+async fn a_binding_can_be_canceled_until_pre_bind_has_ended() {
     let failed = BindOutcome::Failed("nobody needs it".to_owned());
     assert_eq!(stopped_after("early", 10).await, (true, failed.clone()));
     assert_eq!(logged("early"), [""; 0]);
@@ -200,7 +200,7 @@ async fn a_binding_can_be_called_off_until_pre_bind_has_ended() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_victim_in_pre_bind_makes_way_without_a_call() {
+async fn a_victim_in_pre_bind_is_evicted_without_an_api_call() {
     let (tasks, _done) = Tasks::new();
     let (to_engine, engine) = mpsc::channel();
     let server = FakeServer::script(Vec::new());

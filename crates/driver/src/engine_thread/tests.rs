@@ -1,4 +1,4 @@
-//! The engine's thread, with a test in the place of its surroundings.
+//! Tests of the engine's thread, in which the test takes the place of the driver.
 
 use std::{sync::mpsc, time::Instant};
 
@@ -42,7 +42,7 @@ impl Hands {
         self.inbox.send(EngineMessage::Inputs(inputs)).unwrap();
     }
 
-    /// Waits for the next effects, at most five seconds.
+    /// Waits for the next effects, for at most five seconds.
     fn effects(&mut self) -> Vec<Effect> {
         let begun = Instant::now();
         while begun.elapsed() < Duration::from_secs(5) {
@@ -80,7 +80,7 @@ fn one_pod_one_node() -> Vec<Input> {
 }
 
 #[test]
-fn no_pod_is_tried_before_all_watches_have_delivered() {
+fn no_pod_is_tried_before_all_watches_have_synced() {
     let mut hands = started(2);
     hands.send(one_pod_one_node());
     hands.inbox.send(EngineMessage::Synced).unwrap();
@@ -92,7 +92,7 @@ fn no_pod_is_tried_before_all_watches_have_delivered() {
 }
 
 #[test]
-fn a_standby_listens_says_when_it_knows_everything_and_tries_pods_when_it_leads() {
+fn a_standby_takes_inputs_reports_when_it_has_synced_and_tries_pods_when_it_leads() {
     let mut hands = standing_by(EngineConfig::new(vec![first_fit()]), 1);
     hands.send(one_pod_one_node());
     thread::sleep(Duration::from_millis(50));
@@ -100,7 +100,7 @@ fn a_standby_listens_says_when_it_knows_everything_and_tries_pods_when_it_leads(
     hands.inbox.send(EngineMessage::Synced).unwrap();
     let begun = Instant::now();
     while hands.synced.try_recv().is_err() {
-        assert!(begun.elapsed() < Duration::from_secs(5), "it is not notified");
+        assert!(begun.elapsed() < Duration::from_secs(5), "the test is not notified");
         thread::sleep(Duration::from_millis(1));
     }
     // The leader has bound this pod.
@@ -115,7 +115,7 @@ fn a_standby_listens_says_when_it_knows_everything_and_tries_pods_when_it_leads(
 }
 
 #[test]
-fn a_standby_ends_at_once() {
+fn a_standby_ends_immediately() {
     let hands = standing_by(EngineConfig::new(vec![first_fit()]), 0);
     hands.send(one_pod_one_node());
     hands.inbox.send(EngineMessage::Stop).unwrap();
@@ -139,7 +139,7 @@ fn stopping_waits_for_bindings_and_tries_no_more_pods() {
     assert_eq!(hands.ended(), Ok(()));
 }
 
-/// Rejects every node, and has the pods evicted that are there.
+/// Rejects every node, and evicts all pods of the first node with evictable pods.
 #[derive(Default)]
 struct Jealous;
 
@@ -174,11 +174,11 @@ impl PostFilter for Jealous {
     }
 }
 
-/// Points at which nothing but `Jealous` runs.
+/// The plugins of an extension point at which only `Jealous` runs.
 const JEALOUS: &[&str] = &["Jealous"];
 
 #[test]
-fn pods_that_could_wait_are_tried_when_there_is_room_for_their_statuses() {
+fn pods_that_are_not_due_are_tried_when_there_is_room_for_their_statuses() {
     let mut registry = Registry::default();
     registry.register::<Jealous>();
     let points = [("QueueSort", JEALOUS), ("Filter", JEALOUS), ("Bind", JEALOUS)];
@@ -192,7 +192,7 @@ fn pods_that_could_wait_are_tried_when_there_is_room_for_their_statuses() {
         hands.send(vec![Input::Pod(pod(&name).build())]);
         assert_eq!(hands.patched(), [name.as_str()]);
     }
-    // The pods are woken while their backoff lasts, and the conditions that explain their wait are not written yet.
+    // The pods are woken during their backoff, and the conditions that explain their wait have not been written yet.
     hands.send(vec![Input::Node(node("n2").build())]);
     thread::sleep(Duration::from_millis(50));
     assert!(hands.effects.try_recv().is_err());
@@ -202,14 +202,14 @@ fn pods_that_could_wait_are_tried_when_there_is_room_for_their_statuses() {
     assert!(hands.effects.try_recv().is_err());
     hands.inbox.send(EngineMessage::StatusesWritten(1)).unwrap();
     thread::sleep(Duration::from_millis(50));
-    assert!(hands.effects.try_recv().is_err(), "one more is unwritten than there is room for");
+    assert!(hands.effects.try_recv().is_err(), "the unwritten statuses still leave no room");
     hands.inbox.send(EngineMessage::StatusesWritten(2)).unwrap();
     assert_eq!((hands.patched().len(), hands.patched().len()), (1, 1));
     thread::sleep(Duration::from_millis(50));
-    assert!(hands.effects.try_recv().is_err(), "there is no room again");
+    assert!(hands.effects.try_recv().is_err(), "there is no room once more");
 }
 
-/// Cannot tell whether a pod may be tried, unless its name is `sure`.
+/// Fails to determine whether a pod may be tried, unless its name is `sure`.
 #[derive(Default)]
 struct Unsure;
 
@@ -225,7 +225,7 @@ impl PreEnqueue for Unsure {
 }
 
 #[test]
-fn statuses_that_a_standby_has_not_written_take_no_room_when_it_leads() {
+fn statuses_that_a_standby_did_not_write_take_no_room_when_it_leads() {
     let mut registry = Registry::default();
     registry.register::<Jealous>();
     registry.register::<Unsure>();
@@ -283,7 +283,7 @@ fn stopping_waits_for_evictions() {
 }
 
 #[test]
-fn a_pod_that_fits_nowhere_is_explained() {
+fn a_pod_that_fits_nowhere_gets_an_explanation() {
     let mut hands = started(0);
     hands.send(vec![Input::Node(node("full").build()), Input::Pod(pod("p").build())]);
     let effects = hands.effects();
@@ -295,7 +295,7 @@ fn a_pod_that_fits_nowhere_is_explained() {
 }
 
 #[test]
-fn a_plugin_that_panics_fails_its_pod_and_the_thread_goes_on() {
+fn a_panic_in_a_plugin_fails_its_pod_and_the_thread_continues() {
     let mut hands = started(0);
     hands.send(vec![Input::Node(node("cursed").build()), Input::Pod(pod("p").build())]);
     let effects = hands.effects();
@@ -307,13 +307,13 @@ fn a_plugin_that_panics_fails_its_pod_and_the_thread_goes_on() {
 }
 
 #[test]
-fn a_panic_elsewhere_ends_the_thread_with_its_words() {
+fn a_panic_elsewhere_ends_the_thread_with_its_message() {
     let hands = started(0);
     hands.send(vec![Input::Node(node("haunted").build()), Input::Pod(pod("p").build())]);
     assert_eq!(hands.ended(), Err("the node is haunted".to_owned()));
 }
 
-/// Rejects every pod, and takes its time over the pod `slow`. The most important pod comes first.
+/// Rejects every pod, and takes a second for the pod `slow`. The pod with the highest priority comes first.
 #[derive(Default)]
 struct Slow;
 
@@ -344,7 +344,7 @@ impl Filter for Slow {
 }
 
 #[test]
-fn what_came_during_a_slow_attempt_is_taken_in_before_the_next_pod_is_tried() {
+fn inputs_that_arrive_during_a_slow_attempt_are_handled_before_the_next_pod_is_tried() {
     let mut registry = Registry::default();
     registry.register::<Slow>();
     let it = &["Slow"][..];
@@ -357,7 +357,7 @@ fn what_came_during_a_slow_attempt_is_taken_in_before_the_next_pod_is_tried() {
         Input::Pod(pod("patient").priority(1).build()),
     ]);
     thread::sleep(Duration::from_millis(100));
-    // Send more messages than the engine takes at a time; the last one matters.
+    // Send more messages than the thread handles at a time; only the last message matters.
     (0..3 * BATCH).for_each(|_| hands.send(vec![Input::PodGone("nobody".into())]));
     hands.send(vec![Input::Pod(pod("urgent").priority(5).build())]);
     let mut tried = Vec::new();

@@ -1,6 +1,6 @@
-//! Events that wait to be written: order, limits and retries.
+//! Events that wait to be written, with their order, limits and retries.
 //!
-//! No clock and no network: callers pass the time and the outcomes of writes.
+//! There is no clock and no network here: callers pass in the time and the outcomes of writes.
 
 use std::{
     collections::{BTreeMap, VecDeque, hash_map::Entry},
@@ -20,12 +20,12 @@ use super::{
 
 /// Memory limit in bytes: well over a hundred thousand events of bound pods.
 pub(super) const ROOM: usize = 64 << 20;
-/// Number of tries of a write that fails while others succeed, and the pause between them.
+/// Number of tries of a write that fails while others succeed, and the pause between these tries.
 pub(super) const TRIES: u32 = 12;
 pub(super) const REST: Duration = Duration::from_secs(10);
-/// Longest pause, even if the server requests a longer one.
+/// Longest pause, even if the server requests a longer pause.
 const LONGEST_REST: Duration = Duration::from_secs(60);
-/// Time for which an event is retried at most: API servers keep events for an hour.
+/// Maximum time for which an event is retried; API servers keep events for an hour.
 const KEEP: Duration = Duration::from_secs(60 * 60);
 /// Number of failures in a row after which the server is considered to be failing, and all writes pause.
 const FAILING: u32 = 16;
@@ -53,7 +53,7 @@ pub(super) struct PendingWrite {
 #[derive(Clone, Copy, Debug)]
 struct Failures {
     since: Instant,
-    /// Failures while other writes succeeded.
+    /// Number of failures while other writes succeeded.
     tries: u32,
     /// [`Backlog::taken`] at the last failure.
     taken: u64,
@@ -65,14 +65,14 @@ pub(super) struct Backlog {
     room: usize,
     used: usize,
     count: usize,
-    /// New writes of normal events, oldest first. Dropped first if there is no room.
+    /// New writes of normal events, oldest first. They are the first to be dropped if there is no room.
     normal: VecDeque<PendingWrite>,
     /// New writes of warnings, oldest first.
     warnings: VecDeque<PendingWrite>,
-    /// Writes that wait for a retry, by its time; the number makes keys unique.
+    /// Writes that wait for a retry, by the time of the retry; the number makes keys unique.
     resting: BTreeMap<(Instant, u64), PendingWrite>,
     rests: u64,
-    /// Events with a write that is being sent or waits for a retry, and the write after it.
+    /// Events with a write that is being sent or waits for a retry, each with the write that follows.
     under_way: FxHashMap<u64, Option<PendingWrite>>,
     /// Index of the queue that supplied the last write.
     turn: u8,
@@ -119,17 +119,17 @@ impl Backlog {
         }
     }
 
-    /// Marks the end: nothing will be added.
+    /// Marks the end; nothing more will be added.
     pub(super) fn close(&mut self) {
         self.closed = true;
     }
 
-    /// Returns true if nothing will be added.
+    /// Returns true if nothing more will be added.
     pub(super) fn is_closed(&self) -> bool {
         self.closed
     }
 
-    /// Returns true if everything is written, and nothing will be added.
+    /// Returns true if everything has been written and nothing more will be added.
     pub(super) fn is_over(&self) -> bool {
         self.closed && self.count == 0
     }
@@ -144,8 +144,8 @@ impl Backlog {
         self.used > self.room / 2
     }
 
-    /// Adds a write. If there is no room, drops the oldest normal events, then the oldest warnings. Returns false if that drops the
-    /// new one.
+    /// Adds a write. If there is no room, drops the oldest normal events, then the oldest warnings. Returns false if
+    /// the new write is dropped as well.
     pub(super) fn add(&mut self, record: Arc<Record>, write: Write) -> bool {
         let new = record.id;
         let unwritten = PendingWrite::new(record, write);
@@ -164,12 +164,12 @@ impl Backlog {
         kept
     }
 
-    /// Returns the next write, if one may be sent now. Its end must be reported to [`Self::ended`].
+    /// Returns the next write, if one may be sent now. The write's outcome must be reported to [`Self::ended`].
     pub(super) fn take(&mut self, now: Instant) -> Option<PendingWrite> {
         if self.paused_until.is_some_and(|until| now < until) {
             return None;
         }
-        // Kinds take turns, so that a long queue of one does not hold up the others.
+        // The queues take turns, so that a long queue does not hold up the others.
         for _ in 0..3 {
             self.turn = (self.turn + 1) % 3;
             let next = match self.turn {
@@ -198,7 +198,7 @@ impl Backlog {
                     entry.insert(None);
                     return Some(first);
                 }
-                // The record waits for the write before it. A newer count replaces an older one.
+                // The record must wait for its earlier write. A newer count replaces an older one.
                 Entry::Occupied(mut entry) => entry.insert(Some(first)),
             };
             if let Some(replaced) = replaced {
@@ -207,7 +207,7 @@ impl Backlog {
         }
     }
 
-    /// Returns the time when [`Self::take`] may have more writes.
+    /// Returns the time when [`Self::take`] may return more writes.
     pub(super) fn next_at(&self) -> Option<Instant> {
         let rested = self.resting.first_key_value().map(|((at, _), _)| *at);
         let fresh = !self.normal.is_empty() || !self.warnings.is_empty();
@@ -260,7 +260,7 @@ impl Backlog {
         self.resting.insert((now + rest, self.rests), unwritten);
     }
 
-    /// Removes a write, and queues the one after it.
+    /// Removes a write and queues the write that follows.
     fn settle(&mut self, unwritten: &PendingWrite) {
         self.forget(unwritten);
         if let Some(next) = self.under_way.remove(&unwritten.record.id).flatten() {

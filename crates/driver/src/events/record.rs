@@ -1,16 +1,17 @@
-//! One event: in the backlog, and in JSON.
+//! One event, as stored in the backlog and as sent in JSON.
 
 use bytes::Bytes;
 use harbormaster_api::{Str, Timestamp};
 use harbormaster_core::PodEvent;
 use serde::Serialize;
 
-/// An event that waits to be written. It does not hold the pod, since a hundred thousand events may wait.
+/// An event that waits to be written. It does not hold a reference to the pod, since a hundred thousand events may be
+/// waiting.
 #[derive(Debug)]
 pub(super) struct Record {
     /// Identity of the event; never reused.
     pub(super) id: u64,
-    /// Name of its object.
+    /// Name of the event's object.
     pub(super) name: Str,
     pub(super) reason: &'static str,
     pub(super) warning: bool,
@@ -43,16 +44,16 @@ impl Record {
         }
     }
 
-    /// Returns its size in memory in bytes, with strings that may be shared.
+    /// Returns the record's size in memory in bytes, including strings that may be shared.
     pub(super) fn size(&self) -> usize {
-        // Two counters precede shared data.
+        // Shared data is preceded by two counters.
         const SHARED: usize = 2 * size_of::<usize>();
         let strings = [&self.name, &self.pod, &self.uid, &self.resource_version];
         let strings: usize = strings.iter().map(|text| SHARED + text.len()).sum();
         SHARED + size_of::<Self>() + self.note.len() + strings
     }
 
-    /// Returns the path of the collection it is created in.
+    /// Returns the path of the collection that the event is created in.
     pub(super) fn collection(&self) -> String {
         format!("/apis/events.k8s.io/v1/namespaces/{}/events", self.namespace())
     }
@@ -64,7 +65,7 @@ impl Record {
         }
     }
 
-    /// Returns `events.k8s.io/v1.Event` in JSON, from a scheduler on this host.
+    /// Returns the `events.k8s.io/v1.Event` in JSON, as reported by a scheduler on this host.
     pub(super) fn body(&self, hostname: &str, series: Option<&SeriesBody>) -> Bytes {
         let body = EventBody {
             kind: "Event",
@@ -146,7 +147,7 @@ impl SeriesBody {
         Self { count, last_observed_time: last.to_rfc3339_micro() }
     }
 
-    /// The patch that makes an event a series.
+    /// Returns the patch that turns an event into a series.
     pub(super) fn patch(&self) -> Bytes {
         serde_json::to_vec(&SeriesPatch { series: self }).unwrap_or_default().into()
     }

@@ -1,4 +1,4 @@
-//! Errors of writes, summed up so that a failing server does not fill the log.
+//! Errors of writes, summarized so that a failing server does not fill the log.
 
 use std::{collections::BTreeMap, fmt::Write, time::Duration};
 
@@ -6,31 +6,31 @@ use tokio::time::Instant;
 
 use harbormaster_client::ApiError;
 
-/// Time between two lines about the same kind of trouble.
+/// Minimum interval between log lines about failures.
 const PERIOD: Duration = Duration::from_secs(30);
 
-/// Kinds of trouble with an event.
+/// Kinds of failure of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Trouble {
-    /// The write failed, and is retried.
+    /// The write failed and will be retried.
     Failed,
-    /// There was no room.
+    /// The event was dropped for lack of room.
     Dropped,
-    /// The API server rejected it.
+    /// The API server rejected the event.
     Rejected,
-    /// It has failed too often or for too long.
+    /// The write has failed too often or for too long.
     GivenUp,
 }
 
-/// Trouble that is not logged yet.
+/// Failures that have not been logged yet.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     sums: BTreeMap<Trouble, Sum>,
-    /// Time of the last lines.
+    /// Time of the last log lines.
     logged: Option<Instant>,
 }
 
-/// Trouble of one kind since it was last logged.
+/// Failures of one kind since the kind was last logged.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Sum {
     by_reason: BTreeMap<&'static str, usize>,
@@ -46,13 +46,14 @@ impl Tally {
         }
     }
 
-    /// Returns the time of the next lines; the first trouble in a while is logged at once.
+    /// Returns the time of the next log lines, if there are failures to log. The first failure in a while is logged
+    /// immediately.
     pub(super) fn due(&self, now: Instant) -> Option<Instant> {
         let after_the_last = self.logged.map_or(now, |logged| now.max(logged + PERIOD));
         (!self.sums.is_empty()).then_some(after_the_last)
     }
 
-    /// Returns the trouble to log now; empty before it is due.
+    /// Returns the failures to log now; empty before the next log lines are due.
     pub(super) fn take_due(&mut self, now: Instant) -> BTreeMap<Trouble, Sum> {
         if self.due(now).is_none_or(|due| due > now) {
             return BTreeMap::new();
@@ -61,13 +62,13 @@ impl Tally {
         self.take()
     }
 
-    /// Returns the trouble to log, due or not.
+    /// Returns all failures that have not been logged, due or not.
     pub(super) fn take(&mut self) -> BTreeMap<Trouble, Sum> {
         std::mem::take(&mut self.sums)
     }
 }
 
-/// Writes a line for each kind of trouble.
+/// Writes a log line for each kind of failure.
 pub(super) fn log(sums: &BTreeMap<Trouble, Sum>) {
     for (trouble, sum) in sums {
         let (events, reasons, err) = (sum.count(), sum.reasons(), &sum.last_error);
@@ -91,17 +92,17 @@ pub(super) fn log(sums: &BTreeMap<Trouble, Sum>) {
 }
 
 impl Sum {
-    /// Returns the number of failures; an event that fails twice counts twice.
+    /// Returns the number of failures; an event that failed twice counts twice.
     pub(super) fn count(&self) -> usize {
         self.by_reason.values().sum()
     }
 
-    /// `FailedScheduling: 3, Scheduled: 40`.
+    /// Returns the number of failures by reason, for example `FailedScheduling: 3, Scheduled: 40`.
     pub(super) fn reasons(&self) -> String {
         let mut text = String::new();
         for (reason, count) in &self.by_reason {
             let comma = if text.is_empty() { "" } else { ", " };
-            // Writing to a string does not fail.
+            // Writing to a string cannot fail.
             let _ = write!(text, "{comma}{reason}: {count}");
         }
         text
@@ -113,7 +114,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn trouble_is_logged_at_once_and_then_once_per_period_with_counts() {
+    async fn failures_are_logged_immediately_and_then_once_per_period_with_counts() {
         let mut tally = Tally::default();
         let begun = Instant::now();
         let mut summaries = Vec::new();
@@ -137,7 +138,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn each_kind_of_trouble_is_logged_with_its_last_error() {
+    async fn each_kind_of_failure_is_logged_with_its_last_error() {
         let mut tally = Tally::default();
         for text in ["first", "last"] {
             tally.note(Trouble::Failed, "Scheduled", Some(&ApiError::Unreachable(text.to_owned())));

@@ -1,4 +1,4 @@
-//! Events and their repetitions.
+//! Tests of events and their repetitions.
 
 use harbormaster_client::{
     client::{ResponseBody, STRATEGIC_MERGE_PATCH},
@@ -40,7 +40,7 @@ fn scheduled(pod: &Arc<PodInfo>) -> PodEvent {
     PodEvent { warning: false, reason: "Scheduled", action: "Binding", ..failed(pod, "ok") }
 }
 
-/// A recorder whose writer runs until all is written.
+/// Returns a recorder whose writer runs until everything has been written.
 fn recorder(server: &FakeServer) -> (EventRecorder, JoinHandle<()>) {
     let (recorder, writer) = EventRecorder::new(server.client(), "host".into(), BindingActivity::idle());
     (recorder, tokio::spawn(writer.run()))
@@ -51,7 +51,7 @@ fn ok() -> FakeServer {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_event_says_who_saw_what_about_which_pod() {
+async fn an_event_names_its_reporter_reason_and_pod() {
     let server = ok();
     let (mut recorder, done) = recorder(&server);
     recorder.record(scheduled(&waiting("7")), at(0));
@@ -108,7 +108,7 @@ async fn the_second_occurrence_is_written_and_later_ones_are_counted_until_the_s
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_series_that_goes_on_is_written_every_half_hour() {
+async fn a_continuing_series_is_written_every_half_hour() {
     let server = ok();
     let (mut recorder, done) = recorder(&server);
     let pod = waiting("7");
@@ -125,7 +125,7 @@ async fn a_series_that_goes_on_is_written_every_half_hour() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_changed_begins_a_new_event() {
+async fn a_changed_pod_starts_a_new_event() {
     let server = ok();
     let (mut recorder, done) = recorder(&server);
     recorder.record(failed(&waiting("7"), "no"), at(0));
@@ -152,7 +152,7 @@ async fn a_series_whose_event_has_expired_is_created_with_its_count() {
     assert_eq!(seen[2].json()["series"]["count"], 2);
 }
 
-/// A server that answers writes about pods named `name` by `answer`, and takes the others.
+/// Returns a server that answers writes about pods named `name` with `answer`, and accepts all others.
 fn taking_all_but(name: &'static str, answer: fn() -> Result<Response, BoxError>) -> FakeServer {
     let about = format!("\"name\":\"{name}\"");
     FakeServer::new(move |seen| if seen.body.contains(&about) { answer() } else { Ok(reply(201, "{}")) })
@@ -164,7 +164,7 @@ fn tries(server: &FakeServer, name: &str) -> usize {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_event_that_fails_while_others_are_taken_is_tried_twelve_times_and_a_refused_one_once() {
+async fn an_event_that_fails_while_others_are_accepted_is_tried_twelve_times_and_a_refused_one_once() {
     let answers: [(fn() -> Result<Response, BoxError>, u32); 3] = [
         (|| Err(refused_connection().into()), TRIES),
         (|| Ok(status(503, "X", "no")), TRIES),
@@ -199,7 +199,7 @@ async fn an_event_is_given_up_after_an_hour_without_any_server() {
     assert!((300..450).contains(&tries), "about every ten seconds: {tries}");
 }
 
-/// A server that gives one answer until some time has passed, and then takes everything.
+/// Returns a server that gives the same kind of answer until some time has passed, and then accepts everything.
 fn in_trouble_for(time: Duration, answer: fn(usize) -> Response) -> FakeServer {
     let (begun, mut asked) = (Instant::now(), 0);
     FakeServer::always(move |_| {
@@ -209,7 +209,7 @@ fn in_trouble_for(time: Duration, answer: fn(usize) -> Response) -> FakeServer {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_takes_nothing_for_minutes_is_left_alone_and_gets_everything_afterwards() {
+async fn a_server_that_accepts_nothing_for_minutes_is_spared_and_gets_everything_afterwards() {
     const EVENTS: usize = 1000;
     let busy = |_| {
         let mut busy = status(429, "TooManyRequests", "busy");
@@ -250,14 +250,14 @@ async fn a_server_that_takes_nothing_for_minutes_is_left_alone_and_gets_everythi
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_event_that_rests_holds_up_no_other() {
+async fn an_event_that_waits_for_a_retry_does_not_hold_up_others() {
     let server = FakeServer::always(|seen| match seen.body.contains("\"name\":\"bad") {
         true => status(500, "InternalError", "no"),
         false => reply(201, "{}"),
     });
     let (mut recorder, done) = recorder(&server);
     for index in 0..500 {
-        // More writes fail than run at a time, but not all of them.
+        // The number of failing writes exceeds the number of concurrent writes, but not all writes fail.
         let name = if index % 2 == 0 { format!("bad-{index}") } else { format!("good-{index}") };
         recorder.record(scheduled(&pod(&name).info()), at(0));
     }
@@ -268,7 +268,7 @@ async fn an_event_that_rests_holds_up_no_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_count_of_an_event_waits_for_the_event_however_long_that_takes() {
+async fn the_count_of_an_event_waits_until_the_event_is_written() {
     let server = in_trouble_for(Duration::from_secs(60), |_| status(500, "X", "no"));
     let (mut recorder, done) = recorder(&server);
     let pod = waiting("7");
@@ -284,7 +284,7 @@ async fn the_count_of_an_event_waits_for_the_event_however_long_that_takes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn events_beyond_the_room_give_way_and_a_warning_that_was_dropped_is_no_series() {
+async fn events_without_room_are_dropped_and_a_dropped_warning_starts_no_series() {
     let server = ok();
     let (mut recorder, writer) =
         EventRecorder::with_room(10_000, server.client(), "host".into(), BindingActivity::idle());
@@ -301,7 +301,7 @@ async fn events_beyond_the_room_give_way_and_a_warning_that_was_dropped_is_no_se
 }
 
 #[tokio::test(start_paused = true)]
-async fn fewer_events_are_written_at_a_time_while_pods_are_bound() {
+async fn fewer_events_are_written_concurrently_while_pods_are_being_bound() {
     for (bindings, expected) in [(BindingActivity::idle(), 16), (BindingActivity::busy(), 4)] {
         let asked = Arc::new(Mutex::new(0));
         let counter = asked.clone();

@@ -1,7 +1,8 @@
-//! Sends the writes in the backlog, a few at once.
+//! Sends the writes in the backlog, a few at a time.
 //!
-//! It does so in rounds: when everything is written, it pauses for a moment. Concurrent writes cost much less processor time than
-//! the same writes one by one, and no task waits for an event. The first one after a silence is sent at once.
+//! The writer works in rounds: when everything has been written, it pauses for a moment. Concurrent writes cost much
+//! less processor time than the same writes one by one, and no task waits for an event. The first event after a period
+//! of silence is sent immediately.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,14 +18,15 @@ use super::{
 };
 use crate::binder::BindingActivity;
 
-/// Number of concurrent writes.
+/// Maximum number of concurrent writes.
 const AT_ONCE: usize = 16;
-/// Number of concurrent writes while pods are being bound: bindings come first, here and at the API server.
+/// Maximum number of concurrent writes while pods are being bound, since bindings take precedence here and at the API
+/// server.
 const BESIDE_BINDINGS: usize = 4;
-/// Time from the end of a round of writes to the next one.
+/// Time from the end of a round of writes to the next round.
 const BETWEEN_ROUNDS: Duration = Duration::from_millis(100);
 
-/// Writes events until its [`EventRecorder`](super::EventRecorder) is gone and the backlog is empty.
+/// Writes events until its [`EventRecorder`](super::EventRecorder) is dropped and the backlog is empty.
 pub struct EventWriter {
     client: ApiClient,
     hostname: Arc<str>,
@@ -74,7 +76,7 @@ impl EventWriter {
         }
     }
 
-    /// Logs trouble that is due, or all of it at the end. Returns the time of the next lines.
+    /// Logs the failures that are due, or all failures at the end. Returns the time of the next log lines.
     fn log_trouble(&self) -> Option<Instant> {
         let now = Instant::now();
         let mut backlog = self.shared.backlog();
@@ -107,7 +109,7 @@ impl EventWriter {
         let series = SeriesBody::new(count, last);
         let object = format!("{path}/{}", record.name);
         match client.patch(&object, STRATEGIC_MERGE_PATCH, series.patch()).await {
-            // The event has expired, or was never written.
+            // The event has expired or was never written.
             Err(error) if error.code() == Some(404) => {
                 created(client.post(&path, record.body(hostname, Some(&series))).await)
             }

@@ -1,4 +1,4 @@
-//! Evictions against an API server made of scripted responses.
+//! Tests of evictions against an API server with scripted responses.
 
 use harbormaster_api::{Pod, pod::PodCondition};
 use harbormaster_client::fake_server::{FakeServer, RecordedRequest, refused_connection, reply, status};
@@ -31,7 +31,7 @@ fn has_condition(status: &'static str, message: &'static str) -> impl FnOnce(&mu
     }
 }
 
-/// Evicts the pods and returns what the engine was told.
+/// Evicts the pods and returns the outcomes that were reported to the engine.
 async fn evict_all(server: &FakeServer, tasks: Vec<EvictTask>) -> Vec<(EvictTask, EvictOutcome)> {
     let (engine, inbox) = mpsc::channel();
     let (pool, done) = Tasks::new();
@@ -61,7 +61,8 @@ fn methods(seen: &[RecordedRequest]) -> Vec<&str> {
     seen.iter().map(|s| s.method.as_str()).collect()
 }
 
-/// Replies to the patch, then to the delete.
+/// Evicts a pod on a server that answers the patch and the deletion with these codes. Returns the outcome and the
+/// methods of all requests.
 async fn outcome_of(patch: u16, delete: u16) -> (EvictOutcome, Vec<String>) {
     let server = FakeServer::always(move |seen| match if seen.method == "PATCH" { patch } else { delete } {
         200 => reply(200, "{}"),
@@ -90,7 +91,7 @@ async fn a_victim_gets_its_condition_and_is_then_deleted_by_uid() {
 }
 
 #[tokio::test]
-async fn a_condition_that_is_there_is_replaced_if_it_differs_and_its_time_follows_its_status() {
+async fn an_existing_condition_is_replaced_if_it_differs_and_its_time_follows_its_status() {
     let rest = r#""observedGeneration":3,"type":"DisruptionTarget""#;
     for (status, message, expected) in [
         ("True", MESSAGE, None),
@@ -119,7 +120,7 @@ async fn a_condition_that_is_there_is_replaced_if_it_differs_and_its_time_follow
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_is_missing_or_another_one_by_now_is_gone() {
+async fn a_victim_that_is_missing_or_has_been_replaced_is_gone() {
     assert_eq!(outcome_of(404, 200).await, (EvictOutcome::Gone, vec!["PATCH".to_owned()]));
     for delete in [404, 409] {
         assert_eq!(outcome_of(200, delete).await.0, EvictOutcome::Gone, "{delete}");
@@ -127,7 +128,7 @@ async fn a_pod_that_is_missing_or_another_one_by_now_is_gone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refused_condition_spares_the_pod() {
+async fn a_pod_whose_condition_is_refused_is_not_deleted() {
     for (code, tries) in [(500, 4), (409, 4), (403, 1), (422, 1)] {
         let (outcome, methods) = outcome_of(code, 200).await;
         assert_eq!(
@@ -138,7 +139,7 @@ async fn a_refused_condition_spares_the_pod() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_delete_is_tried_again_only_if_the_server_asks_for_it() {
+async fn a_deletion_is_retried_only_if_the_server_requests_it() {
     for (code, deletes) in [(429, 4), (500, 1), (403, 1)] {
         let (outcome, methods) = outcome_of(200, code).await;
         assert_eq!(outcome, EvictOutcome::Failed("no".to_owned()));
@@ -153,7 +154,7 @@ async fn a_delete_is_tried_again_only_if_the_server_asks_for_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_eviction_is_reported_even_if_the_server_is_away() {
+async fn every_eviction_is_reported_even_if_the_server_is_unreachable() {
     let server = FakeServer::new(|_| Err(refused_connection().into()));
     let told = evict_all(&server, vec![task(|_| {}); 2 * AT_ONCE]).await;
     assert_eq!(told.len(), 2 * AT_ONCE);

@@ -17,10 +17,11 @@ use tokio::time::{Instant, timeout_at};
 
 use super::{DEFAULT_TIMEOUT, ExtenderConfig};
 
-/// Length limit of a reply in bytes, in addition to twice the request: a reply has no more nodes than its request.
+/// Maximum length of a reply in bytes, in addition to twice the length of its request: a reply contains no more nodes
+/// than its request.
 const LARGEST_REPLY: usize = 64 << 20;
 
-/// `ExtenderTLSConfig`; the `*_data` fields are base64 and win over the files.
+/// `ExtenderTLSConfig`. The `*_data` fields are base64 and take precedence over the files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the usual files and data of a TLS client")]
 pub struct ExtenderTls {
@@ -34,9 +35,10 @@ pub struct ExtenderTls {
     pub ca_data: String,
 }
 
-/// Connections to an extender. They are reused; over HTTPS they use HTTP/2 if the extender supports it, as Go's do.
+/// Connections to an extender. Connections are reused; over HTTPS, they use HTTP/2 if the extender supports it, as in
+/// Go.
 pub(super) struct Connection {
-    /// Without slashes at the end.
+    /// The URL prefix without trailing slashes.
     prefix: String,
     limit: Duration,
     pool: Pool,
@@ -55,15 +57,15 @@ impl Connection {
         self.limit
     }
 
-    /// Sends `POST` with JSON to that verb. Returns the reply if its status is 200.
+    /// Sends `POST` with a JSON body to a verb. Returns the body of the reply if its status is 200.
     ///
-    /// Redirections are not followed: only the configuration decides who sees pods.
+    /// Redirects are not followed: the configuration alone decides where pods are sent.
     pub(super) async fn call(&self, verb: &str, body: Bytes) -> Result<Bytes, String> {
         let url = format!("{}/{verb}", self.prefix);
         let failed = |why: &str| format!("Post {url:?}: {why}");
         let address: Uri = url.parse().map_err(|error: http::uri::InvalidUri| failed(&error.to_string()))?;
         if address.scheme().is_none() || address.host().is_none() {
-            return Err(failed("it is no URL of the form http://HOST/PATH or https://HOST/PATH"));
+            return Err(failed("it is not a URL of the form http://HOST/PATH or https://HOST/PATH"));
         }
         let largest = LARGEST_REPLY + 2 * body.len();
         let request = Request::builder()
@@ -88,7 +90,7 @@ impl Connection {
         if let Some(encoding) =
             reply.headers().get(header::CONTENT_ENCODING).filter(|encoding| *encoding != "identity")
         {
-            return Err(failed(&format!("the reply is encoded as {encoding:?}, which was not asked for")));
+            return Err(failed(&format!("the reply is encoded as {encoding:?}, which was not requested")));
         }
         match timeout_at(deadline, whole(reply.into_body(), largest)).await {
             Ok(read) => read.map_err(|why| failed(&why)),
@@ -99,7 +101,7 @@ impl Connection {
     }
 }
 
-/// Returns a connector with TLS as kube-scheduler configures it.
+/// Returns a connector with TLS configured as in kube-scheduler.
 fn secure(config: &ExtenderConfig) -> Result<Connector, String> {
     let tls = config.tls.clone().unwrap_or_default();
     let authorities = pem(("caData", &tls.ca_data), ("caFile", &tls.ca_file))?;
@@ -114,7 +116,7 @@ fn secure(config: &ExtenderConfig) -> Result<Connector, String> {
         authorities,
         identity: chain.zip(key).map(|(chain, key)| Identity { chain, key }),
         server_name: (!tls.server_name.is_empty()).then(|| tls.server_name.clone()),
-        // The system's authorities are read only where they are needed.
+        // The system's authorities are read only if they are needed.
         insecure: insecure || !is_https,
     };
     let failed = |error| match error {
@@ -126,11 +128,11 @@ fn secure(config: &ExtenderConfig) -> Result<Connector, String> {
     };
     let name = options
         .expected_name()
-        .map_err(|_| format!("tlsConfig.serverName {:?} is not the name of a server", tls.server_name));
+        .map_err(|_| format!("tlsConfig.serverName {:?} is not a valid server name", tls.server_name));
     Ok(connector(options.client_config().map_err(failed)?, name?, true))
 }
 
-/// Returns the content of a field in base64, or else of the file that another field names.
+/// Returns the content of a base64 field or, if that field is empty, of the file that another field names.
 fn pem(
     (data_field, data): (&str, &str),
     (file_field, file): (&str, &str),

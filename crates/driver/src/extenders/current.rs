@@ -1,6 +1,7 @@
-//! The current extenders; another configuration may replace them while the scheduler runs.
+//! The current extenders, which another configuration may replace while the scheduler runs.
 //!
-//! The objects in their requests are stored from the start, so new extenders must not need more objects than the first ones.
+//! The objects that their requests contain are stored from the start, so new extenders must not need more kinds of
+//! objects than the first extenders.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -15,11 +16,11 @@ pub(crate) struct CurrentExtenders {
     health: Health,
 }
 
-/// Reason why the extenders cannot be replaced.
+/// Why the extenders cannot be replaced.
 pub(crate) enum SwitchError {
-    /// An error in their configuration.
+    /// The configuration of the new extenders has an error.
     Setup(ExtenderSetupError),
-    /// They need objects that are not stored.
+    /// The new extenders need objects that are not stored.
     NotStored(&'static str),
 }
 
@@ -30,7 +31,7 @@ impl CurrentExtenders {
         Self { current: Arc::new(Mutex::new(first)), raw, health }
     }
 
-    /// Returns the objects in requests; `None` if none are needed.
+    /// Returns the objects that requests contain; `None` if none are needed.
     pub(crate) fn raw(&self) -> Option<&RawObjects> {
         (self.raw.wanted() != RawSelection::default()).then_some(&self.raw)
     }
@@ -45,7 +46,7 @@ impl CurrentExtenders {
         self.with(|current| current.clone())
     }
 
-    /// Returns the extenders of another configuration; the current ones if they are the same.
+    /// Returns the extenders of another configuration, or the current extenders if their configuration is the same.
     pub(crate) fn of(&self, configs: &[ExtenderConfig]) -> Result<Option<Arc<HttpExtenders>>, SwitchError> {
         let now = self.get();
         let known = now.iter().flat_map(|extenders| extenders.all.iter().map(|one| &one.config));
@@ -65,7 +66,7 @@ impl CurrentExtenders {
     }
 
     fn with<T>(&self, work: impl FnOnce(&mut Option<Arc<HttpExtenders>>) -> T) -> T {
-        // A panic cannot leave it inconsistent.
+        // A panic cannot leave the value inconsistent.
         work(&mut self.current.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
@@ -92,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_change_keeps_its_connections() {
+    fn extenders_with_the_same_configuration_keep_their_connections() {
         let current = current(&[filters("http://a", true)]);
         let again = current.of(&[filters("http://a", true)]).ok().unwrap();
         assert!(same(again.as_ref(), current.get().as_ref()));
@@ -101,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn others_may_see_what_is_kept_and_no_more() {
+    fn new_extenders_may_use_only_stored_objects() {
         let names = [filters("http://a", true)];
         let objects = [filters("http://a", false)];
         assert!(matches!(current(&names).of(&objects), Err(SwitchError::NotStored("nodes"))));
@@ -109,7 +110,7 @@ mod tests {
         let current = current(&objects);
         assert!(matches!(current.of(&names), Ok(Some(_))));
         assert!(matches!(current.of(&[]), Ok(None)));
-        // Objects stay stored while there are no extenders.
+        // Objects remain stored while there are no extenders.
         current.set(None);
         assert!(matches!(current.of(&objects), Ok(Some(_))));
     }

@@ -1,7 +1,8 @@
-//! Objects in the form of the API server: requests to extenders contain whole pods and nodes, not only the decoded fields.
+//! Objects in the form of the API server, since requests to extenders contain whole pods and nodes, not only the
+//! decoded fields.
 //!
-//! They are stored only if an extender needs them, and travel with the engine's inputs, so that requests match the engine's
-//! state.
+//! These objects are stored only if an extender needs them. They travel with the engine's inputs, so that requests
+//! match the engine's state.
 
 use std::{
     borrow::Cow,
@@ -16,7 +17,7 @@ use serde_json::value::RawValue;
 
 use super::ExtenderConfig;
 
-/// Selection of stored objects.
+/// A selection of objects to store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RawSelection {
     /// Pods without a node.
@@ -37,7 +38,7 @@ impl RawSelection {
         }
     }
 
-    /// Returns the objects that `others` selects and this does not.
+    /// Returns a kind of object that `others` selects but `self` does not, if there is one.
     pub(super) fn lacks(self, others: Self) -> Option<&'static str> {
         let missing = [
             (others.pods && !self.pods, "pods"),
@@ -47,7 +48,7 @@ impl RawSelection {
         missing.into_iter().find_map(|(is_missing, what)| is_missing.then_some(what))
     }
 
-    /// Returns the object of an input if it is selected.
+    /// Returns the object of an input, if it is selected.
     pub(crate) fn of(self, input: &Input, json: &[u8]) -> Option<RawObject> {
         match input {
             Input::Pod(pod) if if pod.node_name.is_some() { self.bound_pods } else { self.pods } => {
@@ -71,12 +72,13 @@ enum RawKind {
 #[derive(Clone, Debug)]
 pub struct RawObject {
     kind: RawKind,
-    /// A pod's UID, a node's name.
+    /// A pod's UID or a node's name.
     key: Str,
     json: Box<str>,
 }
 
-/// Removes `kind` and `apiVersion`, and `managedFields` of pods, which kube-scheduler's objects in memory do not have.
+/// Removes `kind`, `apiVersion` and the `managedFields` of pods, since kube-scheduler's objects in memory do not have
+/// these fields.
 fn trimmed(json: &[u8], is_pod: bool) -> Option<Box<str>> {
     type Fields<'a> = BTreeMap<Cow<'a, str>, Cow<'a, RawValue>>;
     let mut object: Fields<'_> = serde_json::from_slice(json).ok()?;
@@ -126,7 +128,7 @@ impl RawObjects {
         self.wanted
     }
 
-    /// Stores an object whose input comes next.
+    /// Stores the object of an input that comes next.
     pub fn take(&self, input: &Input, json: &[u8]) {
         if let Some(object) = self.wanted.of(input, json) {
             self.keep(object);
@@ -143,7 +145,7 @@ impl RawObjects {
         });
     }
 
-    /// Removes objects that are not needed after this input.
+    /// Removes the object that is no longer needed after this input, if any.
     pub fn apply(&self, input: &Input) {
         match input {
             Input::PodGone(uid) => self.with(|kept| drop(kept.pods.remove(uid))),
@@ -160,7 +162,7 @@ impl RawObjects {
     }
 
     fn with<T>(&self, work: impl FnOnce(&mut RawStore) -> T) -> T {
-        // A panic cannot leave it inconsistent.
+        // A panic cannot leave the store inconsistent.
         work(&mut self.kept.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
@@ -179,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_is_kept_as_it_is_but_for_what_kube_scheduler_does_not_have() {
+    fn an_object_is_kept_except_for_fields_that_kube_scheduler_does_not_have() {
         let all = RawSelection { pods: true, bound_pods: true, nodes: true };
         let kept = all.of(&pod(POD), POD.as_bytes()).unwrap();
         assert_eq!(
@@ -193,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bound_pod_is_let_go_unless_it_may_be_a_victim() {
+    fn a_bound_pod_is_removed_unless_it_may_be_a_victim() {
         let bound = POD.replace("\"containers\"", "\"nodeName\":\"n\",\"containers\"");
         for bound_pods in [false, true] {
             let objects = RawObjects::new(RawSelection { pods: true, bound_pods, nodes: false });
@@ -209,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_kept_that_no_extender_needs() {
+    fn only_objects_that_an_extender_needs_are_kept() {
         let of = |change: fn(&mut ExtenderConfig)| {
             let mut config = ExtenderConfig::default();
             change(&mut config);

@@ -1,4 +1,5 @@
-//! Whatever an extender answers, the call ends in time, with an answer or an error that names it.
+//! Tests that, whatever an extender answers, a call ends in time with an answer or with an error that names the
+//! extender.
 
 use std::{
     io::{BufRead, BufReader, Write},
@@ -17,24 +18,24 @@ use super::*;
 
 mod tls;
 
-/// Reaction of a server to a request.
+/// A server's reaction to a request.
 #[derive(Clone)]
 enum Reply {
     /// Status 200 and this body.
     Body(String),
-    /// Exactly these bytes, then the end.
+    /// Exactly these bytes; then the connection is closed.
     Raw(Vec<u8>),
-    /// A byte now and then, for ever.
+    /// A byte from time to time, forever.
     Drip,
-    /// Nothing, for ever.
+    /// Nothing, forever.
     Hang,
-    /// More than anybody wants to read, which is said at the beginning.
+    /// More than any client would read, with a `Content-Length` that shows it.
     Flood,
     /// The same, in chunks.
     ChunkedFlood,
 }
 
-/// A request as the server saw it: its first line, its headers and its body.
+/// A request as the server received it. `head` contains the first line and the headers.
 struct Seen {
     head: Vec<String>,
     body: String,
@@ -55,7 +56,7 @@ fn status(line: &str, headers: &str, text: &str) -> Reply {
     Reply::Raw(format!("HTTP/1.1 {line}\r\n{headers}Content-Length: {length}\r\n\r\n{text}").into_bytes())
 }
 
-/// A server that does the same with every request.
+/// Starts a server that reacts to every request in the same way. Returns its address and the requests that it receives.
 fn server(reply: Reply) -> (String, Receiver<Seen>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}/x/", listener.local_addr().unwrap());
@@ -97,7 +98,7 @@ fn read_request(reader: &mut impl BufRead) -> Option<Seen> {
     Some(Seen { head, body: String::from_utf8(body).unwrap() })
 }
 
-/// `None` when the connection is over.
+/// Returns `None` when the connection has ended.
 fn answer(mut stream: &TcpStream, reply: &Reply) -> Option<()> {
     match reply {
         Reply::Body(text) => {
@@ -173,7 +174,7 @@ fn filtered(reply: Reply) -> Result<Filtered, String> {
 }
 
 #[test]
-fn a_bad_reply_to_filter_is_an_error_that_says_what_is_wrong() {
+fn an_invalid_reply_to_filter_is_an_error_that_names_the_problem() {
     let ok = "200 OK";
     for (what, reply, expected) in [
         ("nothing", body(""), "EOF while parsing"),
@@ -196,13 +197,13 @@ fn a_bad_reply_to_filter_is_an_error_that_says_what_is_wrong() {
         ("nodes that are a list", body("{\"Nodes\":[]}"), "expected an object"),
         ("an error that is an object", body("{\"Error\":{\"why\":\"no\"}}"), "expected a string"),
         (
-            "bytes that are no text",
+            "bytes that are not text",
             Reply::Raw(b"HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\n{\"\xff\xfe\":1}".to_vec()),
             "extender",
         ),
         ("lists in lists", body("[".repeat(100_000)), "extender"),
         (
-            "an error of its own",
+            "an error that it reports",
             body("{\"Error\":\"no GPU to be had\",\"NodeNames\":[\"a\"]}"),
             "no GPU to be had",
         ),
@@ -210,15 +211,19 @@ fn a_bad_reply_to_filter_is_an_error_that_says_what_is_wrong() {
         ("status 404", status("404 Not Found", "", "<html>"), "code 404"),
         ("status 204", Reply::Raw(b"HTTP/1.1 204 No Content\r\n\r\n".to_vec()), "code 204"),
         ("status 202", status("202 Accepted", "", "{\"NodeNames\":[\"a\"]}"), "code 202"),
-        ("a redirection", status("302 Found", "Location: http://127.0.0.1:1/\r\n", ""), "code 302"),
-        ("one that keeps the method", status("307 Temporary Redirect", "Location: /y\r\n", ""), "code 307"),
+        ("a redirect", status("302 Found", "Location: http://127.0.0.1:1/\r\n", ""), "code 302"),
+        (
+            "a redirect that keeps the method",
+            status("307 Temporary Redirect", "Location: /y\r\n", ""),
+            "code 307",
+        ),
         (
             "compression",
             status(ok, "Content-Encoding: gzip\r\n", "\u{1f}\u{8b}"),
-            "encoded as \"gzip\", which was not asked for",
+            "encoded as \"gzip\", which was not requested",
         ),
         (
-            "the end before its time",
+            "a body that ends early",
             Reply::Raw(b"HTTP/1.1 200 OK\r\nContent-Length: 500\r\n\r\n{\"NodeNames\":".to_vec()),
             "end of file",
         ),
@@ -228,20 +233,20 @@ fn a_bad_reply_to_filter_is_an_error_that_says_what_is_wrong() {
             "Post \"http://127",
         ),
         (
-            "chunks that are none",
+            "chunks that are invalid",
             Reply::Raw(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzzz\r\n".to_vec()),
             "Post \"http://127",
         ),
-        ("no HTTP", Reply::Raw(b"SSH-2.0-OpenSSH_9.6\r\n".to_vec()), "Post \"http://127"),
+        ("not HTTP", Reply::Raw(b"SSH-2.0-OpenSSH_9.6\r\n".to_vec()), "Post \"http://127"),
         ("another version of HTTP", Reply::Raw(b"HTTP/9.9 200 OK\r\n\r\n".to_vec()), "Post \"http://127"),
         ("no answer at all", Reply::Raw(Vec::new()), "Post \"http://127"),
         (
-            "a head without end",
+            "an endless head",
             Reply::Raw([b"HTTP/1.1 200 OK\r\nX: ".as_slice(), &[b'x'; 1 << 20]].concat()),
             "Post \"http://127",
         ),
         (
-            "a length that is no number",
+            "a length that is not a number",
             Reply::Raw(b"HTTP/1.1 200 OK\r\nContent-Length: many\r\n\r\n{}".to_vec()),
             "Post \"http://127",
         ),
@@ -250,27 +255,27 @@ fn a_bad_reply_to_filter_is_an_error_that_says_what_is_wrong() {
     ] {
         let error = filtered(reply).unwrap_err();
         assert!(error.contains(expected), "{what}: {error}");
-        let names_it = error.contains("127.0.0.1") || what == "an error of its own";
+        let names_it = error.contains("127.0.0.1") || what == "an error that it reports";
         assert!(names_it, "{what} does not name the extender: {error}");
     }
 }
 
 #[test]
-fn an_odd_reply_to_filter_is_read_as_kube_scheduler_reads_it() {
+fn an_unusual_reply_to_filter_is_read_as_kube_scheduler_reads_it() {
     let passes = |nodes: &[&str]| Filtered { nodes: names(nodes), ..Filtered::default() };
     for (what, reply, expected) in [
         ("names", "{\"NodeNames\":[\"a\"]}", passes(&["a"])),
         ("keys in another case", "{\"nodenames\":[\"a\"],\"nodes\":null}", passes(&["a"])),
-        ("the last of equal keys counts", "{\"NodeNames\":[\"a\"],\"nodeNames\":[\"b\"]}", passes(&["b"])),
+        ("the last of equal keys wins", "{\"NodeNames\":[\"a\"],\"nodeNames\":[\"b\"]}", passes(&["b"])),
         ("null", "null", passes(&[])),
         ("an empty object", "{}", passes(&[])),
         ("nulls", "{\"Nodes\":null,\"NodeNames\":null,\"FailedNodes\":null,\"Error\":null}", passes(&[])),
         ("no names", "{\"NodeNames\":[]}", passes(&[])),
         ("a name that is null", "{\"NodeNames\":[null]}", passes(&[""])),
         ("unknown keys", "{\"NodeNames\":[\"a\"],\"More\":{\"of\":[\"it\"]}}", passes(&["a"])),
-        ("something behind it", "{\"NodeNames\":[\"a\"]} and more", passes(&["a"])),
+        ("something after it", "{\"NodeNames\":[\"a\"]} and more", passes(&["a"])),
         (
-            "objects from one that knows names",
+            "objects from an extender that receives names",
             "{\"Nodes\":{\"Items\":[{\"metadata\":{\"name\":\"b\"}}]}}",
             passes(&["b"]),
         ),
@@ -288,8 +293,8 @@ fn an_odd_reply_to_filter_is_read_as_kube_scheduler_reads_it() {
         assert_eq!(filtered(body(reply)), Ok(expected), "{what}");
     }
     let plain = status("200 OK", "Content-Type: text/plain\r\n", "{\"NodeNames\":[\"a\"]}");
-    assert_eq!(filtered(plain), Ok(passes(&["a"])), "a content type of its own");
-    // Without a node cache the extender answers with objects, and names are ignored.
+    assert_eq!(filtered(plain), Ok(passes(&["a"])), "another content type");
+    // Without a node cache, the extender answers with objects, and names are ignored.
     let (url, _) = server(body(
         "{\"NodeNames\":[\"a\"],\"Nodes\":{\"items\":[{\"metadata\":{\"name\":\"b\"},\"spec\":{}}]}}",
     ));
@@ -298,7 +303,7 @@ fn an_odd_reply_to_filter_is_read_as_kube_scheduler_reads_it() {
 }
 
 #[test]
-fn a_time_limit_covers_the_whole_call() {
+fn the_time_limit_covers_the_whole_call() {
     for (reply, expected) in [
         (Reply::Hang, "context deadline exceeded (Client.Timeout exceeded while awaiting headers)"),
         (
@@ -316,7 +321,7 @@ fn a_time_limit_covers_the_whole_call() {
 }
 
 #[test]
-fn an_engine_that_waits_for_an_extender_is_not_taken_for_dead() {
+fn an_engine_that_waits_for_an_extender_is_not_considered_dead() {
     let (url, seen) = server(Reply::Hang);
     let (health, config) =
         (Health::default(), ExtenderConfig { timeout: Duration::from_secs(2), ..config(&url) });
@@ -327,11 +332,11 @@ fn an_engine_that_waits_for_an_extender_is_not_taken_for_dead() {
     assert_eq!(health.busy_for(), Duration::ZERO);
     engine.join().unwrap().unwrap_err();
     thread::sleep(Duration::from_millis(5));
-    assert!(health.busy_for() > Duration::ZERO, "it goes on with the attempt");
+    assert!(health.busy_for() > Duration::ZERO, "the engine continues with the attempt");
 }
 
 #[test]
-fn an_extender_that_is_not_there_is_an_error() {
+fn an_unreachable_extender_is_an_error() {
     let refused = filtered_by(config("http://127.0.0.1:1/x")).unwrap_err();
     assert!(
         refused.starts_with("Post \"http://127.0.0.1:1/x/filter\": ") && refused.contains("refused"),
@@ -344,7 +349,7 @@ fn an_extender_that_is_not_there_is_an_error() {
 }
 
 #[test]
-fn scores_are_taken_as_they_are() {
+fn scores_are_read_unchanged() {
     let scored = |reply: &str| {
         let (url, _) = server(body(reply));
         asking(config(&url)).prioritize(&[0], &pod("p").info(), &names(&["a", "b"])).remove(0)
@@ -370,7 +375,7 @@ fn scores_are_taken_as_they_are() {
         "[{\"Host\":\"a\",\"Score\":9223372036854775808}]",
     ] {
         let error = scored(reply).unwrap_err();
-        assert!(error.contains("has answered \"prioritize\" with something else"), "{reply}: {error}");
+        assert!(error.contains("sent an invalid reply to \"prioritize\""), "{reply}: {error}");
     }
 }
 
@@ -400,7 +405,7 @@ fn victims_are_read_by_uid() {
     }
 }
 
-/// Objects of the API server, with a field that no decision depends on.
+/// Stores objects of the API server that contain fields on which no decision depends.
 fn with_objects(extenders: &HttpExtenders) {
     let node = r#"{"kind":"Node","apiVersion":"v1","metadata":{"name":"a","managedFields":[{"manager":"kubelet"}]},"status":{"nodeInfo":{"osImage":"x"}}}"#;
     let pod = r#"{"kind":"Pod","apiVersion":"v1","metadata":{"name":"p","namespace":"default","uid":"p","managedFields":[]},"spec":{"containers":[{"name":"c","env":[{"name":"E"}]}]}}"#;
@@ -452,7 +457,7 @@ fn objects_are_sent_as_kube_scheduler_sends_them() {
 }
 
 #[tokio::test]
-async fn an_extender_binds_what_concerns_it_and_nobody_binds_who_does_not_lead() {
+async fn an_extender_binds_only_pods_that_concern_it_and_only_for_the_leader() {
     let (url, seen) = server(body("{\"Error\":\"\"}"));
     let mut concerned = config(&url);
     concerned.extender.managed_resources = vec!["example.com/gpu".into()];
@@ -466,7 +471,7 @@ async fn an_extender_binds_what_concerns_it_and_nobody_binds_who_does_not_lead()
     let standby = Leadership::default();
     assert_eq!(
         extenders.bind(&gpu, "n", &standby).await,
-        Some(Err("this instance does not lead".to_owned()))
+        Some(Err("this instance is not the leader".to_owned()))
     );
 }
 
@@ -482,13 +487,13 @@ async fn a_binding_that_fails_is_left_to_plugins_only_if_the_extender_may_be_ign
 }
 
 #[test]
-fn tls_that_cannot_work_is_refused_with_what_is_wrong() {
+fn an_invalid_tls_configuration_is_refused_with_the_reason() {
     for (what, tls, expected) in [
-        ("no base64", ExtenderTls { ca_data: "%".into(), ..ExtenderTls::default() }, "tlsConfig.caData: "),
+        ("not base64", ExtenderTls { ca_data: "%".into(), ..ExtenderTls::default() }, "tlsConfig.caData: "),
         (
             "no certificate",
             ExtenderTls { ca_data: "YQ==".into(), ..ExtenderTls::default() },
-            "tlsConfig.caData: there is no certificate",
+            "tlsConfig.caData: the certificate authorities contain no certificate",
         ),
         (
             "no file",

@@ -1,7 +1,7 @@
 //! Requests and replies of extenders (`k8s.io/kube-scheduler/extender/v1`).
 //!
-//! The types of that package have no JSON names: fields have Go's names, unused ones are `null`, and the keys of replies may have
-//! any case.
+//! The types of that package define no JSON names, so fields have their Go names, unused fields are `null`, and the
+//! keys of replies may have any case.
 
 use std::{borrow::Cow, collections::BTreeMap, fmt};
 
@@ -19,16 +19,16 @@ use serde_json::{json, value::RawValue};
 
 use super::raw::RawStore;
 
-/// Form of nodes and victims in requests.
+/// The form of nodes and victims in requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
-    /// Names and UIDs: it is `nodeCacheCapable`.
+    /// Names and UIDs, for an extender that is `nodeCacheCapable`.
     Names,
-    /// The objects.
+    /// Whole objects.
     Objects,
 }
 
-/// Error in a reply.
+/// An error in a reply.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ReplyError {
     /// The extender reports an error.
@@ -37,7 +37,7 @@ pub(super) enum ReplyError {
     Undecodable(String),
 }
 
-/// Number of characters of an undecodable reply that are shown.
+/// Number of characters of an undecodable reply that the error message shows.
 const SHOWN: usize = 80;
 
 // --- requests ---
@@ -64,7 +64,7 @@ pub(super) fn question(objects: &RawStore, pod: &PodInfo, nodes: &[Str], form: F
 
 /// `ExtenderPreemptionArgs`.
 pub(super) fn evictions(objects: &RawStore, pod: &PodInfo, plans: &[NodeVictims], form: Form) -> Bytes {
-    // Sorted, as Go sorts the keys of maps.
+    // Sorted by node, as Go sorts the keys of maps.
     let mut plans: Vec<&NodeVictims> = plans.iter().collect();
     plans.sort_by(|a, b| a.node.cmp(&b.node));
     let mut body = Body::with_pod(objects, pod);
@@ -183,7 +183,7 @@ pub(super) fn scores(reply: &[u8]) -> Result<Vec<(Str, i64)>, ReplyError> {
     scores.map_err(|error| undecodable(reply, &error))
 }
 
-/// `ExtenderPreemptionResult`: always by names and UIDs.
+/// `ExtenderPreemptionResult`, which always contains names and UIDs.
 pub(super) fn agreed(reply: &[u8]) -> Result<Vec<NodeVictims>, ReplyError> {
     let result: Fields<'_> = whole(reply)?;
     let read = || -> Result<Vec<NodeVictims>, serde_json::Error> {
@@ -223,12 +223,13 @@ fn undecodable(reply: &[u8], error: &serde_json::Error) -> ReplyError {
     ReplyError::Undecodable(format!("{error}; it begins with {start:?}"))
 }
 
-/// An object as Go reads it: keys in any case, the last of duplicate keys, and `null` as an object without fields.
+/// An object as Go reads it: keys may have any case, the last of duplicate keys wins, and `null` is an object without
+/// fields.
 #[derive(Debug, Default)]
 struct Fields<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
 
 impl<'a> Fields<'a> {
-    /// `None` if it is absent or `null`.
+    /// Returns a field; `None` if it is absent or `null`.
     fn get<T: Deserialize<'a>>(&self, name: &str) -> Result<Option<T>, serde_json::Error> {
         let field = self.0.iter().rfind(|(key, _)| key.eq_ignore_ascii_case(name));
         field.map_or(Ok(None), |(_, value)| serde_json::from_str(value.get()))
@@ -263,6 +264,6 @@ impl<'de> Deserialize<'de> for Fields<'de> {
     }
 }
 
-/// Borrowed where it can be.
+/// A key, borrowed if possible.
 #[derive(Deserialize)]
 struct Key<'a>(#[serde(borrow)] Cow<'a, str>);

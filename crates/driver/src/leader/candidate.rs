@@ -1,4 +1,4 @@
-//! A candidate: carries out the steps of the [`Elector`].
+//! A candidate, which carries out the steps of the [`Elector`].
 
 use std::time::Duration;
 
@@ -20,15 +20,15 @@ use super::{
 };
 use crate::{clients::Clients, clock::Clock};
 
-/// Time limit for releasing the lease when the process ends.
+/// Time limit for releasing the lease when the process exits.
 const GIVE_UP_LIMIT: Duration = Duration::from_secs(3);
-/// Number of tries to release it, since a renewal in progress may interfere.
+/// Maximum number of tries to release the lease; several may be needed, since a renewal in progress may interfere.
 const GIVE_UP_TRIES: usize = 3;
-/// Advice when another instance leads.
-const HINT: &str = "this one takes over when the lease is given up or expires; a scheduler beside another one needs a lease \
-                    of its own (--leader-elect-resource-name) or none (--leader-elect=false)";
+/// Advice that is logged when another instance is the leader.
+const HINT: &str = "this instance takes over when the lease is released or expires; a scheduler that runs alongside \
+                    another one needs its own lease (--leader-elect-resource-name) or none (--leader-elect=false)";
 
-/// A running election, as a task. Dropping it releases the lease, too.
+/// A running election, as a task. Dropping the election also releases the lease.
 pub(crate) struct Election {
     stop: Option<oneshot::Sender<()>>,
     task: JoinHandle<()>,
@@ -38,14 +38,15 @@ pub(crate) struct Election {
 pub(crate) struct CandidateConfig<'a> {
     pub(crate) clients: &'a Clients,
     pub(crate) leadership: Leadership,
-    /// Name of the machine.
+    /// The machine's name.
     pub(crate) hostname: &'a str,
     /// Reporter of events.
     pub(crate) reporter: Str,
 }
 
 impl Election {
-    /// Starts an election. This instance becomes a candidate when `ready` resolves; `lead` is called when it leads.
+    /// Starts an election. This instance becomes a candidate when `ready` resolves; `lead` is called when it becomes
+    /// the leader.
     pub(crate) fn begin(
         election: LeaderElection,
         stand: CandidateConfig<'_>,
@@ -58,7 +59,7 @@ impl Election {
                 stand.leadership.begin_for_good();
                 lead();
                 tokio::spawn(async {
-                    // A dropped sender is a request to stop too.
+                    // A dropped sender is also a request to stop.
                     let _ = stopped.await;
                 })
             }
@@ -69,12 +70,12 @@ impl Election {
         Self { stop: Some(stop), task }
     }
 
-    /// Waits until this instance no longer leads.
+    /// Waits until this instance is no longer the leader.
     pub(crate) async fn ends(&mut self) -> Result<(), JoinError> {
         (&mut self.task).await
     }
 
-    /// Stops leading, and releases the lease.
+    /// Stops leading and releases the lease.
     pub(crate) async fn stop(mut self) {
         self.stop = None;
         // A panic no longer matters.
@@ -130,7 +131,7 @@ impl Candidate {
         }
     }
 
-    /// Runs until this instance no longer leads.
+    /// Runs until this instance is no longer the leader.
     async fn run(
         mut self,
         ready: impl Future<Output = ()>,
@@ -139,7 +140,7 @@ impl Candidate {
     ) {
         let is_stopped = tokio::select! {
             biased;
-            // A dropped sender is a request to stop too.
+            // A dropped sender is also a request to stop.
             _ = stopped => true,
             () = async {
                 ready.await;
@@ -197,7 +198,7 @@ impl Candidate {
         Lease::parse(&reply).map_err(|error| ApiError::Unreachable(format!("{lease}: {error}")))
     }
 
-    /// Writes an event once; nothing depends on it.
+    /// Writes the event that this instance has become the leader. The event may be lost; nothing depends on it.
     fn write_event(&mut self) {
         let Some(lease) = self.elector.lease() else { return };
         let (now, name) = (self.clock.now(), lease.metadata("name"));
@@ -230,14 +231,14 @@ impl Candidate {
             let (body, mut retries) = (Bytes::from(body), Retries::default());
             while let Err(error) = client.post(&path, body.clone()).await {
                 if let Err(error) = retries.wait_after(error).await {
-                    tracing::debug!(v = 2, err = %error, "Unable to write the event that this instance leads");
+                    tracing::debug!(v = 2, err = %error, "Unable to write the event that this instance became leader");
                     return;
                 }
             }
         });
     }
 
-    /// Releases the lease, so that nobody waits until it expires.
+    /// Releases the lease, so that no other instance has to wait until it expires.
     async fn give_up(&mut self) {
         if !self.elector.may_hold() {
             return;
@@ -258,7 +259,7 @@ impl Candidate {
             let Some(given_up) = self.elector.given_up(&lease, self.clock.now()) else { return Ok(()) };
             tries += 1;
             match self.send(&Request::Update(given_up)).await {
-                // A renewal in flight succeeded in the meantime.
+                // A renewal in progress has succeeded in the meantime.
                 Err(error) if error.code() == Some(409) && tries < GIVE_UP_TRIES => {}
                 outcome => return outcome.map(drop),
             }
@@ -281,13 +282,13 @@ async fn sleep_until_some(at: Option<Instant>) {
     }
 }
 
-/// Log lines about an election; only what is new is logged.
+/// Log lines about an election; repeated messages are suppressed.
 #[derive(Default)]
 struct Log {
     lock: String,
-    /// Last error.
+    /// The last error that was logged.
     trouble: String,
-    /// Last known leader.
+    /// The last leader that was logged.
     holder: String,
 }
 
@@ -318,7 +319,7 @@ impl Log {
         if is_usual || is_logged || text == self.trouble {
             tracing::debug!(v = 2, lock, err = %error, "{what}");
         } else if error.code() == Some(403) {
-            let hint = "give its user a role that allows to create, get and update leases there";
+            let hint = "give its user a role that may create, get and update leases there";
             tracing::error!(lock, err = %error, hint, "{what}");
             self.trouble = text;
         } else {

@@ -1,8 +1,8 @@
 //! The rules of leader election, as a state machine.
 //!
-//! No I/O and no clock. The host calls [`Elector::step`] for the next step, carries it out, and passes the outcome to
-//! [`Elector::answered`]. A try is one or several requests: the leader updates the lease that it read last; where that fails, and
-//! in all other instances, a try reads the lease first.
+//! There is no I/O and no clock. The host calls [`Elector::step`] for the next step, carries it out, and passes the
+//! outcome to [`Elector::answered`]. A try consists of one or more requests: the leader updates the lease as it last
+//! read it; if that fails, and in all other instances, a try reads the lease first.
 
 use harbormaster_api::Timestamp;
 use harbormaster_client::Jitter;
@@ -13,7 +13,7 @@ use super::{
     lease::{Claim, Lease},
 };
 
-/// Duration of a released lease in seconds; the smallest, so that nobody waits for it.
+/// Duration of a released lease in seconds; the smallest possible, so that no instance waits for it to expire.
 const GIVEN_UP_SECONDS: u64 = 1;
 
 /// A candidate or leader.
@@ -22,9 +22,9 @@ pub(super) struct Elector {
     election: LeaseElection,
     identity: String,
     seen: Option<ObservedLease>,
-    /// Renewals extend it.
+    /// Time until which this instance leads; renewals extend it.
     leads_until: Option<Instant>,
-    /// True if the lease may name this instance: a write was sent, and nothing else has been read since.
+    /// True if the lease may name this instance, because a write was sent and no other holder has been read since.
     may_hold: bool,
     next: Next,
     /// Start of the last try.
@@ -36,17 +36,17 @@ pub(super) struct Elector {
 #[derive(Debug)]
 struct ObservedLease {
     lease: Lease,
-    /// Time when this version of its spec was first read.
+    /// Time when this version of the lease's spec was first read.
     since: Instant,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Next {
-    /// Start a try.
+    /// Start a try at this time.
     Try(Instant),
-    /// Continue it.
+    /// Continue the try with this request.
     Send(Purpose),
-    /// Wait for the outcome.
+    /// Wait for the outcome of a request.
     Await {
         purpose: Purpose,
         sent: Instant,
@@ -59,24 +59,24 @@ enum Next {
 pub(super) enum Purpose {
     /// Read the lease.
     Read,
-    /// Create it, since there is none.
+    /// Create the lease, since it does not exist.
     Create,
-    /// Renew it without reading it first.
+    /// Renew the lease without reading it first.
     Prolong,
-    /// Renew it after reading it.
+    /// Renew the lease after reading it.
     Renew,
-    /// Acquire a lease that is free or expired.
+    /// Acquire the lease, which is free or expired.
     TakeOver,
 }
 
-/// Next step of the host.
+/// The next step for the host.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Step {
-    /// Send a request, and report the outcome.
+    /// Send a request and report the outcome.
     Send(Purpose, Request),
-    /// Wait until then.
+    /// Wait until this time.
     Wait(Instant),
-    /// Stop: this instance led, and does not any more.
+    /// Stop, since this instance was the leader and no longer is.
     Lost,
 }
 
@@ -93,9 +93,9 @@ pub(super) enum Request {
 pub(super) enum Answer {
     /// The current lease.
     Lease(Lease),
-    /// There is no lease.
+    /// The lease does not exist.
     Absent,
-    /// Unknown: the request was refused, or the response was lost.
+    /// The request was refused, or its response was lost.
     Failed,
 }
 
@@ -117,7 +117,7 @@ impl Elector {
         &self.identity
     }
 
-    /// Returns the time until which this instance leads, if it does. Renewals extend it.
+    /// Returns the time until which this instance leads, if it is the leader. Renewals extend that time.
     pub(super) fn leads_until(&self) -> Option<Instant> {
         self.leads_until
     }
@@ -132,7 +132,7 @@ impl Elector {
         self.lease().map(Lease::holder).filter(|holder| !holder.is_empty() && *holder != self.identity)
     }
 
-    /// Returns the next step. `wall` is the time that is written into the lease.
+    /// Returns the next step. `wall` is the time to write into the lease.
     pub(super) fn step(&mut self, now: Instant, wall: Timestamp) -> Step {
         if self.leads_until.is_some_and(|end| end <= now) {
             self.lose();
@@ -153,7 +153,7 @@ impl Elector {
         Step::Send(purpose, request)
     }
 
-    /// Takes the outcome of the last request.
+    /// Processes the outcome of the last request.
     pub(super) fn answered(&mut self, answer: Answer, now: Instant) {
         let Next::Await { purpose, sent } = self.next else { return };
         if self.leads_until.is_some_and(|end| end <= now) {
@@ -178,7 +178,7 @@ impl Elector {
         self.may_hold && !matches!(self.next, Next::Lost)
     }
 
-    /// Returns the lease as released; `None` if another instance holds it.
+    /// Returns the lease in its released form; `None` if another instance holds it.
     pub(super) fn given_up(&self, lease: &Lease, wall: Timestamp) -> Option<Lease> {
         (lease.holder() == self.identity).then(|| {
             lease.with_claim(&Claim {
@@ -219,7 +219,7 @@ impl Elector {
         }
     }
 
-    /// Handles a lease that was read.
+    /// Handles a lease that has been read.
     fn decide(&mut self, lease: Lease, now: Instant) {
         let since = match self.seen.take() {
             Some(seen) if seen.lease.has_spec_of(&lease) => seen.since,
@@ -230,7 +230,7 @@ impl Elector {
         self.seen = Some(ObservedLease { lease, since });
         self.may_hold = is_mine;
         if is_mine {
-            // A response was lost.
+            // The response to an earlier write was lost.
             self.next = Next::Send(Purpose::Renew);
         } else if !is_free && self.leads_until.is_some() {
             // The other instance may have started scheduling.
@@ -242,7 +242,8 @@ impl Elector {
         }
     }
 
-    /// Handles a lease that was written. Other instances may have seen it since the request was sent, so the time runs from then.
+    /// Handles a lease that has been written. Other instances may have seen the new lease as soon as the request was
+    /// sent, so the renew deadline counts from that time.
     fn hold(&mut self, lease: Lease, sent: Instant, now: Instant) {
         self.seen = Some(ObservedLease { lease, since: now });
         let end = sent + self.election.renew_deadline;

@@ -12,20 +12,20 @@ use tokio::{sync::watch, time::Instant};
 
 /// The leadership of this instance. Clones share it.
 ///
-/// It is the [`WriteGate`] of clients: requests that write are sent only while this instance leads, and cancelled when its time
-/// is over.
+/// It is the [`WriteGate`] of clients: requests that write are sent only while this instance is the leader, and
+/// canceled when its term ends.
 #[derive(Clone, Debug)]
 pub struct Leadership(Arc<watch::Sender<Term>>);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Term {
-    /// Not yet.
+    /// Not the leader yet.
     Standby,
-    /// Without leader election.
+    /// Always the leader, without leader election.
     Always,
-    /// Renewals extend it.
+    /// The leader until this time; renewals extend it.
     Until(Instant),
-    /// For good.
+    /// No longer the leader, permanently.
     Over,
 }
 
@@ -47,12 +47,12 @@ impl Default for Leadership {
 }
 
 impl Leadership {
-    /// Returns a leadership that never ends, without leader election.
+    /// Returns a leadership that never ends, for use without leader election.
     pub fn always() -> Self {
         Self(Arc::new(watch::Sender::new(Term::Always)))
     }
 
-    /// Returns true if this instance leads: the value of the metric `leader_election_master_status`.
+    /// Returns true if this instance is the leader, which is the value of the metric `leader_election_master_status`.
     pub fn is_leading(&self) -> bool {
         self.0.borrow().lasts()
     }
@@ -82,15 +82,15 @@ impl Leadership {
         });
     }
 
-    /// Waits until this instance leads.
+    /// Waits until this instance is the leader.
     pub(crate) async fn begins(&self) {
         let mut term = self.0.subscribe();
-        // The sender is in `self`.
+        // The sender is in `self`, so this cannot fail.
         let _ = term.wait_for(|term| term.lasts()).await;
     }
 
-    /// Waits until this instance does not lead; resolves at once if it does not lead yet. Reads the clock at each poll, since timers
-    /// are late in a process that was stopped for a while.
+    /// Waits until this instance is not the leader; resolves immediately if it is not the leader yet. Reads the clock
+    /// at each poll, since timers are late in a process that was paused for a while.
     pub(crate) async fn is_over(&self) {
         if *self.0.borrow() == Term::Always {
             return pending().await;
@@ -111,7 +111,7 @@ impl WriteGate for Leadership {
     }
 
     fn reason(&self) -> &'static str {
-        "this instance does not lead"
+        "this instance is not the leader"
     }
 }
 
@@ -131,7 +131,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     #[tokio::test(start_paused = true)]
-    async fn a_term_ends_by_the_clock_unless_it_is_prolonged() {
+    async fn a_term_ends_by_the_clock_unless_it_is_extended() {
         let leadership = Leadership::default();
         assert!(!leadership.is_leading());
         leadership.lead_until(Instant::now() + 3 * SECOND);
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_has_ended_does_not_begin_again() {
+    async fn a_leadership_that_has_ended_does_not_begin_again() {
         let leadership = Leadership::default();
         leadership.lead_until(Instant::now() + SECOND);
         leadership.end();
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn beginnings_and_ends_can_be_waited_for() {
+    async fn the_beginning_and_end_of_a_leadership_can_be_awaited() {
         let leadership = Leadership::default();
         assert!(timeout(SECOND, leadership.begins()).await.is_err());
         timeout(SECOND, leadership.is_over()).await.unwrap();
@@ -176,12 +176,12 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn whoever_does_not_lead_reads_and_does_not_write() {
+    async fn an_instance_that_is_not_the_leader_may_read_but_not_write() {
         let server = FakeServer::always(|_| reply(200, "{}"));
         let leadership = Leadership::default();
         let client = server.client().with_gate(Arc::new(leadership.clone()));
         let error = client.post("/x?y", Bytes::new()).await.unwrap_err();
-        assert_eq!(error.to_string(), "POST /x: this instance does not lead");
+        assert_eq!(error.to_string(), "POST /x: this instance is not the leader");
         assert!(!error.is_passing() && error.code().is_none());
         client.get("/x").await.unwrap();
         leadership.lead_until(Instant::now() + Duration::from_secs(10));
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_waits_for_the_limiter_when_leadership_ends_is_not_sent() {
+    async fn a_write_that_waits_for_the_limiter_when_leadership_ends_is_not_sent() {
         let server = FakeServer::always(|_| reply(200, "{}"));
         let leadership = Leadership::default();
         leadership.lead_until(Instant::now() + Duration::from_secs(2));
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_under_way_when_leadership_ends_is_called_off() {
+    async fn a_write_in_progress_is_canceled_when_leadership_ends() {
         let client = ApiClient::over(tower::service_fn(|_| async { std::future::pending().await }));
         let leadership = Leadership::default();
         leadership.lead_until(Instant::now() + Duration::from_secs(10));

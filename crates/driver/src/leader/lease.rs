@@ -1,4 +1,4 @@
-//! A Lease (`coordination.k8s.io/v1`), as far as leader election uses it.
+//! A Lease (`coordination.k8s.io/v1`), to the extent that leader election uses it.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Lease(Map<String, Value>);
 
-/// Spec of a lease.
+/// The spec of a lease.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Claim<'a> {
     /// Empty in a released lease.
@@ -45,7 +45,7 @@ impl Lease {
         ]))
     }
 
-    /// Returns the object with another spec.
+    /// Returns the object with a different spec.
     pub(super) fn with_claim(&self, claim: &Claim<'_>) -> Self {
         let mut object = self.0.clone();
         object.insert("spec".to_owned(), claim.spec());
@@ -60,24 +60,24 @@ impl Lease {
         serde_json::to_vec(&self.0).unwrap_or_default().into()
     }
 
-    /// Returns true if both have the same spec.
+    /// Returns true if both leases have the same spec.
     pub(super) fn has_spec_of(&self, other: &Self) -> bool {
         self.0.get("spec") == other.0.get("spec")
     }
 
-    /// Returns the holder; empty if there is none.
+    /// Returns the holder; empty if the lease has no holder.
     pub(super) fn holder(&self) -> &str {
         self.spec_field("holderIdentity").and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// Returns the time for which it is valid after a change was seen.
+    /// Returns the time for which the lease is valid after a change has been seen.
     pub(super) fn lasts(&self) -> Duration {
         let seconds = self.spec_field("leaseDurationSeconds").and_then(Value::as_i64).unwrap_or(0);
         // The field has 32 bits.
         Duration::from_secs(seconds.clamp(0, i32::MAX.into()).unsigned_abs())
     }
 
-    /// Returns the number of times that the holder changed.
+    /// Returns the number of times that the holder has changed.
     pub(super) fn transitions(&self) -> i64 {
         self.spec_field("leaseTransitions")
             .and_then(Value::as_i64)
@@ -85,12 +85,12 @@ impl Lease {
             .clamp(0, (i32::MAX - 1).into())
     }
 
-    /// Returns the time when it was acquired.
+    /// Returns the time when the lease was acquired.
     pub(super) fn acquired(&self) -> Option<&str> {
         self.spec_field("acquireTime")?.as_str()
     }
 
-    /// Returns a text field of its metadata; empty if absent.
+    /// Returns a string field of the lease's metadata; empty if absent.
     pub(super) fn metadata(&self, field: &str) -> &str {
         let metadata = self.0.get("metadata");
         metadata.and_then(|all| all.get(field)?.as_str()).unwrap_or_default()
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_odd_or_absent_counts_as_nothing() {
+    fn missing_and_invalid_fields_are_read_as_empty_values() {
         for spec in [
             json!(null),
             json!(5),
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn an_update_says_all_anew_and_keeps_what_else_the_object_has() {
+    fn an_update_replaces_the_whole_spec_and_keeps_the_rest_of_the_object() {
         let at = Timestamp::parse("2026-11-21T02:00:00.25Z").unwrap();
         let lease = parsed(&json!({
             "metadata": {"name": "l", "resourceVersion": "7", "labels": {"a": "b"}},

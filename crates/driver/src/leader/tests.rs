@@ -1,4 +1,4 @@
-//! Checks of the configuration, and a server with one lease.
+//! Tests of the configuration checks, and a server with one lease.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use super::*;
 pub(crate) const DEADLINE: Duration = Duration::from_secs(10);
 pub(crate) const PERIOD: Duration = Duration::from_secs(2);
 
-/// An API server, as far as elections see it.
+/// An API server, to the extent that elections use it.
 #[derive(Default)]
 pub(crate) struct LeaseServer {
     pub(crate) lease: Option<Value>,
@@ -39,7 +39,7 @@ impl LeaseServer {
         }
     }
 
-    /// Somebody who asks nobody.
+    /// Stores a lease without checking its version, as if another instance had written it.
     pub(crate) fn say(&mut self, holder: &str, seconds: i64, renewed: &str) {
         self.store(json!({
             "metadata": {"name": "kube-scheduler", "namespace": "kube-system"},
@@ -70,7 +70,7 @@ impl LeaseServer {
 }
 
 #[test]
-fn times_that_leave_no_room_for_tries_are_refused_in_client_gos_words() {
+fn durations_that_leave_no_time_for_tries_are_refused_in_client_gos_words() {
     let seconds = Duration::from_secs_f64;
     for (lasts, deadline, period, wrong) in [
         (15.0, 10.0, 2.0, None),
@@ -92,7 +92,7 @@ fn times_that_leave_no_room_for_tries_are_refused_in_client_gos_words() {
 }
 
 #[test]
-fn requests_about_the_lease_have_half_the_deadline_and_a_second_at_least() {
+fn the_time_limit_for_lease_requests_is_half_the_deadline_and_at_least_a_second() {
     let limit =
         |deadline| LeaseElection { renew_deadline: deadline, ..LeaseElection::default() }.request_limit();
     assert_eq!(limit(DEADLINE), Duration::from_secs(5));

@@ -1,4 +1,4 @@
-//! Calls against an API server made of scripted responses.
+//! Tests of calls against an API server with scripted responses.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ fn placed(uid: &str, node: &str) -> http::Response<harbormaster_client::client::
 }
 
 #[tokio::test]
-async fn a_binding_names_pod_uid_and_node() {
+async fn a_binding_contains_the_pod_its_uid_and_the_node() {
     let server = FakeServer::script(vec![reply(201, r#"{"kind":"Status","status":"Success"}"#)]);
     assert_eq!(bind(&server).await, Ok(()));
     let seen = &server.requests()[0];
@@ -56,14 +56,14 @@ async fn a_conflict_is_a_success_only_if_this_pod_is_on_the_chosen_node() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_is_gone_fails_at_once() {
+async fn a_binding_of_a_pod_that_is_gone_fails_immediately() {
     let server = FakeServer::script(vec![status(404, "NotFound", "pods \"p\" not found")]);
     assert_eq!(bind(&server).await, Err("pods \"p\" not found".to_owned()));
     assert_eq!(server.requests().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn passing_failures_are_tried_again() {
+async fn temporary_failures_are_retried() {
     let mut calls = 0;
     let server = FakeServer::new(move |_| {
         calls += 1;
@@ -78,13 +78,13 @@ async fn passing_failures_are_tried_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_try_that_came_through_in_spite_of_its_failure_counts() {
+async fn a_try_that_succeeded_despite_its_failure_counts() {
     let server = FakeServer::script(vec![status(504, "Timeout", "too slow"), taken(), placed("u1", "n1")]);
     assert_eq!(bind(&server).await, Ok(()));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_stays_away_is_given_up_after_four_tries() {
+async fn a_binding_fails_after_four_tries_on_an_unreachable_server() {
     let server = FakeServer::new(|_| Err(refused_connection().into()));
     let error = bind(&server).await.unwrap_err();
     assert!(error.contains("connection refused"), "{error}");
@@ -92,7 +92,7 @@ async fn a_server_that_stays_away_is_given_up_after_four_tries() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_wish_to_be_left_alone_is_honoured() {
+async fn the_delay_that_the_server_requests_is_honored() {
     let mut busy = status(429, "TooManyRequests", "busy");
     busy.headers_mut().insert("retry-after", http::HeaderValue::from_static("3"));
     let server = FakeServer::script(vec![busy, reply(201, "{}")]);
@@ -119,7 +119,7 @@ fn at_version(version: &str, crew: &str) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_is_made_as_kubernetes_wants_it_and_again_after_a_failure_that_passes() {
+async fn a_call_has_the_form_that_kubernetes_expects_and_is_retried_after_a_temporary_failure() {
     let patch = json!({"status": {"crew": null}});
     let object = json!({"metadata": {"name": "ark"}});
     for (call, method, path, content_type, body) in [
@@ -156,7 +156,7 @@ async fn a_call_is_made_as_kubernetes_wants_it_and_again_after_a_failure_that_pa
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refusal_says_what_the_api_server_said() {
+async fn a_refusal_contains_the_api_servers_message() {
     let server = FakeServer::script(vec![status(409, "Conflict", "the object has been modified")]);
     let refused = api(&server).call(ApiCall::patch(boat(), json!({}))).await.unwrap_err();
     assert!(refused.is_conflict() && !refused.is_not_found());
@@ -169,7 +169,7 @@ async fn a_refusal_says_what_the_api_server_said() {
     assert_eq!((refused.code, away.requests().len()), (None, 4));
 }
 
-/// Returns the versions that were examined in turn, and the result of the wait.
+/// Returns the versions that were examined, in order, and the result of the wait.
 async fn waited(
     server: FakeServer,
     news: Vec<(u64, Option<Value>)>,
@@ -201,16 +201,16 @@ fn reads(objects: Vec<Value>) -> FakeServer {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_is_asked_about_every_change_of_the_object_in_order() {
+async fn a_wait_examines_every_change_of_the_object_in_order() {
     let (three, five, six) = (at_version("3", "shem"), at_version("5", "ham"), at_version("6", "noah"));
     let news = vec![(1, Some(five)), (1, Some(three)), (1, None), (1, Some(six))];
     let (asked, outcome) = waited(reads(vec![at_version("4", "eve")]), news, "noah").await;
-    assert_eq!(asked, ["eve", "ham", "nobody", "noah"], "what is older than what was seen is passed over");
+    assert_eq!(asked, ["eve", "ham", "nobody", "noah"], "a version older than the last one seen is skipped");
     assert_eq!(outcome, Ok(true));
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_so_already_needs_no_wait_and_what_never_comes_ends_in_time() {
+async fn a_wait_ends_immediately_if_the_object_is_settled_and_at_its_time_limit_if_it_never_is() {
     let (asked, outcome) = waited(reads(vec![at_version("4", "noah")]), Vec::new(), "noah").await;
     assert_eq!((asked.len(), outcome), (1, Ok(true)));
     let gone = FakeServer::script(vec![status(404, "NotFound", "no boat")]);
@@ -222,7 +222,7 @@ async fn what_is_so_already_needs_no_wait_and_what_never_comes_ends_in_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_missed_news_reads_again() {
+async fn a_wait_that_missed_changes_reads_the_object_again() {
     let crowd = (0..2 * NEWS_KEPT).map(|_| (0, Some(at_version("5", "ham")))).collect();
     let server = reads(vec![at_version("4", "eve"), at_version("6", "noah")]);
     let (_, outcome) = waited(server.clone(), crowd, "noah").await;

@@ -1,4 +1,4 @@
-//! The whole driver against a small API server in memory.
+//! Tests of the whole driver against a small in-memory API server.
 
 use std::{
     collections::BTreeMap,
@@ -30,8 +30,9 @@ use crate::{
     leader::{LeaseElection, tests::LeaseServer},
 };
 
-/// First come, first served; nodes named `full` take no pod, `cursed` ones panic, and after a look at `haunted` ones
-/// the state panics when nobody guards it any more.
+/// Places pods in the order of their arrival. Nodes named `full` accept no pod, the plugin panics at nodes named
+/// `cursed`, and after a node named `haunted` was filtered, the plugin's state panics when it is dropped outside the
+/// plugin's panic guard.
 #[derive(Default)]
 struct FirstFit;
 
@@ -75,7 +76,7 @@ impl Bind for FirstFit {
     }
 }
 
-/// A profile with this plugin alone.
+/// Returns a profile with only this plugin.
 pub(crate) fn first_fit() -> Arc<Profile> {
     let mut registry = Registry::default();
     registry.register::<FirstFit>();
@@ -83,14 +84,14 @@ pub(crate) fn first_fit() -> Arc<Profile> {
     profile(&registry, &[("QueueSort", it), ("Filter", it), ("Bind", it)])
 }
 
-/// Pods, nodes and their watchers.
+/// The pods and nodes of the API server, and its watchers.
 #[derive(Default)]
 struct Cluster {
     version: u64,
     pods: BTreeMap<String, Value>,
     nodes: Vec<Value>,
     pod_watchers: Vec<UnboundedSender<String>>,
-    /// Replies to bindings before they are let through.
+    /// Replies to the first bindings; later bindings succeed.
     refusals: Vec<Response<ResponseBody>>,
     /// A resource that the server does not serve.
     lacking: Option<&'static str>,
@@ -186,7 +187,7 @@ fn world(prepare: impl FnOnce(&mut Cluster)) -> World {
     world_with(LeaderElection::Off, prepare)
 }
 
-/// A leader is elected, as quickly as time passes for tests.
+/// Returns a world with leader election, at intervals short enough for a test.
 fn with_lease(delay_cache: bool, prepare: impl FnOnce(&mut Cluster)) -> World {
     let election =
         LeaseElection { retry_period: Duration::from_millis(20), delay_cache, ..Default::default() };
@@ -244,13 +245,13 @@ fn posts(seen: &[RecordedRequest], end: &str) -> usize {
 }
 
 #[tokio::test]
-async fn pods_are_bound_and_told_of_until_the_driver_is_asked_to_end() {
+async fn pods_are_bound_and_reported_until_the_driver_is_stopped() {
     let world = world(|cluster| {
         cluster.add_node("n1");
         cluster.set_pod("early", None);
     });
     world.until("the first pod", |seen| posts(seen, "/pods/early/binding") == 1).await;
-    // From now on the pod arrives by watch.
+    // From now on, pods arrive by watch.
     world.until("the watch", |seen| seen.iter().any(|s| s.path.starts_with("/api/v1/pods?watch"))).await;
     world.cluster.lock().unwrap().set_pod("late", None);
     world.until("the second pod", |seen| posts(seen, "/pods/late/binding") == 1).await;
@@ -261,7 +262,7 @@ async fn pods_are_bound_and_told_of_until_the_driver_is_asked_to_end() {
 }
 
 #[tokio::test]
-async fn a_refused_binding_is_told_and_the_pod_is_tried_again() {
+async fn a_refused_binding_is_reported_and_the_pod_is_tried_again() {
     let world = world(|cluster| {
         cluster.add_node("n1");
         cluster.refusals.push(status(403, "Forbidden", "not today"));
@@ -289,7 +290,7 @@ async fn scheduling_begins_without_a_kind_that_the_server_does_not_serve() {
 }
 
 #[tokio::test]
-async fn scheduling_waits_for_a_kind_until_it_may_be_read() {
+async fn scheduling_waits_until_every_kind_may_be_read() {
     let world = world(|cluster| {
         cluster.forbidden = Some("services");
         cluster.add_node("n1");
@@ -314,7 +315,7 @@ async fn an_engine_that_panics_is_an_error() {
 }
 
 #[tokio::test]
-async fn an_api_server_that_is_away_does_not_keep_the_driver_from_ending() {
+async fn an_unreachable_api_server_does_not_prevent_the_driver_from_stopping() {
     let server = FakeServer::new(|_| Err(harbormaster_client::fake_server::refused_connection().into()));
     for election in [LeaderElection::Off, LeaderElection::Lease(LeaseElection::default())] {
         let shutdown = tokio::time::sleep(Duration::from_millis(20));
@@ -334,7 +335,7 @@ fn is_about_lease(seen: &RecordedRequest) -> bool {
 const LONG_AGO: &str = "2001-01-01T00:00:00.000000Z";
 
 #[tokio::test]
-async fn a_standby_knows_everything_and_writes_nothing_until_it_leads() {
+async fn a_standby_reads_everything_and_writes_nothing_until_it_leads() {
     let world = with_lease(false, |cluster| {
         cluster.leases.say("other", 3600, LONG_AGO);
         cluster.add_node("n1");
@@ -387,7 +388,7 @@ async fn when_the_lease_is_lost_the_driver_ends_and_nothing_more_is_written() {
 }
 
 #[tokio::test]
-async fn the_lease_is_given_up_after_everything_else_was_written() {
+async fn the_lease_is_released_after_everything_else_has_been_written() {
     let world = with_lease(false, |cluster| {
         cluster.add_node("n1");
         cluster.set_pod("p", None);
@@ -403,7 +404,7 @@ async fn the_lease_is_given_up_after_everything_else_was_written() {
 }
 
 #[tokio::test]
-async fn a_standby_ends_well_and_leaves_the_lease_alone() {
+async fn a_standby_stops_without_error_and_leaves_the_lease_alone() {
     let world = with_lease(false, |cluster| cluster.leases.say("other", 3600, LONG_AGO));
     world.until("a try", |seen| seen.iter().any(is_about_lease)).await;
     let server = world.server.clone();
@@ -412,7 +413,7 @@ async fn a_standby_ends_well_and_leaves_the_lease_alone() {
 }
 
 #[tokio::test]
-async fn an_election_without_room_for_tries_is_refused() {
+async fn an_election_without_time_for_tries_is_refused() {
     let election = LeaseElection { retry_period: Duration::from_secs(9), ..Default::default() };
     let driver = driver(&FakeServer::always(|_| reply(200, "{}")), LeaderElection::Lease(election));
     let end = driver.run(EngineConfig::new(vec![first_fit()]), std::future::pending()).await;
@@ -423,9 +424,9 @@ async fn an_election_without_room_for_tries_is_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn at_the_end_events_have_ten_seconds_as_long_as_some_are_written_and_three_otherwise() {
+async fn on_shutdown_events_have_ten_seconds_while_some_are_written_and_three_otherwise() {
     let second = Duration::from_secs(1);
-    // Number of events, time per write, time waited, and number of events left.
+    // The number of events, the time per write, the time waited, and the number of events left.
     for (count, pace, waited, left) in
         [(100, second, 7, 0), (1000, second, 10, 1000 - 9 * 16), (10, second * 20, 3, 10)]
     {

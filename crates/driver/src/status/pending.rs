@@ -1,4 +1,4 @@
-//! Patches that are not written yet: at most one per pod.
+//! Patches that have not been written yet, at most one waiting per pod.
 
 use std::collections::{VecDeque, hash_map::Entry};
 
@@ -6,18 +6,18 @@ use harbormaster_api::Str;
 use harbormaster_core::StatusPatch;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-/// A queue with one patch per pod.
+/// A queue with at most one patch per pod.
 #[derive(Default)]
 pub(super) struct PatchQueue {
     patches: FxHashMap<Str, StatusPatch>,
-    /// Pods in `patches` without a patch that is being written.
+    /// Pods in `patches` that have no patch being written.
     order: VecDeque<Str>,
     /// Pods with a patch that is being written.
     writing: FxHashSet<Str>,
 }
 
 impl PatchQueue {
-    /// Adds a patch. Returns true if it was merged into an earlier one of the same pod.
+    /// Adds a patch. Returns true if it was merged with an earlier patch of the same pod.
     pub(super) fn add(&mut self, patch: StatusPatch) -> bool {
         match self.patches.entry(patch.pod.uid.clone()) {
             Entry::Occupied(mut waiting) => {
@@ -37,17 +37,17 @@ impl PatchQueue {
         }
     }
 
-    /// Number of patches, including those that are being written.
+    /// Returns the number of patches, including those being written.
     pub(super) fn len(&self) -> usize {
         self.patches.len() + self.writing.len()
     }
 
-    /// Returns true if [`Self::next`] has a patch.
+    /// Returns true if [`Self::next`] will return a patch.
     pub(super) fn has_next(&self) -> bool {
         !self.order.is_empty()
     }
 
-    /// Returns a patch to write. Must be followed by [`Self::written`] for its pod.
+    /// Returns a patch to write. The caller must then call [`Self::written`] for its pod.
     pub(super) fn next(&mut self) -> Option<StatusPatch> {
         let uid = self.order.pop_front()?;
         let patch = self.patches.remove(&uid)?;
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn patches_of_one_pod_are_merged_and_the_newest_counts() {
+    fn patches_of_one_pod_are_merged_and_the_newest_wins() {
         let (mut waiting, a) = (PatchQueue::default(), pod("a").info());
         assert!(!waiting.add(patch(&a, "first", Some("n1"))));
         assert!(waiting.add(patch(&a, "second", None)));
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_has_one_patch_on_its_way_and_others_do_not_wait_for_it() {
+    fn one_patch_per_pod_is_written_at_a_time_and_other_pods_do_not_wait_for_it() {
         let (mut waiting, a, b) = (PatchQueue::default(), pod("a").info(), pod("b").info());
         waiting.add(patch(&a, "a1", None));
         assert_eq!(content(waiting.next()).0, "a1");

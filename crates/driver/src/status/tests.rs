@@ -1,4 +1,4 @@
-//! Bodies and retries of status patches.
+//! Tests of the bodies and retries of status patches.
 
 use harbormaster_api::Pod;
 use harbormaster_client::fake_server::{FakeServer, reply, status};
@@ -53,7 +53,7 @@ fn a_changed_condition_is_written_as_its_difference() {
 }
 
 #[test]
-fn the_time_moves_with_the_status_of_the_condition() {
+fn the_transition_time_changes_with_the_status_of_the_condition() {
     let change = |pod: &mut Pod| {
         pod.generation = 2;
         known(pod, "DisruptionTarget", "True", "x", "y");
@@ -66,7 +66,7 @@ fn the_time_moves_with_the_status_of_the_condition() {
 }
 
 #[test]
-fn a_new_condition_beside_others_comes_last_in_the_order() {
+fn a_new_condition_comes_after_existing_ones_in_the_order() {
     let change = |pod: &mut Pod| known(pod, "DisruptionTarget", "True", "x", "y");
     let text = body(change, Some(unschedulable("m", at(0))), None);
     assert!(text.starts_with(
@@ -84,7 +84,7 @@ fn nominating(pod: &Arc<PodInfo>, node: &str) -> StatusPatch {
     StatusPatch { pod: pod.clone(), condition: None, nominated_node: Some(Some(node.into())) }
 }
 
-/// Each when those before are on their way.
+/// Sends each patch when the previous patches are being sent.
 async fn send_all(server: &FakeServer, patches: Vec<StatusPatch>) {
     let (tasks, done) = Tasks::new();
     let writer = StatusWriter::new(server.client(), tasks, mpsc::channel().0);
@@ -97,7 +97,7 @@ async fn send_all(server: &FakeServer, patches: Vec<StatusPatch>) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_what_comes_while_the_api_server_is_slow_the_newest_is_written() {
+async fn only_the_newest_patch_of_each_pod_is_written_when_the_api_server_is_slow() {
     let server = FakeServer::always(|_| reply(200, "{}"));
     let ((tasks, done), (to_engine, engine)) = (Tasks::new(), mpsc::channel());
     let writer = StatusWriter::new(server.client(), tasks, to_engine);
@@ -124,7 +124,7 @@ async fn of_what_comes_while_the_api_server_is_slow_the_newest_is_written() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn patches_of_a_pod_keep_their_order_through_retries() {
+async fn patches_of_a_pod_keep_their_order_despite_retries() {
     let mut calls = 0;
     let server = FakeServer::always(move |_| {
         calls += 1;
@@ -142,7 +142,7 @@ async fn patches_of_a_pod_keep_their_order_through_retries() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_patch_is_tried_four_times_and_one_for_a_missing_pod_once() {
+async fn a_patch_is_tried_four_times_but_only_once_for_a_missing_pod() {
     for (code, tries) in [(500, 4), (503, 4), (404, 1), (422, 1)] {
         let server = FakeServer::always(move |_| status(code, "X", "no"));
         send_all(&server, vec![nominating(&pod("p").info(), "n1")]).await;

@@ -1,4 +1,4 @@
-//! No traces: the program was built without them.
+//! Stand-ins for programs that are built without traces.
 
 use std::{env, future::Future, sync::Arc, time::SystemTime};
 
@@ -9,15 +9,15 @@ use harbormaster_metrics::AttemptTimes;
 
 use super::{ENDPOINTS, SpanEnd, SpanInfo};
 
-/// Traces that are not built.
+/// Traces that do nothing.
 #[derive(Clone, Debug, Default)]
 pub struct Traces(());
 
 impl Traces {
-    /// Returns traces that are off. Warns if a variable names an endpoint.
+    /// Returns traces that are off. Warns if an environment variable sets an endpoint.
     ///
     /// # Errors
-    /// None.
+    /// Never.
     pub fn from_environment() -> Result<Self, String> {
         if let Some(variable) =
             ENDPOINTS.into_iter().find(|name| env::var_os(name).is_some_and(|set| !set.is_empty()))
@@ -41,14 +41,14 @@ impl Traces {
     }
 }
 
-/// There is none.
+/// A span, which never exists.
 pub(crate) enum AttemptSpan {}
 
 impl AttemptSpan {
     pub(crate) fn end(self, _: &Attempted, _: Option<AttemptTimes>, _: impl FnOnce(Stamp) -> SystemTime) {}
 }
 
-/// There is none.
+/// A trace, which never exists.
 pub(crate) enum Trace {}
 
 pub(crate) async fn within<T>(_: Option<Trace>, work: impl Future<Output = T>) -> T {

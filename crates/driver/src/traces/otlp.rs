@@ -1,4 +1,4 @@
-//! Spans, sent with OTLP over HTTP.
+//! Spans that are sent with OTLP over HTTP.
 
 use std::{
     env,
@@ -35,16 +35,16 @@ use rustc_hash::FxHashMap;
 
 use super::{ENDPOINTS, SpanEnd, SpanInfo, sender::Sender};
 
-/// Number of attempts that are remembered until their pods are bound. The binding of a pod that waits long on Permit may be
-/// missing from its trace.
+/// Maximum number of attempts that are remembered until their pods are bound. If a pod waits long on Permit, its
+/// binding may be missing from its trace.
 const REMEMBERED: usize = 4096;
-/// Time limit for sending the last spans when the process ends.
+/// Time limit for sending the last spans when the process exits.
 const LAST_SPANS: Duration = Duration::from_secs(3);
-/// Default name of the service.
+/// Default service name.
 const SERVICE: &str = "harbormaster";
 
 tokio::task_local! {
-    /// Trace of the current task.
+    /// The trace of the current task.
     static TRACE: Trace;
 }
 
@@ -60,22 +60,22 @@ struct Exporting {
     attempts: Mutex<FxHashMap<Str, SpanContext>>,
 }
 
-/// Position in a trace.
+/// A position in a trace.
 #[derive(Clone)]
 pub(crate) struct Trace {
     exporting: Arc<Exporting>,
     parent: Context,
 }
 
-/// The span of an attempt that is sampled.
+/// The span of a sampled attempt.
 pub(crate) struct AttemptSpan {
     exporting: Arc<Exporting>,
     span: Span,
 }
 
 impl Traces {
-    /// Reads OpenTelemetry's variables: spans are on if one of them names an endpoint and none turns them off. Must be called in a
-    /// tokio runtime, on which spans are then sent.
+    /// Reads OpenTelemetry's environment variables. Spans are on if a variable sets an endpoint and no variable
+    /// disables spans. Must be called within a tokio runtime, which is then used to send spans.
     ///
     /// # Errors
     /// If the exporter cannot be set up.
@@ -91,10 +91,11 @@ impl Traces {
         Ok(Self(Some(Arc::new(Exporting { provider, tracer, attempts: Mutex::default() }))))
     }
 
-    /// Sends the last spans, for a few seconds at most.
+    /// Sends the last spans, taking a few seconds at most.
     pub async fn stop(self) {
         let Some(exporting) = self.0 else { return };
-        // The shutdown waits for the runtime, so it must not run on it. Spans that cannot be sent are lost.
+        // The shutdown waits for work on the runtime, so it must not block one of its threads. Spans that cannot be
+        // sent are lost.
         let stop = move || exporting.provider.shutdown_with_timeout(LAST_SPANS);
         let _ = tokio::task::spawn_blocking(stop).await;
     }
@@ -108,7 +109,7 @@ impl Traces {
         span.is_recording().then(|| AttemptSpan { exporting: exporting.clone(), span })
     }
 
-    /// Returns the trace of the attempt that found a node for that pod, once.
+    /// Returns the trace of the attempt that found a node for that pod, and forgets it.
     pub(crate) fn of(&self, uid: &str) -> Option<Trace> {
         let exporting = self.0.as_ref()?;
         let attempt = exporting.attempts().remove(uid)?;
@@ -148,7 +149,7 @@ impl Exporting {
         attempts.insert(uid.clone(), attempt);
     }
 
-    /// Records a span that has ended. Returns its position in the trace.
+    /// Records the span of a part that has ended. Returns the span's position in the trace.
     fn record(&self, part: &Part, parent: &Context, at: impl Fn(Stamp) -> SystemTime) -> Context {
         let mut attributes = vec![
             KeyValue::new("scheduler.extension_point", part.stage.name()),
@@ -217,7 +218,7 @@ impl AttemptSpan {
     }
 }
 
-/// Returns the extension point that a plugin's calls belong to.
+/// Returns the extension point that a plugin's calls in this stage belong to.
 fn point_of(stage: Stage) -> Stage {
     match stage {
         Stage::AddPod | Stage::RemovePod => Stage::PostFilter,
@@ -235,7 +236,7 @@ fn of_pod(pod: &PodInfo) -> [KeyValue; 4] {
     ]
 }
 
-/// Runs `work` as a part of that trace, if there is one.
+/// Runs `work` as part of a trace, if there is one.
 pub(crate) async fn within<T>(trace: Option<Trace>, work: impl Future<Output = T>) -> T {
     match trace {
         Some(trace) => TRACE.scope(trace, work).await,
@@ -243,7 +244,7 @@ pub(crate) async fn within<T>(trace: Option<Trace>, work: impl Future<Output = T
     }
 }
 
-/// Runs `work`, with a span if the current task is traced.
+/// Runs `work`, within a new span if the current task is traced.
 pub(crate) async fn traced<T>(
     about: impl FnOnce() -> SpanInfo,
     work: impl Future<Output = T>,
@@ -255,7 +256,7 @@ pub(crate) async fn traced<T>(
     done
 }
 
-/// The span of work or of a request that is under way.
+/// The span of work or a request that is in progress.
 struct OpenSpan {
     exporting: Arc<Exporting>,
     span: Span,
@@ -289,7 +290,7 @@ impl OpenSpan {
     }
 }
 
-/// Returns a tracer that makes the requests of a task part of the task's trace.
+/// Returns a tracer that includes the requests of a task in the task's trace.
 pub(crate) fn request_tracer() -> Option<Arc<dyn RequestTracer>> {
     Some(Arc::new(TaskTracer))
 }
@@ -355,7 +356,7 @@ mod tests {
         Part { stage, plugin, begun, ended, spent, status: Status::Success }
     }
 
-    /// Names of spans with those of their parents.
+    /// Returns the name of each span together with its parent's name.
     fn nesting(memory: &InMemorySpanExporter) -> Vec<(String, String)> {
         let spans = memory.get_finished_spans().unwrap();
         let parent = |span: &SpanData| {
@@ -374,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn an_attempt_has_its_points_and_they_have_their_plugins() {
+    fn an_attempt_contains_its_extension_points_and_these_contain_their_plugins() {
         let (traces, memory) = traces(Sampler::AlwaysOn);
         let span = traces.begin_attempt().unwrap();
         let parts = vec![
@@ -418,7 +419,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_binding_goes_on_with_the_trace_of_its_attempt() {
+    async fn a_binding_continues_the_trace_of_its_attempt() {
         let (traces, memory) = traces(Sampler::AlwaysOn);
         traces.begin_attempt().unwrap().end(&assumed(), None, |_| SystemTime::now());
         let request = async {
@@ -443,11 +444,11 @@ mod tests {
         assert_eq!(header, format!("00-{trace}-{span}-01"));
         assert!(spans.iter().all(|span| span.span_context.trace_id() == trace));
         assert!(spans.iter().any(|span| span.status == Verdict::error("refused")));
-        assert!(traces.of("u").is_none(), "it is gone on with once");
+        assert!(traces.of("u").is_none(), "a trace is continued only once");
     }
 
     #[tokio::test]
-    async fn work_for_no_trace_has_no_span() {
+    async fn work_without_a_trace_has_no_span() {
         let (traces, memory) = traces(Sampler::AlwaysOn);
         traces.begin_attempt().unwrap().end(&attempted(Outcome::NoNodes), None, |_| SystemTime::now());
         let work = traced(|| SpanInfo::work("Bind", Vec::new()), async {}, |()| SpanEnd::default());
@@ -457,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    fn traces_are_wanted_by_whoever_names_an_endpoint_and_does_not_turn_them_off() {
+    fn traces_are_on_if_an_endpoint_is_set_and_nothing_disables_them() {
         let wanted = |variables: &[(&str, &str)]| {
             are_wanted(|name| {
                 variables.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned())

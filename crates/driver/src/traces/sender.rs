@@ -1,4 +1,4 @@
-//! Sends spans to the collector. An outage is logged once.
+//! Sends spans to the collector, and logs an outage once.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},
@@ -16,12 +16,12 @@ use http_body_util::Full;
 use opentelemetry_http::{HttpClient, HttpError};
 use tokio::{runtime::Handle, time::timeout};
 
-/// Time limit of a request, response included; OpenTelemetry's default.
+/// Time limit for a request, including its response; OpenTelemetry's default.
 const LIMIT: Duration = Duration::from_secs(10);
-/// The longest reply that is read, in bytes: it says how many spans were taken.
+/// Maximum length of a reply that is read, in bytes; a reply contains little more than the number of rejected spans.
 const REPLY: usize = 1 << 20;
 
-/// A client on the runtime that it was made in.
+/// A client that runs on the runtime that it was created in.
 #[derive(Debug)]
 pub(crate) struct Sender {
     pool: Pool,
@@ -39,7 +39,7 @@ impl Sender {
     fn note(&self, outcome: &Result<Response<Bytes>, HttpError>, endpoint: &str) {
         let trouble = match outcome {
             Ok(reply) if reply.status().is_success() => None,
-            Ok(reply) => Some(format!("it answers {}", reply.status())),
+            Ok(reply) => Some(format!("the collector answered {}", reply.status())),
             Err(error) => Some(harbormaster_client::error_chain(&**error)),
         };
         let was_away = self.is_away.swap(trouble.is_some(), Ordering::Relaxed);
@@ -47,7 +47,7 @@ impl Sender {
             Some(why) if !was_away => tracing::warn!(
                 endpoint,
                 err = why,
-                "Traces cannot be sent and are dropped until they can; scheduling goes on"
+                "Traces cannot be sent and are dropped until they can; scheduling continues"
             ),
             None if was_away => tracing::info!(v = 0, endpoint, "Traces can be sent again"),
             _ => {}
@@ -65,7 +65,7 @@ impl HttpClient for Sender {
     async fn send_bytes(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
         let (pool, endpoint) = (self.pool.clone(), request.uri().to_string());
         let exchange = async move { exchange(&pool, request.map(Full::new)).await };
-        // The caller is a thread without a runtime, and so without a timer for the limit.
+        // The caller is a thread without a runtime, and therefore without a timer for the time limit.
         let answer = self.runtime.spawn(async move { timeout(LIMIT, exchange).await }).await;
         let outcome = match answer {
             Ok(Ok(outcome)) => outcome,

@@ -1,4 +1,4 @@
-//! Lists the keys of all objects of a kind once.
+//! Lists the keys of all objects of a kind a single time.
 
 use std::collections::BTreeSet;
 
@@ -8,8 +8,8 @@ use super::{
 };
 use harbormaster_client::ApiClient;
 
-/// Returns the key of each needed object, which `named` makes from name (with namespace) and UID. Lists by pages, so that no
-/// response takes long.
+/// Returns the key of each needed object, which `named` forms from the object's name (with namespace) and UID. Lists
+/// page by page, so that no response takes long.
 ///
 /// # Errors
 /// If the request fails, or its response cannot be read.

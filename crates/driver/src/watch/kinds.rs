@@ -1,5 +1,6 @@
-//! Kinds of objects that are watched. Pods and nodes have inputs of their own; each kind of [`harbormaster_api::Object`] is a row
-//! of [`BUILT_IN`]; all others, custom resources and Kubernetes' own kinds, are named by plugins.
+//! The kinds of objects that are watched. Pods and nodes have their own inputs; each kind of
+//! [`harbormaster_api::Object`] has an entry in [`BUILT_IN`]; plugins name all other kinds, which are custom resources
+//! or Kubernetes' own kinds.
 
 use std::hash::Hash;
 
@@ -12,34 +13,34 @@ use harbormaster_framework::resource::{CustomKey, RawObject, ResourceName};
 
 use super::wire::{Stub, encoded};
 
-/// A kind of object, and the inputs made from its objects.
+/// A kind of object, and the conversion of its objects to inputs.
 pub trait Kind: Send + 'static {
     /// Key of an object of this kind.
     type Key: Clone + Eq + Hash + Ord + Send;
 
-    /// The resource's name, for messages.
+    /// Returns the resource's name, for messages.
     fn name(&self) -> &str;
-    /// Path of the list of all objects.
+    /// Returns the path of the list of all objects.
     fn path(&self) -> &str;
-    /// Field selector for the objects that are needed.
+    /// Returns the field selector for the needed objects.
     fn field_selector(&self) -> Option<&'static str> {
         None
     }
-    /// Returns true if an API server that does not serve this kind is treated as one without such objects.
+    /// Returns true if an API server that does not serve this kind is treated as having no objects of the kind.
     fn may_be_missing(&self) -> bool {
         false
     }
 
-    /// Returns true if all objects are removed when the API server stops serving this kind. It does not stop serving Kubernetes' own
-    /// kinds while it runs: if it seems to, the answer is not the API server's.
+    /// Returns true if all objects are removed when the API server stops serving this kind. An API server does not stop
+    /// serving Kubernetes' own kinds while it runs: if it seems to, the response is not the API server's.
     fn may_vanish(&self) -> bool {
         false
     }
 
-    /// Decodes an object that is new or changed.
+    /// Decodes a new or changed object.
     ///
     /// # Errors
-    /// If a field is invalid, with its name.
+    /// If a field is invalid; the error contains its name.
     fn decode(&self, decoder: &mut Decoder, json: &[u8]) -> Result<Decoded<Self::Key>, DecodeError>;
     /// Returns the key of the object with that namespace, name and UID.
     fn key(&self, namespace: &str, name: &str, uid: &str) -> Self::Key;
@@ -47,7 +48,7 @@ pub trait Kind: Send + 'static {
     fn gone(&self, key: Self::Key) -> Input;
 }
 
-/// Returns the path that lists the needed objects. Query parameters without a value are left out.
+/// Returns the path that lists the needed objects. Query parameters without a value are omitted.
 pub(super) fn list_path(kind: &impl Kind, query: &[(&str, &str)]) -> String {
     let selector = kind.field_selector().map(|selector| ("fieldSelector", selector));
     let mut path = kind.path().to_owned();
@@ -73,7 +74,7 @@ pub struct Decoded<K> {
     pub input: Input,
 }
 
-/// Pods that have not finished. A pod that finishes looks deleted.
+/// Pods that have not finished. A pod that finishes appears to be deleted.
 #[derive(Clone, Copy, Debug)]
 pub struct Pods;
 
@@ -141,7 +142,7 @@ impl Kind for Nodes {
     }
 }
 
-/// All objects of one further kind.
+/// All objects of one further built-in kind.
 #[derive(Clone, Copy, Debug)]
 pub struct BuiltInKind {
     kind: ObjectKind,
@@ -149,7 +150,7 @@ pub struct BuiltInKind {
     path: &'static str,
 }
 
-/// The further kinds.
+/// The further built-in kinds.
 pub const BUILT_IN: [BuiltInKind; 6] = [
     BuiltInKind { kind: ObjectKind::Namespace, name: "namespaces", path: "/api/v1/namespaces" },
     BuiltInKind { kind: ObjectKind::Service, name: "services", path: "/api/v1/services" },
@@ -186,7 +187,7 @@ impl Kind for BuiltInKind {
         self.path
     }
 
-    /// API groups can be switched off, and pods can be scheduled without these objects.
+    /// API groups can be disabled, and pods can be scheduled without these objects.
     fn may_be_missing(&self) -> bool {
         true
     }
@@ -208,11 +209,11 @@ impl Kind for BuiltInKind {
 /// All objects of a kind that a plugin names, undecoded.
 #[derive(Clone, Debug)]
 pub struct CustomKind {
-    /// The kind as text.
+    /// The kind as a string.
     resource: Str,
     name: String,
     path: String,
-    /// True for a custom resource; false for one of Kubernetes' own kinds.
+    /// True for a custom resource; false for a kind of Kubernetes itself.
     is_defined: bool,
 }
 
@@ -244,7 +245,7 @@ impl Kind for CustomKind {
         true
     }
 
-    /// Definitions come and go.
+    /// Custom resource definitions may be added and removed.
     fn may_vanish(&self) -> bool {
         self.is_defined
     }
@@ -272,7 +273,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_kind_of_object_is_watched_where_its_group_is_served() {
+    fn every_kind_of_object_is_watched_at_the_path_of_its_group() {
         assert_eq!(BUILT_IN.map(|objects| objects.kind), ObjectKind::ALL);
         for BuiltInKind { kind, name, path } in BUILT_IN {
             assert_eq!(name, format!("{}s", kind.name().to_lowercase()));

@@ -6,10 +6,10 @@ use bytes::Bytes;
 use harbormaster_client::{client::ResponseBody, error_chain};
 use http_body_util::BodyExt;
 
-/// Length limit of a line, in bytes; etcd limits objects to a few megabytes.
+/// Maximum length of a line, in bytes; etcd limits objects to a few megabytes.
 const LONGEST: usize = 64 << 20;
 
-/// Splits a body into lines. A line within one chunk is not copied; one that spans chunks is copied once.
+/// Splits a body into lines. A line within one chunk is not copied; a line that spans chunks is copied once.
 pub(crate) struct Lines {
     body: ResponseBody,
     /// Beginning of an incomplete line.
@@ -21,8 +21,8 @@ impl Lines {
         Self { body, begun: Vec::new() }
     }
 
-    /// Waits for the next lines: at least one, and all that arrived with it. Returns `None` at the end; an incomplete last line is
-    /// dropped.
+    /// Waits for the next line. Returns it together with all lines that arrived with it, or `None` at the end. An
+    /// incomplete last line is dropped.
     pub(crate) async fn next(&mut self) -> Result<Option<Vec<Bytes>>, String> {
         loop {
             let piece = match self.body.frame().await {
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn lines_are_put_together_from_pieces() {
+    async fn lines_are_assembled_from_pieces() {
         let pieces = ["on", "e\ntwo\nth", "", "ree\n\nunfinished"].map(String::from).to_vec();
         let mut lines = Lines::new(streamed(pieces, false).into_body());
         let mut all = Vec::new();

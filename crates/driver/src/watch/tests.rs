@@ -1,4 +1,4 @@
-//! Watchers against an API server made of scripted responses.
+//! Tests of watchers against an API server with scripted responses.
 
 use std::sync::mpsc::Receiver;
 
@@ -42,7 +42,7 @@ fn no_streaming() -> Response<ResponseBody> {
     status(422, "Invalid", "sendInitialEvents is forbidden")
 }
 
-/// The engine's inputs, in short: `+name@version`, `-name`, `synced`.
+/// Waits for `count` inputs of the engine and returns them in short form: `+name@version`, `-name`, `synced`.
 async fn heard(engine: &Receiver<EngineMessage>, count: usize) -> Vec<String> {
     let begun = Instant::now();
     let mut all = Vec::new();
@@ -60,10 +60,10 @@ async fn heard(engine: &Receiver<EngineMessage>, count: usize) -> Vec<String> {
                 | EngineMessage::TakeNotes(_)
                 | EngineMessage::TakeOver(..)),
             ) => {
-                panic!("a watch says {other:?}")
+                panic!("a watch sent {other:?}")
             }
-            Err(_) if begun.elapsed() > Duration::from_secs(3600) => panic!("only heard {all:?}"),
-            // Virtual time: the wait costs nothing.
+            Err(_) if begun.elapsed() > Duration::from_secs(3600) => panic!("only received {all:?}"),
+            // Time is virtual, so the wait costs nothing.
             Err(_) => sleep(Duration::from_millis(50)).await,
         }
     }
@@ -119,7 +119,7 @@ fn queries(server: &FakeServer) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_streaming_list_goes_over_into_a_watch() {
+async fn a_streaming_list_continues_as_a_watch() {
     let pieces = vec![
         event("ADDED", &pod("a", 1)) + &event("ADDED", &pod("b", 2)),
         end_of_initial_events(5),
@@ -140,7 +140,7 @@ async fn a_streaming_list_goes_over_into_a_watch() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn objects_as_they_came_go_ahead_and_never_overtake_an_end() {
+async fn raw_objects_precede_their_inputs_and_never_overtake_a_deletion() {
     let node = |version: u32| json!({"metadata": {"name": "n", "resourceVersion": version.to_string()}});
     let pieces = vec![
         event("ADDED", &node(1)) + &end_of_initial_events(5),
@@ -172,7 +172,7 @@ async fn a_refused_streaming_list_is_not_tried_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stream_that_does_not_end_its_list_is_given_up() {
+async fn a_stream_that_does_not_complete_its_list_is_abandoned() {
     let server = FakeServer::script(vec![
         streamed(vec![event("ADDED", &pod("a", 1))], true),
         list(10, "", &[pod("a", 1)]),
@@ -184,7 +184,7 @@ async fn a_stream_that_does_not_end_its_list_is_given_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_closed_watch_continues_where_it_was() {
+async fn a_closed_watch_continues_where_it_ended() {
     let bookmark = event("BOOKMARK", &json!({"metadata": {"resourceVersion": "30"}}));
     let server = FakeServer::script(vec![
         no_streaming(),
@@ -199,7 +199,7 @@ async fn a_closed_watch_continues_where_it_was() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_is_gone_leads_to_a_new_list_whose_difference_is_told() {
+async fn an_expired_watch_leads_to_a_new_list_and_only_its_differences_are_passed_on() {
     let server = FakeServer::script(vec![
         no_streaming(),
         list(10, "", &[pod("same", 1), pod("changed", 2), pod("gone", 3)]),
@@ -213,7 +213,7 @@ async fn a_watch_that_is_gone_leads_to_a_new_list_whose_difference_is_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_an_outage_a_watch_that_is_gone_leads_to_a_list_at_once() {
+async fn after_an_outage_an_expired_watch_leads_to_a_list_immediately() {
     let gone = || event("ERROR", &json!({"kind": "Status", "code": 410, "reason": "Expired"}));
     for gone in [status(410, "Expired", "too old resource version"), streamed(vec![gone()], false)] {
         let (asked, times) = mpsc::channel();
@@ -229,8 +229,8 @@ async fn after_an_outage_a_watch_that_is_gone_leads_to_a_list_at_once() {
         let engine = watch(&server);
         assert_eq!(heard(&engine, 4).await, ["+a@1", "synced", "+b@12", "-a"]);
         let times: Vec<Instant> = times.try_iter().collect();
-        // A refused list, a successful one, six failed watches, the one that reports the expired version, and the next
-        // list.
+        // The requests are a refused list, a successful list, six failed watches, the watch that reports the expired
+        // version, and the next list.
         let (gone, listed) = (times[8], times[9]);
         assert!(gone - times[7] > Duration::from_secs(20), "the delays have grown");
         assert!(listed - gone < Duration::from_millis(100), "{:?} until the list", listed - gone);
@@ -238,7 +238,7 @@ async fn after_an_outage_a_watch_that_is_gone_leads_to_a_list_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_whose_lists_are_too_old_at_once_is_not_pressed() {
+async fn a_server_whose_lists_expire_immediately_is_not_overloaded() {
     let (asked, times) = mpsc::channel();
     let mut version = 0;
     let server = FakeServer::always(move |request| {
@@ -259,7 +259,7 @@ async fn a_server_whose_lists_are_too_old_at_once_is_not_pressed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_in_trouble_is_waited_for_longer_and_longer() {
+async fn the_delays_grow_while_a_server_fails() {
     let mut replies = 0;
     let server = FakeServer::new(move |_| {
         replies += 1;
@@ -286,7 +286,7 @@ async fn a_server_in_trouble_is_waited_for_longer_and_longer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refused_watch_is_tried_again_and_at_last_all_is_listed_anew() {
+async fn a_refused_watch_is_retried_and_finally_all_objects_are_listed_again() {
     let mut replies = vec![no_streaming(), list(10, "", &[])];
     replies.extend((0..5).map(|_| status(504, "Timeout", "Too large resource version: 10, current: 3")));
     replies.extend([list(3, "", &[pod("a", 2)]), streamed(Vec::new(), true)]);
@@ -299,7 +299,7 @@ async fn a_refused_watch_is_tried_again_and_at_last_all_is_listed_anew() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_garbage_all_is_listed_anew() {
+async fn after_invalid_data_all_objects_are_listed_again() {
     let server = FakeServer::script(vec![
         no_streaming(),
         reply(200, "<html>not a list</html>"),
@@ -313,7 +313,7 @@ async fn after_garbage_all_is_listed_anew() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_that_cannot_be_read_is_left_out_and_harms_no_other() {
+async fn an_object_that_cannot_be_decoded_is_ignored_and_does_not_affect_others() {
     let mut odd = pod("odd", 4);
     odd["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": "lots"}});
     let mut spoilt = pod("a", 5);
@@ -321,7 +321,7 @@ async fn an_object_that_cannot_be_read_is_left_out_and_harms_no_other() {
     let server = FakeServer::script(vec![
         no_streaming(),
         list(10, "", &[pod("a", 1), odd.clone(), pod("b", 2)]),
-        // An object that becomes unreadable keeps its last readable state.
+        // An object that becomes undecodable keeps its last valid state.
         streamed(vec![event("MODIFIED", &spoilt), event("ADDED", &odd), event("DELETED", &odd)], false),
         streamed(vec![event("ADDED", &pod("c", 12))], true),
     ]);
@@ -331,7 +331,7 @@ async fn an_object_that_cannot_be_read_is_left_out_and_harms_no_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pages_that_outlive_their_token_are_replaced_by_one_list() {
+async fn pages_are_replaced_by_a_single_list_when_their_token_expires() {
     let server = FakeServer::script(vec![
         no_streaming(),
         list(10, "next", &[pod("a", 1)]),
@@ -345,11 +345,11 @@ async fn pages_that_outlive_their_token_are_replaced_by_one_list() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_does_not_end_when_it_should_is_opened_anew() {
+async fn a_watch_that_does_not_end_when_it_should_is_reopened() {
     let server = FakeServer::script(vec![
         no_streaming(),
         list(10, "", &[]),
-        // The capabilities of the connection are known from the first watch on.
+        // The first watch shows whether the connection has pings.
         streamed(vec![event("ADDED", &pod("a", 11))], false),
         streamed(Vec::new(), true),
         streamed(vec![event("ADDED", &pod("b", 12))], true),
@@ -362,7 +362,7 @@ async fn a_watch_that_does_not_end_when_it_should_is_opened_anew() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn watches_over_http1_are_short_so_that_a_dead_connection_shows() {
+async fn watches_over_http1_are_short_so_that_a_dead_connection_is_detected() {
     let pieces = vec![event("ADDED", &pod("a", 1)) + &end_of_initial_events(5)];
     let server = FakeServer::script(vec![
         streamed_over_http1(pieces, true),
@@ -381,12 +381,12 @@ async fn watches_over_http1_are_short_so_that_a_dead_connection_shows() {
             path.split("timeoutSeconds=").nth(1).unwrap_or_default().split('&').next().unwrap().to_owned();
         time.parse::<u64>().unwrap()
     };
-    assert!(asked(0) >= 300, "a list may take long");
+    assert!(asked(0) >= 300, "a list may take a long time");
     assert!((18..=25).contains(&asked(1)));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_good_watch_that_breaks_is_opened_anew_at_once_whatever_was_before() {
+async fn a_good_watch_that_breaks_is_reopened_without_the_delays_of_earlier_failures() {
     let broken_after = |seconds| {
         let pieces = futures_util::stream::once(async move {
             sleep(Duration::from_secs(seconds)).await;
@@ -398,7 +398,7 @@ async fn a_good_watch_that_breaks_is_opened_anew_at_once_whatever_was_before() {
         reply
     };
     let mut replies = vec![no_streaming(), list(10, "", &[])];
-    // Failing watches first, then good ones without events.
+    // The first watches fail, the later ones last long enough to be good, without events.
     replies.extend((0..4).map(|_| broken_after(0)));
     replies.extend([broken_after(60), streamed(vec![event("ADDED", &pod("a", 11))], true)]);
     let server = FakeServer::script(replies);
@@ -411,7 +411,7 @@ async fn a_good_watch_that_breaks_is_opened_anew_at_once_whatever_was_before() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nodes_are_known_by_name() {
+async fn nodes_are_identified_by_name() {
     let node = |name: &str| json!({"metadata": {"name": name, "uid": "u", "resourceVersion": "1"}});
     let server = FakeServer::script(vec![
         no_streaming(),
@@ -423,7 +423,7 @@ async fn nodes_are_known_by_name() {
     assert!(!server.requests()[1].path.contains("fieldSelector"));
 }
 
-/// The further kind of that resource name.
+/// Returns the further built-in kind with that resource name.
 fn objects(name: &str) -> BuiltInKind {
     BUILT_IN.into_iter().find(|objects| objects.name() == name).unwrap()
 }
@@ -433,7 +433,7 @@ fn budget(namespace: &str, version: u32) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn objects_of_one_name_in_two_namespaces_are_told_apart() {
+async fn objects_with_the_same_name_in_two_namespaces_are_distinguished() {
     let mut odd = budget("y", 12);
     odd["status"] = json!({"disruptionsAllowed": "many"});
     let server = FakeServer::script(vec![
@@ -441,7 +441,7 @@ async fn objects_of_one_name_in_two_namespaces_are_told_apart() {
         list(10, "", &[budget("x", 1), budget("y", 2)]),
         streamed(vec![event("DELETED", &budget("x", 11)), event("MODIFIED", &budget("x", 11))], false),
         status(410, "Expired", "too old resource version"),
-        // An unreadable object keeps its last readable state, and an unchanged one is not reported again.
+        // An undecodable object keeps its last valid state, and an unchanged object is not reported again.
         list(20, "", &[budget("x", 11), odd]),
         status(410, "Expired", "too old resource version"),
         list(30, "", &[budget("x", 11)]),
@@ -465,7 +465,7 @@ async fn objects_of_one_name_in_two_namespaces_are_told_apart() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_kind_that_is_not_served_counts_as_empty_and_is_asked_for_again() {
+async fn a_kind_that_is_not_served_counts_as_empty_and_is_requested_again() {
     let missing = || reply(404, "404 page not found");
     let namespace = json!({"metadata": {"name": "n", "resourceVersion": "1"}});
     let pieces = vec![event("ADDED", &namespace) + &end_of_initial_events(5)];
@@ -477,7 +477,7 @@ async fn a_kind_that_is_not_served_counts_as_empty_and_is_asked_for_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_kind_of_kubernetes_that_seems_to_be_gone_stays_as_it_was_known() {
+async fn a_kubernetes_kind_that_seems_to_be_gone_keeps_its_objects() {
     let missing = || reply(404, "404 page not found");
     let server = FakeServer::script(vec![
         streamed(vec![event("ADDED", &budget("x", 1)) + &end_of_initial_events(5)], false),
@@ -493,7 +493,7 @@ async fn a_kind_of_kubernetes_that_seems_to_be_gone_stays_as_it_was_known() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_kind_of_kubernetes_that_a_plugin_names_may_be_missing_at_first_but_does_not_vanish() {
+async fn a_kubernetes_kind_named_by_a_plugin_may_be_missing_at_first_but_does_not_vanish() {
     let missing = || reply(404, "404 page not found");
     let claim = json!({"metadata": {"name": "c", "namespace": "x", "resourceVersion": "1"}});
     let server = FakeServer::script(vec![
@@ -508,13 +508,13 @@ async fn a_kind_of_kubernetes_that_a_plugin_names_may_be_missing_at_first_but_do
     let engine = watch_kind(CustomKind::new(claims), &server);
     let told = heard(&engine, 3).await;
     let [new, gone] = ["+", "-"].map(|sign| format!("{sign}persistentvolumeclaims.v1. x/c"));
-    assert_eq!(told, ["synced".to_owned(), new, gone], "it is gone when a list says so");
-    assert_eq!(queries(&server).len(), 6, "not when there seems to be no such kind");
+    assert_eq!(told, ["synced".to_owned(), new, gone], "it is gone when it is missing from a list");
+    assert_eq!(queries(&server).len(), 6, "it is not gone when the kind seems not to be served");
     assert!(server.requests().iter().all(|seen| seen.path.starts_with("/api/v1/persistentvolumeclaims?")));
 }
 
 #[test]
-fn only_kinds_that_are_defined_in_the_cluster_vanish() {
+fn only_custom_kinds_vanish() {
     for (group, vanishes) in [
         ("", false),
         ("apps", false),
@@ -529,7 +529,7 @@ fn only_kinds_that_are_defined_in_the_cluster_vanish() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_custom_kind_comes_and_goes_with_its_definition() {
+async fn the_objects_of_a_custom_kind_come_and_go_with_its_definition() {
     let missing = || reply(404, "404 page not found");
     let team = |name: &str, version: u32| json!({"metadata": {"name": name, "resourceVersion": version.to_string()}});
     let listed = |teams: &[(&str, u32)]| {
@@ -567,7 +567,7 @@ async fn a_custom_kind_comes_and_goes_with_its_definition() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pods_and_nodes_are_never_done_without() {
+async fn pods_and_nodes_are_indispensable() {
     let server = FakeServer::script(vec![
         reply(404, "404 page not found"),
         status(403, "Forbidden", "not yours"),

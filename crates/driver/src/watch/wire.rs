@@ -1,4 +1,4 @@
-//! Envelopes of objects in lists and watches.
+//! The envelopes of objects in lists and watches.
 
 use std::borrow::Cow;
 
@@ -17,7 +17,7 @@ pub(crate) enum EventType {
     Error,
 }
 
-/// `metav1.WatchEvent`, its object unparsed.
+/// `metav1.WatchEvent` with its object unparsed.
 #[derive(Debug)]
 pub(crate) struct Event<'a> {
     pub(crate) type_: EventType,
@@ -32,7 +32,8 @@ impl<'a> Event<'a> {
         }
     }
 
-    /// Reads exactly `{"type":"…","object":…}`, the form of API servers, without parsing the object to find its end.
+    /// Reads exactly `{"type":"…","object":…}`, the form that API servers write, without parsing the object to find its
+    /// end.
     fn as_servers_write(line: &'a [u8]) -> Option<Self> {
         let rest = line.strip_prefix(br#"{"type":""#)?;
         let quote = memchr::memchr(b'"', rest)?;
@@ -69,7 +70,7 @@ pub(crate) fn refusal(json: &[u8]) -> Result<Refusal, String> {
     Ok(refusal)
 }
 
-/// Metadata that identifies any object.
+/// The metadata that identifies an object of any kind.
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct Stub<'a> {
     #[serde(borrow)]
@@ -115,7 +116,7 @@ impl<'a> Stub<'a> {
     }
 }
 
-/// One page of a list, its objects unparsed.
+/// One page of a list with its objects unparsed.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Page<'a> {
     #[serde(borrow, default)]
@@ -165,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_are_read_as_servers_write_them_and_in_any_other_json() {
+    fn events_are_read_in_the_form_of_servers_and_in_any_other_json() {
         for line in [
             &br#"{"type":"ADDED","object":{"metadata":{"name":"a"}}}"#[..],
             br#"{ "object" : {"metadata":{"name":"a"}}, "type":"ADDED" }"#,
@@ -179,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_event_without_a_code_is_judged_by_its_reason() {
+    fn an_error_event_without_a_code_gets_one_from_its_reason() {
         assert_eq!(refusal(br#"{"reason":"Expired"}"#).unwrap().code, 410);
         assert_eq!(refusal(br#"{"reason":"Unknown"}"#).unwrap().code, 500);
     }

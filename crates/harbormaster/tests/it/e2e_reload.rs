@@ -245,7 +245,7 @@ fn the_extenders_of_a_changed_file_are_asked(server: Server) {
 
     // The scheduler has not kept nodes as objects, so it cannot send them.
     let refused = "The configuration file has changed and is refused";
-    scene.change(&asking(&first, false), &[refused, "extenders are to see nodes", "needs a restart"]);
+    scene.change(&asking(&first, false), &[refused, "extenders need nodes", "needs a restart"]);
     scene.add_pod("third", "default-scheduler", "10m");
     assert_eq!(scene.node_of("third"), "b");
 

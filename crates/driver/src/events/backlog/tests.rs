@@ -1,4 +1,4 @@
-//! Order, limits and retries.
+//! Tests of the order, limits and retries.
 
 use harbormaster_core::PodEvent;
 use harbormaster_testkit::pod;
@@ -27,7 +27,7 @@ fn warning(id: u64) -> Arc<Record> {
     record(id, true)
 }
 
-/// Room for so many events of pods with three digits.
+/// Returns a backlog with room for that many events of pods with three-digit numbers.
 fn room_for(events: usize) -> Backlog {
     Backlog::new(events * PendingWrite::new(normal(100), Write::Create).size())
 }
@@ -36,7 +36,7 @@ fn refusal(code: u16) -> Result<(), ApiError> {
     Err(ApiError::Refused(Refusal { code, message: "no".to_owned(), ..Refusal::default() }))
 }
 
-/// All that can be taken now, each write with the result `outcome`.
+/// Takes all writes that can be taken now, and ends each with `outcome`. Returns their records' IDs.
 fn drain(backlog: &mut Backlog, now: Instant, outcome: &dyn Fn() -> Result<(), ApiError>) -> Vec<u64> {
     let mut ids = Vec::new();
     while let Some(unwritten) = backlog.take(now) {
@@ -51,7 +51,7 @@ fn dropped(backlog: &mut Backlog) -> String {
 }
 
 #[test]
-fn a_hundred_thousand_events_of_bound_pods_have_room() {
+fn there_is_room_for_a_hundred_thousand_events_of_bound_pods() {
     let mut backlog = Backlog::new(ROOM);
     for id in 0..100_000 {
         assert!(backlog.add(normal(id), Write::Create));
@@ -60,25 +60,25 @@ fn a_hundred_thousand_events_of_bound_pods_have_room() {
 }
 
 #[test]
-fn without_room_the_oldest_normal_events_give_way_then_the_oldest_warnings() {
+fn without_room_the_oldest_normal_events_are_dropped_then_the_oldest_warnings() {
     let mut backlog = room_for(4);
     for record in [warning(101), normal(102), normal(103)] {
         assert!(backlog.add(record, Write::Create));
     }
     // Reasons of warnings are static, so they take as much memory as normal events.
     assert!(backlog.add(warning(104), Write::Create));
-    assert!(backlog.add(warning(105), Write::Create), "102 gives way");
-    assert!(backlog.add(normal(106), Write::Create), "103 gives way");
-    assert!(backlog.add(warning(107), Write::Create), "106 gives way");
+    assert!(backlog.add(warning(105), Write::Create), "102 is dropped");
+    assert!(backlog.add(normal(106), Write::Create), "103 is dropped");
+    assert!(backlog.add(warning(107), Write::Create), "106 is dropped");
     assert!(!backlog.add(normal(108), Write::Create), "a new normal event does not displace a warning");
-    assert!(backlog.add(warning(109), Write::Create), "101 gives way");
+    assert!(backlog.add(warning(109), Write::Create), "101 is dropped");
     assert_eq!(dropped(&mut backlog), "FailedScheduling: 1, Scheduled: 4");
     let left = drain(&mut backlog, Instant::now(), &|| Ok(()));
     assert_eq!((left, backlog.count(), backlog.used), (vec![104, 105, 107, 109], 0, 0));
 }
 
 #[test]
-fn what_is_on_its_way_keeps_its_room() {
+fn a_write_that_is_being_sent_keeps_its_room() {
     let mut backlog = room_for(2);
     backlog.add(normal(101), Write::Create);
     let first = backlog.take(Instant::now()).unwrap();
@@ -91,7 +91,7 @@ fn what_is_on_its_way_keeps_its_room() {
 }
 
 #[test]
-fn warnings_and_normal_events_take_turns_each_in_their_order() {
+fn warnings_and_normal_events_take_turns_and_keep_their_order() {
     let mut backlog = room_for(10);
     for id in [101, 102, 103] {
         backlog.add(normal(id), Write::Create);
@@ -103,7 +103,7 @@ fn warnings_and_normal_events_take_turns_each_in_their_order() {
 }
 
 #[test]
-fn writes_about_one_event_go_one_after_the_other_and_only_the_last_count_is_kept() {
+fn writes_for_one_event_are_sent_one_after_another_and_only_the_last_count_is_kept() {
     let mut backlog = room_for(10);
     let (event, now) = (warning(101), Instant::now());
     let count = |count| Write::Count { count, last: Timestamp::default() };
@@ -121,7 +121,7 @@ fn writes_about_one_event_go_one_after_the_other_and_only_the_last_count_is_kept
 }
 
 #[test]
-fn a_round_of_failures_stops_all_writes_for_a_while_and_a_success_ends_that() {
+fn a_series_of_failures_pauses_all_writes_and_a_success_ends_the_pause() {
     let mut backlog = room_for(200);
     let begun = Instant::now();
     for id in 101..201 {
@@ -145,14 +145,14 @@ fn a_round_of_failures_stops_all_writes_for_a_while_and_a_success_ends_that() {
 }
 
 #[test]
-fn a_server_that_is_busy_now_and_then_costs_no_event() {
+fn no_event_is_lost_on_a_server_that_is_busy_from_time_to_time() {
     let mut backlog = room_for(200);
     for id in 101..201 {
         backlog.add(normal(id), Write::Create);
     }
     let mut now = Instant::now();
     for _ in 0..50 {
-        // One event is accepted, all others are refused as too many requests.
+        // One event is accepted; all others are refused with 429 (too many requests).
         backlog.add(normal(300), Write::Create);
         while let Some(unwritten) = backlog.take(now) {
             let outcome = if unwritten.record.id == 300 { Ok(()) } else { refusal(429) };
@@ -166,7 +166,7 @@ fn a_server_that_is_busy_now_and_then_costs_no_event() {
 }
 
 #[test]
-fn a_server_that_wants_to_be_left_alone_is_for_a_minute_at_most() {
+fn the_delay_that_a_server_requests_is_honored_for_a_minute_at_most() {
     for (asked, least, most) in [(1, 8, 12), (40, 40, 40), (3600, 60, 60)] {
         let mut backlog = room_for(2);
         backlog.add(normal(101), Write::Create);

@@ -1,4 +1,4 @@
-//! Certificates of both sides.
+//! Tests of the certificates of both sides.
 
 use std::{fs, io::Read, path::PathBuf};
 
@@ -12,7 +12,7 @@ use rustls::{
 
 use super::*;
 
-/// Signs certificates, each with its key, as PEM.
+/// An authority that signs certificates. Certificates and keys are PEM.
 struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 impl Authority {
@@ -38,7 +38,7 @@ fn certificate(pem: &str) -> CertificateDer<'static> {
     CertificateDer::from_pem_slice(pem.as_bytes()).unwrap()
 }
 
-/// An extender of that name that only talks to clients of that authority, and has nothing against node `a`.
+/// Starts an extender with that certificate that accepts only clients of that authority, and accepts node `a`.
 fn secure_server((certificate_pem, key): (String, String), clients: &Authority) -> String {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let mut roots = RootCertStore::empty();
@@ -68,7 +68,7 @@ fn secure_server((certificate_pem, key): (String, String), clients: &Authority) 
 }
 
 #[test]
-fn certificates_of_both_sides_count_by_file_and_by_data() {
+fn certificates_of_both_sides_are_checked_whether_given_as_files_or_as_data() {
     let [servers, clients, strangers] = ["servers", "clients", "strangers"].map(Authority::new);
     let url = secure_server(servers.signed("extender.example"), &clients);
     let directory = tempfile::tempdir().unwrap();
@@ -94,7 +94,7 @@ fn certificates_of_both_sides_count_by_file_and_by_data() {
         key_file: file("key", &key),
         ..ExtenderTls::default()
     };
-    // Data has precedence over files.
+    // Data takes precedence over files.
     let both = ExtenderTls { ca_file: file("other", &strangers.pem()), ..by_data.clone() };
     let (strange, strange_key) = strangers.signed("scheduler");
     let unknown = ExtenderTls { cert_data: data(&strange), key_data: data(&strange_key), ..by_data.clone() };

@@ -1,4 +1,4 @@
-//! Candidates over a server with one lease, in a time of their own.
+//! Tests of candidates that share a server with one lease, in virtual time.
 
 use std::sync::{
     Arc, Mutex,
@@ -23,7 +23,7 @@ use crate::leader::{
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A server that can be in trouble.
+/// A server that can fail or be slow.
 #[derive(Default)]
 struct World {
     server: Mutex<LeaseServer>,
@@ -31,7 +31,7 @@ struct World {
     is_away: AtomicBool,
     /// Delay of every response.
     delay: Mutex<Duration>,
-    /// Writes of the lease that came through.
+    /// Number of successful writes of the lease.
     writes: AtomicUsize,
 }
 
@@ -123,7 +123,7 @@ impl Standing {
         self.leadership.is_leading()
     }
 
-    /// Waits until it leads; how long that took.
+    /// Waits until this instance is the leader. Returns the time waited.
     async fn until_it_leads(&self) -> Duration {
         let begun = Instant::now();
         timeout(100 * SECOND, self.leadership.begins()).await.unwrap();
@@ -132,7 +132,7 @@ impl Standing {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_is_alone_leads_at_once_renews_every_period_and_says_so_in_one_event() {
+async fn a_single_instance_leads_immediately_renews_every_period_and_writes_one_event() {
     let world = World::new();
     let a = world.stands("host");
     assert!(a.until_it_leads().await < SECOND);
@@ -162,7 +162,7 @@ async fn who_is_alone_leads_at_once_renews_every_period_and_says_so_in_one_event
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_stands_before_it_is_ready() {
+async fn an_instance_does_not_become_a_candidate_before_it_is_ready() {
     let world = World::new();
     let a = world.stands_when("a", sleep(5 * SECOND));
     let took = a.until_it_leads().await;
@@ -170,7 +170,7 @@ async fn nobody_stands_before_it_is_ready() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_outage_is_survived_if_it_is_shorter_than_the_deadline() {
+async fn a_leader_survives_an_outage_that_is_shorter_than_the_deadline() {
     for (outage, survives) in [(7, true), (11, false)] {
         let world = World::new();
         let mut a = world.stands("a");
@@ -191,7 +191,7 @@ async fn an_outage_is_survived_if_it_is_shorter_than_the_deadline() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_says_nothing_does_not_keep_anybody_beyond_the_deadline() {
+async fn an_unresponsive_server_does_not_keep_a_leader_beyond_the_deadline() {
     let world = World::new();
     let mut a = world.stands("a");
     a.until_it_leads().await;
@@ -205,17 +205,17 @@ async fn a_server_that_says_nothing_does_not_keep_anybody_beyond_the_deadline() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn answers_that_take_their_time_cost_what_they_take() {
+async fn slow_answers_do_not_end_a_leadership() {
     let world = World::new();
     *world.delay.lock().unwrap() = 3 * SECOND;
     let a = world.stands("a");
     a.until_it_leads().await;
     sleep(60 * SECOND).await;
-    assert!(a.leads(), "three seconds of ten");
+    assert!(a.leads(), "an answer takes three seconds of the ten");
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_next_leads_when_the_lease_of_one_who_vanished_expires_and_not_before() {
+async fn a_standby_leads_when_the_lease_of_a_killed_leader_expires_and_not_before() {
     let world = World::new();
     let a = world.stands("a");
     a.until_it_leads().await;
@@ -232,7 +232,7 @@ async fn the_next_leads_when_the_lease_of_one_who_vanished_expires_and_not_befor
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_stops_gives_the_lease_up_and_the_next_leads_at_its_next_try() {
+async fn a_leader_that_stops_releases_the_lease_and_a_standby_leads_at_its_next_try() {
     let world = World::new();
     let a = world.stands("a");
     a.until_it_leads().await;
@@ -244,7 +244,7 @@ async fn who_stops_gives_the_lease_up_and_the_next_leads_at_its_next_try() {
     assert_eq!(*world.server.lock().unwrap().spec("leaseDurationSeconds"), 1);
     let took = b.until_it_leads().await;
     assert!(took <= PERIOD.mul_f64(1.0 + JITTER_FACTOR), "{took:?}");
-    // Dropping it is enough.
+    // Dropping the election is enough.
     let leadership = b.leadership.clone();
     drop(b);
     sleep(SECOND).await;
@@ -252,7 +252,7 @@ async fn who_stops_gives_the_lease_up_and_the_next_leads_at_its_next_try() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_stops_while_a_renewal_is_under_way_gives_the_lease_up_all_the_same() {
+async fn a_leader_that_stops_during_a_renewal_still_releases_the_lease() {
     let world = World::new();
     let a = world.stands("a");
     a.until_it_leads().await;
@@ -263,7 +263,7 @@ async fn who_stops_while_a_renewal_is_under_way_gives_the_lease_up_all_the_same(
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_stops_while_the_server_is_away_does_not_wait_for_it() {
+async fn a_leader_that_stops_does_not_wait_for_an_unresponsive_server() {
     let world = World::new();
     let a = world.stands("a");
     a.until_it_leads().await;
@@ -285,7 +285,7 @@ async fn a_standby_that_stops_leaves_the_lease_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whose_lease_is_stolen_ends_at_the_next_renewal() {
+async fn a_leader_whose_lease_is_stolen_ends_at_the_next_renewal() {
     let world = World::new();
     let mut a = world.stands("a");
     a.until_it_leads().await;
@@ -297,7 +297,7 @@ async fn whose_lease_is_stolen_ends_at_the_next_renewal() {
 }
 
 #[tokio::test]
-async fn without_an_election_this_instance_leads_for_good() {
+async fn without_an_election_this_instance_always_leads() {
     let (leadership, told) = (Leadership::default(), Arc::new(AtomicBool::new(false)));
     let clients = World::new().clients();
     let stand = CandidateConfig {

@@ -1,4 +1,4 @@
-//! The rules, played by hand and by chance.
+//! Tests of the rules, with scripted and random sequences.
 
 use std::time::Duration;
 
@@ -8,11 +8,11 @@ use serde_json::Value;
 use super::*;
 use crate::leader::tests::{LeaseServer, PERIOD};
 
-/// One instance, at times that the test chooses (in seconds from the start).
+/// One instance, whose times the test chooses (in seconds from the start).
 struct Instance {
     elector: Elector,
     begun: Instant,
-    /// Time that it writes.
+    /// The time that the instance writes into the lease.
     wall: Timestamp,
 }
 
@@ -31,7 +31,7 @@ impl Instance {
         self.elector.step(self.at(seconds), self.wall)
     }
 
-    /// Returns its request at that time.
+    /// Returns the instance's request at that time.
     fn sends(&mut self, seconds: f64) -> (Purpose, Request) {
         match self.step(seconds) {
             Step::Send(purpose, request) => (purpose, request),
@@ -43,7 +43,7 @@ impl Instance {
         self.elector.answered(answer, self.at(seconds));
     }
 
-    /// Sends what there is to send; each answer takes no time.
+    /// Sends all requests that are due; each answer takes no time. Returns their purposes.
     fn tries(&mut self, seconds: f64, server: &mut LeaseServer) -> Vec<Purpose> {
         let mut asked = Vec::new();
         while let Step::Send(purpose, request) = self.step(seconds) {
@@ -57,7 +57,7 @@ impl Instance {
         self.elector.leads_until().is_some_and(|end| self.at(seconds) < end)
     }
 
-    /// Waits for the next try; in seconds.
+    /// Returns the time until the next try, in seconds.
     fn waits(&mut self, seconds: f64) -> f64 {
         match self.step(seconds) {
             Step::Wait(until) => (until - self.at(seconds)).as_secs_f64(),
@@ -83,7 +83,7 @@ fn answer(server: &mut LeaseServer, request: &Request) -> Answer {
     }
 }
 
-/// A server, and one who leads since second 0.
+/// Returns a server, and an instance that has been the leader since second 0.
 fn leading() -> (LeaseServer, Instance) {
     let (mut server, mut a) = (LeaseServer::default(), Instance::new("a"));
     assert_eq!(a.tries(0.0, &mut server), [Purpose::Read, Purpose::Create]);
@@ -91,7 +91,7 @@ fn leading() -> (LeaseServer, Instance) {
 }
 
 #[test]
-fn a_lease_that_is_absent_is_created_and_then_renewed_without_being_read() {
+fn a_missing_lease_is_created_and_then_renewed_without_being_read() {
     let (mut server, mut a) = leading();
     assert!(a.leads(0.0) && !a.leads(10.0));
     assert_eq!(server.holder(), "a");
@@ -107,17 +107,24 @@ fn a_lease_that_is_absent_is_created_and_then_renewed_without_being_read() {
 }
 
 #[test]
-fn who_may_take_a_lease_over_is_decided_by_when_it_was_seen_to_change() {
+fn a_lease_may_be_taken_over_when_it_was_not_seen_to_change_for_its_duration() {
     let hour = 3600.0;
     for (what, holder, seconds, renewed, after, expected) in [
         ("just seen", "b", 15, "1970-01-01T00:00:00.000000Z", 0.0, None),
-        ("seen for less than it lasts", "b", 15, "1970-01-01T00:00:00.000000Z", 14.9, None),
-        ("seen for as long as it lasts", "b", 15, "2999-01-01T00:00:00.000000Z", 15.0, Some(6)),
-        ("its own duration counts", "b", 3600, "1970-01-01T00:00:00.000000Z", 3599.0, None),
-        ("its own duration is over", "b", 3600, "2999-01-01T00:00:00.000000Z", hour, Some(6)),
+        ("seen for less than its duration", "b", 15, "1970-01-01T00:00:00.000000Z", 14.9, None),
+        ("seen for its duration", "b", 15, "2999-01-01T00:00:00.000000Z", 15.0, Some(6)),
+        ("the duration in the lease is decisive", "b", 3600, "1970-01-01T00:00:00.000000Z", 3599.0, None),
+        ("the duration in the lease has passed", "b", 3600, "2999-01-01T00:00:00.000000Z", hour, Some(6)),
         ("without a duration", "b", 0, "2999-01-01T00:00:00.000000Z", 0.0, Some(6)),
-        ("given up", "", 1, "2999-01-01T00:00:00.000000Z", 0.0, Some(6)),
-        ("one's own, of a write whose answer was lost", "a", 15, "1970-01-01T00:00:00.000000Z", 0.0, Some(5)),
+        ("released", "", 1, "2999-01-01T00:00:00.000000Z", 0.0, Some(6)),
+        (
+            "written by this instance, but the answer was lost",
+            "a",
+            15,
+            "1970-01-01T00:00:00.000000Z",
+            0.0,
+            Some(5),
+        ),
     ] {
         let (mut server, mut a) = (LeaseServer::default(), Instance::new("a"));
         server.say(holder, seconds, renewed);
@@ -137,13 +144,13 @@ fn who_may_take_a_lease_over_is_decided_by_when_it_was_seen_to_change() {
 }
 
 #[test]
-fn a_renewal_is_a_change_and_a_new_label_is_none() {
+fn a_renewal_counts_as_a_change_and_a_new_label_does_not() {
     let (mut server, mut a) = (LeaseServer::default(), Instance::new("a"));
     server.say("b", 15, "1970-01-01T00:00:00.000000Z");
     a.tries(0.0, &mut server);
     server.say("b", 15, "1970-01-01T00:00:00.000001Z");
     a.tries(14.0, &mut server);
-    assert_eq!(a.tries(28.9, &mut server), [Purpose::Read], "it lasts from the renewal on");
+    assert_eq!(a.tries(28.9, &mut server), [Purpose::Read], "the duration counts from the renewal");
     let mut labelled = server.read().unwrap();
     labelled["metadata"]["labels"] = serde_json::json!({"a": "b"});
     server.update(labelled).unwrap();
@@ -152,7 +159,7 @@ fn a_renewal_is_a_change_and_a_new_label_is_none() {
 }
 
 #[test]
-fn of_two_who_find_it_free_one_gets_it() {
+fn only_one_of_two_instances_that_find_the_lease_free_gets_it() {
     let (mut server, mut a, mut b) = (LeaseServer::default(), Instance::new("a"), Instance::new("b"));
     server.say("", 1, "1970-01-01T00:00:00.000000Z");
     for instance in [&mut a, &mut b] {
@@ -184,7 +191,7 @@ fn standbys_spread_their_tries_and_leaders_do_not() {
 }
 
 #[test]
-fn a_renewal_that_fails_is_tried_again_until_the_deadline() {
+fn a_failed_renewal_is_retried_until_the_deadline() {
     let (mut server, mut a) = leading();
     let fail = |a: &mut Instance, at: f64| {
         for expected in [Purpose::Prolong, Purpose::Read] {
@@ -197,11 +204,11 @@ fn a_renewal_that_fails_is_tried_again_until_the_deadline() {
         assert_eq!(a.waits(at), 2.0);
     }
     assert!(a.leads(9.9));
-    assert!(a.tries(9.5, &mut server).is_empty(), "the next is a period after the last");
+    assert!(a.tries(9.5, &mut server).is_empty(), "the next try begins one period after the last");
     assert_eq!(a.step(10.0), Step::Lost);
     assert_eq!(a.step(100.0), Step::Lost);
     assert!(!a.leads(10.0) && !a.elector.may_hold());
-    // An outage shorter than the deadline.
+    // This outage is shorter than the deadline.
     let (mut server, mut a) = leading();
     fail(&mut a, 2.0);
     fail(&mut a, 4.0);
@@ -210,14 +217,14 @@ fn a_renewal_that_fails_is_tried_again_until_the_deadline() {
 }
 
 #[test]
-fn a_slow_try_is_followed_by_the_next_at_once_and_none_goes_beyond_the_deadline() {
+fn a_slow_try_is_followed_by_the_next_immediately_and_no_wait_exceeds_the_deadline() {
     let (_, mut a) = leading();
     assert_eq!(a.sends(2.0).0, Purpose::Prolong);
     a.hears(7.0, Answer::Failed);
     assert_eq!(a.sends(7.0).0, Purpose::Read);
     a.hears(8.5, Answer::Failed);
     assert_eq!(a.sends(8.5).0, Purpose::Prolong);
-    // A wait ends with the deadline at the latest.
+    // A wait ends at the deadline at the latest.
     a.hears(9.5, Answer::Failed);
     a.sends(9.5);
     a.hears(9.6, Answer::Failed);
@@ -225,7 +232,7 @@ fn a_slow_try_is_followed_by_the_next_at_once_and_none_goes_beyond_the_deadline(
 }
 
 #[test]
-fn a_renewal_counts_from_when_it_was_sent_and_not_at_all_after_the_deadline() {
+fn a_renewal_counts_from_the_time_it_was_sent_and_not_at_all_after_the_deadline() {
     for (sent, heard, until) in [(2.0, 6.0, Some(12.0)), (8.0, 9.9, Some(18.0)), (8.0, 10.0, None)] {
         let (mut server, mut a) = leading();
         let (_, renewal) = a.sends(sent);
@@ -239,12 +246,12 @@ fn a_renewal_counts_from_when_it_was_sent_and_not_at_all_after_the_deadline() {
 }
 
 #[test]
-fn an_acquisition_whose_answer_takes_longer_than_the_deadline_does_not_count() {
+fn an_acquisition_that_is_answered_after_the_deadline_does_not_count() {
     let (mut server, mut a) = (LeaseServer::default(), Instance::new("a"));
     let (_, read) = a.sends(0.0);
     a.hears(0.0, answer(&mut server, &read));
     let (_, create) = a.sends(0.0);
-    // The process was stopped for a while.
+    // The process was paused for a while.
     let created = answer(&mut server, &create);
     a.hears(12.0, created);
     assert!(!a.leads(12.0));
@@ -253,7 +260,7 @@ fn an_acquisition_whose_answer_takes_longer_than_the_deadline_does_not_count() {
 }
 
 #[test]
-fn what_was_changed_behind_the_leaders_back_is_read_anew() {
+fn a_lease_that_another_client_has_changed_is_read_again() {
     type Change = fn(&mut LeaseServer);
     let cases: [(&str, Change, &[Purpose], bool); 4] = [
         (
@@ -267,13 +274,13 @@ fn what_was_changed_behind_the_leaders_back_is_read_anew() {
             true,
         ),
         (
-            "it is gone",
+            "it was deleted",
             |server| server.lease = None,
             &[Purpose::Prolong, Purpose::Read, Purpose::Create],
             true,
         ),
         (
-            "it was given up",
+            "it was released",
             |server| server.say("", 1, "1970-01-01T00:00:00.000000Z"),
             &[Purpose::Prolong, Purpose::Read, Purpose::TakeOver],
             true,
@@ -295,10 +302,10 @@ fn what_was_changed_behind_the_leaders_back_is_read_anew() {
 }
 
 #[test]
-fn who_was_stopped_for_long_sends_nothing_more() {
+fn an_instance_that_was_paused_for_long_sends_nothing_more() {
     let (mut server, mut a) = leading();
     assert_eq!(a.step(30.0), Step::Lost);
-    // The same in the middle of a request.
+    // The same happens during a request.
     let (mut other, mut b) = leading();
     let (_, renewal) = b.sends(2.0);
     let renewed = answer(&mut other, &renewal);
@@ -308,7 +315,7 @@ fn who_was_stopped_for_long_sends_nothing_more() {
 }
 
 #[test]
-fn who_stops_gives_up_what_it_holds_and_nothing_else() {
+fn an_instance_releases_only_a_lease_that_it_holds() {
     let (server, a) = leading();
     assert!(a.elector.may_hold());
     let held = Lease::parse(server.read().unwrap().to_string().as_bytes()).unwrap();
@@ -327,7 +334,7 @@ fn who_stops_gives_up_what_it_holds_and_nothing_else() {
     let b = Instance::new("b");
     assert!(b.elector.given_up(&held, Timestamp::from_secs(5)).is_none());
     assert!(!b.elector.may_hold());
-    // A write may have succeeded although nothing waited for its answer.
+    // A write may have succeeded even though its answer was not received.
     let (mut server, mut c) = (LeaseServer::default(), Instance::new("c"));
     let (_, read) = c.sends(0.0);
     c.hears(0.0, answer(&mut server, &read));
@@ -341,7 +348,7 @@ fn who_stops_gives_up_what_it_holds_and_nothing_else() {
 }
 
 #[test]
-fn parts_of_a_second_are_rounded_up() {
+fn fractions_of_a_second_are_rounded_up() {
     for (millis, seconds) in [(15_000, 15), (15_001, 16), (300, 1)] {
         let election =
             LeaseElection { lease_duration: Duration::from_millis(millis), ..LeaseElection::default() };
@@ -350,31 +357,31 @@ fn parts_of_a_second_are_rounded_up() {
     }
 }
 
-/// An instance in a world where anything may take long, and its request under way.
+/// An instance in a world where anything may take long, with its request in progress.
 struct Unlucky {
     instance: Instance,
-    /// Start of its clock.
+    /// Start of the instance's clock.
     clock: Timestamp,
-    /// Time of its next step, in seconds.
+    /// Time of the instance's next step, in seconds.
     wakes: f64,
     request: Option<UnderWay>,
-    /// Requests that nobody waits for any more, and when they arrive.
+    /// Requests that the instance no longer waits for, with the times at which they arrive.
     strays: Vec<(f64, Request)>,
     lost: bool,
 }
 
-/// Times are in seconds.
+/// A request in progress; times are in seconds.
 struct UnderWay {
     request: Request,
-    /// Until it has arrived; `None`: it never does.
+    /// Time when the request arrives; `None` if it never arrives or has arrived.
     arrives: Option<f64>,
     answer: Option<Answer>,
-    /// Time of its answer, or of the end of its time limit.
+    /// Time when the answer arrives or the time limit ends.
     heard: f64,
 }
 
 #[test]
-fn two_never_lead_at_a_time_whatever_becomes_of_requests_and_processes() {
+fn two_instances_never_lead_at_the_same_time_whatever_happens_to_requests_and_processes() {
     let mut terms = 0;
     for seed in 0..100 {
         terms += play(seed);
@@ -382,7 +389,7 @@ fn two_never_lead_at_a_time_whatever_becomes_of_requests_and_processes() {
     assert!(terms > 300, "{terms} terms in 100 worlds");
 }
 
-/// Three instances, ten minutes. Returns how often one began to lead.
+/// Runs three instances for ten minutes. Returns the number of times that an instance became the leader.
 fn play(seed: u64) -> usize {
     let (mut dice, mut server) = (Dice::new(seed), LeaseServer::default());
     let begun = Instant::now();
@@ -408,7 +415,7 @@ fn play(seed: u64) -> usize {
             terms += usize::from(leads && !led[at]);
             led[at] = leads;
             if unlucky.lost {
-                // The process ends, and another starts.
+                // The process ends, and another one starts.
                 replaced += 1;
                 *unlucky = new(format!("i{at}-{replaced}"), dice.below(1 << 31), now + 1.0);
             }
@@ -439,7 +446,7 @@ impl Unlucky {
         if now < self.wakes {
             return;
         }
-        // From time to time a process is stopped for a while.
+        // From time to time, a process is paused for a while.
         if dice.one_in(40) {
             self.wakes = now + dice.below(40) as f64;
             return;
