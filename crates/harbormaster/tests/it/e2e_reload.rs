@@ -81,7 +81,7 @@ impl Scene {
     }
 
     fn take_over(&mut self, config: &str) {
-        self.change(config, &["The changed configuration file counts from now on"]);
+        self.change(config, &["The changed configuration file is now in effect"]);
     }
 
     fn add_node(&self, name: &str, cpu: &str) {
@@ -196,7 +196,7 @@ fn what_cannot_take_over_is_refused_and_the_old_file_counts(server: Server) {
 }
 
 fn a_file_that_is_half_written_does_not_count(server: Server) {
-    const COUNTS: &str = "The changed configuration file counts from now on";
+    const COUNTS: &str = "The changed configuration file is now in effect";
     let scene = Scene::new(server, "profiles: [{schedulerName: mine}]\n");
     scene.scheduler().wait_for_line(&["Caches populated"]);
     let more = "profiles:\n- schedulerName: mine\n- schedulerName: other\npodMaxBackoffSeconds: 17\nparallelism: 8\n";

@@ -304,7 +304,7 @@ fn pods_on_missing_nodes_are_counted_or_scheduled_anew() {
         text(&plain.stderr).contains("note: 2 pods are on nodes that the input does not have"),
         "{plain:?}"
     );
-    assert_eq!(text(&plain.stdout), "no pod waits for a node, 2 on missing nodes\n");
+    assert_eq!(text(&plain.stdout), "no pod is waiting for a node, 2 on missing nodes\n");
     let anew = harbormaster(&["simulate", "-f", path, "--reschedule-missing"]);
     assert!(text(&anew.stdout).ends_with("2 pods: 2 placed, 0 unschedulable, 0 gated\n"), "{anew:?}");
     let json = harbormaster(&["simulate", "-f", path, "-o", "json"]);

@@ -282,7 +282,7 @@ fn a_dump_of_a_real_cluster_is_taken_as_it_is() {
         notes.contains("1 workload(s) come from a cluster without their pods: --fill makes these 3 pods"),
         "{notes}"
     );
-    assert!(placed.contains("no pod waits for a node"), "{placed}");
+    assert!(placed.contains("no pod is waiting for a node"), "{placed}");
     let (placed, notes) = harbormaster(&["simulate", "-f", "fewer.yaml", "--fill"]);
     assert!(placed.contains("3 pods: "), "{placed}{notes}");
 }
