@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pod_is_woken_by_one_more_of_its_gang_and_by_room_that_others_leave() {
+    fn a_pod_is_woken_by_a_new_gang_member_and_by_room_that_other_pods_leave() {
         let trial = Trial::of(Gang { patience_seconds: 60 });
         let of = |gang, name| pod(name).label(GANG, gang);
         let waits = of("g", "waits").info();
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gang_goes_when_its_last_pod_has_a_node_in_whatever_order_they_come() {
+    fn a_gang_is_allowed_when_its_last_pod_has_a_node_in_any_order() {
         let mut nodes = cluster([node("n"), node("m")], []);
         let member = |name| pod(name).label(GANG, "g").label(SIZE, "3").info();
         let pods = [(member("a"), "n"), (member("b"), "m"), (member("c"), "n")];
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_gang_is_bound_and_of_one_that_lacks_a_pod_none_is() {
+    fn a_complete_gang_is_bound_and_an_incomplete_gang_is_not() {
         let config = include_str!("../gang/scheduler.yaml");
         let scheduler =
             Scheduler::builder().plugin::<Gang>().config("scheduler.yaml", config).build().unwrap();

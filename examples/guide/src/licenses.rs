@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seat_that_was_taken_in_reserve_is_taken_for_the_next_pod_until_it_is_given_back() {
+    fn a_reserved_seat_is_taken_for_the_next_pod_until_it_is_given_back() {
         let (trial, mut nodes) = (Trial::of(Seats), cluster([node("n")], []));
         set_custom::<License>(&mut nodes, [license(1, json!({}))]);
         let (first, second) = (wants("first").info(), wants("second").info());
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn pre_bind_writes_the_seat_and_unreserve_takes_it_back() {
+    fn pre_bind_writes_the_seat_and_unreserve_removes_it() {
         let (trial, mut nodes) = (Trial::of(Seats), cluster([node("n")], []));
         set_custom::<License>(&mut nodes, [license(1, json!({}))]);
         let (server, path) = (FakeApi::default(), ObjectPath::of::<License>("default", "pro"));
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_is_woken_by_one_that_gives_its_node_up_with_its_seat() {
+    fn a_pod_is_woken_by_a_pod_that_gives_up_its_node_and_seat() {
         let (trial, waits) = (Trial::of(Seats), wants("second").info());
         for (gone, expected) in [
             (wants("first").on("n"), Hint::Queue),

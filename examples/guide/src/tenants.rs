@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tenant_with_all_its_pods_gets_no_more_and_others_do() {
+    fn a_tenant_at_its_limit_gets_no_more_pods_and_others_do() {
         let pods = [of("red", "a").on("n"), of("red", "b").on("n"), of("blue", "c").on("n")];
         let nodes = cluster([node("n")], pods);
         let trial = Trial::of(TenantLimit { pods_per_tenant: 2 });
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_is_woken_when_its_tenant_has_one_less() {
+    fn a_pod_is_woken_when_its_tenant_has_one_pod_fewer() {
         let (trial, waits) = (Trial::of(TenantLimit { pods_per_tenant: 2 }), of("red", "p").info());
         let deleted = ClusterEvent::new(EventResource::AssignedPod, Action::DELETE);
         for (gone, expected) in [(of("red", "a"), Hint::Queue), (of("blue", "b"), Hint::Skip)] {

@@ -12,7 +12,7 @@ use crate::e2e::{
 };
 
 on_both_servers! {
-    a_signal_brings_a_dump_and_a_comparison_and_scheduling_goes_on,
+    a_signal_triggers_a_dump_and_a_comparison_and_scheduling_continues,
     a_new_verbosity_reaches_the_engine,
 }
 
@@ -31,7 +31,7 @@ fn create(cluster: &Cluster, name: &str, scheduler: &str, spec: Value) {
     cluster.client().post(PODS, &pod).expect("the pod is created");
 }
 
-fn a_signal_brings_a_dump_and_a_comparison_and_scheduling_goes_on(server: Server) {
+fn a_signal_triggers_a_dump_and_a_comparison_and_scheduling_continues(server: Server) {
     let cluster = server.own();
     let client = cluster.client();
     for name in ["node-a", "node-b"] {

@@ -1,5 +1,5 @@
-//! Pods get existing volumes and provisioned ones, with the real volume controller and with the sandbox's. On neither
-//! server does a provisioner run: the tests make the volumes.
+//! Pods get existing and provisioned volumes, with the real volume controller and with the sandbox's. Neither server
+//! runs a provisioner; the tests create the volumes.
 
 #![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
 
@@ -22,9 +22,9 @@ on_both_servers! {
     a_volume_that_names_nodes_which_do_not_exist_is_used_from_those_that_do,
 }
 
-/// A cluster of two nodes with a class whose claims wait for a node, and Harbormaster.
+/// A cluster with two nodes, a storage class whose claims wait for a node, and Harbormaster.
 struct Scene {
-    /// Ends before the cluster does.
+    /// Dropped before the cluster.
     _harbormaster: Harbormaster,
     cluster: Cluster,
 }
@@ -53,7 +53,7 @@ impl Scene {
         self.client().post(VOLUMES, &volume(name, "waits", node, spec)).unwrap();
     }
 
-    /// Creates a pod and the claim of the same name that it uses.
+    /// Creates a pod and the claim that it uses, which has the same name.
     fn create_user(&self, name: &str) {
         self.create_claim(name);
         self.create_pod(name);
@@ -63,13 +63,13 @@ impl Scene {
         self.client().post(CLAIMS, &claim(name, "waits")).unwrap();
     }
 
-    /// Creates a pod that uses the claim of its name.
+    /// Creates a pod that uses the claim of the same name.
     fn create_pod(&self, name: &str) {
         let spec = json!({"volumes": users_of(&[name])});
         self.client().post(PODS, &pod(name, "default-scheduler", json!({}), spec)).unwrap();
     }
 
-    /// Returns the `claimRef` of a volume that belongs to the claim.
+    /// Returns the `claimRef` of the volume that belongs to the claim.
     fn claim_ref(&self, name: &str) -> Value {
         json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": "default", "name": name,
             "uid": self.claim(name)["metadata"]["uid"]})

@@ -64,7 +64,7 @@ fn contains(text: &str, block: &[String]) -> bool {
 }
 
 #[test]
-fn every_listing_stands_in_a_file_of_this_crate() {
+fn every_listing_is_in_a_file_of_the_examples() {
     let (rust, yaml) = (files(crate_root(), "rs"), files(crate_root(), "yaml"));
     let toml = files(&crate_root().join("../own-scheduler"), "toml");
     let guide = guide();
@@ -74,7 +74,7 @@ fn every_listing_stands_in_a_file_of_this_crate() {
             "rust" => &rust,
             "yaml" => &yaml,
             "toml" => &toml,
-            // `every_command_says_what_the_guide_says` runs console blocks. Text blocks are not checked.
+            // `every_command_prints_what_the_guide_shows` runs console blocks. Text blocks are not checked.
             "console" | "text" => continue,
             other => panic!("docs/plugins.md:{}: unknown language {other:?}", block.line - 1),
         };
@@ -90,7 +90,7 @@ fn every_listing_stands_in_a_file_of_this_crate() {
 }
 
 #[test]
-fn every_action_is_in_the_table_with_what_it_happens_to() {
+fn every_action_is_in_the_table_with_the_objects_that_it_applies_to() {
     let guide = guide();
     let rows: Vec<Vec<&str>> = guide
         .lines()
@@ -128,7 +128,7 @@ fn every_action_is_in_the_table_with_what_it_happens_to() {
 }
 
 #[test]
-fn every_command_says_what_the_guide_says() {
+fn every_command_prints_what_the_guide_shows() {
     let guide = guide();
     let mut wrong = Vec::new();
     let mut commands = 0;
@@ -161,7 +161,7 @@ fn run(arguments: &str) -> String {
 }
 
 #[test]
-fn a_listing_that_is_indented_otherwise_or_has_gaps_is_found_out() {
+fn a_listing_with_other_indentation_or_gaps_is_detected() {
     let block = |lines: &[&str]| lines.iter().map(|line| (*line).to_owned()).collect::<Vec<_>>();
     let text = "fn a() {\n    b();\n    c();\n}\n";
     assert!(contains(text, &block(&["    b();", "    c();"])));
