@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn coordinated_election_is_refused_with_advice() {
+    fn coordinated_election_is_rejected_with_advice() {
         let features = Features::default().with(Feature::CoordinatedLeaderElection, true);
         let error = elected("leaderElection: {leaderElect: true}", &features).unwrap_err().to_string();
         assert!(

@@ -21,7 +21,7 @@ use harbormaster_oracle::components::Endpoint;
 use serde_json::{Value, json};
 
 on_both_servers! {
-    a_silent_network_is_noticed_and_nothing_is_bound_twice_or_lost,
+    a_silent_network_is_detected_and_no_pod_is_bound_twice_or_lost,
 }
 
 /// Longest time from the start of the silence to the first binding. kube-scheduler takes 46 s.
@@ -47,7 +47,7 @@ struct Tunnelled {
     _endpoint: Endpoint,
 }
 
-fn a_silent_network_is_noticed_and_nothing_is_bound_twice_or_lost(server: Server) {
+fn a_silent_network_is_detected_and_no_pod_is_bound_twice_or_lost(server: Server) {
     // Run one after another, the cases would take minutes.
     thread::scope(|scope| {
         scope.spawn(|| while_all_is_quiet(server, "quiet-http2", Over::Http2));
@@ -66,7 +66,7 @@ fn while_all_is_quiet(server: Server, name: &'static str, over: Over) {
     if over == Over::Http1 {
         // From the second watch of a kind on, the scheduler requests short watches.
         let opened = || harbormaster.lines_with(&["Watch opened", "kind=\"pods\""]).len();
-        eventually("watches have been opened anew", PATIENCE, || (opened() >= 2).then_some(()));
+        eventually("the watches have been reopened", PATIENCE, || (opened() >= 2).then_some(()));
     }
     thread::sleep(Duration::from_secs(3));
     tunnel.fall_silent();
@@ -169,6 +169,6 @@ fn tunnelled(server: Server, name: &'static str, over: Over, config: Value, more
     let protocol = format!("is_probed={}", over == Over::Http2);
     harbormaster.wait_for_line(&["Watch opened", "kind=\"pods\"", &protocol]);
     let unchecked = harbormaster.lines_with(&["insecure-skip-tls-verify"]).len();
-    assert_eq!(unchecked, usize::from(over == Over::Http2), "it is said once");
+    assert_eq!(unchecked, usize::from(over == Over::Http2), "the warning is logged once");
     Tunnelled { scene, tunnel, harbormaster, _endpoint: endpoint }
 }

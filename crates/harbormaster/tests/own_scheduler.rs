@@ -27,7 +27,7 @@ use harbormaster_sandbox::{AttachedScheduler, Options, PodState, Sandbox, Source
 use serde_json::{Value, json};
 
 on_both_servers! {
-    a_custom_resource_may_come_go_and_be_wrong_while_the_scheduler_runs,
+    custom_resources_may_appear_disappear_or_be_invalid_while_the_scheduler_runs,
 }
 
 const WHY: &str = "1 node(s) belong to another team";
@@ -176,7 +176,7 @@ fn change_team(client: &ApiClient, change: &Value) {
     client.merge_patch(&format!("{TEAMS}/red"), change).unwrap();
 }
 
-fn a_custom_resource_may_come_go_and_be_wrong_while_the_scheduler_runs(server: Server) {
+fn custom_resources_may_appear_disappear_or_be_invalid_while_the_scheduler_runs(server: Server) {
     let cluster = server.own();
     let client = cluster.client();
     client.post(NODES, &node("red-1", json!({"example.com/team": "red"}), "4", "4Gi", 100)).unwrap();
@@ -235,11 +235,11 @@ fn a_custom_resource_may_come_go_and_be_wrong_while_the_scheduler_runs(server: S
     // An unreadable team is reported once and treated as absent.
     create_team(client, "blue", &json!("default"));
     let unreadable = |name: &str| scheduler.lines_with(&["counts as absent", &format!("object=\"{name}\"")]);
-    eventually("it is told of", PATIENCE, || (!unreadable("blue").is_empty()).then_some(()));
+    eventually("the team is reported", PATIENCE, || (!unreadable("blue").is_empty()).then_some(()));
     create("third");
     wait_until_bound(client, "third");
     change_team(client, &json!({"spec": {"namespaces": "default"}}));
-    eventually("it is told of", PATIENCE, || (!unreadable("red").is_empty()).then_some(()));
+    eventually("the team is reported", PATIENCE, || (!unreadable("red").is_empty()).then_some(()));
     create("fourth");
     is_kept_out("fourth");
     change_team(client, &json!({"metadata": {"labels": {"still": "wrong"}}}));

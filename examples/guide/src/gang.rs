@@ -26,7 +26,7 @@ fn size_of(pod: &Pod) -> usize {
     pod.labels.get(SIZE).and_then(|text| text.parse().ok()).unwrap_or(1)
 }
 
-/// UIDs of the pods of every gang that have a node: waiting, being bound or running.
+/// For each gang, the UIDs of its pods that have a node: pods that are waiting, being bound or running.
 #[derive(Debug, Default, PartialEq)]
 pub struct Gangs(BTreeMap<Name, BTreeSet<Str>>);
 
@@ -48,11 +48,11 @@ impl Index for Gangs {
     }
 }
 
-/// The plugin and its arguments, `profiles[].pluginConfig[].args`.
+/// The plugin, which is also the type of its arguments, `profiles[].pluginConfig[].args`.
 #[derive(Debug, Deserialize)]
 #[serde(crate = "harbormaster::serde", rename_all = "camelCase", deny_unknown_fields)]
 pub struct Gang {
-    /// Seconds that a pod waits for the rest of its gang.
+    /// Number of seconds that a pod waits for the rest of its gang.
     #[serde(default = "one_minute")]
     patience_seconds: u64,
 }

@@ -16,7 +16,7 @@ fn license_of(pod: &Pod) -> Option<&Str> {
     pod.labels.get(LICENSE)
 }
 
-/// A custom resource; its definition is in `licenses/definition.yaml`.
+/// A custom resource, defined in `licenses/definition.yaml`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(crate = "harbormaster::serde")]
 pub struct License {
@@ -142,8 +142,8 @@ impl Seats {
         Ok(if is_its_own && license.has_a_seat_for(pod) { Hint::Queue } else { Hint::Skip })
     }
 
-    /// Wakes the pod if another pod gives up its node, and with it a seat that may never have been written, or if the
-    /// pod itself now names another license.
+    /// Wakes the pod if a pod with the same license that had a node is deleted, because its seat may never have been
+    /// written, or if the waiting pod's own labels change.
     fn after_pod(&self, pod: &PodInfo, change: &Change<'_>) -> PluginResult<Hint> {
         let Change::Pod { old: Some(old), new } = change else { return Ok(Hint::Queue) };
         let is_same = old.namespace == pod.namespace && license_of(old) == license_of(pod);

@@ -36,7 +36,7 @@ impl Index for PodsOfTenants {
     }
 }
 
-/// The plugin and its arguments, `profiles[].pluginConfig[].args`.
+/// The plugin, which is also the type of its arguments, `profiles[].pluginConfig[].args`.
 #[derive(Debug, Deserialize)]
 #[serde(crate = "harbormaster::serde", rename_all = "camelCase", deny_unknown_fields)]
 pub struct TenantLimit {
@@ -78,7 +78,7 @@ impl PreFilter for TenantLimit {
 }
 
 impl TenantLimit {
-    /// Wakes the pod if its tenant has one pod fewer, or if the pod itself changed.
+    /// Wakes the pod if its tenant has lost a scheduled pod, or if the pod itself has changed.
     fn after_pod(&self, pod: &PodInfo, change: &Change<'_>) -> PluginResult<Hint> {
         let Change::Pod { old: Some(old), new } = change else { return Ok(Hint::Queue) };
         let counted = old.node_name.is_some() && tenant_of(old) == tenant_of(pod);

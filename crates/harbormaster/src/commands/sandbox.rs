@@ -338,7 +338,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_are_quoted_where_a_shell_needs_it() {
+    fn paths_are_quoted_where_a_shell_requires_it() {
         assert_eq!(quoted(Path::new("/a/b.kubeconfig")), "/a/b.kubeconfig");
         assert_eq!(quoted(Path::new("/a b/it's")), r"'/a b/it'\''s'");
     }

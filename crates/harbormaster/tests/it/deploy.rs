@@ -355,7 +355,7 @@ fn every_kind_of_pod(client: &ApiClient, scheduler: &str) {
     wait_until_bound(client, "high");
     // A binding that waits for a volume would delay the exit.
     delete_pod(client, "has-made");
-    eventually("an event that tells of the binding", PATIENCE, || events(client, "high", "Scheduled").pop());
+    eventually("an event about the binding", PATIENCE, || events(client, "high", "Scheduled").pop());
 }
 
 #[test]

@@ -90,7 +90,7 @@ fn a_new_verbosity_reaches_the_engine(server: Server) {
     assert_eq!(set("5"), (200, b"successfully set klog.logging.verbosity to 5\n".to_vec()));
     create(&cluster, "between", SCHEDULER, json!({}));
     wait_until_bound(client, "between");
-    eventually("its moves are told", PATIENCE, || (!moves("between").is_empty()).then_some(()));
+    eventually("its moves are logged", PATIENCE, || (!moves("between").is_empty()).then_some(()));
 
     assert_eq!(set("2").0, 200);
     create(&cluster, "after", SCHEDULER, json!({}));

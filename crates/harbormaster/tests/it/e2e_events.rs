@@ -22,7 +22,7 @@ use crate::e2e::{
 
 on_both_servers! {
     every_pod_of_a_burst_gets_its_event,
-    a_server_that_refuses_events_for_a_while_gets_all_of_them_afterwards,
+    a_server_that_rejects_events_for_a_while_gets_all_of_them_afterwards,
 }
 
 const SCHEDULER: &str = "default-scheduler";
@@ -69,7 +69,7 @@ fn every_pod_of_a_burst_gets_its_event(server: Server) {
     assert!(trouble.iter().all(|trouble| !log.contains(trouble)), "{log}");
 }
 
-fn a_server_that_refuses_events_for_a_while_gets_all_of_them_afterwards(server: Server) {
+fn a_server_that_rejects_events_for_a_while_gets_all_of_them_afterwards(server: Server) {
     const POD_COUNT: usize = 100;
     let scene = Scene::new(server, "overloaded");
     // Twenty pods fill a node.

@@ -100,7 +100,7 @@ fn an_extender_filters_scores_and_binds(server: Server) {
     scene.client.post(PODS, &object).expect("the pod is created");
     assert!(wait_until_bound(&scene.client, &name).ends_with("-c"));
     eventually("the event of the binding", PATIENCE, || events(&scene.client, &name, "Scheduled").pop());
-    let [filter] = extender.asked("filter", &name).try_into().expect("it is asked once");
+    let [filter] = extender.asked("filter", &name).try_into().expect("it is called once");
     assert_eq!(filter["Pod"]["spec"]["containers"][0]["env"], json!([{"name": "A", "value": "B"}]));
     assert!(
         filter["Pod"].get("kind").is_none() && filter["Pod"]["metadata"].get("managedFields").is_none(),
@@ -168,7 +168,7 @@ fn an_extender_that_hangs_fails_only_the_pods_that_need_it(server: Server) {
         }),
     );
     create_with_gpu(&scene, "gpu");
-    eventually("it is asked", PATIENCE, || extender.asked("filter", &scene.full("gpu")).pop());
+    eventually("the extender is called", PATIENCE, || extender.asked("filter", &scene.full("gpu")).pop());
     for at in 0..5 {
         scene.create(&format!("plain-{at}"), "10m");
     }
@@ -227,7 +227,7 @@ fn an_extender_chooses_the_victims(server: Server) {
     let urgent = pod(&name, scene.name, json!({"cpu": "1"}), spec);
     eventually("all are known", PATIENCE, || scene.get("on-c").filter(|pod| node_of(pod).is_some()));
     scene.client.post(PODS, &urgent).expect("the pod is created");
-    eventually("its victim is on its way out or gone", PATIENCE, || {
+    eventually("its victim is terminating or gone", PATIENCE, || {
         scene.get("on-b").is_none_or(|pod| is_terminating(&pod)).then_some(())
     });
     if scene.get("on-b").is_some() {
@@ -291,7 +291,7 @@ fn simulation(extender: Value, flags: &[&str]) -> std::process::Output {
 #[test]
 fn a_simulation_calls_extenders_unless_a_flag_forbids_it() {
     let extender = Extender::start(|verb, args| {
-        assert_eq!(verb, "filter", "nobody binds in a simulation");
+        assert_eq!(verb, "filter", "extenders do not bind in a simulation");
         Some(only(args, &["-1"]))
     });
     let config = json!({"urlPrefix": extender.url, "filterVerb": "filter", "bindVerb": "bind"});

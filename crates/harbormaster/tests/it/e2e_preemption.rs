@@ -110,7 +110,7 @@ fn a_pod_evicts_only_the_pods_in_its_way_and_waits_until_they_are_gone(server: S
     wait_until_explained(&scene.client, &scene.full("late"));
     scene.finish("low-best");
     preempted(&scene, "best");
-    eventually("the late one has victims of its own", PATIENCE, || {
+    eventually("the late pod has its own victims", PATIENCE, || {
         (scene.evicted() == ["low-best", "many-1", "many-2"]).then_some(())
     });
     assert_eq!(deletes(&scene), 3);
@@ -320,7 +320,7 @@ fn the_next_scheduler_continues_after_one_is_killed_while_evicting(server: Serve
         scene.is_going(&format!("low-{row}"));
         scene.is_nominated(&format!("top-{row}"));
     }
-    eventually("the third is told", PATIENCE, || {
+    eventually("the third victim is marked", PATIENCE, || {
         scene.get("low-told").filter(|pod| disruption(pod).is_some()).map(|_| ())
     });
     first.kill();

@@ -25,7 +25,7 @@ use crate::e2e::{
 
 on_both_servers! {
     both_schedulers_choose_the_same_victims_and_report_the_same,
-    while_its_victims_are_being_evicted_a_preemptor_is_not_tried,
+    a_preemptor_is_not_tried_while_its_victims_are_being_evicted,
     two_schedulers_that_compete_for_room_come_to_rest,
 }
 
@@ -210,7 +210,7 @@ fn both_schedulers_choose_the_same_victims_and_report_the_same(server: Server) {
     pair.end();
 }
 
-fn while_its_victims_are_being_evicted_a_preemptor_is_not_tried(server: Server) {
+fn a_preemptor_is_not_tried_while_its_victims_are_being_evicted(server: Server) {
     let pair = Pair::new(server.own());
     let gate = Gate::default();
     for scheduler in BOTH {
@@ -235,7 +235,7 @@ fn while_its_victims_are_being_evicted_a_preemptor_is_not_tried(server: Server) 
         pair.create(&top(scheduler), scheduler, "high", "1", in_pool(scheduler));
     }
     for scheduler in BOTH {
-        eventually("its victim is told", PATIENCE, || {
+        eventually("its victim is marked", PATIENCE, || {
             disruption(&get_pod(&pair.client, &format!("low-{scheduler}"))?).map(|_| ())
         });
     }

@@ -30,7 +30,7 @@ use crate::e2e::{
 
 on_both_servers! {
     the_trace_of_a_pod_contains_its_attempt_and_its_binding,
-    an_attempt_that_is_not_sampled_sends_nothing,
+    an_attempt_that_is_not_sampled_sends_no_spans,
 }
 
 const ATTEMPT: &str = "Scheduling attempt";
@@ -193,7 +193,7 @@ fn the_trace_of_a_pod_contains_its_attempt_and_its_binding(server: Server) {
     assert_eq!(log.matches("Traces cannot be sent").count(), 1, "{log}");
 }
 
-fn an_attempt_that_is_not_sampled_sends_nothing(server: Server) {
+fn an_attempt_that_is_not_sampled_sends_no_spans(server: Server) {
     let (cluster, collector) = (server.own(), Collector::start());
     let off = [("OTEL_TRACES_SAMPLER", "traceidratio"), ("OTEL_TRACES_SAMPLER_ARG", "0")];
     let harbormaster = start(&cluster, &collector, &off);

@@ -71,7 +71,7 @@ fn writes_fail(
         assert_ne!(answers[0], 200, "{name}: {answers:?}");
     }
     for name in ["conflict", "failing", "away", "refused"] {
-        assert!(harbormaster.attempts(&scene.full(name)) >= 2, "{name} is decided anew");
+        assert!(harbormaster.attempts(&scene.full(name)) >= 2, "{name} is scheduled again");
     }
     scene.create_volume("spare", "b");
     scene.ends_in_order(harbormaster, &pods, true);

@@ -23,7 +23,7 @@ on_both_servers! {
     a_pod_whose_claim_is_deleted_meanwhile_waits_for_a_new_claim,
     a_volume_that_is_deleted_meanwhile_is_replaced_by_another,
     a_node_that_is_deleted_meanwhile_holds_no_pod_or_volume,
-    a_pod_that_is_deleted_meanwhile_leaves_its_claims_and_volumes_to_others,
+    a_pod_that_is_deleted_meanwhile_leaves_its_claims_and_volumes_to_other_pods,
     the_next_scheduler_continues_after_one_is_killed_at_any_step,
     two_concurrent_schedulers_do_not_harm_each_other,
 }
@@ -187,7 +187,7 @@ fn a_node_that_is_deleted_meanwhile_holds_no_pod_or_volume(server: Server) {
     scene.ends_in_order(harbormaster, &["goes", "stays"], true);
 }
 
-fn a_pod_that_is_deleted_meanwhile_leaves_its_claims_and_volumes_to_others(server: Server) {
+fn a_pod_that_is_deleted_meanwhile_leaves_its_claims_and_volumes_to_other_pods(server: Server) {
     let scene = VolumeScene::new(server, "podless");
     let gate = Gate::default();
     scene.proxy.fault(1, Fault::hold(&gate), scene.is_setting_aside("written"));

@@ -17,9 +17,9 @@ use crate::e2e::{
 };
 
 on_both_servers! {
-    claims_that_wait_get_the_volumes_of_the_nodes_that_are_chosen,
-    a_volume_is_made_for_the_chosen_node_and_a_failure_to_make_it_is_tried_again,
-    a_volume_that_names_nodes_which_do_not_exist_is_used_from_those_that_do,
+    waiting_claims_get_the_volumes_of_the_chosen_nodes,
+    a_volume_is_created_for_the_chosen_node_and_failures_are_retried,
+    a_volume_whose_affinity_lists_missing_nodes_is_used_from_the_existing_ones,
 }
 
 /// A cluster with two nodes, a storage class whose claims wait for a node, and Harbormaster.
@@ -86,14 +86,14 @@ impl Scene {
 
     /// Waits until the message of the pod's condition contains `words`.
     fn told(&self, name: &str, words: &str) {
-        eventually(&format!("{name} is told {words:?}"), PATIENCE, || {
+        eventually(&format!("{name} has the message {words:?}"), PATIENCE, || {
             let pod = get_pod(self.client(), name)?;
             scheduled_condition(&pod)?[2].contains(words).then_some(())
         });
     }
 }
 
-fn claims_that_wait_get_the_volumes_of_the_nodes_that_are_chosen(server: Server) {
+fn waiting_claims_get_the_volumes_of_the_chosen_nodes(server: Server) {
     let scene = Scene::new(server, NOBODY);
     scene.create_volume("large", "a", &json!({"capacity": {"storage": "2Gi"}}));
     scene.create_volume("small", "b", &json!({}));
@@ -123,7 +123,7 @@ fn claims_that_wait_get_the_volumes_of_the_nodes_that_are_chosen(server: Server)
     assert_eq!(scene.bound(waiting), "b");
 }
 
-fn a_volume_is_made_for_the_chosen_node_and_a_failure_to_make_it_is_tried_again(server: Server) {
+fn a_volume_is_created_for_the_chosen_node_and_failures_are_retried(server: Server) {
     let scene = Scene::new(server, "example.com/by-hand");
     scene.create_user("one");
     let selected = || {
@@ -142,7 +142,7 @@ fn a_volume_is_made_for_the_chosen_node_and_a_failure_to_make_it_is_tried_again(
     assert_eq!(scene.claim("one")["spec"]["volumeName"], "made");
 }
 
-fn a_volume_that_names_nodes_which_do_not_exist_is_used_from_those_that_do(server: Server) {
+fn a_volume_whose_affinity_lists_missing_nodes_is_used_from_the_existing_ones(server: Server) {
     let scene = Scene::new(server, "kubernetes.io/no-provisioner");
     for (name, nodes) in [("some", ["gone", "b", "never-was"]), ("none", ["gone", "never-was", "B"])] {
         scene.create_claim(name);

@@ -22,9 +22,9 @@ use crate::e2e::{
 on_both_servers! {
     an_event_wakes_the_pods_that_it_can_help_and_no_others,
     released_resources_wake_the_pods_that_lack_them_and_no_others,
-    new_nodes_and_tolerations_wake_those_who_get_a_place_by_them,
-    other_pods_wake_those_who_look_at_pods_like_them,
-    nodes_wake_those_whose_topology_they_change,
+    new_nodes_and_tolerations_wake_the_pods_that_they_help,
+    other_pods_wake_the_pods_whose_selectors_match_them,
+    nodes_wake_the_pods_whose_topology_they_change,
 }
 
 const CPU: &str = "short-of-cpu";
@@ -149,7 +149,7 @@ fn released_resources_wake_the_pods_that_lack_them_and_no_others(server: Server)
     scene.end();
 }
 
-fn new_nodes_and_tolerations_wake_those_who_get_a_place_by_them(server: Server) {
+fn new_nodes_and_tolerations_wake_the_pods_that_they_help(server: Server) {
     let scene = waiting_for_nodes(server);
     scene.wakes("new tolerations of the pod itself, helpful or not", &[TAINT], || {
         let more = json!([
@@ -277,7 +277,7 @@ fn among_pods(server: Server) -> WakeScene {
     scene
 }
 
-fn other_pods_wake_those_who_look_at_pods_like_them(server: Server) {
+fn other_pods_wake_the_pods_whose_selectors_match_them(server: Server) {
     let scene = among_pods(server);
     let add = |name: &str, labels: Value| {
         let pod = placed(name, "n1", labels, json!({}));
@@ -333,7 +333,7 @@ fn other_pods_wake_those_who_look_at_pods_like_them(server: Server) {
     scene.end();
 }
 
-fn nodes_wake_those_whose_topology_they_change(server: Server) {
+fn nodes_wake_the_pods_whose_topology_they_change(server: Server) {
     let scene = among_pods(server);
     let add = |name: &str, labels: Value| {
         scene.client.post(NODES, &node(name, labels, "4", "4Gi", 40)).expect("the node is created");

@@ -13,8 +13,8 @@ use crate::e2e::{
 
 on_both_servers! {
     detached_volumes_wake_the_pods_that_need_their_place,
-    objects_of_storage_wake_those_who_wait_for_them_and_no_others,
-    nodes_and_bound_claims_wake_those_who_get_a_place_by_them,
+    storage_objects_wake_the_pods_that_wait_for_them_and_no_others,
+    nodes_and_bound_claims_wake_the_pods_that_they_help,
 }
 
 const DISK: &str = "disk-taken";
@@ -196,7 +196,7 @@ fn without_storage(server: Server) -> WakeScene {
     scene
 }
 
-fn objects_of_storage_wake_those_who_wait_for_them_and_no_others(server: Server) {
+fn storage_objects_wake_the_pods_that_wait_for_them_and_no_others(server: Server) {
     let scene = without_storage(server);
     let add = |path: &str, object: &Value| drop(scene.client.post(path, object).expect("it is created"));
     let patch = |path: &str, name: &str, patch: Value| {
@@ -268,7 +268,7 @@ fn objects_of_storage_wake_those_who_wait_for_them_and_no_others(server: Server)
     scene.end();
 }
 
-fn nodes_and_bound_claims_wake_those_who_get_a_place_by_them(server: Server) {
+fn nodes_and_bound_claims_wake_the_pods_that_they_help(server: Server) {
     let scene = without_storage(server);
     scene.helps(UNBOUND, "n1", &[UNBOUND], || {
         let path = format!("{CLAIMS}/{UNBOUND}");

@@ -86,7 +86,7 @@ impl Sandbox {
         }
         let output = child.wait_with_output().expect("it has ended");
         let told = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(!output.status.success(), "kubectl {command} is not refused: {told}");
+        assert!(!output.status.success(), "kubectl {command} is not rejected: {told}");
         told
     }
 

@@ -250,7 +250,7 @@ fn lost_server() -> String {
 }
 
 #[test]
-fn an_extender_that_fails_is_an_error_unless_it_may_be_ignored() {
+fn a_failing_extender_is_an_error_unless_it_is_ignorable() {
     let unused = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     for (url, why) in [(format!("http://{unused}"), "Post"), (lost_server(), "code 404")] {
         let directory = tempfile::tempdir().unwrap();

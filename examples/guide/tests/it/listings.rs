@@ -1,4 +1,5 @@
-//! Checks `docs/plugins.md`: every listing appears in a file of this crate, and every command prints the output shown.
+//! Checks `docs/plugins.md`: every listing appears in a file of this crate or of `examples/own-scheduler`, and every
+//! command prints the output shown.
 
 use std::{
     fs,
@@ -43,7 +44,7 @@ fn blocks(guide: &str) -> Vec<CodeBlock> {
     blocks
 }
 
-/// Returns the path and text of every file below a folder with the given extension.
+/// Returns the path and text of every file with the given extension below a folder.
 fn files(folder: &Path, extension: &str) -> Vec<(PathBuf, String)> {
     let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let below = entries.flat_map(|path| match path.is_dir() {
@@ -57,7 +58,7 @@ fn files(folder: &Path, extension: &str) -> Vec<(PathBuf, String)> {
     below.collect()
 }
 
-/// Returns true if the text contains the lines of the block in sequence, with the same indentation.
+/// Returns true if the text contains the lines of the block, consecutively and with the same indentation.
 fn contains(text: &str, block: &[String]) -> bool {
     let lines: Vec<&str> = text.lines().collect();
     lines.windows(block.len()).any(|window| window.iter().eq(block))
@@ -117,7 +118,7 @@ fn every_action_is_in_the_table_with_the_objects_that_it_applies_to() {
             std::cmp::Ordering::Equal => (Action::UPDATE, "everything"),
             std::cmp::Ordering::Greater => (Action::ALL, "everything"),
         };
-        // kube-scheduler has a longer name for one action.
+        // One action is displayed under kube-scheduler's longer name.
         let known = action.to_string().to_lowercase().replace("schedulinggates", "gates");
         assert_eq!((name, *of), (known, resources));
     }

@@ -1,4 +1,4 @@
-//! Runs the plugins of the guide in the real scheduler, against an in-process API server.
+//! Runs the guide's plugins in the real scheduler, against an in-process API server.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use harbormaster::{
     simulation::Source,
 };
 
-/// Far longer than any step takes.
+/// Time limit of a step, far longer than any step takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Starts a sandbox with the configuration and manifests of one chapter.

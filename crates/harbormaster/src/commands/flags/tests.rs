@@ -36,7 +36,7 @@ fn the_command_is_well_formed_and_no_flag_is_defined_twice() {
 }
 
 #[test]
-fn flags_are_read_as_kube_scheduler_reads_them() {
+fn flags_are_parsed_as_kube_scheduler_parses_them() {
     for (args, flag, expected) in [
         (&["--leader-elect"][..], "leader-elect", "true"),
         (&["--leader-elect=false"], "leader-elect", "false"),

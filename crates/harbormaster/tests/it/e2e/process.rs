@@ -18,7 +18,7 @@ pub const END: Duration = Duration::from_secs(30);
 const BINARY: Option<&str> = option_env!("CARGO_BIN_EXE_harbormaster");
 
 fn binary() -> &'static Path {
-    Path::new(BINARY.expect("cargo tells the tests of its own crate"))
+    Path::new(BINARY.expect("cargo sets it for tests of this crate"))
 }
 
 /// A running `harbormaster run`, killed on drop.

@@ -271,17 +271,20 @@ impl Proxy {
         let sent = self.each_watch(resource, |watch| {
             let _ = chunk(&mut watch.stream, format!("{line}\n").as_bytes());
         });
-        assert!(sent > 0, "nobody watches {resource}");
+        assert!(sent > 0, "no watch of {resource} is open");
     }
 
     /// Ends all open watches now.
     pub fn close_all(&self) {
-        assert!(self.each_open(|_| true, |watch| watch.end(Cut::Complete)) > 0, "nobody watches anything");
+        assert!(self.each_open(|_| true, |watch| watch.end(Cut::Complete)) > 0, "no watch is open");
     }
 
     /// Ends open watches of `resource` now.
     pub fn close(&self, resource: &str) {
-        assert!(self.each_watch(resource, |watch| watch.end(Cut::Complete)) > 0, "nobody watches {resource}");
+        assert!(
+            self.each_watch(resource, |watch| watch.end(Cut::Complete)) > 0,
+            "no watch of {resource} is open"
+        );
     }
 
     fn each_watch(&self, resource: &str, act: impl Fn(&mut OpenWatch)) -> usize {

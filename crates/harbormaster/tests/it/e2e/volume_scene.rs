@@ -175,7 +175,7 @@ impl VolumeScene {
 
     /// Waits until the message of the pod's condition contains `words`.
     pub fn is_told(&self, name: &str, words: &str) {
-        eventually(&format!("{name} is told {words:?}"), PATIENCE, || {
+        eventually(&format!("{name} has the message {words:?}"), PATIENCE, || {
             let pod = get_pod(&self.client, &self.full(name))?;
             scheduled_condition(&pod)?[2].contains(words).then_some(())
         });
