@@ -16,7 +16,7 @@ use crate::{
     plugin_args::{PluginArgs, binding_timeout_allowed},
 };
 
-/// Checks the arguments of a plugin, except for NodeResourcesFit; see [`check_fit`].
+/// Checks the arguments of a plugin other than NodeResourcesFit, for which see [`check_fit`].
 pub(crate) fn check(path: &str, args: &PluginArgs, features: &Features, errors: &mut FieldErrors<'_>) {
     match args {
         PluginArgs::DefaultPreemption(args) => check_preemption(path, args, errors),
@@ -95,7 +95,7 @@ fn check_affinity(path: &str, affinity: &AddedAffinity, errors: &mut FieldErrors
     }
     let path = format!("{path}.preferredDuringSchedulingIgnoredDuringExecution");
     for (i, term) in affinity.preferred.iter().flatten().enumerate() {
-        // A term without weight has no effect, so it is not validated.
+        // A term with weight 0 has no effect, so it is not validated.
         if term.weight != 0 {
             check_term(&format!("{path}[{i}]"), &term.preference, errors);
         }
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_are_checked_in_kube_schedulers_words() {
+    fn arguments_are_checked_with_kube_schedulers_messages() {
         let default = Features::default();
         let scoring = default.with(Feature::StorageCapacityScoring, true);
         let no_timeouts = default
@@ -477,7 +477,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_of_the_fit_plugin_are_checked_in_kube_schedulers_words() {
+    fn arguments_of_the_fit_plugin_are_checked_with_kube_schedulers_messages() {
         for (args, message) in [
             ("{}", ""),
             (

@@ -19,26 +19,26 @@ pub const DEFAULT_SCHEDULER_NAME: &str = "default-scheduler";
 
 /// `KubeSchedulerConfiguration` of `kubescheduler.config.k8s.io/v1`, with all defaults filled in.
 ///
-/// Returned by [`crate::load`] and [`KubeSchedulerConfiguration::default_config`]. It is not validated yet: apply flags, then
-/// call [`crate::validate`].
+/// Returned by [`crate::load`] and [`KubeSchedulerConfiguration::default_config`], not yet validated: apply the flags,
+/// then call [`crate::validate`].
 #[derive(Clone, Debug)]
 pub struct KubeSchedulerConfiguration {
-    /// Number of workers that filter and score nodes.
+    /// Number of workers that filter and score nodes in kube-scheduler; no effect in Harbormaster.
     pub parallelism: i32,
     /// Leader election.
     pub leader_election: LeaderElection,
     /// Connection to the API server.
     pub client_connection: ClientConnection,
-    /// Serve profiles over HTTP.
+    /// Serve `/debug/flags/v` on the secure port.
     pub enable_profiling: bool,
-    /// Profile lock contention too.
+    /// Profile lock contention in kube-scheduler; no effect in Harbormaster.
     pub enable_contention_profiling: bool,
-    /// Percentage of nodes to find feasible before scoring, 0 for the adaptive number. `None` if not given, which
-    /// kube-scheduler treats as 0.
+    /// Percentage of nodes that must be found feasible before scoring starts; 0 for the adaptive number. `None` if not
+    /// given, which kube-scheduler treats as 0.
     pub percentage_of_nodes_to_score: Option<i32>,
-    /// First backoff of an unschedulable pod in seconds.
+    /// First backoff of an unschedulable pod, in seconds.
     pub pod_initial_backoff_seconds: i64,
-    /// Longest backoff in seconds.
+    /// Longest backoff, in seconds.
     pub pod_max_backoff_seconds: i64,
     /// Profiles; at least one.
     pub profiles: Vec<Profile>,
@@ -56,11 +56,11 @@ pub struct KubeSchedulerConfiguration {
 pub struct LeaderElection {
     /// True if replicas elect a leader.
     pub leader_elect: bool,
-    /// Time for which a lease that is not renewed is respected.
+    /// Time for which standbys respect a lease that is not renewed.
     pub lease_duration: GoDuration,
     /// Time for which the leader tries to renew the lease before it gives up.
     pub renew_deadline: GoDuration,
-    /// Time between attempts to acquire or renew the lease.
+    /// Interval between attempts to acquire or renew the lease.
     pub retry_period: GoDuration,
     /// Resource of the lock object; only `leases`.
     pub resource_lock: String,
@@ -96,7 +96,7 @@ pub struct ClientConnection {
     pub content_type: String,
     /// Requests per second.
     pub qps: f32,
-    /// Number of requests by which a burst may exceed [`Self::qps`].
+    /// Number of requests that may be sent in a burst above [`Self::qps`].
     pub burst: i32,
 }
 
@@ -115,15 +115,16 @@ impl Default for ClientConnection {
 /// `KubeSchedulerProfile`: plugins and settings for the pods with one scheduler name.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Profile {
-    /// `spec.schedulerName` of its pods; empty (and invalid) if absent and there are several profiles.
+    /// `spec.schedulerName` of the profile's pods. If it is absent and there are several profiles, it is empty, which
+    /// is invalid.
     pub scheduler_name: String,
     /// Overrides the global value.
     pub percentage_of_nodes_to_score: Option<i32>,
-    /// Default plugins with the user's changes, not yet expanded.
+    /// Default plugins with the user's changes applied, not yet expanded.
     pub plugins: Plugins,
-    /// The user's entries in order, then the defaults of the enabled in-tree plugins that have none.
+    /// The user's entries in order, then the defaults of the enabled in-tree plugins that have no entry.
     pub plugin_config: Vec<PluginConfig>,
-    /// Names in `multiPoint.enabled` of the file, for positions in errors.
+    /// Names in the file's `multiPoint.enabled`, for positions in errors.
     pub(crate) multi_point_in_file: Vec<String>,
 }
 
@@ -133,7 +134,7 @@ impl Profile {
         self.plugin_config.iter().find(|c| c.name == plugin).map(|c| &c.args)
     }
 
-    /// Returns true if the file enables the plugin by name, as opposed to getting it by default.
+    /// Returns true if the file enables the plugin by name, so that it is not just a default.
     pub fn enables_by_name(&self, plugin: &str) -> bool {
         let at_a_point = || ExtensionPoint::ALL.iter().any(|point| self.plugins.at(*point).enables(plugin));
         self.multi_point_in_file.iter().any(|name| name == plugin) || at_a_point()
@@ -155,19 +156,19 @@ pub struct PluginConfig {
 pub struct Extender {
     /// URL that the verbs are appended to.
     pub url_prefix: String,
-    /// Verb for filtering; empty if it does not filter.
+    /// Verb for filtering; empty if the extender does not filter.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub filter_verb: String,
-    /// Verb for preemption; empty if it does not take part.
+    /// Verb for preemption; empty if the extender takes no part in preemption.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub preempt_verb: String,
-    /// Verb for scoring; empty if it does not score.
+    /// Verb for scoring; empty if the extender does not score.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub prioritize_verb: String,
-    /// Factor for its scores.
+    /// Factor by which the extender's scores are multiplied.
     #[serde(skip_serializing_if = "is_zero")]
     pub weight: i64,
-    /// Verb for binding; empty if it does not bind.
+    /// Verb for binding; empty if the extender does not bind.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub bind_verb: String,
     /// Use TLS.
@@ -176,7 +177,7 @@ pub struct Extender {
     /// TLS settings.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tls_config: Option<ExtenderTls>,
-    /// Timeout of a request; zero means 5 s.
+    /// Timeout of each request; zero means 5 s.
     #[serde(rename = "httpTimeout")]
     pub http_timeout: GoDuration,
     /// The extender caches nodes and receives only their names.
@@ -194,7 +195,7 @@ fn is_zero(value: &i64) -> bool {
     *value == 0
 }
 
-/// `ExtenderTLSConfig`; the `*Data` fields are base64 and take precedence over the files.
+/// `ExtenderTLSConfig`. The `*Data` fields are base64-encoded and take precedence over the files.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[expect(missing_docs, reason = "common files and data of a TLS client")]
@@ -229,28 +230,28 @@ pub struct ManagedResource {
 }
 
 impl KubeSchedulerConfiguration {
-    /// The configuration without a file, with default feature gates.
+    /// Returns the configuration that applies without a file, with default feature gates.
     pub fn default_config() -> Self {
         Self::default_for(&Features::default())
     }
 
-    /// The configuration without a file.
+    /// Returns the configuration that applies without a file.
     pub fn default_for(features: &Features) -> Self {
         crate::load::defaults(features)
     }
 
-    /// Returns the extenders in the order in which they are called: ignorable ones come last.
+    /// Returns the extenders in the order in which they are called: ignorable extenders come last.
     pub fn extenders_in_order(&self) -> Vec<&Extender> {
         let mut extenders: Vec<&Extender> = self.extenders.iter().collect();
         extenders.sort_by_key(|extender| extender.ignorable);
         extenders
     }
 
-    /// Makes NodeResourcesFit ignore the resources that extenders manage and that are marked `ignoredByScheduler`. In every profile
-    /// they replace the plugin's `ignoredResources`.
+    /// Makes NodeResourcesFit ignore the extenders' managed resources that are marked `ignoredByScheduler`. In every
+    /// profile, they replace the plugin's `ignoredResources`.
     ///
     /// # Errors
-    /// If a profile has no arguments of that plugin, with kube-scheduler's message.
+    /// If a profile has no arguments for NodeResourcesFit, with kube-scheduler's message.
     pub fn ignore_managed_resources(&mut self) -> Result<(), ConfigError> {
         let managed = self.extenders.iter().flat_map(|extender| &extender.managed_resources);
         let ignored: Vec<String> = managed
@@ -277,12 +278,13 @@ impl KubeSchedulerConfiguration {
         Ok(())
     }
 
-    /// Returns true if the file sets the field (`leaderElection.leaderElect`), as opposed to getting its default.
+    /// Returns true if the file sets the field (for example `leaderElection.leaderElect`).
     pub fn is_set_in_file(&self, field: &str) -> bool {
         self.source.has_field(field)
     }
 
-    /// Creates an error about a field (`profiles[0].pluginConfig[1].args.weight`), with its position in the file.
+    /// Creates an error about a field (for example `profiles[0].pluginConfig[1].args.weight`), with its position in the
+    /// file.
     pub fn error(&self, field: &str, message: impl Into<String>) -> ConfigError {
         self.source.error(field, message)
     }

@@ -1,4 +1,4 @@
-//! Strict decoding of a tree into structs: serde knows the fields of a struct, all others are recorded.
+//! Strict decoding of a tree into structs. Fields that a struct does not have are recorded.
 //!
 //! The rules are those of Kubernetes' JSON decoder: an unknown field is an error, but decoding continues; null means
 //! absent; a value of the wrong type ends decoding.
@@ -18,13 +18,13 @@ use harbormaster_api::similar::similar;
 
 use harbormaster_yaml::{Content, Entry, Node, Position};
 
-/// A field that the struct does not have, or a repeated one.
+/// A field that the struct does not have.
 #[derive(Debug)]
 pub(crate) struct UnknownField {
     /// Path below the decoded node.
     pub(crate) path: String,
     pub(crate) at: Position,
-    /// A known field with a similar name.
+    /// A field of the struct with a similar name.
     pub(crate) suggestion: Option<&'static str>,
 }
 
@@ -37,7 +37,7 @@ pub(crate) struct WrongValue {
     pub(crate) message: String,
 }
 
-/// Decodes a tree; unknown fields are in the order of the document.
+/// Decodes a tree. Returns the unknown fields in document order.
 pub(crate) fn decode<T: for<'de> Deserialize<'de>>(
     node: &Node,
 ) -> (Result<T, WrongValue>, Vec<UnknownField>) {
@@ -47,7 +47,7 @@ pub(crate) fn decode<T: for<'de> Deserialize<'de>>(
     (result, unknown.into_inner())
 }
 
-/// The path of a field below `path`.
+/// Returns the path of a field below `path`.
 pub(crate) fn below(path: &str, key: &str) -> String {
     if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
 }
@@ -84,7 +84,7 @@ impl<'a> Decoder<'a> {
         Err(self.error(format!("cannot unmarshal {} into type {expected}", self.node.type_name())))
     }
 
-    /// Adds the position of this value to an error, unless the error has a deeper one.
+    /// Adds the position of this value to an error, unless the error has the position of a nested value.
     fn located<T>(path: String, at: Position, result: Result<T, WrongValue>) -> Result<T, WrongValue> {
         result.map_err(|e| match e.at {
             Some(_) => e,
@@ -187,8 +187,8 @@ impl<'de> de::Deserializer<'de> for Decoder<'_> {
     }
 
     fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, WrongValue> {
-        // A type that is parsed from a string (a duration) fails after the string was read. The error passes through the
-        // struct with the field, which adds the position.
+        // A type that is parsed from a string, such as a duration, fails after the string has been read. The decoder of
+        // the struct that contains the field adds the position to the error.
         self.deserialize_str(visitor)
     }
 
@@ -237,7 +237,7 @@ impl<'de> de::Deserializer<'de> for Decoder<'_> {
     }
 }
 
-/// Entries of a mapping. Those that a struct does not have are recorded and skipped; nulls are skipped.
+/// Entries of a mapping. Skips nulls, and records and skips entries that the struct does not have.
 struct Fields<'a> {
     rest: std::slice::Iter<'a, Entry>,
     value: Option<&'a Entry>,
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn all_unknown_fields_are_found_and_do_not_stop_decoding() {
+    fn all_unknown_fields_are_recorded_and_do_not_stop_decoding() {
         let (settings, unknown) =
             read("count: 1\nbogus: 2\nthings:\n- count: 3\n  Count: 4\nraw: {any: [1]}\n");
         let settings = settings.unwrap();
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_of_the_wrong_type_is_named_with_its_place() {
+    fn a_value_of_the_wrong_type_is_reported_with_path_and_position() {
         for (text, message, line) in [
             ("count: x", "count: cannot unmarshal string into type int32", 1),
             ("count: 3000000000", "count: cannot unmarshal number 3000000000 into type int32", 1),

@@ -1,15 +1,16 @@
-//! `--emulated-version` and `--min-compatibility-version`.
+//! Parsing of `--emulated-version` and `--min-compatibility-version`.
 
 use thiserror::Error;
 
-/// The minor version of Kubernetes 1 whose behaviour is implemented.
+/// The minor version of Kubernetes 1 that Harbormaster implements.
 const BINARY: u64 = 36;
 /// The oldest minor version that can be emulated.
 const FLOOR: u64 = 33;
-/// The only registered component.
+/// The only component whose versions can be set.
 const COMPONENT: &str = "kube";
 
-/// The emulated version of Kubernetes, which determines feature gates and their defaults, and the oldest compatible version.
+/// The emulated version of Kubernetes, which determines the feature gates and their defaults, and the oldest version to
+/// be compatible with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Emulation {
     emulated: u32,
@@ -22,7 +23,7 @@ impl Default for Emulation {
     }
 }
 
-/// Reason why a version cannot be emulated, with kube-scheduler's message.
+/// Reason that a version cannot be emulated, with kube-scheduler's message.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{0}")]
 pub struct EmulationError(String);
@@ -32,7 +33,7 @@ pub struct EmulationError(String);
 struct Version(Vec<u64>);
 
 impl Emulation {
-    /// Parses the values of all flags of both kinds: `1.35`, `kube=1.35`.
+    /// Parses the values of all flags of both kinds, for example `1.35` and `kube=1.35`.
     ///
     /// # Errors
     /// Values that are not versions, versions of other components, and versions out of range.
@@ -71,7 +72,7 @@ impl Emulation {
         Ok(Self { emulated: minor(&emulated), min_compatible: minor(&min_compatible) })
     }
 
-    /// The emulated minor version of Kubernetes 1.
+    /// Returns the emulated minor version of Kubernetes 1.
     pub(crate) fn minor(self) -> u32 {
         self.emulated
     }
@@ -81,19 +82,19 @@ impl Emulation {
         self.emulated == Self::default().emulated
     }
 
-    /// The emulated version, for example `1.36`.
+    /// Returns the emulated version, for example `1.36`.
     pub fn emulated(self) -> String {
         format!("1.{}", self.emulated)
     }
 
-    /// The oldest compatible version, for example `1.35`.
+    /// Returns the oldest version to be compatible with, for example `1.35`.
     pub fn min_compatible(self) -> String {
         format!("1.{}", self.min_compatible)
     }
 }
 
 impl Version {
-    /// The minor version of Kubernetes 1. Other major versions are out of every range.
+    /// Returns the minor version of Kubernetes 1. For other major versions, returns a number outside every range.
     fn minor(&self) -> u64 {
         match self.0.as_slice() {
             [1, minor, ..] => *minor,
@@ -102,7 +103,7 @@ impl Version {
         }
     }
 
-    /// The previous minor version, or the oldest one that can be emulated.
+    /// Returns the previous minor version, but none older than the oldest that can be emulated.
     fn before(&self) -> Self {
         let Some((major, minor)) = self.0.first().zip(self.0.get(1)) else { return self.clone() };
         let before = Self(vec![*major, minor.saturating_sub(1)]);
@@ -115,7 +116,7 @@ impl Version {
     }
 }
 
-/// Parses flags into the version of the only component.
+/// Parses the values of one kind of flag into the version of [`COMPONENT`].
 fn read<'a>(flags: impl IntoIterator<Item = &'a str>) -> Result<Option<Version>, EmulationError> {
     let mut found: Vec<(&str, Version)> = Vec::new();
     for pair in flags.into_iter().flat_map(|flag| flag.split(',')).filter(|pair| !pair.is_empty()) {
@@ -141,7 +142,7 @@ fn read<'a>(flags: impl IntoIterator<Item = &'a str>) -> Result<Option<Version>,
     Ok(found.pop().map(|(_, version)| version))
 }
 
-/// Parses numbers between dots with an optional leading `v`; the rest of the text is ignored.
+/// Parses dot-separated numbers with an optional leading `v`, and ignores the rest of the string.
 fn parse(text: &str) -> Result<Version, EmulationError> {
     let trimmed = text.trim_start();
     let trimmed = trimmed.strip_prefix('v').unwrap_or(trimmed);
@@ -175,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn versions_are_read_as_kube_scheduler_reads_them() {
+    fn versions_are_parsed_as_kube_scheduler_parses_them() {
         for (emulated, min, expected) in [
             (&[][..], &[][..], ("1.36", "1.35")),
             (&[""], &[], ("1.36", "1.35")),
@@ -192,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_emulated_is_refused_in_the_words_of_kube_scheduler() {
+    fn versions_that_cannot_be_emulated_are_rejected_with_kube_schedulers_messages() {
         for (emulated, min, expected) in [
             (
                 &["1.0"][..],

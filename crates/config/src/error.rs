@@ -11,18 +11,18 @@ use harbormaster_yaml::{Node, Position};
 pub struct ConfigError {
     /// Name of the file as passed to [`crate::load`]; empty for a configuration that was not read from a file.
     pub file: String,
-    /// Position of the field in the file, or of its closest parent that the file contains.
+    /// Position of the field, or of its closest ancestor, in the file.
     pub position: Option<Position>,
-    /// Path of the field (`profiles[0].plugins.filter.enabled[1]`); empty for the whole file.
+    /// Path of the field, for example `profiles[0].plugins.filter.enabled[1]`; empty for the whole file.
     pub field: String,
-    /// kube-scheduler's message, which includes the field if kube-scheduler's does.
+    /// kube-scheduler's message. It includes the field only if kube-scheduler's does.
     pub message: String,
     /// Advice on how to fix the error.
     pub help: Option<String>,
 }
 
 impl ConfigError {
-    /// Suggests a similar name, unless the error already has help.
+    /// Adds the suggestion of a similar name, unless the error already has help.
     #[must_use]
     pub fn meaning(mut self, meant: Option<&str>) -> Self {
         let question = || meant.map(|name| format!("did you mean `{name}`?"));
@@ -48,8 +48,8 @@ impl fmt::Display for ConfigError {
 
 /// All errors in a configuration; never empty when returned as an error.
 ///
-/// `Display` prints one error per line, each with file, line and column. [`ConfigErrors::kube_text`] is the one-line
-/// form of kube-scheduler.
+/// `Display` prints one error per line, each with file, line and column. [`ConfigErrors::kube_text`] returns
+/// kube-scheduler's one-line form.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Error)]
 pub struct ConfigErrors {
     /// The errors, in kube-scheduler's order.
@@ -90,7 +90,7 @@ impl ConfigErrors {
     /// Returns `Err` with these errors if there are any.
     ///
     /// # Errors
-    /// Itself, unless empty.
+    /// The list itself, unless it is empty.
     pub fn into_result(self) -> Result<(), Self> {
         if self.errors.is_empty() { Ok(()) } else { Err(self) }
     }
@@ -120,7 +120,7 @@ impl fmt::Display for ConfigErrors {
     }
 }
 
-/// The file that a configuration was read from, for errors about its fields.
+/// The file that a configuration was read from; gives errors about fields their positions.
 #[derive(Clone, Debug, Default)]
 pub struct Source {
     file: Arc<str>,
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_print_one_per_line_and_in_kubes_form_as_a_list() {
+    fn errors_are_printed_one_per_line_or_in_kube_schedulers_form_as_a_list() {
         let mut errors =
             ConfigErrors::from(vec![error("a.b: bad", 2), error("c: worse", 7), error("a.b: bad", 9)]);
         assert_eq!(errors.to_string(), "s.yaml:2:3: a.b: bad\ns.yaml:7:3: c: worse\ns.yaml:9:3: a.b: bad");

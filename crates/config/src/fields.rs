@@ -7,7 +7,7 @@ use crate::error::{ConfigError, Source};
 /// Collects errors about fields.
 pub(crate) struct FieldErrors<'a> {
     source: &'a Source,
-    /// Field of the file that paths are relative to.
+    /// Field that paths are relative to; empty for the whole file.
     base: String,
     errors: Vec<ConfigError>,
 }
@@ -17,7 +17,7 @@ impl<'a> FieldErrors<'a> {
         Self::below(source, "")
     }
 
-    /// Creates a list for rules whose paths are relative to a field of the file.
+    /// Creates a collector for rules whose paths are relative to a field of the file.
     pub(crate) fn below(source: &'a Source, base: &str) -> Self {
         Self { source, base: base.to_owned(), errors: Vec::new() }
     }
@@ -34,12 +34,12 @@ impl<'a> FieldErrors<'a> {
         self.errors.push(self.source.error(field, format!("{path}: {message}")));
     }
 
-    /// Adds `path: Invalid value: value: detail`. Pass strings [`quoted`] and structures as JSON.
+    /// Adds `path: Invalid value: value: detail`. Callers pass strings [`quoted`], and structures as JSON.
     pub(crate) fn invalid(&mut self, path: &str, value: impl Display, detail: &str) {
         self.add(path, format!("Invalid value: {value}: {detail}"));
     }
 
-    /// Adds help to the last error.
+    /// Sets the help of the last error.
     pub(crate) fn help(&mut self, help: Option<&str>) {
         if let (Some(last), Some(help)) = (self.errors.last_mut(), help) {
             last.help = Some(help.to_owned());

@@ -7,11 +7,11 @@ const OFF: bool = false;
 const LOCKED: bool = true;
 const FREE: bool = false;
 
-/// State of a gate from a minor version of Kubernetes 1 on: the version, its stage, on by default, locked.
+/// State of a gate since a minor version of Kubernetes 1: the version, the stage, on by default, locked.
 pub(crate) type GateChange = (u32, Stage, bool, bool);
 
-/// Gates that differ between 1.33 and 1.36. Before its first entry a gate does not exist. A gate that is not listed has not
-/// changed since 1.33.
+/// Gates that differ between 1.33 and 1.36. A gate does not exist before its first entry. A gate that is not listed has
+/// not changed since 1.33.
 #[rustfmt::skip] // a table
 pub(crate) const HISTORY: &[(&str, &[GateChange])] = &[
     ("ClearingNominatedNodeNameAfterBinding", &[(34, Alpha, OFF, FREE), (35, Beta, ON, FREE)]),

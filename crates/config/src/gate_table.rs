@@ -1,11 +1,11 @@
 //! Gates of other Kubernetes components and their dependencies.
 //!
-//! kube-scheduler accepts every gate of the Kubernetes tree, because one `--feature-gates` value is often passed to all
-//! components. So does Harbormaster, which uses only those of [`harbormaster_api::features`].
+//! kube-scheduler accepts every gate of the Kubernetes tree, because the same `--feature-gates` value is often passed
+//! to all components. Harbormaster accepts them too, but uses only the gates of [`harbormaster_api::features`].
 
 use harbormaster_api::features::Stage;
 
-/// Gates of other components with the same stage, default and lock.
+/// Gates of other components that have the same stage, default and lock.
 pub(crate) struct ForeignGates {
     pub(crate) stage: Stage,
     pub(crate) on: bool,
@@ -128,7 +128,7 @@ pub(crate) const FOREIGN_GATES: &[ForeignGates] = &[
     },
 ];
 
-/// Dependencies: a gate can be enabled only if the gates after the colon are.
+/// Dependencies: a gate can be enabled only if all gates after the colon are enabled.
 pub(crate) const DEPENDENCIES: &str = "\
     AuthorizeNodeWithSelectors: AuthorizeWithSelectors
     ClusterTrustBundleProjection: ClusterTrustBundle

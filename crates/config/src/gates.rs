@@ -1,4 +1,4 @@
-//! `--feature-gates`.
+//! Parsing of `--feature-gates`.
 
 use std::collections::BTreeMap;
 
@@ -20,19 +20,19 @@ const ALL_BETA: &str = "AllBeta";
 /// Feature gates of this process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FeatureGates {
-    /// Gates that were set, by name or through `AllAlpha` and `AllBeta`.
+    /// Gates that were set, by name or through `AllAlpha` or `AllBeta`.
     set: BTreeMap<String, bool>,
-    /// The version whose gates and defaults apply.
+    /// The Kubernetes version whose gates and defaults apply.
     emulation: Emulation,
 }
 
-/// Reason why feature gates cannot be set, with kube-scheduler's message.
+/// Reason that feature gates cannot be set, with kube-scheduler's message.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum GateError {
     /// There is no `=`.
     #[error("missing bool value for {0}")]
     MissingValue(String),
-    /// The value is neither true nor false.
+    /// The value is not a boolean.
     #[error("invalid value of {name}={value}, err: strconv.ParseBool: parsing {value:?}: invalid syntax")]
     InvalidValue {
         /// The gate.
@@ -51,7 +51,7 @@ pub enum GateError {
         /// The rejected value.
         value: bool,
     },
-    /// The emulated version does not have the gate.
+    /// The gate does not exist in the emulated version.
     #[error(
         "cannot set feature gate {name} to {value}, feature is PreAlpha at emulated version {}, min compatibility version {}",
         emulation.emulated(), emulation.min_compatible()
@@ -98,7 +98,7 @@ impl Gate {
     }
 }
 
-/// A gate of the scheduler, as of the emulated version, or of another component.
+/// Returns a gate: the scheduler's gates as of the emulated version, those of other components as of 1.36.
 fn known(name: &str, emulation: Emulation) -> Option<Gate> {
     if let Some(feature) = Feature::from_name(name) {
         let history = HISTORY.iter().find(|(known, _)| *known == name && !emulation.is_none());
@@ -117,7 +117,7 @@ fn known(name: &str, emulation: Emulation) -> Option<Gate> {
     }
 }
 
-/// A gate as of the emulated version.
+/// Returns a gate as of the emulated version.
 fn gate_as_of(history: &[GateChange], emulation: Emulation) -> Gate {
     match history.iter().rev().find(|(since, ..)| *since <= emulation.minor()) {
         Some((_, stage, on, locked)) => Gate::new(*stage, *on, *locked),
@@ -125,14 +125,14 @@ fn gate_as_of(history: &[GateChange], emulation: Emulation) -> Gate {
     }
 }
 
-/// All gates except `AllAlpha` and `AllBeta`.
+/// Iterates over the names of all gates except `AllAlpha` and `AllBeta`.
 fn all() -> impl Iterator<Item = &'static str> {
     let foreign = FOREIGN_GATES.iter().flat_map(|foreign| foreign.names.split_whitespace());
     Feature::ALL.iter().map(|f| f.name()).chain(foreign)
 }
 
 impl FeatureGates {
-    /// Iterates over the scheduler's gates: name, stage, and true if enabled.
+    /// Iterates over the gates that the scheduler has in the emulated version: name, stage, and true if enabled.
     pub fn all(&self) -> impl Iterator<Item = (&'static str, Stage, bool)> {
         let features = self.features();
         let emulation = self.emulation;
@@ -144,15 +144,16 @@ impl FeatureGates {
     /// Parses the values of all `--feature-gates` flags: `A=true,B=false`, each gate with or without `kube:`.
     ///
     /// # Errors
-    /// Invalid syntax, unknown gates, locked gates, gates without those that they depend on.
+    /// Invalid syntax, unknown gates, changes to locked gates, and enabled gates that depend on disabled gates.
     pub fn parse<'a>(flags: impl IntoIterator<Item = &'a str>) -> Result<Self, GateError> {
         Self::parse_at(flags, Emulation::default())
     }
 
-    /// [`Self::parse`] with the gates and defaults of the emulated version. Gates of other components are always those of 1.36.
+    /// Parses like [`Self::parse`], but with the gates and defaults of the emulated version. The gates of other
+    /// components are always those of 1.36.
     ///
     /// # Errors
-    /// Those of [`Self::parse`], and gates that the version does not have.
+    /// Those of [`Self::parse`], and gates that do not exist in the emulated version.
     pub fn parse_at<'a>(
         flags: impl IntoIterator<Item = &'a str>,
         emulation: Emulation,
@@ -196,7 +197,7 @@ impl FeatureGates {
 
     fn unmet_dependencies(&self) -> Vec<GateError> {
         let mut unmet = Vec::new();
-        // The gates of other components are not known for older versions.
+        // The state of other components' gates in older versions is unknown, so their dependencies are not checked.
         let is_known = |name: &str| self.emulation.is_none() || Feature::from_name(name).is_some();
         for (name, needs) in DEPENDENCIES.lines().filter_map(|line| line.trim().split_once(": ")) {
             let off: Vec<_> =
@@ -208,19 +209,19 @@ impl FeatureGates {
         unmet
     }
 
-    /// Returns true if a gate is enabled; one that does not exist is not.
+    /// Returns true if a gate is enabled. A gate that does not exist is not enabled.
     pub fn enabled(&self, name: &str) -> bool {
         self.set.get(name).copied().unwrap_or_else(|| known(name, self.emulation).is_some_and(|gate| gate.on))
     }
 
-    /// Returns the gates that the scheduler uses.
+    /// Returns the state of the gates that the scheduler uses.
     pub fn features(&self) -> Features {
         let mut features = Features::default();
         Feature::ALL.iter().for_each(|&feature| features.set(feature, self.enabled(feature.name())));
         features
     }
 
-    /// Sorted lines for `--help`: the alpha and beta gates.
+    /// Returns the alpha and beta gates as sorted lines for `--help`.
     pub fn help() -> Vec<String> {
         let line = |name: &str| {
             let gate = known(name, Emulation::default())
@@ -233,7 +234,7 @@ impl FeatureGates {
     }
 }
 
-/// Splits flags into names and values, unparsed.
+/// Splits flags into names and unparsed values.
 fn split<'a>(flags: impl IntoIterator<Item = &'a str>) -> Result<Vec<(String, String)>, GateError> {
     let mut pairs = Vec::new();
     let (mut bare, mut prefixed) = (false, false);
@@ -313,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_set_is_refused_in_kube_schedulers_words() {
+    fn gates_that_cannot_be_set_are_rejected_with_kube_schedulers_messages() {
         for (flag, message) in [
             ("A", "missing bool value for A"),
             (
@@ -353,8 +354,8 @@ mod tests {
     fn an_older_version_has_its_own_gates_and_defaults() {
         let at = |version| Emulation::parse([version], []).unwrap();
         let features = FeatureGates::parse_at([], at("1.34")).unwrap().features();
-        assert!(!features.enabled(Feature::OpportunisticBatching), "it came with 1.35");
-        assert!(!features.enabled(Feature::NodeDeclaredFeatures), "it came with 1.35 too");
+        assert!(!features.enabled(Feature::OpportunisticBatching), "it was added in 1.35");
+        assert!(!features.enabled(Feature::NodeDeclaredFeatures), "it was added in 1.35 too");
         assert!(features.enabled(Feature::PodLevelResources), "it has been on since 1.34");
         assert!(!FeatureGates::parse_at([], at("1.33")).unwrap().enabled("PodLevelResources"));
         assert_eq!(FeatureGates::parse_at([], at("1.36")).unwrap().features(), Features::default());

@@ -1,4 +1,4 @@
-//! The plugins of kube-scheduler 1.36, their extension points and defaults, and replacements for removed names.
+//! The plugins of kube-scheduler 1.36 with their extension points and defaults, and replacements for removed names.
 
 use harbormaster_api::{
     features::{Feature, Features},
@@ -15,11 +15,11 @@ use ExtensionPoint::{
 pub struct InTreePlugin {
     /// Name in profiles.
     pub name: &'static str,
-    /// Extension points that it implements.
+    /// Extension points that the plugin implements.
     pub points: PointSet,
-    /// Weight in the default `multiPoint` list; 0 if it has none.
+    /// Weight in the default `multiPoint` list; 0 if none is set there.
     pub default_weight: i32,
-    /// Feature gate without which it is not in the default list and does nothing.
+    /// Feature gate of the plugin. If it is off, the plugin is not in the default list and does nothing.
     pub gate: Option<Feature>,
 }
 
@@ -69,13 +69,13 @@ pub const IN_TREE: &[InTreePlugin] = &[
 ];
 
 impl InTreePlugin {
-    /// Returns true unless its gate is disabled.
+    /// Returns true unless the plugin's feature gate is disabled.
     pub fn active(&self, features: &Features) -> bool {
         self.gate.is_none_or(|gate| features.enabled(gate))
     }
 }
 
-/// Returns the in-tree plugin with a name.
+/// Returns the in-tree plugin with the given name.
 pub fn in_tree(name: &str) -> Option<&'static InTreePlugin> {
     IN_TREE.iter().find(|p| p.name == name)
 }
@@ -83,7 +83,7 @@ pub fn in_tree(name: &str) -> Option<&'static InTreePlugin> {
 /// Plugins that `kubescheduler.config.k8s.io/v1` rejects by name.
 pub(crate) const REMOVED_IN_V1: [&str; 4] = ["AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits"];
 
-/// Advice on what replaces a plugin, predicate or priority of older releases; `None` for other names.
+/// Returns advice on replacing a plugin, predicate or priority of an older release; `None` for other names.
 pub(crate) fn replacement(name: &str) -> Option<&'static str> {
     Some(match name {
         "NodeResourcesLeastAllocated" | "LeastRequestedPriority" => {
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_gives_the_default_lists_of_kube_scheduler() {
+    fn the_table_yields_kube_schedulers_default_lists() {
         assert_eq!(names(PreEnqueue), ["SchedulingGates", "DynamicResources", "DefaultPreemption"]);
         assert_eq!(names(PostFilter), ["DynamicResources", "DefaultPreemption"]);
         assert_eq!(names(Reserve), ["VolumeBinding", "DynamicResources"]);

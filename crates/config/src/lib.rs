@@ -1,14 +1,15 @@
 //! Configuration of the scheduler: `KubeSchedulerConfiguration` of `kubescheduler.config.k8s.io/v1` and feature
 //! gates.
 //!
-//! Steps: parse [`FeatureGates`]; [`load`] decodes strictly and fills in defaults; flags may change the result; [`validate`]
-//! checks it; [`plan_profiles`] expands each profile into one ordered list of plugins per extension point.
+//! Steps: parse [`FeatureGates`]; [`load`] decodes the configuration strictly and fills in defaults; the caller may
+//! apply flags; [`validate`] checks the result; [`plan_profiles`] expands each profile into one ordered list of plugins
+//! per extension point.
 //!
-//! Messages are kube-scheduler's, with file, line and column added. The crate reads no files: it is passed their text.
+//! Messages are kube-scheduler's, with file, line and column added. The crate reads no files: callers pass their text.
 //!
 //! Reading order: `config` (the types), `load`, `validate` and `args_rules` (the rules), `plugins` (merging), `plan`
-//! (expanding), `in_tree` (kube-scheduler's table), `gates` and `emulation`; then `decode` (tree to structs), `error` and
-//! `fields` (messages). `schema` generates a JSON schema for editors from the decoded types.
+//! (expanding), `in_tree` (kube-scheduler's table), `gates` and `emulation`; then `decode` (tree to structs), `error`
+//! and `fields` (messages). `schema` generates a JSON schema for editors from the decoded types.
 
 mod args_rules;
 mod config;

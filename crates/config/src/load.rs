@@ -1,4 +1,4 @@
-//! Parsing of a configuration, with defaults.
+//! Parses a configuration and fills in defaults.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::{
     plugins::Plugins,
 };
 
-/// The configuration as in the file; absent fields have the defaults that do not depend on other fields.
+/// The configuration as in the file. Absent fields have their defaults, unless the default depends on other fields.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct FileConfig {
@@ -37,14 +37,15 @@ pub(crate) struct FileConfig {
     enable_profiling: bool,
     /// Profile lock contention in kube-scheduler; no effect in Harbormaster.
     enable_contention_profiling: Option<bool>,
-    /// Percentage of nodes to find feasible before scoring. If 0 or absent, kube-scheduler (and Harbormaster with --parity)
-    /// chooses it by the size of the cluster; Harbormaster otherwise considers all nodes.
+    /// Percentage of nodes that must be found feasible before scoring starts. If it is 0 or absent, kube-scheduler (and
+    /// Harbormaster with --parity) derives it from the size of the cluster; otherwise, Harbormaster considers all
+    /// nodes.
     percentage_of_nodes_to_score: Option<i32>,
     /// First backoff of an unschedulable pod, in seconds.
     pod_initial_backoff_seconds: i64,
     /// Longest backoff, in seconds.
     pod_max_backoff_seconds: i64,
-    /// Plugins and settings by the scheduler name of pods.
+    /// Plugins and settings for pods, selected by their scheduler name.
     profiles: Vec<FileProfile>,
     /// HTTP extenders.
     extenders: Vec<Extender>,
@@ -77,7 +78,7 @@ impl Default for FileConfig {
 #[schemars(rename = "KubeSchedulerProfile")]
 /// Plugins and settings for the pods with one scheduler name.
 pub(crate) struct FileProfile {
-    /// `spec.schedulerName` of its pods; default-scheduler if it is the only profile.
+    /// `spec.schedulerName` of the profile's pods. If there is only one profile, the default is default-scheduler.
     scheduler_name: Option<String>,
     /// Overrides the global value for this profile.
     percentage_of_nodes_to_score: Option<i32>,
@@ -95,19 +96,19 @@ pub(crate) struct FilePluginConfig {
     /// Name of the plugin.
     name: String,
     /// Arguments of the plugin.
-    // Read again from the tree when the plugin is known.
+    // Decoded later from the tree, when the plugin is known.
     #[serde(rename = "args")]
     #[schemars(with = "serde_json::Value")]
     _args: serde::de::IgnoredAny,
 }
 
-/// Parses a configuration (YAML or JSON) and fills in the defaults. `file` is its name in errors.
+/// Parses a configuration (YAML or JSON) and fills in the defaults. Errors name the file `file`.
 ///
-/// Decoding is strict, as in kube-scheduler: unknown and duplicate fields are errors. The result is *not* validated: apply
-/// flags, then call [`crate::validate`].
+/// Decoding is strict, as in kube-scheduler: unknown and duplicate fields are errors. The result is *not* validated:
+/// apply the flags, then call [`crate::validate`].
 ///
 /// # Errors
-/// All errors in the text, or in its API version.
+/// All decoding errors, or the errors about an unsupported API version or kind.
 pub fn load(text: &str, file: &str, features: &Features) -> Result<KubeSchedulerConfiguration, ConfigErrors> {
     let root = harbormaster_yaml::parse(text).map_err(|e| {
         let source = Source::new(file, Arc::default());
@@ -150,7 +151,7 @@ pub fn load(text: &str, file: &str, features: &Features) -> Result<KubeScheduler
     Ok(with_defaults(config, profiles, source, features))
 }
 
-/// The configuration without a file.
+/// Returns the configuration that applies without a file.
 pub(crate) fn defaults(features: &Features) -> KubeSchedulerConfiguration {
     with_defaults(FileConfig::default(), Vec::new(), Source::default(), features)
 }
@@ -189,7 +190,7 @@ fn check_type(root: &Node, file: &str, source: &Source) -> Result<(), ConfigErro
     Err(old_versions::errors(root, version, kind, source))
 }
 
-/// kube-scheduler's message about an unknown version or kind.
+/// Returns kube-scheduler's message about an unknown version or kind.
 pub(crate) fn not_registered(kind: &str, version: &str) -> String {
     format!(
         "no kind {kind:?} is registered for version {version:?} in scheme \
@@ -271,7 +272,7 @@ impl ArgsReader<'_> {
     }
 }
 
-/// Removes version and kind, which arguments may have but the types do not.
+/// Removes `apiVersion` and `kind`, which arguments may contain but their types do not have.
 fn without_type(node: &Node) -> Node {
     let mut node = node.clone();
     if let Content::Mapping(entries) = &mut node.content {
@@ -402,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn zero_and_empty_mean_not_given_where_kubernetes_treats_them_so() {
+    fn zero_and_empty_mean_not_given_where_they_do_in_kubernetes() {
         let config = read(
             "leaderElection: {leaseDuration: 0s, resourceName: '', leaderElect: false}\n\
              clientConnection: {qps: 0, burst: 0, contentType: ''}\nenableProfiling: false\n",
@@ -432,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_that_do_not_exist_are_all_named_with_line_and_in_kube_schedulers_words() {
+    fn all_unknown_fields_are_reported_with_lines_and_kube_schedulers_message() {
         let errors = read(
             "bogus: 1\nprofiles:\n- foo: 2\n  plugins:\n    filter:\n      enabled:\n      - nmae: X\n  pluginConfig:\n  \
              - name: NodeResourcesFit\n    args:\n      zzz: 1\n",
@@ -491,7 +492,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_that_are_given_twice_are_refused() {
+    fn duplicate_fields_are_rejected() {
         let errors = read("parallelism: 1\nparallelism: 2\n").unwrap_err();
         assert_eq!(
             errors.to_string(),
@@ -500,7 +501,7 @@ mod tests {
     }
 
     #[test]
-    fn values_of_the_wrong_type_are_named_with_line() {
+    fn values_of_the_wrong_type_are_reported_with_lines() {
         for (text, message) in [
             ("parallelism: many", "s.yaml:3:14: parallelism: cannot unmarshal string into type int32"),
             ("profiles: {}", "s.yaml:3:11: profiles: cannot unmarshal object into type array"),
@@ -527,7 +528,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_of_another_kind_are_refused() {
+    fn arguments_of_another_kind_are_rejected() {
         let of = |args: &str| {
             read(&format!("profiles: [{{pluginConfig: [{{name: NodeAffinity, args: {args}}}]}}]"))
                 .map(|_| ())
@@ -551,7 +552,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_of_unknown_plugins_are_kept_as_they_are() {
+    fn arguments_of_unknown_plugins_are_kept_unchanged() {
         let config =
             read("profiles: [{pluginConfig: [{name: Mine, args: {a: [1]}}, {name: NodeName}, {name: X, args: 3}]}]").unwrap();
         let args = |name: &str| config.profiles[0].args(name).cloned();
@@ -561,7 +562,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_without_a_type_or_that_is_not_yaml_is_refused() {
+    fn a_file_that_has_no_type_or_is_not_yaml_is_rejected() {
         let message = |text: &str| load(text, "s.yaml", &Features::default()).unwrap_err().to_string();
         assert!(message("").starts_with("s.yaml: Object 'Kind' is missing in 's.yaml'"));
         assert!(
@@ -578,7 +579,7 @@ mod tests {
     }
 
     #[test]
-    fn json_is_a_configuration_too() {
+    fn a_configuration_may_be_json() {
         let text = "{\"apiVersion\": \"kubescheduler.config.k8s.io/v1\", \"kind\": \"KubeSchedulerConfiguration\",\n\
                     \t\"parallelism\": 3}";
         assert_eq!(load(text, "s.json", &Features::default()).unwrap().parallelism, 3);

@@ -2,8 +2,8 @@
 
 use harbormaster_api::labels::qualified_name_errors;
 
-/// Returns true if a qualified name can be an extended resource: its prefix is not one of Kubernetes, and its `requests.` form
-/// for quotas is valid.
+/// Returns true if a qualified name can be an extended resource: its prefix does not belong to Kubernetes, and its
+/// `requests.` form, which quotas use, is valid.
 pub(crate) fn is_extended_resource(name: &str) -> bool {
     name.contains('/')
         && !name.contains("kubernetes.io/")
@@ -16,7 +16,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn extended_resources_have_a_prefix_that_is_not_kubernetes() {
+    fn extended_resources_have_a_prefix_that_does_not_belong_to_kubernetes() {
         for (name, extended) in [
             ("example.com/gpu", true),
             ("cpu", false),

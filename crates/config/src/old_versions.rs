@@ -1,4 +1,4 @@
-//! Advice on migrating from older versions of the API, field by field.
+//! Field-by-field advice on migrating from older versions of the API.
 
 use crate::{
     config::{API_VERSION, KIND},
@@ -20,7 +20,7 @@ const OLD_VERSIONS: [&str; 7] = [
     "kubescheduler.config.k8s.io/v1",
 ];
 
-/// Fields that were moved or removed, by path.
+/// Fields that were moved or removed: path and message.
 const MOVED: &[(&str, &str)] = &[
     (
         "algorithmSource",
@@ -62,7 +62,7 @@ const MOVED: &[(&str, &str)] = &[
     ),
 ];
 
-/// Top-level fields of a policy.
+/// Top-level fields of a policy: path and message.
 const POLICY: &[(&str, &str)] = &[
     (
         "predicates",
@@ -76,14 +76,14 @@ const POLICY: &[(&str, &str)] = &[
     ("alwaysCheckAllPredicates", "alwaysCheckAllPredicates was removed without replacement"),
 ];
 
-/// Errors for a file of any other version or kind, starting at its `apiVersion`.
+/// Returns the errors for a file of any other version or kind. The first error is about its `apiVersion` or `kind`.
 pub(crate) fn errors(root: &Node, version: &str, kind: &str, source: &Source) -> ConfigErrors {
     let is_policy = kind == "Policy";
     let is_old = is_policy || OLD_VERSIONS.contains(&version);
     let moved_fields = if is_old { moved(root, is_policy, source) } else { Vec::new() };
     let other_fields = match (is_old, moved_fields.is_empty()) {
         (true, false) => ", and change the fields listed here",
-        (true, true) => "; no other field of this file has to change",
+        (true, true) => "; no other field of this file needs to change",
         _ => "",
     };
     let help = if is_policy {
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn an_old_version_says_which_fields_moved_where() {
+    fn errors_about_an_old_version_list_the_moved_fields() {
         let lines = lines(
             "kind: KubeSchedulerConfiguration\n\
              apiVersion: kubescheduler.config.k8s.io/v1alpha1\n\
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_version_that_only_changed_its_name_needs_no_other_change() {
+    fn a_version_that_differs_only_in_name_needs_no_other_change() {
         for version in ["v1alpha2", "v1beta1", "v1beta2", "v1beta3"] {
             let lines = lines(&format!(
                 "apiVersion: kubescheduler.config.k8s.io/{version}\nkind: KubeSchedulerConfiguration\nparallelism: 3\n"
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_policy_is_told_what_replaced_it() {
+    fn errors_about_a_policy_name_the_replacements() {
         let lines = lines(
             "{\"kind\": \"Policy\", \"apiVersion\": \"v1\",\n\"predicates\": [{\"name\": \"PodFitsResources\"}],\n\
              \"priorities\": [{\"name\": \"LeastRequestedPriority\", \"weight\": 1}]}",
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn another_kind_is_told_what_to_write() {
+    fn the_error_about_another_kind_names_the_right_one() {
         let lines = lines("apiVersion: v1\nkind: Pod\n");
         assert_eq!(lines.len(), 1);
         assert!(lines[0].contains("no kind \"Pod\" is registered for version \"v1\""));

@@ -1,4 +1,4 @@
-//! Plugins of each profile, expanded to one list per extension point.
+//! Expands the plugins of each profile to one list per extension point.
 
 use std::collections::BTreeMap;
 
@@ -19,10 +19,10 @@ use crate::{
     plugins::ALL,
 };
 
-/// The highest score of a plugin.
+/// The highest score that a plugin may give.
 const MAX_SCORE: i64 = 100;
 
-/// The order in which kube-scheduler fills its lists. It determines which of two errors is reported.
+/// The order in which kube-scheduler fills its lists. It determines which of several errors is reported.
 const ORDER: [ExtensionPoint; 14] = [
     ExtensionPoint::PreFilter,
     ExtensionPoint::Filter,
@@ -42,10 +42,10 @@ const ORDER: [ExtensionPoint; 14] = [
 
 /// Plugins that are available.
 pub trait PluginCatalog {
-    /// The extension points of a plugin; `None` if it does not exist.
+    /// Returns the extension points of a plugin; `None` if the plugin does not exist.
     fn points(&self, plugin: &str) -> Option<PointSet>;
 
-    /// Names of all plugins, for suggestions.
+    /// Returns the names of all plugins, for suggestions.
     fn names(&self) -> Vec<&str> {
         Vec::new()
     }
@@ -60,19 +60,20 @@ impl<F: Fn(&str) -> Option<PointSet>> PluginCatalog for F {
 /// A profile that is ready to be built.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ProfilePlan {
-    /// `spec.schedulerName` of its pods.
+    /// `spec.schedulerName` of the profile's pods.
     pub scheduler_name: String,
-    /// Value of the profile or else the global one; `None` if neither is given.
+    /// The profile's value, or else the global value; `None` if neither is given.
     pub percentage_of_nodes_to_score: Option<i32>,
     points: BTreeMap<ExtensionPoint, Vec<(String, i64)>>,
-    /// Arguments of the enabled plugins that have any: with defaults, valid, without `apiVersion` and `kind`.
+    /// Arguments of the enabled plugins that have any. They are valid, with defaults and without `apiVersion` and
+    /// `kind`.
     pub args: BTreeMap<String, Value>,
-    /// Enabled plugins of kube-scheduler that the catalog does not have, with their points.
+    /// Enabled in-tree plugins that the catalog does not contain, with their points.
     pub missing: Vec<(String, PointSet)>,
 }
 
 impl ProfilePlan {
-    /// Returns the plugins of a point in order, with the weight of their scores (0 at points without scores).
+    /// Returns the plugins of a point in order, with their score weights (0 at points without scores).
     pub fn at(&self, point: ExtensionPoint) -> &[(String, i64)] {
         self.points.get(&point).map_or(&[], Vec::as_slice)
     }
@@ -145,13 +146,14 @@ impl<'a> Planner<'a> {
         Ok((self.assemble(lists, &score, &placement), sort))
     }
 
-    /// Returns the points of a plugin: the catalog's, or kube-scheduler's if the catalog does not have the plugin.
+    /// Returns the points of a plugin, from the catalog or, if the plugin is missing there, from kube-scheduler's
+    /// table.
     fn points(&self, plugin: &str) -> Option<PointSet> {
         self.catalog.points(plugin).or_else(|| in_tree::in_tree(plugin).map(|p| p.points))
     }
 
-    /// Returns true if the plugin may be listed at a point. Harbormaster may implement an in-tree plugin at other points than
-    /// kube-scheduler, whose table is therefore accepted too.
+    /// Returns true if the plugin may be listed at a point. Harbormaster's version of an in-tree plugin may implement
+    /// other points than kube-scheduler's, so the points of kube-scheduler's table are accepted too.
     fn may_extend(&self, plugin: &str, point: ExtensionPoint) -> bool {
         let in_tree = in_tree::in_tree(plugin).is_some_and(|p| p.points.contains(point));
         in_tree || self.points(plugin).is_some_and(|points| points.contains(point))
@@ -164,7 +166,7 @@ impl<'a> Planner<'a> {
         vec![self.config.source.error(field, message)]
     }
 
-    /// Checks the arguments that kube-scheduler checks only when it builds the plugin.
+    /// Checks the arguments that kube-scheduler checks only when it builds the plugins.
     fn check_arguments(&self) -> Result<(), Vec<ConfigError>> {
         let needed = self.profile.plugins.names();
         for (i, config) in self.profile.plugin_config.iter().enumerate() {
@@ -202,7 +204,7 @@ impl<'a> Planner<'a> {
         self.error(field, &format!("plugin {plugin:?} already registered as \"{point}Plugin\""))
     }
 
-    /// The plugins that the profile lists at the point itself.
+    /// Returns the plugins that the profile lists at the point itself.
     fn own_list(&self, point: ExtensionPoint) -> Result<Vec<&'a str>, Vec<ConfigError>> {
         let mut list: Vec<&str> = Vec::new();
         for (i, plugin) in self.profile.plugins.at(point).enabled.iter().enumerate() {
@@ -223,8 +225,9 @@ impl<'a> Planner<'a> {
         Ok(list)
     }
 
-    /// The list of a point with the plugins of `multiPoint`: first those that the point lists too, in its order, then the others
-    /// of `multiPoint`, then the rest of the point's own list. `None` if the list does not change.
+    /// Returns the list of a point with the plugins of `multiPoint` added: first the plugins in both lists, in the
+    /// order of the point's list, then the others of `multiPoint`, then the rest of the point's list. `None` if the
+    /// list does not change.
     fn expanded(&self, point: ExtensionPoint) -> Result<Option<Vec<&'a str>>, Vec<ConfigError>> {
         let (own, multi) = (self.profile.plugins.at(point), &self.profile.plugins.multi_point);
         if multi.enabled.is_empty() || own.disables(ALL) {
@@ -255,7 +258,8 @@ impl<'a> Planner<'a> {
         Ok(Some(list))
     }
 
-    /// Path of a plugin of the merged `multiPoint` list in the file; the last one if there are two.
+    /// Returns the path in the file of a plugin of the merged `multiPoint` list; of its last entry if there are
+    /// several.
     fn multi_point_field(&self, plugin: &str) -> String {
         match self.profile.multi_point_in_file.iter().rposition(|name| name == plugin) {
             Some(i) => format!("plugins.multiPoint.enabled[{i}]"),
@@ -263,7 +267,7 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Checks the number of plugins at points that restrict it. Returns the queue sort plugin.
+    /// Checks the number of plugins at the points that limit it. Returns the name of the queue sort plugin.
     fn check_counts(&self, lists: &Lists<'_>) -> Result<String, Vec<ConfigError>> {
         let list = |point| lists.get(&point).map_or(&[][..], Vec::as_slice);
         let name = &self.profile.scheduler_name;
@@ -288,7 +292,8 @@ impl<'a> Planner<'a> {
         Ok((*sort).to_owned())
     }
 
-    /// Weights of all plugins that can score at the point. Its own list takes precedence over `multiPoint`; the default is 1.
+    /// Returns the weights of all listed plugins that can score at the point. The point's own list takes precedence
+    /// over `multiPoint`; the default weight is 1.
     fn weights(&self, point: ExtensionPoint, what: &str) -> Result<BTreeMap<&'a str, i64>, Vec<ConfigError>> {
         let plugins = &self.profile.plugins;
         let mut weights = BTreeMap::new();
@@ -299,7 +304,7 @@ impl<'a> Planner<'a> {
             }
             let weight = if plugin.weight == 0 { 1 } else { i64::from(plugin.weight) };
             let most = weight.wrapping_mul(MAX_SCORE);
-            // Arithmetic wraps in kube-scheduler, which only thereby detects a negative weight.
+            // Arithmetic wraps in kube-scheduler. That wrapping is its only check for negative weights.
             if most > i64::MAX.wrapping_sub(total) {
                 let message = format!("{what}: total score of Score plugins could overflow");
                 return Err(self.error(&format!("plugins.{}", point.field()), &message));
@@ -346,7 +351,7 @@ impl<'a> Planner<'a> {
         plan
     }
 
-    /// Adds a missing plugin, unless its gate is off: then it does nothing in kube-scheduler either.
+    /// Adds a missing plugin, unless its feature gate is off, because then it does nothing in kube-scheduler either.
     fn add_missing(&self, missing: &mut Vec<(String, PointSet)>, name: &str, point: ExtensionPoint) {
         if !in_tree::in_tree(name).is_some_and(|p| p.active(self.features)) {
             return;
@@ -357,7 +362,8 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Checks a profile against the previous ones: names differ, the queue is sorted equally.
+    /// Checks a profile against the previous profiles: their names must differ, and they must sort the queue in the
+    /// same way.
     fn check_shared_queue(
         &self,
         previous: &[ProfilePlan],
@@ -398,7 +404,7 @@ mod tests {
     use super::*;
     use crate::{in_tree::in_tree, load::load};
 
-    /// All in-tree plugins and three others.
+    /// Returns the points of all in-tree plugins and of three others.
     fn catalog(name: &str) -> Option<PointSet> {
         match name {
             "Mine" => Some(PointSet::of(&[Filter, Score])),
@@ -423,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn without_configuration_the_lists_are_kube_schedulers() {
+    fn the_default_lists_are_kube_schedulers() {
         let plan = plan("{}");
         assert_eq!(names(&plan, PreEnqueue), ["SchedulingGates", "DynamicResources", "DefaultPreemption"]);
         assert_eq!(names(&plan, QueueSort), ["PrioritySort"]);
@@ -456,7 +462,7 @@ mod tests {
     fn lists_are_expanded_in_kube_schedulers_order() {
         for (what, plugins, point, expected) in [
             (
-                "own entries that override come first, the rest of the own list last",
+                "overriding entries of the point's list come first, the rest of that list last",
                 "{multiPoint: {disabled: [{name: '*'}], enabled: [{name: PrioritySort}, {name: DefaultBinder}, \
                  {name: NodeName}, {name: Mine}, {name: NodePorts}]}, \
                  filter: {enabled: [{name: NodeAffinity}, {name: NodePorts}, {name: NodeName}]}}",
@@ -488,7 +494,7 @@ mod tests {
     }
 
     #[test]
-    fn the_weight_of_the_point_beats_that_of_multi_point_and_none_is_one() {
+    fn the_points_weight_overrides_that_of_multi_point_and_the_default_is_one() {
         let weight = |plugins: &str, name: &str| {
             plan(plugins).at(Score).iter().find(|(n, _)| n == name).map(|(_, weight)| *weight)
         };
@@ -504,7 +510,7 @@ mod tests {
     }
 
     #[test]
-    fn a_profile_that_cannot_be_built_is_refused_in_kube_schedulers_words() {
+    fn a_profile_that_cannot_be_built_is_rejected_with_kube_schedulers_message() {
         for (plugins, message, line) in [
             (
                 "{multiPoint: {enabled: [{name: NodeName},\n  {name: X}]}}",
@@ -615,7 +621,7 @@ mod tests {
     }
 
     #[test]
-    fn in_tree_plugins_that_the_catalog_lacks_are_listed_and_not_refused() {
+    fn in_tree_plugins_that_the_catalog_lacks_are_listed_and_not_rejected() {
         let few = |name: &str| {
             ["PrioritySort", "NodeName", "DefaultBinder"].contains(&name).then(|| catalog(name)).flatten()
         };
@@ -644,7 +650,7 @@ mod tests {
     }
 
     #[test]
-    fn the_percentage_of_the_profile_beats_the_global_one() {
+    fn the_percentage_of_the_profile_overrides_the_global_one() {
         let config = read(
             "- schedulerName: a\n  percentageOfNodesToScore: 20\n- schedulerName: b\npercentageOfNodesToScore: 70\n",
         );

@@ -1,4 +1,4 @@
-//! Arguments of plugins; typed for in-tree plugins.
+//! Arguments of plugins, typed for in-tree plugins.
 
 use harbormaster_api::{
     args::{
@@ -16,11 +16,11 @@ use crate::decode::{self, UnknownField, WrongValue};
 
 macro_rules! plugin_args {
     ($($name:ident($args:ident) $kind:literal;)*) => {
-        /// `pluginConfig[].args` with defaults.
+        /// `pluginConfig[].args`, with defaults filled in.
         #[derive(Clone, Debug, Default, PartialEq)]
         #[expect(missing_docs, reason = "one variant per in-tree plugin that takes arguments, named after it")]
         pub enum PluginArgs {
-            /// Not given, and the plugin has no defaults.
+            /// No arguments are given, and the plugin has no defaults.
             #[default]
             Absent,
             /// Arguments of an out-of-tree plugin, as in the file.
@@ -40,7 +40,7 @@ macro_rules! plugin_args {
                 }
             }
 
-            /// Returns the arguments as a plugin decodes them, without `apiVersion` and `kind`.
+            /// Returns the arguments in the form that plugins decode, without `apiVersion` and `kind`.
             pub fn to_value(&self) -> Option<Value> {
                 match self {
                     Self::Absent => None,
@@ -50,7 +50,7 @@ macro_rules! plugin_args {
                 }
             }
 
-            /// Schemas of all arguments, by kind.
+            /// Returns the schemas of all arguments, with their kinds.
             pub(crate) fn schemas(generator: &mut SchemaGenerator) -> Vec<(&'static str, Schema)> {
                 vec![$(($kind, generator.subschema_for::<$args>()),)*]
             }
@@ -91,7 +91,7 @@ plugin_args! {
 }
 
 impl PluginArgs {
-    /// Default arguments of a plugin.
+    /// Returns the default arguments of a plugin.
     pub fn default_for(plugin: &str, features: &Features) -> Self {
         Self::of_kind(&format!("{plugin}Args")).map(|args| args.with_defaults(features)).unwrap_or_default()
     }
@@ -107,7 +107,8 @@ impl PluginArgs {
         (args.map(|args| args.with_defaults(features)), unknown)
     }
 
-    /// Adds defaults that the types cannot express: those that depend on gates, and those for zeroes that mean "not given".
+    /// Adds the defaults that the types cannot express: those that depend on feature gates, and those for zeroes that
+    /// mean "not given".
     fn with_defaults(self, features: &Features) -> Self {
         match self {
             Self::DynamicResources(args) => Self::DynamicResources(with_timeouts(args, features)),
@@ -132,7 +133,7 @@ impl PluginArgs {
     }
 }
 
-/// Returns true if the gates of `bindingTimeout` are on.
+/// Returns true if the feature gates that `bindingTimeout` requires are on.
 pub(crate) fn binding_timeout_allowed(features: &Features) -> bool {
     features.enabled(Feature::DRADeviceBindingConditions)
         && features.enabled(Feature::DRAResourceClaimDeviceStatus)
@@ -221,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_is_kept_and_missing_weights_are_one() {
+    fn given_values_are_kept_and_missing_weights_are_one() {
         let features = Features::default();
         let given = read(
             "NodeResourcesFit",

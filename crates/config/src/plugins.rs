@@ -1,4 +1,4 @@
-//! The `plugins` of a profile and merging them into the defaults.
+//! The `plugins` of a profile, and their merging into the defaults.
 
 use harbormaster_api::{features::Features, points::ExtensionPoint};
 use schemars::JsonSchema;
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::in_tree::IN_TREE;
 
-/// Name that means every plugin in a `disabled` list.
+/// Name that stands for every plugin in a `disabled` list.
 pub(crate) const ALL: &str = "*";
 
 /// One plugin of a list.
@@ -15,12 +15,12 @@ pub(crate) const ALL: &str = "*";
 pub struct PluginRef {
     /// Name; `*` in a `disabled` list means all plugins.
     pub name: String,
-    /// Factor for its scores; 0 means not given.
+    /// Factor by which the plugin's scores are multiplied; 0 means not given.
     pub weight: i32,
 }
 
 impl PluginRef {
-    /// Creates a reference without weight.
+    /// Creates a reference without a weight.
     pub fn named(name: &str) -> Self {
         Self { name: name.to_owned(), weight: 0 }
     }
@@ -50,9 +50,9 @@ impl PluginSet {
 
     /// Applies the user's changes to this list of defaults.
     ///
-    /// A default that the user lists keeps its position and gets the user's weight; the user's other plugins follow. If the
-    /// user lists a default twice, the last entry replaces it and the first is appended, so that the duplicate is detected
-    /// later.
+    /// A default plugin that the user lists keeps its position and gets the user's weight; the user's other plugins
+    /// follow. If the user lists a default plugin twice, the last entry takes its position and the first entry is
+    /// appended, so that the duplicate is detected later.
     fn merged(self, user: PluginSet) -> PluginSet {
         let mut disabled: Vec<_> = user.disabled.iter().map(|p| PluginRef::named(&p.name)).collect();
         disabled.extend(self.disabled.iter().map(|p| PluginRef::named(&p.name)));
@@ -79,7 +79,7 @@ impl PluginSet {
     }
 }
 
-/// Defines the lists of a profile from one table: each list and its extension point.
+/// Defines the plugin lists of a profile from a table of lists and their extension points.
 macro_rules! plugin_lists {
     (pods: { $($list:ident: $point:ident,)* } groups: { $($group_list:ident: $group_point:ident,)* }) => {
         /// `Plugins`: the plugins of a profile by extension point.
@@ -185,12 +185,12 @@ mod tests {
             ("nothing changes nothing", "", "", "A B=2 C"),
             ("a new plugin goes to the end", "X", "", "A B=2 C X"),
             ("a default is replaced in place", "B=5 X", "", "A B=5 C X"),
-            ("a default listed without weight loses its weight", "B", "", "A B C"),
-            ("a disabled default is left out", "", "B", "A C"),
-            ("disabled and enabled moves to the end", "B=7", "B", "A C B=7"),
-            ("all defaults can be left out", "X B", "*", "X B"),
+            ("a default listed without a weight loses its weight", "B", "", "A B C"),
+            ("a disabled default is omitted", "", "B", "A C"),
+            ("a default that is disabled and enabled moves to the end", "B=7", "B", "A C B=7"),
+            ("all defaults can be disabled", "X B", "*", "X B"),
             ("an unknown name in the disabled list is ignored", "", "Y", "A B=2 C"),
-            ("of two equal names the last takes the place", "B=1 B=2", "", "A B=2 C B=1"),
+            ("the last of two equal names takes the position", "B=1 B=2", "", "A B=2 C B=1"),
         ] {
             let merged = set("A B=2 C", "").merged(set(enabled, disabled));
             assert_eq!(merged.enabled, set(expected, "").enabled, "{what}");

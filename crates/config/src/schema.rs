@@ -1,7 +1,7 @@
 //! JSON schema of the configuration for editors, generated from the decoded types.
 //!
-//! schemars reads serde's attributes and the doc comments of fields. This module adds what serde does not know: the version,
-//! arguments by plugin, names of plugins, and that unknown fields are errors.
+//! schemars reads serde's attributes and the doc comments of fields. This module adds the rules that they do not
+//! contain: the version, the arguments of each plugin, the names of plugins, and the rejection of unknown fields.
 
 use schemars::generate::SchemaSettings;
 use serde_json::{Value, json};
@@ -29,14 +29,14 @@ pub fn json_schema() -> Value {
         let plugin = kind.strip_suffix("Args").unwrap_or(kind);
         let is_plugin = json!({ "properties": { "name": { "const": plugin } }, "required": ["name"] });
         by_plugin.push(json!({ "if": is_plugin, "then": { "properties": { "args": args } } }));
-        // Arguments may have a version and a kind.
+        // The arguments of a plugin may contain a version and a kind.
         definitions[kind]["properties"]["apiVersion"] = json!({ "const": API_VERSION });
         definitions[kind]["properties"]["kind"] = json!({ "const": kind });
     }
     definitions["PluginConfig"]["allOf"] = json!(by_plugin);
     let names: Vec<&str> = IN_TREE.iter().map(|plugin| plugin.name).collect();
     for definition in ["PluginConfig", "PluginRef"] {
-        // Other names are out-of-tree plugins and `*`.
+        // `{}` allows all other names: out-of-tree plugins and `*`.
         definitions[definition]["properties"]["name"]["anyOf"] = json!([{ "enum": names }, {}]);
     }
     tidy(&mut schema);
@@ -54,7 +54,7 @@ fn tidy(schema: &mut Value) {
                 object.remove("default");
             }
             object.remove("format");
-            // The keys of `properties` are names of fields, not keywords of the schema.
+            // The keys of `properties` are field names, not schema keywords.
             if let Some(Value::Object(properties)) = object.get_mut("properties") {
                 properties.values_mut().for_each(tidy);
             }

@@ -15,9 +15,10 @@ use crate::{
     plugins::{PluginRef, PluginSet},
 };
 
-/// Validates a configuration after flags are applied.
+/// Validates a configuration to which the flags have been applied.
 ///
-/// The arguments of NodeResourcesFit are validated when profiles are [planned](crate::plan_profiles), as in kube-scheduler.
+/// As in kube-scheduler, the arguments of NodeResourcesFit are validated later, when profiles are
+/// [planned](crate::plan_profiles).
 ///
 /// # Errors
 /// All errors, in kube-scheduler's order.
@@ -98,7 +99,7 @@ fn check_profiles(profiles: &[Profile], features: &Features, errors: &mut FieldE
         check_removed_plugins(&path, profile, errors);
         check_plugin_config(&path, profile, features, errors);
         if !names.insert(profile.scheduler_name.as_str()) {
-            // The value is a path, which Kubernetes prints as an empty structure.
+            // kube-scheduler passes a path as the value, which is printed as an empty structure.
             errors.duplicate(&format!("{path}.schedulerName"), "{}");
             let same = |other: &&Profile| other.scheduler_name == profile.scheduler_name;
             let first = profiles.iter().position(|other| same(&other)).unwrap_or_default();
@@ -144,7 +145,7 @@ fn check_plugin_config(path: &str, profile: &Profile, features: &Features, error
     }
 }
 
-/// Checks that all profiles sort the queue equally, because they share it.
+/// Checks that all profiles sort the queue in the same way, because they share it.
 fn check_queue_sort(profiles: &[Profile], errors: &mut FieldErrors<'_>) {
     let Some((first, others)) = profiles.split_first() else { return };
     let expected = &first.plugins.queue_sort;
@@ -170,7 +171,7 @@ fn check_queue_sort(profiles: &[Profile], errors: &mut FieldErrors<'_>) {
     }
 }
 
-/// Formats a plugin set as a field error does: with the names and the order of fields of the Go struct.
+/// Formats a plugin set as field errors do: with the field names and field order of the Go struct.
 fn go_plugin_set(set: &PluginSet) -> String {
     let list = |plugins: &[PluginRef]| {
         let plugins: Vec<_> =
@@ -216,7 +217,7 @@ pub(crate) mod tests {
 
     const HEAD: &str = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n";
 
-    /// Errors of a configuration in kube-scheduler's form; empty if it is valid.
+    /// Returns a configuration's errors in kube-scheduler's format; empty if the configuration is valid.
     pub(crate) fn errors_with(text: &str, features: &Features) -> String {
         let config =
             load(&format!("{HEAD}{text}"), "s.yaml", features).unwrap_or_else(|e| panic!("{text}: {e}"));
@@ -237,7 +238,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn every_field_is_checked_in_kube_schedulers_words() {
+    fn every_field_is_checked_with_kube_schedulers_messages() {
         for (text, message) in [
             (
                 "clientConnection: {burst: -1}",
@@ -338,7 +339,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn all_errors_are_collected_in_order_with_their_lines() {
+    fn all_errors_are_reported_in_order_with_their_lines() {
         let text = format!(
             "{HEAD}profiles:\n- schedulerName: a\n- percentageOfNodesToScore: 200\nparallelism: -4\n"
         );

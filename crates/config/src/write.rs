@@ -1,4 +1,4 @@
-//! Writing of a configuration as kube-scheduler does for `--write-config-to`.
+//! Writes a configuration as kube-scheduler's `--write-config-to` does.
 
 use harbormaster_api::points::ExtensionPoint;
 use serde::Serialize;
@@ -7,8 +7,8 @@ use serde_json::{Map, Value, json};
 use crate::config::{API_VERSION, KIND, KubeSchedulerConfiguration, PluginConfig, Profile};
 
 impl KubeSchedulerConfiguration {
-    /// Returns the configuration with all defaults as YAML: plugins in `multiPoint` form, the arguments of every enabled
-    /// plugin, keys sorted. [`crate::load`] reads it back.
+    /// Returns the configuration with all defaults as YAML, with plugins in `multiPoint` form, the arguments of every
+    /// enabled plugin, and sorted keys. [`crate::load`] can read the result.
     pub fn to_yaml(&self) -> String {
         harbormaster_yaml::write(&self.to_value())
     }
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_reads_back_the_same() {
+    fn a_written_configuration_reads_back_unchanged() {
         let text = r#"
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration

@@ -1,10 +1,10 @@
-//! The command line of `harbormaster`, and of every other scheduler with plugins.
+//! The command line of `harbormaster`, and of every program that calls [`crate::main`] with its own plugins.
 //!
 //! Reading order: this file (selects the command), [`flags`] and [`run`] (the scheduler), `sandbox` (a make-believe
-//! cluster), [`dump`] (objects of a real one), `simulate`, `manifest_files`, `table`, `alike` and `layout` (scheduling
-//! manifests), [`generate`] (completions, manual pages and the schema), [`log`] and [`log_output`] (log lines),
-//! [`reload`] (a changed configuration file), [`metric_limits`] (series that are not shown). Under the name
-//! `kube-scheduler` (a symbolic link) a program behaves as with the command `run`.
+//! cluster), [`dump`] (the objects of a real cluster), `simulate`, `manifest_files`, `table`, `alike` and `layout`
+//! (scheduling of manifests), [`generate`] (completions, manual pages and the schema), [`log`] and [`log_output`] (log
+//! lines), [`reload`] (changes to the configuration file), [`metric_limits`] (metrics and labels that are not shown).
+//! If a program is called as `kube-scheduler` (through a symbolic link), it behaves as with the command `run`.
 
 #[cfg(any(feature = "sandbox", feature = "simulate"))]
 mod alike;
@@ -42,7 +42,7 @@ use harbormaster_setup::Choices;
 
 /// The version of Harbormaster.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
-/// Commit from which the program is built, if this variable is set for the build.
+/// Commit from which the program was built, if this variable was set for the build.
 const COMMIT: Option<&str> = option_env!("HARBORMASTER_COMMIT");
 /// Program name that selects the command `run`.
 const KUBE_SCHEDULER: &str = "kube-scheduler";
@@ -51,26 +51,26 @@ const AFTER_HELP: &str = "Exit codes: 0 success; 1 any error.";
 /// Result of a command, which prints its errors itself.
 pub(crate) type CommandResult = Result<(), CommandError>;
 
-/// Failure of a command; the error has already been printed.
+/// Failure of a command that has already printed its error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CommandError {
     /// An error.
     Error,
-    /// A pod is unschedulable, and `--exit-code` is set.
+    /// `--exit-code` is set, and a pod is unschedulable or was preempted.
     #[cfg(any(feature = "sandbox", feature = "simulate"))]
     Unschedulable,
 }
 
-/// The program of a scheduler.
+/// A scheduler program: `harbormaster`, or one with its own plugins.
 #[derive(Debug)]
 pub(crate) struct Program {
-    /// Name under which it was called.
+    /// Name under which the program was called.
     name: String,
     /// Plugins that configurations may name.
     plugins: Registry,
 }
 
-/// Executes the command in the process's arguments.
+/// Executes the command given by the process's arguments.
 pub(crate) fn main(plugins: Registry) -> ExitCode {
     let mut args = env::args_os();
     let program = Program::new(&args.next().unwrap_or_default(), plugins);
@@ -90,7 +90,7 @@ impl Program {
         Self { name: name.to_owned(), plugins }
     }
 
-    /// Returns the default choices with the plugins of this program.
+    /// Returns the default choices, with this program's plugins.
     fn choices(&self) -> Choices {
         Choices { plugins: self.plugins.clone(), ..Choices::default() }
     }
@@ -99,14 +99,14 @@ impl Program {
         if self.name == KUBE_SCHEDULER {
             return run::main(self, KUBE_SCHEDULER, args);
         }
-        // The scheduler's flags follow other rules than ours, so its arguments are removed first.
+        // The arguments of `run` follow the rules of Go's flags, so this parser must not see them.
         if args.first().is_some_and(|first| first == "run") {
             return run::main(self, &format!("{} run", self.name), args.split_off(1));
         }
         let matches = match self.command().no_binary_name(true).try_get_matches_from(args) {
             Ok(matches) => matches,
             Err(error) => {
-                // A failure to print cannot be reported.
+                // If printing fails, there is no way to report the failure.
                 let _ = error.print();
                 return if error.use_stderr() { Err(CommandError::Error) } else { Ok(()) };
             }
@@ -148,7 +148,7 @@ impl Program {
             ])
     }
 
-    /// Returns the text for `run --version`.
+    /// Returns the text that `run --version` prints.
     fn version(&self) -> String {
         let built = COMMIT.map(|commit| format!(", commit {commit}")).unwrap_or_default();
         match self.name.as_str() {

@@ -1,7 +1,7 @@
 //! A Kubernetes scheduler with your own plugins.
 //!
-//! [`main`] is a whole program: the commands `run`, `simulate` and `sandbox` with all flags and your plugins.
-//! [`Scheduler`] is the same inside another program, or in a test. Plugins are written with [`prelude`], [`api`] and
+//! [`main`] is a complete program: the commands `run`, `simulate` and `sandbox` with all flags and your plugins.
+//! [`Scheduler`] provides the same inside another program or a test. Plugins are written with [`prelude`], [`api`] and
 //! [`framework`], and tested with `testkit` (a feature) and [`sandbox`].
 //!
 //! ```no_run
@@ -21,21 +21,22 @@
 //! }
 //! ```
 //!
-//! The guide for authors is `docs/plugins.md` in the repository: from a first scheduler to indexes, assumed objects and
-//! tests, and what corresponds to which concept of kube-scheduler's framework. Its listings are in `examples/guide`.
+//! The guide for plugin authors is `docs/plugins.md` in the repository. It leads from a first scheduler to indexes,
+//! assumed objects and tests, and maps the concepts of kube-scheduler's framework to ours. Its listings are in
+//! `examples/guide`.
 //!
 //! `examples/own-scheduler` is a complete example: a plugin with arguments and a custom resource, its program and its
 //! test.
 //!
-//! Features, all on by default but `otlp` and `testkit`:
-//! - `cli`: [`main`]. Without `sandbox` and `simulate`, it has no such commands.
-//! - `sandbox`: the module [`sandbox`] and [`Scheduler::sandbox`], with an API server in memory.
+//! Features, all on by default except `otlp` and `testkit`:
+//! - `cli`: [`main`]. Its commands `sandbox` and `simulate` need the features of the same names.
+//! - `sandbox`: the module [`sandbox`] and [`Scheduler::sandbox`], with an in-memory API server.
 //! - `simulate`: the module [`simulation`] and [`Scheduler::simulate`].
-//! - `otlp`: traces over OTLP, which the container image has.
+//! - `otlp`: traces over OTLP. The container image is built with this feature.
 //! - `mimalloc`: the allocator of the program `harbormaster`; the library does not use it.
-//! - `testkit`: the module `testkit`, for tests of plugins.
+//! - `testkit`: the module `testkit`, for testing plugins.
 //!
-//! Authors may rely on everything that is public in this crate; `tests/surface/surface.txt` lists it.
+//! Plugin authors may rely on everything that is public in this crate; `tests/surface/surface.txt` lists it.
 //!
 //! Reading order: `scheduler` (a scheduler inside another program), `commands` (the command line).
 
@@ -54,11 +55,12 @@ pub use scheduler::Simulation;
 pub use scheduler::{Builder, Scheduler};
 pub use {serde, serde_json};
 
-/// Runs a scheduler's program: executes the command of the process's arguments, with the in-tree plugins and those that
-/// `register` adds. A plugin with a known name replaces the earlier one.
+/// Runs a scheduler program: executes the command given by the process's arguments, with the in-tree plugins and those
+/// that `register` adds. A plugin whose name is already registered replaces the earlier plugin.
 ///
-/// The commands are `run`, `simulate` and `sandbox`; if the program is called as `kube-scheduler` (a symbolic link), it
-/// behaves as with `run`. Help and version show the name under which the program was called.
+/// The commands are `run`, `simulate`, `sandbox`, `dump` and `generate`; if the program is called as `kube-scheduler`
+/// (through a symbolic link), it behaves as with `run`. Help and version show the name under which the program was
+/// called.
 #[cfg(feature = "cli")]
 pub fn main(register: impl FnOnce(&mut Registry)) -> std::process::ExitCode {
     let mut plugins = harbormaster_setup::Choices::default().plugins;
@@ -66,12 +68,12 @@ pub fn main(register: impl FnOnce(&mut Registry)) -> std::process::ExitCode {
     commands::main(plugins)
 }
 
-/// Imports for a plugin's source file.
+/// The usual imports of a plugin's source file.
 pub mod prelude {
     pub use harbormaster_framework::{prelude::*, registry::Registry};
 }
 
-/// Kubernetes objects in the form in which the scheduler stores them and plugins read them.
+/// Kubernetes objects as the scheduler stores them and plugins read them.
 pub mod api {
     pub use harbormaster_api::{
         Labels, Namespace, Node, Object, ObjectKey, ObjectKind, Pod, PodDisruptionBudget, PodSpec, Quantity,
@@ -83,7 +85,7 @@ pub mod api {
     };
 }
 
-/// Parts of the framework that few plugins need and that the prelude omits.
+/// Parts of the framework that few plugins need, so the prelude omits them.
 pub mod framework {
     pub use harbormaster_framework::{
         api_call::{ClusterApi, Verb},
@@ -125,7 +127,7 @@ pub mod sandbox {
     };
 }
 
-/// Compiles the program shown in the README.
+/// Compiles the code shown in the README.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;

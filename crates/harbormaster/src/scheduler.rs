@@ -26,7 +26,7 @@ use harbormaster_yaml::Source;
 #[cfg(feature = "simulate")]
 use crate::witness::Witness;
 
-/// Profiles with their plugins, ready to run against a cluster, to simulate or to run in a sandbox.
+/// Profiles with their plugins, ready to run against a cluster, in a simulation or in a sandbox.
 #[derive(Clone, Debug)]
 pub struct Scheduler {
     setup: Setup,
@@ -49,12 +49,13 @@ pub struct Builder {
 pub struct Simulation {
     /// Result for every pod.
     pub report: Report,
-    /// Lines that a reader of the report should see too.
+    /// Notices that a reader of the report should see too, one line each.
     pub notices: Vec<String>,
 }
 
 impl Builder {
-    /// Adds a plugin that the configuration may name. A plugin with a known name replaces the earlier one.
+    /// Adds a plugin that the configuration may name. A plugin whose name is already registered replaces the earlier
+    /// plugin.
     #[must_use]
     pub fn plugin<P: Build>(self) -> Self {
         self.plugins(|registry| {
@@ -62,22 +63,22 @@ impl Builder {
         })
     }
 
-    /// Adds plugins as [`crate::main`] does.
+    /// Adds plugins through a registry, as [`crate::main`] does.
     #[must_use]
     pub fn plugins(mut self, register: impl FnOnce(&mut Registry)) -> Self {
         register(&mut self.choices.plugins);
         self
     }
 
-    /// Sets the KubeSchedulerConfiguration, YAML or JSON; errors mention `file`. Without a configuration the scheduler has
-    /// the default profile.
+    /// Sets the KubeSchedulerConfiguration, as YAML or JSON; errors name it `file`. Without a configuration, the
+    /// scheduler has the default profile.
     #[must_use]
     pub fn config(mut self, file: impl Into<String>, text: impl Into<String>) -> Self {
         self.config = Some(Source { name: file.into(), text: text.into() });
         self
     }
 
-    /// Sets the kubeconfig file for [`Scheduler::run`], which is used if the configuration names none.
+    /// Sets the kubeconfig file that [`Scheduler::run`] uses if the configuration names none.
     #[must_use]
     pub fn kubeconfig(mut self, path: impl AsRef<Path>) -> Self {
         self.kubeconfig = Some(path.as_ref().to_owned());
@@ -91,15 +92,16 @@ impl Builder {
         self
     }
 
-    /// Walks nodes, samples them and breaks ties exactly as kube-scheduler does with `parallelism: 1`.
+    /// Sets whether the scheduler walks and samples nodes and breaks ties exactly as kube-scheduler does with
+    /// `parallelism: 1`.
     #[must_use]
     pub fn parity(mut self, parity: bool) -> Self {
         self.choices.parity = parity;
         self
     }
 
-    /// Sets the verbosity of events for `tracing`, as with `-v`: 4 adds rejections, 5 moves in the queue, 10 scores. The
-    /// program chooses the subscriber and its level.
+    /// Sets the verbosity of the `tracing` events, as `-v` does: 4 adds rejections, 5 moves in the queue, 10 scores.
+    /// The embedding program chooses the subscriber and its level.
     #[must_use]
     pub fn verbosity(mut self, verbosity: i64) -> Self {
         self.verbosity = verbosity;
@@ -109,7 +111,7 @@ impl Builder {
     /// Reads the configuration and builds all plugins.
     ///
     /// # Errors
-    /// All mistakes in the configuration, with file, line and field.
+    /// All errors in the configuration, with file, line and field.
     pub fn build(self) -> Result<Scheduler, ConfigErrors> {
         let config = self.config.as_ref().map(|source| (source.name.as_str(), source.text.as_str()));
         let mut setup = Setup::read(config, &self.choices)?;
@@ -126,22 +128,23 @@ impl Scheduler {
         Builder::default()
     }
 
-    /// Returns warnings about the configuration; one line each.
+    /// Returns warnings about the configuration, one line each.
     pub fn warnings(&self) -> &[String] {
         &self.setup.warnings
     }
 
-    /// Schedules the pods of a cluster until `shutdown` resolves. The cluster is that of the configuration's kubeconfig,
-    /// or of the builder's, or the one in which the process runs. Needs a tokio runtime with time and I/O; the
-    /// current-thread runtime takes the least processor time.
+    /// Schedules the pods of a cluster until `shutdown` resolves. The configuration's kubeconfig selects the cluster;
+    /// if there is none, the builder's does; without either, it is the cluster in which the process runs. Needs a tokio
+    /// runtime with time and I/O; the current-thread runtime uses the least CPU time.
     ///
-    /// As in the program, a leader is elected unless the configuration says `leaderElection: {leaderElect: false}`: pods
-    /// are scheduled while this process holds the lease `kube-system/kube-scheduler`, or the one that the configuration
-    /// names. A second scheduler in the same cluster needs another lease, or none.
+    /// As in the program, a leader is elected unless the configuration contains `leaderElection: {leaderElect: false}`:
+    /// pods are scheduled only while this process holds the lease, which is `kube-system/kube-scheduler` unless the
+    /// configuration names another. A second scheduler in the same cluster needs its own lease, or no leader election.
     ///
     /// # Errors
-    /// If the kubeconfig is unusable, the lease is lost ([`DriverError::LeaseLost`]: build and run another scheduler), or
-    /// something in this process fails. An unreachable API server is no error, but a leader loses its lease meanwhile.
+    /// If the kubeconfig is unusable, the lease is lost ([`DriverError::LeaseLost`]: build and run another scheduler),
+    /// or something in this process fails. An unreachable API server is not an error, but a leader loses its lease if
+    /// the outage lasts.
     pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<ExitReason, DriverError> {
         let config = &self.setup.config;
         let mut connection = connection(config);
@@ -152,11 +155,11 @@ impl Scheduler {
         harbormaster_driver::run(driver, self.setup.engine, shutdown).await
     }
 
-    /// Places the pods of manifests under virtual time, as the command `simulate` does. The extenders of the configuration
-    /// are called, but not to bind.
+    /// Places the pods of manifests under virtual time, as the command `simulate` does. Calls the extenders of the
+    /// configuration, except for binding.
     ///
     /// # Errors
-    /// Everything that a real API server would refuse, with file, line, object and field.
+    /// Everything in the manifests that a real API server would reject, with file, line, object and field.
     #[cfg(feature = "simulate")]
     pub fn simulate(&self, manifests: &[Source]) -> Result<Simulation, ManifestErrors> {
         let mut setup = self.setup.clone();
@@ -175,11 +178,11 @@ impl Scheduler {
         Ok(Simulation { report, notices })
     }
 
-    /// Starts a make-believe cluster with this scheduler; `options.scheduler` is ignored. Needs a tokio runtime with time
-    /// and I/O.
+    /// Starts a make-believe cluster with this scheduler; `options.scheduler` is ignored. Needs a tokio runtime with
+    /// time and I/O.
     ///
     /// # Errors
-    /// If manifests are wrong or the port cannot be opened.
+    /// If the manifests are invalid or the port cannot be opened.
     #[cfg(feature = "sandbox")]
     pub async fn sandbox(&self, options: Options) -> Result<Sandbox, SandboxError> {
         let scheduler = AttachedScheduler::Engine(self.setup.engine.clone());
@@ -199,7 +202,8 @@ pub(crate) fn connection(config: &KubeSchedulerConfiguration) -> ConnectionConfi
     }
 }
 
-/// Returns the extenders of a configuration with their connections, in the engine's order.
+/// Returns the extenders of a configuration with their connection settings, in the order in which the engine calls
+/// them.
 pub(crate) fn extenders(config: &KubeSchedulerConfiguration) -> Vec<ExtenderConfig> {
     let tls = |tls: &harbormaster_config::ExtenderTls| ExtenderTls {
         insecure: tls.insecure,
@@ -225,7 +229,7 @@ pub(crate) fn extenders(config: &KubeSchedulerConfiguration) -> Vec<ExtenderConf
     config.extenders_in_order().into_iter().map(reached).collect()
 }
 
-/// Connects a simulation of a cluster to the extenders of its configuration, if there are any.
+/// Connects a simulation to the extenders of its configuration, if there are any.
 ///
 /// # Errors
 /// If the configuration of an extender is unusable.
@@ -248,7 +252,7 @@ pub(crate) fn lend_extenders(
     Ok(None)
 }
 
-/// Returns the leader election of a configuration.
+/// Returns a configuration's leader election settings.
 ///
 /// # Errors
 /// If it requires an unsupported kind of leader election.
@@ -290,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn a_leader_is_elected_as_the_configuration_says_and_by_default() {
+    fn leader_election_is_on_by_default_and_follows_the_configuration() {
         let features = Features::default();
         assert_eq!(elected("", &features).unwrap(), LeaderElection::Lease(LeaseElection::default()));
         let off = elected("leaderElection: {leaderElect: false}", &features);
@@ -312,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn coordinated_election_is_refused_with_what_to_do() {
+    fn coordinated_election_is_rejected_with_advice() {
         let features = Features::default().with(Feature::CoordinatedLeaderElection, true);
         let error = elected("leaderElection: {leaderElect: true}", &features).unwrap_err().to_string();
         assert!(

@@ -1,4 +1,5 @@
-//! Extenders of a simulation, with their failures recorded: without an extender it would simulate another scheduler.
+//! Records the failures of extenders during a simulation: if an extender fails, the result is that of a different
+//! scheduler.
 
 use std::{
     collections::BTreeMap,
@@ -11,7 +12,7 @@ use harbormaster_framework::{
     pod::PodInfo,
 };
 
-/// Calls extenders through another implementation, and records their failures.
+/// Forwards calls to another [`ExtenderClient`] and records the extenders' failures.
 #[derive(Debug)]
 pub(crate) struct Witness {
     extenders: Extenders,
@@ -21,9 +22,9 @@ pub(crate) struct Witness {
 
 #[derive(Debug, Default)]
 struct RecordedFailures {
-    /// The first failure of an extender that may not be ignored. No extender is called afterwards.
+    /// The first failure of an extender that is not ignorable. No extender is called after it.
     failure: Option<String>,
-    /// Number of ignored failures by message.
+    /// Number of ignored failures, keyed by message.
     ignored: BTreeMap<String, usize>,
 }
 
@@ -32,7 +33,7 @@ impl Witness {
         Arc::new(Self { extenders, host, seen: Mutex::default() })
     }
 
-    /// Returns the failure of an extender that may not be ignored, if there was one.
+    /// Returns the first failure of an extender that is not ignorable, if there was one.
     pub(crate) fn failure(&self) -> Option<String> {
         self.seen().failure.clone()
     }

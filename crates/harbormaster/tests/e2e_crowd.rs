@@ -1,7 +1,7 @@
 //! The secure port and scheduling while thousands of clients are slow on purpose.
 //!
-//! `HARBORMASTER_CONNECTIONS` sets the number of connections, within this process's limit of open files,
-//! which is why this test has a program of its own.
+//! `HARBORMASTER_CONNECTIONS` sets the number of connections, within this process's limit on open files,
+//! which is why this test has its own program.
 
 #![cfg(unix)]
 
@@ -35,14 +35,14 @@ use rustls::{
 use serde_json::json;
 
 const CONNECTIONS: usize = 2_000;
-/// Files that this process needs for other purposes.
+/// Number of files that this process needs for other purposes.
 const OTHERS: usize = 200;
-/// Connections that the port keeps at a time, plus the scheduler's other files.
+/// Maximum number of open files: the connections that the port keeps at a time, plus the scheduler's other files.
 const MOST_FILES: usize = 512 + 100;
 const THREADS: usize = 4;
 /// Shortest interval between two bytes on one connection.
 const TRICKLE: Duration = Duration::from_millis(100);
-/// Closed connections that each thread reopens per round.
+/// Number of closed connections that each thread reopens per round.
 const RENEWED: usize = 5;
 
 /// State shared by all slow clients.
@@ -95,7 +95,7 @@ impl Crowd {
         Some(slow)
     }
 
-    /// Holds that many connections open until `stop` is set.
+    /// Holds `count` connections open until `stop` is set.
     fn press(&self, count: usize) {
         let mut all: Vec<Option<Slow>> = (0..count).map(|number| self.connect(number)).collect();
         while !self.stop.load(Ordering::Relaxed) {
@@ -143,7 +143,7 @@ fn file_limit() -> usize {
 }
 
 #[test]
-fn pods_are_bound_and_health_is_answered_while_thousands_of_connections_are_slow() {
+fn pods_are_bound_and_health_checks_pass_while_thousands_of_clients_are_slow() {
     let wanted =
         env::var("HARBORMASTER_CONNECTIONS").ok().and_then(|n| n.parse().ok()).unwrap_or(CONNECTIONS);
     let connections = wanted.min(file_limit() - OTHERS);
@@ -218,9 +218,9 @@ fn pods_are_bound_and_health_is_answered_while_thousands_of_connections_are_slow
         eprintln!(
             "{connections} connections: {opened} opened, {closed} closed; 20 answers took {tries} tries"
         );
-        // Each request may lose its connection to others once or twice; kubelet would retry too.
+        // Other clients may displace the connection of a request once or twice; kubelet would retry too.
         assert!(tries <= 30, "{tries} tries for 20 answers");
-        assert!(closed > 0, "the port keeps fewer than came");
+        assert!(closed > 0, "the port keeps fewer connections than were opened");
     });
     drop(crowd);
     assert_eq!(health().ok().as_deref(), Some("ok"));

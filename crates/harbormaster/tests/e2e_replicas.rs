@@ -1,5 +1,5 @@
-//! Three replicas under faults, for little more than a minute. `harbormaster-oracle replicas` injects more faults for
-//! longer and also checks time limits. Faults and load follow the clock, so this test has a program of its own.
+//! Three replicas under faults, for little more than a minute. `harbormaster-oracle replicas` injects more faults for a
+//! longer time and also checks time limits. Faults and load depend on the clock, so this test has its own program.
 
 use std::path::PathBuf;
 

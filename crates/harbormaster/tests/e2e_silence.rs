@@ -1,5 +1,5 @@
-//! Connections that die silently: the side that sends or waits has to detect it. The time that this
-//! takes is measured, so these tests have a program of their own.
+//! Connections that die silently: the side that sends or waits has to detect it. These tests measure how long the
+//! detection takes, so they have their own program.
 
 #[path = "it/e2e/mod.rs"]
 mod e2e;
@@ -21,12 +21,12 @@ use harbormaster_oracle::components::Endpoint;
 use serde_json::{Value, json};
 
 on_both_servers! {
-    a_silent_network_is_noticed_and_nothing_is_bound_twice_or_lost,
+    a_silent_network_is_detected_and_no_pod_is_bound_twice_or_lost,
 }
 
-/// Longest time from the start of the silence to the first binding. kube-scheduler needs 46 s.
+/// Longest time from the start of the silence to the first binding. kube-scheduler takes 46 s.
 const FIRST_BINDING: Duration = Duration::from_secs(50);
-/// Time for which only answers are lost: bindings are made, but the scheduler does not learn of them.
+/// Time for which only responses are lost: pods are bound, but the scheduler does not learn of the bindings.
 const HALF_SILENCE: Duration = Duration::from_secs(2);
 
 /// Protocol between Harbormaster and the server.
@@ -34,7 +34,7 @@ const HALF_SILENCE: Duration = Duration::from_secs(2);
 enum Over {
     /// TLS all the way to the server, watches over HTTP/2.
     Http2,
-    /// Plain HTTP/1.1, to the proxy in front of the server.
+    /// Plain HTTP/1.1 to the proxy in front of the server.
     Http1,
 }
 
@@ -43,12 +43,12 @@ struct Tunnelled {
     scene: Scene,
     tunnel: Tunnel,
     harbormaster: Harbormaster,
-    /// Owns the kubeconfig.
+    /// Keeps the kubeconfig file alive.
     _endpoint: Endpoint,
 }
 
-fn a_silent_network_is_noticed_and_nothing_is_bound_twice_or_lost(server: Server) {
-    // Sequentially they would take minutes.
+fn a_silent_network_is_detected_and_no_pod_is_bound_twice_or_lost(server: Server) {
+    // Run one after another, the cases would take minutes.
     thread::scope(|scope| {
         scope.spawn(|| while_all_is_quiet(server, "quiet-http2", Over::Http2));
         scope.spawn(|| while_all_is_quiet(server, "quiet-http1", Over::Http1));
@@ -64,9 +64,9 @@ fn while_all_is_quiet(server: Server, name: &'static str, over: Over) {
     scene.create("before", "100m");
     scene.is_bound("before");
     if over == Over::Http1 {
-        // From the second watch on, the server is asked for short ones.
+        // From the second watch of a kind on, the scheduler requests short watches.
         let opened = || harbormaster.lines_with(&["Watch opened", "kind=\"pods\""]).len();
-        eventually("watches have been opened anew", PATIENCE, || (opened() >= 2).then_some(()));
+        eventually("the watches have been reopened", PATIENCE, || (opened() >= 2).then_some(()));
     }
     thread::sleep(Duration::from_secs(3));
     tunnel.fall_silent();
@@ -103,12 +103,12 @@ fn while_bindings_hang(server: Server, name: &'static str, over: Over) {
     scene.ends_well(harbormaster);
 }
 
-/// The server makes bindings, but its answers are lost.
+/// The server makes bindings, but its responses are lost.
 fn while_answers_are_lost(server: Server, name: &'static str, over: Over) {
     const NODES: usize = 5;
     const PODS: usize = 20 * NODES;
     let mut config = config(name);
-    // All pods are decided at once, and their bindings are sent one by one.
+    // All pods are decided at the start, but their bindings are sent one by one.
     config["clientConnection"] = json!({"qps": 5, "burst": 1, "contentType": "application/json"});
     let Tunnelled { scene, tunnel, harbormaster, _endpoint } =
         tunnelled(server, name, over, config, NODES - 1);
@@ -128,11 +128,11 @@ fn while_answers_are_lost(server: Server, name: &'static str, over: Over) {
     scene.ends_well(harbormaster);
 }
 
-/// Asserts that Harbormaster resumes in time and learns that each pod is bound, once.
+/// Asserts that Harbormaster resumes in time and that it learns exactly once of each pod's binding.
 fn goes_on(scene: &Scene, harbormaster: &Harbormaster, silent: Instant, pods: usize) {
     let name = scene.name;
     let bound = || harbormaster.lines_with(&["Successfully bound pod to node", &scene.full("many-")]).len();
-    // The server soon finishes the requests that have reached it.
+    // The server soon finishes the requests that it has received.
     thread::sleep(Duration::from_secs(2));
     let before = bound();
     assert!(before < pods, "{name}: all were bound before the network fell silent");
@@ -169,6 +169,6 @@ fn tunnelled(server: Server, name: &'static str, over: Over, config: Value, more
     let protocol = format!("is_probed={}", over == Over::Http2);
     harbormaster.wait_for_line(&["Watch opened", "kind=\"pods\"", &protocol]);
     let unchecked = harbormaster.lines_with(&["insecure-skip-tls-verify"]).len();
-    assert_eq!(unchecked, usize::from(over == Over::Http2), "it is said once");
+    assert_eq!(unchecked, usize::from(over == Over::Http2), "the warning is logged once");
     Tunnelled { scene, tunnel, harbormaster, _endpoint: endpoint }
 }

@@ -1,7 +1,7 @@
 //! `examples/own-scheduler`, a third-party scheduler: its own tests pass, its program is ours with an additional
 //! plugin, and the custom resource that the plugin reads may come and go while the program runs.
 //!
-//! It has a program of its own, because cargo, which it calls, uses all cores.
+//! This is a separate test program because it runs cargo, which uses all cores.
 
 #![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
 
@@ -27,7 +27,7 @@ use harbormaster_sandbox::{AttachedScheduler, Options, PodState, Sandbox, Source
 use serde_json::{Value, json};
 
 on_both_servers! {
-    a_custom_resource_may_come_go_and_be_wrong_while_the_scheduler_runs,
+    custom_resources_may_appear_disappear_or_be_invalid_while_the_scheduler_runs,
 }
 
 const WHY: &str = "1 node(s) belong to another team";
@@ -44,13 +44,13 @@ fn example() -> PathBuf {
 fn program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| {
-        // With the workspace's versions nothing is downloaded, and crates that other tests have built are reused.
+        // With the workspace's lock file, nothing is downloaded, and crates that other tests have built are reused.
         fs::copy(workspace().join("Cargo.lock"), example().join("Cargo.lock")).unwrap();
         let target = Path::new(env!("CARGO_BIN_EXE_harbormaster")).parent().unwrap();
         let mut cargo = cargo();
         cargo.args(["test", "--offline"]).current_dir(example());
         cargo.env("CARGO_TARGET_DIR", target.parent().unwrap());
-        // As in the workspace, whose profiles do not apply to the example.
+        // The same settings as in the workspace, whose profiles do not apply to the example.
         cargo.env("CARGO_PROFILE_DEV_DEBUG", "false").env("CARGO_PROFILE_DEV_STRIP", "debuginfo");
         if !cfg!(debug_assertions) {
             cargo.arg("--release");
@@ -87,7 +87,7 @@ fn help_and_version_name_the_program() {
 }
 
 #[test]
-fn simulate_and_sandbox_ask_the_plugin() {
+fn simulate_and_sandbox_use_the_plugin() {
     for command in ["simulate", "sandbox"] {
         let ran = run(&[command, "--config", "scheduler.yaml", "-f", "cluster.yaml"]);
         assert!(ran.status.success() && text(&ran.stdout).contains(WHY), "{command}: {ran:?}");
@@ -112,7 +112,7 @@ impl Drop for Running {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn as_kube_scheduler_it_runs_against_a_cluster_with_the_plugin() {
+async fn under_the_name_kube_scheduler_the_program_runs_in_a_cluster_with_the_plugin() {
     let cluster = fs::read_to_string(example().join("cluster.yaml")).unwrap();
     let manifests = vec![Source { name: "cluster.yaml".to_owned(), text: cluster }];
     let options = Options { manifests, scheduler: AttachedScheduler::None, ..Options::default() };
@@ -161,7 +161,7 @@ fn definition() -> Value {
     })
 }
 
-/// Creates a team as soon as its kind is served.
+/// Creates a team as soon as the API server serves its kind.
 fn create_team(client: &ApiClient, name: &str, namespaces: &Value) {
     let team = json!({
         "apiVersion": "example.com/v1",
@@ -176,7 +176,7 @@ fn change_team(client: &ApiClient, change: &Value) {
     client.merge_patch(&format!("{TEAMS}/red"), change).unwrap();
 }
 
-fn a_custom_resource_may_come_go_and_be_wrong_while_the_scheduler_runs(server: Server) {
+fn custom_resources_may_appear_disappear_or_be_invalid_while_the_scheduler_runs(server: Server) {
     let cluster = server.own();
     let client = cluster.client();
     client.post(NODES, &node("red-1", json!({"example.com/team": "red"}), "4", "4Gi", 100)).unwrap();
@@ -215,9 +215,9 @@ fn a_custom_resource_may_come_go_and_be_wrong_while_the_scheduler_runs(server: S
     create_team(client, "red", &json!(["default"]));
     wait_until_bound(client, "second");
 
-    // A replaced definition takes its teams with it, however quickly it is replaced.
+    // Replacing the definition deletes its teams, however quickly it is replaced.
     change_team(client, &json!({"spec": {"namespaces": []}}));
-    // Pods and teams arrive on different watches, and the first pods may arrive earlier.
+    // Pods and teams arrive on different watches, so the first pods may arrive before the changed team.
     let is_bound = |name: &str| {
         eventually("the pod is bound or kept out", PATIENCE, || {
             let pod = get_pod(client, name)?;
@@ -235,11 +235,11 @@ fn a_custom_resource_may_come_go_and_be_wrong_while_the_scheduler_runs(server: S
     // An unreadable team is reported once and treated as absent.
     create_team(client, "blue", &json!("default"));
     let unreadable = |name: &str| scheduler.lines_with(&["counts as absent", &format!("object=\"{name}\"")]);
-    eventually("it is told of", PATIENCE, || (!unreadable("blue").is_empty()).then_some(()));
+    eventually("the team is reported", PATIENCE, || (!unreadable("blue").is_empty()).then_some(()));
     create("third");
     wait_until_bound(client, "third");
     change_team(client, &json!({"spec": {"namespaces": "default"}}));
-    eventually("it is told of", PATIENCE, || (!unreadable("red").is_empty()).then_some(()));
+    eventually("the team is reported", PATIENCE, || (!unreadable("red").is_empty()).then_some(()));
     create("fourth");
     is_kept_out("fourth");
     change_team(client, &json!({"metadata": {"labels": {"still": "wrong"}}}));

@@ -26,7 +26,7 @@ fn size_of(pod: &Pod) -> usize {
     pod.labels.get(SIZE).and_then(|text| text.parse().ok()).unwrap_or(1)
 }
 
-/// UIDs of the pods of every gang that have a node: waiting, being bound or running.
+/// For each gang, the UIDs of its pods that have a node: pods that are waiting, being bound or running.
 #[derive(Debug, Default, PartialEq)]
 pub struct Gangs(BTreeMap<Name, BTreeSet<Str>>);
 
@@ -48,11 +48,11 @@ impl Index for Gangs {
     }
 }
 
-/// The plugin and its arguments, `profiles[].pluginConfig[].args`.
+/// The plugin, which is also the type of its arguments, `profiles[].pluginConfig[].args`.
 #[derive(Debug, Deserialize)]
 #[serde(crate = "harbormaster::serde", rename_all = "camelCase", deny_unknown_fields)]
 pub struct Gang {
-    /// Seconds that a pod waits for the rest of its gang.
+    /// Number of seconds that a pod waits for the rest of its gang.
     #[serde(default = "one_minute")]
     patience_seconds: u64,
 }
@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pod_is_woken_by_one_more_of_its_gang_and_by_room_that_others_leave() {
+    fn a_pod_is_woken_by_a_new_gang_member_and_by_room_that_other_pods_leave() {
         let trial = Trial::of(Gang { patience_seconds: 60 });
         let of = |gang, name| pod(name).label(GANG, gang);
         let waits = of("g", "waits").info();
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gang_goes_when_its_last_pod_has_a_node_in_whatever_order_they_come() {
+    fn a_gang_is_allowed_when_its_last_pod_has_a_node_in_any_order() {
         let mut nodes = cluster([node("n"), node("m")], []);
         let member = |name| pod(name).label(GANG, "g").label(SIZE, "3").info();
         let pods = [(member("a"), "n"), (member("b"), "m"), (member("c"), "n")];
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_gang_is_bound_and_of_one_that_lacks_a_pod_none_is() {
+    fn a_complete_gang_is_bound_and_an_incomplete_gang_is_not() {
         let config = include_str!("../gang/scheduler.yaml");
         let scheduler =
             Scheduler::builder().plugin::<Gang>().config("scheduler.yaml", config).build().unwrap();

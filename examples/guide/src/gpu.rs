@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn the_best_node_gets_100_and_the_others_their_share() {
+    fn the_best_node_scores_100_and_the_others_proportionally() {
         let nodes = cluster([gpu("a", "24", "1500"), gpu("b", "12", "1500"), gpu("c", "12", "750")], []);
         let trial = Trial::of(Gpu);
         assert_eq!(
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn urgent_pods_go_first_and_among_equals_those_that_wait_longest() {
+    fn urgent_pods_go_first_and_then_those_that_have_waited_longest() {
         let (urgent, plain) =
             (pod("urgent").label(URGENCY, "9").info(), pod("plain").label(URGENCY, "?").info());
         let at = |pod, since| Queued { pod, since: Timestamp(since) };

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn some_memory_stays_free_but_for_important_pods() {
+    fn some_memory_stays_free_except_for_important_pods() {
         let nodes = cluster([node("n").allocatable("4", "8Gi", 110)], [pod("there").memory("4Gi").on("n")]);
         let trial = Trial::of(headroom());
         assert_eq!(trial.verdict(&nodes, &takes("2Gi").info(), "n"), Ok(()));
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_that_leaves_a_node_wakes_the_pod_and_so_does_its_own_smaller_request() {
+    fn a_deleted_pod_and_a_smaller_request_of_the_pod_itself_wake_it() {
         let (trial, waits) = (Trial::of(headroom()), takes("3Gi").info());
         let (there, elsewhere, itself) = (pod("q").on("n").build(), pod("q").build(), pod("p").build());
         let (deleted, smaller) = (Action::DELETE, Action::UPDATE_POD_SCALE_DOWN);

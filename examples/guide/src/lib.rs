@@ -1,5 +1,6 @@
-//! The plugins of `docs/plugins.md`, one file per chapter. `tests/it/listings.rs` checks that every listing in the guide
-//! appears here unchanged. Each file has unit tests; `tests/it/sandbox.rs` runs the plugins together.
+//! The plugins of `docs/plugins.md`, the guide for plugin authors, in files by chapter. `tests/it/listings.rs` checks
+//! that every listing in the guide appears unchanged in the examples. The plugins have unit tests, except [`shaky`];
+//! `tests/it/sandbox.rs` runs them in the sandbox.
 //!
 //! Reading order: [`gpu`], [`headroom`], [`maintenance`], [`tenants`], [`gang`], [`licenses`], [`shaky`].
 

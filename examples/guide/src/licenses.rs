@@ -16,7 +16,7 @@ fn license_of(pod: &Pod) -> Option<&Str> {
     pod.labels.get(LICENSE)
 }
 
-/// A custom resource; its definition is in `licenses/definition.yaml`.
+/// A custom resource, defined in `licenses/definition.yaml`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(crate = "harbormaster::serde")]
 pub struct License {
@@ -142,8 +142,8 @@ impl Seats {
         Ok(if is_its_own && license.has_a_seat_for(pod) { Hint::Queue } else { Hint::Skip })
     }
 
-    /// Wakes the pod if another pod gives up its node, and with it a seat that may never have been written, or if the
-    /// pod itself now names another license.
+    /// Wakes the pod if a pod with the same license that had a node is deleted, because its seat may never have been
+    /// written, or if the waiting pod's own labels change.
     fn after_pod(&self, pod: &PodInfo, change: &Change<'_>) -> PluginResult<Hint> {
         let Change::Pod { old: Some(old), new } = change else { return Ok(Hint::Queue) };
         let is_same = old.namespace == pod.namespace && license_of(old) == license_of(pod);
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seat_that_was_taken_in_reserve_is_taken_for_the_next_pod_until_it_is_given_back() {
+    fn a_reserved_seat_is_taken_for_the_next_pod_until_it_is_given_back() {
         let (trial, mut nodes) = (Trial::of(Seats), cluster([node("n")], []));
         set_custom::<License>(&mut nodes, [license(1, json!({}))]);
         let (first, second) = (wants("first").info(), wants("second").info());
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn pre_bind_writes_the_seat_and_unreserve_takes_it_back() {
+    fn pre_bind_writes_the_seat_and_unreserve_removes_it() {
         let (trial, mut nodes) = (Trial::of(Seats), cluster([node("n")], []));
         set_custom::<License>(&mut nodes, [license(1, json!({}))]);
         let (server, path) = (FakeApi::default(), ObjectPath::of::<License>("default", "pro"));
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_is_woken_by_one_that_gives_its_node_up_with_its_seat() {
+    fn a_pod_is_woken_by_a_pod_that_gives_up_its_node_and_seat() {
         let (trial, waits) = (Trial::of(Seats), wants("second").info());
         for (gone, expected) in [
             (wants("first").on("n"), Hint::Queue),

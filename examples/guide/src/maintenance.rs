@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_under_maintenance_take_no_pods_until_it_is_over() {
+    fn nodes_under_maintenance_accept_no_pods_until_it_is_over() {
         let (trial, pod) = (Trial::of(NoMaintenance), pod("p").info());
         let mut nodes = cluster([node("a").label("rack", "1"), node("b").label("rack", "2")], []);
         set_custom::<Maintenance>(&mut nodes, [of_rack("1", "new cables")]);
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_are_woken_when_one_ends_or_moves_and_not_when_its_reason_changes() {
+    fn pods_are_woken_when_a_maintenance_ends_or_moves_but_not_when_its_reason_changes() {
         let (trial, pod) = (Trial::of(NoMaintenance), pod("p").info());
         let before = custom::<Maintenance>(&of_rack("1", "new cables"));
         let reworded = custom::<Maintenance>(&of_rack("1", "old cables"));

@@ -2,7 +2,7 @@
 
 use harbormaster::prelude::*;
 
-/// Rejects nodes with odd numbers. Expects names like `rack-7`, and fails on all others.
+/// Rejects nodes with odd numbers. Expects node names such as `rack-7`, and fails on all others.
 #[derive(Default)]
 pub struct Shaky;
 

@@ -36,7 +36,7 @@ impl Index for PodsOfTenants {
     }
 }
 
-/// The plugin and its arguments, `profiles[].pluginConfig[].args`.
+/// The plugin, which is also the type of its arguments, `profiles[].pluginConfig[].args`.
 #[derive(Debug, Deserialize)]
 #[serde(crate = "harbormaster::serde", rename_all = "camelCase", deny_unknown_fields)]
 pub struct TenantLimit {
@@ -78,7 +78,7 @@ impl PreFilter for TenantLimit {
 }
 
 impl TenantLimit {
-    /// Wakes the pod if its tenant has one pod fewer, or if the pod itself changed.
+    /// Wakes the pod if its tenant has lost a scheduled pod, or if the pod itself has changed.
     fn after_pod(&self, pod: &PodInfo, change: &Change<'_>) -> PluginResult<Hint> {
         let Change::Pod { old: Some(old), new } = change else { return Ok(Hint::Queue) };
         let counted = old.node_name.is_some() && tenant_of(old) == tenant_of(pod);
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tenant_with_all_its_pods_gets_no_more_and_others_do() {
+    fn a_tenant_at_its_limit_gets_no_more_pods_and_others_do() {
         let pods = [of("red", "a").on("n"), of("red", "b").on("n"), of("blue", "c").on("n")];
         let nodes = cluster([node("n")], pods);
         let trial = Trial::of(TenantLimit { pods_per_tenant: 2 });
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_is_woken_when_its_tenant_has_one_less() {
+    fn a_pod_is_woken_when_its_tenant_has_one_pod_fewer() {
         let (trial, waits) = (Trial::of(TenantLimit { pods_per_tenant: 2 }), of("red", "p").info());
         let deleted = ClusterEvent::new(EventResource::AssignedPod, Action::DELETE);
         for (gone, expected) in [(of("red", "a"), Hint::Queue), (of("blue", "b"), Hint::Skip)] {

@@ -3,7 +3,7 @@
 
 use harbormaster::{prelude::*, serde::Deserialize};
 
-/// A custom resource; its definition is in `cluster.yaml`.
+/// A custom resource, defined in `cluster.yaml`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(crate = "harbormaster::serde")]
 pub struct Team {
@@ -24,7 +24,7 @@ impl Resource for Team {
     const SCOPE: ResourceScope = ResourceScope::Cluster;
 }
 
-/// The plugin and its arguments, `profiles[].pluginConfig[].args`.
+/// The plugin, which is also the type of its arguments, `profiles[].pluginConfig[].args`.
 #[derive(Debug, Deserialize)]
 #[serde(crate = "harbormaster::serde", rename_all = "camelCase", deny_unknown_fields)]
 pub struct TeamNodes {

@@ -1,4 +1,4 @@
-//! Harbormaster with one more plugin.
+//! Harbormaster with an additional plugin.
 
 fn main() -> std::process::ExitCode {
     harbormaster::main(|registry| {

@@ -25,7 +25,7 @@ fn manifests() -> Vec<Source> {
 }
 
 #[tokio::test]
-async fn a_teams_nodes_take_its_own_pods_only() {
+async fn a_teams_nodes_accept_only_its_own_pods() {
     let scheduler = scheduler(CONFIG).unwrap();
     let options = Options { manifests: manifests(), ..Options::default() };
     let mut sandbox = scheduler.sandbox(options).await.unwrap();
@@ -68,7 +68,7 @@ fn a_team_that_has_a_pods_namespace_lets_it_in_and_wakes_it() {
 }
 
 #[test]
-fn wrong_arguments_are_told_of_with_file_line_and_field() {
+fn wrong_arguments_are_reported_with_file_line_and_field() {
     for (wrong, expected) in [
         ("nodeLabel: [a]", "args.nodeLabel: invalid type: sequence, expected a string"),
         ("label: a", "args.label: unknown field `label`, expected `nodeLabel`"),

@@ -4,9 +4,9 @@ use std::collections::{BTreeSet, HashMap};
 
 use super::layout::{Cell, Colour};
 
-/// Minimum number of pods for which similar ones share a row.
+/// Number of pods from which similar pods share a row.
 pub(crate) const MANY: usize = 50;
-/// Maximum number of nodes that a row names.
+/// Maximum number of nodes that a row lists by name.
 const NAMED: usize = 3;
 
 /// Data of one pod for its row.
@@ -14,14 +14,14 @@ const NAMED: usize = 3;
 pub(crate) struct Row {
     /// `namespace/name`.
     pub(crate) pod: String,
-    /// Owner of this pod and similar ones; empty if there is none.
+    /// Owner of the pod; empty if there is none. Similar pods have the same owner.
     pub(crate) owner: String,
-    /// The pod's node, or a word in its place.
+    /// The pod's node, or a placeholder such as `<none>`.
     pub(crate) place: String,
     /// True if `place` is a node.
     pub(crate) is_placed: bool,
     pub(crate) colour: Option<Colour>,
-    /// Number of nodes that fit, and number of evaluated nodes.
+    /// Number of evaluated nodes, and number of those that fit.
     #[cfg_attr(not(feature = "simulate"), allow(dead_code, reason = "only `simulate` shows it"))]
     pub(crate) looked_at: Option<(usize, usize)>,
     #[cfg_attr(not(feature = "simulate"), allow(dead_code, reason = "only `simulate` shows it"))]
@@ -29,12 +29,12 @@ pub(crate) struct Row {
     pub(crate) message: String,
 }
 
-/// Groups similar pods, in the order of the first pod of each group.
+/// Groups similar pods. The groups are in the order of their first pods.
 pub(crate) fn grouped(rows: Vec<Row>) -> Vec<Vec<Row>> {
     let mut places = HashMap::new();
     let mut groups: Vec<Vec<Row>> = Vec::new();
     for row in rows {
-        // Nodes and numbers may differ among similar pods.
+        // Similar pods may have different nodes, and different numbers in their messages.
         let place = if row.is_placed { String::new() } else { row.place.clone() };
         let said =
             if row.is_placed { row.message.is_empty().to_string() } else { without_numbers(&row.message) };
@@ -48,7 +48,7 @@ pub(crate) fn grouped(rows: Vec<Row>) -> Vec<Vec<Row>> {
     groups
 }
 
-/// Returns the owner of the pod, or its name without its suffix.
+/// Returns the pod's owner or, without an owner, the pod's name without its suffix.
 fn stem(row: &Row) -> &str {
     match row.owner.as_str() {
         "" => row.pod.rsplit_once('-').map_or(row.pod.as_str(), |(stem, _)| stem),
@@ -68,7 +68,7 @@ fn without_numbers(text: &str) -> String {
     short
 }
 
-/// Returns the names: `shop/web-* (12 pods)`.
+/// Returns the names of similar pods in one cell: `shop/web-* (12 pods)`.
 pub(crate) fn pods(group: &[Row]) -> Cell {
     let [first, rest @ ..] = group else { return Cell::default() };
     if rest.is_empty() {
@@ -82,7 +82,7 @@ pub(crate) fn pods(group: &[Row]) -> Cell {
     Cell::from(format!("{}* ({} pods)", &common[..end], group.len()))
 }
 
-/// Returns the nodes of similar pods, or the word in their place.
+/// Returns the nodes of similar pods, or their placeholder.
 pub(crate) fn places(group: &[Row]) -> Cell {
     let Some(first) = group.first() else { return Cell::default() };
     let nodes: BTreeSet<&str> = group.iter().map(|row| row.place.as_str()).collect();
@@ -96,7 +96,7 @@ pub(crate) fn places(group: &[Row]) -> Cell {
     }
 }
 
-/// Returns the numbers of nodes: `4/6`, or `3-5/6` if they differ.
+/// Returns the numbers of nodes that fit and of evaluated nodes: `4/6`, or `3-5/6` if the pods differ.
 #[cfg(feature = "simulate")]
 pub(crate) fn fits(group: &[Row]) -> Cell {
     let looked_at = || group.iter().filter_map(|row| row.looked_at);
@@ -117,11 +117,11 @@ pub(crate) fn tried(group: &[Row]) -> Cell {
     Cell::from(group.iter().map(|row| row.tried).max().unwrap_or_default())
 }
 
-/// Returns the message of the first pod, with a note if other pods have other messages.
+/// Returns the message of the first pod, with a note if other pods have different messages.
 pub(crate) fn message(group: &[Row]) -> Cell {
     let Some(first) = group.first() else { return Cell::default() };
     let differs = group.iter().any(|row| row.message != first.message);
-    Cell::from(if differs { format!("{} (and the like)", first.message) } else { first.message.clone() })
+    Cell::from(if differs { format!("{} (and similar)", first.message) } else { first.message.clone() })
 }
 
 #[cfg(test)]
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_of_one_stem_and_fate_share_a_row() {
+    fn pods_with_the_same_stem_and_outcome_share_a_row() {
         let rows = vec![
             row("a/web-1", "n1", ""),
             row("a/web-2", "<none>", "0/9 nodes: 3 full"),
@@ -161,7 +161,7 @@ mod tests {
             shown,
             [
                 ["a/web-* (2 pods)", "n1, n2", "7-8/9", ""],
-                ["a/web-* (2 pods)", "<none>", "7/9", "0/9 nodes: 3 full (and the like)"],
+                ["a/web-* (2 pods)", "<none>", "7/9", "0/9 nodes: 3 full (and similar)"],
                 ["a/db-0", "n1", "6/9", ""],
                 ["a/web-4", "<none>", "7/9", "0/9 nodes: 9 tainted"],
             ]

@@ -1,4 +1,4 @@
-//! The command `dump`: writes all objects of a cluster that scheduling depends on, as manifests.
+//! The command `dump`: writes all objects of a cluster that affect scheduling, as manifests.
 
 use std::{
     env,
@@ -19,7 +19,7 @@ pub(crate) struct Options {
     /// The kubeconfig [default: $KUBECONFIG, or ~/.kube/config]
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
-    /// A KubeSchedulerConfiguration: custom resources that its plugins read are dumped, too, with their definitions
+    /// A KubeSchedulerConfiguration; the custom resources that its plugins read are also dumped, with their definitions
     #[arg(long, value_name = "FILE")]
     config: Option<String>,
 }
@@ -33,7 +33,7 @@ struct ListedKind {
     kind: String,
 }
 
-/// Kinds that scheduling depends on: group, version, and plurals with their kinds.
+/// Kinds that affect scheduling: group, version, and plurals with their kinds.
 const KINDS: [(&str, &str, &[(&str, &str)]); 7] = [
     (
         "",
@@ -84,16 +84,16 @@ const KINDS: [(&str, &str, &[(&str, &str)]); 7] = [
     ("policy", "v1", &[("poddisruptionbudgets", "PodDisruptionBudget")]),
 ];
 
-/// Number of objects requested at a time.
+/// Number of objects per list request.
 const PAGE: usize = 500;
 
 const DUMPED: &str = "Nothing is written to the cluster. Secrets and ConfigMaps are not read; commands, arguments and environments of \
      containers are left out.\n\nExit codes: 0 success; 1 any error.";
 
 pub(crate) fn command() -> Command {
-    // The documentation of the type would replace an earlier description.
+    // `augment_args` sets the description to the doc comment of `Options`, so `about` has to come after it.
     Options::augment_args(Command::new("dump"))
-        .about("Print everything of a cluster that scheduling depends on, for simulate and sandbox")
+        .about("Print everything in a cluster that affects scheduling, for simulate and sandbox")
         .after_help(DUMPED)
 }
 
@@ -109,7 +109,7 @@ pub(crate) fn main(program: &Program, options: &Options) -> CommandResult {
     })
 }
 
-/// Returns the kinds to list, including those whose definitions are needed.
+/// Returns the kinds to list: [`KINDS`] and those that the plugins of the configuration read.
 fn kinds(program: &Program, options: &Options) -> Result<Vec<ListedKind>, String> {
     let mut kinds: Vec<ListedKind> = KINDS
         .iter()
@@ -160,7 +160,7 @@ fn default_kubeconfig() -> Option<PathBuf> {
     env::var_os("KUBECONFIG").filter(|path| !path.is_empty()).map(PathBuf::from).or_else(of_home)
 }
 
-/// Returns true if the kind has a definition.
+/// Returns true if the kind is a custom resource, so its definition is dumped too.
 fn is_custom(kind: &ListedKind) -> bool {
     kind.group.contains('.') && !kind.group.ends_with(".k8s.io")
 }
@@ -197,7 +197,7 @@ async fn list(client: &ApiClient, kind: &ListedKind, out: &mut impl Write) -> Re
         };
         let reply = match client.get(&path).await {
             Ok(reply) => reply,
-            // Without these there is nothing to schedule.
+            // Without nodes and pods, there is nothing to schedule.
             Err(error) if error.code().is_none() || ["nodes", "pods"].contains(&plural.as_str()) => {
                 return Err(format!("listing {plural}: {error}"));
             }
@@ -217,13 +217,13 @@ async fn list(client: &ApiClient, kind: &ListedKind, out: &mut impl Write) -> Re
     }
 }
 
-/// Skips a kind that the server does not have or does not permit to list.
+/// Skips a kind that the server does not serve or does not allow the client to list.
 fn left_out(what: &str, error: &ApiError) -> Result<(), String> {
     match error.code() {
         // An older server does not serve this kind.
         Some(404) => Ok(()),
         Some(_) => {
-            eprintln!("warning: {what} are left out: {error}");
+            eprintln!("warning: {what} are omitted: {error}");
             Ok(())
         }
         None => Err(format!("{what}: {error}")),
@@ -234,7 +234,8 @@ fn write(out: &mut impl Write, object: &Value) -> Result<(), String> {
     write!(out, "---\n{}", harbormaster_yaml::write(object)).map_err(unwritable)
 }
 
-/// Removes fields that scheduling never reads or that may be secret: commands, and environments with their values.
+/// Removes fields that scheduling never reads or that may contain secrets: managed fields, the configuration that
+/// `kubectl apply` applied last, commands, and environment variables.
 fn slim(object: &mut Value) {
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.remove("managedFields");
@@ -262,7 +263,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn environments_and_commands_are_not_passed_on() {
+    fn environment_variables_and_commands_are_removed() {
         let container =
             json!({"name": "c", "image": "i", "env": [{"name": "P", "value": "s"}], "args": ["x"]});
         let mut pod = json!({

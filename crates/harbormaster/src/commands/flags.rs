@@ -1,7 +1,7 @@
-//! The flags of `run`: kube-scheduler's, in one table, and their parser.
+//! The flags of `run`: a table of all flags, most of which are kube-scheduler's, and their parser.
 //!
-//! The table makes the struct [`Flags`], the command with its help, manual page and completions, and the list for `/flagz`.
-//! [`read`] parses the arguments; [`super::run`] decides what they mean.
+//! The table generates the struct [`Flags`], the command with its help, manual page and completions, and the list for
+//! `/flagz`. [`read`] parses the arguments; [`super::run`] interprets them.
 
 mod types;
 
@@ -50,7 +50,7 @@ impl Section {
     }
 }
 
-/// A flag of a command line.
+/// A command-line flag with its value.
 #[derive(Clone, Debug)]
 pub(crate) struct Flag<T> {
     name: &'static str,
@@ -59,7 +59,7 @@ pub(crate) struct Flag<T> {
 }
 
 impl<T: FlagType> Flag<T> {
-    /// Returns the value: the default unless the flag was given.
+    /// Returns the value, which is the default if the flag was not given.
     pub(crate) fn get(&self) -> &T {
         &self.value
     }
@@ -69,7 +69,7 @@ impl<T: FlagType> Flag<T> {
         self.is_given.then_some(&self.value)
     }
 
-    /// Returns the flag with its dashes, if it was given.
+    /// Returns the flag's name with its dashes, if the flag was given.
     fn given_name(&self) -> Option<String> {
         self.is_given.then(|| format!("--{}", self.name))
     }
@@ -86,17 +86,17 @@ impl<T: FlagType> Flag<T> {
     }
 }
 
-/// A line of the table, for the command.
+/// A line of the table in the form needed to build the command.
 struct Row {
     name: &'static str,
     section: Section,
-    /// The word `[default]` at its end stands for the value.
+    /// Help text. A `[default]` at its end is replaced by the default value.
     help: &'static str,
     default: String,
-    /// Name of the type.
+    /// Name of the value's type.
     takes: &'static str,
     repeated: bool,
-    /// True if the flag without a value means `true`.
+    /// True if a flag without a value means `true`.
     is_switch: bool,
 }
 
@@ -107,7 +107,7 @@ impl Row {
     }
 }
 
-/// Makes the flags from lines `field: type = default, name, help`, in the order of the help.
+/// Generates the flags from lines `field: type = default, name, help`, in the order of the help.
 macro_rules! flags {
     ($($section:ident { $($field:ident: $type:ty = $default:expr, $name:literal, $help:literal;)* })*) => {
         /// The flags of a command line.
@@ -121,12 +121,12 @@ macro_rules! flags {
             ///
             /// # Errors
             ///
-            /// Names the first flag of the table whose value has the wrong type.
+            /// Names the first flag, in the order of the table, whose value has the wrong type.
             fn parse(matches: &ArgMatches) -> Result<Self, String> {
                 Ok(Self { $($($field: Flag::parse($name, $default.into(), matches)?,)*)* })
             }
 
-            /// Returns all flags with their values, given or default, in the format of Go's flags; sorted by name.
+            /// Returns all flags, sorted by name, with their given or default values in the format of Go's flags.
             pub(crate) fn values(&self) -> Vec<(&'static str, String)> {
                 let mut values = vec![$($((self.$field.name, self.$field.value.show()),)*)*];
                 values.sort_unstable();
@@ -147,7 +147,7 @@ flags! {
         write_config_to: String = "", "write-config-to", "Write the configuration with all defaults to this file and exit";
     }
     Harbormaster {
-        parity: bool = false, "parity", "Decide exactly as kube-scheduler with parallelism 1: same order of nodes, same sampling, same ties. Without it every feasible node is scored";
+        parity: bool = false, "parity", "Decide exactly as kube-scheduler does with parallelism 1: same node order, same sampling, same tie-breaking. Without this flag, every feasible node is scored";
     }
     SecureServing {
         bind_address: String = "0.0.0.0", "bind-address", "The address on which to listen for the secure port";
@@ -159,19 +159,19 @@ flags! {
         tls_curve_preferences: List = [], "tls-curve-preferences", "Key exchange mechanisms for the server";
         tls_min_version: String = "", "tls-min-version", "Minimum TLS version";
         tls_sni_cert_key: List = [], "tls-sni-cert-key", "Pairs of certificate and key files by domain";
-        http2_max_streams_per_connection: i32 = 0, "http2-max-streams-per-connection", "Limit of streams in an HTTP/2 connection";
+        http2_max_streams_per_connection: i32 = 0, "http2-max-streams-per-connection", "Maximum number of streams per HTTP/2 connection";
         disable_http2_serving: bool = false, "disable-http2-serving", "Serve HTTP/1.1 only";
         permit_port_sharing: bool = false, "permit-port-sharing", "Use SO_REUSEPORT";
-        permit_address_sharing: bool = false, "permit-address-sharing", "Accepted, without effect: SO_REUSEADDR is used in any case";
+        permit_address_sharing: bool = false, "permit-address-sharing", "Accepted, but has no effect: SO_REUSEADDR is always used";
     }
     Authentication {
         authentication_kubeconfig: String = "", "authentication-kubeconfig", "kubeconfig for creating token reviews";
         authentication_skip_lookup: bool = false, "authentication-skip-lookup", "Do not look up missing authentication configuration in the cluster";
         authentication_token_webhook_cache_ttl: GoDuration = seconds(10), "authentication-token-webhook-cache-ttl", "How long to cache responses to token reviews";
-        authentication_tolerate_lookup_failure: bool = true, "authentication-tolerate-lookup-failure", "Go on when authentication configuration cannot be looked up";
+        authentication_tolerate_lookup_failure: bool = true, "authentication-tolerate-lookup-failure", "Continue if authentication configuration cannot be looked up";
         client_ca_file: String = "", "client-ca-file", "Authorities that sign client certificates";
         requestheader_allowed_names: List = [], "requestheader-allowed-names", "Common names of clients that may set user names in headers";
-        requestheader_client_ca_file: String = "", "requestheader-client-ca-file", "Authorities that sign certificates of such clients";
+        requestheader_client_ca_file: String = "", "requestheader-client-ca-file", "Authorities that sign the certificates of clients that may set user names in headers";
         requestheader_extra_headers_prefix: List = ["x-remote-extra-"], "requestheader-extra-headers-prefix", "Prefixes of request headers";
         requestheader_group_headers: List = ["x-remote-group"], "requestheader-group-headers", "Request headers with groups";
         requestheader_uid_headers: List = [], "requestheader-uid-headers", "Request headers with UIDs";
@@ -185,42 +185,42 @@ flags! {
     }
     Deprecated {
         profiling: bool = true, "profiling", "Serve /debug/flags/v on the secure port; there are no profiles";
-        contention_profiling: bool = true, "contention-profiling", "Profile lock contention (accepted, without effect: there are no profiles)";
-        kubeconfig: String = "", "kubeconfig", "Path to a kubeconfig file; if --config names one too, that one is used";
+        contention_profiling: bool = true, "contention-profiling", "Profile lock contention (accepted, but has no effect: there are no profiles)";
+        kubeconfig: String = "", "kubeconfig", "Path to a kubeconfig file; if the file of --config names a kubeconfig too, that one is used";
         kube_api_qps: f32 = 50.0, "kube-api-qps", "Requests to the API server per second; ignored with --config [default]";
         kube_api_burst: i32 = 100, "kube-api-burst", "Requests to the API server in a burst; ignored with --config [default]";
-        kube_api_content_type: String = "application/vnd.kubernetes.protobuf", "kube-api-content-type", "Content type of requests to the API server; JSON is used in any case";
-        pod_max_in_unschedulable_pods_duration: GoDuration = seconds(300), "pod-max-in-unschedulable-pods-duration", "After this long without an event that helps, a pending pod is tried again [default]";
+        kube_api_content_type: String = "application/vnd.kubernetes.protobuf", "kube-api-content-type", "Content type of requests to the API server; JSON is always used";
+        pod_max_in_unschedulable_pods_duration: GoDuration = seconds(300), "pod-max-in-unschedulable-pods-duration", "How long a pod may stay unschedulable before it is retried even without an event that could help it [default]";
     }
     LeaderElection {
-        leader_elect: bool = true, "leader-elect", "Elect a leader among replicas, which alone schedules. A scheduler beside another one needs a lease of its own, or this turned off [default]";
-        leader_elect_lease_duration: GoDuration = seconds(15), "leader-elect-lease-duration", "How long standbys respect a lease that they do not see renewed [default]";
-        leader_elect_renew_deadline: GoDuration = seconds(10), "leader-elect-renew-deadline", "How long the leader schedules without a renewal that comes through; then it ends [default]";
-        leader_elect_retry_period: GoDuration = seconds(2), "leader-elect-retry-period", "Time between tries [default]";
-        leader_elect_resource_lock: String = "leases", "leader-elect-resource-lock", "Kind of the lock object; only leases [default]";
+        leader_elect: bool = true, "leader-elect", "Elect a leader among replicas; only the leader schedules. A scheduler that runs next to another one needs its own lease, or no leader election [default]";
+        leader_elect_lease_duration: GoDuration = seconds(15), "leader-elect-lease-duration", "How long standbys respect a lease that is not being renewed [default]";
+        leader_elect_renew_deadline: GoDuration = seconds(10), "leader-elect-renew-deadline", "How long the leader keeps scheduling without a successful renewal before it exits [default]";
+        leader_elect_retry_period: GoDuration = seconds(2), "leader-elect-retry-period", "Interval between attempts to acquire or renew the lease [default]";
+        leader_elect_resource_lock: String = "leases", "leader-elect-resource-lock", "Resource of the lock object; only leases are supported [default]";
         leader_elect_resource_name: String = "kube-scheduler", "leader-elect-resource-name", "Name of the lock object [default]";
         leader_elect_resource_namespace: String = "kube-system", "leader-elect-resource-namespace", "Namespace of the lock object [default]";
     }
     FeatureGates {
         feature_gates: Settings = [], "feature-gates", "Comma-separated list of pairs: Gate=true,Other=false";
-        emulated_version: List = [], "emulated-version", "Have the feature gates of an older version of Kubernetes, with their defaults: kube=1.33..1.36 [default: 1.36]";
-        min_compatibility_version: List = [], "min-compatibility-version", "Oldest version of the control plane to be compatible with: kube=1.33..1.36, at most the emulated one. It is checked and shown, and nothing depends on it [default: 1.35]";
+        emulated_version: List = [], "emulated-version", "Use the feature gates and defaults of an older version of Kubernetes: kube=1.33..1.36 [default: 1.36]";
+        min_compatibility_version: List = [], "min-compatibility-version", "Oldest control plane version to be compatible with: kube=1.33..1.36, at most the emulated version. Validated and shown, but has no other effect [default: 1.35]";
     }
     Metrics {
-        show_hidden_metrics_for_version: String = "", "show-hidden-metrics-for-version", "Show metrics hidden since that version: only 1.35 may be asked for, and nothing is hidden";
-        disabled_metrics: List = [], "disabled-metrics", "Names of metrics that are not shown";
+        show_hidden_metrics_for_version: String = "", "show-hidden-metrics-for-version", "Show metrics hidden since this version: only 1.35 is accepted, and no metric is hidden";
+        disabled_metrics: List = [], "disabled-metrics", "Names of metrics to disable";
         allow_metric_labels: LabelValues = LabelValues::default(), "allow-metric-labels", "Allowed values of a label, metric,label=value,value; others are shown as unexpected";
-        allow_metric_labels_manifest: String = "", "allow-metric-labels-manifest", "File that maps \"metric,label\" to \"value,value\", in place of --allow-metric-labels";
+        allow_metric_labels_manifest: String = "", "allow-metric-labels-manifest", "File that maps \"metric,label\" to \"value,value\", instead of --allow-metric-labels";
     }
     Logs {
         logging_format: String = "text", "logging-format", "text or json [default]";
         v: i32 = 0, "v", "Verbosity of the log: 2 usual, 3 attempts, 4 rejections, 5 queue, 10 scores [default]";
-        vmodule: Settings = [], "vmodule", "Verbosity by file (accepted, without effect)";
+        vmodule: Settings = [], "vmodule", "Verbosity by file (accepted, but has no effect)";
         log_flush_frequency: GoDuration = seconds(5), "log-flush-frequency", "How often buffered log lines are written [default]";
-        log_text_split_stream: bool = false, "log-text-split-stream", "In text format, write errors and warnings to stderr and the rest to stdout. Needs the gate LoggingAlphaOptions";
-        log_text_info_buffer_size: Quantity = Quantity::default(), "log-text-info-buffer-size", "In text format with split streams, how many bytes for stdout are buffered. Needs the gate LoggingAlphaOptions [default]";
-        log_json_split_stream: bool = false, "log-json-split-stream", "In JSON format, write errors to stderr and the rest to stdout. Needs the gate LoggingAlphaOptions";
-        log_json_info_buffer_size: Quantity = Quantity::default(), "log-json-info-buffer-size", "In JSON format with split streams, how many bytes for stdout are buffered. Needs the gate LoggingAlphaOptions [default]";
+        log_text_split_stream: bool = false, "log-text-split-stream", "In text format, write errors and warnings to stderr and the rest to stdout. Requires the LoggingAlphaOptions feature gate";
+        log_text_info_buffer_size: Quantity = Quantity::default(), "log-text-info-buffer-size", "In text format with split streams, how many bytes to buffer for stdout. Requires the LoggingAlphaOptions feature gate [default]";
+        log_json_split_stream: bool = false, "log-json-split-stream", "In JSON format, write errors to stderr and the rest to stdout. Requires the LoggingAlphaOptions feature gate";
+        log_json_info_buffer_size: Quantity = Quantity::default(), "log-json-info-buffer-size", "In JSON format with split streams, how many bytes to buffer for stdout. Requires the LoggingAlphaOptions feature gate [default]";
     }
     Global {
         version: VersionRequest = VersionRequest::None, "version", "--version, --version=raw: print version information and quit";
@@ -232,7 +232,7 @@ const fn seconds(seconds: i64) -> GoDuration {
 }
 
 impl Flags {
-    /// Returns those of the given flags that a configuration file overrides.
+    /// Returns the names of the given flags that a configuration file overrides.
     pub(crate) fn overridden(&self) -> Vec<String> {
         let flags = [
             self.kube_api_qps.given_name(),
@@ -248,13 +248,13 @@ impl Flags {
 pub(crate) enum Read {
     /// Flags to run with.
     Flags(Box<Flags>),
-    /// Help to print before a successful end.
+    /// Help to print before exiting successfully.
     Print(String),
-    /// The arguments are wrong, for this reason.
+    /// The arguments are invalid, for this reason.
     Wrong(String),
 }
 
-/// The subcommand, for help and parsing.
+/// Returns the subcommand, for help and parsing.
 pub(crate) fn command(name: &str) -> Command {
     let args = rows().iter().map(Row::arg).collect::<Vec<_>>();
     Command::new(name.to_owned())
@@ -262,14 +262,14 @@ pub(crate) fn command(name: &str) -> Command {
         .long_about(
             "Schedule the pods of a cluster, in place of kube-scheduler. Takes the flags of kube-scheduler v1.36.",
         )
-        .after_help("Exit codes: 0 ended on SIGTERM or SIGINT; 1 any error, or the lease was lost.")
+        .after_help("Exit codes: 0 stopped by SIGTERM or SIGINT; 1 any error, or the lease was lost.")
         .disable_version_flag(true)
         .next_line_help(true)
         .args(args)
         .arg(Arg::new("positional").num_args(0..).hide(true).value_parser(value_parser!(String)))
 }
 
-/// Reads the arguments after the name of the command.
+/// Reads the arguments that follow the name of the command.
 pub(crate) fn read(name: &str, args: impl IntoIterator<Item = OsString>) -> Read {
     let args = args.into_iter().map(dashed);
     let matches = match command(name).no_binary_name(true).try_get_matches_from(args) {
@@ -290,7 +290,7 @@ pub(crate) fn read(name: &str, args: impl IntoIterator<Item = OsString>) -> Read
     }
 }
 
-/// Replaces underscores: Go's flag library accepts `--leader_elect` for `--leader-elect`.
+/// Replaces underscores in the flag's name: Go's flag library accepts `--leader_elect` for `--leader-elect`.
 fn dashed(arg: OsString) -> OsString {
     let Some(text) = arg.to_str().filter(|text| text.starts_with("--")) else { return arg };
     match text.split_once('=') {
@@ -299,7 +299,7 @@ fn dashed(arg: OsString) -> OsString {
     }
 }
 
-/// Returns the error in the words of Go's flag library where it has some.
+/// Returns the error as Go's flag library words it, or clap's first line if there is no counterpart.
 fn plain(error: &clap::Error) -> String {
     use clap::error::{ContextKind, ContextValue};
     let named = match error.get(ContextKind::InvalidArg) {
@@ -313,7 +313,7 @@ fn plain(error: &clap::Error) -> String {
             let hint = suggestion(meant.map(|flag| format!("--{flag}")).as_deref());
             format!("unknown flag: {named}{hint}")
         }
-        // All values are strings, so the only possible error is a missing one.
+        // To clap, all values are strings, so the only possible error is a missing value.
         ErrorKind::InvalidValue => format!("flag needs an argument: {named}"),
         _ => {
             let text = error.render().to_string();

@@ -1,5 +1,4 @@
-//! The command `generate`: completions for shells and pages for `man`, generated from the flags, and a schema for
-//! editors.
+//! The command `generate`: shell completions and manual pages, generated from the flags, and a schema for editors.
 
 use std::{
     io::{self, Write},
@@ -20,7 +19,7 @@ pub(crate) struct Options {
 
 #[derive(Debug, Subcommand)]
 enum Artifact {
-    /// Print what makes a shell complete commands and flags
+    /// Print a script that makes a shell complete commands and flags
     Completions {
         /// The shell.
         shell: Shell,
@@ -36,9 +35,9 @@ enum Artifact {
 }
 
 pub(crate) fn command() -> Command {
-    // The documentation of the type would replace an earlier description.
+    // `augment_args` sets the description to the doc comment of `Options`, so `about` has to come after it.
     Options::augment_args(Command::new("generate"))
-        .about("Make completions for shells, manual pages, and a schema for editors")
+        .about("Generate shell completions, manual pages, and a schema for editors")
         .after_help(super::AFTER_HELP)
 }
 

@@ -1,4 +1,4 @@
-//! Tables of text that fit a terminal without breaking a word.
+//! Text tables that fit a terminal without breaking words.
 
 /// Layout of a table.
 #[derive(Clone, Copy, Debug, Default)]
@@ -27,7 +27,7 @@ impl Colour {
     }
 }
 
-/// Text in a column.
+/// Text in a column of a row.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Cell {
     text: String,
@@ -51,7 +51,7 @@ impl<T: ToString> From<T> for Cell {
     }
 }
 
-/// A table whose last column takes the space that the others leave.
+/// A table whose last column takes the space that the other columns leave.
 #[derive(Debug)]
 pub(crate) struct Table {
     header: Vec<String>,
@@ -60,9 +60,9 @@ pub(crate) struct Table {
 
 /// Number of spaces between two columns.
 const GAP: usize = 2;
-/// Minimum width of the last column; a narrower one is placed below the others.
+/// Minimum width of the last column; if less space is left, its text is placed below the other columns.
 const NARROW: usize = 30;
-/// Indentation of a last column that is placed below the others.
+/// Indentation of the last column's text if it is placed below the other columns.
 const INDENT: usize = 4;
 
 impl Table {
@@ -74,7 +74,7 @@ impl Table {
         self.rows.push(row.into_iter().collect());
     }
 
-    /// Returns the length of the longest line if nothing is wrapped.
+    /// Returns the width of the table if nothing is wrapped.
     #[cfg(feature = "simulate")]
     pub(crate) fn width(&self) -> usize {
         self.widths().iter().sum::<usize>() + GAP * self.header.len().saturating_sub(1)
@@ -142,7 +142,7 @@ fn line(text: &mut String, cells: &[(String, Option<&str>)], widths: &[usize], s
     text.push('\n');
 }
 
-/// Wraps a text into lines of at most `width` characters; a longer word gets its own line.
+/// Wraps text into lines of at most `width` characters; a longer word gets its own line.
 pub(crate) fn wrapped(text: &str, width: usize) -> Vec<String> {
     if !text.is_empty() && text.chars().count() <= width {
         return vec![text.to_owned()];
@@ -172,7 +172,7 @@ pub(crate) fn terminal_size() -> (u16, u16) {
     known_size(size)
 }
 
-/// Replaces missing sizes: some terminals report none, or zero.
+/// Replaces a missing size with 80 × 24: some terminals report no size, or zero.
 fn known_size(told: Option<(u16, u16)>) -> (u16, u16) {
     told.filter(|(columns, lines)| *columns > 0 && *lines > 0).unwrap_or((80, 24))
 }
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_last_column_without_room_stands_below() {
+    fn a_last_column_without_room_is_placed_below() {
         let text = table().render(Style { width: Some(36), ..Style::default() });
         assert_eq!(
             text,
@@ -217,14 +217,14 @@ mod tests {
     }
 
     #[test]
-    fn colours_come_only_when_asked_for() {
+    fn colours_are_used_only_on_request() {
         assert!(!table().render(Style::default()).contains('\u{1b}'));
         let colours = table().render(Style { colours: true, width: None });
         assert!(colours.contains("\u{1b}[32mn1\u{1b}[0m"), "{colours}");
     }
 
     #[test]
-    fn a_terminal_without_a_size_is_taken_for_an_ordinary_one() {
+    fn a_terminal_without_a_size_is_treated_as_80_by_24() {
         for (told, expected) in
             [(None, (80, 24)), (Some((0, 0)), (80, 24)), (Some((0, 50)), (80, 24)), (Some((99, 9)), (99, 9))]
         {

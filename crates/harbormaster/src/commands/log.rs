@@ -1,8 +1,8 @@
 //! Log lines as kube-scheduler writes them: klog's text, or JSON.
 //!
-//! Events carry Kubernetes' verbosity in the field `v` (0 if absent): `tracing::debug!(v = 2, pod = %name, "…")`. With
-//! `unstructured = true` the message is written without quotes, as klog's `Info` does. Errors and warnings are always
-//! written.
+//! Events carry Kubernetes' verbosity in the field `v`: `tracing::debug!(v = 2, pod = %name, "…")`. Without the field,
+//! the level implies the verbosity. With `unstructured = true`, the message is written without quotes, as by klog's
+//! `Info`. Errors and warnings are always written.
 
 use std::{
     collections::BTreeSet,
@@ -32,7 +32,7 @@ use tracing_subscriber::{
 
 use super::log_output::Output;
 
-/// Format of lines.
+/// Format of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Format {
     #[default]
@@ -51,7 +51,7 @@ impl std::str::FromStr for Format {
     }
 }
 
-/// The verbosity of the log, which may be changed while the program runs.
+/// Verbosity of the log. It can be changed while the program runs.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Threshold(Arc<AtomicI64>);
 
@@ -63,7 +63,7 @@ impl Threshold {
     /// Sets the level from the next line on.
     pub(crate) fn set(&self, level: i64) {
         self.0.store(level, Ordering::Relaxed);
-        // Callsites cache whether their level is enabled.
+        // Callsites cache whether their level is enabled, so the cache must be rebuilt.
         tracing::callsite::rebuild_interest_cache();
     }
 }
@@ -80,11 +80,11 @@ pub(crate) fn start(output: Output, verbosity: i64, plugins: &Registry) -> Thres
     level
 }
 
-/// Filter by verbosity. Warnings of libraries are always written, their other lines from verbosity 6 on, and single
-/// HTTP frames from 11 on.
+/// Filters events by verbosity. Warnings from libraries are always written, their INFO events from verbosity 6 up,
+/// DEBUG events from 8 up, and TRACE events, for example single HTTP frames, from 11 up.
 struct Verbosity {
     level: Threshold,
-    /// Crates that plugins come from, which are not treated as libraries.
+    /// Crates that define plugins. They are not treated as libraries.
     homes: BTreeSet<&'static str>,
 }
 
@@ -118,7 +118,8 @@ impl<S> Filter<S> for Verbosity {
         v.0.unwrap_or(implied) <= self.level.get()
     }
 
-    /// By convention v 0 is INFO, 1 and 2 are DEBUG, and higher ones TRACE, so whole levels are switched off cheaply.
+    /// Returns the lowest level that can pass. By convention, verbosity 0 is INFO, 1 and 2 are DEBUG, and higher values
+    /// are TRACE, so whole levels can be switched off cheaply.
     fn max_level_hint(&self) -> Option<LevelFilter> {
         Some(match self.level.get() {
             ..=0 => LevelFilter::INFO,
@@ -178,7 +179,7 @@ fn file_name(path: Option<&str>) -> &str {
     path.and_then(|p| p.rsplit(['/', '\\']).next()).unwrap_or("unknown")
 }
 
-/// Returns `I1121 02:00:00.000000   26212 main.rs:38] "msg" pod="ns/p"` and a line feed.
+/// Returns a line such as `I1121 02:00:00.000000   26212 main.rs:38] "msg" pod="ns/p"`, with a line feed.
 fn text(level: Level, now: Timestamp, process: u32, place: &SourceLocation<'_>, fields: &Fields) -> String {
     let severity = match level {
         Level::ERROR => 'E',
@@ -208,7 +209,7 @@ fn text(level: Level, now: Timestamp, process: u32, place: &SourceLocation<'_>, 
     line
 }
 
-/// Returns the text quoted as in Go.
+/// Returns the text quoted as by Go.
 fn quoted(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');
@@ -229,7 +230,8 @@ fn quoted(text: &str) -> String {
     out
 }
 
-/// Returns `{"ts":1580306777043.5,"caller":"main.rs:38","msg":"…","v":0,"pod":"ns/p"}` and a line feed.
+/// Returns a line such as `{"ts":1580306777043.5,"caller":"main.rs:38","msg":"…","v":0,"pod":"ns/p"}`, with a line
+/// feed.
 fn json(level: Level, now: Timestamp, place: &SourceLocation<'_>, fields: Fields) -> String {
     let mut line = String::from("{\"ts\":");
     let millis = now.0 as f64 / 1e6;
@@ -350,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_of_text_is_klogs() {
+    fn a_text_line_looks_like_klogs() {
         let now = Timestamp::parse("2026-11-21T02:00:00Z").unwrap();
         let fields = Fields {
             message: "say \"it\"".into(),
@@ -369,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn events_are_filtered_by_their_v_and_errors_always_pass() {
+    fn events_are_filtered_by_verbosity_and_errors_always_pass() {
         let log = || {
             tracing::info!(pod = "a/b", "zero");
             tracing::debug!(v = 2, "two");
@@ -392,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_without_structure_is_written_as_it_is() {
+    fn an_unstructured_message_is_written_without_quotes() {
         let log = || tracing::debug!(v = 2, unstructured = true, "a \"b\"\nc");
         let lines = logged(Format::Text, 2, log);
         assert!(lines[0].ends_with("] a \"b\"") && lines[1] == "c", "{lines:?}");
@@ -401,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn json_lines_are_json() {
+    fn json_lines_are_valid_json() {
         let lines = logged(Format::Json, 0, || tracing::error!(err = "bad", n = 1.5, ok = true, "failed"));
         let line: Map<String, Value> = serde_json::from_str(&lines[0]).unwrap();
         assert_eq!(line["msg"], "failed");
@@ -411,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_formats_are_refused() {
+    fn unknown_formats_are_rejected() {
         assert_eq!("json".parse(), Ok(Format::Json));
         assert!("xml".parse::<Format>().unwrap_err().contains("Unsupported log format"));
     }

@@ -13,18 +13,18 @@ use tracing_subscriber::fmt::MakeWriter;
 
 use super::{flags::Flags, log::Format};
 
-/// Limit of kube-scheduler.
+/// Largest buffer that kube-scheduler uses, in bytes.
 const LARGEST_BUFFER: i64 = 2 << 30;
 const FLUSH_EVERY: Duration = Duration::from_secs(5);
 
-/// Lines waiting to be written, for [`flush`].
+/// The buffer that [`flush`] writes out.
 static WAITING: OnceLock<Arc<Buffer>> = OnceLock::new();
 
-/// Format and destination of lines.
+/// Format and destination of log lines.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Output {
     pub(crate) format: Format,
-    /// Number of bytes for stdout that may be buffered, if streams are split.
+    /// Number of bytes that may be buffered for stdout; `None` if the streams are not split.
     split: Option<usize>,
     flush_every: Duration,
 }
@@ -40,7 +40,7 @@ impl Output {
     ///
     /// # Errors
     ///
-    /// In kube-scheduler's words: an unknown format, or options whose gate is off.
+    /// With kube-scheduler's messages: an unknown format, or options whose feature gate is off.
     pub(crate) fn of(given: &Flags, gates: &FeatureGates) -> Result<Self, String> {
         let (alpha, beta) = ("LoggingAlphaOptions", "LoggingBetaOptions");
         let mut wrong = Vec::new();
@@ -78,7 +78,7 @@ impl Output {
         let buffer = Arc::new(Buffer { lines: Mutex::default(), most });
         if most > 0 && WAITING.set(buffer.clone()).is_ok() {
             let (waiting, every) = (buffer.clone(), self.flush_every);
-            // Without the thread, lines wait until the buffer is full or the process ends.
+            // If the thread cannot be started, lines wait until the buffer is full or the process exits.
             let _ = thread::Builder::new().name("log".to_owned()).spawn(move || {
                 loop {
                     thread::sleep(every);
@@ -90,7 +90,7 @@ impl Output {
     }
 }
 
-/// Returns the flags of a format: whether streams are split, and the number of bytes to buffer.
+/// Returns the flags of a format: true if streams are split, and the number of bytes to buffer.
 fn stream_flags(given: &Flags, format: Format) -> (bool, i64) {
     let (splits, size) = match format {
         Format::Text => (&given.log_text_split_stream, &given.log_text_info_buffer_size),
@@ -99,14 +99,14 @@ fn stream_flags(given: &Flags, format: Format) -> (bool, i64) {
     (*splits.get(), size.get().value())
 }
 
-/// Writes the buffered lines. To be called at the end of the process.
+/// Writes the buffered lines. Must be called before the process exits.
 pub(crate) fn flush() {
     if let Some(waiting) = WAITING.get() {
         waiting.flush();
     }
 }
 
-/// Chooses the stream for each line.
+/// Selects the stream for each log line.
 #[derive(Clone, Debug)]
 pub(super) struct Streams {
     format: Format,
@@ -114,7 +114,7 @@ pub(super) struct Streams {
     info: Option<Arc<Buffer>>,
 }
 
-/// One stream.
+/// Destination of a log line.
 #[derive(Debug)]
 pub(super) enum Stream<'a> {
     Errors(io::Stderr),
@@ -129,7 +129,8 @@ impl<'a> MakeWriter<'a> for Streams {
     }
 
     fn make_writer_for(&'a self, meta: &Metadata<'_>) -> Stream<'a> {
-        // As in kube-scheduler: warnings go to stderr in text format, and to stdout in JSON, which has no such level.
+        // As in kube-scheduler: warnings go to stderr in text format, but to stdout in JSON, which has no warning
+        // level.
         let worst = if self.format == Format::Text { Level::WARN } else { Level::ERROR };
         match &self.info {
             Some(info) if *meta.level() > worst => Stream::Info(info),
@@ -151,7 +152,7 @@ impl Write for Stream<'_> {
     }
 }
 
-/// Buffered lines for stdout; each is written whole.
+/// Buffer of lines for stdout. No line is ever split.
 #[derive(Debug)]
 pub(super) struct Buffer {
     lines: Mutex<Vec<u8>>,
@@ -176,7 +177,7 @@ impl Buffer {
     fn flush(&self) {
         let lines = std::mem::take(&mut *self.lines.lock().unwrap_or_else(PoisonError::into_inner));
         let mut out = io::stdout();
-        // If the write fails, the reader is gone.
+        // The write fails only if the reader is gone.
         let _ = out.write_all(&lines).and_then(|()| out.flush());
     }
 }
@@ -196,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn streams_are_split_where_the_gate_and_the_flag_of_the_format_say_so() {
+    fn streams_are_split_if_the_gate_and_the_flag_of_the_format_are_on() {
         let split = |args: &[&str]| output(args).unwrap().split;
         let gate = "--feature-gates=LoggingAlphaOptions=true";
         assert_eq!(split(&[]), None);
@@ -215,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_options_are_refused_in_the_words_of_kube_scheduler() {
+    fn invalid_options_are_rejected_with_kube_schedulers_messages() {
         let alpha = "Forbidden: Feature LoggingAlphaOptions is disabled";
         for (args, expected) in [
             (&["--logging-format=x"][..], "format: Invalid value: \"x\": Unsupported log format".to_owned()),
@@ -234,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_wait_until_the_buffer_is_full_and_stay_whole() {
+    fn lines_wait_until_the_buffer_is_full_and_are_never_split() {
         let (buffer, mut out) = (Buffer { lines: Mutex::default(), most: 10 }, Vec::new());
         let mut add = |line: &str| {
             buffer.add(line.as_bytes(), &mut out).unwrap();

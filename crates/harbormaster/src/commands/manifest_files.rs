@@ -1,4 +1,4 @@
-//! Manifests named by `-f`: files, directories and standard input.
+//! The manifests that `-f` names: files, directories and standard input.
 
 use std::{fs, io::Read as _, path::Path};
 
@@ -6,14 +6,14 @@ use harbormaster_yaml::Source;
 
 use super::files::read;
 
-/// Extensions of the files read from directories.
+/// Extensions of the files that are read from directories.
 const EXTENSIONS: [&str; 3] = ["yaml", "yml", "json"];
 
-/// Reads all files; for a directory, the files directly in it, sorted by name. `-` is standard input.
+/// Reads all files. Of a directory, reads the manifests directly in it, sorted by name. `-` is standard input.
 ///
 /// # Errors
 ///
-/// The first file that cannot be read.
+/// Names the first file that cannot be read, or the first directory without manifests.
 pub(crate) fn read_all(paths: &[String]) -> Result<Vec<Source>, String> {
     let mut sources = Vec::new();
     for path in paths {
@@ -24,7 +24,7 @@ pub(crate) fn read_all(paths: &[String]) -> Result<Vec<Source>, String> {
         } else if Path::new(path).is_dir() {
             let found = manifests_in(Path::new(path)).map_err(|e| format!("{path}: {e}"))?;
             if found.is_empty() {
-                return Err(format!("{path}: no file ends with .{}", EXTENSIONS.join(", .")));
+                return Err(format!("{path}: no file name ends with .{}", EXTENSIONS.join(", .")));
             }
             for path in found {
                 sources.push(read(&path)?);
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn directories_give_their_manifests_in_order_and_missing_files_are_named() {
+    fn directories_are_read_in_name_order_and_missing_files_are_named() {
         let directory = std::env::temp_dir().join(format!("harbormaster-files-{}", std::process::id()));
         fs::create_dir_all(directory.join("deeper")).unwrap();
         for name in ["b.yaml", "a.json", "notes.txt"] {
@@ -64,7 +64,7 @@ mod tests {
         let texts: Vec<_> = sources.iter().map(|s| s.text.as_str()).collect();
         assert_eq!(texts, ["a.json", "b.yaml"]);
         let empty = directory.join("deeper").to_string_lossy().into_owned();
-        assert!(read_all(&[empty]).unwrap_err().ends_with("no file ends with .yaml, .yml, .json"));
+        assert!(read_all(&[empty]).unwrap_err().ends_with("no file name ends with .yaml, .yml, .json"));
         assert!(read_all(&["/no/such/file".to_owned()]).unwrap_err().starts_with("/no/such/file: "));
         fs::remove_dir_all(directory).unwrap();
     }

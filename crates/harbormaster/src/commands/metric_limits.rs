@@ -1,4 +1,5 @@
-//! The flags that remove metrics and labels: `--disabled-metrics`, `--allow-metric-labels` and its manifest.
+//! The flags that restrict metrics and labels: `--disabled-metrics`, `--allow-metric-labels` and
+//! `--allow-metric-labels-manifest`.
 //! `--show-hidden-metrics-for-version` is validated but has no effect, because no metric is hidden.
 
 use std::{collections::BTreeMap, fs, io::ErrorKind};
@@ -8,19 +9,20 @@ use serde_json::{Value, json};
 
 use super::flags::Flags;
 
-/// The only version whose hidden metrics could be shown: the predecessor of the version that Harbormaster implements.
+/// The only version that `--show-hidden-metrics-for-version` accepts: the one before the version that Harbormaster
+/// implements.
 const PREVIOUS: &str = "1.35";
 const METRIC: &str = "[a-zA-Z_:][a-zA-Z0-9_:]*";
 const LABEL: &str = "[a-zA-Z_][a-zA-Z0-9_]*";
 
-/// Allowed values of labels, by `metric,label`.
+/// Allowed values of labels, keyed by `metric,label`.
 pub(super) type Pairs = BTreeMap<String, String>;
 
 /// Reads the flags.
 ///
 /// # Errors
 ///
-/// In kube-scheduler's words.
+/// All invalid values, with kube-scheduler's messages.
 pub(super) fn limits(given: &Flags) -> Result<Limits, String> {
     let disabled: Vec<String> = given.disabled_metrics.get().texts().flat_map(csv).collect();
     let pairs = given.allow_metric_labels.get().pairs();
@@ -78,8 +80,8 @@ fn wrong_keys(pairs: &Pairs, field: &str) -> Option<String> {
     ))
 }
 
-/// Reads a manifest: the pairs of the flag, either at the top level, as kube-scheduler reads them, or under
-/// `allowListMapping`, as its help describes them.
+/// Reads a manifest: the same pairs as in the flag, either at the top level, where kube-scheduler reads them, or under
+/// `allowListMapping`, where its help puts them.
 fn read_manifest(path: &str) -> Result<Pairs, String> {
     const FIELD: &str = "metrics.allowListMappingManifest";
     if path.is_empty() {
@@ -100,7 +102,7 @@ fn read_manifest(path: &str) -> Result<Pairs, String> {
     let value = harbormaster_yaml::parse(&text).map_err(|error| unreadable(error.to_string()))?.into_json();
     let mapping = value.get("allowListMapping").filter(|mapping| mapping.is_object()).unwrap_or(&value);
     let Value::Object(mapping) = mapping else {
-        return Err(unreadable("it must map texts to texts".to_owned()));
+        return Err(unreadable("it must map strings to strings".to_owned()));
     };
     let mut pairs = Pairs::new();
     for (key, values) in mapping {
@@ -109,7 +111,7 @@ fn read_manifest(path: &str) -> Result<Pairs, String> {
             Value::Null => String::new(),
             Value::Bool(_) | Value::Number(_) => values.to_string(),
             Value::Array(_) | Value::Object(_) => {
-                return Err(unreadable(format!("what {key:?} maps to must be a text")));
+                return Err(unreadable(format!("the value of {key:?} must be a string")));
             }
         };
         pairs.insert(key.clone(), values);
@@ -128,7 +130,8 @@ fn allowed(pairs: &Pairs) -> AllowedLabelValues {
     pairs.iter().filter_map(entry).collect()
 }
 
-/// Parses the pairs of one `--allow-metric-labels`; a text with a single `=` is one pair, even if it contains commas.
+/// Parses the pairs of one `--allow-metric-labels` flag. A value with a single `=` is one pair, even if it contains
+/// commas.
 ///
 /// # Errors
 ///
@@ -146,7 +149,7 @@ pub(super) fn pairs(text: &str) -> Result<Pairs, String> {
     entries.into_iter().map(pair).collect()
 }
 
-/// Splits a text at commas; a quoted entry may contain commas. An empty text has no entries.
+/// Splits a string at commas outside quotes. An empty string has no entries.
 fn csv(text: &str) -> Vec<String> {
     if text.is_empty() {
         return Vec::new();
@@ -219,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_values_are_refused_in_the_words_of_kube_scheduler() {
+    fn invalid_values_are_rejected_with_kube_schedulers_messages() {
         const KEYS: &str = "must have keys with format `metricName,labelName` where metricName matches \
                             \"[a-zA-Z_:][a-zA-Z0-9_:]*\" and labelName matches \"[a-zA-Z_][a-zA-Z0-9_]*\"";
         let version = "metrics.showHiddenMetricsForVersion: Invalid value: \"1.30\": must be omitted or have the value \

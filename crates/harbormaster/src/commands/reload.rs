@@ -1,9 +1,9 @@
-//! Reloads the configuration file while `run` schedules: valid content is applied; invalid content is reported, and the
-//! old configuration stays active.
+//! Reloads the configuration file while `run` is scheduling: valid content is applied; invalid content is reported, and
+//! the old configuration stays active.
 //!
-//! A mounted ConfigMap is a link that kubelet swaps, so contents are compared. SIGHUP triggers an immediate check. A
-//! file that is written in place may be seen half-written, and that half may be valid, so content is used only if it is
-//! read again a moment later without a SIGHUP in between.
+//! A mounted ConfigMap is a link that kubelet swaps, so contents are compared, not timestamps. SIGHUP triggers an
+//! immediate check. A file that is written in place may be read half-written, and the half may be valid, so content is
+//! used only if it reads the same a moment later. Each SIGHUP in between restarts that wait, but not without limit.
 
 use std::time::{Duration, Instant};
 
@@ -19,10 +19,10 @@ use crate::scheduler;
 
 /// Interval between two reads of the file.
 const LOOK: Duration = Duration::from_secs(5);
-/// Time for which new content must be stable before it is used.
+/// Time for which new content must stay the same before it is used.
 const SETTLE: Duration = Duration::from_secs(1);
 
-/// Fields that can be reloaded. All others are read when the scheduler starts.
+/// Fields that can be reloaded. A change to any other field needs a restart.
 const TAKEN_OVER: [&str; 6] = [
     "extenders",
     "parallelism",
@@ -36,11 +36,11 @@ const TAKEN_OVER: [&str; 6] = [
 pub(super) struct Follower {
     given: Flags,
     choices: Choices,
-    /// Active content, with its name.
+    /// Active content, with the name of the file.
     source: Source,
-    /// Configuration read from it.
+    /// Configuration read from the active content.
     config: KubeSchedulerConfiguration,
-    /// Content that was checked last.
+    /// Last content that was checked.
     judged: FileContent,
     /// Content that may be half-written.
     fresh: Option<UnsettledContent>,
@@ -49,7 +49,7 @@ pub(super) struct Follower {
     reload: Reload,
 }
 
-/// Content of the file, or the reason why it cannot be read.
+/// Content of the file, or the reason that the file cannot be read.
 type FileContent = Result<String, String>;
 
 /// New content of the file that has not been checked yet.
@@ -57,7 +57,7 @@ type FileContent = Result<String, String>;
 struct UnsettledContent {
     seen: FileContent,
     since: Instant,
-    /// Time when the content was first seen, or of the last SIGHUP since.
+    /// Time of the last SIGHUP since the content was first seen, or else the time when it was first seen.
     quiet_since: Instant,
 }
 
@@ -66,7 +66,8 @@ impl UnsettledContent {
         Self { seen, since: now, quiet_since: now }
     }
 
-    /// Returns true if the content was seen again and is stable. Repeated signals delay that only for a limited time.
+    /// Returns true if the content, which has just been read again, has been stable for long enough. `asked` is true if
+    /// a SIGHUP caused the read. Signals can delay the result only for a limited time.
     fn has_settled(&mut self, asked: bool, now: Instant) -> bool {
         if asked {
             self.quiet_since = now;
@@ -75,16 +76,16 @@ impl UnsettledContent {
     }
 }
 
-/// Reason why content is not applied.
+/// Reason that content is not applied.
 enum ApplyError {
     /// The content is invalid.
     Wrong(String),
-    /// The scheduler does not run yet: the reload is retried.
+    /// The scheduler is not running yet, so the reload is retried.
     NotYet,
 }
 
 impl Follower {
-    /// Follows the file with the active content `source`, from which `config` was read.
+    /// Creates a follower of the file whose active content is `source`, from which `config` was read.
     pub(super) fn new(
         (given, choices): (&Flags, &Choices),
         (source, config): (Source, &KubeSchedulerConfiguration),
@@ -117,7 +118,7 @@ impl Follower {
         if seen == self.judged {
             self.fresh = None;
             if asked {
-                tracing::info!(file, "The configuration file has not changed since it was looked at last");
+                tracing::info!(file, "The configuration file has not changed since the last check");
             }
             return;
         }
@@ -168,7 +169,7 @@ impl Follower {
             text.clone_into(&mut self.source.text);
         }
         self.metrics.set_config(&sum);
-        tracing::info!(file, sha256 = sum, "The changed configuration file counts from now on");
+        tracing::info!(file, sha256 = sum, "The changed configuration file is now in effect");
         Ok(())
     }
 
@@ -183,7 +184,7 @@ impl Follower {
     }
 }
 
-/// Returns errors about changed fields that are read only at the start.
+/// Returns an error for each changed field that is read only when the scheduler starts.
 fn needs_restart(old: &KubeSchedulerConfiguration, new: &KubeSchedulerConfiguration) -> Vec<ConfigError> {
     let mut different = Vec::new();
     differences("", &old.to_value(), &new.to_value(), &mut different);
@@ -194,7 +195,7 @@ fn needs_restart(old: &KubeSchedulerConfiguration, new: &KubeSchedulerConfigurat
     different.into_iter().map(error).collect()
 }
 
-/// Adds the fields in which two objects differ, with both values.
+/// Adds the fields in which two objects differ, each with its two values.
 fn differences(path: &str, old: &Value, new: &Value, found: &mut Vec<(String, Value, Value)>) {
     let (Value::Object(olds), Value::Object(news)) = (old, new) else {
         if old != new {
@@ -227,7 +228,7 @@ struct Hangups(Option<tokio::signal::unix::Signal>);
 impl Hangups {
     fn new() -> Self {
         use tokio::signal::unix::{SignalKind, signal};
-        // Without the signal the file is still checked periodically.
+        // Even without the signal, the file is checked periodically.
         Self(signal(SignalKind::hangup()).ok())
     }
 
@@ -273,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_about_pods_takes_over() {
+    fn scheduling_fields_are_reloaded() {
         let new = "parallelism: 3\npercentageOfNodesToScore: 5\npodInitialBackoffSeconds: 2\n\
                    podMaxBackoffSeconds: 20\nprofiles: [{schedulerName: a}, {schedulerName: b}]\n";
         assert_eq!(refused("", new), [""; 0]);
@@ -281,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_at_the_start_needs_a_restart_and_is_named_with_its_place() {
+    fn a_field_that_is_read_only_at_the_start_is_rejected_with_its_position() {
         let new = "parallelism: 3\nleaderElection:\n  leaseDuration: 30s\nclientConnection: {qps: 7}\n";
         assert_eq!(
             refused("", new),
@@ -297,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn a_content_counts_when_it_stays_for_a_moment_without_a_signal() {
+    fn content_settles_after_a_moment_without_a_signal() {
         let begin = Instant::now();
         let at = |ms: u64| begin + Duration::from_millis(ms);
         let mut quiet = UnsettledContent::new(Ok("a".to_owned()), begin);
@@ -311,11 +312,11 @@ mod tests {
         assert!(pressed.has_settled(false, at(2800)));
         let mut storm = UnsettledContent::new(Ok("a".to_owned()), begin);
         assert!((1..500).all(|n| !storm.has_settled(true, at(10 * n))));
-        assert!(storm.has_settled(true, at(5000)), "it does not wait without end");
+        assert!(storm.has_settled(true, at(5000)), "it does not wait forever");
     }
 
     #[test]
-    fn the_sum_is_that_of_sha256sum() {
+    fn the_digest_equals_that_of_sha256sum() {
         assert_eq!(sha256("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
     }
 }

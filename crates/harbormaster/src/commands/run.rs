@@ -33,7 +33,7 @@ use super::{
 };
 use crate::scheduler;
 
-/// Runs a scheduler until a signal ends it. `name` is the command as the user called it.
+/// Runs a scheduler until a signal stops it. `name` is the command as the user called it.
 pub(crate) fn main(program: &Program, name: &str, args: Vec<OsString>) -> CommandResult {
     let given = match flags::read(name, args) {
         Read::Flags(given) => given,
@@ -46,7 +46,7 @@ pub(crate) fn main(program: &Program, name: &str, args: Vec<OsString>) -> Comman
     if let Some(&form) = given.version.given() {
         return print_version(program, name, form);
     }
-    // Wrong gates are reported once logging has started.
+    // Invalid feature gates are reported later, when logging has started.
     let output = match Output::of(&given, &gates(&given).map(|(gates, _)| gates).unwrap_or_default()) {
         Ok(output) => output,
         Err(why) => {
@@ -85,7 +85,7 @@ fn print_version(program: &Program, name: &str, form: VersionRequest) -> Command
             std::env::consts::ARCH
         ),
         VersionRequest::Plain => println!("{}", program.version()),
-        VersionRequest::None => return usage_error(name, "--version=false asks for nothing"),
+        VersionRequest::None => return usage_error(name, "--version=false has no effect"),
     }
     Ok(())
 }
@@ -111,7 +111,7 @@ fn run(program: &Program, given: &Flags, level: &log::Threshold) -> Result<(), S
     let election = scheduler::election(&setup.config, &choices.features).map_err(|e| e.to_string())?;
     let (health, console, reload) = (Health::default(), Console::default(), Reload::default());
     let stopping = Arc::new(AtomicBool::new(false));
-    // As in kube-scheduler, this check always passes: it is for kubelet, and a standby is as healthy as a leader.
+    // As in kube-scheduler, this check always passes. Kubelet uses it, and a standby is as healthy as a leader.
     let leads = matches!(election, LeaderElection::Lease(_)).then(|| Check::new("leaderElection", || Ok(())));
     let checks = secure_port::checks(&health, &stopping, leads);
     let shown = Configuration::from(setup.config.to_value());
@@ -153,7 +153,7 @@ fn verbosity(level: &log::Threshold, console: &Console) -> SetVerbosity {
     })
 }
 
-/// Returns the metrics, with the build and the enabled features set.
+/// Returns the metrics, with the build, the versions, the limits and the features set.
 fn metrics(given: &Flags) -> Result<Metrics, String> {
     let metrics = Metrics::default();
     let (gates, emulation) = gates(given)?;
@@ -161,7 +161,7 @@ fn metrics(given: &Flags) -> Result<Metrics, String> {
     metrics.set_emulation(&emulation.emulated(), &emulation.min_compatible());
     metrics.limit(metric_limits::limits(given)?);
     for (name, stage, on) in gates.all() {
-        // As in Kubernetes, a feature that is generally available has no stage.
+        // As in Kubernetes, the stage of a generally available feature is empty.
         let stage = if stage == Stage::Ga { "" } else { stage.name() };
         metrics.set_feature(name, stage, on);
     }
@@ -177,7 +177,7 @@ fn warn_of_flags(given: &Flags) {
     }
 }
 
-/// Returns the choices that only flags can make.
+/// Adds the choices that only flags can make.
 fn choices(choices: Choices, given: &Flags) -> Result<Choices, String> {
     let (gates, _) = gates(given)?;
     let max_wait = given.pod_max_in_unschedulable_pods_duration.given().map(|wait| wait.to_std());
@@ -185,8 +185,8 @@ fn choices(choices: Choices, given: &Flags) -> Result<Choices, String> {
     Ok(Choices { features: gates.features(), parity, max_wait, ..choices })
 }
 
-/// Reads the configuration file, or builds the default configuration with the deprecated flags; then applies the flags
-/// of leader election, which override the file.
+/// Reads the configuration file, or applies the deprecated flags to the default configuration if there is no file. Then
+/// applies the leader election flags, which override the file.
 pub(super) fn configured(
     given: &Flags,
     choices: &Choices,
@@ -233,7 +233,7 @@ fn connection(given: &Flags, config: &KubeSchedulerConfiguration) -> ConnectionC
     ConnectionConfig { master, ..scheduler::connection(config) }
 }
 
-/// Runs until SIGTERM or SIGINT, or until the lease is lost; a second signal ends the process at once.
+/// Runs until SIGTERM or SIGINT, or until the lease is lost. A second signal ends the process immediately.
 fn start(
     driver: DriverConfig,
     setup: Setup,
@@ -255,10 +255,10 @@ fn start(
         tokio::spawn(async move {
             signals.next().await;
             stopping.store(true, Ordering::Relaxed);
-            // The scheduler may have ended already.
+            // The send fails if the scheduler has already ended.
             let _ = asked.send(());
             signals.next().await;
-            tracing::error!("A second signal: ending at once");
+            tracing::error!("A second signal: exiting immediately");
             std::process::exit(1);
         });
         let shutdown = async {
@@ -283,7 +283,7 @@ fn start(
     })
 }
 
-/// Makes SIGUSR2 write the scheduler's whole state to the log and compare it with the API server.
+/// Makes the scheduler log its whole state and compare it with the API server on SIGUSR2.
 #[cfg(unix)]
 fn dump_on_signal(console: Console) -> std::io::Result<()> {
     use tokio::signal::unix::{SignalKind, signal};
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn deprecated_flags_count_without_a_file_only() {
+    fn deprecated_flags_apply_only_without_a_file() {
         let flags = ["--kube-api-qps=7", "--kube-api-burst=9", "--kubeconfig=/k"];
         let config = configured(&flags);
         assert_eq!((config.client_connection.qps, config.client_connection.burst), (7.0, 9));
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_of_leader_election_win_over_the_file() {
+    fn leader_election_flags_override_the_file() {
         let path =
             file("leader", "leaderElection: {leaderElect: true, resourceName: mine, leaseDuration: 30s}\n");
         let config =
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn a_leader_is_elected_unless_somebody_turns_it_off() {
+    fn a_leader_is_elected_unless_a_flag_or_the_file_turns_it_off() {
         let path = file("elects", "leaderElection: {leaderElect: false}\n");
         let elects = |args: &[&str]| configured(args).leader_election.leader_elect;
         assert!(elects(&[]) && elects(&["--leader-elect"]));
@@ -425,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn the_address_of_the_api_server_comes_from_the_flag_even_with_a_file() {
+    fn the_master_flag_sets_the_address_of_the_api_server() {
         let given = given(&["--master=127.0.0.1:8080"]);
         let connection = connection(&given, &KubeSchedulerConfiguration::default_config());
         assert_eq!(connection.master.as_deref(), Some("127.0.0.1:8080"));

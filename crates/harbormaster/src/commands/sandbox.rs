@@ -26,34 +26,34 @@ use screen::Screen;
 /// Arguments of `sandbox`.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// Manifests (YAML or JSON): files, directories, dumps of `kubectl get -o yaml`, or - for standard input. Without
-    /// them and without --nodes a small demonstration is shown
+    /// Manifests (YAML or JSON): files, directories, output of `kubectl get -o yaml`, or - for standard input. Without
+    /// manifests and without --nodes, a small demonstration is shown
     #[arg(short = 'f', long = "filename", value_name = "FILE", num_args = 1..)]
     files: Vec<String>,
-    /// Treatment of fields that are unknown or given twice: strict, warn or ignore
+    /// Treatment of unknown and duplicate fields: strict, warn or ignore
     #[arg(long, value_name = "HOW", num_args = 0..=1, require_equals = true, default_value = "strict", default_missing_value = "strict")]
     validate: Validate,
-    /// Make pods on missing nodes pending again, otherwise they stay there. Pods of DaemonSets and static pods are removed
-    /// with their nodes
+    /// Make pods on missing nodes pending again; otherwise they stay there. Pods of DaemonSets and static pods are
+    /// removed with their nodes
     #[arg(long)]
     reschedule_missing: bool,
     /// Add this many nodes, in three zones
     #[arg(long, value_name = "N")]
     nodes: Option<usize>,
-    /// Speed of time for tolerations, pauses after failures, deadlines and CronJobs
+    /// Clock speed for tolerations, backoff after failures, deadlines and CronJobs
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=3600))]
     clock_speed: u32,
     /// A KubeSchedulerConfiguration
     #[arg(long, value_name = "FILE")]
     config: Option<String>,
-    /// Stay until Ctrl-C, for kubectl; otherwise end when every pod has a node or a reason why it has none
+    /// Keep running until Ctrl-C, for kubectl; otherwise exit when every pod has a node or a reason why it has none
     #[arg(long)]
     serve: bool,
-    /// Write a kubeconfig to this file, which is removed at the end [default with --serve:
+    /// Write a kubeconfig to this file, which is removed on exit [default with --serve:
     /// ./harbormaster-sandbox.kubeconfig]
     #[arg(long, value_name = "FILE")]
     kubeconfig_out: Option<PathBuf>,
-    /// The scheduler that places the pods; none waits for another scheduler, and stays as --serve does
+    /// The scheduler that places the pods; none leaves them to a scheduler of yours and keeps running, as with --serve
     #[arg(long, value_enum, default_value_t)]
     scheduler: SchedulerChoice,
     /// Exit with code 2 if a pod is unschedulable at the end
@@ -92,7 +92,7 @@ impl Options {
 }
 
 pub(crate) fn command() -> Command {
-    // The documentation of the type would replace an earlier description.
+    // `augment_args` sets the description to the doc comment of `Options`, so `about` has to come after it.
     Options::augment_args(Command::new("sandbox"))
         .about("Schedule pods in a make-believe cluster, with an API server for kubectl")
         .after_help(super::AFTER_HELP)
@@ -127,20 +127,20 @@ async fn play(program: &Program, options: &Options) -> Result<usize, String> {
         eprintln!("note: {notice}");
     }
     if sandbox.store().list("nodes", "", "", "").is_ok_and(|(nodes, _)| nodes.is_empty()) {
-        eprintln!("note: there are no nodes; --nodes 3 would make some");
+        eprintln!("note: there are no nodes; --nodes 3 would add some");
     }
-    // The file is removed when this function returns, for whatever reason.
+    // The file is removed when this function returns, even with an error.
     let _kubeconfig = tell_how_to_connect(options, &sandbox)?;
     let mut view = View::new(options);
     let ended = watch(options, &mut sandbox, &mut signals, &mut view).await;
     view.end(&sandbox).map_err(|e| format!("standard output: {e}"))?;
     if sandbox.board.pods().next().is_none() && !options.stays() {
-        eprintln!("note: there were no pods; -f FILE gives some, --serve waits for yours");
+        eprintln!("note: there were no pods; -f FILE adds some, --serve waits for yours");
     }
     let unschedulable = sandbox.board.count(PodState::Unschedulable);
     tokio::select! {
         stopped = sandbox.stop() => ended.and(stopped.map_err(|e| e.to_string())).map(|()| unschedulable),
-        () = signals.next() => Err("a second signal: ending at once".to_owned()),
+        () = signals.next() => Err("a second signal: exiting immediately".to_owned()),
     }
 }
 
@@ -149,7 +149,7 @@ fn contents(program: &Program, options: &Options) -> Result<harbormaster_sandbox
     let mut extenders = Vec::new();
     let scheduler = match options.scheduler {
         SchedulerChoice::None if options.config.is_some() => {
-            return Err("--config has no meaning with --scheduler=none".to_owned());
+            return Err("--config has no effect with --scheduler=none".to_owned());
         }
         SchedulerChoice::None => AttachedScheduler::None,
         SchedulerChoice::Harbormaster => {
@@ -219,7 +219,7 @@ async fn watch(
         };
         match shown {
             Ok(()) => {}
-            // The reader has closed the pipe, which is no error.
+            // A reader that closes the pipe is not an error.
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe && !options.stays() => return Ok(()),
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
             Err(error) => return Err(format!("standard output: {error}")),
@@ -227,7 +227,7 @@ async fn watch(
     }
 }
 
-/// Presentation: a table that is redrawn in place, or lines.
+/// Output of the sandbox: a table that is redrawn in place, or lines.
 enum View {
     Screen(Screen),
     Lines,
@@ -235,7 +235,7 @@ enum View {
 
 impl View {
     fn new(options: &Options) -> Self {
-        // Log lines would tear the table apart.
+        // Log lines would break up the table.
         let draws = std::env::var_os("TERM").is_none_or(|term| term != "dumb");
         match io::stdout().is_terminal() && draws && options.verbosity.is_none() {
             true => Self::Screen(Screen::new(colours())),
@@ -274,7 +274,7 @@ impl View {
         }
     }
 
-    /// Shows all pods if the table was cut, and a summary.
+    /// Shows a summary, and replaces the table, if there is one, with all pods.
     fn end(&self, sandbox: &Sandbox) -> io::Result<()> {
         let board = &sandbox.board;
         let table = match self {
@@ -338,7 +338,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_are_quoted_where_a_shell_needs_it() {
+    fn paths_are_quoted_where_a_shell_requires_it() {
         assert_eq!(quoted(Path::new("/a/b.kubeconfig")), "/a/b.kubeconfig");
         assert_eq!(quoted(Path::new("/a b/it's")), r"'/a b/it'\''s'");
     }

@@ -24,7 +24,7 @@ use super::{
     flags::{Flag, Flags},
 };
 
-/// Maximum time for one pod. If the engine needs longer, something in it hangs, a plugin for example.
+/// Maximum time for one pod. If the engine takes longer, something in it hangs, for example a plugin.
 const STEP_LIMIT: Duration = Duration::from_secs(60);
 
 /// Returns the options of the port; `None` if it is turned off.
@@ -113,8 +113,7 @@ fn path(flag: &Flag<String>) -> Option<PathBuf> {
     Some(flag.get()).filter(|path| !path.is_empty()).map(Into::into)
 }
 
-/// Returns kube-scheduler's checks and a check that the engine makes progress. `leader_election` checks that the lease
-/// is renewed, if there is one.
+/// Returns kube-scheduler's checks, including `leader_election` if given, and a check that the engine makes progress.
 pub(super) fn checks(health: &Health, stopping: &Arc<AtomicBool>, leader_election: Option<Check>) -> Checks {
     let engine = health.clone();
     let engine = Check::new("engine", move || match engine.busy_for() {
@@ -224,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_flags_are_refused_in_the_words_of_kube_scheduler() {
+    fn invalid_flags_are_rejected_with_kube_schedulers_messages() {
         for (flag, expected) in [
             (
                 "--secure-port=70000",

@@ -26,25 +26,25 @@ use super::{
 };
 use crate::scheduler;
 
-const EXIT_CODES: &str = "Exit codes: 0 success; 1 any error; with --exit-code, 2 if a pod is unschedulable or preempted (pods that \
-     are gated or another scheduler's do not count).";
+const EXIT_CODES: &str = "Exit codes: 0 success; 1 any error; with --exit-code, 2 if a pod is unschedulable or preempted (gated pods and \
+     pods of other schedulers do not count).";
 
 /// Arguments of `simulate`.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// Manifests (YAML or JSON): files, directories, dumps (of the command dump, or of kubectl get -o yaml), or - for standard
-    /// input. Workloads get the pods that they lack: a DaemonSet one on each eligible node, a CronJob those of one run.
-    /// Claims get volumes, or have them provisioned where their pods run
+    /// Manifests (YAML or JSON): files, directories, dumps (output of the command dump or of kubectl get -o yaml), or -
+    /// for standard input. Missing pods of workloads are created: for a DaemonSet one on each eligible node, for a
+    /// CronJob those of one run. Claims are bound to volumes, which are provisioned where their pods run if necessary
     #[arg(short = 'f', long = "filename", value_name = "FILE", required = true, num_args = 1..)]
     files: Vec<String>,
-    /// Treatment of fields that are unknown or given twice: strict, warn or ignore
+    /// Treatment of unknown and duplicate fields: strict, warn or ignore
     #[arg(long, value_name = "HOW", num_args = 0..=1, require_equals = true, default_value = "strict", default_missing_value = "strict")]
     validate: Validate,
-    /// Also create pods for workloads that come from a cluster (they have a uid) and have no pods in the manifests
+    /// Also create the pods of workloads that come from a cluster (they have a uid) and have no pods in the manifests
     #[arg(long)]
     fill: bool,
-    /// Make pods on nodes that the input does not have pending again, otherwise they are ignored. Pods of DaemonSets and
-    /// static pods are removed with their nodes
+    /// Make pods on nodes that the input does not contain pending again; otherwise they are ignored. Pods of DaemonSets
+    /// and static pods are removed with their nodes
     #[arg(long)]
     reschedule_missing: bool,
     /// Show each pod in its own row, even if many are alike
@@ -53,22 +53,23 @@ pub(crate) struct Options {
     /// A KubeSchedulerConfiguration
     #[arg(long, value_name = "FILE")]
     config: Option<String>,
-    /// Show the verdicts of every plugin on the nodes, at the time of the pod's last attempt; equal nodes are grouped
+    /// Show every plugin's verdicts on the nodes at the time of the pod's last attempt; nodes with equal verdicts are
+    /// grouped
     #[arg(long)]
     explain: bool,
-    /// Show these pods only (NAMESPACE/NAME, or NAME in any namespace); all pods are scheduled in any case
+    /// Show only these pods (NAMESPACE/NAME, or NAME in any namespace); all pods are scheduled in any case
     #[arg(long = "pod", value_name = "NAME")]
     pods: Vec<String>,
-    /// Exit with code 2 if a pod that is shown is unschedulable or preempted
+    /// Exit with code 2 if one of the pods shown is unschedulable or preempted
     #[arg(long)]
     exit_code: bool,
-    /// Judge every pod on the cluster as it is given, without placing the others
+    /// Evaluate each pod against the cluster as given, without placing the other pods
     #[arg(long)]
     independent: bool,
     /// Format of the result
     #[arg(short, long, value_enum, default_value_t)]
     output: Output,
-    /// Decide exactly as kube-scheduler with parallelism 1
+    /// Decide exactly as kube-scheduler does with parallelism 1
     #[arg(long)]
     parity: bool,
     /// Do not call the extenders of the configuration
@@ -92,7 +93,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 const REFRESH: Duration = Duration::from_millis(100);
 
 pub(crate) fn command() -> Command {
-    // The documentation of the type would replace an earlier description.
+    // `augment_args` sets the description to the doc comment of `Options`, so `about` has to come after it.
     Options::augment_args(Command::new("simulate"))
         .about("Show where the pods of manifests would be placed, without a cluster")
         .after_help(format!("{}\n\n{}", table::COLUMNS, EXIT_CODES))
@@ -158,7 +159,7 @@ fn simulate(program: &Program, options: &Options) -> Result<Report, String> {
         Output::Table => print_table(options, &all, &shown, again),
     };
     match printed {
-        // The reader has closed the pipe, which is no error.
+        // A reader that closes the pipe is not an error.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(shown),
         Err(error) => Err(format!("standard output: {error}")),
         Ok(()) => Ok(shown),
@@ -198,15 +199,15 @@ fn is_called(pod: &PodReport, name: &str) -> bool {
     pod.pod == name || short(pod) == name
 }
 
-/// Returns the name without the namespace.
+/// Returns the pod's name without its namespace.
 fn short(pod: &PodReport) -> &str {
     pod.pod.split_once('/').map_or(pod.pod.as_str(), |(_, name)| name)
 }
 
-/// Inputs for a second run, which explains pods without keeping the explanations.
+/// Inputs of a second run, which explains the pods one by one, so that the explanations need not be kept in memory.
 type SecondRun = Option<(EngineConfig, Inventory)>;
 
-/// Explains one pod after the other, until `tell` fails.
+/// Explains one pod after another until `tell` fails.
 fn explain<E>(
     options: &Options,
     all: &Report,
@@ -265,7 +266,7 @@ struct ExplainedJson<'a> {
     explanations: Explanations<'a>,
 }
 
-/// A list whose entries are computed while it is written. It can be written only once.
+/// A list whose entries are computed while the list is written. It can be written only once.
 struct Explanations<'a> {
     options: &'a Options,
     all: &'a Report,
@@ -280,7 +281,7 @@ impl Serialize for Explanations<'_> {
     }
 }
 
-/// A line on stderr with the progress of a long simulation.
+/// A line on stderr that shows the progress of a long simulation.
 struct Progress {
     begun: Instant,
     shown: Option<Instant>,

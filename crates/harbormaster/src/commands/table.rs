@@ -1,4 +1,4 @@
-//! The result of a simulation as text.
+//! Renders the result of a simulation as text.
 
 use std::collections::BTreeSet;
 
@@ -13,18 +13,18 @@ use super::{
     layout::{Cell, Colour, Style, Table},
 };
 
-/// Maximum number of groups of nodes with the best scores to show.
+/// Maximum number of node groups to show, best scores first.
 const BEST: usize = 10;
 
-/// Text after the help.
-pub(crate) const COLUMNS: &str = "Columns: FITS is how many of the nodes that were looked at fit, in the attempt that placed the pod; TRIED is the number \
-     of attempts. With --explain, FIT and DO NOT FIT count nodes of which the same is said, and raw->final is a plugin's score \
-     as it computed it, and as it counts: brought to 0 to 100 and multiplied by the plugin's weight.";
+/// Text that follows the help and explains the columns.
+pub(crate) const COLUMNS: &str = "Columns: FITS is how many of the evaluated nodes fit, in the attempt that placed the pod; TRIED is the number of \
+     attempts. With --explain, FIT and DO NOT FIT count nodes with equal results, and raw->final shows a plugin's score as \
+     computed and as used: normalized to the range 0 to 100 and multiplied by the plugin's weight.";
 
 /// Renders all pods as a table; similar pods share a row unless `all` is set.
 pub(crate) fn render(report: &Report, all: bool, style: Style) -> String {
     if report.pods.is_empty() {
-        return format!("no pod waits for a node{}\n", on_missing_nodes(report));
+        return format!("no pod is waiting for a node{}\n", on_missing_nodes(report));
     }
     let rows: Vec<Row> = report.pods.iter().map(row).collect();
     let groups: Vec<Vec<Row>> = match all || rows.len() < alike::MANY {
@@ -43,7 +43,7 @@ pub(crate) fn render(report: &Report, all: bool, style: Style) -> String {
     }
     let mut text = table.render(style) + &format!("\n{}\n", summary(report));
     if groups.len() < report.pods.len() {
-        text += "(alike pods share a row; --all shows each)\n";
+        text += "(similar pods share a row; --all shows each)\n";
     }
     text
 }
@@ -62,7 +62,7 @@ fn row(pod: &PodReport) -> Row {
     }
 }
 
-/// Returns the reason why the pod has no node, or the volumes that its claims get there.
+/// Returns the reason that the pod has no node, or the volumes that its claims get on its node.
 fn message(pod: &PodReport) -> String {
     let clauses = pod.message.iter().cloned().chain(pod.claims.iter().map(ToString::to_string));
     clauses.collect::<Vec<_>>().join("; ")
@@ -70,7 +70,7 @@ fn message(pod: &PodReport) -> String {
 
 fn outcome(pod: &PodReport) -> (String, Colour) {
     match (pod.fate(), &pod.node) {
-        // Only with `--independent`, which ignores gates.
+        // This happens only with `--independent`, which ignores scheduling gates.
         (Fate::Placed, Some(node)) if pod.is_gated() => (format!("{node} (gated)"), Colour::Yellow),
         (Fate::Placed, node) => (node.clone().unwrap_or_default(), Colour::Green),
         (Fate::Gated, _) => ("<gated>".to_owned(), Colour::Yellow),
@@ -106,7 +106,7 @@ fn summary(report: &Report) -> String {
     text + &on_missing_nodes(report)
 }
 
-/// Returns the nodes where the pod fits, with scores, and the reasons why others do not fit.
+/// Renders the nodes on which the pod fits, with scores, and the reasons why it does not fit on the others.
 pub(crate) fn explanation(pod: &PodReport, said: &PodExplanation, style: Style) -> String {
     let to = pod.node.as_deref().unwrap_or("no node");
     let mut text = format!("\n{} ({}) -> {to}\n", pod.pod, pod.profile);
@@ -127,7 +127,7 @@ pub(crate) fn explanation(pod: &PodReport, said: &PodExplanation, style: Style) 
     text
 }
 
-/// Renders nodes with equal scores in one line. The chosen node is named.
+/// Renders nodes with equal scores on one line. Names the chosen node.
 fn fits(groups: &[FittingNodes], chosen: Option<&str>, style: Style) -> String {
     let plugins: BTreeSet<&str> = groups.iter().flat_map(|g| g.plugins.keys().map(AsRef::as_ref)).collect();
     let shown = groups.iter().take(BEST);
@@ -142,7 +142,7 @@ fn fits(groups: &[FittingNodes], chosen: Option<&str>, style: Style) -> String {
         let scores = plugins.iter().map(|plugin| Cell::from(score(group, plugin).unwrap_or_default()));
         table.add(begin(group).into_iter().chain(scores));
     }
-    // If a column for each plugin is too wide, the plugins' names are written next to their scores.
+    // If one column per plugin is too wide, all scores share a column and each is preceded by its plugin's name.
     if style.width.is_some_and(|width| table.width() > width) {
         table = Table::new(titles.into_iter().chain(["SCORES (raw->final)"]));
         for group in shown {
@@ -158,12 +158,12 @@ fn fits(groups: &[FittingNodes], chosen: Option<&str>, style: Style) -> String {
     }
 }
 
-/// Returns the raw and the weighted score.
+/// Returns a plugin's raw and weighted scores.
 fn score(group: &FittingNodes, plugin: &str) -> Option<String> {
     group.plugins.get(plugin).map(|score| format!("{}->{}", score.raw, score.weighted))
 }
 
-/// Renders identically rejected nodes in one line, with the resources and labels that they lack.
+/// Renders nodes that are rejected for the same reason on one line, with the resources and labels that they lack.
 fn rejections(groups: &[RejectedNodes], style: Style) -> String {
     let mut table = Table::new(["DO NOT FIT", "EXAMPLE", "WHY"]);
     for group in groups {
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn preempted_pods_are_counted_on_their_own() {
+    fn preempted_pods_are_counted_separately() {
         let mut report = report();
         let preempted_by = Some("a/placed".to_owned());
         report.pods.push(PodReport { pod: "a/other".into(), is_foreign: true, ..PodReport::default() });
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_are_told_of_in_groups_and_the_chosen_one_by_name() {
+    fn nodes_are_shown_in_groups_and_the_chosen_node_is_named() {
         let group = |total: i64, nodes: &[&str]| FittingNodes {
             total,
             plugins: Default::default(),
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn many_alike_pods_share_a_row_unless_all_are_wanted() {
+    fn many_similar_pods_share_a_row_unless_all_are_requested() {
         let pod = |i: usize| PodReport {
             pod: format!("a/web-{i}"),
             node: Some(format!("n{}", i % 7)),
@@ -250,13 +250,13 @@ mod tests {
         let text = render(&report, false, Style::default());
         assert!(text.contains("\na/web-* (60 pods)  7 nodes"), "{text}");
         let sum =
-            "\n60 pods: 60 placed, 0 unschedulable, 0 gated, 3 on missing nodes\n(alike pods share a row";
+            "\n60 pods: 60 placed, 0 unschedulable, 0 gated, 3 on missing nodes\n(similar pods share a row";
         assert!(text.contains(sum), "{text}");
         assert_eq!(render(&report, true, Style::default()).lines().count(), 63);
     }
 
     #[test]
-    fn an_empty_report_is_a_sentence() {
-        assert_eq!(render(&Report::default(), false, Style::default()), "no pod waits for a node\n");
+    fn an_empty_report_is_rendered_as_a_sentence() {
+        assert_eq!(render(&Report::default(), false, Style::default()), "no pod is waiting for a node\n");
     }
 }

@@ -18,7 +18,7 @@ use serde_json::Value;
 
 const LIMIT: Duration = Duration::from_secs(60);
 const KUBECONFIG: &str = "harbormaster-sandbox.kubeconfig";
-/// Three nodes in each zone, so that a zonal volume finds another node there.
+/// Number of nodes: three in each zone, so that the pod of a zonal volume can move to another node of the zone.
 const NODES: usize = 9;
 /// The default storage class.
 const CLASS: &str = "
@@ -34,12 +34,12 @@ volumeBindingMode: WaitForFirstConsumer
 /// Expected objects of a chart.
 struct Chart {
     name: &'static str,
-    /// Number of pods of its workloads, without those of DaemonSets.
+    /// Number of pods of the chart's workloads other than DaemonSets.
     pods: usize,
     daemons: usize,
     /// Number of bound claims.
     claims: usize,
-    /// Values that the upgrade sets in addition to the image tag, and the number of pods after it.
+    /// Values that the upgrade sets in addition to the image tag, and the number of pods after the upgrade.
     upgrade: (&'static str, usize),
     /// Kinds of objects that remain after the release is uninstalled.
     kept: &'static [&'static str],
@@ -110,7 +110,7 @@ impl Sandbox {
             .spawn()
             .expect("the program runs");
         let mut stdin = child.stdin.take().expect("a pipe");
-        // A program that reads nothing may have ended by now.
+        // The write fails if the program reads no input and has already exited.
         let _ = stdin.write_all(input.as_bytes());
         drop(stdin);
         child.wait_with_output().expect("the program ends")
@@ -136,7 +136,7 @@ impl Sandbox {
         list["items"].as_array().cloned().unwrap_or_default()
     }
 
-    /// Returns the ready pods of a release: those of its workloads and those of its DaemonSets.
+    /// Returns the ready pods of a release: those of its DaemonSets separately, after the others.
     fn pods(&self, namespace: &str) -> (Vec<Value>, Vec<Value>) {
         let mut pods = self.items(&format!("get pods -n {namespace} -o json"));
         pods.retain(|pod| {
@@ -158,7 +158,7 @@ impl Sandbox {
         }
     }
 
-    /// Returns the existing objects of a manifest, as `kind.group/name`.
+    /// Returns those objects of a manifest that exist, as `kind.group/name`.
     fn there(&self, manifest: &str, namespace: &str) -> BTreeSet<String> {
         let command = format!("get -f - -n {namespace} --ignore-not-found -o name");
         self.run(self.kubectl.path(), &command, manifest).lines().map(str::to_owned).collect()
@@ -253,17 +253,17 @@ fn all_live(version: HelmVersion) {
 }
 
 #[test]
-fn ten_charts_live_with_helm_4() {
+fn ten_charts_work_with_helm_4() {
     all_live(HelmVersion::Four);
 }
 
 #[test]
-fn ten_charts_live_with_helm_3() {
+fn ten_charts_work_with_helm_3() {
     all_live(HelmVersion::Three);
 }
 
 #[test]
-fn all_charts_are_tried() {
+fn all_charts_are_tested() {
     let folders = fs::read_dir(path_of("")).expect("a folder").flatten();
     let folders: BTreeSet<String> =
         folders.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();

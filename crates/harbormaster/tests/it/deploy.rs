@@ -1,5 +1,5 @@
-//! The manifests in `deploy/`: they render, Kubernetes accepts them, and the scheduler can do all its work with these
-//! arguments and these rights.
+//! The manifests in `deploy/`: they render, Kubernetes accepts them, and the scheduler can do all its work with the
+//! arguments and permissions that they contain.
 
 #![cfg(unix)]
 
@@ -59,7 +59,7 @@ fn chart(release: &str, values: &str) -> Result<String, String> {
 }
 
 #[test]
-fn values_that_the_chart_does_not_know_are_refused() {
+fn unknown_and_invalid_chart_values_are_rejected() {
     for (values, why) in [
         ("replicas: 3", "replicas"),
         ("replicaCount: three", "replicaCount"),
@@ -75,7 +75,7 @@ fn values_that_the_chart_does_not_know_are_refused() {
 }
 
 #[test]
-fn the_chart_says_what_its_values_say() {
+fn the_chart_reflects_its_values() {
     let text = chart(
         "second",
         "{schedulerName: batch, replicaCount: 1, image: {registry: images.example.com, digest: \
@@ -109,7 +109,7 @@ fn the_chart_says_what_its_values_say() {
     }
 }
 
-/// User in kubeadm's kubeconfig for schedulers, also used as its token.
+/// The user in the kubeconfig that kubeadm writes for the scheduler. The tests also use the name as the user's token.
 const STATIC_POD: &str = "system:kube-scheduler";
 
 /// Starts a cluster with RBAC and an audit log.
@@ -136,7 +136,7 @@ fn careful_cluster() -> (ControlPlane, tempfile::TempDir) {
     (ControlPlane::start(&options).expect("the API server starts"), files)
 }
 
-/// Returns a client authority, which the API server publishes to schedulers.
+/// Returns the certificate of a client authority, which the API server publishes to schedulers.
 fn certificate() -> String {
     let key = rcgen::KeyPair::generate().expect("a key is made");
     rcgen::CertificateParams::default().self_signed(&key).expect("a certificate is made").pem()
@@ -149,7 +149,7 @@ fn apply(cluster: &Endpoint, files: &Path, manifests: &str) {
     printed(&kubectl(&["apply", "-f", path], Some(cluster.kubeconfig())));
 }
 
-/// A scheduler started from a manifest, with the port that it serves.
+/// A scheduler started from a manifest, with its secure port.
 struct Started {
     process: Harbormaster,
     port: u16,
@@ -157,8 +157,8 @@ struct Started {
     spec: Value,
 }
 
-/// Starts the scheduler as the Deployment does: with its arguments, its configuration, and the rights of its service
-/// account.
+/// Starts the scheduler as the Deployment would: with its arguments, its configuration, and the permissions of its
+/// service account.
 fn start(cluster: &Endpoint, files: &Path, deployment: &str) -> Started {
     let client = cluster.client();
     let path = format!("/apis/apps/v1/namespaces/{NAMESPACE}/deployments/{deployment}");
@@ -177,14 +177,14 @@ fn start(cluster: &Endpoint, files: &Path, deployment: &str) -> Started {
     let args = strings(&spec["containers"][0]["args"]);
     let mut args: Vec<String> =
         args.iter().map(|arg| arg.replace("/etc/harbormaster", &folder.to_string_lossy())).collect();
-    // In the cluster it finds these without flags.
+    // Inside a cluster, the scheduler needs no flags to find its credentials.
     for flag in ["kubeconfig", "authentication-kubeconfig", "authorization-kubeconfig"] {
         args.push(format!("--{flag}={kubeconfig}"));
     }
     start_with(spec, "harbormaster", args, files)
 }
 
-/// Starts the scheduler as kubelet starts the static pod, with the rights that Kubernetes gives to its user.
+/// Starts the scheduler as kubelet would start the static pod, with the permissions that Kubernetes grants to its user.
 fn start_static_pod(cluster: &Endpoint, files: &Path) -> Started {
     let path = deploy("static-pod/kube-scheduler.yaml");
     let path = path.to_str().expect("a path in UTF-8");
@@ -247,7 +247,7 @@ impl Started {
         assert!(numbers.contains("scheduler_schedule_attempts_total"), "{numbers}");
     }
 
-    /// Asserts that the scheduler holds the lease of that name until it exits.
+    /// Asserts that the scheduler holds the lease named `lease` until it exits.
     fn leads_and_ends(self, client: &ApiClient, lease: &str) {
         let path = format!("/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{lease}");
         let holder = || client.get(&path).expect("there is the lease")["spec"]["holderIdentity"].take();
@@ -293,7 +293,7 @@ fn calls(files: &Path, allowed: bool) -> BTreeSet<String> {
     calls.map(describe).collect()
 }
 
-/// Creates pods of every kind for a scheduler of that name, and asserts their outcomes.
+/// Creates pods of every kind for the scheduler named `scheduler`, and asserts their outcomes.
 fn every_kind_of_pod(client: &ApiClient, scheduler: &str) {
     create_priority_classes(client);
     let nodes = [("a", "x"), ("b", "y")].map(|(name, zone)| {
@@ -330,7 +330,7 @@ fn every_kind_of_pod(client: &ApiClient, scheduler: &str) {
     for pod in ["plain", "apart-1", "apart-2", "spread-1", "spread-2", "stores"] {
         wait_until_bound(client, pod);
     }
-    // No provisioner makes the volume, but the claim names the node for it.
+    // No provisioner creates the volume, but the claim names the selected node.
     eventually("a node for the new volume", PATIENCE, || {
         client.get(&format!("{CLAIMS}/new")).expect("the API server answers")["metadata"]["annotations"]
             [SELECTED_NODE]
@@ -353,13 +353,13 @@ fn every_kind_of_pod(client: &ApiClient, scheduler: &str) {
         &[pod("high", scheduler, json!({"cpu": "3"}), json!({"priorityClassName": "high"}))],
     );
     wait_until_bound(client, "high");
-    // A binding that waits for its volume would delay the exit.
+    // A binding that waits for a volume would delay the exit.
     delete_pod(client, "has-made");
-    eventually("an event that tells of the binding", PATIENCE, || events(client, "high", "Scheduled").pop());
+    eventually("an event about the binding", PATIENCE, || events(client, "high", "Scheduled").pop());
 }
 
 #[test]
-fn what_kustomize_deploys_schedules_every_kind_of_pod_with_the_rights_it_gets() {
+fn the_kustomize_deployment_can_schedule_every_kind_of_pod_with_its_permissions() {
     let (cluster, files) = careful_cluster();
     apply(&cluster, files.path(), &overlay("beside"));
     let harbormaster = start(&cluster, files.path(), "harbormaster");
@@ -369,12 +369,12 @@ fn what_kustomize_deploys_schedules_every_kind_of_pod_with_the_rights_it_gets() 
     harbormaster.leads_and_ends(cluster.client(), "harbormaster");
     assert_eq!(calls(files.path(), false), BTreeSet::new());
     let used = calls(files.path(), true);
-    // The scheduler's own lease, and the client authorities.
+    // The scheduler has used its lease and has read the client authorities.
     for call in ["create leases", "get leases", "update leases", "list configmaps", "watch configmaps"] {
         assert!(used.contains(call), "{call}: {used:?}");
     }
     may_write_one_lease(cluster.client(), "harbormaster");
-    // Every granted right is used, except those needed only in case of trouble.
+    // Every granted permission is used, except those that are needed only in case of trouble.
     let unused: BTreeSet<String> =
         granted(cluster.client(), "harbormaster").difference(&used).cloned().collect();
     let expected = [
@@ -387,14 +387,14 @@ fn what_kustomize_deploys_schedules_every_kind_of_pod_with_the_rights_it_gets() 
         "update events",
         "patch events",
     ];
-    // This API server has streaming lists; others need plain lists.
+    // This API server supports streaming lists; others need plain lists.
     let is_expected = |call: &str| expected.contains(&call) || call.starts_with("list ");
     let unexpected: Vec<&String> = unused.iter().filter(|call| !is_expected(call)).collect();
     assert!(unexpected.is_empty(), "granted, but never used: {unexpected:?}");
 }
 
 #[test]
-fn what_helm_deploys_in_place_of_kube_scheduler_schedules_every_kind_of_pod() {
+fn the_helm_release_that_replaces_kube_scheduler_can_schedule_every_kind_of_pod() {
     let (cluster, files) = careful_cluster();
     let values = "{schedulerName: default-scheduler, leaderElection: {resourceName: kube-scheduler, resourceNamespace: \
                   kube-system}}";
@@ -408,7 +408,7 @@ fn what_helm_deploys_in_place_of_kube_scheduler_schedules_every_kind_of_pod() {
 }
 
 #[test]
-fn the_static_pod_schedules_every_kind_of_pod_with_the_rights_that_kubernetes_gives_it() {
+fn the_static_pod_can_schedule_every_kind_of_pod_with_kube_schedulers_permissions() {
     let (cluster, files) = careful_cluster();
     let harbormaster = start_static_pod(&cluster, files.path());
     harbormaster.is_probed();
@@ -418,7 +418,7 @@ fn the_static_pod_schedules_every_kind_of_pod_with_the_rights_that_kubernetes_gi
     assert!(calls(files.path(), true).contains("watch configmaps"));
 }
 
-/// Asserts that the account may write the lease of that name and no other, least of all that of another scheduler.
+/// Asserts that the account may write the lease named `lease` and no other lease, least of all another scheduler's.
 fn may_write_one_lease(client: &ApiClient, lease: &str) {
     let may = |verb: &str, name: &str| {
         let attributes = json!({
@@ -437,7 +437,7 @@ fn may_write_one_lease(client: &ApiClient, lease: &str) {
 }
 
 #[test]
-fn overlays_and_chart_grant_the_same() {
+fn overlays_and_chart_grant_the_same_permissions() {
     let (cluster, files) = careful_cluster();
     let client = cluster.client();
     apply(&cluster, files.path(), &overlay("beside"));
@@ -455,14 +455,14 @@ fn overlays_and_chart_grant_the_same() {
     assert_eq!(lease_rights(client), lease);
 }
 
-/// Returns the rights of a ClusterRole: `verb resource`.
+/// Returns the permissions of a ClusterRole, as `verb resource`.
 fn granted(client: &ApiClient, role: &str) -> BTreeSet<String> {
     let role = client.get(&format!("{ROLES}/clusterroles/{role}")).expect("the API server answers");
     let rules = role["rules"].as_array().cloned().unwrap_or_default();
     rules.iter().flat_map(|rule| pairs(&rule["verbs"], &rule["resources"])).collect()
 }
 
-/// Returns the rights of the lease's Role: `verb name`.
+/// Returns the permissions of the lease's Role, as `verb name`.
 fn lease_rights(client: &ApiClient) -> BTreeSet<String> {
     let roles = list(client, &format!("{ROLES}/namespaces/{NAMESPACE}/roles"));
     let role = roles.iter().find(|role| role["metadata"]["name"] == "harbormaster").expect("a role");

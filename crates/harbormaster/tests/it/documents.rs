@@ -1,4 +1,4 @@
-//! Links, anchors and paths in the documents are valid, and alerts lead to headings.
+//! Links, anchors and paths in the documents are valid, and the links of alerts lead to headings.
 
 use std::{
     fs,
@@ -29,7 +29,7 @@ fn prose(text: &str) -> String {
     text.split("```").step_by(2).collect()
 }
 
-/// Returns the anchors of a document's headings, as Markdown renderers make them.
+/// Returns the anchors that Markdown renderers give to a document's headings.
 fn anchors(text: &str) -> Vec<String> {
     let headings = prose(text);
     let headings = headings.lines().filter(|line| line.starts_with('#'));
@@ -43,7 +43,7 @@ fn anchors(text: &str) -> Vec<String> {
 }
 
 #[test]
-fn every_relative_link_leads_to_a_file_and_a_heading() {
+fn every_relative_link_leads_to_an_existing_file_and_heading() {
     let link = Regex::new(r"\]\(([^)\s]+)\)").expect("a pattern");
     let mut found = Vec::new();
     documents(&root(), &mut found);
@@ -75,7 +75,7 @@ fn every_relative_link_leads_to_a_file_and_a_heading() {
 }
 
 #[test]
-fn every_alert_leads_to_a_heading() {
+fn every_alert_links_to_a_heading() {
     let runbook = Regex::new(r"runbook: ([^\s#]+)#(\S+)").expect("a pattern");
     let read = |path: &str| fs::read_to_string(root().join(path)).expect("a document");
     let alerts = read("deploy/helm/harbormaster/files/alerts.yaml");

@@ -1,4 +1,4 @@
-//! Bad input ends the program with exit code 1 and a message that names file, line and field.
+//! Invalid input makes the program exit with code 1 and a message that names file, line and field.
 
 use std::{fs, time::Duration};
 
@@ -6,7 +6,7 @@ use crate::e2e::process::run_to_end;
 
 const HEAD: &str = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n";
 
-/// Runs with `text` in the file `name`, and returns the error message.
+/// Runs the program with `text` in the file `name`, and returns the error message.
 fn refused(name: &str, text: &str, args: &[&str]) -> String {
     let directory = tempfile::tempdir().expect("a temporary directory");
     fs::write(directory.path().join(name), text).expect("the file is written");
@@ -17,12 +17,12 @@ fn refused(name: &str, text: &str, args: &[&str]) -> String {
 }
 
 fn refused_config(text: &str) -> String {
-    // Nothing listens on this port: a wrong configuration must be reported before the scheduler connects.
+    // Nothing listens on this port: an invalid configuration must be reported before the scheduler connects.
     refused("c.yaml", text, &["run", "--config=c.yaml", "--master=http://127.0.0.1:1"])
 }
 
 #[test]
-fn a_wrong_configuration_is_refused_with_file_line_and_field() {
+fn an_invalid_configuration_is_rejected_with_file_line_and_field() {
     for (what, text, expected) in [
         (
             "wrong type",
@@ -77,7 +77,7 @@ fn a_wrong_configuration_is_refused_with_file_line_and_field() {
 }
 
 #[test]
-fn an_old_version_is_refused_with_what_to_do() {
+fn an_old_version_is_rejected_with_advice() {
     for version in ["v1alpha1", "v1beta1", "v1beta2", "v1beta3"] {
         let text =
             format!("apiVersion: kubescheduler.config.k8s.io/{version}\nkind: KubeSchedulerConfiguration\n");
@@ -89,7 +89,7 @@ fn an_old_version_is_refused_with_what_to_do() {
 }
 
 #[test]
-fn odd_files_are_refused_without_a_panic() {
+fn malformed_files_are_rejected_without_a_panic() {
     for text in ["", "---\n", "[]", "null", "\u{feff}", "a: &a [*a]\n", "{\"kind\": 3}", "\0\u{1}"] {
         let errors = refused_config(text);
         assert!(errors.contains("c.yaml"), "{text:?}: {errors}");
@@ -97,7 +97,7 @@ fn odd_files_are_refused_without_a_panic() {
 }
 
 #[test]
-fn broken_manifests_are_refused_with_file_line_and_field() {
+fn invalid_manifests_are_rejected_with_file_line_and_field() {
     for (text, expected) in [
         (
             "apiVersion: v1\nkind: Node\nmetadata: {name: n1}\nstatus: {allocatable: {cpu: many}}\n",

@@ -12,7 +12,7 @@ use crate::e2e::{
 };
 
 on_both_servers! {
-    a_signal_brings_a_dump_and_a_comparison_and_scheduling_goes_on,
+    a_signal_triggers_a_dump_and_a_comparison_and_scheduling_continues,
     a_new_verbosity_reaches_the_engine,
 }
 
@@ -31,7 +31,7 @@ fn create(cluster: &Cluster, name: &str, scheduler: &str, spec: Value) {
     cluster.client().post(PODS, &pod).expect("the pod is created");
 }
 
-fn a_signal_brings_a_dump_and_a_comparison_and_scheduling_goes_on(server: Server) {
+fn a_signal_triggers_a_dump_and_a_comparison_and_scheduling_continues(server: Server) {
     let cluster = server.own();
     let client = cluster.client();
     for name in ["node-a", "node-b"] {
@@ -90,7 +90,7 @@ fn a_new_verbosity_reaches_the_engine(server: Server) {
     assert_eq!(set("5"), (200, b"successfully set klog.logging.verbosity to 5\n".to_vec()));
     create(&cluster, "between", SCHEDULER, json!({}));
     wait_until_bound(client, "between");
-    eventually("its moves are told", PATIENCE, || (!moves("between").is_empty()).then_some(()));
+    eventually("its moves are logged", PATIENCE, || (!moves("between").is_empty()).then_some(()));
 
     assert_eq!(set("2").0, 200);
     create(&cluster, "after", SCHEDULER, json!({}));

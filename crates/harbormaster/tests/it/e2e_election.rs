@@ -1,4 +1,5 @@
-//! Replicas that elect a leader: one schedules, and another continues when it is gone, however it ends.
+//! Replicas that elect a leader: one replica schedules, and another takes over when the first is gone, however it
+//! ended.
 
 use std::{
     sync::{
@@ -21,14 +22,14 @@ use crate::e2e::{
 };
 
 on_both_servers! {
-    when_the_leader_is_killed_another_goes_on_after_its_lease_has_expired,
-    a_leader_that_is_asked_to_end_hands_over_at_once,
-    a_leader_that_was_stopped_for_long_writes_nothing_more_and_ends,
-    a_leader_that_cannot_reach_the_server_ends_before_another_leads,
-    a_second_signal_ends_a_leader_that_still_has_something_under_way,
+    when_the_leader_is_killed_another_takes_over_after_its_lease_expires,
+    a_terminated_leader_hands_over_immediately,
+    a_leader_that_was_suspended_for_long_writes_nothing_more_and_exits,
+    a_leader_that_cannot_reach_the_server_exits_before_another_leads,
+    a_second_signal_ends_a_leader_that_still_has_work_in_progress,
 }
 
-/// Lease duration. It must not be shorter: a busy machine may keep a leader from renewing for seconds.
+/// Lease duration. It must not be shorter, because a busy machine may keep a leader from renewing for seconds.
 const LASTS: Duration = Duration::from_secs(10);
 const DEADLINE: Duration = Duration::from_secs(8);
 const PERIOD: Duration = Duration::from_secs(1);
@@ -45,7 +46,7 @@ struct Replica {
     proxy: Proxy,
 }
 
-/// Returns the flags for a lease of that duration.
+/// Returns the leader election flags for a lease of the duration `lasts`.
 fn lease(scene: &Scene, lasts: Duration) -> Vec<String> {
     vec![
         "--leader-elect".to_owned(),
@@ -80,7 +81,7 @@ fn start_standby(scene: &Scene, lasts: Duration) -> Replica {
 }
 
 impl Replica {
-    /// Waits until the replica leads.
+    /// Waits until the replica is the leader.
     fn leads(&self) {
         self.process.wait_for_line(&["Successfully acquired lease"]);
     }
@@ -118,7 +119,7 @@ fn body(record: &Record) -> Value {
     serde_json::from_slice(&record.request.body).expect("a body of JSON")
 }
 
-fn when_the_leader_is_killed_another_goes_on_after_its_lease_has_expired(server: Server) {
+fn when_the_leader_is_killed_another_takes_over_after_its_lease_expires(server: Server) {
     let scene = Scene::new(server, "election-killed");
     scene.create_node("second", "2", "a");
     let [a, b] = two(&scene, LASTS);
@@ -128,7 +129,7 @@ fn when_the_leader_is_killed_another_goes_on_after_its_lease_has_expired(server:
     let said = spec(&scene);
     assert_eq!(said["holderIdentity"], a.identity());
     assert_eq!((&said["leaseDurationSeconds"], &said["leaseTransitions"]), (&json!(10), &json!(0)));
-    let events = eventually("an event tells who leads", PATIENCE, || {
+    let events = eventually("an event names the leader", PATIENCE, || {
         let path = format!(
             "/api/v1/namespaces/kube-system/events?fieldSelector=involvedObject.name%3D{}",
             scene.name
@@ -139,7 +140,7 @@ fn when_the_leader_is_killed_another_goes_on_after_its_lease_has_expired(server:
     assert_eq!((&events[0]["reason"], &events[0]["type"]), (&json!("LeaderElection"), &json!("Normal")));
     assert_eq!(events[0]["source"]["component"], scene.name);
 
-    // The leader is killed while it binds.
+    // The leader is killed while it is binding pods.
     a.proxy.fault(usize::MAX, Fault::delay(Duration::from_millis(300)), |request| {
         request.path.ends_with("/binding")
     });
@@ -161,8 +162,8 @@ fn when_the_leader_is_killed_another_goes_on_after_its_lease_has_expired(server:
     scene.ends_well(b.process);
 }
 
-fn a_leader_that_is_asked_to_end_hands_over_at_once(server: Server) {
-    // So long that the test cannot just wait for the lease to expire.
+fn a_terminated_leader_hands_over_immediately(server: Server) {
+    // The lease lasts so long that the test fails if the standby waits for it to expire.
     let lasts = Duration::from_secs(120);
     let scene = Scene::new(server, "election-ended");
     let [mut a, b] = two(&scene, lasts);
@@ -200,7 +201,7 @@ fn a_leader_that_is_asked_to_end_hands_over_at_once(server: Server) {
     assert!(log.contains("Released lease"), "{log}");
 }
 
-fn a_leader_that_was_stopped_for_long_writes_nothing_more_and_ends(server: Server) {
+fn a_leader_that_was_suspended_for_long_writes_nothing_more_and_exits(server: Server) {
     const PODS: usize = 30;
     let scene = Scene::new(server, "election-stopped");
     scene.create_node("second", "2", "a");
@@ -226,7 +227,7 @@ fn a_leader_that_was_stopped_for_long_writes_nothing_more_and_ends(server: Serve
     a.process.signal("CONT");
     assert_eq!(a.process.wait(END).code(), Some(1), "{}", a.process.log());
     a.process.wait_for_line(&["Leaderelection lost"]);
-    // By then every request already sent would have arrived.
+    // After this time, every request already sent has arrived.
     sleep(Duration::from_secs(1));
     assert_eq!(decisions(&a), before, "{:?}", a.writes());
     assert_eq!(spec(&scene)["holderIdentity"], b.identity());
@@ -234,7 +235,7 @@ fn a_leader_that_was_stopped_for_long_writes_nothing_more_and_ends(server: Serve
     scene.ends_well(b.process);
 }
 
-fn a_leader_that_cannot_reach_the_server_ends_before_another_leads(server: Server) {
+fn a_leader_that_cannot_reach_the_server_exits_before_another_leads(server: Server) {
     let scene = Scene::new(server, "election-cut-off");
     let [mut a, b] = two(&scene, LASTS);
     scene.create("first", "10m");
@@ -254,7 +255,7 @@ fn a_leader_that_cannot_reach_the_server_ends_before_another_leads(server: Serve
     scene.ends_well(b.process);
 }
 
-fn a_second_signal_ends_a_leader_that_still_has_something_under_way(server: Server) {
+fn a_second_signal_ends_a_leader_that_still_has_work_in_progress(server: Server) {
     let scene = Scene::new(server, "election-twice");
     let mut a = start(&scene, &config(scene.name), LASTS);
     a.leads();

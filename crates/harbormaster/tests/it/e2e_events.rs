@@ -1,5 +1,5 @@
-//! Events: none is lost while the API server accepts them, however many there are at once, and a server that accepts
-//! none for a while gets them afterwards.
+//! Events: none is lost while the API server accepts them, however many are sent in a burst, and a server that accepts
+//! none for a while gets all of them afterwards.
 
 use std::{
     collections::BTreeSet,
@@ -21,13 +21,13 @@ use crate::e2e::{
 };
 
 on_both_servers! {
-    every_pod_of_a_burst_has_its_event,
-    a_server_that_refuses_events_for_a_while_gets_all_of_them_afterwards,
+    every_pod_of_a_burst_gets_its_event,
+    a_server_that_rejects_events_for_a_while_gets_all_of_them_afterwards,
 }
 
 const SCHEDULER: &str = "default-scheduler";
 
-fn every_pod_of_a_burst_has_its_event(server: Server) {
+fn every_pod_of_a_burst_gets_its_event(server: Server) {
     const NODE_COUNT: usize = 30;
     const POD_COUNT: usize = 1500;
     const MISFITS: usize = 300;
@@ -36,7 +36,7 @@ fn every_pod_of_a_burst_has_its_event(server: Server) {
     let nodes: Vec<Value> =
         (0..NODE_COUNT).map(|i| node(&format!("node-{i}"), json!({}), "16", "32Gi", 110)).collect();
     create_all(client, NODES, &nodes);
-    // All pods exist before the scheduler starts, and those that fit nowhere are spread among the others.
+    // All pods exist before the scheduler starts. Those that fit nowhere are interspersed with the others.
     let requests = json!({"cpu": "100m"});
     let mut pods: Vec<Value> =
         (0..POD_COUNT).map(|i| pod(&format!("pod-{i}"), SCHEDULER, requests.clone(), json!({}))).collect();
@@ -69,7 +69,7 @@ fn every_pod_of_a_burst_has_its_event(server: Server) {
     assert!(trouble.iter().all(|trouble| !log.contains(trouble)), "{log}");
 }
 
-fn a_server_that_refuses_events_for_a_while_gets_all_of_them_afterwards(server: Server) {
+fn a_server_that_rejects_events_for_a_while_gets_all_of_them_afterwards(server: Server) {
     const POD_COUNT: usize = 100;
     let scene = Scene::new(server, "overloaded");
     // Twenty pods fill a node.

@@ -1,5 +1,5 @@
-//! HTTP extenders take part in scheduling: they filter, score and bind, and one that hangs delays only the pods that
-//! need it.
+//! HTTP extenders take part in scheduling: they filter, score and bind, and an extender that hangs delays only the pods
+//! that need it.
 
 use std::time::{Duration, Instant};
 
@@ -18,15 +18,15 @@ use crate::e2e::{
 
 on_both_servers! {
     an_extender_filters_scores_and_binds,
-    a_pod_that_an_extender_rejects_says_so_and_is_tried_again_after_any_event,
-    an_extender_that_hangs_fails_those_whom_it_concerns_and_no_others,
-    an_extender_that_may_be_ignored_is_ignored_when_it_hangs,
-    an_extender_chooses_who_makes_way,
+    a_pod_that_an_extender_rejects_names_the_reason_and_is_retried_after_any_event,
+    an_extender_that_hangs_fails_only_the_pods_that_need_it,
+    an_ignorable_extender_is_ignored_when_it_hangs,
+    an_extender_chooses_the_victims,
 }
 
 const GPU: &str = "example.com/gpu";
 
-/// Starts a scheduler with that extender, and creates nodes `a`, `b` and `c` of 2 CPUs.
+/// Starts a scheduler with the given extender, and creates the nodes `a`, `b` and `c` with 2 CPUs each.
 fn started(server: Server, name: &'static str, extender: Value) -> (Scene, Harbormaster) {
     let scene = Scene::on(server.shared(), name);
     create_priority_classes(&scene.client);
@@ -64,7 +64,7 @@ fn only(args: &Value, ends: &[&str]) -> Value {
 }
 
 fn an_extender_filters_scores_and_binds(server: Server) {
-    // The cluster ends with the last handle to it, so this one outlives the extender that binds.
+    // The cluster ends when its last handle is dropped, so this handle outlives the extender that binds.
     let cluster = server.shared();
     let client = cluster.client().clone();
     let extender = Extender::start(move |verb, args| {
@@ -92,7 +92,7 @@ fn an_extender_filters_scores_and_binds(server: Server) {
             "urlPrefix": extender.url, "filterVerb": "filter", "prioritizeVerb": "prioritize", "bindVerb": "bind", "weight": 5,
         }),
     );
-    // Fields that no decision depends on reach the extender too.
+    // The extender also receives fields on which no decision depends.
     let name = scene.full("pod");
     let mut object =
         pod(&name, scene.name, json!({"cpu": "100m"}), json!({"nodeSelector": {"scene": scene.name}}));
@@ -100,7 +100,7 @@ fn an_extender_filters_scores_and_binds(server: Server) {
     scene.client.post(PODS, &object).expect("the pod is created");
     assert!(wait_until_bound(&scene.client, &name).ends_with("-c"));
     eventually("the event of the binding", PATIENCE, || events(&scene.client, &name, "Scheduled").pop());
-    let [filter] = extender.asked("filter", &name).try_into().expect("it is asked once");
+    let [filter] = extender.asked("filter", &name).try_into().expect("it is called once");
     assert_eq!(filter["Pod"]["spec"]["containers"][0]["env"], json!([{"name": "A", "value": "B"}]));
     assert!(
         filter["Pod"].get("kind").is_none() && filter["Pod"]["metadata"].get("managedFields").is_none(),
@@ -120,7 +120,7 @@ fn an_extender_filters_scores_and_binds(server: Server) {
     harbormaster.ends_well();
 }
 
-fn a_pod_that_an_extender_rejects_says_so_and_is_tried_again_after_any_event(server: Server) {
+fn a_pod_that_an_extender_rejects_names_the_reason_and_is_retried_after_any_event(server: Server) {
     let extender = Extender::start(|_, args| {
         let marked = |node: &&Value| !node["metadata"]["annotations"]["open"].is_null();
         let items = args["Nodes"]["items"].as_array().expect("it is sent nodes");
@@ -145,7 +145,7 @@ fn a_pod_that_an_extender_rejects_says_so_and_is_tried_again_after_any_event(ser
     harbormaster.ends_well();
 }
 
-/// Creates a pod that requests a resource that an extender manages and the scheduler ignores.
+/// Creates a pod with a request for a resource that an extender manages and the scheduler ignores.
 fn create_with_gpu(scene: &Scene, name: &str) {
     let mut object = pod(
         &scene.full(name),
@@ -157,7 +157,7 @@ fn create_with_gpu(scene: &Scene, name: &str) {
     scene.client.post(PODS, &object).expect("the pod is created");
 }
 
-fn an_extender_that_hangs_fails_those_whom_it_concerns_and_no_others(server: Server) {
+fn an_extender_that_hangs_fails_only_the_pods_that_need_it(server: Server) {
     let extender = Extender::start(|_, _| None);
     let (scene, harbormaster) = started(
         server,
@@ -168,7 +168,7 @@ fn an_extender_that_hangs_fails_those_whom_it_concerns_and_no_others(server: Ser
         }),
     );
     create_with_gpu(&scene, "gpu");
-    eventually("it is asked", PATIENCE, || extender.asked("filter", &scene.full("gpu")).pop());
+    eventually("the extender is called", PATIENCE, || extender.asked("filter", &scene.full("gpu")).pop());
     for at in 0..5 {
         scene.create(&format!("plain-{at}"), "10m");
     }
@@ -185,7 +185,7 @@ fn an_extender_that_hangs_fails_those_whom_it_concerns_and_no_others(server: Ser
     harbormaster.ends_well();
 }
 
-fn an_extender_that_may_be_ignored_is_ignored_when_it_hangs(server: Server) {
+fn an_ignorable_extender_is_ignored_when_it_hangs(server: Server) {
     let extender = Extender::start(|_, _| None);
     let (scene, harbormaster) = started(
         server,
@@ -203,7 +203,7 @@ fn an_extender_that_may_be_ignored_is_ignored_when_it_hangs(server: Server) {
     harbormaster.ends_well();
 }
 
-fn an_extender_chooses_who_makes_way(server: Server) {
+fn an_extender_chooses_the_victims(server: Server) {
     let extender = Extender::start(|_, args| {
         let victims = args["NodeNameToMetaVictims"].as_object().expect("it is sent victims");
         let kept = victims.iter().filter(|(node, _)| node.ends_with("-b"));
@@ -227,14 +227,14 @@ fn an_extender_chooses_who_makes_way(server: Server) {
     let urgent = pod(&name, scene.name, json!({"cpu": "1"}), spec);
     eventually("all are known", PATIENCE, || scene.get("on-c").filter(|pod| node_of(pod).is_some()));
     scene.client.post(PODS, &urgent).expect("the pod is created");
-    eventually("its victim is on its way out or gone", PATIENCE, || {
+    eventually("its victim is terminating or gone", PATIENCE, || {
         scene.get("on-b").is_none_or(|pod| is_terminating(&pod)).then_some(())
     });
     if scene.get("on-b").is_some() {
         scene.finish("on-b");
     }
     assert!(wait_until_bound(&scene.client, &name).ends_with("-b"));
-    assert!(!scene.is_pending("on-a") && !scene.is_pending("on-c"), "the less important ones stay");
+    assert!(!scene.is_pending("on-a") && !scene.is_pending("on-c"), "the less important pods stay");
     let asked = &extender.asked("preempt", &name)[0];
     let on_b = &asked["NodeNameToMetaVictims"][scene.full("b")];
     assert_eq!(
@@ -289,9 +289,9 @@ fn simulation(extender: Value, flags: &[&str]) -> std::process::Output {
 }
 
 #[test]
-fn a_simulation_asks_extenders_unless_told_not_to() {
+fn a_simulation_calls_extenders_unless_a_flag_forbids_it() {
     let extender = Extender::start(|verb, args| {
-        assert_eq!(verb, "filter", "nobody binds in a simulation");
+        assert_eq!(verb, "filter", "extenders do not bind in a simulation");
         Some(only(args, &["-1"]))
     });
     let config = json!({"urlPrefix": extender.url, "filterVerb": "filter", "bindVerb": "bind"});
@@ -309,7 +309,7 @@ fn a_simulation_asks_extenders_unless_told_not_to() {
 }
 
 #[test]
-fn an_explanation_says_what_extenders_say() {
+fn an_explanation_contains_the_results_of_extenders() {
     let extender = Extender::start(|verb, args| {
         let score = |node: &String| json!({"Host": node, "Score": if node.ends_with("-1") { 3 } else { 10 }});
         Some(match (verb, args["Pod"]["metadata"]["name"].as_str()) {
@@ -339,8 +339,8 @@ fn an_explanation_says_what_extenders_say() {
 }
 
 #[test]
-fn over_https_a_certificate_is_checked_unless_the_configuration_says_otherwise() {
-    // Any server will do, as long as it refuses anonymous clients.
+fn over_https_certificates_are_verified_unless_the_configuration_disables_it() {
+    // Any server that rejects anonymous clients will do.
     let cluster = Server::Embedded.shared();
     let url = cluster.server_url();
     for (unchecked, config) in [

@@ -1,8 +1,8 @@
-//! Servers in trouble: whatever they do, no pod is lost, others are bound meanwhile, and the number of retries is
-//! bounded.
+//! Servers in trouble: whatever they do, no pod is lost, other pods are bound in the meantime, and the number of
+//! retries is bounded.
 //!
-//! A proxy between Harbormaster and the real API server injects the faults. Tests run in parallel on one API server,
-//! each with its own scheduler name and nodes.
+//! A proxy between Harbormaster and the API server injects the faults. Tests run in parallel on one API server, each
+//! with its own scheduler name and nodes.
 
 use std::{sync::Arc, thread::sleep, time::Duration};
 
@@ -17,28 +17,28 @@ use crate::e2e::{
 };
 
 on_both_servers! {
-    an_api_server_that_is_down_at_start_is_waited_for,
-    lists_that_fail_are_tried_again_with_pauses,
-    a_list_that_is_no_list_is_asked_for_again,
-    watches_that_are_cut_in_the_middle_of_a_line_lose_nothing,
-    watches_that_are_refused_are_tried_again_with_pauses,
-    after_an_expired_version_everything_is_listed_anew,
-    garbage_in_a_watch_has_everything_listed_anew,
-    an_object_that_cannot_be_decoded_is_left_out_and_harms_no_other,
-    a_bind_that_is_refused_for_now_waits_as_long_as_it_is_told,
-    a_bind_that_conflicts_is_decided_anew,
-    a_bind_that_fails_for_long_is_tried_a_few_times_and_then_decided_anew,
-    a_bind_whose_answer_is_lost_counts_once,
-    a_pod_that_is_deleted_between_decision_and_bind_gives_its_room_back,
-    a_pod_that_is_replaced_between_decision_and_bind_is_another_pod,
-    a_status_patch_that_fails_is_tried_again_a_few_times,
-    an_event_that_cannot_be_written_is_tried_again_later_and_holds_up_nothing,
+    the_scheduler_waits_for_an_api_server_that_is_down_at_start,
+    failed_lists_are_retried_with_backoff,
+    an_invalid_list_is_requested_again,
+    watches_that_break_in_the_middle_of_a_line_lose_nothing,
+    rejected_watches_are_retried_with_backoff,
+    after_an_expired_version_everything_is_listed_again,
+    garbage_in_a_watch_causes_everything_to_be_listed_again,
+    an_object_that_cannot_be_decoded_is_skipped_and_affects_no_others,
+    a_throttled_bind_waits_as_long_as_the_server_demands,
+    a_pod_whose_bind_conflicts_is_scheduled_again,
+    a_bind_that_keeps_failing_is_retried_a_few_times_and_then_scheduled_again,
+    a_bind_whose_response_is_lost_counts_once,
+    a_pod_that_is_deleted_between_decision_and_bind_releases_its_resources,
+    a_pod_that_is_replaced_between_decision_and_bind_is_treated_as_a_new_pod,
+    a_failed_status_patch_is_retried_a_few_times,
+    an_event_that_cannot_be_written_is_retried_later_and_delays_nothing,
 }
 
 /// Default status of an injected failure.
 const TROUBLE: u16 = 500;
 
-fn an_api_server_that_is_down_at_start_is_waited_for(server: Server) {
+fn the_scheduler_waits_for_an_api_server_that_is_down_at_start(server: Server) {
     let scene = Scene::new(server, "down");
     scene.create("early", "100m");
     let harbormaster = scene.start();
@@ -56,7 +56,7 @@ fn an_api_server_that_is_down_at_start_is_waited_for(server: Server) {
     scene.ends_well(harbormaster);
 }
 
-fn lists_that_fail_are_tried_again_with_pauses(server: Server) {
+fn failed_lists_are_retried_with_backoff(server: Server) {
     let scene = Scene::new(server, "lists");
     scene.create("a", "100m");
     let pods = |request: &Request| request.is_list_of("pods");
@@ -79,7 +79,7 @@ fn lists_that_fail_are_tried_again_with_pauses(server: Server) {
     }
 }
 
-fn a_list_that_is_no_list_is_asked_for_again(server: Server) {
+fn an_invalid_list_is_requested_again(server: Server) {
     let scene = Scene::new(server, "nolist");
     scene.create("a", "100m");
     let html = Fault::Answer { status: 200, headers: "", body: "<html>hello\n</html>".to_owned() };
@@ -92,7 +92,7 @@ fn a_list_that_is_no_list_is_asked_for_again(server: Server) {
     assert!(log.contains("undecodable") && log.contains("<html>"), "{log}");
 }
 
-fn watches_that_are_cut_in_the_middle_of_a_line_lose_nothing(server: Server) {
+fn watches_that_break_in_the_middle_of_a_line_lose_nothing(server: Server) {
     let scene = Scene::new(server, "cut");
     let harbormaster = scene.started();
     scene.another_is_bound("first");
@@ -104,7 +104,7 @@ fn watches_that_are_cut_in_the_middle_of_a_line_lose_nothing(server: Server) {
             (scene.proxy.count(|request| request.is_watch_of("pods")) > index).then_some(())
         });
     }
-    // A pod waits for a node, and the watch is cut in the middle of the node's event.
+    // A pod is waiting for a node, and the watch is cut in the middle of that node's event.
     scene.create("large", "3");
     wait_until_explained(&scene.client, &scene.full("large"));
     scene.proxy.cut_next_event("nodes", Cut::Broken);
@@ -116,11 +116,11 @@ fn watches_that_are_cut_in_the_middle_of_a_line_lose_nothing(server: Server) {
     let count = watches.len();
     assert!((4..=8 + turns as usize).contains(&count), "{count} watches after 4 cuts and {turns} turns");
     let lists = scene.proxy.count(|request| request.is_list_of("pods"));
-    assert_eq!(lists, 1, "a watch that ends goes on where it was");
+    assert_eq!(lists, 1, "a watch that ends resumes where it stopped");
     scene.ends_well(harbormaster);
 }
 
-fn watches_that_are_refused_are_tried_again_with_pauses(server: Server) {
+fn rejected_watches_are_retried_with_backoff(server: Server) {
     let scene = Scene::new(server, "refused");
     let harbormaster = scene.started();
     scene.another_is_bound("first");
@@ -139,7 +139,7 @@ fn watches_that_are_refused_are_tried_again_with_pauses(server: Server) {
     assert!(log.contains("Failed to watch") && log.contains("injected ServiceUnavailable"), "{log}");
 }
 
-fn after_an_expired_version_everything_is_listed_anew(server: Server) {
+fn after_an_expired_version_everything_is_listed_again(server: Server) {
     for (name, in_stream) in [("gone", false), ("expired", true)] {
         let scene = Scene::new(server, name);
         let harbormaster = scene.started();
@@ -156,7 +156,7 @@ fn after_an_expired_version_everything_is_listed_anew(server: Server) {
             scene.proxy.fault(1, Fault::status(410, "Expired"), pods);
         }
         scene.proxy.close("pods");
-        // No watch is open at the moment, so only a new list can show the deletion.
+        // No watch is open at this moment, so only a new list can reveal the deletion.
         delete_pod(&scene.client, &scene.full("holder"));
         scene.is_bound("waiter");
         let lists = scene.proxy.count(|request| request.is_list_of("pods"));
@@ -167,7 +167,7 @@ fn after_an_expired_version_everything_is_listed_anew(server: Server) {
     }
 }
 
-fn garbage_in_a_watch_has_everything_listed_anew(server: Server) {
+fn garbage_in_a_watch_causes_everything_to_be_listed_again(server: Server) {
     let scene = Scene::new(server, "garbage");
     let harbormaster = scene.started();
     scene.another_is_bound("first");
@@ -185,7 +185,7 @@ fn garbage_in_a_watch_has_everything_listed_anew(server: Server) {
     scene.ends_well(harbormaster);
 }
 
-fn an_object_that_cannot_be_decoded_is_left_out_and_harms_no_other(server: Server) {
+fn an_object_that_cannot_be_decoded_is_skipped_and_affects_no_others(server: Server) {
     let scene = Scene::new(server, "odd");
     let harbormaster = scene.started();
     let odd = json!({
@@ -203,7 +203,7 @@ fn an_object_that_cannot_be_decoded_is_left_out_and_harms_no_other(server: Serve
     scene.ends_well(harbormaster);
 }
 
-fn a_bind_that_is_refused_for_now_waits_as_long_as_it_is_told(server: Server) {
+fn a_throttled_bind_waits_as_long_as_the_server_demands(server: Server) {
     let scene = Scene::new(server, "slow");
     let harbormaster = scene.started();
     let (gate, name) = (Gate::default(), scene.full("a"));
@@ -224,7 +224,7 @@ fn a_bind_that_is_refused_for_now_waits_as_long_as_it_is_told(server: Server) {
     scene.ends_well(harbormaster);
 }
 
-fn a_bind_that_conflicts_is_decided_anew(server: Server) {
+fn a_pod_whose_bind_conflicts_is_scheduled_again(server: Server) {
     let scene = Scene::new(server, "conflict");
     let harbormaster = scene.started();
     scene.fault_binds("a", 1, Fault::status(409, "Conflict"));
@@ -243,7 +243,7 @@ fn a_bind_that_conflicts_is_decided_anew(server: Server) {
     scene.ends_well(harbormaster);
 }
 
-fn a_bind_that_fails_for_long_is_tried_a_few_times_and_then_decided_anew(server: Server) {
+fn a_bind_that_keeps_failing_is_retried_a_few_times_and_then_scheduled_again(server: Server) {
     let scene = Scene::new(server, "failing");
     let harbormaster = scene.started();
     scene.fault_binds("a", 6, Fault::status(TROUBLE, "InternalError"));
@@ -259,7 +259,7 @@ fn a_bind_that_fails_for_long_is_tried_a_few_times_and_then_decided_anew(server:
     scene.ends_well(harbormaster);
 }
 
-fn a_bind_whose_answer_is_lost_counts_once(server: Server) {
+fn a_bind_whose_response_is_lost_counts_once(server: Server) {
     for (name, fault) in
         [("lost", Fault::LieAfterwards { status: TROUBLE }), ("broken", Fault::BreakAfterwards)]
     {
@@ -268,7 +268,7 @@ fn a_bind_whose_answer_is_lost_counts_once(server: Server) {
         scene.fault_binds("a", 1, fault);
         scene.create("a", "1");
         scene.is_bound("a");
-        // Room for a second CPU is left, but not for a third.
+        // There is room for a second CPU, but not for a third.
         scene.create("b", "1");
         scene.is_bound("b");
         scene.create("c", "1");
@@ -280,7 +280,7 @@ fn a_bind_whose_answer_is_lost_counts_once(server: Server) {
         eventually("its event is written", PATIENCE, || {
             (events(&scene.client, &scene.full("a"), "Scheduled").len() == 1).then_some(())
         });
-        // The pod's resources are released once.
+        // The pod's resources are released only once.
         delete_pod(&scene.client, &scene.full("a"));
         scene.is_bound("c");
         scene.create("d", "1");
@@ -289,7 +289,7 @@ fn a_bind_whose_answer_is_lost_counts_once(server: Server) {
     }
 }
 
-fn a_pod_that_is_deleted_between_decision_and_bind_gives_its_room_back(server: Server) {
+fn a_pod_that_is_deleted_between_decision_and_bind_releases_its_resources(server: Server) {
     let scene = Scene::new(server, "deleted");
     let harbormaster = scene.started();
     let (client, name) = (scene.client.clone(), scene.full("a"));
@@ -305,7 +305,7 @@ fn a_pod_that_is_deleted_between_decision_and_bind_gives_its_room_back(server: S
     scene.ends_well(harbormaster);
 }
 
-fn a_pod_that_is_replaced_between_decision_and_bind_is_another_pod(server: Server) {
+fn a_pod_that_is_replaced_between_decision_and_bind_is_treated_as_a_new_pod(server: Server) {
     let scene = Scene::new(server, "replaced");
     let harbormaster = scene.started();
     let (client, name) = (scene.client.clone(), scene.full("a"));
@@ -327,7 +327,7 @@ fn a_pod_that_is_replaced_between_decision_and_bind_is_another_pod(server: Serve
     scene.ends_well(harbormaster);
 }
 
-fn a_status_patch_that_fails_is_tried_again_a_few_times(server: Server) {
+fn a_failed_status_patch_is_retried_a_few_times(server: Server) {
     let scene = Scene::new(server, "status");
     let harbormaster = scene.started();
     for (name, times) in [("soon", 2), ("never", usize::MAX)] {
@@ -336,7 +336,8 @@ fn a_status_patch_that_fails_is_tried_again_a_few_times(server: Server) {
             request.is_status_of(&name)
         });
     }
-    // The pods wait for a rack, not for resources: every pod that leaves a node, of other tests too, would wake them.
+    // The pods wait for a rack, not for resources; otherwise, every pod that leaves a node, even in other tests, would
+    // wake them.
     for name in ["soon", "never"] {
         scene.create_for(name, "100m", json!({"scene": scene.name, "rack": "b"}));
     }
@@ -349,14 +350,14 @@ fn a_status_patch_that_fails_is_tried_again_a_few_times(server: Server) {
     };
     patches("soon", &[500, 500, 200]);
     patches("never", &[500; 4]);
-    // A pod whose status could not be written is not forgotten.
+    // A pod whose status could not be written is still scheduled.
     scene.create_node("late", "2", "b");
     scene.is_bound("soon");
     scene.is_bound("never");
     scene.ends_well(harbormaster);
 }
 
-fn an_event_that_cannot_be_written_is_tried_again_later_and_holds_up_nothing(server: Server) {
+fn an_event_that_cannot_be_written_is_retried_later_and_delays_nothing(server: Server) {
     let scene = Scene::new(server, "events");
     let harbormaster = scene.started();
     let (gate, name) = (Gate::default(), scene.full("a"));

@@ -1,5 +1,5 @@
-//! Flags compared with the real kube-scheduler: identical messages and exit codes for wrong values. Also, kubeadm's
-//! arguments start the program under the name of kube-scheduler.
+//! Flags compared with the real kube-scheduler: messages and exit codes for invalid values are identical. Also, the
+//! program starts with kubeadm's arguments under the name of kube-scheduler.
 
 use std::{
     fs::{self, File},
@@ -59,7 +59,7 @@ fn under_the_name_of_kube_scheduler(directory: &Path) -> Command {
     Command::new(link)
 }
 
-/// Returns the reason with which a program ended, without the prefix of a log line.
+/// Returns the error with which a program exited, without the prefix of a log line.
 fn reason(log: &str) -> String {
     let says = |line: &&str| line.starts_with("Error: ") || line.contains("\"command failed\" err=");
     let last = || log.lines().rfind(|line| !line.is_empty());
@@ -71,7 +71,7 @@ fn reason(log: &str) -> String {
 }
 
 #[test]
-fn wrong_values_end_both_with_the_same_words_and_the_same_code() {
+fn invalid_values_give_the_same_message_and_exit_code() {
     let real = RealBinary::ensure().expect("the real kube-scheduler");
     let directory = tempfile::tempdir().expect("a temporary directory");
     let map = directory.path().join("map.yaml");
@@ -116,13 +116,13 @@ fn wrong_values_end_both_with_the_same_words_and_the_same_code() {
 }
 
 #[test]
-fn kubeadms_arguments_start_it_under_the_name_of_kube_scheduler() {
+fn kubeadms_arguments_work_under_the_name_kube_scheduler() {
     let cluster = Server::Embedded.own();
     let directory = tempfile::tempdir().expect("a temporary directory");
     let kubeconfig = cluster.kubeconfig().display();
     let [port] = free_ports().expect("a port is free");
     let mut command = under_the_name_of_kube_scheduler(directory.path());
-    // All of kubeadm's flags, and a free port.
+    // The arguments are all of kubeadm's flags, and a free port.
     command
         .arg(format!("--authentication-kubeconfig={kubeconfig}"))
         .arg(format!("--authorization-kubeconfig={kubeconfig}"))

@@ -1,5 +1,5 @@
-//! The same small workload for kube-scheduler and for Harbormaster, and their metrics pages: identical families, types,
-//! labels and buckets, but for a list of exceptions with reasons, and equal values where they must be equal.
+//! Compares the metrics pages of kube-scheduler and Harbormaster after the same small workload: families, types, labels
+//! and buckets are identical, except for a list of exceptions with reasons, and values are equal where they must be.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -26,32 +26,32 @@ use crate::e2e::{
 };
 
 on_both_servers! {
-    the_pages_of_both_schedulers_say_the_same,
+    the_metrics_pages_of_both_schedulers_agree,
 }
 
 const PROFILE: &str = "default-scheduler";
-/// The compared values must be stable for this long.
+/// Time for which the compared values must be stable.
 const QUIET: Duration = Duration::from_secs(4);
 
-/// Families, or prefixes of their names, that only kube-scheduler has.
+/// Families, or prefixes of their names, that only kube-scheduler has, with the reasons.
 const ONLY_THEIRS: &[(&str, &str)] = &[
     ("go_", "there is no Go runtime"),
     ("workqueue_", "client-go's work queues are not used"),
-    ("authentication_", "counted by what serves the page"),
-    ("authorization_", "counted by what serves the page"),
+    ("authentication_", "counted by the port that serves the page"),
+    ("authorization_", "counted by the port that serves the page"),
     ("apiserver_", "counted by the library that serves kube-scheduler's page"),
     ("aggregator_", "counted by the library that serves kube-scheduler's page"),
-    ("apiextensions_", "a part of the test's program, which is all components in one"),
+    ("apiextensions_", "a part of the test's program, which contains all components"),
     ("authenticated_user_requests", "a part of the test's program"),
     ("node_collector_", "a part of the test's program"),
-    ("cardinality_enforcement_", "labels are restricted when a page is made"),
+    ("cardinality_enforcement_", "labels are restricted when a page is rendered"),
     ("registered_metrics_total", "no metric is hidden"),
     ("hidden_metrics_total", "no metric is hidden"),
     ("rest_client_exec_plugin_", "a part of client-go"),
     ("rest_client_transport_", "a part of client-go"),
 ];
 
-/// Families that only Harbormaster has.
+/// Families that only Harbormaster has, with the reasons.
 const ONLY_OURS: &[(&str, &str)] = &[("harbormaster_config_", "kube-scheduler reads its configuration once")];
 
 /// Samples that must be equal, in addition to evaluations and extension points counted per pod.
@@ -206,7 +206,7 @@ fn labels_of(series: &str) -> Vec<(&str, &str)> {
     found
 }
 
-/// Schedules some pods, one that fits nowhere, one that is woken, and one that preempts another.
+/// Creates the workload: some ordinary pods, one that fits nowhere, one that is woken, and one that preempts another.
 fn work(client: &ApiClient) {
     let create = |name: &str, class: Option<&str>, cpu: &str, spec: Value| {
         let mut pod = pod(name, PROFILE, json!({"cpu": cpu, "memory": "64Mi"}), spec);
@@ -262,8 +262,8 @@ fn same((_, samples): &Page) -> BTreeMap<&str, f64> {
     samples.iter().filter(|(name, _)| must(name)).map(|(name, value)| (name.as_str(), *value)).collect()
 }
 
-/// Returns true for evaluations counted per pod. Filter and Score are counted per node, and the number of nodes
-/// examined differs. Plugins that stand for unsupported ones exist in one scheduler only.
+/// Returns true for evaluations that are counted per pod. Filter and Score are counted per node, and the schedulers
+/// examine different numbers of nodes. Plugins that only one scheduler has are excluded.
 fn is_evaluation_per_pod(name: &str) -> bool {
     name.starts_with("scheduler_plugin_evaluation_total")
         && (name.contains("=\"PreFilter\"") || name.contains("=\"PreScore\""))
@@ -273,7 +273,7 @@ fn is_evaluation_per_pod(name: &str) -> bool {
 /// Plugins that only one scheduler has.
 const UNBUILT: [&str; 2] = ["DynamicResources", "HarbormasterUnbuilt"];
 
-/// Returns true for the number of calls of an extension point that is called once per pod.
+/// Returns true for the call count of an extension point that is called once per pod.
 fn is_point_per_pod(name: &str) -> bool {
     const POINTS: [&str; 9] = [
         "PreEnqueue",
@@ -311,7 +311,7 @@ fn scrape(server: Server, start: fn(&Cluster, &str) -> Scheduler) -> (Page, Vec<
     (page, resources)
 }
 
-fn the_pages_of_both_schedulers_say_the_same(server: Server) {
+fn the_metrics_pages_of_both_schedulers_agree(server: Server) {
     let (theirs, their_resources) = scrape(server, Scheduler::original);
     let (ours, our_resources) = scrape(server, Scheduler::ours);
     assert!(!our_resources.is_empty());
@@ -342,7 +342,7 @@ fn the_pages_of_both_schedulers_say_the_same(server: Server) {
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     assert!(our_values.len() > 60, "too little was compared: {our_values:#?}");
-    // Every listed exception is needed.
+    // No listed exception is superfluous.
     for (known, _) in ONLY_THEIRS {
         let needed = theirs.0.keys().any(|name| name.starts_with(known) && !ours.0.contains_key(name));
         assert!(needed, "{known} is not among what only kube-scheduler has");

@@ -1,4 +1,4 @@
-//! Larger outages: an API server that goes away, full nodes while binds fail in every way, and schedulers that are
+//! Larger outages: an API server that goes down, full nodes while binds fail in every way, and schedulers that are
 //! killed in the middle of their work.
 
 use std::{
@@ -19,17 +19,17 @@ use crate::e2e::{
 };
 
 on_both_servers! {
-    sigterm_finishes_the_bindings_under_way_and_begins_no_other,
-    an_api_server_that_goes_away_for_seconds_is_waited_for,
-    full_nodes_stay_within_capacity_whatever_becomes_of_binds,
-    a_scheduler_that_is_killed_while_it_binds_is_continued_by_the_next,
-    sigterm_does_not_wait_for_events_that_nobody_takes,
+    after_sigterm_bindings_in_progress_are_finished_and_no_others_begin,
+    scheduling_resumes_after_a_short_outage_of_the_api_server,
+    full_nodes_stay_within_capacity_however_binds_fail,
+    the_next_scheduler_continues_after_one_is_killed_while_binding,
+    sigterm_does_not_wait_for_events_that_cannot_be_delivered,
 }
 
 /// Default status of an injected failure.
 const TROUBLE: u16 = 500;
 
-fn sigterm_finishes_the_bindings_under_way_and_begins_no_other(server: Server) {
+fn after_sigterm_bindings_in_progress_are_finished_and_no_others_begin(server: Server) {
     let scene = Scene::new(server, "sigterm");
     let mut harbormaster = scene.started();
     let gate = Gate::default();
@@ -51,7 +51,7 @@ fn sigterm_finishes_the_bindings_under_way_and_begins_no_other(server: Server) {
     assert!(!log.contains("panicked"), "{log}");
 }
 
-fn an_api_server_that_goes_away_for_seconds_is_waited_for(server: Server) {
+fn scheduling_resumes_after_a_short_outage_of_the_api_server(server: Server) {
     let scene = Scene::new(server, "outage");
     scene.create_node("second", "2", "a");
     let harbormaster = scene.started();
@@ -74,14 +74,14 @@ fn an_api_server_that_goes_away_for_seconds_is_waited_for(server: Server) {
     scene.ends_well(harbormaster);
 }
 
-fn full_nodes_stay_within_capacity_whatever_becomes_of_binds(server: Server) {
+fn full_nodes_stay_within_capacity_however_binds_fail(server: Server) {
     const PODS: usize = 200;
     let scene = Scene::new(server, "storm");
     for index in 1..PODS / 20 {
         scene.create_node(&format!("node-{index}"), "2", "a");
     }
     let harbormaster = scene.started();
-    // The fault depends on the pod's number: each kind hits some first binds and some second ones.
+    // The fault depends on the pod's number, and each kind of fault hits some first and some second attempts to bind.
     let is_bind = |request: &Request, of: usize, rest: usize| {
         let number = request.path.strip_suffix("/binding").and_then(|path| path.rsplit('-').next());
         request.method == "POST"
@@ -101,14 +101,14 @@ fn full_nodes_stay_within_capacity_whatever_becomes_of_binds(server: Server) {
     for index in 0..PODS {
         assert!(scene.binds(&format!("many-{index}")).len() <= 60, "many-{index}");
     }
-    // Every CPU is taken: one more pod does not fit.
+    // Every CPU is in use, so another pod does not fit.
     scene.create("last", "100m");
     let (reason, message) = wait_until_explained(&scene.client, &scene.full("last"));
     assert!(reason == "Unschedulable" && message.contains("Insufficient cpu"), "{reason}: {message}");
     scene.ends_well(harbormaster);
 }
 
-fn a_scheduler_that_is_killed_while_it_binds_is_continued_by_the_next(server: Server) {
+fn the_next_scheduler_continues_after_one_is_killed_while_binding(server: Server) {
     const PODS: usize = 100;
     let scene = Scene::new(server, "killed");
     for index in 1..PODS / 20 {
@@ -129,7 +129,7 @@ fn a_scheduler_that_is_killed_while_it_binds_is_continued_by_the_next(server: Se
     scene.ends_well(second);
 }
 
-fn sigterm_does_not_wait_for_events_that_nobody_takes(server: Server) {
+fn sigterm_does_not_wait_for_events_that_cannot_be_delivered(server: Server) {
     let scene = Scene::new(server, "deaf");
     let mut harbormaster = scene.started();
     let name = scene.full("a");

@@ -1,8 +1,8 @@
-//! Pods of high priority evict the pods that they need to and no others, whatever happens meanwhile to the API server,
-//! the victims and Harbormaster itself.
+//! High-priority pods evict the pods that they need to evict and no others, whatever happens in the meantime to the API
+//! server, the victims and Harbormaster itself.
 //!
-//! Every victim is placed by the test. There is no kubelet: a pod with a grace period stays until the test ends it, and
-//! one without disappears with its DELETE.
+//! The tests place all victims. There is no kubelet: a pod with a grace period stays until the test ends it, and a pod
+//! without a grace period disappears when it is deleted.
 
 use std::{
     sync::{
@@ -24,13 +24,13 @@ use crate::e2e::{
 };
 
 on_both_servers! {
-    a_pod_evicts_just_the_pods_in_its_way_and_waits_for_their_end,
-    of_several_victims_the_last_goes_when_the_others_are_gone,
-    nobody_is_evicted_when_that_cannot_help,
-    an_eviction_in_trouble_is_finished_and_takes_nobody_else,
-    a_victim_that_is_gone_or_another_pod_by_then_is_left_alone,
-    a_preemptor_whose_victim_cannot_be_deleted_holds_up_nobody,
-    a_scheduler_that_is_killed_while_it_evicts_is_continued_by_the_next,
+    a_pod_evicts_only_the_pods_in_its_way_and_waits_until_they_are_gone,
+    the_last_of_several_victims_is_deleted_after_all_the_others,
+    no_pod_is_evicted_if_eviction_cannot_help,
+    an_eviction_with_faults_is_finished_and_evicts_no_other_pods,
+    a_victim_that_is_gone_or_has_been_replaced_is_not_deleted,
+    a_preemptor_whose_victim_cannot_be_deleted_blocks_no_other_pod,
+    the_next_scheduler_continues_after_one_is_killed_while_evicting,
 }
 
 const MIDDLE: Option<&str> = Some("middle");
@@ -44,8 +44,8 @@ fn deletes(scene: &Scene) -> usize {
     scene.proxy.count(|request| request.method == "DELETE")
 }
 
-/// Creates the node `node-{row}` with two CPUs in its own rack, with the pods `low-{row}` and, of middle priority,
-/// `rest-{row}`.
+/// Creates the node `node-{row}` with two CPUs in its own rack, and on it the pods `low-{row}` and `rest-{row}`, the
+/// latter with middle priority.
 fn full_node(scene: &Scene, row: &str, rest_cpu: &str, seconds: u32) {
     let node = format!("node-{row}");
     scene.create_node(&node, "2", row);
@@ -66,15 +66,15 @@ fn stays(scene: &Scene, name: &str) {
     assert!(node_of(&pod).is_some() && !is_terminating(&pod) && disruption(&pod).is_none(), "{pod}");
 }
 
-/// Returns the notes of `Preempted` events about a pod.
+/// Returns the notes of the `Preempted` events about a pod.
 fn notes(scene: &Scene, name: &str) -> Vec<String> {
     let events = events(&scene.client, &scene.full(name), "Preempted");
     events.iter().map(|event| event["note"].as_str().unwrap_or_default().to_owned()).collect()
 }
 
-fn a_pod_evicts_just_the_pods_in_its_way_and_waits_for_their_end(server: Server) {
+fn a_pod_evicts_only_the_pods_in_its_way_and_waits_until_they_are_gone(server: Server) {
     let scene = Scene::new(server, "just");
-    // The best node costs one pod of lowest priority; the others cost two of them, or one of middle priority.
+    // The best node costs one pod of the lowest priority; the others cost two such pods, or one pod of middle priority.
     full_node(&scene, "best", "1", LONG);
     for (node, class, cpu) in [("dear", MIDDLE, "1"), ("many", None, "500m")] {
         scene.create_node(&format!("node-{node}"), "2", "best");
@@ -110,14 +110,14 @@ fn a_pod_evicts_just_the_pods_in_its_way_and_waits_for_their_end(server: Server)
     wait_until_explained(&scene.client, &scene.full("late"));
     scene.finish("low-best");
     preempted(&scene, "best");
-    eventually("the late one has victims of its own", PATIENCE, || {
+    eventually("the late pod has its own victims", PATIENCE, || {
         (scene.evicted() == ["low-best", "many-1", "many-2"]).then_some(())
     });
     assert_eq!(deletes(&scene), 3);
     scene.ends_well(harbormaster);
 }
 
-fn of_several_victims_the_last_goes_when_the_others_are_gone(server: Server) {
+fn the_last_of_several_victims_is_deleted_after_all_the_others(server: Server) {
     let scene = Scene::new(server, "several");
     scene.create_node("big", "2", "big");
     let victims = ["v1", "v2", "v3", "v4"];
@@ -143,7 +143,7 @@ fn of_several_victims_the_last_goes_when_the_others_are_gone(server: Server) {
     scene.ends_well(harbormaster);
 }
 
-fn nobody_is_evicted_when_that_cannot_help(server: Server) {
+fn no_pod_is_evicted_if_eviction_cannot_help(server: Server) {
     let scene = Scene::new(server, "helpless");
     full_node(&scene, "full", "1", 0);
     scene.create_node("equal", "2", "equal");
@@ -170,7 +170,7 @@ fn nobody_is_evicted_when_that_cannot_help(server: Server) {
     scene.ends_well(harbormaster);
 }
 
-/// Returns the faults to inject into a request, with the number of times.
+/// Returns the faults to inject into a request, each with a name and the number of times.
 fn troubles() -> [(&'static str, usize, Fault); 6] {
     [
         ("500", 2, Fault::status(500, "InternalError")),
@@ -191,7 +191,7 @@ fn fault(scene: &Scene, step: &str, row: &str, times: usize, fault: Fault) {
     });
 }
 
-fn an_eviction_in_trouble_is_finished_and_takes_nobody_else(server: Server) {
+fn an_eviction_with_faults_is_finished_and_evicts_no_other_pods(server: Server) {
     let scene = Scene::new(server, "trouble");
     let mut rows = Vec::new();
     for step in ["patch", "delete"] {
@@ -226,7 +226,7 @@ fn an_eviction_in_trouble_is_finished_and_takes_nobody_else(server: Server) {
     for (row, _) in &rows {
         let victim = scene.full(&format!("low-{row}"));
         let deletes = scene.proxy.count(|request| request.is_delete_of(&victim));
-        // There is one more request of each kind if the preemptor is woken between the answer and the victim's delete
+        // Each kind of request is sent once more if the preemptor is woken between the response and the victim's delete
         // event.
         assert!(deletes <= 4, "{row}: {deletes} DELETEs");
         let top = scene.get(&format!("top-{row}")).expect("it is there");
@@ -237,7 +237,7 @@ fn an_eviction_in_trouble_is_finished_and_takes_nobody_else(server: Server) {
     scene.ends_well(harbormaster);
 }
 
-fn a_victim_that_is_gone_or_another_pod_by_then_is_left_alone(server: Server) {
+fn a_victim_that_is_gone_or_has_been_replaced_is_not_deleted(server: Server) {
     let scene = Scene::new(server, "vanish");
     let rows = ["gone-patch", "gone-delete", "again-patch", "again-delete"];
     for row in rows {
@@ -270,14 +270,15 @@ fn a_victim_that_is_gone_or_another_pod_by_then_is_left_alone(server: Server) {
         }
         assert!(notes(&scene, &low).is_empty(), "{row}");
         assert!(deletes(&scene) <= 2 * rows.len());
-        // Three, and a few more if the preemptor is woken before the victim's delete event arrives; but no loop.
+        // There are three attempts, and a few more if the preemptor is woken before the victim's delete event arrives,
+        // but no endless loop.
         let attempts = harbormaster.attempts(&scene.full(&format!("top-{row}")));
         assert!(attempts <= 6, "{row}: {attempts} attempts");
     }
     scene.ends_well(harbormaster);
 }
 
-fn a_preemptor_whose_victim_cannot_be_deleted_holds_up_nobody(server: Server) {
+fn a_preemptor_whose_victim_cannot_be_deleted_blocks_no_other_pod(server: Server) {
     let scene = Scene::new(server, "never");
     full_node(&scene, "full", "1", 0);
     let is_over = Arc::new(AtomicBool::new(false));
@@ -298,10 +299,10 @@ fn a_preemptor_whose_victim_cannot_be_deleted_holds_up_nobody(server: Server) {
     scene.ends_well(harbormaster);
 }
 
-fn a_scheduler_that_is_killed_while_it_evicts_is_continued_by_the_next(server: Server) {
+fn the_next_scheduler_continues_after_one_is_killed_while_evicting(server: Server) {
     let scene = Scene::new(server, "slain");
-    // The scheduler is killed when the first victim is terminating, when the second is too, and when the third is
-    // marked but not deleted.
+    // When the scheduler is killed, two victims are terminating, and the third is marked for eviction but not deleted.
+    // The first victim is finished before the next scheduler starts.
     for (row, seconds) in [("ended", LONG), ("ending", LONG), ("told", 0)] {
         full_node(&scene, row, "1", seconds);
     }
@@ -319,13 +320,13 @@ fn a_scheduler_that_is_killed_while_it_evicts_is_continued_by_the_next(server: S
         scene.is_going(&format!("low-{row}"));
         scene.is_nominated(&format!("top-{row}"));
     }
-    eventually("the third is told", PATIENCE, || {
+    eventually("the third victim is marked", PATIENCE, || {
         scene.get("low-told").filter(|pod| disruption(pod).is_some()).map(|_| ())
     });
     first.kill();
     is_dead.store(true, Ordering::Relaxed);
     scene.finish("low-ended");
-    // The rival needs the room too.
+    // The rival needs the same room.
     scene.create_ranked("rival", MIDDLE, "1", "ended");
 
     let second = scene.start();

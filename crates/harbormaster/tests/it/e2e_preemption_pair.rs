@@ -1,4 +1,4 @@
-//! Preemption compared with the real kube-scheduler: both choose the same victims and report the same, and when they
+//! Preemption compared with the real kube-scheduler: both choose the same victims and report the same, and when the two
 //! compete for the same room, evictions come to an end. The real controller maintains the disruption budgets.
 
 use std::{
@@ -24,9 +24,9 @@ use crate::e2e::{
 };
 
 on_both_servers! {
-    both_choose_alike_and_say_the_same,
-    while_its_victims_are_being_evicted_a_preemptor_is_not_tried,
-    two_schedulers_that_want_the_same_room_come_to_rest,
+    both_schedulers_choose_the_same_victims_and_report_the_same,
+    a_preemptor_is_not_tried_while_its_victims_are_being_evicted,
+    two_schedulers_that_compete_for_room_come_to_rest,
 }
 
 const OURS: &str = "ours";
@@ -69,8 +69,8 @@ impl Pair {
         self.client.post(NODES, &node).expect("the node is created");
     }
 
-    /// Creates a pod for a pool, or for a node if `spec` names one, and returns its UID. The default grace period is
-    /// zero.
+    /// Creates a pod for a pool, or for a node if `spec` names a node, and returns the pod's UID. The default grace
+    /// period is zero.
     fn create(&self, name: &str, scheduler: &str, class: &str, cpu: &str, spec: Value) -> String {
         let mut pod = pod(name, scheduler, json!({"cpu": cpu}), spec);
         if !class.is_empty() {
@@ -88,7 +88,7 @@ impl Pair {
     fn everything_is_known(&self) {
         let all = format!("0/{} nodes", list(&self.client, NODES).len());
         for scheduler in BOTH {
-            // Nothing wakes a pod that no node can help, so every check needs a new pod.
+            // A pod that no node can help is never woken, so every check needs a new pod.
             eventually("all nodes are known", PATIENCE, || {
                 self.create("marker", scheduler, "", "0", in_pool("nowhere"));
                 let (_, message) = wait_until_explained(&self.client, "marker");
@@ -139,7 +139,7 @@ fn in_pool(pool: &str) -> Value {
     json!({"nodeSelector": {"pool": pool}})
 }
 
-/// Creates a budget that requires one pod of that name, and waits until the controller has processed it.
+/// Creates a disruption budget that protects the named pod, and waits until the controller has processed it.
 fn guard(pair: &Pair, name: &str) {
     let running =
         json!({"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}});
@@ -156,10 +156,10 @@ fn guard(pair: &Pair, name: &str) {
     });
 }
 
-fn both_choose_alike_and_say_the_same(server: Server) {
+fn both_schedulers_choose_the_same_victims_and_report_the_same(server: Server) {
     let pair = Pair::new(server.own_with_controllers());
     for scheduler in BOTH {
-        // The guarded pod has the lower priority, but evicting the other one breaks no budget.
+        // The guarded pod has the lower priority, but evicting the other pod violates no budget.
         let (guarded, free) = (format!("guarded-{scheduler}"), format!("free-{scheduler}"));
         pair.create_node(&guarded, "1", scheduler);
         pair.create_node(&free, "1", scheduler);
@@ -169,7 +169,7 @@ fn both_choose_alike_and_say_the_same(server: Server) {
     }
     pair.everything_is_known();
 
-    // Messages of refusals, word for word.
+    // Both schedulers explain in the same words why they do not preempt.
     for (name, class, cpu, pool) in [
         ("nowhere", "high", "1", Some("nowhere")),
         ("large", "high", "2", None),
@@ -186,7 +186,7 @@ fn both_choose_alike_and_say_the_same(server: Server) {
     }
     assert_eq!(BOTH.map(|scheduler| pair.deletes(scheduler)), [0, 0]);
 
-    // The free pod goes first, then the guarded one: budgets are only best effort.
+    // The free pod is evicted first, then the guarded pod, because budgets are only respected on a best-effort basis.
     for (top, victim) in [("first", "free"), ("second", "guarded")] {
         let [ours, theirs] = BOTH.map(|scheduler| {
             let (top, victim) = (format!("{top}-{scheduler}"), format!("{victim}-{scheduler}"));
@@ -210,7 +210,7 @@ fn both_choose_alike_and_say_the_same(server: Server) {
     pair.end();
 }
 
-fn while_its_victims_are_being_evicted_a_preemptor_is_not_tried(server: Server) {
+fn a_preemptor_is_not_tried_while_its_victims_are_being_evicted(server: Server) {
     let pair = Pair::new(server.own());
     let gate = Gate::default();
     for scheduler in BOTH {
@@ -235,11 +235,12 @@ fn while_its_victims_are_being_evicted_a_preemptor_is_not_tried(server: Server) 
         pair.create(&top(scheduler), scheduler, "high", "1", in_pool(scheduler));
     }
     for scheduler in BOTH {
-        eventually("its victim is told", PATIENCE, || {
+        eventually("its victim is marked", PATIENCE, || {
             disruption(&get_pod(&pair.client, &format!("low-{scheduler}"))?).map(|_| ())
         });
     }
-    // There is room now, which would wake them, were they not held back while their evictions are in progress.
+    // There is room now. That would wake the preemptors if they were not held back while their evictions are in
+    // progress.
     for scheduler in BOTH {
         pair.client.delete(&format!("{PODS}/beside-{scheduler}")).expect("it is deleted");
     }
@@ -255,7 +256,7 @@ fn while_its_victims_are_being_evicted_a_preemptor_is_not_tried(server: Server) 
 }
 
 const NODES_OF_THE_CROWD: usize = 4;
-/// CPUs of all nodes; each pod requests one.
+/// Number of CPUs of all nodes; each pod requests one.
 const ROOM: usize = 2 * NODES_OF_THE_CROWD;
 
 /// Deletes terminating pods and rejects pods on full nodes, as kubelets do.
@@ -268,11 +269,11 @@ struct Kubelets {
 }
 
 impl Kubelets {
-    /// Runs one round and returns all pods as they were before.
+    /// Runs one round and returns all pods as they were before it.
     fn work(&mut self, pair: &Pair) -> Vec<Value> {
         let pods = pair.pods();
         for pod in pods.iter().filter(|pod| is_terminating(pod)) {
-            // The pod may be gone by now.
+            // The request fails if the pod is already gone.
             let _ = pair.client.delete(&format!("{PODS}/{}?gracePeriodSeconds=0", name_of(pod)));
         }
         let uid = |pod: &Value| pod["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
@@ -297,7 +298,7 @@ impl Kubelets {
     }
 }
 
-/// Lets the kubelets work until nothing changes any more, and returns all pods.
+/// Lets the kubelets work until nothing changes anymore, and returns all pods.
 fn settle(pair: &Pair, kubelets: &mut Kubelets) -> Vec<Value> {
     let seen = || (BOTH.map(|scheduler| pair.deletes(scheduler)), pair.watch.bound());
     let attempts = || pair.harbormaster.lines_with(&["Attempting to schedule pod"]).len();
@@ -307,7 +308,7 @@ fn settle(pair: &Pair, kubelets: &mut Kubelets) -> Vec<Value> {
         if last != seen() {
             (last, since, at_rest) = (seen(), Instant::now(), None);
         }
-        // The last change may have woken some pods a final time.
+        // The last change may have woken some pods once more.
         if since.elapsed() > QUIET {
             let before = *at_rest.get_or_insert_with(attempts);
             let more = attempts() - before;
@@ -317,9 +318,9 @@ fn settle(pair: &Pair, kubelets: &mut Kubelets) -> Vec<Value> {
     })
 }
 
-fn two_schedulers_that_want_the_same_room_come_to_rest(server: Server) {
+fn two_schedulers_that_compete_for_room_come_to_rest(server: Server) {
     let pair = Pair::new(server.own());
-    // One scheduler's pods take a moment to terminate.
+    // The pods of one scheduler take a moment to terminate.
     let graceful = |scheduler: &str, mut spec: Value| {
         spec["terminationGracePeriodSeconds"] = json!(if scheduler == OURS { 0 } else { 5 });
         spec
@@ -341,7 +342,7 @@ fn two_schedulers_that_want_the_same_room_come_to_rest(server: Server) {
     let mut kubelets = Kubelets::default();
     kubelets.work(&pair);
     pair.everything_is_known();
-    // Pods of middle priority fill everything first, then more important ones arrive.
+    // First, pods of middle priority fill everything; then more important pods arrive.
     let mut pods = Vec::new();
     for (class, count) in [("middle", 8), ("high", 3)] {
         for index in 0..count {
@@ -369,7 +370,7 @@ fn two_schedulers_that_want_the_same_room_come_to_rest(server: Server) {
     let highest_waiting = waiting.iter().map(|pod| class_of(pod)).max().unwrap_or_default();
     assert!(running.iter().all(|pod| class_of(pod) >= highest_waiting));
 
-    // Each eviction made room for a pod that was bound, and no other pod is missing.
+    // Each evicted pod made room for a pod that was bound, and no other pod is missing.
     let bound_later = pair.watch.bound() - ROOM;
     assert!(evicted.len() <= bound_later, "{bound_later}");
     assert_eq!(ROOM + bound_later, running.len() + evicted.len() + kubelets.rejected.len());
@@ -382,6 +383,6 @@ fn two_schedulers_that_want_the_same_room_come_to_rest(server: Server) {
         let victim = event["regarding"]["name"].as_str().unwrap_or_default();
         assert!(class_of(victim) < rank(ranks[by]), "{victim}: {note}");
     }
-    assert!(pods.iter().all(|pod| disruption(pod).is_none()), "nobody was told to go who stayed");
+    assert!(pods.iter().all(|pod| disruption(pod).is_none()), "no pod that was marked for eviction stayed");
     pair.end();
 }

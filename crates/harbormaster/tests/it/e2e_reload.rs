@@ -1,5 +1,5 @@
-//! A changed configuration file is applied while the scheduler runs, if possible; otherwise the old one stays in effect
-//! and the reason is reported.
+//! A changed configuration file is applied while the scheduler runs, if possible; otherwise the old configuration stays
+//! in effect and the reason is reported.
 
 use std::{collections::BTreeSet, fs, path::PathBuf, thread::sleep, time::Duration};
 
@@ -14,15 +14,15 @@ use crate::e2e::{
 };
 
 on_both_servers! {
-    weights_and_profiles_of_a_changed_file_count,
-    what_cannot_take_over_is_refused_and_the_old_file_counts,
-    the_extenders_of_a_changed_file_are_asked,
-    a_file_that_is_half_written_does_not_count,
+    weights_and_profiles_of_a_changed_file_take_effect,
+    a_change_that_cannot_be_applied_is_rejected_and_the_old_file_stays_active,
+    the_extenders_of_a_changed_file_are_called,
+    a_half_written_file_is_not_applied,
 }
 
 const HEAD: &str = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n";
 
-/// A scheduler and its configuration file, mounted as kubelet does it: a symbolic link that is replaced.
+/// A scheduler and its configuration file, which is mounted as by kubelet: a symbolic link that is replaced.
 struct Scene {
     cluster: Cluster,
     directory: tempfile::TempDir,
@@ -52,7 +52,7 @@ impl Scene {
         self.scheduler.as_ref().expect("it runs")
     }
 
-    /// Returns the configuration with the common head and the kubeconfig.
+    /// Returns a complete configuration: `config` with `apiVersion`, `kind` and the kubeconfig added.
     fn text(&self, config: &str) -> String {
         let kubeconfig = self.cluster.kubeconfig().display();
         match config.contains("clientConnection") {
@@ -70,7 +70,7 @@ impl Scene {
         fs::rename(&next, self.link()).expect("a link can be replaced");
     }
 
-    /// Replaces the configuration file and waits for a new log line with these parts.
+    /// Replaces the configuration file and waits for a new log line that contains `parts`.
     fn change(&mut self, config: &str, parts: &[&str]) -> String {
         let before = self.scheduler().lines_with(parts).len();
         self.mount(config);
@@ -81,7 +81,7 @@ impl Scene {
     }
 
     fn take_over(&mut self, config: &str) {
-        self.change(config, &["The changed configuration file counts from now on"]);
+        self.change(config, &["The changed configuration file is now in effect"]);
     }
 
     fn add_node(&self, name: &str, cpu: &str) {
@@ -103,7 +103,7 @@ impl Scene {
     }
 }
 
-/// Returns a profile that scores only the utilization of nodes.
+/// Returns a profile that scores nodes only by their utilization.
 fn profile(name: &str, strategy: &str) -> String {
     format!(
         "- schedulerName: {name}\n  plugins:\n    preScore: {{disabled: [{{name: '*'}}]}}\n    score: {{disabled: [{{name: '*'}}], enabled: [{{name: \
@@ -112,14 +112,14 @@ fn profile(name: &str, strategy: &str) -> String {
     )
 }
 
-fn weights_and_profiles_of_a_changed_file_count(server: Server) {
+fn weights_and_profiles_of_a_changed_file_take_effect(server: Server) {
     let (spreads, packs) = (profile("mine", "LeastAllocated"), profile("mine", "MostAllocated"));
     let mut scene = Scene::new(server, &format!("profiles:\n{spreads}"));
     scene.add_node("a", "8");
     scene.add_pod("first", "mine", "4");
     assert_eq!(scene.node_of("first"), "a");
     scene.add_node("b", "8");
-    // The scheduler may not know the new node yet. As soon as it does, it prefers it as the emptier one.
+    // The scheduler may not know the new node yet. Once it does, it prefers that node, which is emptier.
     let mut probes = 0;
     eventually("b is used", PATIENCE, || {
         probes += 1;
@@ -131,8 +131,8 @@ fn weights_and_profiles_of_a_changed_file_count(server: Server) {
     scene.add_pod("packed", "mine", "1");
     assert_eq!(scene.node_of("packed"), "a");
 
-    // A pod that waits for a profile with its scheduler name is scheduled; a pod whose profile disappears stays
-    // pending.
+    // A pod that has been waiting for a profile with its scheduler name is scheduled; a pod whose profile disappears
+    // stays pending.
     scene.add_pod("others", "other", "1");
     scene.add_pod("too-large", "mine", "100");
     scene.scheduler().wait_for_line(&["Unable to schedule pod", "default/too-large"]);
@@ -143,7 +143,7 @@ fn weights_and_profiles_of_a_changed_file_count(server: Server) {
     scene.add_node("huge", "128");
     scene.add_pod("next", "other", "20");
     assert_eq!(scene.node_of("next"), "huge");
-    assert_eq!(scene.scheduler().attempts("too-large"), tried, "it is nobody's");
+    assert_eq!(scene.scheduler().attempts("too-large"), tried, "no profile is responsible for it");
     scene.take_over(&format!("profiles:\n{packs}{other}"));
     assert_eq!(scene.node_of("too-large"), "huge");
 
@@ -158,7 +158,7 @@ fn bound(log: &str) -> usize {
     pods.collect::<BTreeSet<_>>().len()
 }
 
-fn what_cannot_take_over_is_refused_and_the_old_file_counts(server: Server) {
+fn a_change_that_cannot_be_applied_is_rejected_and_the_old_file_stays_active(server: Server) {
     const REFUSED: &str = "The configuration file has changed and is refused";
     let mine = profile("mine", "LeastAllocated");
     let mut scene = Scene::new(server, &format!("profiles:\n{mine}"));
@@ -188,20 +188,20 @@ fn what_cannot_take_over_is_refused_and_the_old_file_counts(server: Server) {
     scene.add_pod("p", "mine", "1");
     assert_eq!(scene.node_of("p"), "a");
     scene.add_pod("q", "default-scheduler", "1");
-    // A refused file does not prevent a later, correct one from being applied.
+    // A rejected file does not prevent a later valid file from being applied.
     scene.take_over("profiles:\n- schedulerName: default-scheduler\n");
     assert_eq!(scene.node_of("q"), "a");
     assert!(get_pod(scene.cluster.client(), "q").is_some_and(|pod| node_of(&pod) == Some("a")));
     scene.end();
 }
 
-fn a_file_that_is_half_written_does_not_count(server: Server) {
-    const COUNTS: &str = "The changed configuration file counts from now on";
+fn a_half_written_file_is_not_applied(server: Server) {
+    const COUNTS: &str = "The changed configuration file is now in effect";
     let scene = Scene::new(server, "profiles: [{schedulerName: mine}]\n");
     scene.scheduler().wait_for_line(&["Caches populated"]);
     let more = "profiles:\n- schedulerName: mine\n- schedulerName: other\npodMaxBackoffSeconds: 17\nparallelism: 8\n";
     let whole = scene.text(more);
-    // Some of these truncated files are valid YAML, because they end after a complete line.
+    // Some of these truncated files are valid, because they end with a complete line.
     let shortest = whole.find("profiles").expect("it is in there");
     for part in 0..=30 {
         let length = shortest + (whole.len() - shortest) * part / 30;
@@ -215,7 +215,7 @@ fn a_file_that_is_half_written_does_not_count(server: Server) {
     assert_eq!(log.matches("is refused").count(), 0, "{log}");
 }
 
-/// Starts an extender that passes only that node.
+/// Starts an extender that passes only the node `node`.
 fn only(node: &'static str) -> Extender {
     Extender::start(move |_, args| {
         let names = args["NodeNames"].as_array().into_iter().flatten();
@@ -231,7 +231,7 @@ fn asking(extender: &Extender, sees_names: bool) -> String {
     format!("extenders: [{{urlPrefix: '{url}', filterVerb: filter, nodeCacheCapable: {sees_names}}}]\n")
 }
 
-fn the_extenders_of_a_changed_file_are_asked(server: Server) {
+fn the_extenders_of_a_changed_file_are_called(server: Server) {
     let (first, second) = (only("a"), only("b"));
     let mut scene = Scene::new(server, &asking(&first, true));
     scene.add_node("a", "8");
@@ -243,7 +243,7 @@ fn the_extenders_of_a_changed_file_are_asked(server: Server) {
     assert_eq!(scene.node_of("second"), "b");
     assert_eq!((first.asked("filter", "second").len(), second.asked("filter", "first").len()), (0, 0));
 
-    // The scheduler has not kept nodes as objects, so it cannot send them.
+    // The scheduler has not kept whole Node objects, so it cannot send them.
     let refused = "The configuration file has changed and is refused";
     scene.change(&asking(&first, false), &[refused, "extenders need nodes", "needs a restart"]);
     scene.add_pod("third", "default-scheduler", "10m");

@@ -1,4 +1,4 @@
-//! The secure port compared with kube-scheduler's: the same requests, answer by answer.
+//! The secure port compared with kube-scheduler's: both get the same requests, and every response is compared.
 
 use std::{fs, net::TcpListener, path::Path};
 
@@ -45,7 +45,7 @@ impl Authority {
     }
 }
 
-/// The compared parts of an answer.
+/// The compared parts of a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Answer {
     status: String,
@@ -76,7 +76,7 @@ fn ask(port: u16, identity: Option<&Identity>, method: &str, path: &str, headers
     Some(Answer { status, headers: kept, body })
 }
 
-/// Joins a chunked body, as Go sends larger ones.
+/// Joins a chunked body. Go sends larger bodies in chunks.
 fn joined(mut chunks: &str) -> Option<String> {
     let mut body = String::new();
     while let Some((length, rest)) = chunks.split_once("\r\n") {
@@ -87,7 +87,7 @@ fn joined(mut chunks: &str) -> Option<String> {
     Some(body)
 }
 
-/// Starts a cluster with RBAC whose API server publishes the authorities for clients and for proxies.
+/// Starts a cluster with RBAC. Its API server publishes the certificate authorities for clients and for proxies.
 fn cluster(directory: &Path, clients: &Authority, proxies: &Authority) -> ControlPlane {
     let file = |name: &str, text: &str| {
         let path = directory.join(name);
@@ -129,7 +129,7 @@ fn cluster(directory: &Path, clients: &Authority, proxies: &Authority) -> Contro
     cluster
 }
 
-/// Removes what cannot be equal: times, versions, and traces of earlier requests.
+/// Removes the parts that cannot be equal: times, versions, and traces of earlier requests.
 fn comparable(path: &str, mut answer: Answer) -> Answer {
     let own = ["/metrics/slis", "/flagz", "/statusz"].iter().any(|own| path.starts_with(own));
     if own && answer.status.contains("200") {
@@ -138,7 +138,7 @@ fn comparable(path: &str, mut answer: Answer) -> Answer {
     if path.starts_with("/livez") && answer.status.contains("200") {
         answer.body = answer.body.replace("[+]engine ok\n", "");
     }
-    // A HEAD request gets no body.
+    // The response to a HEAD request has no body.
     if path == "/configz" && answer.status.contains("200") && !answer.body.is_empty() {
         let mut config: Value =
             serde_json::from_str(&answer.body).unwrap_or_else(|e| panic!("{e}: {answer:?}"));
@@ -149,7 +149,7 @@ fn comparable(path: &str, mut answer: Answer) -> Answer {
 }
 
 #[test]
-fn both_schedulers_give_the_same_answers() {
+fn both_schedulers_give_the_same_responses() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let [clients, proxies, strangers] = ["clients", "proxies", "strangers"].map(Authority::new);
     let cluster = cluster(directory.path(), &clients, &proxies);
@@ -256,7 +256,7 @@ fn both_schedulers_give_the_same_answers() {
     }
     let mut differences = Vec::new();
     for (identity, method, path, headers) in &questions {
-        // Metrics, which differ, and profiles, which Harbormaster does not have.
+        // Not compared: metrics, which differ, and profiles, which Harbormaster does not have.
         let foreign = |answer: &Answer| {
             !answer.status.contains("401")
                 && !answer.status.contains("403")
@@ -285,7 +285,7 @@ fn both_schedulers_give_the_same_answers() {
 }
 
 #[test]
-fn a_port_that_is_taken_ends_the_program_with_a_reason() {
+fn an_occupied_port_ends_the_program_with_an_explanation() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let taken = TcpListener::bind("127.0.0.1:0").expect("there is a free port");
     let port = taken.local_addr().expect("it has a number").port();

@@ -1,4 +1,4 @@
-//! Traces of a real process, received by a small collector.
+//! Traces that a real process sends to a small collector.
 
 #![cfg(feature = "otlp")]
 
@@ -29,18 +29,18 @@ use crate::e2e::{
 };
 
 on_both_servers! {
-    the_trace_of_a_pod_shows_its_attempt_and_its_binding,
-    an_attempt_that_is_not_sampled_sends_nothing,
+    the_trace_of_a_pod_contains_its_attempt_and_its_binding,
+    an_attempt_that_is_not_sampled_sends_no_spans,
 }
 
 const ATTEMPT: &str = "Scheduling attempt";
 const BINDING: &str = "Binding cycle";
 
-/// Receives spans over OTLP/HTTP, in protobuf.
+/// A collector that receives spans over OTLP/HTTP, encoded as protobuf.
 struct Collector {
     port: u16,
     taken: Arc<Mutex<Vec<ExportTraceServiceRequest>>>,
-    /// True if the collector closes every connection at once.
+    /// True if the collector closes every connection immediately.
     away: Arc<AtomicBool>,
 }
 
@@ -67,7 +67,7 @@ impl Collector {
         resources.flat_map(|resource| &resource.scope_spans).flat_map(|scope| scope.spans.clone()).collect()
     }
 
-    /// Returns the value of `service.name` in each request.
+    /// Returns the `service.name` of each request.
     fn services(&self) -> Vec<String> {
         let taken = self.taken.lock().expect("nothing has panicked");
         let resources = taken.iter().flat_map(|request| &request.resource_spans);
@@ -128,7 +128,7 @@ fn is_scheduled(cluster: &Cluster, name: &str) {
     wait_until_bound(cluster.client(), name);
 }
 
-fn the_trace_of_a_pod_shows_its_attempt_and_its_binding(server: Server) {
+fn the_trace_of_a_pod_contains_its_attempt_and_its_binding(server: Server) {
     let (cluster, collector) = (server.own(), Collector::start());
     let harbormaster = start(&cluster, &collector, &[]);
     is_scheduled(&cluster, "traced");
@@ -183,7 +183,7 @@ fn the_trace_of_a_pod_shows_its_attempt_and_its_binding(server: Server) {
     collector.away.store(true, Ordering::Relaxed);
     for name in ["one", "two", "three"] {
         is_scheduled(&cluster, name);
-        // Long enough for each span to be sent in its own request.
+        // This pause is long enough for each span to be sent in its own request.
         sleep(Duration::from_millis(300));
     }
     let line = harbormaster.wait_for_line(&["Traces cannot be sent"]);
@@ -193,7 +193,7 @@ fn the_trace_of_a_pod_shows_its_attempt_and_its_binding(server: Server) {
     assert_eq!(log.matches("Traces cannot be sent").count(), 1, "{log}");
 }
 
-fn an_attempt_that_is_not_sampled_sends_nothing(server: Server) {
+fn an_attempt_that_is_not_sampled_sends_no_spans(server: Server) {
     let (cluster, collector) = (server.own(), Collector::start());
     let off = [("OTEL_TRACES_SAMPLER", "traceidratio"), ("OTEL_TRACES_SAMPLER_ARG", "0")];
     let harbormaster = start(&cluster, &collector, &off);

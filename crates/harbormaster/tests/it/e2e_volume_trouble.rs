@@ -1,7 +1,7 @@
 //! PreBind under faults: whatever happens to its writes and to the API server, pods end up on nodes that can use their
-//! volumes, no volume has two claims, and volumes reserved in vain are available to others.
+//! volumes, no volume has two claims, and volumes reserved in vain are available to other claims.
 //!
-//! `e2e/volume_scene.rs` defines the conditions that must hold at the end. `e2e_volume_wait.rs` has the faults while
+//! `e2e/volume_scene.rs` defines the conditions that must hold at the end. `e2e_volume_wait.rs` covers events while
 //! PreBind waits.
 
 use std::{
@@ -22,13 +22,13 @@ use crate::e2e::{
 };
 
 on_both_servers! {
-    writes_of_volumes_that_fail_in_any_way_end_well,
-    writes_of_claims_that_fail_in_any_way_end_well,
-    bindings_of_pods_with_volumes_that_fail_in_any_way_end_well,
-    an_api_server_that_goes_away_at_any_write_is_waited_for,
+    pods_are_bound_however_writes_of_volumes_fail,
+    pods_are_bound_however_writes_of_claims_fail,
+    pods_with_volumes_are_bound_however_bindings_fail,
+    pods_are_bound_after_an_outage_of_the_api_server_at_any_write,
 }
 
-/// Returns the faults to inject into a write, by the name of its claim and pod, with the number of times.
+/// Returns the faults to inject, each with the name of the claim and pod whose write fails and the number of times.
 fn faults() -> [(&'static str, usize, Fault); 7] {
     [
         ("conflict", 1, Fault::status(409, "Conflict")),
@@ -44,7 +44,7 @@ fn faults() -> [(&'static str, usize, Fault); 7] {
 
 type Matcher = Box<dyn Fn(&Request) -> bool + Send>;
 
-/// Injects all kinds of faults into `write` at once, each for its own pod and claim.
+/// Injects all kinds of faults into `write`, each for its own pod and claim.
 fn writes_fail(
     server: Server,
     name: &'static str,
@@ -71,25 +71,25 @@ fn writes_fail(
         assert_ne!(answers[0], 200, "{name}: {answers:?}");
     }
     for name in ["conflict", "failing", "away", "refused"] {
-        assert!(harbormaster.attempts(&scene.full(name)) >= 2, "{name} is decided anew");
+        assert!(harbormaster.attempts(&scene.full(name)) >= 2, "{name} is scheduled again");
     }
     scene.create_volume("spare", "b");
     scene.ends_in_order(harbormaster, &pods, true);
 }
 
-fn writes_of_volumes_that_fail_in_any_way_end_well(server: Server) {
+fn pods_are_bound_however_writes_of_volumes_fail(server: Server) {
     writes_fail(server, "setting-aside", "there", |scene, name| Box::new(scene.is_setting_aside(name)));
 }
 
-fn writes_of_claims_that_fail_in_any_way_end_well(server: Server) {
+fn pods_are_bound_however_writes_of_claims_fail(server: Server) {
     writes_fail(server, "selecting", "made", |scene, name| Box::new(scene.is_selecting_for(name)));
 }
 
-fn bindings_of_pods_with_volumes_that_fail_in_any_way_end_well(server: Server) {
+fn pods_with_volumes_are_bound_however_bindings_fail(server: Server) {
     writes_fail(server, "binding", "there", |scene, name| Box::new(scene.is_binding(name)));
 }
 
-fn an_api_server_that_goes_away_at_any_write_is_waited_for(server: Server) {
+fn pods_are_bound_after_an_outage_of_the_api_server_at_any_write(server: Server) {
     let scene = VolumeScene::new(server, "outage");
     let _provisioner = scene.provision(&[]);
     let is_away = Arc::new(AtomicBool::new(false));
@@ -101,7 +101,7 @@ fn an_api_server_that_goes_away_at_any_write_is_waited_for(server: Server) {
     ];
     ["v-1", "v-2"].iter().for_each(|volume| scene.create_volume(volume, "a"));
     for write in writes {
-        // The server goes away just before it handles the write.
+        // The server goes down just before it handles the write.
         let (away, begun) = (Arc::clone(&is_away), AtomicBool::new(false));
         scene.proxy.fault(usize::MAX, Fault::Break, move |request| {
             if write(request) && !begun.swap(true, Ordering::Relaxed) {

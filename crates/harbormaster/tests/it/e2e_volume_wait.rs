@@ -1,6 +1,6 @@
-//! Events while PreBind waits: the provisioner may be slow, fail or never answer; the claim, the volume, the pod, its
-//! node or the scheduler may disappear; and two schedulers may run. `e2e/volume_scene.rs` defines the conditions that
-//! must hold at the end.
+//! Events while PreBind waits: the provisioner may be slow, fail or never respond; the claim, the volume, the pod, its
+//! node or the scheduler may disappear; and two schedulers may run at the same time. `e2e/volume_scene.rs` defines the
+//! conditions that must hold at the end.
 
 use std::time::Duration;
 
@@ -17,15 +17,15 @@ use crate::e2e::{
 };
 
 on_both_servers! {
-    volumes_that_take_long_or_fail_at_first_are_waited_for_and_nobody_else_waits,
-    where_no_volume_can_be_made_another_node_is_chosen,
-    a_volume_that_is_never_made_fails_the_pod_in_time,
-    a_claim_that_is_deleted_meanwhile_is_asked_for_anew,
+    slow_or_initially_failing_volumes_delay_only_their_own_pods,
+    if_no_volume_can_be_created_for_a_node_another_node_is_chosen,
+    a_volume_that_is_never_created_fails_the_pod_after_the_timeout,
+    a_pod_whose_claim_is_deleted_meanwhile_waits_for_a_new_claim,
     a_volume_that_is_deleted_meanwhile_is_replaced_by_another,
-    a_node_that_is_deleted_meanwhile_keeps_nothing,
-    a_pod_that_is_deleted_meanwhile_leaves_its_claims_and_volumes_to_others,
-    a_scheduler_that_is_killed_at_any_step_is_continued_by_the_next,
-    two_schedulers_at_once_do_each_others_work_no_harm,
+    a_node_that_is_deleted_meanwhile_holds_no_pod_or_volume,
+    a_pod_that_is_deleted_meanwhile_leaves_its_claims_and_volumes_to_other_pods,
+    the_next_scheduler_continues_after_one_is_killed_at_any_step,
+    two_concurrent_schedulers_do_not_harm_each_other,
 }
 
 const NEVER: Behaviour = Behaviour { delay: Duration::ZERO, outcome: Outcome::Never };
@@ -34,7 +34,7 @@ fn after(milliseconds: u64) -> Behaviour {
     Behaviour::after(Duration::from_millis(milliseconds))
 }
 
-fn volumes_that_take_long_or_fail_at_first_are_waited_for_and_nobody_else_waits(server: Server) {
+fn slow_or_initially_failing_volumes_delay_only_their_own_pods(server: Server) {
     let scene = VolumeScene::new(server, "slow");
     let fares = [
         ("slow", after(10_000)),
@@ -58,7 +58,7 @@ fn volumes_that_take_long_or_fail_at_first_are_waited_for_and_nobody_else_waits(
     scene.ends_in_order(harbormaster, &pods, true);
 }
 
-fn where_no_volume_can_be_made_another_node_is_chosen(server: Server) {
+fn if_no_volume_can_be_created_for_a_node_another_node_is_chosen(server: Server) {
     let scene = VolumeScene::new(server, "elsewhere");
     let harbormaster = scene.started();
     scene.create_user("one", "made");
@@ -78,7 +78,7 @@ fn where_no_volume_can_be_made_another_node_is_chosen(server: Server) {
     scene.ends_in_order(harbormaster, &["one"], true);
 }
 
-fn a_volume_that_is_never_made_fails_the_pod_in_time(server: Server) {
+fn a_volume_that_is_never_created_fails_the_pod_after_the_timeout(server: Server) {
     let scene = VolumeScene::new(server, "never");
     scene.create_volume("v", "a");
     let silent = scene.provision(&[("one", NEVER)]);
@@ -86,7 +86,7 @@ fn a_volume_that_is_never_made_fails_the_pod_in_time(server: Server) {
     let harbormaster = scene.start_patient(2);
     scene.create_user("one", "made");
     scene.is_told("one", "binding volumes: context deadline exceeded");
-    // Its node stays selected, and it is retried there.
+    // The claim's node stays selected, and the pod is retried on that node.
     let node = scene.selected("one");
     eventually("it is tried again", PATIENCE, || {
         (harbormaster.attempts(&scene.full("one")) > 1).then_some(())
@@ -97,7 +97,7 @@ fn a_volume_that_is_never_made_fails_the_pod_in_time(server: Server) {
     scene.ends_in_order(harbormaster, &["one"], true);
 }
 
-fn a_claim_that_is_deleted_meanwhile_is_asked_for_anew(server: Server) {
+fn a_pod_whose_claim_is_deleted_meanwhile_waits_for_a_new_claim(server: Server) {
     let scene = VolumeScene::new(server, "claimless");
     // One claim is deleted during the write, the other while PreBind waits for it.
     let gate = Gate::default();
@@ -161,10 +161,10 @@ fn a_volume_that_is_deleted_meanwhile_is_replaced_by_another(server: Server) {
     scene.ends_in_order(harbormaster, &["written", "awaited"], true);
 }
 
-fn a_node_that_is_deleted_meanwhile_keeps_nothing(server: Server) {
+fn a_node_that_is_deleted_meanwhile_holds_no_pod_or_volume(server: Server) {
     let scene = VolumeScene::new(server, "nodeless");
     let harbormaster = scene.started();
-    // The volume is not made: the pod gets another node.
+    // If the volume has not been created, the pod gets another node.
     scene.create_user("goes", "made");
     let first = scene.selected("goes");
     let place = first.strip_prefix(&scene.full("")).expect("one of ours").to_owned();
@@ -173,7 +173,7 @@ fn a_node_that_is_deleted_meanwhile_keeps_nothing(server: Server) {
     let other = scene.place_of("goes");
     assert_ne!(other, place);
     drop(provisioner);
-    // The volume is made: the pod waits until the node exists again.
+    // If the volume has been created, the pod waits until the node exists again.
     scene.create_place("c");
     scene.create_claim("stays", "made");
     scene.create_pod_on("stays", &["stays"], "c");
@@ -187,7 +187,7 @@ fn a_node_that_is_deleted_meanwhile_keeps_nothing(server: Server) {
     scene.ends_in_order(harbormaster, &["goes", "stays"], true);
 }
 
-fn a_pod_that_is_deleted_meanwhile_leaves_its_claims_and_volumes_to_others(server: Server) {
+fn a_pod_that_is_deleted_meanwhile_leaves_its_claims_and_volumes_to_other_pods(server: Server) {
     let scene = VolumeScene::new(server, "podless");
     let gate = Gate::default();
     scene.proxy.fault(1, Fault::hold(&gate), scene.is_setting_aside("written"));
@@ -198,14 +198,14 @@ fn a_pod_that_is_deleted_meanwhile_leaves_its_claims_and_volumes_to_others(serve
     scene.create_user("awaited", "made");
     scene.is_held_at(&gate);
     scene.is_done(scene.is_selecting_for("awaited"));
-    // A pod for the volume that the other pod was going to get.
+    // This pod wants the volume that the deleted pod was going to get.
     scene.create_user("heir", "there");
     scene.is_told("heir", "node(s) didn't find available persistent volumes to bind");
     for name in ["written", "awaited"] {
         delete_pod(&scene.client, &scene.full(name));
     }
     assert_eq!(scene.place_of("heir"), "a");
-    // A late write is refused.
+    // A late write is rejected.
     gate.open();
     scene.create_volume("late", "b");
     let node = scene.selected("awaited");
@@ -219,7 +219,7 @@ fn a_pod_that_is_deleted_meanwhile_leaves_its_claims_and_volumes_to_others(serve
     scene.ends_in_order(harbormaster, &["heir"], true);
 }
 
-fn a_scheduler_that_is_killed_at_any_step_is_continued_by_the_next(server: Server) {
+fn the_next_scheduler_continues_after_one_is_killed_at_any_step(server: Server) {
     for (name, is_opened) in [("killed", false), ("killed-late", true)] {
         let scene = VolumeScene::new(server, name);
         let _provisioner = scene.provision(&[("awaited", after(3000))]);
@@ -231,7 +231,7 @@ fn a_scheduler_that_is_killed_at_any_step_is_continued_by_the_next(server: Serve
         scene.proxy.fault(1, hold(), scene.is_binding("nearly"));
         let first = scene.started();
         scene.create_user("undecided", "there");
-        // The volume is written, but not the claim.
+        // At this point the volume has been written, but not the claim.
         scene.create_claim("aside", "there");
         scene.create_claim("half", "made");
         scene.create_pod("half", &["aside", "half"]);
@@ -243,7 +243,7 @@ fn a_scheduler_that_is_killed_at_any_step_is_continued_by_the_next(server: Serve
         first.kill();
         let second = scene.start();
         if is_opened {
-            // The first scheduler's writes arrive while the second decides.
+            // The first scheduler's writes arrive while the second scheduler decides.
             scene.wait_until_watched(&second);
             gate.open();
         }
@@ -251,7 +251,7 @@ fn a_scheduler_that_is_killed_at_any_step_is_continued_by_the_next(server: Serve
     }
 }
 
-fn two_schedulers_at_once_do_each_others_work_no_harm(server: Server) {
+fn two_concurrent_schedulers_do_not_harm_each_other(server: Server) {
     const PODS: usize = 16;
     let scene = VolumeScene::new(server, "two");
     let _provisioner = scene.provision(&[("p-3", after(500).with(Outcome::RemoveSelectedNode(1)))]);

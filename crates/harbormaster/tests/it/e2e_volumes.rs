@@ -1,5 +1,5 @@
-//! Pods get existing volumes and provisioned ones, with the real volume controller and with the sandbox's. On neither
-//! server does a provisioner run: the tests make the volumes.
+//! Pods get existing and provisioned volumes, with the real volume controller and with the sandbox's. Neither server
+//! runs a provisioner; the tests create the volumes.
 
 #![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
 
@@ -17,14 +17,14 @@ use crate::e2e::{
 };
 
 on_both_servers! {
-    claims_that_wait_get_the_volumes_of_the_nodes_that_are_chosen,
-    a_volume_is_made_for_the_chosen_node_and_a_failure_to_make_it_is_tried_again,
-    a_volume_that_names_nodes_which_do_not_exist_is_used_from_those_that_do,
+    waiting_claims_get_the_volumes_of_the_chosen_nodes,
+    a_volume_is_created_for_the_chosen_node_and_failures_are_retried,
+    a_volume_whose_affinity_lists_missing_nodes_is_used_from_the_existing_ones,
 }
 
-/// A cluster of two nodes with a class whose claims wait for a node, and Harbormaster.
+/// A cluster with two nodes, a storage class whose claims wait for a node, and Harbormaster.
 struct Scene {
-    /// Ends before the cluster does.
+    /// Dropped before the cluster.
     _harbormaster: Harbormaster,
     cluster: Cluster,
 }
@@ -53,7 +53,7 @@ impl Scene {
         self.client().post(VOLUMES, &volume(name, "waits", node, spec)).unwrap();
     }
 
-    /// Creates a pod and the claim of the same name that it uses.
+    /// Creates a pod and the claim that it uses, which has the same name.
     fn create_user(&self, name: &str) {
         self.create_claim(name);
         self.create_pod(name);
@@ -63,13 +63,13 @@ impl Scene {
         self.client().post(CLAIMS, &claim(name, "waits")).unwrap();
     }
 
-    /// Creates a pod that uses the claim of its name.
+    /// Creates a pod that uses the claim of the same name.
     fn create_pod(&self, name: &str) {
         let spec = json!({"volumes": users_of(&[name])});
         self.client().post(PODS, &pod(name, "default-scheduler", json!({}), spec)).unwrap();
     }
 
-    /// Returns the `claimRef` of a volume that belongs to the claim.
+    /// Returns the `claimRef` of the volume that belongs to the claim.
     fn claim_ref(&self, name: &str) -> Value {
         json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": "default", "name": name,
             "uid": self.claim(name)["metadata"]["uid"]})
@@ -86,14 +86,14 @@ impl Scene {
 
     /// Waits until the message of the pod's condition contains `words`.
     fn told(&self, name: &str, words: &str) {
-        eventually(&format!("{name} is told {words:?}"), PATIENCE, || {
+        eventually(&format!("{name} has the message {words:?}"), PATIENCE, || {
             let pod = get_pod(self.client(), name)?;
             scheduled_condition(&pod)?[2].contains(words).then_some(())
         });
     }
 }
 
-fn claims_that_wait_get_the_volumes_of_the_nodes_that_are_chosen(server: Server) {
+fn waiting_claims_get_the_volumes_of_the_chosen_nodes(server: Server) {
     let scene = Scene::new(server, NOBODY);
     scene.create_volume("large", "a", &json!({"capacity": {"storage": "2Gi"}}));
     scene.create_volume("small", "b", &json!({}));
@@ -123,7 +123,7 @@ fn claims_that_wait_get_the_volumes_of_the_nodes_that_are_chosen(server: Server)
     assert_eq!(scene.bound(waiting), "b");
 }
 
-fn a_volume_is_made_for_the_chosen_node_and_a_failure_to_make_it_is_tried_again(server: Server) {
+fn a_volume_is_created_for_the_chosen_node_and_failures_are_retried(server: Server) {
     let scene = Scene::new(server, "example.com/by-hand");
     scene.create_user("one");
     let selected = || {
@@ -142,7 +142,7 @@ fn a_volume_is_made_for_the_chosen_node_and_a_failure_to_make_it_is_tried_again(
     assert_eq!(scene.claim("one")["spec"]["volumeName"], "made");
 }
 
-fn a_volume_that_names_nodes_which_do_not_exist_is_used_from_those_that_do(server: Server) {
+fn a_volume_whose_affinity_lists_missing_nodes_is_used_from_the_existing_ones(server: Server) {
     let scene = Scene::new(server, "kubernetes.io/no-provisioner");
     for (name, nodes) in [("some", ["gone", "b", "never-was"]), ("none", ["gone", "never-was", "B"])] {
         scene.create_claim(name);

@@ -1,11 +1,11 @@
-//! Pending pods are retried when an event can help them, and not otherwise: for every event the test states which pods
-//! it wakes, and the real kube-scheduler, which schedules copies of the pods, must agree.
+//! Pending pods are retried when an event can help them, and only then: for every event the test states which pods it
+//! wakes, and the real kube-scheduler, which schedules copies of the pods, must agree.
 //!
-//! Only one plugin rejects each pod. In the first kind of scene the nodes are small, tainted, unlabelled and cordoned,
-//! and every pod tolerates all of that but one. In the second, other pods are in the way or missing. Attempts are
-//! counted in the logs. Events of storage are in `e2e_wake_volumes.rs`.
+//! Each pod is rejected by only one plugin. In the first kind of scene, the nodes are small, tainted, unlabelled and
+//! cordoned, and every pod accepts all of these properties but one. In the second, other pods are in the way or
+//! missing. Attempts are counted in the logs. Storage events are tested in `e2e_wake_volumes.rs`.
 //!
-//! One event wakes more pods than it can help, by a rule of kube-scheduler's: a change of taints, including
+//! One kind of event wakes more pods than it can help, by one of kube-scheduler's rules: a change of taints, including
 //! uncordoning, wakes all pods rejected by a plugin that listens to new nodes but not to taints.
 
 use std::thread::sleep;
@@ -21,10 +21,10 @@ use crate::e2e::{
 
 on_both_servers! {
     an_event_wakes_the_pods_that_it_can_help_and_no_others,
-    room_that_is_given_back_wakes_those_who_lack_room_and_no_others,
-    new_nodes_and_tolerations_wake_those_who_get_a_place_by_them,
-    other_pods_wake_those_who_look_at_pods_like_them,
-    nodes_wake_those_whose_topology_they_change,
+    released_resources_wake_the_pods_that_lack_them_and_no_others,
+    new_nodes_and_tolerations_wake_the_pods_that_they_help,
+    other_pods_wake_the_pods_whose_selectors_match_them,
+    nodes_wake_the_pods_whose_topology_they_change,
 }
 
 const CPU: &str = "short-of-cpu";
@@ -72,7 +72,7 @@ fn an_event_wakes_the_pods_that_it_can_help_and_no_others(server: Server) {
     let scene = waiting_for_nodes(server);
     for attempts in scene.attempts() {
         let first = WAITING.map(|name| attempts[name]);
-        assert_eq!(first, [1, 1, 1, 1, 0], "each was tried once, the gated one never");
+        assert_eq!(first, [1, 1, 1, 1, 0], "each was tried once, except for the gated pod");
     }
 
     scene.wakes("more memory", &[], || scene.resize("n1", "2", "64Gi"));
@@ -96,7 +96,7 @@ fn an_event_wakes_the_pods_that_it_can_help_and_no_others(server: Server) {
     scene.wakes("a node like the others", &[], || {
         scene.client.post(NODES, &unwelcoming("n5")).expect("the node is created");
     });
-    scene.wakes("a node less", &[], || {
+    scene.wakes("a removed node", &[], || {
         scene.client.delete(&format!("{NODES}/n5")).expect("the node is deleted");
     });
     scene.wakes("a label of a waiting pod", &[], || {
@@ -132,7 +132,7 @@ fn an_event_wakes_the_pods_that_it_can_help_and_no_others(server: Server) {
     scene.end();
 }
 
-fn room_that_is_given_back_wakes_those_who_lack_room_and_no_others(server: Server) {
+fn released_resources_wake_the_pods_that_lack_them_and_no_others(server: Server) {
     let scene = waiting_for_nodes(server);
     let fill = |name: &str, requests: Value| {
         let spec = json!({"nodeName": "n1", "tolerations": everything()});
@@ -149,9 +149,9 @@ fn room_that_is_given_back_wakes_those_who_lack_room_and_no_others(server: Serve
     scene.end();
 }
 
-fn new_nodes_and_tolerations_wake_those_who_get_a_place_by_them(server: Server) {
+fn new_nodes_and_tolerations_wake_the_pods_that_they_help(server: Server) {
     let scene = waiting_for_nodes(server);
-    scene.wakes("tolerations of its own, helpful or not", &[TAINT], || {
+    scene.wakes("new tolerations of the pod itself, helpful or not", &[TAINT], || {
         let more = json!([
             {"key": "node.kubernetes.io/unschedulable", "operator": "Exists"},
             {"key": "elsewhere", "operator": "Exists"},
@@ -184,7 +184,7 @@ const OUTCAST: &str = "outcast";
 const ROOM: &str = "preempting";
 const AMONG_PODS: [&str; 6] = [SPREAD, KEYS, FRIEND, FOE, OUTCAST, ROOM];
 
-/// Returns nodes in two zones, and one node for each scheduler where a pod must be evicted.
+/// Returns nodes in two zones, and for each scheduler one node on which a pod must be evicted.
 fn zones() -> Vec<Value> {
     let zone = |name: &str, zone: &str| node(name, json!({"zone": zone}), "4", "4Gi", 40);
     let room = |scheduler: &str| {
@@ -199,7 +199,7 @@ fn terms(labels: &[(&str, &str)]) -> Value {
     json!({"requiredDuringSchedulingIgnoredDuringExecution": labels.iter().map(term).collect::<Vec<_>>()})
 }
 
-/// Returns the pods that are in the way of the waiting ones.
+/// Returns the pods that are in the way of the waiting pods.
 fn obstacles() -> Vec<Value> {
     let guard = |name: &str, node: &str| {
         let affinity = json!({"affinity": {"podAntiAffinity": terms(&[("app", "outcast")])}});
@@ -236,8 +236,8 @@ fn pods_among_pods(scheduler: &str) -> Vec<Value> {
             "labelSelector": {"matchLabels": {"app": app}},
         })
     };
-    // One zone is missing, so no zone may have more than one. The other scheduler's copy is excluded because it may be
-    // bound first.
+    // There is one zone fewer than `minDomains`, so no zone may have more than one such pod. The other scheduler's copy
+    // is not counted because it may be bound first.
     let mut three_zones = constraint("zone", "spread");
     three_zones["minDomains"] = json!(3);
     let others: Vec<&str> = [OURS, THEIRS].into_iter().filter(|name| *name != scheduler).collect();
@@ -277,7 +277,7 @@ fn among_pods(server: Server) -> WakeScene {
     scene
 }
 
-fn other_pods_wake_those_who_look_at_pods_like_them(server: Server) {
+fn other_pods_wake_the_pods_whose_selectors_match_them(server: Server) {
     let scene = among_pods(server);
     let add = |name: &str, labels: Value| {
         let pod = placed(name, "n1", labels, json!({}));
@@ -291,8 +291,8 @@ fn other_pods_wake_those_who_look_at_pods_like_them(server: Server) {
 
     scene.wakes("a stranger", &[], || add("x", json!({"app": "stranger"})));
     scene.wakes("a stranger with other labels", &[], || relabel("x", json!({"app": "still"})));
-    scene.wakes("one more to be spread", &[SPREAD], || relabel("x", json!({"app": "spread"})));
-    scene.wakes("one less to be spread", &[SPREAD], || relabel("x", json!({"app": "loner"})));
+    scene.wakes("one more pod to be spread", &[SPREAD], || relabel("x", json!({"app": "spread"})));
+    scene.wakes("one pod fewer to be spread", &[SPREAD], || relabel("x", json!({"app": "loner"})));
     scene.wakes("a stranger who goes: room for the preemptor", &[ROOM], || delete("x"));
     scene.wakes("pods of another namespace", &[], || {
         for app in ["spread", "friend", "foe"] {
@@ -333,7 +333,7 @@ fn other_pods_wake_those_who_look_at_pods_like_them(server: Server) {
     scene.end();
 }
 
-fn nodes_wake_those_whose_topology_they_change(server: Server) {
+fn nodes_wake_the_pods_whose_topology_they_change(server: Server) {
     let scene = among_pods(server);
     let add = |name: &str, labels: Value| {
         scene.client.post(NODES, &node(name, labels, "4", "4Gi", 40)).expect("the node is created");
@@ -349,7 +349,7 @@ fn nodes_wake_those_whose_topology_they_change(server: Server) {
         taint(json!([{"key": "other", "effect": "NoSchedule"}]));
     });
     scene.wakes("no taint", &[SPREAD, FRIEND, FOE, OUTCAST, ROOM], || taint(json!([])));
-    scene.wakes("a node less", &[SPREAD], || {
+    scene.wakes("a removed node", &[SPREAD], || {
         scene.client.delete(&format!("{NODES}/n4")).expect("the node is deleted");
     });
     add("n4", json!({"zone": "a", "rack": "1"}));

@@ -1,4 +1,4 @@
-//! Events of storage wake the pods that they can help, and the same ones as with the real kube-scheduler: see
+//! Storage events wake the pods that they can help, and the same pods as with the real kube-scheduler. See
 //! `e2e_wake.rs`.
 
 use serde_json::{Value, json};
@@ -12,9 +12,9 @@ use crate::e2e::{
 };
 
 on_both_servers! {
-    volumes_that_go_wake_those_who_need_their_place,
-    objects_of_storage_wake_those_who_wait_for_them_and_no_others,
-    nodes_and_bound_claims_wake_those_who_get_a_place_by_them,
+    detached_volumes_wake_the_pods_that_need_their_place,
+    storage_objects_wake_the_pods_that_wait_for_them_and_no_others,
+    nodes_and_bound_claims_wake_the_pods_that_they_help,
 }
 
 const DISK: &str = "disk-taken";
@@ -25,19 +25,19 @@ const ATTACHMENTS: &str = "/apis/storage.k8s.io/v1/volumeattachments";
 const CAPACITIES: &str = "/apis/storage.k8s.io/v1/namespaces/default/csistoragecapacities";
 const DRIVERS: &str = "/apis/storage.k8s.io/v1/csidrivers";
 
-/// Returns the disks of a pod.
+/// Returns the part of a pod's spec that uses the given disks.
 fn disks(ids: &[&str]) -> Value {
     let disk = |id: &&str| json!({"name": id, "awsElasticBlockStore": {"volumeID": id}});
     json!({"volumes": ids.iter().map(disk).collect::<Vec<_>>()})
 }
 
-/// Returns a node's driver that can attach two disks.
+/// Returns a CSINode whose driver can attach two disks.
 fn csi_node(name: &str) -> Value {
     let driver = json!({"name": "ebs.csi.aws.com", "nodeID": name, "allocatable": {"count": 2}});
     json!({"metadata": {"name": name}, "spec": {"drivers": [driver]}})
 }
 
-fn volumes_that_go_wake_those_who_need_their_place(server: Server) {
+fn detached_volumes_wake_the_pods_that_need_their_place(server: Server) {
     let holder = |name: &str, ids: &[&str]| placed(name, "n1", json!({}), disks(ids));
     let attachment = |driver: &str| {
         let source = json!({"persistentVolumeName": "elsewhere"});
@@ -86,7 +86,7 @@ const WAITING: [&str; 9] = [MISSING, UNBOUND, CLASSLESS, FAR, EMPTY, CAPACITY, Z
 /// Pods that VolumeBinding rejects, in PreFilter or in Filter.
 const BINDING: [&str; 5] = [UNBOUND, CLASSLESS, FAR, EMPTY, CAPACITY];
 
-/// Returns all pods that VolumeBinding rejects, and these.
+/// Returns the names of all pods that VolumeBinding rejects, and `others`.
 fn binding_and(others: &[&'static str]) -> Vec<&'static str> {
     [&BINDING[..], others].concat()
 }
@@ -95,7 +95,7 @@ const ZONE_LABEL: &str = "topology.kubernetes.io/zone";
 const DRIVER: &str = "csi.example.com";
 const LIMITED: &str = "limited.example.com";
 
-/// Returns a volume reserved for a claim of that name.
+/// Returns a volume reserved for the claim named `claim`.
 fn volume_for(claim: &str, change: &Value) -> Value {
     let claim_ref = json!({"namespace": "default", "name": claim});
     let mut volume = json!({"metadata": {"name": format!("of-{claim}")}, "spec": {
@@ -119,7 +119,7 @@ fn to_its_volume(claim: &str) -> Value {
     json!({"metadata": {"annotations": annotations}, "spec": {"volumeName": format!("of-{claim}")}})
 }
 
-/// Returns a CSINode with limits for these drivers.
+/// Returns a CSINode with limits for the given drivers.
 fn limits(node: &str, drivers: &[(&str, u32)]) -> Value {
     let driver =
         |(name, count): &(&str, u32)| json!({"name": name, "nodeID": node, "allocatable": {"count": count}});
@@ -127,7 +127,7 @@ fn limits(node: &str, drivers: &[(&str, u32)]) -> Value {
     json!({"metadata": {"name": node}, "spec": {"drivers": drivers}})
 }
 
-/// Returns classes, claims and volumes; each waiting pod lacks one of them.
+/// Returns classes, claims and volumes. For each waiting pod, one object or property is missing.
 fn storage() -> Vec<(&'static str, Value)> {
     let mut immediate = class("now", DRIVER);
     immediate["volumeBindingMode"] = json!("Immediate");
@@ -153,7 +153,7 @@ fn storage() -> Vec<(&'static str, Value)> {
         (CLAIMS, bound_claim(ZONE)),
     ];
     for scheduler in [OURS, THEIRS] {
-        // Only one pod may use it.
+        // Only one pod at a time may use this claim.
         let name = format!("{ONCE}-{scheduler}");
         let modes = json!({"spec": {"accessModes": ["ReadWriteOncePod"]}});
         let mut claim = bound_claim(&name);
@@ -186,7 +186,7 @@ fn without_storage(server: Server) -> WakeScene {
     for attempts in scene.attempts() {
         assert_eq!(WAITING.map(|name| attempts[name]), [1; 9], "each was tried once");
     }
-    scene.wakes("pods that are told that they are bound", &[], || {
+    scene.wakes("status updates of bound pods", &[], || {
         for name in placed.iter().map(name_of) {
             let status = json!({"status": {"conditions": [{"type": "PodScheduled", "status": "True"}]}});
             let path = format!("{PODS}/{name}/status");
@@ -196,7 +196,7 @@ fn without_storage(server: Server) -> WakeScene {
     scene
 }
 
-fn objects_of_storage_wake_those_who_wait_for_them_and_no_others(server: Server) {
+fn storage_objects_wake_the_pods_that_wait_for_them_and_no_others(server: Server) {
     let scene = without_storage(server);
     let add = |path: &str, object: &Value| drop(scene.client.post(path, object).expect("it is created"));
     let patch = |path: &str, name: &str, patch: Value| {
@@ -204,7 +204,7 @@ fn objects_of_storage_wake_those_who_wait_for_them_and_no_others(server: Server)
     };
     let annotation = || json!({"metadata": {"annotations": {"a": "b"}}});
 
-    scene.wakes("a claim of nobody's", &[], || add(CLAIMS, &claim("stranger", "there")));
+    scene.wakes("a claim that no pod uses", &[], || add(CLAIMS, &claim("stranger", "there")));
     for (of, woken) in [(UNBOUND, &[UNBOUND][..]), (ZONE, &[ZONE]), (CROWDED, &[]), ("stranger", &[])] {
         scene.wakes(&format!("an annotation of the claim {of}"), woken, || patch(CLAIMS, of, annotation()));
     }
@@ -224,7 +224,7 @@ fn objects_of_storage_wake_those_who_wait_for_them_and_no_others(server: Server)
         volume(json!({"spec": {"nodeAffinity": {"required": terms}}}));
     });
 
-    scene.wakes("a class that binds at once", &BINDING, || {
+    scene.wakes("a class that binds immediately", &BINDING, || {
         let mut immediate = class("strange", DRIVER);
         immediate["volumeBindingMode"] = json!("Immediate");
         add(CLASSES, &immediate);
@@ -242,8 +242,8 @@ fn objects_of_storage_wake_those_who_wait_for_them_and_no_others(server: Server)
         patch(CSI_NODES, "n2", json!({"spec": limits("n2", drivers)["spec"]}));
     };
     scene.wakes("one more limit", &[CROWDED], || limit(&[(DRIVER, 1), (LIMITED, 1)]));
-    scene.wakes("one limit less", &[], || limit(&[(DRIVER, 1)]));
-    scene.wakes("drivers for disks of old", &BINDING, || {
+    scene.wakes("one limit fewer", &[], || limit(&[(DRIVER, 1)]));
+    scene.wakes("drivers for in-tree disks", &BINDING, || {
         let annotations = json!({"storage.alpha.kubernetes.io/migrated-plugins": "kubernetes.io/aws-ebs"});
         patch(CSI_NODES, "n2", json!({"metadata": {"annotations": annotations}}));
     });
@@ -255,7 +255,7 @@ fn objects_of_storage_wake_those_who_wait_for_them_and_no_others(server: Server)
     });
     scene.wakes("more capacity", &BINDING, || patch(CAPACITIES, "k", json!({"capacity": "200Mi"})));
     scene.wakes("less capacity", &[], || patch(CAPACITIES, "k", json!({"capacity": "150Mi"})));
-    scene.wakes("a driver that no longer tells its capacity", &[], || {
+    scene.wakes("a driver that no longer reports its capacity", &[], || {
         patch(DRIVERS, DRIVER, json!({"spec": {"storageCapacity": false}}));
     });
 
@@ -268,7 +268,7 @@ fn objects_of_storage_wake_those_who_wait_for_them_and_no_others(server: Server)
     scene.end();
 }
 
-fn nodes_and_bound_claims_wake_those_who_get_a_place_by_them(server: Server) {
+fn nodes_and_bound_claims_wake_the_pods_that_they_help(server: Server) {
     let scene = without_storage(server);
     scene.helps(UNBOUND, "n1", &[UNBOUND], || {
         let path = format!("{CLAIMS}/{UNBOUND}");

@@ -23,7 +23,7 @@ fn options(scheduler: AttachedScheduler) -> Options {
 }
 
 #[tokio::test]
-async fn it_runs_against_a_kubeconfig_until_it_is_told_to_end() {
+async fn an_embedded_scheduler_runs_until_it_is_stopped() {
     let mut sandbox = Sandbox::start(options(AttachedScheduler::None)).await.unwrap();
     let directory = tempfile::tempdir().unwrap();
     let kubeconfig = directory.path().join("kubeconfig");
@@ -31,7 +31,7 @@ async fn it_runs_against_a_kubeconfig_until_it_is_told_to_end() {
     let scheduler = Scheduler::builder().kubeconfig(kubeconfig).build().unwrap();
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let running = tokio::spawn(scheduler.run(async {
-        // If the sender is gone, the scheduler ends too.
+        // If the sender is dropped, the scheduler stops too.
         let _ = stopped.await;
     }));
     let placed = sandbox.shows(Duration::from_secs(60), |board| board.count(PodState::Placed) == 1);
@@ -41,14 +41,14 @@ async fn it_runs_against_a_kubeconfig_until_it_is_told_to_end() {
 }
 
 #[tokio::test]
-async fn a_kubeconfig_that_is_not_there_is_an_error() {
+async fn a_missing_kubeconfig_is_an_error() {
     let scheduler = Scheduler::builder().kubeconfig("/no/such/kubeconfig").build().unwrap();
     let error = scheduler.run(std::future::pending()).await.unwrap_err().to_string();
     assert!(error.contains("/no/such/kubeconfig"), "{error}");
 }
 
 #[tokio::test]
-async fn its_sandbox_has_its_profiles() {
+async fn a_sandbox_has_the_profiles_of_its_scheduler() {
     let config = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n\
                   profiles: [{schedulerName: mine}]\n";
     let scheduler = Scheduler::builder().config("s.yaml", config).build().unwrap();

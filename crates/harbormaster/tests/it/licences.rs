@@ -1,4 +1,5 @@
-//! Dependencies have licences that `deny.toml` allows, and `CONTRIBUTING.md` says what each direct one is for.
+//! Dependencies have licences that `deny.toml` allows, and `CONTRIBUTING.md` states the purpose of each direct
+//! dependency.
 
 use std::{collections::BTreeSet, fs, path::Path, process::Command};
 
@@ -17,7 +18,7 @@ fn output(program: &str, args: &[&str]) -> String {
     String::from_utf8(output.stdout).expect("UTF-8")
 }
 
-/// Returns the crates that are built for this platform. Those for others need not have been downloaded.
+/// Returns the crates that are built for this platform. Crates for other platforms need not have been downloaded.
 fn packages() -> Vec<Value> {
     let version = output("rustc", &["-vV"]);
     let host = version.lines().find_map(|line| line.strip_prefix("host: ")).expect("rustc names its host");
@@ -40,12 +41,12 @@ fn allowed() -> BTreeSet<String> {
     quoted.captures_iter(list).map(|captures| captures[1].to_owned()).collect()
 }
 
-/// Returns true if one may use a crate under allowed licences only. `AND` binds tighter than `OR`; `/` is an old form of
-/// the latter.
+/// Returns true if a crate may be used under allowed licences alone. `AND` binds tighter than `OR`; `/` is an old form
+/// of `OR`.
 fn is_allowed(expression: &str, allowed: &BTreeSet<String>) -> bool {
     let group = Regex::new(r"\(([^()]*)\)").expect("a pattern");
     let mut expression = expression.replace('/', " OR ");
-    // A group becomes a word: `yes` or `no`.
+    // Each group is replaced by a word: `yes` or `no`.
     while let Some(found) = group.captures(&expression) {
         let word = if is_allowed(&found[1], allowed) { "yes" } else { "no" };
         expression = expression.replace(&found[0], word);
@@ -55,7 +56,7 @@ fn is_allowed(expression: &str, allowed: &BTreeSet<String>) -> bool {
 }
 
 #[test]
-fn an_expression_is_allowed_if_one_choice_is() {
+fn a_licence_expression_is_allowed_if_one_alternative_is() {
     let allowed = ["MIT", "ISC", "Apache-2.0 WITH LLVM-exception"].map(str::to_owned).into();
     for (expression, expected) in [
         ("MIT", true),
@@ -103,5 +104,5 @@ fn every_direct_dependency_has_a_purpose() {
         .filter(|dependency| !dependency["source"].is_null())
         .map(|dependency| dependency["name"].as_str().expect("a name").to_owned())
         .collect();
-    assert_eq!(listed, used, "CONTRIBUTING.md lists the left ones, the workspace uses the right ones");
+    assert_eq!(listed, used, "CONTRIBUTING.md lists the left crates, the workspace uses the right crates");
 }

@@ -1,4 +1,4 @@
-//! The program and the library, from documents to clusters.
+//! Tests of the program, the library, and the repository's documents and manifests.
 
 mod charts;
 mod deploy;

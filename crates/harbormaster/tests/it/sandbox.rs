@@ -25,7 +25,7 @@ fn sandbox(directory: &std::path::Path) -> Command {
 }
 
 #[test]
-fn every_pod_is_a_line_with_its_node_or_the_reason_why_it_has_none() {
+fn every_pod_has_a_line_with_its_node_or_the_reason_that_it_has_none() {
     let directory = tempfile::tempdir().expect("a directory");
     fs::write(directory.path().join("pods.yaml"), MANIFEST).expect("the manifest can be written");
     let output = sandbox(directory.path())
@@ -46,7 +46,7 @@ fn every_pod_is_a_line_with_its_node_or_the_reason_why_it_has_none() {
 
 #[cfg(unix)]
 #[test]
-fn it_serves_until_it_is_interrupted_and_then_sums_up() {
+fn the_sandbox_serves_until_it_is_interrupted_and_then_prints_a_summary() {
     let directory = tempfile::tempdir().expect("a directory");
     let mut child = sandbox(directory.path())
         .args(["--nodes", "1", "--serve"])
@@ -68,7 +68,7 @@ fn it_serves_until_it_is_interrupted_and_then_sums_up() {
     assert!(!directory.path().join("harbormaster-sandbox.kubeconfig").exists(), "it takes its file along");
 }
 
-/// Returns standard output and standard error of a sandbox with that manifest.
+/// Runs a sandbox with a manifest, and returns its standard output and standard error.
 fn played(manifest: &str, args: &[&str]) -> (String, String) {
     let directory = tempfile::tempdir().expect("a directory");
     fs::write(directory.path().join("m.yaml"), manifest).expect("the manifest can be written");
@@ -79,7 +79,7 @@ fn played(manifest: &str, args: &[&str]) -> (String, String) {
 }
 
 #[test]
-fn pods_that_are_not_tried_have_a_line_as_well() {
+fn pods_that_are_not_tried_have_a_line_too() {
     let manifest = "
 apiVersion: v1
 kind: Pod
@@ -107,7 +107,7 @@ spec: {nodeName: node-1, containers: [{name: c, image: i}]}
 }
 
 #[test]
-fn kinds_that_nobody_acts_on_and_plugins_that_are_not_built_are_told_of_once() {
+fn inert_kinds_and_unimplemented_plugins_are_reported_once() {
     let claim = |name: &str| {
         format!(
             "---\napiVersion: v1\nkind: Pod\nmetadata: {{name: {name}}}\nspec: {{containers: [{{name: c, image: i}}], \
@@ -130,7 +130,7 @@ fn kinds_that_nobody_acts_on_and_plugins_that_are_not_built_are_told_of_once() {
 }
 
 #[test]
-fn the_log_says_at_each_level_what_the_help_promises() {
+fn the_log_contains_at_each_level_what_the_help_describes() {
     let rejected = "] \"Pod rejected by plugin\" pod=\"default/huge\" plugin=\"NodeResourcesFit\" reason=\"Insufficient cpu\" nodes=2";
     let new = "] \"Pod moved to an internal scheduling queue\" pod=\"default/huge\" event=\"UnschedulablePodAdd\" from=\"New\" \
                queue=\"Active\"";
@@ -152,7 +152,7 @@ fn the_log_says_at_each_level_what_the_help_promises() {
 
 #[cfg(unix)]
 #[test]
-fn a_kubeconfig_that_is_in_use_is_left_alone() {
+fn a_kubeconfig_that_is_in_use_is_not_overwritten() {
     let directory = tempfile::tempdir().expect("a directory");
     let serve = || {
         let mut command = sandbox(directory.path());
@@ -180,7 +180,7 @@ fn a_kubeconfig_that_is_in_use_is_left_alone() {
 }
 
 #[test]
-fn the_exit_code_can_tell_of_pods_that_fit_nowhere() {
+fn the_exit_code_can_report_unschedulable_pods() {
     let directory = tempfile::tempdir().expect("a directory");
     fs::write(directory.path().join("pods.yaml"), MANIFEST).expect("the manifest can be written");
     let code = |args: &[&str]| {
@@ -194,7 +194,7 @@ fn the_exit_code_can_tell_of_pods_that_fit_nowhere() {
 
 #[cfg(unix)]
 #[test]
-fn what_a_cluster_has_is_dumped_for_a_simulation() {
+fn a_cluster_can_be_dumped_for_a_simulation() {
     let directory = tempfile::tempdir().expect("a directory");
     let at = |file: &str| directory.path().join(file);
     let manifest = "

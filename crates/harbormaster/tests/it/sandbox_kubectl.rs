@@ -14,7 +14,7 @@ use harbormaster_oracle::components::{Kubectl, KubectlVersion};
 const LIMIT: Duration = Duration::from_secs(60);
 const KUBECONFIG: &str = "harbormaster-sandbox.kubeconfig";
 
-/// A serving sandbox with the demonstration.
+/// A running `sandbox --serve` with the demonstration.
 struct Sandbox {
     child: Child,
     directory: tempfile::TempDir,
@@ -63,7 +63,7 @@ impl Sandbox {
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
-    /// Returns the error message of kubectl, which has to fail soon.
+    /// Runs kubectl, which must fail quickly, and returns its error message.
     fn refused(&self, command: &str) -> String {
         let mut child = Command::new(self.kubectl.path())
             .args(command.split(' '))
@@ -78,7 +78,7 @@ impl Sandbox {
         let deadline = Instant::now() + LIMIT;
         while child.try_wait().expect("it can be waited for").is_none() {
             if Instant::now() > deadline {
-                // kubectl ends either way, and the message below says what is wrong.
+                // kubectl may exit before it is killed; the assertions below report the failure in either case.
                 let _ = child.kill();
                 panic!("kubectl {command} hangs");
             }
@@ -86,7 +86,7 @@ impl Sandbox {
         }
         let output = child.wait_with_output().expect("it has ended");
         let told = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(!output.status.success(), "kubectl {command} is not refused: {told}");
+        assert!(!output.status.success(), "kubectl {command} is not rejected: {told}");
         told
     }
 
@@ -139,7 +139,7 @@ fn pods_follow_scaling_and_move_from_a_drained_node(version: KubectlVersion) {
 
     let described = sandbox.kubectl("describe pod huge");
     assert!(described.contains("FailedScheduling") && described.contains("Insufficient cpu"), "{described}");
-    // The budget protects two databases.
+    // The disruption budget protects two database pods.
     sandbox.kubectl("scale statefulset db --replicas=2");
     sandbox.eventually("two databases are left", || sandbox.nodes_of("app=db").len() == 2);
     let output = sandbox.output(&format!("drain {} --timeout=2s", sandbox.nodes_of("app=db")[0]));
@@ -236,7 +236,7 @@ fn the_newest_kubectl_rolls_out_daemon_sets() {
     daemon_sets_roll_out_and_stay_on_drained_nodes(KubectlVersion::Newest);
 }
 
-fn what_needs_containers_is_refused_at_once(version: KubectlVersion) {
+fn commands_that_need_containers_are_rejected_immediately(version: KubectlVersion) {
     let sandbox = Sandbox::start(version);
     sandbox.kubectl("rollout status statefulset/db --timeout=60s");
     sandbox.write("file", "");
@@ -258,13 +258,13 @@ fn what_needs_containers_is_refused_at_once(version: KubectlVersion) {
 }
 
 #[test]
-fn the_oldest_kubectl_is_told_that_there_are_no_containers() {
-    what_needs_containers_is_refused_at_once(KubectlVersion::Oldest);
+fn the_oldest_kubectl_reports_that_there_are_no_containers() {
+    commands_that_need_containers_are_rejected_immediately(KubectlVersion::Oldest);
 }
 
 #[test]
-fn the_newest_kubectl_is_told_that_there_are_no_containers() {
-    what_needs_containers_is_refused_at_once(KubectlVersion::Newest);
+fn the_newest_kubectl_reports_that_there_are_no_containers() {
+    commands_that_need_containers_are_rejected_immediately(KubectlVersion::Newest);
 }
 
 const TICK: &str = "
@@ -276,7 +276,7 @@ spec:
   jobTemplate: {spec: {template: {spec: {restartPolicy: Never, containers: [{name: c, image: busybox}]}}}}
 ";
 
-fn cron_jobs_start_jobs_and_so_does_who_cannot_wait(version: KubectlVersion) {
+fn cron_jobs_start_jobs_on_schedule_and_on_request(version: KubectlVersion) {
     let sandbox = Sandbox::start(version);
     sandbox.write("tick.yaml", TICK);
     sandbox.kubectl("apply -f tick.yaml");
@@ -294,13 +294,13 @@ fn cron_jobs_start_jobs_and_so_does_who_cannot_wait(version: KubectlVersion) {
 }
 
 #[test]
-fn the_oldest_kubectl_sees_what_cron_jobs_start() {
-    cron_jobs_start_jobs_and_so_does_who_cannot_wait(KubectlVersion::Oldest);
+fn the_oldest_kubectl_sees_jobs_of_cron_jobs() {
+    cron_jobs_start_jobs_on_schedule_and_on_request(KubectlVersion::Oldest);
 }
 
 #[test]
-fn the_newest_kubectl_sees_what_cron_jobs_start() {
-    cron_jobs_start_jobs_and_so_does_who_cannot_wait(KubectlVersion::Newest);
+fn the_newest_kubectl_sees_jobs_of_cron_jobs() {
+    cron_jobs_start_jobs_on_schedule_and_on_request(KubectlVersion::Newest);
 }
 
 const STORAGE: &str = "
@@ -339,7 +339,7 @@ spec:
     spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
 ";
 
-/// Returns the rows of a table without the ages, with one blank between columns.
+/// Returns the rows of a table without the ages, with one space between columns.
 fn rows(table: &str) -> Vec<String> {
     let row = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
     let without_age = |line: String| line.rsplit_once(' ').map(|(row, _)| row.to_owned()).unwrap_or_default();

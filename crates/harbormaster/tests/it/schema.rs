@@ -56,7 +56,7 @@ fn files(directory: &Path, found: &mut Vec<PathBuf>) {
 }
 
 #[test]
-fn every_configuration_of_the_repository_is_valid() {
+fn every_configuration_in_the_repository_matches_the_schema() {
     let (schema, mut found) = (Schema::printed(), Vec::new());
     files(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."), &mut found);
     assert!(found.len() >= 10, "{found:?}");
@@ -68,7 +68,7 @@ fn every_configuration_of_the_repository_is_valid() {
 }
 
 #[test]
-fn what_the_scheduler_writes_is_valid() {
+fn a_written_configuration_matches_the_schema() {
     let schema = Schema::printed();
     schema.check(&KubeSchedulerConfiguration::default_config().to_yaml()).unwrap();
     let all = "percentageOfNodesToScore: 5\ndelayCacheUntilActive: true\nprofiles:\n- schedulerName: a\n  percentageOfNodesToScore: 7\n  \
@@ -86,7 +86,7 @@ fn what_the_scheduler_writes_is_valid() {
 }
 
 #[test]
-fn what_the_scheduler_cannot_read_is_not_valid() {
+fn a_configuration_that_cannot_be_read_does_not_match_the_schema() {
     let schema = Schema::printed();
     for text in [
         "parallelism: many\n",

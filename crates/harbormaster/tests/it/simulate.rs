@@ -56,18 +56,18 @@ fn examples_are_placed_as_json_without_explanations() {
 }
 
 #[test]
-fn pods_are_judged_independently() {
+fn pods_are_evaluated_independently() {
     assert_golden("independent.txt", &["simulate", "-f", "examples/", "--independent"]);
 }
 
 #[test]
-fn nothing_is_said_of_what_nobody_asked_for() {
+fn only_the_requested_pods_are_shown() {
     let output = harbormaster(&["simulate", "-f", "examples/"]);
     assert_eq!(text(&output.stderr), "");
 }
 
 #[test]
-fn pods_can_be_picked_and_the_exit_code_can_tell_of_them() {
+fn pods_can_be_selected_and_the_exit_code_depends_on_them() {
     let code = |args: &[&str]| {
         let output = harbormaster(&[&["simulate", "-f", "examples/"], args].concat());
         (output.status.code(), text(&output.stdout))
@@ -95,7 +95,7 @@ fn assert_fails(args: &[&str], expected: &[&str]) {
 }
 
 #[test]
-fn broken_manifests_name_every_error() {
+fn errors_in_manifests_are_all_reported() {
     let directory = std::env::temp_dir().join(format!("harbormaster-test-{}", std::process::id()));
     fs::create_dir_all(&directory).unwrap();
     let path = directory.join("broken.yaml");
@@ -113,7 +113,7 @@ fn broken_manifests_name_every_error() {
 }
 
 #[test]
-fn wrong_arguments_end_with_one_and_say_what_is_wrong() {
+fn invalid_arguments_exit_with_one_and_an_explanation() {
     assert_fails(&["simulate"], &["--filename"]);
     assert_fails(&["simulate", "-f", "no-such-file.yaml"], &["error: no-such-file.yaml: "]);
     assert_fails(&["simulate", "-f", "examples/", "--config", "examples/1-nodes.yaml"], &["1-nodes.yaml:"]);
@@ -128,7 +128,7 @@ fn wrong_arguments_end_with_one_and_say_what_is_wrong() {
 }
 
 #[test]
-fn errors_of_run_are_lines_for_people_or_one_line_of_json() {
+fn errors_of_run_are_plain_lines_or_one_line_of_json() {
     let path = std::env::temp_dir().join(format!("harbormaster-test-errors-{}.yaml", std::process::id()));
     let start = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n";
     fs::write(&path, format!("{start}paralelism: 1\nprofils: []\n")).unwrap();
@@ -175,12 +175,12 @@ fn a_configuration_is_written_and_read_back() {
 
 #[cfg(unix)]
 #[test]
-fn a_scheduler_without_an_api_server_waits_and_ends_well_on_sigterm() {
+fn a_scheduler_without_an_api_server_waits_and_exits_cleanly_on_sigterm() {
     use std::{
         io::{BufRead as _, BufReader},
         process::Stdio,
     };
-    // Nothing listens on this port: it was free a moment ago.
+    // Nothing listens on this port, which was free a moment ago.
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let mut scheduler = Command::new(env!("CARGO_BIN_EXE_harbormaster"))
         .args([
@@ -208,7 +208,7 @@ fn a_scheduler_without_an_api_server_waits_and_ends_well_on_sigterm() {
 
 #[cfg(unix)]
 #[test]
-fn under_the_name_kube_scheduler_it_takes_kube_schedulers_flags() {
+fn under_the_name_kube_scheduler_the_program_accepts_kube_schedulers_flags() {
     let link = std::env::temp_dir().join(format!("harbormaster-test-{}-link", std::process::id()));
     fs::create_dir_all(&link).unwrap();
     let link = link.join("kube-scheduler");
@@ -225,12 +225,12 @@ fn under_the_name_kube_scheduler_it_takes_kube_schedulers_flags() {
 const STORAGE: [&str; 5] = ["simulate", "-f", "examples/1-nodes.yaml", "-f", "examples/storage"];
 
 #[test]
-fn what_claims_get_is_told_in_a_table() {
+fn volumes_of_claims_are_shown_in_a_table() {
     assert_golden("storage.txt", &STORAGE);
 }
 
 #[test]
-fn what_claims_get_is_told_as_json() {
+fn volumes_of_claims_are_shown_as_json() {
     assert_golden("storage.json", &[STORAGE.as_slice(), &["-o", "json"]].concat());
 }
 
@@ -250,7 +250,7 @@ fn lost_server() -> String {
 }
 
 #[test]
-fn an_extender_that_fails_is_an_error_unless_it_may_be_ignored() {
+fn a_failing_extender_is_an_error_unless_it_is_ignorable() {
     let unused = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     for (url, why) in [(format!("http://{unused}"), "Post"), (lost_server(), "code 404")] {
         let directory = tempfile::tempdir().unwrap();
@@ -270,7 +270,7 @@ fn an_extender_that_fails_is_an_error_unless_it_may_be_ignored() {
         config("");
         let filter = format!("error: extender {url:?} failed to filter: ");
         assert_fails(&simulate, &[&filter, why, &format!("{url}/fit"), "help: --no-extenders"]);
-        assert_eq!(text(&harbormaster(&simulate).stdout), "", "nothing is told that is not so");
+        assert_eq!(text(&harbormaster(&simulate).stdout), "", "no wrong result is printed");
         let plain = harbormaster(&["simulate", "-f", "examples/"]);
         let without = harbormaster(&[simulate.as_slice(), &["--no-extenders"]].concat());
         assert_eq!(text(&without.stdout), text(&plain.stdout));
@@ -286,7 +286,7 @@ fn an_extender_that_fails_is_an_error_unless_it_may_be_ignored() {
 }
 
 #[test]
-fn pods_on_missing_nodes_are_counted_or_scheduled_anew() {
+fn pods_on_missing_nodes_are_counted_or_rescheduled() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("dump.yaml");
     let pod = |name: &str| {
@@ -304,7 +304,7 @@ fn pods_on_missing_nodes_are_counted_or_scheduled_anew() {
         text(&plain.stderr).contains("note: 2 pods are on nodes that the input does not have"),
         "{plain:?}"
     );
-    assert_eq!(text(&plain.stdout), "no pod waits for a node, 2 on missing nodes\n");
+    assert_eq!(text(&plain.stdout), "no pod is waiting for a node, 2 on missing nodes\n");
     let anew = harbormaster(&["simulate", "-f", path, "--reschedule-missing"]);
     assert!(text(&anew.stdout).ends_with("2 pods: 2 placed, 0 unschedulable, 0 gated\n"), "{anew:?}");
     let json = harbormaster(&["simulate", "-f", path, "-o", "json"]);

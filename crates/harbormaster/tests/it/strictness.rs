@@ -1,4 +1,4 @@
-//! `simulate -f` and `sandbox -f` refuse the same manifests as `kubectl apply -f` with a real API server, and name the
+//! `simulate -f` and `sandbox -f` reject the same manifests as `kubectl apply -f` with a real API server, and name the
 //! same fields. The manifests are in `manifests/strictness.txt`.
 
 use std::{
@@ -12,7 +12,7 @@ use std::{
 
 use harbormaster_oracle::components::{ControlPlane, ControlPlaneOptions, Kubectl, KubectlVersion};
 
-/// Texts that follow the path of a field in the API server's messages.
+/// Phrases that follow a field's path in the API server's messages.
 const PROBLEMS: [&str; 7] = [
     ": Invalid value",
     ": Required value",
@@ -26,7 +26,8 @@ const PROBLEMS: [&str; 7] = [
 /// Longest time that controllers may take.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// Eight pods: three of a Deployment, one of a StatefulSet, one of a DaemonSet, two of a Job and one without an owner.
+/// Workloads with eight pods: three of a Deployment, one of a StatefulSet, one of a DaemonSet, two of a Job, and one
+/// without an owner.
 const WORKLOADS: &str = "
 apiVersion: v1
 kind: Node
@@ -120,7 +121,7 @@ fn cases(text: &str) -> Vec<Case<'_>> {
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Field {
     Exactly(String),
-    /// For a wrong type, Go names neither the element of a list nor the key of a map.
+    /// A field whose value has the wrong type: Go names neither list elements nor map keys.
     About(String),
 }
 
@@ -130,7 +131,7 @@ fn fields(told: &str) -> Vec<Field> {
     for problem in PROBLEMS {
         for (at, _) in told.match_indices(problem) {
             let before = &told[..at];
-            // The only path that contains a space.
+            // This is the only path that contains a space.
             let before =
                 before.replace("{topologyKey, whenUnsatisfiable}", "{topologyKey,whenUnsatisfiable}");
             let field = before.rsplit([' ', '\n']).next().unwrap_or_default();
@@ -147,7 +148,7 @@ fn fields(told: &str) -> Vec<Field> {
 }
 
 impl Field {
-    /// Returns true if a text names the field.
+    /// Returns true if the text names the field.
     fn is_in(&self, text: &str) -> bool {
         match self {
             Self::Exactly(field) => text.contains(&format!(": {field}: ")),
@@ -175,7 +176,7 @@ fn text(output: &Output) -> String {
 }
 
 #[test]
-fn manifests_are_refused_as_by_kubectl_and_a_real_api_server() {
+fn manifests_are_rejected_as_by_kubectl_and_a_real_api_server() {
     let manifests =
         fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/manifests/strictness.txt"))
             .expect("the manifests can be read");
@@ -230,7 +231,7 @@ fn manifests_are_refused_as_by_kubectl_and_a_real_api_server() {
 }
 
 #[test]
-fn a_dump_of_a_real_cluster_is_taken_as_it_is() {
+fn a_dump_of_a_real_cluster_is_accepted_unchanged() {
     let kubectl = Kubectl::ensure(KubectlVersion::Newest).expect("kubectl can be built");
     let options = ControlPlaneOptions { controller_manager: true, ..ControlPlaneOptions::default() };
     let server = ControlPlane::start(&options).expect("an API server with controllers");
@@ -272,7 +273,7 @@ fn a_dump_of_a_real_cluster_is_taken_as_it_is() {
     assert!(notes.contains("HorizontalPodAutoscalers are stored and shown, but scale nothing"), "{notes}");
     assert!(placed.contains("8 pods: "), "{placed}");
 
-    // Without the pods of the Deployment, and with only its workloads.
+    // A dump without the Deployment's pods, and one with only the workloads.
     file(
         "fewer.yaml",
         &kubectl(&["get", "deployments,replicasets,priorityclasses,nodes", "-A", "-o", "yaml"]),
@@ -282,7 +283,7 @@ fn a_dump_of_a_real_cluster_is_taken_as_it_is() {
         notes.contains("1 workload(s) come from a cluster without their pods: --fill makes these 3 pods"),
         "{notes}"
     );
-    assert!(placed.contains("no pod waits for a node"), "{placed}");
+    assert!(placed.contains("no pod is waiting for a node"), "{placed}");
     let (placed, notes) = harbormaster(&["simulate", "-f", "fewer.yaml", "--fill"]);
     assert!(placed.contains("3 pods: "), "{placed}{notes}");
 }

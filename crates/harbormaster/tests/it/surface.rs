@@ -1,5 +1,5 @@
-//! `surface/surface.txt` lists everything that authors of plugins may rely on, so that a removal or change is noticed
-//! here first.
+//! `surface/surface.txt` lists everything that plugin authors may rely on, so that a removal or change is noticed here
+//! first.
 //!
 //! The text is generated from the sources: first every path under which an item can be imported, then its definition.
 
@@ -13,7 +13,7 @@ use std::{collections::BTreeSet, fs, path::Path, sync::LazyLock};
 static SURFACE: LazyLock<String> = LazyLock::new(|| listing::surface("harbormaster"));
 
 #[test]
-fn the_surface_is_the_one_that_is_written_down() {
+fn the_surface_equals_the_recorded_one() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/surface/surface.txt");
     let now = SURFACE.as_str();
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
@@ -35,7 +35,7 @@ fn the_surface_is_the_one_that_is_written_down() {
 }
 
 #[test]
-fn what_can_be_imported_is_found_through_re_exports_and_private_modules() {
+fn imports_are_found_through_re_exports_and_private_modules() {
     let now = SURFACE.as_str();
     for line in [
         "harbormaster::main = harbormaster::main",

@@ -24,14 +24,14 @@ const OURS: &str = "default-scheduler";
 const THEIRS: &str = "reference";
 const COPIES: usize = 50;
 
-/// Identical nodes, and the number and kinds of pods that fill them.
+/// A pool of identical nodes, and the pods that fill it.
 struct Pool {
     name: &'static str,
     nodes: usize,
     cpu: u64,
     memory_mi: u64,
     pods: u64,
-    /// Number of pods and requests of each. All pools but the first are filled to the last pod.
+    /// Number of pods, and the requests of each. The pods fill all pools but the first completely.
     demands: &'static [(usize, Demand)],
 }
 
@@ -74,7 +74,7 @@ const POOLS: &[Pool] = &[
     },
     Pool { name: "slots", nodes: 50, cpu: 16, memory_mi: 8192, pods: 6, demands: &[(300, demand(0, 0))] },
     Pool { name: "ports", nodes: 20, cpu: 16, memory_mi: 8192, pods: 110, demands: &[(20, ON_PORT)] },
-    // For impossible pods only: each node already has a pod on port 8080 or is cordoned.
+    // Only for impossible pods: each node is cordoned or already has a pod on port 8080.
     Pool { name: "held", nodes: 15, cpu: 16, memory_mi: 8192, pods: 110, demands: &[] },
     Pool { name: "cordoned", nodes: 15, cpu: 16, memory_mi: 8192, pods: 110, demands: &[] },
 ];
@@ -114,7 +114,7 @@ fn pod_with(name: &str, demand: Demand, spec: Value) -> Value {
     pod
 }
 
-/// Returns pods that occupy a host port, already placed.
+/// Returns pods that are already placed and occupy a host port.
 fn holders() -> Vec<Value> {
     let held = POOLS.iter().find(|pool| pool.name == "held").expect("the pool");
     let holder = |index: usize| {
@@ -208,7 +208,7 @@ fn named(pod: &Value, name: &str, scheduler: &str) -> Value {
     pod
 }
 
-/// Per node: milli-CPU, MiB, pods, and pods on port 8080.
+/// Usage per node: milli-CPU, MiB, pods, and pods on port 8080.
 type Usage = BTreeMap<String, [u64; 4]>;
 
 fn assert_within_capacity(usage: &Usage) {
@@ -243,7 +243,7 @@ fn five_thousand_pods_are_bound_once_or_explained_as_by_kube_scheduler(server: S
     let possible = possible();
     let kinds = impossible();
     let mut pods: Vec<Value> = possible.iter().map(|(pod, _)| pod.clone()).collect();
-    // The impossible pods are spread among the others.
+    // The impossible pods are interspersed with the others.
     for (kind, pod) in &kinds {
         for copy in 0..COPIES {
             let at = (copy * 97 + 13 * pods.len()) % pods.len();
@@ -268,7 +268,7 @@ fn five_thousand_pods_are_bound_once_or_explained_as_by_kube_scheduler(server: S
     assert_eq!(watch.moved(), Vec::<String>::new());
     assert_eq!(watch.bound(), possible.len());
 
-    // Capacity, recomputed from the pods.
+    // The usage of each node, recomputed from the pods, stays within its capacity.
     let demands: BTreeMap<&str, Demand> =
         possible.iter().map(|(pod, demand)| (name_of(pod), *demand)).collect();
     let mut usage = Usage::new();
@@ -283,7 +283,7 @@ fn five_thousand_pods_are_bound_once_or_explained_as_by_kube_scheduler(server: S
     }
     assert_within_capacity(&usage);
 
-    // Conditions, word for word as kube-scheduler writes them.
+    // The conditions are exactly those that kube-scheduler writes.
     let conditions: BTreeMap<&str, Option<[&str; 3]>> = all
         .iter()
         .filter(|pod| node_of(pod).is_none())
@@ -303,7 +303,7 @@ fn five_thousand_pods_are_bound_once_or_explained_as_by_kube_scheduler(server: S
         }
     }
 
-    // Events, word for word as kube-scheduler writes them. They are written asynchronously.
+    // The events are exactly those that kube-scheduler writes. They are written asynchronously.
     let count = possible.len() + kinds.len() * (COPIES + 1);
     let last = Mutex::new(BTreeMap::new());
     eventually("every pod has its event", PATIENCE, || {
@@ -338,7 +338,7 @@ fn five_thousand_pods_are_bound_once_or_explained_as_by_kube_scheduler(server: S
     }
     println!("{:.1?}: {} events", begun.elapsed(), events.len());
 
-    // Pods that no event can help are not retried.
+    // Pods that no event could help are not retried.
     let log = harbormaster.log();
     let tries =
         log.lines().filter(|line| line.contains("Attempting") && line.contains("default/no-")).count();

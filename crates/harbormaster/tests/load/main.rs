@@ -1,5 +1,5 @@
-//! Thousands of pods on API servers. They keep every core busy for minutes, so they have a program of their own, and use
-//! up nobody else's time limits.
+//! Tests with thousands of pods on API servers. They keep every core busy for minutes, so they have their own program
+//! and cannot make other tests exceed their time limits.
 
 mod capacity;
 #[path = "../it/e2e/mod.rs"]

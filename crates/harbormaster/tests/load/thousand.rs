@@ -52,7 +52,7 @@ fn pods() -> Vec<Value> {
     let requests = json!({"cpu": "400m", "memory": "100Mi"});
     let mut pods: Vec<Value> =
         (0..POD_COUNT).map(|i| pod(&format!("pod-{i}"), SCHEDULER, requests.clone(), json!({}))).collect();
-    // The pods that fit nowhere are spread among the others.
+    // The pods that fit nowhere are interspersed with the others.
     for i in 0..MISFITS {
         let spec = json!({"nodeSelector": {"disk": "none"}});
         pods.insert(i * 37, pod(&format!("misfit-{i}"), SCHEDULER, requests.clone(), spec));
@@ -76,7 +76,7 @@ fn a_thousand_pods_are_scheduled(who: &str, server: Server, cluster: &Cluster) {
     }
     let full: BTreeMap<String, usize> =
         (0..NODE_COUNT).map(|i| (format!("node-{i}"), PODS_PER_NODE)).collect();
-    assert_eq!(per_node, full, "no node has more than it can hold, so that all are full");
+    assert_eq!(per_node, full, "no node holds more than it can, so all are full");
     assert_eq!(watch.moved(), Vec::<String>::new());
     assert_eq!(watch.bound(), POD_COUNT);
 

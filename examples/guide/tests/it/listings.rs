@@ -1,4 +1,5 @@
-//! Checks `docs/plugins.md`: every listing appears in a file of this crate, and every command prints the output shown.
+//! Checks `docs/plugins.md`: every listing appears in a file of this crate or of `examples/own-scheduler`, and every
+//! command prints the output shown.
 
 use std::{
     fs,
@@ -43,7 +44,7 @@ fn blocks(guide: &str) -> Vec<CodeBlock> {
     blocks
 }
 
-/// Returns the path and text of every file below a folder with the given extension.
+/// Returns the path and text of every file with the given extension below a folder.
 fn files(folder: &Path, extension: &str) -> Vec<(PathBuf, String)> {
     let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let below = entries.flat_map(|path| match path.is_dir() {
@@ -57,14 +58,14 @@ fn files(folder: &Path, extension: &str) -> Vec<(PathBuf, String)> {
     below.collect()
 }
 
-/// Returns true if the text contains the lines of the block in sequence, with the same indentation.
+/// Returns true if the text contains the lines of the block, consecutively and with the same indentation.
 fn contains(text: &str, block: &[String]) -> bool {
     let lines: Vec<&str> = text.lines().collect();
     lines.windows(block.len()).any(|window| window.iter().eq(block))
 }
 
 #[test]
-fn every_listing_stands_in_a_file_of_this_crate() {
+fn every_listing_is_in_a_file_of_the_examples() {
     let (rust, yaml) = (files(crate_root(), "rs"), files(crate_root(), "yaml"));
     let toml = files(&crate_root().join("../own-scheduler"), "toml");
     let guide = guide();
@@ -74,7 +75,7 @@ fn every_listing_stands_in_a_file_of_this_crate() {
             "rust" => &rust,
             "yaml" => &yaml,
             "toml" => &toml,
-            // `every_command_says_what_the_guide_says` runs console blocks. Text blocks are not checked.
+            // `every_command_prints_what_the_guide_shows` runs console blocks. Text blocks are not checked.
             "console" | "text" => continue,
             other => panic!("docs/plugins.md:{}: unknown language {other:?}", block.line - 1),
         };
@@ -90,7 +91,7 @@ fn every_listing_stands_in_a_file_of_this_crate() {
 }
 
 #[test]
-fn every_action_is_in_the_table_with_what_it_happens_to() {
+fn every_action_is_in_the_table_with_the_objects_that_it_applies_to() {
     let guide = guide();
     let rows: Vec<Vec<&str>> = guide
         .lines()
@@ -117,7 +118,7 @@ fn every_action_is_in_the_table_with_what_it_happens_to() {
             std::cmp::Ordering::Equal => (Action::UPDATE, "everything"),
             std::cmp::Ordering::Greater => (Action::ALL, "everything"),
         };
-        // kube-scheduler has a longer name for one action.
+        // One action is displayed under kube-scheduler's longer name.
         let known = action.to_string().to_lowercase().replace("schedulinggates", "gates");
         assert_eq!((name, *of), (known, resources));
     }
@@ -128,7 +129,7 @@ fn every_action_is_in_the_table_with_what_it_happens_to() {
 }
 
 #[test]
-fn every_command_says_what_the_guide_says() {
+fn every_command_prints_what_the_guide_shows() {
     let guide = guide();
     let mut wrong = Vec::new();
     let mut commands = 0;
@@ -161,7 +162,7 @@ fn run(arguments: &str) -> String {
 }
 
 #[test]
-fn a_listing_that_is_indented_otherwise_or_has_gaps_is_found_out() {
+fn a_listing_with_other_indentation_or_gaps_is_detected() {
     let block = |lines: &[&str]| lines.iter().map(|line| (*line).to_owned()).collect::<Vec<_>>();
     let text = "fn a() {\n    b();\n    c();\n}\n";
     assert!(contains(text, &block(&["    b();", "    c();"])));

@@ -1,4 +1,4 @@
-//! Runs the plugins of the guide in the real scheduler, against an in-process API server.
+//! Runs the guide's plugins in the real scheduler, against an in-process API server.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use harbormaster::{
     simulation::Source,
 };
 
-/// Far longer than any step takes.
+/// Time limit of a step, far longer than any step takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Starts a sandbox with the configuration and manifests of one chapter.
@@ -47,7 +47,7 @@ fn plain_pod(name: &str, labels: Value) -> Value {
 }
 
 #[tokio::test]
-async fn gpu_pods_get_the_best_node_that_is_free_and_urgent_ones_choose_first() {
+async fn gpu_pods_get_the_best_free_node_and_urgent_pods_choose_first() {
     let config = include_str!("../../gpu/scheduler.yaml");
     let mut sandbox = sandbox(config, &[include_str!("../../gpu/cluster.yaml")]).await;
     let decided = sandbox.shows(PATIENCE, |board| {
@@ -60,7 +60,7 @@ async fn gpu_pods_get_the_best_node_that_is_free_and_urgent_ones_choose_first() 
 }
 
 #[tokio::test]
-async fn a_pod_that_leaves_makes_room_for_one_that_headroom_has_rejected() {
+async fn a_deleted_pod_makes_room_for_one_that_headroom_rejected() {
     let config = include_str!("../../headroom/scheduler.yaml");
     let mut sandbox = sandbox(config, &[include_str!("../../headroom/cluster.yaml")]).await;
     let why = "1 node(s) would have too little memory left";
@@ -82,7 +82,7 @@ async fn the_end_of_a_maintenance_wakes_the_pods_that_it_kept_away() {
 }
 
 #[tokio::test]
-async fn a_tenant_gets_another_pod_when_one_of_its_pods_has_gone() {
+async fn a_tenant_gets_another_pod_when_one_of_its_pods_is_gone() {
     let config = include_str!("../../tenants/scheduler.yaml");
     let nodes = include_str!("../../tenants/cluster.yaml").split("---").next().unwrap();
     let mut sandbox = sandbox(config, &[nodes]).await;
@@ -98,7 +98,7 @@ async fn a_tenant_gets_another_pod_when_one_of_its_pods_has_gone() {
 }
 
 #[tokio::test]
-async fn pods_of_a_gang_wait_for_the_last_one() {
+async fn pods_of_a_gang_wait_for_its_last_pod() {
     let config = include_str!("../../gang/scheduler.yaml").replace("10", "600");
     let nodes = include_str!("../../gang/cluster.yaml").split("---").next().unwrap();
     let mut sandbox = sandbox(&config, &[nodes]).await;
@@ -114,7 +114,7 @@ async fn pods_of_a_gang_wait_for_the_last_one() {
 }
 
 #[tokio::test]
-async fn a_seat_that_is_given_back_goes_to_the_pod_that_waits_for_it() {
+async fn a_returned_seat_goes_to_the_pod_that_waits_for_it() {
     let config = include_str!("../../licenses/scheduler.yaml");
     let definition = include_str!("../../licenses/definition.yaml");
     let mut sandbox = sandbox(config, &[definition, include_str!("../../licenses/cluster.yaml")]).await;

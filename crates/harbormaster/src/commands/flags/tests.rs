@@ -27,7 +27,7 @@ fn wrong(args: &[&str]) -> String {
 }
 
 #[test]
-fn the_command_is_well_formed_and_no_flag_is_named_twice() {
+fn the_command_is_well_formed_and_no_flag_is_defined_twice() {
     command("run").debug_assert();
     let mut names: Vec<_> = rows().iter().map(|row| row.name).collect();
     names.sort_unstable();
@@ -36,7 +36,7 @@ fn the_command_is_well_formed_and_no_flag_is_named_twice() {
 }
 
 #[test]
-fn flags_are_read_as_kube_scheduler_reads_them() {
+fn flags_are_parsed_as_kube_scheduler_parses_them() {
     for (args, flag, expected) in [
         (&["--leader-elect"][..], "leader-elect", "true"),
         (&["--leader-elect=false"], "leader-elect", "false"),
@@ -64,7 +64,7 @@ fn flags_are_read_as_kube_scheduler_reads_them() {
 }
 
 #[test]
-fn values_are_shown_as_go_shows_them() {
+fn values_are_formatted_as_go_formats_them() {
     for (args, flag, expected) in [
         (&["--leader-elect-retry-period=90s"][..], "leader-elect-retry-period", "1m30s"),
         (&["--kube-api-qps=7.50"], "kube-api-qps", "7.5"),
@@ -87,7 +87,7 @@ fn values_are_shown_as_go_shows_them() {
 }
 
 #[test]
-fn defaults_are_those_of_the_configuration_and_of_the_port() {
+fn defaults_equal_those_of_the_configuration_and_of_the_port() {
     let (flags, config) = (given(&[]), KubeSchedulerConfiguration::default_config());
     let (client, lease) = (&config.client_connection, &config.leader_election);
     assert_eq!((flags.kube_api_qps.get(), flags.kube_api_burst.get()), (&client.qps, &client.burst));
@@ -106,7 +106,7 @@ fn defaults_are_those_of_the_configuration_and_of_the_port() {
 }
 
 #[test]
-fn wrong_flags_are_refused_in_the_words_of_kube_scheduler() {
+fn invalid_flags_are_rejected_with_kube_schedulers_messages() {
     for (args, expected) in [
         (&["--nonsense"][..], "unknown flag: --nonsense"),
         (&["--leader-elekt"], "unknown flag: --leader-elekt (did you mean `--leader-elect`?)"),
@@ -182,12 +182,12 @@ fn real_flags() -> BTreeMap<String, Option<String>> {
 }
 
 #[test]
-fn every_flag_of_kube_scheduler_is_there_with_its_default() {
+fn every_flag_of_kube_scheduler_exists_with_the_same_default() {
     let (real, ours) = (real_flags(), given(&[]).values());
     assert!(real.len() > 50, "{real:?}");
     for (flag, default) in real {
         let found = ours.iter().find(|(name, _)| *name == flag);
-        let (_, value) = found.unwrap_or_else(|| panic!("--{flag} is not there"));
+        let (_, value) = found.unwrap_or_else(|| panic!("--{flag} does not exist"));
         match default {
             Some(default) => assert_eq!(*value, default, "--{flag}"),
             None => {

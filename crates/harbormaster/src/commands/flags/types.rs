@@ -1,4 +1,4 @@
-//! Types of flags: how their values are read and shown, in Go's words.
+//! Types of flags: parsing and formatting of their values, as in Go's flag library.
 
 use harbormaster_api::{args::GoDuration, quantity::Quantity};
 
@@ -8,23 +8,23 @@ use crate::commands::metric_limits::{self, Pairs};
 pub(crate) trait FlagType: Sized {
     /// Name in the help.
     const NAME: &'static str;
-    /// True if a flag may be given more than once; otherwise the last value counts.
+    /// True if all values of a repeated flag are used; otherwise the last value wins.
     const REPEATED: bool = false;
-    /// True if the value may be left out, which means `true`.
+    /// True if the value may be omitted, which means `true`.
     const IS_SWITCH: bool = false;
 
-    /// Parses the texts of a flag that was given.
+    /// Parses the strings given for a flag.
     ///
     /// # Errors
     ///
-    /// Returns the first wrong text and the reason.
+    /// Returns the first invalid string and the reason.
     fn parse<'a>(texts: impl Iterator<Item = &'a str>) -> Result<Self, (&'a str, String)>;
 
     /// Formats the value as Go's flags do.
     fn show(&self) -> String;
 }
 
-/// Parses the last of the texts.
+/// Parses the last of the given strings.
 fn last<'a, T>(
     texts: impl Iterator<Item = &'a str>,
     parse: impl FnOnce(&str) -> Result<T, String>,
@@ -33,7 +33,7 @@ fn last<'a, T>(
     parse(text).map_err(|why| (text, why))
 }
 
-/// Returns the error of Go's `strconv` about a text.
+/// Returns the error of Go's `strconv` for a string that a parser rejects.
 fn invalid(parser: &str, text: &str) -> String {
     format!("strconv.{parser}: parsing {text:?}: invalid syntax")
 }
@@ -119,17 +119,17 @@ impl FlagType for Quantity {
     }
 }
 
-/// Texts of a flag that may be repeated. Commas separate entries of a text.
+/// Strings given for a flag that may be repeated. Commas separate the entries of a string.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct List(Vec<String>);
 
 impl List {
-    /// Returns the texts as given.
+    /// Returns the strings as given.
     pub(crate) fn texts(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(String::as_str)
     }
 
-    /// Returns the entries; an empty text has none.
+    /// Returns the entries of all strings; an empty string has none.
     pub(crate) fn entries(&self) -> Vec<String> {
         let texts = self.texts().filter(|text| !text.is_empty());
         texts.flat_map(|text| text.split(',')).map(str::to_owned).collect()
@@ -155,12 +155,12 @@ impl FlagType for List {
     }
 }
 
-/// Pairs `name=value`, as texts of a flag that may be repeated. They are shown without brackets.
+/// `name=value` pairs of a flag that may be repeated, as strings. They are shown without brackets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Settings(List);
 
 impl Settings {
-    /// Returns the texts as given.
+    /// Returns the strings as given.
     pub(crate) fn texts(&self) -> impl Iterator<Item = &str> {
         self.0.texts()
     }
@@ -193,7 +193,7 @@ pub(crate) struct LabelValues {
 }
 
 impl LabelValues {
-    /// Returns the values by metric and label; of repeated ones the last.
+    /// Returns the values, keyed by metric and label. If a key is repeated, its last value wins.
     pub(crate) fn pairs(&self) -> &Pairs {
         &self.pairs
     }
@@ -222,7 +222,7 @@ impl FlagType for LabelValues {
 pub(crate) enum VersionRequest {
     None,
     Plain,
-    /// All that is known about the build.
+    /// Everything known about the build.
     Raw,
 }
 

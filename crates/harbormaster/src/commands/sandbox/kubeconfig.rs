@@ -1,4 +1,4 @@
-//! The kubeconfig of a sandbox. The file belongs to one sandbox at a time and is removed with it.
+//! The kubeconfig of a sandbox. The file belongs to one sandbox at a time and is removed when that sandbox ends.
 
 use std::{
     fs::{self, File, TryLockError},
@@ -6,27 +6,27 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Line that every kubeconfig of a sandbox contains, and hardly any other file.
+/// Line that every sandbox's kubeconfig contains, and hardly any other file does.
 const OURS: &str = "current-context: harbormaster\n";
 
 /// A kubeconfig of this process. Dropping it removes the file.
 #[derive(Debug)]
 pub(super) struct Kubeconfig {
     path: PathBuf,
-    /// Locked file: the operating system releases the lock however the process ends.
+    /// The locked file. The operating system releases the lock even if the process is killed.
     _file: File,
 }
 
 impl Kubeconfig {
-    /// Writes the file. The file of a sandbox that no longer runs is replaced.
+    /// Writes the file. Replaces the file of a sandbox that is no longer running.
     ///
     /// # Errors
     ///
-    /// If a running sandbox uses the file, if it is another kubeconfig, or if it cannot be written.
+    /// If a running sandbox uses the file, if the file is not a sandbox's kubeconfig, or if it cannot be written.
     pub(super) fn write(path: &Path, text: &str) -> Result<Self, String> {
         let failed = |error: std::io::Error| format!("{}: {error}", path.display());
         let refused =
-            |why: &str| format!("{} {why}; --kubeconfig-out FILE takes another one", path.display());
+            |why: &str| format!("{} {why}; --kubeconfig-out FILE selects another file", path.display());
         let mut options = fs::OpenOptions::new();
         let mut file =
             options.read(true).write(true).create(true).truncate(false).open(path).map_err(failed)?;
@@ -38,7 +38,7 @@ impl Kubeconfig {
         let mut before = Vec::new();
         file.read_to_end(&mut before).map_err(failed)?;
         if !before.is_empty() && !String::from_utf8_lossy(&before).contains(OURS) {
-            return Err(refused("is not of a sandbox"));
+            return Err(refused("was not written by a sandbox"));
         }
         file.set_len(0).and_then(|()| file.rewind()).map_err(failed)?;
         file.write_all(text.as_bytes()).map_err(failed)?;
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_belongs_to_one_sandbox_at_a_time_and_goes_with_it() {
+    fn a_file_belongs_to_one_sandbox_at_a_time_and_is_removed_with_it() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("k");
         let first = Kubeconfig::write(&path, &format!("{OURS}server: 1\n")).unwrap();
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_sandbox_left_behind_is_replaced_and_other_files_are_not() {
+    fn a_leftover_sandbox_file_is_replaced_and_other_files_are_not() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("k");
         fs::write(&path, format!("{OURS}an old and much longer text\n")).unwrap();
@@ -85,7 +85,7 @@ mod tests {
         drop(kept);
         fs::write(&path, "current-context: work\n").unwrap();
         let refused = Kubeconfig::write(&path, OURS).unwrap_err();
-        assert!(refused.contains("is not of a sandbox"), "{refused}");
+        assert!(refused.contains("was not written by a sandbox"), "{refused}");
         assert_eq!(fs::read_to_string(&path).unwrap(), "current-context: work\n");
     }
 }

@@ -7,7 +7,7 @@ use super::super::{
     layout::{self, Colour, Style, Table},
 };
 
-/// Number of terminal lines that are not for pods: the title, the note about omitted pods, the summary, and the
+/// Number of terminal lines that do not show pods: the title, the note about omitted pods, the summary, and the
 /// cursor's line.
 const OTHER_LINES: usize = 4;
 
@@ -15,7 +15,7 @@ const OTHER_LINES: usize = 4;
 pub(super) struct Screen {
     colours: bool,
     stale: bool,
-    /// Number of lines of the last drawing.
+    /// Number of lines that were last drawn.
     lines: usize,
 }
 
@@ -29,7 +29,7 @@ impl Screen {
         self.stale = true;
     }
 
-    /// Returns the text that shows the current board; empty if it is already shown.
+    /// Returns the text that draws the current board; empty if the board is already on the screen.
     pub(super) fn redrawn(&mut self, board: &Board) -> String {
         if !std::mem::take(&mut self.stale) {
             return String::new();
@@ -41,7 +41,7 @@ impl Screen {
         text + &super::summary(board) + "\r"
     }
 
-    /// Returns all pods with their full messages, in place of the last drawing.
+    /// Returns the text that replaces the screen with all pods and their full messages.
     pub(super) fn whole(&self, board: &Board) -> String {
         let style = Style { colours: self.colours, width: Some(layout::terminal_size().0.into()) };
         let rows: Vec<Row> = ordered(board).into_iter().map(row).collect();
@@ -56,7 +56,7 @@ impl Screen {
         self.erased() + &table.render(style)
     }
 
-    /// Returns a line above the table, which is then redrawn below it.
+    /// Returns the text that prints a line where the table was; the table is then redrawn below the line.
     pub(super) fn above(&mut self, line: &str) -> String {
         let text = self.erased() + line + "\n";
         (self.stale, self.lines) = (true, 0);
@@ -115,12 +115,12 @@ fn words(pod: &PodView) -> String {
     }
 }
 
-/// Returns text from outside without the characters that would move a terminal's cursor.
+/// Replaces control characters in untrusted text, because they could move the terminal's cursor.
 pub(super) fn plain(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
-/// Returns lines that fit a terminal of that size.
+/// Returns the table as lines that fit a terminal of the given size.
 fn frame(pods: &[&PodView], width: usize, height: usize, colours: bool) -> Vec<String> {
     let room = height.saturating_sub(OTHER_LINES).max(1);
     let (shown, cut) = pods.split_at(room.min(pods.len()));
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_fits_the_terminal_and_says_what_it_leaves_out() {
+    fn a_frame_fits_the_terminal_and_tells_how_many_pods_it_omits() {
         let stuck = pod("a/stuck", PodState::Unschedulable, Some("no\x1b[2J luck at all, and a long story"));
         let placed = pod("a/placed", PodState::Placed, None);
         let pods = [&stuck, &placed, &placed, &placed];

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::objects::{EVENTS, PODS, PRIORITY_CLASSES, node_of, pod, priority_classes, scheduled_condition};
 
 const POLL: Duration = Duration::from_millis(20);
-/// Longest wait for anything, with a margin for a slow and busy machine.
+/// Longest wait for any condition, with a margin for a slow and busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(180);
 
 /// Calls `ask` until it returns a value, for at most `limit`.
@@ -27,7 +27,7 @@ pub fn eventually<T>(what: &str, limit: Duration, mut ask: impl FnMut() -> Optio
     }
 }
 
-/// Returns the pod of that name in the namespace `default`.
+/// Returns the named pod in the namespace `default`.
 pub fn get_pod(client: &ApiClient, name: &str) -> Option<Value> {
     match client.get(&format!("{PODS}/{name}")) {
         Err(Error::Refused { status: 404, .. }) => None,
@@ -40,7 +40,7 @@ pub fn wait_until_bound(client: &ApiClient, name: &str) -> String {
     eventually(&format!("{name} is bound"), PATIENCE, || node_of(&get_pod(client, name)?).map(str::to_owned))
 }
 
-/// Waits until the pod's condition says why the pod is pending, and returns reason and message.
+/// Waits until a condition explains why the pod is pending, and returns the condition's reason and message.
 pub fn wait_until_explained(client: &ApiClient, name: &str) -> (String, String) {
     eventually(&format!("{name} has a condition"), PATIENCE, || {
         let pod = get_pod(client, name)?;
@@ -49,7 +49,7 @@ pub fn wait_until_explained(client: &ApiClient, name: &str) -> (String, String) 
     })
 }
 
-/// Returns the events about a pod with that reason.
+/// Returns the events about a pod that have the given reason.
 pub fn events(client: &ApiClient, pod: &str, reason: &str) -> Vec<Value> {
     list(client, &format!("{EVENTS}?fieldSelector=regarding.name%3D{pod},reason%3D{reason}"))
 }
@@ -68,7 +68,7 @@ pub fn name_of(object: &Value) -> &str {
     object["metadata"]["name"].as_str().unwrap_or_default()
 }
 
-/// Returns the events of the namespace `default` by reason and pod.
+/// Returns the events of the namespace `default`, keyed by reason and pod.
 pub fn events_by_pod(client: &ApiClient) -> BTreeMap<(String, String), Vec<Value>> {
     let mut by_pod: BTreeMap<_, Vec<Value>> = BTreeMap::new();
     for event in list(client, EVENTS) {

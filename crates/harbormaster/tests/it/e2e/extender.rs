@@ -1,4 +1,4 @@
-//! A small HTTP extender whose answers a function provides.
+//! A small HTTP extender that gets its responses from a function.
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
@@ -20,8 +20,8 @@ pub struct Extender {
 }
 
 impl Extender {
-    /// Starts an extender. `answer` gets the verb and the arguments; if it returns `None`, the caller never gets an
-    /// answer.
+    /// Starts an extender. `answer` gets the verb and the arguments; if it returns `None`, the caller never gets a
+    /// response.
     pub fn start(answer: impl Fn(&str, &Value) -> Option<Value> + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
         let url = format!("http://{}/extender", listener.local_addr().expect("it has an address"));
@@ -36,7 +36,7 @@ impl Extender {
         Self { url, asked }
     }
 
-    /// Returns the arguments of all requests with that verb about that pod, in order.
+    /// Returns the arguments of all requests with the given verb about the pod, in order.
     pub fn asked(&self, verb: &str, pod: &str) -> Vec<Value> {
         let asked = self.asked.lock().expect("nobody panics with it");
         let about = |args: &Value| args["Pod"]["metadata"]["name"] == pod || args["PodName"] == pod;
@@ -45,7 +45,7 @@ impl Extender {
     }
 }
 
-/// Serves one request. Returns `None` when there are no more.
+/// Serves one request. Returns `None` if there are no more requests.
 fn serve(mut stream: &TcpStream, asked: &Mutex<Vec<(String, Value)>>, answer: &Answer) -> Option<()> {
     let mut reader = BufReader::new(stream);
     let (mut first, mut length) = (String::new(), 0);

@@ -7,7 +7,8 @@ pub const PODS: &str = "/api/v1/namespaces/default/pods";
 pub const PRIORITY_CLASSES: &str = "/apis/scheduling.k8s.io/v1/priorityclasses";
 pub const EVENTS: &str = "/apis/events.k8s.io/v1/namespaces/default/events";
 
-/// Returns a KubeSchedulerConfiguration with the defaults and a client that uses JSON and practically no rate limit.
+/// Returns a KubeSchedulerConfiguration with the defaults, except that the client uses JSON and has practically no rate
+/// limit.
 pub fn default_config() -> Value {
     json!({
         "apiVersion": "kubescheduler.config.k8s.io/v1",
@@ -23,7 +24,7 @@ pub fn config(scheduler_name: &str) -> Value {
     config
 }
 
-/// Returns a node with these labels.
+/// Returns a node with the given labels.
 pub fn node(name: &str, labels: Value, cpu: &str, memory: &str, pods: u32) -> Value {
     let resources = json!({"cpu": cpu, "memory": memory, "pods": pods.to_string()});
     json!({
@@ -32,7 +33,7 @@ pub fn node(name: &str, labels: Value, cpu: &str, memory: &str, pods: u32) -> Va
     })
 }
 
-/// Returns a pod with one container, with `spec` merged over its spec.
+/// Returns a pod with one container, with `spec` merged into its spec.
 pub fn pod(name: &str, scheduler_name: &str, requests: Value, spec: Value) -> Value {
     let mut pod = json!({
         "metadata": {"name": name},
@@ -62,12 +63,12 @@ pub fn node_of(pod: &Value) -> Option<&str> {
     pod["spec"]["nodeName"].as_str()
 }
 
-/// Returns status, reason and message of the `PodScheduled` condition, if there is one.
+/// Returns the status, reason and message of the `PodScheduled` condition, if there is one.
 pub fn scheduled_condition(pod: &Value) -> Option<[&str; 3]> {
     condition(pod, "PodScheduled")
 }
 
-/// Returns status, reason and message of the `DisruptionTarget` condition, if there is one.
+/// Returns the status, reason and message of the `DisruptionTarget` condition, if there is one.
 pub fn disruption(pod: &Value) -> Option<[&str; 3]> {
     condition(pod, "DisruptionTarget")
 }

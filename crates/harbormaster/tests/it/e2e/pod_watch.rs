@@ -1,4 +1,4 @@
-//! A watch that records the bindings that the API server reports.
+//! A watch that records the bindings reported by the API server.
 
 use std::{
     collections::BTreeMap,
@@ -17,11 +17,11 @@ pub struct PodWatch(Arc<Mutex<Seen>>);
 
 #[derive(Default)]
 struct Seen {
-    /// Name and node of each pod that has a node, by UID.
+    /// Name and node of each pod that has a node, keyed by UID.
     bound: BTreeMap<String, (String, String)>,
-    /// Pods whose node changed after they had one.
+    /// Pods that already had a node when their node changed.
     moved: Vec<String>,
-    /// Names of the pods that were evicted by preemption and deleted, by UID.
+    /// Names of the pods that were evicted by preemption and deleted, keyed by UID.
     evicted: BTreeMap<String, String>,
 }
 
@@ -34,7 +34,8 @@ impl PodWatch {
         let (client, seen) = (client.clone(), Arc::new(Mutex::new(Seen::default())));
         let writer = Self(Arc::clone(&seen));
         thread::spawn(move || {
-            // kube-apiserver ends the watches of clients that read too slowly; they resume from their last version.
+            // kube-apiserver ends the watches of clients that read too slowly; the watch then resumes from its last
+            // version.
             loop {
                 for line in stream.lines().map_while(Result::ok) {
                     let event: Value = serde_json::from_str(&line).expect("a watch sends JSON");
@@ -59,12 +60,12 @@ impl PodWatch {
         self.lock().bound.values().filter(|(pod, _)| pod.starts_with(prefix)).count()
     }
 
-    /// Returns the number of times that a pod of that name was bound.
+    /// Returns the number of times that a pod with the given name was bound.
     pub fn times_bound(&self, name: &str) -> usize {
         self.lock().bound.values().filter(|(pod, _)| pod == name).count()
     }
 
-    /// Returns the pods that were on more than one node or lost theirs.
+    /// Returns the pods that were on more than one node or lost their node.
     pub fn moved(&self) -> Vec<String> {
         self.lock().moved.clone()
     }

@@ -14,8 +14,8 @@ use rustls::{
     pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName},
 };
 
-/// Sends a request over a new connection, which the server closes, and returns the whole reply, head and body. `shown`
-/// is a client certificate with its key.
+/// Sends a request over a new connection, which the server closes, and returns the whole response, head and body.
+/// `shown` is the client certificate to present, with its key.
 pub fn exchange(
     port: u16,
     shown: Option<(&CertificateDer<'static>, &[u8])>,
@@ -47,7 +47,7 @@ pub fn exchange(
     Some(reply)
 }
 
-/// Sends a request without a certificate and returns status and body of the reply, which must not be chunked.
+/// Sends a request without a certificate and returns the status and body of the response, which must not be chunked.
 pub fn ask(port: u16, method: &str, path: &str, body: &str) -> Option<(u16, Vec<u8>)> {
     let length = body.len();
     let request = format!(

@@ -11,14 +11,14 @@ use std::{
 use super::cluster::{PATIENCE, eventually};
 
 const POLL: Duration = Duration::from_millis(10);
-/// Longest wait for the process to exit. Harbormaster abandons unfinished work after ten seconds.
+/// Longest wait for the process to exit. On shutdown, Harbormaster abandons unfinished work after ten seconds.
 pub const END: Duration = Duration::from_secs(30);
 
-/// The built `harbormaster`. Tests of other crates have none; they have their own programs.
+/// Path of the built `harbormaster`. `None` in the tests of other crates, which have their own programs.
 const BINARY: Option<&str> = option_env!("CARGO_BIN_EXE_harbormaster");
 
 fn binary() -> &'static Path {
-    Path::new(BINARY.expect("cargo tells the tests of its own crate"))
+    Path::new(BINARY.expect("cargo sets it for tests of this crate"))
 }
 
 /// A running `harbormaster run`, killed on drop.
@@ -28,7 +28,7 @@ pub struct Harbormaster {
 }
 
 impl Harbormaster {
-    /// Starts the binary, without leader election unless `args` enable it. Its log is written to `log`.
+    /// Starts the binary, without leader election unless `args` enables it. The binary's log is written to `log`.
     pub fn start(args: &[String], log: PathBuf) -> Self {
         Self::start_program(binary(), args, log)
     }
@@ -49,7 +49,7 @@ impl Harbormaster {
         Self::start_exactly(command, &all, log)
     }
 
-    /// Starts the built binary under that name, through a link in `directory`, with exactly these arguments.
+    /// Starts the built binary under another name, through a link in `directory`, with exactly the given arguments.
     pub fn start_as(name: &str, args: &[String], directory: &Path) -> Self {
         let program = directory.join(name);
         std::os::unix::fs::symlink(binary(), &program).expect("a link can be made");
@@ -78,14 +78,14 @@ impl Harbormaster {
         fs::read_to_string(&self.log).expect("the log can be read")
     }
 
-    /// Returns the log lines that contain all these parts.
+    /// Returns the log lines that contain all of `parts`.
     pub fn lines_with(&self, parts: &[&str]) -> Vec<String> {
         let log = self.log();
         let has_all = |line: &&str| parts.iter().all(|part| line.contains(part));
         log.lines().filter(has_all).map(str::to_owned).collect()
     }
 
-    /// Returns the number of attempts to schedule that pod of the namespace `default`.
+    /// Returns the number of attempts to schedule a pod of the namespace `default`.
     pub fn attempts(&self, pod: &str) -> usize {
         self.lines_with(&["Attempting to schedule pod", &format!("\"default/{pod}\"")]).len()
     }
@@ -95,7 +95,7 @@ impl Harbormaster {
         self.lines_with(&["Error scheduling pod; retrying", "PreBind", &format!("\"default/{pod}\"")]).len()
     }
 
-    /// Waits for a log line that contains all these parts.
+    /// Waits for a log line that contains all of `parts`.
     pub fn wait_for_line(&self, parts: &[&str]) -> String {
         eventually(&format!("a log line with {parts:?}"), PATIENCE, || {
             self.lines_with(parts).into_iter().next()
@@ -107,7 +107,7 @@ impl Harbormaster {
         self.signal("TERM");
     }
 
-    /// Sends the signal of that name.
+    /// Sends the named signal.
     pub fn signal(&self, name: &str) {
         let sent = Command::new("kill").args([&format!("-{name}"), &self.child.id().to_string()]).status();
         assert!(sent.expect("kill runs").success());
@@ -130,8 +130,8 @@ impl Harbormaster {
             .unwrap_or_else(|| panic!("it has not ended within {limit:?}:\n{}", self.log()))
     }
 
-    /// Sends SIGTERM, and asserts that the process exits successfully and that nothing in it has panicked. Returns its
-    /// log.
+    /// Sends SIGTERM, and asserts that the process exits successfully and that nothing in it panicked. Returns the
+    /// process's log.
     pub fn ends_well(mut self) -> String {
         self.terminate();
         let status = self.wait(END);
@@ -155,7 +155,7 @@ impl Drop for Harbormaster {
     }
 }
 
-/// Runs the binary until it exits and returns exit code and stderr. Kills it after `limit`.
+/// Runs the binary until it exits, and returns its exit code and stderr. Kills it after `limit`.
 pub fn run_to_end(args: &[&str], directory: &Path, limit: Duration) -> (Option<i32>, String) {
     let errors = directory.join("stderr");
     let mut child = Command::new(binary())

@@ -1,7 +1,7 @@
 //! A proxy in front of an API server that injects faults.
 //!
-//! Rules with a bounded number of uses make it answer requests wrongly, late or not at all. Open watches can be cut,
-//! and lines can be injected into them. The proxy records every request.
+//! Rules with a bounded number of uses make the proxy answer requests wrongly, late or not at all. Open watches can be
+//! cut, and lines can be injected into them. The proxy records every request.
 
 use std::{
     io::{BufRead, BufReader, Write},
@@ -40,7 +40,7 @@ impl Request {
         self.method == "DELETE" && self.path.ends_with(&format!("/pods/{pod}"))
     }
 
-    /// Returns true for the creation of an event about that pod.
+    /// Returns true for the creation of an event about the pod.
     pub fn is_event_about(&self, pod: &str) -> bool {
         self.method == "POST"
             && self.path.ends_with("/events")
@@ -52,12 +52,12 @@ impl Request {
         self.method != "GET" && self.path.contains("/events")
     }
 
-    /// Returns true for a list of `resource`, in pages or as a stream.
+    /// Returns true for a list of `resource`, whether in pages or as a stream.
     pub fn is_list_of(&self, resource: &str) -> bool {
         self.is_get_of(resource) && (!self.is_watch() || self.is_streaming_list())
     }
 
-    /// Returns true for a watch of `resource` that continues from a version.
+    /// Returns true for a watch of `resource` that starts at a resource version.
     pub fn is_watch_of(&self, resource: &str) -> bool {
         self.is_get_of(resource) && self.is_watch() && !self.is_streaming_list()
     }
@@ -79,20 +79,20 @@ impl Request {
 /// A fault to inject into a request that matches a rule.
 #[derive(Clone)]
 pub enum Fault {
-    /// The proxy sends this answer and does not forward the request.
+    /// The proxy sends this response and does not forward the request.
     Answer { status: u16, headers: &'static str, body: String },
-    /// The connection breaks, and the request is not forwarded.
+    /// The proxy breaks the connection and does not forward the request.
     Break,
     /// The API server handles the request, but the client gets this status.
     LieAfterwards { status: u16 },
-    /// The API server handles the request, but the connection breaks before the answer.
+    /// The API server handles the request, but the connection breaks before the response.
     BreakAfterwards,
     /// The proxy calls this function, then forwards the request.
     After(Arc<dyn Fn() + Send + Sync>),
 }
 
 impl Fault {
-    /// Returns a fault that answers as an API server does.
+    /// Returns a fault that answers with a status, as an API server does.
     pub fn status(status: u16, reason: &str) -> Self {
         Self::Answer { status, headers: "", body: refusal(status, reason) }
     }
@@ -171,12 +171,12 @@ struct Rule {
     left: usize,
 }
 
-/// The way in which an open watch ends.
+/// Way in which an open watch ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cut {
     /// The connection breaks.
     Broken,
-    /// The reply ends as if it were complete.
+    /// The response ends as if it were complete.
     Complete,
 }
 
@@ -235,7 +235,7 @@ impl Proxy {
         thread::spawn(move || {
             for client in listener.incoming().map_while(Result::ok) {
                 let (state, upstream) = (Arc::clone(&state), Arc::clone(&upstream));
-                // A client may disconnect at any time; that is no error.
+                // A client may disconnect at any time, which is not an error.
                 thread::spawn(move || {
                     let _ = serve(client, &state, &upstream);
                 });
@@ -243,12 +243,12 @@ impl Proxy {
         });
     }
 
-    /// Injects `fault` into the next `times` requests that match. Earlier rules come first.
+    /// Injects `fault` into the next `times` requests that match. Earlier rules take precedence.
     pub fn fault(&self, times: usize, fault: Fault, matches: impl Fn(&Request) -> bool + Send + 'static) {
         lock(&self.state).rules.push(Rule { matches: Box::new(matches), fault, left: times });
     }
 
-    /// Returns the matching requests so far, in the order in which they arrived. Their answers may have crossed.
+    /// Returns the matching requests so far, in order of arrival. The responses may have been sent in another order.
     pub fn records(&self, matches: impl Fn(&Request) -> bool) -> Vec<Record> {
         let mut records: Vec<Record> =
             lock(&self.state).records.iter().filter(|record| matches(&record.request)).cloned().collect();
@@ -256,7 +256,7 @@ impl Proxy {
         records
     }
 
-    /// Returns the number of matching requests.
+    /// Returns the number of matching requests so far.
     pub fn count(&self, matches: impl Fn(&Request) -> bool) -> usize {
         self.records(matches).len()
     }
@@ -271,17 +271,20 @@ impl Proxy {
         let sent = self.each_watch(resource, |watch| {
             let _ = chunk(&mut watch.stream, format!("{line}\n").as_bytes());
         });
-        assert!(sent > 0, "nobody watches {resource}");
+        assert!(sent > 0, "no watch of {resource} is open");
     }
 
     /// Ends all open watches now.
     pub fn close_all(&self) {
-        assert!(self.each_open(|_| true, |watch| watch.end(Cut::Complete)) > 0, "nobody watches anything");
+        assert!(self.each_open(|_| true, |watch| watch.end(Cut::Complete)) > 0, "no watch is open");
     }
 
     /// Ends open watches of `resource` now.
     pub fn close(&self, resource: &str) {
-        assert!(self.each_watch(resource, |watch| watch.end(Cut::Complete)) > 0, "nobody watches {resource}");
+        assert!(
+            self.each_watch(resource, |watch| watch.end(Cut::Complete)) > 0,
+            "no watch of {resource} is open"
+        );
     }
 
     fn each_watch(&self, resource: &str, act: impl Fn(&mut OpenWatch)) -> usize {
@@ -327,7 +330,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Serves the requests of one connection, one after the other.
+/// Serves the requests of one connection, one after another.
 fn serve(client: TcpStream, state: &Arc<Mutex<State>>, upstream: &Upstream) -> std::io::Result<()> {
     client.set_nodelay(true)?;
     let mut reader = BufReader::new(client.try_clone()?);
@@ -366,7 +369,7 @@ fn serve(client: TcpStream, state: &Arc<Mutex<State>>, upstream: &Upstream) -> s
         let response = upstream.send(&request);
         let status = response.status().as_u16();
         if request.is_watch() && status == 200 {
-            // Once a test sees the record of a watch, it may cut it, so the watch must be open by then.
+            // As soon as a test sees the record of a watch, it may cut the watch, which must therefore be open by then.
             let watch = open_watch(&request, client, state)?;
             note(status);
             pump(response, &watch);
@@ -414,7 +417,7 @@ impl Upstream {
     }
 }
 
-/// Sends the head of the answer to a watch and registers the watch.
+/// Sends the response head of a watch and registers the watch.
 fn open_watch(
     request: &Request,
     mut client: TcpStream,

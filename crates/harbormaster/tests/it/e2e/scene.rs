@@ -1,4 +1,4 @@
-//! A scheduler that talks to the API server through a proxy that injects faults.
+//! A scheduler connected to the API server through a proxy that injects faults.
 
 use std::{
     collections::BTreeMap,
@@ -20,7 +20,7 @@ use super::{
     server::{Cluster, Server},
 };
 
-/// All watched resources, by their names in the log.
+/// Names of all watched resources in the log.
 const WATCHED: [&str; 14] = [
     "nodes",
     "pods",
@@ -92,7 +92,7 @@ impl Scene {
         self.client.post(PODS, &pod).expect("the pod is created");
     }
 
-    /// Creates a pod that already runs on a node and takes some seconds to terminate.
+    /// Creates a pod that is already running on a node and takes `seconds` to terminate.
     pub fn place(&self, name: &str, class: Option<&str>, cpu: &str, node: &str, seconds: u32) {
         let pod = self.placed(name, class, cpu, node, seconds);
         self.client.post(PODS, &pod).expect("the pod is created");
@@ -148,14 +148,14 @@ impl Scene {
         self.start_with(&config(self.name), format!("--master=http://127.0.0.1:{}", self.proxy.port))
     }
 
-    /// Starts Harbormaster with that configuration. The flag `way` says where the server is.
+    /// Starts Harbormaster with the given configuration. The flag `way` locates the server.
     pub fn start_with(&self, config: &Value, way: String) -> Harbormaster {
         self.start_with_flags(config, vec![way])
     }
 
-    /// Starts Harbormaster with that configuration and these flags, one of which says where the server is.
+    /// Starts Harbormaster with the given configuration and flags, one of which locates the server.
     pub fn start_with_flags(&self, config: &Value, mut flags: Vec<String>) -> Harbormaster {
-        // Each log has its own name: several processes may run, at the same time or one after the other.
+        // Each log has its own name, because several processes may run, at the same time or one after another.
         let started = self.started.fetch_add(1, Ordering::Relaxed);
         let path = self.cluster.directory().join(format!("{}-{started}.json", self.name));
         std::fs::write(&path, config.to_string()).expect("the configuration is written");
@@ -197,8 +197,8 @@ impl Scene {
         self.proxy.records(|request| request.is_bind_of(&name))
     }
 
-    /// Asserts the statuses of a pod's binds. A record is written a moment after the API server has handled the
-    /// request.
+    /// Asserts the statuses of the requests to bind a pod. The proxy records a request a moment after the API server
+    /// has handled it.
     pub fn has_statuses(&self, name: &str, expected: &[u16]) {
         let name = self.full(name);
         self.answers(expected, |request| request.is_bind_of(&name));
@@ -210,7 +210,8 @@ impl Scene {
         assert_eq!(statuses(&self.proxy.records(&matches)), expected);
     }
 
-    /// Asserts that the requests that match were refused at least once and finally answered.
+    /// Asserts that the last matching request got the status `answered`, and that all earlier ones, at least one, got
+    /// `refused`.
     pub fn answers_end_with(&self, refused: u16, answered: u16, matches: impl Fn(&Request) -> bool) {
         eventually("the last record", PATIENCE, || {
             let statuses = statuses(&self.proxy.records(&matches));
@@ -226,14 +227,15 @@ impl Scene {
         self.proxy.fault(times, fault, move |request| request.is_bind_of(&name));
     }
 
-    /// Creates pods of 100m CPU; twenty fill a node.
+    /// Creates pods that request 100m CPU; twenty fill a node.
     pub fn create_many(&self, count: usize) {
         for index in 0..count {
             self.create(&format!("many-{index}"), "100m");
         }
     }
 
-    /// Waits until all of them are bound, and asserts that each was bound once and no node is overfull.
+    /// Waits until all pods of [`Self::create_many`] are bound, and asserts that each was bound once and no node is
+    /// overfull.
     pub fn many_are_bound(&self, count: usize) {
         let prefix = self.full("many-");
         let nodes = eventually(&format!("{count} pods are bound"), PATIENCE, || {

@@ -1,4 +1,4 @@
-//! The two API servers that every test runs on, and the code that shares them between tests.
+//! The two API servers on which tests run, and the code that shares them between tests.
 
 use std::{
     ops::Deref,
@@ -11,7 +11,7 @@ use harbormaster_oracle::{
 };
 use harbormaster_sandbox::Controllers;
 
-/// API server for a test.
+/// The API server of a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Server {
     /// kube-apiserver with etcd.
@@ -20,7 +20,7 @@ pub enum Server {
     Embedded,
 }
 
-/// Defines tests from functions that take a [`Server`]: each runs on both.
+/// Defines tests from functions that take a [`Server`]: each function is run on both servers.
 #[allow(unused_macros, reason = "not every test program needs a server")]
 macro_rules! on_both_servers {
     ($($test:ident),+ $(,)?) => {
@@ -64,7 +64,7 @@ impl Server {
         }
     }
 
-    /// Returns the cluster that the current tests on this server share; it ends with the last of them.
+    /// Returns the cluster that the running tests share on this server. It ends with the last of those tests.
     pub fn shared(self) -> Arc<Cluster> {
         let shared = match self {
             Self::Real => &REAL,
@@ -79,7 +79,7 @@ impl Server {
     }
 }
 
-/// A running cluster, initially without nodes, at its [`Endpoint`].
+/// A running cluster, initially without nodes.
 pub enum Cluster {
     Real(ControlPlane),
     Embedded(Embedded),

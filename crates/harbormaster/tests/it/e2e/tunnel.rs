@@ -1,5 +1,5 @@
-//! A tunnel for bytes that can fall silent, like a firewall that has forgotten its connections: sockets stay open, but
-//! written data is lost.
+//! A tunnel for bytes that can fall silent, like a firewall that has lost track of its connections: sockets stay open,
+//! but written data is lost.
 
 use std::{
     io::{Read, Write},
@@ -11,14 +11,14 @@ use std::{
     thread,
 };
 
-/// Connections that fall silent together.
+/// A group of connections that fall silent together.
 #[derive(Default)]
 struct Age {
     swallows_requests: AtomicBool,
     swallows_answers: AtomicBool,
 }
 
-/// A tunnel to a port of this machine. It exists until the process ends.
+/// A tunnel to a port of this machine. It lasts until the process ends.
 pub struct Tunnel {
     pub port: u16,
     age: Arc<Mutex<Arc<Age>>>,
@@ -34,7 +34,7 @@ impl Tunnel {
         thread::spawn(move || {
             for client in listener.incoming().map_while(Result::ok) {
                 let age = Arc::clone(&ages.lock().unwrap_or_else(PoisonError::into_inner));
-                // Without a server, the client's connection just ends.
+                // If the server cannot be reached, the client's connection is simply closed.
                 if let Ok(server) = TcpStream::connect(("127.0.0.1", target)) {
                     join(client, server, age).expect("sockets can be shared");
                 }
@@ -53,7 +53,7 @@ impl Tunnel {
         self.current().swallows_answers.store(true, Ordering::Relaxed);
     }
 
-    /// Drops everything from now on, except on new connections.
+    /// Drops everything on the present connections from now on. New connections work.
     pub fn fall_silent(&self) {
         let mut current = self.age.lock().unwrap_or_else(PoisonError::into_inner);
         let old = std::mem::take(&mut *current);
@@ -75,7 +75,7 @@ fn join(client: TcpStream, server: TcpStream, age: Arc<Age>) -> std::io::Result<
     Ok(())
 }
 
-/// Forwards bytes until either side ends. The end of the stream can be swallowed too.
+/// Forwards bytes until either side closes. The end of the stream can be swallowed too.
 fn pump(mut from: TcpStream, mut to: TcpStream, swallows: &AtomicBool) {
     let mut buffer = vec![0; 64 << 10];
     while let Ok(read @ 1..) = from.read(&mut buffer) {

@@ -26,7 +26,7 @@ const HOSTNAME: &str = "kubernetes.io/hostname";
 /// Message about a pod for which no volume is left.
 pub const NO_VOLUME: &str = "node(s) didn't find available persistent volumes to bind";
 
-/// One test's part of a cluster with volume controllers. Its object names start with the scene's name.
+/// One test's part of a cluster with volume controllers. The names of the scene's objects start with its name.
 pub struct VolumeScene {
     scene: Scene,
     pub server: Server,
@@ -41,8 +41,8 @@ impl Deref for VolumeScene {
 }
 
 impl VolumeScene {
-    /// Creates two nodes `a` and `b`, a class `there` of existing volumes, and a class `made` whose volumes
-    /// `provisioner` makes.
+    /// Creates two nodes `a` and `b`, a class `there` for existing volumes, and a class `made` for volumes that a
+    /// provisioner creates.
     pub fn new(server: Server, name: &'static str) -> Self {
         let scene = Scene::on(shared_cluster(server), name);
         let scene = Self { scene, server };
@@ -56,12 +56,12 @@ impl VolumeScene {
         scene
     }
 
-    /// Name of the provisioner of the class `made`. None runs until [`Self::provision`] starts one.
+    /// Returns the name of the provisioner of the class `made`. It does not run until [`Self::provision`] starts it.
     fn provisioner(&self) -> String {
         format!("{}.example.com", self.name)
     }
 
-    /// Starts the provisioner of the class `made`. It treats these claims as given and serves all others at once.
+    /// Starts the provisioner of the class `made`. It treats `claims` as specified and serves all others immediately.
     pub fn provision(&self, claims: &[(&str, Behaviour)]) -> Provisioner {
         let driver = Driver::new(&self.provisioner(), [HOSTNAME]);
         let driver = claims.iter().fold(driver, |driver, (claim, behaviour)| {
@@ -70,7 +70,7 @@ impl VolumeScene {
         Provisioner::start(&self.client, vec![driver])
     }
 
-    /// Creates a node with much room.
+    /// Creates a large node.
     pub fn create_place(&self, name: &str) {
         let name = self.full(name);
         let labels = json!({"scene": self.name, HOSTNAME: name});
@@ -113,7 +113,7 @@ impl VolumeScene {
         let path = format!("{VOLUMES}/{}", self.full(name));
         self.delete(&path);
         eventually("the volume is gone", PATIENCE, || {
-            // The volume may be gone already; otherwise a finalizer may keep it for its claim.
+            // The patch removes the finalizer that may keep a claim's volume. It fails if the volume is already gone.
             let _ = self.client.merge_patch(&path, &json!({"metadata": {"finalizers": null}}));
             self.volume(name).is_none().then_some(())
         });
@@ -130,7 +130,7 @@ impl VolumeScene {
         })
     }
 
-    /// Makes the claim's volume for a node, which need not exist.
+    /// Creates the claim's volume for a node, which need not exist.
     pub fn make_volume(&self, claim: &str, node: &str) {
         let asked = self.claim(claim).expect("the claim is there");
         let claim_ref = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": "default",
@@ -140,12 +140,12 @@ impl VolumeScene {
         self.client.post(VOLUMES, &made).expect("the volume is created");
     }
 
-    /// Creates a pod that uses these claims, which may be created later.
+    /// Creates a pod that uses the given claims, which may be created later.
     pub fn create_pod(&self, name: &str, claims: &[&str]) {
         self.create_pod_for(name, claims, json!({"scene": self.name}));
     }
 
-    /// Calls [`Self::create_pod`] with a node selector for one node.
+    /// Creates a pod as [`Self::create_pod`] does, but with a node selector for one node.
     pub fn create_pod_on(&self, name: &str, claims: &[&str], node: &str) {
         self.create_pod_for(name, claims, json!({HOSTNAME: self.full(node)}));
     }
@@ -163,7 +163,7 @@ impl VolumeScene {
         self.create_pod(name, &[name]);
     }
 
-    /// Starts Harbormaster with that volume binding timeout in seconds and the proxy listening.
+    /// Starts Harbormaster with a volume binding timeout of `seconds`. The proxy must already be listening.
     pub fn start_patient(&self, seconds: u32) -> Harbormaster {
         let mut config = config(self.name);
         config["profiles"][0]["pluginConfig"] =
@@ -175,7 +175,7 @@ impl VolumeScene {
 
     /// Waits until the message of the pod's condition contains `words`.
     pub fn is_told(&self, name: &str, words: &str) {
-        eventually(&format!("{name} is told {words:?}"), PATIENCE, || {
+        eventually(&format!("{name} has the message {words:?}"), PATIENCE, || {
             let pod = get_pod(&self.client, &self.full(name))?;
             scheduled_condition(&pod)?[2].contains(words).then_some(())
         });
@@ -192,7 +192,8 @@ impl VolumeScene {
         list(&self.client, path).into_iter().filter(|object| name_of(object).starts_with(&prefix)).collect()
     }
 
-    /// Returns the scene's volumes by class, because provisioned volumes have other names.
+    /// Returns the scene's volumes. They are found by class, because the names of provisioned volumes do not start with
+    /// the scene's name.
     fn volumes(&self) -> Vec<Value> {
         let prefix = self.full("");
         let is_ours = |volume: &Value| {
@@ -201,9 +202,10 @@ impl VolumeScene {
         list(&self.client, VOLUMES).into_iter().filter(is_ours).collect()
     }
 
-    /// Asserts the conditions that must hold after any fault. These pods are bound. Every volume agrees with its claim,
-    /// has only one claim, and can be used from the node of each pod that uses it. Free volumes are usable by as many
-    /// more pods and no more; and if `is_provisioned`, one more pod on every node gets a volume of the class `made`.
+    /// Asserts the conditions that must hold after any fault. All `pods` are bound. Every volume agrees with its claim,
+    /// has only one claim, and can be used from the node of each pod that uses it. Exactly as many new pods as there
+    /// are free volumes can use these volumes. If `is_provisioned`, one more pod on every node gets a volume of the
+    /// class `made`.
     pub fn all_is_well(&self, pods: &[&str], is_provisioned: bool) {
         for name in pods {
             self.is_bound(name);
@@ -233,7 +235,7 @@ impl VolumeScene {
         assert_eq!(self.watch.moved(), Vec::<String>::new());
     }
 
-    /// Waits until claims, volumes and pods agree. A permanent flaw makes it fail.
+    /// Waits until claims, volumes and pods agree. Fails if an inconsistency persists.
     fn is_consistent(&self) {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -249,7 +251,7 @@ impl VolumeScene {
     fn flaws(&self) -> Vec<String> {
         let (volumes, claims) = (self.volumes(), self.ours(CLAIMS));
         let mut flaws = Vec::new();
-        // No controller cleans up a volume whose claim is gone.
+        // No controller cleans up volumes whose claims are gone.
         let is_left =
             |volume: &&Value| ["Released", "Failed"].iter().any(|it| volume["status"]["phase"] == *it);
         for volume in volumes.iter().filter(|volume| !is_left(volume)) {
@@ -275,7 +277,7 @@ impl VolumeScene {
         flaws
     }
 
-    /// Asserts [`Self::all_is_well`] and that the process exits successfully.
+    /// Asserts the conditions of [`Self::all_is_well`], and that the process exits successfully. Returns its log.
     pub fn ends_in_order(self, harbormaster: Harbormaster, pods: &[&str], is_provisioned: bool) -> String {
         self.all_is_well(pods, is_provisioned);
         self.scene.ends_well(harbormaster)
@@ -320,7 +322,7 @@ impl VolumeScene {
     }
 }
 
-/// Returns true if the volume's node affinity names the node. A node's name is also its label.
+/// Returns true if the volume's node affinity names the node. Each node has its name as a label.
 fn is_within_reach(volume: &Value, node: &str) -> bool {
     let terms = &volume["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"];
     let names = |term: &Value| {

@@ -42,7 +42,7 @@ pub fn claim(name: &str, class: &str) -> Value {
     }})
 }
 
-/// Returns `spec.volumes` of a pod that uses these claims.
+/// Returns the `spec.volumes` of a pod that uses the given claims.
 pub fn users_of<T: AsRef<str>>(claims: &[T]) -> Value {
     let volume =
         |name: &str| json!({"name": format!("v-{name}"), "persistentVolumeClaim": {"claimName": name}});
@@ -67,7 +67,8 @@ pub fn is_bound(claim: &Value) -> bool {
 static REAL: Mutex<Weak<Cluster>> = Mutex::new(Weak::new());
 static EMBEDDED: Mutex<Weak<Cluster>> = Mutex::new(Weak::new());
 
-/// Returns the cluster with controllers that the current tests on this server share; it ends with the last of them.
+/// Returns the cluster with controllers that the running tests share on this server. It ends with the last of those
+/// tests.
 pub fn shared_cluster(server: Server) -> Arc<Cluster> {
     let shared = match server {
         Server::Real => &REAL,

@@ -1,5 +1,5 @@
-//! Copies of the same pods that wait for Harbormaster and for the real kube-scheduler. Their attempts are counted and
-//! compared.
+//! Copies of the same pods that wait for Harbormaster and for the real kube-scheduler. The attempts of both schedulers
+//! are counted and compared.
 
 use std::{collections::BTreeMap, fs, path::PathBuf, thread::sleep, time::Duration};
 
@@ -19,7 +19,7 @@ use super::{
 pub const OURS: &str = "ours";
 pub const THEIRS: &str = "theirs";
 
-/// Name of a pod with scheduling gates: it is not tried at first.
+/// Name of a pod with scheduling gates, which is not tried at first.
 pub const GATE: &str = "gated";
 
 /// Time in which a wrongly woken pod would be tried, with a large margin.
@@ -40,7 +40,7 @@ pub struct WakeScene {
 pub type Attempts = BTreeMap<&'static str, usize>;
 
 impl WakeScene {
-    /// Creates nodes, pods placed on them, and waiting pods: one copy for each scheduler.
+    /// Creates nodes, pods placed on them, and one copy of the waiting pods for each scheduler.
     pub fn new(
         server: Server,
         nodes: &[Value],
@@ -81,7 +81,7 @@ impl WakeScene {
                 wait_until_explained(&scene.client, &format!("{name}-{scheduler}"));
             }
         }
-        // The status updates of the first attempts arrive as events; they must not wake any pod either.
+        // The status updates of the first attempts arrive as events, which must not wake any pod either.
         sleep(QUIET);
         scene
     }

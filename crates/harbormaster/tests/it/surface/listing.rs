@@ -1,4 +1,4 @@
-//! The text: paths, then definitions.
+//! The text of the surface: paths, then definitions.
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
@@ -128,7 +128,7 @@ fn of_trait(item: &TraitItem) -> Option<String> {
     })
 }
 
-/// Returns public methods and implemented traits, wherever they are in the crate.
+/// Returns an item's public methods and implemented traits, wherever they are in the crate.
 fn implementations(sources: &Sources, module: &ModulePath, name: &str) -> Vec<String> {
     let wanted = Meaning::Item(module.clone(), name.to_owned());
     let mut lines = Vec::new();
@@ -166,7 +166,7 @@ fn method(item: &ImplItem) -> Option<String> {
     }
 }
 
-/// Returns the signature with types only: names of arguments may change freely.
+/// Returns the signature with types only, because the names of arguments may change freely.
 fn signature(signature: &Signature) -> String {
     let inputs: Vec<String> = signature
         .inputs
@@ -185,7 +185,7 @@ fn signature(signature: &Signature) -> String {
     format!("{}({}){output}{bounds}", text(&signature.generics), inputs.join(", "))
 }
 
-/// Returns tokens with the spaces of ordinary code.
+/// Returns tokens with the spacing of ordinary code.
 fn text(tokens: &impl ToTokens) -> String {
     let mut text = quote::quote!(#tokens).to_string();
     for (from, to) in [

@@ -8,10 +8,10 @@ use std::{
 
 use syn::{Item, ItemUse, UseTree, Visibility};
 
-/// Path of a module: its crate, then the names of modules down to it.
+/// Path of a module: its crate, then the names of the modules that lead to it.
 pub(crate) type ModulePath = Vec<String>;
 
-/// Target of a name.
+/// What a name refers to.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Meaning {
     Module(ModulePath),
@@ -123,7 +123,7 @@ impl Sources {
                 Some(self.named_in(&inner, name).unwrap_or(Meaning::Item(inner, name.clone())))
             }
             Meaning::Foreign(path) => Some(Meaning::Foreign(format!("{path}::{name}"))),
-            // A variant, or an associated item.
+            // The name is a variant or an associated item.
             Meaning::Item(..) => None,
         })
     }
@@ -136,7 +136,7 @@ impl Sources {
         }
         let imports = self.imports(module);
         let import = imports.iter().find(|import| import.name.as_deref() == Some(name))?;
-        // A crate of that name.
+        // The path may be the name of a crate.
         if import.path == [name] { None } else { self.resolve(module, &import.path) }
     }
 
@@ -175,7 +175,7 @@ impl Sources {
     }
 }
 
-/// Returns the module's file, which is in one of two places.
+/// Returns the module's file, which is in one of two possible places.
 fn file_of(children: &Path, name: &str) -> PathBuf {
     let file = children.join(format!("{name}.rs"));
     if file.is_file() { file } else { children.join(name).join("mod.rs") }
@@ -205,7 +205,7 @@ fn flatten(tree: &UseTree, mut path: Vec<String>, is_public: bool, found: &mut V
     }
 }
 
-/// Returns name and visibility of an item, if it has a name.
+/// Returns the name and visibility of an item, if it has a name.
 pub(crate) fn named(item: &Item) -> Option<(String, &Visibility)> {
     let (name, visibility) = match item {
         Item::Const(it) => (&it.ident, &it.vis),
