@@ -8,8 +8,8 @@
 //! - The node does not match `addedAffinity`: `node(s) didn't match scheduler-enforced node affinity`.
 //! - The node does not match both the pod's selector and its required affinity: `node(s) didn't match Pod's node
 //!   affinity/selector`. A term with a syntax error matches nothing.
-//! - Every required term names nodes, but no node can satisfy it: `pod affinity terms conflict`.
 //! - Every required term names nodes, but no node can satisfy any term: `pod affinity terms conflict`.
+//!
 //! No eviction resolves any of these. If every required term names nodes (`matchFields` on `metadata.name`), only
 //! those nodes are filtered.
 //!
