@@ -338,14 +338,14 @@ impl Walk {
             "Quantity" => {
                 match quantity(&value) {
                     Ok(quantity) => value = quantity.into(),
-                    Err(why) => self.is_no(&value, "quantity", why),
+                    Err(why) => self.is_no(&value, "a quantity", why),
                 }
                 true
             }
             "Time" => {
                 match time(&value) {
                     Ok(()) => {}
-                    Err(why) => self.is_no(&value, "time", why),
+                    Err(why) => self.is_no(&value, "a time", why),
                 }
                 true
             }
@@ -374,7 +374,7 @@ impl Walk {
                 "s" | "b" => "a string",
                 "t" => "true or false",
                 "d" => "a number",
-                "i" => "an integer of 32 bits",
+                "i" => "a 32-bit integer",
                 "l" => "an integer",
                 _ => "an object",
             };
@@ -402,7 +402,7 @@ impl Walk {
 
     /// A value is of the right type and does not say what it should.
     fn is_no(&mut self, value: &Value, what: &str, in_go: String) {
-        let problem = format!("{value} is no {what}");
+        let problem = format!("{value} is not {what}");
         self.wrong.push(WrongValue { field: self.shown(true), problem, in_go });
     }
 
