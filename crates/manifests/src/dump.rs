@@ -107,7 +107,8 @@ impl Dump {
         let names: Vec<String> = names.collect();
         (!names.is_empty()).then(|| {
             format!(
-                "the input refers to {}, but contains no objects of that kind: the dump command writes everything needed",
+                "the input refers to {}, but contains no objects of that kind: the dump command writes everything \
+                 needed",
                 names.join(" and ")
             )
         })

@@ -86,7 +86,7 @@ impl PodView {
             PodState::Ending => message("DisruptionTarget", "True"),
             PodState::Placed | PodState::Finished => None,
             PodState::Gated => {
-                rejected.or_else(|| Some("is waiting for its scheduling gates to be removed".to_owned()))
+                rejected.or_else(|| Some("waiting for its scheduling gates to be removed".to_owned()))
             }
             PodState::Foreign => {
                 rejected.or_else(|| Some(format!("no profile has the scheduler name {scheduler:?}")))

@@ -158,8 +158,8 @@ pub fn type_of(kind: &Kind) -> Option<String> {
     (!kind.is_custom() && find(&name).is_some()).then_some(name)
 }
 
-/// Makes an object conform to its type: removes unknown fields, writes quantities and times as Kubernetes does, and
-/// adds the fields that are always present. For kinds without a type, only the metadata is processed.
+/// Makes an object conform to its type: removes unknown fields, writes quantities as Kubernetes does, and adds the
+/// fields that are always present. For kinds without a type, only the metadata is processed.
 ///
 /// # Errors
 /// The first value of the wrong type, in Go's wording.
