@@ -1,9 +1,9 @@
-//! Measures the rate at which pods are created while ten clients watch all of them, and the memory that a large
-//! cluster uses: `cargo run --release -p harbormaster-apiserver --example load [-- -o json]`. Fails if a promise is
-//! not kept.
+//! Measures the rate at which pods are created while ten clients watch all of them, and the memory that a large cluster
+//! uses: `cargo run --release -p harbormaster-apiserver --example load [-- -o json]`. Fails if a promised value is
+//! missed.
 //!
-//! The server has this process to itself. The clients run in another process on the same machine, which this one
-//! starts; everything goes over HTTP on loopback.
+//! The server has this process to itself. The server's process starts another process for the clients, on the same
+//! machine. All requests go over HTTP on loopback.
 
 use std::{
     error::Error,
@@ -22,7 +22,7 @@ const CREATORS: u64 = 16;
 const WATCHERS: usize = 10;
 const PODS: u64 = 100_000;
 const NODES: u64 = 10_000;
-/// Promised values on two cores.
+/// Values promised on two cores.
 const LEAST_PER_SECOND: f64 = 5000.0;
 const MOST_MIB: f64 = 1536.0;
 
@@ -33,7 +33,7 @@ struct Measure {
     name: &'static str,
     value: f64,
     unit: &'static str,
-    /// True if the promise is kept; `None` without a promise.
+    /// True if the promised value is met; `None` if nothing is promised.
     kept: Option<bool>,
 }
 
@@ -89,7 +89,7 @@ fn measure() -> Outcome<Vec<Measure>> {
         let mut command = Command::new(std::env::current_exe()?);
         let output = command.args(["client", name, &address]).stderr(Stdio::inherit()).output()?;
         if !output.status.success() {
-            return Err(format!("the clients have failed in phase {name}").into());
+            return Err(format!("the clients failed in phase {name}").into());
         }
         Ok(serde_json::from_slice(&output.stdout)?)
     };
@@ -107,11 +107,11 @@ fn measure() -> Outcome<Vec<Measure>> {
     Ok(vec![
         plain("nodes created", number(&nodes, "perSecond"), "/s"),
         per_second("pods created, 10 watchers of all pods", number(&pods, "perSecond")),
-        plain("the last pod's way to the last watcher", number(&pods, "lagMillis"), "ms"),
+        plain("delay until the last watcher sees the last pod", number(&pods, "lagMillis"), "ms"),
         plain("size of a pod", number(&list, "bytes") / PODS as f64, "bytes"),
         plain("list of all pods", number(&list, "millis"), "ms"),
         memory("10,000 nodes and 100,000 pods, resident", resident),
-        memory("… at most so far", peak),
+        memory("… peak so far", peak),
         memory("… while lists are sent", after_list),
         plain("pods changed while 10 watchers do not read", number(&lagging, "perSecond"), "/s"),
         memory("… at most", mib("VmHWM:")),
@@ -176,7 +176,7 @@ async fn client(phase: &str, address: &str) -> Outcome<Value> {
             write(address, PODS, patch).await?;
             Ok(json!({"perSecond": PODS as f64 / start.elapsed().as_secs_f64()}))
         }
-        other => Err(format!("{other} is no phase").into()),
+        other => Err(format!("{other} is not a phase").into()),
     }
 }
 
@@ -227,7 +227,7 @@ fn pod(i: u64) -> Value {
     })
 }
 
-/// Sends requests over several connections at once.
+/// Sends requests over several concurrent connections.
 async fn write(
     address: &str,
     count: u64,
@@ -261,13 +261,13 @@ async fn write(
     Ok(())
 }
 
-/// Reads an answer of known length, which must be a success.
+/// Reads a response of known length, which must report success.
 async fn answer(stream: &mut TcpStream, buffer: &mut [u8]) -> Outcome<()> {
     let mut read = 0;
     loop {
         let more = stream.read(&mut buffer[read..]).await?;
         if more == 0 {
-            return Err("the server has closed a connection".into());
+            return Err("the server closed a connection".into());
         }
         read += more;
         let text = &buffer[..read];
@@ -283,7 +283,7 @@ async fn answer(stream: &mut TcpStream, buffer: &mut [u8]) -> Outcome<()> {
     }
 }
 
-/// Starts a watch and reads the head of its answer.
+/// Starts a watch and reads the head of the response.
 async fn watch(address: &str, path: &str) -> Outcome<TcpStream> {
     let mut stream = TcpStream::connect(address).await?;
     let request = format!("GET {path} HTTP/1.1\r\nhost: {address}\r\n\r\n");
@@ -292,20 +292,20 @@ async fn watch(address: &str, path: &str) -> Outcome<TcpStream> {
     while !head.ends_with(b"\r\n\r\n") {
         head.push(stream.read_u8().await?);
     }
-    if head.starts_with(b"HTTP/1.1 200") { Ok(stream) } else { Err("a watch has been refused".into()) }
+    if head.starts_with(b"HTTP/1.1 200") { Ok(stream) } else { Err("a watch was refused".into()) }
 }
 
-/// Reads until every pod has arrived, and checks that each arrives once and in the order of versions.
+/// Reads until every pod has arrived. Checks that each pod arrives exactly once and in version order.
 async fn check_events(mut stream: TcpStream) -> Outcome<()> {
     let mut seen = vec![false; PODS as usize];
     let (mut count, mut last) = (0, 0);
     let mut buffer = Vec::with_capacity(1 << 20);
     while count < PODS {
         if stream.read_buf(&mut buffer).await? == 0 {
-            return Err(format!("a watch has ended after {count} events").into());
+            return Err(format!("a watch ended after {count} events").into());
         }
         let mut read = 0;
-        // Lines of the framing end with \r\n; an event is a line that begins and ends with a brace.
+        // Framing lines end with \r\n; an event is a line that begins and ends with a brace.
         while let Some(end) = buffer[read..].iter().position(|byte| *byte == b'\n') {
             let line = &buffer[read..read + end];
             read += end + 1;
@@ -314,9 +314,10 @@ async fn check_events(mut stream: TcpStream) -> Outcome<()> {
             }
             let text = std::str::from_utf8(line)?;
             let (name, version) = (number(text, "\"name\":\"pod-")?, number(text, "\"resourceVersion\":\"")?);
-            let seen = seen.get_mut(usize::try_from(name)?).ok_or("an event of a pod that was not made")?;
+            let seen =
+                seen.get_mut(usize::try_from(name)?).ok_or("an event of a pod that was not created")?;
             if !text.starts_with("{\"type\":\"ADDED\"") || std::mem::replace(seen, true) || version <= last {
-                return Err(format!("behind version {last} comes {}", &text[..text.len().min(300)]).into());
+                return Err(format!("version {last} is followed by {}", &text[..text.len().min(300)]).into());
             }
             (count, last) = (count + 1, version);
         }
@@ -325,14 +326,14 @@ async fn check_events(mut stream: TcpStream) -> Outcome<()> {
     Ok(())
 }
 
-/// Returns the number that follows the first occurrence of a text.
+/// Returns the number that follows the first occurrence of `behind`.
 fn number(text: &str, behind: &str) -> Outcome<u64> {
     let start = text.find(behind).ok_or_else(|| format!("no {behind} in {text}"))? + behind.len();
     let digits = text[start..].split('"').next().unwrap_or_default();
     Ok(digits.parse()?)
 }
 
-/// Reads an answer to its end and returns its length.
+/// Reads a response to its end and returns its length.
 async fn get(address: &str, path: &str) -> Outcome<u64> {
     let mut stream = TcpStream::connect(address).await?;
     let request = format!("GET {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");

@@ -70,8 +70,8 @@ impl Writer<'_> {
     }
 }
 
-/// Records in a new version of an object which fields the writer wrote. Without an old version, the object is new. An
-/// old version without records stays without them.
+/// Records in the new version of an object which fields the writer wrote. Without an old version, the object is new. If
+/// the old version has no records and the request contains none, the new version gets none.
 pub(crate) fn note(kind: &Kind, old: Option<&Value>, new: &mut Value, writer: &Writer<'_>, now: &str) {
     let said = new.pointer("/metadata/managedFields").and_then(Value::as_array);
     let is_reset = said.is_some_and(|said| match said.as_slice() {
@@ -106,7 +106,7 @@ pub(crate) fn note(kind: &Kind, old: Option<&Value>, new: &mut Value, writer: &W
 /// Configuration to apply.
 pub(crate) struct Application<'a> {
     pub(crate) writer: Writer<'a>,
-    /// True if the writer takes over fields of other managers.
+    /// True if the writer takes over conflicting fields from other managers.
     pub(crate) force: bool,
     pub(crate) config: &'a Value,
 }
@@ -167,7 +167,7 @@ impl Application<'_> {
         let is_changed = new != old;
         managers.apply(manager, fields, &changes, is_changed.then_some(now));
         if live.is_none() {
-            // The configuration cannot refer to a version that does not exist yet.
+            // The configuration cannot name the version of an object that does not exist yet.
             remove(&mut new["metadata"], "resourceVersion");
         }
         if self.writer.manager == KUBECTL && !last_applied(&old).is_empty() {
@@ -205,7 +205,7 @@ fn last_applied(object: &Value) -> &str {
     annotations.and_then(|all| all.get(LAST_APPLIED)?.as_str()).unwrap_or_default()
 }
 
-/// Returns the failure for conflicts with the fields of other managers.
+/// Returns the failure for conflicts over fields that other managers own.
 fn conflict(conflicts: &[(&Manager, Fields)]) -> Failure {
     let mut all: Vec<(String, Vec<String>)> =
         conflicts.iter().map(|(manager, fields)| (manager.shown(), fields.paths())).collect();

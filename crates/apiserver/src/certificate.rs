@@ -16,13 +16,13 @@ pub struct Certificate {
 
 impl fmt::Debug for Certificate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The private key is left out.
+        // Omits the private key.
         f.debug_struct("Certificate").finish_non_exhaustive()
     }
 }
 
 impl Certificate {
-    /// Creates a certificate for these names and addresses, and for `localhost` and `127.0.0.1`.
+    /// Creates a certificate for the given names and addresses, and for `localhost` and `127.0.0.1`.
     ///
     /// # Errors
     /// When a name is invalid.
@@ -53,14 +53,14 @@ impl Certificate {
     }
 }
 
-/// Returns a kubeconfig for a server at that address. It uses HTTPS if an authority (PEM) is given, and sends the
-/// token if there is one.
+/// Returns a kubeconfig for a server at the given address. Clients use HTTPS if an authority (PEM) is given, and send
+/// the token if there is one.
 pub fn kubeconfig_yaml(address: SocketAddr, authority_pem: Option<&str>, token: Option<&str>) -> String {
     let (scheme, authority) = match authority_pem {
         Some(pem) => ("https", format!("\n    certificate-authority-data: {}", STANDARD.encode(pem))),
         None => ("http", String::new()),
     };
-    // Without any credentials kubectl prompts for a user name and password.
+    // Without credentials, kubectl prompts for a user name and password.
     let token = token.unwrap_or("anybody");
     format!(
         "apiVersion: v1

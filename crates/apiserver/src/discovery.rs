@@ -1,4 +1,4 @@
-//! Discovery of the served API in both formats, and the version.
+//! Discovery of the served API, in both formats, and the version of the server.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use crate::{
     status::{Failure, Result},
 };
 
-/// Version of Kubernetes whose API this server implements.
+/// Kubernetes version whose API this server implements.
 pub const VERSION: &str = "v1.36.1";
 
 const VERBS: [&str; 8] = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
@@ -21,7 +21,7 @@ const ENDING: [&str; 5] = ["delete", "deletecollection", "get", "list", "watch"]
 const CREATE: [&str; 1] = ["create"];
 const WRITE: [&str; 3] = ["get", "patch", "update"];
 
-/// Answers `/version`.
+/// Handles `/version`.
 pub(crate) fn version() -> Value {
     json!({
         "major": "1",
@@ -62,7 +62,7 @@ fn resources<'a>(kinds: &'a Kinds, group: &str, version: &str) -> Vec<&'a Kind> 
     all
 }
 
-/// Answers `/api`, `/apis` and the paths of one group or version.
+/// Handles `/api`, `/apis` and the paths of one group or version.
 pub(crate) fn discover(kinds: &Kinds, request: &Request) -> Result<(Value, &'static str)> {
     const PLAIN: &str = "application/json";
     let path: Vec<&str> = request.path.iter().map(String::as_str).collect();
@@ -96,7 +96,7 @@ pub(crate) fn discover(kinds: &Kinds, request: &Request) -> Result<(Value, &'sta
     Ok((value, PLAIN))
 }
 
-/// Returns the version of aggregated discovery that the client accepts, and the content type of the answer.
+/// Returns the version of aggregated discovery that the client accepts, and the content type of the response.
 fn aggregated(request: &Request) -> Option<(&'static str, &'static str)> {
     request.accepted().find_map(|accepted| {
         let wanted = |name: &str, value: &str| accepted.parameter(name) == Some(value);
@@ -198,7 +198,7 @@ fn aggregated_resource(kind: &Kind) -> Value {
     })
 }
 
-/// Returns true for subresources that only a kubelet could answer.
+/// Returns true for subresources that only a kubelet could serve.
 pub(crate) fn needs_kubelet(kind: &Kind, subresource: &str) -> bool {
     let of_pods = ["log", "exec", "attach", "portforward", "proxy"];
     (kind.rules == Rules::Pod && of_pods.contains(&subresource))

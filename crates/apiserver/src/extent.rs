@@ -4,14 +4,14 @@ use serde_json::Value;
 
 use crate::status::{Failure, Result};
 
-/// Maximum nesting depth of lists and maps. JSON parsers stop at 128 levels, and lists and events add levels around
-/// an object.
+/// Maximum nesting depth of lists and maps. JSON parsers accept at most 128 levels, and lists and events add levels
+/// around an object.
 pub(crate) const DEEPEST: usize = 100;
 /// Maximum size of an object in bytes: etcd's default limit.
 const LARGEST: usize = 3 << 19;
 
-/// Returns the approximate size of a value as JSON in bytes, or `None` if it is nested deeper than `levels`. Never
-/// descends further than that.
+/// Returns the approximate size of a value as JSON in bytes, or `None` if the value is nested deeper than `levels`.
+/// Never descends further than `levels`.
 pub(crate) fn bytes(value: &Value, levels: usize) -> Option<usize> {
     match value {
         Value::String(text) => Some(text.len() + 3),

@@ -12,7 +12,7 @@ use crate::{
     value::text,
 };
 
-/// Returns the JSON of an object in the form of the kind.
+/// Returns the JSON of an object in the form in which the kind is served.
 pub(crate) fn json(kind: &Kind, object: &StoredObject) -> Bytes {
     if kind.form == Form::Stored {
         return object.json().clone();
@@ -20,7 +20,7 @@ pub(crate) fn json(kind: &Kind, object: &StoredObject) -> Bytes {
     shown(kind, object).to_string().into()
 }
 
-/// Returns an object in the form of the kind.
+/// Returns an object in the form in which the kind is served.
 pub(crate) fn shown(kind: &Kind, object: &StoredObject) -> Value {
     let mut value = object.value();
     from_stored(kind, &mut value);
@@ -38,8 +38,8 @@ pub(crate) fn other_version(given: &str, expected: &str) -> Failure {
 pub(crate) fn check(kind: &Kind, object: &Value) -> Result<()> {
     let Some(map) = object.as_object() else {
         return Err(Failure::bad_request(format!(
-            "the object provided is unrecognized (must be of type {}): couldn't get version/kind; json parse error: it is no \
-             JSON object",
+            "the object provided is unrecognized (must be of type {}): couldn't get version/kind; json parse error: it is not \
+             a JSON object",
             kind.kind
         )));
     };

@@ -1,5 +1,5 @@
-//! The served kinds of objects, each with its objects: the kinds of the table, and those that custom resource
-//! definitions add.
+//! The served kinds, each with its objects: built-in kinds from the table of `harbormaster-validation`, and kinds that
+//! custom resource definitions add.
 
 use std::{cmp::Reverse, ops::Deref, sync::Arc};
 
@@ -37,20 +37,20 @@ impl Kind {
         About { group: &self.group, plural: &self.plural, kind: &self.kind, name }
     }
 
-    /// Returns true if its objects are service accounts.
+    /// Returns true for the kind of service accounts.
     fn is_account(&self) -> bool {
         self.group.is_empty() && self.kind == "ServiceAccount"
     }
 
-    /// Parses selectors for its objects.
+    /// Parses selectors for objects of this kind.
     pub(crate) fn selector(&self, namespace: &str, labels: &str, fields: &str) -> Result<Selector> {
         let known =
             (self.is_custom() || !self.shelf.fields.is_empty()).then_some(self.shelf.fields.as_slice());
         Selector::parse(namespace, labels, fields, known)
     }
 
-    /// Returns the subresources as discovery lists them: the name, and the group, version and kind of the object
-    /// sent.
+    /// Returns the subresources as discovery lists them: for each, its name and the group, version and kind of its
+    /// objects.
     pub(crate) fn subresources(&self) -> Vec<(&'static str, (&str, &str, &str))> {
         let own = (self.group.as_str(), self.version.as_str(), self.kind.as_str());
         let mut all = Vec::new();
@@ -75,7 +75,7 @@ impl Kind {
     }
 }
 
-/// All kinds: those of the table in its order, then custom resources by group and version. Each change creates a new
+/// All kinds: built-in kinds in table order, then custom resources by group and version. Each change creates a new
 /// value.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Kinds {
@@ -85,7 +85,7 @@ pub(crate) struct Kinds {
 }
 
 impl Kinds {
-    /// Returns the kinds of the table, with empty shelves.
+    /// Returns the built-in kinds, with empty shelves.
     pub(crate) fn of_table(versions: &Versions, history: usize) -> Self {
         let mut all: Vec<Arc<Kind>> = Vec::new();
         for of in harbormaster_validation::kinds::table() {
@@ -99,8 +99,8 @@ impl Kinds {
         Self { all, defined: Vec::new() }
     }
 
-    /// Returns a copy in which the kinds of one custom resource are replaced: the served ones, and the one in which
-    /// it is stored.
+    /// Returns a copy in which the kinds of one custom resource are replaced: the kinds of its served versions, and the
+    /// kind of its stored version.
     pub(crate) fn with_definition(
         &self,
         group: &str,
@@ -114,7 +114,7 @@ impl Kinds {
         };
         let (mut all, mut defined) = (kept(&self.all), kept(&self.defined));
         all.extend(served);
-        // Kinds of the table keep their order.
+        // Built-in kinds keep their order.
         all.sort_by_cached_key(|kind| {
             kind.is_custom().then(|| (kind.group.clone(), Reverse(rank(&kind.version)), kind.plural.clone()))
         });
@@ -131,7 +131,7 @@ impl Kinds {
         self.defined.iter().find(|kind| kind.group == group && kind.plural == plural)
     }
 
-    /// Returns all kinds that have objects, with each custom resource once.
+    /// Returns all kinds that hold objects; each custom resource occurs once, in its stored version.
     pub(crate) fn stored(&self) -> impl Iterator<Item = &Arc<Kind>> {
         self.all.iter().filter(|kind| !kind.is_custom()).chain(&self.defined)
     }
@@ -144,9 +144,9 @@ impl Kinds {
         self.all.iter().filter(move |kind| kind.group == group && kind.version == version)
     }
 
-    /// Returns the failure for a path of a group that leads nowhere.
+    /// Returns the failure for a path in a group under which nothing is served.
     pub(crate) fn nothing_there(&self, group: &str) -> Failure {
-        // Groups of definitions come and go; once a group is gone, its paths are unknown.
+        // Groups of custom resources come and go; once such a group is gone, its paths are unknown.
         let own = self.all.iter().any(|kind| kind.group == group && !kind.is_custom());
         if own { Failure::no_such_path() } else { Failure::no_such_page() }
     }
@@ -156,12 +156,12 @@ impl Kinds {
         self.all.iter().find(|kind| kind.qualified() == qualified).cloned()
     }
 
-    /// Returns the served groups in the order of the table.
+    /// Returns the served groups in table order.
     pub(crate) fn groups(&self) -> Vec<&str> {
         unique(self.all.iter().map(|kind| kind.group.as_str()))
     }
 
-    /// Returns the served groups and versions in the order of the table.
+    /// Returns the served groups and versions in table order.
     pub(crate) fn versions(&self) -> Vec<(&str, &str)> {
         unique(self.all.iter().map(|kind| (kind.group.as_str(), kind.version.as_str())))
     }
@@ -172,7 +172,7 @@ impl Kinds {
     }
 }
 
-/// Builds a kind from a definition, with its columns and its objects.
+/// Builds a kind from a definition; its columns come from the definition, its objects from the shelf.
 pub(crate) fn of_definition(
     definition: &Value,
     of: harbormaster_validation::Kind,
@@ -215,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_are_ordered_by_how_stable_and_how_new_they_are() {
+    fn versions_are_ordered_by_stability_and_then_by_number() {
         let mut versions = ["foo", "v1alpha1", "v1", "v10beta3", "v2", "v11alpha2", "bar", "v3beta1", "v10"];
         versions.sort_by_key(|version| Reverse(rank(version)));
         assert_eq!(

@@ -1,19 +1,21 @@
-//! A Kubernetes API server in memory: for trying Harbormaster with kubectl but without a cluster, as a test double,
+//! An in-memory Kubernetes API server: for trying Harbormaster with kubectl but without a cluster, as a test double,
 //! and for benchmarks.
 //!
-//! Reading order: `kinds` (served kinds: the table of `harbormaster-validation`, and definitions), `object` and
-//! `shelf` (storage, and how watchers read it), `store` (operations, without HTTP; the rules are those of
-//! `harbormaster-validation`), `apply` (server-side apply and field ownership), `server` (HTTP), `serve` (sockets),
-//! `read` (lists and watches on the wire), `discovery` and `table` (other endpoints and formats that kubectl needs).
+//! Reading order: `kinds` (served kinds, from the table of `harbormaster-validation` and from custom resource
+//! definitions), `object` and `shelf` (storage, and how watchers read it), `store` (operations without HTTP, under the
+//! rules of `harbormaster-validation`), `apply` (server-side apply and field ownership), `server` (HTTP), `serve`
+//! (sockets), `read` (lists and watches on the wire), `discovery` and `table` (other endpoints and formats that kubectl
+//! needs).
 //!
 //! Each object is encoded once, when it is written; lists and watches send those bytes. Watchers have no queues: each
-//! reads one bounded history at its own pace, and is disconnected when it falls behind that history or does not read
-//! at all.
+//! reads a shared, bounded history at its own pace, and is disconnected when it falls behind that history or stops
+//! reading altogether.
 //!
-//! There are no controllers and no kubelets, with these exceptions: deleting a namespace removes its contents, each
-//! namespace has a service account `default`, and custom resource definitions are established at once and delete
-//! their objects with them. Not implemented, and reported as such: answers in protobuf, logs and exec, quotas,
-//! authorization.
+//! There are no controllers and no kubelets. The server itself does only three of their jobs: it removes the contents
+//! of a deleted namespace, creates the service account `default` in each namespace, and establishes custom resource
+//! definitions immediately and deletes their objects along with them. Protobuf responses, logs and exec are not
+//! implemented, and requests for them are refused. Quotas and authorization are not implemented either: nothing is
+//! limited, and everyone may do everything.
 
 mod apply;
 mod certificate;
@@ -57,21 +59,22 @@ use harbormaster_validation::{admission, ownership, schema, value};
 /// Configuration of a server. The defaults suit tests.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Bearer token that clients must present. Without one, everyone may do everything.
+    /// Bearer token that clients must present. Without a token, everyone may do everything.
     pub token: Option<String>,
     /// Number of changes to remember per resource. It limits how far a watcher may fall behind, and how old the
-    /// version of a list may be.
+    /// resource version of a list may be.
     pub history: usize,
-    /// Number of events to keep, of about 2 KiB each. A cluster keeps those of the last hour.
+    /// Number of events to keep, at about 2 KiB each. A real cluster keeps the events of the last hour.
     pub events: usize,
-    /// True if pods tolerate nodes that are not ready or unreachable for 300 s, as with the admission plugin
-    /// DefaultTolerationSeconds.
+    /// True if, by default, pods tolerate a node that is not ready or is unreachable for 300 s, as with the admission
+    /// plugin DefaultTolerationSeconds.
     pub default_tolerations: bool,
     /// True if new nodes are tainted as not ready, as with the admission plugin TaintNodesByCondition. Something must
     /// then remove the taint.
     pub taint_new_nodes: bool,
-    /// Reason for refusing requests that need a pod's containers. Without one, only requests that a kubelet would
-    /// have to answer are refused: logs, exec and the like. With one, debug containers are refused too.
+    /// Reason given when requests that need a pod's containers are refused. Without a reason, only requests that a
+    /// kubelet would have to answer are refused: logs, exec and the like. With a reason, debug containers are refused
+    /// too.
     pub no_containers: Option<String>,
     /// Seed that makes generated names and UIDs the same in every run.
     pub seed: Option<u64>,

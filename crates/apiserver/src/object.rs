@@ -1,4 +1,4 @@
-//! A version of an object: encoded once, shared by all readers.
+//! A version of an object, encoded once and shared by all readers.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ impl StoredObject {
         self.version
     }
 
-    /// Returns the namespace; empty for cluster-scoped objects.
+    /// Returns the namespace, or an empty string for cluster-scoped objects.
     pub fn namespace(&self) -> &str {
         self.key.split_once('/').map_or("", |(namespace, _)| namespace)
     }
@@ -44,11 +44,11 @@ impl StoredObject {
 
     /// Decodes the object.
     pub fn value(&self) -> Value {
-        // The JSON was encoded here, so it can be decoded.
+        // This module encoded the JSON, so decoding cannot fail.
         serde_json::from_slice(&self.json).unwrap_or_default()
     }
 
-    /// Returns the same content under another version, as the final state of a deleted object.
+    /// Returns the same content under another version, for the final state of a deleted object.
     pub(crate) fn at_version(&self, version: u64) -> Self {
         let digits = self.version.to_string().len();
         let (head, tail) = (&self.json[..self.version_at], &self.json[self.version_at + digits..]);
@@ -96,9 +96,9 @@ impl Draft {
         }
     }
 
-    /// Returns the object as it would be stored, without a version.
+    /// Returns the object as it would be stored, but without a version.
     pub(crate) fn unsealed(mut self) -> StoredObject {
-        // Drops the unfinished version field and closes the metadata without it.
+        // Drops the unfinished version field, so that the metadata ends before it.
         let field = b"\"resourceVersion\":\"";
         self.head.truncate(self.head.len() - field.len());
         if self.head.last() == Some(&b',') {
@@ -201,7 +201,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn an_object_is_what_was_encoded_with_its_version() {
+    fn an_object_is_what_was_encoded_plus_its_version() {
         let value = json!({
             "kind": "Pod", "apiVersion": "v1",
             "metadata": {"name": "a", "namespace": "b", "labels": {"x": "y"}, "resourceVersion": "3",
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_values_are_encoded_all_the_same() {
+    fn odd_values_are_encoded_too() {
         for odd in [json!({}), json!({"metadata": {}}), json!({"a": 1, "metadata": 5})] {
             let object = Draft::new(&odd, &[]).seal(1);
             assert_eq!(object.value()["metadata"]["resourceVersion"], json!("1"), "{odd}");

@@ -1,5 +1,5 @@
 //! The part of OpenAPI that kubectl reads. It announces server-side field validation, and provides `kubectl explain`
-//! with everything except the descriptions. kubectl 1.27 reads the former from version 2, in protobuf only.
+//! with everything except the descriptions. kubectl 1.27 looks for field validation in version 2, in protobuf only.
 
 mod schemas;
 
@@ -13,11 +13,11 @@ use crate::{
 
 /// Media type that kubectl requests to get version 2.
 pub(crate) const ACCEPTED: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
-/// Media type of the answer. The requested one is not well-formed.
+/// Media type of the response. The media type that kubectl requests is not well-formed.
 pub(crate) const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 
-/// Answers `/openapi/v2`: one patch operation per kind, with the parameter that kubectl looks for. The field numbers
-/// come from gnostic's `OpenAPIv2.proto`.
+/// Handles `/openapi/v2`. The document has one patch operation per kind, with the parameter that kubectl looks for. The
+/// field numbers come from gnostic's `OpenAPIv2.proto`.
 pub(crate) fn version_2(kinds: &Kinds) -> Vec<u8> {
     let paths = kinds.all().iter().filter(|kind| !kind.has(REVIEW)).map(|kind| {
         let parameter = [text(2, "query"), text(4, "fieldValidation"), text(6, "string")].concat();
@@ -33,7 +33,7 @@ pub(crate) fn version_2(kinds: &Kinds) -> Vec<u8> {
     [text(1, "2.0"), nested(&[2], info)].into_iter().chain(paths).flatten().collect()
 }
 
-/// Wraps a message in nested fields, the outermost first.
+/// Wraps a message in nested fields; `fields` lists them from the outside in.
 fn nested(fields: &[u8], mut message: Vec<u8>) -> Vec<u8> {
     for field in fields.iter().rev() {
         let mut outer = vec![field << 3 | 2];
@@ -53,7 +53,7 @@ fn text(field: u8, text: &str) -> Vec<u8> {
     nested(&[field], text.as_bytes().to_vec())
 }
 
-/// Answers `/openapi/v3` and its documents: the support of field validation, and the schemas of the kinds.
+/// Handles `/openapi/v3` and its documents. They announce field validation and contain the schemas of the kinds.
 pub(crate) fn version_3(kinds: &Kinds, path: &[String]) -> Result<Value> {
     let place = |group: &str, version: &str| match group {
         "" => format!("api/{version}"),
@@ -66,7 +66,7 @@ pub(crate) fn version_3(kinds: &Kinds, path: &[String]) -> Result<Value> {
             .into_iter()
             .map(|(group, version)| {
                 let place = place(group, version);
-                // No hash in the URL: documents change with definitions and must not be cached.
+                // The URL has no hash: documents change with custom resource definitions and must not be cached.
                 let url = format!("/openapi/v3/{place}");
                 (place, json!({"serverRelativeURL": url}))
             })
@@ -82,7 +82,7 @@ pub(crate) fn version_3(kinds: &Kinds, path: &[String]) -> Result<Value> {
             let namespaces = if kind.is_namespaced() { "namespaces/{namespace}/" } else { "" };
             let collection = format!("/{path}/{namespaces}{}", kind.plural);
             let object = format!("{collection}/{{name}}");
-            // Lists across all namespaces; for kinds without namespaces the path is the same.
+            // The path of lists across all namespaces; cluster-scoped kinds have the same path.
             let all = format!("/{path}/{}", kind.plural);
             let list = json!({"get": operation(kind, "list")});
             [(collection, list.clone()), (all, list), (object, json!({"patch": patch_operation(kind)}))]
@@ -121,7 +121,7 @@ mod tests {
     use crate::shelf::Versions;
 
     #[test]
-    fn messages_have_the_lengths_of_what_is_in_them() {
+    fn messages_have_the_lengths_of_their_contents() {
         assert_eq!(text(1, "ab"), [0x0a, 2, b'a', b'b']);
         assert_eq!(nested(&[2, 1], vec![7; 200])[..6], [0x12, 203, 1, 0x0a, 200, 1]);
         let document = version_2(&Kinds::of_table(&Versions::new(), 1));
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_document_has_the_schemas_that_its_schemas_name() {
+    fn a_document_contains_the_schemas_that_its_schemas_reference() {
         let kinds = Kinds::of_table(&Versions::new(), 1);
         for (group, version) in kinds.versions() {
             let place = if group.is_empty() { vec!["api", version] } else { vec!["apis", group, version] };

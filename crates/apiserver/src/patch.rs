@@ -32,13 +32,13 @@ pub(crate) enum Patch {
 }
 
 impl Patch {
-    /// Parses a patch of that content type. Custom resources do not support strategic patches.
+    /// Parses a patch of the given content type. Custom resources do not support strategic patches.
     pub(crate) fn parse(content_type: &str, custom: bool, body: &Value) -> Result<Self> {
         match content_type {
             "application/json-patch+json" => {
                 let Value::Array(operations) = body else {
                     return Err(Failure::bad_request(
-                        "error decoding patch: json: it is no list of operations",
+                        "error decoding patch: json: a JSON patch must be a list of operations",
                     ));
                 };
                 let patch = serde_json::from_value(body.clone());
@@ -57,11 +57,11 @@ impl Patch {
             }
             "application/merge-patch+json" => match body {
                 Value::Object(_) => Ok(Self::Merge(body.clone())),
-                _ => Err(Failure::bad_request("error decoding patch: json: a merge patch is an object")),
+                _ => Err(Failure::bad_request("error decoding patch: json: a merge patch must be an object")),
             },
             "application/strategic-merge-patch+json" if !custom => match body {
                 Value::Object(patch) => Ok(Self::Strategic(patch.clone())),
-                _ => Err(Failure::bad_request("json: a strategic merge patch is an object")),
+                _ => Err(Failure::bad_request("json: a strategic merge patch must be an object")),
             },
             _ => {
                 let strategic = if custom { "" } else { ", application/strategic-merge-patch+json" };
@@ -73,7 +73,7 @@ impl Patch {
         }
     }
 
-    /// Applies the patch to an object of that kind.
+    /// Applies the patch to an object of the given kind.
     pub(crate) fn apply(&self, kind: &str, object: &mut Value) -> Result<()> {
         match self {
             Self::Json(patch) => apply_json(patch, object)?,
@@ -90,10 +90,10 @@ impl Patch {
 }
 
 fn not_an_object() -> Failure {
-    Failure::bad_request("the patched object is no object")
+    Failure::bad_request("the patch result is not an object")
 }
 
-/// Like kube-apiserver, does not report the error in a JSON patch.
+/// Failure for a JSON patch. Like kube-apiserver's, it does not contain the error.
 fn refused() -> Failure {
     Failure::new(422, "Invalid", "the server rejected our request due to an error in our request")
 }
@@ -110,12 +110,12 @@ fn apply_json(patch: &json_patch::Patch, object: &mut Value) -> Result<()> {
             PatchOperation::Move(moved) => object.pointer(moved.from.as_str()),
             _ => None,
         };
-        // Added values are at most as deep as a request body.
+        // Values that the patch itself contains are at most as deep as a request body.
         let levels = extent::DEEPEST.checked_sub(operation.path().count());
         let taken = levels.and_then(|levels| from.map_or(Some(0), |value| extent::bytes(value, levels)));
         copied += taken.ok_or_else(|| refused("the object is too deep".into()))?;
         if copied > MOST_COPIED {
-            return Err(refused(format!("more than {MOST_COPIED} bytes are copied")));
+            return Err(refused(format!("the patch copies more than {MOST_COPIED} bytes")));
         }
         json_patch::patch(object, std::slice::from_ref(operation)).map_err(|e| refused(e.to_string()))?;
     }
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_json_patch_does_its_operations_in_order() {
+    fn a_json_patch_applies_its_operations_in_order() {
         let object = json!({"spec": {"a": 1}});
         let patch = json!([{"op": "test", "path": "/spec/a", "value": 1}, {"op": "replace", "path": "/spec/a", "value": 2}]);
         assert_eq!(patched("application/json-patch+json", &object, &patch), Ok(json!({"spec": {"a": 2}})));
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_patch_that_doubles_the_object_over_and_over_is_stopped() {
+    fn a_patch_that_repeatedly_doubles_the_object_is_stopped() {
         let object = json!({"a": {"text": "x".repeat(1000)}});
         let doubling: Vec<Value> =
             (0..64).map(|i| json!({"op": "copy", "from": "/a", "path": format!("/a/k{i}")})).collect();
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_patch_that_deepens_the_object_over_and_over_is_stopped() {
+    fn a_patch_that_repeatedly_deepens_the_object_is_stopped() {
         let way = "/a".repeat(60);
         let skeleton = (0..60).fold(json!({}), |value, _| json!({"a": value}));
         let mut deepening = vec![json!({"op": "add", "path": "/x", "value": skeleton})];
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn custom_resources_take_no_strategic_patches() {
+    fn custom_resources_do_not_support_strategic_patches() {
         let strategic = "application/strategic-merge-patch+json";
         assert_eq!(
             Patch::parse(strategic, true, &json!({})).unwrap_err().code,

@@ -72,7 +72,7 @@ fn bindable(pod: &Value, name: &str) -> std::result::Result<(), String> {
     Ok(())
 }
 
-/// Replaces the condition of the same type. Its transition time is that of the last change of its status.
+/// Replaces the condition of the same type. The transition time changes only if the condition's status does.
 fn set_condition(object: &mut Value, mut condition: Value) {
     condition["lastTransitionTime"] = now().to_rfc3339().into();
     default(object, "status", json!({}));

@@ -1,5 +1,5 @@
-//! Request bodies in protobuf, the default of Go's typed clients, including kubectl's. They are decoded with the
-//! table of types and become JSON. Answers are always JSON, which those clients accept too.
+//! Request bodies in protobuf, the default format of Go's typed clients, including those in kubectl. They are decoded
+//! with the table of types and become JSON. Responses are always JSON, which those clients accept too.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use harbormaster_api::Timestamp;
@@ -20,14 +20,14 @@ pub(crate) fn is_meant(body: &[u8]) -> bool {
 /// Decodes a body into JSON.
 pub(crate) fn decode(body: &[u8]) -> Result<Value, String> {
     let envelope =
-        body.strip_prefix(MAGIC).ok_or("the body does not begin as protobuf of Kubernetes does")?;
+        body.strip_prefix(MAGIC).ok_or("the body does not begin with the prefix of Kubernetes protobuf")?;
     let envelope = Fields::read(envelope)?;
     let type_meta = Fields::read(envelope.bytes(1))?;
     let (api_version, kind) = (type_meta.text(1)?, type_meta.text(2)?);
     let (group, version) = api_version.split_once('/').unwrap_or(("", &api_version));
     let names = [schema::type_name(group, version, &kind), format!("meta.{kind}")];
     let name = names.iter().find(|name| schema::find(name).is_some());
-    let name = name.ok_or_else(|| format!("{kind} of {api_version} is known in JSON only"))?;
+    let name = name.ok_or_else(|| format!("{kind} of {api_version} is supported in JSON only"))?;
     let mut object = message(name, envelope.bytes(2), 0)?;
     object.insert("kind".into(), kind.into());
     object.insert("apiVersion".into(), api_version.into());
@@ -105,7 +105,7 @@ fn varint(rest: &mut &[u8]) -> Result<u64, String> {
 }
 
 fn text(bytes: &[u8]) -> Result<String, String> {
-    String::from_utf8(bytes.to_vec()).map_err(|_| "a text is not UTF-8".to_owned())
+    String::from_utf8(bytes.to_vec()).map_err(|_| "a string is not UTF-8".to_owned())
 }
 
 fn message(name: &str, bytes: &[u8], depth: u32) -> Result<Map<String, Value>, String> {
@@ -147,7 +147,7 @@ fn message(name: &str, bytes: &[u8], depth: u32) -> Result<Map<String, Value>, S
 }
 
 fn entry(of: &str, raw: Raw<'_>, depth: u32) -> Result<(String, Value), String> {
-    let Raw::Bytes(bytes) = raw else { return Err("an entry of a map is no message".to_owned()) };
+    let Raw::Bytes(bytes) = raw else { return Err("an entry of a map is not a message".to_owned()) };
     let fields = Fields::read(bytes)?;
     let element = fields.last(2).unwrap_or(Raw::Bytes(&[]));
     Ok((fields.text(1)?, value(of, element, depth)?))
@@ -188,7 +188,7 @@ fn int_or_string(bytes: &[u8]) -> Result<Value, String> {
 mod tests {
     use super::*;
 
-    /// Encodes a field with bytes.
+    /// Encodes a field that contains bytes.
     fn bytes(number: u8, content: &[u8]) -> Vec<u8> {
         let mut out = vec![number << 3 | 2, u8::try_from(content.len()).unwrap()];
         out.extend_from_slice(content);
@@ -201,13 +201,13 @@ mod tests {
     }
 
     #[test]
-    fn a_message_becomes_the_json_that_it_would_have_been() {
+    fn a_message_becomes_equivalent_json() {
         let label = [bytes(1, b"app"), bytes(2, b"web")].concat();
         let metadata = [bytes(1, b"a"), bytes(2, b""), bytes(8, b""), bytes(11, &label)].concat();
         let amount = [bytes(1, b"cpu"), bytes(2, &bytes(1, b"100m"))].concat();
         let container = [bytes(1, b"c"), bytes(2, b"i"), bytes(8, &bytes(2, &amount))].concat();
         let secret = [bytes(1, b"v"), bytes(2, &bytes(6, &bytes(1, b"s")))].concat();
-        // Seconds in field 4 are optional, so that an explicit 0 is kept.
+        // Field 4, a number of seconds, is optional, so an explicit 0 is kept.
         let spec = [bytes(1, &secret), bytes(2, &container), vec![4 << 3, 0]].concat();
         let pod = [bytes(1, &metadata), bytes(2, &spec)].concat();
         let expected = json!({
@@ -227,7 +227,7 @@ mod tests {
         }
         assert!(decode(b"k8s\0\xff\xff\xff").is_err());
         assert!(decode(b"{}").is_err());
-        assert!(decode(&body("v1", "Nonsense", b"")).unwrap_err().contains("known in JSON only"));
+        assert!(decode(&body("v1", "Nonsense", b"")).unwrap_err().contains("supported in JSON only"));
         let mut deep = Vec::new();
         for _ in 0..200 {
             let length = deep.len();

@@ -5,7 +5,7 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-/// A source of random numbers that many threads may use (SplitMix64). Not for secrets.
+/// A source of random numbers that threads can share (SplitMix64). Not for secrets.
 #[derive(Debug)]
 pub(crate) struct Random(AtomicU64);
 
@@ -37,7 +37,7 @@ impl Random {
 
     /// Returns the five characters that follow `metadata.generateName`.
     pub(crate) fn suffix(&self) -> String {
-        // No vowels, so that no words result.
+        // No vowels, so that suffixes do not form words.
         const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
         let mut number = self.next();
         let letter = |_| {
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn identities_have_their_form_and_differ() {
+    fn identities_are_well_formed_and_differ() {
         let random = Random::new(Some(7));
         let uid = random.uid();
         assert_eq!((uid.len(), &uid[14..15]), (36, "4"), "{uid}");

@@ -35,7 +35,7 @@ const WATCH_TIME: Duration = Duration::from_secs(1800);
 /// Tables with more rows than this are built outside the threads that answer requests.
 const MANY_ROWS: usize = 200;
 
-/// Continue token of a list: the version and the position at which it continues.
+/// Continue token of a list: the version to read and the position at which the list continues.
 #[derive(Debug, Serialize, Deserialize)]
 struct Continue {
     v: String,
@@ -53,7 +53,7 @@ impl Continue {
     fn parse(token: &str) -> Result<Self> {
         let bytes = URL_SAFE_NO_PAD.decode(token.trim_end_matches('='));
         let parsed = bytes.ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
-        let why = "invalid continue token: continue key is not valid: it was not made by this server";
+        let why = "invalid continue token: continue key is not valid: it was not issued by this server";
         parsed.ok_or_else(|| Failure::bad_request(why))
     }
 }
@@ -69,7 +69,7 @@ pub(crate) fn object(kind: &Kind, view: View, code: u16, object: &StoredObject) 
     }
 }
 
-/// Converts an object to a table of one row, or to its metadata.
+/// Converts an object to a table with one row, or to its metadata.
 fn viewed(kind: &Kind, view: View, object: &StoredObject, metadata: Value) -> Value {
     let value = forms::shown(kind, object);
     match view {
@@ -89,7 +89,7 @@ fn rows(
     table(&kind.columns, objects.iter().map(|object| object.value()), include, metadata, now())
 }
 
-/// Answers a list or a watch.
+/// Handles a list or a watch.
 pub(crate) async fn collection(
     store: &Store,
     target: &Target,
@@ -100,7 +100,7 @@ pub(crate) async fn collection(
     let view = request.view()?;
     let mut fields = request.query("fieldSelector").to_owned();
     if !name.is_empty() {
-        // The legacy form of a watch on one object.
+        // The legacy way to watch a single object.
         fields = format!("metadata.name={name}{}{fields}", if fields.is_empty() { "" } else { "," });
     }
     let selector = kind.selector(namespace, request.query("labelSelector"), &fields)?;
@@ -189,7 +189,7 @@ fn page(store: &Store, target: &Target, selector: &Selector, request: &Request) 
     Ok((page, next))
 }
 
-/// Returns kube-apiserver's failure, with a token with which the list can continue nevertheless.
+/// Returns kube-apiserver's failure for an expired token. It contains a new token that continues the list nevertheless.
 fn expired_token(behind: &str) -> Failure {
     let mut failure = Failure::expired(
         "The provided continue parameter is too old to display a consistent list result. You can start a new list \
@@ -210,7 +210,7 @@ fn version_of(request: &Request) -> std::result::Result<Option<u64>, FieldError>
     }
 }
 
-/// Returns the failure for a version in the future. Clients check its cause.
+/// Returns the failure for a version in the future. Clients check the cause in this failure.
 fn too_large(version: u64, now: u64) -> Failure {
     let message = format!("Timeout: Too large resource version: {version}, current: {now}");
     let failure = Failure::new(504, "Timeout", message).with_retry_after(1);
@@ -245,7 +245,7 @@ fn watch(
     view: View,
     ending: Receiver<bool>,
 ) -> Answer {
-    // An invalid version makes a list a bad request, but a watch a server error.
+    // An invalid version is a bad request in a list, but a server error in a watch.
     let version = version_of(request).map_err(|error| Failure::internal(error.to_string()))?;
     let streams_list = request.flag("sendInitialEvents");
     if streams_list && request.query("resourceVersionMatch") != "NotOlderThan" {
@@ -302,7 +302,7 @@ struct Sender {
     watch: Watch,
     view: View,
     bookmarks: bool,
-    /// True if the end of the initial events has yet to be sent.
+    /// True if the bookmark that ends the initial events has yet to be sent.
     initial_end: bool,
     deadline: Instant,
     next_bookmark: Instant,

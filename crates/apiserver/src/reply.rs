@@ -15,7 +15,7 @@ use crate::{kinds::Kind, request::Request, status::Failure};
 /// Outcome of a request.
 pub(crate) type Answer = Result<Response<Body>, Failure>;
 
-/// Number of bytes sent at once.
+/// Number of bytes in each piece of a response.
 pub(crate) const PIECE: usize = 64 << 10;
 
 /// Returns a JSON response.
@@ -39,7 +39,7 @@ fn respond(code: u16, content_type: &'static str, body: Body) -> Response<Body> 
     response
 }
 
-/// Adds the warnings for the client: kube-apiserver's warning for deprecated kinds, and the warnings of the request.
+/// Adds the warnings for the client: kube-apiserver's warning about deprecated kinds, and the request's own warnings.
 pub(crate) fn with_warnings(mut response: Response<Body>, kind: &Kind, request: &Request) -> Response<Body> {
     const ENDPOINTS: &str = "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice";
     if kind.group.is_empty() && kind.kind == "Endpoints" {
@@ -69,7 +69,7 @@ pub(crate) fn failure(failure: &Failure) -> Response<Body> {
     response
 }
 
-/// Returns a list of encoded items, which are copied in pieces while they are sent. Items of built-in kinds have no
+/// Returns a list of encoded items, which are copied in pieces as the list is sent. Items of built-in kinds lose their
 /// `kind` and `apiVersion`.
 pub(crate) fn list(kind: &Kind, metadata: &Value, items: Vec<Bytes>) -> Response<Body> {
     let version = kind.api_version();

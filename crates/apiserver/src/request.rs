@@ -31,7 +31,7 @@ pub(crate) struct Request {
     warnings: Arc<Mutex<Vec<String>>>,
 }
 
-/// Resource that the path of a request names.
+/// Resource that a request's path names.
 pub(crate) struct Target {
     pub(crate) kind: Arc<Kind>,
     pub(crate) namespace: String,
@@ -102,7 +102,7 @@ impl Request {
         }
     }
 
-    /// Adds a warning for the client, unless it exists already.
+    /// Adds a warning for the client, unless it was added before.
     pub(crate) fn warn(&self, of: &str) {
         let mut warnings = self.warnings.lock().unwrap_or_else(PoisonError::into_inner);
         if !warnings.iter().any(|known| known == of) {
@@ -115,7 +115,7 @@ impl Request {
         self.warnings.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Returns a query parameter; empty if it is missing.
+    /// Returns a query parameter, or an empty string if it is missing.
     pub(crate) fn query(&self, name: &str) -> &str {
         self.query.iter().find(|(key, _)| key == name).map_or("", |(_, value)| value)
     }
@@ -194,7 +194,7 @@ impl Request {
         }
     }
 
-    /// Returns the media types of the `Accept` header in their order.
+    /// Returns the media types of the `Accept` header, in order.
     pub(crate) fn accepted(&self) -> impl Iterator<Item = Accepted<'_>> {
         let types = self.accept.split(',').map(str::trim).filter(|text| !text.is_empty());
         types.map(|text| {
@@ -203,7 +203,7 @@ impl Request {
         })
     }
 
-    /// Returns the form in which to answer.
+    /// Returns the form in which the client accepts objects.
     pub(crate) fn view(&self) -> Result<View> {
         let mut any = false;
         for accepted in self.accepted() {

@@ -13,7 +13,8 @@ use crate::{
     value::{map, text},
 };
 
-/// Returns the paths of a kind's replica counts: those of the custom resource's definition, or those of workloads.
+/// Returns the paths of a kind's replica counts: those that the custom resource's definition specifies, or the paths of
+/// workloads.
 fn paths(kind: &Kind) -> ScalePaths {
     let of_workloads = || ScalePaths {
         spec: ".spec.replicas".to_owned(),
@@ -26,7 +27,7 @@ fn paths(kind: &Kind) -> ScalePaths {
 /// Replica count of an object that does not specify one.
 const UNSAID: i64 = i32::MIN as i64;
 
-/// Returns the scale of an object that specifies its replicas, and a failure for others.
+/// Returns the scale of an object, or a failure if the object does not specify its replicas.
 pub(crate) fn found(kind: &Kind, object: &Value) -> Result<Value> {
     let scale = of(kind, object);
     if scale.pointer("/spec/replicas") == Some(&json!(UNSAID)) {
@@ -70,7 +71,7 @@ pub(crate) fn shown(scale: Value, view: View) -> Value {
     }
 }
 
-/// Writes a scale into its object.
+/// Writes a scale into the object that it belongs to.
 pub(crate) fn write(kind: &Kind, scale: &Value, object: &mut Value) -> Result<()> {
     let path = paths(kind).spec;
     let replicas = scale.pointer("/spec/replicas");

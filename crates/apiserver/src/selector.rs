@@ -36,8 +36,8 @@ enum Field {
 }
 
 impl Selector {
-    /// Parses selectors. `known` are the fields of the kind in addition to name and namespace; `None` for kinds that
-    /// do not define any.
+    /// Parses selectors. `known` contains the fields that the kind's field selectors may name in addition to name and
+    /// namespace; it is `None` for kinds without such fields.
     pub(crate) fn parse(
         namespace: &str,
         labels: &str,
@@ -57,7 +57,7 @@ impl Selector {
             && self.fields.iter().all(|term| term.matches(object))
     }
 
-    /// Returns true if it selects by more than the namespace.
+    /// Returns true if the filter selects by more than the namespace.
     pub(crate) fn is_selective(&self) -> bool {
         !self.labels.is_empty() || !self.fields.is_empty()
     }
@@ -86,7 +86,7 @@ fn parse_fields(text: &str, known: Option<&[String]>) -> Result<Vec<FieldTerm>, 
             let message = format!("invalid selector: '{text}'; can't understand '{term}'");
             return Err(Failure::bad_request(message));
         };
-        // Events also have fields under the names of their other form.
+        // Fields of events can also be named as in the other form of events.
         let path = &match path.strip_prefix("regarding.") {
             Some(rest) => format!("involvedObject.{rest}"),
             None if path == "reportingController" => "reportingComponent".to_owned(),
@@ -113,7 +113,7 @@ fn unknown_field(path: &str, others_known: bool) -> String {
     format!("\"{path}\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\"")
 }
 
-/// Splits a term into the path, true if the operator means "equal", and the value.
+/// Splits a term into the path, the operator (true if it means "equal") and the value.
 fn operator_of(term: &str) -> Option<(&str, bool, &str)> {
     let at = term.find(['=', '!'])?;
     let (path, rest) = term.split_at(at);
@@ -192,7 +192,7 @@ fn label_term(term: &str) -> Result<(&str, Operator, Vec<&str>), String> {
     Ok((key, operator, list.split(',').map(str::trim).collect()))
 }
 
-/// Returns a `metav1.LabelSelector`, or the map that older kinds have instead, as kubectl prints it.
+/// Formats a `metav1.LabelSelector`, or the map that older kinds have instead, as kubectl prints it.
 pub(crate) fn as_text(selector: &Value) -> String {
     let is_map = selector.get("matchLabels").is_none() && selector.get("matchExpressions").is_none();
     let equal = entries(selector, if is_map { "" } else { "/matchLabels" });
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn field_selectors_know_the_fields_of_the_kind() {
+    fn field_selectors_accept_the_fields_of_the_kind() {
         let known = ["spec.nodeName".to_owned()];
         for (selector, expected) in [
             ("metadata.name=a", true),

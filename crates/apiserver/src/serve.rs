@@ -1,7 +1,7 @@
 //! Listeners, with and without TLS. With TLS a client may use HTTP/2.
 //!
-//! Over HTTP/2, idle clients are pinged. As long as a client answers, a response that it does not read yet waits and
-//! is not produced.
+//! Over HTTP/2, idle clients are pinged. While a client answers the pings, a response that the client is not reading
+//! waits, and no more of it is produced.
 
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -16,7 +16,7 @@ fn limits() -> Limits {
     Limits { stall: Duration::from_secs(60), ..Limits::default() }
 }
 
-/// A running server. Dropping it ends it at once; [`Running::stop`] waits for requests.
+/// A running server. Dropping this value stops the server immediately; [`Running::stop`] waits for requests.
 #[derive(Debug)]
 pub struct Running {
     address: SocketAddr,
@@ -33,7 +33,7 @@ impl Running {
     /// Stops accepting connections, ends watches, and waits a few seconds for other requests.
     pub async fn stop(mut self) {
         if let Some(stop) = self.stop.take() {
-            // Nobody listens any longer if the server is gone already.
+            // Sending fails if the server is already gone.
             let _ = stop.send(());
         }
         let _ = (&mut self.task).await;

@@ -35,15 +35,15 @@ use crate::{
 
 /// Maximum size of a request body: 3 MiB.
 const MOST_BYTES: usize = 3 << 20;
-/// Number of bytes of an oversized body that are read before the server answers: a client that is still writing does
-/// not see the answer.
+/// Number of bytes of an oversized body that are read before the server responds. A client that is still writing would
+/// not see the response.
 const MOST_IGNORED: usize = 4 * MOST_BYTES;
 /// Maximum number of attempts at an apply while other clients create or delete the object.
 const TRIES: u32 = 10;
 /// Time limit for receiving a body.
 const BODY_TIME: Duration = Duration::from_secs(60);
 
-/// A Kubernetes API server in memory. Clones share everything.
+/// An in-memory Kubernetes API server. Clones share everything.
 #[derive(Clone, Debug)]
 pub struct ApiServer {
     store: Store,
@@ -74,7 +74,7 @@ impl ApiServer {
         Self { ending: watch::channel(false).0, ..self.clone() }
     }
 
-    /// Ends all watches, and closes connections when their requests are done.
+    /// Ends all watches, and closes each connection when its requests are done.
     pub(crate) fn end(&self) {
         self.ending.send_replace(true);
     }
@@ -358,7 +358,7 @@ impl ApiServer {
             if part != Part::Whole {
                 return Ok(new);
             }
-            // This is the only subresource that writes a part of the spec.
+            // This is the only subresource that writes part of the spec.
             let mut kept = old.clone();
             kept["spec"]["ephemeralContainers"] = new["spec"]["ephemeralContainers"].clone();
             admission::default_pod_spec(&mut kept["spec"]);
@@ -411,7 +411,7 @@ impl ApiServer {
                 created => return created.map(|object| (201, object)),
             }
         }
-        Err(Failure::conflict(kind.about(name), "others are faster again and again"))
+        Err(Failure::conflict(kind.about(name), "other clients kept creating or deleting the object"))
     }
 
     fn rescale(&self, request: &Request, target: &Target, body: Bytes) -> Answer {
@@ -486,7 +486,7 @@ impl ApiServer {
     }
 }
 
-/// Returns how a request changes a part of an object, and who is recorded as its writer.
+/// Returns the settings with which a request changes part of an object, including the writer to record.
 fn manner<'a>(request: &'a Request, part: Part, subresource: &'a str) -> Result<Manner<'a>> {
     let tracking = match part {
         Part::Whole => Tracking::Nothing,
@@ -524,7 +524,7 @@ async fn handle(State(server): State<ApiServer>, request: axum::extract::Request
     }
 }
 
-/// Turns failures into responses. A panic becomes one too: it is a defect of this server, and other requests
+/// Turns failures into responses. A panic becomes a response too: it is a defect of this server, and other requests
 /// continue.
 async fn answered(answer: impl Future<Output = Answer>) -> Response<Body> {
     // State that outlives a request is behind locks, which stay usable after a panic.
@@ -532,7 +532,7 @@ async fn answered(answer: impl Future<Output = Answer>) -> Response<Body> {
     answer.unwrap_or_else(|_| Err(Failure::panicked())).unwrap_or_else(|failure| reply::failure(&failure))
 }
 
-/// Reads the whole body, within the limits of size and time.
+/// Reads the whole body, within the size and time limits.
 async fn bytes(body: Body) -> Result<Bytes> {
     timeout(BODY_TIME, collected(body)).await.unwrap_or_else(|_| {
         let message = "Timeout: request did not complete within the allotted timeout";
@@ -545,7 +545,7 @@ async fn collected(body: Body) -> Result<Bytes> {
     let (mut whole, mut length) = (Vec::new(), 0);
     while let Some(piece) = pieces.next().await {
         let piece =
-            piece.map_err(|e| Failure::bad_request(format!("the body of the request broke off: {e}")))?;
+            piece.map_err(|e| Failure::bad_request(format!("the request body ended prematurely: {e}")))?;
         length += piece.len();
         if length <= MOST_BYTES {
             whole.extend_from_slice(&piece);
@@ -678,7 +678,7 @@ fn check_named(kind: &Kind, object: &Value) -> Result<()> {
     }
 }
 
-/// Refuses a subresource body whose `kind` contradicts the expected one.
+/// Refuses a subresource body whose `kind` is not the expected kind.
 fn check_kind(body: &Value, kind: &str) -> Result<()> {
     match text(body, "/kind") {
         given if given.is_empty() || given == kind => Ok(()),

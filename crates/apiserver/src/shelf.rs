@@ -1,7 +1,7 @@
 //! The objects of one resource and its recent history.
 //!
 //! Watchers have no queues: each has a position in one bounded history and reads on from there. So every watcher sees
-//! every change once and in order, and one that is too slow loses its position instead of using up the server's
+//! every change once and in order, and a watcher that is too slow loses its position instead of using up the server's
 //! memory.
 
 use std::{
@@ -42,7 +42,7 @@ impl Versions {
 /// One write.
 #[derive(Clone, Debug)]
 pub(crate) struct Change {
-    /// Object after the write; for a deletion, its final state.
+    /// Object after the write; after a deletion, its final state.
     pub(crate) object: Arc<StoredObject>,
     pub(crate) previous: Option<Arc<StoredObject>>,
     pub(crate) deleted: bool,
@@ -63,7 +63,7 @@ pub(crate) struct Shelf {
 struct State {
     objects: BTreeMap<Arc<str>, Arc<StoredObject>>,
     changes: VecDeque<Change>,
-    /// Bytes of JSON in the changes.
+    /// Number of bytes of JSON in the changes.
     bytes: usize,
     /// True if nothing more will be written and readers must list again.
     closed: bool,
@@ -73,7 +73,7 @@ struct State {
     forgotten_version: u64,
 }
 
-/// Failure of a write: an object of that name exists already, or the expected version is gone or outdated.
+/// Failure of a write: an object of the same name exists already, or the expected version is gone or outdated.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Refused;
 
@@ -81,7 +81,7 @@ pub(crate) struct Refused;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TooOld(pub(crate) u64);
 
-/// Some objects in the order of their keys.
+/// Some objects, in key order.
 #[derive(Debug, Default)]
 pub(crate) struct Page {
     pub(crate) objects: Vec<Arc<StoredObject>>,
@@ -99,7 +99,7 @@ pub(crate) struct Range<'a> {
     pub(crate) behind: &'a str,
     /// 0 for no limit.
     pub(crate) limit: usize,
-    /// Version at which to list the objects; the latest without one.
+    /// Version at which to list the objects; `None` for the latest.
     pub(crate) at: Option<u64>,
 }
 
@@ -107,7 +107,7 @@ impl Range<'_> {
     pub(crate) const ALL: Range<'static> = Range { namespace: "", behind: "", limit: 0, at: None };
 }
 
-/// Changes that a watcher reads at once.
+/// Changes that a watcher reads in one step.
 #[derive(Debug)]
 pub(crate) struct Batch {
     pub(crate) changes: Vec<Change>,
@@ -117,15 +117,15 @@ pub(crate) struct Batch {
     pub(crate) version: u64,
 }
 
-/// Maximum number of changes that a watcher reads at once.
+/// Maximum number of changes in a batch.
 const BATCH: usize = 256;
-/// Maximum number of bytes of JSON read at once, not counting the last object. A watcher that does not read has at
-/// most this much pending.
+/// Maximum number of bytes of JSON in a batch, not counting the last object. A watcher whose client does not read has
+/// at most this much pending.
 const BATCH_BYTES: usize = 64 << 10;
 /// Maximum number of bytes of JSON in the history, not counting the last object.
 const HISTORY_BYTES: usize = 128 << 20;
 
-/// Returns how many of these objects are sent at once: at least one.
+/// Returns the number of these objects to send in one step: at least one.
 pub(crate) fn at_once<'a>(objects: impl Iterator<Item = &'a Arc<StoredObject>>) -> usize {
     let mut total = 0;
     let fits = |object: &&Arc<StoredObject>| {
@@ -139,7 +139,7 @@ pub(crate) fn at_once<'a>(objects: impl Iterator<Item = &'a Arc<StoredObject>>) 
 impl Shelf {
     /// Creates an empty shelf that keeps the last `history` changes.
     pub(crate) fn new(versions: Versions, history: usize, fields: Vec<String>) -> Self {
-        // Earlier objects under this name are unknown here.
+        // This shelf knows nothing about earlier objects of the resource.
         let forgotten_version = versions.now();
         let state = State {
             objects: BTreeMap::new(),
@@ -183,7 +183,8 @@ impl Shelf {
         object
     }
 
-    /// Removes the object if it is still at `version`. Watchers see it as `last`, or in its previous state.
+    /// Removes the object if it is still at `version`. Watchers see `last` as its final state, or its previous state
+    /// without `last`.
     pub(crate) fn remove(
         &self,
         key: &str,
@@ -202,11 +203,11 @@ impl Shelf {
         Ok(object)
     }
 
-    /// Removes the oldest objects when there are many more than `most`.
+    /// Removes the oldest objects if there are many more than `most`.
     pub(crate) fn trim(&self, most: usize) {
         let state = self.state();
         let count = state.objects.len();
-        // Removes many at a time, so that this happens rarely.
+        // Removing many objects at a time keeps removals rare.
         if count <= most + most / 10 {
             return;
         }
@@ -220,8 +221,8 @@ impl Shelf {
         }
     }
 
-    /// Ends the readers of this shelf once they have read everything: the resource is no longer served, or has
-    /// another shelf.
+    /// Closes the shelf: its readers end once they have read everything. The resource is no longer served, or has a new
+    /// shelf.
     pub(crate) fn close(&self) {
         self.state().closed = true;
         self.changed.notify_waiters();
@@ -280,13 +281,13 @@ impl Shelf {
         Ok(page)
     }
 
-    /// Returns the position at which a watcher begins that knows everything up to `version`.
+    /// Returns the position at which a watcher that knows everything up to `version` begins.
     pub(crate) fn place(&self, version: u64) -> Result<u64, TooOld> {
         let state = self.state();
         state.index_behind(version).map(|index| state.forgotten + index as u64)
     }
 
-    /// Returns all objects, and the position at which a watcher continues.
+    /// Returns all objects, and the position at which a watcher that has seen them continues.
     pub(crate) fn list_and_place(
         &self,
         namespace: &str,
@@ -338,7 +339,7 @@ impl State {
         Ok(self.changes.partition_point(|change| change.object.version <= version))
     }
 
-    /// Returns the state at `version` of all keys written since then.
+    /// Returns, for every key written after `version`, its state at `version`.
     fn as_of(&self, version: u64) -> Result<BTreeMap<&str, Option<&Arc<StoredObject>>>, TooOld> {
         let mut older = BTreeMap::new();
         for change in self.changes.range(self.index_behind(version)?..) {
@@ -347,7 +348,7 @@ impl State {
         Ok(older)
     }
 
-    /// Returns the objects of a range; those in `older` override the current ones.
+    /// Returns the objects of a range; states in `older` override the current states.
     fn merged<'a>(
         &'a self,
         older: &'a BTreeMap<&'a str, Option<&'a Arc<StoredObject>>>,

@@ -3,13 +3,13 @@
 pub(crate) use harbormaster_validation::{FieldError, kinds::qualified};
 use serde_json::{Map, Value, json};
 
-/// A refused request: becomes a `Status` with `status: Failure`.
+/// A refused request. It becomes a `Status` with `status: Failure`.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{message}")]
 pub struct Failure {
     /// HTTP status code.
     pub code: u16,
-    /// Machine-readable reason, for example `NotFound`; empty for failures without one.
+    /// Machine-readable reason, for example `NotFound`; empty for failures without a reason.
     pub reason: &'static str,
     /// Message for people.
     pub message: String,
@@ -54,7 +54,7 @@ impl Failure {
         Self::new(400, "BadRequest", message)
     }
 
-    /// Failure for an object that is sent to another namespace.
+    /// Failure for an object whose namespace is not that of the request.
     pub(crate) fn other_namespace() -> Self {
         let why = "the namespace of the provided object does not match the namespace sent on the request";
         Self::bad_request(why)
@@ -65,12 +65,12 @@ impl Failure {
         Self::new(404, "NotFound", "the server could not find the requested resource")
     }
 
-    /// Failure for a path of an unknown group or version, which is answered without a `Status`.
+    /// Failure for a path whose group or version is unknown. The response has no `Status`.
     pub(crate) fn no_such_page() -> Self {
         Self::new(404, "", "404 page not found")
     }
 
-    /// Failure for invalid request parameters; `kind` is that of the options.
+    /// Failure for invalid request parameters; `kind` is the kind of the options.
     pub(crate) fn invalid_options(kind: &str, error: FieldError) -> Self {
         Self::invalid(About { group: "meta.k8s.io", plural: "", kind, name: "" }, &[error])
     }
@@ -84,7 +84,7 @@ impl Failure {
         Self::new(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
     }
 
-    /// Failure about an object.
+    /// Failure that refers to an object.
     fn of(about: About<'_>, code: u16, reason: &'static str, message: String) -> Self {
         Self { details: about.details(about.plural), ..Self::new(code, reason, message) }
     }
@@ -141,7 +141,7 @@ impl Failure {
         self
     }
 
-    /// Tells the client to retry after this number of seconds.
+    /// Makes the client retry after `seconds`.
     pub(crate) fn with_retry_after(mut self, seconds: u64) -> Self {
         self.details.insert("retryAfterSeconds".into(), seconds.into());
         self
@@ -189,7 +189,7 @@ mod tests {
     const WEB: About<'_> = About { group: "apps", plural: "deployments", kind: "Deployment", name: "web" };
 
     #[test]
-    fn messages_read_as_those_of_kube_apiserver() {
+    fn messages_match_those_of_kube_apiserver() {
         let required = FieldError::required("spec.containers", "");
         let wrong = FieldError::invalid("spec.replicas", -1, "must be greater than or equal to 0");
         let policy = FieldError::unsupported("spec.restartPolicy", "x", &["Always", "Never"]);

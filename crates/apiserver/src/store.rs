@@ -1,4 +1,4 @@
-//! All objects, and the operations that requests perform on them, without HTTP.
+//! All objects, and the operations that requests perform on them, independent of HTTP.
 
 mod define;
 mod delete;
@@ -29,8 +29,8 @@ use crate::{
     time::now,
 };
 
-/// The objects of a server; clones share them. Stand-ins for controllers and kubelets in the same process read and
-/// write here.
+/// The objects of a server. Clones share them. Stand-ins for controllers and kubelets in the same process read and
+/// write objects here.
 #[derive(Clone, Debug)]
 pub struct Store(Arc<Inner>);
 
@@ -40,9 +40,9 @@ struct Inner {
     versions: Versions,
     kinds: RwLock<Arc<Kinds>>,
     random: Random,
-    /// Held while a definition changes the kinds.
+    /// Held while the served kinds change to match a definition.
     defining: Mutex<()>,
-    /// Held while a service is given addresses and ports.
+    /// Held while a service receives addresses and ports.
     addressing: Mutex<()>,
 }
 
@@ -79,7 +79,7 @@ impl Store {
 
     fn at_start(&self, resource: &str, object: Value) {
         if let Err(failure) = self.create(resource, object) {
-            tracing::error!(resource, err = %failure, "An object that every cluster has cannot be made");
+            tracing::error!(resource, err = %failure, "Cannot create an object that every cluster has");
         }
     }
 
@@ -101,7 +101,7 @@ impl Store {
         self.0.versions.now()
     }
 
-    /// Applies the rules to an object of that name.
+    /// Applies admission rules to the object with the given name.
     fn rules(
         &self,
         kind: &Kind,
@@ -120,7 +120,8 @@ impl Store {
         })
     }
 
-    /// Reserves addresses and ports of services until the guard is dropped. Returns `None` for other kinds.
+    /// Locks the assignment of service addresses and ports until the guard is dropped. Returns `None` for kinds other
+    /// than services.
     fn addressing(&self, kind: &Kind) -> Option<MutexGuard<'_, ()>> {
         let lock = || self.0.addressing.lock().unwrap_or_else(PoisonError::into_inner);
         (kind.rules == Rules::Service).then(lock)
@@ -150,7 +151,7 @@ fn clear(kind: &Kind, namespace: &str) {
     let page = kind.shelf.list(&Range { namespace, ..Range::ALL }, |_| true).unwrap_or_default();
     for object in page.objects {
         let mut version = object.version();
-        // If another writer is faster, the new version must be removed.
+        // If another writer was faster, its version must be removed.
         while kind.shelf.remove(&object.key, version, None).is_err() {
             match kind.shelf.get(&object.key) {
                 Some(other) => version = other.version(),

@@ -23,9 +23,9 @@ use crate::{
 pub(crate) struct Column {
     pub(crate) head: std::borrow::Cow<'static, str>,
     pub(crate) kind: std::borrow::Cow<'static, str>,
-    /// Format of the text; `name` for names.
+    /// Format of the cells; `name` for names.
     pub(crate) format: std::borrow::Cow<'static, str>,
-    /// Description for people; empty for built-in kinds.
+    /// Human-readable description; empty for built-in kinds.
     pub(crate) description: std::borrow::Cow<'static, str>,
     /// Columns with a priority above 0 are shown only by `-o wide`.
     pub(crate) priority: i64,
@@ -35,13 +35,13 @@ pub(crate) struct Column {
 /// Source of a cell's content. Locations are JSON paths; if several values match, the first is used.
 #[derive(Clone, Debug)]
 pub(crate) enum Cell {
-    /// Time since the value, or the other text.
+    /// Time since the value, or the given string.
     Since(&'static str, &'static str),
-    /// The value itself, or an empty text if it is missing.
+    /// The value itself, or an empty string if it is missing.
     At(&'static str),
-    /// The value as text, or the other text.
+    /// The value as a string, or the given string.
     Or(&'static str, &'static str),
-    /// All values as texts, separated by commas.
+    /// All values as strings, separated by commas.
     All(&'static str),
     /// The number, or 0.
     Number(&'static str),
@@ -49,9 +49,9 @@ pub(crate) enum Cell {
     Truth(&'static str, bool),
     /// Number of elements.
     Count(&'static str),
-    /// Text from a function.
+    /// String computed by a function.
     Text(fn(&Value) -> String),
-    /// Any value from a function.
+    /// Any value computed by a function.
     Made(fn(&Value, Timestamp) -> Value),
     /// Value of a custom resource's column.
     Custom(Arc<str>),
@@ -77,7 +77,7 @@ impl Column {
         }
     }
 
-    /// Returns the cell of a custom resource, according to the type of the column.
+    /// Returns the cell of a custom resource in the form that the column's type requires.
     fn custom(&self, found: &[&Value], now: Timestamp) -> Value {
         let Some(first) = found.first().filter(|value| !value.is_null()) else { return Value::Null };
         match (&*self.kind, first) {
@@ -113,7 +113,7 @@ fn length(value: &Value) -> usize {
     value.as_array().map(Vec::len).or(value.as_object().map(serde_json::Map::len)).unwrap_or_default()
 }
 
-/// Part of the objects that the rows contain (`includeObject`).
+/// Part of each object that its row contains (`includeObject`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Include {
     None,
@@ -132,7 +132,7 @@ impl Include {
     }
 }
 
-/// Returns a table of objects. `metadata` is that of the list.
+/// Returns a table of objects. `metadata` is the metadata of the list.
 pub(crate) fn table(
     columns: &[Column],
     objects: impl Iterator<Item = Value>,

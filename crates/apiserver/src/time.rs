@@ -10,7 +10,7 @@ pub(crate) fn now() -> Timestamp {
     Timestamp::default() + since
 }
 
-/// Formats a duration with at most two units, fewer the longer it is: `90s`, `5m3s`, `4h`, `2d5h`, `3y20d`.
+/// Formats a duration with one or two units: `90s`, `5m3s`, `4h`, `2d5h`, `3y20d`.
 pub(crate) fn human_duration(duration: Duration) -> String {
     const MINUTE: u64 = 60;
     const HOUR: u64 = 60 * MINUTE;
@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_read_as_in_kubectl() {
+    fn durations_have_the_form_of_kubectl() {
         for (seconds, expected) in [
             (0, "0s"),
             (119, "119s"),

@@ -1,4 +1,4 @@
-//! Tokens of service accounts (`TokenRequest`). They name their account in the form of a JSON Web Token, but are not
+//! Service account tokens (`TokenRequest`). A token has the form of a JSON Web Token and names its account, but is not
 //! signed.
 
 use std::time::Duration;
@@ -17,10 +17,10 @@ const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
 const PREFIX: &str = "system:serviceaccount:";
 const LEAST_SECONDS: i64 = 600;
 const MOST_SECONDS: i64 = 1 << 32;
-/// Third part of a token, in place of a signature.
+/// Third part of a token, in place of the signature.
 const UNSIGNED: &str = "not-signed";
 
-/// Answers a request for a token of a service account.
+/// Issues a token for a service account.
 pub(crate) fn issue(account: &Value, mut request: Value, id: &str, now: Timestamp) -> Result<Value> {
     let of_request = |name| About { group: "authentication.k8s.io", plural: "", kind: "TokenRequest", name };
     let (namespace, name) = (text(account, "/metadata/namespace"), text(account, "/metadata/name"));
@@ -67,7 +67,7 @@ pub(crate) fn issue(account: &Value, mut request: Value, id: &str, now: Timestam
     Ok(request)
 }
 
-/// Returns the service account of a token as a user, or `None` for other tokens.
+/// Returns the user that a service account's token stands for, or `None` for any other token.
 pub(crate) fn user(token: &str, now: Timestamp) -> Option<Value> {
     let claims = URL_SAFE_NO_PAD.decode(token.split('.').nth(1)?).ok()?;
     let claims: Value = serde_json::from_slice(&claims).ok()?;
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_says_for_whom_it_is_until_it_ends() {
+    fn a_token_identifies_its_account_until_it_expires() {
         let account = json!({"metadata": {"name": "bob", "namespace": "team", "uid": "u"}});
         let now = Timestamp::from_secs(1_000_000);
         let answer = issue(&account, json!({"spec": {"expirationSeconds": 600}}), "id", now).unwrap();

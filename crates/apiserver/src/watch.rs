@@ -1,4 +1,4 @@
-//! Watches: changes of the selected objects from a version on.
+//! Watches: changes of the selected objects after a given version.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -11,11 +11,11 @@ use crate::{
 /// Type of a change, from the perspective of one watcher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventType {
-    /// The object was created, or is selected from now on.
+    /// The object was created, or the selector matches it from now on.
     Added,
     /// The object has a new version.
     Modified,
-    /// The object was deleted, or is no longer selected.
+    /// The object was deleted, or the selector no longer matches it.
     Deleted,
 }
 
@@ -35,15 +35,15 @@ impl EventType {
 pub struct Event {
     /// Type of the change.
     pub event: EventType,
-    /// Object after the change; for a deletion, its final state.
+    /// Object after the change; after a deletion, its final state.
     pub object: Arc<StoredObject>,
 }
 
-/// The watcher was too slow or began too early: the changes that it missed are forgotten. List again.
+/// The watcher was too slow or began too far back: the changes that it needs are forgotten. List again.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("too old resource version: {asked} ({oldest})")]
 pub struct Expired {
-    /// Version that the watcher knew.
+    /// Version that the watcher asked for.
     pub asked: u64,
     /// Oldest version from which watches can begin.
     pub oldest: u64,
@@ -83,7 +83,7 @@ impl Watch {
         self.initial.is_empty()
     }
 
-    /// Returns the next events, in order; waits for at least one.
+    /// Returns the next events, in order. Waits until there is at least one.
     ///
     /// # Errors
     /// When the watcher was so slow that events were forgotten.
@@ -121,7 +121,7 @@ impl Watch {
         }
     }
 
-    /// Returns the event that this watcher sees for a change, or `None` if its selector hides it.
+    /// Returns the event that this watcher sees for a change, or `None` if its selector hides the change.
     fn seen(&self, change: &Change) -> Option<Event> {
         let before = change.previous.as_ref().filter(|object| self.selector.matches(object));
         let after = !change.deleted && self.selector.matches(&change.object);

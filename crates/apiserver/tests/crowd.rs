@@ -1,4 +1,5 @@
-//! A thousand concurrent watches. The only test of its program, so that it has the process's file descriptors to itself.
+//! A thousand concurrent watches. This is the only test in its binary, so it has the process's file descriptors to
+//! itself.
 
 #![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
 
@@ -12,12 +13,12 @@ use serde_json::{Value, json};
 use tokio::{runtime::Handle, task::JoinSet, time::sleep};
 use wire::{Client, PODS};
 
-/// Returns 1000, or as many clients as this machine allows one process to have.
+/// Returns 1000, or fewer if this machine allows one process fewer clients.
 fn crowd() -> usize {
     let limits = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
     let files = limits.lines().find_map(|line| line.strip_prefix("Max open files"));
     let most = files.and_then(|line| line.split_whitespace().next()?.parse::<usize>().ok()).unwrap_or(1024);
-    // Each watch has a file descriptor at both ends, and both ends are in this process.
+    // Each watch needs two file descriptors, because both ends of its connection are in this process.
     1000.min(most.saturating_sub(200) / 2)
 }
 
@@ -28,7 +29,7 @@ fn told(event: &Value) -> (String, String) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_thousand_watches_tell_everything_and_leave_nothing_behind() {
+async fn a_thousand_watches_report_everything_and_leave_nothing_behind() {
     const PODS_EACH: usize = 12;
     let (_server, running) = wire::serve(Options::default()).await;
     let address = running.address();
@@ -71,7 +72,7 @@ async fn a_thousand_watches_tell_everything_and_leave_nothing_behind() {
     }
     assert!(tasks() >= before + open.len());
     drop((open, client));
-    // The server takes a moment to notice.
+    // The server takes a moment to notice that the watches are gone.
     while tasks() > before {
         sleep(Duration::from_millis(5)).await;
     }

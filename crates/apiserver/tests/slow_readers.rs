@@ -1,5 +1,5 @@
-//! Data that clients do not read does not pile up. The only test of its program, so that it has the process's memory
-//! to itself.
+//! Data that clients do not read does not accumulate. This is the only test in its binary, so it has the process's
+//! memory to itself.
 
 #![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
 #![cfg(target_os = "linux")]
@@ -20,7 +20,7 @@ fn resident_mib() -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn fifty_that_do_not_read_cost_no_more_than_the_history() {
+async fn fifty_clients_that_do_not_read_use_no_more_memory_than_the_history() {
     let (server, running) = wire::serve(Options { history: 300, ..Options::default() }).await;
     let (store, address) = (server.store(), running.address());
     let map = |i: usize, text: &str| json!({"metadata": {"name": format!("m{i}")}, "data": {"text": text}});

@@ -1,4 +1,4 @@
-//! The API server's rules, with the classes among the manifests.
+//! The API server's rules, applied with the classes from the manifests.
 
 use harbormaster_api::Timestamp;
 use harbormaster_validation::{
@@ -9,7 +9,7 @@ use harbormaster_validation::{
 };
 use serde_json::{Map, Value, json};
 
-/// The objects that rules look up: priority and runtime classes.
+/// Objects that rules look up: priority and runtime classes.
 #[derive(Debug)]
 pub(crate) struct Classes {
     priority_classes: Vec<Value>,
@@ -17,7 +17,7 @@ pub(crate) struct Classes {
 }
 
 impl Default for Classes {
-    /// The classes that every cluster has.
+    /// Returns the classes that every cluster has.
     fn default() -> Self {
         let class = |(name, value, _): (&str, i64, &str)| json!({"metadata": {"name": name}, "value": value, "preemptionPolicy": "PreemptLowerPriority"});
         Self {
@@ -69,12 +69,12 @@ impl Others for Classes {
     }
 }
 
-/// The rules for a kind.
+/// Rules for a kind.
 pub(crate) struct Admission<'a>(Context<'a>);
 
 impl Admission<'_> {
-    /// Turns an object into the form that an API server would store. Its status stays: dumps have it, and scheduling
-    /// depends on it.
+    /// Converts an object to the form that an API server would store. The status stays, because dumps contain it and
+    /// scheduling depends on it.
     pub(crate) fn create(&self, object: &mut Value) -> Result<(), Refusal> {
         let kept = self.0.kind.has(STATUS_AT_ONCE);
         let status = if kept { None } else { remove(object, "status") };
@@ -88,7 +88,7 @@ impl Admission<'_> {
         Ok(())
     }
 
-    /// Checks the change of an object that is there already.
+    /// Checks the change of an existing object.
     pub(crate) fn update(&self, old: &Value, new: &mut Value) -> Result<(), Refusal> {
         self.0.update(old, new)
     }

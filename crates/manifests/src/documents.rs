@@ -1,4 +1,4 @@
-//! From the text of a file to objects that know their location.
+//! From the text of a file to objects with their locations.
 
 use std::sync::Arc;
 
@@ -8,17 +8,17 @@ use serde_json::Value;
 /// Location of an object in the input.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Location {
-    /// The file as the user named it; empty for objects that come from memory.
+    /// File as named by the user; empty for objects from memory.
     pub file: Arc<str>,
     /// Number of the document in the file, counted from 1.
     pub document: usize,
-    /// Path in the document, for members of a list: `items[3]`. Empty for the document itself.
+    /// Path within the document for members of a list: `items[3]`. Empty for the document itself.
     pub path: String,
-    /// The line on which the document begins, counted from 1.
+    /// Line on which the document begins, counted from 1.
     pub line: u64,
 }
 
-/// An object as it is written, encoded because dumps of clusters have many.
+/// An object as written. It is encoded because dumps of clusters contain many objects.
 #[derive(Clone, Debug)]
 pub(crate) struct DocumentObject {
     json: Box<str>,
@@ -29,12 +29,12 @@ pub(crate) struct DocumentObject {
 
 impl DocumentObject {
     pub(crate) fn value(&self) -> Value {
-        // What was encoded here can be decoded.
+        // This module encoded the JSON, so decoding cannot fail.
         serde_json::from_str(&self.json).unwrap_or_default()
     }
 }
 
-/// Reason why a text is neither YAML nor JSON.
+/// Reason that a text is neither YAML nor JSON.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SyntaxError {
     pub(crate) document: usize,
@@ -42,7 +42,7 @@ pub(crate) struct SyntaxError {
     pub(crate) message: String,
 }
 
-/// Reads all documents of a text. Members of lists become objects of their own.
+/// Reads all documents of a text. Members of lists become separate objects.
 pub(crate) fn read(file: &Arc<str>, text: &str) -> Result<Vec<DocumentObject>, SyntaxError> {
     let beginnings = beginnings(text);
     let mut reader = Reader::new(text);
@@ -60,7 +60,7 @@ pub(crate) fn read(file: &Arc<str>, text: &str) -> Result<Vec<DocumentObject>, S
     Ok(objects)
 }
 
-/// Calls `each` with every document that is not empty, and its line.
+/// Calls `each` with every nonempty document and its line.
 fn read_all(reader: &mut Reader<'_>, each: &mut dyn FnMut(u64, Document)) -> Result<(), Error> {
     while reader.next_document()? {
         let line = reader.position()?.line.max(1);
@@ -78,13 +78,13 @@ fn syntax_error(beginnings: &[u64], error: Error) -> SyntaxError {
     SyntaxError { document, line, message: error.message }
 }
 
-/// The documents of a text as trees, for looking up lines.
+/// Documents of a text as trees, for looking up lines.
 pub(crate) struct DocumentTrees(Vec<Node>);
 
 /// Line and text of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FieldText<'a> {
-    /// Its line, or that of the closest field around it.
+    /// Line of the field, or of the closest field around it.
     pub(crate) line: u64,
     /// Text of a number or boolean; empty for everything else.
     pub(crate) written: &'a str,
@@ -103,7 +103,7 @@ impl DocumentTrees {
         Self(documents)
     }
 
-    /// Finds a field (`spec.containers[0].image`) of an object, or the closest one around it.
+    /// Finds a field (`spec.containers[0].image`) of an object, or the closest field around it.
     pub(crate) fn find(&self, location: &Location, field: &str) -> Option<FieldText<'_>> {
         let line = |node: &Node| u64::from(node.at.line.max(1));
         let document = self.0.iter().find(|document| line(document) == location.line)?;
@@ -121,7 +121,7 @@ impl DocumentTrees {
     }
 }
 
-/// Returns the lines on which the documents of a text begin. Comments alone are no document.
+/// Returns the lines on which the documents of a text begin. Comments alone do not form a document.
 fn beginnings(text: &str) -> Vec<u64> {
     let mut lines = Vec::new();
     let mut fresh = true;
@@ -205,7 +205,7 @@ fn document(reader: &mut Reader<'_>) -> Result<Document, Error> {
     Ok(fields.finish())
 }
 
-/// The fields of an object that may turn out to be a list.
+/// Fields of an object that may turn out to be a list.
 #[derive(Default)]
 struct Fields {
     entries: Vec<Entry>,
@@ -213,7 +213,8 @@ struct Fields {
 }
 
 impl Fields {
-    /// Returns true if the value of a key would be the members of a list. kubectl writes them before the list's kind.
+    /// Returns true if the value of a key may be the members of a list. kubectl writes the members before the list's
+    /// kind.
     fn has_members_in(&self, key: &str) -> bool {
         let kind = || self.entries.iter().rev().find(|entry| entry.key == "kind");
         key == "items"
@@ -240,7 +241,7 @@ impl Fields {
     }
 }
 
-/// Returns the members of a list. Those of typed lists do not repeat their kind, so it is added.
+/// Returns the members of a list. Members of typed lists do not repeat their kind, so the kind is added.
 fn members_of(list: &Node, items: Vec<Document>) -> Vec<(String, Encoded)> {
     let kind = list.get("kind").and_then(Node::text).unwrap_or_default();
     let kind = kind.strip_suffix("List").unwrap_or_default();
@@ -270,7 +271,7 @@ mod tests {
     const TEXT: &str = "# two documents\n---\nkind: Pod\nmetadata: {name: a}\n---\n---\napiVersion: v1\nkind: List\nitems:\n- kind: Pod\n  metadata:\n    name: b\n    labels:\n      example.com/x: y\n- kind: NodeList\n  apiVersion: v1\n  items: [{metadata: {name: n}}]\n";
 
     #[test]
-    fn documents_and_members_of_lists_know_their_locations() {
+    fn documents_and_members_of_lists_have_locations() {
         let objects = read(&"f".into(), TEXT).unwrap();
         let locations: Vec<_> = objects
             .iter()
@@ -287,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_or_the_closest_one_around_it_has_a_line() {
+    fn a_field_or_the_closest_field_around_it_has_a_line() {
         let location = read(&"f".into(), TEXT).unwrap()[1].location.clone();
         for (field, line) in [
             ("metadata.name", 12),
@@ -301,13 +302,13 @@ mod tests {
     }
 
     #[test]
-    fn json_is_read_too_and_octal_numbers_are_kubernetes_own() {
+    fn json_is_read_too_and_octal_numbers_are_read_as_in_kubernetes() {
         let objects = read(&"f".into(), r#"{"kind": "Pod", "spec": {"x": [1, null, "yes", 0644]}}"#).unwrap();
         assert_eq!(objects[0].value()["spec"]["x"], serde_json::json!([1, null, "yes", 420]));
     }
 
     #[test]
-    fn labels_that_look_like_numbers_beyond_all_bounds_are_texts() {
+    fn labels_that_look_like_huge_numbers_are_strings() {
         let text =
             "kind: Pod\nmetadata:\n  labels:\n    hash: 1234e567\n    other: 9574e20712\n    real: 1.5\n";
         let objects = read(&"f".into(), text).unwrap();
@@ -316,14 +317,14 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_names_document_and_line() {
+    fn unreadable_text_is_reported_with_document_and_line() {
         let error = read(&"f".into(), "a: 1\n---\nb: [1\nc: 2\n").unwrap_err();
         assert_eq!((error.document, error.line.is_some()), (2, true), "{error:?}");
         assert!(read(&"f".into(), "# nothing\n---\n").unwrap().is_empty());
     }
 
     #[test]
-    fn keys_that_are_given_twice_are_all_told_and_the_last_counts() {
+    fn all_keys_given_twice_are_reported_and_the_last_counts() {
         let text =
             "kind: A\na: 1\na: 2\nb:\n- c: 1\n  c: 2\n  d: 1\n---\nitems:\n- {x: {w: 1, w: 2}}\nkind: List\n";
         let objects = read(&"f".into(), text).unwrap();

@@ -1,4 +1,4 @@
-//! Dumps of clusters: removes the fields that only a server sets, and restores objects that dumps lack.
+//! Dumps of clusters: removal of fields that only a server sets, and restoration of objects that dumps lack.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet},
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use crate::{documents::Location, manifests::Manifest};
 
-/// The namespaces that every cluster has.
+/// Namespaces that every cluster has.
 const NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
 
 /// References between the objects of the input, collected while it is read.
@@ -35,7 +35,7 @@ pub(crate) struct Dump {
     named: BTreeMap<&'static str, BTreeSet<String>>,
 }
 
-/// A ReplicaSet as its pods name it.
+/// A ReplicaSet, as known from its pods.
 #[derive(Debug)]
 struct ReplicaSetPods {
     namespace: String,
@@ -56,7 +56,7 @@ impl Dump {
         match kind.rules {
             Rules::Claim => {
                 self.name("PersistentVolume", text(object, "/spec/volumeName"));
-                // The class of a new claim may exist only where the input is used.
+                // The class of a new claim may exist only in the cluster where the input is used.
                 if !uid(object).is_empty() {
                     self.name("StorageClass", text(object, "/spec/storageClassName"));
                 }
@@ -94,7 +94,7 @@ impl Dump {
         }
     }
 
-    /// Returns a line with the kinds that are referred to and missing altogether.
+    /// Returns a line with the kinds that are referred to but do not occur in the input at all.
     pub(crate) fn lacks(&self) -> Option<String> {
         let lacking = self.named.iter().filter(|(kind, _)| !self.kinds.contains(**kind));
         let names = lacking.map(|(kind, names)| {
@@ -107,7 +107,8 @@ impl Dump {
         let names: Vec<String> = names.collect();
         (!names.is_empty()).then(|| {
             format!(
-                "the input names {}, but has no such kind: the dump command writes all that counts",
+                "the input refers to {}, but contains no objects of that kind: the dump command writes everything \
+                 needed",
                 names.join(" and ")
             )
         })
@@ -116,7 +117,7 @@ impl Dump {
     fn pod(&mut self, pod: &mut Value, location: &Location) {
         if !uid(pod).is_empty() {
             take_merged_keys(&mut pod["spec"]);
-            // Only a running pod can have them.
+            // Only a running pod can have ephemeral containers.
             remove(&mut pod["spec"], "ephemeralContainers");
         }
         let class = text(pod, "/spec/priorityClassName");
@@ -148,7 +149,7 @@ impl Dump {
         }
     }
 
-    /// Returns objects that are referred to and missing, as far as they can be restored.
+    /// Returns objects that are referred to but missing, as far as they can be restored.
     pub(crate) fn missing(
         &self,
         objects: &[Manifest],
@@ -191,8 +192,8 @@ impl Dump {
         missing
     }
 
-    /// Restores the ReplicaSets between a Deployment and its pods, so that the Deployment owns them. The ReplicaSet with
-    /// the most pods counts as the current one: it gets the replicas that are missing.
+    /// Restores the ReplicaSets between a Deployment and its pods, so that the Deployment owns them. The ReplicaSet
+    /// with the most pods counts as the current one and gets the missing replicas.
     fn sets_of(&self, deployment: &Value) -> Vec<(Value, Location)> {
         let is_missing = |(uid, set): &(&String, &ReplicaSetPods)| {
             let of_deployment = set.name.rsplit_once('-').is_some_and(|(owner, _)| owner == name(deployment));
@@ -234,8 +235,8 @@ fn replica_set(deployment: &Value, set_name: &str, set_uid: &str, replicas: usiz
     })
 }
 
-/// Removes the requirements that the server has added to selectors because of `matchLabelKeys` and `mismatchLabelKeys`.
-/// A server adds them to every new pod, and refuses pods that have them.
+/// Removes the requirements that the server added to selectors because of `matchLabelKeys` and `mismatchLabelKeys`. A
+/// server adds the requirements to every new pod, and refuses pods that already have them.
 fn take_merged_keys(spec: &mut Value) {
     list_mut(spec, "/topologySpreadConstraints").iter_mut().for_each(take_keys);
     for kind in ["podAffinity", "podAntiAffinity"] {
@@ -263,7 +264,7 @@ fn take_keys(term: &mut Value) {
     }
 }
 
-/// Returns a runtime class with this overhead. Its handler is irrelevant here.
+/// Returns a runtime class with the given overhead. Its handler is irrelevant here.
 fn runtime_class(name: &str, overhead: Option<&Value>) -> Value {
     let mut class = json!({
         "apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": name}, "handler": "unknown",

@@ -1,4 +1,4 @@
-//! Mistakes in manifests, as users read them.
+//! Mistakes in manifests, as reported to users.
 
 use std::{collections::HashMap, fmt};
 
@@ -10,7 +10,7 @@ use crate::documents::{DocumentTrees, Location};
 /// A field of an object and what is wrong with it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldProblem {
-    /// Its path; empty for the whole object.
+    /// Path of the field; empty for the whole object.
     pub field: String,
     /// Description of the mistake.
     pub message: String,
@@ -40,20 +40,20 @@ pub(crate) fn problems(refusal: Refusal) -> Vec<FieldProblem> {
 /// A mistake in a manifest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ManifestError {
-    /// The document and, if known, the object in it.
+    /// Location of the document and, if known, of the object in it.
     pub location: Location,
-    /// The line of the field, counted from 1.
+    /// Line of the field, counted from 1.
     pub line: Option<u64>,
-    /// For example `Pod default/web`; empty if it is not known.
+    /// Object, for example `Pod default/web`; empty if unknown.
     pub object: String,
-    /// For example `spec.containers[0].resources.requests.cpu`; empty for the whole object.
+    /// Field, for example `spec.containers[0].resources.requests.cpu`; empty for the whole object.
     pub field: String,
     /// Description of the mistake.
     pub message: String,
 }
 
 impl ManifestError {
-    /// Adds the line, and shows numbers and booleans as they are written there.
+    /// Adds the line to the mistake, and shows numbers and booleans as they are written on that line.
     pub(crate) fn locate(&mut self, trees: &DocumentTrees) {
         let Some(found) = trees.find(&self.location, &self.field) else { return };
         self.line = Some(found.line);
@@ -83,18 +83,18 @@ impl fmt::Display for ManifestError {
     }
 }
 
-/// All mistakes in the manifests. Prints one line for each mistake, however many objects make it.
+/// All mistakes in the manifests. Displays one line per mistake, however many objects contain it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", lines(.0).join("\n"))]
 pub struct ManifestErrors(pub Vec<ManifestError>);
 
-/// Returns one line for each mistake, with the first object that makes it and the number of all others.
+/// Returns one line for each mistake, with the first object that contains it and the number of other objects.
 pub(crate) fn lines(errors: &[ManifestError]) -> Vec<String> {
     let mut groups_by_key = HashMap::new();
     let mut groups: Vec<(&ManifestError, usize, Option<u64>)> = Vec::new();
     for error in errors {
         let kind = error.object.split(' ').next().unwrap_or_default();
-        // Without a field, the message may be about anything.
+        // Without a field, mistakes are grouped by object, because the message may be about anything.
         let subject = if error.field.is_empty() { error.object.as_str() } else { kind };
         let key = (&error.location.file, subject, error.field.as_str(), error.message.as_str());
         let at = *groups_by_key.entry(key).or_insert(groups.len());
@@ -110,8 +110,8 @@ pub(crate) fn lines(errors: &[ManifestError]) -> Vec<String> {
         (0, _) => first.to_string(),
         (1, Some(next)) => format!("{first} (once more on line {next})"),
         (1, None) => format!("{first} (once more)"),
-        (others, Some(next)) => format!("{first} ({others} times more, next on line {next})"),
-        (others, None) => format!("{first} ({others} times more)"),
+        (others, Some(next)) => format!("{first} ({others} more times, next on line {next})"),
+        (others, None) => format!("{first} ({others} more times)"),
     };
     groups.iter().map(line).collect()
 }

@@ -1,8 +1,8 @@
-//! Manifests and dumps of clusters: from the text of files to the objects that an API server would store.
+//! Manifests and dumps of clusters: from file contents to the objects that an API server would store.
 //!
-//! Reading order: [`Manifests`] (the whole), `documents` (from text to objects that know their location), `dump` (fields
-//! that only the server could set are removed, objects that a dump lacks are restored), `scaling` (Deployments of a dump
-//! with changed replicas), `admission` (the API server's rules), `error` and [`notices`] (messages).
+//! Reading order: [`Manifests`] (the whole), `documents` (from text to objects with their locations), `dump` (removal
+//! of fields that only the server could set, restoration of objects that a dump lacks), `scaling` (Deployments from a
+//! dump with changed replicas), `admission` (the API server's rules), `error` and [`notices`] (messages).
 //!
 //! Invariants: nothing here reads a clock, a file or the environment; the same text gives the same objects.
 

@@ -1,7 +1,7 @@
 //! From the text of manifests to the objects that an API server would store.
 //!
-//! Every object is checked twice: first as it is written (its kind, types, unknown fields), then, when all objects are
-//! known, by the rules of the API server ([`harbormaster_validation::admission`]).
+//! Every object is checked twice: first in its written form (kind, types, unknown fields) and then, once all objects
+//! are known, by the rules of the API server ([`harbormaster_validation::admission`]).
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -28,15 +28,15 @@ use crate::{
     scaling,
 };
 
-/// Treatment of fields that are unknown or given twice, in the words of `kubectl --validate`.
+/// Treatment of fields that are unknown or given twice, with the values of `kubectl --validate`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Validate {
-    /// They are errors.
+    /// Such fields are errors.
     #[default]
     Strict,
-    /// They are warnings.
+    /// Such fields are warnings.
     Warn,
-    /// They are dropped silently.
+    /// Such fields are dropped silently.
     Ignore,
 }
 
@@ -67,19 +67,19 @@ pub struct ReadOptions<'a> {
 /// An object of a manifest.
 #[derive(Clone, Debug)]
 pub struct Manifest {
-    /// Its kind.
+    /// Kind of the object.
     pub kind: Arc<Kind>,
-    /// Its namespace; empty for cluster-scoped kinds.
+    /// Namespace; empty for cluster-scoped kinds.
     pub namespace: String,
-    /// Its name.
+    /// Name of the object.
     pub name: String,
-    /// Its location in the input; the default for objects that a dump lacks and that were restored.
+    /// Location in the input. Objects that a dump lacks and that were restored have the default location.
     pub location: Location,
-    /// Number of objects before it in the input.
+    /// Number of earlier objects in the input.
     pub order: usize,
-    /// The node that a pod is bound to.
+    /// Node that the pod is bound to.
     node: Option<Box<str>>,
-    /// Encoded, to save memory.
+    /// The object, encoded to save memory.
     json: Box<str>,
 }
 
@@ -91,14 +91,14 @@ impl Manifest {
         Self { kind, namespace, name, location, order: usize::MAX, node, json: value.to_string().into() }
     }
 
-    /// Returns the same manifest with another content.
+    /// Returns the same manifest with new content.
     pub(crate) fn with(&self, value: &Value) -> Self {
         Self { order: self.order, ..Self::new(self.kind.clone(), value, self.location.clone()) }
     }
 
-    /// Returns the object as it is written, without the fields that only a server sets.
+    /// Returns the object as written, without the fields that only a server sets.
     pub fn value(&self) -> Value {
-        // What was encoded here can be decoded.
+        // This module encoded the JSON, so decoding cannot fail.
         serde_json::from_str(&self.json).unwrap_or_default()
     }
 
@@ -107,7 +107,7 @@ impl Manifest {
         label(&self.kind, &self.namespace, &self.name)
     }
 
-    /// Position among the kinds: owners come before the objects that they own.
+    /// Returns the kind's position in the order of kinds: owners come before the objects that they own.
     fn rank(&self) -> u8 {
         match (self.kind.rules, self.kind.kind.as_str()) {
             (Rules::Namespace, _) => 0,
@@ -129,7 +129,7 @@ fn label(kind: &Kind, namespace: &str, name: &str) -> String {
     }
 }
 
-/// All objects of some manifests, owners before what they own.
+/// All objects from manifests, owners before the objects that they own.
 #[derive(Debug, Default)]
 pub struct Manifests {
     /// The objects.
@@ -146,8 +146,8 @@ pub struct Manifests {
 }
 
 impl Manifests {
-    /// Reads YAML or JSON: several documents, lists and dumps of `kubectl get -o yaml`. Calls `each` once with every object
-    /// in the form in which an API server would store it; `each` may refuse it.
+    /// Reads YAML or JSON: any number of documents, including lists and dumps from `kubectl get -o yaml`. Calls `each`
+    /// once for every object, in the form in which an API server would store it; `each` may refuse the object.
     ///
     /// # Errors
     /// All mistakes, with file, line, object and field.
@@ -177,7 +177,7 @@ impl Manifests {
         reader.finish(sources)
     }
 
-    /// Applies the API server's rules to a new object of a kind, which may name classes among the manifests.
+    /// Applies the API server's rules to a new object of a kind. The object may name classes from the manifests.
     ///
     /// # Errors
     /// The first field that is wrong.
@@ -186,7 +186,7 @@ impl Manifests {
         admitted.map_err(|refusal| problems(refusal).into_iter().next().unwrap_or_default())
     }
 
-    /// Returns warnings, and lines about ignored objects and missing nodes.
+    /// Returns the warnings, and lines about ignored objects and missing nodes.
     pub fn notices(&self) -> Vec<String> {
         let mut notices = self.warnings.clone();
         let mut ignored = self.ignored.clone();
@@ -202,7 +202,7 @@ impl Manifests {
 struct Reader {
     validate: Validate,
     kinds: Vec<Arc<Kind>>,
-    /// Objects of unknown kinds; definitions of custom resources may follow.
+    /// Objects of unknown kinds. Custom resource definitions for them may follow in the input.
     unknown: Vec<(DocumentObject, Value)>,
     manifests: Manifests,
     /// Positions in `manifests.objects` by label.
@@ -210,7 +210,7 @@ struct Reader {
     /// Number of names generated for each prefix.
     generated: HashMap<String, usize>,
     dump: Dump,
-    /// Labels of objects that later ones replace, by the files of both.
+    /// Labels of objects that later objects replace, by the files of the earlier and the later object.
     replaced: BTreeMap<(Arc<str>, Arc<str>), Vec<String>>,
     errors: Vec<ManifestError>,
     warnings: Vec<ManifestError>,
@@ -247,7 +247,8 @@ impl Reader {
         self.error(&object.location, String::new(), "", problem);
     }
 
-    /// Finds a kind by name. An object without a version has that of Kubernetes' own kind, unless validation is strict.
+    /// Finds a kind by name. An object without a version gets the version of Kubernetes' own kind, unless validation is
+    /// strict.
     fn kind_of(&self, version: &str, kind: &str) -> Option<Arc<Kind>> {
         let mut kinds = self.kinds.iter().filter(|known| known.kind == kind);
         if version.is_empty() && self.validate != Validate::Strict {
@@ -256,7 +257,8 @@ impl Reader {
         kinds.find(|known| known.api_version() == version).cloned()
     }
 
-    /// Handles objects of unknown kinds: custom resources of definitions among the manifests, ignored kinds, or mistakes.
+    /// Handles objects of unknown kinds: custom resources with a definition in the manifests, ignored kinds, and
+    /// mistakes.
     fn custom_resources(&mut self) {
         let definitions =
             self.manifests.objects.iter().filter(|object| object.kind.rules == Rules::Definition);
@@ -280,7 +282,7 @@ impl Reader {
         }
     }
 
-    /// Returns the mistake in the name of a kind; `None` if it may be a custom resource or an ignored kind.
+    /// Returns the mistake in the name of a kind, or `None` if the kind may be a custom resource or an ignored kind.
     fn wrong_kind(&self, version: &str, kind: &str) -> Option<(&'static str, String)> {
         let meant =
             |kind: &str| self.kinds.iter().find(|known| known.kind == kind).map(|known| known.api_version());
@@ -293,7 +295,7 @@ impl Reader {
         }
         let (group, short) = version.split_once('/').unwrap_or(("", version));
         if !self.kinds.iter().any(|known| known.group == group) {
-            // Definitions have groups with dots.
+            // Groups of custom resource definitions contain dots.
             let own = kinds::is_own_group(group);
             let hint = suggestion(meant(kind).as_deref());
             return own.then(|| {
@@ -346,7 +348,8 @@ impl Reader {
         self.add(Manifest::new(kind.clone(), &value, location));
     }
 
-    /// Adds an object. If it exists already, the later one changes the earlier one, as with `kubectl apply`.
+    /// Adds an object. If the object exists already, the later manifest changes the earlier one, as with `kubectl
+    /// apply`.
     fn add(&mut self, manifest: Manifest) {
         let label = manifest.label();
         let Some(&earlier) = self.positions.get(&label) else {
@@ -360,7 +363,7 @@ impl Reader {
         let mut new = manifest.value();
         let admission = self.manifests.classes.admission(&manifest.kind);
         let changed = match admission.create(&mut old).and_then(|()| admission.create(&mut new)) {
-            // A mistake in one of them is reported later.
+            // A mistake in one of the two objects is reported later.
             Err(_) => Ok(()),
             Ok(()) => admission.update(&old, &mut new),
         };
@@ -396,7 +399,7 @@ impl Reader {
         true
     }
 
-    /// Restores objects that a dump lacks, and sorts.
+    /// Restores objects that a dump lacks, and sorts all objects.
     fn complete(&mut self) {
         let kind = |kind: &str| self.kinds.iter().find(|known| known.kind == kind).cloned();
         for (kind, value, location) in self.dump.missing(&self.manifests.objects, &kind) {
@@ -430,7 +433,7 @@ impl Reader {
                 return true;
             }
             let mut pod = object.value();
-            // These belong to their nodes.
+            // Pods of DaemonSets and static pods belong to their nodes.
             if controller(&pod).is_some_and(|owner| owner["kind"] == "DaemonSet" || owner["kind"] == "Node") {
                 gone += 1;
                 return false;
@@ -442,10 +445,11 @@ impl Reader {
             true
         });
         if waiting > 0 {
-            self.manifests.warnings.push(format!("{waiting} pods of missing nodes wait for a node again"));
+            self.manifests.warnings.push(format!("{waiting} pods on missing nodes are pending again"));
         }
         if gone > 0 {
-            let line = format!("{gone} pods of DaemonSets and static pods are gone with their missing nodes");
+            let line =
+                format!("{gone} pods of DaemonSets and static pods were removed with their missing nodes");
             self.manifests.warnings.push(line);
         }
     }
@@ -473,7 +477,7 @@ impl Reader {
         self.errors.push(ManifestError { location, line: None, object, field, message });
     }
 
-    /// Reports an unknown or repeated field as the user asked: as an error, a warning or not at all.
+    /// Reports an unknown or repeated field as the user requested: as an error, as a warning or not at all.
     fn doubt(&mut self, location: &Location, object: &str, field: String, message: String) {
         let (location, object) = (location.clone(), object.to_owned());
         let error = ManifestError { location, line: None, object, field, message };
@@ -503,7 +507,7 @@ impl Reader {
             let objects = if labels.len() == 1 { "object" } else { "objects" };
             match earlier == later {
                 true => format!(
-                    "{later} gives {} {objects} twice, and the later ones count: {names}",
+                    "{later} contains {} {objects} twice, and the later copies are used: {names}",
                     labels.len()
                 ),
                 false => format!("{later} replaces {} {objects} of {earlier}: {names}", labels.len()),
@@ -516,7 +520,7 @@ impl Reader {
     }
 }
 
-/// Returns true if an object of a dump has finished, so that nothing depends on it.
+/// Returns true if an object from a dump has finished, so that nothing depends on it any more.
 fn is_over(kind: &Kind, object: &Value) -> bool {
     match kind.rules {
         Rules::Pod => matches!(text(object, "/status/phase"), "Succeeded" | "Failed"),

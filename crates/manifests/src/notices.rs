@@ -1,4 +1,4 @@
-//! Lines that tell the user about objects that were left out.
+//! Notices for the user about objects that were left out.
 
 use std::{cmp::Reverse, collections::BTreeMap};
 
@@ -30,8 +30,8 @@ pub fn missing_nodes_line(nodes: &BTreeMap<String, usize>) -> Option<String> {
     let names = shortened(&names);
     (pods > 0).then(|| {
         format!(
-            "{pods} {are} on nodes that the input does not have, and count nowhere: {names}; --reschedule-missing has \
-             them wait for a node"
+            "{pods} {are} on nodes that the input does not have, and are ignored: {names}; --reschedule-missing makes \
+             them pending again"
         )
     })
 }

@@ -1,4 +1,4 @@
-//! Deployments of a dump whose `replicas` were edited afterwards.
+//! Deployments from a dump whose `replicas` were edited after the dump.
 
 use harbormaster_validation::value::{controller, text};
 use serde_json::{Value, json};
@@ -24,14 +24,14 @@ impl Set {
         text(&self.value, REVISION).parse().unwrap_or_default()
     }
 
-    /// Returns true if the controller last saw another number of replicas.
+    /// Returns true if the controller last saw a different number of replicas.
     fn is_behind(&self, wanted: i64) -> bool {
         text(&self.value, DESIRED).parse::<i64>().is_ok_and(|seen| seen != wanted)
     }
 }
 
 /// Scales ReplicaSets to the replicas of their Deployments, as the Deployment controller would. Returns a line for each
-/// Deployment with such a change.
+/// Deployment whose ReplicaSets were scaled.
 pub(crate) fn follow_deployments(objects: &mut [Manifest]) -> Vec<String> {
     let is = |object: &Manifest, kind: &str| object.kind.kind == kind && object.kind.group == "apps";
     let wanted = |deployment: &Manifest| {
@@ -45,7 +45,7 @@ pub(crate) fn follow_deployments(objects: &mut [Manifest]) -> Vec<String> {
     }
     let sets = objects.iter().enumerate().filter(|(_, object)| is(object, "ReplicaSet"));
     let mut sets: Vec<Set> = sets.map(|(at, object)| Set { at, value: object.value() }).collect();
-    // Scaling begins with the newest.
+    // Scaling begins with the newest ReplicaSet.
     sets.sort_by_key(|set| std::cmp::Reverse(set.revision()));
     let mut followed = Vec::new();
     for (label, namespace, deployment, wanted) in deployments {
@@ -78,8 +78,9 @@ pub(crate) fn follow_deployments(objects: &mut [Manifest]) -> Vec<String> {
             *manifest = manifest.with(&set.value);
         }
         if had != wanted {
-            followed
-                .push(format!("{label} asks for {wanted} pods, its ReplicaSets for {had}: they follow it"));
+            followed.push(format!(
+                "{label} requests {wanted} pods, its ReplicaSets {had}: they are scaled to match"
+            ));
         }
     }
     followed

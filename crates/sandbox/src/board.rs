@@ -1,4 +1,4 @@
-//! State of all pods: their nodes, or the reasons why they have none.
+//! State of all pods: their nodes, or the reasons that they have none.
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
@@ -11,8 +11,8 @@ use crate::{
     sandbox::SandboxError,
 };
 
-/// Time without changes after which a sandbox with a decision for every pod counts as settled. Longer than a rejected pod
-/// waits for its second attempt.
+/// Time without changes after which a sandbox with a decision for every pod counts as settled. It is longer than the
+/// time for which a rejected pod waits for its second attempt.
 const QUIET: Duration = Duration::from_millis(1500);
 /// Time without changes after which a sandbox counts as settled in any case.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -20,23 +20,23 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// State of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PodState {
-    /// It was tried and fits nowhere, for now.
+    /// The scheduler tried the pod, which currently fits nowhere.
     Unschedulable,
-    /// It has scheduling gates.
+    /// The pod has scheduling gates.
     Gated,
-    /// It names a scheduler that does not run here.
+    /// The pod names a scheduler that does not run here.
     Foreign,
-    /// It has not been decided on yet, or waits for its victims to go.
+    /// The pod awaits its first decision, or the deletion of its victims.
     Waiting,
-    /// It has a node.
+    /// The pod has a node.
     Placed,
-    /// It is being deleted.
+    /// The pod is being deleted.
     Ending,
-    /// It has run to its end.
+    /// The pod has succeeded or failed.
     Finished,
 }
 
-/// A pod as people want to see it.
+/// Summary of a pod for users.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodView {
     /// `namespace/name`.
@@ -47,16 +47,16 @@ pub struct PodView {
     pub node: Option<String>,
     /// `status.phase`.
     pub phase: String,
-    /// Its state.
+    /// State of the pod.
     pub state: PodState,
-    /// Reason why it has no node or is being deleted, if one was reported.
+    /// Reason that the pod has no node or is being deleted, if one was reported.
     pub message: Option<String>,
     /// `spec.schedulerName`.
     pub scheduler: String,
 }
 
 impl PodView {
-    /// Reads a pod of a cluster with these schedulers; without any, nobody knows who is to come.
+    /// Reads a pod in a cluster with the given schedulers. If the list is empty, any scheduler may still be attached.
     pub fn of(pod: &Value, schedulers: &[String]) -> Self {
         let some = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
         let message = |name: &str, status: &str| {
@@ -85,7 +85,9 @@ impl PodView {
         let message = match state {
             PodState::Ending => message("DisruptionTarget", "True"),
             PodState::Placed | PodState::Finished => None,
-            PodState::Gated => rejected.or_else(|| Some("waits for its scheduling gates".to_owned())),
+            PodState::Gated => {
+                rejected.or_else(|| Some("waiting for its scheduling gates to be removed".to_owned()))
+            }
             PodState::Foreign => {
                 rejected.or_else(|| Some(format!("no profile has the scheduler name {scheduler:?}")))
             }
@@ -103,41 +105,41 @@ impl PodView {
     }
 }
 
-/// Something that happened to a pod; prints as one line.
+/// Something that happened to a pod. Displays as one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum News {
-    /// It was bound.
+    /// The pod was bound.
     Placed {
         /// `namespace/name`.
         pod: String,
         /// The node.
         node: String,
     },
-    /// It has no node, for a reason that is new.
+    /// The pod has no node, for a new reason.
     Stuck {
         /// `namespace/name`.
         pod: String,
-        /// Its condition's message.
+        /// Message of the pod's condition.
         why: String,
     },
-    /// It is being deleted.
+    /// The pod is being deleted.
     Ending {
         /// `namespace/name`.
         pod: String,
         /// The reason, if known.
         why: Option<String>,
     },
-    /// It has run to its end.
+    /// The pod has succeeded.
     Finished {
         /// `namespace/name`.
         pod: String,
     },
-    /// It has failed, and is not started again.
+    /// The pod has failed and is not restarted.
     Failed {
         /// `namespace/name`.
         pod: String,
     },
-    /// It was deleted, at once.
+    /// The pod was removed immediately.
     Gone {
         /// `namespace/name`.
         pod: String,
@@ -161,31 +163,31 @@ impl fmt::Display for News {
 /// Update of a sandbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Update {
-    /// Pods have changed, with news as far as they deserve a line.
+    /// Pods have changed. Contains those changes that deserve a line, which may be none.
     News(Vec<News>),
-    /// Something that the user should know; one line. Told once.
+    /// Something that the user should know; one line. Reported once.
     Notice(String),
-    /// Every pod has a node or a reason why it has none, and nothing more happens without a change from outside.
-    /// Told once, until something changes again.
+    /// Every pod has a node or a reason that it has none, and nothing more happens without an external change. Reported
+    /// once, until something changes again.
     Settled,
 }
 
-/// All pods, and what is new about them.
+/// All pods, and news about them.
 #[derive(Debug)]
 pub struct Board {
     store: Store,
     watch: Watch,
-    /// Names of the schedulers whose pods are awaited.
+    /// Names of the schedulers for whose decisions the board waits.
     schedulers: Vec<String>,
     pods: BTreeMap<String, PodView>,
-    /// News of the pods that existed from the beginning.
+    /// News about the pods that existed from the beginning.
     first: Vec<News>,
     changed: Instant,
     settled: bool,
 }
 
 impl Board {
-    /// Starts with the existing pods. Pods that name none of the schedulers are not waited for.
+    /// Starts with the existing pods. The board does not wait for decisions on pods that name none of the schedulers.
     pub(crate) fn new(store: &Store, schedulers: Vec<String>) -> Result<Self, SandboxError> {
         let mut board = Self {
             store: store.clone(),
@@ -209,12 +211,12 @@ impl Board {
         Ok(())
     }
 
-    /// All pods, by namespace and name.
+    /// Returns all pods, by namespace and name.
     pub fn pods(&self) -> impl Iterator<Item = &PodView> {
         self.pods.values()
     }
 
-    /// The pod `namespace/name`.
+    /// Returns the pod `namespace/name`.
     pub fn pod(&self, name: &str) -> Option<&PodView> {
         self.pods.get(name)
     }
@@ -224,7 +226,7 @@ impl Board {
         self.pods().filter(|pod| pod.state == state).count()
     }
 
-    /// Waits for what comes next. Nothing is lost if this is dropped before it ends.
+    /// Waits for the next update. Cancel-safe: dropping the future loses nothing.
     pub async fn next(&mut self) -> Update {
         if !self.first.is_empty() {
             return Update::News(std::mem::take(&mut self.first));
@@ -259,7 +261,7 @@ impl Board {
         }
     }
 
-    /// Returns true if a pod's state may still change.
+    /// Returns true if a pod's state is expected to change soon.
     fn is_open(&self, pod: &PodView) -> bool {
         match pod.state {
             PodState::Waiting => self.schedulers.contains(&pod.scheduler),

@@ -1,4 +1,4 @@
-//! The clock of the stand-ins that wait for minutes and hours.
+//! The clock for stand-ins that wait for minutes or hours.
 
 use std::{
     sync::Arc,
@@ -8,8 +8,8 @@ use std::{
 use harbormaster_api::Timestamp;
 use tokio::{sync::watch, time::sleep};
 
-/// The time by which pods run and fail, tolerations run out and CronJobs start: that of the machine from the beginning
-/// on, as many times as fast as somebody wants, and ahead as far as somebody has moved it. Clones share everything.
+/// Clock by which pods run and fail, tolerations expire and CronJobs start. It starts at the machine's time, can run
+/// faster by a factor, and can be moved ahead. Clones share everything.
 #[derive(Clone, Debug)]
 pub struct Clock {
     began: SystemTime,
@@ -24,14 +24,14 @@ impl Default for Clock {
 }
 
 impl Clock {
-    /// Returns a clock that starts at the machine's time and runs faster by a factor, at least 1.
+    /// Returns a clock that starts at the machine's time and runs faster by a factor of at least 1.
     #[must_use]
     pub fn with_speed(speed: u32) -> Self {
         let ahead = Arc::new(watch::Sender::new(Duration::ZERO));
         Self { began: SystemTime::now(), speed: speed.max(1), ahead }
     }
 
-    /// Moves the clock ahead. What is due by then happens at once.
+    /// Moves the clock ahead. Everything due by the new time happens immediately.
     pub fn advance(&self, by: Duration) {
         self.ahead.send_modify(|ahead| *ahead = ahead.saturating_add(by));
     }
@@ -44,7 +44,7 @@ impl Clock {
         Timestamp::default() + began + passed + *self.ahead.borrow()
     }
 
-    /// Waits for a time; for ever if there is none.
+    /// Waits until a time; forever without one.
     pub(crate) async fn reaches(&self, at: Option<Timestamp>) {
         let Some(at) = at else { return std::future::pending().await };
         let mut moved = self.ahead.subscribe();
@@ -55,7 +55,7 @@ impl Clock {
             }
             tokio::select! {
                 () = sleep(left / self.speed) => {}
-                // Nobody lets go of the sender while this waits.
+                // The sender cannot be dropped during this wait.
                 _ = moved.changed() => {}
             }
         }
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn who_waits_for_a_time_goes_on_when_the_clock_is_moved_there() {
+    async fn a_wait_for_a_time_ends_when_the_clock_is_moved_there() {
         let clock = Clock::default();
         let at = clock.now() + Duration::from_secs(3600);
         let other = clock.clone();

@@ -1,5 +1,4 @@
-//! Stand-ins for the controllers. After every change, each of them reconciles all its objects by one step towards their
-//! specs.
+//! Stand-ins for controllers. After every change, each stand-in moves all its objects one step toward their specs.
 
 mod budgets;
 mod cron_jobs;
@@ -38,9 +37,9 @@ use crate::{
     sandbox::{SandboxError, carry_on},
 };
 
-/// Changes that arrive together are handled together.
+/// Time to wait after a change, so that changes that arrive together are handled together.
 const PAUSE: Duration = Duration::from_millis(20);
-/// Most pods that one owner gets per step.
+/// Maximum number of pods to create for an owner per step.
 const MOST_AT_ONCE: usize = 500;
 
 /// Stand-ins for the controllers of a cluster. They work while [`Controllers::run`] is being polled.
@@ -58,7 +57,7 @@ pub struct Controllers {
     volumes: VolumeControllers,
 }
 
-/// Tools that all controllers share.
+/// Data that all controllers share.
 #[derive(Debug)]
 struct ControllerContext {
     store: Store,
@@ -82,7 +81,7 @@ struct Mirrors {
 }
 
 impl Controllers {
-    /// Controllers for the objects of a store.
+    /// Creates controllers for the objects of a store.
     ///
     /// # Errors
     /// If a resource cannot be watched.
@@ -116,28 +115,28 @@ impl Controllers {
         })
     }
 
-    /// The same, by another clock than that of the machine.
+    /// Replaces the machine's clock by another clock.
     #[must_use]
     pub fn with_clock(mut self, clock: Clock) -> Self {
         self.tools.clock = clock;
         self
     }
 
-    /// The same, with the provisioners of all storage classes, which are no part of kube-controller-manager.
+    /// Adds provisioners for all storage classes. They are not part of kube-controller-manager.
     #[must_use]
     pub fn with_provisioners(mut self) -> Self {
         self.volumes.provision();
         self
     }
 
-    /// Ends with its task only.
+    /// Runs the controllers. Never returns; it ends only when its task is aborted.
     pub async fn run(mut self) {
         let mut wake = None;
         loop {
             tokio::select! {
                 () = self.mirrors.changed() => tokio::time::sleep(PAUSE).await,
                 () = self.volumes.changed() => tokio::time::sleep(PAUSE).await,
-                // The pause also lets others work if something is due again and again.
+                // The pause also lets other tasks run if something is due over and over.
                 () = self.tools.clock.reaches(wake) => tokio::time::sleep(PAUSE).await,
             }
             self.mirrors.catch_up().await;
@@ -147,7 +146,7 @@ impl Controllers {
         }
     }
 
-    /// One step of everybody. Returns when the next is due, even if nothing changes.
+    /// Takes one step with every controller. Returns the time at which the next step is due even if nothing changes.
     fn reconcile(&mut self) -> Option<Timestamp> {
         let (tools, mirrors) = (&self.tools, &self.mirrors);
         let pods = OwnedObjects::new(mirrors.pods.all());
@@ -174,7 +173,7 @@ impl Controllers {
         [progress, job, start, eviction].into_iter().flatten().min()
     }
 
-    /// Deletes what belonged to owners and nodes that are gone.
+    /// Deletes the objects of deleted owners and the pods of deleted nodes.
     fn collect_garbage(&mut self) {
         let mirrors = &mut self.mirrors;
         let owners = [
@@ -256,7 +255,7 @@ impl Mirrors {
     }
 }
 
-/// Objects by the UID of the owner that manages them.
+/// Objects, keyed by the UID of the owner that manages them.
 struct OwnedObjects<'a>(HashMap<&'a str, Vec<&'a Value>>);
 
 impl<'a> OwnedObjects<'a> {
@@ -279,7 +278,7 @@ fn delete(store: &Store, resource: &str, object: &Value, grace: Option<i64>) {
     carry_on("A controller", store.delete(resource, namespace(object), name(object), grace));
 }
 
-/// Changes an object's status, if that makes a difference.
+/// Changes an object's status if the change makes a difference.
 fn write_status(store: &Store, resource: &str, object: &Value, change: impl Fn(&mut Value)) {
     let change = |object: &mut Value| {
         if !object["status"].is_object() {
@@ -295,7 +294,7 @@ fn write_status(store: &Store, resource: &str, object: &Value, change: impl Fn(&
     }
 }
 
-/// A pod of an owner's template. The metadata has no name yet.
+/// Returns a pod from an owner's template. Its metadata has no name yet.
 fn pod_of(owner: &Value) -> Value {
     let template = &owner["spec"]["template"];
     let mut metadata = json!({"namespace": namespace(owner), "ownerReferences": owned_by(owner)});
@@ -307,7 +306,7 @@ fn pod_of(owner: &Value) -> Value {
     json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]})
 }
 
-/// A short name for a template, in the letters that Kubernetes uses where it makes up names.
+/// Returns a short name for a template, in the letters that Kubernetes uses for generated names.
 fn hash(template: &Value) -> String {
     const LETTERS: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
     // FNV-1a, 32 bits.

@@ -17,15 +17,15 @@ use crate::{
     sandbox::carry_on,
 };
 
-/// Number of events that a component may send about an object at once.
+/// Number of events that a component may send about an object in a burst.
 const BURST: f64 = 25.0;
 /// Number of further events per second.
 const REFILL: f64 = 1.0 / 300.0;
-/// From how many messages for one reason on they are combined.
+/// Number of different messages with the same reason from which further messages are combined.
 const MOST_SIMILAR: usize = 10;
-/// Time for which similar messages are combined.
+/// Time without similar messages after which messages are no longer combined.
 const SIMILAR_FOR: Duration = Duration::from_secs(600);
-/// Maximum number of remembered objects.
+/// Maximum number of objects, by component, whose events are remembered.
 const MOST_TALKS: usize = 4096;
 const COMBINED: &str = "(combined from similar events): ";
 
@@ -34,7 +34,7 @@ const COMBINED: &str = "(combined from similar events): ";
 pub(crate) struct Source<'a> {
     /// For example `replicaset-controller`.
     pub(crate) component: &'a str,
-    /// The node, of a kubelet.
+    /// Name of the node if the component is a kubelet.
     pub(crate) host: &'a str,
 }
 
@@ -55,7 +55,7 @@ pub(crate) enum Kind {
 #[derive(Debug)]
 pub(crate) struct Events {
     store: Store,
-    /// By component, host and object.
+    /// Keyed by component, host and object.
     talks: Mutex<HashMap<String, ObjectEvents>>,
 }
 
@@ -63,9 +63,9 @@ pub(crate) struct Events {
 #[derive(Debug)]
 struct ObjectEvents {
     budget: Budget,
-    /// By reason.
+    /// Keyed by reason.
     similar: HashMap<String, SimilarMessages>,
-    /// By reason and message.
+    /// Keyed by reason and message.
     told: HashMap<(String, String), SentEvent>,
 }
 
@@ -75,7 +75,7 @@ struct SimilarMessages {
     last: Instant,
 }
 
-/// An event, once it has been written, and how often it has happened.
+/// An event that was written, or will be, and the number of its occurrences.
 #[derive(Debug, Default)]
 struct SentEvent {
     name: String,
@@ -87,12 +87,12 @@ impl Events {
         Self { store: store.clone(), talks: Mutex::default() }
     }
 
-    /// Tells something about an object.
+    /// Sends an event about an object.
     pub(crate) fn tell(&self, source: Source<'_>, object: &Value, kind: Kind, reason: &str, message: &str) {
         self.tell_about(source, &reference(object), kind, reason, message);
     }
 
-    /// Tells something about what an object reference names.
+    /// Sends an event about the object that a reference names.
     pub(crate) fn tell_about(
         &self,
         source: Source<'_>,
@@ -134,7 +134,7 @@ impl Events {
         carry_on(source.component, self.store.create("events", event).map(|_| ()));
     }
 
-    /// Counts what was told before. False if that is gone.
+    /// Updates the count of an event that was written before. Returns false if that event is gone.
     fn count(&self, told: &SentEvent, namespace: &str, message: &str) -> bool {
         let namespace = if namespace.is_empty() { "default" } else { namespace };
         let counted = self.store.update("events", namespace, &told.name, |event| {
@@ -156,12 +156,12 @@ pub(crate) struct Budget {
 }
 
 impl Budget {
-    /// Begins with all of it.
+    /// Creates a full budget.
     pub(crate) fn new(most: f64, per_second: f64) -> Self {
         Self { most, per_second, left: most, refilled: Instant::now() }
     }
 
-    /// Takes one, if there is one.
+    /// Takes one token. Returns false if none is left.
     pub(crate) fn spend(&mut self) -> bool {
         let now = Instant::now();
         let gained = now.duration_since(self.refilled).as_secs_f64() * self.per_second;
@@ -248,7 +248,7 @@ mod tests {
 
     use super::*;
 
-    /// The reasons and messages of events, with how often they have happened.
+    /// Returns the reasons and messages of all events, with their counts.
     fn all(store: &Store) -> Vec<(String, i64)> {
         let (events, _) = store.list("events", "", "", "").unwrap();
         let said = |event: &Value| format!("{}: {}", text(event, "/reason"), text(event, "/message"));
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_again_is_counted() {
+    fn repeated_events_are_counted() {
         let store = ApiServer::new(Options::default()).store();
         let events = Events::new(&store);
         tell(&events, "one");
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn many_that_are_similar_are_combined_and_in_the_end_left_out() {
+    fn many_similar_events_are_combined_and_finally_dropped() {
         let store = ApiServer::new(Options::default()).store();
         let events = Events::new(&store);
         for number in 1..=1000 {
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_that_is_gone_is_written_again() {
+    fn a_deleted_event_is_written_again() {
         let store = ApiServer::new(Options::default()).store();
         let events = Events::new(&store);
         tell(&events, "one");

@@ -1,4 +1,4 @@
-//! Reading and writing fields of objects.
+//! Reading and writing of object fields.
 
 use std::{borrow::Cow, time::SystemTime};
 
@@ -8,7 +8,7 @@ pub(crate) use harbormaster_validation::value::{
 };
 use serde_json::{Value, json};
 
-/// The number at a pointer.
+/// Returns the number at a pointer.
 pub(crate) fn number(object: &Value, pointer: &str) -> Option<i64> {
     object.pointer(pointer).and_then(Value::as_i64)
 }
@@ -28,7 +28,7 @@ pub(crate) fn is_finished(pod: &Value) -> bool {
     matches!(text(pod, "/status/phase"), "Succeeded" | "Failed")
 }
 
-/// The text of an annotation, if there is one.
+/// Returns the value of an annotation, if it exists.
 pub(crate) fn annotation<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
     object.pointer("/metadata/annotations")?.get(key)?.as_str()
 }
@@ -42,7 +42,7 @@ pub(crate) fn condition<'a>(object: &'a Value, name: &str) -> Option<&'a Value> 
     list(object, "/status/conditions").iter().find(|condition| text(condition, "/type") == name)
 }
 
-/// Writes a condition into an object's status. The time of its last change stays unless its status changes.
+/// Writes a condition into an object's status. The transition time changes only if the condition's status does.
 pub(crate) fn set_condition(object: &mut Value, name: &str, holds: bool, reason: &str, message: &str) {
     let status = if holds { "True" } else { "False" };
     let since = condition(object, name)
@@ -65,7 +65,7 @@ pub(crate) fn set_condition(object: &mut Value, name: &str, holds: bool, reason:
     }
 }
 
-/// A number, or a percentage of `total`.
+/// Returns a number, or the result of a percentage of `total`.
 pub(crate) fn share(value: &Value, total: i64, round_up: bool) -> Option<i64> {
     let percent = match value {
         Value::Number(number) => return number.as_i64(),
@@ -76,13 +76,13 @@ pub(crate) fn share(value: &Value, total: i64, round_up: bool) -> Option<i64> {
     Some(if round_up { parts.saturating_add(99) / 100 } else { parts / 100 })
 }
 
-/// The time as objects carry it.
+/// Returns the current time in the format of object fields.
 pub(crate) fn now() -> String {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     (Timestamp::default() + since).truncate_to_second().to_rfc3339()
 }
 
-/// `namespace/name`, or the name alone.
+/// Returns `namespace/name`, or only the name of a cluster-scoped object.
 pub(crate) fn key(object: &Value) -> Cow<'_, str> {
     match namespace(object) {
         "" => name(object).into(),
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_share_is_a_number_or_a_part_rounded_as_asked() {
+    fn a_share_is_a_number_or_a_percentage_rounded_as_requested() {
         for (value, up, expected) in [
             (json!(3), false, Some(3)),
             (json!("25%"), false, Some(2)),

@@ -1,33 +1,33 @@
-//! Kinds that the API server accepts and no stand-in handles. The first object of each kind causes a notice.
+//! Kinds that the API server accepts but no stand-in handles. The first object of each kind causes a notice.
 
 use harbormaster_apiserver::{EventType, Store, Watch};
 use tokio::{sync::mpsc, task::JoinSet};
 
 use crate::sandbox::SandboxError;
 
-/// Resource, kind in the plural, and what does not happen.
+/// Resource, plural of the kind, and the effect that its objects lack.
 const KINDS: [(&str, &str, &str); 15] = [
     ("resourcequotas", "ResourceQuotas", "limit nothing"),
     ("limitranges", "LimitRanges", "set no defaults and limit nothing"),
     ("ingresses.networking.k8s.io", "Ingresses", "route nothing"),
-    ("networkpolicies.networking.k8s.io", "NetworkPolicies", "keep nothing out"),
+    ("networkpolicies.networking.k8s.io", "NetworkPolicies", "block no traffic"),
     (
         "resourceclaims.resource.k8s.io",
         "ResourceClaims",
         "are not allocated, and pods that use them stay pending",
     ),
-    ("podtemplates", "PodTemplates", "become no pods"),
+    ("podtemplates", "PodTemplates", "are not used by any controller"),
     ("horizontalpodautoscalers.autoscaling", "HorizontalPodAutoscalers", "scale nothing"),
-    ("volumeattributesclasses.storage.k8s.io", "VolumeAttributesClasses", "change no volume"),
+    ("volumeattributesclasses.storage.k8s.io", "VolumeAttributesClasses", "change no volumes"),
     (
         "mutatingwebhookconfigurations.admissionregistration.k8s.io",
         "MutatingWebhookConfigurations",
-        "call no webhook",
+        "call no webhooks",
     ),
     (
         "validatingwebhookconfigurations.admissionregistration.k8s.io",
         "ValidatingWebhookConfigurations",
-        "call no webhook",
+        "call no webhooks",
     ),
     ("mutatingadmissionpolicies.admissionregistration.k8s.io", "MutatingAdmissionPolicies", "change nothing"),
     (
@@ -35,12 +35,12 @@ const KINDS: [(&str, &str, &str); 15] = [
         "ValidatingAdmissionPolicies",
         "refuse nothing",
     ),
-    ("apiservices.apiregistration.k8s.io", "APIServices", "bring no API"),
-    ("roles.rbac.authorization.k8s.io", "Roles", "grant and deny nothing: everybody may do everything"),
+    ("apiservices.apiregistration.k8s.io", "APIServices", "add no APIs"),
+    ("roles.rbac.authorization.k8s.io", "Roles", "grant and deny nothing (everyone may do everything)"),
     (
         "clusterroles.rbac.authorization.k8s.io",
         "ClusterRoles",
-        "grant and deny nothing: everybody may do everything",
+        "grant and deny nothing (everyone may do everything)",
     ),
 ];
 
@@ -48,12 +48,12 @@ const KINDS: [(&str, &str, &str); 15] = [
 #[derive(Debug)]
 pub(crate) struct Inert {
     notices: mpsc::Receiver<String>,
-    /// End with this value.
+    /// These tasks end when this value is dropped.
     _watchers: JoinSet<()>,
 }
 
 impl Inert {
-    /// Existing objects cause notices, too.
+    /// Watches all inert kinds. Existing objects cause notices too.
     ///
     /// # Errors
     /// If a resource cannot be watched.
@@ -66,7 +66,7 @@ impl Inert {
             watchers.spawn(async move {
                 if has_one(watch).await {
                     let notice = format!("{kinds} are stored and shown, but {what} in the sandbox");
-                    // The receiver is gone when the sandbox ends.
+                    // Sending fails if the sandbox has ended.
                     let _ = sender.send(notice).await;
                 }
             });
@@ -78,13 +78,13 @@ impl Inert {
     pub(crate) async fn next(&mut self) -> String {
         match self.notices.recv().await {
             Some(notice) => notice,
-            // There was a notice about every kind.
+            // Every kind has had its notice.
             None => std::future::pending().await,
         }
     }
 }
 
-/// Waits for the first object. Returns false if the watch is lost before.
+/// Waits for the first object. Returns false if the watch is lost first.
 async fn has_one(mut watch: Watch) -> bool {
     while let Ok(events) = watch.next().await {
         if events.iter().any(|event| event.event == EventType::Added) {
@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn the_first_object_of_a_kind_is_told_of_and_no_other() {
+    async fn only_the_first_object_of_a_kind_causes_a_notice() {
         let store = ApiServer::new(Options::default()).store();
         let quota =
             |name: &str| json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": name}});

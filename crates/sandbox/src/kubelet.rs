@@ -1,6 +1,6 @@
-//! A stand-in for the kubelets of all nodes: pods start, fail, finish and go, unless their node is stopped.
+//! Stand-in for the kubelets of all nodes: pods start, fail, finish and disappear, unless their node is stopped.
 //!
-//! Reading order: `plan` (the next step, by a pod's status and annotations), `status` (the status to write),
+//! Reading order: `plan` (the next step, according to a pod's status and annotations), `status` (the status to write),
 //! `leases`.
 
 mod leases;
@@ -28,10 +28,10 @@ use crate::{
     sandbox::{SandboxError, carry_on},
 };
 
-/// The annotation of a node that is stopped, as if its power had been cut: `true`.
+/// Annotation of a node that is stopped, as if its power had been cut: `true`.
 pub const STOPPED: &str = "sandbox.harbormaster.dev/stopped";
 
-/// Number of pods in a row for which kubelets send events about containers.
+/// Number of pods in a burst for which kubelets send events about containers.
 const MOST_TOLD: f64 = 1000.0;
 /// Number of further pods per second.
 const TOLD_PER_SECOND: f64 = 10.0;
@@ -42,7 +42,7 @@ pub(crate) struct Kubelet {
     pods: Watch,
     nodes: Watch,
     network: Network,
-    /// Number of nodes so far.
+    /// Number of nodes seen so far.
     node_count: usize,
     /// Nodes that are not ready.
     troubled: HashMap<String, NodeState>,
@@ -51,9 +51,9 @@ pub(crate) struct Kubelet {
     leases: Leases,
     pace: Pace,
     clock: Clock,
-    /// Tasks by due time. The number distinguishes tasks that are due at the same time.
+    /// Entries by due time. The number distinguishes entries that are due at the same time.
     agenda: BTreeMap<(Timestamp, u64), AgendaEntry>,
-    /// By UID: what the agenda holds for a pod.
+    /// Step that the agenda contains for each pod. Keyed by pod UID.
     planned: HashMap<String, Step>,
     /// Number of agenda entries so far.
     entries: u64,
@@ -73,7 +73,7 @@ impl Kubelet {
     pub(crate) fn new(store: &Store, pace: Pace, clock: Clock) -> Result<Self, SandboxError> {
         let mut network = Network::new();
         let (nodes, _) = store.list("nodes", "", "", "").map_err(|e| SandboxError::Store(e.to_string()))?;
-        // All that have a range, before the first that has none gets one.
+        // Nodes with a range are recorded before the first node without one gets a range.
         nodes.iter().for_each(|node| network.add_node(&node.value()));
         Ok(Self {
             store: store.clone(),
@@ -94,7 +94,7 @@ impl Kubelet {
         })
     }
 
-    /// Ends with its task only.
+    /// Runs the kubelets. Never returns; it ends only when its task is aborted.
     pub(crate) async fn run(mut self) {
         loop {
             let due = self.agenda.keys().next().map(|(at, _)| *at);
@@ -104,7 +104,7 @@ impl Kubelet {
                     None => std::future::pending().await,
                 }
             };
-            // Pods have the addresses of their nodes.
+            // Nodes come first, because the addresses of pods come from their nodes.
             tokio::select! {
                 biased;
                 events = self.nodes.next() => self.take_in_nodes(events),
@@ -160,7 +160,7 @@ impl Kubelet {
         }
     }
 
-    /// Gives a node what it lacks: a status, a range of addresses and a lease.
+    /// Gives a node what it lacks: a status, an address range and a lease.
     fn register(&mut self, node: &Value) {
         self.network.add_node(node);
         self.note_state(node);
@@ -189,7 +189,7 @@ impl Kubelet {
         }
     }
 
-    /// Takes note of whether a node works. What waited for it to work goes on.
+    /// Records the state of a node. If the state has changed, plans the steps of the node's pods again.
     fn note_state(&mut self, node: &Value) {
         let name = name(node);
         let is_stopped = is_stopped(node);
@@ -216,7 +216,7 @@ impl Kubelet {
         }
     }
 
-    /// Plans the next steps again for the pods of a node whose state has changed.
+    /// Plans the next steps of all pods on a node again, because the node's state has changed.
     fn plan_all_on(&mut self, node: &str) {
         let pods = self.store.list("pods", "", "", &format!("spec.nodeName={node}"));
         for pod in pods.map(|(pods, _)| pods).unwrap_or_default() {
@@ -267,7 +267,7 @@ impl Kubelet {
         let now = self.clock.now();
         while let Some(first) = self.agenda.first_entry().filter(|entry| entry.key().0 <= now) {
             let due = first.remove();
-            // Another plan may have taken its place.
+            // Another plan may have replaced this entry.
             if self.planned.get(&due.uid) == Some(&due.step) {
                 carry_on("The kubelet", self.carry_out(&due));
             }
@@ -276,7 +276,7 @@ impl Kubelet {
 
     fn carry_out(&mut self, due: &AgendaEntry) -> Result<(), Failure> {
         let pod = self.store.get("pods", &due.namespace, &due.name)?.value();
-        // The pod may be another one by now, or its plan out of date.
+        // The pod may have been replaced by now, or its plan may be out of date.
         if uid(&pod) != due.uid || self.next(&pod).is_none_or(|(step, _)| step != due.step) {
             return Ok(());
         }
@@ -329,7 +329,7 @@ impl Kubelet {
         self.store.delete("pods", namespace(pod), name(pod), Some(0))
     }
 
-    /// Changes the status of the pod that is due, unless its plan is out of date.
+    /// Changes the status of the pod of an entry, unless the pod's plan is out of date.
     fn change(&self, due: &AgendaEntry, change: impl Fn(&mut Value)) -> Result<Value, Failure> {
         let change = |pod: &mut Value| {
             if uid(pod) == due.uid && self.next(pod).is_some_and(|(step, _)| step == due.step) {
@@ -340,7 +340,8 @@ impl Kubelet {
         changed.map(|pod| pod.value())
     }
 
-    /// Sends the events of starting containers, for a limited number of pods: each has at least three.
+    /// Sends the events of starting containers. The number of pods is limited, because each pod causes at least three
+    /// events.
     fn tell_start(&mut self, pod: &Value) {
         if text(pod, "/status/phase") != "Running" || !self.told.spend() {
             return;
@@ -358,7 +359,7 @@ impl Kubelet {
         }
     }
 
-    /// Tells that containers wait to be started again.
+    /// Sends events about containers that are waiting for their restart.
     fn tell_failure(&mut self, pod: &Value) {
         if !status::is_backing_off(pod) || !self.told.spend() {
             return;

@@ -1,28 +1,30 @@
-//! A make-believe cluster: the API server in memory of `harbormaster-apiserver`, the real scheduler connected to it over
-//! HTTP, and small stand-ins for the other components. For trying Harbormaster with kubectl, for tests and for authors of
-//! plugins.
+//! A make-believe cluster: the in-memory API server of `harbormaster-apiserver`, the real scheduler connected to it
+//! over HTTP, and small stand-ins for the other components. It serves to try Harbormaster with kubectl, for tests, and
+//! for plugin authors.
 //!
-//! Reading order: [`sandbox`](Sandbox) (the whole), `manifests` and `nodes` (its initial objects), `kubelet` with
+//! Reading order: [`sandbox`](Sandbox) (the whole), `manifests` and `nodes` (the initial objects), `kubelet` with
 //! `network`, and `controllers` (the stand-ins), [`board`](Board) (the state of all pods), `inert` (kinds without a
 //! stand-in), `events`, [`clock`](Clock), `mirror` and `fields` (helpers).
 //!
 //! The stand-ins:
-//! - *kubelet*: nodes are ready, have a range of addresses and renew their leases, unless they are [`STOPPED`]. Pods with a
-//!   node become Running and Ready, with an address of its range, and deleted pods disappear after a moment. Pods of Jobs,
-//!   and others that may end, finish after the time in their annotation [`RUN_FOR`]. [`FAIL_AFTER`] and [`READY_AFTER`]
-//!   make pods fail, or become ready late or never.
-//! - *controllers*: Deployments, ReplicaSets, ReplicationControllers, StatefulSets, DaemonSets and Jobs have their pods,
-//!   CronJobs their Jobs, disruption budgets their status, services their endpoints, and load balancers an address. Nodes
-//!   have the taints of their conditions, and pods leave nodes with `NoExecute` taints that they do not tolerate. Objects
-//!   of deleted owners are deleted, and so are pods of deleted nodes.
-//! - *volume controllers and provisioners*: claims get the smallest suitable volume, or one that is provisioned on the node
-//!   of their pod, by any class that names a provisioner. Ephemeral volumes and StatefulSets have their claims.
-//! - All of them write events, as many as client-go would send. Kubelets send events about the containers of 1,000 pods in
-//!   a row, and of ten more every second.
+//! - *kubelet*: nodes are ready, have an address range and renew their leases, unless they are [`STOPPED`]. Pods with a
+//!   node become Running and Ready, with an address from the node's range, and deleted pods disappear after a moment.
+//!   Pods of Jobs, and other pods that may finish, do so after the time in their annotation [`RUN_FOR`]. [`FAIL_AFTER`]
+//!   and [`READY_AFTER`] make pods fail, or become ready late or never.
+//! - *controllers*: Deployments, ReplicaSets, ReplicationControllers, StatefulSets, DaemonSets and Jobs get pods,
+//!   CronJobs get Jobs, disruption budgets get a status, services get endpoints, and load balancers get an address.
+//!   Nodes get the taints that correspond to their conditions, and pods leave nodes with `NoExecute` taints that they
+//!   do not tolerate. Objects of deleted owners are deleted, and so are pods of deleted nodes.
+//! - *volume controllers and provisioners*: a claim gets the smallest suitable volume. If there is none and its class
+//!   names a provisioner (any will do), a volume is provisioned for the node of the claim's pod. Ephemeral volumes and
+//!   StatefulSets get claims.
+//! - All of them write events, as many as client-go would send. Kubelets send events about the containers of 1,000 pods
+//!   in a burst, and of ten more pods every second.
 //!
-//! Not simulated: containers (logs, exec and the like are refused), autoscaling, admission webhooks and policies, volume
-//! expansion, protection of claims in use, readiness gates, revision histories (`kubectl rollout undo` of DaemonSets and
-//! StatefulSets), indexed Jobs, DaemonSets with surge. All failing nodes are tainted, however many there are.
+//! Not simulated: containers (logs, exec and the like are refused), autoscaling, admission webhooks and policies,
+//! volume expansion, protection of claims in use, readiness gates, revision histories (`kubectl rollout undo` of
+//! DaemonSets and StatefulSets), indexed Jobs, DaemonSets with surge. All failing nodes are tainted, no matter how many
+//! there are.
 
 mod board;
 mod clock;
@@ -53,7 +55,7 @@ use harbormaster_driver::ExtenderConfig;
 /// Settings of a sandbox.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// YAML or JSON: manifests, and dumps of `kubectl get -o yaml`.
+    /// Manifests, and dumps from `kubectl get -o yaml`, as YAML or JSON.
     pub manifests: Vec<Source>,
     /// Treatment of unknown fields in manifests.
     pub validate: Validate,
@@ -63,9 +65,9 @@ pub struct Options {
     pub nodes: usize,
     /// The scheduler that places pods.
     pub scheduler: AttachedScheduler,
-    /// Connections to the extenders of that scheduler, in its order.
+    /// Connections to the scheduler's extenders, in the order of its configuration.
     pub extenders: Vec<ExtenderConfig>,
-    /// Port on 127.0.0.1; 0 selects a free one.
+    /// Port on 127.0.0.1; 0 selects a free port.
     pub port: u16,
     /// Speed of the stand-ins.
     pub pace: Pace,
@@ -88,7 +90,7 @@ pub enum AttachedScheduler {
     /// Harbormaster with the default profile.
     #[default]
     Default,
-    /// Harbormaster with these profiles.
+    /// Harbormaster with the given configuration.
     Engine(EngineConfig),
     /// Another scheduler will be attached.
     None,
@@ -101,7 +103,7 @@ pub struct Pace {
     pub start: Duration,
     /// Time from a pod's deletion until it is gone.
     pub stop: Duration,
-    /// Run time of a Job's pod without an annotation.
+    /// Running time of a Job's pod without an annotation.
     pub run_for: Duration,
 }
 

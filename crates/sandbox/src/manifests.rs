@@ -1,4 +1,4 @@
-//! From manifests to objects in the store.
+//! Loading of manifests into the store.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -14,7 +14,7 @@ use crate::{
     sandbox::SandboxError,
 };
 
-/// Puts nodes from nothing and the objects of manifests into the store. Returns what the user should know.
+/// Puts generated nodes and the objects of manifests into the store. Returns notices for the user.
 pub(crate) fn load(store: &Store, options: &Options) -> Result<Vec<String>, SandboxError> {
     let made_nodes = options.nodes;
     let made: Vec<Value> = nodes::made(made_nodes).collect();
@@ -38,7 +38,7 @@ pub(crate) fn load(store: &Store, options: &Options) -> Result<Vec<String>, Sand
             wrong.push(format!("--nodes: {failure}"));
         }
     }
-    // Owners get other identities than they had.
+    // Owners get new UIDs, so references to them must be updated.
     let mut identities: HashMap<String, Value> = HashMap::new();
     for manifest in &manifests.objects {
         let mut value = manifest.value();
@@ -60,7 +60,7 @@ pub(crate) fn load(store: &Store, options: &Options) -> Result<Vec<String>, Sand
             }
         }
         let resource = manifest.kind.qualified();
-        // Every cluster has some objects; they take what the manifest says of them for people and selectors.
+        // Objects that every cluster has exist already. They only take on the labels and annotations of the manifest.
         let created = match store.get(&resource, &manifest.namespace, &manifest.name) {
             Ok(_) if made_nodes > 0 && manifest.kind.rules == Rules::Node => store.create(&resource, value),
             Ok(_) => {
@@ -93,15 +93,15 @@ pub(crate) fn load(store: &Store, options: &Options) -> Result<Vec<String>, Sand
     if wrong.is_empty() { Ok(manifests.notices()) } else { Err(SandboxError::Manifest(wrong.join("\n"))) }
 }
 
-/// Returns true if manifests contain a default class, or a class with the name of ours.
+/// Returns true if manifests contain a default class, or a class with the name of the generated one.
 fn has_class(manifests: &Manifests) -> bool {
     let classes = manifests.objects.iter().filter(|manifest| manifest.kind.kind == "StorageClass");
     let is_default = |class: &Value| annotation(class, nodes::DEFAULT_CLASS) == Some("true");
     classes.clone().any(|class| class.name == nodes::STANDARD || is_default(&class.value()))
 }
 
-/// Creates a custom object with the status that the manifest says: there is no controller here that would set it, and no
-/// API server takes it from whoever creates an object whose status is a subresource.
+/// Creates a custom object with the status from the manifest. No controller in the sandbox would set the status, and
+/// the API server ignores it on creation if the status is a subresource.
 fn create_with_status(
     store: &Store,
     resource: &str,
@@ -116,7 +116,7 @@ fn create_with_status(
     store.merge(resource, namespace, created.name(), true, &json!({"status": status}))
 }
 
-/// A map to be merged; nothing is changed where there is none.
+/// Returns a map to merge. If `map` is not a map, returns an empty one, which changes nothing.
 fn given(map: &Value) -> Value {
     if map.is_object() { map.clone() } else { json!({}) }
 }

@@ -7,15 +7,16 @@ use serde_json::Value;
 
 use crate::sandbox::SandboxError;
 
-/// The objects of one resource as of the last [`Mirror::catch_up`]. Writes of this process are seen by the next one.
+/// The objects of one resource as of the last [`Mirror::catch_up`]. The next `catch_up` sees all earlier writes of this
+/// process.
 #[derive(Debug)]
 pub(crate) struct Mirror {
     store: Store,
     resource: &'static str,
     watch: Watch,
-    /// By namespace and name.
+    /// Keyed by namespace and name.
     objects: BTreeMap<String, Value>,
-    /// Deleted objects that were not taken yet, in their last version.
+    /// Deleted objects that have not been taken yet, in their last version.
     gone: Vec<Value>,
     /// Number of changes so far.
     revision: u64,
@@ -34,13 +35,13 @@ impl Mirror {
         })
     }
 
-    /// Waits until something has changed.
+    /// Waits until something changes.
     pub(crate) async fn changed(&mut self) {
         let events = self.watch.next().await;
         self.apply(events);
     }
 
-    /// Applies what has happened so far.
+    /// Applies all changes so far.
     pub(crate) async fn catch_up(&mut self) {
         loop {
             let events = tokio::select! {
@@ -73,12 +74,12 @@ impl Mirror {
         }
     }
 
-    /// All objects, in the order of namespaces and names.
+    /// Returns all objects, ordered by namespace and name.
     pub(crate) fn all(&self) -> impl Iterator<Item = &Value> {
         self.objects.values()
     }
 
-    /// Another number whenever something has changed.
+    /// Returns a number that differs after every change.
     pub(crate) fn revision(&self) -> u64 {
         self.revision
     }

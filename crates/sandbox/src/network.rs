@@ -1,4 +1,5 @@
-//! Addresses: a range for every node, as kube-controller-manager assigns it, and an address in it for every running pod.
+//! Addresses: a range for every node, as kube-controller-manager assigns it, and an address in that range for every
+//! running pod.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -9,15 +10,15 @@ use serde_json::Value;
 
 use crate::fields::{list, name, text, uid};
 
-/// Range for pods of nodes without a range, or with a full one.
+/// Range for pods of nodes whose range is missing or full.
 const OVERFLOW: Range = Range { first: 100 << 24 | 64 << 16, size: 1 << 22 };
 /// Number of addresses per node.
 const SIZE: u32 = 1 << 8;
-/// Number of ranges for nodes.
+/// Number of ranges available to nodes.
 const BLOCK_COUNT: u32 = 128 << 8;
 
-/// The number of a range for nodes: first those in 10.244.0.0/14 and on to 10.255, as kubeadm is told most often, then
-/// those in 10.128 to 10.243. Neither services nor nodes have addresses there.
+/// Returns the number of the range with the given index. The first ranges are those from 10.244 (the usual choice with
+/// kubeadm) to 10.255, followed by those from 10.128 to 10.243. Neither services nor nodes have addresses there.
 fn block(index: u32) -> u32 {
     const FIRST: u32 = 244;
     const LAST: u32 = 255;
@@ -35,7 +36,7 @@ struct Range {
 }
 
 impl Range {
-    /// Reads `10.244.3.0/24`.
+    /// Parses a range such as `10.244.3.0/24`.
     fn parse(text: &str) -> Option<Self> {
         let (address, bits) = text.split_once('/')?;
         let bits: u32 = bits.parse().ok().filter(|bits| (8..=30).contains(bits))?;
@@ -44,17 +45,17 @@ impl Range {
         Some(Self { first: first / size * size, size })
     }
 
-    /// The ranges of the usual size that it touches, by number.
+    /// Returns the numbers of the ranges of the usual size that this range overlaps.
     fn blocks(self) -> impl Iterator<Item = u32> {
         self.first / SIZE..=(self.first + (self.size - 1)) / SIZE
     }
 }
 
-/// The addresses of a range that pods have.
+/// Pool of a range's addresses, and the addresses in use by pods.
 #[derive(Debug)]
 struct Pool {
     range: Range,
-    /// Offset from which the next address is searched, so that a released address is not reused at once.
+    /// Offset at which the search for the next address starts, so that a released address is not reused immediately.
     next: u32,
     used: HashSet<u32>,
 }
@@ -64,7 +65,7 @@ impl Pool {
         Self { range, next: 0, used: HashSet::new() }
     }
 
-    /// The next that is free. The first two and the last mean something else.
+    /// Takes the next free address. The first two addresses and the last have other meanings.
     fn take(&mut self) -> Option<Ipv4Addr> {
         let Range { first, size } = self.range;
         let usable = size.saturating_sub(3);
@@ -79,16 +80,16 @@ impl Pool {
     }
 }
 
-/// The addresses of all nodes and pods.
+/// Addresses of all nodes and pods.
 #[derive(Debug)]
 pub(crate) struct Network {
     nodes: HashMap<String, Pool>,
-    /// Numbers of ranges that nodes have.
+    /// Numbers of the ranges in use by nodes.
     taken: HashSet<u32>,
-    /// Index from which a free range is searched, so that a released range is not reused at once.
+    /// Index at which the search for a free range starts, so that a released range is not reused immediately.
     next: u32,
     overflow: Pool,
-    /// By UID: the node and the address of a pod.
+    /// Node and address of each pod. Keyed by pod UID.
     pods: HashMap<String, (String, u32)>,
 }
 
@@ -98,7 +99,7 @@ impl Network {
         Self { nodes, taken, next: 0, overflow: Pool::new(OVERFLOW), pods }
     }
 
-    /// Takes note of the range that a node has, if it has one.
+    /// Records the range of a node, if the node has one.
     pub(crate) fn add_node(&mut self, node: &Value) {
         let Some(range) = Range::parse(text(node, "/spec/podCIDR")) else { return };
         if self.nodes.get(name(node)).is_none_or(|pool| pool.range != range) {
@@ -116,7 +117,7 @@ impl Network {
         }
     }
 
-    /// A range that no node has, for `spec.podCIDR`. None if there is none any more.
+    /// Returns a range for `spec.podCIDR` that no node has, or `None` if no range is left.
     pub(crate) fn free_range(&mut self) -> Option<String> {
         for _ in 0..BLOCK_COUNT {
             let block = block(self.next);
@@ -128,7 +129,7 @@ impl Network {
         None
     }
 
-    /// Takes note of the address that a running pod has.
+    /// Records the address of a running pod.
     pub(crate) fn add_pod(&mut self, pod: &Value) {
         if pod["spec"]["hostNetwork"] == true || self.pods.contains_key(uid(pod)) {
             return;
@@ -141,20 +142,20 @@ impl Network {
         }
     }
 
-    /// The address of a pod that starts; always the same for the same pod.
+    /// Returns the address of a pod that starts. It is always the same for the same pod.
     pub(crate) fn address(&mut self, pod: &Value) -> String {
         if let Some((_, address)) = self.pods.get(uid(pod)) {
             return Ipv4Addr::from(*address).to_string();
         }
         let node = text(pod, "/spec/nodeName");
         let taken = self.nodes.get_mut(node).and_then(Pool::take).or_else(|| self.overflow.take());
-        // Four million pods in the overflow are more than this machine holds.
+        // The overflow range is never full: no machine runs a sandbox with four million pods.
         let Some(address) = taken else { return String::new() };
         self.pods.insert(uid(pod).to_owned(), (node.to_owned(), u32::from(address)));
         address.to_string()
     }
 
-    /// Gives back the address of a pod that runs no longer.
+    /// Releases the address of a pod that no longer runs.
     pub(crate) fn remove_pod(&mut self, uid: &str) {
         if let Some((node, address)) = self.pods.remove(uid) {
             self.pool(&node).used.remove(&address);
@@ -167,7 +168,7 @@ impl Network {
     }
 }
 
-/// The node's own address.
+/// Returns the node's own address.
 pub(crate) fn host_address(node: &Value) -> &str {
     let mut addresses = list(node, "/status/addresses").iter();
     addresses.find(|a| text(a, "/type") == "InternalIP").map_or("", |address| text(address, "/address"))
@@ -188,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_get_ranges_that_no_other_has() {
+    fn nodes_get_distinct_ranges() {
         let mut network = Network::new();
         network.add_node(&node("given", "10.244.0.0/23"));
         network.add_node(&node("small", "10.244.2.128/26"));
@@ -203,12 +204,12 @@ mod tests {
             network.add_node(&node(&range, &range));
             last = range;
         }
-        assert_eq!(last, "10.244.1.0/24", "the one that was given back comes last");
+        assert_eq!(last, "10.244.1.0/24", "the released range comes last");
         assert_eq!(network.taken.len(), 128 << 8);
     }
 
     #[test]
-    fn pods_get_addresses_of_their_node_that_no_other_has() {
+    fn pods_get_distinct_addresses_of_their_node() {
         let mut network = Network::new();
         network.add_node(&node("a", "10.244.7.0/24"));
         let mut running = pod(0, "a");
@@ -218,10 +219,10 @@ mod tests {
         assert_eq!(addresses, ["10.244.7.2", "10.244.7.4", "10.244.7.5"]);
         assert_eq!(network.address(&pod(1, "a")), "10.244.7.2", "always the same");
         network.remove_pod("1");
-        assert_eq!(network.address(&pod(4, "a")), "10.244.7.6", "not at once again");
+        assert_eq!(network.address(&pod(4, "a")), "10.244.7.6", "not reused immediately");
         addresses = (5..=300).map(|uid| network.address(&pod(uid, "a"))).collect();
         assert!(addresses.contains(&"10.244.7.2".to_owned()));
-        assert_eq!(addresses.last().map(String::as_str), Some("100.64.0.48"), "a full range runs over");
+        assert_eq!(addresses.last().map(String::as_str), Some("100.64.0.48"), "a full range overflows");
         assert_eq!(network.address(&pod(301, "unknown")), "100.64.0.49");
         assert_eq!(addresses.iter().collect::<HashSet<_>>().len(), 296);
     }

@@ -1,4 +1,4 @@
-//! Generated nodes, and the objects that come with them.
+//! Generated nodes, and the objects that are created with them.
 
 use harbormaster_apiserver::VERSION;
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use crate::fields::{condition, now, set_condition, text};
 
 const ZONES: [&str; 3] = ["a", "b", "c"];
 
-/// `node-1`, `node-2`, …: four CPUs and 16 GiB each, in zones a, b and c in turn.
+/// Returns the nodes `node-1`, `node-2`, … with four CPUs and 16 GiB each, in zones a, b and c in turn.
 pub(crate) fn made(count: usize) -> impl Iterator<Item = Value> {
     (1..=count).map(|number| {
         let name = format!("node-{number}");
@@ -27,12 +27,12 @@ pub(crate) fn made(count: usize) -> impl Iterator<Item = Value> {
     })
 }
 
-/// The name of the class that comes with nodes from nothing.
+/// Name of the storage class that is created with generated nodes.
 pub(crate) const STANDARD: &str = "standard";
-/// The annotation of the class of claims that name none.
+/// Annotation of the default class, which applies to claims that name no class.
 pub(crate) const DEFAULT_CLASS: &str = "storageclass.kubernetes.io/is-default-class";
 
-/// The class of claims that name none: volumes are made where their pods go.
+/// Returns the default class. It provisions volumes where their pods are placed.
 pub(crate) fn standard_class() -> Value {
     json!({
         "metadata": {"name": STANDARD, "annotations": {DEFAULT_CLASS: "true"}},
@@ -42,7 +42,7 @@ pub(crate) fn standard_class() -> Value {
     })
 }
 
-/// The conditions that a healthy kubelet reports: type, status, reason and message.
+/// Conditions that a healthy kubelet reports: type, status, reason and message.
 const CONDITIONS: [(&str, bool, &str, &str); 4] = [
     ("MemoryPressure", false, "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
     ("DiskPressure", false, "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
@@ -57,12 +57,13 @@ pub(crate) fn is_complete(node: &Value) -> bool {
         && node["status"]["nodeInfo"].is_object()
 }
 
-/// Sets the conditions that are Unknown to those of a healthy kubelet.
+/// Replaces conditions whose status is Unknown by those of a healthy kubelet.
 pub(crate) fn revive(node: &mut Value) {
     say_conditions(node, |condition| text(condition, "/status") == "Unknown");
 }
 
-/// Writes the conditions of a healthy node in place of those that are to be replaced, and of those that are missing.
+/// Writes the conditions of a healthy node in place of conditions for which `is_replaced` returns true, and of missing
+/// conditions.
 fn say_conditions(node: &mut Value, is_replaced: impl Fn(&Value) -> bool) {
     for (name, holds, reason, message) in CONDITIONS {
         if condition(node, name).is_some_and(|old| !is_replaced(old)) {
@@ -76,7 +77,7 @@ fn say_conditions(node: &mut Value, is_replaced: impl Fn(&Value) -> bool) {
     }
 }
 
-/// Adds what a kubelet would say about its node, where the node says nothing.
+/// Adds the status fields that a kubelet would write, where the node does not specify them.
 pub(crate) fn complete(node: &mut Value, number: usize) {
     if !node["status"].is_object() {
         node["status"] = json!({});
@@ -100,7 +101,7 @@ pub(crate) fn complete(node: &mut Value, number: usize) {
     }
 }
 
-/// The address of the node with that number.
+/// Returns the address of the node with the given number.
 fn address(number: usize) -> String {
     format!("172.{}.{}.{}", 18 + (number >> 16) % 14, number >> 8 & 0xff, number & 0xff)
 }

@@ -28,22 +28,22 @@ use crate::{
     manifests,
 };
 
-/// Error message for requests for logs, a shell or a port.
+/// Error message for requests for logs, a shell or port forwarding.
 const NO_CONTAINERS: &str = "there are no containers in the sandbox: pods only appear to run";
 
-/// Reason why a sandbox could not start, or why it ended.
+/// Reason that a sandbox could not start, or that it ended.
 #[derive(Debug, thiserror::Error)]
 pub enum SandboxError {
-    /// Manifests are wrong.
+    /// Manifests are invalid.
     #[error(transparent)]
     Manifests(#[from] ManifestErrors),
-    /// The API server refuses some objects of manifests; one line each.
+    /// The API server refuses some objects from manifests. One line per object.
     #[error("{0}")]
     Manifest(String),
-    /// No scheduler can be made.
+    /// The scheduler's configuration is invalid.
     #[error(transparent)]
     Config(#[from] ConfigErrors),
-    /// Nothing can listen on the port.
+    /// The sandbox cannot listen on the port.
     #[error("listening on 127.0.0.1:{port}: {error}")]
     Listen {
         /// The port.
@@ -51,14 +51,14 @@ pub enum SandboxError {
         /// The underlying error.
         error: io::Error,
     },
-    /// The API server refuses what it should not.
+    /// The API server refuses a request that it should accept.
     #[error("the API server failed: {0}")]
     Store(String),
-    /// The scheduler has failed.
+    /// The scheduler failed.
     #[error("the scheduler failed: {0}")]
     AttachedScheduler(#[from] DriverError),
-    /// The scheduler has ended unexpectedly.
-    #[error("the scheduler ended by itself: {0}")]
+    /// The scheduler ended unexpectedly.
+    #[error("the scheduler ended unexpectedly: {0}")]
     Ended(String),
 }
 
@@ -70,7 +70,7 @@ pub struct Sandbox {
     store: Store,
     server: Running,
     authority: String,
-    /// The scheduler's own way to the server.
+    /// The server's listener for the scheduler.
     inner: Option<Running>,
     scheduler: Option<RunningScheduler>,
     stand_ins: JoinSet<()>,
@@ -89,7 +89,7 @@ impl Sandbox {
     /// Loads the manifests, then starts everything.
     ///
     /// # Errors
-    /// If manifests or the port are of no use.
+    /// If manifests are invalid or the port cannot be used.
     pub async fn start(mut options: Options) -> Result<Self, SandboxError> {
         let mut notices = Vec::new();
         let engine = match std::mem::take(&mut options.scheduler) {
@@ -129,22 +129,22 @@ impl Sandbox {
         Ok(Self { board, store, server, authority, inner, scheduler, stand_ins, inert, schedulers, notices })
     }
 
-    /// All objects; what is written here is seen by everybody.
+    /// Returns the store with all objects. All clients see what is written to it.
     pub fn store(&self) -> &Store {
         &self.store
     }
 
-    /// Returns the address of the server, which speaks HTTPS.
+    /// Returns the address of the server, which serves HTTPS.
     pub fn address(&self) -> SocketAddr {
         self.server.address()
     }
 
-    /// A kubeconfig with which kubectl, or another scheduler, reaches the server.
+    /// Returns a kubeconfig with which kubectl or another scheduler connects to the server.
     pub fn kubeconfig(&self) -> String {
         kubeconfig_yaml(self.address(), Some(&self.authority), None)
     }
 
-    /// The names under which pods ask for the scheduler.
+    /// Returns the scheduler names of the attached scheduler's profiles.
     pub fn schedulers(&self) -> &[String] {
         &self.schedulers
     }
@@ -154,13 +154,13 @@ impl Sandbox {
         &self.notices
     }
 
-    /// Waits until the board is settled. False if that takes too long.
+    /// Waits until the board is settled. Returns false if that takes longer than `limit`.
     pub async fn settled(&mut self, limit: Duration) -> bool {
         let settled = async { while self.board.next().await != Update::Settled {} };
         timeout(limit, settled).await.is_ok()
     }
 
-    /// Waits until the board shows what is wanted. False if that takes too long.
+    /// Waits until `is_wanted` returns true for the board. Returns false if that takes longer than `limit`.
     pub async fn shows(&mut self, limit: Duration, is_wanted: impl Fn(&Board) -> bool) -> bool {
         let shown = async {
             while !is_wanted(&self.board) {
@@ -170,7 +170,7 @@ impl Sandbox {
         timeout(limit, shown).await.is_ok()
     }
 
-    /// The next change of the board, or the scheduler's failure.
+    /// Waits for the next change of the board, or the scheduler's failure.
     ///
     /// # Errors
     /// If the scheduler has ended.
@@ -196,14 +196,14 @@ impl Sandbox {
         }
     }
 
-    /// Ends the scheduler, then the rest.
+    /// Stops the scheduler, then everything else.
     ///
     /// # Errors
-    /// If the scheduler had failed.
+    /// If the scheduler failed.
     pub async fn stop(mut self) -> Result<(), SandboxError> {
         let mut ended = Ok(());
         if let Some(RunningScheduler { stop, task }) = self.scheduler.take() {
-            // It has ended already if nobody listens.
+            // Sending fails if the scheduler has already ended.
             let _ = stop.send(());
             ended = match task.await {
                 Ok(Ok(_)) => Ok(()),
@@ -234,7 +234,7 @@ async fn listen(
 fn attach(engine: EngineConfig, extenders: Vec<ExtenderConfig>, server: SocketAddr) -> RunningScheduler {
     let connection = ConnectionConfig {
         master: Some(format!("http://{server}")),
-        // Nobody else is to be spared.
+        // The server has no other load, so requests need no rate limit.
         qps: -1.0,
         ..ConnectionConfig::default()
     };
@@ -244,7 +244,7 @@ fn attach(engine: EngineConfig, extenders: Vec<ExtenderConfig>, server: SocketAd
     let task = tokio::spawn(async move {
         let shutdown = async {
             if stopped.await.is_err() {
-                // The sandbox was dropped, and its runtime or its server goes as well.
+                // The sandbox was dropped, and its runtime or its server is going away too.
                 tracing::debug!(v = 2, "The sandbox is gone");
             }
         };
@@ -253,12 +253,12 @@ fn attach(engine: EngineConfig, extenders: Vec<ExtenderConfig>, server: SocketAd
     RunningScheduler { stop, task }
 }
 
-/// Returns true if a request failed only because of a concurrent change; the next reconciliation handles it.
+/// Returns true if a request failed only because of a concurrent change. The next reconciliation handles that change.
 pub(crate) fn is_passing(failure: &Failure) -> bool {
     matches!(failure.code, 404 | 409)
 }
 
-/// Logs the failure of a stand-in's request, so that the stand-in continues.
+/// Logs the failure of a stand-in's request. The stand-in continues.
 pub(crate) fn carry_on(who: &str, done: Result<(), Failure>) {
     if let Err(failure) = done
         && !is_passing(&failure)

@@ -37,14 +37,14 @@ use crate::{
 /// Errors of an object.
 type Errors = Vec<FieldError>;
 
-/// Reason why an object is refused.
+/// Reason that an object is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// It does not fit its type; the message is in the words of Go.
+    /// The object does not conform to its type. The message has Go's wording.
     Unfit(String),
-    /// An admission plugin refuses it.
+    /// An admission plugin refuses the object.
     Forbidden {
-        /// The field that decided it.
+        /// The field that caused the refusal.
         field: &'static str,
         /// Reason for the refusal.
         why: String,
@@ -59,7 +59,7 @@ fn forbidden(field: &'static str, why: impl Into<String>) -> Refusal {
     Refusal::Forbidden { field, why: why.into() }
 }
 
-/// Access to other objects that admission depends on. Resources are named as in `priorityclasses.scheduling.k8s.io`.
+/// Access to other objects that admission depends on. Resource names have the form `priorityclasses.scheduling.k8s.io`.
 pub trait Others {
     /// Returns all objects of a resource.
     fn all(&self, resource: &str) -> Vec<Value>;
@@ -72,11 +72,11 @@ pub trait Others {
 pub struct Context<'a> {
     /// The kind of the object.
     pub kind: &'a Kind,
-    /// The other objects.
+    /// Access to other objects.
     pub others: &'a dyn Others,
     /// Time of the request.
     pub now: Timestamp,
-    /// True if pods tolerate nodes for a while that are not ready or unreachable.
+    /// True if, by default, pods tolerate a node that is not ready or is unreachable for a while.
     pub default_tolerations: bool,
     /// True if new nodes are tainted as not ready.
     pub taint_new_nodes: bool,
@@ -91,18 +91,18 @@ impl std::fmt::Debug for Context<'_> {
 }
 
 impl Context<'_> {
-    /// Prepares a new object for storage; its name and namespace are set.
+    /// Prepares a new object for storage. The name and namespace must be set already.
     ///
     /// # Errors
-    /// The mistakes in the object.
+    /// Mistakes in the object.
     pub fn create(&self, object: &mut Value) -> Result<()> {
         self.create_noting(object, |_| {})
     }
 
-    /// Like [`Self::create`]; calls `note` when all defaults are set, before admission plugins change the object.
+    /// Like [`Self::create`]; calls `note` after all defaults are set and before admission plugins change the object.
     ///
     /// # Errors
-    /// The mistakes in the object.
+    /// Mistakes in the object.
     pub fn create_noting(&self, object: &mut Value, note: impl FnOnce(&mut Value)) -> Result<()> {
         if self.kind.has(STATUS) && !self.kind.has(STATUS_AT_ONCE) {
             remove(object, "status");
@@ -124,15 +124,15 @@ impl Context<'_> {
     /// Prepares a changed object for storage.
     ///
     /// # Errors
-    /// The mistakes in the object.
+    /// Mistakes in the object.
     pub fn update(&self, old: &Value, object: &mut Value) -> Result<()> {
         self.update_noting(old, object, |_| {})
     }
 
-    /// Like [`Self::update`]; calls `note` when all defaults are set, before admission plugins change the object.
+    /// Like [`Self::update`]; calls `note` after all defaults are set and before admission plugins change the object.
     ///
     /// # Errors
-    /// The mistakes in the object.
+    /// Mistakes in the object.
     pub fn update_noting(
         &self,
         old: &Value,
@@ -154,7 +154,7 @@ impl Context<'_> {
         refuse(errors)
     }
 
-    /// Makes the object fit its type.
+    /// Makes the object conform to its type.
     fn fit(&self, object: &mut Value) -> Result<()> {
         schema::fit(self.kind, object).map_err(Refusal::Unfit)
     }
@@ -219,7 +219,7 @@ fn refuse(errors: Errors) -> Result<()> {
 /// Refuses to delete objects that every cluster has.
 ///
 /// # Errors
-/// The reason why the object may not be deleted.
+/// The reason that the object may not be deleted.
 pub fn check_deletion(kind: &Kind, name: &str) -> std::result::Result<(), &'static str> {
     match kind.rules {
         Rules::Namespace if matches!(name, "default" | "kube-system" | "kube-public") => {

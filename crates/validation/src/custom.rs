@@ -1,10 +1,10 @@
-//! Custom resources: their definitions, and the treatment of their objects.
+//! Custom resources: versions of their definitions, and the treatment of their objects.
 //!
-//! Reading order: [`Schema`] (the structural schema of a version), `shape` (pruning and defaulting), `check` (validation),
-//! `format` (formats of strings). The definitions themselves are checked by [`admission`](crate::admission).
+//! Reading order: [`Schema`] (the structural schema of a version), `shape` (pruning and defaulting), `check`
+//! (validation), `format` (formats of strings). [`admission`](crate::admission) checks the definitions themselves.
 //!
-//! Rules in CEL (`x-kubernetes-validations`) are accepted and not applied, and conversions by webhook change only the
-//! `apiVersion`.
+//! Rules in CEL (`x-kubernetes-validations`) are accepted but not applied, and conversion webhooks are not called:
+//! conversions change only the `apiVersion`.
 
 mod check;
 mod format;
@@ -27,27 +27,27 @@ use crate::{
 pub struct Custom {
     /// Schema of the objects.
     pub schema: Schema,
-    /// Paths of the replicas, if it has the subresource `scale`.
+    /// Paths of the replicas, if the version has the subresource `scale`.
     pub scale: Option<ScalePaths>,
-    /// Deprecation warning for users of the version; empty for none.
+    /// Deprecation warning for users of the version; empty if there is none.
     pub warning: String,
-    /// True if the definition is being deleted: nothing new may be created.
+    /// True if the definition is being deleted. New objects may then not be created.
     pub ending: bool,
 }
 
-/// JSON paths (`.spec.replicas`) of the fields behind the subresource `scale`.
+/// JSON paths (`.spec.replicas`) of the fields that the subresource `scale` reads and writes.
 #[derive(Clone, Debug, Default)]
 pub struct ScalePaths {
     /// Path of the desired number of replicas.
     pub spec: String,
     /// Path of the current number of replicas.
     pub status: String,
-    /// The label selector as a text; empty without.
+    /// Path of the label selector in string form; empty if there is none.
     pub selector: String,
 }
 
 impl ScalePaths {
-    /// The JSON pointer of a simple JSON path.
+    /// Returns the JSON pointer for a simple JSON path.
     pub fn pointer(path: &str) -> String {
         path.replace('.', "/")
     }
@@ -79,7 +79,7 @@ impl Custom {
         }
     }
 
-    /// Checks an object of the version. `status_only` says that nothing but the status can be changed.
+    /// Checks an object of the version. `status_only` is true if only the status can be changed.
     pub(crate) fn check(
         &self,
         status_only: bool,

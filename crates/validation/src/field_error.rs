@@ -1,4 +1,4 @@
-//! Errors about fields, in the words of the API server.
+//! Errors about fields, in the API server's wording.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 pub struct FieldError {
     /// Path of the field: `spec.containers[0].image`.
     pub field: String,
-    /// Reason for machines.
+    /// Machine-readable reason.
     pub reason: &'static str,
     /// Message for users, without the field.
     pub problem: String,
@@ -32,7 +32,7 @@ impl FieldError {
         Self::new(field, "FieldValueInvalid", &what, why.as_ref())
     }
 
-    /// The field has another type than its schema says.
+    /// The field does not have the type that its schema specifies.
     pub fn type_invalid(field: impl Into<String>, value: impl Into<Value>, why: impl AsRef<str>) -> Self {
         let what = format!("Invalid value: {}", value.into());
         Self::new(field, "FieldValueTypeInvalid", &what, why.as_ref())
@@ -55,12 +55,12 @@ impl FieldError {
         Self::new(field, "FieldValueNotFound", "Not found", &value.into().to_string())
     }
 
-    /// The field may not be set, or not be changed.
+    /// The field may not be set, or may not be changed.
     pub fn forbidden(field: impl Into<String>, why: impl AsRef<str>) -> Self {
         Self::new(field, "FieldValueForbidden", "Forbidden", why.as_ref())
     }
 
-    /// The field has none of the supported values.
+    /// The value of the field is not one of the supported values.
     pub fn unsupported(field: impl Into<String>, value: impl Into<Value>, supported: &[&str]) -> Self {
         let what = format!("Unsupported value: {}", value.into());
         let supported: Vec<String> = supported.iter().map(|s| format!("{s:?}")).collect();

@@ -1,4 +1,4 @@
-//! Objects whose stored form differs from the one that clients read and write.
+//! Objects whose stored form differs from the form that clients read and write.
 
 use serde_json::Value;
 
@@ -7,7 +7,7 @@ use crate::{
     kinds::{Form, Kind},
 };
 
-/// `v1` events and `events.k8s.io/v1` events name the same things differently.
+/// Fields that have different names in `v1` events and in `events.k8s.io/v1` events.
 const EVENT_FIELDS: [(&str, &str); 7] = [
     ("involvedObject", "regarding"),
     ("message", "note"),
@@ -18,7 +18,7 @@ const EVENT_FIELDS: [(&str, &str); 7] = [
     ("source", "deprecatedSource"),
 ];
 
-/// From the form of the request to the stored one; `kind` and `apiVersion` are written in any case.
+/// Converts an object from the form of the request to the stored form. Always writes `kind` and `apiVersion`.
 pub fn to_stored(kind: &Kind, object: &mut Value) {
     let version = match &kind.form {
         Form::Stored => kind.api_version(),
@@ -35,7 +35,7 @@ pub fn to_stored(kind: &Kind, object: &mut Value) {
     name(kind, object, version);
 }
 
-/// From the stored form to that of the kind.
+/// Converts an object from the stored form to the kind's form.
 pub fn from_stored(kind: &Kind, object: &mut Value) {
     match kind.form {
         Form::Stored => return,

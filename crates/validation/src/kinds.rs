@@ -1,4 +1,4 @@
-//! The kinds of objects: one table, extended by custom resource definitions.
+//! Kinds of objects: one table, extended by custom resource definitions.
 
 mod rows;
 
@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::{admission::defaults::Defaults, custom::Custom};
 
-/// A row of the table of kinds. Singular names and names of lists follow from the kind.
+/// A row of the table of kinds. Singular names and list names are derived from the kind.
 #[derive(Clone, Copy)]
 struct Row {
     group: &'static str,
@@ -23,15 +23,15 @@ struct Row {
 /// Boolean properties of a kind.
 pub type Flags = u16;
 
-/// Its objects are namespaced.
+/// Objects of the kind are namespaced.
 pub const NAMESPACED: Flags = 1;
-/// It has the subresource `status`.
+/// The kind has the subresource `status`.
 pub const STATUS: Flags = 1 << 1;
-/// It has the subresource `scale`.
+/// The kind has the subresource `scale`.
 pub const SCALE: Flags = 1 << 2;
 /// `metadata.generation` counts changes of the spec.
 pub const GENERATION: Flags = 1 << 3;
-/// Of the category `all`.
+/// The kind is in the category `all`.
 pub const ALL: Flags = 1 << 4;
 /// A status given on creation is kept.
 pub const STATUS_AT_ONCE: Flags = 1 << 5;
@@ -41,24 +41,24 @@ pub const VERSIONED: Flags = 1 << 6;
 pub const LABEL_NAME: Flags = 1 << 7;
 /// Names may be anything that fits into a path.
 pub const PATH_NAME: Flags = 1 << 8;
-/// Deletion answers with the object.
+/// Deletion responds with the object.
 pub const DELETED_OBJECT: Flags = 1 << 9;
-/// Creating one returns an answer, and nothing is stored.
+/// Creation only returns a result; nothing is stored.
 pub const REVIEW: Flags = 1 << 10;
-/// With [`GENERATION`]: there is none before the first change.
+/// With [`GENERATION`]: objects have no generation before their first change.
 pub const UNCHANGED_IS_0: Flags = 1 << 11;
 
 /// Set of defaults and checks that apply in addition to those for all objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "most are named like the kind that they are for")]
+#[expect(missing_docs, reason = "most are named after the kind that they apply to")]
 pub enum Rules {
-    /// Stored as it is.
+    /// Objects are stored as they are.
     None,
     Pod,
     Node,
     Namespace,
     PriorityClass,
-    /// Has replicas, or a template and a selector.
+    /// Workloads, which have replicas, or a template and a selector.
     Workload,
     Job,
     CronJob,
@@ -77,24 +77,24 @@ pub enum Rules {
 /// Relation between an object as clients see it and its stored form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// As they are stored.
+    /// The stored form.
     Stored,
     /// `events.k8s.io/v1` events, stored as `v1` events.
     NewEvents,
-    /// `autoscaling/v1` autoscalers, stored as those of `autoscaling/v2`.
+    /// `autoscaling/v1` autoscalers, stored as `autoscaling/v2` autoscalers.
     OldAutoscalers,
-    /// A custom resource stored under this `apiVersion`.
+    /// A custom resource, stored under the given `apiVersion`.
     Version(String),
 }
 
-/// A kind of objects.
+/// A kind of object.
 #[derive(Clone, Debug)]
 pub struct Kind {
-    /// The group of the API; empty for the core group.
+    /// API group; empty for the core group.
     pub group: String,
-    /// The version in the group.
+    /// Version in the group.
     pub version: String,
-    /// The resource: `deployments`.
+    /// Resource: `deployments`.
     pub plural: String,
     /// `deployment`.
     pub singular: String,
@@ -104,19 +104,19 @@ pub struct Kind {
     pub list_kind: String,
     /// Short names for kubectl.
     pub short_names: Vec<String>,
-    /// Categories by which kubectl selects it with others.
+    /// Categories by which kubectl selects the kind together with other kinds.
     pub categories: Vec<String>,
-    /// See [`NAMESPACED`] and the others.
+    /// Flags; see [`NAMESPACED`] and the constants after it.
     pub flags: Flags,
     /// Fields that field selectors may name in addition to `metadata.name` and `metadata.namespace`.
     pub fields: Vec<String>,
-    /// Defaults of fields that are not set.
+    /// Defaults for fields that are not set.
     pub(crate) defaults: Defaults,
-    /// Defaults and checks of its objects.
+    /// Defaults and checks of the kind's objects.
     pub rules: Rules,
-    /// Stored form of its objects.
+    /// Stored form of the kind's objects.
     pub form: Form,
-    /// Version of the custom resource, if it is one.
+    /// Version of the custom resource, if the kind is one.
     pub custom: Option<Arc<Custom>>,
 }
 
@@ -126,28 +126,28 @@ impl Kind {
         self.flags & flag != 0
     }
 
-    /// Returns true if it is a custom resource.
+    /// Returns true for a custom resource.
     pub fn is_custom(&self) -> bool {
         self.custom.is_some()
     }
 
-    /// Returns true if its objects are namespaced.
+    /// Returns true if objects of the kind are namespaced.
     pub fn is_namespaced(&self) -> bool {
         self.has(NAMESPACED)
     }
 
-    /// `apps/v1`, or `v1` of the core group.
+    /// Returns the API version: `apps/v1`, or `v1` for the core group.
     pub fn api_version(&self) -> String {
         api_version(&self.group, &self.version)
     }
 
-    /// Returns the error message for an object that does not fit the kind.
+    /// Returns the error message for an object that does not conform to the kind.
     pub fn cannot_be_handled(&self, why: &str) -> String {
         let Self { kind, version, .. } = self;
         format!("{kind} in version \"{version}\" cannot be handled as a {kind}: {why}")
     }
 
-    /// `deployments.apps`.
+    /// Returns the qualified name: `deployments.apps`.
     pub fn qualified(&self) -> String {
         qualified(&self.plural, &self.group)
     }
@@ -158,12 +158,12 @@ pub fn api_version(group: &str, version: &str) -> String {
     if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") }
 }
 
-/// `deployments.apps`, or `pods` where there is no group.
+/// Returns a qualified name: `deployments.apps`, or `pods` for the core group.
 pub fn qualified(plural: &str, group: &str) -> String {
     if group.is_empty() { plural.to_owned() } else { format!("{plural}.{group}") }
 }
 
-/// Returns the kinds of the table, in its order.
+/// Returns the kinds of the table, in table order.
 pub fn table() -> Vec<Kind> {
     let texts = |all: &[&str]| all.iter().map(ToString::to_string).collect();
     let kind = |row: &Row| Kind {
@@ -195,7 +195,7 @@ pub fn table() -> Vec<Kind> {
     rows::ROWS.iter().map(kind).collect()
 }
 
-/// Kinds of Kubernetes that are not in the table, although their groups are.
+/// Kinds of Kubernetes that are not in the table although other kinds of their groups are.
 const LEFT_OUT: &[(&str, &[&str])] = &[
     ("v1", &["Binding", "ComponentStatus"]),
     ("autoscaling/v1", &["Scale"]),
@@ -209,7 +209,8 @@ pub fn is_left_out(api_version: &str, kind: &str) -> bool {
     LEFT_OUT.iter().any(|(of, kinds)| *of == api_version && kinds.contains(&kind))
 }
 
-/// Returns true if only Kubernetes can have kinds in a group: groups of definitions have dots.
+/// Returns true if only Kubernetes itself can have kinds in a group. Groups of custom resource definitions contain
+/// dots.
 pub fn is_own_group(group: &str) -> bool {
     !group.contains('.') && !group.is_empty()
 }

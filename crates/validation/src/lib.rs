@@ -1,12 +1,12 @@
-//! Validation of Kubernetes objects: kinds, schemas, defaults, admission and checks, as in kube-apiserver. The API server in
-//! memory applies them to requests, and the reader of manifests to files.
+//! Validation of Kubernetes objects: kinds, schemas, defaults, admission and checks, as in kube-apiserver. The
+//! in-memory API server applies these rules to requests, and the manifest reader applies them to files.
 //!
 //! Reading order: [`kinds`] (the table of all kinds), [`schema`] (types and their fields), [`admission`] (defaults,
-//! admission and checks), [`custom`] (kinds of definitions), [`forms`] (kinds with another stored form), [`ownership`]
+//! admission and checks), [`custom`] (custom resources), [`forms`] (kinds whose stored form differs), [`ownership`]
 //! (parts of objects with one owner), [`value`] (reading and writing JSON values).
 //!
 //! Invariants: nothing here reads a clock, random numbers, the environment, a file or a socket; no object, however odd,
-//! makes it panic.
+//! causes a panic.
 
 pub mod admission;
 pub mod custom;

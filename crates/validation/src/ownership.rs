@@ -1,4 +1,4 @@
-//! The division of an object among its writers: values with one owner, and the identity of the elements of a list.
+//! Division of an object among its writers: values with a single owner, and the identity of list elements.
 
 use serde_json::Value;
 
@@ -8,18 +8,18 @@ use crate::{
     schema::{self, Field, Identity, Shape, Type},
 };
 
-/// Position in an object, with its type or schema.
+/// Position in an object, with the type or schema of the value there.
 #[derive(Clone, Copy, Debug)]
 pub enum TypedPosition<'a> {
-    /// An object of a type of the table.
+    /// An object whose type is in the table.
     Type(&'static Type),
-    /// All of a field.
+    /// A whole field.
     Field(&'static Field),
     /// An element of a field.
     Element(&'static Field),
     /// A value with a schema.
     Schema(&'a Schema),
-    /// A custom resource as a whole, whose metadata have a type.
+    /// A whole custom resource. Its metadata have a type.
     Resource(&'a Schema),
     /// A value without a type or schema.
     Unsaid,
@@ -30,18 +30,18 @@ pub enum TypedPosition<'a> {
 /// Parts of a value.
 #[derive(Debug)]
 pub enum Parts<'a> {
-    /// It is owned as a whole.
+    /// No parts: the value is owned as a whole.
     None,
     /// Fields, each with its own owner.
     Fields,
-    /// Elements with this identity.
+    /// Elements with the given identity.
     Elements(Identity<'a>),
 }
 
-/// The type of a plain value.
+/// Type of a plain value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plain {
-    /// A text.
+    /// A string.
     Text,
     /// A number.
     Number,
@@ -49,17 +49,17 @@ pub enum Plain {
     Truth,
 }
 
-/// A field of a place.
+/// Field of a value at a position.
 #[derive(Clone, Copy, Debug)]
 pub struct InnerField<'a> {
-    /// Its position.
+    /// Position of the field.
     pub place: TypedPosition<'a>,
-    /// True if the type names the field; false for keys of a map.
+    /// True if the type declares the field; false for a key of a map.
     pub named: bool,
 }
 
 impl<'a> TypedPosition<'a> {
-    /// A whole object.
+    /// Returns the position of a whole object.
     pub fn of(kind: &'a Kind) -> Self {
         match (&kind.custom, schema::type_of(kind).and_then(|name| schema::find(&name))) {
             (Some(custom), _) => TypedPosition::Resource(&custom.schema),
@@ -68,7 +68,7 @@ impl<'a> TypedPosition<'a> {
         }
     }
 
-    /// Parts of the value at this place.
+    /// Returns the parts of the value at this position.
     pub fn parts(self, value: &Value) -> Parts<'a> {
         match self {
             TypedPosition::Leaf => Parts::None,
@@ -88,7 +88,7 @@ impl<'a> TypedPosition<'a> {
         }
     }
 
-    /// Returns the field with a name; `None` if there can be none.
+    /// Returns the field with the given name, or `None` if the type allows no such field.
     pub fn field(self, name: &str) -> Option<InnerField<'a>> {
         match self {
             TypedPosition::Leaf => None,
@@ -112,7 +112,7 @@ impl<'a> TypedPosition<'a> {
         }
     }
 
-    /// Returns the type of plain values at this position; `None` if there are several types, or none.
+    /// Returns the type of plain values at this position, or `None` if there are several types or none.
     pub fn plain(self) -> Option<Plain> {
         let of = match self {
             TypedPosition::Field(field) if matches!(field.shape, Shape::Single | Shape::Shy) => field.of,
@@ -128,7 +128,7 @@ impl<'a> TypedPosition<'a> {
         }
     }
 
-    /// The elements of a list.
+    /// Returns the position of the elements of a list.
     pub fn element(self) -> Self {
         match self {
             TypedPosition::Field(field) => TypedPosition::Element(field),
@@ -138,7 +138,7 @@ impl<'a> TypedPosition<'a> {
     }
 }
 
-/// The values of a type that is not a list or a map.
+/// Returns the position of values of a type that is neither a list nor a map.
 fn of_type<'a>(name: &str) -> TypedPosition<'a> {
     match (name, schema::find(name)) {
         (_, Some(of)) => TypedPosition::Type(of),

@@ -1,4 +1,4 @@
-//! Schemas: the types of the Kubernetes API, and the conversion of objects to fit them.
+//! Schemas: the types of the Kubernetes API, and the conversion of objects to conform to them.
 
 use std::{collections::HashMap, sync::OnceLock};
 
@@ -15,70 +15,70 @@ use crate::{
 /// A field of a type.
 #[derive(Debug)]
 pub struct Field {
-    /// Its name in JSON.
+    /// Name of the field in JSON.
     pub name: &'static str,
-    /// Multiplicity of the type, and treatment of zero.
+    /// Multiplicity of the field's type, and treatment of zero.
     pub shape: Shape,
-    /// The type of the field, or of its elements.
+    /// Type of the field, or of its elements.
     pub of: &'static str,
-    /// True if it is written even when it is zero or absent.
+    /// True if the field is written even when it is zero or absent.
     always: bool,
-    /// True if it is required.
+    /// True if the field is required.
     pub required: bool,
     /// True for a map that is owned as a whole.
     pub whole: bool,
-    /// Identity of the elements of a list.
+    /// Identity of list elements.
     pub identity: Identity<'static>,
 }
 
-/// Identity of the elements of a list.
+/// Identity of list elements.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Identity<'a> {
-    /// Nothing: the list is one value.
+    /// Elements have no identity: the list is one value.
     #[default]
     Whole,
-    /// Their values: it is a set.
+    /// Elements are identified by their values: the list is a set.
     Values,
-    /// These fields, each with what it says where it is missing.
+    /// Elements are identified by the values of these fields, each with the default that applies if it is absent.
     Keys(Vec<(&'a str, Option<&'a str>)>),
 }
 
 /// Multiplicity of a field's type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// Once.
+    /// A single value.
     Single,
-    /// Not written when zero.
+    /// A single value that is not written when it is zero.
     Shy,
-    /// A list of it.
+    /// A list of values of the type.
     List,
-    /// A map from texts to it.
+    /// A map from strings to values of the type.
     Map,
-    /// The fields of its type belong to the type around it.
+    /// A value whose fields are inlined into the enclosing type.
     Inline,
 }
 
-/// The fields of a type, by their number in protobuf.
+/// Fields of a type, by their protobuf number.
 pub type Fields = HashMap<u64, Field>;
 
-/// A type.
+/// A type of the Kubernetes API.
 #[derive(Debug, Default)]
 pub struct Type {
-    /// Its fields.
+    /// Fields of the type.
     pub fields: Fields,
-    /// True if a value is owned as a whole.
+    /// True if values of the type are owned as a whole.
     pub whole: bool,
-    /// Numbers by name; the fields of inlined types are in those.
+    /// Field numbers by name. The fields of an inlined type are listed in that type.
     by_name: HashMap<&'static str, u64>,
 }
 
 impl Type {
-    /// A field by its name in JSON, its own or one of a type that it inlines.
+    /// Returns the field with the given JSON name, from this type or from a type that it inlines.
     pub fn field(&'static self, name: &str) -> Option<&'static Field> {
         field_named("", self, name).map(|(_, field)| field)
     }
 
-    /// All fields, with those of inlined types, in the order of their names.
+    /// Returns all fields, including those of inlined types, in name order.
     pub fn all_fields(&'static self) -> Vec<&'static Field> {
         let mut all = Vec::new();
         for field in self.fields.values() {
@@ -92,7 +92,7 @@ impl Type {
     }
 }
 
-/// A type of the table.
+/// Returns a type of the table.
 pub fn find(name: &str) -> Option<&'static Type> {
     types().get(name)
 }
@@ -139,15 +139,15 @@ fn field(word: &'static str) -> Option<(u64, Field)> {
     Some((number, Field { name, shape, of, always, required, whole, identity }))
 }
 
-/// The name of the type of a kind, as in `apps.Deployment`: those of versions other than `v1` have the version, too, as
-/// in `autoscalingv2.HorizontalPodAutoscaler`.
+/// Returns the type name of a kind, such as `apps.Deployment`. For versions other than `v1`, the name includes the
+/// version, as in `autoscalingv2.HorizontalPodAutoscaler`.
 pub fn type_name(group: &str, version: &str, kind: &str) -> String {
     let package = group.split('.').next().filter(|package| !package.is_empty()).unwrap_or("core");
     let version = if version == "v1" { "" } else { version };
     format!("{package}{version}.{kind}")
 }
 
-/// The name of the type of a kind's objects as they are stored, if it is in the table.
+/// Returns the type name of a kind's stored objects, if the type is in the table.
 pub fn type_of(kind: &Kind) -> Option<String> {
     let (group, version) = match &kind.form {
         Form::NewEvents => ("", "v1"),
@@ -158,18 +158,18 @@ pub fn type_of(kind: &Kind) -> Option<String> {
     (!kind.is_custom() && find(&name).is_some()).then_some(name)
 }
 
-/// Makes an object what its type says: unknown fields go, amounts are written as Kubernetes does, fields that are always
-/// there are. Of kinds without a type it is the metadata that is looked at.
+/// Makes an object conform to its type: removes unknown fields, writes quantities as Kubernetes does, and adds the
+/// fields that are always present. For kinds without a type, only the metadata is processed.
 ///
 /// # Errors
-/// The value of the wrong type, in the words of Go.
+/// The first value of the wrong type, in Go's wording.
 pub fn fit(kind: &Kind, object: &mut Value) -> Result<(), String> {
     let mut walk = Walk::default();
     walk.root(kind, object);
     walk.wrong.into_iter().next().map_or(Ok(()), |wrong| Err(wrong.in_go))
 }
 
-/// Makes an object fit its type, and returns all differences.
+/// Makes an object conform to its type, and returns all differences.
 pub fn inspect(kind: &Kind, object: &mut Value) -> Misfits {
     let mut walk = Walk { notes: true, ..Walk::default() };
     forms::to_stored(kind, object);
@@ -182,20 +182,20 @@ pub fn inspect(kind: &Kind, object: &mut Value) -> Misfits {
 pub struct Misfits {
     /// Fields that the type does not have.
     pub unknown: Vec<UnknownField>,
-    /// Values of another type than their field.
+    /// Values of the wrong type for their field.
     pub wrong: Vec<WrongValue>,
 }
 
 impl Misfits {
-    /// The fields that the type does not have, each as in `unknown field "spec.containers[0].imge"`.
+    /// Returns a message for each field that the type does not have, such as `unknown field "spec.containers[0].imge"`.
     pub fn unknown_fields(&self) -> Vec<String> {
         self.unknown.iter().map(|unknown| format!("unknown field \"{}\"", unknown.field)).collect()
     }
 
-    /// Checks that the object fits its type; unknown fields are allowed.
+    /// Checks that the object conforms to its type. Unknown fields are allowed.
     ///
     /// # Errors
-    /// The value of the wrong type, in the words of Go.
+    /// The first value of the wrong type, in Go's wording.
     pub fn fit(&self) -> Result<(), String> {
         self.wrong.first().map_or(Ok(()), |wrong| Err(wrong.in_go.clone()))
     }
@@ -204,20 +204,20 @@ impl Misfits {
 /// A field that a type does not have.
 #[derive(Debug)]
 pub struct UnknownField {
-    /// Its path: `spec.containers[0].resource`.
+    /// Path of the field: `spec.containers[0].resource`.
     pub field: String,
-    /// The field of the type that was meant, perhaps.
+    /// Similar field of the type that may have been meant.
     pub similar: Option<String>,
 }
 
-/// A value of another type than its field.
+/// A value of the wrong type for its field.
 #[derive(Debug)]
 pub struct WrongValue {
-    /// The path of the field: `spec.containers[0].image`.
+    /// Path of the field: `spec.containers[0].image`.
     pub field: String,
     /// Message for users.
     pub problem: String,
-    /// Message in the words of Go.
+    /// Message in Go's wording.
     in_go: String,
 }
 
@@ -279,7 +279,7 @@ impl Walk {
         fill(of, map);
     }
 
-    /// The value as the type has it; none if it is left out.
+    /// Returns the value as the type requires it, or `None` if it is to be omitted.
     fn field(&mut self, owner: &str, field: &Field, value: Value) -> Option<Value> {
         let value = match (field.shape, value) {
             (_, Value::Null) => return None,
@@ -338,14 +338,14 @@ impl Walk {
             "Quantity" => {
                 match quantity(&value) {
                     Ok(quantity) => value = quantity.into(),
-                    Err(why) => self.is_no(&value, "quantity", why),
+                    Err(why) => self.is_no(&value, "a quantity", why),
                 }
                 true
             }
             "Time" => {
                 match time(&value) {
                     Ok(()) => {}
-                    Err(why) => self.is_no(&value, "time", why),
+                    Err(why) => self.is_no(&value, "a time", why),
                 }
                 true
             }
@@ -374,7 +374,7 @@ impl Walk {
                 "s" | "b" => "a string",
                 "t" => "true or false",
                 "d" => "a number",
-                "i" => "an integer of 32 bits",
+                "i" => "a 32-bit integer",
                 "l" => "an integer",
                 _ => "an object",
             };
@@ -389,7 +389,7 @@ impl Walk {
         self.is_wrong(value, wanted, &into);
     }
 
-    /// A value is of the wrong type.
+    /// Reports a value of the wrong type.
     fn is_wrong(&mut self, value: &Value, wanted: &str, into: &str) {
         let got = match value {
             Value::Array(_) => "a list".to_owned(),
@@ -400,9 +400,9 @@ impl Walk {
         self.wrong.push(WrongValue { field: self.shown(true), problem, in_go: wrong(value, into) });
     }
 
-    /// A value is of the right type and does not say what it should.
+    /// Reports a value that has the right type but is malformed.
     fn is_no(&mut self, value: &Value, what: &str, in_go: String) {
-        let problem = format!("{value} is no {what}");
+        let problem = format!("{value} is not {what}");
         self.wrong.push(WrongValue { field: self.shown(true), problem, in_go });
     }
 
@@ -421,7 +421,7 @@ impl Walk {
     }
 }
 
-/// The names of the fields of a type, with those that it inlines.
+/// Returns the names of a type's fields, including those of inlined types.
 fn names(of: &'static Type) -> Vec<&'static str> {
     let mut names = Vec::new();
     for field in of.fields.values() {
@@ -434,7 +434,8 @@ fn names(of: &'static Type) -> Vec<&'static str> {
     names
 }
 
-/// The field of a name, and the type that has it: the type itself or one that it inlines.
+/// Returns the field with the given name and the name of the type that contains it: the type itself or a type that it
+/// inlines.
 fn field_named<'a>(name: &'a str, of: &'static Type, key: &str) -> Option<(&'a str, &'static Field)> {
     if let Some(field) = of.by_name.get(key).and_then(|number| of.fields.get(number))
         && field.shape != Shape::Inline
@@ -445,7 +446,7 @@ fn field_named<'a>(name: &'a str, of: &'static Type, key: &str) -> Option<(&'a s
     inlined.filter_map(|field| field_named(field.of, find(field.of)?, key)).next()
 }
 
-/// Adds the fields that are always there.
+/// Adds the fields that are always present.
 fn fill(of: &'static Type, map: &mut Map<String, Value>) {
     for field in of.fields.values() {
         if field.shape == Shape::Inline {
@@ -503,12 +504,12 @@ fn name_of(of: &str) -> String {
     }
 }
 
-/// Returns the error for a value of the wrong type, in the words of Go.
+/// Returns the error for a value of the wrong type, in Go's wording.
 pub fn wrong(value: &Value, into: &str) -> String {
     let what = match value {
         Value::Null => "null".to_owned(),
         Value::Bool(_) => "bool".to_owned(),
-        // A number that is too large or broken is told, one in the place of something else is not.
+        // The message contains a number that is too large or not an integer, but not a number in place of another type.
         Value::Number(number) if into.ends_with("int32") || into.ends_with("int64") => {
             format!("number {number}")
         }
@@ -530,7 +531,7 @@ mod tests {
     }
 
     #[test]
-    fn every_type_of_the_table_is_known() {
+    fn every_type_in_the_table_is_known() {
         const BASIC: [&str; 12] = [
             "s",
             "b",
@@ -554,7 +555,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_is_made_to_fit() {
+    fn an_object_is_made_to_conform() {
         let mut pod = json!({
             "kind": "Pod", "apiVersion": "v1", "more": 1,
             "metadata": {"name": "a", "labels": {}, "odd": 1},
@@ -580,7 +581,7 @@ mod tests {
     }
 
     #[test]
-    fn values_of_the_wrong_type_are_named_as_in_go() {
+    fn values_of_the_wrong_type_are_reported_as_in_go() {
         for (spec, message) in [
             (json!(5), "json: cannot unmarshal number into Go struct field Pod.spec of type v1.PodSpec"),
             (

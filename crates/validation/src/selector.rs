@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::value::{entries, list, text};
 
-/// Returns true if a `metav1.LabelSelector` matches; an absent one matches nothing.
+/// Returns true if a `metav1.LabelSelector` matches. An absent selector matches nothing.
 pub fn label_selector_matches(selector: Option<&Value>, labels: &Labels) -> bool {
     let Some(selector) = selector.filter(|selector| selector.is_object()) else { return false };
     let requirement = |expression: &Value| Requirement {

@@ -1,4 +1,4 @@
-//! Pods of DaemonSets as their controller creates them, and the nodes that get one.
+//! Pods of DaemonSets as their controller creates them, and the nodes that get a pod.
 
 use harbormaster_api::{
     Node, Pod,
@@ -24,13 +24,13 @@ const TOLERATED_BY_HOST_NETWORK: (&str, &str) = ("node.kubernetes.io/network-una
 pub enum NodeFit {
     /// The node gets a pod.
     Runs,
-    /// The node gets no pod, and keeps the one that it has.
+    /// The node gets no pod, but keeps the pod that it has.
     Keeps,
-    /// The node has no pod.
+    /// The node may not have a pod.
     Refuses,
 }
 
-/// Returns the relation of each node to a DaemonSet; `pod` is any of its pods after [`tolerate`].
+/// Returns the relation of each node to a DaemonSet. `pod` is any of the DaemonSet's pods, after [`tolerate`].
 pub fn fits<'a>(pod: &'a Pod, nodes: &'a [Node]) -> impl Iterator<Item = (&'a Node, NodeFit)> {
     let demands = RequiredNodeAffinity::new(pod.spec.node_selector.as_ref(), pod.spec.node_affinity.as_ref());
     nodes.iter().map(move |node| {
@@ -74,7 +74,7 @@ pub fn tolerate(spec: &mut Value) {
     }
 }
 
-/// Ties the spec of a pod to a node by affinity, so that the scheduler still binds it.
+/// Ties the spec of a pod to a node by affinity, so that the scheduler still binds the pod.
 pub fn tie(spec: &mut Value, node: &str) {
     let field = json!({"key": "metadata.name", "operator": "In", "values": [node]});
     spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"] =
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_is_tied_to_one_node_whatever_its_template_demands() {
+    fn a_pod_is_tied_to_one_node_whatever_its_template_requires() {
         let mut pod = json!({"spec": {"affinity": {"nodeAffinity":
             {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{}, {}]}}}}});
         assert_eq!(target(&pod), None);

@@ -1,14 +1,14 @@
 //! Claims and volumes: the decisions of kube-controller-manager's volume controllers and of CSI drivers' provisioners.
-//! Nothing is written here; the caller applies the [`Changes`].
+//! This module writes nothing; the caller applies the [`Changes`].
 //!
 //! Reading order: [`Volumes`] (objects and pending changes), `claiming` (binding claims), `reclaiming` (volumes without a
 //! claim), `provision` (new volumes and their topology), [`pod_claims`] (claims that belong to pods), `index` (volumes by
 //! class and claim).
 //!
-//! Simpler than the originals: nothing fails, nothing takes time, and volumes are neither resized nor recycled. Claims in
-//! use are not protected from deletion.
+//! The simulation is simpler than the original controllers: nothing fails, nothing takes time, and volumes are neither
+//! resized nor recycled. Claims in use are not protected from deletion.
 //!
-//! Invariant: settling twice changes nothing the second time.
+//! Invariant: settling a second time changes nothing.
 
 mod claiming;
 mod index;
@@ -30,9 +30,9 @@ use serde_json::{Value, json};
 
 use self::index::Index;
 
-/// Name of the resource of claims in the API server's store.
+/// Name of the claim resource in the API server's store.
 pub const CLAIMS: &str = "persistentvolumeclaims";
-/// Name of the resource of volumes.
+/// Name of the volume resource.
 pub const VOLUMES: &str = "persistentvolumes";
 /// API version of classes and drivers.
 const STORAGE: &str = "storage.k8s.io/v1";
@@ -43,13 +43,13 @@ pub type ClaimKey = (String, String);
 /// Provisioners that create volumes for claims.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Provisioners {
-    /// None here: only kube-controller-manager's part is simulated.
+    /// No provisioners: only kube-controller-manager's part is simulated.
     #[default]
     Elsewhere,
-    /// The provisioners of all classes. They spread volumes for claims that do not wait for a pod over all topologies, in
-    /// the order of the numbers at the end of the claims' names.
+    /// Provisioners of all classes. They spread the volumes for claims that do not wait for a pod over all topologies,
+    /// in the order of the numbers at the end of the claims' names.
     Ready,
-    /// The provisioners of all classes. Volumes for claims that do not wait for a pod may be anywhere that the class
+    /// Provisioners of all classes. Volumes for claims that do not wait for a pod may be anywhere that the class
     /// allows, until [`Volumes::land`] fixes their topology.
     Floating,
 }
@@ -65,14 +65,14 @@ pub struct Volumes {
     drivers: BTreeMap<String, DecodedObject<CsiNode>>,
     nodes: BTreeMap<Str, Labels>,
     index: Index,
-    /// Volumes whose topology is open.
+    /// Volumes whose topology is still open.
     floating: BTreeSet<String>,
-    /// Volumes that were bound here; true for those that were also provisioned here.
+    /// Volumes that this simulation bound; true for volumes that it also provisioned.
     given: BTreeMap<String, bool>,
     pending: PendingChanges,
 }
 
-/// An object as JSON, and as plugins read it.
+/// An object as JSON, and in the decoded form that plugins read.
 #[derive(Debug)]
 struct DecodedObject<R> {
     value: Value,
@@ -89,7 +89,7 @@ struct PendingChanges {
     events: Vec<ClaimEvent>,
 }
 
-/// Changes to write, in this order: a claim is bound only when its volume is.
+/// Changes to write, in the order of the fields: a claim is bound only after its volume.
 #[derive(Debug, Default)]
 pub struct Changes {
     /// New volumes.
@@ -107,25 +107,26 @@ pub struct Changes {
 /// An event about a claim.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClaimEvent {
-    /// The claim.
+    /// Claim that the event is about.
     pub claim: Value,
-    /// The component that reports it.
+    /// Component that reports the event.
     pub component: String,
-    /// Meaning for the claim.
+    /// Meaning of the event for the claim.
     pub severity: Severity,
     /// For example `ProvisioningSucceeded`.
     pub reason: &'static str,
-    /// Text for users.
+    /// Message for users.
     pub message: String,
 }
 
-/// The volume that a claim is bound to.
+/// Volume that a claim is bound to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum ClaimedVolume {
-    /// The name of a volume that existed.
+    /// Name of an existing volume.
     Volume(String),
-    /// A volume that would be provisioned: the labels of the nodes that can use it. Without labels all nodes can.
+    /// A volume that would be provisioned. Contains the labels of the nodes that can use it; without labels, all nodes
+    /// can.
     Provisioned(BTreeMap<String, String>),
 }
 
@@ -134,7 +135,7 @@ pub enum ClaimedVolume {
 pub enum Severity {
     /// All is well.
     Normal,
-    /// The claim gets no volume for now. The event's type is `Normal` nevertheless.
+    /// The claim gets no volume for now, although the event's type is `Normal`.
     Stuck,
     /// The claim gets no volume for now. The event's type is `Warning`.
     Warning,
@@ -158,12 +159,12 @@ impl<R: Resource> DecodedObject<R> {
 }
 
 impl Volumes {
-    /// Returns an empty world.
+    /// Creates an empty simulation.
     pub fn new(provisioners: Provisioners) -> Self {
         Self { provisioners, ..Self::default() }
     }
 
-    /// Sets the current version of a claim, volume, class or CSINode. Other objects are ignored.
+    /// Sets the current version of a claim, volume, class or CSINode. Objects of other kinds are ignored.
     pub fn put(&mut self, object: &Value) {
         match (text(object, "/apiVersion"), text(object, "/kind")) {
             ("v1", PersistentVolumeClaim::KIND) => self.put_claim(object),
@@ -174,7 +175,7 @@ impl Volumes {
         }
     }
 
-    /// Removes an object, unless another one has its name by now.
+    /// Removes an object, unless a different object has its name by now.
     pub fn remove(&mut self, object: &Value) {
         let own = name(object);
         match (text(object, "/apiVersion"), text(object, "/kind")) {
@@ -190,7 +191,7 @@ impl Volumes {
         }
     }
 
-    /// Sets all nodes with their labels.
+    /// Replaces all nodes and their labels.
     pub fn set_nodes(&mut self, nodes: impl Iterator<Item = (Str, Labels)>) {
         self.nodes = nodes.collect();
     }
@@ -211,12 +212,13 @@ impl Volumes {
         (!volume.is_empty()).then_some(volume)
     }
 
-    /// Returns the class that a claim names; empty for none.
+    /// Returns the class that a claim names, or an empty string for none.
     pub fn class_of(&self, key: &ClaimKey) -> Option<&str> {
         Some(&self.claims.get(key)?.read.class)
     }
 
-    /// Returns the volume that a claim was bound to here; `None` if it is unbound, or was bound before.
+    /// Returns the volume that this simulation bound to a claim. Returns `None` if the claim is unbound or was bound
+    /// before.
     pub fn claimed_volume(&self, key: &ClaimKey) -> Option<ClaimedVolume> {
         let claim = self.claims.get(key).filter(|claim| claim::is_fully_bound(&claim.read))?;
         let volume = claim.read.volume_name.as_str();
@@ -334,12 +336,12 @@ impl Volumes {
     }
 }
 
-/// Returns namespace and name of a claim.
+/// Returns the namespace and name of a claim.
 pub fn claim_key(claim: &Value) -> ClaimKey {
     (namespace(claim).to_owned(), name(claim).to_owned())
 }
 
-/// Returns true if the object is the known version. An object without a version may differ.
+/// Returns true if an object has the known version. An object without a version may differ.
 fn is_known(known: &Value, object: &Value) -> bool {
     let version = text(object, "/metadata/resourceVersion");
     !version.is_empty() && text(known, "/metadata/resourceVersion") == version && uid(known) == uid(object)

@@ -17,13 +17,13 @@ use crate::{
     volumes::pod_claims,
 };
 
-/// Limit of pods per workload; more are assumed to be a typing error.
+/// Maximum number of pods per workload. A larger number is assumed to be a typing error.
 const MAX_PODS: i64 = 1_000_000;
 
 /// A field of a workload that is out of range.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkloadError {
-    /// Its path.
+    /// Path of the field.
     pub field: &'static str,
     /// Description of the mistake.
     pub message: String,
@@ -37,7 +37,7 @@ impl fmt::Display for WorkloadError {
 
 impl std::error::Error for WorkloadError {}
 
-/// Returns true for the kinds whose pods are created here.
+/// Returns true for the kinds whose pods this module creates.
 pub fn is_workload(kind: &Kind) -> bool {
     let known = [
         "apps/Deployment",
@@ -51,12 +51,12 @@ pub fn is_workload(kind: &Kind) -> bool {
     known.contains(&format!("{}/{}", kind.group, kind.kind).as_str())
 }
 
-/// The pods that exist.
+/// Existing pods.
 #[derive(Debug, Default)]
 pub struct ExistingPods {
     /// `namespace/name` of all pods.
     names: HashSet<String>,
-    /// Pods by the key of their owner.
+    /// Pods by their owner's key.
     by_owner: HashMap<String, Vec<OwnedPod>>,
 }
 
@@ -64,7 +64,7 @@ pub struct ExistingPods {
 #[derive(Debug)]
 struct OwnedPod {
     name: String,
-    /// The node that it runs on or is tied to; empty for none.
+    /// Node that the pod runs on or is tied to; empty for none.
     node: String,
     created: String,
     is_ending: bool,
@@ -84,7 +84,7 @@ impl ExistingPods {
         });
     }
 
-    /// Returns true if the owner with that key has pods.
+    /// Returns true if the owner with the given key has pods.
     pub fn any_of(&self, key: &str) -> bool {
         self.by_owner.contains_key(key)
     }
@@ -99,15 +99,15 @@ impl ExistingPods {
 pub struct Workload {
     /// Kind and name for users: `Deployment default/web`.
     pub label: String,
-    /// Its [`key`]: `Deployment/default/web`.
+    /// [`key`] of the workload: `Deployment/default/web`.
     pub key: String,
-    /// True if it comes from a cluster.
+    /// True if the workload comes from a cluster.
     pub is_live: bool,
-    /// Position of its manifest in the input.
+    /// Position of the workload's manifest in the input.
     pub order: usize,
     kind: String,
     value: Value,
-    /// Number of pods that it should have; 0 for a DaemonSet, whose pods depend on the nodes.
+    /// Desired number of pods; 0 for a DaemonSet, whose pods depend on the nodes.
     replicas: usize,
 }
 
@@ -130,13 +130,13 @@ impl Workload {
         })
     }
 
-    /// Returns the key of its owner.
+    /// Returns the key of the workload's owner.
     pub fn owner(&self) -> Option<String> {
         let owner = controller(&self.value)?;
         Some(format!("{}/{}/{}", text(owner, "/kind"), namespace(&self.value), text(owner, "/name")))
     }
 
-    /// Returns the ReplicaSet of a Deployment; here it has the same name.
+    /// Returns the ReplicaSet of a Deployment. In this simulation, it has the Deployment's name.
     pub fn replica_set(&self) -> Option<Value> {
         let metadata = json!({"name": name(&self.value), "namespace": namespace(&self.value)});
         let spec = json!({"selector": self.value["spec"]["selector"]});
@@ -144,7 +144,7 @@ impl Workload {
         (self.kind == "Deployment").then_some(set)
     }
 
-    /// Returns the pods that its controller would create in addition to the existing ones.
+    /// Returns the pods that the workload's controller would create in addition to the existing pods.
     pub fn missing_pods(&self, existing: &ExistingPods, nodes: &[Node], decoder: &mut Decoder) -> Vec<Value> {
         match self.kind.as_str() {
             "DaemonSet" => self.daemons(existing, nodes, decoder),
@@ -163,8 +163,8 @@ impl Workload {
         }
     }
 
-    /// Returns the names of the pods that its controller would delete to scale down: pods without a node first, then the
-    /// youngest; of a StatefulSet those with the highest ordinals.
+    /// Returns the names of the pods that the workload's controller would delete to scale down: pods without a node
+    /// first, then the youngest; for a StatefulSet, the pods with the highest ordinals.
     pub fn surplus_pods(&self, existing: &ExistingPods) -> Vec<String> {
         let is_scaled = ["ReplicaSet", "ReplicationController", "StatefulSet"].contains(&self.kind.as_str());
         if !self.is_live || !is_scaled {
@@ -185,7 +185,7 @@ impl Workload {
         pods.iter().take(surplus).map(|pod| format!("{}/{}", namespace(&self.value), pod.name)).collect()
     }
 
-    /// Returns the number of pods that it should have.
+    /// Returns the desired number of pods.
     pub fn replicas(&self) -> usize {
         self.replicas
     }
@@ -232,13 +232,13 @@ impl Workload {
         json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
     }
 
-    /// Returns the claims of one of its pods.
+    /// Returns the claims of one of the workload's pods.
     pub fn claims_of(&self, pod_name: &str) -> Vec<Value> {
         let is_set = self.kind == "StatefulSet";
         pod_claims::of_stateful_set(&self.value, pod_name).filter(|_| is_set).collect()
     }
 
-    /// Returns one pod for each node that the template allows and that has none yet.
+    /// Returns one pod for each node that the template allows and that does not have a pod yet.
     fn daemons(&self, existing: &ExistingPods, nodes: &[Node], decoder: &mut Decoder) -> Vec<Value> {
         let mut general = self.pod(name(&self.value));
         tolerate(&mut general["spec"]);
@@ -255,7 +255,7 @@ impl Workload {
     }
 }
 
-/// Returns the key by which workloads are told apart: `Kind/namespace/name`.
+/// Returns the key that identifies a workload: `Kind/namespace/name`.
 pub fn key(kind: &str, object: &Value) -> String {
     format!("{kind}/{}/{}", namespace(object), name(object))
 }

@@ -6,8 +6,8 @@ use serde_json::{Map, Value};
 
 /// A set of an object's fields: a tree in which each level is a step into a value.
 ///
-/// Steps have the form of `FieldsV1`: `f:NAME` is a field, `k:{…}` the list element with these keys, `v:…` the list
-/// element with that value.
+/// Steps have the form of `FieldsV1`: `f:NAME` is a field, `k:{…}` is the list element with the given keys, and `v:…`
+/// is the list element with the given value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Fields {
     /// True if the value itself is in the set.
@@ -93,7 +93,7 @@ impl Fields {
         self.below.remove(step);
     }
 
-    /// Returns the intersection of both sets.
+    /// Returns the intersection of the two sets.
     pub(super) fn common(&self, other: &Self) -> Self {
         let both = self.below.iter().filter_map(|(step, fields)| {
             let common = fields.common(other.below.get(step)?);
@@ -102,8 +102,8 @@ impl Fields {
         Self { own: self.own && other.own, below: both.collect() }
     }
 
-    /// Returns the paths of all fields in readable form: `.spec.containers[name="a"].image`. A level's own fields
-    /// precede the fields below them.
+    /// Returns the paths of all fields in readable form: `.spec.containers[name="a"].image`. At each level, the set's
+    /// own fields precede the deeper fields.
     pub(super) fn paths(&self) -> Vec<String> {
         let mut paths = Vec::new();
         self.collect("", &mut paths);
@@ -144,7 +144,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_set_is_read_and_written_as_it_was() {
+    fn a_set_that_is_read_and_written_stays_the_same() {
         let told = json!({
             "f:metadata": {"f:labels": {".": {}, "f:app": {}}},
             "f:spec": {"f:replicas": {}, "f:ports": {"k:{\"port\":80,\"protocol\":\"TCP\"}": {".": {}, "f:name": {}}}},

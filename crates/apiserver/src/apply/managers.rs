@@ -7,7 +7,7 @@ use crate::value::{list, map, text};
 
 /// Maximum number of update entries per object.
 const MOST_UPDATES: usize = 10;
-/// Manager under which the oldest updates are merged when there are more.
+/// Name of the manager under which the oldest entries are merged if there are more.
 const ANCIENT: &str = "ancient-changes";
 
 /// Identity of a field manager: its name and how it writes.
@@ -55,13 +55,14 @@ pub(super) struct Entry {
 pub(super) struct Managers(pub(super) Vec<Entry>);
 
 impl Managers {
-    /// Reads the entries of an object. Returns no entries if any of them is invalid.
+    /// Reads the entries of an object. If any entry is invalid, returns none.
     pub(super) fn read(object: &Value) -> Self {
         let entries = list(object, "/metadata/managedFields").iter().map(Entry::read);
         Self(entries.collect::<Option<_>>().unwrap_or_default())
     }
 
-    /// Writes the entries into an object: managers that apply first, then by time and name.
+    /// Writes the entries into an object: first those of managers that apply, then the others, each group by time and
+    /// name.
     pub(super) fn write(mut self, object: &mut Value) {
         let Some(metadata) = map(object, "metadata") else { return };
         if self.0.is_empty() {
@@ -80,26 +81,26 @@ impl Managers {
         self.0.iter().find(|entry| entry.manager.is(manager))
     }
 
-    /// Returns the fields of all other managers.
+    /// Returns the fields that all other managers own.
     pub(super) fn others(&self, manager: &Manager) -> Fields {
         let mut all = Fields::default();
         self.0.iter().filter(|entry| !entry.manager.is(manager)).for_each(|entry| all.add(&entry.fields));
         all
     }
 
-    /// Returns the fields of other managers that a change touches.
+    /// Returns the fields that a change touches and other managers own, by manager.
     pub(super) fn conflicts(&self, manager: &Manager, changes: &Changes) -> Vec<(&Manager, Fields)> {
         let others = self.0.iter().filter(|entry| !entry.manager.is(manager));
         let touched = others.map(|entry| (&entry.manager, entry.fields.common(&changes.written)));
         touched.filter(|(_, fields)| !fields.is_empty()).collect()
     }
 
-    /// Returns true if a change touches fields that any manager owns.
+    /// Returns true if a change writes fields that any manager owns.
     pub(super) fn owns(&self, changes: &Changes) -> bool {
         self.0.iter().any(|entry| !entry.fields.common(&changes.written).is_empty())
     }
 
-    /// Removes the fields that a change writes or removes from all entries except one.
+    /// Removes from all entries except that of `but` the fields that a change writes or removes.
     fn lose(&mut self, but: Option<&Manager>, changes: &Changes) {
         for entry in &mut self.0 {
             if but.is_none_or(|manager| !entry.manager.is(manager)) {
@@ -215,7 +216,7 @@ impl Entry {
     }
 }
 
-/// Removes the fields that belong to the server from a set.
+/// Removes from a set the fields that belong to the server.
 fn strip(fields: &mut Fields) {
     for name in ["apiVersion", "kind"] {
         fields.cut(&super::fields::field(name));
@@ -260,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_is_written_again() {
+    fn entries_that_are_read_are_written_unchanged() {
         let told = json!({"metadata": {"managedFields": [
             {"manager": "b", "operation": "Apply", "apiVersion": "v1", "time": "2026-01-02T00:00:00Z",
              "fieldsType": "FieldsV1", "fieldsV1": {"f:data": {"f:x": {}}}},
@@ -276,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_writes_takes_a_field_from_all_others() {
+    fn a_writer_takes_a_field_from_all_other_managers() {
         let mut managers = Managers::default();
         managers.apply(manager("a", true), written("x").written, &written("x"), Some("1"));
         managers.update(manager("b", false), &written("x"), "2");
@@ -289,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_of_too_many_updates_are_put_together() {
+    fn the_oldest_of_too_many_updates_are_merged() {
         let mut managers = Managers::default();
         managers.apply(manager("z", true), written("z").written, &written("z"), Some("0"));
         for number in 10..24 {

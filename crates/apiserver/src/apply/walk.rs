@@ -1,5 +1,4 @@
-//! Traverses objects and configurations field by field: lists their fields, compares them, merges them and prunes
-//! them.
+//! Traversal of objects and configurations, field by field: listing fields, comparing, merging and pruning.
 
 use serde_json::{Map, Value};
 
@@ -10,13 +9,13 @@ use crate::{
     value::shown,
 };
 
-/// Step into an element that has none of the keys.
+/// Step into a list element that has none of the keys.
 const NO_KEY: &str = "k:{}";
 
 /// Differences between two objects.
 #[derive(Debug, Default)]
 pub(super) struct Changes {
-    /// Fields that are new or have another value.
+    /// Fields that are new or have a new value.
     pub(super) written: Fields,
     pub(super) removed: Fields,
 }
@@ -42,7 +41,7 @@ pub(super) fn fields_of(place: TypedPosition<'_>, value: &Value) -> Fields {
                 fields.below.entry(step(&identity, element)).or_default().add(&below);
             }
         }
-        // A list or map that is missing or has another type has no fields.
+        // A list or map that is missing or has the wrong type has no fields.
         (Parts::Elements(_), _) | (Parts::Fields, Value::Null) => {}
         (Parts::None | Parts::Fields, _) => fields.own = true,
     }
@@ -102,7 +101,7 @@ fn walk<'v>(
     }
 }
 
-/// Merges a configuration into a value. Lists whose elements have an identity take the order of the configuration.
+/// Merges a configuration into a value. Lists whose elements have an identity take on the order of the configuration.
 pub(super) fn merge(place: TypedPosition<'_>, live: Option<Value>, config: &Value) -> Value {
     let Some(live) = live else { return config.clone() };
     match (place.parts(if config.is_null() { &live } else { config }), live, config) {
@@ -135,7 +134,7 @@ fn merge_lists(
             let mut shared = config[c..].iter().filter(|(step, _)| found(live, step).is_some());
             let is_next = shared.next().is_some_and(|(next, _)| next == at);
             if found(config, at).is_none() {
-                // Elements that only the object has stay in front of the same neighbours.
+                // Elements that only the object has stay in front of the same shared elements.
                 list.push((*element).clone());
             }
             if !is_next {
@@ -151,10 +150,11 @@ fn merge_lists(
     list
 }
 
-/// Removes fields of the previous apply (`last`) that no manager owns any longer (`kept` are those still owned).
+/// Removes the fields of the previous apply (`last`) that no manager owns any longer (`kept` contains the fields still
+/// owned).
 pub(super) fn prune(place: TypedPosition<'_>, value: &mut Value, last: &Fields, kept: &Fields) {
     let nothing = Fields::default();
-    // A manager owns a field that the type names if it owns any part of it.
+    // A manager owns a field that the type declares if the manager owns any part of the field.
     let has = |fields: Option<&Fields>, named: bool| {
         fields.is_some_and(|fields| fields.own || (named && !fields.below.is_empty()))
     };
@@ -249,7 +249,7 @@ fn name_in_go(value: &Value) -> &'static str {
     }
 }
 
-/// Returns a field of a position. The type of an unknown field is unknown as well.
+/// Returns the field of a position. The type of an unknown field is unknown as well.
 fn inner<'a>(place: TypedPosition<'a>, name: &str) -> InnerField<'a> {
     place.field(name).unwrap_or(InnerField { place: TypedPosition::Unsaid, named: false })
 }
@@ -260,7 +260,7 @@ fn steps<'a>(identity: &Identity<'_>, list: Option<&'a Value>) -> Vec<(String, &
     list.map(|element| (step(identity, element), element)).collect()
 }
 
-/// Returns the first element with that step.
+/// Returns the first element with the given step.
 fn found<'a>(list: &[(String, &'a Value)], step: &str) -> Option<&'a Value> {
     list.iter().find(|(other, _)| other == step).map(|(_, element)| *element)
 }
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_and_what_is_removed_are_told() {
+    fn written_and_removed_fields_are_reported() {
         let pods = pods();
         let env = |list: Value| json!({"spec": {"containers": [{"name": "c", "env": list}]}});
         let old = env(json!([{"name": "A", "value": "1"}, {"name": "B", "value": "1"}]));
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn a_configuration_gives_the_order_and_what_is_not_in_it_stays() {
+    fn a_configuration_sets_the_order_and_other_elements_stay() {
         let pods = pods();
         let containers = |names: &[&str]| json!({"spec": {"containers": names.iter().map(|name| json!({"name": name})).collect::<Vec<_>>()}});
         for (live, config, expected) in [
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_longer_applied_goes_unless_somebody_else_has_it() {
+    fn a_field_no_longer_applied_is_removed_unless_another_manager_owns_it() {
         let pods = pods();
         let mut pod = json!({
             "metadata": {"labels": {"a": "1", "b": "2"}, "annotations": {"x": "1"}},
@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_named_with_their_path() {
+    fn mistakes_are_reported_with_their_path() {
         let pods = pods();
         for (pod, expected) in [
             (json!({"spec": {"nonsense": 1}}), ".spec.nonsense: field not declared in schema"),

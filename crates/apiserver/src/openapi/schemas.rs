@@ -1,4 +1,4 @@
-//! Schemas of an OpenAPI document: from the table of types and from definitions.
+//! Schemas of an OpenAPI document, built from the table of types and from custom resource definitions.
 
 use std::collections::BTreeSet;
 
@@ -10,12 +10,12 @@ use crate::{
     value::{list, remove, text},
 };
 
-/// Prefix of references between schemas.
+/// Prefix of references from one schema to another.
 const PLACE: &str = "#/components/schemas/";
 /// Type of the metadata of every object.
 const METADATA: &str = "meta.ObjectMeta";
 
-/// Returns the schemas of kinds and of all types that they contain.
+/// Returns the schemas of the given kinds and of all types that they contain.
 pub(super) fn schemas<'a>(kinds: &Kinds, of: impl Iterator<Item = &'a Kind>) -> Map<String, Value> {
     let mut all = Schemas::default();
     for kind in of {
@@ -43,7 +43,7 @@ struct Schemas {
 }
 
 impl Schemas {
-    /// Adds a type and the types of its fields.
+    /// Adds the schemas of a type and of the types of its fields.
     fn add(&mut self, name: &str) {
         if !self.known.insert(name.to_owned()) {
             return;
@@ -111,7 +111,7 @@ fn is_plain(of: &str) -> bool {
     of.len() == 1
 }
 
-/// Returns the schema of a type that is not described by fields.
+/// Returns the schema of a type that has no fields.
 fn leaf(name: &str) -> Value {
     match name {
         "Quantity" => json!({"oneOf": [{"type": "string"}, {"type": "number"}]}),
@@ -153,7 +153,7 @@ fn name_of_custom(kind: &Kind) -> String {
     format!("{}.{}.{}", group.join("."), kind.version, kind.kind)
 }
 
-/// Returns the schema that a definition specifies for its resource, plus the fields of every object.
+/// Returns the schema that a definition specifies for its resource, plus the fields common to all objects.
 fn of_definition(kinds: &Kinds, kind: &Kind) -> Value {
     let definitions = kinds.named("customresourcedefinitions.apiextensions.k8s.io");
     let definition = definitions.and_then(|kind_of| kind_of.shelf.get(&kind.qualified()));
@@ -170,7 +170,7 @@ fn of_definition(kinds: &Kinds, kind: &Kind) -> Value {
     schema
 }
 
-/// Declares the kind of objects that a schema describes.
+/// Adds to a schema the kind of the objects that it describes.
 fn name_kind(schema: &mut Map<String, Value>, kind: &Kind) {
     let (group, version, name) = (&kind.group, &kind.version, &kind.kind);
     schema.insert(

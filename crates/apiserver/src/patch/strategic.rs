@@ -8,7 +8,7 @@ use crate::value::shown;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place<'a> {
     pub(super) kind: &'a str,
-    /// Field that holds the map, or the list that contains it; empty at the top.
+    /// Field that holds the map, or that holds the list containing the map; empty at the top level.
     pub(super) parent: &'a str,
 }
 
@@ -16,7 +16,7 @@ pub(super) struct Place<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Strategy {
     Replace,
-    /// Elements with the same value under the key are the same element.
+    /// Elements with the same value in the key field are the same element.
     Merge(&'static str),
     /// The list is a set of plain values.
     Union,
@@ -201,8 +201,8 @@ fn by_key(
     Ok(list)
 }
 
-/// Sorts the elements that `order` names into that order. The others keep their order, and each precedes the elements
-/// that it preceded in `before`.
+/// Sorts the elements named by `order` into that order. The other elements keep their order, and each precedes the
+/// elements that it preceded in `before`.
 fn arranged(merged: Vec<Value>, order: &[Value], before: &[Value], strategy: Strategy) -> Vec<Value> {
     let same = |a: &Value, b: &Value| match strategy {
         Strategy::Merge(key) => a.get(key).is_some() && a.get(key) == b.get(key),
@@ -273,19 +273,19 @@ mod tests {
                 json!({"spec": {"tolerations": [{"key": "b"}], "taints": [{"key": "b"}]}}),
             ),
             (
-                "sets of texts",
+                "sets of strings",
                 json!({"metadata": {"finalizers": ["a", "b"]}}),
                 json!({"metadata": {"finalizers": ["c", "b"], "$deleteFromPrimitiveList/finalizers": ["a"]}}),
                 json!({"metadata": {"finalizers": ["c", "b"]}}),
             ),
             (
-                "keys that are not retained go",
+                "keys that are not retained are removed",
                 json!({"spec": {"strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1}}}}),
                 json!({"spec": {"strategy": {"type": "Recreate", "$retainKeys": ["type"]}}}),
                 json!({"spec": {"strategy": {"type": "Recreate"}}}),
             ),
             (
-                "elements are put into order, others stay",
+                "named elements are put in order, others stay",
                 json!({"spec": {"containers": [{"name": "a"}, {"name": "server"}, {"name": "b"}]}}),
                 json!({"spec": {"$setElementOrder/containers": [{"name": "c"}, {"name": "b"}, {"name": "a"}],
                                 "containers": [{"name": "c"}]}}),
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn patches_that_cannot_be_merged_say_why() {
+    fn a_patch_that_cannot_be_merged_is_refused_with_a_reason() {
         let containers = |element: Value| merged("Pod", json!({}), json!({"containers": [element]}));
         assert!(containers(json!({"image": "x"})).unwrap_err().contains("merge key: name"));
         assert!(containers(json!(5)).is_err());

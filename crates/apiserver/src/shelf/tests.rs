@@ -16,7 +16,7 @@ fn keys(page: &Page) -> Vec<&str> {
 }
 
 #[test]
-fn a_namespace_is_a_range_of_keys_even_beside_names_that_begin_alike() {
+fn a_namespace_is_a_range_of_keys_even_if_other_names_share_its_prefix() {
     let shelf = shelf(10);
     for key in ["a/x", "a-b/x", "a0/x", "a/y", "b/x"] {
         shelf.insert(draft(key, 0)).unwrap();
@@ -32,7 +32,7 @@ fn a_namespace_is_a_range_of_keys_even_beside_names_that_begin_alike() {
 }
 
 #[test]
-fn a_list_at_an_old_version_shows_what_was_there() {
+fn a_list_at_an_old_version_shows_the_state_of_that_version() {
     let shelf = shelf(10);
     let a = shelf.insert(draft("a", 1)).unwrap();
     let b = shelf.insert(draft("b", 1)).unwrap();
@@ -47,7 +47,7 @@ fn a_list_at_an_old_version_shows_what_was_there() {
 }
 
 #[test]
-fn a_version_that_is_forgotten_is_too_old() {
+fn a_forgotten_version_is_too_old() {
     let shelf = shelf(2);
     let first = shelf.insert(draft("a", 1)).unwrap();
     for key in ["b", "c", "d"] {
@@ -63,7 +63,7 @@ fn a_version_that_is_forgotten_is_too_old() {
 }
 
 #[test]
-fn of_two_writers_that_saw_the_same_version_one_wins() {
+fn only_one_of_two_writers_that_saw_the_same_version_wins() {
     let shelf = shelf(10);
     let a = shelf.insert(draft("a", 1)).unwrap();
     assert!(matches!(shelf.insert(draft("a", 2)), Err(Refused)));

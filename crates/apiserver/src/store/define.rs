@@ -1,4 +1,4 @@
-//! Effects of custom resource definitions: the work of the controllers that kube-apiserver runs for them.
+//! Effects of custom resource definitions. In a real cluster, controllers inside kube-apiserver do this work.
 
 use std::sync::{Arc, PoisonError};
 
@@ -18,7 +18,7 @@ use crate::{
 const DEFINITIONS: &str = "customresourcedefinitions.apiextensions.k8s.io";
 
 impl Store {
-    /// Serves the current state of a definition. `before` is the definition before the change.
+    /// Serves the kinds of a definition in its current state. `before` is the definition before the change.
     pub(super) fn define(&self, name: &str, before: Option<&Value>) {
         let _one_at_a_time = self.0.defining.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(definition) = self.settle(name) else { return };
@@ -28,7 +28,7 @@ impl Store {
         self.settle_others(&definition);
     }
 
-    /// Writes the resulting status of a definition.
+    /// Computes and writes the status of a definition.
     fn settle(&self, name: &str) -> Option<Value> {
         let kind = self.kinds().named(DEFINITIONS)?;
         loop {
@@ -46,7 +46,7 @@ impl Store {
         }
     }
 
-    /// Updates other definitions: one of them may wait for names that this definition no longer uses.
+    /// Updates other definitions, because one of them may be waiting for names that this definition no longer uses.
     fn settle_others(&self, definition: &Value) {
         let Some(kind) = self.kinds().named(DEFINITIONS) else { return };
         for other in definitions(&kind) {
@@ -114,8 +114,8 @@ impl Store {
         self.settle_others(definition);
     }
 
-    /// Applies the defaults of the stored version to an object written in another version, which also has its own
-    /// defaults.
+    /// Applies the defaults of the stored version to an object that was written in another version. The defaults of
+    /// that other version apply too.
     pub(super) fn complete(&self, kind: &Kind, object: &mut Value) {
         if let Form::Version(_) = kind.form
             && let Some(stored) = self.kinds().defined(&kind.group, &kind.plural)
@@ -124,7 +124,7 @@ impl Store {
         }
     }
 
-    /// Deletes the objects of a definition that is being deleted, and then releases the definition.
+    /// Deletes the objects of a definition that is being deleted, and then lets the definition go.
     pub(super) fn clean_up(&self, definition: &Value) {
         self.define(text(definition, "/metadata/name"), Some(definition));
         let (group, plural) = place(definition);
@@ -137,7 +137,7 @@ impl Store {
         self.finish(group, plural);
     }
 
-    /// Handles the removal of an object: the definition of its kind may have waited for it.
+    /// Handles the removal of an object. The definition of its kind may have been waiting for the removal.
     pub(super) fn removed(&self, kind: &Kind) {
         if let Some(defined) = self.kinds().defined(&kind.group, &kind.plural)
             && defined.custom.as_ref().is_some_and(|custom| custom.ending)
@@ -146,7 +146,7 @@ impl Store {
         }
     }
 
-    /// Releases a definition that is being deleted, if its objects are gone.
+    /// Lets a definition that is being deleted go if its objects are gone.
     fn finish(&self, group: &str, plural: &str) {
         let _one_at_a_time = self.0.defining.lock().unwrap_or_else(PoisonError::into_inner);
         let kinds = self.kinds();

@@ -20,7 +20,7 @@ fn version(name: &str, stored: bool, properties: &Value) -> Value {
            "schema": {"openAPIV3Schema": {"type": "object", "properties": properties}}})
 }
 
-/// Creates a store that serves `things`, whose size is a number.
+/// Creates a store that serves `things`, which have a numeric size.
 fn with_things() -> Store {
     let store = store();
     let spec = json!({"type": "object", "properties": {"size": {"type": "integer", "default": 1}}});
@@ -42,7 +42,7 @@ fn conditions(definition: &Value) -> Vec<(&str, &str)> {
 }
 
 #[test]
-fn a_definition_is_established_at_once_and_its_objects_are_what_its_schema_says() {
+fn a_definition_is_established_immediately_and_its_schema_applies_to_its_objects() {
     let store = with_things();
     let made = value(&store, DEFINITIONS, "", THINGS);
     let expected = [("NamesAccepted", "NoConflicts"), ("Established", "InitialNamesAccepted")];
@@ -63,7 +63,7 @@ fn a_definition_is_established_at_once_and_its_objects_are_what_its_schema_says(
 }
 
 #[test]
-fn the_generation_counts_changes_of_the_spec_and_each_part_is_changed_alone() {
+fn the_generation_counts_changes_of_the_spec_and_each_part_is_changed_separately() {
     let store = with_things();
     store.create(THINGS, json!({"metadata": {"name": "t"}, "spec": {"size": 1}})).unwrap();
     let generation = |thing: &Value| thing["metadata"]["generation"].as_i64().unwrap();
@@ -78,7 +78,7 @@ fn the_generation_counts_changes_of_the_spec_and_each_part_is_changed_alone() {
 }
 
 #[test]
-fn names_that_are_taken_are_waited_for() {
+fn a_definition_waits_for_names_that_are_taken() {
     let store = with_things();
     let names = json!({"plural": "others", "kind": "Other", "shortNames": ["things"]});
     let versions = json!([version("v1", true, &json!({}))]);
@@ -97,7 +97,7 @@ fn names_that_are_taken_are_waited_for() {
 }
 
 #[test]
-fn a_definition_goes_when_its_objects_are_gone() {
+fn a_definition_is_removed_once_its_objects_are_gone() {
     let store = with_things();
     store.create(THINGS, json!({"metadata": {"name": "a"}})).unwrap();
     let held = json!({"metadata": {"name": "b", "finalizers": ["example.com/hold"]}});
@@ -115,7 +115,7 @@ fn a_definition_goes_when_its_objects_are_gone() {
 }
 
 #[test]
-fn a_changed_definition_counts_at_once_and_keeps_its_objects() {
+fn a_changed_definition_applies_immediately_and_keeps_its_objects() {
     let store = with_things();
     store.create(THINGS, json!({"metadata": {"name": "t"}, "spec": {"size": 3}})).unwrap();
     let spec = json!({"type": "object", "properties": {
@@ -147,7 +147,7 @@ fn a_changed_definition_counts_at_once_and_keeps_its_objects() {
 }
 
 #[test]
-fn custom_objects_go_with_their_namespace() {
+fn custom_objects_are_removed_with_their_namespace() {
     let store = with_things();
     store.create("namespaces", json!({"metadata": {"name": "n"}})).unwrap();
     store.create(THINGS, json!({"metadata": {"name": "t", "namespace": "n"}})).unwrap();

@@ -59,7 +59,8 @@ impl Store {
             }
             let finished = is_finished(&new);
             let mut current = current;
-            // Watchers of a pod always see that it terminates before it is removed, even if it is removed at once.
+            // Watchers of a pod always see it terminating before they see its removal, even if the removal is
+            // immediate.
             if new != old && (!finished || kind.rules == Rules::Pod) {
                 match kind.shelf.replace(current.version(), Draft::new(&new, &kind.shelf.fields)) {
                     Ok(object) => current = object,
@@ -134,7 +135,7 @@ fn ending(kind: &Kind, old: &Value, how: &Deletion) -> Value {
     new
 }
 
-/// Returns the grace period of a pod. A pod that no kubelet has started, or that has ended, is removed at once.
+/// Returns the grace period of a pod. A pod that has no node or has already ended is removed immediately.
 fn grace_of_pod(pod: &Value, how: &Deletion) -> i64 {
     if text(pod, "/spec/nodeName").is_empty() || matches!(text(pod, "/status/phase"), "Succeeded" | "Failed")
     {

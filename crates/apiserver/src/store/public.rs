@@ -16,7 +16,7 @@ use crate::{
 };
 
 impl Store {
-    /// Looks up a kind by `pods` or `deployments.apps`.
+    /// Looks up a kind by a name such as `pods` or `deployments.apps`.
     pub(crate) fn kind(&self, resource: &str) -> Result<Arc<Kind>> {
         self.kinds().named(resource).ok_or_else(Failure::no_such_path)
     }
@@ -29,8 +29,8 @@ impl Store {
         Ok(other.unwrap_or(kind))
     }
 
-    /// Returns the object with that name; `namespace` is empty for cluster-scoped kinds. `resource` is `pods` or
-    /// `deployments.apps`, here and below.
+    /// Returns the object with the given name; `namespace` is empty for cluster-scoped kinds. Here and below,
+    /// `resource` has the form `pods` or `deployments.apps`.
     ///
     /// # Errors
     /// When there is no such object.
@@ -39,8 +39,8 @@ impl Store {
         kind.shelf.get(&key(namespace, name)).ok_or_else(|| Failure::not_found(kind.about(name)))
     }
 
-    /// Returns all objects that match both selectors, in the order of their names, and the version of that list.
-    /// Empty selectors match everything; an empty namespace means all namespaces.
+    /// Returns all objects that match both selectors, in name order, and the resource version of the list. Empty
+    /// selectors match everything; an empty namespace means all namespaces.
     ///
     /// # Errors
     /// When a selector is invalid.
@@ -58,7 +58,7 @@ impl Store {
         Ok((page.objects, page.version))
     }
 
-    /// Creates an object, with the defaults and checks of a request.
+    /// Creates an object. Defaults and checks apply as to a request.
     ///
     /// # Errors
     /// When the object is refused.
@@ -71,7 +71,7 @@ impl Store {
         self.create_in(&kind, &namespace, object, false, Tracking::Nothing)
     }
 
-    /// Changes an object except for its status. `change` may be called more than once, when other writers are faster.
+    /// Changes an object except for its status. `change` is called again if another writer is faster.
     ///
     /// # Errors
     /// When there is no such object, or the change is refused.
@@ -108,7 +108,7 @@ impl Store {
         mut change: impl FnMut(&mut Value),
     ) -> Result<Arc<StoredObject>> {
         let kind = self.kind(resource)?;
-        // A cluster's own components write under these names.
+        // The components of a real cluster write under these names.
         let manager = if kind.rules == Rules::Pod { "kubelet" } else { "kube-controller-manager" };
         let writer = Writer { manager, subresource: if part == Part::Status { "status" } else { "" } };
         let manner = Manner { part, dry_run: false, tracking: Tracking::Update(writer) };
@@ -135,7 +135,8 @@ impl Store {
         self.change(resource, namespace, name, part, |object| json_patch::merge(object, patch))
     }
 
-    /// Deletes an object. Without `grace`, the object's own grace period applies; 0 removes a pod at once.
+    /// Deletes an object. Without `grace`, the object's own grace period applies; a `grace` of 0 removes a pod
+    /// immediately.
     ///
     /// # Errors
     /// When there is no such object.

@@ -44,7 +44,7 @@ fn a_pod_gets_the_defaults_of_the_api() {
 }
 
 #[test]
-fn pods_that_cannot_be_scheduled_are_refused_with_the_field() {
+fn invalid_pods_are_refused_with_the_field() {
     let long = "x".repeat(64);
     for (more, message) in [
         (json!({"containers": []}), "spec.containers: Required value"),
@@ -109,7 +109,7 @@ fn pods_that_cannot_be_scheduled_are_refused_with_the_field() {
 }
 
 #[test]
-fn label_keys_are_written_into_the_selectors_beside_them() {
+fn label_keys_are_merged_into_their_selectors() {
     let term = json!({"topologyKey": "z", "matchLabelKeys": ["a", "absent"], "mismatchLabelKeys": ["b"],
                       "labelSelector": {"matchLabels": {"app": "a"}}});
     let mut pod = pod(json!({
@@ -134,7 +134,7 @@ fn label_keys_are_written_into_the_selectors_beside_them() {
 }
 
 #[test]
-fn requests_of_a_pod_are_those_of_its_containers_or_else_its_limits() {
+fn pod_requests_default_to_those_of_its_containers_or_else_to_its_limits() {
     let created = store().create(
         "pods",
         pod(json!({
@@ -168,7 +168,7 @@ fn overhead_needs_a_runtime_class() {
 }
 
 #[test]
-fn pods_of_the_wrong_types_are_refused_before_they_are_looked_at() {
+fn pods_with_wrong_types_are_refused_before_validation() {
     for (more, words) in [
         (json!({"containers": 5}), "spec.containers"),
         (
@@ -237,7 +237,7 @@ fn a_pods_priority_comes_from_its_class() {
 }
 
 #[test]
-fn of_a_pod_that_exists_little_may_change() {
+fn little_of_an_existing_pod_may_change() {
     let store = store();
     store.create("pods", pod(json!({"activeDeadlineSeconds": 10}))).unwrap();
     let change = |change: fn(&mut Value)| store.update("pods", "default", "a", change).map(|_| ());
@@ -276,7 +276,7 @@ fn of_a_pod_that_exists_little_may_change() {
 }
 
 #[test]
-fn what_admission_gave_a_pod_survives_updates_that_leave_it_out() {
+fn fields_set_by_admission_survive_updates_that_omit_them() {
     let store = store();
     let before = store.create("pods", pod(json!({}))).unwrap().value();
     let updated = store.update("pods", "default", "a", |pod| {
@@ -294,7 +294,7 @@ fn what_admission_gave_a_pod_survives_updates_that_leave_it_out() {
 }
 
 #[test]
-fn a_gated_pod_says_so_and_may_be_narrowed_down() {
+fn a_gated_pod_has_a_condition_and_may_be_restricted_further() {
     let store = store();
     let created = store.create("pods", pod(json!({"schedulingGates": [{"name": "g"}]}))).unwrap().value();
     assert_eq!(created["status"]["conditions"][0]["reason"], json!("SchedulingGated"));
@@ -305,7 +305,7 @@ fn a_gated_pod_says_so_and_may_be_narrowed_down() {
 }
 
 #[test]
-fn a_node_offers_its_capacity_and_has_well_formed_taints() {
+fn capacity_is_allocatable_by_default_and_taints_are_checked() {
     let store = store();
     let node = |taints: Value| json!({"metadata": {"name": "n"}, "spec": {"taints": taints}, "status": {"capacity": {"cpu": 4, "memory": "1024Ki"}}});
     let double = json!([{"key": "a", "effect": "NoSchedule"}, {"key": "a", "effect": "NoSchedule"}]);
@@ -357,7 +357,7 @@ fn a_workloads_selector_matches_its_template() {
 }
 
 #[test]
-fn services_have_addresses_and_ports_of_their_own() {
+fn services_have_distinct_addresses_and_ports() {
     let store = store();
     let create = |name: &str, spec: Value| {
         let mut service = json!({"metadata": {"name": name}, "spec": {"ports": [{"port": 80}]}});

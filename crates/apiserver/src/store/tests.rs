@@ -19,7 +19,7 @@ fn pod(name: &str) -> Value {
 }
 
 #[test]
-fn a_cluster_begins_with_what_every_cluster_has() {
+fn a_new_cluster_has_the_objects_that_every_cluster_has() {
     let names = |resource: &str| -> Vec<String> {
         store().list(resource, "", "", "").unwrap().0.iter().map(|o| o.key.to_string()).collect()
     };
@@ -33,7 +33,7 @@ fn a_cluster_begins_with_what_every_cluster_has() {
 }
 
 #[test]
-fn an_object_gets_its_identity_when_it_is_created() {
+fn creation_gives_an_object_its_identity() {
     let store = store();
     let mut object = pod("");
     object["metadata"]["generateName"] = json!("web-");
@@ -47,7 +47,7 @@ fn an_object_gets_its_identity_when_it_is_created() {
 }
 
 #[test]
-fn creation_is_refused_in_the_words_of_kube_apiserver() {
+fn creation_is_refused_with_the_messages_of_kube_apiserver() {
     let store = store();
     store.create("pods", pod("a")).unwrap();
     let mut elsewhere = pod("a");
@@ -70,7 +70,7 @@ fn creation_is_refused_in_the_words_of_kube_apiserver() {
 }
 
 #[test]
-fn the_status_and_the_rest_are_changed_apart() {
+fn the_status_and_the_rest_are_changed_separately() {
     let store = store();
     store.create("pods", pod("a")).unwrap();
     let main = store.update("pods", "default", "a", |pod| {
@@ -91,7 +91,7 @@ fn the_status_and_the_rest_are_changed_apart() {
 }
 
 #[test]
-fn a_write_that_changes_nothing_makes_no_version() {
+fn a_write_that_changes_nothing_creates_no_version() {
     let store = store();
     let before = store.create("pods", pod("a")).unwrap();
     let after = store.update("pods", "default", "a", |_| {}).unwrap();
@@ -129,7 +129,7 @@ fn a_pod_is_bound_once() {
 }
 
 #[test]
-fn a_bound_pod_ends_in_two_steps_and_an_unbound_one_at_once() {
+fn a_bound_pod_is_deleted_in_two_steps_and_an_unbound_pod_immediately() {
     let store = store();
     store.create("pods", pod("unbound")).unwrap();
     store.delete("pods", "default", "unbound", None).unwrap();
@@ -146,7 +146,7 @@ fn a_bound_pod_ends_in_two_steps_and_an_unbound_one_at_once() {
 }
 
 #[test]
-fn finalizers_hold_an_object_until_the_last_is_done() {
+fn finalizers_keep_an_object_until_the_last_is_removed() {
     let store = store();
     let map = json!({"metadata": {"name": "m", "finalizers": ["a.b/c"]}});
     store.create("configmaps", map).unwrap();
@@ -161,7 +161,7 @@ fn finalizers_hold_an_object_until_the_last_is_done() {
 }
 
 #[test]
-fn a_namespace_goes_with_all_that_is_in_it() {
+fn a_namespace_is_deleted_with_all_its_objects() {
     let store = store();
     store.create("namespaces", json!({"metadata": {"name": "x"}})).unwrap();
     store.create("configmaps", json!({"metadata": {"name": "m", "namespace": "x"}})).unwrap();
@@ -190,7 +190,7 @@ fn events_have_two_forms_and_one_store() {
 }
 
 #[test]
-fn of_many_events_the_youngest_are_kept() {
+fn only_the_newest_of_many_events_are_kept() {
     let store = Store::new(Options { events: 10, ..Options::default() });
     for i in 0..100 {
         store.create("events", json!({"metadata": {"name": format!("e{i}")}})).unwrap();
@@ -209,11 +209,11 @@ fn events_of_thirty_thousand_pods_are_kept() {
     assert_eq!(store.list("events", "", "", "").unwrap().0.len(), 30_000);
 }
 
-/// State that a watcher knows: the version of each object.
+/// State known to a watcher: the version of each object.
 type Known = BTreeMap<String, u64>;
 
-/// Reads a watch while writers write, up to the version at which they were `done`, and checks that every event is
-/// consistent with those before it.
+/// Reads a watch while writers write, until the version at which they were `done`. Checks that every event is
+/// consistent with the events before it.
 async fn replay(mut watch: Watch, done: Arc<AtomicU64>) -> Known {
     let mut known = Known::new();
     let mut last = 0;
@@ -241,7 +241,7 @@ async fn replay(mut watch: Watch, done: Arc<AtomicU64>) -> Known {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn what_watchers_have_seen_is_what_is_listed_whatever_writers_do_meanwhile() {
+async fn watchers_end_up_with_the_listed_state_whatever_writers_do() {
     for seed in 0..6u64 {
         let store = Store::new(Options { seed: Some(seed), history: 1 << 16, ..Options::default() });
         let selectors = [
@@ -266,7 +266,7 @@ async fn what_watchers_have_seen_is_what_is_listed_whatever_writers_do_meanwhile
                 tokio::task::spawn_blocking(move || write_at_random(&store, seed * 10 + writer))
             })
             .collect();
-        // Some watches begin in the middle.
+        // Some watches begin while writers are writing.
         tokio::time::sleep(Duration::from_millis(5)).await;
         begin(&store);
         for writer in writers {
@@ -302,7 +302,7 @@ fn write_at_random(store: &Store, seed: u64) {
 }
 
 #[tokio::test]
-async fn a_watcher_that_is_too_slow_is_cut_and_nobody_else() {
+async fn only_a_watcher_that_is_too_slow_is_cut_off() {
     let store = Store::new(Options { history: 8, ..Options::default() });
     let mut slow = store.watch("configmaps", "", "", "").unwrap();
     let mut fast = store.watch("configmaps", "", "", "").unwrap();

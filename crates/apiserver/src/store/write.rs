@@ -16,9 +16,9 @@ use crate::{
     value::{list, number, present, remove, text},
 };
 
-/// Maximum number of attempts at a write when other writers are faster.
+/// Maximum number of attempts at a write while other writers are faster.
 const TRIES: u32 = 100;
-/// Maximum number of names to generate for an object when they are taken.
+/// Maximum number of names to generate for an object if the generated names are taken.
 const NAMES: u32 = 8;
 /// Maximum length of the prefix in a generated name.
 const LONGEST_PREFIX: usize = 58;
@@ -39,9 +39,9 @@ pub(crate) enum Part {
 pub(crate) enum Tracking<'a> {
     /// The records stay as they are.
     Nothing,
-    /// The fields that an update changes belong to its writer.
+    /// The writer of an update becomes the owner of the fields that it changes.
     Update(Writer<'a>),
-    /// The object contains its records already, because it was applied.
+    /// The object was applied and already contains its records.
     Said,
 }
 
@@ -65,7 +65,7 @@ const MODIFIED: &str =
     "the object has been modified; please apply your changes to the latest version and try again";
 
 impl Store {
-    /// Creates an object in a namespace, which is empty for cluster-scoped kinds.
+    /// Creates an object in `namespace`, which is empty for cluster-scoped kinds.
     pub(crate) fn create_in(
         &self,
         kind: &Kind,
@@ -151,7 +151,8 @@ impl Store {
         }
     }
 
-    /// Changes an object. `change` receives it in the form of the kind, and may be called more than once.
+    /// Changes an object. `change` receives the object in the form in which its kind is served, and may be called more
+    /// than once.
     pub(crate) fn modify(
         &self,
         kind: &Kind,
@@ -210,7 +211,7 @@ impl Store {
     }
 }
 
-/// Sets the namespace of a new object. Refuses an object that specifies another one.
+/// Sets the namespace of a new object. Refuses an object that specifies a different namespace.
 fn place(kind: &Kind, object: &mut Value, namespace: &str) -> Result<()> {
     if !kind.is_namespaced() {
         remove(&mut object["metadata"], "namespace");
@@ -246,7 +247,7 @@ fn check_version(kind: &Kind, current: &StoredObject, old: &Value, new: &Value) 
     Ok(())
 }
 
-/// Returns the new object, with the fields that the request may not change restored.
+/// Returns the new object, in which the fields that the request may not change have their old values.
 fn of_part(kind: &Kind, part: Part, old: &Value, mut new: Value) -> Value {
     let take = |from: &Value, to: &mut Value, name: &str| match from.get(name) {
         Some(value) => to[name] = value.clone(),

@@ -1,4 +1,4 @@
-//! Cells whose content is more than a field.
+//! Cells that show more than a single field.
 
 use harbormaster_api::Timestamp;
 use serde_json::Value;
@@ -14,7 +14,7 @@ fn or<'a>(text: &'a str, other: &'a str) -> &'a str {
     if text.is_empty() { other } else { text }
 }
 
-/// Returns the parts separated by commas, or the other text if there are none.
+/// Returns the parts separated by commas, or `other` if there are none.
 fn joined(parts: impl Iterator<Item = impl Into<String>>, other: &str) -> String {
     let parts: Vec<String> = parts.map(Into::into).collect();
     or(&parts.join(","), other).to_owned()
@@ -56,7 +56,7 @@ pub(super) fn scaled(scaler: &Value) -> String {
     format!("{}/{}", text(target, "/kind"), text(target, "/name"))
 }
 
-/// Returns current and target values of the first two metrics, and the number of further ones.
+/// Returns the current and target values of the first two metrics, and the number of further metrics.
 pub(super) fn scaling_targets(scaler: &Value) -> String {
     let (metrics, measured) = (list(scaler, "/spec/metrics"), list(scaler, "/status/currentMetrics"));
     let shown: Vec<String> = metrics
@@ -250,7 +250,7 @@ pub(super) fn ports(service: &Value) -> String {
     joined(list(service, "/spec/ports").iter().map(shown), "<none>")
 }
 
-/// Returns at most three elements, and the number of further ones.
+/// Returns at most three elements, and the number of further elements.
 fn some(all: &[String], none: &str) -> String {
     match all {
         [a, b, c, more @ ..] if !more.is_empty() => format!("{a},{b},{c} + {} more...", more.len()),
@@ -303,7 +303,8 @@ pub(super) fn claim(volume: &Value) -> String {
     claim.map_or_else(String::new, |claim| format!("{}/{}", text(claim, "/namespace"), text(claim, "/name")))
 }
 
-/// Returns the class of a claim or a volume: its annotation takes precedence over its spec, even if empty.
+/// Returns the class of a claim or a volume. The annotation takes precedence over the spec, even if the annotation is
+/// empty.
 pub(super) fn class_of(object: &Value) -> String {
     let annotation = present(object, "/metadata/annotations/volume.beta.kubernetes.io~1storage-class");
     annotation.and_then(Value::as_str).unwrap_or_else(|| text(object, "/spec/storageClassName")).to_owned()
@@ -375,7 +376,7 @@ pub(super) fn event_count(event: &Value, _: Timestamp) -> Value {
 
 // --- others ---
 
-/// Returns used and allowed amounts, either of limits or of everything else.
+/// Returns used and allowed amounts, either for limits or for everything else.
 pub(super) fn quota(quota: &Value, limits: bool) -> String {
     let wanted = entries(quota, "/status/hard").filter(|(name, _)| name.starts_with("limits.") == limits);
     let used = |name: &str| quota.pointer("/status/used")?.get(name)?.as_str();
@@ -393,7 +394,7 @@ pub(super) fn resource_claim_state(claim: &Value) -> String {
     joined(states.into_iter().filter(|(_, is_so)| *is_so).map(|(state, _)| state), "")
 }
 
-/// Returns the subjects of a kind.
+/// Returns the subjects of the given kind.
 pub(super) fn subjects(binding: &Value, kind: &str) -> String {
     let of_kind = list(binding, "/subjects").iter().filter(|subject| text(subject, "/kind") == kind);
     let shown = |subject| match text(subject, "/namespace") {

@@ -11,16 +11,16 @@ enum Step<'a> {
     Field(&'a str),
     Index(usize),
     All,
-    /// Elements in which that field has that text.
+    /// Elements in which the field has the given value.
     Where(&'a str, &'a str),
 }
 
-/// Joins values into one text.
+/// Joins values into one string.
 pub(super) fn joined(values: &[&Value], separator: &str) -> String {
     values.iter().map(|value| shown(value)).collect::<Vec<_>>().join(separator)
 }
 
-/// Returns the values at a path; none if the path is malformed.
+/// Returns the values at a path, or none if the path is malformed.
 pub(super) fn find<'a>(object: &'a Value, path: &str) -> Vec<&'a Value> {
     let Some(steps) = steps(path) else { return Vec::new() };
     let mut found = vec![object];
@@ -87,7 +87,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn the_paths_of_columns_are_found() {
+    fn the_paths_of_columns_lead_to_values() {
         let object = json!({
             "spec": {"replicas": 3, "a.b": "c", "list": [{"n": "x"}, {"n": "y"}]},
             "status": {"conditions": [{"type": "Ready", "status": "True"}, {"type": "B", "status": "False"}]},

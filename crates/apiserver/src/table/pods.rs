@@ -42,7 +42,7 @@ pub(super) fn readiness_gates(pod: &Value) -> String {
     format!("{}/{}", open.count(), gates.len())
 }
 
-/// Returns the reason why a container ended.
+/// Returns the reason that a container ended.
 fn ended(terminated: &Value) -> String {
     match (text(terminated, "/reason"), number(terminated, "/signal")) {
         ("", 0) => format!("ExitCode:{}", number(terminated, "/exitCode")),
@@ -77,7 +77,7 @@ impl Summary {
         };
         let initializing = summary.init_containers(pod, &sidecars, init.len());
         if !initializing || has_condition(pod, "Initialized") {
-            // From here on, only sidecars count among the init containers.
+            // From here on, only the sidecars among the init containers count.
             (summary.restarts, summary.restarted) = (0, String::new());
             let statuses = list(pod, "/status/initContainerStatuses").iter();
             statuses.filter(|s| sidecars.contains(&text(s, "/name"))).for_each(|s| summary.count(s));

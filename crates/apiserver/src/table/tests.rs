@@ -2,7 +2,7 @@ use super::*;
 
 const NOW: &str = "2026-01-01T01:00:00Z";
 
-/// Returns the cells of an object as texts.
+/// Returns the cells of an object as strings.
 fn cells(columns: &[Column], object: &Value) -> Vec<String> {
     let now = Timestamp::parse(NOW).unwrap();
     let table = table(columns, std::iter::once(object.clone()), Include::None, json!({}), now);
@@ -11,7 +11,7 @@ fn cells(columns: &[Column], object: &Value) -> Vec<String> {
 }
 
 #[test]
-fn a_pods_status_tells_what_its_containers_do() {
+fn a_pods_status_summarizes_its_containers() {
     let running = json!({"name": "a", "ready": true, "state": {"running": {}}});
     let broken = json!({"name": "b", "restartCount": 3, "state": {"waiting": {"reason": "CrashLoopBackOff"}},
                         "lastState": {"terminated": {"finishedAt": "2026-01-01T00:55:00Z"}}});
@@ -70,7 +70,7 @@ fn a_nodes_status_and_roles_are_joined() {
 }
 
 #[test]
-fn a_row_carries_as_much_of_the_object_as_asked_for() {
+fn a_row_contains_as_much_of_the_object_as_requested() {
     let pod = json!({"kind": "Pod", "metadata": {"name": "p"}, "spec": {}, "status": {"phase": "Succeeded"}});
     let row = |include| {
         table(columns::PODS, std::iter::once(pod.clone()), include, json!({}), Timestamp::default())["rows"]
@@ -84,7 +84,7 @@ fn a_row_carries_as_much_of_the_object_as_asked_for() {
 }
 
 #[test]
-fn every_column_bears_any_object() {
+fn every_column_copes_with_any_object() {
     let odd = json!({"metadata": 5, "spec": [], "status": "x", "kind": []});
     for kind in crate::kinds::Kinds::of_table(&crate::shelf::Versions::new(), 1).all() {
         assert_eq!(cells(&kind.columns, &odd).len(), kind.columns.len(), "{}", kind.kind);

@@ -1,5 +1,5 @@
-//! Invalid input of every kind on real sockets: it is refused in the form of kube-apiserver's errors, or the
-//! connection is closed, and all other clients are served.
+//! Invalid input of every kind on real sockets. The server refuses it with errors in kube-apiserver's form or closes
+//! the connection, and continues to serve all other clients.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -15,15 +15,15 @@ use tokio::{
 use crate::wire::{self, Answer, Client, JSON, PODS, exchange};
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
-/// Objects that may have any fields.
+/// Resource whose objects may have any fields.
 const SHIPS: &str = "/apis/example.com/v1/ships";
 
 const PAGE_NOT_FOUND: &[u8] = b"404 page not found\n";
 
-/// Checks that every refusal is a `Status` that identifies itself.
+/// Checks that every refusal is a complete `Status`.
 fn check_shape(what: &str, answer: &Answer) {
     let body = answer.json();
-    // Paths outside the API have no kinds, and no `Status` either.
+    // Paths outside the API have no kinds, so their failures are not a `Status`.
     if answer.code < 400 || answer.body == PAGE_NOT_FOUND {
         return;
     }
@@ -52,7 +52,7 @@ async fn define_ships(client: &mut Client) {
     assert_eq!(client.post(path, &definition).await.code, 201);
 }
 
-/// Returns a configuration map whose data has this length.
+/// Returns a ConfigMap whose data has the given length.
 fn map_of(length: usize) -> String {
     json!({"metadata": {"generateName": "m"}, "data": {"x": "x".repeat(length)}}).to_string()
 }
@@ -139,7 +139,7 @@ async fn odd_requests_are_answered_with_a_status() {
 }
 
 #[tokio::test]
-async fn what_is_no_http_is_refused_or_cut() {
+async fn input_that_is_not_http_is_refused_or_cut_off() {
     let (_server, running) = wire::serve(Options::default()).await;
     let body = |framing: &str, body: &str| {
         format!("POST {MAPS} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n{framing}\r\n\r\n{body}")
@@ -149,7 +149,7 @@ async fn what_is_no_http_is_refused_or_cut() {
     let many = (0..5000).map(|i| format!("x-{i}: y\r\n")).collect::<String>();
     for (bytes, code) in [
         (b"\0\x01\x02garbage\r\n\r\n".to_vec(), "400"),
-        (b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03 a greeting of TLS".to_vec(), "400"),
+        (b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03 a TLS greeting".to_vec(), "400"),
         (b"GET /version HTTP/9.9\r\nhost: x\r\n\r\n".to_vec(), "400"),
         (b"GET /api/\xff\xfe HTTP/1.1\r\nhost: x\r\n\r\n".to_vec(), "400"),
         (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec(), ""),
@@ -168,21 +168,21 @@ async fn what_is_no_http_is_refused_or_cut() {
         let answer = exchange(running.address(), &bytes).await;
         let given = answer.split(' ').nth(1).unwrap_or_default();
         let short = String::from_utf8_lossy(&bytes[..bytes.len().min(60)]).into_owned();
-        // A client that is still writing when the server closes the connection may not see the answer.
+        // A client that is still writing when the server closes the connection may not see the response.
         assert!(given == code || answer.is_empty(), "{short}: {answer}");
         check_alive(running.address()).await;
     }
 }
 
-/// A request that is refused before its body arrives does not spoil the next one.
+/// A request that is refused before its body arrives does not spoil the next request on the connection.
 #[tokio::test]
-async fn a_body_that_nobody_wants_leaves_the_connection_usable() {
+async fn an_unused_body_leaves_the_connection_usable() {
     let (_server, running) = wire::serve(Options::default()).await;
     let mut client = Client::connect(running.address()).await;
     for _ in 0..3 {
         let head = "PUT /api/v1/nodes HTTP/1.1\r\nhost: localhost\r\ncontent-length: 2\r\n\r\n";
         client.write(head.as_bytes()).await.unwrap();
-        // Long enough for an answer before the body arrives.
+        // Long enough for the server to respond before the body arrives.
         tokio::time::sleep(Duration::from_millis(50)).await;
         client.write(b"{}").await.unwrap();
         assert_eq!(client.answer(false).await.unwrap().code, 405);
@@ -190,7 +190,7 @@ async fn a_body_that_nobody_wants_leaves_the_connection_usable() {
 }
 
 #[tokio::test]
-async fn an_endless_body_is_cut() {
+async fn an_endless_body_is_cut_off() {
     let (_server, running) = wire::serve(Options::default()).await;
     for framing in ["content-length: 9000000000000", "transfer-encoding: chunked"] {
         let mut stream = TcpStream::connect(running.address()).await.unwrap();
@@ -206,9 +206,9 @@ async fn an_endless_body_is_cut() {
     check_alive(running.address()).await;
 }
 
-/// Time passes in this test whenever nothing can run.
+/// In this test, time advances whenever no task can run.
 #[tokio::test]
-async fn those_who_dawdle_are_cut_and_hinder_nobody() {
+async fn slow_clients_are_cut_off_and_do_not_hinder_others() {
     let (server, running) = wire::serve(Options::default()).await;
     let address = running.address();
     let certificate = Certificate::self_signed(&[]).unwrap();
@@ -245,14 +245,14 @@ async fn those_who_dawdle_are_cut_and_hinder_nobody() {
     }
     assert!(start.elapsed() < Duration::from_secs(150), "{:?}", start.elapsed());
     resume();
-    // An idle watch continues however long it has nothing to send.
+    // An idle watch continues, however long there is nothing to send.
     let told = quiet.next();
     server.store().create("configmaps", json!({"metadata": {"name": "late"}})).unwrap();
     assert_eq!(told.await.unwrap()["type"], json!("ADDED"));
 }
 
 #[tokio::test]
-async fn a_client_that_does_not_read_is_cut() {
+async fn a_client_that_does_not_read_is_cut_off() {
     let (server, running) = wire::serve(Options::default()).await;
     for _ in 0..60 {
         server.store().create("configmaps", serde_json::from_str(&map_of(500_000)).unwrap()).unwrap();
@@ -272,7 +272,7 @@ async fn a_client_that_does_not_read_is_cut() {
 }
 
 #[tokio::test]
-async fn garbage_on_the_secure_port_is_cut() {
+async fn garbage_on_the_secure_port_is_cut_off() {
     let (server, _running) = wire::serve(Options::default()).await;
     let certificate = Certificate::self_signed(&[]).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -288,9 +288,9 @@ async fn garbage_on_the_secure_port_is_cut() {
     }
 }
 
-/// Each operation is small; together they would create an object too large to read.
+/// Each operation is small, but together the operations would create an object that is too large to read.
 #[tokio::test]
-async fn an_object_cannot_be_patched_beyond_its_bounds() {
+async fn an_object_cannot_be_patched_beyond_its_limits() {
     let (server, running) = wire::serve(Options::default()).await;
     let mut client = Client::connect(running.address()).await;
     define_ships(&mut client).await;
@@ -318,7 +318,7 @@ async fn an_object_cannot_be_patched_beyond_its_bounds() {
     assert_eq!(server.store().get("ships.example.com", "", "a").unwrap().value(), ship);
 }
 
-/// Valid parts of requests, so that invalid input gets far.
+/// Parts of valid requests, so that invalid input passes the first checks.
 fn segment() -> impl Strategy<Value = String> {
     let words = vec![
         "api",
@@ -516,7 +516,7 @@ fn body() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
-/// Runs a property's cases on one connection and its server.
+/// Runs all cases of a property on one server and one connection to it.
 fn with_client<T>(run: impl AsyncFnOnce(&mut Client, SocketAddr) -> T) -> T {
     use std::sync::LazyLock;
     type Served = (tokio::runtime::Runtime, harbormaster_apiserver::Running);
@@ -547,7 +547,7 @@ proptest! {
             for (method, path, query, content_type, body) in requests {
                 let what = format!("{method} {path}?{query} {content_type} {}", String::from_utf8_lossy(&body));
                 if query.contains("watch") {
-                    // The answer may be long.
+                    // The response may be long.
                     let head = format!("{method} {path}?{query} HTTP/1.1\r\nhost: x\r\ncontent-length: 0\r\n\r\n");
                     client.write(head.as_bytes()).await.unwrap();
                     assert!((200..600).contains(&client.code().await.expect(&what)), "{what}");
@@ -568,7 +568,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_refused_or_cut(bytes in vec(any::<u8>(), 1..400), begins in any::<bool>()) {
+    fn any_bytes_are_refused_or_cut_off(bytes in vec(any::<u8>(), 1..400), begins in any::<bool>()) {
         with_client(async |_, address| {
             let mut stream = TcpStream::connect(address).await.unwrap();
             let start: &[u8] = if begins { b"POST /api/v1/nodes HTTP/1.1\r\n" } else { b"" };

@@ -1,4 +1,4 @@
-//! The server from its clients' perspective: requests and answers, without a socket.
+//! The server from its clients' perspective: requests and responses, without a socket.
 
 use axum::{
     Router,
@@ -15,7 +15,7 @@ const JSON: &str = "application/json";
 const PODS: &str = "/api/v1/namespaces/default/pods";
 const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
 
-/// A client with its own server.
+/// A client with a server of its own.
 struct Client {
     router: Router,
     server: ApiServer,
@@ -92,7 +92,7 @@ fn message(answer: &(u16, Value)) -> &str {
 }
 
 #[tokio::test]
-async fn whatever_is_not_served_answers_with_a_status() {
+async fn requests_for_anything_not_served_fail_with_a_status() {
     let client = Client::new();
     client.post(PODS, &pod("a")).await;
     let long = "x".repeat(4 << 20);
@@ -175,7 +175,7 @@ async fn an_update_of_an_old_version_is_a_conflict() {
 }
 
 #[tokio::test]
-async fn yaml_is_taken_and_a_dry_run_stores_nothing() {
+async fn yaml_is_accepted_and_a_dry_run_stores_nothing() {
     let client = Client::new();
     // A label that is all digits except for an `e` is a string, as in kube-apiserver.
     let yaml = "metadata:\n  name: m\n  labels:\n    commit: 1234e567\ndata:\n  a: 'yes'\n";
@@ -192,7 +192,7 @@ async fn yaml_is_taken_and_a_dry_run_stores_nothing() {
 }
 
 #[tokio::test]
-async fn a_list_in_pages_is_one_list_even_when_others_write_meanwhile() {
+async fn a_list_in_pages_is_consistent_despite_concurrent_writes() {
     let client = Client::with(Options { history: 6, ..Options::default() });
     for name in ["a", "b", "c", "d"] {
         client.post(PODS, &pod(name)).await;
@@ -229,7 +229,7 @@ async fn a_list_in_pages_is_one_list_even_when_others_write_meanwhile() {
 }
 
 #[tokio::test]
-async fn a_watch_tells_what_selectors_let_through() {
+async fn a_watch_reports_what_its_selectors_match() {
     let client = Client::new();
     let version =
         client.get("/api/v1/pods").await.1["metadata"]["resourceVersion"].as_str().unwrap().to_owned();
@@ -263,7 +263,7 @@ async fn a_watch_tells_what_selectors_let_through() {
 }
 
 #[tokio::test]
-async fn a_streaming_list_ends_with_a_marked_bookmark() {
+async fn a_streaming_list_ends_with_an_annotated_bookmark() {
     let client = Client::new();
     client.post(PODS, &pod("a")).await;
     let query =
@@ -280,7 +280,7 @@ async fn a_streaming_list_ends_with_a_marked_bookmark() {
 }
 
 #[tokio::test]
-async fn a_watch_from_a_forgotten_version_says_that_it_is_too_old() {
+async fn a_watch_from_a_forgotten_version_fails_as_too_old() {
     let client = Client::with(Options { history: 2, ..Options::default() });
     for name in ["a", "b", "c", "d"] {
         client.post(PODS, &pod(name)).await;
@@ -293,7 +293,7 @@ async fn a_watch_from_a_forgotten_version_says_that_it_is_too_old() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn bookmarks_tell_the_version_of_others_and_watches_end_in_time() {
+async fn bookmarks_contain_the_latest_version_and_watches_time_out() {
     let client = Client::new();
     let path = "/api/v1/pods?watch=true&allowWatchBookmarks=true&timeoutSeconds=150&resourceVersion=";
     let version =
@@ -313,7 +313,7 @@ async fn bookmarks_tell_the_version_of_others_and_watches_end_in_time() {
 }
 
 #[tokio::test]
-async fn tables_have_kubectls_columns() {
+async fn tables_have_the_columns_of_kubectl() {
     let client = Client::new();
     client.post(PODS, &pod("a")).await;
     let (_, table) = client.send("GET", PODS, &[("accept", TABLE)], "").await;
@@ -328,7 +328,7 @@ async fn tables_have_kubectls_columns() {
 }
 
 #[tokio::test]
-async fn scale_and_status_are_written_apart() {
+async fn scale_and_status_are_written_separately() {
     let client = Client::new();
     let web = json!({"metadata": {"name": "d"}, "spec": {"selector": {"matchLabels": {"a": "b"}},
                      "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}}});
@@ -379,7 +379,7 @@ async fn evictions_spend_the_disruption_budget() {
 }
 
 #[tokio::test]
-async fn discovery_lists_the_same_in_both_forms() {
+async fn discovery_lists_the_same_resources_in_both_forms() {
     let client = Client::new();
     let accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json";
     let (_, aggregated) = client.send("GET", "/apis", &[("accept", accept)], "").await;
@@ -410,7 +410,7 @@ async fn discovery_lists_the_same_in_both_forms() {
 }
 
 #[tokio::test]
-async fn with_a_token_nothing_else_is_let_in() {
+async fn with_a_token_no_other_credentials_are_accepted() {
     let client = Client::with(Options { token: Some("secret".into()), ..Options::default() });
     assert_eq!(client.get("/api/v1/pods").await.0, 401);
     assert_eq!(client.get("/healthz").await.0, 200);
@@ -432,7 +432,7 @@ async fn reviews_allow_everything() {
 }
 
 #[tokio::test]
-async fn any_bytes_are_answered() {
+async fn any_bytes_get_a_response() {
     let client = Client::new();
     let mut state = 7u64;
     for i in 0..300 {
@@ -484,7 +484,7 @@ fn twisted(object: &Value, random: &mut impl FnMut(usize) -> usize) -> Value {
 }
 
 #[tokio::test]
-async fn odd_objects_are_taken_or_refused_and_nothing_else() {
+async fn odd_objects_are_accepted_or_refused() {
     let client = Client::new();
     let mut state = 11u64;
     let mut random = move |below: usize| {
@@ -537,7 +537,7 @@ async fn odd_objects_are_taken_or_refused_and_nothing_else() {
         ] {
             let patch = twisted(&whole, &mut random);
             let (code, answer) = client.patch(&format!("{path}/o{sub}"), kind, &patch).await;
-            // Lists whose merge key is missing are a server error, as in kube-apiserver.
+            // A list element without its merge key is a server error, as in kube-apiserver.
             assert!(code == 200 || (400..=500).contains(&code), "{code} {patch} {answer}");
             assert!(!message(&(code, answer.clone())).contains("panic"), "{patch}");
         }

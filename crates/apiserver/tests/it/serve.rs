@@ -33,7 +33,7 @@ async fn exchange(mut stream: impl AsyncRead + AsyncWrite + Unpin, path: &str) -
     String::from_utf8_lossy(&answer).into_owned()
 }
 
-/// Returns a client that trusts that certificate and offers these protocols.
+/// Returns a client that trusts the certificate and offers the given protocols.
 fn trusting(certificate: &Certificate, protocols: &[&[u8]]) -> TlsConnector {
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_slice(certificate.authority_pem().as_bytes()).unwrap()).unwrap();
@@ -46,7 +46,7 @@ fn trusting(certificate: &Certificate, protocols: &[&[u8]]) -> TlsConnector {
 
 type Http2 = http2::SendRequest<Empty<Bytes>>;
 
-/// Sends a request over a connection that other requests share.
+/// Sends a request over a shared connection.
 async fn ask(client: &mut Http2, path: &str) -> Incoming {
     let request = Request::get(format!("https://localhost{path}")).body(Empty::new()).unwrap();
     let answer = client.send_request(request).await.unwrap();
@@ -59,7 +59,7 @@ async fn text(body: Incoming) -> String {
 }
 
 #[tokio::test]
-async fn clients_that_want_http2_have_it_and_its_requests_do_not_wait_for_each_other() {
+async fn clients_can_use_http2_and_its_requests_do_not_wait_for_each_other() {
     let certificate = Certificate::self_signed(&[]).unwrap();
     let server = ApiServer::new(Options { history: 64, ..Options::default() });
     let running = server.serve(listener().await, Some(&certificate)).unwrap();
@@ -80,23 +80,23 @@ async fn clients_that_want_http2_have_it_and_its_requests_do_not_wait_for_each_o
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     }
-    // A client that does not read blocks no other request, and the server does not buffer everything for it.
+    // A response that the client does not read blocks no other request, and the server does not buffer all of it.
     assert!(text(ask(&mut client, "/version").await).await.contains("v1.36"));
     assert_eq!(timeout(Duration::from_secs(20), text(short)).await.unwrap(), "");
     let lazy = timeout(Duration::from_secs(20), text(lazy)).await.unwrap();
     assert!(lazy.contains("too old resource version"), "{} bytes", lazy.len());
-    // Watches end with the server, and so does their connection.
+    // Stopping the server ends watches and their connection.
     timeout(Duration::from_secs(4), running.stop()).await.unwrap();
     assert!(timeout(Duration::from_secs(3), text(watch)).await.unwrap().contains("\"default\""));
     timeout(Duration::from_secs(3), connection).await.unwrap().unwrap().unwrap();
 }
 
 #[tokio::test]
-async fn it_serves_over_tls_with_a_certificate_that_its_authority_vouches_for() {
+async fn it_serves_over_tls_with_a_certificate_from_its_authority() {
     let certificate = Certificate::self_signed(&["example.com"]).unwrap();
     let running = ApiServer::new(Options::default()).serve(listener().await, Some(&certificate)).unwrap();
     let connector = trusting(&certificate, &[]);
-    // A silent client blocks nobody.
+    // A silent client does not block others.
     let _silent = TcpStream::connect(running.address()).await.unwrap();
     for name in ["127.0.0.1", "localhost", "example.com"] {
         let stream = TcpStream::connect(running.address()).await.unwrap();
@@ -123,13 +123,13 @@ async fn it_ends_watches_when_it_stops() {
     let watch =
         tokio::spawn(exchange(TcpStream::connect(again.address()).await.unwrap(), "/api/v1/pods?watch=true"));
     tokio::time::sleep(Duration::from_millis(100)).await;
-    assert!(!watch.is_finished(), "the end of one is not the end of the other");
+    assert!(!watch.is_finished(), "stopping one does not stop the other");
     drop(again);
     timeout(Duration::from_secs(3), watch).await.unwrap().unwrap();
 }
 
-/// A client that requests everything and reads nothing is disconnected once the history has passed it by; others do
-/// not notice.
+/// A client that requests everything and reads nothing is disconnected once the history has moved past it. Other
+/// clients are not affected.
 #[tokio::test]
 async fn a_client_that_does_not_read_costs_nothing_but_its_connection() {
     let server = ApiServer::new(Options { history: 64, ..Options::default() });
@@ -161,7 +161,7 @@ async fn a_client_that_does_not_read_costs_nothing_but_its_connection() {
 }
 
 #[test]
-fn the_kubeconfig_names_server_authority_and_token() {
+fn the_kubeconfig_contains_server_authority_and_token() {
     let address = "127.0.0.1:6443".parse().unwrap();
     let plain = kubeconfig_yaml(address, None, None);
     assert!(plain.contains("server: http://127.0.0.1:6443\n"), "{plain}");

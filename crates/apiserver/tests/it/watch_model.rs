@@ -1,4 +1,4 @@
-//! Every watch reports the events of a naive model, which keeps all states and compares each with the next.
+//! Every watch reports the events of a naive model, which keeps all states and compares each state with the next.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -21,11 +21,11 @@ enum Step {
     Delete(u8),
     /// A write that no watcher sees.
     Elsewhere,
-    /// A new watcher, which starts that many versions back.
+    /// A new watcher of a view, which starts the given number of versions back.
     Watch(usize, u64),
-    /// One watcher reads the pending events.
+    /// A watcher reads its pending events.
     Read(usize),
-    /// One watcher leaves, and another continues at the same position.
+    /// A watcher leaves, and a new watcher continues at the same position.
     Resume(usize),
 }
 
@@ -68,7 +68,7 @@ const VIEWS: [View; 6] = [
 /// Type, name and version.
 type Told = (String, String, u64);
 
-/// All states so far, the oldest first, each with its version.
+/// All states so far with their versions, the oldest first.
 struct Model(Vec<(u64, State)>);
 
 impl Model {
@@ -76,7 +76,7 @@ impl Model {
         self.0.last().map(|(_, state)| state).unwrap()
     }
 
-    /// Returns the events of the selected nodes after a version.
+    /// Returns the events after a version for the selected nodes.
     fn told(&self, selects: fn(u8, &Node) -> bool, behind: u64) -> Vec<Told> {
         let mut told = Vec::new();
         for pair in self.0.windows(2) {
@@ -124,11 +124,11 @@ impl Watcher {
         while self.read_piece(Duration::from_millis(1)).await {}
     }
 
-    /// Reads the next piece; returns false if none arrives within `patience`. Time passes only when nothing else can
+    /// Reads the next piece. Returns false if none arrives within `patience`. Time advances only when nothing else can
     /// run.
     async fn read_piece(&mut self, patience: Duration) -> bool {
         let Ok(Some(piece)) = timeout(patience, self.pieces.next()).await else { return false };
-        assert!(!self.expired, "nothing comes behind the error");
+        assert!(!self.expired, "nothing comes after the error");
         for line in piece.unwrap().split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
             let event: Value = serde_json::from_slice(line).unwrap();
             let (object, kind) = (&event["object"], event["type"].as_str().unwrap());
@@ -231,13 +231,13 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn every_watch_tells_what_a_naive_model_says(steps in vec(step(), 0..120), history in prop_oneof![Just(1000), 1..12usize]) {
+    fn every_watch_reports_the_events_of_a_naive_model(steps in vec(step(), 0..120), history in prop_oneof![Just(1000), 1..12usize]) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
         runtime.block_on(play(steps, history));
     }
 }
 
-/// A bookmark falls due while the first list is still being read: it must wait for its turn.
+/// A bookmark that falls due while the first list is still being read must wait for its turn.
 #[tokio::test(start_paused = true)]
 async fn a_bookmark_never_overtakes_the_first_list() {
     let server = ApiServer::new(Options::default());
@@ -269,7 +269,7 @@ async fn a_watch_that_begins_in_the_future_is_silent_until_then() {
     assert_eq!(watcher.told, [("ADDED".to_owned(), "node-2".to_owned(), start + 1)]);
 }
 
-/// A resource that is removed and added again is a new one, and no watch may continue as if nothing had happened.
+/// A resource that is removed and added again is a new resource, so no watch of the old resource may continue.
 #[tokio::test(start_paused = true)]
 async fn a_watch_of_a_custom_resource_ends_with_its_definition() {
     let server = ApiServer::new(Options::default());

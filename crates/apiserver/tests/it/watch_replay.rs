@@ -1,5 +1,5 @@
-//! Watches are complete: a client that applies the events of a watch to its state has what a list would show, at
-//! every version. Many clients write at once; watchers come, go, resume and fall behind.
+//! Watches are complete: a client that applies the events of a watch to its state has, at every version, the state that
+//! a list would show. Many clients write concurrently; watchers come, go, resume and fall behind.
 
 use std::{
     collections::BTreeMap,
@@ -47,7 +47,7 @@ const VIEWS: [&str; 10] = [
     "/api/v1/nodes?labelSelector=zone%3Da",
 ];
 
-/// State that a watcher knows: versions by namespace and name.
+/// State known to a watcher: versions by namespace and name.
 type Known = BTreeMap<(String, String), u64>;
 
 fn version(object: &Value) -> u64 {
@@ -73,7 +73,7 @@ struct Replay {
     known: Known,
     /// Last version reported.
     version: u64,
-    /// True if all events so far may belong to the first list: they are in the order of their keys.
+    /// True if all events so far may belong to the first list, because they are in key order.
     first: bool,
 }
 
@@ -106,7 +106,7 @@ impl Replay {
 const NAMESPACES: [&str; 2] = ["default", "other"];
 const NODES: [&str; 4] = ["node-0", "node-1", "node-2", "node-3"];
 
-/// Writes at random; some writes fail because of concurrent ones.
+/// Writes at random. Some writes fail because of concurrent writes.
 async fn write(address: SocketAddr, mut random: Random, written: Arc<AtomicUsize>) {
     let mut client = Client::connect(address).await;
     for _ in 0..ROUNDS {
@@ -175,18 +175,18 @@ async fn write(address: SocketAddr, mut random: Random, written: Arc<AtomicUsize
 #[derive(Clone)]
 struct Scene {
     address: SocketAddr,
-    /// Number of requests answered.
+    /// Number of completed requests.
     written: Arc<AtomicUsize>,
-    /// Final lists, in the order of the views; empty until all is written.
+    /// Final lists, in the order of the views; empty until everything is written.
     last: watch::Receiver<Vec<Known>>,
 }
 
 /// Start of a watcher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Start {
-    /// Lists, then watches from that version.
+    /// Lists, then watches from the version of the list.
     List,
-    /// Watches without a version: existing objects come first.
+    /// Watches without a version, so existing objects come first.
     Now,
     /// Streams the list (`sendInitialEvents`).
     Stream,
@@ -209,15 +209,15 @@ impl Scene {
         (replay, client.watch(&format!("{view}&watch=true&{query}")).await)
     }
 
-    /// Continues where a watch was left.
+    /// Continues a watch at the last version that it reported.
     async fn resume(&self, view: &str, replay: &Replay) -> Lines {
         let client = Client::connect(self.address).await;
         client.watch(&format!("{view}&watch=true&resourceVersion={}", replay.version)).await
     }
 
-    /// Watches until everything is written and known; later events must cancel out. `restless` is the number of
-    /// events after which the watcher reconnects. A watcher that is not `eager` reads nothing until everything is
-    /// written.
+    /// Watches until everything is written and the watcher knows the final list. Later events must cancel out.
+    /// `restless` is the number of events after which the watcher reconnects. A watcher that is not `eager` reads
+    /// nothing until everything is written.
     async fn replay(self, view: usize, start: Start, restless: Option<usize>, eager: bool) {
         let (path, mut last) = (VIEWS[view], self.last.clone());
         let mut client = Client::connect(self.address).await;
@@ -228,7 +228,7 @@ impl Scene {
         let mut count = 0;
         while last.borrow().get(view) != Some(&replay.known) {
             let event = tokio::select! {
-                event = lines.next() => event.expect("the watch goes on"),
+                event = lines.next() => event.expect("the watch continues"),
                 Ok(()) = last.changed() => continue,
             };
             if replay.apply(&event) {
@@ -241,7 +241,7 @@ impl Scene {
             }
         }
         while let Ok(event) = timeout(Duration::from_millis(20), lines.next()).await {
-            replay.apply(&event.expect("the watch goes on"));
+            replay.apply(&event.expect("the watch continues"));
         }
         assert_eq!(last.borrow().get(view), Some(&replay.known), "{path}");
     }
@@ -265,7 +265,7 @@ async fn everybody_at_once(seed: u64) {
     let mut watchers = JoinSet::new();
     let mut random = Random(!seed);
     for wave in 0..3 {
-        // The first watchers start before anything is written, the others later.
+        // The first watchers start before anything is written, the others while writers are writing.
         while scene.written.load(Ordering::Relaxed) < wave * 2 * ROUNDS {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
@@ -290,7 +290,7 @@ async fn everybody_at_once(seed: u64) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn whoever_applies_the_events_knows_what_lists_show() {
+async fn applied_events_lead_to_the_listed_state() {
     for seed in 1..=3 {
         everybody_at_once(seed).await;
     }

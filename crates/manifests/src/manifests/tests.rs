@@ -13,7 +13,7 @@ fn read(text: &str) -> Result<Manifests, String> {
 const POD: &str = "spec: {containers: [{name: c, image: i}]}";
 
 #[test]
-fn everything_that_is_wrong_is_named_with_file_line_object_and_field() {
+fn every_mistake_is_reported_with_file_line_object_and_field() {
     let text = "apiVersion: v1
 kind: Pod
 metadata:
@@ -61,12 +61,12 @@ metadata: {name: n}
 ";
     let errors = read(text).err().unwrap_or_default();
     let starts = [
-        "f.yaml:11: Pod default/p: spec.containers[0].resources.requests.cpu: \"lots\" is no quantity",
+        "f.yaml:11: Pod default/p: spec.containers[0].resources.requests.cpu: \"lots\" is not a quantity",
         "f.yaml:12: Pod default/p: spec.containers[0].resources.limit: unknown field (did you mean `limits`?)",
         "f.yaml:16: Node: metadata.name: Required value: name or generateName is required",
         "f.yaml:18: Object 'Kind' is missing",
         "f.yaml:25: Deployment default/d: spec.replica: unknown field (did you mean `replicas`?)",
-        "f.yaml:26: Deployment default/d: spec.replicas: expected an integer of 32 bits, got \"many\"",
+        "f.yaml:26: Deployment default/d: spec.replicas: expected a 32-bit integer, got \"many\"",
         "f.yaml:32: Pod default/Bad_Name: spec.priorityClassName: no PriorityClass with name none was found",
         "f.yaml:37: Pod default/bad_Name3: metadata.name: is given twice",
         "f.yaml:37: Pod default/bad_Name3: metadata.name: Invalid value: \"bad_Name3\": a lowercase RFC 1123 subdomain",
@@ -84,7 +84,7 @@ metadata: {name: n}
 }
 
 #[test]
-fn unknown_fields_are_mistakes_or_told_of_or_left_out() {
+fn unknown_fields_are_mistakes_or_warnings_or_ignored() {
     let text = format!("apiVersion: v1\nkind: Pod\nmetadata: {{name: p}}\nmore: 1\n{POD}\n");
     let warning = "f.yaml:4: Pod default/p: more: unknown field";
     assert_eq!(read(&text).err(), Some(warning.to_owned()));
@@ -103,7 +103,7 @@ fn unknown_fields_are_mistakes_or_told_of_or_left_out() {
 }
 
 #[test]
-fn kinds_are_known_or_left_out_or_mistakes() {
+fn kinds_are_known_or_ignored_or_mistakes() {
     for (version, kind, expected) in [
         ("v1", "ConfigMap", ""),
         ("certificates.k8s.io/v1", "CertificateSigningRequest", "ignored"),
@@ -131,7 +131,7 @@ fn kinds_are_known_or_left_out_or_mistakes() {
 }
 
 #[test]
-fn custom_resources_are_known_by_their_definition_even_if_it_comes_later() {
+fn custom_resources_are_recognized_even_if_their_definition_follows() {
     let definition = "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: things.example.com}\n\
                       spec: {group: example.com, scope: Namespaced, names: {plural: things, kind: Thing}, versions: \
                       [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]}\n";
@@ -142,7 +142,7 @@ fn custom_resources_are_known_by_their_definition_even_if_it_comes_later() {
 }
 
 #[test]
-fn of_an_object_that_is_given_twice_the_later_one_counts_if_it_may_change_the_earlier_one() {
+fn a_later_manifest_of_an_object_counts_if_it_may_change_the_earlier_one() {
     let pod = |more: &str, image: &str| {
         format!(
             "apiVersion: v1\nkind: Pod\nmetadata: {{name: p}}\nspec:\n  containers: [{{name: c, image: {image}}}]\n{more}---\n"
@@ -160,7 +160,7 @@ fn of_an_object_that_is_given_twice_the_later_one_counts_if_it_may_change_the_ea
 }
 
 #[test]
-fn what_a_dump_lacks_is_made_anew() {
+fn objects_that_a_dump_lacks_are_restored() {
     let text = "
 apiVersion: v1
 kind: List
@@ -226,7 +226,7 @@ fn unreadable_text_does_not_hide_the_errors_of_other_files() {
 }
 
 #[test]
-fn numbers_are_told_of_as_they_are_written() {
+fn numbers_are_reported_as_they_are_written() {
     let pod = |label: &str| {
         format!("apiVersion: v1\nkind: Pod\nmetadata:\n  name: p\n  labels:\n    hash: {label}\n{POD}\n")
     };
@@ -243,19 +243,19 @@ fn numbers_are_told_of_as_they_are_written() {
 }
 
 #[test]
-fn the_same_mistake_of_many_objects_is_one_line() {
+fn the_same_mistake_in_many_objects_is_one_line() {
     let pods: String = (0..300)
         .map(|i| format!("---\napiVersion: v1\nkind: Pod\nmetadata: {{name: p{i}}}\nspec: {{containers: [{{name: c, image: i}}], prioritey: 1}}\n"))
         .collect();
     let told = read(&pods).unwrap_err();
     assert_eq!(
         told,
-        "f.yaml:5: Pod default/p0: spec.prioritey: unknown field (did you mean `priority`?) (299 times more, next on line 10)"
+        "f.yaml:5: Pod default/p0: spec.prioritey: unknown field (did you mean `priority`?) (299 more times, next on line 10)"
     );
 }
 
 #[test]
-fn an_object_that_replaces_one_of_an_earlier_file_is_told_of() {
+fn an_object_that_replaces_one_from_an_earlier_file_is_reported() {
     let source = |name: &str, text: &str| Source { name: name.into(), text: text.into() };
     let node = |name: &str, cpu: u32| {
         format!(
@@ -295,7 +295,7 @@ spec: {nodeName: gone, containers: [{name: c, image: i}]}
 ";
 
 #[test]
-fn pods_on_missing_nodes_are_told_of_or_wait_again() {
+fn pods_on_missing_nodes_are_reported_or_pending_again() {
     let read = |intake: ReadOptions<'_>| {
         let source = Source { name: "f.yaml".into(), text: ON_NODES.into() };
         Manifests::read(&[source], intake, |_, _| Ok(())).unwrap()
@@ -304,16 +304,16 @@ fn pods_on_missing_nodes_are_told_of_or_wait_again() {
     assert_eq!(
         kept.notices(),
         [
-            "2 pods are on nodes that the input does not have, and count nowhere: gone (2); --reschedule-missing has them \
-          wait for a node"
+            "2 pods are on nodes that the input does not have, and are ignored: gone (2); --reschedule-missing makes them \
+          pending again"
         ]
     );
     let waiting = read(ReadOptions { reschedule_missing: true, ..ReadOptions::default() });
     assert_eq!(
         waiting.notices(),
         [
-            "1 pods of missing nodes wait for a node again",
-            "1 pods of DaemonSets and static pods are gone with their missing nodes"
+            "1 pods on missing nodes are pending again",
+            "1 pods of DaemonSets and static pods were removed with their missing nodes"
         ]
     );
     let names: Vec<&str> = waiting.objects.iter().map(|object| object.name.as_str()).collect();
@@ -327,7 +327,7 @@ fn pods_on_missing_nodes_are_told_of_or_wait_again() {
 }
 
 #[test]
-fn the_replicas_of_a_deployment_count_when_somebody_has_changed_them() {
+fn the_replicas_of_a_deployment_count_if_they_were_edited() {
     let set = |name: &str, revision: u32, replicas: u32, seen: u32| {
         format!(
             "---\napiVersion: apps/v1\nkind: ReplicaSet\nmetadata:\n  name: {name}\n  uid: {name}\n  annotations:\n    \
@@ -350,18 +350,18 @@ fn the_replicas_of_a_deployment_count_when_somebody_has_changed_them() {
     };
     let told = |wanted: u32, had: u32| {
         vec![format!(
-            "Deployment default/web asks for {wanted} pods, its ReplicaSets for {had}: they follow it"
+            "Deployment default/web requests {wanted} pods, its ReplicaSets {had}: they are scaled to match"
         )]
     };
     assert_eq!(replicas(&(deployment(8) + &set("web-1", 1, 5, 5))), (vec![8], told(8, 5)));
     assert_eq!(replicas(&(deployment(3) + &set("web-1", 1, 5, 5))), (vec![3], told(3, 5)));
     let rolling = set("web-1", 1, 4, 5) + &set("web-2", 2, 3, 5);
-    assert_eq!(replicas(&(deployment(5) + &rolling)), (vec![4, 3], vec![]), "a rollout goes on");
+    assert_eq!(replicas(&(deployment(5) + &rolling)), (vec![4, 3], vec![]), "a rollout continues");
     assert_eq!(replicas(&(deployment(2) + &rolling)), (vec![2, 0], told(2, 7)));
 }
 
 #[test]
-fn kinds_that_are_named_and_missing_are_told_of() {
+fn kinds_that_are_referred_to_but_missing_are_reported() {
     let pod = |name: &str, claim: &str| {
         format!(
             "---\napiVersion: v1\nkind: Pod\nmetadata: {{name: {name}}}\nspec: {{containers: [{{name: c, image: i}}], volumes: \
@@ -372,8 +372,8 @@ fn kinds_that_are_named_and_missing_are_told_of() {
     assert_eq!(
         read(&pods).unwrap().notices(),
         [
-            "the input names 2 PersistentVolumeClaims (default/index, …), but has no such kind: the dump command writes all \
-          that counts"
+            "the input refers to 2 PersistentVolumeClaims (default/index, …), but contains no objects of that kind: the \
+             dump command writes everything needed"
         ]
     );
     let claim = "---\napiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: index}\nspec: {accessModes: \

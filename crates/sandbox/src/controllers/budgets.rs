@@ -1,4 +1,4 @@
-//! The status of disruption budgets, on which evictions and preemption depend.
+//! Status of disruption budgets, on which evictions and preemption depend.
 
 use std::collections::{HashMap, HashSet};
 
@@ -47,10 +47,11 @@ fn scales(mirrors: &Mirrors) -> HashMap<&str, i64> {
     owners.map(|owner| (uid(owner), number(owner, "/spec/replicas").unwrap_or(1))).collect()
 }
 
-/// May run again on a later version of the budget, to respect what an eviction has written meanwhile.
+/// Updates the status of a budget. May run again on a later version of the budget, to take into account what an
+/// eviction has written in the meantime.
 fn status(budget: &mut Value, pods: &[&Value], scales: &HashMap<&str, i64>) {
     let mut disrupted = budget["status"]["disruptedPods"].as_object().cloned().unwrap_or_default();
-    // Once an evicted pod is being deleted it no longer needs to be remembered.
+    // An evicted pod needs to be remembered only until its deletion begins.
     disrupted.retain(|evicted, _| pods.iter().any(|pod| name(pod) == evicted && !is_ending(pod)));
     let (expected, desired) = amounts(budget, pods, scales);
     let is_healthy = |pod: &&&Value| is_ready(pod) && !is_ending(pod) && !disrupted.contains_key(name(pod));
@@ -80,7 +81,7 @@ fn write_disrupted(status: &mut Value, disrupted: Map<String, Value>) {
     }
 }
 
-/// Returns the number of expected pods, and how many of them must be healthy.
+/// Returns the number of expected pods, and the number that must be healthy.
 fn amounts(budget: &Value, pods: &[&Value], scales: &HashMap<&str, i64>) -> (i64, i64) {
     let spec = &budget["spec"];
     let (least, most_away) = (&spec["minAvailable"], &spec["maxUnavailable"]);
@@ -94,7 +95,7 @@ fn amounts(budget: &Value, pods: &[&Value], scales: &HashMap<&str, i64>) -> (i64
     let desired = match (share(least, expected, true), share(most_away, expected, true)) {
         (Some(least), _) => least,
         (None, Some(away)) => expected - away,
-        // Says neither: the API server's default is a minimum of one.
+        // The budget specifies neither; the API server's default is a minimum of one.
         (None, None) => 1,
     };
     (expected, desired.max(0))
@@ -131,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn an_eviction_under_way_counts_until_its_pod_is_being_deleted() {
+    fn an_eviction_counts_until_the_deletion_of_its_pod_begins() {
         let ready = json!({"conditions": [{"type": "Ready", "status": "True"}]});
         let mut pods = [
             json!({"metadata": {"name": "a"}, "status": ready}),

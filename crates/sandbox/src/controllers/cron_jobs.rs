@@ -1,4 +1,4 @@
-//! CronJobs: a Job at each of their times.
+//! CronJobs: a Job at each scheduled time.
 
 mod cron;
 mod schedule;
@@ -23,19 +23,19 @@ use crate::{
 const COMPONENT: &str = "cronjob-controller";
 const JOBS: &str = "jobs.batch";
 const SCHEDULED_FOR: &str = "batch.kubernetes.io/cronjob-scheduled-timestamp";
-/// Number of missed times in a row that causes a warning.
+/// Number of consecutive missed times that causes a warning.
 const MANY: u64 = 100;
 
-/// The stand-in for the controller of CronJobs.
+/// Stand-in for the CronJob controller.
 #[derive(Debug, Default)]
 pub(super) struct CronJobs {
-    /// By UID: the generation, and the schedule that it has.
+    /// Keyed by UID: the generation of the CronJob and its parsed schedule.
     schedules: HashMap<String, (i64, Result<Schedule, Complaint>)>,
-    /// The last reported problem by UID, which is not repeated.
+    /// Last reported problem, which is not reported again. Keyed by UID.
     complaints: HashMap<String, String>,
 }
 
-/// Status of a CronJob about its Jobs.
+/// Part of a CronJob's status that describes its Jobs.
 #[derive(Clone, Debug)]
 struct Status {
     active: Vec<Value>,
@@ -44,7 +44,7 @@ struct Status {
 }
 
 impl CronJobs {
-    /// Returns when the next Job is to start.
+    /// Returns the time at which the next Job must start.
     pub(super) fn reconcile(
         &mut self,
         tools: &ControllerContext,
@@ -77,7 +77,7 @@ impl CronJobs {
         next
     }
 
-    /// The schedule, read once.
+    /// Returns the schedule of a CronJob, which is parsed once per generation.
     fn schedule(&mut self, cron_job: &Value) -> Result<Schedule, Complaint> {
         let generation = number(cron_job, "/metadata/generation").unwrap_or(0);
         let known = self.schedules.get(uid(cron_job)).filter(|(of, _)| *of == generation);
@@ -89,7 +89,7 @@ impl CronJobs {
         schedule
     }
 
-    /// Starts the Job of the last time that has passed, if it is still wanted.
+    /// Starts the Job for the last scheduled time that has passed, if that time is still due.
     fn start(
         &mut self,
         tools: &ControllerContext,
@@ -140,7 +140,7 @@ impl CronJobs {
                 status.last_time = time.to_rfc3339().into();
                 self.complaints.remove(uid(cron_job));
             }
-            // Whoever made a Job of that name has done so for this time.
+            // A Job of this name was created for the same time.
             Err(failure) if is_passing(&failure) => status.last_time = time.to_rfc3339().into(),
             Err(failure) => {
                 let message = format!("Error creating job: {failure}");
@@ -182,7 +182,7 @@ impl Status {
     }
 }
 
-/// The status after what has become of the Jobs that were active.
+/// Returns the status, updated for active Jobs that have finished or are missing.
 fn followed_up(tools: &ControllerContext, cron_job: &Value, jobs: &[&Value]) -> Status {
     let mut status = Status::of(cron_job);
     status.active.retain(|active| {
@@ -211,7 +211,7 @@ fn end_of(job: &Value) -> Option<&'static str> {
     ["Complete", "Failed"].iter().find(holds).copied()
 }
 
-/// Deletes the oldest Jobs that have ended, but for as many as the history keeps.
+/// Deletes the oldest finished Jobs, except for the number that the history limits keep.
 fn clean_up(tools: &ControllerContext, cron_job: &Value, jobs: &[&Value]) {
     for (end, limit) in [("Complete", "successfulJobsHistoryLimit"), ("Failed", "failedJobsHistoryLimit")] {
         let Some(limit) = number(&cron_job["spec"], &format!("/{limit}")) else { continue };
@@ -234,7 +234,8 @@ fn tell(tools: &ControllerContext, cron_job: &Value, kind: Kind, reason: &str, m
     tools.events.tell(Source::controller(COMPONENT), cron_job, kind, reason, message);
 }
 
-/// Returns the time after which starts are due: the last start or the creation, but not before the deadline.
+/// Returns the time after which starts are due: the last start or the creation, but no earlier than the starting
+/// deadline allows.
 fn earliest(cron_job: &Value, now: Timestamp) -> Timestamp {
     let time = |pointer: &str| Timestamp::parse(text(cron_job, pointer)).ok();
     let since = time("/status/lastScheduleTime").or_else(|| time("/metadata/creationTimestamp"));
@@ -249,7 +250,7 @@ fn earliest(cron_job: &Value, now: Timestamp) -> Timestamp {
     }
 }
 
-/// The Job for a time. Its name says which, so that there is one only.
+/// Returns the Job for a time. Its name contains the time, so there is only one Job per time.
 fn job(cron_job: &Value, schedule: &Schedule, time: Timestamp) -> Value {
     let template = &cron_job["spec"]["jobTemplate"];
     let minutes = time.since(Timestamp::default()).as_secs() / 60;

@@ -23,14 +23,14 @@ const HASH_LABEL: &str = "controller-revision-hash";
 const GENERATION_LABEL: &str = "pod-template-generation";
 const GENERATION: &str = "deprecated.daemonset.template.generation";
 
-/// The stand-in for the controller of DaemonSets. Pods are never added to a node before the old one is gone: a
-/// `maxSurge` is treated as a `maxUnavailable` of one.
+/// Stand-in for the DaemonSet controller. It never adds a pod to a node before the old pod is gone: a set with
+/// `maxSurge` is treated as having a `maxUnavailable` of one.
 #[derive(Debug, Default)]
 pub(super) struct DaemonSets {
     placement: Placement,
 }
 
-/// Pods of one set by the node that each is meant for, the oldest first.
+/// Pods of one set, by the node for which each pod is meant, the oldest first.
 type ByNode<'a> = BTreeMap<&'a str, Vec<&'a Value>>;
 
 impl DaemonSets {
@@ -65,7 +65,7 @@ impl DaemonSets {
     }
 }
 
-/// Marks of a template on the pods that are created from it.
+/// Marks that a template leaves on the pods that are created from it.
 struct Template {
     hash: String,
     generation: String,
@@ -78,7 +78,8 @@ impl Template {
         Self { hash: hash(&set["spec"]["template"]), generation: generation.to_owned() }
     }
 
-    /// Pods of a cluster's dump carry hashes of their own, and the generation.
+    /// Returns true if a pod was created from the template. Pods from a cluster's dump have that cluster's hash, so
+    /// their template generation counts as well.
     fn made(&self, pod: &Value) -> bool {
         let label = |label| pod.pointer("/metadata/labels").and_then(|all| all.get(label)?.as_str());
         label(HASH_LABEL) == Some(&self.hash)
@@ -99,10 +100,10 @@ fn by_node<'a>(pods: &[&'a Value]) -> ByNode<'a> {
     all
 }
 
-/// Gives nodes the pods that they lack, and takes those away that are finished, too many or not allowed.
+/// Creates the pods that nodes lack, and deletes pods that are finished, surplus or not allowed.
 fn manage(control: &PodControl<'_>, fits: &Fits, own: &ByNode<'_>, template: &Template) {
     for (node, pods) in own {
-        // A node that is gone takes its pods with it, but for those that wait for it.
+        // Pods of a deleted node are deleted elsewhere, except for those that are still waiting for the node.
         let fit = fits.get(*node).copied().unwrap_or(NodeFit::Refuses);
         let mut keeps = if fit == NodeFit::Refuses { 0 } else { 1 };
         for pod in pods.iter().filter(|pod| !is_ending(pod)) {
@@ -133,8 +134,8 @@ fn pod(set: &Value, node: &str, template: &Template) -> Value {
     pod
 }
 
-/// One step of a rolling update: ends pods of old templates that do not work, and others as far as `maxUnavailable`
-/// allows; the next step recreates them.
+/// Takes one step of a rolling update: deletes the pods of old templates that are not ready, and others as far as
+/// `maxUnavailable` allows. The next step recreates them.
 fn replace(control: &PodControl<'_>, fits: &Fits, own: &ByNode<'_>, template: &Template) {
     let desired =
         i64::try_from(fits.values().filter(|fit| **fit == NodeFit::Runs).count()).unwrap_or(i64::MAX);

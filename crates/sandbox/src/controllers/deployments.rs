@@ -1,4 +1,4 @@
-//! Deployments: one ReplicaSet per template, and pods moved from old ones to the new one.
+//! Deployments: one ReplicaSet per template, and a gradual shift of pods from the old sets to the new one.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -23,24 +23,24 @@ const SETS: &str = "replicasets.apps";
 const HASH_LABEL: &str = "pod-template-hash";
 const REVISION: &str = "deployment.kubernetes.io/revision";
 
-/// The stand-in for the deployment controller.
+/// Stand-in for the deployment controller.
 #[derive(Debug, Default)]
 pub(super) struct Deployments {
-    /// Incomplete deployments, by UID.
+    /// Incomplete deployments. Keyed by UID.
     progress: HashMap<String, Progress>,
 }
 
-/// The progress of a deployment.
+/// Progress of a deployment.
 #[derive(Debug)]
 struct Progress {
-    /// The newest set, and the numbers of updated, old (negative), ready and available pods.
+    /// Newest set, and the numbers of updated, old (negated), ready and available pods.
     reached: (String, [i64; 4]),
-    /// Time of the last step forward.
+    /// Time of the last progress.
     at: Timestamp,
 }
 
 impl Deployments {
-    /// Returns the next time at which a deployment takes too long.
+    /// Returns the next time at which a deployment misses its progress deadline.
     pub(super) fn reconcile(
         &mut self,
         tools: &ControllerContext,
@@ -66,7 +66,7 @@ impl Deployments {
         next
     }
 
-    /// The time by which an unfinished deployment must make progress.
+    /// Returns the time by which an unfinished deployment must make progress.
     fn deadline(
         &mut self,
         deployment: &Value,
@@ -98,7 +98,7 @@ impl Deployments {
     }
 }
 
-/// Makes the newest set, or moves pods to it.
+/// Creates the newest set, or shifts pods to it.
 fn step(
     tools: &ControllerContext,
     deployment: &Value,
@@ -145,7 +145,7 @@ fn is_of(set: &Value, deployment: &Value) -> bool {
         labels.remove(HASH_LABEL);
     }
     let mut wanted = deployment["spec"]["template"].clone();
-    // Written by some tools, and the same as nothing.
+    // Some tools write nulls; a null means the same as a missing field.
     for template in [&mut template, &mut wanted] {
         if let Some(metadata) = template.pointer_mut("/metadata").and_then(Value::as_object_mut) {
             metadata.retain(|_, value| !value.is_null());
@@ -161,7 +161,7 @@ fn create(tools: &ControllerContext, deployment: &Value, own: &[&Value]) {
         .iter()
         .filter_map(|set| set.pointer("/metadata/annotations")?.get(REVISION)?.as_str()?.parse::<i64>().ok());
     let revision = revisions.max().unwrap_or(0) + 1;
-    // The next step gives it as many as it may have beside the old ones.
+    // If there are old sets, the next step scales the new set as far as they allow.
     let replicas = if own.is_empty() { wanted(deployment) } else { 0 };
     let mut template = spec["template"].clone();
     let mut selector = spec["selector"].clone();
@@ -208,8 +208,8 @@ fn scale(tools: &ControllerContext, deployment: &Value, set: &Value, replicas: i
     }
 }
 
-/// One step of a rolling update: the new set grows as far as `maxSurge` allows, the old ones shrink as far as
-/// `maxUnavailable` does.
+/// Takes one step of a rolling update: the new set grows as far as `maxSurge` allows, and the old sets shrink as far as
+/// `maxUnavailable` allows.
 fn roll(tools: &ControllerContext, deployment: &Value, new: &Value, old: &[&Value]) {
     let total = wanted(deployment);
     let limit = |field: &str, round_up| {
@@ -225,19 +225,19 @@ fn roll(tools: &ControllerContext, deployment: &Value, new: &Value, old: &[&Valu
 
     let available = |set: &Value| number(set, "/status/availableReplicas").unwrap_or(0);
     let least = total - unavailable;
-    // Pods that do not work are deleted first.
+    // Pods that are not available are deleted first.
     let mut spare_useless = old_wanted + available(new) - least;
     let mut spare = sum(old, "/status/availableReplicas") + available(new) - least;
     for set in old {
         let useless = (wanted(set) - available(set)).min(spare_useless).max(0);
-        // Pods of earlier steps may still be reported as available.
+        // Pods that earlier steps removed may still be reported as available.
         let useful = available(set).min(wanted(set)).min(spare).min(spare_useless - useless).max(0);
         (spare_useless, spare) = (spare_useless - useless - useful, spare - useful);
         scale(tools, deployment, set, wanted(set) - useless - useful);
     }
 }
 
-/// Numbers of pods of a deployment.
+/// Numbers of a deployment's pods.
 struct Counts {
     total: i64,
     updated: i64,
@@ -262,7 +262,8 @@ impl Counts {
     }
 }
 
-/// Returns true if a deployment was complete before: later failures of its pods are no lack of progress.
+/// Returns true if a deployment was complete before. Later failures of its pods then do not count as a lack of
+/// progress.
 fn is_settled(deployment: &Value, counts: &Counts) -> bool {
     let progressing = condition(deployment, "Progressing").map_or("", |condition| text(condition, "/reason"));
     progressing == "NewReplicaSetAvailable" && counts.total == counts.updated

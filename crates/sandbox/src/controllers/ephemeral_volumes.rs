@@ -1,4 +1,4 @@
-//! Generic ephemeral volumes: claims that come and go with their pods.
+//! Generic ephemeral volumes: claims that are created and deleted with their pods.
 
 use harbormaster_world::volumes::pod_claims;
 

@@ -1,4 +1,4 @@
-//! Jobs: pods until enough have succeeded, or too many have failed.
+//! Jobs: they create pods until enough have succeeded or too many have failed.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -22,14 +22,14 @@ use crate::{
     sandbox::carry_on,
 };
 
-/// The first pause after a pod that failed; each that follows is twice as long.
+/// Pause after the first failed pod. Each further failure doubles the pause.
 const PAUSE: Duration = Duration::from_secs(10);
 const LONGEST_PAUSE: Duration = Duration::from_secs(600);
 
-/// The stand-in for the Job controller.
+/// Stand-in for the Job controller.
 #[derive(Debug, Default)]
 pub(super) struct Jobs {
-    /// Jobs that have not ended, by UID.
+    /// Jobs that have not ended. Keyed by UID.
     tried: HashMap<String, JobHistory>,
 }
 
@@ -38,11 +38,11 @@ pub(super) struct Jobs {
 struct JobHistory {
     began: Timestamp,
     failed: usize,
-    /// End of the pause after a failure; no pod is made before.
+    /// End of the pause after a failure. No pod is created before it.
     pause: Option<Timestamp>,
 }
 
-/// The pods of a job.
+/// Pods of a job.
 struct Pods<'a> {
     active: Vec<&'a Value>,
     /// True if some pods are still being deleted.
@@ -51,7 +51,7 @@ struct Pods<'a> {
     failed: usize,
 }
 
-/// The reason and the message of a failed job's condition.
+/// Reason and message of a failed job's condition.
 type Failure = (&'static str, &'static str);
 
 const TOO_MANY: Failure = ("BackoffLimitExceeded", "Job has reached the specified backoff limit");
@@ -73,7 +73,7 @@ impl Jobs {
         open.into_iter().filter_map(|job| self.step(tools, job, &Pods::of(job, pods), now)).min()
     }
 
-    /// Takes one step for a job. Returns the time of the next one.
+    /// Takes one step for a job. Returns the time of the next step.
     fn step(
         &mut self,
         tools: &ControllerContext,
@@ -173,7 +173,7 @@ fn failure(job: &Value, pods: &Pods<'_>, is_late: bool) -> Option<Failure> {
         return Some(if text(condition, "/reason") == TOO_LONG.0 { TOO_LONG } else { TOO_MANY });
     }
     let limit = count(job, "backoffLimit").unwrap_or(6);
-    // A pod that starts its containers again fails without coming to its end.
+    // Failures of a pod that restarts its containers do not end the pod.
     let restarts = |pod: &&Value| -> i64 {
         let statuses = list(pod, "/status/containerStatuses").iter();
         statuses.filter_map(|status| number(status, "/restartCount")).sum()
@@ -200,7 +200,7 @@ fn count(job: &Value, field: &str) -> Option<usize> {
     usize::try_from(number(&job["spec"], &format!("/{field}"))?).ok()
 }
 
-/// Returns the number of pods that should run at a time.
+/// Returns the number of pods that should run concurrently.
 fn wanted(job: &Value, succeeded: usize) -> usize {
     if job["spec"]["suspend"] == true {
         return 0;
@@ -208,7 +208,7 @@ fn wanted(job: &Value, succeeded: usize) -> usize {
     let parallelism = count(job, "parallelism").unwrap_or(1);
     match count(job, "completions") {
         Some(completions) => parallelism.min(completions.saturating_sub(succeeded)),
-        // One that has succeeded says that the work is done.
+        // One successful pod means that the work is done.
         None if succeeded > 0 => 0,
         None => parallelism,
     }

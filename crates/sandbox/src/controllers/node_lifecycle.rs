@@ -1,7 +1,7 @@
-//! Node lifecycle: conditions, taints and pods of nodes that are not ready or whose kubelets are silent.
+//! Node lifecycle: conditions, taints and pods of nodes that are not ready or whose kubelet is silent.
 //!
-//! A cluster waits about 50 s before it declares a node unreachable. Here a stopped node is unreachable at once. The rate
-//! of tainted nodes is not limited.
+//! A real cluster waits about 50 s before it declares a node unreachable. Here, a stopped node is unreachable
+//! immediately. The rate at which nodes are tainted is not limited.
 
 use std::collections::{HashMap, HashSet};
 
@@ -21,7 +21,7 @@ const COMPONENT: &str = "node-controller";
 const NO_SCHEDULE: &str = "NoSchedule";
 const NO_EXECUTE: &str = "NoExecute";
 
-/// Condition, status, and the key of the taint that follows.
+/// Condition, status, and the key of the taint that they entail.
 const TAINTS: [(&str, &str, &str); 6] = [
     ("Ready", "False", "node.kubernetes.io/not-ready"),
     ("Ready", "Unknown", "node.kubernetes.io/unreachable"),
@@ -34,12 +34,12 @@ const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
 /// Conditions that only kubelets report.
 const OF_KUBELETS: [&str; 4] = ["Ready", "MemoryPressure", "DiskPressure", "PIDPressure"];
 
-/// The stand-in for the node lifecycle controller.
+/// Stand-in for the node lifecycle controller.
 #[derive(Debug, Default)]
 pub(super) struct NodeLifecycle {
-    /// Revision of the nodes at the last look.
+    /// Revision of the nodes at the last reconciliation.
     seen: u64,
-    /// Readiness of each node at that time, by name.
+    /// Readiness of each node at that reconciliation. Keyed by name.
     ready: HashMap<String, bool>,
 }
 
@@ -61,13 +61,13 @@ impl NodeLifecycle {
         }
     }
 
-    /// Brings a node's conditions and taints up to date. Returns whether it is ready.
+    /// Brings a node's conditions and taints up to date. Returns true if the node is ready.
     fn look_at(&self, tools: &ControllerContext, node: &Value) -> bool {
         let Some(condition) = condition(node, "Ready") else { return true };
         let is_ready = text(condition, "/status") == "True";
         if is_stopped(node) && text(condition, "/status") != "Unknown" {
             let written = tools.store.update_status("nodes", "", name(node), |node| {
-                // It may have been started again by now.
+                // The node may have been started again in the meantime.
                 if is_stopped(node) {
                     forget(node);
                 }
@@ -90,7 +90,7 @@ impl NodeLifecycle {
     }
 }
 
-/// Sets the conditions of a node to Unknown, because its kubelet is silent.
+/// Sets the kubelet's conditions of a node to Unknown, because the kubelet is silent.
 fn forget(node: &mut Value) {
     for name in OF_KUBELETS {
         let all = node["status"]["conditions"].as_array_mut();
@@ -111,7 +111,7 @@ fn forget(node: &mut Value) {
     }
 }
 
-/// The taints that a node should have. None if it has them.
+/// Returns the taints that a node should have, or `None` if it has exactly those.
 fn swapped(node: &Value) -> Option<Vec<Value>> {
     let status = |name: &str| condition(node, name).map_or("", |condition| text(condition, "/status"));
     let mut wanted: Vec<(&str, &str)> = Vec::new();
@@ -147,7 +147,7 @@ fn swapped(node: &Value) -> Option<Vec<Value>> {
     is_changed.then_some(new)
 }
 
-/// Sets the condition Ready of a pod to False.
+/// Sets a pod's condition Ready to False.
 fn mark_unready(tools: &ControllerContext, pod: &Value) {
     let changed = tools.store.update_status("pods", namespace(pod), name(pod), |pod| {
         let all = pod["status"]["conditions"].as_array_mut().into_iter().flatten();
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_known_of_a_node_that_is_silent() {
+    fn the_conditions_of_a_silent_node_are_unknown() {
         let mut node = node("True", &json!([]));
         forget(&mut node);
         let statuses: Vec<_> = list(&node, "/status/conditions")

@@ -1,4 +1,4 @@
-//! Creation and deletion of the pods of an owner, with events.
+//! Creation and deletion of an owner's pods, with events.
 
 use harbormaster_apiserver::Failure;
 use serde_json::Value;
@@ -10,11 +10,11 @@ use crate::{
     sandbox::{carry_on, is_passing},
 };
 
-/// The pods of one owner, in the hands of its controller (`PodControlInterface`).
+/// A controller's access to the pods of one owner (`PodControlInterface`).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PodControl<'a> {
     pub(super) tools: &'a ControllerContext,
-    /// The name of the controller in events.
+    /// Name of the controller in events.
     pub(super) component: &'a str,
     pub(super) owner: &'a Value,
     pub(super) words: EventWording,
@@ -23,9 +23,9 @@ pub(super) struct PodControl<'a> {
 /// Wording of a controller's events about pods.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum EventWording {
-    /// As almost all do.
+    /// Wording of almost all controllers.
     Usual,
-    /// As that of StatefulSets.
+    /// Wording of the StatefulSet controller.
     StatefulSet,
 }
 
@@ -73,7 +73,7 @@ impl PodControl<'_> {
         self.tell(Kind::Normal, &format!("Successful{verb}"), &message);
     }
 
-    /// Tells something about the owner.
+    /// Sends an event about the owner.
     pub(super) fn tell(&self, kind: Kind, reason: &str, message: &str) {
         self.tools.events.tell(Source::controller(self.component), self.owner, kind, reason, message);
     }

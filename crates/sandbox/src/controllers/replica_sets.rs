@@ -12,10 +12,10 @@ use crate::{
     mirror::Mirror,
 };
 
-/// A resource that is reconciled here.
+/// A resource that this module reconciles.
 pub(super) struct Resource {
     name: &'static str,
-    /// The controller in events.
+    /// Name of the controller in events.
     component: &'static str,
 }
 
@@ -55,7 +55,8 @@ fn create(control: &PodControl<'_>, count: usize) -> Result<(), String> {
     Ok(())
 }
 
-/// The lowest goes first: pods without a node, not running, not ready, cheap to delete, young.
+/// Returns the rank of a pod. The lowest rank is deleted first: pods without a node, not running, not ready, cheap to
+/// delete, young.
 fn rank(pod: &Value) -> (bool, bool, bool, i64, std::cmp::Reverse<String>) {
     const COST: &str = "controller.kubernetes.io/pod-deletion-cost";
     let annotations = pod.pointer("/metadata/annotations");

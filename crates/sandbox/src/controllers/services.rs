@@ -1,4 +1,4 @@
-//! Services: the endpoints of their pods, and addresses for load balancers.
+//! Services: endpoints for their pods, and addresses for load balancers.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -14,33 +14,33 @@ use crate::{
 const WHO: &str = "The endpoint slice controller";
 const SLICES: &str = "endpointslices.discovery.k8s.io";
 const ENDPOINTS: &str = "endpoints";
-/// Most endpoints of one slice.
+/// Maximum number of endpoints in a slice.
 const MOST_PER_SLICE: usize = 100;
-/// The first two bytes of load balancers' addresses: a range reserved for tests (RFC 2544).
+/// First two bytes of load balancer addresses, from a range reserved for tests (RFC 2544).
 const BALANCERS: [u8; 2] = [198, 18];
 
-/// The stand-in for the controllers of endpoints, and for those of a cloud that makes load balancers.
+/// Stand-in for the endpoint controllers, and for a cloud controller that creates load balancers.
 #[derive(Debug, Default)]
 pub(super) struct Services {
-    /// Revisions of services and pods at the last look.
+    /// Revisions of services and pods at the last reconciliation.
     seen: [u64; 2],
-    /// By UID of the service.
+    /// Keyed by service UID.
     written: HashMap<String, ServiceEndpoints>,
     /// Number of load balancers so far.
     balancers: u16,
 }
 
-/// The endpoints that were written for a service.
+/// Endpoints that were written for a service.
 #[derive(Debug)]
 struct ServiceEndpoints {
     namespace: String,
     service: String,
-    /// By name.
+    /// Keyed by name.
     slices: BTreeMap<String, Value>,
     subsets: Value,
 }
 
-/// Pods by namespace and one of their labels.
+/// Pods, by namespace and by each of their labels.
 struct ByLabel<'a>(HashMap<(&'a str, &'a str, &'a str), Vec<&'a Value>>);
 
 impl Services {
@@ -72,7 +72,7 @@ impl Services {
         }
     }
 
-    /// Gives a load balancer an address.
+    /// Assigns an address to a service of type LoadBalancer, unless it has one.
     fn balance(&mut self, tools: &ControllerContext, service: &Value) {
         let has_one = !list(service, "/status/loadBalancer/ingress").is_empty();
         if text(service, "/spec/type") != "LoadBalancer" || has_one {
@@ -87,7 +87,7 @@ impl Services {
         carry_on("The load balancer controller", given.map(|_| ()));
     }
 
-    /// Writes the endpoints of a service where they have changed.
+    /// Writes those endpoints of a service that have changed.
     fn write(&mut self, tools: &ControllerContext, service: &Value, pods: &[&Value]) {
         let written = self.written.entry(uid(service).to_owned()).or_insert_with(|| ServiceEndpoints {
             namespace: namespace(service).to_owned(),
@@ -133,7 +133,7 @@ impl Services {
 }
 
 impl ServiceEndpoints {
-    /// Deletes the endpoints of a service that is gone.
+    /// Deletes the endpoints of a deleted service.
     fn delete(&self, tools: &ControllerContext) {
         for slice in self.slices.keys() {
             carry_on(WHO, tools.store.delete(SLICES, &self.namespace, slice, None));
@@ -143,7 +143,7 @@ impl ServiceEndpoints {
 }
 
 impl<'a> ByLabel<'a> {
-    /// Indexes the pods that have an address and have not ended.
+    /// Indexes the pods that have an address and have not finished.
     fn new(pods: &'a Mirror) -> Self {
         let mut by_label: HashMap<_, Vec<&Value>> = HashMap::new();
         for pod in pods.all().filter(|pod| !text(pod, "/status/podIP").is_empty() && !is_finished(pod)) {
@@ -154,12 +154,12 @@ impl<'a> ByLabel<'a> {
         Self(by_label)
     }
 
-    /// The pods with a label.
+    /// Returns the pods with a label.
     fn with<'b>(&'b self, namespace: &'b str, key: &'b str, value: &'b Value) -> &'b [&'b Value] {
         self.0.get(&(namespace, key, text(value, ""))).map_or(&[], Vec::as_slice)
     }
 
-    /// The pods that the selector of a service chooses, in the order of their names.
+    /// Returns the pods that a service selects, in name order.
     fn chosen_by<'b>(&'b self, service: &'b Value) -> Vec<&'b Value> {
         let selector = || entries(service, "/spec/selector");
         let candidates = selector().map(|(key, value)| self.with(namespace(service), key, value));
@@ -172,7 +172,7 @@ impl<'a> ByLabel<'a> {
     }
 }
 
-/// The slices of a service by their names; one that is empty if there are no pods.
+/// Returns the slices of a service by name. If there are no pods, the result is one empty slice.
 fn slices(service: &Value, pods: &[&Value]) -> BTreeMap<String, Value> {
     let ports = ports(service, pods);
     let mut labels = json!({
@@ -219,7 +219,7 @@ fn target(pod: &Value) -> Value {
     json!({"kind": "Pod", "namespace": namespace(pod), "name": name(pod), "uid": uid(pod)})
 }
 
-/// The ports of a service, as its pods have them.
+/// Returns the ports of a service, with the port numbers of its pods.
 fn ports(service: &Value, pods: &[&Value]) -> Vec<Value> {
     let port = |port: &Value| {
         let target = match port.get("targetPort") {
@@ -238,7 +238,7 @@ fn named_port(pod: &Value, wanted: &str) -> Option<i64> {
     number(ports.find(|port| text(port, "/name") == wanted)?, "/containerPort")
 }
 
-/// The subsets of the older kind, Endpoints.
+/// Returns the subsets for the older kind Endpoints.
 fn subsets(service: &Value, pods: &[&Value]) -> Value {
     let all = service["spec"]["publishNotReadyAddresses"] == true;
     let (ready, unready): (Vec<&Value>, Vec<&Value>) =
@@ -262,7 +262,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slices_have_a_hundred_endpoints_at_most_and_ports_by_their_numbers() {
+    fn slices_have_at_most_a_hundred_endpoints_and_numeric_ports() {
         let service = json!({
             "metadata": {"name": "web", "namespace": "default", "uid": "s"}, "kind": "Service",
             "spec": {"ports": [{"name": "http", "port": 80, "targetPort": "web", "protocol": "TCP"}]},

@@ -1,4 +1,4 @@
-//! StatefulSets: pods with numbers, one after the other, each with its own claims.
+//! StatefulSets: numbered pods, created one after the other, each with its own claims.
 
 use harbormaster_world::volumes::{CLAIMS, pod_claims};
 use serde_json::{Value, json};
@@ -33,7 +33,7 @@ pub(super) fn reconcile(tools: &ControllerContext, sets: &Mirror, pods: &OwnedOb
     }
 }
 
-/// Makes, replaces or ends pods: one at a time unless the set says `Parallel`.
+/// Creates, replaces or deletes pods, one at a time unless the set specifies `Parallel`.
 fn step(control: &PodControl<'_>, own: &[&Value], wanted: i64, revision: &str) {
     let set = control.owner;
     let at_once = text(set, "/spec/podManagementPolicy") == "Parallel";
@@ -66,7 +66,7 @@ fn step(control: &PodControl<'_>, own: &[&Value], wanted: i64, revision: &str) {
     }
 }
 
-/// Deletes the last pod of an old template once all are ready; the next step recreates it.
+/// Once all pods are ready, deletes the last pod of an old template. The next step recreates it.
 fn replace(control: &PodControl<'_>, own: &[&Value], revision: &str) {
     let set = control.owner;
     if text(set, "/spec/updateStrategy/type") == "OnDelete" || !own.iter().all(|pod| is_ready(pod)) {
@@ -78,8 +78,8 @@ fn replace(control: &PodControl<'_>, own: &[&Value], revision: &str) {
     }
 }
 
-/// Returns true if a pod has this revision of its set. Pods of a dump carry revisions of their cluster and count as
-/// current.
+/// Returns true if a pod has the given revision of its set. Pods from a dump carry the revisions of their cluster and
+/// count as current.
 fn is_of(set: &Value, pod: &Value, revision: &str) -> bool {
     let label = pod.pointer("/metadata/labels").and_then(|labels| labels.get(REVISION_LABEL)?.as_str());
     label.is_none_or(|label| !label.starts_with(name(set)) || label == revision)
@@ -111,7 +111,7 @@ fn create(control: &PodControl<'_>, pod_name: &str, ordinal: i64, revision: &str
     carry_on("The StatefulSet controller", control.create(pod));
 }
 
-/// The claims that the pod has of its own, unless they are there already.
+/// Creates the pod's own claims, unless they exist already.
 fn create_claims(control: &PodControl<'_>, pod_name: &str) {
     let (set, store) = (control.owner, &control.tools.store);
     for mut claim in pod_claims::of_stateful_set(set, pod_name) {
@@ -127,7 +127,8 @@ fn create_claims(control: &PodControl<'_>, pod_name: &str) {
     }
 }
 
-/// Lets the claims of a pod that is one too many go with it, if the set says so.
+/// Makes a surplus pod the owner of its claims, so that they are deleted with it, if the set's retention policy demands
+/// that.
 fn leave_claims_to(control: &PodControl<'_>, pod: &Value) {
     let set = control.owner;
     if retention(set, "whenScaled") != "Delete" {
@@ -141,7 +142,7 @@ fn leave_claims_to(control: &PodControl<'_>, pod: &Value) {
     }
 }
 
-/// Returns the retention policy of claims for an occasion.
+/// Returns the retention policy for claims; `when` is `whenDeleted` or `whenScaled`.
 fn retention<'a>(set: &'a Value, when: &str) -> &'a str {
     text(set, &format!("/spec/persistentVolumeClaimRetentionPolicy/{when}"))
 }
@@ -152,7 +153,7 @@ fn status(set: &mut Value, own: &[&Value], wanted: i64, revision: &str) {
     let count =
         |revision: &str| own.iter().filter(|pod| !is_ending(pod) && is_of(set, pod, revision)).count();
     let (updated, before) = (count(revision), text(set, "/status/currentRevision").to_owned());
-    // The revision before is the current one until all pods are new and ready.
+    // The previous revision remains the current one until all pods are new and ready.
     let wanted = usize::try_from(wanted).unwrap_or(0);
     let is_done = before.is_empty() || (updated == wanted && ready == wanted);
     let current = if is_done { revision } else { &before };

@@ -1,4 +1,4 @@
-//! Evictions for taints: pods leave nodes whose `NoExecute` taints they do not tolerate, or no longer.
+//! Taint-based evictions: pods leave nodes whose `NoExecute` taints they do not tolerate, or no longer tolerate.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -22,10 +22,10 @@ use crate::{
 const COMPONENT: &str = "taint-eviction-controller";
 const REASON: &str = "TaintManagerEviction";
 
-/// The stand-in for the controller of evictions for taints.
+/// Stand-in for the taint eviction controller.
 #[derive(Debug, Default)]
 pub(super) struct TaintEvictions {
-    /// By UID: pods whose time on their node is limited.
+    /// Pods whose time on their node is limited. Keyed by UID.
     planned: HashMap<String, PlannedEviction>,
 }
 
@@ -36,7 +36,7 @@ struct PlannedEviction {
 }
 
 impl TaintEvictions {
-    /// Returns when the next pod is to go.
+    /// Returns the time of the next eviction.
     pub(super) fn reconcile(
         &mut self,
         tools: &ControllerContext,
@@ -54,7 +54,7 @@ impl TaintEvictions {
             let Some(taints) = tainted.get(text(pod, "/spec/nodeName")) else { continue };
             let Some(patience) = patience(pod, taints) else { continue };
             limited.insert(uid(pod).to_owned());
-            // A time that has been set stays, unless the pod has to go at once.
+            // A planned time stays, unless the pod must leave immediately.
             let planned = self.planned.get(uid(pod)).filter(|_| !patience.is_zero());
             let at = planned.map_or(now + patience, |planned| planned.at);
             if at <= now {
@@ -82,13 +82,13 @@ fn taints(node: &Value) -> Vec<Taint> {
     taints.map(taint).collect()
 }
 
-/// Returns the time for which a pod may stay on a node with these taints; `None` if it may stay forever.
+/// Returns the time for which a pod may stay on a node with the given taints, or `None` if it may stay forever.
 fn patience(pod: &Value, taints: &[Taint]) -> Option<Duration> {
     let tolerations: Vec<(Toleration, Option<i64>)> =
         list(pod, "/spec/tolerations").iter().map(toleration).collect();
     let mut least: Option<u64> = None;
     for taint in taints {
-        // The first that tolerates a taint is the one that counts.
+        // The first toleration that tolerates a taint counts.
         match tolerations.iter().find(|(toleration, _)| toleration.tolerates(taint, false)) {
             None => return Some(Duration::ZERO),
             Some((_, None)) => {}
@@ -101,7 +101,7 @@ fn patience(pod: &Value, taints: &[Taint]) -> Option<Duration> {
     least.map(Duration::from_secs)
 }
 
-/// A toleration, and for how many seconds it lasts if not for ever.
+/// Returns a toleration, and the number of seconds for which it lasts (`None` for forever).
 fn toleration(value: &Value) -> (Toleration, Option<i64>) {
     let toleration = Toleration {
         key: text(value, "/key").into(),
@@ -112,7 +112,7 @@ fn toleration(value: &Value) -> (Toleration, Option<i64>) {
     (toleration, number(value, "/tolerationSeconds"))
 }
 
-/// The real controller does not know more of a pod when it tells of it.
+/// Returns the reference to a pod for events. It contains no more than the real controller knows of the pod.
 fn about(pod: &Value) -> Value {
     json!({"apiVersion": "v1", "kind": "Pod", "namespace": namespace(pod), "name": name(pod)})
 }
@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pod_stays_as_long_as_the_shortest_toleration_that_it_needs() {
+    fn a_pod_stays_for_the_shortest_time_of_the_tolerations_that_it_needs() {
         let tolerate = |key: &str, seconds: Option<i64>| {
             let mut toleration = json!({"key": key, "operator": "Exists", "effect": "NoExecute"});
             if let Some(seconds) = seconds {

@@ -1,4 +1,4 @@
-//! Claims and volumes: writes the decisions of [`harbormaster_world::volumes`] to the store, with their events.
+//! Claims and volumes: writes the decisions of [`harbormaster_world::volumes`] to the store, and sends their events.
 
 use std::collections::HashMap;
 
@@ -16,7 +16,7 @@ use crate::{
 
 const WHO: &str = "The volume controller";
 
-/// The controllers of claims and volumes, and the provisioners of all classes if there are any.
+/// Stand-in for the controllers of claims and volumes and, if enabled, for the provisioners of all classes.
 #[derive(Debug)]
 pub(super) struct VolumeControllers {
     claims: Mirror,
@@ -26,7 +26,7 @@ pub(super) struct VolumeControllers {
     state: Volumes,
     /// Revisions of the mirrors at the last reconciliation.
     seen: [u64; 5],
-    /// The last event by UID of the claim, which is not repeated.
+    /// Last event of each claim, which is not sent again. Keyed by claim UID.
     told: HashMap<String, (&'static str, String)>,
 }
 
@@ -45,7 +45,7 @@ impl VolumeControllers {
         })
     }
 
-    /// Starts to provision volumes.
+    /// Enables the provisioning of volumes.
     pub(super) fn provision(&mut self) {
         self.state = Volumes::new(Provisioners::Ready);
     }
@@ -59,7 +59,7 @@ impl VolumeControllers {
         }
     }
 
-    /// A claim that a volume names and that is not seen is gone: volumes must be older than claims.
+    /// Catches up with volumes before claims. A claim that a volume names is then known unless it was deleted.
     pub(super) async fn catch_up(&mut self) {
         for mirror in [&mut self.volumes, &mut self.claims, &mut self.classes, &mut self.drivers] {
             mirror.catch_up().await;
@@ -123,7 +123,7 @@ impl VolumeControllers {
     }
 }
 
-/// Writes an object and its status, unless it has changed meanwhile.
+/// Writes an object and its status, unless the object has changed in the meantime.
 fn write(store: &Store, resource: &str, object: &Value) -> Result<(), Failure> {
     let (namespace, name) = (namespace(object), name(object));
     store.update(resource, namespace, name, |current| *current = object.clone())?;

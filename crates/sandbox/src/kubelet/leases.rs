@@ -1,4 +1,4 @@
-//! The leases by which kubelets show that they are alive.
+//! Leases with which kubelets show that they are alive.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -14,18 +14,19 @@ use crate::fields::{name, uid};
 
 const LEASES: &str = "leases.coordination.k8s.io";
 const NAMESPACE: &str = "kube-node-lease";
-/// Time between two renewals of a lease.
+/// Interval between renewals of a lease.
 const PERIOD: Duration = Duration::from_secs(10);
 /// Duration of a lease.
 const SECONDS: i64 = 40;
-/// Parts of a period over which the first renewals are spread, so that not all leases are renewed at once.
+/// Number of parts of a period over which the first renewals are spread, so that leases are not all renewed at the same
+/// time.
 const PARTS: u32 = 50;
 
-/// The leases of all nodes, each renewed every ten seconds.
+/// Leases of all nodes, each renewed every ten seconds.
 #[derive(Debug)]
 pub(super) struct Leases {
     store: Store,
-    /// By name: the number of the node's entry in `due`.
+    /// Number of each node's entry in `due`. Keyed by name.
     nodes: HashMap<String, u64>,
     due: BTreeMap<(Instant, u64), String>,
     entries: u64,
@@ -36,7 +37,7 @@ impl Leases {
         Self { store: store.clone(), nodes: HashMap::new(), due: BTreeMap::new(), entries: 0 }
     }
 
-    /// Gives a node a lease, unless it has one.
+    /// Creates a lease for a node, unless the node has one.
     pub(super) fn add(&mut self, node: &Value, at: Instant) -> Result<(), Failure> {
         if self.nodes.contains_key(name(node)) {
             return Ok(());
@@ -54,18 +55,18 @@ impl Leases {
         self.store.create(LEASES, lease).map(|_| ())
     }
 
-    /// Deletes the lease of a node that is gone.
+    /// Deletes the lease of a deleted node.
     pub(super) fn remove(&mut self, node: &str) -> Result<(), Failure> {
         self.nodes.remove(node);
         self.store.delete(LEASES, NAMESPACE, node, None)
     }
 
-    /// Time of the next renewal.
+    /// Returns the time of the next renewal.
     pub(super) fn next(&self) -> Option<Instant> {
         self.due.keys().next().map(|(at, _)| *at)
     }
 
-    /// Renews what is due, but for nodes whose kubelets are silent.
+    /// Renews the leases that are due, except those of nodes whose kubelets are silent.
     pub(super) fn renew_due(&mut self, at: Instant, is_silent: impl Fn(&str) -> bool) -> Result<(), Failure> {
         let mut done = Ok(());
         while let Some(first) = self.due.first_entry().filter(|entry| entry.key().0 <= at) {
@@ -76,7 +77,7 @@ impl Leases {
             if !is_silent(&node) {
                 done = done.and(self.renew(&node));
             }
-            // Missed renewals are not made up for.
+            // Missed renewals are skipped.
             self.enter((due + PERIOD).max(at), node);
         }
         done
@@ -106,7 +107,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn leases_are_renewed_every_ten_seconds_while_their_kubelets_speak() {
+    async fn leases_are_renewed_every_ten_seconds_unless_their_kubelet_is_silent() {
         let store = ApiServer::new(Options::default()).store();
         let (mut leases, begin) = (Leases::new(&store), Instant::now());
         let node = |name: &str| json!({"metadata": {"name": name, "uid": name}});
@@ -122,7 +123,7 @@ mod tests {
         let after = ["a", "b"].map(version);
         assert!(after[0] > before[0] && after[1] == before[1]);
         leases.renew_due(begin + PERIOD, |_| false).unwrap();
-        assert_eq!(["a", "b"].map(version), after, "not before the next ten seconds are over");
+        assert_eq!(["a", "b"].map(version), after, "not until another ten seconds have passed");
         leases.remove("a").unwrap();
         leases.add(&node("a"), begin + PERIOD).unwrap();
         leases.renew_due(begin + 3 * PERIOD, |_| false).unwrap();

@@ -1,4 +1,4 @@
-//! The next step of a kubelet for a pod, by the pod's status and annotations.
+//! The next step of a kubelet for a pod, according to the pod's status and annotations.
 
 use std::time::Duration;
 
@@ -11,62 +11,62 @@ use crate::{
     fields::{annotation, controller, is_ending, is_ready, name, text},
 };
 
-/// The annotation of a pod that may end: its running time, as in `90s` or `1m30s`.
+/// Annotation of a pod that may finish: its running time, such as `90s` or `1m30s`.
 pub const RUN_FOR: &str = "sandbox.harbormaster.dev/run-for";
-/// The annotation of a pod that fails: the time from each start of its containers until they exit with code 1.
+/// Annotation of a pod that fails: the time from each start of its containers until they exit with code 1.
 pub const FAIL_AFTER: &str = "sandbox.harbormaster.dev/fail-after";
-/// The annotation of a slow pod: the time from the start of its containers until they are ready, or `never`.
+/// Annotation of a slow pod: the time from the start of its containers until they are ready, or `never`.
 pub const READY_AFTER: &str = "sandbox.harbormaster.dev/ready-after";
 
-/// The longest time until a container that failed is started again.
+/// Maximum time until a failed container is restarted.
 const LONGEST_BACK_OFF: Duration = Duration::from_secs(300);
-/// A container that ran for this long is started again at once.
+/// Running time after which a failed container is restarted immediately.
 const LONG_RUN: Duration = Duration::from_secs(600);
 
 /// An action of a kubelet on a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
     Start,
-    /// Says that the pod is ready.
+    /// Reports the pod as ready.
     Ready,
-    /// Says that it is not.
+    /// Reports the pod as not ready.
     Unready,
-    /// Lets the containers end with an error.
+    /// Makes the containers end with an error.
     Fail,
-    /// Starts the containers again.
+    /// Restarts the containers.
     Restart,
     Finish,
     End,
 }
 
-/// An action on a pod, and the number of restarts at which it is due.
+/// An action on a pod, and the number of the pod's restarts for which the action was planned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Step {
     pub(super) act: Action,
     restarts: i64,
 }
 
-/// The state of a node.
+/// State of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NodeState {
-    /// It works.
+    /// The node works.
     Ready,
-    /// Its kubelet works and says that it is not ready.
+    /// The kubelet works and reports that the node is not ready.
     NotReady,
-    /// Its kubelet is silent.
+    /// The kubelet is silent.
     Silent,
-    /// There is none.
+    /// The node does not exist.
     Missing,
 }
 
-/// The next step of a pod, and the time until then.
+/// Returns the next step of a pod, and the time until it is due.
 pub(super) fn next(pod: &Value, node: NodeState, pace: Pace) -> Option<(Step, Duration)> {
     if text(pod, "/spec/nodeName").is_empty() || node == NodeState::Silent {
         return None;
     }
     let (act, delay) = match text(pod, "/status/phase") {
         _ if is_ending(pod) => (Action::End, pace.stop),
-        // Nobody speaks for a node that does not exist.
+        // A node that does not exist has no kubelet that could start the pod.
         "Pending" if node != NodeState::Missing => (Action::Start, pace.start),
         "Running" if is_backing_off(pod) => (Action::Restart, back_off(restarts(pod))),
         "Running" => running(pod, node, pace)?,
@@ -75,7 +75,7 @@ pub(super) fn next(pod: &Value, node: NodeState, pace: Pace) -> Option<(Step, Du
     Some((Step { act, restarts: restarts(pod) }, delay))
 }
 
-/// The first event in the life of running containers.
+/// Returns the next action on a pod whose containers run, and the time until it is due.
 fn running(pod: &Value, node: NodeState, pace: Pace) -> Option<(Action, Duration)> {
     let ready_after = ready_after(pod);
     let readiness = match (is_ready(pod), ready_after) {
@@ -83,7 +83,7 @@ fn running(pod: &Value, node: NodeState, pace: Pace) -> Option<(Action, Duration
         (false, Readiness::After(delay)) if node == NodeState::Ready => Some((Action::Ready, delay)),
         _ => None,
     };
-    // A pod that is ready has run for that long.
+    // A ready pod has already run for the time until its readiness.
     let gone = match ready_after {
         Readiness::After(delay) if is_ready(pod) => delay,
         _ => Duration::ZERO,
@@ -96,7 +96,7 @@ fn running(pod: &Value, node: NodeState, pace: Pace) -> Option<(Action, Duration
     end.chain(readiness).min_by_key(|(_, delay)| *delay)
 }
 
-/// The readiness of a pod, counted from the start of its containers.
+/// Time of a pod's readiness, counted from the start of its containers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Readiness {
     After(Duration),
@@ -119,17 +119,17 @@ fn fail_after(pod: &Value) -> Option<Duration> {
     duration(pod, FAIL_AFTER)
 }
 
-/// The running time of a pod that may end by itself.
+/// Returns the running time of a pod that may finish on its own.
 fn run_time(pod: &Value, pace: Pace) -> Option<Duration> {
     if text(pod, "/spec/restartPolicy") == "Always" {
         return None;
     }
     let of_jobs = || {
         let owner = controller(pod).filter(|owner| owner["kind"] == "Job");
-        // A pod that is to fail does not come to a good end before.
+        // A pod that is supposed to fail does not succeed before that.
         owner.filter(|_| annotation(pod, FAIL_AFTER).is_none()).map(|_| pace.run_for)
     };
-    // What is no duration was told of, and means nothing.
+    // An annotation that is not a duration is logged and has no effect.
     if annotation(pod, RUN_FOR).is_some() { duration(pod, RUN_FOR) } else { of_jobs() }
 }
 
@@ -138,18 +138,18 @@ fn duration(pod: &Value, key: &str) -> Option<Duration> {
     match given.parse::<GoDuration>() {
         Ok(given) => Some(given.to_std()),
         Err(error) => {
-            tracing::warn!(pod = name(pod), err = %error, "The annotation {key} is no duration");
+            tracing::warn!(pod = name(pod), err = %error, "The annotation {key} is not a duration");
             None
         }
     }
 }
 
-/// Returns true if a failed pod restarts without a pause.
+/// Returns true if a failed pod is restarted without a pause.
 pub(super) fn restarts_at_once(pod: &Value) -> bool {
     restarts(pod) == 0 || fail_after(pod).is_some_and(|after| after >= LONG_RUN)
 }
 
-/// The pause before the next start, after so many restarts.
+/// Returns the pause before the next restart, after the given number of restarts.
 pub(super) fn back_off(restarts: i64) -> Duration {
     let doublings = u32::try_from(restarts.saturating_sub(1)).unwrap_or(0).min(5);
     (Duration::from_secs(10) * (1 << doublings)).min(LONGEST_BACK_OFF)
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_due_first_comes_first() {
+    fn the_action_due_first_comes_first() {
         let fails = json!({FAIL_AFTER: "20s"});
         let slow = json!({FAIL_AFTER: "20s", READY_AFTER: "5s"});
         let late = json!({FAIL_AFTER: "20s", READY_AFTER: "1m"});
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_of_jobs_finish_unless_they_are_to_fail() {
+    fn pods_of_jobs_finish_unless_they_are_supposed_to_fail() {
         for (annotations, expected) in [
             (json!({}), (Action::Finish, 30)),
             (json!({FAIL_AFTER: "1h"}), (Action::Fail, 3600)),

@@ -1,23 +1,23 @@
-//! The status of a pod, as a kubelet writes it.
+//! Status of a pod, as a kubelet writes it.
 
 use serde_json::{Value, json};
 
 use super::plan;
 use crate::fields::{list, now, set_condition, text, uid};
 
-/// Number of restarts of a pod's containers.
+/// Returns the number of restarts of a pod's containers.
 pub(super) fn restarts(pod: &Value) -> i64 {
     let statuses = list(pod, "/status/containerStatuses").iter();
     statuses.filter_map(|status| status["restartCount"].as_i64()).max().unwrap_or(0)
 }
 
-/// Returns true if containers of a pod have failed and wait for their restart.
+/// Returns true if containers of a pod have failed and are waiting for their restart.
 pub(super) fn is_backing_off(pod: &Value) -> bool {
     let mut statuses = list(pod, "/status/containerStatuses").iter();
     statuses.any(|status| text(status, "/state/waiting/reason") == "CrashLoopBackOff")
 }
 
-/// The pod runs. It is ready unless its annotation or its node say otherwise.
+/// Makes a pod run. The pod is ready, unless its annotation delays that or its node is not ready.
 pub(super) fn start(pod: &mut Value, ip: &str, host_ip: &str, node_is_ready: bool) {
     let started = now();
     let runs = json!({"running": {"startedAt": started}});
@@ -28,7 +28,7 @@ pub(super) fn start(pod: &mut Value, ip: &str, host_ip: &str, node_is_ready: boo
     let first: Vec<Value> = list(pod, "/spec/initContainers")
         .iter()
         .map(|container| {
-            // Sidecars run on.
+            // Sidecars keep running.
             let runs_on = text(container, "/restartPolicy") == "Always";
             of_container(pod, container, if runs_on { &runs } else { &done })
         })
@@ -62,7 +62,7 @@ fn of_container(pod: &Value, container: &Value, state: &Value) -> Value {
     })
 }
 
-/// All containers of a running pod are ready, or none is.
+/// Makes all containers of a running pod ready, or none.
 pub(super) fn set_ready(pod: &mut Value, ready: bool) {
     each_container(pod, |status| status["ready"] = ready.into());
     let names: Vec<&str> =
@@ -76,7 +76,7 @@ pub(super) fn set_ready(pod: &mut Value, ready: bool) {
     }
 }
 
-/// The containers end with an error. What follows depends on the pod's restart policy.
+/// Makes the containers end with an error. Whether they are restarted depends on the pod's restart policy.
 pub(super) fn fail(pod: &mut Value) {
     if text(pod, "/spec/restartPolicy") == "Never" {
         return end(pod, "Failed", 1, "Error", "PodFailed");
@@ -99,7 +99,7 @@ pub(super) fn fail(pod: &mut Value) {
     set_ready(pod, false);
 }
 
-/// The containers run again.
+/// Makes the containers run again.
 pub(super) fn restart(pod: &mut Value) {
     let started = now();
     each_container(pod, |status| {
@@ -110,7 +110,7 @@ pub(super) fn restart(pod: &mut Value) {
     set_ready(pod, plan::is_ready_at_once(pod));
 }
 
-/// The pod has done what it was for.
+/// Makes the pod succeed.
 pub(super) fn finish(pod: &mut Value) {
     end(pod, "Succeeded", 0, "Completed", "PodCompleted");
 }
@@ -127,7 +127,7 @@ fn end(pod: &mut Value, phase: &str, code: i64, reason: &str, of_pod: &str) {
     }
 }
 
-/// The state of a container that ran and has ended now.
+/// Returns the state of a container that was running and has just ended.
 fn ended(state: &Value, code: i64, reason: &str) -> Value {
     let began = text(state, "/running/startedAt");
     json!({"terminated": {"exitCode": code, "reason": reason, "startedAt": began, "finishedAt": now()}})
@@ -159,10 +159,10 @@ mod tests {
     }
 
     #[test]
-    fn a_container_that_fails_again_and_again_waits_longer_and_longer() {
+    fn a_container_that_keeps_failing_waits_longer_and_longer() {
         let mut pod = running("Always");
         fail(&mut pod);
-        assert_eq!(restarts(&pod), 1, "at once the first time");
+        assert_eq!(restarts(&pod), 1, "immediately the first time");
         assert!(!is_backing_off(&pod));
         for (restarted, pause) in
             [(1, "10s"), (2, "20s"), (3, "40s"), (4, "1m20s"), (5, "2m40s"), (6, "5m0s")]

@@ -1,4 +1,4 @@
-//! Every node, pod and service has an address of its own.
+//! Every node, pod and service has its own address.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ fn texts(sandbox: &Sandbox, resource: &str, pointer: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn pods_have_addresses_of_their_node_and_nodes_that_come_later_are_ready() {
+async fn pods_have_addresses_of_their_node_and_nodes_added_later_are_ready() {
     let host = "apiVersion: v1\nkind: Pod\nmetadata: {name: host}\nspec: {hostNetwork: true, nodeName: node-1, containers: \
                 [{name: c, image: i}]}\n---\n";
     let mut sandbox = sandbox(2, &[workload("Deployment", 12), host.to_owned()].concat()).await;
@@ -36,7 +36,7 @@ async fn pods_have_addresses_of_their_node_and_nodes_that_come_later_are_ready()
         let range = if on_first { "10.244.0." } else { "10.244.1." };
         assert!(ip.starts_with(range) || (ip, text("/metadata/name")) == ("172.18.0.1", "host"), "{pod}");
         assert_eq!(text("/status/hostIP"), if on_first { "172.18.0.1" } else { "172.18.0.2" });
-        assert!(seen.insert(ip.to_owned()), "{ip} is there twice");
+        assert!(seen.insert(ip.to_owned()), "{ip} occurs twice");
     }
     assert_eq!(seen.len(), 13);
 

@@ -1,10 +1,10 @@
-//! CronJobs start Jobs by a clock that tests move.
+//! CronJobs start Jobs according to a clock that tests move.
 
 use super::*;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// An hourly CronJob, and the time that its pods run.
+/// Returns an hourly CronJob whose pods run for the given time.
 fn cron_job(run_for: &str, change: &Value) -> Value {
     let mut spec = json!({"schedule": "@hourly", "jobTemplate": {"spec": {"template": {
         "metadata": {"annotations": {"sandbox.harbormaster.dev/run-for": run_for}},
@@ -69,7 +69,7 @@ async fn a_job_starts_every_hour_and_a_few_are_remembered() {
 }
 
 #[tokio::test]
-async fn a_job_that_still_runs_is_joined_awaited_or_replaced() {
+async fn a_job_that_is_still_running_is_joined_awaited_or_replaced() {
     for (policy, jobs) in [("Allow", 2), ("Forbid", 1), ("Replace", 1)] {
         let (sandbox, clock) = ticking("1h", &json!({"concurrencyPolicy": policy})).await;
         clock.advance(HOUR);
@@ -86,7 +86,7 @@ async fn a_job_that_still_runs_is_joined_awaited_or_replaced() {
 }
 
 #[tokio::test]
-async fn a_cron_job_that_is_suspended_late_or_of_no_time_zone_starts_nothing() {
+async fn a_cron_job_that_is_suspended_late_or_in_an_unknown_time_zone_starts_nothing() {
     for change in [
         json!({"suspend": true}),
         json!({"schedule": "59 23 31 2 *"}),

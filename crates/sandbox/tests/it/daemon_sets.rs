@@ -1,4 +1,4 @@
-//! DaemonSets have a pod on every node that their template allows, whatever happens to nodes and template.
+//! DaemonSets have a pod on every node that their template allows, however nodes and template change.
 
 use super::*;
 
@@ -14,7 +14,7 @@ fn taint(key: &str, effect: &str) -> Value {
     json!([{"key": key, "effect": effect}])
 }
 
-/// The nodes of the pods that are there to stay.
+/// Returns the nodes of the pods that are placed and not being deleted.
 fn nodes_of(sandbox: &Sandbox) -> Vec<String> {
     let placed = sandbox.board.pods().filter(|pod| pod.state == PodState::Placed);
     let mut nodes: Vec<String> = placed.filter_map(|pod| pod.node.clone()).collect();
@@ -50,14 +50,18 @@ fn merge_node(sandbox: &Sandbox, name: &str, patch: &Value) {
 }
 
 #[tokio::test]
-async fn a_daemon_set_follows_nodes_that_come_go_and_change() {
+async fn a_daemon_set_follows_nodes_that_are_added_removed_and_changed() {
     let mut sandbox = sandbox(2, "").await;
     let store = sandbox.store().clone();
     store.create("nodes", node("full", &json!({}), &taint("dedicated", "NoSchedule"))).unwrap();
     merge_node(&sandbox, "node-2", &json!({"spec": {"unschedulable": true}}));
     store.create(SETS, set(&json!({}))).unwrap();
     assert!(sandbox.settled(LIMIT).await);
-    assert_eq!(nodes_of(&sandbox), ["node-1", "node-2"], "a cordoned node has one, a tainted one has none");
+    assert_eq!(
+        nodes_of(&sandbox),
+        ["node-1", "node-2"],
+        "a cordoned node has a pod, a tainted node has none"
+    );
     assert_eq!(numbers(&sandbox), [2, 2, 2, 2, 2, 0]);
 
     store.create("nodes", node("late", &json!({}), &json!([]))).unwrap();
@@ -67,7 +71,7 @@ async fn a_daemon_set_follows_nodes_that_come_go_and_change() {
     merge_node(&sandbox, "late", &json!({"spec": {"taints": taint("a", "NoSchedule")}}));
     merge_node(&sandbox, "node-1", &json!({"spec": {"taints": taint("a", "NoExecute")}}));
     assert!(sandbox.settled(LIMIT).await);
-    assert_eq!(nodes_of(&sandbox), ["late", "node-2"], "NoSchedule keeps what is there");
+    assert_eq!(nodes_of(&sandbox), ["late", "node-2"], "NoSchedule keeps existing pods");
     assert_eq!(numbers(&sandbox), [1, 1, 1, 1, 1, 1]);
 
     let selector = json!({"spec": {"template": {"spec": {"nodeSelector": {"disk": "ssd"}}}}});
@@ -84,13 +88,13 @@ async fn a_daemon_set_follows_nodes_that_come_go_and_change() {
 }
 
 #[tokio::test]
-async fn its_pods_are_placed_by_the_scheduler_and_go_with_it() {
+async fn its_pods_are_placed_by_the_scheduler_and_deleted_with_it() {
     let mut sandbox = sandbox(1, &pod("big", "3500m")).await;
     let mut greedy = set(&json!({}));
     greedy["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!("1");
     sandbox.store().create(SETS, greedy).unwrap();
     assert!(sandbox.settled(LIMIT).await);
-    assert_eq!(count(&sandbox, PodState::Unschedulable), 1, "it is there, and there is no room");
+    assert_eq!(count(&sandbox, PodState::Unschedulable), 1, "the pod exists, but there is no room for it");
     assert_eq!(numbers(&sandbox), [1, 1, 1, 0, 0, 0]);
     sandbox.store().delete("pods", "default", "big", None).unwrap();
     assert!(sandbox.settled(LIMIT).await);

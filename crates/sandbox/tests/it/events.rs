@@ -1,8 +1,8 @@
-//! Events read as those of a cluster, and are no more than it would have.
+//! Events are worded as in a real cluster, and no more numerous.
 
 use super::*;
 
-/// `component: reason: message` of all events about an object, with names that the server made cut short.
+/// Returns `component: reason: message` of all events about an object, with generated names cut short.
 fn about(sandbox: &Sandbox, kind: &str, name: &str) -> Vec<String> {
     let fields = format!("involvedObject.kind={kind}");
     let (events, _) = sandbox.store().list("events", "", "", &fields).unwrap();
@@ -21,7 +21,7 @@ fn about(sandbox: &Sandbox, kind: &str, name: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn controllers_and_kubelets_tell_what_they_do() {
+async fn controllers_and_kubelets_send_events() {
     let job = "apiVersion: batch/v1\nkind: Job\nmetadata: {name: sums}\nspec:\n  template: {spec: {restartPolicy: Never, \
                containers: [{name: c, image: i}]}}\n---\n";
     let mut sandbox = sandbox(1, &[workload("Deployment", 1), job.to_owned()].concat()).await;
@@ -60,7 +60,7 @@ async fn controllers_and_kubelets_tell_what_they_do() {
 }
 
 #[tokio::test]
-async fn many_pods_do_not_become_many_events_of_their_owner() {
+async fn many_pods_do_not_cause_many_events_about_their_owner() {
     let sandbox = sandbox(2, &workload("Deployment", 100)).await;
     let told = about(&sandbox, "ReplicaSet", "web");
     assert_eq!(told.len(), 10);
@@ -68,7 +68,7 @@ async fn many_pods_do_not_become_many_events_of_their_owner() {
 }
 
 #[tokio::test]
-async fn a_stateful_set_and_a_daemon_set_tell_in_their_own_words() {
+async fn a_stateful_set_and_a_daemon_set_have_their_own_wording() {
     let sets =
         [workload("StatefulSet", 1), workload("DaemonSet", 0).replace("name: web", "name: all")].concat();
     let sandbox = sandbox(1, &workload("StatefulSet", 1)).await;

@@ -1,10 +1,10 @@
-//! Pods fail, are started again and again, or never become ready, as their annotations say.
+//! Pods fail, restart repeatedly, or never become ready, as their annotations specify.
 
 use harbormaster_sandbox::{Clock, FAIL_AFTER, READY_AFTER};
 
 use super::*;
 
-/// An object of one of the workloads, whose pods have an annotation.
+/// Returns a workload of the given kind whose pods have an annotation.
 fn annotated(kind: &str, annotation: (&str, &str), more: &Value) -> Value {
     let mut spec = json!({"template": {
         "metadata": {"labels": {"app": "web"}, "annotations": {annotation.0: annotation.1}},
@@ -41,7 +41,7 @@ fn is(object: &Value, name: &str, status: &str, reason: &str) -> bool {
     condition(object, name) == Some((status.to_owned(), reason.to_owned()))
 }
 
-/// The pods, by name.
+/// Returns the pods, ordered by name.
 fn pods(sandbox: &Sandbox) -> Vec<Value> {
     let (pods, _) = sandbox.store().list("pods", "default", "", "").unwrap();
     pods.iter().map(|pod| pod.value()).collect()
@@ -52,7 +52,7 @@ fn in_phase(sandbox: &Sandbox, phase: &str) -> usize {
 }
 
 #[tokio::test]
-async fn a_job_whose_pods_fail_tries_again_after_a_pause_and_then_fails() {
+async fn a_job_whose_pods_fail_retries_after_a_pause_and_then_fails() {
     let more = json!({"backoffLimit": 1, "restartPolicy": "Never"});
     let (sandbox, clock) = with("jobs.batch", annotated("Job", (FAIL_AFTER, "1h"), &more)).await;
     let job = || read(&sandbox, "jobs.batch", "web");
@@ -90,7 +90,7 @@ async fn a_job_that_is_active_for_too_long_fails() {
 }
 
 #[tokio::test]
-async fn containers_that_fail_are_started_again_after_longer_and_longer_pauses() {
+async fn failed_containers_are_restarted_after_longer_and_longer_pauses() {
     let deployment = annotated("Deployment", (FAIL_AFTER, "1m"), &json!({}));
     let (sandbox, clock) = with("deployments.apps", deployment).await;
     let status = || {
@@ -122,7 +122,7 @@ async fn containers_that_fail_are_started_again_after_longer_and_longer_pauses()
 }
 
 #[tokio::test]
-async fn a_rollout_of_pods_that_never_become_ready_is_stuck_and_says_so() {
+async fn a_rollout_of_pods_that_never_become_ready_is_reported_as_stuck() {
     let more = json!({"replicas": 4, "progressDeadlineSeconds": 60});
     let healthy = annotated("Deployment", ("note", "none"), &more);
     let (mut sandbox, clock) = with("deployments.apps", healthy).await;
@@ -147,7 +147,7 @@ async fn a_rollout_of_pods_that_never_become_ready_is_stuck_and_says_so() {
 }
 
 #[tokio::test]
-async fn a_pod_becomes_ready_late_and_unready_again_when_its_annotation_says_so() {
+async fn a_pod_becomes_ready_late_and_unready_again_according_to_its_annotation() {
     let pod = json!({"metadata": {"name": "slow", "annotations": {READY_AFTER: "1m"}},
         "spec": {"containers": [{"name": "c", "image": "i"}]}});
     let (sandbox, clock) = with("pods", pod).await;

@@ -1,4 +1,4 @@
-//! Clusters in a process: pods are placed, run, move and go.
+//! Whole clusters in one process: pods are placed, run, move and disappear.
 
 #![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
 
@@ -62,7 +62,7 @@ fn read(sandbox: &Sandbox, resource: &str, name: &str) -> Value {
     sandbox.store().get(resource, "default", name).unwrap().value()
 }
 
-/// Waits for what no pod shows.
+/// Waits for a condition that the state of pods does not show.
 async fn eventually(is_true: impl Fn() -> bool) {
     let waited = async {
         while !is_true() {
@@ -91,7 +91,7 @@ async fn the_pods_of_a_deployment_are_placed_run_and_follow_its_scale() {
     assert!(sandbox.settled(LIMIT).await);
     sandbox.store().delete("deployments.apps", "default", "web", None).unwrap();
     assert!(sandbox.settled(LIMIT).await);
-    assert_eq!(sandbox.board.pods().count(), 0, "what a deployment leaves behind is deleted");
+    assert_eq!(sandbox.board.pods().count(), 0, "the objects of a deleted deployment are deleted");
 }
 
 #[tokio::test]
@@ -130,7 +130,7 @@ async fn a_stateful_set_numbers_its_pods() {
 }
 
 #[tokio::test]
-async fn a_job_finishes_when_enough_pods_have() {
+async fn a_job_finishes_when_enough_pods_have_finished() {
     let sandbox = sandbox(
         2,
         "apiVersion: batch/v1\nkind: Job\nmetadata: {name: sums}\nspec:\n  parallelism: 2\n  completions: 3\n  \
@@ -163,7 +163,7 @@ async fn pods_deleted_from_a_cordoned_node_move_and_budgets_count_them() {
 }
 
 #[tokio::test]
-async fn pods_that_fit_nowhere_say_why_in_the_words_of_kube_scheduler() {
+async fn pods_that_fit_nowhere_have_the_message_of_kube_scheduler() {
     let picky = "apiVersion: v1\nkind: Pod\nmetadata: {name: picky}\nspec:\n  nodeSelector: {disk: nvme}\n  \
                  containers: [{name: c, image: i}]\n---\n";
     let gated = "apiVersion: v1\nkind: Pod\nmetadata: {name: gated}\nspec:\n  schedulingGates: [{name: a/b}]\n  \
@@ -184,7 +184,7 @@ async fn pods_that_fit_nowhere_say_why_in_the_words_of_kube_scheduler() {
 }
 
 #[tokio::test]
-async fn a_pod_of_higher_priority_takes_the_place_of_another() {
+async fn a_pod_of_higher_priority_replaces_another() {
     let mut sandbox = sandbox(1, &pod("low", "3")).await;
     let class = json!({"metadata": {"name": "high"}, "value": 1000});
     sandbox.store().create("priorityclasses.scheduling.k8s.io", class).unwrap();
@@ -202,7 +202,7 @@ async fn a_pod_of_higher_priority_takes_the_place_of_another() {
 }
 
 #[tokio::test]
-async fn a_dump_of_a_cluster_goes_on_where_it_was() {
+async fn a_dump_of_a_cluster_continues_where_it_was() {
     let pod = |name: &str, spec: &str, status: &str| {
         format!(
             "- apiVersion: v1\n  kind: Pod\n  metadata:\n    {{name: {name}, namespace: shop, uid: {name}, \
@@ -227,7 +227,7 @@ async fn a_dump_of_a_cluster_goes_on_where_it_was() {
 }
 
 #[tokio::test]
-async fn pods_of_a_dump_whose_label_keys_the_server_has_merged_are_taken_as_they_were() {
+async fn pods_from_a_dump_with_merged_label_keys_are_loaded_unchanged() {
     let term = "topologyKey: zone, labelSelector: {matchLabels: {app: web}}, matchLabelKeys: [hash]";
     let pod = format!(
         "apiVersion: v1\nkind: Pod\nmetadata: {{name: a, labels: {{app: web, hash: x}}}}\nspec:\n  \
@@ -252,7 +252,7 @@ async fn pods_of_a_dump_whose_label_keys_the_server_has_merged_are_taken_as_they
 }
 
 #[tokio::test]
-async fn custom_resources_and_their_definition_are_taken_from_one_file() {
+async fn custom_resources_and_their_definition_are_loaded_from_one_file() {
     let manifests = "apiVersion: kubevirt.io/v1\nkind: VirtualMachine\nmetadata: {name: vm, namespace: machines}\nspec: {running: true}\nstatus: {phase: Up}\n---\n\
         apiVersion: v1\nkind: Namespace\nmetadata: {name: machines}\n---\n\
         apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: virtualmachines.kubevirt.io}\n\
@@ -264,14 +264,14 @@ async fn custom_resources_and_their_definition_are_taken_from_one_file() {
     let vms = "virtualmachines.kubevirt.io";
     let vm = sandbox.store().get(vms, "machines", "vm").unwrap().value();
     assert_eq!(vm["spec"], json!({"running": true, "cores": 1}));
-    assert_eq!(vm["status"], json!({"phase": "Up"}), "there is nobody else to set it");
+    assert_eq!(vm["status"], json!({"phase": "Up"}), "no controller would set it");
     sandbox.store().delete("namespaces", "", "machines", None).unwrap();
     assert_eq!(sandbox.store().get(vms, "machines", "vm").unwrap_err().code, 404);
     sandbox.stop().await.unwrap();
 }
 
 #[tokio::test]
-async fn mistakes_in_manifests_name_file_document_and_field() {
+async fn mistakes_in_manifests_are_reported_with_file_line_and_field() {
     let service = "apiVersion: v1\nkind: Service\nmetadata: {name: a}\nspec: {ports: [{port: 80}]}\n---\n";
     for (manifest, expected) in [
         (
@@ -293,15 +293,15 @@ async fn mistakes_in_manifests_name_file_document_and_field() {
 }
 
 #[tokio::test]
-async fn it_stops_cleanly_with_pods_under_way_and_without_a_scheduler() {
+async fn it_stops_cleanly_with_unfinished_pods_and_without_a_scheduler() {
     let sandbox = Sandbox::start(options(3, &workload("Deployment", 30))).await.unwrap();
     let address = sandbox.address();
     sandbox.stop().await.unwrap();
-    assert!(tokio::net::TcpStream::connect(address).await.is_err(), "nobody listens any more");
+    assert!(tokio::net::TcpStream::connect(address).await.is_err(), "nothing listens any more");
 
     let alone = Options { scheduler: AttachedScheduler::None, ..options(1, &pod("p", "1")) };
     let mut sandbox = Sandbox::start(alone).await.unwrap();
-    assert!(sandbox.settled(LIMIT).await, "nobody is expected to place pods");
+    assert!(sandbox.settled(LIMIT).await, "no scheduler is expected to place pods");
     assert_eq!(count(&sandbox, PodState::Waiting), 1);
     sandbox.store().bind("default", "p", "node-1").unwrap();
     assert!(sandbox.settled(LIMIT).await);

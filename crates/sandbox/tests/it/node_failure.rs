@@ -31,7 +31,7 @@ fn is_ready(sandbox: &Sandbox, pod: &str) -> bool {
     condition(&read(sandbox, "pods", pod), "Ready")["status"] == "True"
 }
 
-/// A sandbox with a pod that runs on `node-1`, beside a cordoned `node-2`.
+/// Returns a sandbox with a pod that runs on `node-1` and with a cordoned `node-2`.
 async fn with_pod(kind: &str) -> (Sandbox, harbormaster_sandbox::Clock) {
     let options = options(2, "");
     let clock = options.clock.clone();
@@ -54,7 +54,7 @@ fn only_pod(sandbox: &Sandbox) -> String {
 }
 
 #[tokio::test]
-async fn pods_leave_a_stopped_node_after_five_minutes_and_are_gone_when_it_is_back() {
+async fn pods_leave_a_stopped_node_after_five_minutes_and_are_removed_when_it_returns() {
     let (mut sandbox, clock) = with_pod("Deployment").await;
     let first = only_pod(&sandbox);
     annotate(&sandbox, "node-1", &json!("true"));
@@ -79,7 +79,7 @@ async fn pods_leave_a_stopped_node_after_five_minutes_and_are_gone_when_it_is_ba
     let second = sandbox.board.pods().find(|pod| pod.state == PodState::Placed).unwrap().clone();
     assert_eq!(second.node.as_deref(), Some("node-2"));
     tokio::time::sleep(Duration::from_millis(300)).await;
-    assert!(sandbox.store().get("pods", "default", &first).is_ok(), "nobody confirms that it has ended");
+    assert!(sandbox.store().get("pods", "default", &first).is_ok(), "nothing confirms that it has ended");
 
     annotate(&sandbox, "node-1", &Value::Null);
     assert!(sandbox.shows(LIMIT, |board| board.pods().count() == 1).await);
@@ -107,7 +107,7 @@ async fn a_stateful_set_waits_for_its_pod_on_a_stopped_node_until_it_is_deleted_
 }
 
 #[tokio::test]
-async fn a_node_that_comes_back_in_time_keeps_its_pods_which_are_ready_again() {
+async fn a_node_that_returns_in_time_keeps_its_pods_which_become_ready_again() {
     let (sandbox, _) = with_pod("Deployment").await;
     let pod = only_pod(&sandbox);
     annotate(&sandbox, "node-1", &json!("true"));
@@ -115,7 +115,7 @@ async fn a_node_that_comes_back_in_time_keeps_its_pods_which_are_ready_again() {
     let spec = json!({"nodeName": "node-1", "containers": [{"name": "c", "image": "i"}]});
     sandbox.store().create("pods", json!({"metadata": {"name": "late"}, "spec": spec})).unwrap();
     tokio::time::sleep(Duration::from_millis(300)).await;
-    assert_eq!(read(&sandbox, "pods", "late")["status"]["phase"], "Pending", "nobody starts it");
+    assert_eq!(read(&sandbox, "pods", "late")["status"]["phase"], "Pending", "no kubelet starts it");
     annotate(&sandbox, "node-1", &json!("false"));
     eventually(|| is_ready(&sandbox, &pod)).await;
     eventually(|| read(&sandbox, "pods", "late")["status"]["phase"] == "Running").await;
@@ -124,7 +124,7 @@ async fn a_node_that_comes_back_in_time_keeps_its_pods_which_are_ready_again() {
 }
 
 #[tokio::test]
-async fn a_node_that_says_that_it_is_not_ready_is_tainted_and_so_is_one_under_pressure() {
+async fn a_node_that_reports_not_ready_or_pressure_is_tainted() {
     let (sandbox, _) = with_pod("Deployment").await;
     let pod = only_pod(&sandbox);
     let say = |name: &str, status: &str| {

@@ -1,4 +1,4 @@
-//! Runtime classes give pods what they say of overhead and nodes.
+//! Pods get overhead and node selectors from their runtime class.
 
 use super::*;
 
@@ -18,7 +18,7 @@ async fn a_pod_gets_the_overhead_and_the_nodes_of_its_runtime_class() {
 }
 
 #[tokio::test]
-async fn a_pod_of_a_runtime_class_that_is_not_there_is_refused_unless_a_dump_has_it() {
+async fn a_pod_with_a_missing_runtime_class_is_refused_unless_it_is_from_a_dump() {
     let of_nobody = pod("web", "1").replace("spec:\n", "spec:\n  runtimeClassName: kata\n");
     let error = Sandbox::start(options(1, &of_nobody)).await.unwrap_err().to_string();
     assert!(

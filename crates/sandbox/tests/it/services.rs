@@ -1,4 +1,4 @@
-//! Services have the endpoints of their pods, and load balancers an address.
+//! Services have endpoints for their pods, and load balancers have an address.
 
 use harbormaster_sandbox::READY_AFTER;
 
@@ -7,7 +7,7 @@ use super::*;
 const SERVICE: &str = "apiVersion: v1\nkind: Service\nmetadata: {name: web}\nspec: {type: LoadBalancer, selector: {app: web}, \
                        ports: [{port: 80, targetPort: 8080}]}\n---\n";
 
-/// Number of endpoints that are ready, and of those that are not.
+/// Returns the numbers of endpoints that are ready and that are not.
 fn endpoints(sandbox: &Sandbox) -> (usize, usize) {
     let (slices, _) = sandbox
         .store()
@@ -21,7 +21,7 @@ fn endpoints(sandbox: &Sandbox) -> (usize, usize) {
 }
 
 #[tokio::test]
-async fn a_service_has_the_endpoints_of_its_pods_and_a_load_balancer_an_address() {
+async fn a_service_has_endpoints_for_its_pods_and_a_load_balancer_has_an_address() {
     let manifests = [workload("Deployment", 3), SERVICE.to_owned(), pod("other", "1")].concat();
     let mut sandbox = sandbox(2, &manifests).await;
     eventually(|| endpoints(&sandbox) == (3, 0)).await;

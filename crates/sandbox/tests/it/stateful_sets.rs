@@ -2,7 +2,8 @@
 
 use super::*;
 
-/// Its replicas, ready, updated, and whether the current revision is the new one.
+/// Returns the numbers of replicas, ready replicas and updated replicas, and true if the current revision is the new
+/// one.
 fn told(set: &Value) -> (i64, i64, i64, bool) {
     let status = &set["status"];
     let number = |name: &str| status[name].as_i64().unwrap_or(0);
@@ -35,7 +36,7 @@ async fn a_stateful_set_is_not_updated_before_its_pods_are() {
             }
         }
     });
-    end.await.expect("all pods are new");
+    end.await.expect("all pods are replaced");
     assert_eq!((seen[0].2, seen[0].3), (0, false), "{seen:?}");
     assert!(seen.iter().any(|(_, _, updated, _)| *updated == 1), "{seen:?}");
     assert!(seen.is_sorted_by_key(|(_, _, updated, _)| *updated), "{seen:?}");

@@ -1,4 +1,4 @@
-//! Pods leave nodes whose taints they do not tolerate, at once or after a while.
+//! Pods leave nodes whose taints they do not tolerate, immediately or after a while.
 
 use harbormaster_sandbox::STOPPED;
 
@@ -26,7 +26,7 @@ fn messages(sandbox: &Sandbox) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_no_execute_taint_ends_pods_that_do_not_tolerate_it_for_ever() {
+async fn a_no_execute_taint_evicts_pods_that_do_not_tolerate_it_forever() {
     let (some, all) =
         ("key: a, operator: Exists, effect: NoExecute, tolerationSeconds: 60", "operator: Exists");
     let pods = [pod("plain", "100m"), tolerating("patient", some), tolerating("stays", all)].concat();
@@ -54,7 +54,7 @@ async fn a_pod_whose_node_recovers_in_time_stays() {
         sandbox.store().merge("nodes", "", "node-1", false, &patch).unwrap();
     };
     stop(json!("true"));
-    // Nothing shows that the taint has been seen.
+    // Nothing observable shows that the controller has seen the taint.
     tokio::time::sleep(Duration::from_secs(2)).await;
     clock.advance(Duration::from_secs(200));
     stop(Value::Null);
@@ -63,7 +63,7 @@ async fn a_pod_whose_node_recovers_in_time_stays() {
     tokio::time::sleep(Duration::from_millis(500)).await;
     clock.advance(Duration::from_secs(200));
     tokio::time::sleep(Duration::from_millis(500)).await;
-    assert_eq!(names(&sandbox), ["default/web"], "the 300 s begin anew");
+    assert_eq!(names(&sandbox), ["default/web"], "the 300 s start again");
     clock.advance(Duration::from_secs(301));
     assert!(sandbox.shows(LIMIT, |board| board.count(PodState::Ending) == 1).await);
 }

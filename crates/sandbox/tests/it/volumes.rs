@@ -1,4 +1,4 @@
-//! Claims get volumes: those that are there, and those that are made where their pods go.
+//! Claims get volumes: existing volumes, and volumes provisioned where their pods are placed.
 
 use super::*;
 
@@ -26,7 +26,7 @@ fn stateful_set(class: &str, policy: &str) -> String {
     )
 }
 
-/// `name phase` of all claims or volumes.
+/// Returns `name phase` of all claims or volumes.
 fn phases(sandbox: &Sandbox, resource: &str) -> Vec<String> {
     let (all, _) = sandbox.store().list(resource, "", "", "").unwrap();
     let phase = |object: Value| object["status"]["phase"].as_str().unwrap_or_default().to_owned();
@@ -34,7 +34,7 @@ fn phases(sandbox: &Sandbox, resource: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn every_pod_of_a_stateful_set_has_volumes_of_its_own_in_its_zone() {
+async fn every_pod_of_a_stateful_set_has_its_own_volumes_in_its_zone() {
     for class in ["waits", "at-once"] {
         let sandbox = sandbox(3, &(CLASSES.to_owned() + &stateful_set(class, "Retain"))).await;
         assert_eq!(count(&sandbox, PodState::Placed), 3, "{:?}", sandbox.board);
@@ -61,7 +61,7 @@ async fn every_pod_of_a_stateful_set_has_volumes_of_its_own_in_its_zone() {
             sandbox.store().list("events", "", "", "involvedObject.kind=PersistentVolumeClaim").unwrap();
         let reasons: Vec<String> =
             events.iter().map(|event| event.value()["reason"].as_str().unwrap().to_owned()).collect();
-        // The scheduler may choose the node before the controller has seen the claim: then nothing has waited.
+        // The scheduler may choose the node before the controller sees the claim. Then no claim has waited.
         let has_waited = reasons.iter().any(|reason| *reason == "WaitForFirstConsumer");
         assert!(class == "waits" || !has_waited, "{reasons:?}");
         assert_eq!(
@@ -73,7 +73,7 @@ async fn every_pod_of_a_stateful_set_has_volumes_of_its_own_in_its_zone() {
 }
 
 #[tokio::test]
-async fn claims_of_a_stateful_set_stay_or_go_as_it_says() {
+async fn claims_of_a_stateful_set_follow_its_retention_policy() {
     for (policy, after_scaling, after_deletion) in [("Retain", 3, 3), ("Delete", 1, 0)] {
         let mut sandbox = sandbox(1, &(CLASSES.to_owned() + &stateful_set("waits", policy))).await;
         change(&sandbox, "statefulsets.apps", "db", &json!({"spec": {"replicas": 1}}));
@@ -108,7 +108,7 @@ spec:
 }
 
 #[tokio::test]
-async fn volumes_that_are_there_go_to_the_claims_that_they_suit_and_are_kept() {
+async fn existing_volumes_are_bound_to_suitable_claims_and_retained() {
     let volume = |name: &str, storage: &str, class: &str| {
         format!(
             "apiVersion: v1\nkind: PersistentVolume\nmetadata: {{name: {name}}}\nspec: {{capacity: {{storage: {storage}}}, \
@@ -155,7 +155,7 @@ async fn volumes_that_are_there_go_to_the_claims_that_they_suit_and_are_kept() {
 }
 
 #[tokio::test]
-async fn nodes_from_nothing_bring_a_class_for_claims_that_name_none() {
+async fn generated_nodes_come_with_a_default_storage_class() {
     let claim = "apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: data}\nspec: {accessModes: [ReadWriteOnce], \
                  resources: {requests: {storage: 1Gi}}}\n---\n";
     let pod = pod("db", "1").trim_end_matches("---\n").to_owned()
@@ -174,6 +174,6 @@ async fn nodes_from_nothing_bring_a_class_for_claims_that_name_none() {
     let second = sandbox(3, &format!("{own}{manifests}")).await;
     assert_eq!(read(&second, "persistentvolumeclaims", "data")["spec"]["storageClassName"], "waits");
     let (classes, _) = second.store().list("storageclasses.storage.k8s.io", "", "", "").unwrap();
-    assert_eq!(classes.len(), 2, "a class of that kind in the manifests is the only one");
+    assert_eq!(classes.len(), 2, "a default class in the manifests is the only one");
     second.stop().await.unwrap();
 }

@@ -15,7 +15,7 @@ use crate::{
     value::{default, list, map, number, present, remove, text},
 };
 
-/// Default target for the utilization of CPU.
+/// Default target for CPU utilization.
 const USUAL_PERCENT: i64 = 80;
 
 pub(super) fn defaults(scaler: &mut Value) {
@@ -62,7 +62,7 @@ pub(super) fn check(scaler: &Value, old: Option<&Value>, errors: &mut Errors) {
         let before = &old["spec"]["scaleTargetRef"];
         (text(before, "/kind"), text(before, "/apiVersion")) == (kind, version)
     });
-    // The only kind of the core group that can be scaled.
+    // ReplicationController is the only scalable kind in the core group.
     if !is_as_before && kind != "ReplicationController" && !version.contains('/') {
         let why = "apiVersion must specify API group";
         errors.push(FieldError::invalid("spec.scaleTargetRef.apiVersion", version, why));
@@ -88,7 +88,7 @@ fn check_most(spec: &Value, place: &str, errors: &mut Errors) {
     }
 }
 
-/// The percentage of CPU of an `autoscaling/v1` autoscaler becomes a metric.
+/// Converts an `autoscaling/v1` autoscaler to `autoscaling/v2`: its CPU percentage becomes a metric.
 pub(crate) fn to_new(scaler: &mut Value) {
     let Some(percent) =
         scaler.get_mut("spec").and_then(|spec| remove(spec, "targetCPUUtilizationPercentage"))
@@ -100,7 +100,8 @@ pub(crate) fn to_new(scaler: &mut Value) {
     }
 }
 
-/// Of the metrics `autoscaling/v1` has the percentage of CPU only; it has neither conditions nor behavior.
+/// Converts an `autoscaling/v2` autoscaler to `autoscaling/v1`, which has no metric except the CPU percentage, no
+/// conditions and no behavior.
 pub(crate) fn to_old(scaler: &mut Value) {
     let Some(spec) = scaler.get_mut("spec").filter(|spec| spec.is_object()) else { return };
     let percent = list(spec, "/metrics").iter().find_map(|metric| {
@@ -124,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_old_form_and_the_new_one_say_the_same() {
+    fn the_old_form_and_the_new_form_are_equivalent() {
         let old = json!({"spec": {"maxReplicas": 5, "targetCPUUtilizationPercentage": 50}});
         let mut scaler = old.clone();
         to_new(&mut scaler);

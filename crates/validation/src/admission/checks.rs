@@ -1,4 +1,4 @@
-//! Checks of fields: one table for each type.
+//! Checks of fields, with one table for each type.
 
 use std::{collections::BTreeSet, fmt::Display, ops::RangeInclusive};
 
@@ -11,31 +11,30 @@ use crate::FieldError;
 /// A check of a field. Only [`Required`](Check::Required) and [`Choice`](Check::Choice) apply to
 /// a missing field.
 pub(super) enum Check {
-    /// Something; with what there is to say about it.
+    /// The field must not be empty. Contains the message.
     Required(&'static str),
-    /// One of these texts.
+    /// The field must be one of the given strings.
     Choice(&'static [&'static str]),
-    /// One of these texts, if any.
+    /// The field must be one of the given strings if it is set.
     OneOf(&'static [&'static str]),
-    /// A text of this form.
+    /// A string must have the given form.
     Form(Form),
-    /// A number of these, with the words for any other.
+    /// A number must be in the range. Contains the message for other numbers.
     Number(RangeInclusive<i64>, &'static str),
-    /// These of its fields.
+    /// Checks of the value's fields.
     Fields(Checks),
-    /// These of the fields of every element.
+    /// Checks of the fields of every element.
     Each(Checks),
-    /// No two elements with the same text under this name.
+    /// No two elements may have the same string in the named field.
     Unique(&'static str),
     /// A check that no table can express.
     By(fn(&Value, &str, &mut Errors)),
 }
 
-/// Returns the errors of a text.
+/// A function that returns the errors of a string.
 type Form = fn(&str) -> Vec<String>;
 
-/// Fields, and what is asked of them in the order in which the answers are told. The field without a name is the value
-/// itself.
+/// Fields and their checks, in the order in which errors are reported. An empty field name stands for the value itself.
 pub(super) type Checks = &'static [(&'static str, Check)];
 
 pub(super) const QUALIFIED_NAME: Check = Check::Form(qualified_name_errors);
@@ -46,7 +45,7 @@ pub(super) const AT_LEAST_ZERO: Check = Check::Number(0..=i64::MAX, "must be gre
 pub(super) const POSITIVE: Check = Check::Number(1..=i64::MAX, "must be greater than zero");
 pub(super) const PORT_NUMBER: Check = Check::Number(1..=65535, "must be between 1 and 65535, inclusive");
 
-/// Checks the fields of a value that is called `place` itself.
+/// Checks the fields of the value at the path `place`.
 pub(super) fn check(value: &Value, place: &str, checks: Checks, errors: &mut Errors) {
     for (name, check) in checks {
         let value = if name.is_empty() { value } else { value.get(name).unwrap_or(&Value::Null) };
@@ -59,7 +58,7 @@ pub(super) fn check(value: &Value, place: &str, checks: Checks, errors: &mut Err
 }
 
 impl Check {
-    /// Asks it of a value.
+    /// Applies the check to a value.
     pub(super) fn ask(&self, value: &Value, place: &str, errors: &mut Errors) {
         let text = value.as_str();
         match self {
@@ -96,18 +95,18 @@ impl Check {
     }
 }
 
-/// Refuses a text that is not of a form.
+/// Refuses a string that does not have the given form.
 pub(super) fn check_form(text: &str, place: &str, form: Form, errors: &mut Errors) {
     errors.extend(form(text).into_iter().map(|why| FieldError::invalid(place, text, why)));
 }
 
-/// The elements of a list with their places.
+/// Returns the elements of a list with their paths.
 pub(super) fn elements(list: &Value, place: impl Display) -> impl Iterator<Item = (String, &Value)> {
     let elements = list.as_array().into_iter().flatten().enumerate();
     elements.map(move |(i, element)| (format!("{place}[{i}]"), element))
 }
 
-/// Refuses every place whose text an earlier one has.
+/// Refuses every string that occurs at an earlier path as well.
 pub(super) fn unique(texts: impl IntoIterator<Item = (String, String)>, errors: &mut Errors) {
     let mut seen = BTreeSet::new();
     for (place, text) in texts {

@@ -1,10 +1,10 @@
-//! Defaults of fields that are not set: one table for each kind.
+//! Defaults for fields that are not set, with one table for each kind.
 
 use serde_json::{Value, json};
 
 use crate::value::{default, list_mut, map};
 
-/// The value of a field.
+/// Default value of a field.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Default {
     Text(&'static str),
@@ -13,17 +13,17 @@ pub(crate) enum Default {
     False,
     /// An object without fields.
     Empty,
-    /// A list with one text.
+    /// A list with one string.
     Listed(&'static str),
 }
 
 use self::Default::{Empty, False, Listed, Number, Text, True};
 
-/// Paths and values. A path whose parents are missing has no effect. Of its steps, `*` is every element of a list, `x+` is
-/// created if it is missing, and `?x=y` continues where `x` is `y`.
+/// Paths and values. A path whose parents are missing has no effect. In a path, the step `*` leads to every element of
+/// a list, `x+` leads to `x` and creates it if it is missing, and `?x=y` continues only if `x` is `y`.
 pub(crate) type Defaults = &'static [(&'static str, Default)];
 
-/// Fields of every spec of a pod, also in templates.
+/// Fields of every pod spec, including those in templates.
 const POD_SPEC: Defaults = &[
     ("dnsPolicy", Text("ClusterFirst")),
     ("restartPolicy", Text("Always")),
@@ -36,7 +36,7 @@ const POD_SPEC: Defaults = &[
     ("volumes/*/projected/defaultMode", Number(0o644)),
     ("volumes/*/hostPath/type", Text("")),
 ];
-/// Fields of a pod's spec that hold containers.
+/// Fields of a pod spec that hold containers.
 pub(super) const CONTAINERS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
 const CONTAINER: Defaults = &[
     ("terminationMessagePath", Text("/dev/termination-log")),
@@ -169,7 +169,7 @@ pub(crate) const ADMISSION_BINDING: Defaults = &[
 ];
 pub(crate) const API_SERVICE: Defaults = &[("spec/service/port", Number(443))];
 
-/// Fills in what an object does not say, also in the template of its pods.
+/// Sets the defaults of an object, including those of its pod template.
 pub(super) fn apply(table: Defaults, object: &mut Value) {
     for (path, value) in table {
         put(object, path, *value);
@@ -181,7 +181,7 @@ pub(super) fn apply(table: Defaults, object: &mut Value) {
     }
 }
 
-/// Fills in what the spec of a pod does not say.
+/// Sets the defaults of a pod spec.
 pub fn pod_spec(spec: &mut Value) {
     for (path, value) in POD_SPEC {
         put(spec, path, *value);
@@ -214,7 +214,7 @@ fn container_of(container: &mut Value) {
     }
 }
 
-/// `serviceAccount` is the old name of `serviceAccountName`.
+/// Copies the account between `serviceAccountName` and `serviceAccount`, its old name.
 fn default_account(spec: &mut Value) {
     for (from, to) in [("serviceAccount", "serviceAccountName"), ("serviceAccountName", "serviceAccount")] {
         if let Some(name) = spec.get(from).cloned() {
@@ -258,7 +258,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_fills_what_it_leads_to() {
+    fn a_default_is_set_where_its_path_leads() {
         let mut object = json!({"a": {"kind": "x", "list": [{}, {"f": 2}]}});
         for (path, value) in [
             ("a/list/*/f", Number(1)),

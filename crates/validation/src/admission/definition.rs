@@ -19,7 +19,7 @@ use crate::{
     value::{default, is_true, list, map, present, text},
 };
 
-/// Annotation for the approval of definitions in Kubernetes' own groups.
+/// Annotation that approves definitions in Kubernetes' own groups.
 const APPROVAL: &str = "api-approved.kubernetes.io";
 
 pub(super) fn defaults(definition: &mut Value) {
@@ -42,7 +42,7 @@ pub(super) fn defaults(definition: &mut Value) {
     }
 }
 
-/// Adds to a changed definition the versions in which objects may have been stored.
+/// Adds to a changed definition the version in which objects may now be stored.
 pub(super) fn admit_update(definition: &mut Value) {
     let stored = Value::from(stored_version(definition));
     let versions = definition.pointer_mut("/status/storedVersions").and_then(Value::as_array_mut);
@@ -123,7 +123,7 @@ fn check_versions(definition: &Value, errors: &mut Errors) {
         let why = "must have exactly one version marked as storage version";
         errors.push(FieldError::invalid("spec.versions", versions.clone(), why));
     }
-    // The first version stands for all in the form in which kube-apiserver checks them.
+    // kube-apiserver checks an internal form in which the first version stands for all.
     if let Some(first) = list(versions, "").first() {
         check_form(text(first, "/name"), "spec.version", label_1035_errors, errors);
     }
@@ -185,7 +185,7 @@ fn check_conversion(definition: &Value, errors: &mut Errors) {
     }
 }
 
-/// Checks fields that decide where objects are stored: they may not change once objects can exist.
+/// Checks the fields that determine where objects are stored. They may not change once objects can exist.
 fn check_unchanged(old: &Value, definition: &Value, errors: &mut Errors) {
     let fixed: &[&str] = match is_established(old) {
         true => &["scope", "names/kind", "group", "names/plural"],
@@ -288,7 +288,7 @@ fn stored_version(definition: &Value) -> &str {
     stored.map_or("", |version| text(version, "/name"))
 }
 
-/// Fields that may be selected by, from all versions.
+/// Returns the fields that field selectors may name, from all versions.
 fn selectable_fields(definition: &Value) -> Vec<String> {
     let fields =
         list(definition, "/spec/versions").iter().flat_map(|version| list(version, "/selectableFields"));
@@ -299,21 +299,22 @@ fn selectable_fields(definition: &Value) -> Vec<String> {
     paths
 }
 
-/// The kinds of a definition: one for each version that is served. `names` are those that it wants or has been given.
+/// Returns the kinds of a definition, one for each served version. `names` contains the requested or the accepted
+/// names.
 pub fn kinds_of_definition(definition: &Value, names: &Value) -> Vec<Kind> {
     let versions = list(definition, "/spec/versions").iter();
     let served = versions.filter(|version| is_true(version, "/served"));
     served.map(|version| kind_of_version(definition, version, names)).collect()
 }
 
-/// The kind as it is stored, whether it is served or not.
+/// Returns the kind of the stored version, whether that version is served or not.
 pub fn stored_kind_of_definition(definition: &Value, names: &Value) -> Option<Kind> {
     let mut versions = list(definition, "/spec/versions").iter();
     let stored = versions.find(|version| is_true(version, "/storage"))?;
     Some(kind_of_version(definition, stored, names))
 }
 
-/// Makes a stored object what its kind says by now.
+/// Makes a stored object conform to the current definition of its kind.
 pub fn restore(kind: &Kind, object: &mut Value) {
     if let Some(custom) = &kind.custom {
         object["apiVersion"] = kind.api_version().into();
@@ -366,7 +367,7 @@ fn kind_of_version(definition: &Value, version: &Value, names: &Value) -> Kind {
 mod tests {
     use super::*;
 
-    /// A definition of which a part is another.
+    /// Returns a definition in which one part is replaced.
     fn with(pointer: &str, value: Value) -> Value {
         let spec = json!({"type": "object", "properties": {"size": {"type": "integer"}}});
         let schema = json!({"type": "object", "properties": {"spec": spec}});
@@ -389,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn common_mistakes_are_told_in_the_words_of_the_api_server() {
+    fn common_mistakes_have_the_messages_of_the_api_server() {
         const SPEC: &str = "/spec/versions/0/schema/openAPIV3Schema/properties/spec";
         for (pointer, value, expected) in [
             ("/nothing", json!(null), ""),
@@ -433,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn what_objects_are_stored_under_may_not_change_once_the_definition_is_established() {
+    fn storage_fields_may_not_change_once_the_definition_is_established() {
         let mut old = with("/nothing", json!(null));
         let new = with("/spec/scope", json!("Namespaced"));
         assert_eq!(told(&new, Some(&old)), "");

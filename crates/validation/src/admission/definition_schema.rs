@@ -1,4 +1,4 @@
-//! Checks of the schemas, subresources and columns in definitions of custom resources.
+//! Checks of the schemas, subresources and columns in custom resource definitions.
 //!
 //! Mistakes that all versions of a definition share are reported for the definition, not for each version.
 
@@ -19,7 +19,8 @@ const COLUMN_FORMATS: [&str; 9] =
     ["byte", "date", "date-time", "double", "float", "int32", "int64", "name", "password"];
 /// Types of values.
 const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];
-/// Keywords that a schema's root may have next to a subresource `status`, which is checked alone.
+/// Keywords that a schema's root may have if there is a subresource `status`, because a status is checked without the
+/// root.
 const AT_ROOT: [(&str, &str); 22] = [
     ("Description", "description"),
     ("Type", "type"),
@@ -45,14 +46,14 @@ const AT_ROOT: [(&str, &str); 22] = [
     ("XValidations", "x-kubernetes-validations"),
 ];
 
-/// Returns the value that all versions have under a name, if they agree.
+/// Returns the value that all versions have in a field, if they agree.
 fn shared<'a>(definition: &'a Value, name: &str) -> Option<&'a Value> {
     let mut versions = list(definition, "/spec/versions").iter().map(|version| version.get(name));
     let first = versions.next()?;
     versions.all(|other| other == first).then_some(first)?
 }
 
-/// Every version has a schema.
+/// Checks that every version has a schema.
 pub(super) fn check_presence(definition: &Value, errors: &mut Errors) {
     let mut has_defaults = false;
     for (place, version) in elements(&definition["spec"]["versions"], "spec.versions") {
@@ -71,7 +72,7 @@ fn any_default(schema: &Value) -> bool {
     present(schema, "/default").is_some() || inner(schema).any(|(_, inner)| any_default(inner))
 }
 
-/// Formats that mean nothing, from all schemas.
+/// Returns the unknown formats in all schemas.
 pub(super) fn unknown_formats(definition: &Value) -> Vec<String> {
     let mut unknown = Vec::new();
     for version in list(definition, "/spec/versions") {
@@ -90,7 +91,7 @@ fn find_unknown_formats(schema: &Value, unknown: &mut Vec<String>) {
     inner(schema).chain(alternatives(schema)).for_each(|(_, inner)| find_unknown_formats(inner, unknown));
 }
 
-/// Checks the parts of one version in which it differs from others.
+/// Checks the parts of a version that differ between versions.
 pub(super) fn check_version(definition: &Value, version: &Value, place: &str, errors: &mut Errors) {
     if let Some(warning) = version.get("deprecationWarning").and_then(Value::as_str) {
         let why = match warning {
@@ -116,7 +117,7 @@ pub(super) fn check_version(definition: &Value, version: &Value, place: &str, er
     }
 }
 
-/// Checks the parts that all versions share.
+/// Checks the parts that are the same in all versions.
 pub(super) fn check_shared(definition: &Value, errors: &mut Errors) {
     let versions = list(definition, "/spec/versions");
     if let Some(schema) = shared(definition, "schema") {
@@ -153,7 +154,7 @@ fn check_subresources(subresources: &Value, place: &str, errors: &mut Errors) {
     }
 }
 
-/// Returns true if a path begins correctly; reports an error otherwise.
+/// Returns true if a path begins correctly, and reports an error otherwise.
 fn check_path(path: &str, field: &str, errors: &mut Errors) -> bool {
     let good = path.starts_with('.');
     if !good {
@@ -226,7 +227,7 @@ fn check_selectable(fields: &Value, version: &Value, place: &str, errors: &mut E
     }
 }
 
-/// A whole schema.
+/// Checks a whole schema.
 fn check_root(validation: &Value, has_status: bool, place: &str, errors: &mut Errors) {
     let Some(schema) = present(validation, "/openAPIV3Schema") else { return };
     let place = format!("{place}.openAPIV3Schema");
@@ -272,7 +273,7 @@ enum Level {
     Field,
 }
 
-/// The schemas directly inside of a schema that say what there is, with the names of their places.
+/// Returns the schemas directly within a schema that define its structure, with their relative paths.
 fn inner(schema: &Value) -> impl Iterator<Item = (String, &Value)> {
     let single = |name: &'static str| {
         schema.get(name).filter(|inner| inner.is_object()).map(|inner| (format!(".{name}"), inner))
@@ -282,7 +283,7 @@ fn inner(schema: &Value) -> impl Iterator<Item = (String, &Value)> {
     single("items").into_iter().chain(single("additionalProperties")).chain(properties)
 }
 
-/// The schemas of which values must be any, all or none, with the names of their places.
+/// Returns the alternatives directly within a schema (`anyOf`, `allOf`, `oneOf` and `not`), with their relative paths.
 fn alternatives(schema: &Value) -> impl Iterator<Item = (String, &Value)> {
     let lists = ["anyOf", "allOf", "oneOf"].into_iter().flat_map(|name| {
         let all = list(&schema[name], "").iter().enumerate();
@@ -291,7 +292,7 @@ fn alternatives(schema: &Value) -> impl Iterator<Item = (String, &Value)> {
     lists.chain(schema.get("not").filter(|not| not.is_object()).map(|not| (".not".to_owned(), not)))
 }
 
-/// A schema says of every value what it is.
+/// Checks that a schema is structural, that is, that it specifies the type of every value.
 fn check_structure(schema: &Value, level: Level, place: &str, errors: &mut Errors) {
     let of = text(schema, "/type");
     let flag = |name: &str| schema.get(name) == Some(&Value::Bool(true));
@@ -356,7 +357,8 @@ fn check_type(of: &str, level: Level, place: &str, flags: [bool; 3], errors: &mu
     }
 }
 
-/// Of metadata nothing may be said but what names are like.
+/// Checks the types of `kind`, `apiVersion` and `metadata`, and that the root of a schema restricts nothing in metadata
+/// except names.
 fn check_metadata(schema: &Value, level: Level, embedded: bool, place: &str, errors: &mut Errors) {
     let is_object = level == Level::Root || embedded;
     for name in ["kind", "apiVersion"] {
@@ -387,7 +389,7 @@ fn check_metadata(schema: &Value, level: Level, embedded: bool, place: &str, err
     }
 }
 
-/// Alternatives say what values must be, and nothing about what there is.
+/// Checks that alternatives only restrict values and do not define structure.
 fn check_alternatives(schema: &Value, place: &str, errors: &mut Errors) {
     let either = json!([{"type": "integer"}, {"type": "string"}]);
     let any_of = schema.get("anyOf") == Some(&either);
@@ -440,7 +442,7 @@ fn check_alternative(schema: &Value, is_either: bool, place: &str, errors: &mut 
     }
 }
 
-/// Whatever alternatives speak of is there.
+/// Checks that every field that alternatives mention is defined in the structure.
 fn check_complete(said: &Value, schema: Option<&Value>, place: &str, said_at: &str, errors: &mut Errors) {
     let Some(schema) = schema else {
         errors.push(FieldError::required(place, &format!("because it is defined in {said_at}")));
@@ -467,7 +469,7 @@ fn check_nested(said: &Value, schema: &Value, place: &str, said_at: &str, errors
     }
 }
 
-/// Defaults are what their schema asks for.
+/// Checks that defaults conform to their schema.
 fn check_defaults(schema: &Value, place: &str, errors: &mut Errors) {
     if let Some(default) = present(schema, "/default") {
         let field = format!("{place}.default");
@@ -484,18 +486,19 @@ fn check_defaults(schema: &Value, place: &str, errors: &mut Errors) {
     }
 }
 
-/// Facts about the schemas around a schema.
+/// Facts about the schemas that enclose a schema.
 #[derive(Clone, Copy, Default)]
 struct SchemaContext {
     root: bool,
-    /// Within the metadata of an object.
+    /// True within the metadata of an object.
     meta: bool,
-    /// Reason why a default is not allowed here.
+    /// Reason that a default is not allowed here.
     no_default: Option<&'static str>,
 }
 
 impl SchemaContext {
-    /// One step further in, from a schema that may be that of an embedded object.
+    /// Returns the context one step further in. `embedded` is true if the step starts at the schema of an embedded
+    /// object.
     fn step(self, step: &str, embedded: bool) -> Self {
         let inside = Self { root: false, ..self };
         if step == ".additionalProperties" && self.meta {
@@ -519,7 +522,7 @@ impl SchemaContext {
     }
 }
 
-/// Words that schemas may not use, or not like that.
+/// Checks for keywords that schemas may not use, or may not use in this way.
 fn check_words(schema: &Value, place: &str, inside: SchemaContext, errors: &mut Errors) {
     let of = text(schema, "/type");
     if !of.is_empty() && !TYPES.contains(&of) {
@@ -568,7 +571,7 @@ fn check_words(schema: &Value, place: &str, inside: SchemaContext, errors: &mut 
     check_list(schema, place, errors);
 }
 
-/// Kinds of lists and maps.
+/// Checks the declared types of lists and maps.
 fn check_list(schema: &Value, place: &str, errors: &mut Errors) {
     let of = text(schema, "/type");
     for (name, wanted, known) in [

@@ -1,4 +1,4 @@
-//! Status of definitions of custom resources: acceptance of names, and termination.
+//! Status of custom resource definitions: acceptance of names, and termination.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,8 @@ use crate::value::{has_condition, list, map, present, text};
 /// Finalizer that keeps a definition until its objects are gone.
 const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
 
-/// Writes the status that its controllers come to. `others` are the other definitions, which may have its names already.
+/// Writes the status of a definition as its controllers would. `others` contains the other definitions, which may
+/// already use its names.
 pub fn settle(definition: &mut Value, others: &[Value], now: Timestamp) {
     let group = text(definition, "/spec/group");
     let others: Vec<&Value> = others.iter().filter(|other| text(other, "/spec/group") == group).collect();
@@ -83,7 +84,7 @@ pub fn is_established(definition: &Value) -> bool {
     has_condition(definition, "Established")
 }
 
-/// Marks a definition whose objects are being deleted.
+/// Marks a definition as terminating, because its objects are being deleted.
 pub fn terminate(definition: &mut Value, now: Timestamp) {
     if let Some(metadata) = map(definition, "metadata")
         && let Some(finalizers) = metadata.entry("finalizers").or_insert_with(|| json!([])).as_array_mut()
@@ -95,7 +96,7 @@ pub fn terminate(definition: &mut Value, now: Timestamp) {
     condition(definition, "Terminating", true, "InstanceDeletionPending", why, now);
 }
 
-/// Lets go of a definition whose objects are gone.
+/// Removes the cleanup finalizer of a definition whose objects are gone.
 pub fn let_go(definition: &mut Value, now: Timestamp) {
     let finalizers = definition.pointer_mut("/metadata/finalizers").and_then(Value::as_array_mut);
     if let Some(finalizers) = finalizers {
@@ -110,7 +111,7 @@ pub fn let_go(definition: &mut Value, now: Timestamp) {
     condition(definition, "Terminating", false, "InstanceDeletionCompleted", why, now);
 }
 
-/// Sets a condition, and its time if that changes anything.
+/// Sets a condition. The transition time changes only if the condition's status does.
 fn condition(definition: &mut Value, kind: &str, holds: bool, reason: &str, message: &str, now: Timestamp) {
     let status = if holds { "True" } else { "False" };
     let mut new = json!({

@@ -1,4 +1,4 @@
-//! Metadata of all kinds.
+//! Defaults and checks of metadata, for all kinds.
 
 use harbormaster_api::labels::{label_value_errors, qualified_name_errors, subdomain_errors};
 use serde_json::{Map, Value, json};
@@ -12,10 +12,10 @@ use crate::{
 
 /// Finalizers without a domain.
 const FINALIZERS: [&str; 3] = ["kubernetes", "orphan", "foregroundDeletion"];
-/// Most bytes of all annotations of an object.
+/// Maximum total size of an object's annotations, in bytes.
 const MOST_ANNOTATIONS: usize = 256 << 10;
 
-/// Writes what only the server may say about a new object.
+/// Writes the metadata that only the server may set in a new object.
 pub fn stamp(kind: &Kind, object: &mut Value, uid: &str, now: &str) {
     let Some(metadata) = map(object, "metadata") else { return };
     for name in ["selfLink", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "managedFields"]
@@ -62,7 +62,7 @@ pub(super) fn check(kind: &Kind, object: &Value) -> Errors {
     errors
 }
 
-/// Returns warnings about new finalizers of a custom resource.
+/// Returns warnings about finalizers that are added to a custom resource.
 pub(super) fn finalizer_warnings(old: Option<&Value>, object: &Value) -> Vec<String> {
     const PLACE: &str = "metadata.finalizers";
     let had = old.map_or(&[] as &[Value], |old| list(old, "/metadata/finalizers"));
@@ -92,7 +92,7 @@ fn check_maps(object: &Value, errors: &mut Errors) {
     }
 }
 
-/// Checks keys and values of labels.
+/// Checks the keys and values of labels.
 pub(super) fn check_labels(labels: &Value, field: &str, errors: &mut Errors) {
     for (key, value) in entries(labels, "") {
         let value = value.as_str().unwrap_or_default();
@@ -115,8 +115,7 @@ fn name_errors(kind: &Kind, name: &str) -> Vec<String> {
     if kind.has(LABEL_NAME) { label_errors(name) } else { subdomain_errors(name) }
 }
 
-/// Returns the errors of a text as a DNS label of RFC 1035:
-/// it begins with a letter.
+/// Returns the errors of a string as a DNS label of RFC 1035, which begins with a letter.
 pub(crate) fn label_1035_errors(text: &str) -> Vec<String> {
     let mut errors = Vec::new();
     if text.len() > 63 {
@@ -157,7 +156,7 @@ pub(super) fn label_errors(text: &str) -> Vec<String> {
     errors
 }
 
-/// Restores what no update may change, counts the generation, and checks the rest.
+/// Restores the fields that no update may change, increments the generation if necessary, and checks the rest.
 pub(super) fn check_update(kind: &Kind, old: &Value, object: &mut Value) -> Errors {
     let mut errors = Errors::new();
     let empty = Map::new();
@@ -210,7 +209,8 @@ pub(super) fn check_update(kind: &Kind, old: &Value, object: &mut Value) -> Erro
     errors
 }
 
-/// Returns the fields whose changes the generation counts: all but the metadata, and the status if it is a subresource.
+/// Returns the fields whose changes the generation counts: all except the metadata and, if the status is a subresource,
+/// the status.
 fn contents<'a>(kind: &Kind, object: &'a Value) -> Vec<(&'a String, &'a Value)> {
     let has_status = !kind.is_custom() || kind.has(STATUS);
     let counts = |name: &str| match name {

@@ -1,4 +1,4 @@
-//! Nodes.
+//! Defaults and checks of nodes.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! Defaults and checks of other kinds, as far as kubectl and tables show them.
+//! Defaults and checks of other kinds, as far as they are visible in kubectl and tables.
 
 use std::cmp::Reverse;
 
@@ -54,7 +54,7 @@ pub(super) fn admit(context: &Context<'_>, object: &mut Value) {
     }
 }
 
-/// Removes the fields of coordinated leader election, whose gate is off.
+/// Removes the fields of coordinated leader election, because its feature gate is off.
 fn lease(object: &mut Value) {
     if let Some(spec) = map(object, "spec") {
         spec.remove("strategy");
@@ -62,7 +62,7 @@ fn lease(object: &mut Value) {
     }
 }
 
-/// Sets the fields of a changed object that strategies set: the template generation of a DaemonSet.
+/// Sets the fields of a changed object that strategies set, such as the template generation of a DaemonSet.
 pub(super) fn admit_update(kind: &Kind, old: &Value, object: &mut Value) {
     const COUNT: &str = "deprecated.daemonset.template.generation";
     if kind.rules == Rules::Lease {
@@ -82,7 +82,7 @@ pub(super) fn admit_update(kind: &Kind, old: &Value, object: &mut Value) {
     }
 }
 
-/// The storage class that is marked as default; of several the newest.
+/// Returns the storage class that is marked as default, or the newest of several.
 fn default_class(context: &Context<'_>) -> Option<String> {
     let marks = ["storageclass.kubernetes.io", "storageclass.beta.kubernetes.io"];
     let is_default = |class: &Value| {
@@ -91,7 +91,7 @@ fn default_class(context: &Context<'_>) -> Option<String> {
     };
     let classes = context.others.all("storageclasses.storage.k8s.io").into_iter().filter(is_default);
     let newest = classes.min_by_key(|class| {
-        // Of two that are equally old the name decides.
+        // If two classes are equally old, the name decides.
         let created = text(class, "/metadata/creationTimestamp").to_owned();
         (Reverse(created), text(class, "/metadata/name").to_owned())
     })?;
@@ -143,7 +143,7 @@ fn job(object: &mut Value) {
     }
 }
 
-/// Texts of `stringData` are data.
+/// Moves the strings of `stringData` into `data`.
 fn secret(object: &mut Value) {
     let Some(Value::Object(texts)) = remove(object, "stringData") else { return };
     if let Some(data) = map(object, "data") {
@@ -191,7 +191,7 @@ pub(super) fn check(kind: &Kind, object: &Value, errors: &mut Errors) {
     }
 }
 
-/// There are ports, and of several each has a name of its own.
+/// Checks that a service has ports and that, if there are several, each has a distinct name.
 fn check_ports(spec: &Value, place: &str, errors: &mut Errors) {
     let ports = list(spec, "/ports");
     if ports.is_empty() && text(spec, "/clusterIP") != "None" && text(spec, "/type") != "ExternalName" {
@@ -214,7 +214,7 @@ fn check_budget(spec: &Value, place: &str, errors: &mut Errors) {
     }
 }
 
-/// A number or a percentage.
+/// Checks an amount, which is a number or a percentage.
 pub(super) fn check_amount(amount: &Value, place: &str, errors: &mut Errors) {
     let percent = amount.as_str().map(|text| {
         let digits = text.strip_suffix('%').filter(|digits| digits.bytes().all(|b| b.is_ascii_digit()));

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::value::{default, list, list_mut, map, present, remove, text};
 
-/// Fills in what a pod does not say.
+/// Sets the defaults of a pod.
 pub(super) fn defaults(pod: &mut Value, now: Timestamp) {
     let gated = !list(pod, "/spec/schedulingGates").is_empty();
     if map(pod, "spec").is_none() {
@@ -52,7 +52,7 @@ fn gated_condition(now: Timestamp) -> Value {
     })
 }
 
-/// A limit is a request, unless there is one.
+/// Sets the defaults of a container. A limit is the default for a missing request.
 fn default_container(container: &mut Value, host_network: bool) {
     for port in list_mut(container, "/ports") {
         if host_network && let Some(number) = port.get("containerPort").cloned() {
@@ -69,7 +69,7 @@ fn default_container(container: &mut Value, host_network: bool) {
     }
 }
 
-/// Requests of the whole pod are those of its containers, or else its limits.
+/// Sets missing requests of the whole pod to the sum over its containers, or else to the pod's limits.
 fn default_requests(spec: &mut Value) {
     let limits = spec.pointer("/resources/limits").and_then(Value::as_object).cloned().unwrap_or_default();
     if limits.is_empty() {
@@ -83,7 +83,7 @@ fn default_requests(spec: &mut Value) {
     }
 }
 
-/// Returns the requests of all containers of a pod. Amounts of CPU are added up as written: only the sum is rounded.
+/// Returns the requests of all containers of a pod. Amounts of CPU are added without rounding; only the sum is rounded.
 pub(super) fn requests_of_containers(spec: &Value) -> Vec<(String, Quantity)> {
     let mut bare = json!({"spec": spec});
     for of_pod in ["resources", "overhead"] {
@@ -95,14 +95,14 @@ pub(super) fn requests_of_containers(spec: &Value) -> Vec<(String, Quantity)> {
     let pod = Decoder::new().pod_value(&bare).unwrap_or_default();
     let amount = |name: &str, amount: i64| match name {
         "cpu" => format!("{}n", amount / 1000).parse().unwrap_or_default(),
-        // Written in powers of two, as people do.
+        // Written with a binary suffix, as is usual.
         _ if amount % 1024 == 0 => format!("{}Ki", amount / 1024).parse().unwrap_or_default(),
         _ => Quantity::from_units(amount),
     };
     pod_request_list(&pod).into_iter().map(|(name, of)| (name.to_string(), amount(&name, of))).collect()
 }
 
-/// Has a container ask for a whole number of processors for each billionth of one.
+/// Multiplies a container's CPU request by a billion, so that no fraction is rounded.
 fn cpu_in_nanos(container: &mut Value) {
     let Some(cpu) = container.pointer_mut("/resources/requests/cpu") else { return };
     if let Some(Ok(quantity)) = cpu.as_str().map(str::parse::<Quantity>) {
@@ -110,7 +110,7 @@ fn cpu_in_nanos(container: &mut Value) {
     }
 }
 
-/// `status.qosClass`: what the kubelet would evict last.
+/// Returns `status.qosClass`, which determines the order in which the kubelet evicts pods.
 fn quality_of_service(spec: &Value) -> &'static str {
     let (mut any, mut all_limited) = (false, true);
     let whole = present(spec, "/resources").map(|_| std::slice::from_ref(spec));
@@ -134,8 +134,8 @@ fn quality_of_service(spec: &Value) -> &'static str {
     }
 }
 
-/// Adds what admission plugins add: the priority, tolerations for nodes that are away for a short time, and the overhead,
-/// node selector and tolerations of the runtime class.
+/// Applies the admission plugins, which add the priority, tolerations for nodes that are unavailable for a short time,
+/// and the overhead, node selector and tolerations of the runtime class.
 pub(super) fn admit(context: &Context<'_>, pod: &mut Value) -> Result<(), Refusal> {
     if !pod.get("spec").is_some_and(Value::is_object) {
         return Ok(());
@@ -153,7 +153,7 @@ pub(super) fn admit(context: &Context<'_>, pod: &mut Value) -> Result<(), Refusa
     runtime_class::admit_pod(context, &mut pod["spec"])
 }
 
-/// Writes what `matchLabelKeys` and `mismatchLabelKeys` ask for into the selectors beside them.
+/// Merges `matchLabelKeys` and `mismatchLabelKeys` into their label selectors.
 fn add_label_keys(spec: &mut Value, labels: &Value) {
     for kind in ["podAffinity", "podAntiAffinity"] {
         for term in list_mut(spec, &format!("/affinity/{kind}/{REQUIRED}")) {
@@ -185,7 +185,7 @@ fn add_keys_of_term(term: &mut Value, labels: &Value) {
     }
 }
 
-/// Keeps the values that admission plugins have set, and restores those that are missing.
+/// Restores missing values that admission plugins had set.
 pub(super) fn admit_update(context: &Context<'_>, old: &Value, pod: &mut Value) {
     let (Some(before), Some(spec)) = (old.get("spec"), pod.get_mut("spec").filter(|spec| spec.is_object()))
     else {

@@ -1,4 +1,4 @@
-//! Checks of pods, as far as scheduling depends on them.
+//! Checks of pods, as far as they matter to scheduling.
 
 use std::collections::BTreeSet;
 
@@ -50,7 +50,7 @@ const SPEC: Checks = &[
     ("tolerations", Each(TOLERATION)),
     ("overhead", By(check_overhead)),
 ];
-/// The largest number of 32 bits.
+/// Largest 32-bit integer.
 const MOST: i64 = i32::MAX as i64;
 
 const VOLUME: Checks = &[
@@ -93,7 +93,7 @@ const SPREAD: Checks = &[
     ("topologyKey", Required("can not be empty")),
     ("whenUnsatisfiable", OneOf(&["DoNotSchedule", "ScheduleAnyway"])),
 ];
-/// Checks of a constraint that come after the comparison with the others.
+/// Checks of a constraint that follow its comparison with the other constraints.
 const REST_OF_SPREAD: Checks = &[
     ("minDomains", POSITIVE),
     ("", By(check_least_domains)),
@@ -140,7 +140,7 @@ const NODE_TERM: Checks = &[
     ("matchExpressions", Each(&[("", By(check_node_operator)), ("key", QUALIFIED_NAME), ("values", VALUES)])),
     ("matchFields", Each(MATCH_FIELD)),
 ];
-/// Of a preference the values may be anything.
+/// Checks of a preferred node term. Its values may be anything.
 const PREFERRED_NODE_TERM: Checks = &[
     ("matchExpressions", Each(&[("", By(check_node_operator)), ("key", QUALIFIED_NAME)])),
     ("matchFields", Each(MATCH_FIELD)),
@@ -165,7 +165,7 @@ pub(super) fn check_new(pod: &Value, errors: &mut Errors) {
     }
 }
 
-/// Checks a pod, new or not, or the template of pods.
+/// Checks a new or existing pod, or a pod template.
 pub(super) fn check_pod(pod: &Value, place: &str, errors: &mut Errors) {
     check(pod, place, POD, errors);
 }
@@ -177,7 +177,7 @@ fn check_name(name: &Value, place: &str, errors: &mut Errors) {
     }
 }
 
-/// The claim is there, or it is made from a template.
+/// Checks that a resource claim names either an existing claim or a template.
 fn check_claim(claim: &Value, place: &str, errors: &mut Errors) {
     let (name, template) = (&claim["resourceClaimName"], &claim["resourceClaimTemplateName"]);
     let why = match (name.is_null(), template.is_null()) {
@@ -187,7 +187,7 @@ fn check_claim(claim: &Value, place: &str, errors: &mut Errors) {
         }
         _ => return,
     };
-    // Shown with the names that the fields have in Go.
+    // The message shows the fields under their Go names.
     let shown =
         json!({"Name": claim["name"], "ResourceClaimName": name, "ResourceClaimTemplateName": template});
     errors.push(FieldError::invalid(place, shown, why));
@@ -234,12 +234,12 @@ const VOLUMES: [&str; 28] = [
 ];
 const PROBES: [&str; 4] = ["exec", "httpGet", "tcpSocket", "grpc"];
 
-/// A volume is one thing.
+/// Checks that a volume has only one source.
 fn check_volume(volume: &Value, place: &str, errors: &mut Errors) {
     check_single(volume, place, &VOLUMES, "volume", errors);
 }
 
-/// A probe does one thing.
+/// Checks that a probe has exactly one handler.
 fn check_probe(probe: &Value, place: &str, errors: &mut Errors) {
     if PROBES.iter().all(|handler| probe[*handler].is_null()) {
         errors.push(FieldError::required(place, "must specify a handler type"));
@@ -247,7 +247,7 @@ fn check_probe(probe: &Value, place: &str, errors: &mut Errors) {
     check_single(probe, place, &PROBES, "handler", errors);
 }
 
-/// Refuses all of these fields but the first that is there.
+/// Refuses all of the given fields except the first that is set.
 fn check_single(value: &Value, place: &str, fields: &[&str], what: &str, errors: &mut Errors) {
     let given = fields.iter().filter(|field| !value[**field].is_null());
     for field in given.skip(1) {
@@ -256,7 +256,7 @@ fn check_single(value: &Value, place: &str, fields: &[&str], what: &str, errors:
     }
 }
 
-/// Containers mount volumes that there are, each at a place of its own.
+/// Checks that containers mount existing volumes, each at a different path.
 fn check_mounts(spec: &Value, place: &str, errors: &mut Errors) {
     let volumes: BTreeSet<&str> = list(spec, "/volumes").iter().map(|volume| text(volume, "/name")).collect();
     for kind in ["containers", "initContainers"] {
@@ -285,7 +285,7 @@ fn check_port_name(name: &Value, place: &str, errors: &mut Errors) {
     }
 }
 
-/// Returns the errors of a text as the name of a port.
+/// Returns the errors of a string as a port name.
 fn port_name_errors(name: &str) -> Vec<String> {
     let is_inner = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
     let wrong = [
@@ -309,8 +309,9 @@ fn check_port(port: &Value, place: &str, errors: &mut Errors) {
     }
 }
 
-/// Containers share the ports of their node; init containers run one after the other, and each is spoken of as the
-/// first.
+/// Checks that host ports are unique, and that they match the container ports on the host network. Containers share the
+/// ports of their node. Init containers run one after the other, so each is checked alone; as in kube-apiserver,
+/// messages name each as the first.
 fn check_host_ports(spec: &Value, place: &str, errors: &mut Errors) {
     let shared = |(place, port): (String, &Value)| {
         let (protocol, address) = (text(port, "/protocol"), text(port, "/hostIP"));
@@ -330,7 +331,7 @@ fn check_host_ports(spec: &Value, place: &str, errors: &mut Errors) {
     }
 }
 
-/// The ports of a container that are ports of its node, with the places where that is written.
+/// Returns the host ports of a container, with their field paths.
 fn host_ports<'a>(container: &'a Value, place: &str) -> Vec<(String, &'a Value)> {
     let ports = elements(&container["ports"], format!("{place}.ports"));
     let of_node = ports.filter(|(_, port)| number(port, "/hostPort") != 0);
@@ -354,7 +355,7 @@ fn check_resources_of_container(resources: &Value, place: &str, errors: &mut Err
             if name.contains('/') || known {
                 return Vec::new();
             }
-            // Some names are resources, though not of containers.
+            // Some names are standard resources, but not for containers.
             let elsewhere = matches!(name, "storage" | "pods" | "services");
             let words = [
                 "must be a standard resource type or fully qualified",
@@ -400,7 +401,7 @@ fn check_overhead(overhead: &Value, place: &str, errors: &mut Errors) {
     check_resources_of_container(&json!({"limits": overhead}), place, errors);
 }
 
-/// Checks limits and requests. `unknown` is asked about well-formed names.
+/// Checks limits and requests. `unknown` returns the errors of well-formed names.
 fn check_resources(resources: &Value, place: &str, unknown: fn(&str, &str) -> Errors, errors: &mut Errors) {
     let (mut huge_pages, mut usual) = (false, false);
     for part in ["limits", "requests"] {
@@ -434,7 +435,7 @@ fn amount(quantity: &Value) -> Option<Quantity> {
     quantity.as_str()?.parse().ok()
 }
 
-/// A request is at most the limit, and the same where a node cannot promise more than it has.
+/// Checks that a request is at most the limit, and equal to the limit if the resource cannot be overcommitted.
 fn check_request(name: &str, request: Quantity, limit: Option<Quantity>, place: &str) -> Option<FieldError> {
     let overcommit = !is_extended(name) && !name.starts_with("hugepages-");
     let how = match limit {
@@ -450,7 +451,7 @@ fn check_request(name: &str, request: Quantity, limit: Option<Quantity>, place: 
     Some(FieldError::invalid(format!("{place}.requests"), request.to_string(), why))
 }
 
-/// Returns true for a resource that Kubernetes does not know.
+/// Returns true for a resource that is not one of Kubernetes' own.
 fn is_extended(name: &str) -> bool {
     name.contains('/') && !name.contains("kubernetes.io/")
 }
@@ -511,7 +512,8 @@ fn check_spread(constraints: &Value, place: &str, errors: &mut Errors) {
     }
 }
 
-/// `matchLabelKeys` and `mismatchLabelKeys` add to a selector, which must be there and not name the same labels.
+/// Checks `matchLabelKeys` and `mismatchLabelKeys`. They add to a selector, which must exist and must not contain the
+/// same labels.
 fn check_label_keys(term: &Value, place: &str, errors: &mut Errors) {
     let keys = |name: &str| list(term, name).iter().filter_map(Value::as_str).collect::<Vec<_>>();
     let (equal, unequal) = (keys("/matchLabelKeys"), keys("/mismatchLabelKeys"));

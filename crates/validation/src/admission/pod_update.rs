@@ -1,4 +1,4 @@
-//! Changes that an existing pod allows.
+//! Changes that are allowed to an existing pod.
 
 use std::collections::BTreeSet;
 
@@ -68,7 +68,7 @@ fn put(value: &mut Value, name: &str, to: Value) {
     }
 }
 
-/// The fields that differ, for the message.
+/// Describes the fields that differ, for the error message.
 fn difference(before: &Value, after: &Value) -> String {
     let names: BTreeSet<&String> =
         entries(before, "").chain(entries(after, "")).map(|(name, _)| name).collect();
@@ -76,7 +76,7 @@ fn difference(before: &Value, after: &Value) -> String {
     changed.map(|name| format!("{name}: {} -> {}", before[name], after[name])).collect::<Vec<_>>().join("\n")
 }
 
-/// Tolerations may be added, and their seconds may change.
+/// Checks that tolerations are only added, or changed in their seconds.
 fn check_tolerations(before: &Value, after: &Value, errors: &mut Errors) {
     let mut kept = list(after, "/tolerations").to_vec();
     for toleration in &mut kept {
@@ -93,7 +93,7 @@ fn check_tolerations(before: &Value, after: &Value, errors: &mut Errors) {
     }
 }
 
-/// Gates may only go.
+/// Checks that scheduling gates are only removed.
 fn check_gates(before: &Value, after: &Value, errors: &mut Errors) {
     let old = list(before, "/schedulingGates");
     for (i, gate) in
@@ -124,8 +124,8 @@ fn check_deadline(before: &Value, after: &Value, errors: &mut Errors) {
     }
 }
 
-/// A gated pod may narrow down the nodes that it fits: its node selector may grow, and its node affinity may be set or
-/// gain expressions.
+/// Allows a gated pod to narrow down the nodes that it fits: its node selector may grow, and its node affinity may be
+/// set or gain expressions.
 fn narrow_while_gated(before: &Value, munged: &mut Value, errors: &mut Errors) {
     let (old, new) = (before["nodeSelector"].clone(), munged["nodeSelector"].clone());
     if !entries(&old, "").all(|(key, value)| new[key] == *value) {

@@ -13,9 +13,9 @@ use crate::{
 };
 
 const CLASSES: &str = "priorityclasses.scheduling.k8s.io";
-/// The highest value of a class that a user may make.
+/// Highest value of a class that a user may create.
 const HIGHEST_OF_USERS: i64 = 1_000_000_000;
-/// The classes that only the system may have.
+/// Classes that are reserved for the system.
 pub const SYSTEM_CLASSES: [(&str, i64, &str); 2] = [
     (
         "system-node-critical",
@@ -66,7 +66,7 @@ pub(super) fn check(class: &Value, old: Option<&Value>, errors: &mut Errors) {
     checks::check(class, "", &[("preemptionPolicy", Choice(&["PreemptLowerPriority", "Never"]))], errors);
 }
 
-/// Only one class may be the default.
+/// Checks that only one class is the default.
 pub(super) fn admit_class(context: &Context<'_>, class: &Value) -> Result<(), Refusal> {
     if !is_true(class, "/globalDefault") {
         return Ok(());
@@ -82,14 +82,14 @@ pub(super) fn admit_class(context: &Context<'_>, class: &Value) -> Result<(), Re
     }
 }
 
-/// Of several, the one with the lowest value.
+/// Returns the default class, or the default class with the lowest value if there are several.
 fn global_default(context: &Context<'_>) -> Option<Value> {
     let all = context.others.all(CLASSES).into_iter();
     let defaults = all.filter(|class| is_true(class, "/globalDefault"));
     defaults.min_by_key(|class| class.get("value").and_then(Value::as_i64))
 }
 
-/// Writes a pod's priority from its class.
+/// Sets a pod's priority from its class.
 pub(super) fn admit_pod(context: &Context<'_>, spec: &mut Value) -> Result<(), Refusal> {
     let name = text(spec, "/priorityClassName").to_owned();
     let class = if name.is_empty() {

@@ -28,7 +28,7 @@ pub(super) fn check(class: &Value, old: Option<&Value>, errors: &mut Errors) {
     checks::check(class, "", if is_empty { &CLASS[..1] } else { CLASS }, errors);
 }
 
-/// Gives a new pod the overhead, node selector and tolerations of its class.
+/// Adds the overhead, node selector and tolerations of its class to a new pod.
 pub(super) fn admit_pod(context: &Context<'_>, spec: &mut Value) -> Result<(), Refusal> {
     let name = text(spec, "/runtimeClassName").to_owned();
     let class = if name.is_empty() {
@@ -80,12 +80,12 @@ fn add_scheduling(spec: &mut Value, scheduling: &Value) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// The tolerations without those that others cover.
+/// Returns the tolerations without those that other tolerations cover.
 fn merged(all: Vec<Value>) -> Vec<Value> {
     let mut kept: Vec<Value> = Vec::new();
     for (at, toleration) in all.iter().enumerate() {
         let by_earlier = kept.iter().any(|other| covers(other, toleration));
-        // Of two that are equal the first stays.
+        // Of two equal tolerations, the first stays.
         let by_later = all[at + 1..].iter().any(|other| other != toleration && covers(other, toleration));
         if !by_earlier && !by_later {
             kept.push(toleration.clone());
@@ -94,7 +94,7 @@ fn merged(all: Vec<Value>) -> Vec<Value> {
     kept
 }
 
-/// Returns true if a toleration covers another one.
+/// Returns true if a toleration covers another toleration.
 fn covers(wide: &Value, narrow: &Value) -> bool {
     if wide == narrow {
         return true;
@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tolerations_that_others_cover_are_left_out() {
+    fn tolerations_covered_by_others_are_dropped() {
         let exists = json!({"key": "a", "operator": "Exists"});
         let equal = json!({"key": "a", "operator": "Equal", "value": "x", "effect": "NoSchedule"});
         let other = json!({"key": "b", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 5});

@@ -10,13 +10,14 @@ use crate::{
     value::{default, list, list_mut, text},
 };
 
-/// The first two parts of all addresses.
+/// First two bytes of all addresses.
 const NETWORK: &str = "10.0";
-/// Ports of nodes, from the first to behind the last.
+/// Range of node ports.
 const NODE_PORTS: std::ops::Range<u64> = 30_000..32_768;
 
-/// Gives a new service what it does not ask for itself; a changed one keeps what it has. What another one has is
-/// refused. Addresses of other networks are taken as they are: services that come from elsewhere bring them.
+/// Allocates the addresses and node ports that a new service does not specify itself. A changed service keeps its
+/// allocations. Addresses and ports of other services are refused. Addresses outside the network are accepted, because
+/// services from other clusters have them.
 pub(super) fn admit(
     context: &Context<'_>,
     old: Option<&Value>,
@@ -83,7 +84,7 @@ pub(super) fn admit(
     Ok(())
 }
 
-/// Returns true if a service has that address.
+/// Returns true if a service has the given address.
 fn is_taken(services: &[Value], address: &Value) -> bool {
     *address != "None" && services.iter().any(|service| service["spec"]["clusterIP"] == *address)
 }

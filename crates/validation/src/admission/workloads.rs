@@ -62,7 +62,7 @@ const CRON_JOB: Checks = &[(
     ]),
 )];
 
-/// Checks a workload, new or not.
+/// Checks a new or changed workload.
 pub(super) fn check(kind: &Kind, object: &Value, old: Option<&Value>, errors: &mut Errors) {
     let template = "spec.template";
     match kind.kind.as_str() {
@@ -97,7 +97,7 @@ pub(super) fn check(kind: &Kind, object: &Value, old: Option<&Value>, errors: &m
     }
 }
 
-/// The template of pods, with the volumes that each pod of a StatefulSet has of its own.
+/// Returns the pod template. For a StatefulSet, it contains the volumes for each pod's own claims.
 fn with_claims(object: &Value) -> Cow<'_, Value> {
     let template = &object["spec"]["template"];
     let claims = list(object, "/spec/volumeClaimTemplates").iter().map(name);
@@ -114,7 +114,7 @@ fn with_claims(object: &Value) -> Cow<'_, Value> {
     Cow::Owned(template)
 }
 
-/// Checks the template of pods, which restart in one of these ways.
+/// Checks a pod template, whose restart policy must be one of `restarts`.
 fn check_template_of(template: &Value, place: &str, restarts: &[&str], errors: &mut Errors) {
     check_pod(template, place, errors);
     let policy = text(template, "/spec/restartPolicy");
@@ -151,14 +151,14 @@ fn check_strategy(strategy: &Value, place: &str, errors: &mut Errors) {
         }
         "Recreate" => {}
         other => {
-            // Shown with the names that the fields have in Go.
+            // The message shows the fields under their Go names.
             let shown = json!({"Type": other, "RollingUpdate": rolling});
             errors.push(FieldError::unsupported(place, shown, &["Recreate", "RollingUpdate"]));
         }
     }
 }
 
-/// The selector must be there and match the template.
+/// Checks that the selector exists and matches the template.
 fn check_selector(object: &Value, errors: &mut Errors) {
     let selector = object.pointer("/spec/selector").filter(|selector| selector.is_object());
     if selector.is_none() {
@@ -176,7 +176,7 @@ fn check_selector(object: &Value, errors: &mut Errors) {
     check_labels_of_template(object, selector, errors);
 }
 
-/// The selector of a ReplicationController is a map.
+/// Checks the selector of a ReplicationController, which is a map.
 fn check_map_selector(object: &Value, errors: &mut Errors) {
     match object.pointer("/spec/selector").and_then(Value::as_object).filter(|map| !map.is_empty()) {
         None => errors.push(FieldError::required("spec.selector", "")),
@@ -194,7 +194,7 @@ fn check_labels_of_template(object: &Value, selector: Option<&Value>, errors: &m
     }
 }
 
-/// The parts of a schedule: what they are called, and the numbers that they may be.
+/// Parts of a schedule: for each, the least and the greatest number and the names of the numbers.
 const SCHEDULE: [(u32, u32, &[&str]); 5] = [
     (0, 59, &[]),
     (0, 23, &[]),
@@ -212,7 +212,7 @@ fn check_schedule(schedule: &Value, place: &str, errors: &mut Errors) {
     }
 }
 
-/// Returns the error of a cron schedule.
+/// Returns the error of an invalid cron schedule.
 fn wrong_schedule(schedule: &str) -> Option<String> {
     if schedule.contains("TZ") {
         return Some("cannot use TZ or CRON_TZ in schedule, use timeZone field instead".to_owned());
@@ -254,7 +254,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn schedules_are_those_of_cron() {
+    fn schedules_have_the_syntax_of_cron() {
         for right in ["* * * * *", "*/5 0-6,12 1 jan-mar,DEC sun", "@hourly", "@every 1h", "0 3 ? * 1-5"] {
             assert_eq!(wrong_schedule(right), None, "{right}");
         }

@@ -1,7 +1,7 @@
-//! Validation of values against their schema, in the words of the API server.
+//! Validation of values against their schema, with the API server's messages.
 //!
-//! Only the changed parts of an object are validated, so that an object that was stored before a definition became
-//! stricter can still be changed elsewhere.
+//! Only the changed parts of an object are validated. If a definition becomes stricter, objects stored earlier can
+//! therefore still be changed elsewhere.
 
 use std::fmt::Write;
 
@@ -13,7 +13,8 @@ use super::{
 };
 use crate::{FieldError, admission::label_1035_errors, value::text};
 
-/// Errors of a check, and the number of checks that passed: if several schemas fail, the closest one is reported.
+/// Errors of a check, and the number of checks that passed. If several schemas fail, the errors of the closest schema
+/// are reported.
 #[derive(Default)]
 struct CheckResult {
     errors: Vec<FieldError>,
@@ -39,7 +40,7 @@ struct ValuePath<'a> {
 }
 
 impl ValuePath<'_> {
-    /// The field of an error about it, or about something in it.
+    /// Returns the field of an error about the value, or about the part of the value at `more`.
     fn field(&self, more: &str) -> String {
         let path = format!("{}{more}", self.path);
         match (self.prefix, path.trim_start_matches('.')) {
@@ -54,7 +55,7 @@ impl ValuePath<'_> {
         FieldError::invalid(self.field(""), value, format!("{} in body {}", self.path, why.as_ref()))
     }
 
-    /// An error about several schemas, without a field.
+    /// Returns an error about several schemas, which names no field.
     fn composite(&self, why: &str) -> FieldError {
         let field = if self.prefix.is_empty() { "<nil>" } else { self.prefix };
         FieldError::invalid(field, "", format!("{:?} {why}", self.path))
@@ -62,7 +63,8 @@ impl ValuePath<'_> {
 }
 
 impl Schema {
-    /// Returns the errors of a value. `prefix` is its field, empty for a whole object; `old` is its former value.
+    /// Returns the errors of a value. `prefix` is the value's field, empty for a whole object; `old` is the former
+    /// value.
     pub(crate) fn check(&self, prefix: &str, value: &Value, old: Option<&Value>) -> Vec<FieldError> {
         let mut errors = self.looked_at(ValuePath { prefix, path: "" }, value, old).errors;
         self.check_embedded(prefix, value, &mut errors);
@@ -73,7 +75,7 @@ impl Schema {
         errors
     }
 
-    /// The schema of the status, of which a change of the status alone must be.
+    /// Returns the schema of the status. A change of the status alone is checked against it.
     pub(crate) fn status(&self) -> Option<&Self> {
         self.properties.get("status")
     }
@@ -142,7 +144,7 @@ impl Schema {
         }
     }
 
-    /// `anyOf`, `oneOf`, `allOf` and `not`.
+    /// Checks `anyOf`, `oneOf`, `allOf` and `not`.
     fn check_several(
         &self,
         place: ValuePath<'_>,
@@ -310,7 +312,7 @@ impl Schema {
             found.errors.push(FieldError::too_many(place.field(""), count, most));
         }
         for (name, value) in map {
-            // Of properties at the root messages say no more than the name.
+            // Messages about properties at the root contain only the property's name.
             let is_own = self.properties.contains_key(name);
             let dot = if place.path.is_empty() && is_own { "" } else { "." };
             let path = format!("{}{dot}{name}", place.path);
@@ -332,7 +334,7 @@ impl Schema {
         found.passed += 1;
     }
 
-    /// Objects of Kubernetes within the value say what they are.
+    /// Checks that Kubernetes objects embedded in the value specify what they are.
     fn check_embedded(&self, path: &str, value: &Value, errors: &mut Vec<FieldError>) {
         let dot = if path.is_empty() { "" } else { "." };
         match value {
@@ -376,7 +378,7 @@ impl Schema {
         }
     }
 
-    /// Elements that are there twice in lists that are sets or maps.
+    /// Returns errors for elements that occur twice in lists that are sets or maps.
     fn doubles(&self, path: &str, value: &Value) -> Vec<FieldError> {
         let mut errors = Vec::new();
         self.find_doubles(path, value, &mut errors);
@@ -420,13 +422,13 @@ impl Schema {
     }
 }
 
-/// The keys of an element of a list that is a map.
+/// Returns the key fields of an element of a list that is a map.
 fn keys_of(value: &Value, keys: &[String]) -> Value {
     let given = keys.iter().filter_map(|key| Some((key.clone(), value.get(key)?.clone())));
     Value::Object(given.collect())
 }
 
-/// The second appearance of each value.
+/// Reports the second occurrence of each value.
 fn doubles_of(path: &str, values: Vec<Value>, errors: &mut Vec<FieldError>) {
     let mut seen = std::collections::HashMap::<String, usize>::new();
     for (i, value) in values.into_iter().enumerate() {

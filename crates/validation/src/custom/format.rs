@@ -1,4 +1,4 @@
-//! Formats of strings in schemas.
+//! String formats in schemas.
 
 use std::{
     net::{IpAddr, Ipv6Addr},
@@ -8,7 +8,7 @@ use std::{
 use harbormaster_api::Timestamp;
 use regex::Regex;
 
-/// Formats of texts with what they look like, as far as that is a regular expression.
+/// Formats of strings that a regular expression describes, with the expressions.
 const PATTERNS: &[(&str, &str)] = &[
     ("bsonobjectid", r"^[0-9a-f]{24}$"),
     ("creditcard", r"^(?:\D*\d){13,19}\D*$"),
@@ -38,14 +38,14 @@ const PATTERNS: &[(&str, &str)] = &[
     ("uuid5", r"(?i)^[0-9a-f]{8}-?[0-9a-f]{4}-?5[0-9a-f]{3}-?[89ab][0-9a-f]{3}-?[0-9a-f]{12}$"),
 ];
 
-/// The others.
+/// Formats without a regular expression.
 const OTHERS: [&str; 6] = ["byte", "cidr", "datetime", "ipv4", "ipv6", "password"];
 
 static COMPILED: LazyLock<Vec<(&str, Regex)>> = LazyLock::new(|| {
     PATTERNS.iter().filter_map(|(name, pattern)| Some((*name, Regex::new(pattern).ok()?))).collect()
 });
 
-/// `date-time` and `datetime` are the same.
+/// Removes hyphens, because `date-time` and `datetime` are the same format.
 fn plain(format: &str) -> String {
     format.replace('-', "")
 }
@@ -63,7 +63,7 @@ pub(crate) fn is_known(format: &str, of: &str) -> bool {
     }
 }
 
-/// The format if it means anything for values of these types, or nothing.
+/// Returns the format if it is defined for values of the given types, or an empty string.
 pub(super) fn known<'a>(format: &'a str, types: &[String]) -> &'a str {
     let of = match types {
         [one] => one,
@@ -72,7 +72,7 @@ pub(super) fn known<'a>(format: &'a str, types: &[String]) -> &'a str {
     if is_known(format, of) { format } else { "" }
 }
 
-/// Returns true if a text has a format.
+/// Returns true if a string has a format.
 pub(super) fn fits(format: &str, text: &str) -> bool {
     match plain(format).as_str() {
         "datetime" => Timestamp::parse(text).is_ok(),
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_of_each_form_are_told_from_others() {
+    fn strings_of_each_format_are_recognized() {
         assert_eq!(COMPILED.len(), PATTERNS.len());
         for (format, good, bad) in [
             ("date-time", "2026-01-02T03:04:05Z", "2026-01-02"),

@@ -1,4 +1,4 @@
-//! Structural schemas (OpenAPI v3, as far as definitions of custom resources may use it).
+//! Structural schemas: the subset of OpenAPI v3 that custom resource definitions may use.
 
 use std::collections::BTreeMap;
 
@@ -12,13 +12,13 @@ use crate::{
     value::{entries, is_true, list, text},
 };
 
-/// The schema of a value.
+/// Schema of a value.
 #[derive(Debug, Default)]
 pub struct Schema {
-    /// The JSON types that the value may have; empty: any.
+    /// JSON types that the value may have; empty for any type.
     pub(super) types: Vec<String>,
     pub(super) nullable: bool,
-    /// The format of a string or number; empty for none, or an unknown one.
+    /// Format of a string or number; empty if there is none or it is unknown.
     pub(super) format: String,
     pub(super) default: Option<Value>,
     pub(super) choices: Vec<Value>,
@@ -37,49 +37,49 @@ pub struct Schema {
     pub(super) properties: BTreeMap<String, Schema>,
     pub(super) additional: Additional,
     pub(super) items: Option<Box<Schema>>,
-    /// Unknown fields stay.
+    /// True if unknown fields are preserved.
     pub(super) preserves: bool,
-    /// The value is an object of Kubernetes itself.
+    /// True if the value is a complete Kubernetes object.
     pub(super) embedded: bool,
     pub(super) list_type: ListType,
-    /// An object that belongs as a whole to who writes it.
+    /// True if the value is an object that its writer owns as a whole.
     pub(super) whole: bool,
 }
 
-/// Treatment of properties without a schema of their own.
+/// Treatment of properties that have no schema of their own.
 #[derive(Debug, Default)]
 pub(super) enum Additional {
-    /// Nothing is said of them.
+    /// The schema specifies nothing about such properties.
     #[default]
     Unsaid,
-    /// There are none.
+    /// Such properties are forbidden.
     Never,
-    /// They are anything.
+    /// Such properties may have any value.
     Any,
-    /// Each has this schema.
+    /// Each such property has the given schema.
     Of(Box<Schema>),
 }
 
-/// Identity of the elements of a list.
+/// Identity of list elements.
 #[derive(Debug, Default)]
 pub(super) enum ListType {
-    /// Nothing: the list is one value.
+    /// Elements have no identity: the list is one value.
     #[default]
     Atomic,
     /// Elements are identical if they are equal.
     Set,
-    /// Elements are identical if these fields are equal.
+    /// Elements are identical if the given fields are equal.
     Map(Vec<String>),
 }
 
-/// The end of a range of numbers.
+/// Bound of a range of numbers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bound {
     pub(super) at: f64,
     pub(super) exclusive: bool,
 }
 
-/// Bounds of a number of elements.
+/// Limits on a number of elements.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Limits {
     pub(super) least: Option<i64>,
@@ -87,7 +87,7 @@ pub(super) struct Limits {
 }
 
 impl Schema {
-    /// Reads a schema. What is odd about it reads as absent: definitions are checked before.
+    /// Reads a schema. Malformed parts read as absent, because definitions are checked earlier.
     pub fn parse(schema: &Value) -> Self {
         let number = |name: &str| schema.get(name).and_then(Value::as_f64);
         let bound = |name: &str, exclusive: &str| {
@@ -149,7 +149,7 @@ impl Schema {
         }
     }
 
-    /// The schema of a property.
+    /// Returns the schema of a property.
     pub(super) fn property(&self, name: &str) -> Option<&Self> {
         self.properties.get(name).or(match &self.additional {
             Additional::Of(schema) => Some(schema),
@@ -157,7 +157,7 @@ impl Schema {
         })
     }
 
-    /// Parts of a value.
+    /// Returns the parts of a value.
     pub(crate) fn parts(&self, value: &Value) -> Parts<'_> {
         match value {
             Value::Object(_) if !self.whole => Parts::Fields,
@@ -178,7 +178,7 @@ impl Schema {
         }
     }
 
-    /// The type of the plain values that there may be.
+    /// Returns the type of plain values that the schema allows, if there is only one.
     pub(crate) fn plain(&self) -> Option<Plain> {
         match self.types.as_slice() {
             [only] if only == "string" => Some(Plain::Text),
@@ -188,7 +188,7 @@ impl Schema {
         }
     }
 
-    /// The place of a property.
+    /// Returns the position of a property.
     pub(crate) fn inner(&self, name: &str) -> Option<InnerField<'_>> {
         if self.embedded && matches!(name, "kind" | "apiVersion" | "metadata") {
             return Some(InnerField { place: TypedPosition::Unsaid, named: true });
@@ -204,12 +204,12 @@ impl Schema {
         }
     }
 
-    /// The place of the elements of a list.
+    /// Returns the position of the elements of a list.
     pub(crate) fn element(&self) -> TypedPosition<'_> {
         self.items.as_deref().map_or(TypedPosition::Unsaid, TypedPosition::Schema)
     }
 
-    /// The names of the properties.
+    /// Returns the names of the properties.
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         self.properties.keys().map(String::as_str)
     }

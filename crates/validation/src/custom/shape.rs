@@ -1,4 +1,4 @@
-//! Pruning and defaulting: removes unknown fields and forbidden nulls, and sets defaults.
+//! Pruning and defaulting: removal of unknown fields and forbidden nulls, and setting of defaults.
 
 use harbormaster_api::similar::similar;
 use serde_json::{Map, Value};
@@ -8,17 +8,17 @@ use super::schema::{Additional, Schema};
 /// A field that a schema does not have.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Pruned {
-    /// Its path: `spec.cards[0].size`.
+    /// Path of the field: `spec.cards[0].size`.
     pub(crate) field: String,
-    /// The field that was meant, perhaps.
+    /// Similar field that may have been meant.
     pub(crate) similar: Option<String>,
 }
 
-/// Fields of every object, whatever its schema says.
+/// Fields that every object may have, whatever its schema specifies.
 const META: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
 impl Schema {
-    /// Removes the fields of an object that its schema does not have, and returns them.
+    /// Removes from an object the fields that its schema does not have. Returns the removed fields.
     pub(crate) fn prune(&self, object: &mut Value) -> Vec<Pruned> {
         let mut walk = Walk { path: String::new(), pruned: Vec::new() };
         let Value::Object(map) = object else { return Vec::new() };
@@ -27,18 +27,18 @@ impl Schema {
         walk.pruned
     }
 
-    /// Removes everything that the schema does not have.
+    /// Removes everything that the schema does not allow: unknown fields and nulls.
     pub(crate) fn shape(&self, object: &mut Value) {
         self.prune(object);
         self.drop_nulls(object);
     }
 
-    /// Removes nulls where there may be none, unless there is a default for them.
+    /// Removes nulls where the schema does not allow them, unless a default replaces them.
     pub(crate) fn drop_nulls(&self, value: &mut Value) {
         drop_nulls(value, Some(self));
     }
 
-    /// Writes the defaults of fields that are missing.
+    /// Sets missing fields to their defaults.
     pub(crate) fn fill(&self, value: &mut Value) {
         match value {
             Value::Object(map) => {
@@ -100,7 +100,8 @@ struct Walk {
 }
 
 impl Walk {
-    /// Without a schema no field of the value is known. `keeps` is said of elements of a list that keeps unknown fields.
+    /// Prunes a value. Without a schema, no field of the value is known. `keeps` is true for elements of a list that
+    /// preserves unknown fields.
     fn value(&mut self, value: &mut Value, schema: Option<&Schema>, keeps: bool) {
         match value {
             Value::Object(map) => self.map(map, schema, schema.is_some_and(|schema| schema.embedded), keeps),
@@ -171,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_that_the_schema_does_not_have_go_and_are_told() {
+    fn fields_that_the_schema_does_not_have_are_removed_and_reported() {
         let mut object = json!({
             "kind": "A", "apiVersion": "b/v1", "metadata": {"name": "x"}, "more": 1,
             "spec": {"sise": 1, "labels": {"a": "b"}, "cards": [{"id": "1", "x": {}}],
@@ -198,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn defaults_fill_what_is_missing_and_nulls_that_may_not_be_there_go() {
+    fn missing_fields_get_defaults_and_forbidden_nulls_are_removed() {
         let mut object = json!({"spec": {"size": null, "mode": null, "labels": null, "cards": [{"id": null}, {"free": false}]}});
         schema().drop_nulls(&mut object);
         schema().fill(&mut object);
@@ -208,6 +209,6 @@ mod tests {
         );
         let mut empty = json!({});
         schema().fill(&mut empty);
-        assert_eq!(empty, json!({}), "there are no defaults in what is not there");
+        assert_eq!(empty, json!({}), "no defaults are set within a missing field");
     }
 }

@@ -10,12 +10,12 @@ const WORKLOAD: Flags = NAMESPACED | STATUS | GENERATION | ALL;
 
 type Names = &'static [&'static str];
 
-/// A kind of the core group.
+/// Returns a kind of the core group.
 const fn core(plural: &'static str, kind: &'static str, short: Names, flags: Flags) -> Row {
     of("", plural, kind, short, flags)
 }
 
-/// A kind of another group.
+/// Returns a kind of the given group.
 const fn of(
     group: &'static str,
     plural: &'static str,
@@ -68,7 +68,7 @@ const EVENT_FIELDS: &[&str] = &[
     "type",
 ];
 
-/// By group, in the order in which kube-apiserver lists its groups.
+/// All kinds by group, in the order in which kube-apiserver lists its groups.
 pub(super) const ROWS: &[Row] = &[
     core("pods", "Pod", &["po"], WORKLOAD | DELETED_OBJECT)
         .selected_by(&[

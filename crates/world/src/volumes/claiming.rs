@@ -1,4 +1,4 @@
-//! Binding of claims: to a volume that exists, to a new one, or to none for now.
+//! Binding of claims: to an existing volume, to a new volume, or to none for now.
 
 use harbormaster_framework::resource::Custom;
 use harbormaster_plugins::storage::{
@@ -13,7 +13,7 @@ use super::{ClaimKey, Provisioners, Severity, Volumes, claim_reference};
 /// Name of the controller in events.
 pub(super) const CONTROLLER: &str = "persistentvolume-controller";
 const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
-/// Set on claims and volumes that were bound by the controller or a scheduler, not by people.
+/// Set on claims and volumes that were bound by the controller or a scheduler rather than by users.
 pub(super) const BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
 /// Annotations of the default class.
 const DEFAULT_MARKS: [&str; 2] =
@@ -22,7 +22,7 @@ const DEFAULT_MARKS: [&str; 2] =
 const CLASS_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";
 
 impl Volumes {
-    /// Gives a claim its class and volume, as far as possible.
+    /// Assigns a claim its class and its volume, as far as possible.
     pub fn settle_claim(&mut self, key: &ClaimKey) {
         self.give_default_class(key);
         let Some(claim) = self.claims.get(key).map(|kept| kept.read.clone()) else { return };
@@ -35,7 +35,7 @@ impl Volumes {
         }
     }
 
-    /// Sets the default class of a claim that names none, even if the class is younger than the claim.
+    /// Assigns the default class to a claim that names no class, even if the default class is newer than the claim.
     fn give_default_class(&mut self, key: &ClaimKey) {
         let Some(claim) = self.claim(key) else { return };
         let names_one = claim.pointer("/spec/storageClassName").is_some_and(|class| !class.is_null())
@@ -63,7 +63,7 @@ impl Volumes {
             self.report(key, CONTROLLER, Severity::Normal, "WaitForFirstConsumer", message.to_owned());
             return self.set_claim_phase(key, "Pending");
         }
-        // A claim that waits for its pod's node would have an existing volume from the scheduler by now.
+        // If a claim waits for its pod's node, the scheduler would already have chosen any suitable existing volume.
         match self.smallest(claim).filter(|_| !waits) {
             Some(volume) => self.bind(key, &volume),
             None => self.provision(key, claim),
@@ -157,7 +157,7 @@ impl Volumes {
     }
 
     fn lose(&mut self, key: &ClaimKey, reason: &'static str, message: &str) {
-        // Dumps seldom have everything: the volume probably exists.
+        // Dumps seldom contain everything, so the volume probably exists.
         if self.provisioners == Provisioners::Floating {
             return;
         }
@@ -183,7 +183,7 @@ fn is_bound(claim: &Value, volume: &Value) -> bool {
         && claim.pointer("/status/capacity") == volume.pointer("/spec/capacity")
 }
 
-/// Returns the reason why a claim cannot have the volume that it names, in the controller's words.
+/// Returns the reason that a claim cannot have the volume that it names, in the controller's words.
 fn mismatch(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Option<&'static str> {
     let allows = |mode| volume.access_modes.contains(mode);
     match () {

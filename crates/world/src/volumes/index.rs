@@ -1,4 +1,4 @@
-//! Volumes by class and by claim.
+//! An index of volumes by class and by claim.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +6,7 @@ use harbormaster_api::{Quantity, Str};
 use harbormaster_framework::resource::Custom;
 use harbormaster_plugins::storage::{PersistentVolume, matching};
 
-/// The names of volumes.
+/// Names of volumes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Index {
     /// Unclaimed volumes by class, the smallest first.
@@ -46,12 +46,12 @@ impl Index {
         }
     }
 
-    /// Returns the volumes that name a claim, in the order of their names.
+    /// Returns the volumes that name a claim, in name order.
     pub(super) fn of_claim(&self, namespace: &Str, name: &Str) -> impl Iterator<Item = &Str> {
         self.claimed.get(&(namespace.clone(), name.clone())).into_iter().flatten()
     }
 
-    /// Returns unclaimed volumes of a class with at least this capacity, the smallest first.
+    /// Returns the unclaimed volumes of a class with at least the given capacity, the smallest first.
     pub(super) fn free(&self, class: &Str, at_least: Quantity) -> impl Iterator<Item = &Str> {
         let of_class = self.free.get(class).into_iter();
         of_class.flat_map(move |all| all.range((at_least, Str::default())..)).map(|(_, name)| name)

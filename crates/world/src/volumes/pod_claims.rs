@@ -1,9 +1,9 @@
-//! Claims that belong to pods: those of ephemeral volumes, and those of a StatefulSet's `volumeClaimTemplates`.
+//! Claims that belong to pods: claims for ephemeral volumes, and claims from a StatefulSet's `volumeClaimTemplates`.
 
 use harbormaster_validation::value::{list, name, namespace, text, uid};
 use serde_json::{Map, Value, json};
 
-/// Returns the claims of a pod's ephemeral volumes; the pod owns them.
+/// Returns the claims for a pod's ephemeral volumes. The pod owns the claims.
 pub fn of_pod(pod: &Value) -> impl Iterator<Item = Value> + '_ {
     list(pod, "/spec/volumes").iter().filter_map(|volume| {
         let template = volume.pointer("/ephemeral/volumeClaimTemplate")?;
@@ -29,7 +29,7 @@ pub fn of_stateful_set(set: &Value, pod: &str) -> impl Iterator<Item = Value> {
     })
 }
 
-/// Adds volumes for these claims to the spec of a StatefulSet's pod, in place of volumes of the same names.
+/// Adds volumes for the claims of a StatefulSet's pod to the pod's spec. They replace volumes of the same names.
 pub fn mount(set: &Value, pod: &str, spec: &mut Map<String, Value>) {
     let templates = list(set, "/spec/volumeClaimTemplates");
     if templates.is_empty() {

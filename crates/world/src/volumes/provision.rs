@@ -1,9 +1,9 @@
 //! Provisioning of volumes.
 //!
 //! The topology of a volume consists of labels of the node that it is provisioned for. The driver's entry in the node's
-//! CSINode names their keys (`topologyKeys`; none means that all nodes can use the volume). Without an entry they are the
-//! keys of the class's `allowedTopologies`, and without these the zone, as in clouds. If the node has no zone, all nodes
-//! can use the volume.
+//! CSINode specifies the label keys (`topologyKeys`; if there are none, all nodes can use the volume). Without an
+//! entry, the keys are those of the class's `allowedTopologies`. Without allowed topologies, the key is the zone, as in
+//! clouds. If the node has no zone, all nodes can use the volume.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,20 +23,21 @@ use super::{
     claiming::{CONTROLLER, annotate},
 };
 
-/// Annotation with the provisioner of a volume.
+/// Annotation that names the provisioner of a volume.
 const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
-/// Annotations with the provisioner of a claim's volume, current and former.
+/// Annotations, current and former, that name the provisioner of a claim's volume.
 const PROVISIONER: [&str; 2] =
     ["volume.kubernetes.io/storage-provisioner", "volume.beta.kubernetes.io/storage-provisioner"];
 
-/// Reason why no volume is provisioned, for an event about the claim.
+/// Reason that no volume is provisioned, for an event about the claim.
 type Refusal = (Severity, &'static str, String);
 
-/// A part of the cluster: labels of its nodes with their possible values. Without labels it is the whole cluster.
+/// A part of the cluster, described by labels of its nodes and the possible values of the labels. Without labels, it is
+/// the whole cluster.
 type Topology = BTreeMap<Str, BTreeSet<Str>>;
 
 impl Volumes {
-    /// Provisions a volume for a claim, or reports why that is impossible.
+    /// Provisions a volume for a claim, or reports why none can be provisioned.
     pub(super) fn provision(&mut self, key: &ClaimKey, claim: &Custom<PersistentVolumeClaim>) {
         if let Err((severity, reason, message)) = self.try_provision(key, claim) {
             self.report(key, CONTROLLER, severity, reason, message);
@@ -74,7 +75,7 @@ impl Volumes {
         Ok(())
     }
 
-    /// Returns the class from which the claim's volume is provisioned.
+    /// Returns the class from which to provision the claim's volume.
     fn class_to_provision(
         &self,
         claim: &PersistentVolumeClaim,
@@ -91,7 +92,7 @@ impl Volumes {
         }
     }
 
-    /// Returns the node affinity of the claim's volume.
+    /// Returns the node affinity for the claim's volume.
     fn affinity_for(
         &self,
         claim: &Custom<PersistentVolumeClaim>,
@@ -107,7 +108,8 @@ impl Volumes {
             });
         };
         let labels = self.nodes.get(node).filter(|labels| class.allows(labels));
-        let labels = labels.ok_or_else(|| failed(format!("no volume can be made for node {node:?}")))?;
+        let labels =
+            labels.ok_or_else(|| failed(format!("no volume can be provisioned for node {node:?}")))?;
         Ok(affinity([self.topology(class, node, labels)]))
     }
 
@@ -116,7 +118,7 @@ impl Volumes {
         self.provisioners == Provisioners::Floating && claim::selected_node(claim).is_none()
     }
 
-    /// Fixes the topology of a volume that was open: `node` runs the first pod that uses it.
+    /// Fixes the open topology of a volume: `node` runs the first pod that uses the volume.
     pub fn land(&mut self, volume: &str, node: &str) {
         if !self.floating.remove(volume) {
             return;
@@ -163,7 +165,7 @@ fn failed(why: String) -> Refusal {
     (Severity::Warning, "ProvisioningFailed", why)
 }
 
-/// Returns the controller's message.
+/// Returns the controller's message about a claim that waits for its provisioner.
 fn waiting_for(provisioner: &str) -> String {
     format!(
         "Waiting for a volume to be created either by the external provisioner '{provisioner}' or manually by the system \
@@ -183,7 +185,8 @@ fn driver_of(class: &StorageClass) -> &str {
     migration::of_plugin(provisioner).map_or(provisioner, |migration| migration.driver)
 }
 
-/// Claims of one StatefulSet have consecutive numbers; external-provisioner relies on that, too.
+/// Returns a number that spreads claims over topologies. Claims of one StatefulSet get consecutive numbers;
+/// external-provisioner relies on that, too.
 fn spread(claim: &str) -> u64 {
     let numbered =
         claim.rsplit_once('-').and_then(|(base, number)| Some((base, number.parse::<u32>().ok()?)));
@@ -192,7 +195,7 @@ fn spread(claim: &str) -> u64 {
     sum + u64::from(number)
 }
 
-/// Returns the topologies that a class allows; none if it allows the whole cluster.
+/// Returns the topologies that a class allows, or none if it allows the whole cluster.
 fn allowed(class: &StorageClass) -> Vec<Topology> {
     let topology = |term: &TopologyTerm| {
         let all = term.match_label_expressions.iter();
@@ -201,7 +204,7 @@ fn allowed(class: &StorageClass) -> Vec<Topology> {
     class.allowed_topologies.iter().map(topology).collect()
 }
 
-/// Returns the node affinity for these topologies; `null` if all nodes can use the volume.
+/// Returns the node affinity for the given topologies, or `null` if all nodes can use the volume.
 fn affinity(topologies: impl IntoIterator<Item = Topology>) -> Value {
     let term = |topology: Topology| {
         let one = |(key, values)| json!({"key": key, "operator": "In", "values": values});
@@ -270,7 +273,7 @@ fn new_volume(claim: &Value, class: &Value, affinity: Value) -> Value {
     volume
 }
 
-/// Returns the volume source: a disk of the in-tree plugin that the provisioner names, or a CSI volume.
+/// Returns the volume source: a disk of the in-tree plugin if the provisioner names one, otherwise a CSI volume.
 fn source(provisioner: &str, name: &str) -> (&'static str, Value) {
     match provisioner {
         "kubernetes.io/gce-pd" => ("gcePersistentDisk", json!({"pdName": name})),

@@ -10,7 +10,7 @@ use super::{
 };
 
 impl Volumes {
-    /// Sets the phase of a volume, or deletes it. Binding is decided when its claim is settled.
+    /// Sets the phase of a volume, or deletes it. Settling the claim decides about binding.
     pub fn settle_volume(&mut self, name: &str) {
         let Some(volume) = self.volumes.get(name).map(|kept| kept.read.clone()) else { return };
         if volume.metadata.deletion_timestamp.is_some() {
@@ -21,17 +21,18 @@ impl Volumes {
         let claim = self.claims.get(&key).filter(|claim| matching::names(claimed, &claim.read));
         match claim.map(|claim| claim.read.volume_name.as_str()) {
             Some(has) if has == name => {}
-            // It is reserved for the claim, which will be bound to it.
+            // The volume is reserved for the claim, which will be bound to it.
             Some("") if !claimed.uid.is_empty() => {}
             Some("") => self.set_phase(name, "Available"),
             Some(_) => self.give_back(name),
-            // It is reserved for a claim that may still be created.
+            // The volume is reserved for a claim that may still be created.
             None if claimed.uid.is_empty() => self.set_phase(name, "Available"),
             None => self.release(name),
         }
     }
 
-    /// Handles a volume whose claim is gone: deletes it, or keeps it for its data, as its reclaim policy says.
+    /// Handles a volume whose claim is gone: deletes the volume, or keeps it for its data, according to its reclaim
+    /// policy.
     pub fn release(&mut self, name: &str) {
         let Some(volume) = self.volume(name) else { return };
         if text(volume, "/spec/persistentVolumeReclaimPolicy") == "Delete" {
@@ -42,7 +43,7 @@ impl Volumes {
         }
     }
 
-    /// Makes a volume available whose claim has another one.
+    /// Makes a volume available again because its claim has a different volume.
     fn give_back(&mut self, name: &str) {
         self.change_volume(name, |volume| {
             let was_free = annotation(volume, BOUND_BY_CONTROLLER).is_some();

@@ -18,7 +18,7 @@ fn class(name: &str, provisioner: &str, mode: &str) -> Value {
         "provisioner": provisioner, "volumeBindingMode": mode, "reclaimPolicy": "Delete"})
 }
 
-/// `object` with other values at these pointers.
+/// Returns `object` with new values at the given pointers.
 fn with(mut object: Value, changes: &[(&str, Value)]) -> Value {
     for (pointer, value) in changes {
         let (parent, field) = pointer.rsplit_once('/').unwrap();
@@ -27,7 +27,7 @@ fn with(mut object: Value, changes: &[(&str, Value)]) -> Value {
     object
 }
 
-/// Three nodes in zones a, b and c of a cluster with these objects, settled.
+/// Returns the settled volumes of a cluster with the given objects and three nodes in zones a, b and c.
 fn settled(provisioners: Provisioners, objects: &[Value]) -> Volumes {
     let mut volumes = Volumes::new(provisioners);
     volumes.set_nodes(["a", "b", "c"].into_iter().map(|zone| {
@@ -43,7 +43,7 @@ fn key(name: &str) -> ClaimKey {
     ("default".to_owned(), name.to_owned())
 }
 
-/// `phase of the claim, its volume, last reason`
+/// Returns a claim's phase, its volume and the reason of its last event, separated by spaces.
 fn outcome(volumes: &mut Volumes, name: &str) -> String {
     let changes = volumes.take_changes();
     let reason = changes.events.last().map_or("", |event| event.reason);
@@ -52,7 +52,7 @@ fn outcome(volumes: &mut Volumes, name: &str) -> String {
 }
 
 #[test]
-fn a_claim_that_does_not_wait_gets_the_smallest_volume_that_will_do() {
+fn a_claim_that_does_not_wait_gets_the_smallest_suitable_volume() {
     let all = [
         volume("large", "manual", "9Gi"),
         volume("medium", "manual", "6Gi"),
@@ -100,7 +100,7 @@ fn a_claim_that_does_not_wait_gets_the_smallest_volume_that_will_do() {
 }
 
 #[test]
-fn two_claims_never_get_one_volume_and_both_sides_know() {
+fn two_claims_never_share_a_volume_and_claim_and_volume_refer_to_each_other() {
     let objects = [claim("a", ""), claim("b", ""), volume("v", "", "5Gi")];
     let mut volumes = settled(Provisioners::Ready, &objects);
     assert_eq!(outcome(&mut volumes, "a"), "Bound v FailedBinding");
@@ -119,7 +119,7 @@ fn two_claims_never_get_one_volume_and_both_sides_know() {
 }
 
 #[test]
-fn a_claim_that_waits_gets_what_the_scheduler_says() {
+fn a_claim_that_waits_gets_what_the_scheduler_chooses() {
     let objects = [
         claim("c", "waits"),
         volume("v", "waits", "5Gi"),
@@ -145,7 +145,7 @@ fn a_claim_that_waits_gets_what_the_scheduler_says() {
 }
 
 #[test]
-fn without_provisioners_a_claim_waits_for_somebody_elses() {
+fn without_provisioners_a_claim_waits_for_an_external_provisioner() {
     let objects = [claim("c", "fast"), class("fast", "csi.example.com", "Immediate")];
     let mut volumes = settled(Provisioners::Elsewhere, &objects);
     assert_eq!(outcome(&mut volumes, "c"), "Pending  ExternalProvisioning");
@@ -153,7 +153,7 @@ fn without_provisioners_a_claim_waits_for_somebody_elses() {
     assert_eq!(annotations["volume.kubernetes.io/storage-provisioner"], "csi.example.com");
 }
 
-/// The labels by which the volume of claim `c` can be reached.
+/// Returns the labels of the nodes that can use the volume of claim `c`.
 fn place(volumes: &Volumes) -> Value {
     let volume = volumes.volume("pvc-u-c").unwrap();
     let terms = volume.pointer("/spec/nodeAffinity/required/nodeSelectorTerms").cloned().unwrap_or(json!([]));
@@ -165,7 +165,7 @@ fn place(volumes: &Volumes) -> Value {
 }
 
 #[test]
-fn a_volume_is_made_where_driver_class_or_zone_say() {
+fn the_topology_of_a_volume_comes_from_driver_class_or_zone() {
     let driver = |keys: Value| {
         json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSINode", "metadata": {"name": "node-b"},
             "spec": {"drivers": [{"name": "csi.example.com", "nodeID": "n", "topologyKeys": keys}]}})
@@ -199,7 +199,7 @@ fn a_volume_is_made_where_driver_class_or_zone_say() {
 }
 
 #[test]
-fn a_volume_whose_place_is_open_is_where_its_class_allows() {
+fn a_volume_with_an_open_topology_is_where_its_class_allows() {
     let racks = json!([{"matchLabelExpressions": [{"key": "rack", "values": ["rack-a", "rack-b"]}]}]);
     for (topologies, expected) in [(json!(null), json!([])), (racks, json!([r#"rack=["rack-a","rack-b"]"#]))]
     {
@@ -210,7 +210,7 @@ fn a_volume_whose_place_is_open_is_where_its_class_allows() {
 }
 
 #[test]
-fn claims_with_numbers_get_volumes_in_one_zone_after_the_other() {
+fn numbered_claims_get_volumes_in_one_zone_after_the_other() {
     let mut objects: Vec<Value> = (0..3).map(|number| claim(&format!("data-db-{number}"), "fast")).collect();
     objects.push(class("fast", "csi.example.com", "Immediate"));
     let mut volumes = settled(Provisioners::Ready, &objects);
@@ -220,7 +220,7 @@ fn claims_with_numbers_get_volumes_in_one_zone_after_the_other() {
 }
 
 #[test]
-fn a_node_on_which_no_volume_can_be_made_is_given_back() {
+fn a_node_for_which_no_volume_can_be_provisioned_is_unselected() {
     for node in ["gone", "node-a"] {
         let allowed = json!([{"matchLabelExpressions": [{"key": "rack", "values": ["rack-b"]}]}]);
         let class = with(class("fast", "x", "WaitForFirstConsumer"), &[("/allowedTopologies", allowed)]);
@@ -234,7 +234,7 @@ fn a_node_on_which_no_volume_can_be_made_is_given_back() {
 }
 
 #[test]
-fn in_tree_provisioners_make_disks_of_their_kind() {
+fn in_tree_provisioners_create_disks_of_their_kind() {
     for (provisioner, kind) in [
         ("kubernetes.io/aws-ebs", "awsElasticBlockStore"),
         ("kubernetes.io/gce-pd", "gcePersistentDisk"),
@@ -249,7 +249,7 @@ fn in_tree_provisioners_make_disks_of_their_kind() {
 }
 
 #[test]
-fn what_becomes_of_a_volume_without_its_claim_is_said_by_its_policy() {
+fn the_reclaim_policy_decides_about_a_volume_without_its_claim() {
     let other = ("/metadata/uid", json!("another"));
     for (policy, again, expected) in [
         ("Retain", None, Some("Released")),
@@ -270,7 +270,7 @@ fn what_becomes_of_a_volume_without_its_claim_is_said_by_its_policy() {
 }
 
 #[test]
-fn a_claim_that_goes_with_its_pod_takes_the_volume_that_was_made_for_it_along() {
+fn a_claim_deleted_with_its_pod_deletes_the_volume_provisioned_for_it() {
     let mut volumes = settled(Provisioners::Floating, &[claim("c", "fast"), class("fast", "x", "Immediate")]);
     assert_eq!(volumes.claimed_volume(&key("c")), Some(ClaimedVolume::Provisioned(BTreeMap::new())));
     volumes.take_changes();
@@ -289,7 +289,7 @@ fn a_claim_without_its_volume_is_lost() {
 }
 
 #[test]
-fn a_volume_whose_claim_has_another_one_is_free_again() {
+fn a_volume_whose_claim_has_a_different_volume_is_free_again() {
     let claimed = json!({"name": "c", "namespace": "default", "uid": "u-c"});
     let late = with(volume("late", "", "5Gi"), &[("/spec/claimRef", claimed)]);
     let found = with(
@@ -322,7 +322,7 @@ fn a_claim_without_a_class_gets_the_newest_default() {
 }
 
 #[test]
-fn pods_bring_the_claims_of_their_ephemeral_volumes_and_templates() {
+fn ephemeral_volumes_and_templates_yield_the_claims_of_pods() {
     let template = json!({"metadata": {"name": "data", "labels": {"kind": "fast"}}, "spec": {"accessModes": ["ReadWriteOnce"]}});
     let set = json!({"metadata": {"name": "db", "namespace": "shop"},
         "spec": {"selector": {"matchLabels": {"app": "db"}}, "volumeClaimTemplates": [template]}});

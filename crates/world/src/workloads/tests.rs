@@ -15,7 +15,7 @@ fn names(workload: Value, existing: &ExistingPods) -> Vec<String> {
 }
 
 #[test]
-fn workloads_have_as_many_pods_as_their_controllers_would_make() {
+fn workloads_have_as_many_pods_as_their_controllers_would_create() {
     for (kind, spec, expected) in [
         ("Deployment", json!({"replicas": 2}), vec!["w-1", "w-2"]),
         ("ReplicaSet", json!({}), vec!["w-1"]),
@@ -32,7 +32,7 @@ fn workloads_have_as_many_pods_as_their_controllers_would_make() {
 }
 
 #[test]
-fn pods_that_exist_are_not_made_again() {
+fn existing_pods_are_not_created_again() {
     let mut existing = ExistingPods::default();
     for (name, kind) in [("w-1", "ReplicaSet"), ("w-0", "StatefulSet"), ("other", "Job")] {
         existing.add(&json!({"metadata": {"name": name, "namespace": "ns", "ownerReferences": [
@@ -50,7 +50,7 @@ fn pods_that_exist_are_not_made_again() {
 }
 
 #[test]
-fn pods_take_labels_and_spec_from_the_template_and_claims_of_their_own() {
+fn pods_have_labels_and_spec_of_the_template_and_their_own_claims() {
     let set = workload("StatefulSet", json!({"volumeClaimTemplates": [{"metadata": {"name": "data"}}]}));
     let pod = pods(set, &ExistingPods::default()).remove(0);
     assert_eq!(pod["metadata"]["labels"]["app"], "w");
@@ -71,7 +71,7 @@ fn pods_of_a_deployment_are_owned_by_its_replica_set() {
 }
 
 #[test]
-fn odd_numbers_of_pods_are_errors() {
+fn invalid_numbers_of_pods_are_errors() {
     for (kind, spec, field) in [
         ("Deployment", json!({"replicas": 2_000_000}), "spec.replicas"),
         ("Job", json!({"parallelism": "2"}), "spec.parallelism"),

@@ -1,6 +1,6 @@
 //! An HTTP client on raw sockets, so that it can also send invalid requests.
 
-#![allow(dead_code, reason = "each test program needs a part of it")]
+#![allow(dead_code, reason = "each test binary needs only part of it")]
 
 use std::{io, net::SocketAddr};
 
@@ -24,7 +24,7 @@ pub(crate) async fn serve(options: Options) -> (ApiServer, Running) {
     (server, running)
 }
 
-/// A complete answer.
+/// A complete response.
 #[derive(Clone, Debug)]
 pub(crate) struct Answer {
     pub(crate) code: u16,
@@ -38,7 +38,7 @@ impl Answer {
     }
 }
 
-/// One connection, which is reused for the next request.
+/// A connection, which serves one request after another.
 #[derive(Debug)]
 pub(crate) struct Client {
     stream: BufReader<TcpStream>,
@@ -92,7 +92,7 @@ impl Client {
         self.send("PATCH", path, &format!("application/{kind}+json"), patch.to_string()).await
     }
 
-    /// Reads the answer to a request that has been written.
+    /// Reads the response to a request that was written.
     pub(crate) async fn answer(&mut self, without_body: bool) -> io::Result<Answer> {
         let (code, framing) = self.head().await?;
         let mut body = Vec::new();
@@ -107,7 +107,7 @@ impl Client {
         Ok(Answer { code, body })
     }
 
-    /// Reads the head of an answer; nothing more can be read then.
+    /// Reads the head of a response. Nothing more can be read afterwards.
     pub(crate) async fn code(&mut self) -> io::Result<u16> {
         Ok(self.head().await?.0)
     }
@@ -139,7 +139,7 @@ impl Client {
         Ok(line.to_owned())
     }
 
-    /// Appends a chunk. Returns false if it was the last.
+    /// Appends a chunk to `to`. Returns false if it was the last chunk.
     async fn chunk(&mut self, to: &mut Vec<u8>) -> io::Result<bool> {
         let length = usize::from_str_radix(&self.line().await?, 16).map_err(io::Error::other)?;
         let start = to.len();
@@ -149,12 +149,12 @@ impl Client {
         Ok(length > 0)
     }
 
-    /// Starts a watch. Returns once its head has been read.
+    /// Starts a watch. Returns once the head of its response has been read.
     pub(crate) async fn watch(mut self, path: &str) -> Lines {
         self.write(format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n").as_bytes()).await.unwrap();
         let (code, framing) = self.head().await.unwrap();
         assert!(code == 200 && matches!(framing, Framing::Chunks), "{code} {path}");
-        // Reads one event ahead, so that a watcher that takes no events does not read.
+        // Reads only one event ahead, so that a test that takes no events is a client that does not read.
         let (sender, events) = mpsc::channel(1);
         Lines { events, reader: tokio::spawn(self.lines(sender)) }
     }
@@ -190,7 +190,7 @@ pub(crate) struct Lines {
 }
 
 impl Lines {
-    /// Returns the next event, or `None` if the watch has ended properly.
+    /// Returns the next event, or `None` if the watch ended properly.
     pub(crate) async fn next(&mut self) -> Option<Value> {
         if let Some(event) = self.events.recv().await {
             return Some(event);

@@ -1,10 +1,12 @@
 //! Cron expressions as the CronJob controller reads them: five fields, or a name such as `@hourly`.
 //!
-//! A time that a change to summer time skips does not occur; a time that the change back repeats occurs twice.
+//! A time that the change to daylight saving time skips does not occur; a time that the change back repeats occurs
+//! twice.
 
 use jiff::{SignedDuration, Zoned};
 
-/// Longest search. Later times count as none: the 31st of February would be searched for ever.
+/// Maximum distance of a search, in years. An expression without a time within this distance has no times, so the
+/// search for February 31 ends.
 const YEARS: i16 = 5;
 
 /// A cron expression.
@@ -17,10 +19,10 @@ pub(super) struct Cron {
     weekdays: Field,
 }
 
-/// The values that a field allows.
+/// Values that a field allows.
 #[derive(Clone, Copy, Debug)]
 struct Field {
-    /// Bit by value.
+    /// One bit per value.
     values: u64,
     /// True for `*` and `?`.
     any: bool,
@@ -30,7 +32,7 @@ struct Field {
 struct Bounds {
     min: u32,
     max: u32,
-    /// Names of the values from the least one.
+    /// Names of the values, starting with the lowest.
     names: &'static [&'static str],
 }
 
@@ -48,7 +50,7 @@ impl Cron {
     /// Parses an expression.
     ///
     /// # Errors
-    /// The reason why the controller would not accept it.
+    /// The reason for which the controller would not accept the expression.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let text = match text {
             "@yearly" | "@annually" => "0 0 1 1 *",
@@ -72,7 +74,7 @@ impl Cron {
         })
     }
 
-    /// The first time after another, if it is within five years.
+    /// Returns the first time after `after`, if there is one within five years.
     pub(super) fn first_after(&self, after: &Zoned) -> Option<Zoned> {
         let last_year = after.year().checked_add(YEARS)?;
         let mut at = later(&start_of_minute(after)?, 1)?;
@@ -90,7 +92,7 @@ impl Cron {
         None
     }
 
-    /// The last time that is not after another, if it is within five years.
+    /// Returns the last time that is not after `until`, if there is one within five years.
     pub(super) fn last_until(&self, until: &Zoned) -> Option<Zoned> {
         let first_year = until.year().checked_sub(YEARS)?;
         let mut at = start_of_minute(until)?;
@@ -108,7 +110,8 @@ impl Cron {
         None
     }
 
-    /// Either day counts if both are restricted.
+    /// Returns true if the month and the day match. If the expression restricts both the day of the month and the day
+    /// of the week, a match of either is enough.
     fn has_day(&self, at: &Zoned) -> bool {
         let day = self.days.has(at.day());
         let weekday = self.weekdays.has(at.weekday().to_sunday_zero_offset());
@@ -128,7 +131,7 @@ impl Field {
         Ok(field)
     }
 
-    /// Parses `*`, `?`, a value or `low-high`, each with `/step` or without.
+    /// Parses `*`, `?`, a value or `low-high`, each with or without `/step`.
     fn parse_range(text: &str, bounds: &Bounds) -> Result<Self, String> {
         let (range, step) = match text.split_once('/') {
             Some((_, step)) if step.contains('/') => return Err(format!("too many slashes: {text}")),
@@ -219,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_that_summer_time_skips_does_not_occur_and_a_repeated_one_occurs_twice() {
+    fn a_time_skipped_by_daylight_saving_does_not_occur_and_a_repeated_time_occurs_twice() {
         let cron = Cron::parse("30 2 * * *").unwrap();
         let next = |text: &str| cron.first_after(&at(text)).unwrap().to_string();
         let berlin = "2026-03-28T12:00:00+01:00[Europe/Berlin]";
@@ -230,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_date_that_does_not_exist_is_searched_for_five_years() {
+    fn the_search_for_a_date_that_does_not_exist_ends_after_five_years() {
         let cron = Cron::parse("59 23 31 2 *").unwrap();
         let now = at("2026-11-21T10:07:30Z[UTC]");
         assert_eq!((cron.first_after(&now), cron.last_until(&now)), (None, None));

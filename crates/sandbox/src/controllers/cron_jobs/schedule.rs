@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::cron::Cron;
 use crate::{events::Kind, fields::text};
 
-/// Reason why a CronJob cannot start: the kind, reason and message of its event.
+/// Problem that keeps a CronJob from starting: the kind, reason and message of its event.
 pub(super) type Complaint = (Kind, &'static str, String);
 
 /// Meaning of `spec.schedule` and `spec.timeZone`.
@@ -17,7 +17,7 @@ pub(super) type Complaint = (Kind, &'static str, String);
 pub(super) enum Schedule {
     /// Five fields, or a name such as `@hourly`.
     Cron(Cron, TimeZone),
-    /// `@every 90s`, counted from the last time.
+    /// `@every 90s`, counted from the last start.
     Every(Duration),
 }
 
@@ -35,7 +35,7 @@ impl Schedule {
         };
         if let Some(every) = given.strip_prefix("@every ") {
             let every: GoDuration = every.trim().parse().map_err(|error| unparseable(&error))?;
-            // Parts of seconds are left out, and nothing happens more often than every second.
+            // Fractions of seconds are dropped, and the interval is at least one second.
             let seconds = every.to_std().as_secs().max(1);
             return Ok(Self::Every(Duration::from_secs(seconds)));
         }
@@ -43,7 +43,7 @@ impl Schedule {
         let schedule = Self::Cron(cron, zone);
         match schedule.next(Timestamp::default()) {
             Some(_) => Ok(schedule),
-            // The last day of February, for example, is never the 31st.
+            // For example, there is no February 31.
             None => Err((
                 Kind::Warning,
                 "InvalidSchedule",
@@ -52,7 +52,7 @@ impl Schedule {
         }
     }
 
-    /// The first time behind another.
+    /// Returns the first scheduled time after `behind`.
     pub(super) fn next(&self, behind: Timestamp) -> Option<Timestamp> {
         match self {
             Self::Cron(cron, zone) => stamp(&cron.first_after(&zoned(behind, zone)?)?),
@@ -60,7 +60,7 @@ impl Schedule {
         }
     }
 
-    /// The last time behind `earliest` that is not behind `now`.
+    /// Returns the last scheduled time that is after `earliest` and not after `now`.
     pub(super) fn latest(&self, earliest: Timestamp, now: Timestamp) -> Option<Timestamp> {
         let latest = match self {
             Self::Cron(cron, zone) => stamp(&cron.last_until(&zoned(now, zone)?)?),
@@ -73,7 +73,7 @@ impl Schedule {
         latest.filter(|latest| *latest > earliest && *latest <= now)
     }
 
-    /// A time as it is written in the zone of the schedule.
+    /// Formats a time in the time zone of the schedule.
     pub(super) fn shown(&self, at: Timestamp) -> String {
         let zone = match self {
             Self::Cron(_, zone) => zone.clone(),
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn schedules_are_read_as_kubernetes_does() {
+    fn schedules_are_parsed_as_in_kubernetes() {
         let now = Timestamp::parse("2026-11-21T10:07:30Z").unwrap();
         for (given, zone, latest, next) in [
             ("*/5 * * * *", None, "2026-11-21T10:05:00Z", "2026-11-21T10:10:00Z"),
@@ -114,7 +114,7 @@ mod tests {
             ("@hourly", None, "2026-11-21T10:00:00Z", "2026-11-21T11:00:00Z"),
             ("@midnight", None, "2026-11-21T00:00:00Z", "2026-11-22T00:00:00Z"),
             ("0 9-17 * * MON-FRI", None, "2026-11-20T17:00:00Z", "2026-11-23T09:00:00Z"),
-            // Either day counts where both are given.
+            // If both days are given, a match of either is enough.
             ("0 0 1 * SUN", None, "2026-11-15T00:00:00Z", "2026-11-22T00:00:00Z"),
             ("0 12 * * *", Some("Europe/Berlin"), "2026-11-20T11:00:00Z", "2026-11-21T11:00:00Z"),
             ("@every 90s", None, "2026-11-21T10:07:30Z", "2026-11-21T10:09:00Z"),
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_says_so() {
+    fn unparseable_schedules_are_reported() {
         for (given, zone, reason) in [
             ("* * * *", None, "UnparseableSchedule"),
             ("* * * * * *", None, "UnparseableSchedule"),

@@ -1,4 +1,4 @@
-//! Nodes that the templates of DaemonSets allow.
+//! Placement of DaemonSets: the nodes that their templates allow.
 
 use std::collections::HashMap;
 
@@ -11,22 +11,22 @@ use crate::{
     mirror::Mirror,
 };
 
-/// Nodes of each DaemonSet, computed once per template until nodes change.
+/// Nodes for each DaemonSet, computed once per template until nodes change.
 #[derive(Debug, Default)]
 pub(super) struct Placement {
     decoder: Decoder,
     nodes: Vec<Node>,
-    /// The revision of the nodes.
+    /// Revision of the nodes.
     revision: u64,
-    /// By UID: the generation, and every node's verdict.
+    /// Keyed by UID: the generation of the DaemonSet, and its verdict for every node.
     known: HashMap<String, (i64, Fits)>,
 }
 
-/// Verdicts by the names of nodes.
+/// Verdicts by node name.
 pub(super) type Fits = HashMap<String, NodeFit>;
 
 impl Placement {
-    /// Reads the nodes, if they have changed.
+    /// Reads the nodes if they have changed.
     pub(super) fn take_in(&mut self, nodes: &Mirror) {
         if self.revision != nodes.revision() {
             self.revision = nodes.revision();
@@ -35,7 +35,8 @@ impl Placement {
         }
     }
 
-    /// Every node's verdict on a DaemonSet. None at all if its template cannot be read.
+    /// Returns the verdict for every node on whether a DaemonSet's pod belongs there. Returns no verdicts if the
+    /// DaemonSet's template cannot be read.
     pub(super) fn of(&mut self, set: &Value) -> &Fits {
         let generation = number(set, "/metadata/generation").unwrap_or(0);
         let known = self.known.entry(uid(set).to_owned()).or_insert((i64::MIN, Fits::new()));

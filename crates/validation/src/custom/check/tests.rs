@@ -27,7 +27,7 @@ fn told(spec: Value) -> String {
 }
 
 #[test]
-fn values_that_fit_are_taken() {
+fn valid_values_are_accepted() {
     for spec in [
         json!({"name": "ab"}),
         json!({"name": "abcd", "size": 8, "share": 1.5, "mode": "B", "port": "http", "ready": null}),
@@ -39,7 +39,7 @@ fn values_that_fit_are_taken() {
 }
 
 #[test]
-fn what_is_wrong_is_told_in_the_words_of_the_api_server() {
+fn errors_have_the_wording_of_the_api_server() {
     for (more, expected) in [
         (
             json!({"name": null}),
@@ -105,7 +105,7 @@ fn what_is_wrong_is_told_in_the_words_of_the_api_server() {
 }
 
 #[test]
-fn of_a_changed_object_only_what_changed_is_looked_at() {
+fn only_the_changed_parts_of_an_object_are_checked() {
     let old =
         json!({"spec": {"name": "TOO LONG", "size": 1, "map": [{"k": "a", "v": "x"}, {"k": "b", "v": 1}]}});
     let mut new = old.clone();
@@ -117,7 +117,7 @@ fn of_a_changed_object_only_what_changed_is_looked_at() {
 }
 
 #[test]
-fn a_status_alone_is_told_of_by_its_own_names() {
+fn errors_of_a_status_alone_have_paths_relative_to_the_status() {
     let schema = Schema::parse(&json!({"properties": {"status": {"type": "object", "properties": {
         "phase": {"type": "string"}}}}}));
     let errors = schema.status().unwrap().check("status", &json!({"phase": 1}), None);
