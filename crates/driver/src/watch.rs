@@ -6,6 +6,8 @@
 //!                      └──410 Gone, garbage──> Unlisted     (trouble goes through Resting, the first 410 does not)
 //! ```
 //!
+//! A rest takes as long as `Backoff::for_watches` says, or as long as the server asks for if that is longer.
+//!
 //! A connection can die silently. Over HTTP/2 it is pinged, and the watch breaks. HTTP/1.1 has no pings, so the watcher requests
 //! short watches: when one does not end, its connection is dead. A watch that ends as agreed is continued on the same connection,
 //! which costs one small request. A watch that began with all objects, which may take long, is left after that time and reopened.

@@ -17,11 +17,11 @@ use harbormaster_plugins::{
     InterPodAffinity, NodeAffinity, NodePorts, NodeResourcesFit, NodeUnschedulable, PodTopologySpread,
     TaintToleration,
     inter_pod_affinity::{REASON_AFFINITY, REASON_ANTI},
+    node_resources::INSUFFICIENT,
 };
 
 /// Maximum number of named things; the others are counted.
 const NAMED: usize = 3;
-const INSUFFICIENT: &str = "Insufficient ";
 
 /// The things that a group of equally rejected nodes lacks.
 #[derive(Debug, Default)]
