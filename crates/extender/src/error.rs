@@ -29,8 +29,7 @@ impl fmt::Debug for Error {
     }
 }
 
-// `Error` does not implement `std::error::Error`; otherwise, this implementation would overlap with `From<Error> for
-// Error`.
+// `Error` does not implement `std::error::Error`; otherwise, this impl would overlap with `impl From<T> for T`.
 impl<E: std::error::Error> From<E> for Error {
     fn from(error: E) -> Self {
         let mut message = error.to_string();

@@ -124,8 +124,8 @@ go_struct! {
 }
 
 go_struct! {
-    /// Request of preempt. One of the two maps is present: the second if the configuration has `nodeCacheCapable:
-    /// true`.
+    /// Request of preempt. One of the two maps is present: the second if the configuration has
+    /// `nodeCacheCapable: true`.
     ExtenderPreemptionArgs {
         /// The preemptor.
         pod: Option<RawObject> => "Pod",
