@@ -23,7 +23,7 @@ use crate::{
 const MAX_SCORE: i64 = 100;
 
 /// The order in which kube-scheduler fills its lists. It determines which of several errors is reported.
-const ORDER: [ExtensionPoint; 14] = [
+const ORDER: [ExtensionPoint; ExtensionPoint::ALL.len()] = [
     ExtensionPoint::PreFilter,
     ExtensionPoint::Filter,
     ExtensionPoint::PostFilter,

@@ -6,6 +6,8 @@
 //!                      └──410 Gone, garbage──> Unlisted     (problems lead through Resting, except the first 410)
 //! ```
 //!
+//! A rest takes as long as `Backoff::for_watches` says, or as long as the server requests if that is longer.
+//!
 //! A connection can die silently. Over HTTP/2, the connection is pinged, so that the watch breaks. HTTP/1.1 has no
 //! pings, so the watcher requests short watches: if a watch does not end in time, its connection is dead. A watch that
 //! ends as requested is continued on the same connection, which costs one small request. A watch that began with a list

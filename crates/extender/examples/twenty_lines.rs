@@ -1,4 +1,4 @@
-//! Pods go to nodes with a fast disk, and best to their own rack.
+//! Places pods on nodes with a fast disk, preferably in their own rack.
 
 use harbormaster_extender::{Ask, Error, Extender, Filtered, Reject, Scores};
 

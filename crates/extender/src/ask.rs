@@ -1,4 +1,4 @@
-//! Questions and answers of filter and prioritize.
+//! Requests and answers of the filter and prioritize verbs.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -21,14 +21,14 @@ pub struct Ask {
     form: Form,
 }
 
-/// Form of nodes in the request and in the answer.
+/// The form of the nodes in the request and the answer.
 #[derive(Clone, Debug)]
 struct Form {
     objects: Option<ListMeta>,
     names: bool,
 }
 
-/// A node in a question: its name, and the object if the scheduler sent it.
+/// A node in a request: its name, and the object if the scheduler sent it.
 #[derive(Clone, Debug)]
 pub struct Candidate {
     name: String,
@@ -46,7 +46,8 @@ impl Candidate {
         self.node.as_ref()
     }
 
-    /// Returns the value of a label; `None` also if the scheduler sends names only: see [`Ask::need_objects`].
+    /// Returns the value of a label, or `None` if the node has no such label or the scheduler sends names only; see
+    /// [`Ask::need_objects`].
     pub fn label(&self, key: &str) -> Option<&str> {
         self.node.as_ref()?.metadata.label(key)
     }
@@ -57,7 +58,7 @@ impl Candidate {
     }
 }
 
-/// Reason why a node does not fit.
+/// The reason a node does not fit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reject {
     reason: String,
@@ -70,20 +71,20 @@ impl Reject {
         Self { reason: reason.into(), unresolvable: false }
     }
 
-    /// Returns a reason that evicting other pods cannot remove, so no pod is evicted there.
+    /// Returns a reason that evicting other pods cannot remove, so no pod on the node is evicted.
     pub fn unresolvable(reason: impl Into<String>) -> Self {
         Self { reason: reason.into(), unresolvable: true }
     }
 }
 
-/// Answer of filter: verdicts by name of node. Nodes that are not named do not fit, without a reason.
+/// Answer of filter: verdicts keyed by node name. Nodes without a verdict do not fit, and no reason is given for them.
 #[derive(Clone, Debug, Default)]
 pub struct Filtered {
-    /// Nodes, with a reason if they do not fit.
+    /// The verdict for each node: whether the node fits, and if not, the reason.
     pub verdicts: BTreeMap<String, Result<(), Reject>>,
 }
 
-/// Answer of prioritize: scores from 0 to [`MAX_SCORE`] by name of node. Nodes that are not named get 0 points.
+/// Answer of prioritize: node names with scores from 0 to [`MAX_SCORE`]. Nodes without a score get 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scores(pub Vec<(String, i64)>);
 
@@ -94,10 +95,10 @@ impl FromIterator<(String, i64)> for Scores {
 }
 
 impl Ask {
-    /// Makes a question from a request.
+    /// Converts a request from the wire format.
     ///
     /// # Errors
-    /// If something is missing or invalid, with its path.
+    /// If a value is missing or invalid; the error contains its path.
     pub fn new(args: ExtenderArgs) -> Result<Self, String> {
         let pod = args.pod.ok_or("Pod: missing")?;
         let pod = Pod::at("Pod", pod)?;
@@ -109,7 +110,7 @@ impl Ask {
         for (at, object) in args.nodes.and_then(|list| list.items).into_iter().flatten().enumerate() {
             nodes.push(Candidate::of_object(&format!("Nodes.items[{at}]"), object)?);
         }
-        // No known scheduler sends both; the names are then those of the objects.
+        // No known scheduler sends both. If a request contains both, the objects provide the names.
         if nodes.is_empty() {
             nodes.extend(args.node_names.into_iter().flatten().map(Candidate::of_name));
         }
@@ -119,7 +120,7 @@ impl Ask {
     /// Checks that the request contains nodes as objects.
     ///
     /// # Errors
-    /// If the scheduler sends names only; the error says what to change.
+    /// If the scheduler sends names only; the error explains which setting to change.
     pub fn need_objects(&self) -> Result<(), Error> {
         match self.nodes.iter().any(|candidate| candidate.node.is_none()) {
             true => Err(Error::new(
@@ -130,18 +131,18 @@ impl Ask {
         }
     }
 
-    /// Calls `fits` for every node.
+    /// Calls `fits` for every node and returns the verdicts.
     pub fn filter(&self, mut fits: impl FnMut(&Candidate) -> Result<(), Reject>) -> Filtered {
         let verdicts = self.nodes.iter().map(|node| (node.name.clone(), fits(node)));
         Filtered { verdicts: verdicts.collect() }
     }
 
-    /// Calls `score` for every node, which returns 0 to [`MAX_SCORE`].
+    /// Calls `score` for every node and returns the scores. `score` must return a value from 0 to [`MAX_SCORE`].
     pub fn score(&self, mut score: impl FnMut(&Candidate) -> i64) -> Scores {
         self.nodes.iter().map(|node| (node.name.clone(), score(node))).collect()
     }
 
-    /// Returns the answer for the wire, in the form of the request.
+    /// Returns the answer in the wire format, with nodes in the form of the request.
     pub(crate) fn answer(&self, filtered: Filtered) -> Result<ExtenderFilterResult, Error> {
         let mut verdicts = filtered.verdicts;
         let mut kept = Vec::new();
@@ -158,7 +159,7 @@ impl Ask {
         }
         if let Some((stranger, _)) = verdicts.pop_first() {
             return Err(Error::new(format!(
-                "the extender answers about node {stranger:?}, which was not asked about"
+                "the extender's answer names node {stranger:?}, which is not in the request"
             )));
         }
         let objects = |metadata: &ListMeta| NodeList {
@@ -225,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn who_sends_objects_gets_objects_in_their_order_and_as_they_were() {
+    fn objects_are_answered_with_objects_unchanged_and_in_order() {
         let ask = ask(&json!({"Pod": {}, "Nodes": nodes(), "NodeNames": null})).unwrap();
         ask.need_objects().unwrap();
         let expected = json!({
@@ -239,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn who_sends_names_gets_names() {
+    fn names_are_answered_with_names() {
         let ask = ask(&json!({"Pod": {}, "Nodes": null, "NodeNames": ["b", "a"]})).unwrap();
         let error = ask.need_objects().unwrap_err().to_string();
         assert!(error.contains("nodeCacheCapable: false"), "{error}");
@@ -254,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn who_sends_both_gets_both() {
+    fn a_request_with_both_forms_is_answered_with_both() {
         let ask = ask(&json!({"Pod": {}, "Nodes": nodes(), "NodeNames": ["b", "a", "c"]})).unwrap();
         let answer = by_disk(&ask);
         assert_eq!(answer["NodeNames"], json!(["b", "c"]));
@@ -262,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_that_were_not_asked_about_are_an_error_and_those_left_out_do_not_fit() {
+    fn answers_with_unknown_nodes_are_errors_and_omitted_nodes_do_not_fit() {
         let ask = ask(&json!({"Pod": {}, "NodeNames": ["a", "b"]})).unwrap();
         let named =
             |names: &[&str]| Filtered { verdicts: names.iter().map(|&n| (n.to_owned(), Ok(()))).collect() };
@@ -270,11 +271,11 @@ mod tests {
         assert_eq!(answer.node_names.unwrap(), ["b"]);
         assert!(answer.failed_nodes.unwrap().is_empty());
         let error = ask.answer(named(&["b", "z"])).unwrap_err().to_string();
-        assert_eq!(error, "the extender answers about node \"z\", which was not asked about");
+        assert_eq!(error, "the extender's answer names node \"z\", which is not in the request");
     }
 
     #[test]
-    fn scores_have_the_names_of_the_nodes() {
+    fn scores_contain_the_node_names() {
         let ask = ask(&json!({"Pod": {}, "Nodes": nodes()})).unwrap();
         let scores = ask.score(|node| if node.label("disk") == Some("ssd") { MAX_SCORE } else { 0 });
         let expected =
@@ -283,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_named_by_its_path() {
+    fn errors_contain_the_path_of_the_unreadable_value() {
         for (args, expected) in [
             (json!({}), "Pod: missing"),
             (json!({"Pod": {"metadata": {"labels": 1}}}), "Pod.metadata.labels: invalid type"),

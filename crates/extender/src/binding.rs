@@ -1,8 +1,8 @@
-//! Question of bind.
+//! The request of the bind verb.
 
 use crate::wire::ExtenderBindingArgs;
 
-/// A pod to bind to a node. An answer without an error means that it is bound.
+/// A pod to bind to a node. An answer without an error means that the pod is bound.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Binding {
     /// The pod's name.
@@ -16,10 +16,10 @@ pub struct Binding {
 }
 
 impl Binding {
-    /// Makes a binding from a request.
+    /// Converts a request from the wire format.
     ///
     /// # Errors
-    /// If a field is missing, with its name. Schedulers always send all fields.
+    /// If a field is missing; the error contains the field's name. Schedulers always send all fields.
     pub fn new(args: ExtenderBindingArgs) -> Result<Self, String> {
         let fields = [
             ("PodName", &args.pod_name),

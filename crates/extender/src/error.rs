@@ -1,12 +1,13 @@
-//! Errors of authors' functions.
+//! Errors returned by authors' functions.
 
 use std::fmt;
 
-/// The error of a function, which the scheduler gets instead of an answer. `?` makes it from any error, [`Error::new`] from a
-/// message.
+/// An error returned by a function, which the scheduler receives instead of an answer. `?` converts any error into one;
+/// [`Error::new`] creates one from a message.
 ///
-/// If the protocol has a field `Error` (filter, bind), the scheduler gets the message, and kube-scheduler puts it into the pod's
-/// `FailedScheduling` event. Otherwise the answer is HTTP 500, and the message is in the extender's log.
+/// If the verb's answer has an `Error` field (filter, bind), the scheduler receives the message in that field, and
+/// kube-scheduler puts it into the pod's `FailedScheduling` event. Otherwise the response is HTTP 500, and the message
+/// is in the extender's log.
 pub struct Error(String);
 
 impl Error {
@@ -28,7 +29,7 @@ impl fmt::Debug for Error {
     }
 }
 
-// `Error` is no `std::error::Error` itself, so that this does not overlap with `From<Error>`.
+// `Error` does not implement `std::error::Error`; otherwise, this impl would overlap with `impl From<T> for T`.
 impl<E: std::error::Error> From<E> for Error {
     fn from(error: E) -> Self {
         let mut message = error.to_string();
@@ -55,7 +56,7 @@ mod tests {
     struct Outer(#[source] ParseIntError);
 
     #[test]
-    fn an_error_tells_its_causes_once() {
+    fn an_error_contains_each_cause_once() {
         let cause = "x".parse::<u8>().unwrap_err();
         assert_eq!(
             Error::from(Outer(cause)).to_string(),

@@ -1,4 +1,4 @@
-//! An extender: functions for verbs, and their paths.
+//! An extender: the functions that serve verbs, and the paths of the verbs.
 
 use std::{collections::BTreeMap, fmt, future::Future, pin::Pin, process::ExitCode, sync::Arc};
 
@@ -15,22 +15,22 @@ use crate::{
     wire::{self, ExtenderBindingResult, ExtenderFilterResult},
 };
 
-/// A question that schedulers send to extenders. `filterVerb`, `prioritizeVerb`, `preemptVerb` and `bindVerb` in the scheduler's
-/// configuration turn questions on, and set their paths.
+/// A type of request that schedulers send to extenders. `filterVerb`, `prioritizeVerb`, `preemptVerb` and `bindVerb` in
+/// the scheduler's configuration enable verbs and set their paths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verb {
     /// Filter: which of these nodes fit?
     Filter,
     /// Prioritize: how good is each of these nodes?
     Prioritize,
-    /// Preempt: may these pods be evicted for that one?
+    /// Preempt: may these pods be evicted in favor of the preemptor?
     Preempt,
     /// Bind: bind this pod.
     Bind,
 }
 
 impl Verb {
-    /// Returns its name, which is the default of its path; see [`Extender::path`].
+    /// Returns the verb's name, which is also its default path; see [`Extender::path`].
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Filter => "filter",
@@ -47,12 +47,12 @@ impl fmt::Display for Verb {
     }
 }
 
-/// Outcome of a request that was read.
+/// Outcome of a request whose body was received.
 #[derive(Debug)]
 pub(crate) enum Outcome {
     /// The answer, as JSON.
     Answer(Vec<u8>),
-    /// An answer with an error, and the error.
+    /// An answer that contains an error, and the error itself.
     Failed(Vec<u8>, Error),
     /// An error for which the protocol has no field.
     Broken(Error),
@@ -64,9 +64,9 @@ type Answering = Pin<Box<dyn Future<Output = Outcome> + Send>>;
 type Handler = Arc<dyn Fn(Bytes) -> Answering + Send + Sync>;
 type Check = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
 
-/// Functions for some verbs. Verbs without a function are not served.
+/// The functions that serve verbs. Verbs without a function are not served.
 ///
-/// A function may be called for several pods at the same time. It captures shared state, for example in an `Arc`:
+/// A function may be called for several pods at the same time. It can capture shared state, for example in an `Arc`:
 /// `extender.filter({ let me = me.clone(); move |ask| me.clone().filter(ask) })`.
 #[derive(Clone, Default)]
 pub struct Extender {
@@ -138,7 +138,7 @@ impl Extender {
         })
     }
 
-    /// Serves `preempt`: may these pods be evicted for that one?
+    /// Serves `preempt`: may these pods be evicted in favor of the preemptor?
     pub fn preempt<F, Fut>(self, answer: F) -> Self
     where
         F: Fn(Preemption) -> Fut + Send + Sync + 'static,
@@ -164,7 +164,7 @@ impl Extender {
         })
     }
 
-    /// Serves `bind`: bind this pod. At most one extender of a scheduler may serve it.
+    /// Serves `bind`: bind this pod. At most one extender of a scheduler may serve `bind`.
     pub fn bind<F, Fut>(self, answer: F) -> Self
     where
         F: Fn(Binding) -> Fut + Send + Sync + 'static,
@@ -191,7 +191,8 @@ impl Extender {
         })
     }
 
-    /// Serves all verbs below a path, that of `urlPrefix`, for example `/scheduler`. The default is the root.
+    /// Serves all verbs under a path prefix, for example `/scheduler`: the path in the scheduler's `urlPrefix`. The
+    /// default is the root.
     pub fn prefix(mut self, prefix: &str) -> Self {
         self.prefix = match prefix.trim_matches('/') {
             "" => String::new(),
@@ -200,24 +201,25 @@ impl Extender {
         self
     }
 
-    /// Serves a verb under another name, for example that in `preemptVerb`.
+    /// Serves a verb under a different name, for example the one in `preemptVerb`.
     pub fn path(mut self, verb: Verb, name: &str) -> Self {
         self.paths.insert(verb, name.trim_matches('/').to_owned());
         self
     }
 
-    /// Adds a check to `/readyz`: an error keeps a Service from sending requests here.
+    /// Adds a check to `/readyz`. While the check returns an error, a Service sends no requests here.
     pub fn ready(mut self, check: impl Fn() -> Result<(), String> + Send + Sync + 'static) -> Self {
         self.ready = Some(Arc::new(check));
         self
     }
 
-    /// Returns the registry for additional metrics, which are served with those of requests.
+    /// Returns the registry for additional metrics, which are served together with the request metrics.
     pub fn registry(&self) -> &prometheus::Registry {
         self.metrics.registry()
     }
 
-    /// Runs a program: reads the flags of [`Serving`](crate::Serving), logs to stderr, and serves until it is told to end.
+    /// Runs the extender as a program: reads the flags of [`Serving`](crate::Serving), logs to stderr, and serves until
+    /// a stop signal arrives.
     pub fn main(self) -> ExitCode {
         program::main(self)
     }
@@ -253,7 +255,7 @@ impl Outcome {
     }
 }
 
-/// Consumes the body, so that its memory is freed before the author's function is called.
+/// Decodes a request. Consumes the body, so that its memory is freed before the author's function is called.
 fn read<W, T>(body: Bytes, make: impl FnOnce(W) -> Result<T, String>) -> Result<T, String>
 where
     W: for<'de> serde::Deserialize<'de>,

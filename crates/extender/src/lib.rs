@@ -1,7 +1,7 @@
-//! Scheduler extenders: HTTP services that kube-scheduler, and Harbormaster, ask about nodes while they schedule a pod.
+//! Scheduler extenders: HTTP services that kube-scheduler and Harbormaster call while they schedule a pod.
 //!
-//! Write async functions for the verbs that you need; the crate provides the server around them: TLS, health, metrics, limits, and
-//! graceful shutdown.
+//! Write async functions for the verbs that you need; the crate provides the server with TLS, health checks, metrics,
+//! limits and graceful shutdown.
 //!
 //! ```no_run
 //! use harbormaster_extender::{Ask, Error, Extender, Filtered, Reject};
@@ -18,16 +18,17 @@
 //! }
 //! ```
 //!
-//! Reading order: [`extender`] (the functions), [`ask`], [`preemption`] and [`binding`] (questions and answers), [`object`] (pods and
-//! nodes), [`wire`] (the wire format), [`server`].
+//! Reading order: [`extender`] (the functions), [`ask`], [`preemption`] and [`binding`] (requests and answers),
+//! [`object`] (pods and nodes), [`wire`] (the wire format), [`server`].
 //!
 //! Invariants:
-//! - Objects are passed through unchanged: the text of every pod and node is available, and is returned byte by byte.
+//! - Objects pass through unchanged: the JSON text of every pod and node is available and is returned byte for byte.
 //! - An answer has the form of the request: objects if the scheduler sent objects, names if it sent names
 //!   (`nodeCacheCapable: true`), in the order of the request.
-//! - A client can harm only its own request; a function that panics is an error of its request.
+//! - A client can harm only its own request, and a function that panics fails only the request that it was called for.
 //!
-//! Of the rest of Harbormaster, the crate uses only `harbormaster-serve`, an HTTP server without anything of Kubernetes.
+//! Of the other Harbormaster crates, this crate uses only `harbormaster-serve`, an HTTP server that contains nothing
+//! specific to Kubernetes.
 
 pub mod ask;
 pub mod binding;

@@ -1,4 +1,4 @@
-//! Metrics: requests by verb and code, their durations, and failures.
+//! Metrics: requests by verb and status code, request durations and failures.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use prometheus::{
 
 use crate::extender::Verb;
 
-/// Seconds. The default time limit of schedulers is 5 s.
+/// Histogram buckets in seconds. The schedulers' default time limit is 5 s.
 const BUCKETS: [f64; 13] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0];
 
 /// The metrics of an extender. Clones share them.
@@ -27,11 +27,11 @@ impl Default for Metrics {
         let requests = Opts::new("extender_requests_total", "Requests by verb and HTTP status.");
         let errors = Opts::new(
             "extender_request_errors_total",
-            "Requests that got no answer, by verb; those that were answered with an Error as well.",
+            "Failed requests by verb, including those answered with an Error.",
         );
         let durations = HistogramOpts::new(
             "extender_request_duration_seconds",
-            "From the head of a request to its answer, by verb.",
+            "Time from the headers of a request to its answer, by verb.",
         );
         let in_flight = "Requests that are being read or answered.";
         Self {
@@ -44,7 +44,7 @@ impl Default for Metrics {
     }
 }
 
-/// The names are ours, valid and different.
+/// Registers a metric. Cannot fail: all names are defined in this file, valid and distinct.
 fn registered<C: Collector + Clone + 'static>(registry: &Registry, made: prometheus::Result<C>) -> C {
     let collector = made.expect("names of metrics and labels are valid");
     registry.register(Box::new(collector.clone())).expect("names of metrics differ");
@@ -56,7 +56,7 @@ impl Metrics {
         &self.registry
     }
 
-    /// Creates all series of a verb that is served.
+    /// Creates all time series of a verb that is served.
     pub(crate) fn prepare(&self, verb: Verb) {
         self.requests.with_label_values(&[verb.as_str(), "200"]);
         self.errors.with_label_values(&[verb.as_str()]);
@@ -71,7 +71,7 @@ impl Metrics {
         }
     }
 
-    /// Returns the page for Prometheus.
+    /// Returns the metrics in the Prometheus text format.
     pub(crate) fn text(&self) -> Result<String, prometheus::Error> {
         TextEncoder::new().encode_to_string(&self.registry.gather())
     }

@@ -1,4 +1,4 @@
-//! Pods and nodes: common fields are decoded, all others are in the text that the scheduler sent.
+//! Pods and nodes. Common fields are decoded; all other fields are available in the JSON text that the scheduler sent.
 
 use std::{collections::BTreeMap, fmt, marker::PhantomData};
 
@@ -11,7 +11,7 @@ use serde_path_to_error::Track;
 
 use crate::wire::RawObject;
 
-/// Labels, annotations, or quantities by resource.
+/// Labels, annotations, or quantities keyed by resource.
 pub type Texts = BTreeMap<String, String>;
 
 /// A pod.
@@ -36,7 +36,7 @@ pub struct Node {
     json: RawObject,
 }
 
-/// Metadata of any object. A field that is missing or null is empty.
+/// Metadata of any object. A field that is absent or null is empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Metadata {
@@ -58,7 +58,7 @@ pub struct Metadata {
     /// All annotations.
     #[serde(deserialize_with = "or_default")]
     pub annotations: Texts,
-    /// Its owners.
+    /// The object's owners.
     #[serde(deserialize_with = "or_default")]
     pub owner_references: Vec<Owner>,
 }
@@ -79,10 +79,10 @@ impl Metadata {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Owner {
-    /// Group and version, as `apps/v1`.
+    /// Group and version, such as `apps/v1`.
     #[serde(deserialize_with = "or_default")]
     pub api_version: String,
-    /// The kind, as `ReplicaSet`.
+    /// The kind, such as `ReplicaSet`.
     #[serde(deserialize_with = "or_default")]
     pub kind: String,
     /// The name.
@@ -91,37 +91,37 @@ pub struct Owner {
     /// The UID.
     #[serde(deserialize_with = "or_default")]
     pub uid: String,
-    /// True if this owner manages it.
+    /// True if this owner is the object's managing controller.
     #[serde(deserialize_with = "or_default")]
     pub controller: bool,
 }
 
-/// The essentials of a pod's specification.
+/// The essential fields of a pod's specification.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodSpec {
-    /// Its node; empty before it is bound.
+    /// Name of the pod's node; empty until the pod is bound.
     #[serde(deserialize_with = "or_default")]
     pub node_name: String,
-    /// Name of its scheduler.
+    /// Name of the pod's scheduler.
     #[serde(deserialize_with = "or_default")]
     pub scheduler_name: String,
-    /// Its priority.
+    /// The pod's priority.
     #[serde(deserialize_with = "or_default")]
     pub priority: i32,
-    /// Its priority's name.
+    /// Name of the pod's priority class.
     #[serde(deserialize_with = "or_default")]
     pub priority_class_name: String,
-    /// Labels that its node must have.
+    /// Labels that the pod's node must have.
     #[serde(deserialize_with = "or_default")]
     pub node_selector: Texts,
-    /// The account under which it runs.
+    /// Name of the service account under which the pod runs.
     #[serde(deserialize_with = "or_default")]
     pub service_account_name: String,
-    /// Its init containers.
+    /// The pod's init containers.
     #[serde(deserialize_with = "or_default")]
     pub init_containers: Vec<Container>,
-    /// Its containers.
+    /// The pod's containers.
     #[serde(deserialize_with = "or_default")]
     pub containers: Vec<Container>,
 }
@@ -136,12 +136,12 @@ pub struct Container {
     /// The image.
     #[serde(deserialize_with = "or_default")]
     pub image: String,
-    /// Its requests and limits.
+    /// The container's requests and limits.
     #[serde(deserialize_with = "object")]
     pub resources: Resources,
 }
 
-/// Requests and limits of a container: quantities as text, by resource.
+/// Requests and limits of a container: quantities as strings, keyed by resource.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct Resources {
@@ -153,14 +153,14 @@ pub struct Resources {
     pub limits: Texts,
 }
 
-/// The essentials of a node's specification.
+/// The essential fields of a node's specification.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct NodeSpec {
-    /// True if it accepts no new pods.
+    /// True if the node accepts no new pods.
     #[serde(deserialize_with = "or_default")]
     pub unschedulable: bool,
-    /// Its taints.
+    /// The node's taints.
     #[serde(deserialize_with = "or_default")]
     pub taints: Vec<Taint>,
 }
@@ -180,7 +180,7 @@ pub struct Taint {
     pub effect: String,
 }
 
-/// The essentials of a node's status: quantities as text, by resource.
+/// The essential fields of a node's status: quantities as strings, keyed by resource.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct NodeStatus {
@@ -216,7 +216,7 @@ impl Pod {
     /// Reads a pod.
     ///
     /// # Errors
-    /// If a field is invalid, with its path.
+    /// If a field is invalid; the error contains the field's path.
     pub fn new(json: RawObject) -> Result<Self, String> {
         Self::at("Pod", json)
     }
@@ -236,7 +236,7 @@ impl Pod {
         value(&self.json)
     }
 
-    /// Parses the whole object as a type of the caller, or of `k8s-openapi`.
+    /// Parses the whole object as a type chosen by the caller, for example one from `k8s-openapi`.
     ///
     /// # Errors
     /// If the object does not match the type.
@@ -249,7 +249,7 @@ impl Node {
     /// Reads a node.
     ///
     /// # Errors
-    /// If a field is invalid, with its path.
+    /// If a field is invalid; the error contains the field's path.
     pub fn new(json: RawObject) -> Result<Self, String> {
         Self::at("Node", json)
     }
@@ -269,7 +269,7 @@ impl Node {
         value(&self.json)
     }
 
-    /// Parses the whole object as a type of the caller, or of `k8s-openapi`.
+    /// Parses the whole object as a type chosen by the caller, for example one from `k8s-openapi`.
     ///
     /// # Errors
     /// If the object does not match the type.
@@ -278,7 +278,7 @@ impl Node {
     }
 }
 
-/// Reads an object that was found at `place`.
+/// Reads an object whose path in the request is `place`.
 fn view<T: DeserializeOwned + Default>(place: &str, json: &RawValue) -> Result<T, String> {
     let (mut text, mut track) = (serde_json::Deserializer::from_str(json.get()), Track::new());
     let read = object(serde_path_to_error::Deserializer::new(&mut text, &mut track));
@@ -288,12 +288,13 @@ fn view<T: DeserializeOwned + Default>(place: &str, json: &RawValue) -> Result<T
     })
 }
 
-/// The text was parsed before, so only numbers that are too large for the type can fail.
+/// Parses an object as JSON. The text was parsed before, so only numbers that are too large for [`Value`] can fail.
 fn value(json: &RawValue) -> Value {
     serde_json::from_str(json.get()).unwrap_or_default()
 }
 
-/// Accepts an object, but not a list of its fields' values, which serde accepts, too; null is treated as absent.
+/// Accepts a JSON object, but not a list of the fields' values, which serde would otherwise accept. Treats null as
+/// absent.
 fn object<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(from: D) -> Result<T, D::Error> {
     struct Object<T>(PhantomData<T>);
 
@@ -330,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn the_essentials_of_a_pod_are_fields_and_the_rest_is_there() {
+    fn a_pod_has_fields_for_the_essentials_and_the_whole_json() {
         let text = r#"{"metadata":{"name":"web","namespace":"shop","uid":"u","creationTimestamp":null,"labels":{"app":"web"},
             "ownerReferences":[{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"web","uid":"r","controller":true}]},
             "spec":{"priority":7,"nodeSelector":null,"containers":[{"name":"c","image":"i","resources":{"requests":{"cpu":"100m"}}}],
@@ -351,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn the_essentials_of_a_node_are_fields() {
+    fn a_node_has_fields_for_the_essentials() {
         let node = Node::new(raw(
             r#"{"metadata":{"name":"n"},"spec":{"unschedulable":true,"taints":[{"key":"k","effect":"NoSchedule"}]},
             "status":{"allocatable":{"cpu":"4"},"capacity":null}}"#,
@@ -364,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_of_the_wrong_kind_is_named_by_its_path() {
+    fn an_error_about_a_field_of_the_wrong_type_contains_its_path() {
         for (text, expected) in [
             (r#"{"metadata":{"labels":{"a":1}}}"#, "Pod.metadata.labels.a: invalid type: integer `1`"),
             (

@@ -1,4 +1,4 @@
-//! Question and answer of preempt.
+//! The request and answer of the preempt verb.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -7,12 +7,12 @@ use crate::{
     wire::{self, ExtenderPreemptionArgs, ExtenderPreemptionResult, MetaPod, MetaVictims, RawObject},
 };
 
-/// A pod that preempts others, and its victims by node. Clones share the data.
+/// A pod that preempts others, and the proposed victims on each node. Clones share the data.
 #[derive(Clone, Debug)]
 pub struct Preemption {
     /// The preemptor.
     pub pod: Arc<Pod>,
-    /// Victims by the name of their node.
+    /// Victims, keyed by node name.
     pub nodes: Arc<BTreeMap<String, Victims>>,
 }
 
@@ -21,7 +21,7 @@ pub struct Preemption {
 pub struct Victims {
     /// The pods, the most important first.
     pub pods: Vec<Victim>,
-    /// Number of victims that a PodDisruptionBudget protects.
+    /// Number of victims whose eviction violates a PodDisruptionBudget.
     pub pdb_violations: i64,
 }
 
@@ -34,15 +34,16 @@ pub struct Victim {
     pub pod: Option<Pod>,
 }
 
-/// Answer of preempt: the nodes on which pods may be evicted, and those pods. They must be among the victims of the node.
+/// Answer of preempt: the nodes on which pods may be evicted, each with those pods. The pods must be among the node's
+/// victims in the request.
 #[derive(Clone, Debug, Default)]
 pub struct Preempted(pub BTreeMap<String, Victims>);
 
 impl Preemption {
-    /// Makes a question from a request, in either form.
+    /// Converts a request, in either form, from the wire format.
     ///
     /// # Errors
-    /// If something is missing or invalid, with its path.
+    /// If a value is missing or invalid; the error contains its path.
     pub fn new(args: ExtenderPreemptionArgs) -> Result<Self, String> {
         let pod = args.pod.ok_or("Pod: missing")?;
         let pod = Pod::at("Pod", pod)?;
@@ -58,7 +59,7 @@ impl Preemption {
         Ok(Self { pod: Arc::new(pod), nodes: Arc::new(nodes) })
     }
 
-    /// Keeps the nodes for which `stays` returns true, with all their victims.
+    /// Returns the nodes for which `stays` returns true, with all their victims.
     pub fn keep(&self, mut stays: impl FnMut(&str, &Victims) -> bool) -> Preempted {
         let kept = self.nodes.iter().filter(|(node, victims)| stays(node, victims));
         Preempted(kept.map(|(node, victims)| (node.clone(), victims.clone())).collect())
@@ -111,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn both_forms_are_answered_by_uids() {
+    fn both_forms_are_answered_with_uids() {
         let uids = json!({"Pods": [{"UID": "u1"}, {"UID": "u2"}], "NumPDBViolations": 1});
         let pod = |uid: &str| json!({"metadata": {"name": uid, "uid": uid}});
         let objects = json!({"Pods": [pod("u1"), pod("u2")], "NumPDBViolations": 1});
@@ -126,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_named_by_its_path() {
+    fn errors_contain_the_path_of_the_unreadable_value() {
         for (args, expected) in [
             (json!({}), "Pod: missing"),
             (

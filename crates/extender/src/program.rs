@@ -1,4 +1,4 @@
-//! A program around an extender.
+//! A program that runs an extender.
 
 use std::{io, process::ExitCode};
 
@@ -27,9 +27,9 @@ impl Extender {
     /// Serves until SIGTERM or SIGINT.
     ///
     /// # Errors
-    /// If it cannot be served.
+    /// If the extender cannot be served.
     pub async fn run(self, serving: &Serving) -> Result<(), ServeError> {
-        // From now on these signals do not kill the process.
+        // From now on, these signals do not kill the process.
         let stop = told_to_end();
         Server::bind(self, serving).await?.run(stop).await;
         Ok(())
@@ -38,7 +38,7 @@ impl Extender {
 
 /// Logs to stderr, one line per event. Does not read `RUST_LOG`; programs that need it set up logging themselves.
 pub fn init_log() {
-    // It fails only if logging is set up already.
+    // Fails only if logging is already set up.
     let _ = tracing_subscriber::fmt().with_ansi(false).with_writer(io::stderr).try_init();
 }
 
@@ -53,7 +53,7 @@ fn told_to_end() -> impl Future<Output = ()> {
     let (terminate, interrupt) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()));
     async move {
         let (Ok(mut terminate), Ok(mut interrupt)) = (terminate, interrupt) else {
-            tracing::warn!("Signals cannot be heard: this process has to be killed");
+            tracing::warn!("Signals cannot be received: this process must be killed to stop it");
             return std::future::pending().await;
         };
         tokio::select! {

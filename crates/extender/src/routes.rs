@@ -1,8 +1,8 @@
-//! The paths: one for each verb, `/healthz`, `/readyz` and `/metrics`; and the limits of requests.
+//! The paths (one for each verb, `/healthz`, `/readyz` and `/metrics`), and the limits on requests.
 //!
-//! Errors without a field in the protocol are an HTTP status with a body `{"Error": "…"}`: 400 (the request cannot be read), 404
-//! and 405 (unknown path or method), 413 (it is too large), 500 (the function failed or panicked), 503 (too many requests at once),
-//! 504 (it took too long).
+//! If the protocol has no field for an error, the error is returned as an HTTP status with the body `{"Error": "…"}`:
+//! 400 (the request cannot be read), 404 (unknown path), 405 (wrong method), 413 (the request is too large), 500 (the
+//! function failed or panicked), 503 (too many concurrent requests), 504 (the request took too long).
 
 use std::{
     sync::{
@@ -36,7 +36,7 @@ use crate::{
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
-/// Content type of Prometheus' text.
+/// Content type of the Prometheus text format.
 const METRICS: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
 
 /// State shared by all requests.
@@ -105,13 +105,10 @@ async fn not_found(State(shared): State<Arc<Shared>>, request: Request) -> Respo
 
 async fn not_allowed(request: Request) -> Response {
     let (method, path) = (request.method(), request.uri().path());
-    problem(
-        StatusCode::METHOD_NOT_ALLOWED,
-        &format!("{method} {path}: verbs are asked with POST, pages with GET"),
-    )
+    problem(StatusCode::METHOD_NOT_ALLOWED, &format!("{method} {path}: use POST for verbs and GET for pages"))
 }
 
-/// Answers a verb within the limits, and counts the request.
+/// Answers a request for a verb within the limits, and updates the metrics.
 async fn answer(shared: &Shared, verb: Verb, request: Request) -> Response {
     let begun = Instant::now();
     shared.metrics().in_flight.inc();
@@ -124,7 +121,7 @@ async fn answer(shared: &Shared, verb: Verb, request: Request) -> Response {
         Err((status, why)) => refused(status, why),
     };
     if let Some(error) = &error {
-        tracing::warn!(%verb, code = response.status().as_u16(), error, "A request has no answer");
+        tracing::warn!(%verb, code = response.status().as_u16(), error, "A request failed");
     }
     shared.metrics().answered(verb, response.status().as_u16(), error.is_some(), begun.elapsed());
     response
@@ -134,12 +131,12 @@ fn refused(status: StatusCode, why: String) -> (Response, Option<String>) {
     (problem(status, &why), Some(why))
 }
 
-/// Waits for its turn, reads the request and calls the function, all within the time limit.
+/// Waits for a free slot, reads the request and calls the function, all within the time limit.
 async fn outcome(shared: &Shared, verb: Verb, request: Request) -> Result<Outcome, (StatusCode, String)> {
     let Limits { request_timeout, requests, .. } = shared.limits;
     let deadline = Deadline::now() + request_timeout;
     let Ok(Ok(_turn)) = timeout_at(deadline, shared.turns.acquire()).await else {
-        let why = format!("{requests} requests are being answered already");
+        let why = format!("{requests} requests are already being processed");
         return Err((StatusCode::SERVICE_UNAVAILABLE, why));
     };
     let too_late =
@@ -149,7 +146,7 @@ async fn outcome(shared: &Shared, verb: Verb, request: Request) -> Result<Outcom
     let Some(handler) = shared.extender.handlers.get(&verb) else {
         return Err((StatusCode::NOT_FOUND, format!("{verb} is not served")));
     };
-    // A separate task contains panics of the author's function.
+    // The author's function runs in a separate task, which contains its panics.
     let task = tokio::spawn(handler(body));
     let _aborted = OnDrop({
         let task: AbortHandle = task.abort_handle();
@@ -178,10 +175,9 @@ async fn body(shared: &Shared, request: Request) -> Result<Bytes, (StatusCode, S
 }
 
 fn panic_message(error: JoinError) -> String {
-    let Ok(panic) = error.try_into_panic() else { return "it was called off".to_owned() };
+    let Ok(panic) = error.try_into_panic() else { return "the task was canceled".to_owned() };
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    text.or_else(|| panic.downcast_ref::<String>().cloned())
-        .unwrap_or_else(|| "for no reason given".to_owned())
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned())
 }
 
 fn problem(status: StatusCode, why: &str) -> Response {
@@ -195,7 +191,7 @@ fn page(status: StatusCode, kind: HeaderValue, body: impl Into<Body>) -> Respons
     response
 }
 
-/// Calls a function when dropped, also if the client is gone and its request was dropped.
+/// Calls a function when dropped, including when the request is dropped because the client has disconnected.
 struct OnDrop<F: FnMut()>(F);
 
 impl<F: FnMut()> Drop for OnDrop<F> {

@@ -1,4 +1,4 @@
-//! The server around an extender: flags, TLS, limits, shutdown.
+//! The server that runs an extender: flags, TLS, limits and shutdown.
 
 use std::{future::Future, io, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
@@ -16,41 +16,42 @@ use crate::{
     tls::Certificate,
 };
 
-/// Number of connections. A scheduler opens one per pod that it asks about at once.
+/// Maximum number of connections. A scheduler opens one connection for each pod for which it has a request open.
 const CONNECTIONS: usize = 1024;
-/// Time limit for open requests at the end.
+/// Time limit for open requests during shutdown.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// Settings of a server, as flags of a program.
+/// Settings of a server, as command-line flags.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 pub struct Serving {
     /// Address to listen on.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "0.0.0.0:8888")]
     pub listen: SocketAddr,
-    /// Certificate (PEM): serves HTTPS instead of HTTP. A new version of the file is loaded.
+    /// Server certificate (PEM); enables HTTPS instead of HTTP. The file is reloaded when it changes.
     #[arg(long, value_name = "FILE", requires = "tls_private_key_file")]
     pub tls_cert_file: Option<PathBuf>,
     /// Private key of the certificate (PEM).
     #[arg(long, value_name = "FILE", requires = "tls_cert_file")]
     pub tls_private_key_file: Option<PathBuf>,
-    /// Authorities of clients (PEM): only clients with a certificate of one of them are served.
+    /// Certificate authorities for clients (PEM): only clients with a certificate signed by one of them are served.
     #[arg(long, value_name = "FILE", requires = "tls_cert_file")]
     pub client_ca_file: Option<PathBuf>,
-    /// Limits of one request.
+    /// Limits on requests.
     #[command(flatten)]
     pub limits: Limits,
 }
 
-/// Limits of one request.
+/// Limits on requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Args)]
 pub struct Limits {
-    /// Largest request, in bytes. Without nodeCacheCapable a request contains all nodes, some ten kilobytes each.
+    /// Maximum size of a request in bytes. Without nodeCacheCapable, a request contains all nodes, about ten kilobytes
+    /// each.
     #[arg(long = "max-request-bytes", value_name = "BYTES", default_value_t = Limits::default().body_bytes)]
     pub body_bytes: usize,
-    /// Number of requests that are answered at once; others wait.
+    /// Maximum number of requests that are processed concurrently; others wait.
     #[arg(long = "max-requests", value_name = "COUNT", default_value_t = Limits::default().requests, value_parser = at_least_one)]
     pub requests: usize,
-    /// Time limit of a request, as in 500ms, 5s or 1m. Schedulers wait for 5 s, or for `httpTimeout`.
+    /// Time limit of a request, such as 500ms, 5s or 1m. Schedulers wait 5s by default (`httpTimeout`).
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = parse_duration)]
     pub request_timeout: Duration,
 }
@@ -73,47 +74,48 @@ impl Default for Serving {
     }
 }
 
-/// Files in PEM.
+/// TLS files in PEM format.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsFiles {
-    /// The server's certificate, with those between it and its authority.
+    /// The server's certificate, followed by the intermediate certificates up to its authority.
     pub certificate: PathBuf,
-    /// Its private key.
+    /// The certificate's private key.
     pub key: PathBuf,
-    /// Authorities of clients; all clients are served without it.
+    /// Certificate authorities for clients; if `None`, all clients are served.
     pub client_ca: Option<PathBuf>,
 }
 
-/// Reason why an extender cannot be served.
+/// The reason an extender cannot be served.
 #[derive(Debug, Error)]
 pub enum ServeError {
-    /// The address is in use, or is not an address of this machine.
+    /// The address is in use or does not belong to this machine.
     #[error("listening on {address}: {source}")]
     Listen {
         /// The address.
         address: SocketAddr,
-        /// Cause.
+        /// The cause.
         #[source]
         source: io::Error,
     },
-    /// Certificates cannot be used.
+    /// A certificate, a key or an authority cannot be used.
     #[error("TLS: {0}")]
     Tls(String),
-    /// A certificate without a key, a key without a certificate, or clients' authorities without either.
+    /// There is a certificate without a key, a key without a certificate, or a file of client authorities without
+    /// either.
     #[error("TLS needs both tls_cert_file and tls_private_key_file")]
     HalfTls,
-    /// There is no function for any verb.
+    /// The extender has no function for any verb.
     #[error(
         "the extender has no verb: give it at least one function with filter, prioritize, preempt or bind"
     )]
     NoVerb,
-    /// Two verbs have the same path, or that of a page.
+    /// Two verbs have the same path, or a verb has the path of a page.
     #[error("two things are served at {0}: give verbs different names")]
     SamePath(String),
 }
 
 impl Serving {
-    /// Returns the files for TLS, if it is configured.
+    /// Returns the TLS files, if TLS is configured.
     fn tls_files(&self) -> Result<Option<TlsFiles>, ServeError> {
         match (&self.tls_cert_file, &self.tls_private_key_file) {
             (Some(certificate), Some(key)) => Ok(Some(TlsFiles {
@@ -127,7 +129,7 @@ impl Serving {
     }
 }
 
-/// An extender that listens. [`Server::run`] answers.
+/// An extender that listens for connections. [`Server::run`] answers requests.
 #[derive(Debug)]
 pub struct Server {
     listener: TcpListener,
@@ -139,10 +141,10 @@ pub struct Server {
 }
 
 impl Server {
-    /// Listens, and reads the certificate if one is configured.
+    /// Starts to listen, and reads the certificate if one is configured.
     ///
     /// # Errors
-    /// If that fails, the extender has no verbs, or two verbs have the same path.
+    /// If listening or reading fails, the extender has no verbs, or two verbs have the same path.
     pub async fn bind(extender: Extender, serving: &Serving) -> Result<Self, ServeError> {
         check(&extender)?;
         let certificate = serving.tls_files()?.map(|files| Certificate::open(&files)).transpose();
@@ -157,12 +159,13 @@ impl Server {
         Ok(Self { listener, address, certificate, tls, shared, router })
     }
 
-    /// Returns the address that it listens on.
+    /// Returns the address that the server listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Answers requests until `stop` resolves; then accepts no more connections and waits for open requests, at most ten seconds.
+    /// Answers requests until `stop` resolves. Then it accepts no more connections and waits up to ten seconds for open
+    /// requests.
     pub async fn run(self, stop: impl Future<Output = ()> + Send) {
         let scheme = if self.tls.is_some() { "https" } else { "http" };
         tracing::info!(address = %self.address, scheme, "Serving");
@@ -212,10 +215,10 @@ fn at_least_one(text: &str) -> Result<usize, String> {
     }
 }
 
-/// Parses a duration above zero, as in `500ms`, `5s` or `1m`, for flags of programs.
+/// Parses a duration above zero, such as `500ms`, `5s` or `1m`, for command-line flags.
 ///
 /// # Errors
-/// If it is invalid, with the expected form.
+/// If the text is invalid; the error contains the expected form.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
     let expected = || "expected a time such as 500ms, 5s or 1m".to_owned();
     let digits = text.find(|letter: char| !letter.is_ascii_digit()).ok_or_else(expected)?;
@@ -227,7 +230,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
         _ => None,
     };
     let duration = duration.filter(|duration| duration.as_secs() < 1 << 32).ok_or_else(expected)?;
-    if duration.is_zero() { Err("must be longer than nothing".to_owned()) } else { Ok(duration) }
+    if duration.is_zero() { Err("must be longer than zero".to_owned()) } else { Ok(duration) }
 }
 
 #[cfg(test)]
@@ -235,7 +238,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_read_with_their_units() {
+    fn durations_are_parsed_with_their_units() {
         for (text, expected) in [
             ("500ms", Some(Duration::from_millis(500))),
             ("5s", Some(Duration::from_secs(5))),
@@ -255,7 +258,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_extender_that_cannot_be_served_says_why() {
+    async fn an_extender_that_cannot_be_served_returns_the_reason() {
         let listen = Serving { listen: ([127, 0, 0, 1], 0).into(), ..Serving::default() };
         let bind = async |extender: Extender, serving: &Serving| {
             Server::bind(extender, serving).await.unwrap_err().to_string()

@@ -1,4 +1,4 @@
-//! TLS: the server's certificate, and the authorities of clients.
+//! TLS: the server's certificate and the certificate authorities for clients.
 
 use std::{
     fs,
@@ -16,7 +16,7 @@ use tokio::time::sleep;
 
 use crate::server::TlsFiles;
 
-/// The certificate that clients get now.
+/// The certificate that is currently presented to clients.
 #[derive(Debug)]
 pub(crate) struct Certificate {
     paths: TlsFiles,
@@ -34,7 +34,7 @@ impl Certificate {
         Ok(Arc::new(Self { paths: paths.clone(), provider, files: Mutex::new(files), current }))
     }
 
-    /// Returns the TLS configuration. The file with the authorities of clients is read once.
+    /// Returns the TLS configuration. The file of client authorities is read only once.
     pub(crate) fn server_config(self: &Arc<Self>) -> Result<ServerConfig, String> {
         let builder = ServerConfig::builder_with_provider(self.provider.clone())
             .with_safe_default_protocol_versions()
@@ -55,7 +55,7 @@ impl Certificate {
         Ok(config)
     }
 
-    /// Uses new versions of the files, forever.
+    /// Keeps reloading the files when they change; never returns.
     pub(crate) async fn follow(self: Arc<Self>) {
         loop {
             sleep(INTERVAL).await;
@@ -64,7 +64,9 @@ impl Certificate {
                     tracing::info!(file = %self.paths.certificate.display(), "A new certificate is in use");
                 }
                 Ok(false) => {}
-                Err(why) => tracing::error!(why, "The new certificate cannot be used; the old one stays"),
+                Err(why) => {
+                    tracing::error!(why, "The new certificate cannot be used; the old one stays in use")
+                }
             }
         }
     }
@@ -90,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_that_are_of_no_use_are_named() {
+    fn errors_name_unusable_files() {
         let directory = tempfile::tempdir().unwrap();
         let path = |name: &str| directory.path().join(name);
         let mut files = TlsFiles { certificate: path("tls.crt"), key: path("tls.key"), client_ca: None };

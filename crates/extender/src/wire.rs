@@ -1,8 +1,9 @@
-//! The wire format: the types of `k8s.io/kube-scheduler/extender/v1`, under their names.
+//! The wire format: the types of `k8s.io/kube-scheduler/extender/v1`, with the same names.
 //!
-//! Go's types have no tags, so the keys are Go's field names (`Pod`, `NodeNames`, …), and absent values are sent as null. They are
-//! read as by Go's `encoding/json`: keys in any case, unknown keys ignored, the later one of duplicate keys, null ignored for text,
-//! numbers and structs, and treated as absent for everything else. Objects of Kubernetes stay the text that was sent.
+//! The Go types have no JSON tags, so the keys are Go's field names (`Pod`, `NodeNames`, …), and absent values are sent
+//! as null. Decoding follows Go's `encoding/json`: keys match regardless of case, unknown keys are ignored, the last of
+//! duplicate keys wins (maps are merged), and null is ignored for strings, numbers and structs but means absent for
+//! everything else. Kubernetes objects are kept as the JSON text that was sent.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -13,10 +14,10 @@ use serde::{
 };
 use serde_json::value::RawValue;
 
-/// An object of Kubernetes as it was sent.
+/// A Kubernetes object, as it was sent.
 pub type RawObject = Box<RawValue>;
 
-/// A struct of Go without tags.
+/// Defines the equivalent of a Go struct without JSON tags.
 macro_rules! go_struct {
     ($(#[$about:meta])* $name:ident { $($(#[$doc:meta])* $field:ident: $type:ty => $key:literal,)+ }) => {
         $(#[$about])*
@@ -73,14 +74,14 @@ macro_rules! go_struct {
 }
 
 go_struct! {
-    /// Question of filter and prioritize. Either `nodes` or `node_names` is present: names if the configuration has
-    /// `nodeCacheCapable: true`.
+    /// Request of filter and prioritize. Either `nodes` or `node_names` is present: `node_names` if the configuration
+    /// has `nodeCacheCapable: true`.
     ExtenderArgs {
         /// The pod that is being scheduled.
         pod: Option<RawObject> => "Pod",
         /// The nodes that fit so far.
         nodes: Option<NodeList> => "Nodes",
-        /// Their names.
+        /// Names of the nodes that fit so far.
         node_names: Option<Vec<String>> => "NodeNames",
     }
 }
@@ -98,46 +99,47 @@ go_struct! {
 go_struct! {
     /// Answer of filter. If `nodes` and `node_names` are both absent, no node fits.
     ExtenderFilterResult {
-        /// The nodes that fit, read by schedulers that sent objects.
+        /// The nodes that fit; used by schedulers that sent objects.
         nodes: Option<NodeList> => "Nodes",
-        /// Their names, read by schedulers that sent names.
+        /// Names of the nodes that fit; used by schedulers that sent names.
         node_names: Option<Vec<String>> => "NodeNames",
-        /// Nodes that do not fit, with a reason each; preemption may help.
+        /// Nodes that do not fit but where preemption may help, each with the reason.
         failed_nodes: Option<BTreeMap<String, String>> => "FailedNodes",
-        /// The same where preemption would not help.
+        /// Nodes that do not fit and where preemption would not help, each with the reason.
         failed_and_unresolvable_nodes: Option<BTreeMap<String, String>> => "FailedAndUnresolvableNodes",
-        /// Error; empty if there is an answer.
+        /// The error; empty if filtering succeeded.
         error: String => "Error",
     }
 }
 
 go_struct! {
-    /// The score of one node. Prioritize answers a list of these.
+    /// The score of one node. The answer of prioritize is a list of scores.
     HostPriority {
         /// The node's name.
         host: String => "Host",
-        /// 0 to 10, higher is better. Schedulers do not check the range, multiply by ten and by the extender's weight, and add the
-        /// scores of plugins.
+        /// 0 to 10; higher is better. Schedulers do not check the range. They multiply the score by ten and by the
+        /// extender's weight, and add the result to the scores of plugins.
         score: i64 => "Score",
     }
 }
 
 go_struct! {
-    /// Question of preempt. One of the two maps is present: the second if the configuration has `nodeCacheCapable: true`.
+    /// Request of preempt. One of the two maps is present: the second if the configuration has
+    /// `nodeCacheCapable: true`.
     ExtenderPreemptionArgs {
         /// The preemptor.
         pod: Option<RawObject> => "Pod",
-        /// Victims by node.
+        /// Victims as objects, keyed by node name.
         node_name_to_victims: Option<BTreeMap<String, Option<Victims>>> => "NodeNameToVictims",
-        /// The same by UIDs.
+        /// Victims as UIDs, keyed by node name.
         node_name_to_meta_victims: Option<BTreeMap<String, Option<MetaVictims>>> => "NodeNameToMetaVictims",
     }
 }
 
 go_struct! {
-    /// Answer of preempt, always by UIDs.
+    /// Answer of preempt. Victims are always identified by UID.
     ExtenderPreemptionResult {
-        /// The nodes on which pods may be evicted, and those pods.
+        /// The nodes on which pods may be evicted, each with those pods.
         node_name_to_meta_victims: Option<BTreeMap<String, Option<MetaVictims>>> => "NodeNameToMetaVictims",
     }
 }
@@ -147,23 +149,23 @@ go_struct! {
     Victims {
         /// The pods, the most important first.
         pods: Option<Vec<Option<RawObject>>> => "Pods",
-        /// Number of victims that a PodDisruptionBudget protects.
+        /// Number of victims whose eviction violates a PodDisruptionBudget.
         num_pdb_violations: i64 => "NumPDBViolations",
     }
 }
 
 go_struct! {
-    /// The same by UIDs.
+    /// Victims on one node, identified by UID.
     MetaVictims {
         /// The pods, the most important first.
         pods: Option<Vec<Option<MetaPod>>> => "Pods",
-        /// Number of victims that a PodDisruptionBudget protects.
+        /// Number of victims whose eviction violates a PodDisruptionBudget.
         num_pdb_violations: i64 => "NumPDBViolations",
     }
 }
 
 go_struct! {
-    /// A pod by its UID.
+    /// A pod, identified by UID.
     MetaPod {
         /// The UID.
         uid: String => "UID",
@@ -171,7 +173,7 @@ go_struct! {
 }
 
 go_struct! {
-    /// Question of bind.
+    /// Request of bind.
     ExtenderBindingArgs {
         /// The pod's name.
         pod_name: String => "PodName",
@@ -179,7 +181,7 @@ go_struct! {
         pod_namespace: String => "PodNamespace",
         /// The pod's UID.
         pod_uid: String => "PodUID",
-        /// The name of its node.
+        /// The node's name.
         node: String => "Node",
     }
 }
@@ -187,12 +189,12 @@ go_struct! {
 go_struct! {
     /// Answer of bind.
     ExtenderBindingResult {
-        /// Error; empty if the pod is bound.
+        /// The error; empty if the pod is bound.
         error: String => "Error",
     }
 }
 
-/// The metadata of a list, as it was sent.
+/// The metadata of a list, as sent.
 #[derive(Clone, Debug, Default)]
 pub struct ListMeta(Option<RawObject>);
 
@@ -208,7 +210,7 @@ impl Serialize for ListMeta {
 /// Decodes a request.
 ///
 /// # Errors
-/// If something is invalid, with its path.
+/// If a value is invalid; the error contains its path.
 pub fn decode<T: for<'de> Deserialize<'de>>(text: &[u8]) -> Result<T, String> {
     let mut json = serde_json::Deserializer::from_slice(text);
     let decoded = serde_path_to_error::deserialize(&mut json).map_err(|error| {
@@ -222,7 +224,7 @@ pub fn decode<T: for<'de> Deserialize<'de>>(text: &[u8]) -> Result<T, String> {
     Ok(decoded)
 }
 
-/// Returns true if Go matches a key with that field: regardless of case, where two letters outside of ASCII match k and s.
+/// Returns true if Go matches the key to the field: regardless of case, with two non-ASCII letters that match k and s.
 fn is_key(key: &str, field: &str) -> bool {
     let fold = |letter: char| match letter {
         '\u{212a}' => 'k',
@@ -232,12 +234,12 @@ fn is_key(key: &str, field: &str) -> bool {
     key.chars().map(fold).eq(field.chars().map(fold))
 }
 
-/// A value as Go decodes it: into an existing one.
+/// A value that is decoded as in Go: into an existing value.
 trait GoValue: Default {
     fn read<'de, D: Deserializer<'de>>(&mut self, from: D) -> Result<(), D::Error>;
 }
 
-/// Null does not change text and numbers.
+/// Implements [`GoValue`] for strings and numbers, which null leaves unchanged.
 macro_rules! kept_by_null {
     ($($type:ty)+) => {
         $(impl GoValue for $type {
@@ -280,7 +282,7 @@ impl<T: GoValue> GoValue for Option<BTreeMap<String, T>> {
     fn read<'de, D: Deserializer<'de>>(&mut self, from: D) -> Result<(), D::Error> {
         let map: Option<BTreeMap<String, Decoded<T>>> = Option::deserialize(from)?;
         match map {
-            // Go adds to the map that is there.
+            // Go adds the entries to the existing map.
             Some(map) => {
                 self.get_or_insert_default().extend(map.into_iter().map(|(key, item)| (key, item.0)));
             }
@@ -290,7 +292,7 @@ impl<T: GoValue> GoValue for Option<BTreeMap<String, T>> {
     }
 }
 
-/// Pointers to structs.
+/// Implements [`GoValue`] for pointers to structs, which null makes absent.
 macro_rules! absent_by_null {
     ($($type:ty)+) => {
         $(impl GoValue for Option<$type> {
@@ -303,7 +305,7 @@ macro_rules! absent_by_null {
 }
 absent_by_null!(NodeList Victims MetaVictims MetaPod);
 
-/// A new value.
+/// A value decoded from scratch.
 struct Decoded<T>(T);
 
 impl<'de, T: GoValue> Deserialize<'de> for Decoded<T> {
@@ -314,7 +316,7 @@ impl<'de, T: GoValue> Deserialize<'de> for Decoded<T> {
     }
 }
 
-/// A value that is there already.
+/// An existing value to decode into.
 struct Fill<'a, T>(&'a mut T);
 
 impl<'de, T: GoValue> DeserializeSeed<'de> for Fill<'_, T> {

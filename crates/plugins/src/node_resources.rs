@@ -11,4 +11,5 @@ pub(crate) mod shortage;
 mod strategy;
 
 pub use balanced::NodeResourcesBalancedAllocation;
+pub use demand::INSUFFICIENT;
 pub use fit::NodeResourcesFit;

@@ -17,11 +17,11 @@ use harbormaster_plugins::{
     InterPodAffinity, NodeAffinity, NodePorts, NodeResourcesFit, NodeUnschedulable, PodTopologySpread,
     TaintToleration,
     inter_pod_affinity::{REASON_AFFINITY, REASON_ANTI},
+    node_resources::INSUFFICIENT,
 };
 
 /// Maximum number of things that are listed; the others are only counted.
 const NAMED: usize = 3;
-const INSUFFICIENT: &str = "Insufficient ";
 
 /// The things that a group of nodes rejected for the same reasons lacks.
 #[derive(Debug, Default)]

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::{nodes::NodeBuilder, pods::PodBuilder};
 
-/// Returns a cluster with these nodes and bound pods, ready for an attempt.
+/// Returns a cluster with the given nodes and bound pods, ready for an attempt.
 ///
 /// # Panics
 /// If a pod is not bound.
@@ -37,8 +37,8 @@ pub fn cluster(
     table
 }
 
-/// Returns a profile named `default-scheduler` with these plugins at these points (`Filter`, `Score`, …), with weight 1
-/// and without arguments.
+/// Returns a profile named `default-scheduler` with the given plugins at the given points (`Filter`, `Score`, …), with
+/// weight 1 and without arguments.
 ///
 /// # Panics
 /// If a point or plugin does not exist.
@@ -46,7 +46,7 @@ pub fn profile(registry: &Registry, points: &[(&str, &[&str])]) -> Arc<Profile> 
     profile_with_args(registry, points, &[])
 }
 
-/// Like [`profile`], with arguments by plugin.
+/// Like [`profile`], with arguments for each plugin.
 ///
 /// # Panics
 /// If a point or plugin does not exist, or a plugin rejects its arguments.

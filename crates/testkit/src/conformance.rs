@@ -1,4 +1,5 @@
-//! Checks of the rules that every plugin must follow. They panic with the pod and node that break the rule.
+//! Checks of the rules that every plugin must follow. A failed check panics with the pod and node for which a rule is
+//! broken.
 
 mod batches;
 mod hints;
@@ -31,7 +32,7 @@ use crate::trial::{Trial, rejection};
 /// A value that no plugin writes, to detect scores that were not written.
 const UNTOUCHED: i64 = i64::MIN + 7;
 
-/// Returns all rows, every other row, one row, and none.
+/// Returns four sets: all rows, every other row, one row, and no row.
 fn subsets(nodes: &Cluster) -> [NodeSet; 4] {
     let every_other = nodes.live().iter().filter(|row| row.0.is_multiple_of(2)).collect();
     [nodes.live().clone(), every_other, nodes.live().iter().take(1).collect(), NodeSet::default()]
@@ -41,10 +42,10 @@ fn failed<T>(trial: &Trial, pod: &PodInfo, result: Result<T, impl std::fmt::Disp
     result.unwrap_or_else(|e| panic!("{} fails for {pod:?}: {e}", trial.plugin().name()))
 }
 
-/// A row and Filter's verdict for it.
+/// A row, and Filter's verdict for the row.
 type RowVerdict = (NodeIdx, Result<(), Reject>);
 
-/// Returns PreFilter's state, or `None` if it rejects the pod.
+/// Returns PreFilter's state, or `None` if PreFilter rejects the pod.
 fn filter_state(trial: &Trial, nodes: &Cluster, pod: &PodInfo) -> Option<Slot> {
     match trial.pre_filtered(nodes, pod) {
         Ok((_, slot)) => Some(slot),

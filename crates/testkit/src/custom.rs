@@ -7,7 +7,7 @@ use harbormaster_framework::{
 };
 use serde_json::Value;
 
-/// Returns an object as plugins receive it. It needs `metadata.name` and the fields that the type requires.
+/// Returns an object as plugins receive it. `object` needs `metadata.name` and the fields that the type requires.
 ///
 /// # Panics
 /// If the object cannot be decoded.
@@ -39,10 +39,10 @@ pub fn remove_custom<R: Resource>(cluster: &mut Cluster, namespace: &str, name: 
     cluster.remove_custom(&key::<R>(namespace, name));
 }
 
-/// Returns the object as an engine's input.
+/// Returns the object in the form in which an engine receives it.
 ///
 /// # Panics
-/// If it has no name.
+/// If the object has no name.
 pub fn raw<R: Resource>(object: &Value) -> RawObject {
     let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
     assert!(!text("name").is_empty(), "metadata.name is missing: {object}");

@@ -1,4 +1,4 @@
-//! An API server in memory, for plugins that write while a pod is bound.
+//! An in-memory API server, for plugins that write while a pod is bound.
 
 use std::{
     collections::BTreeMap,
@@ -16,18 +16,18 @@ use harbormaster_framework::{
 };
 use serde_json::Value;
 
-/// Stores objects as JSON and records calls. Behaves like the API server as far as plugins can tell: missing objects
-/// are not found, and creating an existing object is a conflict, as is a patch with another resource version. A numeric
-/// resource version increases with every patch. Does not validate objects. Pods exist once they are
-/// [set](Self::set_pod).
+/// Stores objects as JSON and records calls. Behaves like the API server as far as plugins can tell: a request for a
+/// missing object returns "not found", and it is a conflict to create an existing object or to patch an object with a
+/// different resource version. A numeric resource version increases with every patch. Does not validate objects. A pod
+/// exists only after [`set_pod`](Self::set_pod).
 #[derive(Clone, Debug, Default)]
 pub struct FakeApi(Arc<Mutex<State>>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// Objects by path, without subresources.
+    /// Objects, keyed by path without subresource.
     objects: BTreeMap<String, Value>,
-    /// Keys of the custom objects.
+    /// Keys of the custom objects, by path.
     keys: BTreeMap<String, CustomKey>,
     calls: Vec<ApiCall>,
     bound: Vec<String>,
@@ -65,12 +65,12 @@ impl FakeApi {
         self.state().objects.get(&path.url()).cloned().unwrap_or_default()
     }
 
-    /// Returns all objects by path.
+    /// Returns all objects, keyed by path.
     pub(crate) fn objects(&self) -> BTreeMap<String, Value> {
         self.state().objects.clone()
     }
 
-    /// Returns the custom objects as an engine's input.
+    /// Returns the custom objects in the form in which an engine receives them.
     pub(crate) fn raw(&self) -> Vec<RawObject> {
         let state = self.state();
         let raw = |(path, key): (&String, &CustomKey)| {
@@ -80,12 +80,12 @@ impl FakeApi {
         state.keys.iter().filter_map(raw).collect()
     }
 
-    /// Restores the result of [`Self::objects`].
+    /// Restores objects that [`Self::objects`] returned.
     pub(crate) fn restore(&self, objects: BTreeMap<String, Value>) {
         self.state().objects = objects;
     }
 
-    /// Fails all later requests with this error; `None` stops that.
+    /// Makes all later requests fail with the error; `None` lets requests succeed again.
     pub fn refuse(&self, refusal: Option<ApiFailure>) {
         self.state().refusal = refusal;
     }
@@ -165,7 +165,7 @@ impl ClusterApi for FakeApi {
         Box::pin(async move { self.state().take(call) })
     }
 
-    /// Answers at once, since nothing changes while a plugin waits.
+    /// Returns immediately, since nothing changes while a plugin waits.
     fn wait<'a>(
         &'a self,
         path: &'a ObjectPath,

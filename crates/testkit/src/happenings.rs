@@ -1,4 +1,4 @@
-//! Things that happen to a cluster, told as an engine tells them.
+//! Changes that happen to a cluster, reported the way an engine reports them.
 
 use std::{fmt, sync::Arc};
 
@@ -13,31 +13,31 @@ use serde_json::{Map, Value};
 
 use crate::custom::{key, raw};
 
-/// Changes custom objects, and says what that changes for plugins.
+/// Changes custom objects, and returns the changes as plugins receive them.
 type CustomHappening = Box<dyn FnOnce(&mut Cluster) -> Vec<CustomChange>>;
 
-/// One thing that happens.
+/// A change in the cluster.
 pub enum Happening {
-    /// A node appears, or its object changes.
+    /// A node is added, or its object changes.
     Node(Node),
-    /// A node goes, with its pods on it.
+    /// A node is removed, together with the pods on it.
     NodeGone(Str),
-    /// A pod with a node appears, or changes there.
+    /// A pod that is on a node is added or changes.
     Pod(Box<Pod>),
-    /// A pod with a node finishes or goes: the node and the pod's UID.
+    /// A pod on a node terminates or is deleted: the node's name and the pod's UID.
     PodGone(Str, Str),
-    /// The object of the pod that waits changes.
+    /// The object of the waiting pod changes.
     Own(Box<Pod>),
-    /// A custom object appears, changes or goes; see [`Self::custom`].
+    /// A custom object is added, changed or removed; see [`Self::custom`].
     Custom(String, CustomHappening),
 }
 
 impl fmt::Debug for Happening {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Node(node) => write!(f, "node {} comes or changes", node.name),
-            Self::NodeGone(name) => write!(f, "node {name} goes"),
-            Self::Pod(pod) => write!(f, "pod {} comes or changes", pod.full_name()),
+            Self::Node(node) => write!(f, "node {} is added or changes", node.name),
+            Self::NodeGone(name) => write!(f, "node {name} is removed"),
+            Self::Pod(pod) => write!(f, "pod {} is added or changes", pod.full_name()),
             Self::PodGone(node, uid) => write!(f, "{uid} leaves {node}"),
             Self::Own(_) => f.write_str("the pod itself changes"),
             Self::Custom(what, _) => f.write_str(what),
@@ -45,7 +45,7 @@ impl fmt::Debug for Happening {
     }
 }
 
-/// Something that hints hear of.
+/// An event and its change, as hints receive them.
 #[derive(Debug)]
 pub(crate) struct Told {
     pub(crate) event: ClusterEvent,
@@ -53,7 +53,7 @@ pub(crate) struct Told {
 }
 
 impl fmt::Display for Told {
-    /// The event, and the fields that changed.
+    /// Writes the event and the fields that changed.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.event)?;
         match &self.change {
@@ -86,24 +86,24 @@ fn differences<T: serde::Serialize>(old: &T, new: &T, f: &mut fmt::Formatter<'_>
 }
 
 impl Happening {
-    /// A custom object appears or changes.
+    /// Returns the addition or change of a custom object.
     ///
     /// # Panics
-    /// When the object has no name.
+    /// If the object has no name.
     pub fn custom<R: Resource>(object: &Value) -> Self {
         let raw = raw::<R>(object);
         let what = format!("{} {object}", R::KIND);
         Self::Custom(what, Box::new(move |cluster| cluster.set_custom(&raw)))
     }
 
-    /// A custom object goes.
+    /// Returns the removal of a custom object.
     pub fn custom_gone<R: Resource>(namespace: &str, name: &str) -> Self {
         let key = key::<R>(namespace, name);
-        let what = format!("{} {namespace}/{name} goes", R::KIND);
+        let what = format!("{} {namespace}/{name} is removed", R::KIND);
         Self::Custom(what, Box::new(move |cluster| cluster.remove_custom(&key)))
     }
 
-    /// Lets it happen to the cluster and to the pod that waits. Returns what hints hear of it.
+    /// Applies the change to the cluster and the waiting pod. Returns the resulting events for hints.
     pub(crate) fn take_place(self, cluster: &mut Cluster, pod: &mut Arc<PodInfo>) -> Vec<Told> {
         let told = match self {
             Self::Node(node) => set_node(cluster, node),
@@ -156,7 +156,7 @@ fn find_pod(cluster: &Cluster, node: &str, uid: &str) -> Option<Arc<PodInfo>> {
 
 fn set_pod(cluster: &mut Cluster, pod: Pod) -> Vec<Told> {
     let new = PodInfo::standalone(pod);
-    let Some(node) = new.node_name.clone() else { panic!("{new:?} has no node: say on which it is") };
+    let Some(node) = new.node_name.clone() else { panic!("{new:?} has no node: set one with `on`") };
     match find_pod(cluster, &node, &new.uid) {
         None => {
             cluster.add_pod(&node, new.clone());

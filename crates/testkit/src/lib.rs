@@ -2,7 +2,8 @@
 //!
 //! Reading order: [`pods`], [`nodes`] and [`mod@custom`] (builders), [`clusters`] (clusters and profiles), [`trial`]
 //! and [`what_if`] (run one plugin), [`fake_api`] (the API server that PreBind writes to), [`conformance`] (rules for
-//! all plugins), [`random`] (random clusters), [`words`] (names and values in them), [`happenings`] (events in them).
+//! all plugins), [`random`] (random clusters), [`words`] (names and values in random clusters), [`happenings`] (changes
+//! in a cluster).
 //!
 //! Everything here is for tests: invalid fixtures panic with the reason.
 

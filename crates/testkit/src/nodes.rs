@@ -10,20 +10,20 @@ use harbormaster_api::{
 
 use crate::pods::{amount, with};
 
-/// Builds a node. Starts with 4 cores, 8Gi of memory and room for 110 pods.
+/// Builds a node. A new node has 4 cores, 8Gi of memory and room for 110 pods.
 #[derive(Clone, Debug)]
 pub struct NodeBuilder {
     node: Node,
 }
 
-/// Returns a builder for a node with this name, which is also its hostname label.
+/// Returns a builder for a node with the given name, which is also the value of its hostname label.
 pub fn node(name: &str) -> NodeBuilder {
     let node = Node { name: name.into(), uid: format!("uid-{name}").into(), ..Node::default() };
     NodeBuilder { node }.label(LABEL_HOSTNAME, name).allocatable("4", "8Gi", 110)
 }
 
 impl NodeBuilder {
-    /// Starts with an existing node.
+    /// Returns a builder that starts with an existing node.
     pub fn of(node: Node) -> Self {
         Self { node }
     }
@@ -68,7 +68,7 @@ impl NodeBuilder {
         self
     }
 
-    /// Adds a taint. `effect` is as in manifests.
+    /// Adds a taint. `effect` is spelled as in manifests.
     ///
     /// # Panics
     /// If the effect does not exist.

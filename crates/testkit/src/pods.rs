@@ -15,14 +15,14 @@ use harbormaster_api::{
 };
 use harbormaster_framework::pod::PodInfo;
 
-/// Builds a pod. Starts with one container without requests, in namespace `default`.
+/// Builds a pod. A new pod has one container without requests and is in namespace `default`.
 #[derive(Clone, Debug)]
 pub struct PodBuilder {
     pod: Pod,
     spec: PodSpec,
 }
 
-/// Returns a builder for a pod with this name and UID `uid-<name>`.
+/// Returns a builder for a pod with the given name and the UID `uid-<name>`.
 pub fn pod(name: &str) -> PodBuilder {
     let pod = Pod {
         uid: format!("uid-{name}").into(),
@@ -41,7 +41,7 @@ pub fn labels(pairs: &[(&str, &str)]) -> Labels {
     pairs.iter().copied().collect()
 }
 
-/// Returns a toleration of `key` with any value. `effect` is as in manifests; empty means all effects.
+/// Returns a toleration of `key` with any value. `effect` is spelled as in manifests; empty means all effects.
 pub fn tolerates(key: &str, effect: &str) -> Toleration {
     Toleration {
         key: key.into(),
@@ -162,7 +162,7 @@ impl PodBuilder {
         self.request("memory", quantity)
     }
 
-    /// Adds a container. Later calls apply to it.
+    /// Adds a container. Later calls apply to the new container.
     #[must_use]
     pub fn container(mut self) -> Self {
         let name = format!("c{}", self.spec.containers.len()).into();
@@ -170,13 +170,13 @@ impl PodBuilder {
         self
     }
 
-    /// Adds an init container with these requests.
+    /// Adds an init container with the given requests.
     #[must_use]
     pub fn init_container(self, requests: &[(&str, &str)]) -> Self {
         self.add_init(requests, false)
     }
 
-    /// Adds a sidecar (an init container with `restartPolicy: Always`) with these requests.
+    /// Adds a sidecar (an init container with `restartPolicy: Always`) with the given requests.
     #[must_use]
     pub fn sidecar(self, requests: &[(&str, &str)]) -> Self {
         self.add_init(requests, true)
@@ -279,7 +279,7 @@ impl PodBuilder {
         self
     }
 
-    /// Requires pod anti-affinity, per zone, to pods with this label.
+    /// Requires pod anti-affinity, per zone, to pods with the given label.
     #[must_use]
     pub fn avoids(mut self, key: &str, value: &str) -> Self {
         let anti = self.spec.pod_anti_affinity.get_or_insert_with(PodAffinity::default);

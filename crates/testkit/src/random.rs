@@ -20,7 +20,8 @@ use crate::{
     words::{WordKind, Words},
 };
 
-/// A pseudo-random generator (splitmix64), which is good enough for fixtures and equal on all platforms.
+/// A pseudo-random number generator (splitmix64), which is good enough for fixtures and gives the same numbers on all
+/// platforms.
 #[derive(Clone, Debug)]
 pub struct Dice {
     state: u64,
@@ -33,16 +34,16 @@ const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
 const IMAGES: [&str; 4] = ["one:1", "two:latest", "repo/three:3", "four:4"];
 const SCALARS: [&str; 3] = ["example.com/gpu", "hugepages-2Mi", "ignored.example.com/x"];
 const MIB: i64 = 1 << 20;
-/// Changes of nodes that cause no event.
+/// Changes to nodes that cause no event.
 const WITHOUT_EVENTS: [&str; 3] = ["metadata.uid", "metadata.resourceVersion", "status.images"];
 
 impl Dice {
-    /// Starts the sequence of a seed.
+    /// Returns a generator at the start of the seed's sequence.
     pub fn new(seed: u64) -> Self {
         Self::knowing(seed, Words::default())
     }
 
-    /// Starts the sequence of a seed, for clusters with these words.
+    /// Returns a generator at the start of the seed's sequence, for clusters with the given words.
     pub fn knowing(seed: u64, words: Words) -> Self {
         Self { state: seed, words }
     }
@@ -60,7 +61,7 @@ impl Dice {
         self.next_u64() % end
     }
 
-    /// Returns true once in `n` times on average.
+    /// Returns true with a probability of 1 in `n`.
     pub fn one_in(&mut self, n: u64) -> bool {
         self.below(n) == 0
     }
@@ -110,7 +111,7 @@ impl Dice {
         built
     }
 
-    /// Returns some of the words of one kind, and of two usual ones, each with a value.
+    /// Returns some of the words of one kind and of two common words, each with a value.
     fn some_of(&mut self, place: WordKind) -> Vec<(String, String)> {
         let words: Vec<_> = self.words.of(place).map(|(key, all)| (key.to_owned(), all.to_vec())).collect();
         let known = ["a", "b"].map(|key| (key.to_owned(), vec!["x".to_owned(), "y".to_owned()]));
@@ -218,7 +219,7 @@ impl Dice {
         }
     }
 
-    /// Returns a random event in the cluster while the pod waits.
+    /// Returns a random change in the cluster while the pod waits.
     pub fn happening(&mut self, cluster: &Cluster, pod: &PodInfo) -> Happening {
         let nodes: Vec<Arc<Node>> =
             cluster.nodes().nodes().filter_map(|node| node.object().cloned()).collect();
@@ -252,8 +253,8 @@ impl Dice {
         }
     }
 
-    /// Returns the pod with a change that the API server allows: metadata, status, another toleration, or smaller
-    /// requests.
+    /// Returns the pod with a change that the API server allows: to the metadata or status, an additional toleration,
+    /// or smaller requests.
     fn changed(&mut self, pod: &Pod) -> Pod {
         match self.below(4) {
             0 => {
@@ -280,7 +281,7 @@ impl Dice {
         variants.swap_remove(at).1
     }
 
-    /// Returns a cluster of `size` nodes, some with pods. Some pods are on an unknown node.
+    /// Returns a cluster of `size` nodes, some with pods. Some pods are on unknown nodes.
     pub fn cluster(&mut self, size: usize) -> Cluster {
         let nodes: Vec<NodeBuilder> = (0..size).map(|at| self.node(&format!("n{at}"))).collect();
         let pods: Vec<PodBuilder> = (0..2 * size)

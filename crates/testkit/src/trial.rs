@@ -32,7 +32,7 @@ pub struct Trial {
 }
 
 impl Trial {
-    /// Uses this plugin.
+    /// Returns a trial of the plugin.
     ///
     /// # Panics
     /// If a scheduler would reject the plugin, for example because it registers for an event that never happens.
@@ -40,7 +40,7 @@ impl Trial {
         Self::of_made(GuardedPlugin::new(plugin))
     }
 
-    /// Uses a plugin that a registry built.
+    /// Returns a trial of a plugin that a registry built.
     ///
     /// # Panics
     /// Like [`Self::of`].
@@ -49,7 +49,7 @@ impl Trial {
         Self { plugin, words: Words::default() }
     }
 
-    /// Adds names and values that the plugin reads, for the checks to vary.
+    /// Adds names and values that the plugin reads, so that the checks vary them.
     #[must_use]
     pub fn knowing(self, words: Words) -> Self {
         Self { words, ..self }
@@ -101,7 +101,7 @@ impl Trial {
         Ok((answer, slot))
     }
 
-    /// Runs PreFilter, and Filter for every node; returns the state, or `None` if PreFilter rejects the pod.
+    /// Runs PreFilter, then Filter for every node. Returns the state, or `None` if PreFilter rejects the pod.
     fn filtered(&self, nodes: &Cluster, pod: &PodInfo) -> Slot {
         let Ok((_, slot)) = self.pre_filtered(nodes, pod) else { return None };
         let indexes = self.indexes(nodes, pod);
@@ -113,7 +113,7 @@ impl Trial {
         slot
     }
 
-    /// Reserves the node for the pod, after PreFilter and Filter. `nodes` then has the assumed changes.
+    /// Reserves the node for the pod, after PreFilter and Filter. Afterwards, `nodes` contains the assumed changes.
     ///
     /// # Errors
     /// If the plugin rejects the pod or fails.
@@ -133,7 +133,7 @@ impl Trial {
         Ok(reservation.of(PluginIdx(0)))
     }
 
-    /// Runs Unreserve, and reverts the assumed changes. Returns the plugin's API calls.
+    /// Runs Unreserve and reverts the assumed changes. Returns the plugin's API calls.
     ///
     /// # Panics
     /// If the plugin panics.
@@ -146,8 +146,8 @@ impl Trial {
 
     /// Runs PreBind.
     ///
+    /// # Errors
     /// If the plugin rejects the pod or fails.
-    /// When the plugin says no, or fails.
     pub async fn pre_bind(&self, placement: &Placement, api: &Api) -> Result<(), Stopped> {
         self.plugin.pre_bind(&BindCycle { placement: placement.clone(), api: api.clone() }).await
     }
@@ -161,10 +161,10 @@ impl Trial {
         self.plugin.post_bind(&cx).await.unwrap_or_else(|e| panic!("{e}"));
     }
 
-    /// Runs PreFilter, and Filter for one node.
+    /// Runs PreFilter, then Filter for one node.
     ///
     /// # Errors
-    /// The rejection.
+    /// If the plugin rejects the node or the pod; the error is the rejection.
     ///
     /// # Panics
     /// If the node does not exist, or the plugin fails.
@@ -173,17 +173,17 @@ impl Trial {
         let (answer, slot) = self.pre_filtered(nodes, pod).map_err(rejection)?;
         match answer {
             PreFiltered::Continue { only: Some(only), .. } if !only.contains(row) => {
-                Err(Reject::unresolvable("outside of PreFilter's nodes"))
+                Err(Reject::unresolvable("not among PreFilter's nodes"))
             }
             _ => self.judge(nodes, &self.indexes(nodes, pod), pod, &slot, row),
         }
     }
 
-    /// Returns the verdict for one node as if some pods, given by node and name, were removed. Restores the cluster
-    /// afterwards.
+    /// Returns the verdict for one node as if some pods, each given by its node and its name, were removed. Restores
+    /// the cluster afterwards.
     ///
     /// # Errors
-    /// The rejection.
+    /// If the plugin rejects the node or the pod; the error is the rejection.
     ///
     /// # Panics
     /// If a node or pod does not exist, PreFilter skips or rejects the pod, or the plugin fails.
@@ -241,7 +241,7 @@ impl Trial {
         self.batch_verdicts_on_parts(nodes, pod, std::slice::from_ref(rows))
     }
 
-    /// Returns the batch method's verdicts for several parts, one after another.
+    /// Returns the batch method's verdicts for several subsets of the rows, processed in sequence.
     pub(crate) fn batch_verdicts_on_parts(
         &self,
         nodes: &Cluster,
@@ -269,10 +269,10 @@ impl Trial {
         Ok(nodes.live().iter().map(|row| (row, verdict(row))).collect())
     }
 
-    /// Runs PreScore for these candidates.
+    /// Runs PreScore for the given candidates.
     ///
     /// # Errors
-    /// Errors of the plugin.
+    /// If the plugin fails.
     pub fn pre_score(
         &self,
         nodes: &Cluster,
@@ -293,7 +293,7 @@ impl Trial {
     /// Returns the raw scores of all nodes in walking order, or `None` if PreScore skips.
     ///
     /// # Errors
-    /// Errors of the plugin.
+    /// If the plugin fails.
     pub fn raw_scores(&self, nodes: &Cluster, pod: &PodInfo) -> Result<Option<Vec<i64>>, PointError> {
         let slot = self.pre_score(nodes, pod, nodes.live())?;
         if slot.is_none() {
@@ -312,7 +312,7 @@ impl Trial {
     /// Returns the normalized scores of all nodes in walking order, or `None` if PreScore skips.
     ///
     /// # Errors
-    /// Errors of the plugin, and scores outside 0..=100, which end an attempt.
+    /// If the plugin fails or returns a score outside 0..=100, either of which ends an attempt.
     pub fn scores(&self, nodes: &Cluster, pod: &PodInfo) -> Result<Option<Vec<i64>>, AttemptError> {
         let Some(scores) = self.raw_scores(nodes, pod)? else { return Ok(None) };
         let slot = self.pre_score(nodes, pod, nodes.live())?;
@@ -325,7 +325,7 @@ impl Trial {
     }
 
     /// Returns whether the plugin would requeue the pod after an event, or `None` if it does not register for the
-    /// event. Decides as the queue does, for this plugin alone.
+    /// event. Decides as the queue does, but for this plugin alone.
     pub fn hint(&self, event: ClusterEvent, pod: &PodInfo, change: &Change<'_>) -> Option<Hint> {
         let events = self.plugin.events().unwrap_or_else(|e| panic!("{e}"));
         let heard: Vec<_> = events?.into_iter().filter(|r| r.event.matches(event)).collect();
@@ -342,7 +342,7 @@ impl Trial {
     /// Like [`Self::hint`], for a custom object that is created, changed or deleted.
     ///
     /// # Panics
-    /// If there is no object before or after.
+    /// If there is no object either before or after the change.
     pub fn custom_hint<R: Resource>(
         &self,
         pod: &PodInfo,
@@ -362,7 +362,7 @@ impl Trial {
 /// Returns the plugin's rejection.
 ///
 /// # Panics
-/// If the plugin failed instead.
+/// If the plugin failed instead of rejecting the pod.
 pub fn rejection(stopped: Stopped) -> Reject {
     match stopped {
         Stopped::Reject(_, reject) => reject,
@@ -370,7 +370,7 @@ pub fn rejection(stopped: Stopped) -> Reject {
     }
 }
 
-/// Returns the result of a future that is ready at once, as plugins' futures are in tests.
+/// Returns the result of a future that is ready immediately, as plugins' futures are in tests.
 ///
 /// # Panics
 /// If the future is pending.
@@ -389,7 +389,7 @@ mod tests {
     use super::*;
     use crate::{clusters::cluster, nodes::node, pods::pod};
 
-    /// Number of pods, and the pod that it was last prepared for.
+    /// Number of pods, and the pod for which the index was last prepared.
     #[derive(Default)]
     struct Census {
         pods: usize,
@@ -424,11 +424,11 @@ mod tests {
     }
 
     #[test]
-    fn a_plugin_with_an_index_finds_it_made_of_the_cluster_and_ready_for_the_pod() {
+    fn the_index_of_a_plugin_is_built_from_the_cluster_and_prepared_for_the_pod() {
         let trial = Trial::of(Counting);
         let nodes = cluster([node("n")], [pod("a").on("n"), pod("b").on("n")]);
         let verdict = trial.verdict(&nodes, &pod("p").info(), "n");
         assert_eq!(verdict, Err(Reject::evictable("2 pods before p")));
-        assert!(nodes.indexes().get::<Census>().is_err(), "the cluster itself keeps none");
+        assert!(nodes.indexes().get::<Census>().is_err(), "the cluster itself keeps no index");
     }
 }

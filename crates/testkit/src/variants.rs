@@ -1,4 +1,4 @@
-//! Variants of a pod or a node in which one field differs, to find out which fields an answer depends on.
+//! Variants of a pod or a node that differ in one field, to find out which fields an answer depends on.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::{
     words::{WordKind, Words},
 };
 
-/// Amounts of the usual resources.
+/// Amounts of common resources.
 const AMOUNTS: [(&str, &[&str]); 5] = [
     ("cpu", &["1m", "500m", "1", "3", "100"]),
     ("memory", &["1Mi", "512Mi", "1Gi", "3Gi", "100Gi"]),
@@ -29,11 +29,11 @@ const AMOUNTS: [(&str, &[&str]); 5] = [
 /// Priorities around the limits that plugins use.
 const PRIORITIES: [i32; 9] = [-1, 0, 1, 10, 100, 1000, 1_000_000, 1_000_000_000, 2_000_001_000];
 
-/// Returns variants of the pod in which one field of the spec differs, with the field's name. Varies every field in
-/// every way that may make a difference.
+/// Returns variants of the pod that differ in one spec field, each with the field's name. Varies every field in every
+/// way that may make a difference.
 pub(crate) fn of_spec(pod: &Pod, words: &Words) -> Vec<(&'static str, Pod)> {
     let mut all = Variants { pod, variants: Vec::new() };
-    // Without `..`, so that a new field does not compile until it is varied below.
+    // There is no `..` in the pattern, so that a new field causes a compile error until it is varied below.
     let PodSpec {
         scheduler_name: _,
         priority: _,
@@ -234,9 +234,9 @@ fn put(list: &mut ResourceList, name: &str, amount: Option<i64>) {
     }
 }
 
-/// Returns variants of the node in which one field differs, with the field's name.
+/// Returns variants of the node that differ in one field, each with the field's name.
 pub(crate) fn of_node(node: &Node, words: &Words) -> Vec<(&'static str, Node)> {
-    // Without `..`, so that a new field does not compile until it is varied below.
+    // There is no `..` in the pattern, so that a new field causes a compile error until it is varied below.
     let Node {
         name: _,
         uid: _,
@@ -296,7 +296,7 @@ pub(crate) fn of_node(node: &Node, words: &Words) -> Vec<(&'static str, Node)> {
     variants
 }
 
-/// Returns variants of the pod in which one field outside the spec differs, with the field's name.
+/// Returns variants of the pod that differ in one field outside the spec, each with the field's name.
 pub(crate) fn outside_of_spec(pod: &Pod, words: &Words) -> Vec<(&'static str, Pod)> {
     let mut variants: Vec<(&'static str, Pod)> = Vec::new();
     let mut add = |field, change: &dyn Fn(&mut Pod)| {

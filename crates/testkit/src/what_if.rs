@@ -1,4 +1,4 @@
-//! Runs PostFilter plugins, with a real attempt to answer their what-if questions.
+//! Runs PostFilter plugins and answers their what-if questions with a real attempt.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ pub struct WhatIfTrial {
 }
 
 impl WhatIfTrial {
-    /// Uses the profile to try pods on the cluster.
+    /// Returns a trial that uses the profile to try pods on the cluster.
     pub fn new(profile: Arc<Profile>, cluster: Cluster) -> Self {
         let runner = Runner::new(profile);
         Self {
@@ -43,14 +43,14 @@ impl WhatIfTrial {
         }
     }
 
-    /// Stops searches after enough nodes, as with `--parity`.
+    /// Makes searches stop once enough nodes are found, as with `--parity`.
     #[must_use]
     pub fn in_parity(mut self) -> Self {
         self.stops_early = true;
         self
     }
 
-    /// Adds a pod that is nominated to the node in its `status.nominatedNodeName`.
+    /// Adds a nominated pod; its node is in `status.nominatedNodeName`.
     #[must_use]
     pub fn nominate(mut self, pod: Arc<PodInfo>) -> Self {
         self.nominated.push(pod);
@@ -72,7 +72,7 @@ impl WhatIfTrial {
         &self.dry_runs
     }
 
-    /// Returns true if the pod fits a node. Nominated pods count as in [`Self::ask`].
+    /// Returns true if the pod fits a node. Nominated pods are taken into account as in [`Self::ask`].
     ///
     /// # Panics
     /// If a plugin of the profile fails.
@@ -91,7 +91,7 @@ impl WhatIfTrial {
     /// Returns the plugin's answer for a pod that fits no node.
     ///
     /// # Errors
-    /// Errors of the plugin.
+    /// If the plugin fails.
     ///
     /// # Panics
     /// If the pod fits a node.
@@ -100,7 +100,7 @@ impl WhatIfTrial {
         plugin: &impl PostFilter<S>,
         pod: &Arc<PodInfo>,
     ) -> PluginResult<PostFiltered> {
-        assert!(!self.fits(pod), "{pod:?} finds a node");
+        assert!(!self.fits(pod), "{pod:?} fits a node");
         let Some(mut attempt) = self.failed.take() else { panic!("{pod:?} was not tried") };
         self.dry_runs.clear();
         let pre_filter = attempt.take_diagnosis().pre_filter.map(|(_, reject)| reject);

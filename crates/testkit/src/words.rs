@@ -1,6 +1,6 @@
 //! Names and values that a plugin reads, for use in random clusters.
 
-/// Field of a word.
+/// The kind of field that contains a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WordKind {
     PodLabel,
@@ -10,8 +10,8 @@ pub(crate) enum WordKind {
     Resource,
 }
 
-/// Keys and values that random pods and nodes have in addition to the usual ones. A random cluster has no
-/// `example.com/watts` unless its words include it:
+/// Keys and values that random pods and nodes have in addition to the common ones. For example, a random cluster
+/// contains `example.com/watts` only if its words include it:
 ///
 /// ```
 /// use harbormaster_testkit::{Words, random::Dice};
@@ -31,25 +31,25 @@ pub struct Words {
 }
 
 impl Words {
-    /// Adds a label of pods, with values that make a difference.
+    /// Adds a pod label, with values that make a difference.
     #[must_use]
     pub fn pod_label(self, key: &str, values: &[&str]) -> Self {
         self.word(WordKind::PodLabel, key, values)
     }
 
-    /// Adds an annotation of pods, with values that make a difference.
+    /// Adds a pod annotation, with values that make a difference.
     #[must_use]
     pub fn pod_annotation(self, key: &str, values: &[&str]) -> Self {
         self.word(WordKind::PodAnnotation, key, values)
     }
 
-    /// Adds a label of nodes, with values that make a difference.
+    /// Adds a node label, with values that make a difference.
     #[must_use]
     pub fn node_label(self, key: &str, values: &[&str]) -> Self {
         self.word(WordKind::NodeLabel, key, values)
     }
 
-    /// Adds an annotation of nodes, with values that make a difference.
+    /// Adds a node annotation, with values that make a difference.
     #[must_use]
     pub fn node_annotation(self, key: &str, values: &[&str]) -> Self {
         self.word(WordKind::NodeAnnotation, key, values)
@@ -63,7 +63,7 @@ impl Words {
 
     /// Excludes a field from changes while a pod waits, because the plugin deliberately has no hint for it. Use the
     /// name that the checks print, such as `metadata.deletionTimestamp`. With `nodes`, nodes are never added, removed
-    /// or changed; with `spec.affinity.podAffinity`, no random pod has any.
+    /// or changed; with `spec.affinity.podAffinity`, no random pod has pod affinity.
     #[must_use]
     pub fn fixed(mut self, field: &'static str) -> Self {
         self.fixed.push(field);

@@ -14,7 +14,7 @@ use tower::ServiceExt;
 use super::*;
 use crate::{Ask, Binding, Error, Filtered, Preempted, Preemption, Reject, Scores};
 
-/// Status and body of what is answered.
+/// Sends a request and returns the status and the body of the response.
 async fn ask(router: &Router, method: &str, path: &str, body: impl Into<Body>) -> (u16, Value) {
     let request = Request::builder().method(method).uri(path).body(body.into()).unwrap();
     let response = router.clone().oneshot(request).await.unwrap();
@@ -83,7 +83,7 @@ async fn every_verb_is_answered() {
 }
 
 #[tokio::test]
-async fn paths_are_those_of_the_configuration() {
+async fn paths_can_be_configured() {
     let extender = all_verbs().prefix("/scheduler/").path(Verb::Preempt, "preemption");
     let router = served(extender, Limits::default());
     assert_eq!(post_to(&router, "/scheduler/prioritize", args("p")).await.0, 200);
@@ -105,7 +105,7 @@ async fn only_verbs_with_a_function_are_served() {
 }
 
 #[tokio::test]
-async fn requests_that_cannot_be_read_are_told_why() {
+async fn unreadable_requests_get_an_error_with_the_reason() {
     let router = served(all_verbs(), Limits::default());
     for (path, body, expected) in [
         ("/filter", "", "the request is not ExtenderArgs: EOF"),
@@ -131,7 +131,7 @@ async fn requests_that_cannot_be_read_are_told_why() {
 }
 
 #[tokio::test]
-async fn functions_that_fail_are_told_in_the_protocol_where_it_can() {
+async fn errors_of_functions_are_sent_in_the_error_field_if_there_is_one() {
     let router = served(all_verbs(), Limits::default());
     let (status, body) = post_to(&router, "/filter", args("fails")).await;
     assert_eq!((status, &body["Error"]), (200, &json!("the store is away")));
@@ -141,7 +141,7 @@ async fn functions_that_fail_are_told_in_the_protocol_where_it_can() {
 }
 
 #[tokio::test]
-async fn a_function_that_panics_costs_its_request_only() {
+async fn a_function_that_panics_fails_only_its_own_request() {
     let router = served(all_verbs(), Limits { requests: 1, ..Limits::default() });
     for _ in 0..3 {
         let (status, body) = post_to(&router, "/filter", args("panics")).await;
@@ -161,15 +161,15 @@ async fn a_request_that_is_too_large_is_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_function_that_takes_too_long_is_called_off() {
+async fn a_function_that_takes_too_long_is_canceled() {
     let limits = Limits { request_timeout: Duration::from_secs(3), requests: 1, ..Limits::default() };
     let router = served(all_verbs(), limits);
     let (status, body) = post_to(&router, "/filter", args("sleeps")).await;
     assert_eq!((status, body), (504, json!({"Error": "filter took longer than 3s"})));
-    assert_eq!(post_to(&router, "/filter", args("p")).await.0, 200, "its place is free again");
+    assert_eq!(post_to(&router, "/filter", args("p")).await.0, 200, "its slot is free again");
 }
 
-/// A body that is never there.
+/// A body that never arrives.
 struct Endless;
 
 impl HttpBody for Endless {
@@ -185,14 +185,14 @@ impl HttpBody for Endless {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_never_ends_is_given_up() {
+async fn a_request_that_never_ends_times_out() {
     let router = served(all_verbs(), Limits { requests: 1, ..Limits::default() });
     let (status, body) = ask(&router, "POST", "/filter", Body::new(Endless)).await;
     assert_eq!((status, body), (504, json!({"Error": "reading the request took longer than 5s"})));
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_more_requests_are_answered_at_a_time_than_may_be() {
+async fn concurrent_requests_are_limited() {
     static NOW: AtomicUsize = AtomicUsize::new(0);
     static MOST: AtomicUsize = AtomicUsize::new(0);
     let slow = async |ask: Ask| {
@@ -213,12 +213,12 @@ async fn no_more_requests_are_answered_at_a_time_than_may_be() {
     let mut codes = tasks.join_all().await;
     codes.sort_unstable();
     assert_eq!(MOST.load(Ordering::SeqCst), 2);
-    // Two seconds' worth is answered; a third pair has its turn and not the time.
+    // Two pairs are answered within two seconds. A third pair gets a slot but runs out of time; a fourth gets no slot.
     assert_eq!(codes, [200, 200, 200, 200, 503, 503, 504, 504]);
 }
 
 #[tokio::test]
-async fn a_request_whose_client_is_gone_is_called_off() {
+async fn a_request_whose_client_disconnects_is_canceled() {
     struct Gone(Arc<Semaphore>);
     impl Drop for Gone {
         fn drop(&mut self) {
@@ -247,7 +247,7 @@ async fn a_request_whose_client_is_gone_is_called_off() {
 }
 
 #[tokio::test]
-async fn readiness_is_what_the_author_says_and_ends_with_the_server() {
+async fn readiness_follows_the_check_and_ends_at_shutdown() {
     let fine = Arc::new(AtomicBool::new(false));
     let check = {
         let fine = fine.clone();

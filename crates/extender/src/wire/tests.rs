@@ -7,13 +7,13 @@ fn encoded(value: &impl Serialize) -> Value {
     serde_json::to_value(value).unwrap()
 }
 
-/// Decodes and encodes again.
+/// Decodes a text and encodes the value again.
 fn through<T: for<'de> Deserialize<'de> + Serialize>(text: &str) -> Result<Value, String> {
     decode::<T>(text.as_bytes()).map(|value| encoded(&value))
 }
 
 #[test]
-fn names_are_those_of_go_and_what_is_absent_is_null() {
+fn keys_are_the_go_names_and_absent_values_are_null() {
     for (value, expected) in [
         (encoded(&ExtenderArgs::default()), json!({"Pod": null, "Nodes": null, "NodeNames": null})),
         (encoded(&NodeList::default()), json!({"metadata": {}, "items": null})),
@@ -41,26 +41,26 @@ fn names_are_those_of_go_and_what_is_absent_is_null() {
 }
 
 #[test]
-fn requests_are_read_as_go_reads_them() {
+fn requests_are_decoded_as_go_decodes_them() {
     let empty = json!({"Pod": null, "Nodes": null, "NodeNames": null});
     let named = |names: Value| json!({"Pod": null, "Nodes": null, "NodeNames": names});
     for (text, expected) in [
-        // Any case of a key, and two letters that are not ASCII.
+        // Keys match in any case; two non-ASCII letters match as well.
         (r#"{"nodenames":["a"]}"#, named(json!(["a"]))),
         (r#"{"NODENAMES":["a"]}"#, named(json!(["a"]))),
         ("{\"NodeName\u{17f}\":[\"a\"]}", named(json!(["a"]))),
         (r#"{"Node-Names":["a"],"NodeNames ":["b"]}"#, empty.clone()),
-        // Unknown keys, whatever is in them.
+        // Unknown keys are ignored, whatever they contain.
         (r#"{"future":{"x":[1,2]},"NodeNames":["a"]}"#, named(json!(["a"]))),
-        // The last one counts.
+        // The last of duplicate keys wins.
         (r#"{"NodeNames":["a"],"nodeNames":["b"]}"#, named(json!(["b"]))),
         (r#"{"NodeNames":["a"],"nodeNames":null}"#, named(json!(null))),
-        // Null is nothing.
+        // Null counts as absent.
         ("null", empty.clone()),
         ("{}", empty.clone()),
         (r#"{"Pod":null,"Nodes":null,"NodeNames":null}"#, empty),
         (r#"{"NodeNames":["a",null]}"#, named(json!(["a", ""]))),
-        // None at all is something else than nothing.
+        // An empty list is different from an absent list.
         (r#"{"NodeNames":[]}"#, named(json!([]))),
         (
             r#"{"Nodes":{"Metadata":{"resourceVersion":"7"},"ITEMS":[{"a":1},null]}}"#,
@@ -76,13 +76,13 @@ fn requests_are_read_as_go_reads_them() {
 }
 
 #[test]
-fn answers_are_read_as_schedulers_read_them() {
+fn answers_are_decoded_as_schedulers_decode_them() {
     let answer = r#"{"nodeNames":["a"],"failedNodes":{"b":"full","c":null},"error":"no","Error":null}"#;
     let expected = json!({
         "Nodes": null, "NodeNames": ["a"], "FailedNodes": {"b": "full", "c": ""}, "FailedAndUnresolvableNodes": null, "Error": "no",
     });
     assert_eq!(through::<ExtenderFilterResult>(answer), Ok(expected));
-    // A map that is given twice has what both give.
+    // A map that appears twice is the union of both.
     let twice = r#"{"FailedNodes":{"a":"1","b":"1"},"failednodes":{"b":"2"}}"#;
     assert_eq!(through::<ExtenderFilterResult>(twice).unwrap()["FailedNodes"], json!({"a": "1", "b": "2"}));
     let scores = r#"[{"host":"a","SCORE":7},{"Host":"b","Score":null},{}]"#;
@@ -95,7 +95,7 @@ fn answers_are_read_as_schedulers_read_them() {
 }
 
 #[test]
-fn what_go_refuses_is_refused_with_its_place() {
+fn values_that_go_rejects_are_rejected_with_their_path() {
     for (text, expected) in [
         ("", "EOF while parsing"),
         ("{", "EOF while parsing an object"),
@@ -171,7 +171,8 @@ fn meta_victims() -> impl Strategy<Value = Option<MetaVictims>> {
     )
 }
 
-/// The text of a value is the text of what is decoded from it, and of the same written as some other client may write it.
+/// Checks that decoding an encoded value and encoding it again returns the same text, and that uppercase keys decode to
+/// the same value.
 fn comes_through<T: for<'de> Deserialize<'de> + Serialize>(value: &T) {
     let text = serde_json::to_string(value).unwrap();
     let decoded: T = decode(text.as_bytes()).unwrap();
@@ -184,12 +185,12 @@ fn comes_through<T: for<'de> Deserialize<'de> + Serialize>(value: &T) {
 
 proptest! {
     #[test]
-    fn arguments_come_through(pod in maybe(object()), nodes in nodes(), node_names in names()) {
+    fn arguments_survive_a_round_trip(pod in maybe(object()), nodes in nodes(), node_names in names()) {
         comes_through(&ExtenderArgs { pod, nodes, node_names });
     }
 
     #[test]
-    fn results_of_filter_come_through(
+    fn filter_results_survive_a_round_trip(
         nodes in nodes(), node_names in names(), failed_nodes in map(".{0,8}"),
         failed_and_unresolvable_nodes in map(".{0,8}"), error in ".{0,8}",
     ) {
@@ -197,7 +198,7 @@ proptest! {
     }
 
     #[test]
-    fn preemptions_come_through(
+    fn preemptions_survive_a_round_trip(
         pod in maybe(object()), node_name_to_victims in map(victims()), node_name_to_meta_victims in map(meta_victims()),
     ) {
         let answer = node_name_to_meta_victims.clone();
@@ -206,7 +207,7 @@ proptest! {
     }
 
     #[test]
-    fn scores_and_bindings_come_through(host in ".{0,8}", score in any::<i64>(), node in ".{0,8}", pod in ".{0,8}") {
+    fn scores_and_bindings_survive_a_round_trip(host in ".{0,8}", score in any::<i64>(), node in ".{0,8}", pod in ".{0,8}") {
         comes_through(&ExtenderBindingResult { error: node.clone() });
         comes_through(&ExtenderBindingArgs {
             pod_name: pod.clone(), pod_namespace: host.clone(), pod_uid: pod, node,
@@ -214,9 +215,9 @@ proptest! {
         comes_through(&vec![HostPriority { host, score }]);
     }
 
-    /// The extender's author is told of what is wrong; nothing a client sends ends more than its request.
+    /// Invalid requests result in errors: nothing that a client sends can affect more than its own request.
     #[test]
-    fn no_text_makes_reading_panic(text in prop::collection::vec(any::<u8>(), 0..64), json in object()) {
+    fn no_input_makes_decoding_panic(text in prop::collection::vec(any::<u8>(), 0..64), json in object()) {
         for text in [text.as_slice(), json.get().as_bytes()] {
             let _ = decode::<ExtenderArgs>(text).map(crate::Ask::new);
             let _ = decode::<ExtenderPreemptionArgs>(text).map(crate::Preemption::new);

@@ -1,4 +1,5 @@
-//! An extender with all verbs, asked by the real kube-scheduler on a real kube-apiserver, in either form.
+//! An extender with all verbs, called by the real kube-scheduler and by Harbormaster with a real kube-apiserver, with
+//! nodes in either form.
 
 use std::{
     net::SocketAddr,
@@ -23,7 +24,7 @@ use crate::e2e::{
 
 const NAME: &str = "with-extender";
 
-/// All who ask extenders.
+/// All schedulers that call extenders.
 fn schedulers() -> Vec<Contender> {
     let harbormaster = harbormaster_binary(false).expect("cargo builds harbormaster");
     vec![Contender::KubeScheduler, Contender::Harbormaster(harbormaster)]
@@ -40,7 +41,7 @@ struct Heard {
 
 type Diary = Arc<Mutex<Heard>>;
 
-/// Keeps pods off `c`, likes `b`, evicts on `b` only, and binds by itself.
+/// An extender that rejects node `c`, prefers `b`, allows evictions on `b` only, and binds pods itself.
 fn extender(diary: &Diary, client: &ApiClient) -> Extender {
     let filter = {
         let diary = diary.clone();
@@ -150,8 +151,8 @@ fn pod(name: &str, scheduler: &str, cpu: &str, spec: Value) -> Value {
     pod
 }
 
-/// An object without its kind, which Go leaves out of what it holds by type, without what schedulers drop, and without what changes
-/// while they work.
+/// Returns an object without its kind (Go omits the kind from typed objects), without the fields that schedulers drop,
+/// and without the fields that change during the test.
 fn lasting(mut object: Value) -> Value {
     object.as_object_mut().unwrap().retain(|field, _| field != "kind" && field != "apiVersion");
     for field in ["managedFields", "resourceVersion", "generation", "creationTimestamp"] {
@@ -176,19 +177,19 @@ fn all_verbs_are_asked(contender: &Contender, node_cache_capable: bool) {
         StartOptions { config: configuration(served.address, node_cache_capable), ..StartOptions::default() };
     let scheduler = Scheduler::start(contender, &cluster, &options).unwrap();
 
-    // One pod fits everywhere, and goes where the extender likes it.
+    // One pod fits everywhere and goes to the node that the extender prefers.
     client.post(PODS, &pod("liked", NAME, "1", json!({}))).unwrap();
     assert_eq!(wait_until_bound(client, "liked"), "b");
     nodes_and_pods_arrived_whole(client, &diary, node_cache_capable);
 
-    // Then all nodes are full, and one pod may evict others.
+    // Then all nodes are full, and a pod with a higher priority may evict others.
     client.delete(&format!("{PODS}/liked")).unwrap();
     for name in ["a", "b", "c"] {
         let full = json!({"nodeName": name});
         client.post(PODS, &pod(&format!("on-{name}"), "nobody", "4", full)).unwrap();
     }
     let victim = client.get(&format!("{PODS}/on-b")).unwrap();
-    eventually("the class is known", PATIENCE, || {
+    eventually("the priority class is available", PATIENCE, || {
         client.post(PODS, &pod("important", NAME, "4", json!({"priorityClassName": "high"}))).ok()
     });
     assert_eq!(wait_until_bound(client, "important"), "b");
@@ -239,7 +240,7 @@ fn nodes_and_pods_arrived_whole(client: &ApiClient, diary: &Diary, node_cache_ca
 
 fn victims_arrived_whole(diary: &Diary, victim: &Value, node_cache_capable: bool) {
     let heard = diary.lock().unwrap();
-    let preemption = heard.preempt.first().expect("preempt was asked");
+    let preemption = heard.preempt.first().expect("preempt was called");
     assert_eq!(preemption.pod.metadata.name, "important");
     assert_eq!(preemption.pod.spec.priority, 1000);
     let victims = &preemption.nodes["b"];
@@ -256,14 +257,14 @@ fn victims_arrived_whole(diary: &Diary, victim: &Value, node_cache_capable: bool
 }
 
 #[test]
-fn all_verbs_are_asked_with_objects() {
+fn all_verbs_are_called_with_objects() {
     for contender in schedulers() {
         all_verbs_are_asked(&contender, false);
     }
 }
 
 #[test]
-fn all_verbs_are_asked_with_names() {
+fn all_verbs_are_called_with_names() {
     for contender in schedulers() {
         all_verbs_are_asked(&contender, true);
     }

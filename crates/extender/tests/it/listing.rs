@@ -1,7 +1,7 @@
-//! The listing in `docs/extenders.md` equals the example.
+//! The listing in `docs/extenders.md` is identical to the example.
 
 #[test]
-fn the_guide_shows_the_twenty_lines_as_they_are() {
+fn the_guide_contains_the_twenty_lines_verbatim() {
     let guide = include_str!("../../../../docs/extenders.md");
     let example = include_str!("../../examples/twenty_lines.rs");
     let (_, listing) = example.split_once("\n\n").expect("a comment, then the program");

@@ -1,6 +1,6 @@
-//! The kit with HTTP clients and with kube-scheduler.
+//! The crate, tested with HTTP clients and with kube-scheduler.
 
-#![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
+#![allow(clippy::unwrap_used, reason = "a failing setup fails the test")]
 
 mod e2e;
 mod kube_scheduler;

@@ -1,4 +1,4 @@
-//! An extender on a socket: plain, with TLS, with clients that must show who they are, and at its end.
+//! An extender on a socket: over plain HTTP, over TLS, with client certificates, and during shutdown.
 
 use std::{fs, net::SocketAddr, path::Path, sync::Arc, time::Duration};
 
@@ -23,7 +23,7 @@ async fn ones(ask: Ask) -> Result<Scores, Error> {
     Ok(ask.score(|_| 1))
 }
 
-/// A server on a free port of loopback, and how to stop it.
+/// Starts a server on a free loopback port, and returns its address, a sender that stops it, and its task.
 async fn start(extender: Extender, serving: Serving) -> (SocketAddr, oneshot::Sender<()>, JoinHandle<()>) {
     let serving = Serving { listen: ([127, 0, 0, 1], 0).into(), ..serving };
     let server = Server::bind(extender, &serving).await.unwrap();
@@ -33,7 +33,7 @@ async fn start(extender: Extender, serving: Serving) -> (SocketAddr, oneshot::Se
     (address, stop, task)
 }
 
-/// Returns a server's answer to a question about one node, or `None` if the request fails.
+/// Returns a server's answer to a request with one node, or `None` if the request fails.
 async fn ask(url: String, tls: Option<TlsConfig>) -> Option<Value> {
     let asked = tokio::task::spawn_blocking(move || {
         let mut config = Agent::config_builder().proxy(None).timeout_global(Some(PATIENCE));
@@ -52,14 +52,14 @@ fn scores() -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_answers_over_http() {
+async fn requests_are_answered_over_http() {
     let (address, stop, task) = start(Extender::new().prioritize(ones), Serving::default()).await;
     assert_eq!(ask(format!("http://{address}/prioritize"), None).await, Some(scores()));
     stop.send(()).unwrap();
     timeout(PATIENCE, task).await.unwrap().unwrap();
 }
 
-/// An authority, and files with a certificate of its for the server.
+/// A certificate authority, which also writes the server's TLS files.
 struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 impl Authority {
@@ -88,7 +88,8 @@ impl Authority {
         }
     }
 
-    /// For clients that trust this authority, and show a certificate or not.
+    /// Returns the TLS configuration of a client that trusts this authority and presents the certificate `shown`, if
+    /// there is one.
     fn tls(&self, shown: Option<(String, String)>) -> TlsConfig {
         let root = Certificate::from_pem(self.0.pem().as_bytes()).unwrap();
         let shown = shown.map(|(certificate, key)| {
@@ -105,7 +106,7 @@ impl Authority {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_answers_over_https_and_takes_over_a_new_certificate() {
+async fn requests_are_answered_over_https_and_a_new_certificate_is_adopted() {
     let directory = tempfile::tempdir().unwrap();
     let (first, second) = (Authority::new(), Authority::new());
     let serving = first.files(directory.path());
@@ -121,7 +122,7 @@ async fn it_answers_over_https_and_takes_over_a_new_certificate() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn only_clients_with_a_certificate_are_answered_where_one_is_asked_for() {
+async fn only_clients_with_a_certificate_are_answered_if_one_is_required() {
     let directory = tempfile::tempdir().unwrap();
     let (ours, theirs) = (Authority::new(), Authority::new());
     let mut serving = ours.files(directory.path());
@@ -135,7 +136,7 @@ async fn only_clients_with_a_certificate_are_answered_where_one_is_asked_for() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn requests_that_are_open_at_the_end_are_answered_and_no_new_ones_taken() {
+async fn shutdown_answers_open_requests_and_accepts_no_new_ones() {
     let (begun, go_on) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
     let waits = {
         let (begun, go_on) = (begun.clone(), go_on.clone());
@@ -154,7 +155,7 @@ async fn requests_that_are_open_at_the_end_are_answered_and_no_new_ones_taken() 
     let open = tokio::spawn(ask(format!("http://{address}/prioritize"), None));
     begun.acquire().await.unwrap().forget();
     stop.send(()).unwrap();
-    // Its place is free from the moment on at which nobody listens.
+    // Connections are refused once the server no longer listens.
     timeout(PATIENCE, async { while TcpStream::connect(address).await.is_ok() {} }).await.unwrap();
     assert!(!task.is_finished());
     go_on.add_permits(1);
@@ -163,7 +164,7 @@ async fn requests_that_are_open_at_the_end_are_answered_and_no_new_ones_taken() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_no_http_costs_its_connection_only() {
+async fn data_that_is_not_http_affects_only_its_own_connection() {
     let (address, _stop, _task) = start(Extender::new().prioritize(ones), Serving::default()).await;
     for nonsense in [&b"\0\0\0\0\r\n\r\n"[..], b"POST /prioritize HTTP/1.1\r\nContent-Length: x\r\n\r\n"] {
         let mut stream = TcpStream::connect(address).await.unwrap();

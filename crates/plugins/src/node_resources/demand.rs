@@ -41,7 +41,8 @@ const SPARSE_FRACTION: usize = 4;
 const MAX_SCALARS: usize = ShortageBits::BITS as usize - SCALARS;
 
 const TOO_MANY_PODS: &str = "Too many pods";
-const INSUFFICIENT: &str = "Insufficient ";
+/// Start of a reason that names a resource; the resource follows.
+pub const INSUFFICIENT: &str = "Insufficient ";
 const REASONS: [(ShortageBits, &str); 4] = [
     (PODS, TOO_MANY_PODS),
     (CPU, "Insufficient cpu"),

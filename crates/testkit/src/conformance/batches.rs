@@ -1,4 +1,4 @@
-//! Checks of batch methods and of what-if changes.
+//! Checks of batch methods and what-if changes.
 
 use std::{ops::Range, sync::Arc};
 
@@ -14,8 +14,8 @@ use harbormaster_framework::{
 use super::{UNTOUCHED, failed, filter_state, single_verdicts, subsets};
 use crate::trial::Trial;
 
-/// Checks that each batch method gives the same answers as its single method: for all rows, for any part of them, and
-/// for several parts one after another; and that it does not touch other rows.
+/// Checks that each batch method gives the same answers as its single-row method (for all rows, for a subset of the
+/// rows, and for several subsets in sequence), and that it does not touch other rows.
 ///
 /// # Panics
 /// If the check or the plugin fails.
@@ -32,7 +32,7 @@ pub fn batch_equals_single(trial: &Trial, nodes: &Cluster, pod: &PodInfo) {
     }
 }
 
-/// Splits the table into ranges of rows, last one first.
+/// Splits the table into ranges of rows, the last range first.
 fn ranges(rows: usize, parts: usize) -> Vec<Range<usize>> {
     (0..parts).rev().map(|at| rows * at / parts..rows * (at + 1) / parts).collect()
 }
@@ -103,7 +103,8 @@ fn score_batch_equals_single(
     }
 }
 
-/// Checks that adding a pod to a node and removing it again changes no verdict, which what-if questions rely on.
+/// Checks that adding a pod to a node and removing it again changes no verdict. What-if questions rely on this
+/// property.
 ///
 /// # Panics
 /// If the check or the plugin fails.

@@ -1,4 +1,4 @@
-//! Whatever makes a rejected pod fit must wake it.
+//! Checks that any change that makes a rejected pod fit wakes the pod.
 
 use std::sync::Arc;
 
@@ -16,13 +16,14 @@ use crate::{
     trial::Trial,
 };
 
-/// Whatever makes a node fit that the plugin rejected must wake the pod: one of the plugin's registrations hears of it,
-/// and its hint, if it has one, says [`Hint::Queue`](harbormaster_framework::events::Hint::Queue). Lets things happen
-/// one after the other, and looks after each whether the plugin lets the pod go where it did not before, or to a node
-/// that is new. Returns how often something helped.
+/// Checks that the pod wakes whenever a change makes a node fit that the plugin rejected before: one of the plugin's
+/// registrations must match the event, and its hint, if any, must return
+/// [`Hint::Queue`](harbormaster_framework::events::Hint::Queue). Applies the happenings in sequence. After each, checks
+/// whether the plugin now accepts a node that it rejected before, or a new node. Returns the number of happenings that
+/// helped.
 ///
 /// # Panics
-/// When something helped and the pod slept on, or when the plugin fails.
+/// If a happening helped but did not wake the pod, or if the plugin fails.
 pub fn what_helps_wakes(
     trial: &Trial,
     nodes: &mut Cluster,
@@ -34,11 +35,12 @@ pub fn what_helps_wakes(
     helped.sum()
 }
 
-/// [`what_helps_wakes`] over random clusters of a few nodes: so many things happen in the cluster of each seed. The pod is
-/// one of those that `dice` makes, if possible one that the plugin rejects somewhere. Returns how often something helped.
+/// Runs [`what_helps_wakes`] on random clusters of a few nodes, with `happenings` changes in each cluster. The pod is
+/// random, too, and if possible one that the plugin rejects on at least one node. Returns the number of happenings that
+/// helped.
 ///
 /// # Panics
-/// As [`what_helps_wakes`].
+/// Like [`what_helps_wakes`].
 pub fn what_helps_wakes_anywhere(
     trial: &Trial,
     dice: &mut Dice,
@@ -64,12 +66,12 @@ pub fn what_helps_wakes_anywhere(
     helped
 }
 
-/// A pod that the plugin may have rejected, and what has happened since.
+/// A pod that the plugin may have rejected, and a log of the happenings since then.
 struct Sleeper<'a> {
     trial: &'a Trial,
     registrations: Vec<ErasedRegistration>,
     pod: Arc<PodInfo>,
-    /// The nodes that fitted at the last attempt; `None` if the plugin rejected none.
+    /// The nodes that fit at the last attempt; `None` if the plugin rejected none.
     fitted: Option<Vec<Str>>,
     since: Vec<String>,
 }
@@ -88,14 +90,14 @@ impl<'a> Sleeper<'a> {
         nodes.nodes().nodes().map(|node| node.name().clone()).filter(fits).collect()
     }
 
-    /// The pod is tried.
+    /// Tries the pod and clears the log.
     fn attempt(&mut self, nodes: &Cluster) {
         let fitting = self.fitting(nodes);
         self.fitted = (fitting.len() < nodes.node_count()).then_some(fitting);
         self.since.clear();
     }
 
-    /// Something happens; whether it helped.
+    /// Applies a happening and returns true if it helped.
     fn see(&mut self, nodes: &mut Cluster, happening: Happening) -> bool {
         let what = format!("{happening:?}");
         let all = happening.take_place(nodes, &mut self.pod);
@@ -113,7 +115,7 @@ impl<'a> Sleeper<'a> {
         let helped = fitting.into_iter().find(|name| !fitted.contains(name));
         if let (Some(node), false) = (&helped, woken) {
             panic!(
-                "{}: sleeps on: {:?} fits {node} now, and no registration or hint says so. Since it was tried: {:#?}",
+                "{}: sleeps on: {:?} fits {node} now, but no registration or hint wakes it. Since the last attempt: {:#?}",
                 self.trial.plugin().name(),
                 self.pod,
                 self.since

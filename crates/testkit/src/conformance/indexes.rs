@@ -11,8 +11,8 @@ use harbormaster_framework::{
 
 use crate::{nodes::NodeBuilder, pods::PodBuilder, random::Dice};
 
-/// Checks that an index equals one that is rebuilt from the cluster, after a random sequence of added, changed and
-/// removed pods and nodes. `node` and `pod` build objects from names. The sequence depends only on the seed.
+/// Checks that an index equals one rebuilt from the cluster after a random sequence of additions, changes and removals
+/// of pods and nodes. `node` and `pod` build objects from names. The sequence depends only on the seed.
 ///
 /// # Panics
 /// If the check or the index fails.

@@ -13,9 +13,9 @@ use harbormaster_framework::{
 
 use crate::trial::Trial;
 
-/// Checks that pods that belong together are all released once the last of them has its node, in any order, and again
-/// after they timed out and returned. `pods` are all pods of such a group with their nodes; the check assigns them one
-/// by one and removes them again. A wait must be longer than zero and at most 15 minutes.
+/// Checks that all pods of a group are released as soon as the last of them has a node, in any order, and that they are
+/// released again after they time out and return. `pods` are all pods of the group with their nodes; the check assigns
+/// them one by one and removes them again. A wait must be longer than zero and at most 15 minutes.
 ///
 /// # Panics
 /// If a pod still waits or is rejected, or the plugin fails.
@@ -25,7 +25,7 @@ pub fn permit_lets_all_go(trial: &Trial, nodes: &mut Cluster, pods: &[(Arc<PodIn
         order.rotate_left(first);
         for order in [order.clone(), order.into_iter().rev().collect()] {
             let expected = WaitingRoom::new(trial).admit_all(nodes, &order);
-            // All but the last arrive, time out, and give up their nodes.
+            // All pods but the last arrive, time out and give up their nodes.
             let mut room = WaitingRoom::new(trial);
             room.permit_all(nodes, &order[..order.len() - 1]);
             remove_all(nodes, &order[..order.len() - 1]);
@@ -47,11 +47,11 @@ fn remove_all(nodes: &mut Cluster, pods: &[(Arc<PodInfo>, &str)]) {
     nodes.refresh();
 }
 
-/// Waiting pods, and a log of what happened to them.
+/// Waiting pods, and a log of their waits and releases.
 struct WaitingRoom<'a> {
     trial: &'a Trial,
     waiting: BTreeMap<Str, (Arc<PodInfo>, Str)>,
-    /// Log entries with UIDs: pods that the plugin held, and pods that it released.
+    /// Log entries with pod UIDs: which pods the plugin held, and which it released.
     log: Vec<String>,
 }
 
@@ -60,7 +60,7 @@ impl<'a> WaitingRoom<'a> {
         Self { trial, waiting: BTreeMap::new(), log: Vec::new() }
     }
 
-    /// Assigns the pods in that order, checks that all are released, and removes them from their nodes.
+    /// Assigns the pods in the given order, checks that all are released, and removes them from their nodes.
     fn admit_all(mut self, nodes: &mut Cluster, pods: &[(Arc<PodInfo>, &str)]) -> Vec<String> {
         self.permit_all(nodes, pods);
         let held: Vec<&str> = self.waiting.keys().map(Str::as_str).collect();

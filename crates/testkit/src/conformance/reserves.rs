@@ -11,16 +11,16 @@ use crate::{
     trial::{Trial, finished, rejection},
 };
 
-/// Verdicts by pod and node.
+/// Verdicts, indexed by pod and node.
 type VerdictsByPod = Vec<Vec<Result<(), Reject>>>;
 
-/// Checks that a pod that gives up its node leaves nothing behind: not in the plugin, in objects or on the API server,
+/// Checks that a pod that gives up its node leaves nothing behind in the plugin, in objects or on the API server,
 /// whether or not PreBind has run. PreBind's writes must be repeatable, must not undo writes for another pod, and must
-/// end the assumption. `server` has the same custom objects as `nodes`; each of `pods` can be reserved on `node`, alone
-/// and after the previous ones.
+/// end the assumption. `server` must have the same custom objects as `nodes`. It must be possible to reserve each of
+/// `pods` on `node`, both alone and after the previous pods.
 ///
 /// # Panics
-/// If something remains, or the plugin fails.
+/// If anything is left behind, or the plugin fails.
 pub fn reserve_is_taken_back(
     trial: &Trial,
     nodes: &mut Cluster,
@@ -104,7 +104,7 @@ impl ReserveCheck<'_> {
         );
     }
 
-    /// Unreserve without Reserve, as when an earlier plugin rejects the pod.
+    /// Calls Unreserve without Reserve, as happens when an earlier plugin rejects the pod.
     fn unreserve_without_reserve(&mut self, pod: &Arc<PodInfo>) {
         let (fits, objects) = (self.fits(), self.server.objects());
         self.unreserve(&Placement::new(pod.clone(), self.node.into()));
@@ -123,7 +123,7 @@ impl ReserveCheck<'_> {
         let placement = self.reserve(pod);
         self.pre_bind(&placement);
         let once = self.server.objects();
-        // A scheduler that stops before the pod is bound leaves this to its successor, which repeats it.
+        // If a scheduler stops before the pod is bound, its successor repeats PreBind.
         self.pre_bind(&placement);
         assert_eq!(
             unversioned(self.server.objects()),
@@ -135,7 +135,7 @@ impl ReserveCheck<'_> {
         self.check_unchanged(&fits, &objects, &format!("Reserve, PreBind and Unreserve of {pod:?}"));
     }
 
-    /// Only the first of two pods gives up its node.
+    /// Reserves two pods and unreserves only the first.
     fn unreserve_one_of_two(&mut self, first: &Arc<PodInfo>, second: &Arc<PodInfo>) {
         let objects = self.server.objects();
         let alone = self.reserve(second);
@@ -156,7 +156,7 @@ impl ReserveCheck<'_> {
         self.server.restore(objects);
     }
 
-    /// Once the objects are written, the assumption must end.
+    /// Checks that the assumption ends once the objects are written.
     fn assumption_ends(&mut self, pod: &Arc<PodInfo>) {
         let (objects, before) = (self.server.objects(), self.server.raw());
         let placement = self.reserve(pod);
@@ -180,7 +180,7 @@ impl ReserveCheck<'_> {
     }
 }
 
-/// Removes the resource versions.
+/// Returns the objects without their resource versions.
 fn unversioned(mut objects: BTreeMap<String, Value>) -> BTreeMap<String, Value> {
     for object in objects.values_mut() {
         if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {

@@ -6,8 +6,9 @@ use serde_json::{Map, Value, json};
 
 use crate::custom::raw;
 
-/// Checks that a type accepts every object that its definition allows: the same version and scope, objects with only
-/// the required fields, and objects with all fields. `definition` is a `CustomResourceDefinition` as JSON.
+/// Checks that a type matches its definition: that its names, version and scope are the same, and that it accepts
+/// objects with only the required fields and objects with all fields. `definition` is a `CustomResourceDefinition` as
+/// JSON.
 ///
 /// # Panics
 /// If the check fails.
@@ -49,7 +50,7 @@ pub fn resource_fits_definition<R: Resource + Clone>(definition: &Value) {
     }
 }
 
-/// Fields that a generated object has.
+/// The fields that a generated object contains.
 #[derive(Clone, Copy, PartialEq)]
 enum Extent {
     Minimal,

@@ -20,7 +20,7 @@ impl Answers {
         Self { verdicts, scores: failed(trial, pod, trial.raw_scores(nodes, pod)) }
     }
 
-    /// Returns the answers without those for one row.
+    /// Returns the answers for all rows but one.
     fn without(&self, nodes: &Cluster, row: NodeIdx) -> Self {
         let verdicts = self.verdicts.clone();
         let in_order = |scores: &Vec<i64>| {
@@ -33,8 +33,8 @@ impl Answers {
     }
 }
 
-/// Checks that a plugin repeats its answers, whatever it is asked in between: it may not use a clock or random numbers,
-/// or store state.
+/// Checks that a plugin gives the same answers again, regardless of the calls in between. A plugin must not use a clock
+/// or random numbers, or store state.
 ///
 /// # Panics
 /// If the check or the plugin fails.
@@ -48,8 +48,8 @@ pub fn answers_are_repeatable(trial: &Trial, nodes: &Cluster, pod: &PodInfo, mea
     }
 }
 
-/// Checks that the answers of a [row-scoped](harbormaster_framework::scope::Row) plugin for a row do not change with
-/// other rows. Adds the pod `elsewhere` to each row in turn, and changes each field of each node.
+/// Checks that the answers of a [row-scoped](harbormaster_framework::scope::Row) plugin for a row do not change when
+/// other rows change. Adds the pod `elsewhere` to each row in turn, and changes each field of each node.
 ///
 /// # Panics
 /// If the check or the plugin fails.
@@ -83,8 +83,8 @@ pub fn row_scope_holds(trial: &Trial, nodes: &mut Cluster, pod: &PodInfo, elsewh
 }
 
 /// Checks that a [row-scoped](harbormaster_framework::scope::Row) plugin gives equal answers for pods with equal
-/// [reads](harbormaster_framework::plugin::Plugin::reads), since these pods share cached answers. Changes every field
-/// of the spec of each of `pods`, and compares the pods with each other. Returns the number of pods that were compared
+/// [reads](harbormaster_framework::plugin::Plugin::reads), because such pods share cached answers. Changes every spec
+/// field of each of `pods`, and compares the pods with each other. Returns the number of pods that were compared
 /// because their reads were equal.
 ///
 /// # Panics

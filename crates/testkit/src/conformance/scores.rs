@@ -14,8 +14,8 @@ use harbormaster_framework::{
 use super::{UNTOUCHED, failed, subsets};
 use crate::trial::Trial;
 
-/// Checks that normalized scores are within 0..=100 for any set of candidates: all rows, some, one. Other rows must not
-/// be touched, and raw scores that are normalized proportionally must not be negative.
+/// Checks that normalized scores are within 0..=100 for any set of candidates: all rows, some rows or one row. The
+/// plugin must not touch other rows, and raw scores that are normalized proportionally must not be negative.
 ///
 /// # Panics
 /// If the check or the plugin fails.

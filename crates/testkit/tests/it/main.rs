@@ -1,5 +1,5 @@
-//! The kit with plugins as authors write them.
+//! The kit, used on plugins as authors write them.
 
-#![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
+#![allow(clippy::unwrap_used, reason = "a failing setup fails the test")]
 
 mod out_of_tree_plugin;

@@ -1,5 +1,5 @@
-//! A plugin as an author outside this repository would write it, with every extension point and an index. Nodes have
-//! tickets (a label), pods take some (an annotation), and pods of a pair wait for each other.
+//! A plugin as an author outside this repository would write it, with every extension point and an index. Nodes offer
+//! tickets (a label), pods request tickets (an annotation), and the pods of a pair wait for each other.
 
 use std::{
     collections::BTreeMap,
@@ -18,14 +18,14 @@ const PAIR: &str = "example.com/pair";
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 struct TicketsArgs {
-    /// Maximum number of tickets per pod; other pods do not enter the queue.
+    /// Maximum number of tickets per pod; pods that request more do not enter the queue.
     most_per_pod: Option<i64>,
 }
 
 #[derive(Debug)]
 struct Tickets {
     most_per_pod: Option<i64>,
-    /// Number of reserved tickets of pods that are not bound yet, by UID.
+    /// Numbers of tickets reserved for pods that are not bound yet, keyed by pod UID.
     reserved: Mutex<BTreeMap<Str, i64>>,
     /// Printed tickets.
     printed: Mutex<Vec<String>>,
@@ -38,7 +38,7 @@ struct Taken {
     wanted: i64,
 }
 
-/// The largest number of tickets that a candidate has left.
+/// The largest number of tickets left on any candidate.
 #[derive(Debug, Default)]
 struct MostLeft(i64);
 
@@ -213,8 +213,8 @@ impl PostFilter<Taken> for Tickets {
     }
 }
 
-/// Returns those of `holders` (most important first) that must be evicted for the pod to fit, or `None` if it does not
-/// fit without all of them.
+/// Returns the pods among `holders` (most important first) that must be evicted so that the pod fits, or `None` if it
+/// would not fit even after the eviction of all of them.
 fn choose_victims(mut node: DryRun<'_>, holders: &[Arc<PodInfo>]) -> PluginResult<Option<Vec<Arc<PodInfo>>>> {
     for holder in holders {
         node.remove_pod(holder)?;

@@ -1,4 +1,4 @@
-//! Batch methods that disagree with their single methods.
+//! Batch methods that disagree with their single-row methods.
 
 use harbormaster_framework::prelude::*;
 use harbormaster_testkit::{Trial, adding_and_removing_is_neutral, batch_equals_single, cluster, node, pod};
@@ -17,7 +17,7 @@ enum Wrong {
     KeepsPodsThatLeft,
 }
 
-/// Rejects "bad" nodes; rejects all nodes after a pod was added in a what-if question.
+/// Rejects nodes named "bad", and rejects all nodes after a pod was added in a what-if question.
 struct Batches(Wrong);
 
 impl Plugin for Batches {
@@ -100,27 +100,27 @@ pub(super) const MISTAKES: &[Planted] = &[
         check: || check(Wrong::ForgetsAScore),
     },
     Planted {
-        wrong: "filter_batch counts on the first row being among its own",
+        wrong: "filter_batch assumes that it is called for the first row",
         said: "Batches: filter_batch for PodInfo(default/p) on bad, asked in 3 parts",
         check: || check(Wrong::GoesByItsFirstRow),
     },
     Planted {
-        wrong: "filter_batch gives another reason than filter",
+        wrong: "filter_batch gives a different reason than filter",
         said: "Batches: filter_batch for PodInfo(default/p) on bad",
         check: || check(Wrong::GivesAnotherReason),
     },
     Planted {
-        wrong: "filter_batch says that eviction does not help, filter that it may",
+        wrong: "filter_batch rejects as unresolvable what filter rejects as evictable",
         said: "Batches: filter_batch for PodInfo(default/p) on bad",
         check: || check(Wrong::GivesAnotherFix),
     },
     Planted {
-        wrong: "score_batch goes by how many rows it is asked about",
+        wrong: "score_batch depends on the number of rows that it is called for",
         said: "Batches: score_batch for PodInfo(default/p) on",
         check: || check(Wrong::ScoresByTheirNumber),
     },
     Planted {
-        wrong: "remove_pod does not take back what add_pod did",
+        wrong: "remove_pod does not undo add_pod",
         said: "Batches: PodInfo(default/p) after PodInfo(default/other) came and went",
         check: || check(Wrong::KeepsPodsThatLeft),
     },

@@ -17,7 +17,7 @@ impl Resource for Team {
     const SCOPE: ResourceScope = ResourceScope::Namespaced;
 }
 
-/// Registers for that event.
+/// Registers for the event in its fields.
 struct Ears(EventResource, Action);
 
 impl Plugin for Ears {
@@ -51,29 +51,29 @@ pub(super) fn right() {
 
 pub(super) const MISTAKES: &[Planted] = &[
     Planted {
-        wrong: "listens to annotations of nodes as something that happens to pods",
+        wrong: "registers for a node annotation event on pods",
         said: "plugin \"Ears\" listens to UpdateNodeAnnotation, which never happens: Pod has Add, Delete, UpdatePodLabel, \
                UpdatePodScaleDown, UpdatePodToleration, UpdatePodSchedulingGatesEliminated, \
                UpdatePodGeneratedResourceClaim and Update, which is all updates",
         check: || check(EventResource::Pod, Action::DELETE | Action::UPDATE_NODE_ANNOTATION),
     },
     Planted {
-        wrong: "listens to labels of pods as something that happens to nodes",
+        wrong: "registers for a pod label event on nodes",
         said: "plugin \"Ears\" listens to UpdatePodLabel, which never happens: Node has Add, Delete, UpdateNodeAllocatable",
         check: || check(EventResource::Node, Action::ADD | Action::UPDATE_POD_LABEL),
     },
     Planted {
-        wrong: "listens to an update of a custom resource that only nodes have",
+        wrong: "registers for a node event on a custom resource",
         said: "plugin \"Ears\" listens to UpdateNodeLabel, which never happens: teams.v1.example.com has Add, Delete and Update",
         check: || check(EventResource::of::<Team>(), Action::ADD | Action::UPDATE_NODE_LABEL),
     },
     Planted {
-        wrong: "listens to no action at all",
+        wrong: "registers for no action at all",
         said: "plugin \"Ears\" listens to no action, which never happens: Node has Add",
         check: || check(EventResource::Node, Action(0)),
     },
     Planted {
-        wrong: "listens to storage classes, which it does not name",
+        wrong: "registers for storage classes, which it does not declare",
         said: "plugin \"Ears\" listens to changes of storage.k8s.io/StorageClass, which are not watched",
         check: || check(EventResource::StorageClass, Action::UPDATE),
     },

@@ -1,4 +1,4 @@
-//! A plugin sleeps through what helps.
+//! Plugins whose pods sleep through events that would help.
 
 use harbormaster_api::Pod;
 use harbormaster_framework::prelude::*;
@@ -18,7 +18,7 @@ enum Wrong {
     NotOfItself,
 }
 
-/// Nodes have so much power (an annotation), pods take some (another one).
+/// Limits the power that pods use (a pod annotation) to the power of their node (a node annotation).
 struct PowerCap(Wrong);
 
 const WATTS: &str = "example.com/watts";
@@ -95,37 +95,37 @@ pub(super) fn right() {
 
 pub(super) const MISTAKES: &[Planted] = &[
     Planted {
-        wrong: "does not listen to pods that go",
+        wrong: "does not register for the removal of pods",
         said: "PowerCap: sleeps on: ",
         check: || check(Wrong::NotWhenPodsGo),
     },
     Planted {
-        wrong: "does not listen to the annotation of nodes that it reads",
+        wrong: "does not register for the node annotations that it reads",
         said: "changes: NodeUpdateNodeAnnotation, annotations",
         check: || check(Wrong::NotWhenNodesChange),
     },
     Planted {
-        wrong: "does not listen to nodes that come",
+        wrong: "does not register for new nodes",
         said: "changes: NodeAdd",
         check: || check(Wrong::NotWhenNodesCome),
     },
     Planted {
-        wrong: "skips pods of other namespaces that go",
+        wrong: "skips the removal of pods in other namespaces",
         said: "PowerCap: sleeps on: ",
         check: || check(Wrong::OnlyItsNamespace),
     },
     Planted {
-        wrong: "judges a node by what it was before",
+        wrong: "judges a node by its old state",
         said: "NodeUpdateNodeAnnotation, ",
         check: || check(Wrong::LooksAtTheOldNode),
     },
     Planted {
-        wrong: "listens to labels of pods where it reads annotations",
+        wrong: "registers for pod labels although it reads annotations",
         said: "PodUpdate, annotations",
         check: || check(Wrong::HearsOfLabelsOnly),
     },
     Planted {
-        wrong: "skips changes of the pod itself",
+        wrong: "skips changes to the pod itself",
         said: "the pod itself changes: UnschedulablePodUpdate, annotations",
         check: || check(Wrong::NotOfItself),
     },

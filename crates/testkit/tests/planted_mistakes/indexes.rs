@@ -15,7 +15,7 @@ const REMEMBERS_THE_ORDER: u8 = 4;
 const REMEMBERS_THE_ZONE: u8 = 5;
 const PANICS_AT_UNKNOWN_NODES: u8 = 6;
 
-/// Number of pods of each colour, with the zone if it is remembered.
+/// Number of pods of each color; with `REMEMBERS_THE_ZONE`, of each zone and color.
 #[derive(Debug, Default, PartialEq)]
 struct Colours<const WRONG: u8> {
     counts: BTreeMap<Str, usize>,
@@ -39,7 +39,7 @@ impl<const WRONG: u8> Colours<WRONG> {
 impl<const WRONG: u8> Index for Colours<WRONG> {
     fn pod_joined(&mut self, view: ClusterView<'_>, row: NodeIdx, pod: &PodInfo) {
         if WRONG == PANICS_AT_UNKNOWN_NODES {
-            assert!(view.nodes.node(row).object().is_some(), "a pod on a node that is not known");
+            assert!(view.nodes.node(row).object().is_some(), "a pod on an unknown node");
         }
         let count = self.counts.entry(Self::key(view, row, pod)).or_default();
         *count = if WRONG == KEEPS_A_SET { 1 } else { *count + 1 };
@@ -83,7 +83,7 @@ pub(super) fn right() {
 
 pub(super) const MISTAKES: &[Planted] = &[
     Planted {
-        wrong: "does not hear of pods that leave",
+        wrong: "misses pods that leave",
         said: "index (left) differs from a rebuilt one (right); seed 0",
         check: check::<FORGETS_PODS_THAT_LEAVE>,
     },
@@ -93,23 +93,23 @@ pub(super) const MISTAKES: &[Planted] = &[
         check: check::<KEEPS_A_SET>,
     },
     Planted {
-        wrong: "takes no notice of labels that change",
+        wrong: "misses changes of labels",
         said: "index (left) differs from a rebuilt one (right); seed",
         check: check::<MISSES_LABELS>,
     },
     Planted {
-        wrong: "depends on the order in which pods came",
+        wrong: "depends on the order in which pods joined",
         said: "index (left) differs from a rebuilt one (right); seed",
         check: check::<REMEMBERS_THE_ORDER>,
     },
     Planted {
-        wrong: "keeps a label of the node as it was when the pod came",
+        wrong: "keeps the node label that was current when the pod joined",
         said: "index (left) differs from a rebuilt one (right); seed",
         check: check::<REMEMBERS_THE_ZONE>,
     },
     Planted {
-        wrong: "panics at pods of nodes that are not known yet",
-        said: "a pod on a node that is not known",
+        wrong: "panics for pods on nodes that are not known yet",
+        said: "a pod on an unknown node",
         check: check::<PANICS_AT_UNKNOWN_NODES>,
     },
 ];

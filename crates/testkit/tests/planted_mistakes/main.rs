@@ -1,9 +1,9 @@
 //! Typical mistakes, planted one at a time into otherwise correct plugins. The conformance checks find each of them.
-//! Mistakes that row scope rules out do not compile at all, as `scope.rs` in the framework shows.
+//! Mistakes that row scope rules out do not even compile, as `scope.rs` in the framework shows.
 //!
-//! It has a program of its own, because it replaces the process's panic hook.
+//! This is a separate test program because it replaces the process's panic hook.
 
-#![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
+#![allow(clippy::unwrap_used, reason = "a failing setup fails the test")]
 
 use std::{
     collections::BTreeSet,
@@ -32,7 +32,7 @@ struct Planted {
     check: fn(),
 }
 
-/// Mistakes of one kind.
+/// Mistakes of the same kind.
 struct Family {
     name: &'static str,
     /// Runs the checks with the correct plugin.
@@ -54,7 +54,7 @@ const TABLE: [Family; 11] = [
     Family { name: "reserves", right: reserves::right, mistakes: reserves::MISTAKES },
 ];
 
-/// Returns the check's message, or `None` if it finds nothing.
+/// Returns the check's message, or `None` if the check finds nothing.
 fn found(check: fn()) -> Option<String> {
     let panic = catch_unwind(AssertUnwindSafe(check)).err()?;
     let text = panic.downcast_ref::<String>().cloned();
@@ -62,7 +62,7 @@ fn found(check: fn()) -> Option<String> {
 }
 
 #[test]
-fn the_checks_find_every_planted_mistake_and_pass_what_is_right() {
+fn the_checks_find_every_planted_mistake_and_accept_correct_plugins() {
     std::panic::set_hook(Box::new(|_| ()));
     let (mut table, mut missed) = (String::new(), Vec::new());
     for Family { name, right, mistakes } in TABLE {

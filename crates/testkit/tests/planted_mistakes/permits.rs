@@ -29,7 +29,7 @@ struct Band {
     seen: Mutex<usize>,
 }
 
-/// UIDs of the pods of every band that have a node.
+/// For each band, the UIDs of its pods that have a node.
 #[derive(Debug, Default, PartialEq)]
 struct Bands(BTreeMap<Str, BTreeSet<Str>>);
 
@@ -94,32 +94,32 @@ pub(super) fn right() {
 
 pub(super) const MISTAKES: &[Planted] = &[
     Planted {
-        wrong: "lets go the last one, and none of those that wait",
+        wrong: "admits the last pod, but releases none of the waiting pods",
         said: "Band: still holds [\"uid-a\", \"uid-b\"] when",
         check: || check(Wrong::ForgetsTheOthers),
     },
     Planted {
-        wrong: "waits for no time",
+        wrong: "waits for zero time",
         said: "Band: lets PodInfo(default/a) wait for zero time, which rejects it",
         check: || check(Wrong::WaitsForNothing),
     },
     Planted {
-        wrong: "waits for longer than counts",
+        wrong: "waits for longer than the limit",
         said: "Band: lets PodInfo(default/a) wait for 3600s, more than the limit of 900s",
         check: || check(Wrong::WaitsForAnHour),
     },
     Planted {
-        wrong: "counts pods by itself, and so those that gave up",
+        wrong: "keeps its own count of pods, which includes pods that gave up",
         said: "when they return after a timeout",
         check: || check(Wrong::CountsByItself),
     },
     Planted {
-        wrong: "rejects those that wait when the last one comes",
+        wrong: "rejects the waiting pods when the last one arrives",
         said: "Band: rejects uid-a, which only waits for the others: too late",
         check: || check(Wrong::RejectsTheOthers),
     },
     Planted {
-        wrong: "waits for one pod more than there are",
+        wrong: "waits for one pod more than exists",
         said: "Band: still holds [\"uid-a\", \"uid-b\", \"uid-c\"] when",
         check: || check(Wrong::WaitsForOneTooMany),
     },

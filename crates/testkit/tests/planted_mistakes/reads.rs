@@ -87,32 +87,32 @@ pub(super) fn right() {
 
 pub(super) const MISTAKES: &[Planted] = &[
     Planted {
-        wrong: "does not say that it reads the priority",
+        wrong: "does not declare that it reads the priority",
         said: "Curious: answers depend on spec.priority, which `reads` omits",
         check: || check(Forgets::Priority),
     },
     Planted {
-        wrong: "does not say that it reads tolerations",
+        wrong: "does not declare that it reads tolerations",
         said: "Curious: answers depend on spec.tolerations, which `reads` omits",
         check: || check(Forgets::Tolerations),
     },
     Planted {
-        wrong: "does not say that it reads the node selector",
+        wrong: "does not declare that it reads the node selector",
         said: "Curious: answers depend on spec.nodeSelector, which `reads` omits",
         check: || check(Forgets::NodeSelector),
     },
     Planted {
-        wrong: "does not say that it reads the image",
+        wrong: "does not declare that it reads the image",
         said: "Curious: answers depend on spec.containers[].image, which `reads` omits",
         check: || check(Forgets::Image),
     },
     Planted {
-        wrong: "does not say that it reads a resource of its own",
+        wrong: "does not declare that it reads an extended resource",
         said: "Curious: answers depend on spec.containers[].resources.requests, which `reads` omits",
         check: || check(Forgets::Watts),
     },
     Planted {
-        wrong: "does not say that it reads host ports",
+        wrong: "does not declare that it reads host ports",
         said: "Curious: answers depend on spec.containers[].ports, which `reads` omits",
         check: || check(Forgets::HostPorts),
     },

@@ -1,4 +1,4 @@
-//! Reserve or PreBind plugins that leave something behind.
+//! Reserve and PreBind plugins that leave something behind.
 
 use std::{collections::BTreeMap, sync::Mutex};
 
@@ -152,22 +152,22 @@ pub(super) fn right() {
 
 pub(super) const MISTAKES: &[Planted] = &[
     Planted {
-        wrong: "keeps in itself what it took",
+        wrong: "keeps its reservation in its own state",
         said: "Seats: answers differently about pods after Reserve and Unreserve of PodInfo(default/a)",
         check: || check(Wrong::KeepsWhatItTook),
     },
     Planted {
-        wrong: "gives back what it never took",
+        wrong: "gives back what it never reserved",
         said: "Seats: answers differently about pods after Unreserve of PodInfo(default/a), which was not reserved",
         check: || check(Wrong::GivesBackWhatItDidNotTake),
     },
     Planted {
-        wrong: "panics in Unreserve when Reserve was not asked",
+        wrong: "panics in Unreserve when Reserve was not called",
         said: "plugin \"Seats\" panicked at Unreserve",
         check: || check(Wrong::PanicsWithoutReserve),
     },
     Planted {
-        wrong: "PreBind writes something else the second time",
+        wrong: "PreBind writes something different the second time",
         said: "Seats: PreBind of PodInfo(default/a) writes something different the second time",
         check: || check(Wrong::WritesAnotherEachTime),
     },
@@ -177,12 +177,12 @@ pub(super) const MISTAKES: &[Planted] = &[
         check: || check(Wrong::LeavesWhatItWrote),
     },
     Planted {
-        wrong: "Unreserve takes back what was written for others",
+        wrong: "Unreserve undoes what was written for others",
         said: "Seats: Unreserve of PodInfo(default/a) undoes what was written for PodInfo(default/b)",
         check: || check(Wrong::TakesBackEverything),
     },
     Planted {
-        wrong: "goes on assuming what is written",
+        wrong: "still assumes changes that are already written",
         said: "Seats: still assumes changes for PodInfo(default/a) that are already written",
         check: || check(Wrong::AssumesForEver),
     },

@@ -1,4 +1,4 @@
-//! A plugin and its custom resource that do not match.
+//! Plugins that do not match their custom resources.
 
 use harbormaster_framework::prelude::*;
 use harbormaster_testkit::{Trial, cluster, node, pod, resource_fits_definition, set_custom};
@@ -111,7 +111,7 @@ impl Filter for Quotas {
     }
 }
 
-/// Listens to a resource that it does not watch. One that reads such a resource does not compile.
+/// Registers for changes of a resource that it does not watch. A plugin that reads such a resource does not compile.
 struct Deaf;
 
 impl Plugin for Deaf {
@@ -135,32 +135,32 @@ pub(super) fn right() {
 
 pub(super) const MISTAKES: &[Planted] = &[
     Planted {
-        wrong: "listens to a custom resource that it does not watch",
+        wrong: "registers for a custom resource that it does not watch",
         said: "plugin \"Deaf\" listens to changes of quotas.v1.example.com, which are not watched",
         check: || drop(Trial::of(Deaf)),
     },
     Planted {
-        wrong: "says another plural than the definition",
+        wrong: "has a different plural than the definition",
         said: "Quota: the definition has spec.names.plural \"quotas\", the type says \"quota\"",
         check: || resource_fits_definition::<WrongPlural>(&definition()),
     },
     Planted {
-        wrong: "says a version that is not served",
+        wrong: "has a version that is not served",
         said: "Quota: the definition serves no version \"v1beta1\"",
         check: || resource_fits_definition::<WrongVersion>(&definition()),
     },
     Planted {
-        wrong: "takes a resource in namespaces for one without",
+        wrong: "treats a namespaced resource as cluster-scoped",
         said: "Quota: the definition has spec.scope \"Namespaced\", the type says \"Cluster\"",
         check: || resource_fits_definition::<WrongScope>(&definition()),
     },
     Planted {
-        wrong: "insists on a field that the definition leaves open",
+        wrong: "requires a field that is optional in the definition",
         said: "Quota: cannot decode a valid object with only the required fields: ",
         check: || resource_fits_definition::<TooStrict>(&definition()),
     },
     Planted {
-        wrong: "refuses a field that the definition has",
+        wrong: "rejects a field that the definition has",
         said: "Quota: cannot decode a valid object with every field: ",
         check: || resource_fits_definition::<TooNarrow>(&definition()),
     },

@@ -1,4 +1,4 @@
-//! A row-scoped plugin that depends on something else.
+//! A row-scoped plugin that depends on more than the row.
 
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
@@ -18,7 +18,7 @@ enum Wrong {
     RemembersTheLastPod,
 }
 
-/// Allows two pods per node, and one more if it is important.
+/// Rejects nodes with more than two pods; if the pod is important, rejects only nodes with more than three.
 struct Quiet {
     wrong: Wrong,
     asked: AtomicI64,
@@ -79,12 +79,12 @@ pub(super) const MISTAKES: &[Planted] = &[
         check: || check(Wrong::CountsPodsOfAllNodes),
     },
     Planted {
-        wrong: "rejects a node because another one has its label",
+        wrong: "rejects a node because another node has the same label",
         said: "Quiet: depends on other rows: metadata.labels of n",
         check: || check(Wrong::ComparesLabelsOfAllNodes),
     },
     Planted {
-        wrong: "scores nodes by the largest of them",
+        wrong: "scores nodes relative to the largest node",
         said: "Quiet: depends on other rows: status.allocatable of n",
         check: || check(Wrong::MeasuresByTheLargestNode),
     },
@@ -99,7 +99,7 @@ pub(super) const MISTAKES: &[Planted] = &[
         check: || check(Wrong::CountsItsCalls),
     },
     Planted {
-        wrong: "remembers the pod that it was asked about last",
+        wrong: "remembers the previous pod",
         said: "Quiet: answers differently for PodInfo(",
         check: || check(Wrong::RemembersTheLastPod),
     },

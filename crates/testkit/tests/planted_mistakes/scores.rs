@@ -15,7 +15,7 @@ const NORMALIZES_ALL_ROWS: u8 = 6;
 const DIVIDES_BY_ZERO: u8 = 7;
 const COMPARES_ROWS: u8 = 8;
 
-/// Scores nodes by their cores.
+/// Scores nodes by their number of cores.
 struct Cores<const WRONG: u8>;
 
 impl<const WRONG: u8> Plugin for Cores<WRONG> {
@@ -95,37 +95,37 @@ pub(super) fn right() {
 
 pub(super) const MISTAKES: &[Planted] = &[
     Planted {
-        wrong: "scores of more than 100 as they are",
+        wrong: "returns scores above 100 without normalizing them",
         said: "plugin \"Cores\" returns an invalid score 180, it should in the range of [0, 100]",
         check: check::<TOO_MUCH>,
     },
     Planted {
-        wrong: "scores below 0 as they are",
+        wrong: "returns scores below 0 without normalizing them",
         said: "plugin \"Cores\" returns an invalid score -4, it should in the range of [0, 100]",
         check: check::<TOO_LITTLE>,
     },
     Planted {
-        wrong: "scores below 0 that count by their share",
+        wrong: "returns scores below 0 and normalizes them proportionally",
         said: "Cores: raw score -4 of none for PodInfo(default/p) is negative",
         check: check::<NEGATIVE_SHARE>,
     },
     Planted {
-        wrong: "normalize of its own, which is left out",
+        wrong: "declares a normalize of its own, which leaves scores unchanged",
         said: "plugin \"Cores\" returns an invalid score 2000, it should in the range of [0, 100]",
         check: check::<FORGETS_TO_NORMALIZE>,
     },
     Planted {
-        wrong: "normalize touches rows that do not compete",
+        wrong: "normalize touches rows that are not candidates",
         said: "Cores: normalizes row 1 for PodInfo(default/p), which is not a candidate",
         check: check::<NORMALIZES_ALL_ROWS>,
     },
     Planted {
-        wrong: "normalize divides by zero where all are alike",
+        wrong: "normalize divides by zero if all scores are equal",
         said: "attempt to divide by zero",
         check: check::<DIVIDES_BY_ZERO>,
     },
     Planted {
-        wrong: "normalize of its own where rows are judged by themselves",
+        wrong: "normalizes scores itself although it is row-scoped",
         said: "plugin \"Comparing\" judges rows and normalizes its scores itself",
         check: check::<COMPARES_ROWS>,
     },

@@ -1,11 +1,12 @@
-//! Points of a plugin that name different states.
+//! Plugins whose extension points name different states.
 
 use harbormaster_framework::prelude::*;
 use harbormaster_testkit::{Trial, cluster, node, pod};
 
 use super::Planted;
 
-/// Declares a plugin whose PreFilter and PreScore return these states, and whose other points take those.
+/// Declares a plugin whose PreFilter and PreScore return the states before `=>`, and whose other points take the states
+/// after `=>`.
 macro_rules! plugin {
     ($name:ident: $made:ty => $filter:ty, $post_filter:ty, $pre_score:ty; $scored:ty => $score:ty) => {
         struct $name;
@@ -70,22 +71,22 @@ pub(super) fn right() {
 
 pub(super) const MISTAKES: &[Planted] = &[
     Planted {
-        wrong: "filters by a state that PreFilter does not return",
+        wrong: "filters with a state that PreFilter does not return",
         said: "plugin \"FilterDiffers\": its PreFilter has the state u8, its Filter takes u32",
         check: || drop(Trial::of(FilterDiffers)),
     },
     Planted {
-        wrong: "looks for evictions by a state that PreFilter does not return",
+        wrong: "runs PostFilter with a state that PreFilter does not return",
         said: "plugin \"PostFilterDiffers\": its PreFilter has the state u8, its PostFilter takes u32",
         check: || drop(Trial::of(PostFilterDiffers)),
     },
     Planted {
-        wrong: "prepares scores by a state that PreFilter does not return",
+        wrong: "runs PreScore with a state that PreFilter does not return",
         said: "plugin \"PreScoreDiffers\": its PreFilter has the state u8, its PreScore takes u32",
         check: || drop(Trial::of(PreScoreDiffers)),
     },
     Planted {
-        wrong: "scores by a state that PreScore does not return",
+        wrong: "scores with a state that PreScore does not return",
         said: "plugin \"ScoreDiffers\": its PreScore has the state u16, its Score takes u32",
         check: || drop(Trial::of(ScoreDiffers)),
     },

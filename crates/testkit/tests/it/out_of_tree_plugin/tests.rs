@@ -46,11 +46,11 @@ fn runner() -> Runner {
         .flat_map(|points| points.iter())
         .map(|point| (point.name(), ["Tickets"].as_slice()))
         .collect();
-    assert_eq!(everywhere.len(), 12, "every point but those of pod groups");
+    assert_eq!(everywhere.len(), 12, "every point except those of pod groups");
     Runner::new(profile_with_args(&registry, &everywhere, &[("Tickets", json!({"mostPerPod": 6}))]))
 }
 
-/// Runs an attempt for the pod, with these nominated pods.
+/// Runs an attempt for the pod, with the given nominated pods.
 fn find_with(
     runner: &mut Runner,
     nodes: &mut Cluster,
@@ -78,7 +78,7 @@ fn the_queue_holds_back_greedy_pods_and_serves_large_orders_first() {
 }
 
 #[test]
-fn only_nodes_with_tickets_left_are_chosen_and_the_message_says_why_not() {
+fn only_nodes_with_tickets_left_are_chosen_and_the_message_explains_rejections() {
     let (mut runner, mut nodes) = (runner(), theatre());
     let found = find_with(&mut runner, &mut nodes, &wants("p", 3).info(), &[]);
     let Decision::Node { row, .. } = found else { panic!("{found:?}") };
@@ -107,7 +107,7 @@ fn tickets_of_nominated_pods_count() {
 }
 
 #[test]
-fn scores_are_shares_of_the_most_that_is_left() {
+fn scores_are_relative_to_the_most_tickets_left() {
     let nodes =
         cluster([node("a").label(LABEL, "4"), node("b").label(LABEL, "8"), node("c").label(LABEL, "6")], []);
     let trial = Trial::of(tickets());
@@ -119,7 +119,7 @@ fn scores_are_shares_of_the_most_that_is_left() {
 }
 
 #[test]
-fn it_passes_the_conformance_checks() {
+fn the_plugin_passes_the_conformance_checks() {
     let trial = Trial::of(tickets());
     let mut nodes = theatre();
     for tickets in 0..6 {
@@ -134,7 +134,7 @@ fn it_passes_the_conformance_checks() {
 }
 
 #[test]
-fn a_node_is_nominated_if_less_important_holders_can_make_way_and_no_more_of_them_must() {
+fn a_node_is_nominated_if_evicting_less_important_holders_helps_and_only_as_many_as_needed_are_evicted() {
     let answer = |pod: &Arc<PodInfo>| {
         let cheap = wants("cheap", 1).priority(-1).on("many");
         let dear = wants("dear", 2).priority(5).on("many");
@@ -143,7 +143,7 @@ fn a_node_is_nominated_if_less_important_holders_can_make_way_and_no_more_of_the
         let mut trial = WhatIfTrial::new(runner().profile().clone(), cluster);
         let answer = trial.ask(&tickets(), pod).unwrap();
         let after = trial.cluster().find("many").map(|row| taken(trial.cluster().node(row)));
-        assert_eq!(after, Some(6), "nothing stays changed");
+        assert_eq!(after, Some(6), "all changes are undone");
         match answer {
             PostFiltered::Nominate { node, victims } => {
                 Ok((node.to_string(), victims.iter().map(|v| v.name.to_string()).collect::<Vec<_>>()))
@@ -162,7 +162,7 @@ fn a_node_is_nominated_if_less_important_holders_can_make_way_and_no_more_of_the
 }
 
 #[test]
-fn the_index_equals_one_made_anew_after_random_changes() {
+fn the_index_equals_a_rebuilt_one_after_random_changes() {
     for seed in 0..20 {
         index_equals_rebuilt_one::<BoxOffice>(
             seed,
@@ -177,7 +177,7 @@ fn tickets() -> Tickets {
 }
 
 #[test]
-fn every_point_that_the_plugin_implements_is_found() {
+fn every_implemented_point_is_found() {
     let plugin = Trial::of(tickets()).plugin().clone();
     let missing = ExtensionPoint::ALL.into_iter().filter(|point| !plugin.points().contains(*point));
     let of_groups = [ExtensionPoint::PlacementGenerate, ExtensionPoint::PlacementScore];
@@ -227,7 +227,7 @@ fn pods_of_a_pair_wait_for_each_other() {
 }
 
 #[test]
-fn a_choice_is_reserved_prepared_bound_and_released() {
+fn a_chosen_node_is_reserved_prepared_bound_and_released() {
     let (mut runner, mut nodes) = (runner(), theatre());
     let pod = wants("p", 3).info();
     let mut rotation = Rotation::default();
@@ -254,7 +254,7 @@ fn a_choice_is_reserved_prepared_bound_and_released() {
 }
 
 #[test]
-fn unreserving_gives_back_exactly_what_was_reserved() {
+fn unreserve_gives_back_exactly_what_was_reserved() {
     let (plugin, mut nodes) = (tickets(), theatre());
     nodes.add_index(IndexKind::of::<BoxOffice>());
     let pod = wants("p", 3).info();
@@ -275,7 +275,7 @@ fn unreserving_gives_back_exactly_what_was_reserved() {
 }
 
 #[test]
-fn its_events_and_its_signature_are_its_own() {
+fn the_plugin_has_its_own_events_and_signature() {
     let trial = Trial::of(tickets());
     let waiting = wants("p", 3).info();
     let event = ClusterEvent::new(EventResource::AssignedPod, Action::DELETE);
@@ -291,7 +291,7 @@ fn its_events_and_its_signature_are_its_own() {
 }
 
 #[test]
-fn wrong_arguments_are_refused_with_the_plugins_own_words() {
+fn invalid_arguments_are_rejected_with_the_plugins_own_message() {
     let mut registry = Registry::default();
     registry.register::<Tickets>();
     let build = |args: serde_json::Value| registry.build("Tickets", Some(&args), &BuildCycle::default());
