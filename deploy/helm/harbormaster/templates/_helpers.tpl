@@ -2,7 +2,7 @@
 {{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" -}}
 {{- end -}}
 
-{{/* The release's name, followed by the chart's name unless it already contains that. */}}
+{{/* The release's name, followed by the chart's name unless the release's name already contains it. */}}
 {{- define "harbormaster.fullname" -}}
 {{- $name := include "harbormaster.name" . -}}
 {{- $full := ternary .Release.Name (printf "%s-%s" .Release.Name $name) (contains $name .Release.Name) -}}
@@ -45,7 +45,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- default .Release.Namespace .Values.leaderElection.resourceNamespace -}}
 {{- end -}}
 
-{{/* The chart's configuration, overridden by `config` of the values. */}}
+{{/* The chart's configuration, overridden by the value `config`. */}}
 {{- define "harbormaster.config" -}}
 {{- $lease := dict "leaderElect" true "resourceName" (include "harbormaster.lease" .) "resourceNamespace" (include "harbormaster.leaseNamespace" .) -}}
 {{- $own := dict "apiVersion" "kubescheduler.config.k8s.io/v1" "kind" "KubeSchedulerConfiguration" "leaderElection" $lease "profiles" (list (dict "schedulerName" .Values.schedulerName)) -}}
