@@ -1,4 +1,5 @@
-//! Authentication of requests: by a proxy's headers, a client certificate, or a token; anonymous otherwise.
+//! Authentication of requests by a proxy's headers, a client certificate or a token. Requests without any of these are
+//! anonymous.
 
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ use crate::{client_certificate, token::Tokens, trust::Trust, user::User};
 #[derive(Debug)]
 pub(crate) struct Authenticator {
     trust: Arc<Latest<Trust>>,
-    /// `None` without an API server to ask: then tokens are ignored.
+    /// `None` if there is no API server to ask; tokens are then ignored.
     tokens: Option<Tokens>,
 }
 
@@ -21,10 +22,10 @@ impl Authenticator {
         Self { trust, tokens }
     }
 
-    /// Returns the user of a request that came with this chain of certificates, which may be empty.
+    /// Returns the user of a request that arrived with the given certificate chain, which may be empty.
     ///
     /// # Errors
-    /// If a credential is invalid, and no other one is valid.
+    /// If a credential is invalid and no other credential is valid.
     pub(crate) async fn user(
         &self,
         chain: &[CertificateDer<'_>],
@@ -89,7 +90,7 @@ mod tests {
     };
 
     #[tokio::test]
-    async fn whoever_shows_something_right_is_known_and_something_wrong_is_not_overlooked() {
+    async fn any_valid_credential_authenticates_and_invalid_ones_are_rejected() {
         let (clients, proxies, strangers) =
             (Authority::new("clients"), Authority::new("proxies"), Authority::new("strangers"));
         let trust = Trust {
@@ -122,7 +123,7 @@ mod tests {
             ),
             ("a user", jane(), None, None, Some("jane dev system:authenticated")),
             (
-                "a user who claims to be another",
+                "a user who claims to be someone else",
                 jane(),
                 None,
                 Some("joe"),

@@ -1,5 +1,5 @@
-//! Authorization of requests: `system:masters` may do everything, everybody may read some paths, and the API server decides about
-//! the rest.
+//! Authorization of requests. `system:masters` may do everything, everybody may read some paths, and the API server
+//! decides about all other requests.
 
 use std::time::Duration;
 
@@ -11,14 +11,14 @@ use crate::{
 };
 
 const MASTERS: &str = "system:masters";
-/// Length limit of questions whose answers are cached, in bytes.
+/// Maximum length, in bytes, of a review whose answer is cached.
 const LONGEST: usize = 10_000;
 
 /// Decision about a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Decision {
     Allowed,
-    /// With the authorizer's reason, which may be empty.
+    /// The request is forbidden; contains the authorizer's reason, which may be empty.
     Forbidden(String),
 }
 
@@ -26,7 +26,7 @@ pub(crate) enum Decision {
 #[derive(Debug)]
 pub(crate) struct Authorizer {
     always: Paths,
-    /// `None` without an API server to ask: then the rest is forbidden.
+    /// `None` if there is no API server to ask; requests that it would decide about are then forbidden.
     reviews: Option<Reviews>,
     authorized: Duration,
     unauthorized: Duration,
@@ -35,7 +35,7 @@ pub(crate) struct Authorizer {
 
 impl Authorizer {
     /// # Errors
-    /// If a path has a `*` in its middle.
+    /// If a path has a `*` that is not at its end.
     pub(crate) fn new(options: &options::Authorization, reviews: Option<Reviews>) -> Result<Self, String> {
         Ok(Self {
             always: Paths::new(&options.always_allow_paths)?,
@@ -46,7 +46,7 @@ impl Authorizer {
         })
     }
 
-    /// Decides whether this user may do that.
+    /// Decides whether the user may perform the verb on the path.
     ///
     /// # Errors
     /// If the API server does not answer.
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_star_stands_at_the_end_only() {
+    fn a_star_is_allowed_only_at_the_end() {
         let some = paths(&["/healthz", "metrics/*", "/a*", "/"]).unwrap();
         for (path, expected) in [
             ("/healthz", true),
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_api_server_is_asked_about_the_rest_and_remembered() {
+    async fn the_api_server_decides_about_other_paths_and_its_answers_are_cached() {
         let asked = Arc::new(AtomicUsize::new(0));
         let count = asked.clone();
         let client = api_server(move |path, body| {
@@ -193,13 +193,13 @@ mod tests {
         tokio::time::advance(Duration::from_secs(2)).await;
         assert_eq!(decide("jane", &[], "/metrics").await, Ok(Decision::Allowed));
         assert_eq!(decide("joe", &[], "/metrics").await, forbidden("no role"));
-        assert_eq!(asked.load(Ordering::Relaxed), 3, "refusals hold for a shorter time here");
+        assert_eq!(asked.load(Ordering::Relaxed), 3, "refusals are cached for a shorter time here");
         assert_eq!(decide("both", &[], "/metrics").await, forbidden("odd"));
         assert!(decide("lost", &[], "/metrics").await.is_err());
     }
 
     #[tokio::test]
-    async fn without_an_api_server_the_rest_is_forbidden() {
+    async fn without_an_api_server_other_paths_are_forbidden() {
         let authorizer = Authorizer::new(&options::Authorization::default(), None).unwrap();
         let decision = authorizer.decide(&user("jane", &[]), "get", "/metrics").await;
         assert_eq!(decision, Ok(Decision::Forbidden(String::new())));

@@ -9,17 +9,17 @@ use std::{
 
 use tokio::time::Instant;
 
-/// Number of cached answers; the oldest is removed. kube-scheduler's number.
+/// Maximum number of cached answers, as in kube-scheduler; beyond it, the oldest answer is removed.
 const MOST: usize = 8192;
 
-/// Answers by question, each until it expires.
+/// Answers, keyed by question. Each is kept until it expires.
 #[derive(Debug)]
 pub(crate) struct Cache<K, V>(Mutex<Inner<K, V>>);
 
 #[derive(Debug)]
 struct Inner<K, V> {
     answers: HashMap<K, (V, Instant)>,
-    /// Contains every key of `answers`, and some removed ones.
+    /// Contains every key of `answers`, and possibly keys that were removed.
     order: VecDeque<(K, Instant)>,
 }
 
@@ -36,7 +36,7 @@ impl<K: Clone + Eq + Hash, V: Clone> Cache<K, V> {
         (Instant::now() < *until).then(|| value.clone())
     }
 
-    /// Caches an answer for `time`; not at all if that is zero.
+    /// Caches an answer for `time`, or not at all if `time` is zero.
     pub(crate) fn put(&self, key: K, value: V, time: Duration) {
         if time.is_zero() {
             return;
@@ -47,7 +47,7 @@ impl<K: Clone + Eq + Hash, V: Clone> Cache<K, V> {
         inner.order.push_back((key, until));
         while inner.order.len() > MOST {
             let Some((oldest, until)) = inner.order.pop_front() else { return };
-            // Unless there is a newer answer.
+            // Unless a newer answer exists.
             if inner.answers.get(&oldest).is_some_and(|(_, kept)| *kept == until) {
                 inner.answers.remove(&oldest);
             }
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn an_answer_holds_for_its_time() {
+    async fn an_answer_is_kept_until_it_expires() {
         let cache = Cache::default();
         cache.put("long", 1, Duration::from_secs(10));
         cache.put("short", 2, Duration::from_secs(1));
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_oldest_answers_give_way() {
+    async fn the_oldest_answers_are_removed() {
         let cache = Cache::default();
         let time = Duration::from_secs(10);
         cache.put(0, 0, time);

@@ -1,4 +1,4 @@
-//! Certificates of the server: from files, or self-signed.
+//! Certificates of the server, from files or self-signed.
 
 use std::{
     fs,
@@ -42,7 +42,8 @@ fn self_signed(address: IpAddr) -> Result<PemPair, rcgen::Error> {
     Ok(PemPair { cert: made.cert.pem().into_bytes(), key: made.signing_key.serialize_pem().into_bytes() })
 }
 
-/// Returns the default certificate if no flag names its files: that of `--cert-dir`, or a new one, which is written there.
+/// Returns the default certificate if no flag names its files: the certificate in `--cert-dir`, or a new one, which is
+/// written to that directory.
 pub(crate) fn own(serving: &Serving) -> Result<PemPair, String> {
     let make =
         || self_signed(serving.bind_address).map_err(|e| format!("unable to generate self signed cert: {e}"));
@@ -71,7 +72,7 @@ pub(crate) fn own(serving: &Serving) -> Result<PemPair, String> {
     Ok(made)
 }
 
-/// Writes a file that only this user may read.
+/// Writes a file that only the current user may read.
 fn write_secret(path: &Path, text: &[u8]) -> io::Result<()> {
     let mut options = fs::OpenOptions::new();
     options.write(true).create(true).truncate(true);
@@ -80,16 +81,16 @@ fn write_secret(path: &Path, text: &[u8]) -> io::Result<()> {
     options.open(path)?.write_all(text)
 }
 
-/// Certificates of the server, by name.
+/// Certificates of the server, with their names.
 #[derive(Clone, Debug)]
 pub(crate) struct Certificates {
     pub(crate) default: Arc<CertifiedKey>,
-    /// In order of precedence: names in flags before names in certificates.
+    /// Certificates by name, in order of precedence: names in flags come before names in certificates.
     named: Vec<(String, Arc<CertifiedKey>)>,
 }
 
 impl Certificates {
-    /// `named` are certificates with the names that flags give them.
+    /// Returns the certificates. `named` contains certificates with the names that flags assign to them.
     pub(crate) fn new(default: Arc<CertifiedKey>, named: &[(Vec<String>, Arc<CertifiedKey>)]) -> Self {
         let (given, found): (Vec<_>, Vec<_>) = named.iter().partition(|(names, _)| !names.is_empty());
         let given = given.into_iter().map(|(names, key)| (names.clone(), key));
@@ -107,7 +108,7 @@ impl Certificates {
         find(&name).or_else(|| find(&format!("*.{}", name.split_once('.')?.1)))
     }
 
-    /// Returns true if clients that name no server may get another certificate than the default.
+    /// Returns true if clients that do not name a server may get a certificate other than the default.
     pub(crate) fn has_addresses(&self) -> bool {
         self.named.iter().any(|(name, _)| name.parse::<IpAddr>().is_ok())
     }
@@ -162,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn the_name_that_a_client_asks_for_chooses_the_certificate() {
+    fn the_requested_server_name_determines_the_certificate() {
         let keys: Vec<_> = [&["default"][..], &["x"], &["www.foo.com", "*.bar.com", "10.0.0.1"], &["y"]]
             .iter()
             .map(|names| parsed(&pair(names)).unwrap())
@@ -194,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_that_is_made_stays_in_its_directory() {
+    fn a_generated_certificate_is_kept_in_its_directory() {
         let directory = tempfile::tempdir().unwrap();
         let serving = Serving { cert_dir: Some(directory.path().join("certs")), ..Serving::default() };
         let made = own(&serving).unwrap();
@@ -205,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_that_is_made_is_for_the_address() {
+    fn a_generated_certificate_is_valid_for_the_address() {
         let names = |address: &str| {
             names_of(&parsed(&self_signed(address.parse().unwrap()).unwrap()).unwrap()).join(" ")
         };

@@ -1,4 +1,4 @@
-//! Handling of one request: authentication, authorization, content.
+//! Handling of a request: authentication, authorization and content.
 
 use std::{panic::AssertUnwindSafe, time::Duration};
 
@@ -19,7 +19,7 @@ use crate::{
     zpages::error_is_for_eyes,
 };
 
-/// Length limit of a request's body, in bytes; the only one is a number.
+/// Maximum length of a request's body, in bytes. The only body that is read is a number.
 const LONGEST_BODY: usize = 1024;
 /// Time limit for reading a body.
 const BODY: Duration = Duration::from_secs(10);
@@ -36,7 +36,7 @@ impl Chain {
     pub(crate) async fn answer(&self, request: Request<Incoming>, client: &Client) -> Reply {
         let answer = AssertUnwindSafe(self.judged(request, client)).catch_unwind().await;
         let mut reply = answer.unwrap_or_else(|_| {
-            let why = "This request caused a panic here, which is a defect: see the log.";
+            let why = "This request caused a panic in the server, which is a bug: see the log.";
             reply::error(StatusCode::INTERNAL_SERVER_ERROR, why)
         });
         let headers = reply.headers_mut();
@@ -56,7 +56,8 @@ impl Chain {
             headers: &parts.headers,
         };
         let user = self.authenticator.user(&client.certificates, &parts.headers).await;
-        // HTTP/2 lets a client send many requests at once: anonymous clients get one per connection.
+        // With HTTP/2, a client can send many requests concurrently. Anonymous clients get only one request per
+        // connection.
         if parts.version == Version::HTTP_2 && user.as_ref().map_or(true, |user| user.is_anonymous()) {
             client.connection.close_soon();
         }
@@ -79,7 +80,7 @@ impl Chain {
                     err = why,
                     user = user.name,
                     path,
-                    "It cannot be found out who may read this"
+                    "The authorization of a request cannot be determined"
                 );
                 let uri = parts.uri.path_and_query().map_or(path.as_str(), |uri| uri.as_str());
                 reply::internal_error(uri, &why)

@@ -23,7 +23,7 @@ use x509_cert::{
 
 use crate::user::User;
 
-/// Kubernetes' attribute for the UID of a user.
+/// The attribute in which Kubernetes stores the UID of a user.
 const UID: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.6.1.4.1.57683.2");
 const CREDENTIAL: &str = "authentication.kubernetes.io/credential-id";
 
@@ -34,7 +34,7 @@ pub(crate) struct Authorities {
 }
 
 impl Authorities {
-    /// Reads a bundle of certificates in PEM.
+    /// Parses a bundle of PEM certificates.
     pub(crate) fn parse(pem: &[u8]) -> Result<Self, String> {
         let roots = authorities(pem)?;
         let provider = Arc::new(ring::default_provider());
@@ -42,12 +42,13 @@ impl Authorities {
         Ok(Self { verifier: verifier.map_err(|e| e.to_string())? })
     }
 
-    /// Returns their names, by which clients choose a certificate.
+    /// Returns the names of the authorities, which clients use to choose a certificate.
     pub(crate) fn names(&self) -> &[DistinguishedName] {
         self.verifier.root_hint_subjects()
     }
 
-    /// Verifies that the first of these certificates is signed by one of them, valid now, and for clients.
+    /// Verifies that the first certificate of the chain leads to one of the authorities, is currently valid and is
+    /// meant for clients.
     pub(crate) fn verify(&self, chain: &[CertificateDer<'_>]) -> Result<(), String> {
         let [own, between @ ..] = chain else { return Err("no certificate".to_owned()) };
         let verified = self.verifier.verify_client_cert(own, between, UnixTime::now());
@@ -55,7 +56,7 @@ impl Authorities {
     }
 }
 
-/// Returns the texts of an attribute of a name, in order; `None` for a value that is no text.
+/// Returns the values of an attribute of a name, in order; `None` for a value that is not a string.
 pub(crate) fn texts(name: &Name, attribute: ObjectIdentifier) -> impl Iterator<Item = Option<&str>> {
     let all = name.0.iter().flat_map(|part| part.0.iter());
     all.filter(move |one| one.oid == attribute).map(|one| match one.value.tag() {
@@ -66,14 +67,15 @@ pub(crate) fn texts(name: &Name, attribute: ObjectIdentifier) -> impl Iterator<I
     })
 }
 
-/// Returns the last common name of a certificate, which Kubernetes uses.
+/// Returns the last common name of a certificate, which is the one that Kubernetes uses.
 pub(crate) fn common_name(certificate: &CertificateDer<'_>) -> Result<String, String> {
     let certificate = Certificate::from_der(certificate).map_err(|e| e.to_string())?;
     let names = texts(&certificate.tbs_certificate.subject, COMMON_NAME).flatten();
     Ok(names.last().unwrap_or_default().to_owned())
 }
 
-/// Returns the user of a verified certificate: common name, organizations as groups; `None` without a name.
+/// Returns the user of a verified certificate, with the common name as the name and the organizations as groups; `None`
+/// if there is no common name.
 pub(crate) fn user(der: &CertificateDer<'_>) -> Result<Option<User>, String> {
     let name = common_name(der)?;
     if name.is_empty() {
@@ -83,7 +85,7 @@ pub(crate) fn user(der: &CertificateDer<'_>) -> Result<Option<User>, String> {
     let subject = &certificate.tbs_certificate.subject;
     let groups = texts(subject, ORGANIZATION_NAME).flatten().map(str::to_owned);
     let uids: Option<Vec<&str>> = texts(subject, UID).collect();
-    let uids = uids.ok_or("the UID is not a text")?;
+    let uids = uids.ok_or("the UID is not a string")?;
     let uid = match uids[..] {
         [] => "",
         [""] => return Err("UID cannot be an empty string".to_owned()),

@@ -1,5 +1,5 @@
-//! The configmap `kube-system/extension-apiserver-authentication`, in which kube-apiserver publishes the authorities of clients
-//! and of proxies. It is reloaded when it changes.
+//! The configmap `kube-system/extension-apiserver-authentication`, in which kube-apiserver publishes the certificate
+//! authorities for clients and proxies. The configmap is reloaded when it changes.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -12,22 +12,22 @@ use crate::{client_certificate::Authorities, options::RequestHeader, proxy::Prox
 
 const NAMESPACE: &str = "kube-system";
 const NAME: &str = "extension-apiserver-authentication";
-/// Duration of a watch in seconds; the configmap is read again afterwards.
+/// Duration of a watch, in seconds. Afterwards, the configmap is read again.
 const WATCH: u64 = 300;
-/// Minimum time between two reads of the configmap.
+/// Minimum delay between two reads of the configmap.
 const PAUSE: Duration = Duration::from_secs(1);
-/// Maximum time between failing tries, and time between two reads if watching fails.
+/// Maximum delay between failed attempts, and the delay between two reads if watching fails.
 const LONG_PAUSE: Duration = Duration::from_secs(30);
 
 /// Reads the configmap.
 #[derive(Debug)]
 pub(crate) struct Lookup {
     client: ApiClient,
-    /// True if it supplies the authorities of clients.
+    /// True if the configmap supplies the authorities of clients.
     clients: bool,
-    /// True if it supplies the authorities of proxies and the names of headers.
+    /// True if the configmap supplies the authorities of proxies and the names of headers.
     proxies: bool,
-    /// Data that was last applied.
+    /// The data that was applied last.
     last: BTreeMap<String, String>,
 }
 
@@ -56,7 +56,7 @@ impl Lookup {
         Self { client, clients, proxies, last: BTreeMap::new() }
     }
 
-    /// Reads the configmap once; a missing one is no error. Returns the version from which to watch.
+    /// Reads the configmap once; a missing configmap is not an error. Returns the version from which to watch.
     pub(crate) async fn once(&mut self, secured: &TlsState) -> Result<String, String> {
         let reply = self.client.get(&path("")).await.map_err(|e| said(&e))?;
         let mut list: List = serde_json::from_slice(&reply).map_err(|e| format!("configmap {NAME}: {e}"))?;
@@ -66,7 +66,7 @@ impl Lookup {
         Ok(list.metadata.resource_version)
     }
 
-    /// Applies changes of the configmap, forever.
+    /// Keeps applying changes of the configmap; never returns.
     pub(crate) async fn follow(mut self, secured: Arc<TlsState>) {
         let mut pause = PAUSE;
         loop {
@@ -80,7 +80,7 @@ impl Lookup {
                 Err(why) => {
                     tracing::warn!(
                         err = why,
-                        "Error looking up in-cluster authentication configuration; it is tried again"
+                        "Error looking up in-cluster authentication configuration; will retry"
                     );
                     pause = (pause * 2).min(LONG_PAUSE);
                 }
@@ -89,16 +89,16 @@ impl Lookup {
         }
     }
 
-    /// Waits until there may be a change.
+    /// Waits until the configmap may have changed.
     async fn change_after(&self, version: &str) -> Result<(), ApiError> {
         let watch = format!("&watch=true&timeoutSeconds={WATCH}&resourceVersion={version}");
         let mut stream = self.client.open(&path(&watch), REQUEST_LIMIT).await?;
-        // The change is then read from the configmap itself.
+        // The change itself is then read from the configmap.
         let _ = timeout(Duration::from_secs(WATCH) + REQUEST_LIMIT, stream.body.frame()).await;
         Ok(())
     }
 
-    /// Applies new data. Logs what is broken, and keeps the version before.
+    /// Applies new data. Logs invalid values and keeps the previous ones.
     fn apply(&mut self, data: BTreeMap<String, String>, secured: &TlsState) {
         if data == self.last {
             return;
@@ -108,13 +108,19 @@ impl Lookup {
         if self.clients {
             match authorities(data, "client-ca-file") {
                 Ok(authorities) => secured.change_trust(|trust| trust.clients = Some(authorities)),
-                Err(why) => tracing::warn!(err = why, "No certificate of a client counts anew"),
+                Err(why) => tracing::warn!(
+                    err = why,
+                    "The new authorities of clients cannot be used; the previous ones stay in use"
+                ),
             }
         }
         if self.proxies {
             match proxies(data) {
                 Ok(proxies) => secured.change_trust(|trust| trust.proxies = Some(proxies)),
-                Err(why) => tracing::warn!(err = why, "No certificate of a proxy counts anew"),
+                Err(why) => tracing::warn!(
+                    err = why,
+                    "The new authorities of proxies cannot be used; the previous ones stay in use"
+                ),
             }
         }
         tracing::debug!(v = 2, "Loaded the cluster's authentication configuration");

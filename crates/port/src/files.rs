@@ -1,6 +1,6 @@
-//! Files that may be renewed while the port is open: certificates, keys and authorities.
+//! Files that may change while the port is open: certificates, keys and authorities.
 //!
-//! kube-scheduler is notified of changes by the kernel, and looks every minute.
+//! kube-scheduler is notified of changes by the kernel and also checks the files every minute.
 
 use std::{
     path::{Path, PathBuf},
@@ -20,11 +20,11 @@ use crate::{
     trust::Trust,
 };
 
-/// A certificate of the server in files.
+/// A server certificate in files.
 #[derive(Debug)]
 struct NamedCertificate {
     files: CertificateFiles,
-    /// Names that a flag gives it.
+    /// Names that a flag assigns to the certificate.
     names: Vec<String>,
 }
 
@@ -34,7 +34,8 @@ impl NamedCertificate {
         Ok(Self { files, names: names.to_vec() })
     }
 
-    /// Reads a new version. Logs an error if it cannot be used.
+    /// Reads a new version, if there is one; logs an error if it cannot be used. Returns true if a new version was
+    /// loaded.
     fn refresh(&mut self) -> bool {
         let refreshed = self.files.refresh();
         match &refreshed {
@@ -43,7 +44,7 @@ impl NamedCertificate {
             Err(why) => tracing::error!(
                 err = why,
                 files = self.files.names(),
-                "The new certificate cannot be used; the old one is served on"
+                "The new certificate cannot be used; the old one stays in use"
             ),
         }
         refreshed.unwrap_or(false)
@@ -53,7 +54,7 @@ impl NamedCertificate {
 /// All files of the port.
 #[derive(Debug)]
 pub(crate) struct Files {
-    /// The default certificate if no flag names its files.
+    /// The default certificate, if no flag names its files.
     made: Option<Arc<CertifiedKey>>,
     pairs: Vec<NamedCertificate>,
     clients: Option<WatchedFiles>,
@@ -65,7 +66,7 @@ impl Files {
     /// Reads all files.
     ///
     /// # Errors
-    /// If one cannot be used.
+    /// If a file cannot be used.
     pub(crate) fn open(options: &Options, policy: Policy) -> Result<(Self, TlsState), String> {
         let serving = &options.serving;
         let mut pairs = Vec::new();
@@ -110,7 +111,7 @@ impl Files {
         Ok((files, secured))
     }
 
-    /// Returns whether the authorities of clients, and those of proxies, come from files.
+    /// Returns two values: whether the authorities of clients come from a file, and whether those of proxies do.
     pub(crate) fn has_authorities(&self) -> (bool, bool) {
         (self.clients.is_some(), self.proxies.is_some())
     }
@@ -125,7 +126,7 @@ impl Files {
         Certificates::new(default, &named)
     }
 
-    /// Reads new versions of the files, forever.
+    /// Keeps reloading the files when they change; never returns.
     pub(crate) async fn follow(mut self, secured: Arc<TlsState>) {
         loop {
             tokio::time::sleep(INTERVAL).await;
@@ -159,7 +160,8 @@ fn bundle(path: Option<&PathBuf>) -> Result<Option<(WatchedFiles, Authorities)>,
     Ok(Some((files, authorities)))
 }
 
-/// Returns the authorities in a new version of a file. Logs an error if it cannot be used.
+/// Returns the authorities in a new version of a file, if there is one. Logs an error if the new version cannot be
+/// used.
 fn renewed(files: &mut WatchedFiles) -> Option<Authorities> {
     let now = files.changed()?;
     match now.and_then(|texts| Authorities::parse(&texts.concat())) {
@@ -171,7 +173,7 @@ fn renewed(files: &mut WatchedFiles) -> Option<Authorities> {
             tracing::error!(
                 err = why,
                 file = files.names(),
-                "The new authorities cannot be used; the old ones count on"
+                "The new authorities cannot be used; the old ones stay in use"
             );
             None
         }

@@ -1,4 +1,4 @@
-//! `/healthz`, `/livez` and `/readyz`: lists of checks, with kube-scheduler's texts.
+//! `/healthz`, `/livez` and `/readyz`: lists of checks, with the same output as kube-scheduler.
 
 use std::{collections::BTreeSet, fmt, sync::Arc};
 
@@ -20,7 +20,7 @@ pub struct Check {
 }
 
 impl Check {
-    /// Returns a check with that name.
+    /// Returns a check with the given name.
     pub fn new(name: &'static str, run: impl Fn() -> Result<(), String> + Send + Sync + 'static) -> Self {
         Self { name, run: Arc::new(run) }
     }
@@ -37,14 +37,14 @@ impl fmt::Debug for Check {
     }
 }
 
-/// The checks of each endpoint. An endpoint without any gets [`Check::ping`].
+/// The checks of each endpoint. An endpoint without checks gets [`Check::ping`].
 #[derive(Clone, Debug, Default)]
 pub struct Checks {
-    /// `/healthz`.
+    /// Checks of `/healthz`.
     pub healthz: Vec<Check>,
-    /// `/livez`.
+    /// Checks of `/livez`.
     pub livez: Vec<Check>,
-    /// `/readyz`.
+    /// Checks of `/readyz`.
     pub readyz: Vec<Check>,
 }
 
@@ -69,7 +69,7 @@ impl Endpoint {
         format!("/{}", self.name)
     }
 
-    /// Answers if the path is this endpoint's or that of one of its checks.
+    /// Answers the request if the path belongs to this endpoint or to one of its checks.
     pub(crate) fn answer(&self, path: &str, query: &str, slis: &Slis) -> Option<Reply> {
         let rest = path.strip_prefix('/')?.strip_prefix(self.name)?;
         if rest.is_empty() {
@@ -101,7 +101,7 @@ impl Endpoint {
             slis.observe(name, self.name, end.is_ok());
             match end {
                 Ok(()) => lines += &format!("[+]{name} ok\n"),
-                // Everybody may read this, so the reason is only logged.
+                // Everybody may read the response, so the reason is only logged.
                 Err(why) => {
                     lines += &format!("[-]{name} failed: reason withheld\n");
                     failed.push(format!("[-]{name} failed: {why}"));
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn texts_are_kube_schedulers() {
+    async fn responses_are_the_same_as_kube_schedulers() {
         let good = Check::new("shutdown", || Ok(()));
         let bad = Check::new("sched-handler-sync", || Err("handlers are not fully synchronized".to_owned()));
         let [healthz, _, readyz] = Checks { readyz: vec![good, bad], ..Checks::default() }.endpoints();

@@ -4,18 +4,21 @@
 //! connection ──> `harbormaster-serve` ──> `chain`: authentication, authorization, then [`pages`], [`health`], [`zpages`]
 //! ```
 //!
-//! Reading order: [`options`] (the flags), [`pages`] and [`health`] (the content), `port` (the thread and its server), `chain`
-//! (one request), `authentication` with `client_certificate`, `proxy` and `token`, `authorization`, `reviews` and `cluster`
-//! (requests to the API server), `tls`, `certificates`, `files` and `tls_state` (TLS), `slis`, `zpages`, `reply`, `query` (texts).
+//! Reading order: [`options`] (the flags), [`pages`] and [`health`] (the content), `port` (the thread and its server),
+//! `chain` (one request), `authentication` with `client_certificate`, `proxy` and `token`, `authorization`, `reviews`
+//! and `cluster` (requests to the API server), `tls`, `certificates`, `files` and `tls_state` (TLS), `slis`, `zpages`,
+//! `reply`, `query` (text).
 //!
 //! Invariants:
-//! - the port has a thread and a runtime of its own, so that clients cannot slow down scheduling;
-//! - a client can harm only its own connection: handshakes, heads, bodies and responses have time limits, and when there are
-//!   too many connections the one that has been idle longest is closed;
-//! - TLS does not require a certificate of the client; each request is authenticated, and answered with 401 if its
+//! - the port has its own thread and runtime, so that clients cannot slow down scheduling;
+//! - a client can harm only its own connection: handshakes, request heads, bodies and responses have time limits, and
+//!   when there are too many connections, the connection that has been idle longest is closed;
+//! - TLS does not require a client certificate; each request is authenticated, and is answered with 401 if the
 //!   certificate is invalid;
-//! - whatever cannot be verified is refused: without authorities no certificate is valid, without an API server no token is;
-//! - files and the configmap are reloaded when they change: a broken version is logged, and the one before stays in use.
+//! - a credential that cannot be verified is rejected: without authorities, no certificate is valid; without an API
+//!   server, no token is valid;
+//! - files and the configmap are reloaded when they change; an invalid version is logged, and the previous version
+//!   stays in use.
 
 mod authentication;
 mod authorization;

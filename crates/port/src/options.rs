@@ -17,14 +17,14 @@ pub struct Options {
     pub authorization: Authorization,
 }
 
-/// Address, certificates and TLS.
+/// Address, certificates and TLS settings.
 #[derive(Clone, Debug)]
 pub struct Serving {
-    /// `--bind-address`; an unspecified one stands for all addresses of both families.
+    /// `--bind-address`; an unspecified address means all addresses of both IP families.
     pub bind_address: IpAddr,
-    /// `--secure-port`; 0 turns the port off.
+    /// `--secure-port`; 0 disables the port.
     pub port: u16,
-    /// `--cert-dir`: `kube-scheduler.crt` and `kube-scheduler.key` are read there, or made.
+    /// `--cert-dir`: the directory in which `kube-scheduler.crt` and `kube-scheduler.key` are read or created.
     pub cert_dir: Option<PathBuf>,
     /// `--tls-cert-file`.
     pub cert_file: Option<PathBuf>,
@@ -32,13 +32,13 @@ pub struct Serving {
     pub key_file: Option<PathBuf>,
     /// `--tls-sni-cert-key`.
     pub sni: Vec<SniPair>,
-    /// `--tls-min-version`: `VersionTLS12` or `VersionTLS13`; empty for the former.
+    /// `--tls-min-version`: `VersionTLS12` or `VersionTLS13`; empty means `VersionTLS12`.
     pub min_version: String,
-    /// `--tls-cipher-suites`: Go's names. They are for TLS 1.2; those of TLS 1.3 are always on.
+    /// `--tls-cipher-suites`: Go's names of cipher suites for TLS 1.2. The cipher suites of TLS 1.3 are always enabled.
     pub cipher_suites: Vec<String>,
-    /// `--tls-curve-preferences`: Go's numbers, in any order.
+    /// `--tls-curve-preferences`: Go's curve numbers, in any order.
     pub curves: Vec<i32>,
-    /// `--http2-max-streams-per-connection`; 0 for the default of 100.
+    /// `--http2-max-streams-per-connection`; 0 means the default of 100.
     pub max_streams: u32,
     /// `--disable-http2-serving`.
     pub disable_http2: bool,
@@ -65,21 +65,21 @@ impl Default for Serving {
     }
 }
 
-/// A certificate for some names: one `--tls-sni-cert-key`.
+/// A certificate for certain names: the value of one `--tls-sni-cert-key`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SniPair {
-    /// PEM, the server's own certificate first.
+    /// Certificates in PEM, the server's own first.
     pub cert_file: PathBuf,
-    /// PEM.
+    /// Private key in PEM.
     pub key_file: PathBuf,
-    /// Names and addresses, `*.` stands for one label; those of the certificate if there are none.
+    /// Names and addresses, in which `*.` stands for one label. If empty, the names in the certificate apply.
     pub names: Vec<String>,
 }
 
 impl std::str::FromStr for SniPair {
     type Err = String;
 
-    /// `cert,key` or `cert,key:name,name`.
+    /// Parses `cert,key` or `cert,key:name,name`.
     fn from_str(text: &str) -> Result<Self, String> {
         let (files, names) = match text.split_once(':') {
             Some((files, names)) => (files, Some(names.trim())),
@@ -104,17 +104,17 @@ impl std::str::FromStr for SniPair {
 /// Authentication of requests.
 #[derive(Clone, Debug)]
 pub struct Authentication {
-    /// `--authentication-kubeconfig`; the pod's service account is tried without one.
+    /// `--authentication-kubeconfig`; without it, the pod's service account is tried.
     pub kubeconfig: Option<PathBuf>,
-    /// `--authentication-skip-lookup`: the configmap is not read.
+    /// `--authentication-skip-lookup`: if true, the configmap is not read.
     pub skip_lookup: bool,
-    /// `--authentication-tolerate-lookup-failure`: the port opens though the configmap cannot be read.
+    /// `--authentication-tolerate-lookup-failure`: if true, the port opens even if the configmap cannot be read.
     pub tolerate_lookup_failure: bool,
     /// `--authentication-token-webhook-cache-ttl`.
     pub cache_ttl: Duration,
     /// `--client-ca-file`; overrides the configmap.
     pub client_ca_file: Option<PathBuf>,
-    /// `--requestheader-*`; override the configmap if there is a file of authorities.
+    /// `--requestheader-*`; these flags override the configmap if they name a file of authorities.
     pub request_header: RequestHeader,
 }
 
@@ -136,7 +136,7 @@ impl Default for Authentication {
 pub struct RequestHeader {
     /// `--requestheader-client-ca-file`.
     pub client_ca_file: Option<PathBuf>,
-    /// `--requestheader-allowed-names`: common names; all if there are none.
+    /// `--requestheader-allowed-names`: allowed common names; if empty, all names are allowed.
     pub allowed_names: Vec<String>,
     /// `--requestheader-username-headers`.
     pub username_headers: Vec<String>,
@@ -164,9 +164,9 @@ impl Default for RequestHeader {
 /// Authorization of requests.
 #[derive(Clone, Debug)]
 pub struct Authorization {
-    /// `--authorization-kubeconfig`; the pod's service account is tried without one.
+    /// `--authorization-kubeconfig`; without it, the pod's service account is tried.
     pub kubeconfig: Option<PathBuf>,
-    /// `--authorization-always-allow-paths`: a `*` at the end stands for anything.
+    /// `--authorization-always-allow-paths`: a `*` at the end matches any suffix.
     pub always_allow_paths: Vec<String>,
     /// `--authorization-webhook-cache-authorized-ttl`.
     pub authorized_ttl: Duration,
@@ -217,7 +217,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pairs_of_certificates_are_read_as_kube_scheduler_reads_them() {
+    fn certificate_pairs_are_parsed_as_in_kube_scheduler() {
         let read = |text: &str| text.parse::<SniPair>().map(|p| (p.cert_file, p.key_file, p.names));
         assert_eq!(read("a.crt,a.key"), Ok(("a.crt".into(), "a.key".into(), vec![])));
         assert_eq!(
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_must_have_names() {
+    fn header_names_must_not_be_empty() {
         assert_eq!(RequestHeader::default().problem(), None);
         let blank = RequestHeader { group_headers: vec![" ".into()], ..RequestHeader::default() };
         assert_eq!(blank.problem().as_deref(), Some("empty value in \"requestheader-group-headers\""));

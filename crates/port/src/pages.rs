@@ -1,4 +1,4 @@
-//! Pages other than health checks; their content comes from callers.
+//! Pages other than health checks. Callers provide the content.
 
 use std::{
     fmt,
@@ -18,19 +18,20 @@ use crate::{
     zpages::{self, Flag},
 };
 
-/// Content type of Prometheus' text format, in kube-scheduler's form.
+/// Content type of the Prometheus text format, exactly as kube-scheduler sends it.
 pub const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
 
 /// A page with a path.
 #[derive(Clone)]
 pub struct Page {
-    /// For example `/metrics`.
+    /// Path, for example `/metrics`.
     pub path: &'static str,
-    /// For example [`PROMETHEUS`].
+    /// Content type, for example [`PROMETHEUS`].
     pub content_type: &'static str,
-    /// Returns the current text. Runs on the port's thread: it may wait, but not compute for more than milliseconds.
+    /// Returns the current text. Runs on the port's thread, so it may wait, but must not compute for more than a few
+    /// milliseconds.
     pub render: Render,
-    /// Action of `DELETE`, if it is supported; the response is `metrics reset`.
+    /// Action of `DELETE`, if the page supports it; the response is `metrics reset`.
     pub reset: Option<Arc<dyn Fn() + Send + Sync>>,
 }
 
@@ -40,7 +41,7 @@ impl fmt::Debug for Page {
     }
 }
 
-/// Makes the text of a page.
+/// Renders the text of a page.
 pub type Render = Arc<dyn Fn() -> BoxFuture<'static, String> + Send + Sync>;
 
 /// Sets the verbosity of the log, for `PUT /debug/flags/v`.
@@ -71,17 +72,17 @@ impl From<Value> for Configuration {
 /// Content of a port.
 #[derive(Clone, Default)]
 pub struct Content {
-    /// `/healthz`, `/livez`, `/readyz`.
+    /// The checks of `/healthz`, `/livez` and `/readyz`.
     pub checks: Checks,
-    /// Metrics.
+    /// Pages of metrics.
     pub pages: Vec<Page>,
-    /// `/configz`: the current configuration, in the form of `kubescheduler.config.k8s.io/v1`.
+    /// `/configz`: the current configuration, in the `kubescheduler.config.k8s.io/v1` format.
     pub config: Configuration,
-    /// `/flagz`, sorted by name.
+    /// `/flagz`: the flags, sorted by name.
     pub flags: Vec<Flag>,
     /// `/statusz`: the version of this program.
     pub version: &'static str,
-    /// `/debug/flags/v`; without it nothing is served under `/debug`.
+    /// `/debug/flags/v`; if absent, nothing is served under `/debug`.
     pub set_verbosity: Option<SetVerbosity>,
 }
 
@@ -98,7 +99,7 @@ impl fmt::Debug for Content {
 #[derive(Debug)]
 pub(crate) struct RequestInfo<'a> {
     pub(crate) method: &'a Method,
-    /// Without escapes.
+    /// Path with percent-encoding decoded.
     pub(crate) path: &'a str,
     pub(crate) query: &'a str,
     pub(crate) headers: &'a HeaderMap,
@@ -132,7 +133,7 @@ impl Site {
         }
     }
 
-    /// Answers a request; 404 if there is no such page. Reads `body` only if it is needed.
+    /// Answers a request, with 404 if there is no such page. Reads `body` only if it is needed.
     pub(crate) async fn answer(
         &self,
         asked: &RequestInfo<'_>,
@@ -183,7 +184,7 @@ impl Site {
         }
     }
 
-    /// Returns a page of metrics, with the header by which scrapers recognize a new process.
+    /// Returns a page of metrics, with the header by which scrapers detect that the process has restarted.
     fn measured(&self, text: String) -> Reply {
         let mut reply = reply::typed(StatusCode::OK, PROMETHEUS, text);
         reply.headers_mut().insert("process-start-time-unix", self.status.started_unix().into());

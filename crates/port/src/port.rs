@@ -29,12 +29,12 @@ use crate::{
     token::Tokens,
 };
 
-/// Number of connections. Smaller than the usual limit on open files of a process.
+/// Maximum number of connections, which is below the usual limit on open files per process.
 const MOST_CONNECTIONS: usize = 512;
-/// Number of idle connections that each client for reviews keeps.
+/// Number of idle connections that each client for reviews keeps open.
 const IDLE_CONNECTIONS: usize = 128;
 
-/// Reason why the port cannot be opened.
+/// The reason the port cannot be opened.
 #[derive(Debug, Error)]
 pub enum PortError {
     /// The port is in use, or this machine does not have the address.
@@ -42,7 +42,7 @@ pub enum PortError {
     Listen {
         /// The address.
         address: SocketAddr,
-        /// Cause.
+        /// The cause.
         source: io::Error,
     },
     /// A flag has an invalid value, or names a file that cannot be used.
@@ -53,7 +53,7 @@ pub enum PortError {
     Kubeconfig {
         /// `authentication` or `authorization`.
         purpose: &'static str,
-        /// Cause.
+        /// The cause.
         source: ClientError,
     },
     /// The configmap with authorities cannot be read, and `--authentication-tolerate-lookup-failure` is off.
@@ -79,7 +79,7 @@ fn listening_text(address: &SocketAddr, source: &io::Error) -> String {
     }
 }
 
-/// An open port. Dropping it closes it; [`Port::stop`] waits for requests first.
+/// An open port. Dropping the value closes the port; [`Port::stop`] waits for open requests first.
 #[derive(Debug)]
 pub struct Port {
     address: SocketAddr,
@@ -88,14 +88,14 @@ pub struct Port {
 }
 
 impl Port {
-    /// Opens the port and returns when it answers. A port of 0 in `options` stands for any free port.
+    /// Opens the port and returns once it answers. A port of 0 in `options` means any free port.
     ///
-    /// Blocks while it reads files and, unless lookup failures are tolerated, until the API server has answered.
+    /// Blocks while files are read and, unless lookup failures are tolerated, until the API server has answered.
     ///
     /// # Errors
     /// If an option, a file or the address cannot be used.
     pub fn start(options: Options, content: Content) -> Result<Self, PortError> {
-        // Fails if a default is set already, which is as good.
+        // Fails if a default is already set, which is equally good.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let (stop, stopped) = watch::channel(false);
         let (report, started) = mpsc::sync_channel(1);
@@ -110,7 +110,7 @@ impl Port {
             runtime.block_on(async {
                 match open(&options, content).await {
                     Ok(port) => {
-                        // Nobody listens if the caller is gone; then the port is closed at once.
+                        // Fails if the caller is gone; the port is then closed immediately.
                         let _ = report.send(Ok(port.address));
                         port.serve(stopped).await;
                     }
@@ -134,14 +134,14 @@ impl Port {
         }
     }
 
-    /// Returns the address that it listens on.
+    /// Returns the address that the port listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Accepts no more connections, and waits a few seconds for requests under way. Blocks.
+    /// Accepts no more connections and waits a few seconds for open requests. Blocks.
     pub fn stop(mut self) {
-        // The thread may have ended already.
+        // The thread may already have ended.
         let _ = self.stop.send(true);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -176,7 +176,7 @@ impl OpenPort {
             })
         };
         let stop = async {
-            // A dropped handle means the same.
+            // If the handle is dropped, the port stops as well.
             let _ = stopped.wait_for(|stop| *stop).await;
         };
         self.server.run(self.listener, service, stop).await;
@@ -233,13 +233,13 @@ async fn open(options: &Options, content: Content) -> Result<OpenPort, PortError
     Ok(OpenPort { server, listener, address, chain: Arc::new(chain) })
 }
 
-/// Returns the limits of a connection. Those marked with * are kube-scheduler's.
+/// Returns the limits of a connection. Values marked with * are the same as in kube-scheduler.
 fn limits(max_streams: u32) -> Limits {
     Limits {
         head: Duration::from_secs(90),                             // *
         first_request: Some(Duration::from_secs(32)),              // *
         streams: if max_streams == 0 { 100 } else { max_streams }, // *
-        // Tokens have a few thousand bytes.
+        // A token can be a few thousand bytes long.
         head_bytes: Some(64 << 10),
         // The only body that is read is a number.
         window: Some(64 << 10),
@@ -248,7 +248,7 @@ fn limits(max_streams: u32) -> Limits {
     }
 }
 
-/// Returns the clients for authentication and for authorization; `None` without an API server.
+/// Returns the clients for authentication and authorization; `None` without an API server.
 async fn clients(options: &Options) -> Result<(Option<ApiClient>, Option<ApiClient>), PortError> {
     let client = async |path: &Option<PathBuf>, purpose| {
         reviewer(path.as_deref(), IDLE_CONNECTIONS)

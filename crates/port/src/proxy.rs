@@ -1,4 +1,4 @@
-//! Proxies that name the user in headers, such as kube-apiserver's aggregator.
+//! Authenticating proxies that name the user in headers, such as kube-apiserver's aggregator.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ impl Proxies {
     /// Returns the user that a proxy names; `None` if the request has no such headers.
     ///
     /// # Errors
-    /// If the certificate is not that of a proxy. It may be that of a user.
+    /// If the certificate does not belong to a proxy. It may belong to a user.
     pub(crate) fn user(
         &self,
         chain: &[CertificateDer<'_>],
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_proxy_says_for_whom_it_asks() {
+    fn a_proxy_names_the_user_of_a_request() {
         let authority = Authority::new("proxies");
         let chain = [authority.client("front", "").certificate()];
         let user = proxies(&authority, &["front"]).user(
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_no_proxy_is_not_believed() {
+    fn headers_from_clients_that_are_not_proxies_are_not_trusted() {
         let (authority, other) = (Authority::new("proxies"), Authority::new("others"));
         let told = headers(&[("x-remote-user", "jane")]);
         let proxies = proxies(&authority, &["front"]);
@@ -135,7 +135,7 @@ mod tests {
         assert_eq!(error, "x509: subject with cn=back is not in the allowed list");
         assert!(asked(other.client("front", "").certificate()).is_err());
         assert!(asked(authority.expired_client("front").certificate()).is_err());
-        assert_eq!(proxies.user(&[], &told), Ok(None), "a header alone says nothing");
+        assert_eq!(proxies.user(&[], &told), Ok(None), "a header alone proves nothing");
         let silent = proxies.user(&[authority.client("front", "").certificate()], &HeaderMap::new());
         assert_eq!(silent, Ok(None));
     }

@@ -1,13 +1,13 @@
-//! Paths and queries of requests, parsed as Go's servers do.
+//! Paths and queries of requests, parsed as in Go's HTTP server.
 
 use percent_encoding::percent_decode_str;
 
-/// Returns the path without escapes; `None` if it has broken ones.
+/// Returns the path with percent-encoding decoded; `None` if an escape sequence is invalid.
 pub(crate) fn path(raw: &str) -> Option<String> {
     decoded(raw)
 }
 
-/// Returns the values of a query by name, without broken pairs.
+/// Returns the names and values in a query; omits invalid pairs.
 pub(crate) fn pairs(query: &str) -> Vec<(String, String)> {
     let pairs = query.split('&').filter(|pair| !pair.is_empty() && !pair.contains(';'));
     let pairs = pairs.map(|pair| pair.split_once('=').unwrap_or((pair, "")));
@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn escapes_are_taken_out_and_broken_ones_noticed() {
+    fn escapes_are_decoded_and_invalid_ones_detected() {
         for (raw, expected) in [
             ("/healthz", Some("/healthz")),
             ("/health%7A/a%20b", Some("/healthz/a b")),
@@ -45,7 +45,7 @@ mod tests {
     }
 
     #[test]
-    fn queries_are_read_as_by_go() {
+    fn queries_are_parsed_as_in_go() {
         let read = |query| -> Vec<String> {
             pairs(query).into_iter().map(|(name, value)| format!("{name}={value}")).collect()
         };

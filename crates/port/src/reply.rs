@@ -1,4 +1,4 @@
-//! Responses, byte for byte as kube-scheduler's.
+//! Responses, byte for byte the same as kube-scheduler's.
 
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};
@@ -12,7 +12,7 @@ const TEXT: &str = "text/plain; charset=utf-8";
 const NOSNIFF: &str = "nosniff";
 const JSON: &str = "application/json";
 
-/// `metav1.Status` of a refusal, fields in the order of Kubernetes.
+/// The `metav1.Status` of a rejected request, with fields in the same order as in Kubernetes.
 #[derive(Debug, Serialize)]
 pub(crate) struct Status {
     kind: &'static str,
@@ -44,12 +44,13 @@ impl Status {
         }
     }
 
-    /// Authentication failed.
+    /// Returns the status for a request whose authentication failed.
     pub(crate) fn unauthorized() -> Self {
         Self::new(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized".to_owned())
     }
 
-    /// The user is not allowed to do that; `why` is the authorizer's reason, or empty.
+    /// Returns the status for a request that the user is not allowed to make. `why` is the authorizer's reason, or
+    /// empty.
     pub(crate) fn forbidden(user: &str, verb: &str, path: &str, why: &str) -> Self {
         let what = no_html(&format!("User {} cannot {verb} path {}", quoted(user), quoted(path)));
         let why = if why.is_empty() { String::new() } else { format!(": {why}") };
@@ -57,20 +58,20 @@ impl Status {
         Self { details: Some(Empty {}), ..status }
     }
 
-    /// The client accepts no available content type.
+    /// Returns the status for a client that accepts no available content type.
     pub(crate) fn not_acceptable(forms: &str) -> Self {
         let message = format!("only the following media types are accepted: {forms}");
         Self::new(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", message)
     }
 
-    /// Returns it as JSON, indented for people.
+    /// Returns the status as JSON, indented if `pretty`.
     pub(crate) fn reply(&self, pretty: bool) -> Reply {
-        // A struct of texts and numbers can always be encoded.
+        // A struct of strings and numbers can always be encoded.
         let text = match pretty {
             true => serde_json::to_string_pretty(self),
             false => serde_json::to_string(self).map(|text| text + "\n"),
         };
-        // As Go's encoder does; these characters occur in texts only.
+        // Go's encoder escapes these characters, too; they occur only in strings.
         let text = text.unwrap_or_default();
         let text = text.replace('&', "\\u0026").replace('<', "\\u003c").replace('>', "\\u003e");
         let code = StatusCode::from_u16(self.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
@@ -78,7 +79,7 @@ impl Status {
     }
 }
 
-/// Returns a text with a content type.
+/// Returns a text response with the given content type.
 pub(crate) fn typed(code: StatusCode, content_type: &str, text: String) -> Reply {
     let mut reply = bare(code, text);
     if let Ok(value) = HeaderValue::from_str(content_type) {
@@ -87,25 +88,25 @@ pub(crate) fn typed(code: StatusCode, content_type: &str, text: String) -> Reply
     reply
 }
 
-/// Returns a text without a content type.
+/// Returns a text response without a content type.
 pub(crate) fn bare(code: StatusCode, text: String) -> Reply {
     let mut reply = Response::new(Full::new(Bytes::from(text)));
     *reply.status_mut() = code;
     reply
 }
 
-/// Returns a plain text.
+/// Returns a plain-text response.
 pub(crate) fn text(code: StatusCode, text: String) -> Reply {
     typed(code, TEXT, text)
 }
 
-/// Forbids browsers to guess the content type.
+/// Forbids browsers from guessing the content type.
 pub(crate) fn nosniff(mut reply: Reply) -> Reply {
     reply.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static(NOSNIFF));
     reply
 }
 
-/// Returns an error for people; a line feed is added.
+/// Returns an error as plain text; adds a line feed.
 pub(crate) fn error(code: StatusCode, message: &str) -> Reply {
     nosniff(text(code, format!("{message}\n")))
 }
@@ -115,7 +116,7 @@ pub(crate) fn not_found() -> Reply {
     error(StatusCode::NOT_FOUND, "404 page not found")
 }
 
-/// Returns 500.
+/// Returns 500 for an internal error.
 pub(crate) fn internal_error(uri: &str, why: &str) -> Reply {
     let message = no_html(&format!("Internal Server Error: {}: {why}", quoted(uri)));
     error(StatusCode::INTERNAL_SERVER_ERROR, &message)
@@ -126,7 +127,7 @@ fn no_html(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
-/// Quotes a text as Go does.
+/// Quotes a string as Go does.
 pub(crate) fn quoted(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');
@@ -156,7 +157,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn refusals_have_the_text_of_kube_scheduler() {
+    async fn refusals_have_the_same_text_as_in_kube_scheduler() {
         let cases = [
             (
                 Status::unauthorized(),
@@ -179,7 +180,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn errors_are_no_html() {
+    async fn errors_contain_no_html() {
         let reply = internal_error("/a<b", "down & out");
         assert_eq!(reply.headers()[header::X_CONTENT_TYPE_OPTIONS], NOSNIFF);
         assert_eq!(body(reply).await, "Internal Server Error: \"/a&lt;b\": down &amp; out\n");

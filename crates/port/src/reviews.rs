@@ -17,16 +17,17 @@ use tokio::{
 
 use crate::user::User;
 
-/// Time limit of a review, retries included.
+/// Time limit of a review, including retries.
 const LIMIT: Duration = Duration::from_secs(10);
-/// Pauses between tries.
+/// Delays between attempts.
 const PAUSES: [Duration; 4] = [
     Duration::from_millis(500),
     Duration::from_millis(750),
     Duration::from_millis(1125),
     Duration::from_millis(1687),
 ];
-/// Number of reviews at once. More wait, so that a flood of tokens cannot use up the client's rate limit for long.
+/// Maximum number of concurrent reviews. Others wait, so that a flood of tokens cannot exhaust the client's rate limit
+/// for long.
 const AT_ONCE: usize = 64;
 
 /// Kinds of reviews.
@@ -44,15 +45,15 @@ impl Question {
         }
     }
 
-    /// Consequence of a missing permission for reviews.
+    /// Returns the log message for a missing permission to create reviews.
     fn forbidden(self) -> &'static str {
         match self {
             Self::Token => {
-                "This scheduler may not create TokenReviews, so no bearer token opens the secure port. \
+                "This scheduler may not create TokenReviews, so the secure port accepts no bearer token. \
                  Bind its user to the cluster role system:auth-delegator"
             }
             Self::Access => {
-                "This scheduler may not create SubjectAccessReviews, so the secure port shows nothing but what is open to all. \
+                "This scheduler may not create SubjectAccessReviews, so the secure port serves only what is open to everyone. \
                  Bind its user to the cluster role system:auth-delegator"
             }
         }
@@ -64,7 +65,7 @@ impl Question {
 pub(crate) struct Reviews {
     client: ApiClient,
     turns: Semaphore,
-    /// By kind: true if a missing permission was logged.
+    /// For each kind of review, true if a missing permission was logged.
     told: [AtomicBool; 2],
 }
 
@@ -126,7 +127,7 @@ impl Reviews {
         self.ask(Question::Token, &review).await
     }
 
-    /// Returns whether a user may do something. `spec` is from [`access_spec`].
+    /// Returns whether a user may do what `spec` describes. `spec` comes from [`access_spec`].
     pub(crate) async fn access(&self, spec: &Value) -> Result<AccessStatus, String> {
         let review = json!({
             "apiVersion": "authorization.k8s.io/v1",
@@ -155,7 +156,7 @@ impl Reviews {
         Ok(reviewed.status)
     }
 
-    /// Logs a missing permission once, and again if it existed meanwhile.
+    /// Logs a missing permission once, and again if the permission is granted and then lost again.
     fn heed(&self, question: Question, reply: &Result<Bytes, ApiError>) {
         let told = &self.told[question as usize];
         match reply {
@@ -182,7 +183,7 @@ impl Reviews {
     }
 }
 
-/// Returns `spec` of a SubjectAccessReview about a path.
+/// Returns the `spec` of a SubjectAccessReview about a path.
 pub(crate) fn access_spec(user: &User, verb: &str, path: &str) -> Value {
     let mut spec = json!({"nonResourceAttributes": {"path": path, "verb": verb}, "user": user.name});
     if !user.groups.is_empty() {
@@ -228,7 +229,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_may_not_ask_is_told_once_what_to_do() {
+    async fn a_missing_permission_is_logged_once_with_a_remedy() {
         let log = Log::default();
         let writer = log.clone();
         let lines =
@@ -255,6 +256,10 @@ mod tests {
         assert!(reviews.token("t").await.is_ok());
         may_ask.store(false, Ordering::Relaxed);
         assert!(reviews.token("t").await.is_err());
-        assert_eq!(log.take().lines().count(), 1, "it is told anew when the right is lost again");
+        assert_eq!(
+            log.take().lines().count(),
+            1,
+            "the message is logged again when the permission is lost again"
+        );
     }
 }

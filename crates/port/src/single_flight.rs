@@ -1,4 +1,4 @@
-//! Calls that are shared by concurrent callers with the same question.
+//! Calls shared by concurrent callers that ask the same question.
 
 use std::{
     collections::HashMap,
@@ -8,7 +8,7 @@ use std::{
 
 use tokio::sync::OnceCell;
 
-/// The calls under way, by question.
+/// The calls in progress, keyed by question.
 #[derive(Debug)]
 pub(crate) struct SingleFlight<K: Eq + Hash, V>(Mutex<HashMap<K, Arc<OnceCell<V>>>>);
 
@@ -19,8 +19,8 @@ impl<K: Eq + Hash, V> Default for SingleFlight<K, V> {
 }
 
 impl<K: Clone + Eq + Hash, V: Clone> SingleFlight<K, V> {
-    /// Returns the answer of `ask`, or that of a call under way for the same question. If the caller of that call gives up, the next
-    /// waiting one calls.
+    /// Returns the answer of `ask`, or the answer of a call in progress for the same question. If the caller of that
+    /// call gives up, the next waiting caller makes its own call.
     pub(crate) async fn answer(&self, key: K, ask: impl Future<Output = V>) -> V {
         let cell = self.lock().entry(key.clone()).or_default().clone();
         let waiting = Waiter { all: self, key, cell };
@@ -32,7 +32,7 @@ impl<K: Clone + Eq + Hash, V: Clone> SingleFlight<K, V> {
     }
 }
 
-/// A caller that waits for an answer; the last one removes the question.
+/// A caller that waits for an answer. The last waiter removes the question when it is dropped.
 struct Waiter<'a, K: Clone + Eq + Hash, V: Clone> {
     all: &'a SingleFlight<K, V>,
     key: K,
@@ -42,7 +42,7 @@ struct Waiter<'a, K: Clone + Eq + Hash, V: Clone> {
 impl<K: Clone + Eq + Hash, V: Clone> Drop for Waiter<'_, K, V> {
     fn drop(&mut self) {
         let mut all = self.all.lock();
-        // One is in the map, one is here.
+        // One reference is in the map, the other one is here.
         if Arc::strong_count(&self.cell) <= 2 {
             all.remove(&self.key);
         }
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn who_asks_the_same_at_a_time_shares_an_answer_and_nothing_is_left() {
+    async fn concurrent_callers_with_the_same_question_share_an_answer_and_nothing_is_left_behind() {
         let (together, asked) = (SingleFlight::default(), AtomicUsize::new(0));
         let ask = async |key: &'static str| {
             let ask = async {
@@ -72,12 +72,12 @@ mod tests {
         };
         let (first, second, other, third) = tokio::join!(ask("a"), ask("a"), ask("b"), ask("a"));
         assert!(first == second && second == third && third != other);
-        assert_eq!(ask("a").await, 2, "later it is asked again");
+        assert_eq!(ask("a").await, 2, "the question is asked again later");
         assert!(together.lock().is_empty());
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_waits_asks_when_the_first_gives_up() {
+    async fn a_waiting_caller_asks_when_the_first_gives_up() {
         let together = SingleFlight::default();
         let ask = async |answer: u32| {
             let ask = async {

@@ -10,7 +10,7 @@ use std::{
 /// Counts results of health checks.
 #[derive(Debug)]
 pub(crate) struct Slis {
-    /// Seconds since 1970.
+    /// Start time in seconds since 1970.
     started: f64,
     checks: Mutex<BTreeMap<(&'static str, &'static str), Tally>>,
 }
@@ -25,7 +25,7 @@ struct Tally {
 impl Slis {
     pub(crate) fn new(started: SystemTime) -> Self {
         let started = started.duration_since(UNIX_EPOCH).unwrap_or_default();
-        // The kernel knows the age of a process in hundredths of a second.
+        // The kernel records the start of a process in hundredths of a second.
         Self { started: (started.as_secs_f64() * 100.0).round() / 100.0, checks: Mutex::default() }
     }
 
@@ -41,7 +41,7 @@ impl Slis {
         self.checks.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
-    /// Returns the page in Prometheus' text format.
+    /// Returns the page in the Prometheus text format.
     pub(crate) fn render(&self) -> String {
         let checks = self.checks.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let mut text = String::new();
@@ -79,7 +79,7 @@ impl Slis {
     }
 }
 
-/// Counts by name, status and endpoint.
+/// Writes the counts by name, status and endpoint.
 fn counts(
     checks: &BTreeMap<(&'static str, &'static str), Tally>,
 ) -> Vec<(&'static str, &'static str, &'static str, u64)> {
@@ -91,7 +91,8 @@ fn counts(
     counts
 }
 
-/// Formats a finite number as Prometheus' library for Go does: the shortest digits, with an exponent from a million on.
+/// Formats a finite number as the Prometheus library for Go does: with the fewest digits, and with an exponent from a
+/// million upwards.
 fn go_float(number: f64) -> String {
     let scientific = format!("{number:e}");
     let Some((digits, exponent)) = scientific.split_once('e') else { return scientific };
@@ -110,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_written_as_by_go() {
+    fn numbers_are_formatted_as_in_go() {
         for (number, text) in [
             (0.0, "0"),
             (2.0, "2"),

@@ -1,4 +1,4 @@
-//! Helpers of tests: authorities that sign certificates, and an API server made of a function.
+//! Test helpers: authorities that sign certificates, and an API server backed by a function.
 
 use bytes::Bytes;
 use harbormaster_client::ApiClient;
@@ -13,7 +13,7 @@ use tower::BoxError;
 
 mod loopback;
 
-/// Signs certificates.
+/// A certificate authority that signs certificates.
 pub(crate) struct Authority {
     issuer: CertifiedIssuer<'static, KeyPair>,
 }
@@ -36,7 +36,7 @@ impl Authority {
         self.issuer.pem()
     }
 
-    /// A certificate for that common name and organization; without one or the other if it is empty.
+    /// Returns a client certificate with the given common name and organization; omits either if it is empty.
     pub(crate) fn client(&self, name: &str, group: &str) -> Identity {
         self.sign(name, group, |_| {})
     }
@@ -75,7 +75,7 @@ impl Identity {
     }
 }
 
-/// An API server that answers what is posted: with an object, or a code.
+/// Returns a client of an API server that answers each POST request with an object or a status code.
 pub(crate) fn api_server(
     answer: impl Fn(&str, Value) -> Result<Value, u16> + Clone + Send + Sync + 'static,
 ) -> ApiClient {

@@ -1,4 +1,4 @@
-//! TLS: versions, cipher suites, key exchange, and optional client certificates.
+//! TLS: versions, cipher suites, key exchange and optional client certificates.
 
 use std::sync::Arc;
 
@@ -32,10 +32,10 @@ const SUITES: [(&str, CipherSuite); 8] = [
     ("TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305", CipherSuite::TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256),
     ("TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256", CipherSuite::TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256),
 ];
-/// Those of TLS 1.3, which are always on.
+/// The cipher suites of TLS 1.3, which are always enabled.
 const ALWAYS_ON: [&str; 3] =
     ["TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"];
-/// Those that only Go has: RSA key exchange, CBC, RC4 and 3DES.
+/// Cipher suites that only Go supports: RSA key exchange, CBC, RC4 and 3DES.
 const OLD_SUITES: [&str; 16] = [
     "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA",
     "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA256",
@@ -54,14 +54,14 @@ const OLD_SUITES: [&str; 16] = [
     "TLS_RSA_WITH_AES_256_GCM_SHA384",
     "TLS_RSA_WITH_RC4_128_SHA",
 ];
-/// Go's key exchanges that are supported here, by number.
+/// Go's key exchanges that are supported here, with their numbers.
 const GROUPS: [(i32, NamedGroup); 3] =
     [(23, NamedGroup::secp256r1), (24, NamedGroup::secp384r1), (29, NamedGroup::X25519)];
-/// Those that only Go has.
+/// Key exchanges that only Go supports.
 const OTHER_GROUPS: [(i32, &str); 4] =
     [(25, "CurveP521"), (4587, "SecP256r1MLKEM768"), (4588, "X25519MLKEM768"), (4589, "SecP384r1MLKEM1024")];
 
-/// The TLS settings in the flags.
+/// The TLS settings from the flags.
 #[derive(Clone, Debug)]
 pub(crate) struct Policy {
     provider: Arc<CryptoProvider>,
@@ -70,7 +70,7 @@ pub(crate) struct Policy {
 }
 
 impl Policy {
-    /// Reads the flags. An error names an unsupported value and the supported ones.
+    /// Reads the flags. An error contains the unsupported value and the supported values.
     pub(crate) fn new(serving: &Serving) -> Result<Self, String> {
         let mut provider = ring::default_provider();
         if !serving.cipher_suites.is_empty() {
@@ -92,8 +92,8 @@ impl Policy {
         &self.provider
     }
 
-    /// Returns the configuration for connections. Clients are asked for a certificate if `hints` is present, with the names of
-    /// authorities, which may be empty.
+    /// Returns the configuration for connections. If `hints` is present, clients are asked for a certificate; `hints`
+    /// contains the names of the authorities and may be empty.
     pub(crate) fn server_config(
         &self,
         certificates: Arc<dyn ResolvesServerCert>,
@@ -169,7 +169,7 @@ fn groups(numbers: &[i32]) -> Result<Vec<NamedGroup>, String> {
     Ok(wanted)
 }
 
-/// Accepts any certificate whose key the client has. Each request is then authenticated.
+/// Accepts any certificate whose private key the client holds. Each request is authenticated later.
 #[derive(Debug)]
 struct AnyClientCertificate {
     hints: Vec<DistinguishedName>,
@@ -230,12 +230,12 @@ mod tests {
     }
 
     #[test]
-    fn go_names_choose_what_is_served() {
+    fn go_names_select_versions_suites_and_curves() {
         let names = ["TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256", "TLS_AES_128_GCM_SHA256"].map(str::to_owned);
         let chosen = policy(|s| s.cipher_suites = names.to_vec()).unwrap();
         let old: Vec<_> = chosen.provider.cipher_suites.iter().filter(|s| s.tls13().is_none()).collect();
         assert_eq!(old.len(), 1);
-        assert_eq!(chosen.provider.cipher_suites.len(), 4, "those of TLS 1.3 stay");
+        assert_eq!(chosen.provider.cipher_suites.len(), 4, "the suites of TLS 1.3 stay enabled");
         let chosen = policy(|s| s.curves = vec![29, 23]).unwrap();
         assert_eq!(chosen.provider.kx_groups.len(), 2);
         assert_eq!(policy(|s| s.min_version = "VersionTLS13".into()).unwrap().versions.len(), 1);
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn every_suite_of_the_table_can_be_had() {
+    fn every_suite_in_the_table_is_available() {
         for (name, suite) in SUITES {
             let known = ring::default_provider().cipher_suites.iter().any(|s| s.suite() == suite);
             assert!(known, "{name}");
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_served_is_refused() {
+    fn unsupported_values_are_rejected() {
         for (serving, expected) in [
             (policy(|s| s.min_version = "TLS12".into()), "unknown tls version \"TLS12\""),
             (policy(|s| s.min_version = "VersionTLS11".into()), "set VersionTLS12 or VersionTLS13"),

@@ -1,4 +1,4 @@
-//! The current certificates and authorities; changes apply from the next connection on.
+//! The current certificates and authorities. Changes apply to new connections.
 
 use std::{
     net::IpAddr,
@@ -10,16 +10,16 @@ use rustls::ServerConfig;
 
 use crate::{certificates::Certificates, tls::Policy, trust::Trust};
 
-/// Certificates, authorities, and the TLS configuration made from them.
+/// Certificates, authorities, and the TLS configuration built from them.
 #[derive(Debug)]
 pub(crate) struct TlsState {
     policy: Policy,
-    /// True if clients are asked for certificates, because some may be valid, now or later.
+    /// True if clients are asked for certificates because certificates may be valid, now or later.
     asks: bool,
     certificates: Latest<Certificates>,
     trust: Arc<Latest<Trust>>,
     config: Latest<ServerConfig>,
-    /// Locked during changes.
+    /// Held during changes.
     changing: Mutex<()>,
 }
 
@@ -65,20 +65,23 @@ impl TlsState {
         let hints = self.asks.then(|| self.trust.get().names());
         match self.policy.server_config(certificates, hints) {
             Ok(config) => self.config.set(config),
-            Err(error) => tracing::error!(err = %error, "TLS goes on as before"),
+            Err(error) => {
+                tracing::error!(err = %error, "The new TLS configuration cannot be used; the old one stays in use")
+            }
         }
     }
 }
 
 impl TlsSource for TlsState {
-    /// Clients that name no server may get a certificate for the address.
+    /// Returns the configuration for a connection to `address`. Clients that do not name a server may get a certificate
+    /// for the address.
     fn config(&self, address: Option<IpAddr>) -> Arc<ServerConfig> {
         let config = self.config.get();
         let certificates = self.certificates.get();
         if !certificates.has_addresses() {
             return config;
         }
-        // A client that came over IPv4 to a socket for both families has an address of either form.
+        // For an IPv4 connection to a dual-stack socket, the address may have either form.
         let own = address.and_then(|address| certificates.choose(&address.to_canonical().to_string()));
         let Some(own) = own else { return config };
         let mut certificates = Certificates::clone(&certificates);

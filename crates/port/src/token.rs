@@ -7,12 +7,12 @@ use ring::{hmac, rand::SystemRandom};
 
 use crate::{cache::Cache, reviews::Reviews, single_flight::SingleFlight, user::User};
 
-/// User of a token, or the reason why it is invalid.
+/// The user of a token, or the reason the token is invalid.
 type Owner = Result<User, String>;
-/// Verdicts on tokens, by digest.
+/// A keyed digest of a token.
 type Digest = Vec<u8>;
 
-/// Message for an invalid token if the API server gives none.
+/// Message for an invalid token if the API server does not provide one.
 const INVALID: &str = "invalid bearer token";
 
 /// Authenticates tokens.
@@ -20,7 +20,7 @@ const INVALID: &str = "invalid bearer token";
 pub(crate) struct Tokens {
     reviews: Reviews,
     time: Duration,
-    /// Tokens are not stored, only their digests with a key of this process.
+    /// Key of the token digests, which differs in every process. Only digests are stored, never tokens.
     key: Option<hmac::Key>,
     known: Cache<Digest, Owner>,
     under_way: SingleFlight<Digest, Result<Owner, String>>,
@@ -29,7 +29,7 @@ pub(crate) struct Tokens {
 impl Tokens {
     /// Returns an authenticator that caches all answers for `time`.
     pub(crate) fn new(reviews: Reviews, time: Duration) -> Self {
-        // Without random numbers nothing is cached.
+        // Without random numbers, nothing is cached.
         let key = hmac::Key::generate(hmac::HMAC_SHA256, &SystemRandom::new()).ok();
         Self { reviews, time, key, known: Cache::default(), under_way: SingleFlight::default() }
     }
@@ -61,7 +61,7 @@ impl Tokens {
         self.under_way.answer(digest.clone(), ask).await?
     }
 
-    /// Returns the answer of the API server.
+    /// Asks the API server about a token and returns its answer.
     async fn ask(&self, token: &str) -> Result<Owner, String> {
         let status = self.reviews.token(token).await?;
         Ok(match status.authenticated {
@@ -72,7 +72,7 @@ impl Tokens {
     }
 }
 
-/// Returns the token after `Bearer`, in any case of letters.
+/// Returns the token after `Bearer`, which matches regardless of case.
 fn bearer(headers: &HeaderMap) -> Option<&str> {
     let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?.trim();
     let mut parts = value.splitn(3, ' ');
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn answers_about_tokens_hold_for_a_while() {
+    async fn answers_about_tokens_are_cached_for_a_while() {
         let asked = Arc::new(AtomicUsize::new(0));
         let count = asked.clone();
         let client = api_server(move |_, body| {
@@ -143,15 +143,15 @@ mod tests {
         for _ in 0..2 {
             assert_eq!(who("broken").await, Err("[invalid bearer token, no signature]".to_owned()));
         }
-        assert_eq!(asked.load(Ordering::Relaxed), 4, "what the API server says of a token is remembered");
+        assert_eq!(asked.load(Ordering::Relaxed), 4, "the API server's answers about tokens are cached");
         for _ in 0..2 {
             assert!(who("refused").await.is_err());
         }
-        assert_eq!(asked.load(Ordering::Relaxed), 6, "that it says nothing is not");
+        assert_eq!(asked.load(Ordering::Relaxed), 6, "the lack of an answer is not cached");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_token_that_many_requests_carry_at_a_time_is_reviewed_once() {
+    async fn a_token_in_many_concurrent_requests_is_reviewed_once() {
         let asked = Arc::new(AtomicUsize::new(0));
         let count = asked.clone();
         let client = api_server(move |_, _| {
@@ -162,6 +162,6 @@ mod tests {
         let headers = carrying("Bearer wrong");
         let answers = futures_util::future::join_all((0..150).map(|_| tokens.user(&headers))).await;
         assert!(answers.iter().all(Result::is_err));
-        assert_eq!(asked.load(Ordering::Relaxed), 5, "tries of one question");
+        assert_eq!(asked.load(Ordering::Relaxed), 5, "attempts for one question");
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::{client_certificate::Authorities, proxy::Proxies};
 
-/// Authorities of clients and of proxies; without them no certificate is valid.
+/// Authorities of clients and proxies. Without them, no certificate is valid.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Trust {
     pub(crate) clients: Option<Authorities>,
@@ -10,7 +10,7 @@ pub(crate) struct Trust {
 }
 
 impl Trust {
-    /// Returns the names of all authorities, by which clients choose a certificate.
+    /// Returns the names of all authorities, which clients use to choose a certificate.
     pub(crate) fn names(&self) -> Vec<rustls::DistinguishedName> {
         let proxies = self.proxies.as_ref().map(|proxies| &proxies.authorities);
         let mut names = Vec::new();

@@ -1,13 +1,13 @@
-//! Users.
+//! Users who make requests.
 
 use std::collections::BTreeMap;
 
-/// Name of anonymous users.
+/// The name of anonymous users.
 pub(crate) const ANONYMOUS: &str = "system:anonymous";
 const UNAUTHENTICATED: &str = "system:unauthenticated";
 const AUTHENTICATED: &str = "system:authenticated";
 
-/// A user of Kubernetes.
+/// A Kubernetes user.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct User {
     pub(crate) name: String,
@@ -26,7 +26,8 @@ impl User {
         self.name == ANONYMOUS || self.groups.iter().any(|group| group == UNAUTHENTICATED)
     }
 
-    /// Adds the group of authenticated users, unless the user has it or that of unauthenticated ones.
+    /// Adds the group of authenticated users, unless the user is already in that group or in the group of
+    /// unauthenticated users.
     pub(crate) fn authenticated(mut self) -> Self {
         let said = |group: &String| group == AUTHENTICATED || group == UNAUTHENTICATED;
         if self.name != ANONYMOUS && !self.groups.iter().any(said) {
@@ -41,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_was_checked_is_in_the_group_of_those_who_were() {
+    fn authenticated_users_are_in_the_group_of_authenticated_users() {
         for (name, groups, expected) in [
             ("jane", &["dev"][..], &["dev", AUTHENTICATED][..]),
             ("jane", &[AUTHENTICATED], &[AUTHENTICATED]),

@@ -15,22 +15,22 @@ use crate::{
     reply::{self, Reply, quoted},
 };
 
-/// Name of the component, which dashboards expect.
+/// Component name that dashboards expect.
 const COMPONENT: &str = "kube-scheduler";
 const WARNING: &str = "Warning: This endpoint is not meant to be machine parseable, has no formatting compatibility \
                        guarantees and is for debugging purposes only.";
 const GROUP: &str = "config.k8s.io";
-/// API versions of these pages in JSON; the first is deprecated.
+/// API versions of the JSON form of these pages; the first is deprecated.
 const VERSIONS: [&str; 2] = ["v1alpha1", "v1beta1"];
-/// Version of Kubernetes that is emulated.
+/// The emulated version of Kubernetes.
 const EMULATES: &str = "1.36";
 
-/// A flag with its value as text.
+/// A flag with its value as a string.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Flag {
-    /// Without dashes.
+    /// Name without dashes.
     pub name: &'static str,
-    /// In the form of Go's flags.
+    /// Value, formatted as Go formats flags.
     pub value: String,
 }
 
@@ -97,7 +97,7 @@ pub(crate) fn statusz(status: &Status, asked: &RequestInfo<'_>) -> Reply {
     in_form("statusz", "Statusz", asked, text, object)
 }
 
-/// Returns a page in the form that the client requests: plain text, or an object in JSON.
+/// Returns a page in the form that the client requests: plain text or a JSON object.
 fn in_form(
     page: &str,
     kind: &str,
@@ -139,7 +139,7 @@ fn in_form(
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     Text,
-    /// JSON in that version.
+    /// JSON in the given API version.
     Json(&'static str),
 }
 
@@ -168,7 +168,7 @@ fn wanted(asked: &RequestInfo<'_>, kind: &str) -> Option<Form> {
     })
 }
 
-/// Returns true if JSON is indented for people: on request, or for browsers and the like.
+/// Returns true if JSON should be indented for readability: on request, or for browsers, curl and Wget.
 fn is_for_eyes(asked: &RequestInfo<'_>) -> bool {
     let said =
         query::pairs(asked.query).into_iter().find(|(name, value)| name == "pretty" && !value.is_empty());
@@ -180,7 +180,8 @@ fn is_for_eyes(asked: &RequestInfo<'_>) -> bool {
     ["curl", "Wget", "Mozilla/5.0"].iter().any(|beginning| agent.starts_with(beginning))
 }
 
-/// Returns true if an error in JSON is indented: also if the client does not accept JSON, and gets it nevertheless.
+/// Returns true if a JSON error should be indented: as for other JSON, and also if the client does not accept JSON but
+/// gets it anyway.
 pub(crate) fn error_is_for_eyes(asked: &RequestInfo<'_>) -> bool {
     let accept = asked.headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let media = accept.split(',').map(|clause| clause.split(';').next().unwrap_or_default().trim());
@@ -209,14 +210,14 @@ pub(crate) fn verbosity(set: &SetVerbosity, body: Option<Result<Bytes, String>>)
     plain(StatusCode::OK, &format!("successfully set klog.logging.verbosity to {text}"))
 }
 
-/// Answers `/debug/flags`: there is one flag.
+/// Answers `/debug/flags`, which lists the only flag.
 pub(crate) fn flag_index() -> Reply {
     const PAGE: &str = "<html>\n<head>\n<title>/debug/flags/</title>\n</head>\n<body>\n/debug/flags/<br>\n<br>\n\
                         flags:<br>\n<table>\n<tr>v<br>\n</table>\n<br>\nfull flags configurable<br>\n</body>\n</html>\n";
     reply::typed(StatusCode::OK, "text/html; charset=utf-8", PAGE.to_owned())
 }
 
-/// Answers `/debug/pprof`: explains the alternative to a Go program's profiles.
+/// Answers `/debug/pprof` with an explanation of the alternative to a Go program's profiles.
 pub(crate) fn no_profile(is_index: bool) -> Reply {
     const WHY: &str = "No profiles are served: they are those of a Go program, and this is none. For where processor time goes, \
                        record it on the node, for example with: perf record -g -p PID (the program keeps the names of its \
@@ -242,7 +243,7 @@ struct Moment {
 impl Moment {
     fn of(unix: u64) -> Self {
         let (days, rest) = (unix / 86_400, unix % 86_400);
-        // Eras of 400 years, years that begin in March: leap days are then the last of their year.
+        // Counts in eras of 400 years and in years that begin in March, so that a leap day is the last day of its year.
         let shifted = days + 719_468;
         let (era, of_era) = (shifted / 146_097, shifted % 146_097);
         let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
@@ -261,7 +262,7 @@ impl Moment {
     }
 }
 
-/// `Sun Nov 22 17:17:26 UTC 2026`.
+/// Formats a time like `Sun Nov 22 17:17:26 UTC 2026`.
 fn unix_date(unix: u64) -> String {
     const DAYS: [&str; 7] = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"];
     const MONTHS: [&str; 12] =
@@ -274,7 +275,7 @@ fn unix_date(unix: u64) -> String {
     format!("{weekday} {month} {day:>2} {hour:02}:{minute:02}:{second:02} UTC {year}")
 }
 
-/// `2026-11-22T17:17:26Z`.
+/// Formats a time like `2026-11-22T17:17:26Z`.
 fn rfc3339(unix: u64) -> String {
     let Moment { year, month, day, hour, minute, second, .. } = Moment::of(unix);
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
@@ -292,7 +293,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn days_are_those_of_the_calendar() {
+    fn dates_match_the_calendar() {
         for (unix, date, short) in [
             (0, "Thu Jan  1 00:00:00 UTC 1970", "1970-01-01T00:00:00Z"),
             (951_782_400, "Tue Feb 29 00:00:00 UTC 2000", "2000-02-29T00:00:00Z"),
@@ -303,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn clients_get_the_form_that_they_ask_for() {
+    fn clients_get_the_form_that_they_request() {
         let json = |version| Some(Form::Json(version));
         for (accept, expected) in [
             ("", Some(Form::Text)),

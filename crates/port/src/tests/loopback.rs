@@ -1,4 +1,4 @@
-//! A port on loopback, and clients that behave or do not.
+//! A port on the loopback interface, with clients that behave well and clients that do not.
 
 use std::{
     fs,
@@ -27,7 +27,7 @@ use crate::{
     pages::PROMETHEUS,
 };
 
-/// Long enough on a machine that is busy with something else.
+/// Timeout that is long enough even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 type Stream = StreamOwned<ClientConnection, TcpStream>;
@@ -49,9 +49,9 @@ fn connect(address: SocketAddr, identity: Option<&Identity>, name: &str) -> io::
     Ok(StreamOwned::new(session.unwrap(), tcp))
 }
 
-/// Sends bytes, and reads until the server ends the connection.
+/// Sends bytes and reads until the server closes the connection.
 fn exchange(stream: &mut Stream, bytes: &[u8]) -> String {
-    // A server may end the connection before all is sent.
+    // The server may close the connection before everything is sent.
     let _ = stream.write_all(bytes);
     let _ = stream.flush();
     let mut reply = Vec::new();
@@ -81,7 +81,7 @@ fn local() -> Options {
     Options { serving, ..Options::default() }
 }
 
-/// Everything may be read by everybody.
+/// Returns options that let everybody read everything.
 fn open() -> Options {
     let authorization = Authorization { always_allow_paths: vec!["*".into()], ..Authorization::default() };
     Options { authorization, ..local() }
@@ -92,7 +92,7 @@ fn started(options: Options, content: Content) -> Port {
 }
 
 #[test]
-fn everything_has_its_path() {
+fn every_page_has_its_path() {
     let (ready, level) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU32::new(0)));
     let (is_ready, set_level) = (ready.clone(), level.clone());
     let reset = Arc::new(AtomicBool::new(false));
@@ -171,7 +171,7 @@ fn everything_has_its_path() {
 }
 
 #[test]
-fn a_certificate_is_judged_for_each_request() {
+fn a_certificate_is_verified_for_each_request() {
     let directory = TempDir::new().unwrap();
     let (clients, strangers) = (Authority::new("clients"), Authority::new("strangers"));
     let bundle = directory.path().join("ca.crt");
@@ -194,7 +194,7 @@ fn a_certificate_is_judged_for_each_request() {
     assert_eq!(asked(None, "/healthz").0, 200);
 }
 
-/// A file each for a certificate and its key, for that name.
+/// Writes a certificate for the given name and its key into two files.
 fn write_pair(directory: &TempDir, name: &str) -> (PathBuf, PathBuf) {
     let made = rcgen::generate_simple_self_signed(vec![name.to_owned()]).unwrap();
     let (cert, key) = (directory.path().join("tls.crt"), directory.path().join("tls.key"));
@@ -210,7 +210,7 @@ fn shown(address: SocketAddr) -> Vec<u8> {
 }
 
 #[test]
-fn a_certificate_that_is_renewed_is_served_and_a_broken_one_is_not() {
+fn a_renewed_certificate_is_served_and_a_broken_one_is_not() {
     let directory = TempDir::new().unwrap();
     let (cert, key) = write_pair(&directory, "localhost");
     let mut options = open();
@@ -230,7 +230,7 @@ fn a_certificate_that_is_renewed_is_served_and_a_broken_one_is_not() {
 }
 
 #[test]
-fn what_is_of_no_use_is_refused_with_a_reason() {
+fn unusable_options_are_rejected_with_a_reason() {
     let directory = TempDir::new().unwrap();
     let (cert, _) = write_pair(&directory, "localhost");
     let other = TempDir::new().unwrap();
@@ -239,7 +239,7 @@ fn what_is_of_no_use_is_refused_with_a_reason() {
     let with = |change: &dyn Fn(&mut Options)| {
         let mut options = open();
         change(&mut options);
-        Port::start(options, Content::default()).expect_err("it is refused")
+        Port::start(options, Content::default()).expect_err("the options are rejected")
     };
     let taken = with(&|options| options.serving.port = port.address().port());
     assert!(matches!(taken, PortError::Listen { .. }));
@@ -271,7 +271,7 @@ fn what_is_of_no_use_is_refused_with_a_reason() {
 }
 
 #[test]
-fn the_head_of_a_request_has_64_kib_at_most() {
+fn the_head_of_a_request_is_limited_to_64_kib() {
     let port = started(open(), Content::default());
     let asked = |bytes: usize| {
         let (begin, end) = ("GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\nA: ", "\r\n\r\n");
@@ -285,7 +285,7 @@ fn the_head_of_a_request_has_64_kib_at_most() {
 }
 
 #[test]
-fn malformed_requests_end_their_own_connection_only() {
+fn malformed_requests_affect_only_their_own_connection() {
     let port = started(open(), Content::default());
     let long = |length: usize| "x".repeat(length);
     let many = (0..5000).map(|n| format!("A{n}: b\r\n")).collect::<String>();
@@ -293,10 +293,10 @@ fn malformed_requests_end_their_own_connection_only() {
         ("no HTTP", b"hello\r\n\r\n".to_vec()),
         ("zeros", vec![0; 4096]),
         ("all bytes", (0..=255).cycle().take(8192).collect()),
-        ("a version that is none", b"GET / HTTP/9.9\r\nHost: x\r\n\r\n".to_vec()),
+        ("an invalid version", b"GET / HTTP/9.9\r\nHost: x\r\n\r\n".to_vec()),
         ("no version", b"GET /\r\n\r\n".to_vec()),
         ("HTTP/2 without agreement", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec()),
-        ("a blank in a name", b"GET / HTTP/1.1\r\nA b: c\r\n\r\n".to_vec()),
+        ("a space in a name", b"GET / HTTP/1.1\r\nA b: c\r\n\r\n".to_vec()),
         ("a folded header", b"GET / HTTP/1.1\r\nA: b\r\n c\r\nConnection: close\r\n\r\n".to_vec()),
         ("two lengths", b"GET / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nx".to_vec()),
         ("a negative length", b"PUT / HTTP/1.1\r\nContent-Length: -1\r\n\r\n".to_vec()),
@@ -316,12 +316,12 @@ fn malformed_requests_end_their_own_connection_only() {
         let mut stream = connect(port.address(), None, "localhost").unwrap();
         let _ = stream.write_all(&bytes);
         let _ = stream.flush();
-        // What comes back, if something does, is of no interest; that others are served is.
+        // The response does not matter, and there may be none. What matters is that other clients are served.
         stream.sock.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
         let _ = stream.read(&mut [0; 64]);
         assert_eq!(get(port.address(), "/healthz"), (200, "ok".to_owned()), "after {what}");
     }
-    // Beneath TLS.
+    // Data that is not valid TLS.
     for bytes in [
         &b"GET / HTTP/1.1\r\n\r\n"[..],
         &[0x16, 3, 1, 0xff, 0xff],
@@ -348,21 +348,22 @@ fn an_endless_body_is_not_read() {
         while sent < 64 << 20 && stream.write_all(&piece).is_ok() {
             sent += piece.len();
         }
-        assert!(sent < 64 << 20, "{path}: the connection ends");
+        assert!(sent < 64 << 20, "{path}: the connection is closed");
     }
     assert_eq!(level.load(Ordering::Relaxed), 0);
     assert_eq!(get(port.address(), "/healthz"), (200, "ok".to_owned()));
 }
 
 #[test]
-fn health_is_answered_however_many_connections_do_nothing() {
+fn health_checks_are_answered_despite_many_idle_connections() {
     let port = started(open(), Content::default());
-    // As many as the test may have files open, which is more than the port keeps.
+    // Opens 1500 silent connections in total. At most about 350 are open at a time, so that the test does not run out
+    // of files.
     let mut silent = Vec::new();
     for round in 0..1500 {
         match TcpStream::connect(port.address()) {
             Ok(mut stream) => {
-                // Half of a handshake from every third.
+                // Every third connection sends part of a handshake.
                 if round % 3 == 0 {
                     let _ = stream.write_all(&[0x16, 3, 1, 0x10]);
                 }
@@ -382,7 +383,7 @@ fn health_is_answered_however_many_connections_do_nothing() {
 }
 
 #[tokio::test]
-async fn http2_serves_those_who_are_not_known_one_request_for_each_connection() {
+async fn http2_serves_anonymous_clients_one_request_per_connection() {
     use http_body_util::{BodyExt, Empty};
     use hyper_util::rt::{TokioExecutor, TokioIo};
 
