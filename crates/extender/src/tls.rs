@@ -65,7 +65,7 @@ impl Certificate {
                 }
                 Ok(false) => {}
                 Err(why) => {
-                    tracing::error!(why, "The new certificate cannot be used; the old one stays in use")
+                    tracing::error!(why, "The new certificate cannot be used; the old one stays in use");
                 }
             }
         }
