@@ -154,7 +154,7 @@ pub enum ReplayError {
     #[error("line {0}: {1}")]
     Io(usize, io::Error),
     /// The line was not written by this version.
-    #[error("line {0} is not a call of the engine: {1}")]
+    #[error("line {0} is not a call to the engine: {1}")]
     Unreadable(usize, serde_json::Error),
     /// The line is valid but cannot occur here.
     #[error("line {0} cannot be replayed: {1}")]

@@ -251,14 +251,14 @@ impl Driver {
         }
         tracing::info!(
             v = 0,
-            "Stopping: no more pods are tried, bindings and evictions in progress are finished"
+            "Stopping: no more pods are tried; bindings and evictions in progress will be completed"
         );
         // An engine that has ended has nothing to finish.
         let _ = to_engine.send(EngineMessage::Stop);
         drop((scheduling, reached));
         let finish = pin!(async {
             let engine = engine.await;
-            // The engine has dropped its end of the effects, so the carrier ends once it has started all of them.
+            // The engine has dropped its end of the effects channel, so the carrier returns once it has started all of them.
             let carrier = carrier.await;
             all_done.wait().await;
             (engine, carrier)

@@ -121,7 +121,7 @@ impl<R> DerefMut for Custom<R> {
 pub struct Metadata {
     /// `name`
     pub name: Str,
-    /// `namespace`; empty with [`ResourceScope::Cluster`].
+    /// `namespace`; empty for [`ResourceScope::Cluster`].
     pub namespace: Str,
     /// `uid`
     pub uid: Str,
@@ -171,7 +171,7 @@ pub struct RawObject {
     pub json: Str,
 }
 
-/// Error of a custom object that counts as absent because it does not decode.
+/// Error for a custom object that cannot be decoded and is therefore treated as absent.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{kind} {name:?} counts as absent: {}{}{message}", field, if field.is_empty() { "" } else { ": " })]
 pub struct Undecodable {

@@ -6,7 +6,7 @@ use prometheus::{Counter, Gauge, Opts, Registry};
 
 use crate::{families as table, series::register};
 
-/// Number of units per second in which the kernel reports processor time to programs, on every architecture.
+/// Clock ticks per second. The kernel reports processor time to programs in ticks, at this rate on every architecture.
 const TICKS_PER_SECOND: f64 = 100.0;
 /// Value of an unlimited resource: the largest number, as in Go.
 const UNLIMITED: f64 = u64::MAX as f64;

@@ -66,7 +66,7 @@ impl TlsState {
         match self.policy.server_config(certificates, hints) {
             Ok(config) => self.config.set(config),
             Err(error) => {
-                tracing::error!(err = %error, "The new TLS configuration cannot be used; the old one stays in use")
+                tracing::error!(err = %error, "The new TLS configuration cannot be used; the old one stays in use");
             }
         }
     }

@@ -235,7 +235,7 @@ fn a_file_that_is_no_recording_of_this_engine_is_rejected_with_its_line() {
     let gone = r#"{"input":[5,{"evictFinished":[{"preemptor":"p","round":1,"victim":"v"},"gone"]}]}"#;
     for (text, expected) in [
         ("{\"tick\":5}\n".to_owned(), "line 1 cannot be replayed: a recording must begin with"),
-        (format!("{setup}{{\"tock\":5}}\n"), "line 2 is not a call of the engine: unknown variant `tock`"),
+        (format!("{setup}{{\"tock\":5}}\n"), "line 2 is not a call to the engine: unknown variant `tock`"),
         (format!("{setup}{gone}\n"), "line 2 cannot be replayed: EvictionId"),
         (setup.replace("\"parity\":false", "\"parity\":true"), "line 1 differs: recorded"),
         (format!("{setup}{{\"tick\":5}}\n"), ""),

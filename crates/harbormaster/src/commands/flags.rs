@@ -107,7 +107,7 @@ impl Row {
     }
 }
 
-/// Generates the flags from lines `field: type = default, name, help`, in the order of the help.
+/// Generates the flags from lines of the form `field: type = default, name, help`, in the order in which help lists them.
 macro_rules! flags {
     ($($section:ident { $($field:ident: $type:ty = $default:expr, $name:literal, $help:literal;)* })*) => {
         /// The flags of a command line.

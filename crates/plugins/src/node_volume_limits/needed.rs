@@ -15,7 +15,7 @@ use crate::storage::{
     migration,
 };
 
-/// A volume, identified as its driver does.
+/// A volume, identified the way its driver identifies it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum DriverVolume {
     /// A volume that exists.
