@@ -13,7 +13,7 @@ use crate::scv::{Card, HEALTHY};
 pub struct FakeCards(PathBuf);
 
 impl FakeCards {
-    /// Uses that file, which need not exist yet.
+    /// Returns the cards in the given file, which need not exist yet.
     pub fn of(path: &Path) -> Self {
         Self(path.to_owned())
     }
@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_read_anew_and_what_is_wrong_with_it_is_told() {
+    fn a_file_is_read_again_and_errors_in_it_are_reported() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("cards.yaml");
         let cards = FakeCards::of(&path);
