@@ -1,6 +1,6 @@
 //! A scheduler extender that requires a node label and prefers nodes with low CPU usage, as measured by metrics-server.
 //!
-//! It reimplements the example of a well-known article, using only the public API of `harbormaster-extender`.
+//! The extender reimplements the example of a well-known article, using only the public API of `harbormaster-extender`.
 //! `README.md` describes the extender and how it differs from the article.
 //!
 //! Reading order: [`extender`] (the four verbs), [`score`], [`usage`] (CPU usage of nodes), [`labelled`] (nodes with

@@ -64,7 +64,7 @@ impl Extender {
         command.arg("--kubeconfig").arg(kubeconfig);
         command.args(["--listen=127.0.0.1:0", "--refresh=1s", "--max-age=3s", "--verbose"]).args(args);
         let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(output).spawn().unwrap();
-        let address = eventually("the extender says where it listens", PATIENCE, || {
+        let address = eventually("the extender logs its address", PATIENCE, || {
             let log = fs::read_to_string(&log).unwrap();
             let (_, rest) = log.split_once("address=")?;
             rest.split_once(char::is_whitespace).map(|(address, _)| address.to_owned())
@@ -98,11 +98,11 @@ impl Extender {
         scores
     }
 
-    /// Waits until the extender knows the usage of all nodes; unknown nodes get no points.
+    /// Waits until the extender has the usage of all nodes; nodes without metrics get no points.
     fn wait_for_scores(&self) {
         let names = ARTICLE.map(|(name, _)| name);
         let known = || self.scores(&names).iter().filter(|(_, score)| *score != 0).count() == names.len();
-        eventually("the extender knows what nodes use", PATIENCE, || known().then_some(()));
+        eventually("the extender has the usage of all nodes", PATIENCE, || known().then_some(()));
     }
 }
 
@@ -190,7 +190,7 @@ fn demonstration(contender: &Contender, args: &[&str], change: &Value, message: 
     world.label("k8s-node2");
     // The scheduler may see the label slightly later than the pod.
     let mut number = 0;
-    eventually("there is a choice", PATIENCE, || {
+    eventually("two nodes fit", PATIENCE, || {
         number += 1;
         let name = format!("second-{number}");
         world.create_pod(&name, json!({}), zero_grace());
@@ -216,7 +216,7 @@ fn demonstration(contender: &Contender, args: &[&str], change: &Value, message: 
     assert!(world.extender.log().contains("node=\"k8s-node2\" millicores=67"), "scores are logged");
     // Without metrics-server, pods are still scheduled.
     world.client().delete(&format!("{DEFINITIONS}/nodes.metrics.k8s.io")).unwrap();
-    eventually("its last answer is too old", PATIENCE, || {
+    eventually("the last metrics are too old", PATIENCE, || {
         world.extender.scores(&["k8s-node1", "k8s-node2"]).is_empty().then_some(())
     });
     world.create_pod("fourth", json!({}), json!({}));
@@ -322,7 +322,7 @@ fn the_deployed_role_suffices() {
             "Deployment" => "/apis/apps/v1/namespaces/kube-system/deployments",
             "ClusterRole" => "/apis/rbac.authorization.k8s.io/v1/clusterroles",
             "ClusterRoleBinding" => "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
-            other => panic!("where does a {other} go?"),
+            other => panic!("no path for kind {other}"),
         };
         eventually("the manifest is taken", PATIENCE, || {
             client.post(&format!("{path}?fieldValidation=Strict"), &object).ok()
@@ -334,7 +334,7 @@ fn the_deployed_role_suffices() {
     // The extender is ready after listing nodes.
     let extender = Extender::start(&kubeconfig, &[], cluster.directory().join("extender.log"));
     let said = || extender.log().contains(NO_METRICS).then_some(());
-    eventually("metrics may be asked for, and are not there", PATIENCE, said);
+    eventually("metrics are requested, but do not exist", PATIENCE, said);
     let args = json!({"Pod": {}, "NodeNames": ["k8s-node1", "new"]});
     let filter = || extender.client.post("/scheduler/filter", &args).unwrap()["NodeNames"].clone();
     assert_eq!(filter(), json!(["k8s-node1"]));
@@ -359,7 +359,7 @@ fn the_program_ends_on_sigterm() {
     let mut child = command.stderr(File::create(&log).unwrap()).spawn().unwrap();
     eventually("it serves", PATIENCE, || fs::read_to_string(&log).unwrap().contains("Serving").then_some(()));
     assert!(terminate(child.id()).unwrap());
-    let status = eventually("it has ended", Duration::from_secs(60), || child.try_wait().unwrap());
+    let status = eventually("the program has ended", Duration::from_secs(60), || child.try_wait().unwrap());
     assert!(status.success(), "{status}");
     let said = fs::read_to_string(&log).unwrap();
     assert!(said.contains("Told to end"), "{said}");

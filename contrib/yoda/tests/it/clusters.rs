@@ -148,7 +148,7 @@ fn the_sniffer_reports_the_contents_of_the_file(server: Server) {
     let child = command.stdin(Stdio::null()).stderr(fs::File::create(&log).unwrap()).spawn().unwrap();
     let _sniffer = Running(child);
 
-    // Without the definition, the log says what to do, and the sniffer keeps trying.
+    // Without the definition, the log explains how to create it, and the sniffer keeps trying.
     eventually("the log names the definition", PATIENCE, || {
         fs::read_to_string(&log).unwrap().contains("apply deploy/crd.yaml").then_some(())
     });
