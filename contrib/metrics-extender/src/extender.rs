@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::{labelled::LabelledNodes, score, usage::Usage};
 
-/// Scoring, and the response if no node has the label.
+/// Scoring mode, which also determines the response if no node has the label.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Mode {
     /// Scores from 0 to 10, and a reason for every node.
@@ -41,8 +41,8 @@ pub struct MetricsExtender {
 }
 
 impl MetricsExtender {
-    /// Returns the extender with the article's paths: `/scheduler/filter`, `prioritize` and `preemption`; with a client
-    /// also `bind`, which requires permission to create `pods/binding`.
+    /// Returns the extender with the article's paths: `/scheduler/filter`, `prioritize` and `preemption`; with a
+    /// client, also `bind`, which requires permission to create `pods/binding`.
     pub fn serve(&self, bind: Option<Client>) -> Extender {
         let (filter, prioritize, preempt, ready) =
             (self.clone(), self.clone(), self.clone(), self.labelled.clone());
@@ -60,7 +60,7 @@ impl MetricsExtender {
         }
     }
 
-    /// Accepts nodes with the label. Others are unresolvable, since evicting pods does not add a label.
+    /// Accepts nodes with the label. Rejects other nodes as unresolvable, since evicting pods does not add a label.
     async fn filter(self, ask: Ask) -> Result<Filtered, Error> {
         let mut verdicts = self.verdicts(&ask)?;
         let none_fits = |verdicts: &BTreeMap<_, Verdict>| verdicts.values().all(Result::is_err);
@@ -110,8 +110,8 @@ impl MetricsExtender {
         scores
     }
 
-    /// Keeps the requested candidates except nodes without the label: filter would reject them, so their pods would be
-    /// evicted in vain. Schedulers send node names only.
+    /// Keeps the requested candidates except nodes without the label: filter would reject these nodes, so evicting
+    /// their pods would not help. Schedulers send node names only.
     fn preempt(&self, ask: &Preemption) -> Preempted {
         ask.keep(|node, _| self.labelled.has(node) != Some(false))
     }
@@ -186,7 +186,7 @@ mod tests {
     const ARTICLE: [(&str, u64); 3] = [("k8s-master", 264), ("k8s-node1", 87), ("k8s-node2", 67)];
 
     #[tokio::test]
-    async fn nodes_with_the_label_fit_whatever_its_value() {
+    async fn nodes_with_the_label_fit_whatever_its_value_is() {
         for mode in [Mode::Corrected, Mode::Literal] {
             let filtered = extender(mode, &[]).filter(objects(&["k8s-node1", "k8s-node2"])).await.unwrap();
             assert_eq!(fitting(&filtered), ["k8s-node1", "k8s-node2"]);
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn if_no_node_fits_every_node_has_its_reason_and_literally_there_is_one_error() {
+    async fn if_no_node_fits_every_node_has_a_reason_and_literal_mode_returns_one_error() {
         let filtered = extender(Mode::Corrected, &[]).filter(objects(&[])).await.unwrap();
         assert_eq!((fitting(&filtered).len(), filtered.verdicts.len()), (0, 3));
         let error = extender(Mode::Literal, &[]).filter(objects(&[])).await.unwrap_err();
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn names_alone_are_enough_once_the_labels_are_known() {
+    async fn names_suffice_once_the_labels_are_known() {
         let extender = extender(Mode::Corrected, &[]);
         assert!(extender.clone().filter(names()).await.unwrap_err().to_string().contains("not known yet"));
         extender.labelled.set(["k8s-node2".to_owned()].into());
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn points_are_literal_or_from_0_to_10_and_without_metrics_there_are_none() {
+    fn scores_are_literal_or_from_0_to_10_and_absent_without_metrics() {
         let points = |extender: &MetricsExtender, ask: &Ask| -> Vec<i64> {
             extender.prioritize(ask).0.into_iter().map(|(_, points)| points).collect()
         };
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn preemption_keeps_what_it_is_asked_but_for_nodes_without_the_label() {
+    fn preemption_keeps_all_candidates_except_nodes_without_the_label() {
         let extender = extender(Mode::Literal, &[]);
         let victims = json!({"Pods": [{"UID": "u"}], "NumPDBViolations": 0});
         let pods = json!({"Pods": [{"metadata": {"uid": "u"}}], "NumPDBViolations": 0});

@@ -1,4 +1,5 @@
-//! Nodes that have the label. Watched, because schedulers may send node names only, and always do so for preemption.
+//! Nodes that have the label. They are watched because schedulers may send only node names, and always do so for
+//! preemption.
 
 use std::{
     collections::BTreeSet,
@@ -27,7 +28,7 @@ const AGAIN: Duration = Duration::from_secs(2);
 #[derive(Clone, Debug, Default)]
 pub struct LabelledNodes {
     names: Arc<RwLock<Option<BTreeSet<String>>>>,
-    /// Start of the last list of [`LabelledNodes::refresh`].
+    /// Start of the last list request of [`LabelledNodes::refresh`].
     listed: Arc<Mutex<Option<Instant>>>,
 }
 
@@ -47,8 +48,8 @@ impl LabelledNodes {
         *self.names.write().unwrap_or_else(PoisonError::into_inner) = Some(names);
     }
 
-    /// Lists the nodes now. A scheduler may have seen a label that the watch has not reported yet, and does not ask
-    /// again. Requests that arrive during a list share the next one.
+    /// Lists the nodes now, since a scheduler may have seen a label that the watch has not reported yet, and does not
+    /// ask again. Callers that arrive during a list request share the next one.
     pub async fn refresh(&self, client: &Client, label: &str) {
         let asked = Instant::now();
         let mut listed = self.listed.lock().await;

@@ -1,13 +1,12 @@
-//! A scheduler extender that requires a node label and prefers nodes with a low CPU usage, as measured by
-//! metrics-server.
+//! A scheduler extender that requires a node label and prefers nodes with low CPU usage, as measured by metrics-server.
 //!
-//! It reimplements the example of a well-known article, using only the public API of `harbormaster-extender`.
-//! `README.md` describes what it does and how it differs.
+//! The extender reimplements the example of a well-known article, using only the public API of `harbormaster-extender`.
+//! `README.md` describes the extender and how it differs from the article.
 //!
 //! Reading order: [`extender`] (the four verbs), [`score`], [`usage`] (CPU usage of nodes), [`labelled`] (nodes with
 //! the label), [`program`] (flags, connection to the API server).
 //!
-//! Invariants: serving a request never calls metrics-server; pods are scheduled without metrics, too.
+//! Invariants: serving a request never calls metrics-server; pods are scheduled even without metrics.
 
 pub mod extender;
 pub mod labelled;

@@ -25,7 +25,7 @@ const CONNECT: Duration = Duration::from_secs(10);
 /// Timeout for reads. A watch sends a bookmark once a minute.
 const SILENCE: Duration = Duration::from_secs(150);
 
-/// Sends pods to nodes that have a label, preferring nodes with a low CPU usage.
+/// Sends pods to nodes that have a label, preferring nodes with low CPU usage.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "metrics-extender", version)]
 pub struct Flags {
@@ -38,10 +38,10 @@ pub struct Flags {
     /// Scores from 0 to 10, or those of the article
     #[arg(long, value_enum, default_value_t)]
     pub mode: Mode,
-    /// Time between requests to metrics-server, which measures every 15 s
+    /// Interval between requests to metrics-server, which measures every 15 s
     #[arg(long, value_name = "TIME", default_value = "15s", value_parser = parse_duration)]
     pub refresh: Duration,
-    /// Maximum age of metrics; older ones are not used
+    /// Maximum age of metrics; older metrics are not used
     #[arg(long, value_name = "TIME", default_value = "2m", value_parser = parse_duration)]
     pub max_age: Duration,
     /// Also binds pods, for configurations with a bindVerb. Requires permission to create pods/binding
@@ -55,7 +55,7 @@ pub struct Flags {
     pub serving: Serving,
 }
 
-/// Reason why the extender cannot run.
+/// The reason the extender cannot run.
 #[derive(Debug, Error)]
 pub enum RunError {
     /// The kubeconfig is invalid or missing.
@@ -68,7 +68,7 @@ pub enum RunError {
     MaxAge {
         /// Maximum age of metrics.
         max_age: Duration,
-        /// Time between requests.
+        /// Interval between requests.
         refresh: Duration,
     },
     /// The server cannot start.
@@ -116,7 +116,7 @@ async fn run(flags: Flags) -> Result<(), RunError> {
     Ok(())
 }
 
-/// Configures the client. Sends nothing.
+/// Configures the client, without sending a request.
 async fn connect(kubeconfig: Option<&Path>) -> Result<Client, RunError> {
     let unusable = |error: &dyn std::fmt::Display| RunError::Kubeconfig(error.to_string());
     let mut config = match kubeconfig {
@@ -133,7 +133,7 @@ async fn connect(kubeconfig: Option<&Path>) -> Result<Client, RunError> {
     Client::try_from(config).map_err(|error| unusable(&error))
 }
 
-/// Checks that the text is a label key, so that a label selector with it is unambiguous.
+/// Checks that the text is a label key, so that a label selector that contains it is unambiguous.
 fn label_key(text: &str) -> Result<String, String> {
     let (prefix, name) = text.split_once('/').map_or((None, text), |(prefix, name)| (Some(prefix), name));
     let is_fine = |part: &str, most: usize| {
@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn flags_have_the_articles_label_and_sound_defaults() {
+    fn flags_default_to_the_articles_label_and_sensible_values() {
         let flags = Flags::try_parse_from(["metrics-extender"]).unwrap();
         assert_eq!((flags.label.as_str(), flags.mode, flags.bind), ("filter.xy.com", Mode::Corrected, false));
         assert_eq!(flags.serving, Serving::default());
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_that_are_wrong_are_told_with_what_is_expected() {
+    fn errors_about_flags_explain_what_is_expected() {
         for (args, expected) in [
             (&["--label=a=b"][..], "invalid value 'a=b' for '--label <KEY>': expected a label key"),
             (&["--label=a,b"], "expected a label key"),
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_cannot_work_is_refused_at_the_start() {
+    async fn impossible_settings_are_rejected_at_startup() {
         let run = async |args: &[&str]| {
             let flags = Flags::try_parse_from(["metrics-extender"].iter().chain(args)).unwrap();
             run(flags).await.unwrap_err().to_string()

@@ -5,15 +5,15 @@ use std::collections::BTreeMap;
 use harbormaster_extender::{MAX_SCORE, Scores};
 
 /// Returns the article's scores for all known nodes: 1 for the node with the lowest usage, and one less for every
-/// additional millicore. There is no lower bound. Schedulers multiply by ten, so a difference of eleven millicores
-/// outweighs any plugin.
+/// additional millicore. There is no lower bound. Schedulers multiply scores by ten, so a difference of eleven
+/// millicores outweighs any plugin.
 pub fn literal(millicores: &BTreeMap<String, u64>) -> Scores {
     let least = millicores.values().min().copied().unwrap_or_default();
     let points = |used: u64| 1 - i64::try_from(used - least).unwrap_or(i64::MAX);
     millicores.iter().map(|(node, used)| (node.clone(), points(*used))).collect()
 }
 
-/// Returns scores from 0 to 10 for `nodes`: 10 for the one with the lowest usage, 5 for one with twice that usage.
+/// Returns scores from 0 to 10 for `nodes`: 10 for the node with the lowest usage, 5 for a node with twice that usage.
 /// Nodes without metrics get 0, since they may be busy.
 pub fn corrected<'a>(
     millicores: &BTreeMap<String, u64>,
@@ -42,7 +42,7 @@ mod tests {
     }
 
     #[test]
-    fn literal_points_are_those_of_the_article() {
+    fn literal_scores_are_the_same_as_in_the_article() {
         let known = usage(&[("k8s-master", 264), ("k8s-node1", 87), ("k8s-node2", 67)]);
         let expected = [("k8s-master", -196), ("k8s-node1", -19), ("k8s-node2", 1)];
         assert_eq!(
@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn corrected_points_are_from_0_to_10_whatever_nodes_use() {
+    fn corrected_scores_are_from_0_to_10_whatever_the_usage() {
         for (used, expected) in [
             (&[("a", 264), ("b", 87), ("c", 67)][..], &[3, 8, 10][..]),
             (&[("a", 1000), ("b", 1010), ("c", 2000)], &[10, 10, 5]),

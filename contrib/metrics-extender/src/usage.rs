@@ -11,7 +11,7 @@ use kube::Client;
 use serde::Deserialize;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 
-/// Path of the node metrics at the API server.
+/// Path of the node metrics on the API server.
 const NODES: &str = "/apis/metrics.k8s.io/v1beta1/nodes";
 /// Timeout of a request.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -34,7 +34,7 @@ struct UsageMetrics {
 }
 
 impl Usage {
-    /// Starts without metrics. Metrics older than `max_age` are not used.
+    /// Returns a value without metrics. Metrics older than `max_age` are not used.
     pub fn new(max_age: Duration) -> Self {
         let refreshes =
             Opts::new("metrics_extender_refreshes_total", "Requests to metrics-server, by result.");
@@ -74,7 +74,7 @@ impl Usage {
             Some((Instant::now(), Arc::new(millicores)));
     }
 
-    /// Fetches metrics forever. Logs when errors start, change and end.
+    /// Keeps fetching metrics; never returns. Logs when errors start, change or end.
     pub async fn follow(self, client: Client, every: Duration) {
         let mut ticks = interval(every);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -175,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quantities_are_millicores_rounded_up() {
+    fn quantities_are_rounded_up_to_millicores() {
         for (quantity, expected) in [
             ("264123456n", Some(265)),
             ("264000000n", Some(264)),
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_that_cannot_be_read_are_not_known() {
+    fn unreadable_nodes_have_no_metrics() {
         let text = r#"{"kind":"NodeMetricsList","items":[
             {"metadata":{"name":"a"},"timestamp":"2024-02-14T07:29:00Z","window":"10s","usage":{"cpu":"67m","memory":"1Gi"}},
             {"metadata":{"name":"b"},"usage":{"memory":"1Gi"}},
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_answer_that_is_too_old_counts_as_none() {
+    async fn metrics_that_are_too_old_are_not_used() {
         let usage = Usage::new(Duration::from_secs(60));
         assert_eq!(usage.now(), None);
         usage.set([("a".to_owned(), 67)].into());

@@ -22,7 +22,7 @@ pub struct VirtualMachineInstance {}
 #[derive(Clone, Debug, Deserialize)]
 #[serde(crate = "harbormaster::serde")]
 pub struct VirtualMachine {
-    /// Node that was chosen for the machine but is not written yet.
+    /// Node that was chosen for the machine but is not yet written to the annotation.
     #[serde(skip)]
     pub(crate) assumed: Option<Str>,
 }
@@ -55,7 +55,7 @@ pub fn machine_of(instance: &Custom<VirtualMachineInstance>) -> Option<&OwnerRef
     instance.metadata.controller.as_ref().filter(|owner| is_of::<VirtualMachine>(owner))
 }
 
-/// Returns true if the reference names an object of that kind, in any version.
+/// Returns true if the reference names an object of the given kind, in any version.
 fn is_of<R: Resource>(owner: &OwnerReference) -> bool {
     let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
     owner.kind == R::KIND && group == R::GROUP
@@ -64,7 +64,7 @@ fn is_of<R: Resource>(owner: &OwnerReference) -> bool {
 /// Returns the pod's machine from the scheduler's cache, or `None` if the pod has none.
 ///
 /// # Errors
-/// Names the object that is missing.
+/// If an object is missing; the error names it.
 pub fn machine<'a>(
     instances: Watched<'a, VirtualMachineInstance>,
     machines: Watched<'a, VirtualMachine>,
@@ -85,7 +85,7 @@ pub fn machine<'a>(
 /// Returns the pod's machine from the API server.
 ///
 /// # Errors
-/// Names the object that is missing; or errors of the API server.
+/// If an object is missing (the error names it), or the API server returns an error.
 pub async fn fetch_machine(api: &Api, pod: &Pod) -> Result<Option<Custom<VirtualMachine>>, Stop> {
     let Some(owner) = instance_of(pod) else { return Ok(None) };
     let instance = fetch_owner::<VirtualMachineInstance>(api, pod, owner).await?;
@@ -96,7 +96,7 @@ pub async fn fetch_machine(api: &Api, pod: &Pod) -> Result<Option<Custom<Virtual
 /// Returns an owner from the API server.
 ///
 /// # Errors
-/// If the owner is missing; or errors of the API server.
+/// If the owner is missing, or the API server returns an error.
 pub(crate) async fn fetch_owner<R: Resource>(
     api: &Api,
     pod: &Pod,

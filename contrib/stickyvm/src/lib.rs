@@ -10,8 +10,8 @@
 //!
 //! Invariants, if the plugin is enabled in Reserve and PreBind: no pod of a machine is bound before the annotation
 //! exists, or to a node other than the annotated one when the pod was scheduled, except targets of live migrations. A
-//! scheduler may therefore be killed at any time, and of two schedulers one writes the annotation and the other retries
-//! its pod.
+//! scheduler may therefore be killed at any time, and if two schedulers compete, one writes the annotation and the
+//! other retries its pod.
 
 pub mod kubevirt;
 pub mod memory;

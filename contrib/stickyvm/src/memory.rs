@@ -1,9 +1,9 @@
-//! Writes the annotation with a machine's node, once.
+//! Writes the annotation that names a machine's node, once.
 //!
 //! The patch requires that the machine's resource version is unchanged, so concurrent writers conflict. The plugin
 //! never removes the annotation, not even if the binding fails: a binding whose response was lost looks like a failed
-//! one, and forgetting the node of a running machine is worse than retrying on a node where it has not run. Users
-//! remove the annotation to release the machine.
+//! one, and it is worse to forget the node of a running machine than to retry on a node where the machine has not run.
+//! Users remove the annotation to release the machine.
 
 use harbormaster::{
     api::{Pod, Str, pod::OwnerReference},
@@ -21,7 +21,7 @@ pub fn annotated_node<'a>(machine: &'a Custom<VirtualMachine>, annotation: &str)
     machine.metadata.annotations.get(annotation).filter(|node| !node.is_empty())
 }
 
-/// Returns the machine's node: the annotated one, or else the assumed one.
+/// Returns the machine's node: the annotated node if there is one, otherwise the assumed node.
 pub fn pinned_node<'a>(machine: &'a Custom<VirtualMachine>, annotation: &str) -> Option<&'a Str> {
     annotated_node(machine, annotation).or(machine.assumed.as_ref())
 }
@@ -58,7 +58,7 @@ impl UnpinnedMachine {
     /// Writes the annotation, unless it already names the node.
     ///
     /// # Errors
-    /// If the annotation names another node by now, the machine is gone, or a request fails.
+    /// If the annotation names another node in the meantime, the machine no longer exists, or a request fails.
     pub async fn write(self, api: &Api, pod: &Pod, annotation: &str, node: &str) -> Verdict {
         let Self { machine, mut version } = self;
         for _ in 0..TRIES {

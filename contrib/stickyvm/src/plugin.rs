@@ -1,7 +1,7 @@
 //! The plugin StickyVM.
 //!
-//! PreFilter allows only the pinned node, so that preemption does not try the others. On a machine's first start,
-//! Reserve assumes the node at once, for other pods of the machine that are scheduled in the meantime, and PreBind
+//! PreFilter allows only the pinned node, so that preemption does not try other nodes. On a machine's first start,
+//! Reserve immediately assumes the node, for other pods of the machine that are scheduled in the meantime, and PreBind
 //! writes the annotation before the pod is bound. If the scheduler stops in between, the annotation is correct whether
 //! or not the pod was bound, and the next scheduler continues from there.
 //!
@@ -20,11 +20,11 @@ use crate::{
     memory::{UnpinnedMachine, annotated_node, pinned_elsewhere, pinned_node},
 };
 
-/// `profiles[].pluginConfig[].args`.
+/// Plugin arguments, `profiles[].pluginConfig[].args`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(crate = "harbormaster::serde", rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Args {
-    /// The annotation of machines that names their node.
+    /// The annotation on machines that names their node.
     pub annotation: String,
 }
 
@@ -61,7 +61,7 @@ impl Plugin for StickyVM {
         Some(vec![
             Registration::on::<VirtualMachineInstance>(known, Self::after_instance),
             Registration::on::<VirtualMachine>(known, Self::after_machine),
-            // It may be the pinned node; a hint cannot look up the machine.
+            // The new node may be the pinned node; a hint cannot look up the machine.
             Registration::always(EventResource::Node, Action::ADD),
             Registration::hinted(EventResource::AssignedPod, Action::DELETE, Self::after_pod),
         ])
@@ -104,7 +104,7 @@ impl StickyVM {
     }
 
     /// Wakes pods if a machine's pod in their namespace gave up its node, since that pod may have been the only reason
-    /// to go there.
+    /// they had to go there.
     fn after_pod(&self, pod: &PodInfo, change: &Change<'_>) -> PluginResult<Hint> {
         let Change::Pod { old: Some(gone), .. } = change else { return Ok(Hint::Queue) };
         Ok(queue_if(gone.namespace == pod.namespace && instance_of(gone).is_some()))
@@ -134,7 +134,7 @@ impl PreFilter<WholeCluster, Option<NodeIdx>> for StickyVM {
 }
 
 impl Filter<WholeCluster, Option<NodeIdx>> for StickyVM {
-    /// Rejects all nodes but the pinned one. Matters only to callers that ignore the nodes PreFilter allows.
+    /// Rejects all nodes except the pinned node. Matters only to callers that ignore which nodes PreFilter allows.
     fn filter(&self, _: &Cycle<'_>, pinned: &Option<NodeIdx>, node: NodeRef<'_>) -> Verdict {
         match pinned.is_none_or(|row| row == node.idx()) {
             true => Ok(()),
@@ -180,13 +180,13 @@ impl Reserve<Option<NodeIdx>> for StickyVM {
         Ok(Reserved { done: AtomicBool::new(unpinned.is_none()), unpinned: unpinned.map(|(_, it)| it) })
     }
 
-    /// Keeps the annotation: see [`crate::memory`].
+    /// Keeps the annotation; see [`crate::memory`].
     fn unreserve(&self, _: &Placement, _: &mut Vec<ApiCall>) {}
 }
 
 impl StickyVM {
-    /// Writes the node into the annotation. Returns false if it was already there. Without Reserve, reads the machine
-    /// from the API server first.
+    /// Writes the node into the annotation. Returns false if the annotation already named it. Without Reserve, first
+    /// reads the machine from the API server.
     async fn remember(&self, cx: &BindCycle) -> Result<bool, Stop> {
         let reserved = self.reserved(cx);
         let unpinned = match reserved {
@@ -215,7 +215,7 @@ impl PreBind for StickyVM {
     fn pre_flight(&self, placement: &Placement) -> PluginResult<PreFlight> {
         Ok(match self.is_done(placement) {
             true => PreFlight::NothingToDo,
-            // Not in parallel: a failure of an earlier plugin should not pin the machine.
+            // Does not run in parallel, so that a failure of an earlier plugin does not pin the machine.
             false => PreFlight::Work { parallel: false },
         })
     }

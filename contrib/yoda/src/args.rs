@@ -8,7 +8,7 @@ use harbormaster::{prelude::PluginError, serde::Deserialize};
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(crate = "harbormaster::serde", rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Args {
-    /// Arithmetic to use.
+    /// The arithmetic to use.
     pub mode: Mode,
     /// Maximum age of a node's report in seconds, relative to the newest report of any node. Ignored with `mode:
     /// literal`.
@@ -21,7 +21,7 @@ impl Default for Args {
     }
 }
 
-/// Arithmetic that the plugin uses.
+/// The arithmetic that the plugin uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(crate = "harbormaster::serde", rename_all = "camelCase")]
 pub enum Mode {
@@ -35,7 +35,7 @@ impl Args {
     /// Returns [`Self::stale_after_seconds`] as a duration.
     ///
     /// # Errors
-    /// If it is zero, which would reject all reports but the newest.
+    /// If the value is zero, which would reject all reports but the newest.
     pub fn stale_after(&self) -> Result<Duration, PluginError> {
         match self.stale_after_seconds {
             0 => {

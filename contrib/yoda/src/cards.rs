@@ -21,11 +21,11 @@ pub const NO_GPU: &str = "No GPU";
 /// The sniffer's report is too old.
 pub const STALE: &str = "GPU Report Stale";
 
-/// A card, with the memory that pods hold on it.
+/// A card and the memory that pods hold on it.
 #[derive(Clone, Debug)]
 pub struct CardUsage<'a> {
     card: &'a Card,
-    /// Free memory in MiB as measured by the sniffer, plus the memory of pods that a what-if question removes.
+    /// Free memory in MiB, as measured by the sniffer, plus the memory of pods that a what-if question removes.
     measured: u64,
     /// Memory in MiB held by pods that share the card.
     held: u64,
@@ -34,8 +34,8 @@ pub struct CardUsage<'a> {
 }
 
 impl<'a> CardUsage<'a> {
-    /// Returns the memory in MiB that a pod may have: the smaller of what the sniffer measured and what the ledger
-    /// leaves, so that memory held and used by one pod is counted once.
+    /// Returns the memory in MiB that a pod may have: the smaller of the free memory that the sniffer measured and the
+    /// memory that the ledger leaves free. Memory that a pod both holds and uses is therefore counted once.
     pub fn free(&self) -> u64 {
         match self.whole {
             true => 0,
@@ -68,12 +68,12 @@ impl<'a> CardUsage<'a> {
     }
 }
 
-/// The cards of a node, with what pods hold of them.
+/// The cards of a node and what pods hold on them.
 #[derive(Clone, Debug)]
 pub struct Cards<'a>(Vec<CardUsage<'a>>);
 
 impl<'a> Cards<'a> {
-    /// Returns the cards of a report, with no pods.
+    /// Returns the cards of a report; no pod holds anything yet.
     pub fn of(status: &'a ScvStatus) -> Self {
         let usage = |card: &'a Card| {
             let measured = card.free_memory.min(card.total_memory);
@@ -90,8 +90,8 @@ impl<'a> Cards<'a> {
         }
     }
 
-    /// Records that a pod holds `number` cards that are not known. Assumes cards with room for the pod, preferring
-    /// those with the most unexplained memory in use, so a running pod is found on its own cards and counted once.
+    /// Records that a pod holds `number` unknown cards. Assumes cards with room for the pod and prefers those with the
+    /// most unexplained memory in use, so that a running pod is attributed to its own cards and counted once.
     pub fn take_unknown(&mut self, number: u32, memory: Option<u64>) {
         let mut likely: Vec<&mut CardUsage<'_>> = self.0.iter_mut().collect();
         likely.sort_by_key(|usage| {
@@ -117,8 +117,8 @@ impl<'a> Cards<'a> {
         }
     }
 
-    /// Returns the best `request.number` cards that satisfy the request, best first. Compares cards of this node only,
-    /// so the choice does not depend on other nodes.
+    /// Returns the best `request.number` cards that satisfy the request, best first. Compares only the cards of this
+    /// node, so the choice does not depend on other nodes.
     ///
     /// # Errors
     /// If there are too few such cards. Evicting pods may help if enough cards are installed.
@@ -157,7 +157,7 @@ fn take(usage: &mut CardUsage<'_>, memory: Option<u64>) {
     }
 }
 
-/// Returns true if the card satisfies the request, ignoring what pods hold.
+/// Returns true if the card satisfies the request, disregarding what pods hold.
 pub fn satisfies(card: &Card, request: &Request) -> bool {
     let free = card.free_memory.min(card.total_memory);
     let room = request.memory.map_or(free > 0, |memory| free >= memory);

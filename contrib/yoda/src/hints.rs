@@ -1,9 +1,12 @@
 //! Queueing hints of `yoda`. These events wake a rejected pod:
 //!
-//! - An Scv object in which one more card satisfies the request, or a card became larger; which is reported again after
-//!   being stale; whose clock moved back, or which was deleted (other reports may have been stale only in comparison).
-//! - A pod with cards that leaves its node or changes its request, and a change of the waiting pod's own labels.
-//! - A node that joins or gets the requested level.
+//! - In an Scv object, an additional card satisfies the request, or a card becomes larger.
+//! - An Scv object is reported again after being stale.
+//! - The clock of an Scv object moves back, or the object is deleted (other reports may have been stale only in
+//!   comparison).
+//! - A pod with cards leaves its node or changes its request.
+//! - The labels of the waiting pod itself change.
+//! - A node joins or gets the requested level.
 
 use std::time::Duration;
 
@@ -42,7 +45,7 @@ fn after_scv(yoda: &Yoda, pod: &PodInfo, scv: Changed<'_, Scv>) -> PluginResult<
     queue_if(newly_satisfied(&request, scv.old.map(|old| &old.status), &new.status, yoda.stale_after))
 }
 
-/// Returns true if the node may satisfy the request now but did not before.
+/// Returns true if the node may satisfy the request now, but did not before.
 fn newly_satisfied(
     request: &Request,
     old: Option<&ScvStatus>,
@@ -59,7 +62,7 @@ fn newly_satisfied(
     }
     let Some(old) = old else { return true };
     let gap = old.update_time.zip(new.update_time).map(|(old, new)| new.since(old));
-    // Half the limit, since the newest report may have been ahead of this one.
+    // Half the limit is used, since the newest report may have been ahead of this one.
     if gap.is_none_or(|gap| gap > stale_after / 2) {
         return true;
     }

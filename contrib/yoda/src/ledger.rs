@@ -1,12 +1,12 @@
 //! The ledger: the cards that each pod holds.
 //!
-//! The ledger is built from the pods on the nodes. A pod's annotation [`CARDS`] names its cards, and its labels say how
-//! much of each it holds. PreBind writes the annotation before the binding; until the scheduler sees it,
-//! [`PendingChoices`] has the cards that Reserve chose.
+//! The ledger is built from the pods on the nodes. A pod's annotation [`CARDS`] names its cards, and its labels specify
+//! how much of each card it holds. PreBind writes the annotation before the binding. Until the scheduler sees the
+//! annotation, [`PendingChoices`] contains the cards that Reserve chose.
 //!
 //! A pod with a request but no annotation was placed by another scheduler. It is assumed to hold the most likely cards
-//! (see [`Cards::take_unknown`]), oldest pod first. A pod with invalid labels holds the whole cards of its annotation;
-//! without an annotation, only the sniffer's measurements account for it.
+//! (see [`Cards::take_unknown`]), oldest pod first. A pod with invalid labels holds all the cards in its annotation as
+//! whole cards; if it also has no annotation, only the sniffer's measurements account for it.
 
 use std::collections::HashMap;
 
@@ -44,7 +44,7 @@ pub struct Holding {
 }
 
 impl Holding {
-    /// Returns what the pod holds on its node, or `None` if it has finished or holds nothing.
+    /// Returns what the pod holds on its node, or `None` if the pod has finished or holds nothing.
     pub fn of(pod: &Pod) -> Option<Self> {
         if pod.is_terminal() {
             return None;
@@ -79,7 +79,7 @@ impl Ledger {
         self.0.get(&row).map_or(&[], |row| &row.holdings)
     }
 
-    /// Returns the labelled memory that the original's Score adds up for a node.
+    /// Returns the sum of the `scv/memory` labels of a node's pods, as the original's Score computes it.
     pub fn labelled(&self, row: NodeIdx) -> literal::LabelledMemory {
         self.0.get(&row).map(|row| row.labelled).unwrap_or_default()
     }
@@ -116,7 +116,7 @@ impl PendingChoices {
     /// Records the cards that Reserve chose.
     pub fn insert(&mut self, uid: &Str, row: NodeIdx, ids: Vec<u32>, ledger: &Ledger) {
         if self.by_uid.len() >= self.tidy_at.max(64) {
-            // Forget choices that an annotation confirms, and those of deleted pods.
+            // Forget choices that an annotation confirms, and choices of deleted pods.
             self.by_uid.retain(|uid, (row, ids)| {
                 let holding = ledger.holdings(*row).iter().find(|holding| holding.uid == *uid);
                 holding.is_some_and(|holding| holding.ids.as_ref() != Some(ids))
@@ -166,7 +166,7 @@ fn shift(from: &mut Vec<Holding>, to: &mut Vec<Holding>, pod: &PodInfo) {
     }
 }
 
-/// Returns the cards of a node with what all pods except `except` hold of them.
+/// Returns the cards of a node with what all pods except `except` hold on them.
 pub fn cards<'a>(
     status: &'a ScvStatus,
     row: NodeIdx,
@@ -209,7 +209,7 @@ mod tests {
     use crate::{Yoda, request::NUMBER};
 
     #[test]
-    fn an_annotation_is_read_as_it_is_written() {
+    fn an_annotation_survives_a_round_trip() {
         for ids in [vec![0], vec![0, 2], vec![31, 4, 7]] {
             assert_eq!(parse_ids(&format_ids(&ids)), Some(ids));
         }
@@ -219,7 +219,7 @@ mod tests {
         }
     }
 
-    /// Builds the index from these pods on node `n1`, which has the first row, and passes it to `ask`.
+    /// Builds the index from the given number of pods on node `n1`, which has the first row, and passes it to `ask`.
     fn with_ledger(pods: usize, annotated: bool, ask: impl FnOnce(&<Yoda as Indexed>::Index)) {
         let on_node = (0..pods).map(|at| {
             let annotations = if annotated { labels(&[(CARDS, "0")]) } else { labels(&[]) };
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn choices_are_forgotten_once_they_are_known_from_the_pods_or_the_pods_are_gone() {
+    fn choices_are_forgotten_once_the_pods_are_annotated_or_gone() {
         for (pods, annotated, left) in [(100, false, 100), (100, true, 0), (0, false, 0)] {
             with_ledger(pods, annotated, |ledger| {
                 let mut chosen = PendingChoices::default();

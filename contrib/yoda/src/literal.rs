@@ -1,8 +1,8 @@
 //! The original's arithmetic of 2021, reproduced exactly. `mode: literal` uses it.
 //!
-//! Its oddities are the original's. Invalid numbers in labels are 0, negative ones are huge, unsigned numbers wrap, and
-//! the clock is inputs for equality in one place and divided by the greatest bandwidth in another. Where the original
-//! would crash (division by zero memory) the score is 0.
+//! The oddities are the original's. Invalid numbers in labels are 0, negative numbers become huge, unsigned numbers
+//! wrap, and the clock is compared for equality in one place and divided by the greatest bandwidth in another. Where
+//! the original would crash (division by zero memory), the score is 0.
 
 use harbormaster::{api::Labels, prelude::PodInfo};
 
@@ -31,7 +31,7 @@ impl Request {
     /// Checks whether the node passes Filter.
     ///
     /// # Errors
-    /// The reason if it does not.
+    /// If the node does not pass; the error is the reason.
     pub fn fits(&self, status: &ScvStatus) -> Result<(), &'static str> {
         let enough = self.number.map_or(status.card_number > 0, |number| number <= status.card_number);
         if !enough {
@@ -77,7 +77,7 @@ impl Maxima {
 
     fn score(&self, card: &Card) -> u64 {
         let [bandwidth, _, core, power, free, total] = self.0;
-        // The second divisor, for the clock, is the bandwidth's as in the original.
+        // The second divisor, which applies to the clock, is the greatest bandwidth, as in the original.
         let divisors = [bandwidth, bandwidth, core, power, free, total];
         let weighted = facts(card).into_iter().zip(divisors).zip(WEIGHTS);
         let scores = weighted
@@ -90,7 +90,7 @@ fn facts(card: &Card) -> [u64; 6] {
     [card.bandwidth, card.clock, card.core, card.power, card.free_memory, card.total_memory]
 }
 
-/// Sum of pods' `scv/memory` labels, parsed and added as the original does.
+/// Sum of pods' `scv/memory` labels, parsed and added in the same way as in the original.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LabelledMemory(u64);
 
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn the_originals_mistakes_are_kept() {
+    fn the_originals_mistakes_are_reproduced() {
         let fast = card(HEALTHY, 1000, 6000);
         let roomy = card(HEALTHY, 16000, 5000);
         let dead = card("Unhealthy", 16000, 6000);
@@ -165,12 +165,12 @@ mod tests {
                 vec![fast.clone(), roomy],
                 Ok(()),
             ),
-            ("bug 4: a dead card is a card", &[], vec![dead.clone()], Ok(())),
-            ("a dead card has no memory, though", &[(MEMORY, "1")], vec![dead], Err(MEMORY_NOT_FIT)),
-            ("bug 8: no card is enough for none", &[(NUMBER, "0")], vec![], Ok(())),
-            ("bug 9: what cannot be read is 0", &[(MEMORY, "much")], vec![fast.clone()], Ok(())),
-            ("bug 9: less than nothing is very much", &[(MEMORY, "-1")], vec![fast], Err(MEMORY_NOT_FIT)),
-            ("bug 10: a pod that wants nothing wants a card", &[], vec![], Err(NUMBER_NOT_FIT)),
+            ("bug 4: an unhealthy card counts", &[], vec![dead.clone()], Ok(())),
+            ("an unhealthy card has no memory, though", &[(MEMORY, "1")], vec![dead], Err(MEMORY_NOT_FIT)),
+            ("bug 8: a request for 0 cards fits a node without cards", &[(NUMBER, "0")], vec![], Ok(())),
+            ("bug 9: an unreadable value is 0", &[(MEMORY, "much")], vec![fast.clone()], Ok(())),
+            ("bug 9: a negative value is huge", &[(MEMORY, "-1")], vec![fast], Err(MEMORY_NOT_FIT)),
+            ("bug 10: a pod without a request needs a card", &[], vec![], Err(NUMBER_NOT_FIT)),
         ] {
             assert_eq!(Request::of(&labels(pairs)).fits(&status(&cards)), expected, "{why}");
         }

@@ -3,25 +3,27 @@
 //! # What it does
 //! QueueSort orders pods by `spec.priority`, then by the label `scv/priority`, by the requested level, and by time in
 //! the queue. `spec.priority` comes first because preemption uses it; the label orders pods within a priority class.
-//! PreFilter reads the labels. Filter finds nodes whose cards satisfy them. Score prefers nodes that have better cards
-//! for the pod and are emptier. Reserve chooses the cards, and PreBind records them in an annotation of the pod.
+//! PreFilter reads the labels. Filter finds nodes whose cards satisfy the request. Score prefers nodes that are emptier
+//! and have better cards for the pod. Reserve chooses the cards, and PreBind records them in an annotation of the pod.
 //!
 //! # Rejects when
 //! - A label is invalid.
-//! - No sniffer reports for the node, or has not for `staleAfterSeconds`.
-//! - The node has another level.
-//! - Too few cards are healthy, fast enough or large enough, or have room. Only for the last can evicting pods help.
+//! - No sniffer reports for the node, or the last report is older than `staleAfterSeconds`.
+//! - The node does not have the requested level.
+//! - Too few cards are healthy, fast enough and large enough, or too few of them have room. Evicting pods can help only
+//!   if room is lacking.
 //!
 //! # Scores by
 //! See [`crate::score`]: the mean score of the cards that the pod would get, relative to the greatest values among all
-//! candidates, and the share of the node's memory that is free and not held. The best node gets 100, the worst 0.
+//! candidates, plus the shares of the node's card memory that are measured as free and that no pod holds. The best node
+//! gets 100, the worst 0.
 //!
 //! # Requeued by
 //! See [`crate::hints`].
 //!
 //! # Differs from the original
-//! See `README.md`. With `mode: literal`, Filter, Score and the queue order are the original's; there is no ledger, no
-//! level, and no report is too old.
+//! See `README.md`. With `mode: literal`, Filter, Score and the queue order are the same as in the original: there is
+//! no ledger, the level is ignored, and no report is too old.
 
 use std::{
     cmp::Reverse,
@@ -54,7 +56,7 @@ pub struct Yoda {
     chosen: Mutex<PendingChoices>,
 }
 
-/// A pod's request and the state of its state.
+/// State of a scheduling attempt: the pod's request, and the data that Filter and Score use.
 #[derive(Clone, Debug, Default)]
 pub struct AttemptState {
     request: Option<AnyRequest>,
@@ -77,16 +79,16 @@ pub enum ScoreInputs {
     /// The pod is not scored.
     #[default]
     Nothing,
-    /// The request, and the greatest facts on any node.
+    /// The request, and the greatest value of each fact on any node.
     Literal(literal::Request, literal::Maxima),
-    /// The candidates' offers, and their greatest facts.
+    /// The candidates' offers, and the greatest value of each fact among them.
     Corrected(HashMap<NodeIdx, Arc<Offer>>, Maxima),
 }
 
 /// Cards that Reserve took.
 #[derive(Debug, Default)]
 pub struct ReservedCards {
-    /// IDs of the cards; empty if the pod requests none.
+    /// IDs of the cards; empty if the pod requests no cards.
     pub ids: Vec<u32>,
     /// True once the annotation may have reached the API server.
     may_be_written: AtomicBool,
@@ -267,7 +269,7 @@ impl PreBind for Yoda {
         Ok(if takes_cards { PreFlight::Work { parallel: true } } else { PreFlight::NothingToDo })
     }
 
-    /// Writes the annotation before the binding, so every pod on a node has known cards.
+    /// Writes the annotation before the binding, so that the cards of every bound pod are known.
     async fn pre_bind(&self, cx: &BindCycle) -> Verdict {
         let Some(taken) = self.reserved(cx) else { return Ok(()) };
         taken.may_be_written.store(true, Ordering::Relaxed);
@@ -292,7 +294,7 @@ impl Yoda {
         Ok(AttemptState { request: Some(AnyRequest::Corrected(request)), newest, ..AttemptState::default() })
     }
 
-    /// Returns the node's offer for the request, or the reason why it does not satisfy it.
+    /// Returns the node's offer for the request, or the reason the node does not satisfy the request.
     fn offer(
         &self,
         cx: &Cycle<'_>,
@@ -315,7 +317,7 @@ impl Yoda {
         let ledger = self.index(cx)?;
         let mut cards = ledger::cards(&scv.status, row, ledger, &self.chosen(), what_if, &cx.pod.uid);
         // Pods were evicted here for this pod. Their memory is measured as free only in the next report; until then,
-        // this pod would evict more of them.
+        // this pod would evict more pods.
         if cx.pod.status.nominated_node_name.as_ref() == Some(node.name()) {
             cards.trust_the_ledger();
         }

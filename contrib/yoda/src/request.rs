@@ -1,4 +1,4 @@
-//! Cards that a pod requests with its labels.
+//! Cards that a pod requests through its labels.
 
 use harbormaster::api::Labels;
 use thiserror::Error;
@@ -14,7 +14,7 @@ pub const LEVEL: &str = "scv/Level";
 /// Priority of the pod in the queue; higher values are tried first.
 pub const PRIORITY: &str = "scv/priority";
 
-/// Cards that a pod requests. Each card must satisfy all of it.
+/// Cards that a pod requests. Each card must satisfy all requirements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
     /// Number of cards.
@@ -23,7 +23,7 @@ pub struct Request {
     pub memory: Option<u64>,
     /// Minimum memory clock in MHz.
     pub clock: Option<u64>,
-    /// Level of the node.
+    /// Required level of the node.
     pub level: Option<Level>,
 }
 
@@ -84,16 +84,16 @@ impl Request {
     }
 }
 
-/// Returns the value of [`PRIORITY`], or 0 if it is missing.
+/// Returns the value of [`PRIORITY`], or 0 if the label is missing.
 ///
 /// # Errors
-/// If it is not a number.
+/// If the value is not a number.
 pub fn priority(labels: &Labels) -> Result<i64, BadLabel> {
     let priority = read(labels, PRIORITY, "a whole number", |text| text.parse().ok())?;
     Ok(priority.unwrap_or(0))
 }
 
-/// Returns the value of [`LEVEL`], if it is present and valid.
+/// Returns the value of [`LEVEL`] if the label is present and valid.
 pub fn level(labels: &Labels) -> Option<Level> {
     labels.get(LEVEL).and_then(|text| Level::parse(text))
 }
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn any_label_but_the_priority_asks_for_cards() {
+    fn any_label_except_the_priority_requests_cards() {
         let one = Request { number: 1, memory: None, clock: None, level: None };
         for (pairs, expected) in [
             (&[][..], None),
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn bug_9_labels_that_say_nothing_are_told_of_instead_of_counting_as_zero() {
+    fn bug_9_invalid_labels_are_reported_instead_of_counting_as_zero() {
         for (label, value, expected) in [
             (NUMBER, "two", "label scv/number: \"two\" is not a whole number above zero"),
             (MEMORY, "-1", "label scv/memory: \"-1\" is not a whole number above zero"),
@@ -156,13 +156,13 @@ mod tests {
     }
 
     #[test]
-    fn bug_8_no_cards_is_not_a_number_of_cards() {
+    fn bug_8_zero_is_not_a_valid_number_of_cards() {
         let expected = "label scv/number: \"0\" is not a whole number above zero";
         assert_eq!(request(&[(NUMBER, "0")]), Err(expected.to_owned()));
     }
 
     #[test]
-    fn levels_are_in_order_and_priorities_may_be_negative() {
+    fn levels_are_ordered_and_priorities_may_be_negative() {
         assert!(Level::High > Level::Medium && Level::Medium > Level::Low);
         assert_eq!(priority(&labels(&[(PRIORITY, "-3")])), Ok(-3));
         assert_eq!(priority(&labels(&[])), Ok(0));

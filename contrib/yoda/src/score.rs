@@ -30,33 +30,33 @@ impl Facts {
 pub struct Maxima([u64; 6]);
 
 impl Default for Maxima {
-    /// Returns ones, which are safe divisors.
+    /// Returns 1 for every fact, which is a safe divisor.
     fn default() -> Self {
         Self([1; 6])
     }
 }
 
 impl Maxima {
-    /// Returns the maxima of these cards.
+    /// Returns the maxima of the given cards.
     pub fn of(cards: impl IntoIterator<Item = Facts>) -> Self {
         cards.into_iter().fold(Self::default(), |Self(max), Facts(facts)| {
             Self(std::array::from_fn(|at| max[at].max(facts[at])))
         })
     }
 
-    /// Returns a card's score, 0 to 700: the weighted sum of each fact's percentage of the maximum.
+    /// Returns a card's score, 0 to 700: the weighted sum of the facts, each as a percentage of its maximum.
     pub fn score(&self, Facts(facts): &Facts) -> u64 {
         let weighted = facts.iter().zip(&self.0).zip(&WEIGHTS);
         weighted.map(|((fact, max), weight)| percent(*fact, *max) * weight).sum()
     }
 }
 
-/// Cards that a node offers a pod.
+/// The cards that a node offers a pod.
 #[derive(Clone, Debug)]
 pub struct Offer {
     /// Facts of the cards that the pod would get.
     pub cards: Vec<Facts>,
-    /// IDs of these cards, best first.
+    /// IDs of the cards that the pod would get, best first.
     pub ids: Vec<u32>,
     /// Percentage of the healthy cards' memory that is measured as free.
     actual: u64,
@@ -68,7 +68,7 @@ impl Offer {
     /// Chooses cards for the request.
     ///
     /// # Errors
-    /// The reason if the cards do not satisfy the request.
+    /// If the cards do not satisfy the request; the error is the reason.
     pub fn of(cards: &Cards<'_>, request: &Request) -> Result<Self, Reject> {
         let chosen = cards.choose(request)?;
         let (mut free, mut not_held, mut total) = (0u64, 0u64, 0u64);
@@ -101,7 +101,7 @@ fn percent(part: u64, of: u64) -> u64 {
     u64::try_from(percent).map_or(100, |percent| percent.min(100))
 }
 
-/// Scales scores so that the best becomes 100 and the worst 0. Equal scores all become 100.
+/// Scales scores so that the best becomes 100 and the worst 0. If all scores are equal, they become 100.
 pub fn spread(scores: &mut [i64], at: &[usize]) {
     let among = || at.iter().map(|at| scores[*at]);
     let (Some(low), Some(high)) = (among().min(), among().max()) else { return };

@@ -55,7 +55,7 @@ pub struct ScvStatus {
 }
 
 impl ScvStatus {
-    /// Returns a report with the sums of these cards.
+    /// Returns a report of the given cards, with their sums.
     pub fn of(card_list: Vec<Card>, update_time: Timestamp) -> Self {
         let sum = |of: fn(&Card) -> u64| card_list.iter().map(of).fold(0, u64::saturating_add);
         Self {
@@ -74,7 +74,7 @@ impl ScvStatus {
 pub struct Card {
     /// Index of the card on the node.
     pub id: u32,
-    /// [`HEALTHY`], or any other text.
+    /// [`HEALTHY`] if the card is usable; any other string if not.
     #[serde(default)]
     pub health: String,
     /// Model, such as `TITAN Xp`.
@@ -101,7 +101,7 @@ pub struct Card {
 }
 
 impl Card {
-    /// Returns true if the card is usable. Ignores case, since the original's documentation and sniffer spell it
+    /// Returns true if the card is usable. Ignores case, since the original's documentation and sniffer spell `health`
     /// differently.
     pub fn is_healthy(&self) -> bool {
         self.health.eq_ignore_ascii_case(HEALTHY)
@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_object_reads_as_the_original_sniffer_writes_it() {
+    fn an_object_written_by_the_original_sniffer_can_be_read() {
         let scv = custom::<Scv>(&json!({
             "metadata": {"name": "n1"},
             "spec": {"updateInterval": 1000},
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_report_is_read_as_it_is_written_and_may_be_missing() {
+    fn a_report_survives_a_round_trip_and_may_be_missing() {
         let status = ScvStatus::of(vec![Card { id: 3, ..Card::default() }], Timestamp::from_secs(1));
         let written = json!({"metadata": {"name": "n"}, "status": status});
         assert_eq!(written["status"]["updateTime"], "1970-01-01T00:00:01Z");
@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "Scv \"n\" counts as absent: status.updateTime: ")]
-    fn a_time_that_is_none_is_told_of() {
+    fn an_invalid_time_is_an_error() {
         custom::<Scv>(&json!({"metadata": {"name": "n"}, "status": {"updateTime": "just now"}}));
     }
 }

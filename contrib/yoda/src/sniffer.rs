@@ -26,16 +26,16 @@ use report::Reporter;
 #[derive(Debug, Parser)]
 #[command(name = "yoda-sniffer", version)]
 pub struct Flags {
-    /// Name of the node that this runs on
+    /// Name of the node on which the sniffer runs
     #[arg(long)]
     pub node: String,
     /// Kubeconfig file. By default, uses the in-cluster configuration or kubectl's
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
-    /// Time between reports
+    /// Interval between reports
     #[arg(long, default_value = "1s", value_parser = positive)]
     pub interval: Duration,
-    /// Reads cards from a YAML file before each report, instead of except the NVIDIA driver
+    /// Reads cards from a YAML file before each report, instead of from the NVIDIA driver
     #[arg(long, value_name = "FILE")]
     pub fake: Option<PathBuf>,
     /// Prints one report to standard output and exits
@@ -43,7 +43,7 @@ pub struct Flags {
     pub print: bool,
 }
 
-/// Reason why the sniffer cannot report.
+/// The reason the sniffer cannot report.
 #[derive(Debug, Error)]
 pub enum SnifferError {
     /// The NVIDIA library cannot be used.
@@ -74,7 +74,7 @@ pub enum SnifferError {
     Process(#[from] std::io::Error),
 }
 
-/// Source of cards.
+/// The source of cards.
 #[derive(Debug)]
 enum Cards {
     Nvml(Box<NvmlCards>),
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_driver_the_way_out_is_named() {
+    fn without_a_driver_the_error_names_an_alternative() {
         let error = SnifferError::NoDriver(nvml_wrapper::error::NvmlError::DriverNotLoaded).to_string();
         assert!(
             error.starts_with("cannot use the NVIDIA driver: ") && error.contains("--fake FILE"),

@@ -288,7 +288,8 @@ fn view<T: DeserializeOwned + Default>(place: &str, json: &RawValue) -> Result<T
     })
 }
 
-/// Parses an object as JSON. The text was parsed before, so only numbers that are too large for [`Value`] can fail.
+/// Parses an object as JSON. The text was parsed before, so parsing can fail only for numbers that are too large for
+/// [`Value`].
 fn value(json: &RawValue) -> Value {
     serde_json::from_str(json.get()).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! The port: a thread that serves until it is told to stop.
+//! The port: a thread that serves requests until it is stopped.
 
 use std::{
     convert::Infallible,
@@ -165,7 +165,7 @@ struct OpenPort {
 }
 
 impl OpenPort {
-    /// Answers requests until it is told to stop.
+    /// Answers requests until the port is stopped.
     async fn serve(self, mut stopped: watch::Receiver<bool>) {
         let chain = self.chain;
         let service = move |client: Client| {

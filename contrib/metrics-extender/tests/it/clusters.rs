@@ -64,7 +64,7 @@ impl Extender {
         command.arg("--kubeconfig").arg(kubeconfig);
         command.args(["--listen=127.0.0.1:0", "--refresh=1s", "--max-age=3s", "--verbose"]).args(args);
         let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(output).spawn().unwrap();
-        let address = eventually("the extender says where it listens", PATIENCE, || {
+        let address = eventually("the extender logs its address", PATIENCE, || {
             let log = fs::read_to_string(&log).unwrap();
             let (_, rest) = log.split_once("address=")?;
             rest.split_once(char::is_whitespace).map(|(address, _)| address.to_owned())
@@ -79,14 +79,14 @@ impl Extender {
         fs::read_to_string(&self.log).unwrap()
     }
 
-    /// Returns the number of successful requests of a verb.
+    /// Returns the number of successful requests for a verb.
     fn answered(&self, verb: &str) -> u64 {
         let text = self.client.get_text("/metrics").unwrap();
         let line = format!("extender_requests_total{{code=\"200\",verb=\"{verb}\"}} ");
         text.lines().find_map(|found| found.strip_prefix(&line)?.parse().ok()).unwrap()
     }
 
-    /// Returns prioritize's scores for these nodes; nodes without a score are absent.
+    /// Returns prioritize's scores for the given nodes; nodes without a score are absent.
     fn scores(&self, nodes: &[&str]) -> Vec<(String, i64)> {
         let args = json!({"Pod": {"metadata": {"name": "asked"}}, "Nodes": null, "NodeNames": nodes});
         let answer = self.client.post("/scheduler/prioritize", &args).unwrap();
@@ -98,15 +98,15 @@ impl Extender {
         scores
     }
 
-    /// Waits until the extender knows the usage of all nodes; unknown nodes get no points.
+    /// Waits until the extender has the usage of all nodes; nodes without metrics get no points.
     fn wait_for_scores(&self) {
         let names = ARTICLE.map(|(name, _)| name);
         let known = || self.scores(&names).iter().filter(|(_, score)| *score != 0).count() == names.len();
-        eventually("the extender knows what nodes use", PATIENCE, || known().then_some(()));
+        eventually("the extender has the usage of all nodes", PATIENCE, || known().then_some(()));
     }
 }
 
-/// A cluster with an extender and a scheduler that calls it. They end in this order.
+/// A cluster with an extender and a scheduler that calls it. Fields are dropped in declaration order.
 struct World {
     scheduler: Scheduler,
     extender: Extender,
@@ -114,7 +114,7 @@ struct World {
 }
 
 impl World {
-    /// Starts the world with these nodes; merges `change` into the example configuration.
+    /// Starts the world with the given nodes; merges `change` into the example configuration.
     fn start(contender: &Contender, args: &[&str], change: &Value, nodes: &[Value]) -> Self {
         let cluster = ControlPlane::start(&ControlPlaneOptions::default()).unwrap();
         for node in nodes {
@@ -145,7 +145,7 @@ impl World {
         self.client().post(PODS, &pod(name, NAME, requests, spec)).unwrap();
     }
 
-    /// Serves the API group of metrics-server, with metrics of the nodes.
+    /// Makes the API server serve the API group of metrics-server, with metrics of the nodes.
     fn install_metrics(&self) {
         let manifests = include_str!("../../../../examples/metrics-extender/cluster/2-metrics.yaml");
         let mut told = documents(manifests);
@@ -165,7 +165,7 @@ impl World {
     }
 }
 
-/// The article's nodes without the label, each with this many CPUs.
+/// Returns the article's nodes without the label, each with the given number of CPUs.
 fn nodes(cpu: &str) -> Vec<Value> {
     ARTICLE.iter().map(|(name, _)| node(name, json!({}), cpu, "8Gi", 110)).collect()
 }
@@ -178,7 +178,7 @@ fn zero_grace() -> Value {
     json!({"terminationGracePeriodSeconds": 0})
 }
 
-/// The article's demonstration, from its first pod to its last line.
+/// Runs the article's demonstration from beginning to end.
 fn demonstration(contender: &Contender, args: &[&str], change: &Value, message: &str, scores: [i64; 3]) {
     let world = World::start(contender, args, change, &nodes("4"));
     world.create_pod("first", json!({}), json!({}));
@@ -186,11 +186,11 @@ fn demonstration(contender: &Contender, args: &[&str], change: &Value, message: 
     assert!(said.starts_with(message), "{said}");
     world.label("k8s-node1");
     assert_eq!(wait_until_bound(world.client(), "first"), "k8s-node1");
-    assert_eq!(world.extender.answered("prioritize"), 0, "one node is no choice");
+    assert_eq!(world.extender.answered("prioritize"), 0, "with one node, there is nothing to prioritize");
     world.label("k8s-node2");
     // The scheduler may see the label slightly later than the pod.
     let mut number = 0;
-    eventually("there is a choice", PATIENCE, || {
+    eventually("two nodes fit", PATIENCE, || {
         number += 1;
         let name = format!("second-{number}");
         world.create_pod(&name, json!({}), zero_grace());
@@ -216,7 +216,7 @@ fn demonstration(contender: &Contender, args: &[&str], change: &Value, message: 
     assert!(world.extender.log().contains("node=\"k8s-node2\" millicores=67"), "scores are logged");
     // Without metrics-server, pods are still scheduled.
     world.client().delete(&format!("{DEFINITIONS}/nodes.metrics.k8s.io")).unwrap();
-    eventually("its last answer is too old", PATIENCE, || {
+    eventually("the last metrics are too old", PATIENCE, || {
         world.extender.scores(&["k8s-node1", "k8s-node2"]).is_empty().then_some(())
     });
     world.create_pod("fourth", json!({}), json!({}));
@@ -225,7 +225,7 @@ fn demonstration(contender: &Contender, args: &[&str], change: &Value, message: 
 }
 
 #[test]
-fn literally_the_demonstration_goes_as_in_the_article() {
+fn in_literal_mode_the_demonstration_runs_as_in_the_article() {
     for contender in schedulers() {
         let message = "all node do not have label filter.xy.com";
         demonstration(&contender, &["--mode=literal"], &json!({}), message, [-196, -19, 1]);
@@ -233,7 +233,7 @@ fn literally_the_demonstration_goes_as_in_the_article() {
 }
 
 #[test]
-fn corrected_the_demonstration_ends_as_in_the_article_in_either_form() {
+fn in_corrected_mode_the_demonstration_ends_as_in_the_article_with_either_form() {
     for contender in schedulers() {
         for by_name in [false, true] {
             let message = "0/3 nodes are available: 3 node(s) had no label filter.xy.com.";
@@ -242,9 +242,9 @@ fn corrected_the_demonstration_ends_as_in_the_article_in_either_form() {
     }
 }
 
-/// Both nodes are full. The evicted pod is the one on the labelled node, although the other has a lower priority.
+/// Both nodes are full. The pod on the labeled node is evicted, although the other pod has a lower priority.
 #[test]
-fn a_pod_that_preempts_gets_the_node_with_the_label_in_either_form() {
+fn a_preemptor_gets_the_node_with_the_label_with_either_form() {
     for contender in schedulers() {
         for by_name in [false, true] {
             let world = World::start(&contender, &[], &json!({"nodeCacheCapable": by_name}), &nodes("1"));
@@ -264,7 +264,7 @@ fn a_pod_that_preempts_gets_the_node_with_the_label_in_either_form() {
             assert!(get_pod(client, "on-k8s-node1").is_none());
             for other in ["on-k8s-master", "on-k8s-node2"] {
                 let left = get_pod(client, other).unwrap();
-                assert!(left["metadata"]["deletionTimestamp"].is_null(), "{other} has nothing to do with it");
+                assert!(left["metadata"]["deletionTimestamp"].is_null(), "{other} is not evicted");
             }
             world.end();
         }
@@ -272,7 +272,7 @@ fn a_pod_that_preempts_gets_the_node_with_the_label_in_either_form() {
 }
 
 #[test]
-fn the_example_goes_where_it_says() {
+fn the_example_pod_is_placed_as_documented() {
     let nodes = documents(include_str!("../../../../examples/metrics-extender/cluster/1-nodes.yaml"));
     for contender in schedulers() {
         let world = World::start(&contender, &[], &json!({}), &nodes);
@@ -287,7 +287,7 @@ fn the_example_goes_where_it_says() {
 }
 
 #[test]
-fn where_it_is_asked_to_it_binds() {
+fn the_extender_binds_if_configured() {
     for contender in schedulers() {
         let world = World::start(&contender, &["--bind"], &json!({"bindVerb": "bind"}), &nodes("4"));
         world.label("k8s-node2");
@@ -298,9 +298,9 @@ fn where_it_is_asked_to_it_binds() {
     }
 }
 
-/// Checks that the role in `deploy/extender.yaml` is sufficient.
+/// Checks that the permissions of the role in `deploy/extender.yaml` suffice.
 #[test]
-fn the_role_that_is_deployed_is_enough() {
+fn the_deployed_role_suffices() {
     let directory = tempfile::tempdir().unwrap();
     // The administrator, as in the other test clusters, and the extender's account.
     let tokens = directory.path().join("tokens.csv");
@@ -322,7 +322,7 @@ fn the_role_that_is_deployed_is_enough() {
             "Deployment" => "/apis/apps/v1/namespaces/kube-system/deployments",
             "ClusterRole" => "/apis/rbac.authorization.k8s.io/v1/clusterroles",
             "ClusterRoleBinding" => "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
-            other => panic!("where does a {other} go?"),
+            other => panic!("no path for kind {other}"),
         };
         eventually("the manifest is taken", PATIENCE, || {
             client.post(&format!("{path}?fieldValidation=Strict"), &object).ok()
@@ -334,7 +334,7 @@ fn the_role_that_is_deployed_is_enough() {
     // The extender is ready after listing nodes.
     let extender = Extender::start(&kubeconfig, &[], cluster.directory().join("extender.log"));
     let said = || extender.log().contains(NO_METRICS).then_some(());
-    eventually("metrics may be asked for, and are not there", PATIENCE, said);
+    eventually("metrics are requested, but do not exist", PATIENCE, said);
     let args = json!({"Pod": {}, "NodeNames": ["k8s-node1", "new"]});
     let filter = || extender.client.post("/scheduler/filter", &args).unwrap()["NodeNames"].clone();
     assert_eq!(filter(), json!(["k8s-node1"]));
@@ -347,7 +347,7 @@ fn the_role_that_is_deployed_is_enough() {
 
 /// SIGTERM ends the program with exit code 0.
 #[test]
-fn it_ends_when_it_is_told_to() {
+fn the_program_ends_on_sigterm() {
     let directory = tempfile::tempdir().unwrap();
     let kubeconfig = directory.path().join("kubeconfig");
     let nobody = "{apiVersion: v1, kind: Config, current-context: c, clusters: [{name: c, cluster: {server: 'https://127.0.0.1:1'}}], \
@@ -359,7 +359,7 @@ fn it_ends_when_it_is_told_to() {
     let mut child = command.stderr(File::create(&log).unwrap()).spawn().unwrap();
     eventually("it serves", PATIENCE, || fs::read_to_string(&log).unwrap().contains("Serving").then_some(()));
     assert!(terminate(child.id()).unwrap());
-    let status = eventually("it has ended", Duration::from_secs(60), || child.try_wait().unwrap());
+    let status = eventually("the program has ended", Duration::from_secs(60), || child.try_wait().unwrap());
     assert!(status.success(), "{status}");
     let said = fs::read_to_string(&log).unwrap();
     assert!(said.contains("Told to end"), "{said}");

@@ -1,6 +1,6 @@
-//! The extender on clusters.
+//! Tests of the extender with real clusters.
 
-#![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
+#![allow(clippy::unwrap_used, reason = "a failing setup fails the test")]
 
 mod clusters;
 mod e2e;

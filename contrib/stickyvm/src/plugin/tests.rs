@@ -27,7 +27,7 @@ fn owner(version: &str, kind: &str, uid: &str) -> OwnerReference {
     OwnerReference { api_version: version.into(), kind: kind.into(), name: "vm".into(), uid: uid.into() }
 }
 
-/// A pod of the instance.
+/// Returns a pod of the instance.
 fn launcher(uid: &str) -> Arc<PodInfo> {
     launcher_of(uid, Some(owner("kubevirt.io/v1", "VirtualMachineInstance", "vmi")))
 }
@@ -46,7 +46,7 @@ fn instance_of_owner(mut owner: Value) -> Value {
     json!({"metadata": {"namespace": "default", "name": "vm", "uid": "vmi", "ownerReferences": [owner]}})
 }
 
-/// The machine at resource version 5.
+/// Returns the machine at resource version 5.
 fn machine_with(annotations: Value) -> Value {
     let metadata = json!({
         "namespace": "default", "name": "vm", "uid": "vm", "resourceVersion": "5", "annotations": annotations,
@@ -58,7 +58,7 @@ fn machine_on(node: &str) -> Value {
     machine_with(json!({ KEY: node }))
 }
 
-/// Nodes n1 to n3, the instance, and the machine.
+/// Returns a cluster with nodes n1 to n3, the instance and the machine.
 fn world(machine: Value) -> Cluster {
     let mut nodes = cluster([node("n1"), node("n2"), node("n3")], []);
     set_custom::<VirtualMachineInstance>(&mut nodes, [instance()]);
@@ -77,7 +77,7 @@ fn on_server(server: &FakeApi) -> Value {
     server.object(&ObjectPath::of::<VirtualMachine>("default", "vm"))["metadata"]["annotations"][KEY].clone()
 }
 
-/// Returns the only node that PreFilter allows, or `None` if it allows all.
+/// Returns the only node that PreFilter allows, or `None` if it allows all nodes.
 fn pinned(nodes: &Cluster, pod: &PodInfo) -> Option<String> {
     match sticky().pre_filter(nodes, pod).unwrap() {
         PreFiltered::Skip | PreFiltered::Continue { only: None, .. } => None,
@@ -88,11 +88,11 @@ fn pinned(nodes: &Cluster, pod: &PodInfo) -> Option<String> {
     }
 }
 
-/// Returns the reason why PreFilter rejects the pod.
+/// Returns the reason PreFilter rejects the pod.
 fn refusal(nodes: &Cluster, pod: &PodInfo) -> String {
-    let Err(why) = sticky().pre_filter(nodes, pod) else { panic!("it is let through") };
+    let Err(why) = sticky().pre_filter(nodes, pod) else { panic!("PreFilter accepts the pod") };
     let why = rejection(why);
-    assert_eq!(why.fix, Fix::NothingHelps, "no eviction helps against that");
+    assert_eq!(why.fix, Fix::NothingHelps, "no eviction helps");
     why.message()
 }
 
@@ -104,7 +104,7 @@ fn written_by(trial: &Trial, placement: &Placement, server: &FakeApi) -> Result<
 }
 
 #[test]
-fn whatever_helps_a_pod_wakes_it() {
+fn any_change_that_helps_a_pod_wakes_it() {
     let missing = || Happening::custom::<VirtualMachine>(&machine_on("n9"));
     let another_instance = || {
         let mut instance = instance();
@@ -124,7 +124,7 @@ fn whatever_helps_a_pod_wakes_it() {
 }
 
 #[test]
-fn the_first_pod_may_go_anywhere_and_later_ones_go_where_it_went() {
+fn the_first_pod_may_go_anywhere_and_later_pods_follow_it() {
     assert_eq!(pinned(&world(machine_with(json!(null))), &launcher("a")), None);
     assert_eq!(pinned(&world(machine_on("")), &launcher("a")), None);
     assert_eq!(pinned(&world(machine_on("n2")), &launcher("a")).as_deref(), Some("n2"));
@@ -134,7 +134,7 @@ fn the_first_pod_may_go_anywhere_and_later_ones_go_where_it_went() {
 }
 
 #[test]
-fn other_nodes_are_left_out_so_that_nobody_is_evicted_there() {
+fn other_nodes_are_excluded_so_that_no_pod_is_evicted_there() {
     let nodes = world(machine_on("n2"));
     let verdicts = sticky().batch_verdicts(&nodes, &launcher("a"), nodes.live()).unwrap();
     for (row, verdict) in verdicts {
@@ -147,7 +147,7 @@ fn other_nodes_are_left_out_so_that_nobody_is_evicted_there() {
 }
 
 #[test]
-fn a_pod_that_belongs_to_no_machine_is_left_alone() {
+fn a_pod_without_a_machine_is_ignored() {
     let vmi = "VirtualMachineInstance";
     let nodes = world(machine_on("n2"));
     for controller in [
@@ -174,7 +174,7 @@ fn a_pod_that_belongs_to_no_machine_is_left_alone() {
 }
 
 #[test]
-fn what_is_missing_between_pod_and_machine_is_named_and_its_coming_wakes_the_pod() {
+fn a_missing_owner_is_named_and_its_creation_wakes_the_pod() {
     let (trial, pod) = (sticky(), launcher("a"));
     let mut nodes = world(machine_on("n2"));
     let no_machine = "VirtualMachine default/vm with UID vm was not found";
@@ -202,7 +202,7 @@ fn what_is_missing_between_pod_and_machine_is_named_and_its_coming_wakes_the_pod
 }
 
 #[test]
-fn a_node_that_is_gone_is_named_and_its_coming_back_wakes_the_pod() {
+fn a_deleted_node_is_named_and_its_return_wakes_the_pod() {
     let nodes = world(machine_on("n9"));
     let expected = "VirtualMachine default/vm is pinned to node n9, which does not exist (annotation example.com/sticky-node)";
     assert_eq!(refusal(&nodes, &launcher("a")), expected);
@@ -213,7 +213,7 @@ fn a_node_that_is_gone_is_named_and_its_coming_back_wakes_the_pod() {
 }
 
 #[test]
-fn news_of_the_node_or_of_the_owner_wakes_and_nothing_else_does() {
+fn only_changes_of_the_node_or_the_owner_wake_the_pod() {
     let (trial, pod) = (sticky(), launcher("a"));
     let machine = |annotations| custom::<VirtualMachine>(&machine_with(annotations));
     for (old, new, hint) in [
@@ -243,7 +243,7 @@ fn news_of_the_node_or_of_the_owner_wakes_and_nothing_else_does() {
 }
 
 #[test]
-fn the_target_of_a_live_migration_may_leave_and_the_machine_still_remembers_the_source() {
+fn a_live_migration_may_leave_the_node_and_the_machine_stays_pinned_to_the_source() {
     let target =
         pod("target").label(MIGRATION, "m").pod(|pod| pod.controller = launcher("a").controller.clone());
     let target = target.info();
@@ -277,7 +277,7 @@ fn the_node_is_written_before_the_binding_with_the_version_that_was_read() {
 }
 
 #[test]
-fn nothing_is_written_when_the_node_is_remembered_already() {
+fn nothing_is_written_if_the_node_is_already_recorded() {
     let (trial, mut nodes) = (sticky(), world(machine_on("n2")));
     let placement = trial.reserve(&mut nodes, &launcher("a"), "n2").unwrap();
     assert_eq!(trial.plugin().pre_flight(&placement).unwrap(), PreFlight::NothingToDo);
@@ -289,13 +289,17 @@ fn nothing_is_written_when_the_node_is_remembered_already() {
 }
 
 #[test]
-fn a_second_pod_of_the_machine_goes_where_the_first_was_decided_and_writes_it_if_the_first_does_not() {
+fn a_second_pod_follows_the_first_and_writes_the_node_if_the_first_does_not() {
     let (trial, mut nodes) = (sticky(), world(machine_with(json!({}))));
     let first = trial.reserve(&mut nodes, &launcher("a"), "n2").unwrap();
     assert_eq!(pinned(&nodes, &launcher("b")).as_deref(), Some("n2"));
     let second = trial.reserve(&mut nodes, &launcher("b"), "n2").unwrap();
     assert_eq!(trial.unreserve(&mut nodes, &first), []);
-    assert_eq!(pinned(&nodes, &launcher("c")).as_deref(), Some("n2"), "it is still decided for the second");
+    assert_eq!(
+        pinned(&nodes, &launcher("c")).as_deref(),
+        Some("n2"),
+        "the node is still assumed for the second pod"
+    );
     let server = server(machine_with(json!({})));
     written_by(&trial, &second, &server).unwrap();
     assert_eq!(on_server(&server), "n2");
@@ -305,12 +309,12 @@ fn a_second_pod_of_the_machine_goes_where_the_first_was_decided_and_writes_it_if
     let gone = pod("other").pod(|pod| pod.controller = launcher("b").controller.clone()).on("n2").build();
     let left = harbormaster::framework::ClusterEvent::new(EventResource::AssignedPod, Action::DELETE);
     let hint = |gone| trial.hint(left, &launcher("c"), &Change::Pod { old: Some(gone), new: None });
-    assert_eq!(hint(&gone), Some(Hint::Queue), "what was decided for it is decided no longer");
+    assert_eq!(hint(&gone), Some(Hint::Queue), "the assumed node was dropped");
     assert_eq!(hint(&pod("any").on("n2").build()), Some(Hint::Skip));
 }
 
 #[test]
-fn of_two_schedulers_one_writes_and_the_pod_of_the_other_is_rejected() {
+fn if_two_schedulers_compete_one_writes_and_the_pod_of_the_other_is_rejected() {
     let trial = sticky();
     let decided = |node| trial.reserve(&mut world(machine_with(json!({}))), &launcher("a"), node).unwrap();
     let server = server(machine_with(json!({})));
@@ -321,7 +325,7 @@ fn of_two_schedulers_one_writes_and_the_pod_of_the_other_is_rejected() {
 }
 
 #[test]
-fn a_machine_that_changed_meanwhile_is_read_again() {
+fn a_machine_that_changed_in_the_meantime_is_read_again() {
     let trial = sticky();
     let placement = trial.reserve(&mut world(machine_with(json!({}))), &launcher("a"), "n1").unwrap();
     let at = |machine: Value| {
@@ -365,7 +369,7 @@ impl ClusterApi for EverChanging {
 }
 
 #[test]
-fn a_machine_that_never_rests_is_left_for_later() {
+fn a_machine_that_keeps_changing_is_retried_later() {
     let trial = sticky();
     let placement = trial.reserve(&mut world(machine_with(json!({}))), &launcher("a"), "n1").unwrap();
     let api = Api::new(Arc::new(EverChanging(server(machine_with(json!({}))))));
@@ -376,7 +380,7 @@ fn a_machine_that_never_rests_is_left_for_later() {
 }
 
 #[test]
-fn what_is_written_stays_when_the_node_is_given_up() {
+fn the_annotation_stays_when_the_pod_gives_up_its_node() {
     let (trial, mut nodes) = (sticky(), world(machine_with(json!({}))));
     let placement = trial.reserve(&mut nodes, &launcher("a"), "n2").unwrap();
     let server = server(machine_with(json!({})));
@@ -398,11 +402,11 @@ fn without_reserve_and_pre_bind_the_node_is_written_after_the_binding() {
     };
     assert_eq!(after(&server(machine_with(json!({})))), "n2");
     assert_eq!(after(&server(machine_on("n1"))), "n1", "too late for the pod, but the machine is not moved");
-    assert_eq!(after(&FakeApi::default()), Value::Null, "and a failure harms nobody");
+    assert_eq!(after(&FakeApi::default()), Value::Null, "a failure has no effect");
 }
 
 #[test]
-fn with_pre_bind_and_without_reserve_it_is_written_before() {
+fn with_pre_bind_but_without_reserve_the_node_is_written_before_the_binding() {
     let (trial, placement) = (sticky(), Placement::new(launcher("a"), "n2".into()));
     let server = server(machine_with(json!({})));
     assert_eq!(trial.plugin().pre_flight(&placement).unwrap(), PreFlight::Work { parallel: false });
@@ -411,7 +415,7 @@ fn with_pre_bind_and_without_reserve_it_is_written_before() {
 }
 
 #[test]
-fn the_annotation_must_be_one() {
+fn the_annotation_argument_must_be_a_valid_annotation() {
     for wrong in ["", "a b", "a/b/c", "/a"] {
         let built = StickyVM::build(Args { annotation: wrong.to_owned() }, &BuildCycle::default());
         assert!(built.unwrap_err().to_string().starts_with(&format!("annotation: {wrong:?}: ")), "{wrong}");

@@ -18,11 +18,11 @@ use crate::e2e::{
 };
 
 on_both_servers! {
-    a_machine_never_leaves_its_node_however_often_it_and_the_scheduler_are_started_again,
-    a_scheduler_that_is_killed_between_writing_and_binding_is_continued_where_it_was,
-    a_binding_that_fails_and_an_answer_that_is_lost_leave_the_machine_where_it_was_decided,
+    a_machine_stays_on_its_node_across_restarts_of_machine_and_scheduler,
+    a_new_scheduler_continues_if_the_previous_one_is_killed_between_writing_and_binding,
+    a_failed_binding_and_a_lost_response_leave_the_machine_pinned,
     two_schedulers_send_two_pods_of_a_machine_to_one_node,
-    a_node_that_is_gone_is_waited_for_or_let_go,
+    a_machine_on_a_deleted_node_waits_or_can_be_released,
     with_the_articles_configuration_the_node_is_written_after_the_binding,
 }
 
@@ -32,7 +32,7 @@ const INSTANCES: &str = "/apis/kubevirt.io/v1/namespaces/default/virtualmachinei
 const NAME: &str = "stickyvm";
 const KEY: &str = "example.com/sticky-node";
 
-/// A cluster with KubeVirt's kinds and empty nodes of 16 CPUs, numbered from 1.
+/// Returns a cluster with KubeVirt's kinds and empty nodes with 16 CPUs each, numbered from 1.
 fn cluster(server: Server, nodes: u32) -> Cluster {
     let cluster = server.own();
     let client = cluster.client();
@@ -51,7 +51,7 @@ fn create_node(client: &ApiClient, name: &str) {
     client.post(NODES, &node(name, json!({"name": name}), "16", "64Gi", 200)).unwrap();
 }
 
-/// Starts the scheduler with the plugins of that configuration.
+/// Starts the scheduler with the plugins of the given configuration.
 fn start(cluster: &Cluster, scheduler_name: &str, shipped: &str, log: &str) -> Harbormaster {
     let config = cluster.write_scheduler_config(&configured(scheduler_name, shipped).to_string()).unwrap();
     start_program(cluster, &[format!("--config={}", config.display())], log)
@@ -106,12 +106,12 @@ fn create_launcher(client: &ApiClient, name: &str, scheduler_name: &str, instanc
     client.post(PODS, &launcher).unwrap();
 }
 
-/// Creates instance and pod, as KubeVirt does when a machine starts.
+/// Creates an instance and a pod, as KubeVirt does when a machine starts.
 fn start_machine(client: &ApiClient, machine: &Value, pod: &str) {
     create_launcher(client, pod, NAME, &create_instance(client, machine), json!({}));
 }
 
-/// Deletes instance and pod, as when a machine stops.
+/// Deletes the instance and the pod, as when a machine stops.
 fn stop_machine(client: &ApiClient, machine: &Value, pod: &str) {
     delete_pod(client, pod);
     client.delete(&format!("{INSTANCES}/{}", machine["metadata"]["name"].as_str().unwrap())).unwrap();
@@ -124,7 +124,7 @@ fn pinned_node(client: &ApiClient, machine: &Value) -> Option<String> {
     machine["metadata"]["annotations"][KEY].as_str().map(str::to_owned)
 }
 
-/// Pseudo-random numbers that are equal in every run.
+/// Pseudo-random numbers that are the same in every run.
 struct Dice(u64);
 
 impl Dice {
@@ -134,7 +134,7 @@ impl Dice {
     }
 }
 
-fn a_machine_never_leaves_its_node_however_often_it_and_the_scheduler_are_started_again(server: Server) {
+fn a_machine_stays_on_its_node_across_restarts_of_machine_and_scheduler(server: Server) {
     const MACHINES: usize = 5;
     const RESTARTS: usize = 20;
     let cluster = cluster(server, MACHINES as u32 + 1);
@@ -153,7 +153,7 @@ fn a_machine_never_leaves_its_node_however_often_it_and_the_scheduler_are_starte
         let mut home = None;
         for round in 0..=RESTARTS {
             start_machine(client, &machine, &name);
-            // Disturb the first start of every machine.
+            // Disrupt the first start of every machine.
             if round % 7 == 0 {
                 sleep(Duration::from_millis(dice.below(30)));
                 scheduler.kill();
@@ -174,7 +174,7 @@ fn a_machine_never_leaves_its_node_however_often_it_and_the_scheduler_are_starte
     scheduler.ends_well();
 }
 
-/// Fills the node, so that every other node has more room.
+/// Fills the node so that every other node has more room.
 fn make_unattractive(client: &ApiClient, node: &str, number: usize) {
     for filler in 0..2 {
         let name = format!("filler-{number}-{filler}");
@@ -182,11 +182,11 @@ fn make_unattractive(client: &ApiClient, node: &str, number: usize) {
     }
     let probe = format!("probe-{number}");
     client.post(PODS, &pod(&probe, NAME, json!({"cpu": "1"}), json!({}))).unwrap();
-    assert_ne!(wait_until_bound(client, &probe), node, "a pod that is free to choose goes elsewhere");
+    assert_ne!(wait_until_bound(client, &probe), node, "a pod that can go anywhere goes elsewhere");
     delete_pod(client, &probe);
 }
 
-fn a_scheduler_that_is_killed_between_writing_and_binding_is_continued_where_it_was(server: Server) {
+fn a_new_scheduler_continues_if_the_previous_one_is_killed_between_writing_and_binding(server: Server) {
     let cluster = cluster(server, 3);
     let client = cluster.client();
     let proxy = Proxy::new(&cluster);
@@ -206,7 +206,7 @@ fn a_scheduler_that_is_killed_between_writing_and_binding_is_continued_where_it_
     second.ends_well();
 }
 
-fn a_binding_that_fails_and_an_answer_that_is_lost_leave_the_machine_where_it_was_decided(server: Server) {
+fn a_failed_binding_and_a_lost_response_leave_the_machine_pinned(server: Server) {
     let cluster = cluster(server, 3);
     let client = cluster.client();
     let proxy = Proxy::new(&cluster);
@@ -222,7 +222,7 @@ fn a_binding_that_fails_and_an_answer_that_is_lost_leave_the_machine_where_it_wa
     assert_eq!(
         proxy.count(is_write),
         2,
-        "the second try learns that the first came through, and nothing is written later"
+        "the second attempt detects that the first succeeded, and nothing is written later"
     );
     assert_eq!(proxy.count(|request| request.is_bind_of("launcher")), 2);
     scheduler.ends_well();
@@ -253,7 +253,7 @@ fn two_schedulers_send_two_pods_of_a_machine_to_one_node(server: Server) {
     schedulers.into_iter().for_each(|scheduler| drop(scheduler.ends_well()));
 }
 
-fn a_node_that_is_gone_is_waited_for_or_let_go(server: Server) {
+fn a_machine_on_a_deleted_node_waits_or_can_be_released(server: Server) {
     let cluster = cluster(server, 2);
     let client = cluster.client();
     let scheduler = start(&cluster, NAME, SHIPPED, "sticky.log");
@@ -265,7 +265,7 @@ fn a_node_that_is_gone_is_waited_for_or_let_go(server: Server) {
         client.delete(&format!("{NODES}/{home}")).unwrap();
         // Nodes and pods reach the scheduler through separate watches.
         let selects = json!({"nodeSelector": {"name": home}});
-        eventually("the scheduler knows that the node is gone", PATIENCE, || {
+        eventually("the scheduler has seen the node's deletion", PATIENCE, || {
             client.post(PODS, &pod("probe", NAME, json!({}), selects.clone())).unwrap();
             let fits = eventually("the probe is decided", PATIENCE, || {
                 let probe = get_pod(client, "probe")?;
@@ -303,7 +303,9 @@ fn with_the_articles_configuration_the_node_is_written_after_the_binding(server:
     let machine = create_machine(client, "vm");
     start_machine(client, &machine, "launcher");
     let home = wait_until_bound(client, "launcher");
-    eventually("it is written", PATIENCE, || pinned_node(client, &machine).filter(|node| *node == home));
+    eventually("the annotation is written", PATIENCE, || {
+        pinned_node(client, &machine).filter(|node| *node == home)
+    });
     make_unattractive(client, &home, 0);
     for _ in 0..3 {
         stop_machine(client, &machine, "launcher");

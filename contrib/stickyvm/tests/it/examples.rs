@@ -35,7 +35,7 @@ fn run(command: &str, config: &str) -> Output {
 }
 
 #[test]
-fn simulations_and_sandboxes_place_the_machines_with_either_configuration() {
+fn simulations_and_sandboxes_place_the_machines_with_either_configuration_file() {
     for command in ["simulate", "sandbox"] {
         for config in ["examples/stickyvm/scheduler.yaml", "examples/stickyvm/article.yaml"] {
             let ran = run(command, config);
@@ -65,7 +65,7 @@ fn simulations_and_sandboxes_place_the_machines_with_either_configuration() {
 }
 
 #[test]
-fn the_articles_typing_error_is_told_of_and_does_not_matter() {
+fn the_articles_typo_causes_a_warning_and_is_harmless() {
     let warning = "examples/stickyvm/article.yaml:14:9: profiles[0].plugins.preFilter.disabled[0].name: there is no plugin \
                    \"NodeResourceFit\", so nothing is disabled (did you mean `NodeResourcesFit`?)";
     for command in ["simulate", "sandbox"] {
@@ -76,7 +76,7 @@ fn the_articles_typing_error_is_told_of_and_does_not_matter() {
 }
 
 #[test]
-fn arguments_are_checked_with_file_line_and_field() {
+fn errors_about_arguments_name_file_line_and_field() {
     let built = |args: &str| -> Result<Scheduler, ConfigErrors> {
         let config = include_str!("../../deploy/scheduler-config.yaml");
         let (start, _) = config.split_once("    args:").unwrap();

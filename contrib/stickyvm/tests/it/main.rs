@@ -1,6 +1,6 @@
-//! The plugin in the simulator, in the sandbox and on clusters.
+//! Tests of the plugin in the simulator, in the sandbox and on clusters.
 
-#![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
+#![allow(clippy::unwrap_used, reason = "a failing setup fails the test")]
 
 mod clusters;
 mod e2e;

@@ -1,4 +1,5 @@
-//! Every mistake of the original that `mode: corrected` avoids has a test with its number.
+//! Every mistake of the original that `mode: corrected` avoids has a test whose name contains the number of the
+//! mistake.
 
 use std::slice;
 
@@ -50,7 +51,7 @@ fn scv(node: &str, cards: &[Card]) -> Value {
     scv_at(node, 1000, cards)
 }
 
-/// Nodes with these names, pods on them, and sniffers' reports.
+/// Returns a cluster with nodes of the given names, pods on the nodes, and reports of sniffers.
 fn nodes<const N: usize>(
     names: [&str; N],
     pods: impl IntoIterator<Item = PodBuilder>,
@@ -73,7 +74,7 @@ fn asks(name: &str, pairs: &[(&str, &str)]) -> PodBuilder {
     pairs.iter().fold(pod(name), |pod, (label, value)| pod.label(label, value))
 }
 
-/// A pod on `n` that holds these cards.
+/// Returns a pod on `n` that holds the given cards.
 fn holds(name: &str, ids: &str, pairs: &[(&str, &str)]) -> PodBuilder {
     asks(name, pairs).on("n").pod(|pod| pod.annotations = labels(&[(CARDS, ids)]))
 }
@@ -92,7 +93,7 @@ fn full(reason: &'static str) -> Result<(), Reject> {
 }
 
 #[test]
-fn the_golden_vector_of_the_original_comes_out_to_the_number() {
+fn the_golden_vector_of_the_original_is_reproduced_exactly() {
     let n1 = scv("n1", &[card(0, 16000, 8000), card(1, 16000, 16000)]);
     let n2 = scv("n2", &[card(0, 16000, 16000)]);
     let nodes = nodes(["n1", "n2"], [asks("other", &[(MEMORY, "1000")]).on("n1")], [n1, n2]);
@@ -103,7 +104,7 @@ fn the_golden_vector_of_the_original_comes_out_to_the_number() {
 
 #[test]
 fn bug_1_the_clock_is_compared_with_the_fastest_clock() {
-    // Half the clock costs 50 points; relative to the bandwidth it would cost 6.
+    // Half the clock costs 50 points; relative to the bandwidth, it would cost 6.
     let slow = Card { clock: 1000, ..card(0, 16000, 16000) };
     let fast = Card { clock: 2000, ..card(0, 16000, 16000) };
     let nodes = nodes(["n", "m"], [], [scv("n", &[slow]), scv("m", &[fast])]);
@@ -129,7 +130,7 @@ fn bug_3_the_same_card_must_have_the_memory_and_the_clock() {
 }
 
 #[test]
-fn bug_4_cards_that_are_not_healthy_neither_count_nor_skew_scores() {
+fn bug_4_unhealthy_cards_neither_count_nor_skew_scores() {
     let dead = Card { health: "Unhealthy".to_owned(), power: 1000, ..card(1, 32000, 32000) };
     let spelt = Card { health: "healthy".to_owned(), ..card(0, 16000, 16000) };
     let alone = nodes(["n"], [], [scv("n", slice::from_ref(&dead))]);
@@ -137,7 +138,7 @@ fn bug_4_cards_that_are_not_healthy_neither_count_nor_skew_scores() {
     let both = nodes(["n"], [], [scv("n", &[spelt, dead])]);
     is(&both, &[(NUMBER, "2")], no(NUMBER_NOT_FIT));
     let scores = corrected().raw_scores(&both, &asks("p", &[(NUMBER, "1")]).info());
-    assert_eq!(scores.unwrap(), Some(vec![1200]), "all that counts is the best there is");
+    assert_eq!(scores.unwrap(), Some(vec![1200]), "every card that counts is the best");
 }
 
 #[test]
@@ -153,7 +154,7 @@ fn bug_5_many_half_used_cards_do_not_beat_a_free_one() {
 }
 
 #[test]
-fn the_cards_that_count_are_the_best_ones_as_many_as_are_asked_for() {
+fn only_the_best_cards_count_as_many_as_are_requested() {
     let mixed = scv("n", &[card(0, 16000, 2000), card(1, 16000, 16000), card(2, 16000, 12000)]);
     let nodes = nodes(["n"], [], [mixed]);
     let ids = |pairs: &[(&str, &str)]| {
@@ -172,7 +173,7 @@ fn the_cards_that_count_are_the_best_ones_as_many_as_are_asked_for() {
 }
 
 #[test]
-fn bug_6_cards_that_pods_hold_are_not_given_again_before_the_sniffer_sees_it() {
+fn bug_6_held_cards_are_not_assigned_again_before_the_sniffer_reports_them() {
     let report = || scv("n", &[card(0, 16000, 16000), card(1, 16000, 16000)]);
     let one_whole = nodes(["n"], [holds("a", "0", &[(NUMBER, "1")])], [report()]);
     is(&one_whole, &[(NUMBER, "1")], Ok(()));
@@ -187,7 +188,7 @@ fn bug_6_cards_that_pods_hold_are_not_given_again_before_the_sniffer_sees_it() {
 }
 
 #[test]
-fn what_a_pod_holds_and_uses_is_not_counted_twice() {
+fn memory_that_a_pod_holds_and_uses_is_not_counted_twice() {
     let used = scv("n", &[card(0, 16000, 6500)]);
     let nodes = nodes(["n"], [holds("a", "0", &[(MEMORY, "10000")])], [used]);
     is(&nodes, &[(MEMORY, "6000")], Ok(()));
@@ -195,7 +196,7 @@ fn what_a_pod_holds_and_uses_is_not_counted_twice() {
 }
 
 #[test]
-fn what_others_use_of_a_card_is_not_given() {
+fn memory_that_others_use_is_not_assigned() {
     let used = scv("n", &[card(0, 16000, 3000), card(1, 16000, 0)]);
     let nodes = nodes(["n"], [], [used]);
     is(&nodes, &[(MEMORY, "3000")], Ok(()));
@@ -204,7 +205,7 @@ fn what_others_use_of_a_card_is_not_given() {
 }
 
 #[test]
-fn bug_7_a_pod_counts_on_each_of_its_cards_and_a_finished_one_on_none() {
+fn bug_7_a_pod_counts_on_each_of_its_cards_and_a_finished_pod_on_none() {
     let report = || scv("n", &[card(0, 16000, 16000), card(1, 16000, 16000)]);
     let pairs = [(NUMBER, "2"), (MEMORY, "8000")];
     let score = |pods: Vec<PodBuilder>| {
@@ -219,7 +220,7 @@ fn bug_7_a_pod_counts_on_each_of_its_cards_and_a_finished_one_on_none() {
 }
 
 #[test]
-fn bug_8_and_9_labels_that_cannot_be_read_are_the_pods_fault() {
+fn bug_8_and_9_a_pod_with_invalid_labels_is_rejected() {
     let nodes = nodes(["n"], [], [scv("n", &[card(0, 16000, 16000)])]);
     for (label, value, why) in [
         (NUMBER, "0", "label scv/number: \"0\" is not a whole number above zero"),
@@ -238,7 +239,7 @@ fn nodes_without_cards() -> Cluster {
 }
 
 #[test]
-fn bug_10_a_pod_that_wants_no_card_is_left_alone() {
+fn bug_10_a_pod_that_requests_no_card_is_ignored() {
     let nodes = nodes(["n"], [], []);
     let pod = asks("p", &[("app", "web"), (PRIORITY, "7")]).info();
     assert!(matches!(corrected().pre_filter(&nodes, &pod), Ok(PreFiltered::Skip)));
@@ -252,7 +253,7 @@ fn bug_11_a_node_without_a_report_has_no_gpu_and_no_score() {
 }
 
 #[test]
-fn bug_12_the_order_is_that_of_priority_then_the_label_then_the_level_then_time() {
+fn bug_12_the_queue_is_ordered_by_priority_then_label_then_level_then_time() {
     let plugin = yoda(Mode::Corrected);
     let ordered = [
         asks("class", &[]).priority(10),
@@ -278,11 +279,11 @@ fn bug_12_the_order_is_that_of_priority_then_the_label_then_the_level_then_time(
     let (early, late) =
         (asks("a", &[(PRIORITY, "1")]).priority(10).info(), asks("b", &[(PRIORITY, "2")]).info());
     let at = |pod, since| Queued { pod, since: Timestamp(since) };
-    assert!(yoda(Mode::Literal).less(at(&late, 2), at(&early, 1)), "the original knows its label only");
+    assert!(yoda(Mode::Literal).less(at(&late, 2), at(&early, 1)), "the original considers only its label");
 }
 
 #[test]
-fn bug_14_a_report_that_is_much_older_than_the_newest_is_not_believed() {
+fn bug_14_a_report_that_is_much_older_than_the_newest_is_not_used() {
     let full_card = [card(0, 16000, 16000)];
     for (age, expected) in [(0, Ok(())), (60, Ok(())), (61, no(STALE))] {
         let nodes =
@@ -295,7 +296,7 @@ fn bug_14_a_report_that_is_much_older_than_the_newest_is_not_believed() {
 }
 
 #[test]
-fn a_level_is_that_of_the_node() {
+fn a_requested_level_must_match_the_level_of_the_node() {
     for (of_node, expected) in
         [(Some("High"), Ok(())), (Some("Low"), no(LEVEL_NOT_FIT)), (None, no(LEVEL_NOT_FIT))]
     {
@@ -307,27 +308,27 @@ fn a_level_is_that_of_the_node() {
 }
 
 #[test]
-fn a_pod_that_somebody_else_placed_holds_what_it_most_likely_has() {
+fn a_pod_placed_by_another_scheduler_holds_the_most_likely_cards() {
     let report = || scv("n", &[card(0, 16000, 16000), card(1, 16000, 5000)]);
     let stranger = |pairs: &[(&str, &str)]| asks("a", pairs).on("n");
-    // It runs on card 1, where 11000 MiB are in use that no known pod explains.
+    // The pod runs on card 1, where 11000 MiB are in use that no known pod explains.
     let runs = nodes(["n"], [stranger(&[(MEMORY, "4000")])], [report()]);
     is(&runs, &[(MEMORY, "16000")], Ok(()));
     is(&runs, &[(MEMORY, "5000"), (NUMBER, "2")], Ok(()));
-    // It holds a whole card.
+    // The pod holds a whole card.
     let whole = nodes(["n"], [stranger(&[(NUMBER, "1")])], [report()]);
     is(&whole, &[(NUMBER, "1")], Ok(()));
     is(&whole, &[(NUMBER, "2")], full(NUMBER_NOT_FIT));
     // Two pods cannot hold the same card.
     let two = nodes(["n"], [stranger(&[(NUMBER, "1")]), asks("b", &[(NUMBER, "1")]).on("n")], [report()]);
     is(&two, &[(NUMBER, "1")], full(NUMBER_NOT_FIT));
-    // It holds more cards than the node has.
+    // The pod holds more cards than the node has.
     let many = nodes(["n"], [stranger(&[(NUMBER, "9")])], [report()]);
     is(&many, &[(MEMORY, "1")], full(MEMORY_NOT_FIT));
 }
 
 #[test]
-fn an_annotation_that_says_nothing_is_none_and_labels_that_say_nothing_leave_the_cards_whole() {
+fn invalid_annotations_are_ignored_and_pods_with_invalid_labels_hold_whole_cards() {
     let report = || scv("n", &[card(0, 16000, 16000), card(1, 16000, 16000)]);
     let nonsense = nodes(["n"], [holds("a", "first", &[(NUMBER, "1")])], [report()]);
     is(&nonsense, &[(NUMBER, "2")], full(NUMBER_NOT_FIT));
@@ -339,7 +340,7 @@ fn an_annotation_that_says_nothing_is_none_and_labels_that_say_nothing_leave_the
 }
 
 #[test]
-fn evicting_a_pod_gives_its_cards_back_and_what_it_uses_of_them() {
+fn evicting_a_pod_frees_its_cards_and_the_memory_that_it_uses() {
     let victim = holds("victim", "0", &[(MEMORY, "10000")]);
     let stays = holds("stays", "0", &[(MEMORY, "2000")]);
     let report = scv("n", &[card(0, 16000, 4500)]);
@@ -358,7 +359,7 @@ fn evicting_a_pod_gives_its_cards_back_and_what_it_uses_of_them() {
 }
 
 #[test]
-fn the_plugin_holds_to_the_rules_of_the_framework() {
+fn the_plugin_passes_the_conformance_checks_of_the_framework() {
     let cards = [card(0, 16000, 8000), card(1, 16000, 16000)];
     let pods = || [holds("a", "1", &[(MEMORY, "5000")]), asks("b", &[(NUMBER, "1")]).on("m")];
     let scvs = || [scv("n", &cards), scv("m", &cards), scv_at("k", 1, &cards)];
@@ -379,7 +380,7 @@ fn the_plugin_holds_to_the_rules_of_the_framework() {
     }
 }
 
-/// Returns a random event that affects cards, their pods, or the waiting pod.
+/// Returns a random change that affects cards, pods with cards, or the waiting pod.
 fn happening(dice: &mut Dice, now: &mut i64) -> Happening {
     let names = ["n", "m", "k"];
     let (name, uid) = (dice.pick(&names), format!("holder-{}", dice.below(4)));
@@ -404,7 +405,7 @@ fn happening(dice: &mut Dice, now: &mut i64) -> Happening {
 }
 
 #[test]
-fn whatever_helps_a_pod_wakes_it() {
+fn any_change_that_helps_a_pod_wakes_it() {
     let mut helped = 0;
     for seed in 0..60 {
         let (mut dice, mut now) = (Dice::new(seed), 1000);
@@ -417,7 +418,7 @@ fn whatever_helps_a_pod_wakes_it() {
 }
 
 #[test]
-fn the_best_has_100_and_the_worst_0() {
+fn the_best_node_gets_100_and_the_worst_0() {
     for (raw, expected) in [
         (vec![10, 20, 15], vec![0, 100, 50]),
         (vec![7, 7], vec![100, 100]),
@@ -463,7 +464,7 @@ fn bug_15_a_report_wakes_the_pods_that_it_helps_and_no_others() {
 }
 
 #[test]
-fn a_sniffer_that_reports_again_or_puts_its_clock_back_wakes_pods() {
+fn a_sniffer_that_reports_again_or_sets_its_clock_back_wakes_pods() {
     let at = |seconds| custom::<Scv>(&scv_at("n", seconds, &[card(0, 16000, 16000)]));
     let pod = asks("p", &[(NUMBER, "1")]).info();
     for (old, new, expected) in
@@ -478,7 +479,7 @@ fn a_sniffer_that_reports_again_or_puts_its_clock_back_wakes_pods() {
 }
 
 #[test]
-fn a_pod_that_leaves_cards_wakes_and_others_do_not() {
+fn only_pods_that_release_cards_wake_the_pod() {
     use harbormaster::framework::ClusterEvent;
     let waiting = asks("p", &[(NUMBER, "1")]).info();
     let hint = |event, action, old: Option<&Pod>, new: Option<&Pod>| {
@@ -501,7 +502,7 @@ fn a_pod_that_leaves_cards_wakes_and_others_do_not() {
 }
 
 #[test]
-fn a_node_that_joins_or_gets_the_level_wakes() {
+fn a_node_that_joins_or_gets_the_level_wakes_the_pod() {
     use harbormaster::framework::ClusterEvent;
     let (plain, high) = (node("n").build(), node("n").label(LEVEL, "High").build());
     let hint = |pairs: &[(&str, &str)], action, old, new| {
@@ -517,12 +518,12 @@ fn a_node_that_joins_or_gets_the_level_wakes() {
 }
 
 #[test]
-fn literal_mode_is_woken_by_everything() {
+fn in_literal_mode_every_event_wakes_the_pod() {
     assert!(yoda(Mode::Literal).events().is_none());
 }
 
 #[test]
-fn reserve_takes_the_best_cards_and_pre_bind_writes_them_on_the_pod() {
+fn reserve_takes_the_best_cards_and_pre_bind_writes_them_to_the_pod() {
     let (plugin, api) = (corrected(), FakeApi::default());
     let mut nodes =
         nodes(["n"], [], [scv("n", &[card(0, 16000, 9000), card(1, 16000, 16000), card(2, 16000, 9000)])]);
@@ -539,19 +540,19 @@ fn reserve_takes_the_best_cards_and_pre_bind_writes_them_on_the_pod() {
 }
 
 #[test]
-fn what_reserve_chose_counts_until_the_annotation_says_it_and_is_given_back() {
+fn cards_chosen_by_reserve_count_until_the_annotation_names_them_and_can_be_released() {
     let plugin = corrected();
     let mut nodes = nodes(["n"], [], [scv("n", &[card(0, 16000, 16000)])]);
     let (first, second) = (asks("first", &[(NUMBER, "1")]).info(), asks("second", &[(NUMBER, "1")]).info());
     let placement = plugin.reserve(&mut nodes, &first, "n").unwrap();
-    // The pod as the engine assumes it. Its annotation from an earlier attempt on another node is ignored.
+    // The pod in the state that the engine assumes. Its annotation from an earlier attempt on another node is ignored.
     let leftover =
         asks("first", &[(NUMBER, "1")]).on("n").pod(|pod| pod.annotations = labels(&[(CARDS, "7")]));
     nodes.add_pod(&"n".into(), leftover.info());
     nodes.refresh();
     assert_eq!(plugin.verdict(&nodes, &second, "n"), full(NUMBER_NOT_FIT));
-    assert!(plugin.reserve(&mut nodes, &second, "n").is_err(), "Reserve looks again");
-    assert!(plugin.reserve(&mut nodes, &first, "n").is_ok(), "a pod is not in its own way");
+    assert!(plugin.reserve(&mut nodes, &second, "n").is_err(), "Reserve checks again");
+    assert!(plugin.reserve(&mut nodes, &first, "n").is_ok(), "a pod does not block itself");
     let calls = plugin.unreserve(&mut nodes, &placement);
     assert!(calls.is_empty(), "nothing was written: {calls:?}");
     nodes.remove_pod("n", &first.uid);
@@ -560,7 +561,7 @@ fn what_reserve_chose_counts_until_the_annotation_says_it_and_is_given_back() {
 }
 
 #[test]
-fn a_pod_that_takes_no_card_is_not_written_to() {
+fn nothing_is_written_to_a_pod_that_takes_no_card() {
     let mut nodes = nodes(["n"], [], [scv("n", &[card(0, 16000, 16000)])]);
     for (mode, pairs) in [(Mode::Corrected, &[][..]), (Mode::Literal, &[(NUMBER, "1")])] {
         let placement = Trial::of(yoda(mode)).reserve(&mut nodes, &asks("p", pairs).info(), "n").unwrap();

@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sixteen_lanes_of_the_third_generation_are_the_bandwidth_that_the_original_tells() {
+    fn sixteen_lanes_of_the_third_generation_have_the_bandwidth_that_the_original_reports() {
         assert_eq!(16 * per_lane(3), 15760);
     }
 

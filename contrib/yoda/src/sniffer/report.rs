@@ -24,10 +24,10 @@ pub struct Reporter {
 }
 
 impl Reporter {
-    /// Configures the client.
+    /// Configures the client, without sending a request.
     ///
     /// # Errors
-    /// If there is no usable configuration. Sends nothing.
+    /// If there is no usable configuration.
     pub async fn connect(kubeconfig: Option<&Path>, node: &str) -> Result<Self, SnifferError> {
         let unusable = |error: &dyn std::fmt::Display| SnifferError::Kubeconfig(error.to_string());
         let mut config = match kubeconfig {
@@ -48,10 +48,10 @@ impl Reporter {
         Ok(Self { scvs: Api::all_with(client, &kind), kind, node: node.to_owned() })
     }
 
-    /// Sets the status, after creating the object if it does not exist.
+    /// Sets the status; creates the object first if it does not exist.
     ///
     /// # Errors
-    /// Errors of the API server.
+    /// If the API server returns an error.
     pub async fn report(&self, spec: &ScvSpec, status: &ScvStatus) -> Result<(), SnifferError> {
         match self.set_status(status).await {
             Err(error) if is_missing(&error) => {}

@@ -1,4 +1,4 @@
-//! Runs both programs against API servers: contention for the last card, restart of a killed scheduler, and the
+//! Runs both programs against API servers: contention for the last card, the restart of a killed scheduler, and the
 //! sniffer's reports.
 
 use std::{
@@ -18,9 +18,9 @@ use crate::e2e::{
 };
 
 on_both_servers! {
-    of_two_pods_one_gets_the_last_card_and_the_other_gets_it_afterwards,
-    a_scheduler_that_was_killed_knows_who_holds_which_card,
-    the_sniffer_reports_what_the_file_says,
+    one_of_two_pods_gets_the_last_card_and_the_other_gets_it_afterwards,
+    a_restarted_scheduler_knows_which_pod_holds_which_card,
+    the_sniffer_reports_the_contents_of_the_file,
 }
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
@@ -34,7 +34,7 @@ fn define(client: &ApiClient) {
     eventually("Scv objects are served", PATIENCE, || client.get(SCVS).ok());
 }
 
-/// Creates a node, and a report with almost empty cards of 16000 MiB.
+/// Creates a node and a report of almost empty cards with 16000 MiB each.
 fn create_node(client: &ApiClient, name: &str, cards: u32) {
     client.post(NODES, &node(name, json!({}), "4", "4Gi", 100)).unwrap();
     let card = |id| {
@@ -73,7 +73,7 @@ fn cards_of(client: &ApiClient, name: &str) -> String {
     pod["metadata"]["annotations"]["scv/cards"].as_str().unwrap_or_default().to_owned()
 }
 
-fn of_two_pods_one_gets_the_last_card_and_the_other_gets_it_afterwards(server: Server) {
+fn one_of_two_pods_gets_the_last_card_and_the_other_gets_it_afterwards(server: Server) {
     let cluster = server.own();
     let client = cluster.client();
     define(client);
@@ -84,7 +84,7 @@ fn of_two_pods_one_gets_the_last_card_and_the_other_gets_it_afterwards(server: S
     }
     let scheduler = start(&cluster, "yoda.log");
     let bound = |name| get_pod(client, name).is_some_and(|pod| pod["spec"]["nodeName"] == "n1");
-    let first = eventually("one is bound", PATIENCE, || ["a", "b"].into_iter().find(|name| bound(name)));
+    let first = eventually("one pod is bound", PATIENCE, || ["a", "b"].into_iter().find(|name| bound(name)));
     let second = if first == "a" { "b" } else { "a" };
     let (_, message) = wait_until_explained(client, second);
     assert!(message.contains("1 GPU Number Not Fit"), "{message}");
@@ -96,7 +96,7 @@ fn of_two_pods_one_gets_the_last_card_and_the_other_gets_it_afterwards(server: S
     scheduler.ends_well();
 }
 
-fn a_scheduler_that_was_killed_knows_who_holds_which_card(server: Server) {
+fn a_restarted_scheduler_knows_which_pod_holds_which_card(server: Server) {
     let cluster = server.own();
     let client = cluster.client();
     define(client);
@@ -110,7 +110,7 @@ fn a_scheduler_that_was_killed_knows_who_holds_which_card(server: Server) {
     assert_eq!(placed("whole", json!({"scv/number": "1"})), "0");
     assert_eq!(placed("part", json!({"scv/memory": "10000"})), "1");
     assert_eq!(placed("small", json!({"scv/memory": "5000"})), "1");
-    // A guess at where the other two pods belong would start with card 0.
+    // If the scheduler guessed the cards of the other two pods, it would start with card 0.
     delete_pod(client, "whole");
     scheduler.kill();
 
@@ -136,7 +136,7 @@ impl Drop for Running {
     }
 }
 
-fn the_sniffer_reports_what_the_file_says(server: Server) {
+fn the_sniffer_reports_the_contents_of_the_file(server: Server) {
     let cluster = server.own();
     let client = cluster.client();
     let file = cluster.directory().join("cards.yaml");
@@ -148,8 +148,8 @@ fn the_sniffer_reports_what_the_file_says(server: Server) {
     let child = command.stdin(Stdio::null()).stderr(fs::File::create(&log).unwrap()).spawn().unwrap();
     let _sniffer = Running(child);
 
-    // Without the definition, the log says what to do, and the sniffer keeps trying.
-    eventually("it names the definition", PATIENCE, || {
+    // Without the definition, the log explains how to create it, and the sniffer keeps trying.
+    eventually("the log names the definition", PATIENCE, || {
         fs::read_to_string(&log).unwrap().contains("apply deploy/crd.yaml").then_some(())
     });
     define(client);

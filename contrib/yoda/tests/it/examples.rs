@@ -14,7 +14,7 @@ const ARGS: [&str; 6] = [
     "examples/yoda/cluster",
 ];
 
-/// Placed pods with the nodes they may be on, and unschedulable pods with a part of their message.
+/// Placed pods with the nodes on which they may be placed, and unschedulable pods with a part of their message.
 const PLACED: [(&str, &[&str]); 6] = [
     ("default/notebook", &["v100-a"]),
     ("default/two-fast-cards", &["titan"]),
@@ -44,7 +44,7 @@ fn run(command: &str, more: &[&str]) -> String {
     String::from_utf8(ran.stdout).unwrap()
 }
 
-/// Returns the rest of a pod's last line, which has its node or the reason why it has none.
+/// Returns the rest of a pod's last line, which contains the pod's node or the reason the pod has none.
 fn last_status_of<'a>(output: &'a str, pod: &str) -> &'a str {
     let rest = |line: &'a str| line.trim_start_matches("pod ").strip_prefix(pod);
     let rest = output.lines().rev().filter_map(rest).find(|rest| rest.starts_with([' ', ':']));
@@ -74,7 +74,7 @@ fn a_sandbox_places_the_examples() {
 }
 
 #[test]
-fn a_simulation_in_literal_mode_has_the_scores_of_the_original() {
+fn a_simulation_in_literal_mode_has_the_same_scores_as_the_original() {
     let directory = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| {
         std::fs::write(directory.path().join(name), text).unwrap();
@@ -134,7 +134,7 @@ fn a_simulation_in_literal_mode_has_the_scores_of_the_original() {
 }
 
 #[test]
-fn arguments_are_checked_with_file_line_and_field() {
+fn errors_about_arguments_name_file_line_and_field() {
     let built = |args: &str| -> Result<(), ConfigErrors> {
         let config = include_str!("../../deploy/scheduler-config.yaml");
         let (start, _) = config.split_once("    args:").unwrap();
@@ -157,7 +157,7 @@ fn arguments_are_checked_with_file_line_and_field() {
 }
 
 #[test]
-fn what_is_to_be_deployed_is_taken_by_an_api_server() {
+fn the_manifests_are_accepted_by_an_api_server() {
     let file = |name: &str| format!("{}/deploy/{name}.yaml", env!("CARGO_MANIFEST_DIR"));
     let mut program = Command::new(env!("CARGO_BIN_EXE_yoda-scheduler"));
     program.args(["sandbox", "--nodes", "1"]);
@@ -167,6 +167,6 @@ fn what_is_to_be_deployed_is_taken_by_an_api_server() {
     let ran = program.output().unwrap();
     let (output, errors) = (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
     assert!(ran.status.success(), "{errors}");
-    // Only the scheduler's pod: no node has the label that the DaemonSet selects.
+    // Only the scheduler's pod is placed, since no node has the label that the DaemonSet selects.
     assert!(output.contains("1 pod: 1 placed"), "{output}{errors}");
 }

@@ -39,7 +39,7 @@ spec: {schedulerName: yoda-scheduler, nodeName: n1, priorityClassName: middle, c
 ---
 ";
 
-/// Returns the node of a high-priority pod with these labels, and the pods that are evicted for it.
+/// Returns the node of a high-priority pod with the given labels, and the pods that are evicted for it.
 fn placed(labels: &str) -> (Option<String>, BTreeSet<String>) {
     let pod = format!(
         "{{apiVersion: v1, kind: Pod, metadata: {{name: important, namespace: default, labels: {labels}}}, \
@@ -57,7 +57,7 @@ fn placed(labels: &str) -> (Option<String>, BTreeSet<String>) {
 }
 
 #[test]
-fn those_who_hold_the_wanted_cards_make_way_and_no_others() {
+fn only_pods_that_hold_the_requested_cards_are_evicted() {
     for (labels, node, evicted) in [
         ("{scv/memory: '900'}", Some("n1"), &[][..]),
         // The evicted pod's memory is measured as used until the next report, which never arrives in this test.

@@ -1,6 +1,6 @@
 //! The end-to-end test helpers of the `harbormaster` crate.
 
-#![allow(dead_code, unreachable_pub, reason = "each test program uses a part of this")]
+#![allow(dead_code, unreachable_pub, reason = "each test program uses only some of these modules")]
 
 #[path = "../../../../../crates/harbormaster/tests/it/e2e/cluster.rs"]
 pub mod cluster;
