@@ -20,11 +20,11 @@ use crate::bindings::Bindings;
 pub(crate) struct Permission {
     /// Plugins that delay the pod, each with its maximum delay.
     pub(crate) waits: Vec<(&'static str, Duration)>,
-    /// Requests of plugins about other pods, to be carried out afterwards, in order.
+    /// What plugins want done with other pods that wait, in the order in which it is carried out afterwards.
     pub(crate) calls: Vec<PermitCall>,
 }
 
-/// Request of a Permit plugin about another pod.
+/// A Permit plugin's request concerning another pod.
 #[derive(Debug)]
 pub(crate) enum PermitCall {
     Allow(Str, &'static str),

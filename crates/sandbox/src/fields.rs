@@ -33,7 +33,7 @@ pub(crate) fn annotation<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
     object.pointer("/metadata/annotations")?.get(key)?.as_str()
 }
 
-/// Returns true if a pod's condition Ready is true.
+/// Returns true if a pod's `Ready` condition is true.
 pub(crate) fn is_ready(pod: &Value) -> bool {
     condition(pod, "Ready").is_some_and(|ready| text(ready, "/status") == "True")
 }

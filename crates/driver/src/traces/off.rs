@@ -41,14 +41,14 @@ impl Traces {
     }
 }
 
-/// A span, which never exists.
+/// A span. It has no values, because there are no spans.
 pub(crate) enum AttemptSpan {}
 
 impl AttemptSpan {
     pub(crate) fn end(self, _: &Attempted, _: Option<AttemptTimes>, _: impl FnOnce(Stamp) -> SystemTime) {}
 }
 
-/// A trace, which never exists.
+/// A trace. It has no values, because there are no traces.
 pub(crate) enum Trace {}
 
 pub(crate) async fn within<T>(_: Option<Trace>, work: impl Future<Output = T>) -> T {

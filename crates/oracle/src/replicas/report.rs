@@ -94,23 +94,23 @@ pub struct Report {
     pub deleted: usize,
     /// Highest utilization of any resource on any node, as a fraction of its capacity.
     pub fullest_node: f64,
-    /// Number of successful bindings in the audit log. A binding that was not yet answered when kube-apiserver was
-    /// killed is missing.
+    /// Number of successful bindings in the audit log. Excludes requests that kube-apiserver had not yet answered when
+    /// it was killed.
     pub bindings: usize,
-    /// Number of rejected bindings by status code. A new leader may repeat a binding of the previous one.
+    /// Number of rejected bindings by status code. A new leader may repeat a binding that its predecessor made.
     pub refused_bindings: BTreeMap<u16, usize>,
     /// Number of times that the lease got a new holder, including the first one.
     pub terms: usize,
-    /// Number of leaders that ended because they could not renew their lease.
+    /// Number of terms that ended because the leader could not renew its lease.
     pub leases_lost: usize,
-    /// Failovers after kills of leaders.
+    /// Failovers after a leader was killed.
     pub failovers: Vec<Failover>,
-    /// Time limit of a failover: a standby sees the last renewal after one pause, respects it for the lease duration,
-    /// and checks again after another pause.
+    /// Time limit for a failover: the lease duration and some slack, plus a standby's longest retry pause twice, once
+    /// before it sees the last renewal and once before it sees that the lease has expired.
     pub failover_limit_s: f64,
     /// Times from the creation of a pod to its binding.
     pub waits: WaitTimes,
-    /// Offsets of the replicas' clocks from kube-apiserver's, from the leases that they wrote.
+    /// Difference of each replica's clock from kube-apiserver's, according to the leases that the replica wrote.
     pub clock_offsets_s: BTreeMap<String, f64>,
     /// Violations.
     pub violations: Vec<Violation>,

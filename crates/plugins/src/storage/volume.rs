@@ -74,7 +74,7 @@ pub struct Migrated {
 /// The name and the node affinity of a volume as its CSI driver sees it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Translation {
-    /// The driver's handle of the volume.
+    /// The driver's handle for the volume.
     pub handle: Str,
     /// Node affinity, which replaces [`PersistentVolume::node_affinity`].
     pub node_affinity: Option<Arc<ParsedNodeSelector>>,
@@ -98,13 +98,13 @@ pub struct ClaimRef {
 /// Access mode of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub enum AccessMode {
-    /// Read and write by one node.
+    /// Read-write, by one node.
     ReadWriteOnce,
-    /// Read-only by many nodes.
+    /// Read-only, by many nodes.
     ReadOnlyMany,
-    /// Read and write by many nodes.
+    /// Read-write, by many nodes.
     ReadWriteMany,
-    /// Read and write by one pod.
+    /// Read-write, by one pod.
     ReadWriteOncePod,
     /// A mode that this version does not recognize.
     #[serde(other)]

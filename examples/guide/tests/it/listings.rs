@@ -109,14 +109,14 @@ fn every_action_is_in_the_table_with_the_objects_that_it_applies_to() {
                 let action = actions.next().expect("the table has more rows than there are actions");
                 let happens = |resource: EventResource| resource.actions().intersects(action);
                 let resources = match (happens(EventResource::Pod), happens(EventResource::Node)) {
-                    (true, true) => "everything",
+                    (true, true) => "all kinds",
                     (true, false) => "pods",
                     _ => "nodes",
                 };
                 (action, resources)
             }
-            std::cmp::Ordering::Equal => (Action::UPDATE, "everything"),
-            std::cmp::Ordering::Greater => (Action::ALL, "everything"),
+            std::cmp::Ordering::Equal => (Action::UPDATE, "all kinds"),
+            std::cmp::Ordering::Greater => (Action::ALL, "all kinds"),
         };
         // One action is displayed under kube-scheduler's longer name.
         let known = action.to_string().to_lowercase().replace("schedulinggates", "gates");
