@@ -1,4 +1,4 @@
-//! Stand-ins for programs that are built without traces.
+//! No-op versions of the tracing types, for programs that are built without traces.
 
 use std::{env, future::Future, sync::Arc, time::SystemTime};
 
