@@ -31,7 +31,7 @@ pub struct DryRun<'a> {
     /// Pods of equal or higher priority that are expected on the node.
     nominated: Cow<'a, [Arc<PodInfo>]>,
     removed: Vec<Arc<PodInfo>>,
-    /// The row's original pods. Their order decides which of two equal pods is more important.
+    /// The row's original pods. Their order breaks ties between equally important pods.
     before: Option<Vec<Arc<PodInfo>>>,
     added: Vec<Arc<PodInfo>>,
 }
@@ -139,7 +139,7 @@ impl Drop for DryRun<'_> {
     }
 }
 
-/// Notifies the cluster-scoped PreFilter plugins, except those that skipped, that a pod has joined or left.
+/// Notifies the cluster-scoped PreFilter plugins, except those that skipped, that a pod has joined or left the node.
 fn notify(
     profile: &Profile,
     slots: &mut [Slot],
