@@ -53,7 +53,7 @@ pub struct Search<'a> {
     pub rotation: &'a mut Rotation,
     /// Nodes to which pods are nominated. These pods are treated as occupying the nodes.
     pub nominated: &'a [NominatedRow],
-    /// Nodes to try first, such as the nominated node or a hint. The first of them that exists is chosen without
+    /// Nodes to try first, such as the nominated node or a hint. The first of these nodes that exists is chosen without
     /// scoring if it fits.
     pub preferred: &'a [Str],
 }
@@ -421,7 +421,7 @@ impl Runner {
         let only = draft.restriction.only.as_ref();
         let mut walk = walk(cluster, &draft.fits, only, search.rotation.position, wanted, tried);
         search.rotation.position = (search.rotation.position + walk.visited) % cluster.node_count();
-        // Set only when choosing as kube-scheduler does: it ignores the pods on nodes that an extender returns as
+        // Set only when choosing as kube-scheduler does, which ignores the pods on nodes that an extender returns as
         // objects.
         let mut stripped = false;
         if asks_extenders {

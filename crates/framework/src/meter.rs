@@ -167,7 +167,7 @@ pub trait PluginMeter: fmt::Debug + Send + Sync {
     fn evaluated(&self, stage: Stage, times: usize);
 }
 
-/// Time that an attempt spends in each stage. A stage may enclose others; their time does not count toward it.
+/// Time that an attempt spends in each stage. A stage may enclose other stages, whose time is not counted toward it.
 #[derive(Debug)]
 pub(crate) struct StageTimer {
     meter: Option<Arc<dyn ProfileMeter>>,

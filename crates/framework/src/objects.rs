@@ -49,7 +49,7 @@ impl Objects {
         self.services.get(namespace).into_iter().flat_map(BTreeMap::values)
     }
 
-    /// Returns a workload that owns pods.
+    /// Returns a workload, which may own pods.
     pub fn workload(&self, kind: WorkloadKind, namespace: &Str, name: &Str) -> Option<&Workload> {
         self.workloads.get(&(kind, namespace.clone(), name.clone()))
     }

@@ -125,8 +125,8 @@ pub trait PreEnqueue: Plugin {
     fn pre_enqueue(&self, cx: EnqueueCycle<'_>) -> Verdict;
 }
 
-/// Declares an index of the cluster, which the plugin reads with [`Indexed::index`]. Plugins that name the same type share
-/// one instance.
+/// Declares an index over the cluster, which the plugin reads with [`Indexed::index`]. Plugins that name the same type
+/// share one instance.
 pub trait Indexed: Plugin {
     /// The type of the index.
     type Index: Index;
@@ -210,8 +210,8 @@ pub trait Filter<V: Scoped = WholeCluster, S: State = ()>: Plugin {
         Ok(())
     }
 
-    /// Describes the shortfall of a node that this plugin rejects, in the plugin's own terms, for example `wants 400 W,
-    /// 120 W free`. Called only by `simulate --explain`.
+    /// Describes the shortfall of a node that this plugin rejects, in the plugin's own terms, for example
+    /// `wants 400 W, 120 W free`. Called only by `simulate --explain`.
     fn lacks(&self, cx: &V::Cycle<'_>, state: &S, node: NodeRef<'_>) -> Option<String> {
         let _ = (cx, state, node);
         None

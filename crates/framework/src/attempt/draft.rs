@@ -61,7 +61,7 @@ impl Draft {
         filters.iter().all(|p| self.profile.plugin(*p).scope() == Scope::Row || self.states[p.at()].is_none())
     }
 
-    /// Returns the rejection of the pod on a row in its current state.
+    /// Judges the pod on a row in the row's current state. Returns the rejection, if any.
     pub(super) fn rejection(
         &self,
         cluster: &Cluster,

@@ -36,7 +36,7 @@ pub struct Explanation {
 /// Rejection of one node.
 #[derive(Clone, Debug)]
 pub struct NodeRejection {
-    /// Plugin that rejects it; `None` for the framework itself.
+    /// Plugin that rejects the node; `None` for the framework itself.
     pub plugin: Option<&'static str>,
     /// The rejection itself.
     pub reject: Reject,
