@@ -87,8 +87,8 @@ pub trait WhatIf {
     /// Returns the rows that evictions might open up, in walking order.
     fn evictable_rows(&self) -> Vec<NodeIdx>;
 
-    /// Returns the offset at which a search starts. It differs between attempts, so that searches do not always visit
-    /// the same nodes first.
+    /// Returns a number that determines where a search starts. It differs between attempts, so that searches do not
+    /// always visit the same nodes first.
     fn offset(&self) -> usize;
 
     /// Returns true if a search stops after enough nodes, as kube-scheduler's does, and false if it visits all nodes.

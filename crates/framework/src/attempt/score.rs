@@ -39,7 +39,7 @@ impl Runner {
         if second.is_none() {
             return Ok(Some(first));
         }
-        // Row-scoped plugins come first in a profile, so their error is the one reported.
+        // Row-scoped plugins have already been called, so an error from one of them takes precedence.
         if let Some(failure) = self.cache.take_score_failure(draft.slate) {
             return Err(failure.into());
         }
