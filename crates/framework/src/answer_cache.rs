@@ -1,9 +1,9 @@
-//! Cache of the answers of [row-scoped](crate::scope::Row) plugins, which outlive an attempt.
+//! Caches the answers of [row-scoped](crate::scope::Row) plugins across attempts.
 //!
 //! - A [`column`] holds the answers of one plugin for all pods that are equal in the parts that the plugin
 //!   [reads](crate::reads). Pod templates that differ only in other parts share the column.
 //! - A [`slate`] combines the columns of a pod: the rows that fit, and the sums of their scores. Placing a pod changes
-//!   one row, so only one row must be judged again for the next pod of the same template. The cost of a decision is
+//!   one row, so only that row must be judged again for the next pod of the same template. The cost of a decision is
 //!   therefore almost independent of the number of nodes.
 //! - The [`budget`] keeps entries that are used repeatedly, as a segmented LRU cache does. New slates and columns enter
 //!   a small probationary segment; their second use moves them to the protected segment. The fingerprint of an entry
@@ -46,7 +46,7 @@ use crate::{
     totals::Totals,
 };
 
-/// Identifies a cached slate. Valid until the next call of [`AnswerCache::open`].
+/// Identifies a cached slate. Valid until the next call to [`AnswerCache::open`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SlateId(usize);
 
@@ -71,9 +71,9 @@ pub(crate) struct AnswerCache {
 /// Key and usage of a cached column.
 #[derive(Debug, Default)]
 struct ColumnEntry {
-    /// Number of slates that use it.
+    /// Number of slates that use the column.
     users: usize,
-    /// Key under which it is found; `None` if the entry is free.
+    /// Key of the column; `None` if the entry is free.
     key: Option<(PluginIdx, Reads)>,
     usage: Usage,
 }
@@ -87,12 +87,12 @@ impl ColumnEntry {
 }
 
 impl AnswerCache {
-    /// Creates a cache of at most about `bytes`, however large the node table is.
+    /// Creates a cache of at most roughly `bytes` bytes, however large the node table is.
     pub(crate) fn new(bytes: usize) -> Self {
         Self { budget: Budget::new(bytes), ..Self::default() }
     }
 
-    /// Returns the slate for pods like this one, after bringing its columns up to date with the current nodes.
+    /// Returns the slate for the pod of `cx`, after bringing the slate's columns up to date with the current nodes.
     pub(crate) fn open(&mut self, profile: &Profile, cx: &Cycle<'_>) -> Result<SlateId, PointError> {
         self.clock += 1;
         let at = match self.by_spec.get(cx.pod, &self.slates) {
@@ -149,7 +149,7 @@ impl AnswerCache {
         self.slates[slate.0].fit_count()
     }
 
-    /// Sums of cached scores after [`Self::sync`], if they can be used.
+    /// Sums of cached scores, after [`Self::sync`]; `None` if the sums cannot be used.
     pub(crate) fn totals(&self, slate: SlateId) -> Option<&Totals> {
         self.slates[slate.0].totals()
     }
@@ -197,7 +197,7 @@ impl AnswerCache {
         Ok(at)
     }
 
-    /// Finds or creates a column. An existing column becomes protected, because this is a repeated use.
+    /// Finds or creates a column. An existing column becomes protected, because it is being used again.
     fn column_for(&mut self, key: (PluginIdx, Reads)) -> ColumnId {
         if let Some(known) = self.by_reads.get(&key) {
             self.budget.promote(&mut self.column_entries[*known].usage);
@@ -219,7 +219,7 @@ fn fingerprint(key: &impl Hash) -> u64 {
     FxBuildHasher.hash_one(key)
 }
 
-/// Slates of recently seen specs. Entries of dropped specs are removed eventually.
+/// Maps recently seen specs to their slates. Entries for dropped specs are eventually removed.
 #[derive(Debug, Default)]
 struct SlatesBySpec {
     entries: FxHashMap<(usize, Option<Str>), SpecEntry>,

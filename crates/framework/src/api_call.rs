@@ -35,7 +35,7 @@ pub struct ObjectPath {
 }
 
 impl ObjectPath {
-    /// Path of a custom object. The namespace is empty with
+    /// Path of a custom object. The namespace is empty for
     /// [`ResourceScope::Cluster`](crate::resource::ResourceScope::Cluster).
     pub fn of<R: Resource>(namespace: &str, name: &str) -> Self {
         Self {
@@ -60,13 +60,13 @@ impl ObjectPath {
         }
     }
 
-    /// Returns the path of the subresource `status`.
+    /// Returns the path of the `status` subresource.
     #[must_use]
     pub fn status(self) -> Self {
         Self { subresource: "status".into(), ..self }
     }
 
-    /// Key of the object among custom objects.
+    /// Key under which the object is stored if it is a custom object.
     pub fn key(&self) -> CustomKey {
         let Self { group, version, plural, namespace, name, .. } = self;
         let resource = format!("{plural}.{version}.{group}").into();
@@ -98,14 +98,14 @@ impl ObjectPath {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Verb {
-    /// Read it.
+    /// Read the object.
     Get,
-    /// Create it. The path has no name.
+    /// Create the object. The path has no name.
     Create,
-    /// Change some of its fields (RFC 7386: a `null` removes the field). If the patch has `metadata.resourceVersion`
-    /// and the object is newer, the request fails with a conflict.
+    /// Change some of the object's fields (RFC 7386: a `null` removes the field). If the patch has
+    /// `metadata.resourceVersion` and the object is newer, the request fails with a conflict.
     Patch,
-    /// Delete it. The body is a `v1.DeleteOptions`.
+    /// Delete the object. The body is a `v1.DeleteOptions`.
     Delete,
 }
 
@@ -116,7 +116,7 @@ pub struct ApiCall {
     pub verb: Verb,
     /// The object.
     pub path: ObjectPath,
-    /// The body; `null` with [`Verb::Get`].
+    /// The body; `null` for [`Verb::Get`].
     pub body: Value,
 }
 
@@ -155,7 +155,7 @@ pub struct ApiFailure {
 }
 
 impl ApiFailure {
-    /// Returns true if there is no such object or no such kind.
+    /// Returns true if the object or its kind does not exist.
     pub fn is_not_found(&self) -> bool {
         self.code == Some(404)
     }
@@ -187,7 +187,7 @@ pub trait ClusterApi: Send + Sync {
     fn call(&self, call: ApiCall) -> BoxFuture<'_, Result<Value, ApiFailure>>;
 
     /// Waits until `is_settled` returns true for an object of a kind that plugins read. Calls `is_settled` immediately
-    /// and after every change, with `None` if the object does not exist. Returns false if `at_most` passes first.
+    /// and after every change, with `None` if the object does not exist. Returns false if `at_most` elapses first.
     ///
     /// # Errors
     /// When the object cannot be read.
@@ -218,7 +218,7 @@ impl Api {
         self.0.bind(pod, node).await
     }
 
-    /// Makes any call.
+    /// Makes an arbitrary call.
     ///
     /// # Errors
     /// When the request fails.
@@ -226,7 +226,7 @@ impl Api {
         self.0.call(call).await
     }
 
-    /// Reads the current version of a custom object; `None` if there is none.
+    /// Reads the current version of a custom object; `None` if the object does not exist.
     ///
     /// # Errors
     /// When the request fails, or the object does not decode.
@@ -271,8 +271,7 @@ impl Api {
         self.object(ApiCall::patch(ObjectPath::of::<R>(namespace, name), patch)).await
     }
 
-    /// Changes the `status` of a custom object, for kinds that have this subresource. The patch contains the field
-    /// `status`.
+    /// Changes the `status` of a custom object whose kind has this subresource. The patch contains the `status` field.
     ///
     /// # Errors
     /// When the request fails.
@@ -285,7 +284,7 @@ impl Api {
         self.object(ApiCall::patch(ObjectPath::of::<R>(namespace, name).status(), patch)).await
     }
 
-    /// Deletes a custom object. Returns false if there was none.
+    /// Deletes a custom object. Returns false if the object did not exist.
     ///
     /// # Errors
     /// When the request fails.
@@ -307,8 +306,8 @@ impl Api {
     }
 
     /// Waits until `settle` returns a value for a custom object of a kind that the plugin declares. Calls `settle`
-    /// immediately and after every change, with `None` if the object does not exist. Returns `None` if `at_most` passes
-    /// first.
+    /// immediately and after every change, with `None` if the object does not exist. Returns `None` if `at_most`
+    /// elapses first.
     ///
     /// # Errors
     /// When the object cannot be read, or does not decode.

@@ -1,9 +1,10 @@
-//! Assumed objects: all later pods see a decision that a plugin made in Reserve, even before it reaches the API server.
+//! Assumed objects: a decision that a plugin makes in Reserve is visible to all later pods, even before the decision
+//! reaches the API server.
 //!
 //! A plugin describes the change that its decision will make to an object, and every point sees the object with that
 //! change. When a newer version arrives from the API server, the change is applied to that version again, unless the
-//! change reports that it is no longer needed, because it was written or because something else was written instead.
-//! The assumptions made for a pod are reverted when the pod gives up its node or is deleted. The assumptions about an
+//! change reports that it is no longer needed because the API server's version already reflects or contradicts it. The
+//! assumptions made for a pod are reverted when the pod gives up its node or is deleted. The assumptions about an
 //! object are dropped when the object is deleted.
 //!
 //! Hints and the queue see the API server's version, not the assumed one. Reverting an assumption is therefore not an
@@ -33,7 +34,7 @@ pub(crate) struct Assumption {
     change: Change,
 }
 
-/// Returns the assumed version of the API server's object; `None` if there is nothing left to assume.
+/// Maps the API server's version of an object to the assumed version; `None` if there is nothing left to assume.
 type Change = Arc<dyn Fn(&AnyCustom) -> Option<AnyCustom> + Send + Sync>;
 
 impl Assume {

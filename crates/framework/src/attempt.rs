@@ -51,10 +51,10 @@ pub struct Search<'a> {
     pub tie: Tie,
     /// Position where the search starts; the search advances it.
     pub rotation: &'a mut Rotation,
-    /// Nodes to which pods are nominated. These pods count as occupying the nodes.
+    /// Nodes to which pods are nominated. These pods are treated as occupying the nodes.
     pub nominated: &'a [NominatedRow],
-    /// Nodes to try first (the nominated node, a hint). The first of them that exists is chosen without scoring if it
-    /// fits.
+    /// Nodes to try first, such as the nominated node or a hint. The first of these nodes that exists is chosen without
+    /// scoring if it fits.
     pub preferred: &'a [Str],
 }
 
@@ -65,7 +65,8 @@ impl<'a> Search<'a> {
     }
 }
 
-/// A node and the pods that are expected on it once its victims are gone, and that therefore count as occupying it.
+/// A node and the pods that are expected on it once its victims are gone. The pods are treated as already occupying the
+/// node.
 #[derive(Clone, Debug)]
 pub struct NominatedRow {
     /// The node.
@@ -79,7 +80,7 @@ pub struct NominatedRow {
 pub enum Decision {
     /// The chosen node.
     Node {
-        /// Its row.
+        /// Row of the node.
         row: NodeIdx,
         /// Number of nodes that were evaluated.
         evaluated: usize,
@@ -92,7 +93,7 @@ pub enum Decision {
     Unschedulable(Diagnosis),
 }
 
-/// Error of an attempt that ended without a decision.
+/// Error that ended an attempt without a decision.
 #[derive(Debug, thiserror::Error)]
 pub enum AttemptError {
     /// The cluster is empty.
@@ -130,12 +131,12 @@ pub struct Attempt {
     candidates: Candidates,
 }
 
-/// The rejections of rows.
+/// The rejections made in one attempt.
 #[derive(Debug, Default)]
 struct Rejections {
     /// Rejection of all rows by PreFilter.
     all: Option<Reject>,
-    /// The only rows that PreFilter allows, and its rejection of the others.
+    /// The only rows that PreFilter allows, and its rejection of the other rows.
     outside: Option<(NodeSet, Reject)>,
     by_row: Verdicts,
 }
@@ -172,7 +173,8 @@ impl Attempt {
         self.decision
     }
 
-    /// Takes the diagnosis out of [`Self::decision`], leaving an empty one. It is empty if there is a node.
+    /// Takes the diagnosis out of [`Self::decision`] and leaves an empty one in its place. The result is empty if a
+    /// node was chosen.
     pub fn take_diagnosis(&mut self) -> Diagnosis {
         match &mut self.decision {
             Decision::Unschedulable(diagnosis) => std::mem::take(diagnosis),
@@ -242,7 +244,7 @@ impl Attempt {
         Some(self.profile.name_of(plugin))
     }
 
-    /// Returns those of `rows` that were rejected with this `fix`, in the given order.
+    /// Returns the members of `rows` that were rejected with `fix`, in the given order.
     pub fn rows_rejected_with(&self, rows: &[NodeIdx], fix: Fix) -> Vec<NodeIdx> {
         let matches = |row: &NodeIdx| self.rejection_of(*row).is_some_and(|reject| reject.fix == fix);
         rows.iter().copied().filter(matches).collect()
@@ -259,7 +261,7 @@ impl Attempt {
 pub struct UnreserveOutcome {
     /// Calls to the API server, in order.
     pub calls: Vec<ApiCall>,
-    /// Panics of plugins. The other plugins were called nevertheless.
+    /// Plugin panics. The other plugins were called anyway.
     pub errors: Vec<PointError>,
 }
 
@@ -300,7 +302,7 @@ impl Runner {
         Self::with_cache_size(profile, MAX_CACHE_BYTES)
     }
 
-    /// Creates a runner with an answer cache of at most about `bytes`.
+    /// Creates a runner with an answer cache of at most roughly `bytes` bytes.
     pub fn with_cache_size(profile: Arc<Profile>, bytes: usize) -> Self {
         let timer = StageTimer::new(profile.meter().cloned());
         let (cache, scratch) = (AnswerCache::new(bytes), score::Scratch::default());
@@ -374,7 +376,7 @@ impl Runner {
         self.filter(cluster, draft, nominated).map(|()| None)
     }
 
-    /// Reports PreScore and Score to the meter, if there was a choice.
+    /// Reports PreScore and Score to the meter if nodes were scored.
     fn report_scoring(&mut self, slate: SlateId, chosen: &Result<Attempt, AttemptError>) {
         if !self.timer.is_enabled() || self.profile.scorers().is_empty() {
             return;
@@ -419,7 +421,8 @@ impl Runner {
         let only = draft.restriction.only.as_ref();
         let mut walk = walk(cluster, &draft.fits, only, search.rotation.position, wanted, tried);
         search.rotation.position = (search.rotation.position + walk.visited) % cluster.node_count();
-        // Only when choosing like kube-scheduler, which forgets the pods on nodes that an extender returns as objects.
+        // Set only when choosing as kube-scheduler does, which ignores the pods on nodes that an extender returns as
+        // objects.
         let mut stripped = false;
         if asks_extenders {
             let passed = self.ask_filters(cluster, &mut draft, walk.feasible)?;
@@ -490,8 +493,8 @@ impl Runner {
         self.unstaged(|runner| runner.extenders.add_scores(&draft.pod, cluster.nodes(), rows, totals));
     }
 
-    /// Returns true if extenders accept that row. The failure of an extender counts as a rejection here: the extender
-    /// is called again for the other rows, and the error of that call is reported.
+    /// Returns true if the extenders accept `row`. An extender failure is treated as a rejection here: the extender is
+    /// called again for the other rows, and an error from that call is reported.
     fn extenders_accept(&mut self, cluster: &Cluster, draft: &Draft, row: NodeIdx) -> bool {
         if !self.extenders.choose_for(&draft.pod) {
             return true;
@@ -500,7 +503,7 @@ impl Runner {
         passed.is_ok_and(|passed| !passed.rows.is_empty())
     }
 
-    /// Returns true if some Filter plugin rejects the pod on that node, not counting nominated pods.
+    /// Returns true if some Filter plugin rejects the pod on the given node, not counting nominated pods.
     ///
     /// # Errors
     /// When a plugin fails unexpectedly.

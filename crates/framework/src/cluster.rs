@@ -44,7 +44,8 @@ impl Cluster {
         &self.objects
     }
 
-    /// The custom objects of a kind, for hosts and tests. Plugins read those that they [watch](crate::resource::Watches).
+    /// The custom objects of a kind, for hosts and tests. Plugins read the objects that they
+    /// [watch](crate::resource::Watches).
     pub fn watched<R: Resource>(&self) -> Watched<'_, R> {
         Watched::new(&self.objects)
     }
@@ -64,7 +65,7 @@ impl Cluster {
         &mut self.nodes
     }
 
-    /// Adds an index of that kind. If the index panics on a pod, node or object, the panic becomes an
+    /// Adds an index of the given kind. If the index panics on a pod, node or object, the panic becomes an
     /// [error](Self::take_errors).
     pub fn add_index(&mut self, kind: IndexKind) {
         let (view, indexes) = self.split();
@@ -72,7 +73,7 @@ impl Cluster {
         self.errors.extend(added.err());
     }
 
-    /// Returns the errors of indexes and assumptions since the last call. They affected nothing else.
+    /// Returns the errors of indexes and assumptions since the last call. The errors have no other effect.
     pub fn take_errors(&mut self) -> Vec<PointError> {
         std::mem::take(&mut self.errors)
     }
@@ -134,7 +135,7 @@ impl Cluster {
         self.errors.extend(result.err());
     }
 
-    /// Stores custom objects of that kind from now on. Objects that were set before this call are not stored.
+    /// Stores custom objects of the given kind from now on. Objects that were set before this call are not stored.
     pub fn add_resource(&mut self, kind: ResourceKind) {
         self.objects.add_resource(kind);
     }
@@ -181,8 +182,8 @@ impl Cluster {
         different.into_iter().for_each(|key| self.custom_changed(key));
     }
 
-    /// Returns the errors of custom objects that do not decode and therefore count as absent. Each error is returned
-    /// once.
+    /// Returns the errors for custom objects that do not decode and are therefore treated as absent. Each error is
+    /// returned once.
     pub fn take_undecodable(&mut self) -> Vec<Undecodable> {
         std::mem::take(&mut self.undecodable)
     }

@@ -55,7 +55,7 @@ pub struct EnqueueCycle<'a> {
     pub pod: &'a PodInfo,
     /// Objects other than nodes and pods.
     pub objects: &'a Objects,
-    /// True while pods are being evicted to make room for this one.
+    /// True while pods are being evicted to free resources for this pod.
     pub awaits_eviction: bool,
 }
 
@@ -66,11 +66,11 @@ pub struct PostFilterCycle<'a> {
     /// Present if PreFilter rejected the pod everywhere. If no eviction can help, the PreFilter plugins after the one
     /// that rejected the pod were not called.
     pub pre_filter: Option<Reject>,
-    /// Dry runs: would the pod fit that node without those pods?
+    /// Dry runs: would the pod fit a given node without certain pods?
     pub what_if: &'a mut dyn WhatIf,
 }
 
-/// Questions about a changed cluster. They change the node table itself and restore it afterwards.
+/// Evaluates changes to the cluster. A dry run changes the node table itself and restores it afterwards.
 pub trait WhatIf {
     /// All nodes and the pods on them.
     fn nodes(&self) -> &NodeTable;
@@ -81,20 +81,20 @@ pub trait WhatIf {
     /// Returns the rejection of a node; `None` if no filter rejected it.
     fn rejection(&self, row: NodeIdx) -> Option<Reject>;
 
-    /// Returns the Filter plugin that rejected the pod on that row; `None` if no filter did.
+    /// Returns the Filter plugin that rejected the pod on `row`; `None` if no filter did.
     fn rejected_by(&self, row: NodeIdx) -> Option<&'static str>;
 
     /// Returns the rows that evictions might open up, in walking order.
     fn evictable_rows(&self) -> Vec<NodeIdx>;
 
-    /// Returns a number to start a search with. It differs between attempts, so that searches do not always visit the
-    /// same nodes first.
+    /// Returns a number that determines where a search starts. It differs between attempts, so that searches do not
+    /// always visit the same nodes first.
     fn offset(&self) -> usize;
 
-    /// Returns true if a search stops after enough nodes, as kube-scheduler's does, and false if it visits all of them.
+    /// Returns true if a search stops after enough nodes, as kube-scheduler's does, and false if it visits all nodes.
     fn stops_early(&self) -> bool;
 
-    /// Returns true if [`Self::agreed`] asks extenders about this pod.
+    /// Returns true if [`Self::agreed`] calls extenders for the pod.
     fn asks_extenders(&self) -> bool {
         false
     }
@@ -112,14 +112,14 @@ pub trait WhatIf {
     fn dry_run(&mut self, row: NodeIdx) -> DryRun<'_>;
 }
 
-/// Pods that Permit holds back, as one plugin sees them: the plugin acts only in its own name.
+/// Pods that Permit holds back, as one plugin sees them: the plugin can act only on its own behalf.
 pub struct Waiting<'a> {
     pods: &'a mut (dyn WaitingPods + 'a),
     plugin: &'static str,
 }
 
 impl<'a> Waiting<'a> {
-    /// Creates the view of that plugin.
+    /// Creates the view for `plugin`.
     pub fn new(pods: &'a mut (dyn WaitingPods + 'a), plugin: &'static str) -> Self {
         Self { pods, plugin }
     }
@@ -129,7 +129,7 @@ impl<'a> Waiting<'a> {
         self.pods.list()
     }
 
-    /// Ends this plugin's delay of the pod.
+    /// Ends the delay that this plugin imposed on the pod.
     pub fn allow(&mut self, uid: &str) {
         self.pods.allow(uid, self.plugin);
     }
@@ -150,7 +150,7 @@ pub trait WaitingPods {
     /// Returns the waiting pods and their nodes, in the order in which they began to wait.
     fn list(&self) -> Vec<(Arc<PodInfo>, Str)>;
 
-    /// Ends the delay of the pod by plugin `plugin`.
+    /// Ends the delay that `plugin` imposed on the pod.
     fn allow(&mut self, uid: &str, plugin: &'static str);
 
     /// Rejects a waiting pod, which then gives up its node.
@@ -203,12 +203,12 @@ impl Reservation {
         &self.pod
     }
 
-    /// The node chosen for it.
+    /// The node chosen for the pod.
     pub fn node(&self) -> &Str {
         &self.node
     }
 
-    /// Returns the view of one plugin.
+    /// Returns the view for one plugin.
     pub fn of(&self, plugin: PluginIdx) -> Placement {
         let reserved = self.reserved.get(plugin.at()).cloned().flatten();
         Placement { pod: self.pod.clone(), node: self.node.clone(), reserved }

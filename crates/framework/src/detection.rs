@@ -1,8 +1,8 @@
-//! Finds the traits that a plugin implements, so that no implemented trait is left uncalled.
+//! Finds the traits that a plugin implements, so that none of them is ignored.
 //!
 //! [`implemented_points!`](crate::implemented_points) calls one method per trait, named after the trait, on a doubly
-//! borrowed [`Probe`]. If the plugin implements the trait, method resolution takes `Found`. Otherwise, it removes one
-//! level of borrowing and takes `Missing`, which does nothing (autoref specialization). The trait's parameters are
+//! borrowed [`Probe`]. If the plugin implements the trait, method resolution picks `Found`. Otherwise, it removes one
+//! level of borrowing and picks `Missing`, which does nothing (autoref specialization). The trait's parameters are
 //! inferred, so a plugin that implements one trait twice, say for both scopes, does not compile. A generic plugin must
 //! implement its traits for all values of its parameters; an implementation for a single value is not found.
 
@@ -112,7 +112,7 @@ pub mod index_watches {
 }
 
 /// Generates [`Plugin::points`](crate::plugin::Plugin::points): the plugin takes part in every point whose trait it
-/// implements, and has the index and the resources that it declares.
+/// implements, and gets the index and the resources that it declares.
 ///
 /// ```
 /// # use harbormaster_framework::prelude::*;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::outcome::{Fix, Reject};
 
-/// The reasons of one failed attempt.
+/// The reasons why one attempt failed.
 #[derive(Clone, Debug, Default)]
 pub struct Diagnosis {
     /// Number of nodes.
@@ -19,7 +19,7 @@ pub struct Diagnosis {
     pub rejectors: Vec<&'static str>,
     /// The rejecting plugins that wait for an asynchronous step; their events wake the pod without backoff.
     pub pending: Vec<&'static str>,
-    /// Message of PostFilter.
+    /// Message from PostFilter.
     pub post_filter: String,
 }
 
@@ -40,7 +40,7 @@ impl Diagnosis {
         diagnosis
     }
 
-    /// Creates the diagnosis of a rejection after the node was chosen (by Reserve or Permit): one node, one plugin.
+    /// Creates the diagnosis for a rejection after the node was chosen (by Reserve or Permit): one node, one plugin.
     pub fn of_one(plugin: &'static str, reject: &Reject) -> Self {
         let mut diagnosis = Self::new(1);
         diagnosis.add(plugin, reject, 1);

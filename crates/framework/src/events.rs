@@ -180,13 +180,13 @@ impl EventResource {
         Self::named(ResourceName::of::<R>())
     }
 
-    /// Objects of the kind with that name. The version of Kubernetes' own kinds is ignored.
+    /// Objects of the kind named `name`. For Kubernetes' own kinds, the version is ignored.
     pub fn named(name: ResourceName) -> Self {
         let own = OWN_KINDS.iter().find(|(group, plural, _)| (*group, *plural) == (name.group, name.plural));
         own.map_or(Self::Custom(name), |(_, _, own)| *own)
     }
 
-    /// Single actions that are reported for this kind. There are also generic updates, which reach only listeners of
+    /// Single actions that are reported for this kind. Generic updates are also reported, but reach only listeners for
     /// [`Action::UPDATE`].
     pub fn actions(self) -> Action {
         match self {
@@ -249,7 +249,7 @@ impl ClusterEvent {
     pub(crate) fn never_happens(self) -> Option<Action> {
         let happens = self.resource.actions().0;
         let Action(wanted) = self.action;
-        // All update bits together stand for a listener of every update.
+        // All update bits together mean that the plugin listens for every update.
         let wanted =
             if wanted & Action::UPDATE.0 == Action::UPDATE.0 { wanted & !Action::UPDATE.0 } else { wanted };
         let all = self.action == Action(0);
@@ -263,8 +263,8 @@ impl ClusterEvent {
 
     /// Returns true if a registration for `self` matches the incoming event `happened`.
     ///
-    /// kube-scheduler's rule, odd as it is: the actions must share a bit and the incoming set must not be numerically
-    /// larger, so a generic update reaches only listeners of all updates.
+    /// This is kube-scheduler's rule, odd as it is: the two sets of actions must share a bit, and the incoming set must
+    /// not be numerically larger than the registered set, so a generic update reaches only listeners for all updates.
     pub fn matches(self, happened: Self) -> bool {
         use EventResource::{AssignedPod, Pod, UnschedulablePod, WildCard};
         if self.is_wild_card() {
@@ -283,7 +283,7 @@ impl fmt::Display for ClusterEvent {
     }
 }
 
-/// Returns the events for a change to a pod; a change of no known kind is a generic update.
+/// Returns the events for a change to a pod; a change that matches no action is a generic update.
 pub fn pod_events(resource: EventResource, old: &Pod, new: &Pod) -> impl Iterator<Item = ClusterEvent> {
     use changes::PodChanges as C;
     let changed = changes::pod_changes(old, new);
@@ -302,7 +302,7 @@ pub fn pod_events(resource: EventResource, old: &Pod, new: &Pod) -> impl Iterato
     actions.into_iter().map(move |action| ClusterEvent::new(resource, action))
 }
 
-/// Returns the events for a change to a node; none for a change of no known kind.
+/// Returns the events for a change to a node; none for a change that matches no action.
 pub fn node_events(old: &Node, new: &Node) -> impl Iterator<Item = ClusterEvent> {
     use changes::NodeChanges as C;
     let changed = changes::node_changes(old, new);
@@ -338,8 +338,8 @@ pub enum Change<'a> {
         /// After.
         new: Option<&'a Node>,
     },
-    /// An object of a kind that a plugin names; `old` is absent on add, `new` on delete. [`Self::of`] restores their
-    /// type.
+    /// An object of a kind that a plugin names; `old` is absent on add, `new` on delete. [`Self::of`] restores the type
+    /// of the objects.
     Custom {
         /// Before.
         old: Option<&'a (dyn Any + Send + Sync)>,
@@ -351,13 +351,13 @@ pub enum Change<'a> {
 }
 
 impl<'a> Change<'a> {
-    /// A change of an object of that kind.
+    /// A change to an object of kind `R`.
     pub fn custom<R: Resource>(old: Option<&'a Custom<R>>, new: Option<&'a Custom<R>>) -> Self {
         let erased = |object: &'a Custom<R>| object as &(dyn Any + Send + Sync);
         Self::Custom { old: old.map(erased), new: new.map(erased) }
     }
 
-    /// Returns the object before and after, if it is of that kind.
+    /// Returns the object before and after the change, if it is of kind `R`.
     pub fn of<R: Resource>(&self) -> Option<Changed<'a, R>> {
         let Self::Custom { old, new } = self else { return None };
         let typed =
@@ -412,10 +412,11 @@ pub enum Hint {
     Skip,
 }
 
-/// Decides whether a change may make a pending pod schedulable. An error counts as [`Hint::Queue`].
+/// Decides whether a change may make a pending pod schedulable. An error is treated as [`Hint::Queue`].
 pub type HintFn<P> = fn(&P, &PodInfo, &Change<'_>) -> PluginResult<Hint>;
 
-/// Decides whether a change to a custom object may make a pending pod schedulable. An error counts as [`Hint::Queue`].
+/// Decides whether a change to a custom object may make a pending pod schedulable. An error is treated as
+/// [`Hint::Queue`].
 pub type CustomHintFn<P, R> = fn(&P, &PodInfo, Changed<'_, R>) -> PluginResult<Hint>;
 
 /// A hint of either form.
@@ -428,7 +429,7 @@ pub type ErasedHint = Box<dyn Fn(&PodInfo, &Change<'_>) -> PluginResult<Hint> + 
 pub struct ErasedRegistration {
     /// The event.
     pub event: ClusterEvent,
-    /// The hint; `None` always queues.
+    /// The hint; with `None`, the event always requeues the pod.
     pub hint: Option<ErasedHint>,
 }
 
@@ -441,23 +442,23 @@ pub struct Registration<P> {
 }
 
 impl<P: 'static> Registration<P> {
-    /// Requeues every rejected pod on each such event.
+    /// Requeues every rejected pod when `action` happens to `resource`.
     pub fn always(resource: EventResource, action: Action) -> Self {
         Self { event: ClusterEvent::new(resource, action), hint: None }
     }
 
-    /// Requeues a rejected pod on such an event if `hint` returns [`Hint::Queue`].
+    /// Requeues a rejected pod when `action` happens to `resource`, provided that `hint` returns [`Hint::Queue`].
     pub fn hinted(resource: EventResource, action: Action, hint: HintFn<P>) -> Self {
         Self { event: ClusterEvent::new(resource, action), hint: Some(Box::new(hint)) }
     }
 
-    /// Listens to changes to custom objects, whose kind the plugin or its index must declare with
+    /// Listens for `action` on custom objects of kind `R`, which the plugin or its index must declare with
     /// [`Watches`](crate::resource::Watches). `hint` decides whether to requeue a pod.
     pub fn on<R: Resource>(action: Action, hint: CustomHintFn<P, R>) -> Self {
         let typed: BoxedHint<P> = Box::new(move |plugin, pod, change| match change.of::<R>() {
             Some(changed) => hint(plugin, pod, changed),
-            // The object has another plugin's type for the same kind. There is a separate change for this plugin's
-            // type.
+            // The object was decoded into another plugin's type for the same kind. This plugin receives a separate
+            // change with its own type.
             None => Ok(Hint::Skip),
         });
         Self { event: ClusterEvent::new(EventResource::of::<R>(), action), hint: Some(typed) }

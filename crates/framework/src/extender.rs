@@ -5,7 +5,7 @@
 //! handling of errors.
 //!
 //! Invariants: an answer can only remove nodes and evictions from those in the request; an ignorable extender never
-//! fails a pod.
+//! makes an attempt fail.
 
 use std::{fmt, sync::Arc};
 
@@ -35,18 +35,18 @@ const SCALE: i64 = 100 / MAX_SCORE;
 pub struct Extender {
     /// Name in messages: its `urlPrefix`.
     pub name: Str,
-    /// True if it filters.
+    /// True if the extender filters nodes.
     pub filters: bool,
-    /// True if it scores.
+    /// True if the extender scores nodes.
     pub prioritizes: bool,
-    /// True if it takes part in preemption.
+    /// True if the extender takes part in preemption.
     pub preempts: bool,
-    /// Factor by which its scores are multiplied.
+    /// Factor by which the extender's scores are multiplied.
     pub weight: i64,
-    /// Resources that it manages. Pods that request none of them are not sent to it; if the list is empty, it receives
-    /// all pods.
+    /// Resources that the extender manages. Pods that request none of these resources are not sent to the extender; if
+    /// the list is empty, it receives all pods.
     pub managed_resources: Vec<Str>,
-    /// True if pods are scheduled without it when it fails.
+    /// True if, when the extender fails, pods are scheduled without it.
     pub ignorable: bool,
     /// True if requests contain node objects, not only names (it is not `nodeCacheCapable`).
     pub sees_objects: bool,
@@ -65,14 +65,14 @@ impl Extender {
     }
 }
 
-/// Answer of an extender to a filter request.
+/// An extender's answer to a filter request.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Filtered {
     /// Nodes that it accepts.
     pub nodes: Vec<Str>,
     /// Nodes that it rejects and the reasons; eviction may help.
     pub failed: Vec<(Str, String)>,
-    /// Nodes that it rejects and the reasons; nothing helps. Takes precedence over `failed`.
+    /// Nodes that it rejects and the reasons; eviction cannot help. Takes precedence over `failed`.
     pub unresolvable: Vec<(Str, String)>,
 }
 
@@ -87,7 +87,7 @@ pub struct NodeVictims {
     pub violations: i64,
 }
 
-/// Evictions that would make room for a pod on one node.
+/// Evictions that would allow a pod to fit one node.
 #[derive(Clone, Debug)]
 pub struct EvictionPlan {
     /// The node.
@@ -147,7 +147,7 @@ pub trait ExtenderClient: fmt::Debug + Send + Sync {
     }
 }
 
-/// Error of an extender that is not ignorable, with the same message as in kube-scheduler.
+/// Error returned by an extender that is not ignorable, with kube-scheduler's message.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{0}")]
 pub struct ExtenderError(pub String);
@@ -205,7 +205,7 @@ impl Extenders {
         self.all.iter().any(|extender| extender.filters || extender.prioritizes)
     }
 
-    /// Returns true if some extender filters or scores nodes for that pod.
+    /// Returns true if some extender filters or scores nodes for `pod`.
     pub(crate) fn choose_for(&self, pod: &PodInfo) -> bool {
         self.interested(pod).any(|(_, extender)| extender.filters || extender.prioritizes)
     }
@@ -283,7 +283,7 @@ impl Extenders {
             reasons.remove(nodes.node(*row).name());
         }
         for row in rejected {
-            // A node that the answer does not mention is rejected without a reason, and nothing helps.
+            // A node that the answer does not mention is rejected without a reason, and eviction cannot help.
             let silent = || Reject { fix: Fix::NothingHelps, reasons: Vec::new() };
             filtered.rejected.push((row, reasons.remove(nodes.node(row).name()).unwrap_or_else(silent)));
         }
@@ -320,7 +320,7 @@ impl Extenders {
                     for (node, score) in &scores {
                         match positions.get(node.as_str()) {
                             Some(position) => {
-                                // Wraps as in kube-scheduler: absurd scores may reverse the order.
+                                // Wraps on overflow, as in kube-scheduler: extreme scores may reverse the order.
                                 totals[*position] =
                                     totals[*position].wrapping_add(score.wrapping_mul(factor));
                             }
@@ -338,7 +338,7 @@ impl Extenders {
         }
     }
 
-    /// Returns true if some extender takes part in preemption for that pod.
+    /// Returns true if some extender takes part in preemption for `pod`.
     pub fn preempt_for(&self, pod: &PodInfo) -> bool {
         self.interested(pod).any(|(_, extender)| extender.preempts)
     }

@@ -82,7 +82,7 @@ impl fmt::Display for Call {
     }
 }
 
-/// Error of a plugin call, in the words of kube-scheduler.
+/// Error from a plugin call, worded as in kube-scheduler.
 #[derive(Debug, Error)]
 pub struct PointError {
     /// Name of the plugin.
@@ -124,9 +124,9 @@ impl fmt::Display for PointError {
 /// Rejection or error that kept a pod from passing a point.
 #[derive(Debug)]
 pub enum Stopped {
-    /// Rejection by that plugin.
+    /// Rejection by the named plugin.
     Reject(&'static str, Reject),
-    /// Error of a plugin.
+    /// Error from a plugin.
     Error(PointError),
 }
 
@@ -293,7 +293,7 @@ impl GuardedPlugin {
         Self { plugin: Arc::new(plugin), calls: Calls::of::<P>(), meter: None }
     }
 
-    /// Returns the same plugin with measurements; `stages` are the stages at which it is called.
+    /// Returns the same plugin with its calls measured; `stages` are the stages at which it is called.
     pub(crate) fn metered(&self, meter: &dyn ProfileMeter, stages: &[Stage]) -> Self {
         Self { meter: Some(meter.plugin(self.name(), stages)), ..self.clone() }
     }
@@ -317,7 +317,7 @@ impl GuardedPlugin {
         Some(MeasuredCall { meter, stage, at: meter.begin(stage)? })
     }
 
-    /// Records that the plugin judged a pod once, or `times` nodes.
+    /// Records that the plugin judged either a pod (once) or `times` nodes.
     pub(crate) fn evaluated(&self, stage: Stage, times: impl FnOnce() -> usize) {
         if let Some(meter) = &self.meter {
             meter.evaluated(stage, times());
@@ -604,7 +604,7 @@ impl GuardedPlugin {
     /// See [`crate::plugin::Filter::lacks`].
     pub fn lacks(&self, cx: &Cycle<'_>, slot: &Slot, row: NodeIdx) -> Option<String> {
         let run = self.calls.shims.lacks?;
-        // Even if the plugin panics here, it has rejected the node; only the details are missing.
+        // If the plugin panics here, only the details are lost: the plugin has already rejected the node.
         caught(self.name(), Call::Point(ExtensionPoint::Filter), || run(&*self.plugin, cx, slot, row)).ok()?
     }
 

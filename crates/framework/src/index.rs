@@ -1,12 +1,12 @@
 //! Indexes: data structures that plugins declare and the cluster keeps up to date.
 //!
 //! An index is a type. A plugin that uses one implements [`crate::plugin::Indexed`]; plugins that name the same type
-//! share one instance, across profiles. The cluster owns the instances and notifies them of every change to nodes, to
-//! other objects and to the pods on rows, whether the pods are assumed, confirmed or forgotten. Dry runs do not change
-//! an index; they change a plugin's filter state.
+//! share one instance, even across profiles. The cluster owns the instances and notifies them of every change to nodes,
+//! to other objects and to the pods on rows, whether the pods are assumed, confirmed or forgotten. Dry runs do not
+//! change an index; they change a plugin's filter state.
 //!
-//! Invariant: an index always equals one that is newly built from the cluster. An index that panics is discarded and
-//! rebuilt without the pod, node or object that caused the panic; the caller that made the change gets the error.
+//! Invariant: an index always equals one newly built from the cluster. An index that panics is discarded and rebuilt
+//! without the pod, node or object that caused the panic; the caller that made the change gets the error.
 
 use std::any::{Any, TypeId};
 
@@ -127,9 +127,10 @@ pub struct Indexes(Vec<IndexEntry>);
 /// One index.
 struct IndexEntry {
     kind: IndexKind,
-    /// `None` if it was discarded, or panicked too often while it was being built.
+    /// `None` if the index was discarded or panicked too often while being built.
     index: Option<Box<dyn ErasedIndex>>,
-    /// Subjects that made it panic. It was rebuilt without them and is not notified of them until they change.
+    /// Subjects that made the index panic. The index was rebuilt without them and is not notified of them until they
+    /// change.
     withheld: Vec<Subject>,
 }
 
@@ -198,7 +199,7 @@ impl IndexEntry {
         caught(self.kind.name, Call::Index, run)
     }
 
-    /// Passes a change on. If the index panics, it is rebuilt without the subject of the change.
+    /// Passes on a change. If the index panics, it is rebuilt without the subject of the change.
     fn notify(
         &mut self,
         view: ClusterView<'_>,
@@ -224,7 +225,7 @@ impl IndexEntry {
             }
             Err(error) => {
                 self.withheld.extend(still_exists.then_some(subject));
-                // Errors of the rebuild concern other subjects and are reported when those subjects change.
+                // Errors during the rebuild concern other subjects and are reported when those subjects change.
                 let _ = self.rebuild(view);
                 Err(error)
             }
@@ -233,17 +234,17 @@ impl IndexEntry {
 }
 
 impl Indexes {
-    /// Returns the index of that type.
+    /// Returns the index of type `I`.
     ///
     /// # Errors
-    /// When no plugin in use declares it, or when it cannot be built.
+    /// When no plugin in use declares the index, or when it cannot be built.
     pub fn get<I: Index>(&self) -> PluginResult<&I> {
         let found = self.0.iter().find(|entry| entry.kind.type_id == TypeId::of::<I>());
         let index = found.and_then(|entry| entry.index.as_ref());
         index.and_then(|index| index.as_any().downcast_ref()).ok_or_else(|| missing::<I>(found.is_some()))
     }
 
-    /// Returns the index of that type for modification.
+    /// Returns the index of type `I` for modification.
     ///
     /// # Errors
     /// Same as [`Self::get`].
@@ -254,7 +255,7 @@ impl Indexes {
         index.and_then(|index| index.as_any_mut().downcast_mut()).ok_or_else(|| missing::<I>(is_listed))
     }
 
-    /// Builds an index of that kind from everything in `view`, unless it already exists.
+    /// Builds an index of the given kind from everything in `view`, unless it already exists.
     ///
     /// # Errors
     /// When the index panics on a subject. It is built without that subject, unless there are too many such subjects.

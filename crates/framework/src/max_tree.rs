@@ -71,7 +71,7 @@ impl MaxTree {
     /// Returns the first position of `best`, the largest number, at or after `start`.
     fn first_from(&self, best: i64, start: usize) -> Option<usize> {
         let (mut level, mut at) = (0, start);
-        // Go up to the first group of neighbors that contains it.
+        // Go up to the first group of neighbors that contains `best`.
         let mut found = loop {
             let numbers = &self.levels[level];
             let end = numbers.len().min((at / FAN + 1) * FAN);

@@ -23,7 +23,7 @@ impl Stamp {
 /// Defines the stages from one table: the label of each stage, and the calls that are measured as part of it.
 macro_rules! stages {
     (measured: { $($(#[$doc:meta])* $stage:ident = $label:literal, $call:pat,)* } unmeasured: $unmeasured:pat) => {
-        /// Measured kind of call, named as in kube-scheduler's label `extension_point`.
+        /// Kind of measured call, named as in kube-scheduler's `extension_point` label.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum Stage {
             $($(#[$doc])* $stage,)*
@@ -89,7 +89,7 @@ stages! {
         PostBind = "PostBind", Call::Point(P::PostBind),
     }
     // QueueSort runs for each comparison in a heap; hints are measured separately; kube-scheduler has no label for the
-    // others.
+    // remaining calls.
     unmeasured: Call::Point(P::QueueSort | P::PlacementGenerate | P::PlacementScore) | Call::Assume | Call::Hint
 }
 
@@ -148,13 +148,13 @@ pub trait ProfileMeter: fmt::Debug + Send + Sync {
     /// Records that all plugins of a point were called for a pod.
     fn point(&self, stage: Stage, status: Status, spent: Duration);
 
-    /// Returns the meter of one plugin of the profile; `stages` are those at which the profile calls it.
+    /// Returns the meter of one plugin of the profile; `stages` are the stages at which the profile calls it.
     fn plugin(&self, name: &'static str, stages: &[Stage]) -> Arc<dyn PluginMeter>;
 }
 
 /// Records the measurements of one plugin of one profile.
 pub trait PluginMeter: fmt::Debug + Send + Sync {
-    /// Starts a call. Returns `None` if it is not measured.
+    /// Starts a call. Returns `None` if the call is not measured.
     fn begin(&self, stage: Stage) -> Option<Stamp>;
 
     /// Ends a measured call.
@@ -163,11 +163,11 @@ pub trait PluginMeter: fmt::Debug + Send + Sync {
     /// Records a failed call, measured or not.
     fn failed(&self, stage: Stage);
 
-    /// Records that the plugin judged a pod once, or `times` nodes.
+    /// Records that the plugin judged either a pod (once) or `times` nodes.
     fn evaluated(&self, stage: Stage, times: usize);
 }
 
-/// Time that an attempt spends in each stage. A stage may enclose others; their time does not count toward it.
+/// Time that an attempt spends in each stage. A stage may enclose other stages, whose time is not counted toward it.
 #[derive(Debug)]
 pub(crate) struct StageTimer {
     meter: Option<Arc<dyn ProfileMeter>>,

@@ -27,7 +27,7 @@ pub struct NodeSet {
 }
 
 impl NodeSet {
-    /// Returns the empty set with capacity for `rows` rows.
+    /// Returns an empty set with capacity for `rows` rows.
     pub fn empty(rows: usize) -> Self {
         Self { words: vec![0; rows.div_ceil(64)] }
     }

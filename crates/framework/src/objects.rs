@@ -49,7 +49,7 @@ impl Objects {
         self.services.get(namespace).into_iter().flat_map(BTreeMap::values)
     }
 
-    /// Returns an owner of pods.
+    /// Returns a workload, which may own pods.
     pub fn workload(&self, kind: WorkloadKind, namespace: &Str, name: &Str) -> Option<&Workload> {
         self.workloads.get(&(kind, namespace.clone(), name.clone()))
     }
@@ -88,7 +88,7 @@ impl Objects {
         self.custom.keys()
     }
 
-    /// Stores objects of that kind from now on.
+    /// Stores objects of the given kind from now on.
     pub(crate) fn add_resource(&mut self, kind: ResourceKind) {
         self.custom.add_kind(kind);
     }
@@ -108,7 +108,7 @@ impl Objects {
         self.custom.assume(pod, assumption)
     }
 
-    /// Reverts the assumptions made for a pod. Returns the objects that changed, and errors.
+    /// Reverts the assumptions made for a pod. Returns the objects that changed and any errors.
     pub(crate) fn revert_assumptions(&mut self, pod: &str) -> (Vec<CustomKey>, Vec<PointError>) {
         self.custom.revert_assumptions(pod)
     }

@@ -1,5 +1,5 @@
-//! The answers of plugins, with one type per extension point, so that an answer that a point does not allow does not
-//! compile. The only exception is [`Fix::Pending`], which is an error in PreFilter.
+//! Plugins' answers. Each extension point has its own type, so an answer that is invalid at a point does not compile.
+//! The only exception is [`Fix::Pending`], which compiles in PreFilter but is an error there.
 
 use std::{borrow::Cow, error::Error, sync::Arc, time::Duration};
 
@@ -14,7 +14,7 @@ pub type PluginError = Box<dyn Error + Send + Sync>;
 /// Result of a plugin call that may fail unexpectedly.
 pub type PluginResult<T> = Result<T, PluginError>;
 
-/// Reason why a pod does not pass a point. Rejections and errors both convert into it, so `?` and `.into()` work for
+/// The reason a pod does not pass a point. Rejections and errors both convert into it, so `?` and `.into()` work for
 /// either.
 #[derive(Debug)]
 pub enum Stop {
@@ -39,7 +39,7 @@ impl<E: Into<PluginError>> From<E> for Stop {
 /// Success, or the reason why the pod does not pass.
 pub type Verdict = Result<(), Stop>;
 
-/// Measure by which the scheduler could make the pod fit.
+/// Remedy that could make the pod fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Fix {
     /// Evicting pods may help (`Unschedulable`).
@@ -64,7 +64,7 @@ impl Fix {
 /// A rejection with its reasons. The pod's message counts each reason separately.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Reject {
-    /// Measure that may resolve the rejection.
+    /// Remedy that may resolve the rejection.
     pub fix: Fix,
     /// Human-readable reasons, at least one.
     pub reasons: Vec<Cow<'static, str>>,
@@ -76,7 +76,7 @@ impl Reject {
         Self { fix: Fix::EvictionMayHelp, reasons: vec![reason.into()] }
     }
 
-    /// A rejection that no eviction resolves.
+    /// A rejection that no eviction can resolve.
     pub fn unresolvable(reason: impl Into<Cow<'static, str>>) -> Self {
         Self { fix: Fix::NothingHelps, reasons: vec![reason.into()] }
     }
@@ -92,7 +92,7 @@ impl Reject {
 pub enum PreFiltered<S> {
     /// The plugin's Filter has nothing to check for this pod.
     Skip,
-    /// Continue with this state for Filter. If `only` is set, no node outside of it can fit.
+    /// Continue with this state for Filter. If `only` is set, no node outside this set can fit.
     Continue {
         /// Passed to the plugin's Filter.
         state: S,
@@ -122,7 +122,7 @@ pub enum PreScored<S> {
 pub enum Normalize {
     /// The raw scores are already in 0..=100.
     AsIs,
-    /// Proportional to the largest raw score among the candidates: `100 * score / max`, or 100 minus that with
+    /// Proportional to the largest raw score among the candidates: `100 * score / max`, or 100 minus this value with
     /// `reverse`. If the largest raw score is zero, all scores are zero, or 100 with `reverse`. Raw scores must not be
     /// negative.
     Proportional {
@@ -176,7 +176,7 @@ pub enum Nomination {
 pub enum Permitted {
     /// Go on with the binding.
     Allow,
-    /// Delay the pod until every plugin that made it wait has allowed it, but at most for this duration (capped at 15
+    /// Delay the pod until every plugin that made it wait has allowed it, but for at most this duration (capped at 15
     /// minutes).
     Wait(Duration),
 }

@@ -25,7 +25,7 @@ impl<T> PerNode<T> {
 }
 
 impl<T: Clone> PerNode<T> {
-    /// Returns the value of a node.
+    /// Returns the value for a node.
     pub fn get(&self, node: NodeRef<'_>) -> Option<T> {
         self.rows().get(&node.idx()).cloned()
     }

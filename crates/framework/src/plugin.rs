@@ -23,11 +23,11 @@
 //! }
 //! ```
 //!
-//! An earlier point passes data to later points of the same attempt as a [`State`], a type parameter of their traits.
-//! PreFilter returns the state for Filter, PostFilter, PreScore and Reserve; PreScore returns the state for Score. The
-//! default type is `()`. A point receives the default value of its state if the plugin lacks the point that returns the
-//! state, or if that point was not called or returned `Skip`. A plugin cannot be built if its points disagree on the
-//! type of a state.
+//! An earlier point passes data to later points of the same attempt as a [`State`], which is a type parameter of the
+//! points' traits. PreFilter returns the state for Filter, PostFilter, PreScore and Reserve; PreScore returns the state
+//! for Score. The default type is `()`. A point receives the default value of its state if the plugin lacks the point
+//! that returns the state, or if that point was not called or returned `Skip`. A plugin cannot be built if its points
+//! disagree on the type of a state.
 //!
 //! Points are written for a single node but may run over the whole table: by default, [`Filter::filter_batch`] and
 //! [`Score::score_batch`] call the single-node method for each row. An override must return the same answers; the test
@@ -114,7 +114,7 @@ pub struct SignFragment {
     pub value: String,
 }
 
-/// Error of a plugin that cannot sign a pod.
+/// Error returned by a plugin that cannot sign a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unsignable;
 
@@ -125,8 +125,8 @@ pub trait PreEnqueue: Plugin {
     fn pre_enqueue(&self, cx: EnqueueCycle<'_>) -> Verdict;
 }
 
-/// Declares an index of the cluster, which the plugin reads with [`Indexed::index`]. Plugins that name the same type share
-/// one instance.
+/// Declares an index over the cluster, which the plugin reads with [`Indexed::index`]. Plugins that name the same type
+/// share one instance.
 pub trait Indexed: Plugin {
     /// The type of the index.
     type Index: Index;
@@ -210,7 +210,7 @@ pub trait Filter<V: Scoped = WholeCluster, S: State = ()>: Plugin {
         Ok(())
     }
 
-    /// Describes the shortfall of a node that this plugin rejects, in the plugin's own numbers and names, for example
+    /// Describes the shortfall of a node that this plugin rejects, in the plugin's own terms, for example
     /// `wants 400 W, 120 W free`. Called only by `simulate --explain`.
     fn lacks(&self, cx: &V::Cycle<'_>, state: &S, node: NodeRef<'_>) -> Option<String> {
         let _ = (cx, state, node);
@@ -227,8 +227,8 @@ pub trait PostFilter<S: State = ()>: Plugin {
 
 /// Examines the pod and the candidates once before nodes are scored.
 pub trait PreScore<V: Scoped = WholeCluster, F: State = (), S: State = ()>: Plugin {
-    /// Prepares state or skips this plugin's score. `filtered` is the state that PreFilter returned, including Filter's
-    /// notes in it, or the default if PreFilter was not called or returned `Skip`.
+    /// Prepares state or skips this plugin's score. `filtered` is the state that PreFilter returned, including anything
+    /// that Filter stored in it, or the default if PreFilter was not called or returned `Skip`.
     fn pre_score(&self, cx: &V::Cycle<'_>, filtered: &F, candidates: &NodeSet) -> PluginResult<PreScored<S>>;
 }
 

@@ -82,7 +82,7 @@ impl PodInfo {
         Self { pod, derived, resized }
     }
 
-    /// Creates a pod that shares its spec with no other pod, for tests and one-off questions.
+    /// Creates a pod that shares its spec with no other pod, for tests and one-off uses.
     pub fn standalone(pod: Pod) -> Arc<Self> {
         Arc::new(Self::new(pod, &mut SpecTable::default()))
     }
@@ -103,7 +103,7 @@ impl PodInfo {
         self.resized.as_ref().map_or(self.derived.nonzero, |r| r.1)
     }
 
-    /// Returns true if both versions certainly occupy the same resources and ports.
+    /// Returns true if both versions are certain to occupy the same resources and ports.
     pub(crate) fn occupies_same_resources(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.derived, &other.derived) && self.resized.is_none() && other.resized.is_none()
     }
@@ -161,7 +161,7 @@ impl SpecTable {
     }
 }
 
-/// Compares by pointer first, because pods of one owner usually share the allocation already.
+/// Compares by pointer first, because pods with the same owner usually share the allocation already.
 #[derive(Debug)]
 struct SpecKey(Arc<PodSpec>);
 

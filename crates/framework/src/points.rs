@@ -102,7 +102,7 @@ pub(crate) struct Shims {
 }
 
 impl Calls {
-    /// Returns the functions of plugins of type `P`.
+    /// Returns the functions for plugins of type `P`.
     pub(crate) fn of<P: Plugin>() -> Self {
         let mut points = Points::<P> { calls: Self::of_no_point::<P>(), plugin: PhantomData };
         P::points(&mut points);

@@ -1,4 +1,4 @@
-//! A profile: the plugins that pods of one scheduler name go through, in order.
+//! A profile: the plugins, in order, that schedule the pods with one scheduler name.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ use crate::{
 pub struct ProfileSpec {
     /// `schedulerName`, by which pods select the profile.
     pub name: String,
-    /// The plugins of each extension point in order, with weights where the point has them.
+    /// The plugins of each extension point in order, with weights where the point uses them.
     pub points: Vec<(ExtensionPoint, Vec<(String, i64)>)>,
     /// Arguments by plugin.
     pub args: Vec<(String, Value)>,
@@ -35,7 +35,7 @@ pub struct ProfileSpec {
     pub percentage_of_nodes_to_score: Option<i32>,
 }
 
-/// Error of building a profile.
+/// Error from building a profile.
 #[derive(Debug, Error)]
 #[error("creating profile for scheduler name {profile}: {source}")]
 pub struct ProfileError {
@@ -135,7 +135,7 @@ impl Profile {
         })
     }
 
-    /// Returns the same profile with the same plugins and with measurements.
+    /// Returns a profile with the same plugins, whose calls are measured.
     #[must_use]
     pub fn metered(&self, meter: Arc<dyn ProfileMeter>) -> Self {
         let plugins = self.plugins.iter().enumerate().map(|(at, plugin)| {
@@ -233,7 +233,7 @@ impl Profile {
         &self.implied
     }
 
-    /// Returns true if the plugin takes part in that point of this profile.
+    /// Returns true if the plugin takes part in `point` in this profile.
     pub fn enabled(&self, plugin: PluginIdx, point: ExtensionPoint) -> bool {
         self.at(point).contains(&plugin)
     }

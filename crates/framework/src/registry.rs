@@ -49,7 +49,7 @@ pub struct BuildCycle {
     pub features: Features,
 }
 
-/// Arguments of plugins that take none. Anything is accepted and ignored, as in kube-scheduler.
+/// Argument type of plugins that take no arguments. Any value is accepted and ignored, as in kube-scheduler.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoArgs;
 
@@ -59,10 +59,10 @@ impl<'de> serde::Deserialize<'de> for NoArgs {
     }
 }
 
-/// Error of building a plugin.
+/// Error from building a plugin.
 #[derive(Debug, Error)]
 pub enum BuildError {
-    /// No plugin of that name is registered.
+    /// No plugin with this name is registered.
     #[error("plugin {0:?} does not exist")]
     Unknown(String),
     /// The plugin's arguments do not decode.
@@ -99,7 +99,7 @@ pub enum BuildError {
         /// The points and their states.
         conflict: StateConflict,
     },
-    /// The plugin's answers are cached row by row, yet it compares candidates.
+    /// The plugin's answers are cached row by row, but the plugin compares candidates.
     #[error(
         "plugin {plugin:?} judges rows and normalizes its scores itself: Normalize::Custom sees all candidates, so \
          implement Score, and not Score<Row>"

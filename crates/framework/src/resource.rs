@@ -1,5 +1,5 @@
-//! Resources: kinds of objects that plugins define as Rust types. Most of them are custom resources, hence the names.
-//! Kubernetes' own kinds are defined the same way, with their group (empty for the core group).
+//! Resources: kinds of objects that plugins define as Rust types. Most of them are custom resources, hence the names of
+//! the types. Kubernetes' own kinds are defined the same way, with their group (empty for the core group).
 //!
 //! ```
 //! use harbormaster_framework::prelude::*;
@@ -25,8 +25,8 @@
 //! ```
 //!
 //! A plugin or an index declares such a kind with [`Watches`] and reads it with [`Watches::watched`]. The host then
-//! supplies the objects, decoded once. An object that does not decode is reported and counts as absent until a version
-//! decodes.
+//! supplies the objects, decoded once. An object that does not decode is reported and treated as absent until a version
+//! of it decodes.
 //!
 //! The input is the JSON of the objects. Decoding is part of the engine, so that a recording can be replayed.
 
@@ -82,7 +82,7 @@ pub struct ResourceName {
 }
 
 impl ResourceName {
-    /// The name of that kind.
+    /// The name of kind `R`.
     pub const fn of<R: Resource>() -> Self {
         Self { plural: R::PLURAL, version: R::VERSION, group: R::GROUP }
     }
@@ -162,7 +162,7 @@ impl CustomKey {
     }
 }
 
-/// A custom object as the API server has it.
+/// A custom object as stored by the API server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RawObject {
     /// Key of the object.
@@ -216,7 +216,7 @@ impl ResourceKind {
         self.kind
     }
 
-    /// Returns true if both are the same type.
+    /// Returns true if both kinds have the same Rust type.
     pub fn is_same(&self, other: &Self) -> bool {
         self.type_id == other.type_id
     }
@@ -334,8 +334,8 @@ fn decode<R: Resource>(key: &CustomKey, json: &str) -> Result<Custom<R>, Undecod
     }
 }
 
-/// Decodes an object that is already parsed. The object is converted back to text, so that there is only one decoder
-/// for each type.
+/// Decodes an object that has already been parsed. The object is converted back to text, so that there is only one
+/// decoder for each type.
 pub(crate) fn decode_value<R: Resource>(key: &CustomKey, json: &Value) -> Result<Custom<R>, Undecodable> {
     decode(key, &json.to_string())
 }

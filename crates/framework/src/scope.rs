@@ -90,12 +90,12 @@ pub enum WholeCluster {}
 
 /// A single row, in a [`RowCycle`].
 ///
-/// Verdicts and scores depend on the pod's spec and `spec.nodeName`, as far as the plugin
-/// [reads](crate::plugin::Plugin::reads) them, on the node's own row, on the number of nodes and on the plugin's
-/// arguments. They are cached until the row changes or a node joins or leaves. PreFilter and PreScore run once for all
-/// pods that are equal in the parts that the plugin reads. PreScore sees an empty set of candidates, and scores must
-/// not use [`Normalize::Custom`](crate::outcome::Normalize::Custom). `nodes` is passed for its columns: a verdict that
-/// depends on another row becomes wrong as soon as that row changes.
+/// Verdicts and scores depend only on the parts of the pod's spec and `spec.nodeName` that the plugin
+/// [reads](crate::plugin::Plugin::reads), on the node's own row, on the number of nodes and on the plugin's arguments.
+/// They are cached until the row changes or a node joins or leaves. PreFilter and PreScore run once for all pods that
+/// are equal in the parts that the plugin reads. PreScore sees an empty set of candidates, and scores must not use
+/// [`Normalize::Custom`](crate::outcome::Normalize::Custom). `nodes` is passed for its columns: a verdict that depends
+/// on another row becomes wrong as soon as that row changes.
 #[derive(Clone, Copy, Debug)]
 pub enum Row {}
 
@@ -153,7 +153,7 @@ pub struct RowPod<'a> {
 }
 
 impl<'a> RowPod<'a> {
-    /// Sum of the pod's requests.
+    /// The pod's effective request.
     pub fn request(self) -> &'a Resources {
         &self.derived.request
     }

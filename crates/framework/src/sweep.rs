@@ -21,8 +21,8 @@ impl PluginIdx {
 /// Rejections by row: the plugin and its reasons. Equal rejections are stored once.
 #[derive(Clone, Debug)]
 pub struct Verdicts {
-    /// Per row: 0 if it fits, otherwise one more than the position in `distinct`. Rows after the last rejected one are
-    /// missing.
+    /// Per row: 0 if it fits, otherwise the position in `distinct` plus one. Rows after the last rejected one have no
+    /// entry.
     by_row: Vec<u32>,
     distinct: Vec<(PluginIdx, Reject)>,
     /// Code of each rejection, filled once there are more than a few rejections.
@@ -68,7 +68,7 @@ impl Verdicts {
         self.distinct.get(self.code(row).checked_sub(1)?)
     }
 
-    /// Returns true if that plugin rejected the row.
+    /// Returns true if `plugin` rejected the row.
     pub fn is_by(&self, row: NodeIdx, plugin: PluginIdx) -> bool {
         self.get(row).is_some_and(|(by, _)| *by == plugin)
     }

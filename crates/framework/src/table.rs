@@ -34,7 +34,7 @@ use zones::ZoneOrder;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LogPosition(u64);
 
-/// Numbers of all rows, one vector per fact, for columnar code. Units as in [`Resources`].
+/// Numeric facts about all rows, one vector per fact, for columnar code. Units as in [`Resources`].
 #[derive(Debug, Default)]
 pub struct Columns {
     /// Allocatable millicores.
@@ -128,7 +128,7 @@ impl NodeTable {
         self.order.len()
     }
 
-    /// Returns the row of that node, if the node is known.
+    /// Returns the row of the named node, if the node is known.
     pub fn find(&self, name: &str) -> Option<NodeIdx> {
         self.by_name.get(name).copied().filter(|row| self.rows[row.at()].node.is_some())
     }
@@ -148,12 +148,12 @@ impl NodeTable {
         self.by_name.values().map(|row| self.node(*row))
     }
 
-    /// Numbers of all rows.
+    /// Numeric facts about all rows.
     pub fn columns(&self) -> &Columns {
         &self.columns
     }
 
-    /// Returns true if any node has an image of that name.
+    /// Returns true if any node has an image with the given name.
     pub fn has_image(&self, name: &str) -> bool {
         self.images.has(name)
     }
@@ -248,7 +248,7 @@ impl NodeTable {
         let pods = &mut self.rows[row.at()].pods;
         let at = pods.iter().rposition(|p| p.uid == pod.uid)?;
         let old = if pods[at].occupies_same_resources(&pod) {
-            // It moves to the end, as if it had left and rejoined.
+            // The pod moves to the end, as if it had left and rejoined.
             let old = pods.swap_remove(at);
             pods.push(pod);
             old
@@ -422,7 +422,7 @@ impl NodeTable {
     }
 }
 
-/// Adds with wrap-around as kube-scheduler does: absurd requests must neither panic nor break a later removal.
+/// Adds with wrap-around as kube-scheduler does: extreme requests must neither cause a panic nor break a later removal.
 fn add(total: &mut i64, sign: i64, amount: i64) {
     *total = total.wrapping_add(sign.wrapping_mul(amount));
 }
@@ -530,7 +530,7 @@ impl<'a> NodeRef<'a> {
         &self.entry().ports
     }
 
-    /// Returns the image of that name on the node, as of the row's last change.
+    /// Returns the image with the given name on the node, as of the row's last change.
     pub fn image(self, name: &str) -> Option<&'a RowImage> {
         let images = &self.entry().images;
         images.binary_search_by(|i| i.name.as_str().cmp(name)).ok().map(|at| &images[at])

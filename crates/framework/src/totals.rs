@@ -185,7 +185,7 @@ impl Totals {
         self.parts.iter().all(|part| !part.is_relative() || part.max == 0 || part.at_max.intersects(some))
     }
 
-    /// Copies the sums, one per row. Values of rows that do not fit are meaningless.
+    /// Copies the sums, one per row. Values for rows that do not fit are meaningless.
     pub(crate) fn copy_to(&self, sums: &mut Vec<i64>) {
         sums.clear();
         sums.extend_from_slice(self.totals.numbers());

@@ -3,7 +3,7 @@
 /// Limit on the number of feasible nodes that are scored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Window {
-    /// All of them, unless the profile has a percentage of its own.
+    /// All feasible nodes, unless the profile has its own percentage.
     All,
     /// As many as kube-scheduler would score, given `percentageOfNodesToScore` (0 is adaptive).
     Sampled {
@@ -147,7 +147,7 @@ mod tests {
         };
         assert_eq!(order(&[5, 5, 5, 5]), [0, 3, 2, 1]);
         assert_eq!(order(&[1, 7, 7, 7])[0], 1);
-        // The left subtree first moves its largest total up; then the left one of the equal children wins.
+        // The left subtree first moves its largest total up; then the left of the two equal children wins.
         assert_eq!(order(&[1, 2, 9, 9, 1])[0], 3);
     }
 }

@@ -1,4 +1,4 @@
-//! Bounds of the cache and the order in which entries are evicted.
+//! Size limits of the cache, and the order in which entries are evicted.
 
 use super::{AnswerCache, Column, recently_evicted::RecentlyEvicted, slate::ColumnId};
 
@@ -6,8 +6,7 @@ use super::{AnswerCache, Column, recently_evicted::RecentlyEvicted, slate::Colum
 const BYTES_PER_ROW: usize = 16 << 10;
 /// Size limit of the cache for a small cluster, in bytes.
 const MIN_BYTES: usize = 4 << 20;
-/// The size limit is divided by this number to get that of the probationary segment; the protected segment gets the
-/// rest.
+/// The probationary segment gets the size limit divided by this number; the protected segment gets the rest.
 const PROBATIONARY_SHARE: usize = 8;
 
 /// Segment of the cache that an entry is in.
@@ -29,7 +28,7 @@ impl Segment {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Usage {
     pub(super) segment: Segment,
-    /// The last attempt that used the entry.
+    /// Number of the last attempt that used the entry.
     pub(super) last_used: u64,
     /// Fingerprint that is remembered when the entry is evicted from the probationary segment.
     pub(super) fingerprint: u64,
@@ -50,7 +49,7 @@ pub(super) struct Budget {
     count: [usize; 2],
     /// By segment: [`Self::answers`] at the last measurement of the size.
     measured: [usize; 2],
-    /// Number of the attempt at the last call of [`AnswerCache::forget_unused`].
+    /// Value of the attempt counter at the last call to [`AnswerCache::forget_unused`].
     unused_since: u64,
 }
 
@@ -59,7 +58,7 @@ impl Budget {
         Self { at_most, ..Self::default() }
     }
 
-    /// Admits a new entry. It is protected if it was evicted recently, and on probation otherwise.
+    /// Admits a new entry. The entry is protected if it was evicted recently, and probationary otherwise.
     pub(super) fn admit(
         &mut self,
         fingerprint: u64,
@@ -106,7 +105,7 @@ impl Budget {
 
 impl AnswerCache {
     /// Removes the least recently used entries until the rest is within the limits. Measuring visits every entry, so a
-    /// segment is measured only after it has grown by an eighth; the limits are exceeded only slightly.
+    /// segment is measured only after it has grown by an eighth; the limits may be exceeded slightly.
     pub(super) fn enforce_budget(&mut self, rows: usize) {
         for segment in Segment::ALL {
             let measured = self.budget.measured[segment as usize];

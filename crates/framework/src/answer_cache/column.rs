@@ -20,7 +20,7 @@ pub(crate) struct Column {
     synced: LogPosition,
     pre_filter: Option<Result<PreFiltered<()>, Reject>>,
     filter_state: Slot,
-    /// `None` until PreScore was called.
+    /// `None` until PreScore has been called.
     score_state: Option<Slot>,
     /// Rows with a verdict. The rows among them that fit are in `fits`.
     judged: NodeSet,
@@ -151,7 +151,7 @@ impl Column {
         rejected
     }
 
-    /// The rejections. Entries of rows that fit are meaningless.
+    /// The rejections. Entries for rows that fit are meaningless.
     pub(crate) fn verdicts(&self) -> &Verdicts {
         &self.verdicts
     }

@@ -8,8 +8,8 @@ const WAYS: usize = 4;
 /// The latest fingerprints, in a fixed number of bytes: a new fingerprint replaces the oldest one in its set.
 #[derive(Debug, Default)]
 pub(super) struct RecentlyEvicted {
-    /// Empty until the first fingerprint is inserted, then all sets, each with its latest fingerprint first. Zero marks
-    /// a free place.
+    /// Empty until the first fingerprint is inserted; then holds all sets, each with its latest fingerprint first. Zero
+    /// marks a free entry.
     sets: Vec<[u64; WAYS]>,
 }
 

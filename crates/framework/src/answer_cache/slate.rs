@@ -25,7 +25,7 @@ const MAX_SINGLE_UPDATES: usize = 8;
 
 /// A pod's columns combined: the rows that fit, and their totals.
 ///
-/// Invariant: after [`Slate::sync`], both equal the answers that the plugins would give now.
+/// Invariant: after [`Slate::sync`], both match the answers that the plugins would give now.
 #[derive(Debug, Default)]
 pub(super) struct Slate {
     /// By plugin; `None` for cluster-scoped plugins.
@@ -40,7 +40,7 @@ pub(super) struct Slate {
     fit_count: usize,
     /// `None` if scoring failed.
     totals: Option<Totals>,
-    /// Error of a scoring plugin. It fails only attempts that need scores.
+    /// Error returned by a scoring plugin. Only attempts that need scores fail because of it.
     score_failure: Option<PointError>,
     /// Rows that changed, without duplicates.
     changed: Vec<NodeIdx>,
@@ -98,7 +98,7 @@ impl Slate {
         self.totals.as_ref().filter(|totals| totals.valid())
     }
 
-    /// Takes the error of a scoring plugin, if there was one. The next attempt then rebuilds the slate.
+    /// Takes the scoring error, if there is one. The next attempt then rebuilds the slate.
     pub(super) fn take_score_failure(&mut self) -> Option<PointError> {
         let failure = self.score_failure.take()?;
         self.shape = None;
@@ -194,7 +194,7 @@ impl Slate {
         Ok(())
     }
 
-    /// Keeps a scoring error and drops the totals, so an attempt that needs scores finds the error.
+    /// Keeps a scoring error and drops the totals, so that an attempt that needs scores finds the error.
     fn keep_failure(&mut self, scored: Result<(), PointError>) {
         if let Err(failure) = scored {
             self.score_failure = Some(failure);

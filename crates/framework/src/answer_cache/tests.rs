@@ -122,7 +122,7 @@ fn an_entry_in_constant_use_stays_and_is_found_by_its_spec() {
     }
     let others: Vec<_> = (10..100).map(pod).collect();
     for other in &others {
-        // These become protected, too.
+        // The second use moves these to the protected segment, too.
         for _ in 0..2 {
             use_for(&mut cache, &profile, &cluster, other);
         }

@@ -25,7 +25,7 @@ use crate::{
 pub(super) struct Draft {
     pub(super) profile: Arc<Profile>,
     pub(super) pod: Arc<PodInfo>,
-    /// Slate for pods like this one. No other slate is opened while the draft exists.
+    /// Slate for the attempt's pod. No other slate is opened while the draft exists.
     pub(super) slate: SlateId,
     /// Filter states, by plugin; cached ones are shared.
     pub(super) states: Vec<Slot>,
@@ -34,7 +34,7 @@ pub(super) struct Draft {
     pub(super) fits: NodeSet,
     /// True if the rows that fit are exactly those that cached filters accept.
     pub(super) fits_as_cached: bool,
-    /// Rejections by cluster-scoped filters and because of nominated pods.
+    /// Rejections by cluster-scoped filters, and those caused by nominated pods.
     pub(super) overlay: Verdicts,
     /// Rows whose rejection in `overlay` takes precedence over cached filters.
     pub(super) forced: NodeSet,
@@ -61,7 +61,7 @@ impl Draft {
         filters.iter().all(|p| self.profile.plugin(*p).scope() == Scope::Row || self.states[p.at()].is_none())
     }
 
-    /// Returns the rejection of the pod on a row in its current state.
+    /// Judges the pod on a row in the row's current state. Returns the rejection, if any.
     pub(super) fn rejection(
         &self,
         cluster: &Cluster,

@@ -31,7 +31,7 @@ pub struct DryRun<'a> {
     /// Pods of equal or higher priority that are expected on the node.
     nominated: Cow<'a, [Arc<PodInfo>]>,
     removed: Vec<Arc<PodInfo>>,
-    /// The row's original pods. Their order decides which of two equal pods is more important.
+    /// The row's original pods. Their order breaks ties between equally important pods.
     before: Option<Vec<Arc<PodInfo>>>,
     added: Vec<Arc<PodInfo>>,
 }
@@ -100,7 +100,7 @@ impl<'a> DryRun<'a> {
         Ok(rejection.map(|(_, reject)| reject))
     }
 
-    /// Returns the rejection of the pod as if the nominated pods were on the row.
+    /// Judges the pod as if the nominated pods were on the row. Returns the rejection, if any.
     pub(super) fn rejection_with_nominated(&mut self) -> Result<Option<(PluginIdx, Reject)>, PointError> {
         let mut slots = self.slots.clone();
         for other in &*self.nominated {
@@ -139,7 +139,7 @@ impl Drop for DryRun<'_> {
     }
 }
 
-/// Notifies the cluster-scoped PreFilter plugins, except those that skipped, that a pod has joined or left.
+/// Notifies the cluster-scoped PreFilter plugins, except those that skipped, that a pod has joined or left the node.
 fn notify(
     profile: &Profile,
     slots: &mut [Slot],

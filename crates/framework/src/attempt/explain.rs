@@ -1,4 +1,4 @@
-//! The answers of all plugins and extenders for every node, for people and for oracles.
+//! The answers of all plugins and extenders for every node, for human readers and oracles.
 
 use std::sync::Arc;
 
@@ -12,17 +12,17 @@ use crate::{
     sweep::PluginIdx,
 };
 
-/// Scores of one node, for people: raw, normalized and weighted, per scorer of the profile.
+/// Scores of one node, for human readers: raw, normalized and weighted, per scorer of the profile.
 #[derive(Clone, Debug, Default)]
 pub struct ScoreSheet {
     /// Sum of the weighted scores.
     pub total: i64,
     /// Per scorer: the plugin, its raw score, its score in 0..=100, and that score times the weight. If extenders add
-    /// to the sum, the last entry is theirs, and all three of its values are the amount that they add.
+    /// to the sum, the last entry is for the extenders, and all three of its values are the amount that they add.
     pub plugins: Vec<(&'static str, i64, i64, i64)>,
 }
 
-/// All answers of the plugins for one pod, for people and for oracles.
+/// All answers of the plugins for one pod, for human readers and oracles.
 #[derive(Debug, Default)]
 pub struct Explanation {
     /// The plugin that rejected the pod everywhere in PreFilter (`None` for the framework itself), and its rejection.
@@ -36,11 +36,11 @@ pub struct Explanation {
 /// Rejection of one node.
 #[derive(Clone, Debug)]
 pub struct NodeRejection {
-    /// Plugin that rejects it; `None` for the framework itself.
+    /// Plugin that rejects the node; `None` for the framework itself.
     pub plugin: Option<&'static str>,
     /// The rejection itself.
     pub reject: Reject,
-    /// Shortfall of the node, in the plugin's own numbers and names.
+    /// Shortfall of the node, in the plugin's own terms.
     pub lacks: Option<String>,
 }
 

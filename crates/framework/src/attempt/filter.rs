@@ -71,7 +71,7 @@ impl Runner {
         })
     }
 
-    /// Creates a draft from the cached answers for pods like this one.
+    /// Creates a draft from the cached answers for the pod.
     fn begin(&mut self, cx: &Cycle<'_>, pod: &Arc<PodInfo>) -> Result<Draft, PointError> {
         let slate = self.cache.open(&self.profile, cx)?;
         let state = |plugin: PluginIdx| match self.cache.column(slate, plugin) {
@@ -174,7 +174,7 @@ impl Runner {
         Ok(())
     }
 
-    /// Removes from the draft every row that one plugin rejects.
+    /// Removes from the draft every row that the plugin rejects.
     fn filter_with(
         &mut self,
         cx: &Cycle<'_>,
@@ -244,7 +244,7 @@ impl Draft {
         self.finish_unschedulable(Diagnosis::by_pre_filter(nodes, plugin, reject, by), rejections)
     }
 
-    /// Returns the rejection of the pod on a row as if the pods nominated to the row were on it.
+    /// Judges the pod on a row as if the pods nominated to the row were on it. Returns the rejection, if any.
     fn rejection_with(
         &self,
         cluster: &mut Cluster,

@@ -39,7 +39,7 @@ impl Runner {
         if second.is_none() {
             return Ok(Some(first));
         }
-        // Row-scoped plugins come first in profiles, so their error is reported.
+        // Row-scoped plugins have already been called, so an error from one of them takes precedence.
         if let Some(failure) = self.cache.take_score_failure(draft.slate) {
             return Err(failure.into());
         }
@@ -94,7 +94,8 @@ impl Runner {
         self.sum_up(cluster, draft, candidates, CachedScores::Use)
     }
 
-    /// Returns the sums that the candidates would have without pods and images. Indexes still contain the pods.
+    /// Returns the sums that the candidates would have if they had no pods and no images. Indexes still contain the
+    /// pods.
     pub(super) fn score_stripped(
         &mut self,
         cluster: &mut Cluster,
@@ -217,7 +218,7 @@ pub(super) struct CandidateScore {
 /// Returns the normalized score if it is valid.
 ///
 /// # Errors
-/// When it is outside 0..=100.
+/// When the score is outside 0..=100.
 pub fn valid(plugin: &'static str, score: i64) -> Result<i64, AttemptError> {
     match score {
         0..=100 => Ok(score),

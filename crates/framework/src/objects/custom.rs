@@ -29,7 +29,7 @@ struct KindStore {
     objects: BTreeMap<Str, BTreeMap<Str, AnyCustom>>,
     /// Objects with assumptions.
     assumed: FxHashMap<CustomKey, AssumedObject>,
-    /// Errors of objects that do not decode.
+    /// Errors for objects that do not decode.
     undecodable: BTreeMap<CustomKey, Undecodable>,
 }
 
@@ -45,16 +45,16 @@ struct AssumedObject {
 /// Result of changing an object.
 #[derive(Debug, Default)]
 pub(crate) struct CustomOutcome {
-    /// Changes for plugins, from one version of the API server to the next.
+    /// Changes for plugins, each from one of the API server's versions of the object to the next.
     pub(crate) changes: Vec<CustomChange>,
     /// New decoding errors.
     pub(crate) undecodable: Vec<Undecodable>,
-    /// Errors of assumptions; the assumptions were dropped.
+    /// Errors from assumptions; these assumptions were dropped.
     pub(crate) errors: Vec<PointError>,
 }
 
 impl CustomObjects {
-    /// Stores objects of that kind from now on. Two types for one kind count as two kinds here.
+    /// Stores objects of the given kind from now on. Two types for one kind are treated as two kinds here.
     pub(super) fn add_kind(&mut self, kind: ResourceKind) {
         if !self.kinds.iter().any(|store| store.kind.is_same(&kind)) {
             self.kinds.push(KindStore {
@@ -157,12 +157,12 @@ impl KindStore {
         self.objects.get(&key.namespace)?.get(&key.name)
     }
 
-    /// Shows an object to plugins. Returns the version that they saw before.
+    /// Makes an object visible to plugins. Returns the version that plugins saw before.
     fn show(&mut self, key: &CustomKey, object: AnyCustom) -> Option<AnyCustom> {
         self.objects.entry(key.namespace.clone()).or_default().insert(key.name.clone(), object)
     }
 
-    /// Hides an object from plugins. Returns the version that they saw before.
+    /// Hides an object from plugins. Returns the version that plugins saw before.
     fn hide(&mut self, key: &CustomKey) -> Option<AnyCustom> {
         let some = self.objects.get_mut(&key.namespace)?;
         let old = some.remove(&key.name);
@@ -195,7 +195,7 @@ impl KindStore {
         (old.is_some() || new.is_some()).then_some(CustomChange { resource, old, new })
     }
 
-    /// Shows the API server's version with the assumptions that still apply.
+    /// Makes visible the API server's version with the assumptions that still apply.
     fn assume_again(
         &mut self,
         key: &CustomKey,

@@ -38,7 +38,7 @@ use super::{Custom, Resource, ResourceKind};
 /// }
 /// ```
 ///
-/// This is the only way to read such objects, so objects that are not watched cannot be read:
+/// This is the only way to read objects of these kinds, so objects that are not watched cannot be read:
 ///
 /// ```compile_fail,E0599
 /// # use harbormaster_framework::prelude::*;
@@ -129,7 +129,7 @@ impl<'a, R: Resource> Watched<'a, R> {
         Self { objects, kind: PhantomData }
     }
 
-    /// Returns an object. The namespace is empty with [`ResourceScope::Cluster`](super::ResourceScope::Cluster).
+    /// Returns an object. The namespace is empty for [`ResourceScope::Cluster`](super::ResourceScope::Cluster).
     pub fn get(self, namespace: &str, name: &str) -> Option<&'a Custom<R>> {
         self.objects.custom::<R>()?.get(namespace)?.get(name)?.downcast_ref()
     }

@@ -77,7 +77,7 @@ impl ImageIndex {
         found
     }
 
-    /// Updates the sizes and node counts of a node's images, which are still those that [`Self::of_row`] listed.
+    /// Updates the sizes and node counts of a node's images, which must still be those that [`Self::of_row`] listed.
     pub(super) fn recount(&self, images: &mut [RowImage]) {
         for image in images {
             let entry = &self.entries[image.id.0 as usize];

@@ -5,7 +5,7 @@ use harbormaster_api::pod::HostPort;
 /// The address that stands for every address of the node.
 const ANY_IP: &str = "0.0.0.0";
 
-/// Multiset of host ports. Nodes use few, so a short list is faster than a map.
+/// Multiset of host ports. A node uses few of them, so a short list is faster than a map.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UsedPorts(Vec<(HostPort, u32)>);
 

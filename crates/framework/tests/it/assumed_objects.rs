@@ -11,7 +11,7 @@ use harbormaster_framework::{
 use proptest::prelude::*;
 use serde_json::json;
 
-/// A custom resource with places for pods.
+/// A custom resource with a crew of pods.
 #[derive(Clone, Debug, serde::Deserialize)]
 struct Boat {
     crew: Vec<String>,
@@ -60,7 +60,7 @@ fn tell(cluster: &mut Cluster, name: &str, crew: &[&str], is_full: bool) {
     cluster.set_custom(&RawObject { key: key(name), json: json.to_string().into() });
 }
 
-/// Adds the pod to the crew, unless it is a member already or the boat is full.
+/// Adds the pod to the crew, unless the pod is already a member or the boat is full.
 fn board(cluster: &mut Cluster, name: &str, pod: &'static str) {
     let mut assume = Assume::by("Boats");
     assume.custom::<Boat>("sea", name, move |boat| {
@@ -163,7 +163,7 @@ fn an_assumption_that_panics_is_dropped_and_the_error_names_its_plugin() {
 
 const PODS: [&str; 4] = ["p0", "p1", "p2", "p3"];
 
-/// The boat as a list that is rebuilt each time.
+/// Naive model of the boat: a list that is rebuilt each time it is read.
 #[derive(Default)]
 struct Naive {
     told: Option<Vec<&'static str>>,

@@ -1,4 +1,4 @@
-//! Answers cached between attempts must equal those that the plugins would give now, after any sequence of changes.
+//! Answers cached across attempts must equal those that the plugins would give now, after any sequence of changes.
 
 use std::sync::Arc;
 
@@ -62,7 +62,7 @@ impl<const REVERSE: bool> Plugin for Label<REVERSE> {
     }
 }
 
-/// Skips every third class of pods.
+/// Skips pods whose priority is divisible by three.
 impl<const REVERSE: bool> PreScore<Row> for Label<REVERSE> {
     fn pre_score(&self, cx: &RowCycle<'_>, _: &(), _: &NodeSet) -> PluginResult<PreScored<()>> {
         Ok(if cx.pod.priority() % 3 == 0 { PreScored::Skip } else { PreScored::Continue(()) })
