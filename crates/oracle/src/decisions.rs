@@ -30,7 +30,8 @@
 //!   terminate immediately, and no other pod is pending meanwhile; in the other scripts, victims keep terminating until
 //!   a later step deletes them one by one.
 //! - The volume controller and the drivers (see `provisioner`) finish before a step ends, and claims that do not wait
-//!   for a pod have their volumes before pods are created. `storage` describes the consequences for pods with claims.
+//!   for a pod have their volumes before any pods are created. `storage` describes the consequences for pods with
+//!   claims.
 //! - The answers of extenders depend only on the names in the request, except that each verb may fail the first time it
 //!   is called for a pod. Any change wakes the pods that extenders have rejected, so pods are created in a row only if
 //!   no pod is pending. A rejected pod may preempt repeatedly in one step, faster than the disruption controller

@@ -7,7 +7,7 @@
 //! The result is judged by sources that Harbormaster does not influence: etcd's history (`history`, `ledger`) and
 //! kube-apiserver's audit log (`audit`). Each of the following is a [`Violation`]:
 //! - a pod was bound twice, or its node changed;
-//! - at some etcd revision, the pods on a node exceeded the node's CPU, memory or number of pods;
+//! - at some etcd revision, the pods on a node exceeded the node's capacity for CPU, memory or pods;
 //! - a pod has no node although there was time and capacity;
 //! - a replica wrote anything after another replica had acquired the lease;
 //! - a replica ended or panicked without a reason;

@@ -65,8 +65,8 @@ impl PodOutcome {
         }
     }
 
-    /// Returns true if the event's note is older than the condition. The recorder counts two attempts as one event
-    /// depending on the number of attempts between them.
+    /// Returns true if the event's note is older than the condition. Whether the recorder counts two attempts as the
+    /// same event depends on the number of attempts between them.
     #[must_use]
     pub fn event_is_stale(&self) -> bool {
         self.event_is_repeated && self.event != self.condition[2]

@@ -58,7 +58,7 @@ struct Plan {
     /// Chooses the steps, but not the objects in them.
     random: Random,
     /// True in every second script: pods preempt others and are retried in order of priority. In the other scripts, all
-    /// pods have the same priority and are retried in the order in which their backoffs expire.
+    /// pods have the same priority and are retried in the order of their timestamps in the queue.
     preempts: bool,
     /// True if any change may wake a pod, because an extender has rejected it.
     has_extenders: bool,

@@ -52,8 +52,8 @@ const ZONE_KEYS: &[&str] = &[
     "failure-domain.beta.kubernetes.io/region",
 ];
 
-/// Number of claims per namespace; the numbers of volumes and classes follow. Names are picked from slightly larger
-/// ranges, so that some of the named objects do not exist.
+/// Number of claims per namespace. [`VOLUMES`] and [`CLASSES`] are the numbers of volumes and classes. Names are picked
+/// from slightly larger ranges, so that some of the named objects do not exist.
 const CLAIMS: usize = 14;
 const VOLUMES: usize = 20;
 /// Number of claims per namespace, starting with the first, that name a volume, whether or not that volume exists.
