@@ -1,9 +1,9 @@
 //! Comparison of the cost of two schedulers on a real API server.
 //!
-//! Each run has its own control plane, so that no run starts with an etcd that earlier runs have filled. The order is A
-//! B B A ..., so that a machine that becomes slower affects both schedulers. Only ratios on the same machine are
-//! meaningful, because etcd and kube-apiserver share its processors, and some machines are several times as fast as
-//! others.
+//! Each run has its own control plane, so that no run starts with an etcd that earlier runs have filled. The runs
+//! alternate in the order A B B A ..., so that a gradual slowdown of the machine affects both schedulers. Only ratios
+//! on the same machine are meaningful, because etcd and kube-apiserver share its processors, and some machines are
+//! several times as fast as others.
 
 mod chart;
 mod churn;
@@ -30,7 +30,7 @@ use crate::scheduler::Contender;
 pub struct Options {
     /// Workloads to run, in order.
     pub workloads: Vec<&'static Workload>,
-    /// Overrides of the workloads' sizes.
+    /// Overrides for the workloads' sizes.
     pub sizing: SizeOverrides,
     /// Number of runs of each scheduler.
     pub pairs: usize,

@@ -1,7 +1,7 @@
 //! The real Kubernetes components as child processes.
 //!
-//! Start with [`ControlPlane::start`]: it builds the program if necessary, runs etcd and kube-apiserver, and waits
-//! until they serve. All calls block, and dropping a value ends its process.
+//! Start with [`ControlPlane::start`], which builds the program if necessary, runs etcd and kube-apiserver, and waits
+//! until both serve requests. All calls block. Dropping a component ends its process.
 
 mod api_client;
 mod component;

@@ -23,14 +23,15 @@
 //!   them (it is 1 s, and the script waits for 2 s before such a step) or for none of them (it is endless). In the
 //!   latter case, all pods have the same priority.
 //! - kube-scheduler scores an image by the number of nodes that had it when the node being scored was last copied to
-//!   the snapshot. A node is copied in the first cycle after a pod on it is confirmed. Before a change that affects
-//!   images, an unschedulable probe pod makes kube-scheduler copy the remaining nodes.
+//!   the scheduler's snapshot. A node is copied in the first cycle after a pod on it is confirmed. Before a change that
+//!   affects images, an unschedulable probe pod makes kube-scheduler copy the remaining nodes.
 //! - Preemption deletes its victims while scheduling continues. Only a pod that is created alone may preempt; all other
 //!   pods have the lowest priority or a priority class with the preemption policy Never. In some scripts, victims
-//!   terminate immediately, and no other pod is pending meanwhile; in the others, victims keep terminating until a
-//!   later step deletes them one by one.
-//! - The volume controller and the drivers (see `provisioner`) finish before a step ends, and claims that need no pod
-//!   have their volumes before pods are created. `storage` describes the consequences for pods with claims.
+//!   terminate immediately, and no other pod is pending meanwhile; in the other scripts, victims keep terminating until
+//!   a later step deletes them one by one.
+//! - The volume controller and the drivers (see `provisioner`) finish before a step ends, and claims that do not wait
+//!   for a pod have their volumes before any pods are created. `storage` describes the consequences for pods with
+//!   claims.
 //! - The answers of extenders depend only on the names in the request, except that each verb may fail the first time it
 //!   is called for a pod. Any change wakes the pods that extenders have rejected, so pods are created in a row only if
 //!   no pod is pending. A rejected pod may preempt repeatedly in one step, faster than the disruption controller
@@ -38,9 +39,9 @@
 //! - The node that preemption chooses must not depend on a tie. So all running pods have different start times, and
 //!   there are at most 100 nodes, so that every candidate is evaluated. [`crate::preemptions`] covers larger clusters.
 //!
-//! Some randomness remains in kube-scheduler: it may notice that one pod has ended either before or after it returns
-//! another pod to its queue. So a difference is confirmed by running kube-scheduler again; a scheduler that matches any
-//! run of kube-scheduler is right.
+//! Some randomness remains in kube-scheduler: it may notice the end of one pod either before or after it returns
+//! another pod to its queue. So kube-scheduler runs again to confirm a difference; a scheduler that matches any run of
+//! kube-scheduler is correct.
 
 mod claims;
 mod cluster_view;
@@ -109,5 +110,5 @@ pub fn compare_on(
     })
 }
 
-/// Interval between checks of the cluster's state.
+/// Interval between checks of the cluster state.
 const POLL: Duration = Duration::from_millis(10);

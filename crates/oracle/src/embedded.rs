@@ -14,7 +14,7 @@ const TOKEN: &str = "harbormaster-admin";
 
 /// The in-memory API server on a loopback port, over HTTPS, in its own threads. Dropping it stops the server.
 pub struct Embedded {
-    // Fields are dropped in order, so that connections break before the files are deleted.
+    // Fields are dropped in order, so that connections are closed before the files are deleted.
     _running: Running,
     _threads: Runtime,
     endpoint: Endpoint,
@@ -23,7 +23,8 @@ pub struct Embedded {
 impl Embedded {
     /// Starts the server after calling `before`, which may spawn tasks in the same threads.
     ///
-    /// # Errors Any error from `before`, or an error if no port or no temporary directory is available.
+    /// # Errors
+    /// Any error from `before`, or an error if no port or no temporary directory is available.
     pub fn start(before: impl FnOnce(&ApiServer) -> Result<()>) -> Result<Self> {
         let threads = Runtime::new()?;
         let server = ApiServer::new(Options { token: Some(TOKEN.to_owned()), ..Options::default() });

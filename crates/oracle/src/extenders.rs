@@ -47,7 +47,7 @@ struct Shared {
     /// Client that creates bindings.
     client: ApiClient,
     characters: Mutex<BTreeMap<String, Character>>,
-    /// Extender, verb and pod of each request that has already failed.
+    /// Extender, verb and pod of each request that has already failed once.
     failed: Mutex<std::collections::BTreeSet<[String; 3]>>,
     calls: Mutex<Vec<(String, String, Value)>>,
 }
@@ -71,7 +71,7 @@ impl Extenders {
         let worker = thread::spawn(move || {
             runtime.block_on(async move {
                 let Ok(listener) = TcpListener::from_std(listener) else { return };
-                // However serving ends, schedulers see a closed port.
+                // For schedulers, the port is closed no matter how serving ends, so the result is ignored.
                 let serving = axum::serve(listener, router);
                 tokio::select! {
                     _ = serving => {}
@@ -96,7 +96,8 @@ impl Extenders {
         lock(&self.shared.calls).clear();
     }
 
-    /// Takes the calls since the last time, in order of arrival, with the UIDs of pods replaced by their `names`.
+    /// Takes the calls recorded since the last call of this method, in order of arrival, with the UIDs of pods replaced
+    /// by their `names`.
     #[must_use]
     pub fn take_calls(&self, names: &PodNames) -> Vec<ExtenderCall> {
         let calls = std::mem::take(&mut *lock(&self.shared.calls));

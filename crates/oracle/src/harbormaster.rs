@@ -8,7 +8,7 @@ use std::process::Command;
 /// Environment variable with the path of an existing program to use.
 pub const VARIABLE: &str = "HARBORMASTER_BINARY";
 
-/// The reason there is no program to compare with.
+/// The reason there is no `harbormaster` program.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// cargo could not be run.
@@ -49,8 +49,9 @@ pub fn harbormaster_binary(shipped: bool) -> Result<PathBuf, Error> {
 /// were called from a shell.
 pub fn cargo() -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    // Cargo sets variables for a test's package. Build scripts that read them would run again, and everything that
-    // depends on those scripts would be rebuilt, both now and after the test.
+    // When cargo runs a test, it sets variables that describe the test's package. If they were passed on, build scripts
+    // that read them would run again, and everything that depends on those scripts would be rebuilt, both now and after
+    // the test.
     let is_package_variable = |name: &str| {
         ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_CRATE_", "CARGO_BIN_"]
             .iter()

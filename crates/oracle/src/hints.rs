@@ -1,4 +1,4 @@
-//! Comparison of the changes that wake a pod after a plugin has rejected it.
+//! Comparison of which changes wake a pod after a plugin has rejected it.
 //!
 //! For each change of a random cluster, every plugin of kube-scheduler and of Harbormaster that is registered for the
 //! change is asked whether to retry a pending pod. All plugins are asked about all pods, whether or not they reject
@@ -26,12 +26,14 @@ pub struct Options {
     pub clusters: u64,
 }
 
-/// Feature gates without which some configurations are refused and some hints are never requested.
+/// Feature gates that must be enabled because otherwise some configurations are refused and some hints are never
+/// requested.
 const FEATURES: &[Feature] = &[Feature::StorageCapacityScoring, Feature::NodeDeclaredFeatures];
 
-/// Compares the hints of all clusters, and calls `progress` after each cluster.
+/// Compares the hints in all clusters, and calls `progress` after each cluster.
 ///
-/// # Errors If one of the two schedulers' plugins cannot be asked. Differences are not errors; they are in the report.
+/// # Errors
+/// If one of the two schedulers' plugins cannot be asked. Differences are not errors; they are in the report.
 pub fn run(options: &Options, mut progress: impl FnMut(&Report)) -> Result<Report> {
     let features: Vec<String> = FEATURES.iter().map(|feature| feature.name().to_owned()).collect();
     let original = &mut VerdictOracle::with_features(&features)?;

@@ -9,7 +9,7 @@
 //! verdicts of every plugin on every node of random clusters, [`hints`] compares which changes wake a rejected pod,
 //! [`preemptions`] compares the victims on hundreds of full nodes, [`decisions`] compares how two schedulers handle the
 //! same cluster changes on a real API server, and [`mod@bench`] compares their cost. Their clusters come from
-//! [`generate`], where a new plugin adds a flavour.
+//! [`generate`], where a flavour is added for each new plugin.
 //!
 //! [`api_comparison`] sends the same kubectl commands and HTTP requests to the
 //! real kube-apiserver and to another API server, and compares the answers.
@@ -18,12 +18,11 @@
 //! server ([`embedded`]). [`replicas`] runs three replicas of Harbormaster while leaders are killed and the API server
 //! is down.
 //!
-//! [`provisioner`] creates volumes as CSI drivers do, and fails as they do.
-//! [`extenders`] answers schedulers by seed and records their requests.
+//! [`provisioner`] creates volumes as CSI drivers do, and can fail in the same ways. [`extenders`] simulates extenders:
+//! it answers schedulers according to a seed and records their requests.
 //!
-//! The components are one Go program under `tests/real` that links Kubernetes as
-//! a library; the sources of kubectl are in `tests/kubectl`. They are built once,
-//! on first use; see [`components::RealBinary`].
+//! The components are one Go program under `tests/real` that links Kubernetes as a library; the sources of kubectl are
+//! in `tests/kubectl`. The programs are built once, on first use; see [`components::RealBinary`].
 
 pub mod api_comparison;
 pub mod bench;

@@ -1,9 +1,9 @@
 //! Comparison of the victims of two schedulers in clusters of hundreds of full nodes.
 //!
-//! kube-scheduler's DefaultPreemption evaluates every node and reports its choice. Harbormaster's engine decides about
-//! the same pod in the same cluster. The choice between equal nodes is random, so the nodes themselves are not
-//! compared, but only the cost of their victims: violated disruption budgets, the highest priority, the sum of
-//! priorities, the number of victims and the start time of the most important one, in this order.
+//! kube-scheduler's DefaultPreemption evaluates every node and reports its choice. Harbormaster's engine makes its
+//! decision for the same pod in the same cluster. The choice between equal nodes is random, so the nodes themselves are
+//! not compared, but only the cost of their victims: violated disruption budgets, the highest priority, the sum of
+//! priorities, the number of victims, and the start time of the most important victim, in this order.
 
 mod cost;
 mod ours;
@@ -28,7 +28,7 @@ pub struct Options {
     pub seed: u64,
     /// Number of clusters.
     pub clusters: u64,
-    /// Number of nodes of a cluster.
+    /// Number of nodes in a cluster.
     pub nodes: RangeInclusive<usize>,
     /// Number of pods created in each cluster. The pods do not see each other.
     pub preemptors: usize,
@@ -38,7 +38,8 @@ pub struct Options {
 
 /// Compares the decisions in all clusters, and calls `progress` after each cluster.
 ///
-/// # Errors If one of the two schedulers fails. Different decisions are not errors; they are in the report.
+/// # Errors
+/// If one of the two schedulers fails. Different decisions are not errors; they are in the report.
 pub fn run(
     options: &Options,
     original: &mut VerdictOracle,
@@ -76,7 +77,7 @@ fn compare(scene: &Scene, original: &mut VerdictOracle, ours: &mut Ours, report:
     Ok(())
 }
 
-/// Describes the mistake in our decision, if there is one.
+/// Describes the mistake in Harbormaster's decision, if there is one.
 fn judge(
     prices: &Prices,
     theirs: &Preemption,

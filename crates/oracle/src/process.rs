@@ -5,8 +5,7 @@ use std::io;
 use std::process::Command;
 use std::time::Duration;
 
-/// Clock ticks per second in `/proc/PID/stat`: fixed at 100 on every
-/// architecture that matters here.
+/// Clock ticks per second in `/proc/PID/stat`: 100 on every architecture that matters here.
 const TICKS_PER_SECOND: u64 = 100;
 
 /// Resident memory in KiB.

@@ -1,7 +1,7 @@
-//! A simulated provisioner. On any API server, it creates the volumes that CSI drivers would create, and fails as they
-//! do if a test requires it.
+//! A simulated provisioner. On any API server, it creates the volumes that CSI drivers would create. If a test requires
+//! it, the provisioner fails as CSI drivers do.
 //!
-//! Use [`Driver`]s to describe the volumes to create and the handling of each claim, and start them with
+//! Describe with [`Driver`]s which volumes to create and how to handle each claim, and start the drivers with
 //! [`Provisioner::start`]:
 //!
 //! ```no_run
@@ -16,8 +16,8 @@
 //! ```
 //!
 //! The volume controller of kube-controller-manager, or a stand-in for it, does the rest. It binds the claim to the
-//! created volume. For classes that bind immediately, it requests a volume if there is none, by writing the annotation
-//! `volume.kubernetes.io/storage-provisioner` to the claim. Created volumes are never deleted.
+//! created volume. For classes that bind immediately, it requests a volume if no existing one fits, by writing the
+//! annotation `volume.kubernetes.io/storage-provisioner` to the claim. Created volumes are never deleted.
 
 mod driver;
 mod tasks;

@@ -2,12 +2,12 @@
 //!
 //! The setup is three processes with leader election, one real etcd and kube-apiserver, and pods that are created and
 //! deleted at a steady rate on nodes that are 80 % full. According to a [`Plan`], leaders are killed, kube-apiserver is
-//! restarted and etcd is suspended. The clock of one replica is wrong by minutes all the time.
+//! restarted and etcd is suspended. Throughout the run, the clock of one replica is wrong by minutes.
 //!
 //! The result is judged by sources that Harbormaster does not influence: etcd's history (`history`, `ledger`) and
 //! kube-apiserver's audit log (`audit`). Each of the following is a [`Violation`]:
 //! - a pod was bound twice, or its node changed;
-//! - a node had more CPU, memory or pods than its capacity, in the order of etcd's revisions;
+//! - at some etcd revision, the pods on a node exceeded the node's capacity for CPU, memory or pods;
 //! - a pod has no node although there was time and capacity;
 //! - a replica wrote anything after another replica had acquired the lease;
 //! - a replica ended or panicked without a reason;
@@ -47,23 +47,22 @@ use crate::components::{ControlPlane, ControlPlaneOptions};
 
 /// Number of replicas.
 const REPLICAS: usize = 3;
-/// client-go's default lease duration: the time for which standbys respect a lease that is not renewed.
+/// client-go's default lease duration: the time for which standbys respect a lease that has not been renewed.
 const LEASE: Duration = Duration::from_secs(15);
 /// Longest pause of a standby with client-go's defaults: the retry period plus a random time of up to 1.2 times the
 /// retry period.
 const PAUSE: Duration = Duration::from_millis(4_400);
 /// Allowance for requests.
 const SLACK: Duration = Duration::from_secs(1);
-/// Longer than the sum of all delays that a pod may have: etcd is suspended, a leader is killed, and the pod is in
-/// backoff.
+/// Longer than the sum of all delays that a pod may have, from the suspension of etcd, a killed leader, and backoff.
 const LONGEST_WAIT: Duration = Duration::from_secs(120);
-/// Maximum age of a lease's renewal for its holder to be considered leading.
+/// Maximum age of the last renewal of a lease whose holder is still considered the leader.
 const FRESH: Duration = Duration::from_secs(5);
 
 const TICK: Duration = Duration::from_millis(50);
 /// Interval between progress reports.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(10);
-/// Time limit for operations that take long on a busy machine.
+/// Time limit for operations that may be slow on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(180);
 
 /// Options of a run.
@@ -73,13 +72,13 @@ pub struct Options {
     pub harbormaster: PathBuf,
     /// Faults.
     pub plan: Plan,
-    /// Seed of the sizes of pods.
+    /// Seed for the sizes of pods.
     pub seed: u64,
     /// Number of pods created per second.
     pub rate: u32,
-    /// Number of nodes, each with room for about forty pods.
+    /// Number of nodes, each with capacity for about forty pods.
     pub nodes: usize,
-    /// True if exceeded time limits are violations. Use it only on an otherwise idle machine.
+    /// True if exceeded time limits are violations. Set this only on an otherwise idle machine.
     pub checks_times: bool,
 }
 
@@ -103,7 +102,7 @@ pub fn run(options: &Options, mut progress: impl FnMut(&Progress)) -> Result<Rep
     while ended.elapsed() < PATIENCE && !(run.is_settled() && run.replicas.is_complete()) {
         run.step(&mut progress)?;
     }
-    // By now, pods that are still pending have had enough time since the last fault.
+    // By now, enough time has passed since the last fault for every pod to be bound.
     run.observe()?;
     run.report()
 }
@@ -111,7 +110,7 @@ pub fn run(options: &Options, mut progress: impl FnMut(&Progress)) -> Result<Rep
 /// State of a run.
 struct Run<'a> {
     options: &'a Options,
-    // Dropped in order: clients of the API first, files last.
+    // Dropped in order: first the clients of the API, last the files.
     load: Load,
     replicas: Replicas,
     cluster: ControlPlane,
@@ -131,7 +130,7 @@ struct Run<'a> {
     _files: tempfile::TempDir,
 }
 
-/// The kill of a leader.
+/// A leader that was killed.
 struct Kill {
     replica: String,
     holder: String,

@@ -1,4 +1,4 @@
-//! A scheduler under test as a process: kube-scheduler or Harbormaster.
+//! A scheduler under test that runs as a process: kube-scheduler or Harbormaster.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -47,7 +47,7 @@ pub struct StartOptions {
     /// Feature gates for both contenders, of the form `Gate=bool`.
     pub feature_gates: Vec<String>,
     /// True to decide exactly as kube-scheduler does: Harbormaster runs with `--parity`, and kube-scheduler gets its
-    /// initial list in name order.
+    /// initial lists in name order.
     pub parity: bool,
     /// True to serve metrics, which [`Scheduler::activity`] and [`Scheduler::page`] need.
     pub metrics: bool,
@@ -138,8 +138,8 @@ impl Scheduler {
         Ok(self.metrics.as_ref().map(|client| client.get_text(path)).transpose()?)
     }
 
-    /// Returns true if the scheduler writes events in batches, so that the last events arrive some time after their
-    /// attempt.
+    /// Returns true if the scheduler writes events in batches, so that the last events arrive some time after the
+    /// attempts that they report.
     #[must_use]
     pub fn writes_events_in_batches(&self) -> bool {
         matches!(self.process, Process::Harbormaster(_))

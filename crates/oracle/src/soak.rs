@@ -1,7 +1,7 @@
-//! Check that Harbormaster's cost per pod does not grow over many minutes.
+//! Checks that Harbormaster's cost per pod does not grow over many minutes.
 //!
-//! Pods are created at a steady rate, and after a minute the oldest are deleted at the same rate. Selectors see every
-//! pod as different: each pod has a unique label, and every tenth pod has a unique anti-affinity selector, as the pods
+//! Pods are created at a steady rate, and after a minute the oldest are deleted at the same rate. To selectors, every
+//! pod is different: each pod has a unique label, and every tenth pod has a unique anti-affinity selector, as the pods
 //! of Jobs and StatefulSets have. With [`Options::churn`], nodes, workloads and claims are created and deleted too,
 //! every pod has unique preferences, a unique image and host port, and memory must not grow either. The in-memory API
 //! server runs in this process, so the scheduler's own process uses CPU and memory only for scheduling.
@@ -32,9 +32,9 @@ const STEPS_PER_MINUTE: usize = 6;
 const PODS: &str = "/api/v1/namespaces/default/pods";
 /// Index of the minute with which the last one is compared; in the minutes before it, caches fill.
 const THIRD: usize = 2;
-/// Maximum ratio of the last minute's cost to the third's.
+/// Maximum ratio of the cost in the last minute to the cost in the third.
 const MAX_RATIO: f64 = 1.2;
-/// With churn, maximum growth of resident memory over the last half.
+/// With churn, maximum growth of resident memory over the last half of the run.
 const MAX_GROWTH: f64 = 0.05;
 /// One in this many pods has a unique selector.
 const SELECTIVE: u64 = 10;
@@ -50,8 +50,8 @@ pub struct Options {
     pub minutes: usize,
     /// Number of nodes, each with 4 CPUs, 32 GiB and 110 pods.
     pub nodes: usize,
-    /// True if nodes, workloads with Services and claims with volumes are created and deleted too, and every plugin
-    /// sees all pods as different.
+    /// True if nodes, workloads with Services and claims with volumes are created and deleted too, and every pod is
+    /// different for every plugin.
     pub churn: bool,
 }
 
@@ -130,7 +130,7 @@ pub fn run(options: &Options, mut progress: impl FnMut(usize, &Minute)) -> Resul
         client.post("/api/v1/nodes", &node(index)).context("creating nodes")?;
     }
     let contender = Contender::Harbormaster(options.harbormaster.clone());
-    // Otherwise the client's default limit of 50 requests per second would be measured.
+    // Without these settings, the run would measure the client's default limit of 50 requests per second.
     let config = json!({
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
@@ -179,7 +179,8 @@ pub fn run(options: &Options, mut progress: impl FnMut(usize, &Minute)) -> Resul
 struct Stream<'a> {
     client: &'a ApiClient,
     interval: Duration,
-    /// Maximum number of existing pods, which are those of one minute. Beyond it, the oldest are deleted.
+    /// Maximum number of existing pods, which is the number created in one minute. If there are more, the oldest are
+    /// deleted.
     max_pods: usize,
     created: u64,
     existing: VecDeque<u64>,
@@ -203,7 +204,7 @@ impl<'a> Stream<'a> {
         }
     }
 
-    /// Creates and deletes pods for the given time. If it falls behind, it catches up.
+    /// Creates and deletes pods for the given time. If the stream falls behind schedule, it catches up.
     fn run_for(&mut self, time: Duration) -> Result<()> {
         let end = self.next + time;
         while self.next < end {
@@ -230,7 +231,7 @@ impl<'a> Stream<'a> {
     }
 }
 
-/// Ignores that an object no longer exists.
+/// Ignores the error that an object no longer exists.
 fn allow_missing(answer: Result<Value, Error>) -> Result<(), Error> {
     match answer {
         Ok(_) | Err(Error::Refused { status: 404, .. }) => Ok(()),

@@ -31,7 +31,7 @@ pub struct Request {
     pub pods: Vec<String>,
     /// True to evaluate preemption for pods that do not fit.
     pub preempt: bool,
-    /// Changes about which the plugins' queueing hints are asked, for every pod.
+    /// Changes for which the plugins' queueing hints are evaluated for every pod.
     pub changes: Vec<Change>,
 }
 
@@ -63,7 +63,8 @@ impl fmt::Display for Change {
     }
 }
 
-/// Answers to a change: `Queue`, `QueueSkip` or `Error` by plugin and event, such as `NodePorts AssignedPodDelete`.
+/// Plugins' answers to a change: `Queue`, `QueueSkip` or `Error` by plugin and event, such as `NodePorts
+/// AssignedPodDelete`.
 pub type Hints = BTreeMap<String, String>;
 
 /// Response to a [`Request`].
@@ -151,7 +152,7 @@ pub enum Error {
     /// The process could not be started.
     #[error("running the verdict oracle: {0}")]
     Io(#[from] io::Error),
-    /// The process ended; this is the end of its log.
+    /// The process ended; the value is the end of its log.
     #[error("the verdict oracle has ended; the end of its log:\n{0}")]
     Ended(String),
     /// The output is not a response.

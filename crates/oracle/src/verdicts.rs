@@ -104,7 +104,7 @@ pub fn run(
 pub struct Kind {
     /// Number of pods whose first difference is of this kind, or number of clusters that could not be judged.
     pub pods: u64,
-    /// Seed and name of one of them.
+    /// Seed and name of one of these pods or clusters.
     pub example: String,
 }
 

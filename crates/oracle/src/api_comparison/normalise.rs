@@ -10,7 +10,7 @@ use serde_json::Value;
 const RULES: &[(&str, &str)] = &[
     // Headers of kubectl's log lines: time, process and source location.
     (r"(?m)^([WIEF])\d{4} [\d:.]+ +\d+ \S+\]", "$1<log>]"),
-    // An event that kube-apiserver writes about itself on some starts.
+    // An event that kube-apiserver sometimes writes about itself when it starts.
     (r"(?m)^.*(ClusterIPNotAllocated|event/kubernetes\.[0-9a-f]{16}).*\n?", ""),
     // The header of an events table that has no other rows.
     (r"Events:[ \t]*\n +Type +Reason .*\n +---- .*\n?\z", "Events:  <none>\n"),
@@ -21,7 +21,7 @@ const RULES: &[(&str, &str)] = &[
     (r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d [+-]\d{4} UTC", "<time>"),
     (r"[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d [+-]\d{4}", "<time>"),
     (r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", "<uid>"),
-    // Resource versions of objects and lists: in YAML and JSON, in tables of `describe`, and in messages.
+    // Resource versions of objects and lists: in YAML and JSON, in tables printed by `describe`, and in messages.
     (r#"((?i:resourceVersion)"?: *"?)\d+"#, "${1}<version>"),
     (r"((?i:resource ?version|current|too old|precondition)[^\n]{0,40}?:? \(?)\d{2,}", "${1}<version>"),
     // Ages of objects that a script created a moment ago: in seconds below two minutes, otherwise in minutes and
@@ -71,8 +71,8 @@ fn pretty(text: &str) -> Option<String> {
     Some(lines)
 }
 
-/// Removes field managers, except from objects that have been applied; the managers of those are sorted. For all other
-/// objects, our server records field managers only if the client names itself.
+/// Removes field managers from objects that have not been applied, and sorts those of applied objects. For an object
+/// that has not been applied, our server records field managers only if the client names itself.
 fn without_managers(value: &mut Value) {
     match value {
         Value::Object(map) => {

@@ -15,7 +15,7 @@ use super::process::Process;
 use super::script::{Action, Request, Script};
 use crate::components::{Endpoint, Kubectl, unchecked_tls};
 
-/// Time limit of `until`.
+/// Time limit for `until`.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Interval between the attempts of `until`.
 const PAUSE: Duration = Duration::from_millis(100);

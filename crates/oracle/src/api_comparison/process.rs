@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-/// Longer than any command of a script takes, even on a busy machine.
+/// Longer than any command in a script takes, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(3);
 
-/// A process that reads and writes files, so that it never blocks on a pipe.
-/// Dropping it kills the process.
+/// A process whose input and output are files, so that it never blocks on a pipe. Dropping this value kills the
+/// process.
 #[derive(Debug)]
 pub(super) struct Process {
     child: Child,

@@ -8,8 +8,8 @@ use serde_json::json;
 use super::workload::{Creation, MEASURED, Size, VOLUMES, Workload, local_volume_name, node_name};
 use crate::components::ApiClient;
 
-/// Maximum number of warm-up pods, which show that a scheduler works. They also make it open its connections and fill
-/// its pools, which is not per-pod work.
+/// Maximum number of warm-up pods, which show that a scheduler works. They also make the scheduler open its connections
+/// and fill its pools, so that this one-time work is not measured.
 const WARM_UP: usize = 100;
 
 /// Creates the objects of one run of a workload.
@@ -74,7 +74,7 @@ impl Creator<'_> {
         })
     }
 
-    /// Creates `objects(index)` in their collections for every index below `count`.
+    /// Creates the objects that `objects(index)` returns, each in its collection, for every index below `count`.
     fn create(&self, count: usize, objects: impl Fn(usize) -> Vec<Creation> + Sync) -> Result<()> {
         self.each(count, |index| {
             for (collection, object) in objects(index) {

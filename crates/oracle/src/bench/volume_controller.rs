@@ -82,7 +82,7 @@ impl VolumeController {
         Ok(Self { writes })
     }
 
-    /// Number of times that volumes were written since the start; the scheduler is the only writer.
+    /// Number of times that volumes have been written since the start; the scheduler is the only writer.
     pub(super) fn writes(&self) -> usize {
         self.writes.load(Ordering::Relaxed)
     }

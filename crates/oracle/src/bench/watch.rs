@@ -14,7 +14,7 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// Starts a watch. `query` must already have parameters.
+    /// Starts a watch. `query` must already contain a `?`, because further parameters are appended to it.
     pub(super) fn start(client: &ApiClient, query: &'static str) -> Result<Self> {
         Ok(Self { client: client.clone(), query, stream: Box::new(client.stream(query)?) })
     }

@@ -30,7 +30,7 @@ pub(super) struct Watcher(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    /// Only objects with this text are counted.
+    /// Only objects whose line contains this text are counted.
     mark: &'static [u8],
     seen: Mutex<Vec<Instant>>,
     ended: Mutex<Option<String>>,
@@ -38,7 +38,7 @@ struct Shared {
 }
 
 impl Watcher {
-    /// Starts to watch bindings; no pod of the namespace may be bound yet.
+    /// Starts to watch bindings; no pod in the namespace may be bound yet.
     pub(super) fn bindings(client: &ApiClient) -> Result<Self> {
         Self::start(client, BOUND, b"")
     }

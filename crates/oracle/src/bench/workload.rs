@@ -26,7 +26,7 @@ pub const PLAIN: &str = "plain";
 /// A workload: objects that exist from the start, measured pods, and pods that disturb the measurement.
 #[derive(Debug)]
 pub struct Workload {
-    /// Name, which is close to that of its model in `scheduler_perf`.
+    /// Name, similar to that of the corresponding workload in `scheduler_perf`.
     pub name: &'static str,
     /// Default size.
     pub size: Size,
@@ -35,10 +35,10 @@ pub struct Workload {
     zones: &'static [&'static str],
     init_pod: fn() -> Value,
     init_namespaces: Namespaces,
-    /// Creates a measured pod by its index.
+    /// Creates the measured pod with the given index.
     measured_pod: fn(usize) -> Value,
     volumes: Volumes,
-    /// Objects that must exist before the first pod, with their collections.
+    /// Objects that must exist before the first pod, each with its collection.
     fixtures: fn() -> Vec<(&'static str, Value)>,
     /// A pod that is created at regular intervals during the measurement.
     pub(super) churn_pod: Option<fn() -> Value>,
@@ -56,7 +56,7 @@ pub struct Size {
     pub pods: usize,
 }
 
-/// Overrides of the sizes of all workloads.
+/// Overrides for the sizes of all workloads.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SizeOverrides {
     /// Replaces [`Size::nodes`].
@@ -65,7 +65,7 @@ pub struct SizeOverrides {
     pub init_pods: Option<usize>,
     /// Replaces [`Size::pods`].
     pub pods: Option<usize>,
-    /// Factor by which the numbers that are not replaced are multiplied.
+    /// Factor by which all sizes without an override are multiplied.
     pub scale: f64,
 }
 
@@ -243,12 +243,12 @@ impl Workload {
         (0..init).map(init_namespace).chain([MEASURED.to_owned()]).map(pods::namespace).collect()
     }
 
-    /// Returns other objects that must exist before the first pod, with their collections.
+    /// Returns the other objects that must exist before the first pod, each with its collection.
     pub(super) fn fixtures(&self) -> Vec<(&'static str, Value)> {
         (self.fixtures)()
     }
 
-    /// Returns true if claims wait for their pods, so that a volume controller must bind them.
+    /// Returns true if claims wait for their pods and must therefore be bound by a volume controller.
     pub(super) fn has_waiting_claims(&self) -> bool {
         self.volumes == Volumes::Local
     }

@@ -34,7 +34,7 @@ pub struct Component {
     log: PathBuf,
 }
 
-/// The command line of a role.
+/// Command line that runs a role.
 #[derive(Debug)]
 struct RoleCommand {
     program: PathBuf,
@@ -57,7 +57,7 @@ impl Component {
         Ok(Self { command: Box::new(command), child, stdin, log })
     }
 
-    /// Stops the component, either gracefully as [`Self::stop`] does or by killing it, and restarts it with the same
+    /// Stops the component, gracefully (as [`Self::stop`] does) or by killing it, and restarts it with the same
     /// arguments. New output is appended to its log.
     pub(super) fn restart(&mut self, gracefully: bool) -> Result<(), Error> {
         if gracefully {

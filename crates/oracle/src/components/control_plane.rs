@@ -14,8 +14,7 @@ use super::{ApiClient, Component, Endpoint, Error, RealBinary, flags, io_error};
 /// Token of a member of system:masters; kube-apiserver listens on loopback only.
 const TOKEN: &str = "harbormaster-admin";
 
-/// Number of attempts to start if a component ends early, because another process
-/// may have taken one of its ports.
+/// Number of attempts to start the components. A component ends early if another process has taken one of its ports.
 const ATTEMPTS: usize = 3;
 
 const POLL: Duration = Duration::from_millis(50);
@@ -27,7 +26,8 @@ pub struct ControlPlaneOptions {
     /// PodDisruptionBudgets, the binding of volumes, service accounts and the finalizers of namespaces. Its node
     /// lifecycle and taint eviction controllers are disabled, because no kubelet sends heartbeats.
     pub controller_manager: bool,
-    /// Flags for kube-apiserver of the form `--name=value`, which are added to the defaults or replace them.
+    /// Flags for kube-apiserver of the form `--name=value`. Each is added to the defaults, or replaces the default of
+    /// the same name.
     pub apiserver_flags: Vec<String>,
     /// Flags for etcd, of the same form.
     pub etcd_flags: Vec<String>,
@@ -52,12 +52,12 @@ impl Default for ControlPlaneOptions {
 /// A running cluster without nodes, at its [`Endpoint`]. Dropping it stops the
 /// components and deletes their files.
 ///
-/// kube-apiserver allows every user every action, does not limit the rate of requests, and runs without the admission
-/// plugins ServiceAccount (so that pods need no account) and TaintNodesByCondition (so that new nodes get no not-ready
-/// taint).
+/// kube-apiserver allows every user every action, does not limit the rate of requests, and runs without two admission
+/// plugins: ServiceAccount, so that pods need no service account, and TaintNodesByCondition, so that new nodes are not
+/// tainted as not ready.
 #[derive(Debug)]
 pub struct ControlPlane {
-    // Fields are dropped in order: clients of the API first, files last.
+    // Fields are dropped in order: first the clients of the API, last the files.
     controller_manager: Option<Component>,
     apiserver: Component,
     etcd: Component,
@@ -191,7 +191,7 @@ fn apiserver_flags(root: &Path, etcd_port: u16, port: u16) -> Vec<String> {
         format!("--etcd-servers=http://127.0.0.1:{etcd_port}"),
         "--bind-address=127.0.0.1".to_owned(),
         "--advertise-address=127.0.0.1".to_owned(),
-        // A loopback address is not allowed as an endpoint.
+        // The API does not allow a loopback address as an endpoint.
         "--endpoint-reconciler-type=none".to_owned(),
         format!("--secure-port={port}"),
         format!("--cert-dir={}", root.join("kube-apiserver").display()),

@@ -16,7 +16,7 @@ pub struct Endpoint {
     server_url: String,
     token: String,
     kubeconfig: PathBuf,
-    /// Number of scheduler configurations written so far, for their file names.
+    /// Number of scheduler configurations written so far, used in file names.
     schedulers: AtomicUsize,
     directory: TempDir,
 }
@@ -83,11 +83,9 @@ impl Endpoint {
     /// Starts the real kube-scheduler without leader election and without a
     /// serving port (add `--secure-port=N` for one).
     ///
-    /// `config` is a KubeSchedulerConfiguration in YAML or JSON, or empty for
-    /// the defaults. The kubeconfig is added to it; YAML with its own
-    /// `clientConnection` must contain `kubeconfig: $KUBECONFIG`.
-    /// `extra_flags` are of the form `--name=value`. Drop or stop the component
-    /// before the server.
+    /// `config` is a KubeSchedulerConfiguration in YAML or JSON, or empty for the defaults. The kubeconfig is added to
+    /// the configuration; YAML with its own `clientConnection` must contain `kubeconfig: $KUBECONFIG`. `extra_flags`
+    /// are of the form `--name=value`. Drop or stop the component before the server.
     pub fn start_kube_scheduler(&self, config: &str, extra_flags: &[String]) -> Result<Component, Error> {
         let binary = RealBinary::ensure()?;
         let config_path = self.write_scheduler_config(config)?;

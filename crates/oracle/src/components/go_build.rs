@@ -13,15 +13,15 @@ use super::{Error, io_error};
 /// Interval between progress messages of a running build.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(15);
 
-/// Number of last lines of `go build` that an error contains.
+/// Number of trailing lines of `go build` output that an error contains.
 const SHOWN_LINES: usize = 40;
 
 /// Access of `go build` to `go.mod` and `go.sum`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ModFiles {
-    /// For the files that are checked in.
+    /// The files are the checked-in ones.
     ReadOnly,
-    /// For a copy in which versions have been replaced.
+    /// The files are a copy in which versions have been replaced.
     Writable,
 }
 
@@ -159,7 +159,7 @@ fn read_lines(input: impl Read, mut report: impl FnMut(usize)) -> Vec<String> {
 
 /// Writes a line to stderr. Unlike `eprintln!`, it is visible while a test runs.
 pub(super) fn progress(line: &str) {
-    // If stderr cannot be written, there is nothing to do.
+    // If stderr cannot be written to, nothing can be done about it.
     let _ = writeln!(io::stderr(), "{line}");
 }
 

@@ -8,8 +8,8 @@ pub(super) fn required<'a>(go_mod: &'a str, module: &str) -> Option<&'a str> {
     })
 }
 
-/// Returns the Kubernetes version of one of its modules: staging modules
-/// (`k8s.io/kubectl`, …) have v0 instead of v1.
+/// Returns the Kubernetes version that a module version belongs to: staging modules (`k8s.io/kubectl`, …) have v0 where
+/// Kubernetes has v1.
 pub(super) fn kubernetes_version(version: &str) -> String {
     match version.strip_prefix("v0.") {
         Some(rest) => format!("v1.{rest}"),
@@ -17,8 +17,7 @@ pub(super) fn kubernetes_version(version: &str) -> String {
     }
 }
 
-/// Changes every Kubernetes module at version `from` to version `to`, because
-/// they are released together.
+/// Changes every Kubernetes module at version `from` to version `to`, because Kubernetes modules are released together.
 pub(super) fn with_kubernetes_moved(go_mod: &str, from: &str, to: &str) -> String {
     let (from, to) = (kubernetes_version(from), kubernetes_version(to));
     let staging = |version: &str| version.replacen("v1.", "v0.", 1);

@@ -17,7 +17,7 @@ pub(super) struct GoModule {
     pub(super) directory: &'static str,
     /// Package to build: `.`, or a package of another module.
     pub(super) package: &'static str,
-    /// Name of the program `target/real/NAME-KEY`, where KEY is the key of its sources.
+    /// NAME in the program's path, `target/real/NAME-KEY`, where KEY is a hash of its sources.
     pub(super) name: &'static str,
     /// Module whose version in `go.mod` determines the Kubernetes version of
     /// the program.
@@ -55,7 +55,7 @@ impl GoModule {
         Ok(Program { path, version })
     }
 
-    /// Builds `path`, unless another process did so while this one waited.
+    /// Builds `path`, unless another process built it while this one was waiting.
     fn build_once(&self, sources: &Path, directory: &Path, path: &Path) -> Result<(), Error> {
         let Self { description, minutes, .. } = self;
         let lock_path = directory.join("lock");
@@ -102,20 +102,21 @@ impl GoModule {
         Ok(version)
     }
 
-    /// Deletes outdated builds, which take up to 140 MB each. Processes that are running them are not affected.
+    /// Deletes outdated builds, each of which takes up to 140 MB. Processes that are still running one are not
+    /// affected.
     fn remove_outdated(&self, directory: &Path) {
         for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
             let file = entry.file_name();
             let file = file.to_string_lossy();
             if file.strip_prefix(self.name).is_some_and(is_key) {
-                // A file that is not removed costs only disk space.
+                // A leftover file only takes up disk space.
                 let _ = fs::remove_file(entry.path());
             }
         }
     }
 }
 
-/// Path of the file with a program's version.
+/// Path of the file that contains a program's version.
 fn version_file(program: &Path) -> PathBuf {
     let mut name = program.as_os_str().to_owned();
     name.push(".version");

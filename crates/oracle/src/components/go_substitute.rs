@@ -12,7 +12,8 @@ use super::go_mod_file::{required, with_kubernetes_moved};
 use super::go_versions::{GoVersion, any_minor, same_minor};
 use super::{Error, io_error};
 
-/// Maximum number of searches for refused versions in the copy. Each replacement may lead to further refused versions.
+/// Maximum number of times that the copy is searched for refused versions. Each replacement may introduce further
+/// refused versions.
 const ROUNDS: usize = 40;
 
 /// Maximum number of versions that are tried as a substitute for a refused one.
@@ -26,8 +27,8 @@ type Pinned = (String, String);
 pub(super) struct Substitute {
     /// The `go` command in the copy.
     go: Go,
-    /// The `go` command in an empty module, for queries to the module proxy. In
-    /// the copy they would fail because of versions that are not served.
+    /// The `go` command in an empty module, for queries to the module proxy. In the copy, queries would fail because of
+    /// versions that are not served.
     query: Go,
     /// The module whose version is the version of the program.
     reference: &'static str,
@@ -36,8 +37,8 @@ pub(super) struct Substitute {
 }
 
 impl Substitute {
-    /// Copies the Go module of `go` to `directory` and replaces versions that are not served. Returns `None` if all are
-    /// served; the build then failed for another reason.
+    /// Copies the Go module of `go` to `directory` and replaces versions that are not served. Returns `None` if all
+    /// versions are served; the build then failed for another reason.
     pub(super) fn find(go: &Go, directory: &Path, reference: &'static str) -> Result<Option<Self>, Error> {
         copy(go.directory(), directory)?;
         let mut substitute = Self {
@@ -145,7 +146,8 @@ impl Substitute {
 
     /// Returns the versions that the proxy lists; `None` if the query fails.
     fn served(&self, module: &str) -> Result<Option<Vec<GoVersion>>, Error> {
-        // Without `-retracted`, go would read the latest version to exclude retracted ones, and that may be refused.
+        // Without `-retracted`, go would read the latest version to exclude retracted ones, and the proxy may refuse
+        // it.
         let GoOutput { succeeded, stdout, .. } =
             self.query.run(&["list", "-m", "-versions", "-retracted", module])?;
         let versions = stdout.split_whitespace().skip(1).filter_map(GoVersion::parse).collect();

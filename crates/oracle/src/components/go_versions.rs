@@ -42,8 +42,8 @@ pub(super) fn same_minor(wanted: &GoVersion, served: &[GoVersion]) -> Vec<GoVers
     fitting
 }
 
-/// Substitutes for a dependency, which is not itself compared: those of [`same_minor`], then newer minor
-/// versions, oldest first, then older minor versions, newest first.
+/// Substitutes for a dependency, best first: those from [`same_minor`], then newer minor versions (oldest first), then
+/// older minor versions (newest first). The minor version may differ because dependencies are not compared.
 pub(super) fn any_minor(wanted: &GoVersion, served: &[GoVersion]) -> Vec<GoVersion> {
     let mut releases: Vec<GoVersion> = served
         .iter()

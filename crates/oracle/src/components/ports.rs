@@ -4,12 +4,13 @@ use std::net::{Ipv4Addr, TcpListener};
 
 use super::{Error, io_error};
 
-/// Returns `N` different ports of 127.0.0.1 that were free a moment ago. Another process may take one of them before it
-/// is used, so callers retry with new ports.
+/// Returns `N` different ports of 127.0.0.1 that were free a moment ago. Another process may take one of the ports
+/// before the caller uses it, so callers retry with new ports.
 ///
-/// # Errors If the operating system has no free port.
+/// # Errors
+/// If the operating system has no free port.
 pub fn free_ports<const N: usize>() -> Result<[u16; N], Error> {
-    // All listeners stay open until the end, so that all ports differ.
+    // All listeners stay open until every port has been chosen, so that all ports differ.
     let mut listeners = Vec::with_capacity(N);
     let mut ports = [0; N];
     for port in &mut ports {

@@ -36,7 +36,8 @@ impl RealBinary {
         Ok(Self(program))
     }
 
-    /// The Kubernetes version of the program: that in `tests/real/go.mod`, or the nearest version that is served.
+    /// The Kubernetes version of the program: the version in `tests/real/go.mod`, or the nearest one that the module
+    /// proxy serves.
     #[must_use]
     pub fn version(&self) -> &str {
         &self.0.version
@@ -103,7 +104,7 @@ impl Kubectl {
     }
 }
 
-/// The YAML library of Kubernetes and kubectl, as a program.
+/// A program that wraps the YAML library of Kubernetes and kubectl.
 #[derive(Debug, Clone)]
 pub struct YamlLibrary(PathBuf);
 

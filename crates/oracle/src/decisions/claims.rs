@@ -50,7 +50,7 @@ impl Claims {
         }
     }
 
-    /// Describes work that a controller or scheduler still has to do, if there is any.
+    /// Describes the work that a controller or scheduler still has to do, if any.
     pub(super) fn unfinished(&self) -> Option<String> {
         let unseen = || {
             let is_unseen =
@@ -71,8 +71,7 @@ impl Claims {
         unseen().or_else(open)
     }
 
-    /// Returns true if a claim will be bound because of earlier decisions.
-    /// `reserved` is the volume that refers to it.
+    /// Returns true if earlier decisions will cause the claim to be bound. `reserved` is the volume that refers to it.
     fn is_being_bound(&self, claim: &Value, reserved: Option<&Value>) -> bool {
         let (annotations, status) = (&claim["metadata"]["annotations"], &claim["status"]);
         if !claim["metadata"]["deletionTimestamp"].is_null() {
@@ -104,8 +103,7 @@ impl Claims {
         })
     }
 
-    /// Describes the claims of a pod and their volumes, without the names that
-    /// differ from run to run.
+    /// Describes the claims of a pod and their volumes, without names that differ from run to run.
     pub(super) fn outcome(&self, pod: &Value) -> String {
         let claims: Vec<String> = self
             .claims_of_pod(pod)
@@ -151,8 +149,8 @@ pub(super) fn claim_names(pod: &Value) -> impl Iterator<Item = String> {
     })
 }
 
-/// Returns true if `volume`, which refers to a claim by this claim's name, refers to this claim and not to an earlier
-/// one.
+/// Returns true if `volume` refers to `claim` itself and not to an earlier claim with the same name. The names are
+/// known to match.
 fn is_reserved_for(volume: &Value, claim: &Value) -> bool {
     let uid = &volume["spec"]["claimRef"]["uid"];
     uid.is_null() || *uid == claim["metadata"]["uid"]

@@ -16,10 +16,10 @@ use super::paths::{everywhere, path};
 use crate::components::{ApiClient, Error};
 
 /// Label by which budgets select pods. The disruption controller handles neither label changes nor pods with two
-/// budgets, so every pod has at most one budget, and its label never changes.
+/// budgets, so every pod has at most one budget, and a pod's label never changes.
 pub(super) const BUDGET_LABEL: &str = "example.com/budget";
 
-/// Message of a scheduler that tries a new pod before the volume controller has created its claims.
+/// Message that a scheduler writes if it tries a new pod before the volume controller has created its claims.
 const EARLY: &str = "waiting for ephemeral volume controller";
 
 /// Watches a cluster until it is dropped.
@@ -127,7 +127,7 @@ impl ClusterView {
         lock(&self.state).last_change.elapsed()
     }
 
-    /// Describes work that a scheduler or controller still has to do, if there is any.
+    /// Describes the work that a scheduler or controller still has to do, if any.
     pub(super) fn unfinished(&self) -> Option<String> {
         let state = lock(&self.state);
         let unanswered = |(name, pod): (&String, &Value)| {
@@ -153,13 +153,13 @@ impl ClusterView {
         unanswered_pod().or_else(unreported_victim).or_else(|| state.stale_budget()).or_else(unbound_claim)
     }
 
-    /// Describes work that the volume controller or the provisioner still has to do, if there is any.
+    /// Describes the work that the volume controller or the provisioner still has to do, if any.
     pub(super) fn unfinished_claims(&self) -> Option<String> {
         lock(&self.state).claims.unfinished()
     }
 
-    /// Returns true if a pod may be retried soon without another change: because it is nominated and its victims have
-    /// ended, because its volumes may exist by now, or because its last attempt failed with an error.
+    /// Returns true if a pod may be retried soon without another change. The reason may be that the pod is nominated
+    /// and its victims have ended, that its volumes may exist by now, or that its last attempt failed with an error.
     pub(super) fn may_be_retried_soon(&self) -> bool {
         let state = lock(&self.state);
         state.pods.values().any(|pod| {
@@ -179,8 +179,9 @@ impl ClusterView {
         lock(&self.state).pods.values().filter(|pod| filter(pod)).map(path).collect()
     }
 
-    /// Returns true if the change to which the API server returned `answer` has arrived here, and therefore at about
-    /// the same time at every other watcher. If `is_removed`, the changed object must no longer exist here.
+    /// Returns true if this view has received the change that the API server answered with `answer`. Every other
+    /// watcher receives the change at about the same time. If `is_removed`, the object must no longer exist in this
+    /// view.
     pub(super) fn has_seen(&self, answer: &Value, is_removed: bool) -> bool {
         if !is_versioned(answer) {
             return true;
@@ -251,7 +252,7 @@ impl State {
         let name = text(&event["regarding"]["name"]);
         let series = &event["series"];
         let is_repeated = !series.is_null();
-        // Events are written concurrently, so their order of arrival means little.
+        // Events are written concurrently, so they may arrive out of order.
         let time = text(if is_repeated { &series["lastObservedTime"] } else { &event["eventTime"] });
         let last = self.notes.entry((reason, name)).or_default();
         if time >= last.time {

@@ -15,7 +15,7 @@ pub struct Difference {
     pub step: usize,
     /// Name of the pod.
     pub pod: String,
-    /// The part of its outcome that differs.
+    /// The part of the pod's outcome that differs.
     pub field: &'static str,
     /// Outcome with the first scheduler.
     pub left: Option<PodOutcome>,

@@ -12,7 +12,7 @@ use crate::generate::{Random, SCORERS, push};
 /// Resources that generated pods request.
 const RESOURCES: &[&str] = &["example.com/gpu", "example.com/fpga"];
 
-/// Adds one to three extenders with random verbs and characters to a script.
+/// Adds one to three extenders, with random verbs and random characters, to a script.
 pub(super) fn add_extenders(script: &mut Script) {
     // The random numbers are separate, so that the rest of the script is the same as without extenders.
     let mut random = Random::new(script.seed ^ 0x0e71_e4de);
@@ -28,7 +28,7 @@ pub(super) fn add_extenders(script: &mut Script) {
     for index in 0..count {
         let mut character = character(&mut random, index);
         if !script.awaits_backoff {
-            // A pod that fails with an error would never be tried again.
+            // A pod whose attempt fails with an error would never be retried.
             character.moody = 0;
         }
         let mut entry = entry(&mut random, &character, script.preempts, binder == Some(index));
@@ -58,8 +58,8 @@ fn keep_fit(profile: &mut Value) {
     }
 }
 
-/// Raises the weights of plugins above the ranks. An extender's score is multiplied by ten times the extender's weight,
-/// so ranks are below 1000.
+/// Raises the weights of plugins so that one point outweighs any difference between ranks. An extender's score is
+/// multiplied by ten times the extender's weight, so ranks are below 1000.
 fn outweigh_ranks(random: &mut Random, profile: &mut Value) {
     let multi_point = &mut profile["plugins"]["multiPoint"];
     let is_named = |list: &Value, name: &str| {

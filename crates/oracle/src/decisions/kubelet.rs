@@ -1,4 +1,4 @@
-//! Pod status as written by a kubelet.
+//! Pod status as a kubelet writes it.
 
 use serde_json::{Value, json};
 

@@ -16,21 +16,21 @@ pub(super) const EVENT: &str = "FailedScheduling event";
 pub struct PodOutcome {
     /// `spec.nodeName`.
     pub node: String,
-    /// Condition PodScheduled: status, reason, message.
+    /// The `PodScheduled` condition: status, reason and message.
     pub condition: [String; 3],
     /// Note of the last FailedScheduling event.
     pub event: String,
     /// True if that event occurred more than once. Its note is then that of the first occurrence, because client-go's
     /// recorder ignores the note when it counts repetitions.
     pub event_is_repeated: bool,
-    /// True if the last note is unknown, because it was counted as a repetition of
-    /// an event that the other scheduler may not have written.
+    /// True if the last note is unknown because the last event was counted as a repetition of an event that the other
+    /// scheduler may not have written.
     pub event_is_hidden: bool,
     /// `status.nominatedNodeName`.
     pub nominated_node: String,
     /// Note of the last Preempted event, with the preemptor's name.
     pub preempted: String,
-    /// Condition DisruptionTarget: status, reason and message.
+    /// The `DisruptionTarget` condition: status, reason and message.
     pub disruption: String,
     /// The pod's claims and their volumes. Volumes that were created for the claims are described by class and
     /// topology.
@@ -65,8 +65,8 @@ impl PodOutcome {
         }
     }
 
-    /// Returns true if the event's note is older than the condition. The number of attempts in between decides whether
-    /// two attempts are counted together.
+    /// Returns true if the event's note is older than the condition. Whether the recorder counts two attempts as the
+    /// same event depends on the number of attempts between them.
     #[must_use]
     pub fn event_is_stale(&self) -> bool {
         self.event_is_repeated && self.event != self.condition[2]

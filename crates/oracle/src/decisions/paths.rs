@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-/// Namespaced objects that scripts create: kind, group and version, and resource,
-/// in an order in which they can be deleted.
+/// Namespaced kinds that scripts create, each as kind, group with version, and resource, in an order in which their
+/// objects can be deleted.
 const NAMESPACED: &[(&str, &str, &str)] = &[
     ("PodDisruptionBudget", "/apis/policy/v1", "poddisruptionbudgets"),
     ("Pod", "/api/v1", "pods"),
@@ -16,7 +16,7 @@ const NAMESPACED: &[(&str, &str, &str)] = &[
     ("CSIStorageCapacity", "/apis/storage.k8s.io/v1", "csistoragecapacities"),
 ];
 
-/// Cluster-scoped objects that scripts create, in the same form.
+/// Cluster-scoped kinds that scripts create, in the same form.
 const CLUSTER_WIDE: &[(&str, &str, &str)] = &[
     ("PersistentVolume", "/api/v1", "persistentvolumes"),
     ("StorageClass", "/apis/storage.k8s.io/v1", "storageclasses"),
@@ -28,7 +28,7 @@ const CLUSTER_WIDE: &[(&str, &str, &str)] = &[
 /// Path of all nodes.
 pub(super) const NODES: &str = "/api/v1/nodes";
 
-/// All kinds that scripts create, in an order in which they can be deleted.
+/// All kinds that scripts create, in an order in which their objects can be deleted.
 pub(super) fn kinds() -> impl Iterator<Item = &'static str> {
     NAMESPACED.iter().chain(CLUSTER_WIDE).map(|(kind, ..)| *kind)
 }

@@ -1,4 +1,4 @@
-//! Generation of scripts by seed.
+//! Generation of scripts from seeds.
 
 use serde_json::{Value, json};
 
@@ -39,7 +39,7 @@ const ENDLESS: u32 = 100_000;
 const BUDGETS: &[&str] = &["a", "b", "c"];
 
 impl Script {
-    /// Generates the script of `seed`.
+    /// Generates the script for `seed`.
     #[must_use]
     pub fn new(seed: u64, size: Size, options: Options) -> Self {
         let mut script = Plan::new(seed, size, options).script(seed, size, options.batching);
@@ -58,7 +58,7 @@ struct Plan {
     /// Chooses the steps, but not the objects in them.
     random: Random,
     /// True in every second script: pods preempt others and are retried in order of priority. In the other scripts, all
-    /// pods have the same priority and are retried in order of time.
+    /// pods have the same priority and are retried in the order of their timestamps in the queue.
     preempts: bool,
     /// True if any change may wake a pod, because an extender has rejected it.
     has_extenders: bool,
@@ -313,7 +313,7 @@ impl Plan {
             self.named_node(name)
         };
         self.steps.push(Step::Create { objects: vec![node] });
-        // The CSINode already exists if the node existed before.
+        // The CSINode already exists if the node has existed before.
         if let Some(drivers) = self.node_drivers() {
             self.steps.push(Step::Create { objects: vec![drivers] });
         }
@@ -456,7 +456,7 @@ impl Plan {
         pod
     }
 
-    /// A pod with any priority, or with the lowest one. It does not preempt.
+    /// A pod that does not preempt, with any priority or with the lowest one.
     fn new_pod(&mut self, any_priority: bool) -> Value {
         // The names are in random order, because they determine the order of pods after a restart.
         let name = format!("pod-{}-{}", self.random.below(1000), self.next_pod);
@@ -471,8 +471,8 @@ impl Plan {
         pod
     }
 
-    /// A pod that is tried in a row with others. It does not wait for other pods, because the time of its retry after
-    /// their binding would be uncertain.
+    /// A pod that is tried in a row with others. It does not wait for other pods, because the time at which it would be
+    /// retried after their binding is uncertain.
     fn new_pod_of_batch(&mut self, any_priority: bool) -> Value {
         let mut pod = self.new_pod(any_priority);
         stop_waiting_for_others(&mut pod);
@@ -497,7 +497,7 @@ impl Plan {
         }
         let cpu = *self.random.pick(&["500m", "1", "1500m", "2"]);
         request_cpu(&mut pod, cpu);
-        // Preemption does not help on nodes that do not match the pod.
+        // Preemption cannot help on nodes that the pod does not match.
         let Some(spec) = pod["spec"].as_object_mut() else { return pod };
         if self.random.chance(70) {
             spec.remove("nodeSelector");
@@ -514,7 +514,7 @@ impl Plan {
     }
 
     /// Sets requests, priority class, grace period and budget if pods preempt. A pod without a priority class would
-    /// preempt the pods of the lowest class, so every pod has a class.
+    /// preempt pods of the lowest class, so every pod gets a class.
     fn prepare(&mut self, pod: &mut Value, any_priority: bool) {
         if !self.preempts {
             return;

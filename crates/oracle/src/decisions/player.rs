@@ -44,18 +44,17 @@ const QUIET: Duration = Duration::from_millis(60);
 /// Quiet time after steps that may cause pods to be retried.
 const QUIET_AFTER_WAKING: Duration = Duration::from_millis(300);
 
-/// Time after which a backoff of one second has expired: it ends at the next
-/// full second of the clock.
+/// Time after which a backoff of one second has expired. Expiry is rounded up to a full second of the clock.
 const BACKOFF_OVER: Duration = Duration::from_millis(2100);
 
-/// Time after which kube-scheduler has noticed that a pod was deleted while it waited for the pod's volumes. It checks
-/// once a second.
+/// Time within which kube-scheduler notices that a pod was deleted while kube-scheduler was waiting for the pod's
+/// volumes. It checks once a second.
 const DELETION_NOTICED: Duration = Duration::from_millis(2100);
 
 /// Time limit for a change to arrive at a watch.
 const ARRIVAL: Duration = Duration::from_secs(60);
 
-/// Result of a script with one scheduler.
+/// Result of playing a script with one scheduler.
 #[derive(Debug)]
 pub struct Run {
     /// Outcomes of all pods after each step.
@@ -176,7 +175,7 @@ struct Player<'a> {
     refused: usize,
     /// End of the last step.
     settled: Instant,
-    /// Time of the deletion of a pod for whose volumes the scheduler may have been waiting.
+    /// Time at which a pod was deleted while the scheduler may have been waiting for its volumes.
     claiming_pod_deleted: Option<Instant>,
 }
 
@@ -190,7 +189,7 @@ impl Player<'_> {
                 self.create(objects)?;
                 self.scheduler = Some(Scheduler::start(self.contender, self.cluster, &self.options)?);
                 self.settle(QUIET_AFTER_WAKING)?;
-                // Shows that the scheduler works even if there are no new pods.
+                // The probe shows that the scheduler works even if there are no new pods.
                 self.probe()
             }
             Step::Create { objects } => {
@@ -262,7 +261,7 @@ impl Player<'_> {
         Ok(())
     }
 
-    /// Waits for the volume controller and the provisioner.
+    /// Waits until the volume controller and the provisioner have finished.
     fn await_claims(&self) -> Result<()> {
         let deadline = Instant::now() + ARRIVAL;
         loop {
@@ -278,8 +277,8 @@ impl Player<'_> {
         }
     }
 
-    /// Makes a change and waits until watchers see it. A rejected request is not an error, because it is rejected with
-    /// every scheduler.
+    /// Makes a change and waits until watchers see it. A rejected request is not an error, because the API server
+    /// rejects it whichever scheduler runs.
     fn attempt(&mut self, deletes: bool, call: impl Fn(&ApiClient) -> Result<Value, Error>) -> Result<()> {
         let answer = match call(self.cluster.client()) {
             Err(Error::Refused { status: 400..500, .. }) => {
@@ -321,7 +320,7 @@ impl Player<'_> {
         self.settle(QUIET)
     }
 
-    /// Waits until the scheduler has settled and starts the pods that it has bound, repeatedly until nothing changes.
+    /// Waits until the scheduler has settled and starts the pods that it has bound; repeats both until nothing changes.
     fn settle(&mut self, quiet: Duration) -> Result<()> {
         if let Some(at) = self.claiming_pod_deleted.take() {
             sleep(DELETION_NOTICED.saturating_sub(at.elapsed()));
@@ -352,7 +351,7 @@ impl Player<'_> {
 }
 
 /// Returns the first call of each extender for each pod and verb. Whether a pod of a batch is retried, and with which
-/// result, depends on when the bindings of others are confirmed.
+/// result, depends on when the bindings of other pods are confirmed.
 fn first_calls(calls: Vec<ExtenderCall>) -> BTreeSet<ExtenderCall> {
     let mut seen = BTreeSet::new();
     let key = |call: &ExtenderCall| [&call.extender, &call.verb, &call.pod].map(String::clone);

@@ -32,7 +32,7 @@ pub struct Script {
     pub steps: Vec<Step>,
 }
 
-/// A change, after which the scheduler settles.
+/// A change, after which the player waits until the scheduler settles.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", tag = "do")]
 pub enum Step {
@@ -41,7 +41,7 @@ pub enum Step {
         /// Objects of any kind, nodes before the pods on them.
         objects: Vec<Value>,
     },
-    /// Creates objects in a row; several objects only if they are pods without a node.
+    /// Creates objects one after the other. A step with several objects contains only pods without a node.
     Create {
         /// Objects of any kind.
         objects: Vec<Value>,
@@ -62,10 +62,10 @@ pub enum Step {
     Probe,
     /// Deletes pods without a node, so that later steps do not wake them.
     Sweep {
-        /// True to delete all of them, not only those that another pod can wake.
+        /// True to delete all pods without a node, false to delete only the pods that another pod can wake.
         all: bool,
     },
-    /// Deletes the terminating pods one by one, and gives the pods that wait for their resources time to be retried.
+    /// Deletes the terminating pods one by one, and gives pods that wait for the freed resources time to be retried.
     Reap,
 }
 

@@ -9,7 +9,7 @@ use super::POLL;
 use super::cluster_view::ClusterView;
 use crate::scheduler::Scheduler;
 
-/// Longer than any step takes.
+/// Time limit for a step, longer than any step takes.
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// Interval between two reads of the scheduler's metrics.
@@ -32,7 +32,7 @@ const RETRIED: Duration = Duration::from_millis(2500);
 pub(super) fn settle(view: &ClusterView, scheduler: &mut Scheduler, quiet: Duration) -> Result<()> {
     let quiet = if scheduler.writes_events_in_batches() { quiet.max(EVENT_BATCHES) } else { quiet };
     let deadline = Instant::now() + LIMIT;
-    // The change has arrived here, but perhaps not at the scheduler.
+    // The change has arrived in the view, but perhaps not at the scheduler.
     let earliest = Instant::now() + quiet;
     loop {
         // The cheap checks come first, because this loop runs often.

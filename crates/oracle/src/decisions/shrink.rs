@@ -23,7 +23,7 @@ pub fn shrink(
         return report;
     };
     let mut best = (script.clone(), report);
-    // Later steps do not matter.
+    // Steps after the first difference do not matter.
     best.0.steps.truncate(first.step + 1);
     let mut attempt = |best: &mut (Script, Report), candidate: Script| {
         let report = match compare_on(stage, &candidate, contenders, 1) {

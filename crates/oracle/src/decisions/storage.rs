@@ -8,8 +8,8 @@
 //! - A claim that waits for a pod is used by only one pod until it is bound. Pods that share a claim are created when
 //!   no pending pod uses claims.
 //! - No two volumes have the same size, because the choice between volumes of equal size is random.
-//! - A driver that fails permanently makes pods fail, and these pods are retried during later steps. So only scripts in
-//!   which backoffs expire have such a driver.
+//! - If a driver fails permanently, pods fail too, and are retried during later steps. So only scripts in which
+//!   backoffs expire have such a driver.
 
 use std::time::Duration;
 
@@ -55,12 +55,12 @@ const HASTY_SECONDS: u32 = 3;
 /// Delay of a slow driver, chosen so that the second attempt of a hasty pod finds the volume.
 const SLOW: Duration = Duration::from_millis(3600);
 
-/// Degree to which a pod must be scheduled separately from others.
+/// Degree to which a pod must be scheduled separately from other pods.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Isolation {
-    /// The pod may be tried in a row with others.
+    /// The pod may be tried in a row with other pods.
     InBatch,
-    /// The pod must be tried alone, but others may be pending.
+    /// The pod must be tried alone, but other pods may be pending.
     Alone,
     /// The pod must be tried alone, and no other pending pod may have claims.
     NoOtherClaims,
@@ -78,7 +78,7 @@ pub(super) struct Storage {
     drivers: Vec<Driver>,
     /// Claims that several pods use: namespace and name.
     shared: Vec<(String, String)>,
-    /// Claims that pods use but that do not exist yet.
+    /// Claims that do not exist yet although pods use them.
     late: Vec<Value>,
     next: usize,
 }
@@ -232,7 +232,7 @@ impl Storage {
         })
     }
 
-    /// Adds any number of volumes to `pod`, or none. Returns the isolation that the pod then needs.
+    /// Adds volumes, possibly none, to `pod`. Returns the isolation that the pod then needs.
     pub(super) fn add_volumes_to(&mut self, pod: &mut Value, isolation: Isolation) -> Isolation {
         let mut needs = isolation;
         if !self.random.chance(65) {
@@ -299,7 +299,8 @@ impl Storage {
         self.add(claim)
     }
 
-    /// A claim with a volume that is reserved for it, by references in both objects or only in the volume.
+    /// A claim and a volume that is reserved for it. Either both objects refer to each other, or only the volume refers
+    /// to the claim.
     fn claim_with_reserved_volume(&mut self, namespace: &str, by_both: bool) -> Value {
         let class = *self.random.pick(&["static", "static-at-once"]);
         let mut claim = self.new_claim(namespace, class);
@@ -394,14 +395,14 @@ impl Storage {
         (pod_volume, volume)
     }
 
-    /// Returns a change of a driver's capacity, as a path and a patch.
+    /// Returns a change to a driver's capacity, as a path and a patch.
     pub(super) fn other_capacity(&mut self) -> (String, Value) {
         let name = format!("{}-{}", self.random.pick(&["zonal", "local", "mixed"]), self.random.pick(ZONES));
         let path = format!("/apis/storage.k8s.io/v1/namespaces/default/csistoragecapacities/{name}");
         (path, json!({"capacity": self.random.pick(&["2Gi", "20Gi", "200Gi"])}))
     }
 
-    /// Returns a change of a node's drivers and limits, as a path and a patch.
+    /// Returns a change to a node's drivers and limits, as a path and a patch.
     pub(super) fn other_limits(&mut self, node: &str) -> (String, Value) {
         let spec = self.node_drivers(node).map(|mut object| object["spec"].take());
         (
@@ -435,7 +436,7 @@ fn class(name: &str, provisioner: &str, waits: bool) -> Value {
     class
 }
 
-/// A pod volume that uses `claim`. The name of the volume is missing.
+/// A pod volume that uses `claim`, still without a name.
 fn claim_volume(claim: &str) -> Value {
     json!({"persistentVolumeClaim": {"claimName": claim}})
 }

@@ -9,24 +9,24 @@ use crate::generate::Random;
 /// Reasons that extenders give for rejecting a node.
 const REASONS: &[&str] = &["no licence", "too far away", "rack is being moved"];
 
-/// Character of an extender. Its answers depend only on its seed and the names
-/// in the request, so two schedulers get the same answer to the same request.
+/// Character of an extender. The answers depend only on the seed, the character and the names in the request, so two
+/// schedulers get the same answer to the same request.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Character {
-    /// Name, which is its path on the server.
+    /// Name, which is also the extender's path on the server.
     pub name: String,
-    /// Seed of its answers.
+    /// Seed of the answers.
     pub seed: u64,
-    /// Percentage of nodes that it rejects for a pod.
+    /// Percentage of nodes that the extender rejects for a pod.
     pub strict: usize,
     /// Percentage of pods for which each verb fails once.
     pub moody: usize,
-    /// True if it scores nodes by the number in their name, each differently.
+    /// True if the extender gives every node a different score, derived from the number in the node's name.
     pub ranks: bool,
-    /// True if its scores are between 0 and 10, and given only for the nodes in the request.
+    /// True if scores are between 0 and 10, and exactly the nodes in the request have one.
     pub honest: bool,
-    /// True if it writes the names of fields in lower case, which Go accepts.
+    /// True if the extender writes field names in lower case, which Go accepts.
     pub lower_case: bool,
 }
 
@@ -42,8 +42,8 @@ pub(super) enum Answer {
 }
 
 impl Character {
-    /// Answers a request. `is_first` records a failure for the pod, and returns true if it is the first one for this
-    /// verb.
+    /// Answers a request. `is_first` records that the request for a pod failed, and returns true if no request for the
+    /// pod with this verb has failed before.
     pub(super) fn answer(&self, verb: &str, body: &Value, is_first: impl Fn(&str) -> bool) -> Answer {
         let pod = body["Pod"]["metadata"]["name"].as_str().or(body["PodName"].as_str()).unwrap_or_default();
         let mut mood = self.random(&[verb, pod]);

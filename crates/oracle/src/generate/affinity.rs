@@ -116,7 +116,7 @@ fn expression(random: &mut Random, world: &World) -> Value {
             let count = random.range(1, 3);
             let mut values = random.sample(values, count);
             values.retain(|value| !world.admitted || is_label_value(value));
-            // A server requires at least one value.
+            // An API server requires at least one value.
             if values.is_empty() {
                 values.push("2");
             }
@@ -131,12 +131,13 @@ fn expression(random: &mut Random, world: &World) -> Value {
     }
 }
 
-/// Returns true if a label may have this value. Some numbers in [`LABELS`] have a sign, which labels must not have.
+/// Returns true if a label may have this value. Some numbers in [`LABELS`] have a sign, which label values must not
+/// have.
 fn is_label_value(value: &str) -> bool {
     !value.starts_with(['+', '-'])
 }
 
-/// Picks an expression that a server rejects, although an older server may have accepted it.
+/// Picks an expression that an API server rejects, although an older one may have accepted it.
 fn broken(random: &mut Random) -> Value {
     random
         .pick(&[

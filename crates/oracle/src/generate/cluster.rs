@@ -6,12 +6,12 @@ use serde_json::{Value, json};
 use super::flavour::{self, Flavour};
 use super::{Random, World, config, labels, pod_affinity, quantity};
 
-/// Size of clusters and kind of their objects.
+/// Size of clusters, and restrictions on their objects.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Shape {
     /// Maximum number of nodes; the minimum is 1.
     pub max_nodes: usize,
-    /// Maximum number of pending pods; the minimum is a quarter of it.
+    /// Maximum number of pending pods; the minimum is a quarter of the maximum.
     pub max_pods: usize,
     /// True to generate only objects that kube-apiserver's validation accepts, and a profile for every scheduler name.
     pub admitted: bool,
@@ -31,13 +31,14 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Generates the cluster of `seed`.
+    /// Generates the cluster for `seed`.
     #[must_use]
     pub fn new(seed: u64, shape: &Shape) -> Self {
         Self::twice(seed, shape).0
     }
 
-    /// Generates the cluster of `seed` at two times. In between, most objects change, and some are deleted or created.
+    /// Generates the cluster for `seed` at two points in time. In between, most objects change, and some are deleted or
+    /// created.
     #[must_use]
     pub fn twice(seed: u64, shape: &Shape) -> (Self, Self) {
         let mut random = Random::new(seed);

@@ -27,7 +27,7 @@ impl Flavour for Features {
         35
     }
 
-    // A server drops the fields of disabled feature gates.
+    // An API server drops the fields of disabled feature gates.
     fn admitted(&self) -> bool {
         false
     }

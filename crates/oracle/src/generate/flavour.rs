@@ -8,8 +8,8 @@ use super::{
     resources, selectors, spread, storage, taints,
 };
 
-/// A part of the API that clusters vary. Every method changes an object that other
-/// flavours change too; the defaults change nothing.
+/// A part of the API that clusters vary. Every method changes an object that other flavours may change too; the default
+/// methods change nothing.
 pub trait Flavour: Sync {
     /// Short name.
     fn name(&self) -> &'static str;
@@ -51,7 +51,7 @@ pub trait Flavour: Sync {
     fn profile(&self, _random: &mut Random, _world: &World, _profile: &mut Profile) {}
 }
 
-/// All flavours. A new plugin adds a line here.
+/// All flavours. To cover a new plugin, add a line here.
 #[must_use]
 pub(super) fn all() -> &'static [&'static dyn Flavour] {
     &[
@@ -72,7 +72,7 @@ pub(super) fn all() -> &'static [&'static dyn Flavour] {
         &images::Images,
         &features::Features,
         &lifecycle::Lifecycle,
-        // Flavours that set properties of pods come before flavours that select pods by these properties.
+        // Flavours that set properties of pods come before flavours that select pods by those properties.
         &selectors::PodLabels,
         &namespaces::Namespaces,
         &owners::Owners,

@@ -28,8 +28,7 @@ impl Flavour for Gates {
     }
 }
 
-/// `spec.priority`. On a real server the admission plugin Priority sets this field
-/// from the priority class.
+/// `spec.priority`. On a real API server, the `Priority` admission plugin sets this field from the priority class.
 pub(super) struct Priorities;
 
 impl Flavour for Priorities {
@@ -53,7 +52,8 @@ impl Flavour for Priorities {
     }
 }
 
-/// Name of the priority class with `priority`. For pods that do not preempt, the suffix `-never` is appended.
+/// Name of the priority class with the value `priority`. The class for pods that do not preempt has the additional
+/// suffix `-never`.
 pub(crate) fn priority_class_name(priority: i32) -> String {
     if priority < 0 { format!("minus-{}", priority.unsigned_abs()) } else { format!("plus-{priority}") }
 }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::flavour::Flavour;
 use super::{Random, World};
 
-/// Zones, of which a cluster uses the first few.
+/// Zone names; a cluster uses the first few.
 pub(super) const ZONES: &[&str] = &["a", "b", "c", "d", "e"];
 
 const RACK: &str = "example.com/rack";

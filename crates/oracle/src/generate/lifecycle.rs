@@ -21,7 +21,7 @@ impl Flavour for Lifecycle {
         50
     }
 
-    // Only a kubelet sets these states.
+    // Only a kubelet puts pods into these states.
     fn admitted(&self) -> bool {
         false
     }

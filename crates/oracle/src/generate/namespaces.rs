@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::flavour::Flavour;
 use super::{Random, World};
 
-/// Namespaces of pods, with the labels that they have on a server.
+/// Namespaces of pods, with the labels that the namespaces have on an API server.
 pub(super) const NAMESPACES: &[(&str, &[(&str, &str)])] = &[
     ("default", &[]),
     ("blue", &[("team", "blue"), ("env", "prod")]),
@@ -20,7 +20,7 @@ pub(super) const LABELS: &[(&str, &[&str])] = &[
     ("kubernetes.io/metadata.name", &["default", "blue", "bare"]),
 ];
 
-/// Namespace objects and pods outside of `default`.
+/// Namespace objects, and pods outside the `default` namespace.
 pub(super) struct Namespaces;
 
 impl Flavour for Namespaces {
@@ -59,7 +59,7 @@ impl Flavour for Namespaces {
     }
 }
 
-/// Returns the namespaces with the labels that they have on a server.
+/// Returns the namespaces with the labels that they have on an API server.
 #[must_use]
 pub fn namespaces() -> Vec<Value> {
     let namespace = |(name, labels): &(&str, &[(&str, &str)])| {

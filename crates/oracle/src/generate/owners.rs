@@ -58,7 +58,7 @@ impl Flavour for Owners {
         if !random.chance(60) {
             return;
         }
-        // The second of the three often does not exist, and the third never does.
+        // Of the three owners, the second often does not exist, and the third never exists.
         let index = *random.pick(&[0, 0, 0, 1, 2]);
         let owners = if random.chance(90) { CONTROLLERS } else { OTHER_OWNERS };
         let (version, kind, prefix) = random.pick(owners);

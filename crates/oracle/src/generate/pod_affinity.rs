@@ -52,8 +52,8 @@ impl Flavour for PodAffinity {
     }
 }
 
-/// Generates a term. With `prefers_own`, the pod itself often matches the term, because otherwise the term could rarely
-/// be satisfied.
+/// Generates a term. With `prefers_own`, the pod itself often matches the term, because a term that it does not match
+/// can rarely be satisfied.
 fn term(random: &mut Random, world: &World, pod: &Value, prefers_own: bool) -> Value {
     let selector = if prefers_own && random.chance(40) {
         selectors::own(random, pod)
@@ -61,7 +61,7 @@ fn term(random: &mut Random, world: &World, pod: &Value, prefers_own: bool) -> V
         selectors::selector(random, world, pod)
     };
     let mut term = json!({"topologyKey": topology_key(random)});
-    // A server merges these keys into the selector at admission.
+    // An API server merges these keys into the selector at admission.
     for field in ["matchLabelKeys", "mismatchLabelKeys"] {
         if random.chance(5) && term["matchLabelKeys"].is_null() {
             let keys = selectors::label_keys(random, world, &selector);
@@ -89,8 +89,8 @@ fn term(random: &mut Random, world: &World, pod: &Value, prefers_own: bool) -> V
     term
 }
 
-/// Merges `matchLabelKeys` and `mismatchLabelKeys` into the selectors of affinity terms, as a server does at admission,
-/// because schedulers use only the selectors.
+/// Merges `matchLabelKeys` and `mismatchLabelKeys` into the selectors of affinity terms, as an API server does at
+/// admission, because schedulers use only the selectors.
 pub(super) fn merge_label_keys(pod: &mut Value) {
     let labels = pod["metadata"]["labels"].clone();
     for affinity in ["podAffinity", "podAntiAffinity"] {

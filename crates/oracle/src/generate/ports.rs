@@ -24,7 +24,7 @@ impl Flavour for Ports {
         }
         for list in ["containers", "initContainers"] {
             for container in pod["spec"][list].as_array_mut().into_iter().flatten() {
-                // A server rejects a pod that uses a host port twice.
+                // An API server rejects a pod that uses a host port twice.
                 if world.admitted && !random.chance(50) {
                     continue;
                 }

@@ -24,7 +24,7 @@ const MEMORY: &[&str] = &[
     "3Gi",
 ];
 // The sum over a node's pods stays below 8Ei. Above that, kube-scheduler's integers overflow and its scores become
-// invalid; nobody relies on such scores.
+// invalid; nobody relies on scores that are invalid.
 const MEMORY_NASTY: &[&str] = &["1", "128974848000m", "0.1Ki", "1m", "1Ei", "1.5", "1e12", "123456789"];
 
 /// Picks a CPU request.

@@ -6,7 +6,7 @@
 pub struct Random(u64);
 
 impl Random {
-    /// Creates the sequence of `seed`.
+    /// Creates the sequence for `seed`.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         // Otherwise consecutive seeds would start with consecutive states.
@@ -50,7 +50,7 @@ impl Random {
         &items[self.below(items.len())]
     }
 
-    /// Picks `count` different items in random order, or all if there are fewer.
+    /// Picks `count` different items in random order, or all items if there are fewer.
     pub fn sample<T: Clone>(&mut self, items: &[T], count: usize) -> Vec<T> {
         let mut rest = items.to_vec();
         let mut sample = Vec::new();

@@ -19,7 +19,7 @@ impl Flavour for Resize {
         35
     }
 
-    // A server drops the status on creation.
+    // An API server drops the status on creation.
     fn admitted(&self) -> bool {
         false
     }

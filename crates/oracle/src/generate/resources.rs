@@ -44,7 +44,7 @@ impl Flavour for Requests {
                 push(&mut pod["spec"]["initContainers"], container);
             }
         }
-        // On a real server the admission plugin RuntimeClass sets this field.
+        // On a real API server, the `RuntimeClass` admission plugin sets this field.
         if !world.admitted && random.chance(10) {
             pod["spec"]["overhead"] = json!({"cpu": quantity::cpu(random)});
             if random.chance(60) {
@@ -54,7 +54,7 @@ impl Flavour for Requests {
     }
 }
 
-/// Adds requests, limits or neither to a container.
+/// Adds requests or limits to a container, or neither.
 fn fill(random: &mut Random, world: &World, container: &mut Value) {
     for (resource, percent) in [("cpu", 75), ("memory", 70), ("ephemeral-storage", 12)] {
         if !random.chance(percent) {
@@ -65,7 +65,7 @@ fn fill(random: &mut Random, world: &World, container: &mut Value) {
             (false, "cpu") => quantity::cpu(random),
             (false, _) => quantity::memory(random),
         };
-        // If a resource has a limit but no request, the server copies the limit to the requests.
+        // If a resource has a limit but no request, the API server copies the limit to the requests.
         let kind = if random.chance(85) { "requests" } else { "limits" };
         container["resources"][kind][resource] = value.into();
         if !world.admitted && kind == "requests" && random.chance(10) {
@@ -86,7 +86,7 @@ impl Flavour for PodLevel {
         25
     }
 
-    // A server validates them against the sum over the containers.
+    // An API server validates pod-level resources against the sum over the containers.
     fn admitted(&self) -> bool {
         false
     }
@@ -111,8 +111,8 @@ impl Flavour for PodLevel {
     }
 }
 
-/// Rounds CPU amounts to thousandths. An API server adds up the containers' requests before rounding. Harbormaster
-/// normally gets that sum from the API server; without one, it rounds before adding up.
+/// Rounds CPU amounts to thousandths. An API server adds up the containers' requests before rounding, and Harbormaster
+/// normally gets this sum from the API server. Without an API server, Harbormaster rounds each request before adding.
 fn round_cpu(spec: &mut Value) {
     for containers in ["initContainers", "containers"] {
         for container in spec[containers].as_array_mut().into_iter().flatten() {

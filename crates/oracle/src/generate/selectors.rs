@@ -93,8 +93,8 @@ pub(super) fn expression(random: &mut Random, labels: &[(&str, &[&'static str])]
     }
 }
 
-/// Picks up to two label keys, some of which the pod does not have. A server rejects
-/// keys that the selector uses, and keys without a selector.
+/// Picks up to two label keys, some of which the pod does not have. An API server rejects keys that the selector uses,
+/// and any keys if there is no selector.
 pub(super) fn label_keys(random: &mut Random, world: &World, selector: &Value) -> Vec<&'static str> {
     if world.admitted && selector.is_null() {
         return Vec::new();
@@ -107,7 +107,7 @@ pub(super) fn label_keys(random: &mut Random, world: &World, selector: &Value) -
     keys
 }
 
-/// Picks a selector that a server rejects.
+/// Picks a selector that an API server rejects.
 fn broken(random: &mut Random) -> Value {
     random
         .pick(&[

@@ -106,7 +106,7 @@ fn policies(random: &mut Random, constraint: &mut Value) {
     }
 }
 
-/// Returns true if the list has a constraint that a server considers a duplicate.
+/// Returns true if an API server considers `constraint` a duplicate of a constraint in the list.
 fn has_same(list: &Value, constraint: &Value) -> bool {
     let is_same = |other: &Value| {
         ["topologyKey", "whenUnsatisfiable"].iter().all(|field| other[field] == constraint[field])

@@ -10,7 +10,7 @@ use super::resources::shape;
 use super::world::push;
 use super::{Profile, Random, World, labels};
 
-/// In-tree plugins, each with its field in a volume.
+/// In-tree plugins, each with the name of its field in a volume.
 const IN_TREE: &[(&str, &str)] = &[
     ("kubernetes.io/aws-ebs", "awsElasticBlockStore"),
     ("kubernetes.io/gce-pd", "gcePersistentDisk"),
@@ -52,8 +52,8 @@ const ZONE_KEYS: &[&str] = &[
     "failure-domain.beta.kubernetes.io/region",
 ];
 
-/// Numbers of claims per namespace, volumes and classes. Names are picked from slightly larger ranges, so that some
-/// objects do not exist.
+/// Number of claims per namespace. [`VOLUMES`] and [`CLASSES`] are the numbers of volumes and classes. Names are picked
+/// from slightly larger ranges, so that some of the named objects do not exist.
 const CLAIMS: usize = 14;
 const VOLUMES: usize = 20;
 /// Number of claims per namespace, starting with the first, that name a volume, whether or not that volume exists.
@@ -72,7 +72,7 @@ impl Flavour for Storage {
         65
     }
 
-    // In scripts, nothing binds these claims or creates volumes for them.
+    // In scripts, nothing would bind these claims or create volumes for them.
     fn admitted(&self) -> bool {
         false
     }
@@ -147,8 +147,8 @@ impl Flavour for Storage {
     }
 }
 
-/// Returns true if bound pods may have volumes that cannot be determined. Every pod that is evaluated on the nodes of
-/// such pods fails, so most clusters have none.
+/// Returns true if bound pods may have volumes that cannot be determined. Any pod that is evaluated on a node with one
+/// of these bound pods fails, so most clusters have none.
 fn allows_failures(world: &World) -> bool {
     world.zones == 5
 }
@@ -220,7 +220,7 @@ fn zone(random: &mut Random, world: &World) -> &'static str {
     random.pick::<&str>(&labels::ZONES[..world.zones])
 }
 
-/// Picks a value that nodes have for one of [`ZONE_KEYS`].
+/// Picks a value of one of [`ZONE_KEYS`] that nodes have.
 fn topology_value(random: &mut Random, world: &World, key: &str) -> &'static str {
     if key.ends_with("region") { random.pick::<&str>(&["north", "south"]) } else { zone(random, world) }
 }
@@ -308,7 +308,7 @@ fn zone_label(random: &mut Random, world: &World, key: &str) -> String {
     }
 }
 
-/// Generates an in-tree volume source of a volume or of a pod.
+/// Generates an in-tree volume source for a volume or for a pod.
 fn in_tree(random: &mut Random, of_volume: bool) -> Value {
     let (_, field) = random.pick(IN_TREE);
     let id = random.below(6);
@@ -373,7 +373,7 @@ fn claim(random: &mut Random, namespace: &str, name: &str) -> Value {
     })
 }
 
-/// Generates a claim with the name that the claim of the pod's ephemeral volume has.
+/// Generates a claim with the name that the claim for the pod's ephemeral volume must have.
 fn ephemeral_claim(random: &mut Random, pod: &str, is_its_own: bool) -> Value {
     let volume = random.below(2);
     let mut claim = claim(random, "default", &format!("{pod}-v-{volume}"));
@@ -463,7 +463,7 @@ fn attachment(random: &mut Random, world: &World, index: usize) -> Value {
     })
 }
 
-/// Generates a volume of a pod, without its name.
+/// Generates a pod volume without its name.
 fn source(random: &mut Random) -> Value {
     let id = random.below(5);
     match random.below(24) {

@@ -28,7 +28,7 @@ pub struct Profile {
     pub name: String,
     /// Plugins to disable.
     pub disabled: Vec<String>,
-    /// Plugins to disable at only one extension point.
+    /// Plugins to disable at a single extension point, each with that extension point.
     pub disabled_at: Vec<(&'static str, String)>,
     /// Weights that differ from the default.
     pub weights: BTreeMap<String, i64>,

@@ -129,7 +129,7 @@ impl Ours {
                         Ok(Hint::Queue) => "Queue",
                         Ok(Hint::Skip) => "QueueSkip",
                     };
-                    // One registration that queues the pod is enough.
+                    // A single registration that queues the pod is enough.
                     let known = hints.entry(format!("{} {event}", plugin.name())).or_default();
                     if matches!(known.as_str(), "" | "QueueSkip") {
                         said.clone_into(known);
@@ -148,7 +148,7 @@ fn decoded(object: Option<&Value>) -> Result<Decoded> {
     Ok(Decoded { node: inventory.nodes.pop().map(Arc::new), pod: pod.map(Arc::new) })
 }
 
-/// Returns the pending pods in their order.
+/// Returns the decoded pending pods in the order of `objects`.
 pub(super) fn decoded_pods(objects: &[Value]) -> Result<Vec<Arc<PodInfo>>> {
     let pods = Inventory::from_objects(objects.to_vec())?.pending;
     Ok(pods.into_iter().map(PodInfo::standalone).collect())

@@ -34,11 +34,11 @@ pub struct Difference {
     pub change: Change,
 }
 
-/// Plugins that Harbormaster does not implement, and its substitute for them.
+/// A plugin that Harbormaster does not implement, and Harbormaster's substitute for such plugins.
 const UNBUILT: &[&str] = &["DynamicResources", "HarbormasterUnbuilt"];
 
-/// A plugin and event that only Harbormaster registers: a pod that gives up its node wakes other pods that may use the
-/// volumes that it would have used.
+/// A plugin and event that only Harbormaster registers: when a pod gives up its node, it wakes the pods that may use
+/// the volumes it would have used.
 const OURS_ALONE: &str = "VolumeBinding AssignedPodDelete";
 
 impl Report {

@@ -6,18 +6,18 @@ use serde_json::Value;
 
 use crate::verdict_oracle::Candidate;
 
-/// Cost of the victims on a node, in the order in which kube-scheduler compares the criteria; less is better.
+/// Cost of the victims on a node, in the order in which kube-scheduler compares the criteria; a lower cost is better.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Cost {
     violations: i64,
     highest_priority: i64,
     sum_of_priorities: i64,
     victims: usize,
-    /// Earliest start time of the most important victims.
+    /// Earliest start time among the most important victims.
     started: Reverse<String>,
 }
 
-/// Priority and start time of every pod by `namespace/name`.
+/// Priority and start time of every pod, by `namespace/name`.
 #[derive(Debug)]
 pub(super) struct Prices(BTreeMap<String, (i64, String)>);
 

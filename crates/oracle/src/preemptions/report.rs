@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-/// Counts of comparisons, and the differences.
+/// Counts of the comparisons, and the wrong decisions.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Report {
     /// Number of clusters.

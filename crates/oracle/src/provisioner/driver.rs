@@ -6,15 +6,14 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// A simulated CSI driver. It creates volumes for claims whose class names it as
-/// provisioner. Its behaviour depends only on these fields.
+/// A simulated CSI driver. It creates volumes for claims whose class names it as the provisioner. Its behaviour depends
+/// only on the fields of this type.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Driver {
-    /// Name, the `provisioner` of its classes.
+    /// Name, which is the `provisioner` of the driver's classes.
     pub name: String,
-    /// Node labels in a volume's node affinity. If empty, its volumes can be used
-    /// on every node.
+    /// Node labels in a volume's node affinity. If there are none, the driver's volumes can be used on every node.
     pub topology_keys: Vec<String>,
     /// Behaviour for all other claims.
     #[serde(default)]
@@ -31,8 +30,7 @@ pub struct Driver {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Behaviour {
-    /// Time from the request for a volume to the driver's answer, and between
-    /// tries.
+    /// Time from the request for a volume to the driver's answer, and between two tries.
     pub delay: Duration,
     /// The answer.
     pub outcome: Outcome,
@@ -49,8 +47,8 @@ pub enum Outcome {
     /// Fails this many tries while the node remains selected, then creates the volume.
     FailTimes(u32),
     /// Fails this many tries permanently on the selected node, as if the node were out of capacity: removes the
-    /// annotation that names the node, which makes the scheduler select a node again. Then creates the volume. Claims
-    /// without a selected node fail as with [`Outcome::FailTimes`].
+    /// annotation that names the node, which makes the scheduler select a node again. After these tries, creates the
+    /// volume. Claims without a selected node fail as with [`Outcome::FailTimes`].
     RemoveSelectedNode(u32),
     /// Never answers.
     Never,

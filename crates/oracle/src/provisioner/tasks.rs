@@ -1,4 +1,4 @@
-//! Claims that wait for a volume, and the answers to them.
+//! Claims that wait for a volume, and the driver's answers to them.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -77,7 +77,7 @@ impl Tasks {
             return Ok(());
         };
         if !self.waiting.contains_key(uid) {
-            // A change of a waiting claim does not extend its delay.
+            // A change to a waiting claim does not extend the delay.
             let due = Instant::now() + driver.behaviour(claim).delay;
             self.waiting.insert(uid.to_owned(), Task { path: path(claim), due });
         }
@@ -210,7 +210,7 @@ fn optional(result: Result<Value, Error>) -> Result<Option<Value>, Error> {
     }
 }
 
-/// Ignores that a claim no longer exists or that a volume already exists.
+/// Ignores the errors that a claim no longer exists and that a volume already exists.
 fn allow_missing_or_existing(result: Result<Value, Error>) -> Result<(), Error> {
     match result {
         Err(Error::Refused { status: 404 | 409, .. }) => Ok(()),

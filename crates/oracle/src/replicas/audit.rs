@@ -1,9 +1,9 @@
 //! Writes and terms of the replicas, from kube-apiserver's audit log.
 //!
-//! A term starts with a write of the lease that changes the holder. Renewals by the same process extend it. Only the
-//! replica whose term it is may write. A write that the API server *received* after another replica's acquisition of
-//! the lease was *complete* is a violation. A write that was received earlier and answered later, because etcd was
-//! suspended, is not a violation, because it was sent in the writer's own term.
+//! A term starts with a lease write that changes the holder. Renewals by the same process extend it. Only the holder of
+//! the current term may write. A write is a violation if the API server *received* it after it had *completed* the
+//! request with which another replica acquired the lease. A write that was received before that time but answered after
+//! it, because etcd was suspended, is not a violation, because it was sent in the writer's own term.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
@@ -72,7 +72,7 @@ impl AuditLog {
 /// A completed write request.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Write {
-    /// The replica that sent it, by its token.
+    /// The replica that sent the request, identified by its token.
     pub(super) replica: String,
     /// `verb resource[/subresource]`.
     pub(super) what: String,
@@ -89,7 +89,7 @@ pub(super) struct Write {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct LeaseWrite {
     pub(super) holder: String,
-    /// Time of the renewal by the writer's clock.
+    /// Time of the renewal according to the writer's clock.
     pub(super) renewed: Timestamp,
 }
 
@@ -176,7 +176,7 @@ pub(super) struct Term {
     pub(super) received: Timestamp,
     /// Time at which that write was answered.
     pub(super) completed: Timestamp,
-    /// Time at which its last renewal was answered.
+    /// Time at which the last renewal in the term was answered.
     pub(super) renewed: Timestamp,
 }
 
@@ -184,13 +184,13 @@ pub(super) struct Term {
 #[derive(Debug, Default)]
 pub(super) struct WriteLog {
     pub(super) terms: Vec<Term>,
-    /// Successful writes, except those of leases.
+    /// Successful writes, except lease writes.
     writes: Vec<Write>,
     bindings: HashMap<String, usize>,
     pub(super) bound: usize,
     /// Number of rejected bindings by status code.
     pub(super) refused: BTreeMap<u16, usize>,
-    /// Last known offset of each replica's clock in nanoseconds, from its leases.
+    /// Last known offset of each replica's clock in nanoseconds, derived from the leases that the replica wrote.
     pub(super) offsets: BTreeMap<String, i64>,
 }
 
@@ -236,12 +236,12 @@ impl WriteLog {
         self.terms.last().filter(|term| !term.holder.is_empty())
     }
 
-    /// The term that followed the kill of a leader.
+    /// The first term that a process other than `killed` acquired after `killed` was killed at `at`.
     pub(super) fn failover(&self, killed: &str, at: Timestamp) -> Option<&Term> {
         self.terms.iter().find(|term| term.completed > at && term.holder != killed)
     }
 
-    /// Returns the violations in all writes.
+    /// Returns the violations found in all writes.
     pub(super) fn violations(&self) -> Vec<Violation> {
         let twice = self.bindings.iter().filter(|(_, times)| **times > 1);
         let twice = twice.map(|(pod, times)| Violation::BoundTwice { pod: pod.clone(), times: *times });

@@ -11,7 +11,7 @@ pub(super) type Resources = [u64; 3];
 
 const RESOURCES: [&str; 3] = ["cpu (m)", "memory (Mi)", "pods"];
 
-/// All pods and nodes. Changes of pods come from etcd's history, in the order of that history.
+/// All pods and nodes. Pod changes come from etcd's history, in order.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
     nodes: HashMap<String, Node>,
@@ -19,14 +19,14 @@ pub(super) struct Ledger {
     /// Pods in the order of their bindings; some may already be deleted.
     bound: VecDeque<String>,
     pub(super) counts: Counts,
-    /// The time that each bound pod waited for its node.
+    /// Time that each bound pod waited for its node.
     pub(super) waits: Vec<Duration>,
     /// The pod that waited longest.
     pub(super) longest: Option<(String, Duration)>,
     pub(super) violations: Vec<Violation>,
 }
 
-/// Numbers of pods.
+/// Numbers of pods in various states.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Counts {
     pub(super) created: usize,
@@ -56,7 +56,7 @@ struct PodEntry {
 }
 
 impl Ledger {
-    /// Creates a ledger for nodes with their names and capacities.
+    /// Creates a ledger for nodes, each given by its name and capacity.
     pub(super) fn new(nodes: impl Iterator<Item = (String, Resources)>) -> Self {
         let nodes =
             nodes.map(|(name, capacity)| (name, Node { capacity, used: Resources::default() })).collect();
@@ -132,8 +132,8 @@ impl Ledger {
         }
     }
 
-    /// Takes the pod that has had its node for the longest time, for deletion. `None` if at most `most` pods have a
-    /// node and are not being deleted.
+    /// Takes the pod that has had its node for the longest time, so that the caller can delete it. Returns `None`
+    /// unless more than `most` pods have a node and are not being deleted.
     pub(super) fn oldest_beyond(&mut self, most: usize) -> Option<String> {
         while self.counts.placed - self.counts.deleting > most {
             let oldest = self.bound.pop_front()?;
@@ -146,7 +146,7 @@ impl Ledger {
         None
     }
 
-    /// Pods without a node, with the time that they have waited.
+    /// Pods without a node, each with the time that it has waited.
     pub(super) fn waiting(&self, now: Instant) -> impl Iterator<Item = (&str, Duration)> {
         let without = self.pods.iter().filter(|(_, entry)| entry.pod.node.is_none());
         without.map(move |(name, entry)| (name.as_str(), now.saturating_duration_since(entry.created)))
@@ -211,7 +211,7 @@ mod tests {
             ledger_after(&fill("b")).violations,
             [overcommitted("b", "q", "pods", 2, 1), overcommitted("b", "r", "pods", 3, 1)]
         );
-        // One is deleted before the next is bound.
+        // Each pod is deleted before the next one is bound.
         let in_turn =
             [pod("p", None), pod("p", Some("b")), deleted("p"), pod("q", None), pod("q", Some("b"))];
         assert_eq!(ledger_after(&in_turn).violations, []);

@@ -16,9 +16,9 @@ const PODS: &str = "/api/v1/namespaces/default/pods";
 
 /// Average number of pods that fit on a node, whichever resource is exhausted first.
 const PER_NODE: usize = 40;
-/// Percentage of pod places that are used in the long run.
+/// Percentage of the nodes' capacity that is used in the long run.
 const FULL: usize = 80;
-/// Maximum delay that is made up for. After a longer delay, the missed pods are skipped.
+/// Maximum delay after which missed pods are still created. After a longer delay, they are skipped.
 const MAX_DELAY: Duration = Duration::from_secs(1);
 /// Delay before a failed request is retried.
 const RETRY: Duration = Duration::from_millis(200);
@@ -27,7 +27,8 @@ const POLL: Duration = Duration::from_millis(5);
 const CREATORS: usize = 8;
 const DELETERS: usize = 16;
 
-/// Capacities of nodes: a third runs out of CPU first, a third out of memory, and a third out of places for pods.
+/// Capacities of nodes: a third of the nodes runs out of CPU first, a third out of memory, and a third reaches its
+/// maximum number of pods.
 const KINDS: [Resources; 3] = [[5_000, 32_768, 110], [16_000, 5_120, 110], [16_000, 32_768, 40]];
 
 /// Names and capacities of the nodes.
@@ -44,7 +45,7 @@ pub(super) fn node(name: &str, [cpu, memory, pods]: Resources) -> Value {
     })
 }
 
-/// Number of pods that `nodes` nodes have in the long run.
+/// Number of pods that are on `nodes` nodes in the long run.
 pub(super) fn places(nodes: usize) -> usize {
     nodes * PER_NODE * FULL / 100
 }
@@ -132,7 +133,7 @@ impl Drop for Load {
 }
 
 impl Pace {
-    /// Takes the number of the next pod and the time of its creation.
+    /// Takes the number of the next pod and the time at which to create it.
     fn claim(&mut self, now: Instant) -> (u64, Instant) {
         if now.saturating_duration_since(self.next) > MAX_DELAY {
             self.next = now;

@@ -1,4 +1,4 @@
-//! Plan of the faults of a run.
+//! Plan of the faults in a run.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use crate::generate::Random;
 const MINUTE: u64 = 60;
 /// Second of every minute at which the leader is killed.
 const KILL: u64 = 5;
-/// Second of a minute at which another fault may happen; by then another replica certainly leads.
+/// Second of a minute at which a different fault may happen; by then, another replica certainly leads.
 const OTHER: u64 = 33;
 /// Number of seconds for which etcd is suspended: longer than the renew deadline and the lease duration.
 const SUSPENSION: u64 = 20;
@@ -48,7 +48,7 @@ impl Serialize for Fault {
     }
 }
 
-/// Faults of a run.
+/// Faults in a run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Plan {

@@ -1,4 +1,4 @@
-//! The processes of the replicas. A process that ends is restarted some seconds later, as a kubelet would do.
+//! The processes of the replicas. A process that ends is restarted a few seconds later, as a kubelet would restart it.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ const RESTART_DELAY: Duration = Duration::from_secs(5);
 /// Time for a replica to end after SIGTERM.
 const GRACE: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(20);
-/// Message of a leader that ends because it could not renew its lease.
+/// Message that a leader logs when it ends because it could not renew its lease.
 const LOST: &str = "Leaderelection lost";
 const LOG_LINES: usize = 15;
 
@@ -91,7 +91,7 @@ impl Replicas {
         Ok(true)
     }
 
-    /// Restarts replicas that have ended. Returns descriptions of the events.
+    /// Restarts replicas that have ended. Returns descriptions of what happened.
     pub(super) fn restart_ended(&mut self) -> Result<Vec<String>> {
         let mut events = Vec::new();
         for replica in &mut self.replicas {
@@ -204,7 +204,7 @@ impl Replica {
     }
 }
 
-/// Writes a configuration with the defaults of leader election, and a kubeconfig with this token.
+/// Writes a configuration with the default settings for leader election, and a kubeconfig with `token`.
 fn write_config(cluster: &Endpoint, token: &str) -> Result<PathBuf> {
     let kubeconfig = cluster.directory().join(format!("{token}.kubeconfig"));
     let admin = fs::read_to_string(cluster.kubeconfig())?;

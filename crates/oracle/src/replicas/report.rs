@@ -44,9 +44,9 @@ pub struct Progress {
 pub struct Failover {
     /// Replica that was killed.
     pub killed: String,
-    /// Time of the kill.
+    /// Time at which the replica was killed.
     pub at: String,
-    /// Replica that led next.
+    /// Replica that became the next leader.
     pub by: Option<String>,
     /// Seconds from the kill to the answer that granted the lease.
     pub seconds: Option<f64>,
@@ -97,7 +97,8 @@ pub struct Report {
     /// Number of successful bindings in the audit log. Excludes requests that kube-apiserver had not yet answered when
     /// it was killed.
     pub bindings: usize,
-    /// Number of rejected bindings by status code. A new leader may repeat a binding that its predecessor made.
+    /// Number of rejected bindings by status code. A new leader may repeat a binding that its predecessor has already
+    /// made.
     pub refused_bindings: BTreeMap<u16, usize>,
     /// Number of times that the lease got a new holder, including the first one.
     pub terms: usize,
@@ -110,7 +111,7 @@ pub struct Report {
     pub failover_limit_s: f64,
     /// Times from the creation of a pod to its binding.
     pub waits: WaitTimes,
-    /// Difference of each replica's clock from kube-apiserver's, according to the leases that the replica wrote.
+    /// Difference between each replica's clock and kube-apiserver's, according to the leases that the replica wrote.
     pub clock_offsets_s: BTreeMap<String, f64>,
     /// Violations.
     pub violations: Vec<Violation>,

@@ -41,7 +41,7 @@ pub enum Violation {
         node: String,
         /// The resource.
         resource: &'static str,
-        /// Requests of its pods.
+        /// Total requests of the node's pods.
         used: u64,
         /// Capacity of the node.
         capacity: u64,
@@ -65,7 +65,7 @@ pub enum Violation {
         at: String,
         /// Replica that held the lease.
         leader: String,
-        /// Seconds since that replica had acquired the lease.
+        /// Seconds between the acquisition of the lease by that replica and the write.
         seconds: f64,
     },
     /// A replica wrote before any replica had acquired the lease.
@@ -83,7 +83,7 @@ pub enum Violation {
     LateFailover {
         /// Replica that was killed.
         killed: String,
-        /// Time of the kill.
+        /// Time at which the replica was killed.
         at: String,
         /// Seconds until another replica led; `None` if none did.
         took: Option<f64>,

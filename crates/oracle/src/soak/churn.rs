@@ -1,6 +1,6 @@
 //! Nodes, workloads with Services, and claims with volumes that are created and deleted along with pods.
 //!
-//! There are no controllers, so everything that they would write is written here.
+//! There are no controllers, so this module writes everything that controllers would write.
 
 use std::collections::VecDeque;
 
@@ -62,13 +62,13 @@ impl<'a> Churn<'a> {
         Ok(())
     }
 
-    /// Deletes the objects of a pod after it was deleted.
+    /// Deletes the objects of a pod after the pod has been deleted.
     pub(super) fn after_deletion(&self, number: u64) -> Result<()> {
         if number.is_multiple_of(CLAIMED) {
             let name = claim_name(number);
             for collection in [CLAIMS, VOLUMES] {
                 let path = format!("{collection}/{name}");
-                // There is no controller that removes the finalizers.
+                // No controller removes the finalizers.
                 self.client.merge_patch(&path, &json!({"metadata": {"finalizers": null}}))?;
                 allow_missing(self.client.delete(&path))?;
             }

@@ -28,8 +28,8 @@ pub struct Difference {
 }
 
 impl Difference {
-    /// Returns true if both concern the same pod and kind of verdict, so that shrinking a cluster may replace one with
-    /// the other. The values of scores may change, but reasons may not.
+    /// Returns true if both differences concern the same pod and the same kind of verdict, so that shrinking a cluster
+    /// may replace one difference with the other. The values of scores may change, but reasons may not.
     #[must_use]
     pub fn resembles(&self, other: &Self) -> bool {
         let is_equal = || (&self.left, &self.right) == (&other.left, &other.right);
@@ -99,7 +99,7 @@ fn compare_pod(left: &PodVerdict, right: &PodVerdict) -> Option<FoundDifference>
     }
 }
 
-/// Errors of the pod as a whole and on nodes.
+/// Errors for the pod as a whole and on individual nodes.
 fn failures(verdict: &PodVerdict) -> Vec<&String> {
     let of_nodes = verdict.nodes.values().flatten().filter(|status| status.code == "Error");
     verdict.error.iter().chain(of_nodes.flat_map(|status| &status.reasons)).collect()

@@ -10,7 +10,7 @@ use super::judgement::Judgement;
 use super::source::{Result, VerdictSource, Verdicts};
 use crate::generate::Cluster;
 
-/// Harbormaster's simulator in this process. The command `simulate` cannot be used because it rejects objects that an
+/// Harbormaster's simulator in this process. The `simulate` command cannot be used because it rejects objects that an
 /// API server would reject, which random clusters contain on purpose.
 #[derive(Debug)]
 pub struct HarbormasterLibrary;

@@ -1,4 +1,4 @@
-//! The table of the types of the Kubernetes API, `crates/validation/src/schema.txt`, matches the real types.
+//! The table of Kubernetes API types, `crates/validation/src/schema.txt`, matches the real types.
 //!
 //! `UPDATE_EXPECT=1 cargo test -p harbormaster-oracle --test it types::` regenerates the table. To add a kind, first
 //! add a line with only its name, for example `networking.Ingress`.

@@ -65,7 +65,7 @@ fn every_node_of_a_cluster_gets_the_real_verdict_and_score() {
     assert_eq!(score.plugins["TaintToleration"], 300);
     assert_eq!(score.total, score.plugins.values().sum::<i64>());
 
-    // More than is free, less than the capacity.
+    // The request exceeds the free amount but not the capacity.
     assert_eq!(q.nodes["large"], Some(status("NodeResourcesFit", "Unschedulable", &["Insufficient cpu"])));
     assert!(q.scores.is_empty());
 

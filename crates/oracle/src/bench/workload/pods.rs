@@ -19,7 +19,7 @@ pub(super) fn plain() -> Value {
     requesting("100m")
 }
 
-/// A pod that requires a zone with similar pods.
+/// A pod that must be in a zone with similar pods.
 pub(super) fn affine() -> Value {
     let mut pod = labelled("blue");
     let mut term = same_colour("blue", ZONE);
@@ -29,21 +29,22 @@ pub(super) fn affine() -> Value {
     pod
 }
 
-/// A pod that requires a node without similar pods in two namespaces.
+/// A pod that must be on a node without similar pods from two namespaces.
 pub(super) fn anti_affine() -> Value {
     let mut term = same_colour("green", HOSTNAME);
     term["namespaces"] = namespaces();
     with_anti_affinity(&term)
 }
 
-/// A pod that requires a node without similar pods in any namespace with a label that all namespaces have.
+/// A pod that must be on a node without similar pods from any namespace that has a certain label; all namespaces have
+/// it.
 pub(super) fn anti_affine_by_namespace_labels() -> Value {
     let mut term = same_colour("green", HOSTNAME);
     term["namespaceSelector"] = json!({"matchLabels": namespace_labels()});
     with_anti_affinity(&term)
 }
 
-/// A pod that requires a node without pods of its group.
+/// A pod that must be on a node without pods of its group.
 pub(super) fn anti_affine_in_group(group: usize) -> Value {
     let mut pod = plain();
     let labels = json!({"group": format!("group-{group}")});
@@ -106,7 +107,7 @@ pub(super) fn preemptor() -> Value {
     pod
 }
 
-/// Priority class of preemptors. A real API server accepts a pod's priority only if it comes from a class.
+/// Priority class of preemptors. A real API server accepts a priority in a pod only if it comes from a priority class.
 pub(super) fn priority_class() -> Value {
     json!({"metadata": {"name": HIGH_PRIORITY}, "value": 10})
 }

@@ -1,4 +1,4 @@
-//! Volumes of the workloads and limits of nodes.
+//! Volumes used by the workloads, and the volume limits of nodes.
 
 use serde_json::{Value, json};
 
@@ -68,7 +68,7 @@ impl Volumes {
     }
 }
 
-/// Class of [`Volumes::Local`].
+/// Storage class for [`Volumes::Local`].
 pub(super) fn local_class() -> Value {
     json!({
         "metadata": {"name": LOCAL_CLASS},
@@ -98,8 +98,8 @@ fn waiting_claim(namespace: &str, pod: &mut Value) -> Creation {
     (claims(namespace), claim)
 }
 
-/// Returns a volume and a claim that are bound to each other. No controller is needed, because they already have the
-/// fields that the volume controller would set.
+/// Returns a volume and a claim that are bound to each other. No controller is needed, because both objects already
+/// have the fields that the volume controller would set.
 fn bound(source: Source, namespace: &str, pod: &mut Value) -> Vec<Creation> {
     let mut claim = claim(pod, "ReadOnlyMany");
     let name = claim["metadata"]["name"].clone();

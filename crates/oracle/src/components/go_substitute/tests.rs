@@ -28,7 +28,7 @@ struct Proxy {
 }
 
 impl Proxy {
-    /// Starts a proxy for modules, each given by its name, its version, and true if that version is served.
+    /// Starts a proxy for modules, each given by its name, its version, and whether that version is served.
     fn serving(modules: &[(&str, &str, bool)]) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = format!("http://{}", listener.local_addr().unwrap());
