@@ -9,9 +9,9 @@
 //!
 //! # Scores by
 //! The total size of the pod's images that are on the node. Each size is multiplied by the fraction of nodes that have
-//! the image, so that one node does not attract all pods. 23 MiB score 0, and 1000 MiB per container score 100. Image
-//! volumes add to the size but do not count as containers. A name without a tag or digest means `:latest`; the names
-//! that nodes report are compared unchanged.
+//! the image, so that one node does not attract all pods. A total of 23 MiB scores 0, and a total of 1000 MiB per
+//! container scores 100. Image volumes add to the size but do not count as containers. A name without a tag or digest
+//! means `:latest`; the names that nodes report are compared unchanged.
 //!
 //! # Requeued by
 //! Nothing.

@@ -1,8 +1,8 @@
 //! NodeAffinity: selects nodes by label or name.
 //!
 //! # What it does
-//! PreFilter, Filter, Score. Applies `spec.nodeSelector` and `spec.affinity.nodeAffinity` of the pod, and the argument
-//! `addedAffinity`, which applies to every pod of the profile.
+//! PreFilter, Filter, Score. Applies `spec.nodeSelector` and `spec.affinity.nodeAffinity` of the pod, and the
+//! `addedAffinity` argument, which applies to every pod of the profile.
 //!
 //! # Rejects when
 //! - The node does not match `addedAffinity`: `node(s) didn't match scheduler-enforced node affinity`.
@@ -18,7 +18,7 @@
 //! largest sum among the candidates. Pods without preferred terms are not scored.
 //!
 //! # Requeued by
-//! A new node that matches; a node whose changed labels now match but did not match before.
+//! A new node that matches; a node that did not match before but does after a change to its labels.
 //!
 //! # Differs from kube-scheduler
 //! No differences.

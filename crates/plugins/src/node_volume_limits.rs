@@ -11,8 +11,8 @@
 //! - A limit would be exceeded: `node(s) exceed max volume count`. Evicting pods helps. A volume that several pods of
 //!   the node use counts once. A volume that is attached although no pod uses it counts, and counts a second time if
 //!   this pod needs it.
-//! - With the `VolumeLimitScaling` feature gate: the node lacks a driver that requires nodes to have it: `x CSI driver
-//!   is not installed on the node`. Eviction is tried in vain.
+//! - With the `VolumeLimitScaling` feature gate: the node lacks a driver whose CSIDriver object keeps pods off nodes
+//!   without the driver: `x CSI driver is not installed on the node`. Evictions are tried but do not help.
 //!
 //! The plugin fails if the claim of an ephemeral volume (of the pod, or of a pod on the node) was not created for that
 //! pod, or if an in-tree disk cannot be translated for its driver. A claim without a volume counts for the driver of
@@ -27,8 +27,8 @@
 //! attachment's driver.
 //!
 //! # Differs from kube-scheduler
-//! An index keeps the attached volumes ([`AttachedVolumes`]), so they are not counted over all pods of a node. The
-//! signature includes the namespace, and pods with ephemeral volumes have no signature.
+//! An index keeps the attached volumes ([`AttachedVolumes`]), so no attempt counts them pod by pod. The signature
+//! includes the namespace, and pods with ephemeral volumes have no signature.
 
 mod attached;
 mod claims;
@@ -65,7 +65,8 @@ pub struct LimitsState {
     migrated: NeededVolumes,
     /// Volumes on all other nodes.
     plain: NeededVolumes,
-    /// Rows that pods have joined or left in a what-if question. The volumes of their pods are counted one by one.
+    /// Rows that pods have joined or left in a what-if question. The volumes of the pods on these rows are counted one
+    /// by one.
     changed: Vec<NodeIdx>,
 }
 
@@ -224,7 +225,8 @@ impl NodeVolumeLimits {
         if is_full { Err(Reject::evictable(REASON).into()) } else { Ok(()) }
     }
 
-    /// Returns true if the driver requires nodes to have it, and the node does not have it.
+    /// Returns true if the node lacks the driver, and the driver's CSIDriver object keeps pods off nodes without the
+    /// driver.
     fn is_missing(&self, cx: &Cycle<'_>, driver: &str, node: &str) -> bool {
         let (.., nodes, drivers) = self.watched(cx.objects);
         let has = |node: &Custom<CsiNode>| node.drivers.iter().any(|on_node| on_node.name == *driver);

@@ -14,8 +14,8 @@
 //! for all effects count.
 //!
 //! # Requeued by
-//! A new node, or a node with changed taints, that the pod tolerates now but did not tolerate before; a change of the
-//! pod's tolerations.
+//! A new node whose taints the pod tolerates; a node whose taints have changed so that the pod now tolerates them; a
+//! change to the pod's tolerations.
 //!
 //! # Differs from kube-scheduler
 //! No differences.

@@ -22,7 +22,7 @@
 //!
 //! # Differs from kube-scheduler
 //! kube-scheduler has no such plugin. This plugin is stricter than the plugins that it replaces, and will be removed
-//! when none is missing any longer.
+//! when no plugin is missing any longer.
 
 use std::borrow::Cow;
 
@@ -34,7 +34,7 @@ use serde::Deserialize;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct UnbuiltArgs {
-    /// Names of enabled plugins that do not exist.
+    /// Names of enabled plugins that this version lacks.
     pub missing: Vec<String>,
 }
 

@@ -54,7 +54,7 @@ struct ModelCandidate {
     violations: i64,
 }
 
-/// The value of "now" for pods without a start time, which advances with every use.
+/// The current time, used for pods without a start time. Advances with every use.
 struct Clock(i64);
 
 impl Clock {

@@ -87,7 +87,7 @@ fn selector_of(all_of: Vec<PodTerm>) -> PodSelector {
 /// Checks all terms of the pod for syntax errors.
 ///
 /// # Errors
-/// The first error of each list, after kube-scheduler's name for the list.
+/// The first error in each list, prefixed with kube-scheduler's name for the list.
 pub(super) fn check(spec: &PodSpec) -> Result<(), SelectorError> {
     let (affinity, anti) = (&spec.pod_affinity, &spec.pod_anti_affinity);
     if affinity.is_none() && anti.is_none() {

@@ -41,9 +41,9 @@ struct KnownClaim {
 /// Effect of a claim on a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ClaimEffect {
-    /// This many pod volumes are this volume.
+    /// The volume, and the number of pod volumes that refer to it.
     Uses(DriverVolume, usize),
-    /// This many pod volumes cannot be determined, because the claim has no name or does not belong to the pod.
+    /// Number of pod volumes that cannot be determined because the claim has no name or does not belong to the pod.
     Unknown(usize),
 }
 

@@ -5,7 +5,7 @@ use harbormaster_framework::prelude::*;
 use harbormaster_framework::table::NodeTable;
 use rustc_hash::FxHashMap;
 
-/// A value of a topology key. IDs are dense and are reused when no node has the value any longer.
+/// A value of a topology key. IDs are dense and are reused once no node has the value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ValueId(pub u32);
 
@@ -111,7 +111,7 @@ pub(super) struct Topology {
 pub(super) const KEYS: usize = 64;
 
 impl Topology {
-    /// Starts to keep a column for a key, or marks it as used.
+    /// Starts keeping a column for a key, or marks it as used.
     pub(super) fn watch(&mut self, nodes: &NodeTable, key: &Str) {
         self.clock += 1;
         let last_used = self.clock;

@@ -10,7 +10,7 @@ use super::{ClaimRef, PersistentVolume, PersistentVolumeClaim, VolumePhase};
 pub enum Fit {
     /// The volume is reserved for the claim, which then gets no other volume.
     SetAside,
-    /// No claim has the volume.
+    /// The volume is not reserved for any claim.
     Free,
 }
 
