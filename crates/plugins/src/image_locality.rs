@@ -60,7 +60,7 @@ impl Score<Row> for ImageLocality {
 
     fn score_batch(&self, cx: &RowCycle<'_>, (): &(), scores: &mut Scores<'_>) -> PluginResult<()> {
         let mut images = Images::of(cx);
-        // Most images of most pods are not on any node yet.
+        // Usually, most of a pod's images are not on any node yet.
         images.names.retain(|name| cx.nodes.has_image(name));
         for (row, score) in scores.iter_mut() {
             *score = images.score(cx.nodes.node(row));

@@ -3,7 +3,7 @@
 //! # What it does
 //! PreFilter, Filter. PreFilter finds the volumes that the pod needs and their drivers. Filter adds the needed volumes
 //! that are not on the node yet to the node's volumes, and compares the sum with the limits in the node's CSINode.
-//! In-tree disks count for the CSI driver that replaces their in-tree plugin.
+//! In-tree disks count toward the limit of the CSI driver that replaces their in-tree plugin.
 //!
 //! # Rejects when
 //! - A claim does not exist: `looking up PVC ns/x: persistentvolumeclaim "x" not found`, on all nodes. No eviction
@@ -15,8 +15,8 @@
 //!   without the driver: `x CSI driver is not installed on the node`. Evictions are tried but do not help.
 //!
 //! The plugin fails if the claim of an ephemeral volume (of the pod, or of a pod on the node) was not created for that
-//! pod, or if an in-tree disk cannot be translated for its driver. A claim without a volume counts for the driver of
-//! its class. Nodes without a CSINode are unlimited, and so are drivers without a limit in the CSINode.
+//! pod, or if an in-tree disk cannot be translated for its driver. A claim without a volume counts toward the limit of
+//! its class's driver. Nodes without a CSINode are unlimited, and so are drivers without a limit in the CSINode.
 //!
 //! # Scores by
 //! It does not score.

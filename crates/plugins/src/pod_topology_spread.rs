@@ -7,8 +7,8 @@
 //! pod's services and of its owner (ReplicationController, ReplicaSet, StatefulSet). If there are no such selectors,
 //! the pod has no constraints.
 //!
-//! A constraint counts the pods in the pod's namespace that its selector matches, except for terminating pods, per
-//! value of its `topologyKey`. The nodes with one value are a *domain*. Nodes that lack the key of at least one
+//! For each value of its `topologyKey`, a constraint counts the pods in the pod's namespace that its selector matches,
+//! except for terminating pods. The nodes with one value are a *domain*. Nodes that lack the key of at least one
 //! constraint of the same kind are ignored. So are nodes that the pod's node selector and required node affinity
 //! exclude, unless the constraint has `nodeAffinityPolicy: Ignore`. With `nodeTaintsPolicy: Honor`, nodes with taints
 //! that the pod does not tolerate are ignored as well. A missing selector matches nothing. An empty selector counts no

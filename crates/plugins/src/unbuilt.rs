@@ -2,7 +2,7 @@
 //! incorrectly.
 //!
 //! # What it does
-//! PreFilter, PostFilter. The argument `missing` names the plugins of kube-scheduler that the profile enables and that
+//! PreFilter, PostFilter. The `missing` argument names the kube-scheduler plugins that the profile enables and that
 //! this version lacks. If nothing is missing, the plugin does nothing.
 //!
 //! In PostFilter it stands in for DynamicResources if that plugin is missing, and gives that plugin's reason for a pod

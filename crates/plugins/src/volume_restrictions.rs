@@ -1,7 +1,7 @@
 //! VolumeRestrictions: prevents pods from sharing volumes that only one pod may use.
 //!
 //! # What it does
-//! PreFilter, Filter. Checks in-tree disks in the pod's spec, and claims with the access mode `ReadWriteOncePod`.
+//! PreFilter, Filter. Checks in-tree disks in the pod's spec, and claims with the `ReadWriteOncePod` access mode.
 //! PreFilter counts how many of these claims are in use; Filter compares the disks with those of the pods on the node.
 //!
 //! # Rejects when

@@ -31,7 +31,7 @@ const START: Timestamp = Timestamp(1_767_225_600_000_000_000);
 /// Time between two inputs, so that pods of equal priority are tried in the order of the manifests.
 const STEP: Duration = Duration::from_micros(1);
 
-/// Number of failed attempts, with no pod placed in between, after which a pod is given up.
+/// Number of failed attempts, with no pod placed or evicted in between, after which a pod is given up.
 const MAX_FRUITLESS: u32 = 3;
 
 /// Places the pending pods one after another, as the only scheduler of the cluster would.
@@ -103,7 +103,7 @@ struct SimulatedCluster<'a> {
     /// State of the volume controllers and provisioners.
     volumes: Volumes,
     version: u64,
-    /// For each pod, the number of attempts since any pod was placed.
+    /// For each pod, the number of attempts since any pod was last placed or evicted.
     fruitless: FxHashMap<Str, u32>,
     placed: usize,
     missing_nodes: BTreeMap<String, usize>,
@@ -219,7 +219,7 @@ impl<'a> SimulatedCluster<'a> {
         let Attempted { pod, outcome } = attempted;
         let Some(report) = self.reports.get_mut(&pod.uid) else { return };
         report.attempts += 1;
-        // Attempts that found a node count as well until the pod is placed, since the pod may still lose the node.
+        // Attempts that found a node count as well, since the pod may lose the node before it is bound.
         *self.fruitless.entry(pod.uid.clone()).or_default() += 1;
         match outcome {
             Outcome::Assumed { evaluated, feasible, .. } => report.looked_at = Some((evaluated, feasible)),

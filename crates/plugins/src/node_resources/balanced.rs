@@ -10,8 +10,8 @@
 //! The balance is `100 * (1 - d)`, truncated, where `d` is the standard deviation of the used fractions, each capped at
 //! 1. The score is 75 plus half of the change in balance that the pod causes, so it ranges from 50 to 100; a pod that
 //! does not change the balance scores 75. Resources that the node lacks, and scalar resources that the pod does not
-//! request, are ignored. A pod that requests none of the configured resources is not scored. Missing requests get no
-//! defaults.
+//! request, are ignored. A pod that requests none of the configured resources is not scored. No defaults are
+//! substituted for missing requests.
 //!
 //! # Requeued by
 //! Nothing.

@@ -1,7 +1,7 @@
 //! An index of the volumes on each node, with their drivers.
 //!
 //! A volume counts once on a row, whether one pod uses it, several pods use it, or only a VolumeAttachment refers to
-//! it. Claims are resolved again when they, their volumes or their classes change. In-tree disks count for CSI
+//! it. Claims are resolved again when they, their volumes or their classes change. In-tree disks are counted for CSI
 //! drivers, because only nodes with a CSINode have limits, and on those nodes CSI drivers serve the disks.
 //!
 //! Invariant: after any sequence of changes the index equals a rebuilt one.

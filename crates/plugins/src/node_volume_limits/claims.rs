@@ -23,7 +23,7 @@ pub(super) struct Claims {
 struct UsedClaim {
     /// Number of pod volumes that refer to the claim, by row.
     rows: FxHashMap<NodeIdx, usize>,
-    /// Number of ephemeral volumes with the claim's name, by row and pod UID. More than one is a mistake.
+    /// Number of ephemeral volumes with the claim's name, by row and pod UID. A count above one is a mistake.
     ephemeral: FxHashMap<(NodeIdx, Str), usize>,
     known: Option<KnownClaim>,
 }

@@ -118,12 +118,12 @@ impl Topology {
         self.watched(nodes, key).last_used = last_used;
     }
 
-    /// Adds a term of pods on nodes that uses the key.
+    /// Records that one more term of pods on nodes uses the key.
     pub(super) fn hold(&mut self, nodes: &NodeTable, key: &Str) {
         self.watched(nodes, key).held += 1;
     }
 
-    /// Removes a term that uses the key.
+    /// Records that one term fewer uses the key.
     pub(super) fn release(&mut self, key: &str) {
         if let Some(watched) = self.keys.get_mut(key) {
             watched.held -= 1;

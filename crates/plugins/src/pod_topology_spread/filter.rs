@@ -15,7 +15,7 @@ use crate::pod_index::{PodIndex, TopologyKey, ValueId};
 const REASON_SKEW: &str = "node(s) didn't match pod topology spread constraints";
 const REASON_LABEL: &str = "node(s) didn't match pod topology spread constraints (missing required label)";
 
-/// Count for a value that is not a domain. Actual counts are never negative.
+/// Count that marks a value that is not a domain. Actual counts are never negative.
 const NO_DOMAIN: i64 = -1;
 /// Smallest count if there are no domains, as in kube-scheduler.
 const NO_FEWEST: i64 = i32::MAX as i64;

@@ -13,7 +13,7 @@ use crate::pod_index::{PodIndex, RowCounts, TopologyKey, ValueId};
 
 const MAX_SCORE: i64 = 100;
 
-/// Count for a value that no candidate has. Actual counts are never negative.
+/// Count that marks a value that no candidate has. Actual counts are never negative.
 const NO_DOMAIN: i64 = -1;
 
 /// Points of the candidates' domains.

@@ -44,7 +44,7 @@ const WAITING: &str = "sleeping";
 /// Kind, namespace and name of an object.
 type Key = (Kind, &'static str, String);
 
-/// A change of the cluster.
+/// A change to the cluster.
 pub(super) struct Update<'a> {
     pub(super) kind: Kind,
     /// Namespace of the object.

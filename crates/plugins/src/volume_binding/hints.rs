@@ -51,7 +51,7 @@ fn after_claim(
     queue_if(changed.new.is_some_and(|new| is_own(&new.metadata)))
 }
 
-/// Hint for a change of the migrated plugins: a driver may now have access to in-tree disks, or may no longer serve
+/// Hint for a change to the migrated plugins: a driver may now have access to in-tree disks, or may no longer serve
 /// them.
 fn after_drivers(
     _: &VolumeBinding,
