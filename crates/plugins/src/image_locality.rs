@@ -1,7 +1,7 @@
 //! ImageLocality: prefers nodes that already have the pod's images.
 //!
 //! # What it does
-//! Score. Compares the images of the pod's containers, init containers and image volumes with those that the node
+//! Score. Compares the images of the pod's containers, init containers and image volumes with the images that the node
 //! reports.
 //!
 //! # Rejects when

@@ -19,10 +19,10 @@
 //! Evictions may resolve the last two. If a selector of the pod has a syntax error, the pod is rejected on all nodes:
 //! `parsing pod: requiredAffinityTerms: …`. For a pod on a node, the list with the invalid term is ignored.
 //!
-//! A term applies to the namespaces that it lists and those that its `namespaceSelector` matches. If it has neither a
-//! list nor a selector, it applies to the namespace of its pod. For a term of the pod being scheduled, a namespace
-//! selector that matches an empty set of labels (one with only `NotIn` and `DoesNotExist`) matches every namespace,
-//! whatever its labels.
+//! A term applies to the namespaces that it lists and to the namespaces that its `namespaceSelector` matches. If it has
+//! neither a list nor a selector, it applies to the namespace of its pod. For a term of the pod being scheduled, a
+//! namespace selector that matches an empty set of labels (one with only `NotIn` and `DoesNotExist`) matches every
+//! namespace, whatever its labels.
 //!
 //! # Scores by
 //! The sum over all other pods in the node's domains. Each other pod contributes the weight of every preferred term of

@@ -10,8 +10,8 @@
 //!   affinity/selector`. A term with a syntax error matches nothing.
 //! - Every required term names nodes, but no node can satisfy any term: `pod affinity terms conflict`.
 //!
-//! No eviction resolves any of these. If every required term names nodes (`matchFields` on `metadata.name`), only
-//! those nodes are filtered.
+//! No eviction resolves any of these. If every required term names nodes (`matchFields` on `metadata.name`), only the
+//! named nodes are filtered.
 //!
 //! # Scores by
 //! The sum of the weights of all matching preferred terms, both the pod's and those of `addedAffinity`, scaled to the

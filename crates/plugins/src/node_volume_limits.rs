@@ -9,8 +9,8 @@
 //! - A claim does not exist: `looking up PVC ns/x: persistentvolumeclaim "x" not found`, on all nodes. No eviction
 //!   helps.
 //! - A limit would be exceeded: `node(s) exceed max volume count`. Evicting pods helps. A volume that several pods of
-//!   the node use counts once. A volume that is attached although no pod uses it counts, and counts a second time if
-//!   this pod needs it.
+//!   the node use counts once. A volume that is attached but that no pod uses also counts, and it counts twice if this
+//!   pod needs it.
 //! - With the `VolumeLimitScaling` feature gate: the node lacks a driver whose CSIDriver object keeps pods off nodes
 //!   without the driver: `x CSI driver is not installed on the node`. Evictions are tried but do not help.
 //!

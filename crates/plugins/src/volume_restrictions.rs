@@ -2,7 +2,8 @@
 //!
 //! # What it does
 //! PreFilter, Filter. Checks in-tree disks in the pod's spec, and claims with the `ReadWriteOncePod` access mode.
-//! PreFilter counts how many of these claims are in use; Filter compares the disks with those of the pods on the node.
+//! PreFilter counts how many of these claims are in use; Filter compares the disks with the disks of the pods on the
+//! node.
 //!
 //! # Rejects when
 //! - A claim does not exist: `persistentvolumeclaim "x" not found`, on all nodes. No eviction helps.

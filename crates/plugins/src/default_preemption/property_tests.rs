@@ -8,7 +8,7 @@ use harbormaster_testkit::{WhatIfTrial, cluster, labels, node, pod, profile, ran
 
 use super::*;
 
-/// A node with its pods, including those nominated to it.
+/// A node with its pods, including the pods nominated to it.
 #[derive(Clone, Debug)]
 struct ModelNode {
     name: String,

@@ -25,7 +25,7 @@ pub(super) struct Required {
     pub(super) affinity_keys: Vec<Str>,
     /// Pods that match every affinity term; `None` if there are no terms, or if a term matches nothing.
     pub(super) affinity: Option<PodSelector>,
-    /// Anti-affinity terms, without those that match nothing.
+    /// Anti-affinity terms, except for terms that match nothing.
     pub(super) anti: Vec<Term>,
 }
 

@@ -76,7 +76,7 @@ impl StorageWorld {
         world
     }
 
-    /// Returns the cluster before anything happens.
+    /// Returns the initial cluster.
     pub(super) fn cluster(&mut self) -> Cluster {
         let nodes: Vec<_> =
             NODES[..1 + self.dice.below(3) as usize].iter().map(|name| self.node(name)).collect();
