@@ -2,26 +2,27 @@
 //!
 //! # What it does
 //! PreEnqueue, PostFilter. PostFilter finds the node where evicting the least important pods makes room, and nominates
-//! the pod to that node; the engine evicts the victims. Each of the four steps has its own file: checking that the pod
-//! may preempt (`eligibility`), searching for nodes where evictions help (`search`, with `bound` and `quota`),
-//! choosing the victims on a node (`victims`, with `importance` and `budgets`), and choosing the best node (`choice`).
+//! the pod to that node; the engine evicts the victims. Each of its four steps has its own file: checking that the pod
+//! may preempt (`eligibility`), searching for nodes where evictions help (`search`, with `bound` and `quota`), choosing
+//! the victims on a node (`victims`, with `importance` and `budgets`), and choosing the best node (`choice`).
 //!
-//! The search considers every node where evictions might make room. It computes a lower bound of each node's cost,
+//! The search considers every node where evictions might make room. It computes a lower bound on each node's cost,
 //! tries the most promising node first, and stops when no other node can be better. If the bounds are too optimistic
-//! because something other than resource requests prevents scheduling, the search stops after 1,000 nodes or a tenth
-//! of them, whichever is more, once it has a candidate that violates no disruption budget. With `--parity`, or with
+//! because something other than resource requests prevents scheduling, the search stops after 1,000 nodes or a tenth of
+//! all nodes, whichever is more, once it has a candidate that violates no disruption budget. With `--parity`, or with
 //! arguments other than the defaults, it tries the nodes in order until it has enough candidates.
 //!
 //! # Rejects when
 //! PreEnqueue rejects the pod while victims are being evicted for it: `waiting for the preemption for this pod to be
-//! finished`. PostFilter nominates a node or gives a reason, always after `preemption: `:
+//! finished`. PostFilter nominates a node or gives one of these reasons, prefixed with `preemption: `:
 //! - `not eligible due to preemptionPolicy=Never.`
 //! - `not eligible due to a terminating pod on the nominated node.`: an earlier preemption is still in progress.
-//! - `not eligible due to workload aware preemption enabled`: for pods of a group, with that feature gate.
+//! - `not eligible due to workload aware preemption enabled`: for pods of a group, if the feature gate for
+//!   workload-aware preemption is enabled.
 //! - `no candidate node for preemption`: the extenders accept no eviction.
 //! - `0/N nodes are available: …`: no eviction helps. A node without pods of lower priority is counted under `No
-//!   preemption victims found for incoming pod`. A node that a filter rejects even after all evictions is counted
-//!   under that filter's reasons, and a node that evictions cannot open up under `Preemption is not helpful for
+//!   preemption victims found for incoming pod`. A node that a filter rejects even after all evictions is counted under
+//!   that filter's reasons, and a node on which evictions cannot help is counted under `Preemption is not helpful for
 //!   scheduling`. Only this outcome clears the pod's nomination.
 //!
 //! # Scores by
@@ -33,9 +34,9 @@
 //!
 //! # Differs from kube-scheduler
 //! - A missing `status.startTime` means "now" in kube-scheduler. This plugin has no clock: a pod without a start time
-//!   counts as started later than all others. Among pods of equal priority without a start time, the last one to join
-//!   a node is the most important on that node, as kube-scheduler's sorting also orders them; across nodes such pods
-//!   are equal.
+//!   is treated as having started after all others. Among pods of equal priority without a start time, the last one to
+//!   join a node is the most important on that node, which matches the order in which kube-scheduler sorts them; across
+//!   nodes, such pods are equally important.
 //! - Among equally good nodes the first one found wins; kube-scheduler's choice is random.
 //! - The default search considers all nodes. It starts at a pseudo-random node that is the same in every run. A search
 //!   that stops early stops exactly when it has seen enough nodes.
@@ -117,7 +118,8 @@ impl PostFilter for DefaultPreemption {
 }
 
 impl DefaultPreemption {
-    /// Never wakes the pod. Other plugins rejected a pod that is held back, and their hints decide whether to wake it.
+    /// Never wakes the pod. A pod that is held back was rejected by other plugins, whose hints decide whether to wake
+    /// it.
     fn after_pod(&self, _: &PodInfo, _: &Change<'_>) -> PluginResult<Hint> {
         Ok(Hint::Skip)
     }

@@ -1,7 +1,7 @@
 //! ImageLocality: prefers nodes that already have the pod's images.
 //!
 //! # What it does
-//! Score. Compares the images of the pod's containers, init containers and image volumes with those that the node
+//! Score. Compares the images of the pod's containers, init containers and image volumes with the images that the node
 //! reports.
 //!
 //! # Rejects when
@@ -9,9 +9,9 @@
 //!
 //! # Scores by
 //! The total size of the pod's images that are on the node. Each size is multiplied by the fraction of nodes that have
-//! the image, so that one node does not attract all pods. 23 MiB score 0, and 1000 MiB per container score 100. Image
-//! volumes add to the size but do not count as containers. A name without a tag or digest means `:latest`; the names
-//! that nodes report are compared unchanged.
+//! the image, so that one node does not attract all pods. A total of 23 MiB scores 0, and a total of 1000 MiB per
+//! container scores 100. Image volumes add to the size but do not count as containers. A name without a tag or digest
+//! means `:latest`; the names that nodes report are compared unchanged.
 //!
 //! # Requeued by
 //! Nothing.
@@ -60,7 +60,7 @@ impl Score<Row> for ImageLocality {
 
     fn score_batch(&self, cx: &RowCycle<'_>, (): &(), scores: &mut Scores<'_>) -> PluginResult<()> {
         let mut images = Images::of(cx);
-        // Most images of most pods are not on any node yet.
+        // Usually, most of a pod's images are not on any node yet.
         images.names.retain(|name| cx.nodes.has_image(name));
         for (row, score) in scores.iter_mut() {
             *score = images.score(cx.nodes.node(row));

@@ -1,9 +1,9 @@
 //! InterPodAffinity: attracts pods to other pods, or keeps them apart.
 //!
 //! # What it does
-//! PreFilter, Filter, PreScore, Score. Applies `spec.affinity.podAffinity` and `podAntiAffinity` of the pod to the
-//! pods on nodes, and the terms of the pods on nodes to the pod. For a term, two nodes are in the same topology domain
-//! if they have the same value for the label in its `topologyKey`. Terminating pods count until they are gone. The
+//! PreFilter, Filter, PreScore, Score. Applies `spec.affinity.podAffinity` and `podAntiAffinity` of the pod to the pods
+//! on nodes, and the terms of the pods on nodes to the pod. For a term, two nodes are in the same topology domain if
+//! they have the same value for the label in its `topologyKey`. Terminating pods are counted until they are gone. The
 //! [pod index](crate::pod_index) keeps the number of pods that match a term, and the terms that select a pod.
 //!
 //! # Rejects when
@@ -19,13 +19,13 @@
 //! Evictions may resolve the last two. If a selector of the pod has a syntax error, the pod is rejected on all nodes:
 //! `parsing pod: requiredAffinityTerms: …`. For a pod on a node, the list with the invalid term is ignored.
 //!
-//! A term applies to the namespaces that it lists and those that its `namespaceSelector` matches. If it has neither a
-//! list nor a selector, it applies to the namespace of its pod. For a term of the pod being scheduled, a namespace
-//! selector that matches an empty set of labels (one with only `NotIn` and `DoesNotExist`) matches every namespace,
-//! whatever its labels.
+//! A term applies to the namespaces that it lists and to the namespaces that its `namespaceSelector` matches. If it has
+//! neither a list nor a selector, it applies to the namespace of its pod. For a term of the pod being scheduled, a
+//! namespace selector that matches an empty set of labels (one with only `NotIn` and `DoesNotExist`) matches every
+//! namespace, whatever its labels.
 //!
 //! # Scores by
-//! The sum over all pods in the node's domains. Each of these other pods adds: the weight of every preferred term of
+//! The sum over all other pods in the node's domains. Each other pod contributes the weight of every preferred term of
 //! the incoming pod that matches the other pod, the weight of every preferred term of the other pod that matches the
 //! incoming pod (both negative for anti-affinity), and `hardPodAffinityWeight` for every required affinity term of the
 //! other pod that matches the incoming pod. The highest sum among the candidates scores 100 and the lowest 0; if all
@@ -33,13 +33,13 @@
 //! `ignorePreferredTermsOfExistingPods`, if the pod has no preferred terms.
 //!
 //! # Requeued by
-//! - A change of the pod's own labels.
+//! - A change to the pod's own labels.
 //! - A change to another pod that has a node or a nominated node: it is added or relabeled and now matches all
 //!   required affinity terms of this pod; it is relabeled or deleted and no longer matches all required anti-affinity
 //!   terms of this pod; or it is deleted and all its required anti-affinity terms matched this pod. Hints do not look
 //!   up namespace labels, so a namespace selector that requires labels matches nothing here.
-//! - A new node with the key of an affinity term, or a node that gains the key or changes its value. For a pod with
-//!   anti-affinity, any new node, and a node that loses the key of a term or changes its value.
+//! - A new node with the key of an affinity term, or a node that gains the key or gets another value for it. For a pod
+//!   with anti-affinity, any new node, or a node that loses the key of a term or gets another value for it.
 //!
 //! # Differs from kube-scheduler
 //! No differences.

@@ -1,17 +1,18 @@
-//! The in-tree plugins: kube-scheduler's plugins under their own names, and [`Unbuilt`], which rejects pods that need
-//! a plugin not built yet.
+//! The in-tree plugins: kube-scheduler's plugins under their own names, and [`Unbuilt`], which rejects pods that need a
+//! plugin that is not built yet.
 //!
 //! Reading order: [`node_name`] (the smallest), [`node_unschedulable`] (events and batches), [`node_affinity`]
 //! (arguments and state), [`node_resources`] (columns). Each module documents what its plugin does, when it rejects,
 //! how it scores, what requeues its pods, and how it differs from kube-scheduler.
 //!
-//! Then [`pod_index`], [`pod_topology_spread`] and [`inter_pod_affinity`], which use it, and [`default_preemption`].
+//! Next, [`pod_index`]; [`pod_topology_spread`] and [`inter_pod_affinity`], which use the index; and
+//! [`default_preemption`].
 //!
 //! For volumes: [`storage`] (the objects), [`volume_restrictions`], [`volume_zone`] and [`node_volume_limits`].
 //!
 //! Invariants: filters and scores that depend only on the pod's spec and the node's row implement `Filter<Row>` and
-//! `Score<Row>` and are cached until the row changes; no attempt counts pods one by one; integers truncate and floats
-//! round as in kube-scheduler, so scores are equal.
+//! `Score<Row>` and are cached until the row changes; no attempt counts pods one by one; integers are truncated and
+//! floats rounded as in kube-scheduler, so that scores are equal.
 
 pub mod default_binder;
 pub mod default_preemption;
@@ -73,12 +74,14 @@ pub fn in_tree(registry: &mut Registry) {
         .register::<PrioritySort>()
         // First in PreFilter, since pods that cannot be scheduled correctly must not be scheduled.
         .register::<Unbuilt>()
-        // Filters by cost and by permanence of the reason: cordons and names before taints before selectors.
+        // Filters, ordered by cost and by how permanent their reasons are: cordons and names, then taints, then
+        // selectors.
         .register::<NodeUnschedulable>()
         .register::<NodeName>()
         .register::<TaintToleration>()
         .register::<NodeAffinity>()
-        // Filters whose reasons may disappear with other pods come last, so that permanent reasons are reported first.
+        // Filters whose reasons may disappear when other pods leave come last, so that permanent reasons are reported
+        // first.
         .register::<NodePorts>()
         .register::<NodeResourcesFit>()
         // Volume filters, which most pods do not need.

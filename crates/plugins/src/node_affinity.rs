@@ -1,8 +1,8 @@
 //! NodeAffinity: selects nodes by label or name.
 //!
 //! # What it does
-//! PreFilter, Filter, Score. Applies `spec.nodeSelector` and `spec.affinity.nodeAffinity` of the pod, and the argument
-//! `addedAffinity`, which applies to every pod of the profile.
+//! PreFilter, Filter, Score. Applies `spec.nodeSelector` and `spec.affinity.nodeAffinity` of the pod, and the
+//! `addedAffinity` argument, which applies to every pod of the profile.
 //!
 //! # Rejects when
 //! - The node does not match `addedAffinity`: `node(s) didn't match scheduler-enforced node affinity`.
@@ -10,15 +10,15 @@
 //!   affinity/selector`. A term with a syntax error matches nothing.
 //! - Every required term names nodes, but no node can satisfy any term: `pod affinity terms conflict`.
 //!
-//! No eviction resolves any of these. If every required term names nodes (`matchFields` on `metadata.name`), only
-//! those nodes are filtered.
+//! No eviction resolves any of these. If every required term names nodes (`matchFields` on `metadata.name`), only the
+//! named nodes are filtered.
 //!
 //! # Scores by
 //! The sum of the weights of all matching preferred terms, both the pod's and those of `addedAffinity`, scaled to the
 //! largest sum among the candidates. Pods without preferred terms are not scored.
 //!
 //! # Requeued by
-//! A new node that matches; a node whose changed labels now match but did not match before.
+//! A new node that matches; a node that did not match before but does after a change to its labels.
 //!
 //! # Differs from kube-scheduler
 //! No differences.

@@ -2,8 +2,8 @@
 //!
 //! # What it does
 //! PreFilter, Filter, with the `NodeDeclaredFeatures` feature gate. Infers the required node features from the spec:
-//! `RestartAllContainersOnContainerExits` if a container has a restart rule with the action `RestartAllContainers`,
-//! and `UserNamespacesHostNetworkSupport` if the pod uses the host's network together with a user namespace.
+//! `RestartAllContainersOnContainerExits` if a container has a restart rule with the `RestartAllContainers` action, and
+//! `UserNamespacesHostNetworkSupport` if the pod uses the host's network together with a user namespace.
 //!
 //! # Rejects when
 //! The node does not declare all required features in `status.declaredFeatures`: `node(s) didn't match Pod's required

@@ -44,7 +44,7 @@ impl Plugin for NodeName {
     }
 }
 
-/// Returns the node that the pod names; an empty name counts as absent.
+/// Returns the node that the pod names, if any. An empty name is treated as absent.
 fn requested_node(pod: RowPod<'_>) -> Option<&str> {
     pod.node_name.map(Str::as_str).filter(|name| !name.is_empty())
 }

@@ -4,14 +4,14 @@
 //! Filter. Checks `spec.unschedulable` of the node, which `kubectl cordon` sets.
 //!
 //! # Rejects when
-//! The node is cordoned and the pod does not tolerate the taint `node.kubernetes.io/unschedulable:NoSchedule` with an
-//! empty value: `node(s) were unschedulable`, which no eviction resolves. The node's actual taints do not matter.
+//! The node is cordoned and the pod does not tolerate the `node.kubernetes.io/unschedulable:NoSchedule` taint (with an
+//! empty value): `node(s) were unschedulable`, which no eviction resolves. The node's actual taints do not matter.
 //!
 //! # Scores by
 //! It does not score.
 //!
 //! # Requeued by
-//! A new node that is not cordoned; a node that is uncordoned; new tolerations of the pod that tolerate the taint.
+//! A new node that is not cordoned; a node that is uncordoned; new tolerations of the pod that match the taint.
 //!
 //! # Differs from kube-scheduler
 //! No differences.

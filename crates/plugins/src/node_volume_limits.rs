@@ -3,20 +3,20 @@
 //! # What it does
 //! PreFilter, Filter. PreFilter finds the volumes that the pod needs and their drivers. Filter adds the needed volumes
 //! that are not on the node yet to the node's volumes, and compares the sum with the limits in the node's CSINode.
-//! In-tree disks count for the CSI driver that replaces their in-tree plugin.
+//! In-tree disks count toward the limit of the CSI driver that replaces their in-tree plugin.
 //!
 //! # Rejects when
 //! - A claim does not exist: `looking up PVC ns/x: persistentvolumeclaim "x" not found`, on all nodes. No eviction
 //!   helps.
 //! - A limit would be exceeded: `node(s) exceed max volume count`. Evicting pods helps. A volume that several pods of
-//!   the node use counts once. A volume that is attached although no pod uses it counts, and counts a second time if
-//!   this pod needs it.
-//! - With the `VolumeLimitScaling` feature gate: the node lacks a driver that requires nodes to have it: `x CSI driver
-//!   is not installed on the node`. Eviction is tried in vain.
+//!   the node use counts once. A volume that is attached but that no pod uses also counts, and it counts twice if this
+//!   pod needs it.
+//! - With the `VolumeLimitScaling` feature gate: the node lacks a driver whose CSIDriver object keeps pods off nodes
+//!   without the driver: `x CSI driver is not installed on the node`. Evictions are tried but do not help.
 //!
 //! The plugin fails if the claim of an ephemeral volume (of the pod, or of a pod on the node) was not created for that
-//! pod, or if an in-tree disk cannot be translated for its driver. A claim without a volume counts for the driver of
-//! its class. Nodes without a CSINode are unlimited, and so are drivers without a limit in the CSINode.
+//! pod, or if an in-tree disk cannot be translated for its driver. A claim without a volume counts toward the limit of
+//! its class's driver. Nodes without a CSINode are unlimited, and so are drivers without a limit in the CSINode.
 //!
 //! # Scores by
 //! It does not score.
@@ -27,8 +27,8 @@
 //! attachment's driver.
 //!
 //! # Differs from kube-scheduler
-//! An index keeps the attached volumes ([`AttachedVolumes`]), so they are not counted over all pods of a node. The
-//! signature includes the namespace, and pods with ephemeral volumes have no signature.
+//! An index keeps the attached volumes ([`AttachedVolumes`]), so no attempt counts them pod by pod. The signature
+//! includes the namespace, and pods with ephemeral volumes have no signature.
 
 mod attached;
 mod claims;
@@ -65,7 +65,8 @@ pub struct LimitsState {
     migrated: NeededVolumes,
     /// Volumes on all other nodes.
     plain: NeededVolumes,
-    /// Rows that pods have joined or left in a what-if question. The volumes of their pods are counted one by one.
+    /// Rows that pods have joined or left in a what-if question. The volumes of the pods on these rows are counted one
+    /// by one.
     changed: Vec<NodeIdx>,
 }
 
@@ -224,7 +225,8 @@ impl NodeVolumeLimits {
         if is_full { Err(Reject::evictable(REASON).into()) } else { Ok(()) }
     }
 
-    /// Returns true if the driver requires nodes to have it, and the node does not have it.
+    /// Returns true if the node lacks the driver, and the driver's CSIDriver object keeps pods off nodes without the
+    /// driver.
     fn is_missing(&self, cx: &Cycle<'_>, driver: &str, node: &str) -> bool {
         let (.., nodes, drivers) = self.watched(cx.objects);
         let has = |node: &Custom<CsiNode>| node.drivers.iter().any(|on_node| on_node.name == *driver);

@@ -11,8 +11,8 @@
 //! empty ones) are tried on every pod and group of their namespaces. Groups and terms are dropped with their last pod.
 //! Selectors and node label keys are dropped when many others have been used since.
 //!
-//! Counts are kept per node, not per topology value: the counts of a relabeled node move with it, and different pods
-//! may count different nodes.
+//! Counts are kept per node, not per topology value: when a node is relabeled, its counts move with it, and the nodes
+//! that count may differ from pod to pod.
 //!
 //! Invariant: after any sequence of changes the index gives the same answers as a rebuilt one.
 
@@ -53,7 +53,7 @@ pub struct PodIndex {
 }
 
 impl PodIndex {
-    /// Starts to keep a column for a node label key.
+    /// Starts keeping a column for a node label key.
     pub fn watch_key(&mut self, known: ClusterView<'_>, key: &Str) {
         self.topology.watch(known.nodes, key);
     }
@@ -63,7 +63,7 @@ impl PodIndex {
         self.topology.key(key)
     }
 
-    /// Starts to count the pods that the selector matches.
+    /// Starts counting the pods that the selector matches.
     pub fn watch_pods(&mut self, selector: &PodSelector) {
         self.selectors.watch(&self.groups, selector);
     }

@@ -2,17 +2,17 @@
 //!
 //! # What it does
 //! PreFilter, Filter, PreScore, Score. Applies `spec.topologySpreadConstraints` of the pod. A pod without constraints
-//! gets the plugin's defaults: a preference for different nodes and zones with `defaultingType: System`, or the
-//! constraints in `defaultConstraints` with `List`. The selector of default constraints combines the selectors of the
+//! gets the plugin's defaults: a preference for different nodes and zones with `defaultingType: System`, or, with
+//! `List`, the constraints in `defaultConstraints`. The selector of default constraints combines the selectors of the
 //! pod's services and of its owner (ReplicationController, ReplicaSet, StatefulSet). If there are no such selectors,
 //! the pod has no constraints.
 //!
-//! A constraint counts the pods in the pod's namespace that its selector matches, except for terminating pods, per
-//! value of its `topologyKey`. The nodes with one value are a *domain*. Nodes that lack the key of any constraint of
-//! the same kind are ignored. So are nodes that the pod's node selector and required node affinity exclude, unless the
-//! constraint has `nodeAffinityPolicy: Ignore`. With `nodeTaintsPolicy: Honor`, nodes with taints that the pod does
-//! not tolerate are ignored as well. A missing selector matches nothing. An empty selector counts no pods on nodes
-//! either, but it matches the pod itself and pods that are added or removed in what-if questions.
+//! For each value of its `topologyKey`, a constraint counts the pods in the pod's namespace that its selector matches,
+//! except for terminating pods. The nodes with one value are a *domain*. Nodes that lack the key of at least one
+//! constraint of the same kind are ignored. So are nodes that the pod's node selector and required node affinity
+//! exclude, unless the constraint has `nodeAffinityPolicy: Ignore`. With `nodeTaintsPolicy: Honor`, nodes with taints
+//! that the pod does not tolerate are ignored as well. A missing selector matches nothing. An empty selector counts no
+//! pods on nodes either, but it matches the pod itself and pods that are added or removed in what-if questions.
 //!
 //! # Rejects when
 //! Constraints with `whenUnsatisfiable: DoNotSchedule` are checked in order:
@@ -20,23 +20,24 @@
 //!   eviction resolves.
 //! - The number of pods in the node's domain, including this pod if the constraint's selector matches it, would exceed
 //!   the number in the domain with the fewest pods by more than `maxSkew`: `node(s) didn't match pod topology spread
-//!   constraints`. That smallest number is zero if there are fewer than `minDomains` domains.
+//!   constraints`. If there are fewer than `minDomains` domains, the smallest number is taken to be zero.
 //!
 //! # Scores by
 //! Each constraint with `whenUnsatisfiable: ScheduleAnyway` contributes the number of pods in the node's domain,
 //! multiplied by `ln(domains + 2)`, plus `maxSkew - 1`. The contributions are added up and rounded. Fewer pods are
 //! better: the result is `100 * (largest + smallest - score) / largest`. Only the domains of the candidates count; for
 //! `kubernetes.io/hostname` every candidate is a domain, and all its pods count. Candidates that lack a key score 0,
-//! except under system defaults, where that key is ignored.
+//! except under system defaults, where a missing key is ignored.
 //!
 //! # Requeued by
-//! A pod that a hard constraint selects, if it is bound, deleted, terminated or relabeled. A change of the pod's own
-//! labels, and of its tolerations if a constraint honors taints. A node with all keys that is added or removed, or
-//! whose taints or value of a key change; a node that starts or stops having all keys.
+//! A pod that a hard constraint selects, if that pod is bound, deleted, terminated or relabeled. A change to the
+//! pending pod's own labels, or to its tolerations if a constraint honors taints. A node with all keys, if it is added
+//! or removed, or if its taints or its values for the keys change; a node that gains its last missing key or loses a
+//! key.
 //!
 //! # Differs from kube-scheduler
-//! A pod with hard default constraints is requeued by every pod of its namespace that is bound, deleted, terminated or
-//! relabeled, whether or not its services and owner select that pod.
+//! A pod with hard default constraints is requeued whenever any pod in its namespace is bound, deleted, terminated or
+//! relabeled, whether or not the selectors of its own services and owner match the other pod.
 
 mod constraints;
 mod default_selector;
@@ -126,7 +127,7 @@ impl Indexed for PodTopologySpread {
 
     fn prepare(&self, index: &mut PodIndex, known: ClusterView<'_>, pod: &PodInfo) {
         for kind in [Kind::Hard, Kind::Soft] {
-            // Errors of constraints are reported by the extension point that applies them.
+            // Errors in constraints are reported by the extension point that applies them.
             for constraint in self.constraints(pod, kind, known.objects).unwrap_or_default() {
                 index.watch_key(known, &constraint.key);
                 if let Some(pods) = constraint.counted(&pod.namespace) {

@@ -32,7 +32,7 @@ enum Rows {
 const MAX_LIST: usize = 32;
 
 impl RowsByLabel {
-    /// Keeps these keys permanently. Must be called before there are nodes.
+    /// Returns a map that keeps these keys permanently. Must be called before there are nodes.
     pub(crate) fn of(keys: &[&str]) -> Self {
         let key = || Key { users: 1, ..Key::default() };
         Self(keys.iter().map(|name| ((*name).into(), key())).collect())

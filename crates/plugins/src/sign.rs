@@ -94,7 +94,7 @@ pub(crate) fn labels(pod: &PodInfo) -> SignFragment {
     fragment("v1.Pod.Labels", (&pod.namespace, &pod.labels))
 }
 
-/// Includes the namespace, since claims belong to it. Claims of ephemeral volumes depend on the pod's name.
+/// Includes the namespace, since claims are namespaced. Claims of ephemeral volumes depend on the pod's name.
 pub(crate) fn volumes(pod: &PodInfo) -> Result<Vec<SignFragment>, Unsignable> {
     let sources = pod.spec.volumes.iter().map(|volume| &volume.source);
     if sources.clone().any(|source| matches!(source, VolumeSource::Ephemeral)) {

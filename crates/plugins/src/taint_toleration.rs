@@ -1,21 +1,21 @@
 //! TaintToleration: keeps pods off nodes whose taints they do not tolerate.
 //!
 //! # What it does
-//! Filter, Score. Compares `spec.taints` of the node with `spec.tolerations` of the pod. Tolerations with the
-//! operators `Lt` and `Gt` count only with the `TaintTolerationComparisonOperators` feature gate (KEP-5471).
+//! Filter, Score. Compares `spec.taints` of the node with `spec.tolerations` of the pod. Tolerations with the `Lt` and
+//! `Gt` operators take effect only with the `TaintTolerationComparisonOperators` feature gate (KEP-5471).
 //!
 //! # Rejects when
-//! A taint with the effect `NoSchedule` or `NoExecute` is not tolerated: `node(s) had untolerated taint(s)`, which no
-//! eviction resolves.
+//! A `NoSchedule` or `NoExecute` taint is not tolerated: `node(s) had untolerated taint(s)`, which no eviction
+//! resolves.
 //!
 //! # Scores by
-//! The number of `PreferNoSchedule` taints that the pod does not tolerate; fewer are better. A node without such
-//! taints scores 100, and the node with the most among the candidates scores 0. Only tolerations for that effect or
-//! for all effects count.
+//! The number of `PreferNoSchedule` taints that the pod does not tolerate; fewer are better. A node without such taints
+//! scores 100, and the node with the most among the candidates scores 0. Only tolerations for the `PreferNoSchedule`
+//! effect or for all effects count.
 //!
 //! # Requeued by
-//! A new node, or a node with changed taints, that the pod tolerates now but did not tolerate before; a change of the
-//! pod's tolerations.
+//! A new node whose taints the pod tolerates; a node whose taints have changed so that the pod now tolerates them; a
+//! change to the pod's tolerations.
 //!
 //! # Differs from kube-scheduler
 //! No differences.

@@ -2,7 +2,7 @@
 //! incorrectly.
 //!
 //! # What it does
-//! PreFilter, PostFilter. The argument `missing` names the plugins of kube-scheduler that the profile enables and that
+//! PreFilter, PostFilter. The `missing` argument names the kube-scheduler plugins that the profile enables and that
 //! this version lacks. If nothing is missing, the plugin does nothing.
 //!
 //! In PostFilter it stands in for DynamicResources if that plugin is missing, and gives that plugin's reason for a pod
@@ -22,7 +22,7 @@
 //!
 //! # Differs from kube-scheduler
 //! kube-scheduler has no such plugin. This plugin is stricter than the plugins that it replaces, and will be removed
-//! when none is missing any longer.
+//! when no plugin is missing any longer.
 
 use std::borrow::Cow;
 
@@ -34,7 +34,7 @@ use serde::Deserialize;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct UnbuiltArgs {
-    /// Names of enabled plugins that do not exist.
+    /// Names of enabled plugins that this version lacks.
     pub missing: Vec<String>,
 }
 

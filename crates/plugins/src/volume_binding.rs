@@ -20,10 +20,10 @@
 //! of each class's storage, converted with `shape`.
 //!
 //! # Requeued by
-//! A new or changed claim of the pod; a new or changed volume; a new class, or a class whose allowed topologies
-//! change; a new node, or a node whose labels change; a change of the migrated plugins of a CSINode; new or increased
-//! storage capacity; a driver that stops reporting capacity, for pods with inline volumes of that driver; a pod with
-//! claims that gives up its node before it is bound.
+//! A new or changed claim of the pod; a new or changed volume; a new class, or a class whose allowed topologies change;
+//! a new node, or a node whose labels change; a change to the migrated plugins of a CSINode; new or increased storage
+//! capacity; a driver that stops reporting capacity, for pods with inline volumes of that driver; a pod with claims
+//! that gives up its node before it is bound.
 //!
 //! # Differs from kube-scheduler
 //! - Among volumes of equal size the first one by name wins, even among several volumes reserved for the claim;
@@ -33,7 +33,7 @@
 //! - A pod that gives up its node wakes others, since its volumes may be free again.
 //! - PreBind reacts to events instead of polling and requires that a claim gets the volume chosen for it. It checks
 //!   only once, when the volumes exist, that the node still exists.
-//! - Classes never disappear during a decision.
+//! - Classes never disappear while a decision is being made.
 //!
 //! Reading order: `claims` (the pod), `on_node` (one node), `supply` (available storage), `reach` and `offers`
 //! (parts of `supply`), `decision` (the result), `bind` (carrying out the decision), `score`, `hints`.

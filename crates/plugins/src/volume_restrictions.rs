@@ -1,8 +1,9 @@
 //! VolumeRestrictions: prevents pods from sharing volumes that only one pod may use.
 //!
 //! # What it does
-//! PreFilter, Filter. Checks in-tree disks in the pod itself, and claims with the access mode `ReadWriteOncePod`.
-//! PreFilter counts how many of these claims are in use; Filter compares the disks with those of the pods on the node.
+//! PreFilter, Filter. Checks in-tree disks in the pod's spec, and claims with the `ReadWriteOncePod` access mode.
+//! PreFilter counts how many of these claims are in use; Filter compares the disks with the disks of the pods on the
+//! node.
 //!
 //! # Rejects when
 //! - A claim does not exist: `persistentvolumeclaim "x" not found`, on all nodes. No eviction helps.
@@ -11,7 +12,7 @@
 //!   monitor in common. Eviction helps.
 //! - A `ReadWriteOncePod` claim is in use by a pod on any node: `node(s) unavailable due to PersistentVolumeClaim with
 //!   ReadWriteOncePod access mode already in-use by another pod`. This rejects all nodes, since evicting the other pod
-//!   helps wherever it is.
+//!   helps wherever that pod is.
 //!
 //! # Scores by
 //! It does not score.
@@ -144,7 +145,7 @@ impl RestrictionState {
         named_by(pod).filter(|name| self.claims.contains(name)).count().try_into()
     }
 
-    /// Returns true if a pod on the node has one of the pod's disks.
+    /// Returns true if a pod on the node has one of the incoming pod's disks.
     fn disk_is_taken(&self, pod: &PodInfo, users: &VolumeUsers, node: NodeRef<'_>) -> bool {
         if self.changed.contains(&node.idx()) {
             return node.pods().iter().any(|other| shares_a_disk(pod, other));

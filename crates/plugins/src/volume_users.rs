@@ -55,8 +55,8 @@ pub(crate) fn exclusive_disks(pod: &PodInfo) -> impl Iterator<Item = &InTreeDisk
     })
 }
 
-/// Returns true if two pods on one node cannot have these two disks: they are the same disk, which is an EBS volume or
-/// not read-only in both.
+/// Returns true if two pods on one node cannot have these two disks: both are the same disk, and it is an EBS volume or
+/// at least one of the two uses is not read-only.
 pub(crate) fn excludes(a: &InTreeDisk, b: &InTreeDisk) -> bool {
     use InTreeDisk::{AwsElasticBlockStore, GcePersistentDisk, Iscsi, Rbd};
     let same = DiskKey::of(a).is_some_and(|a| Some(a) == DiskKey::of(b));
@@ -78,7 +78,7 @@ impl VolumeUsers {
         rows.is_some_and(|rows| rows.keys().any(|row| nodes.node(*row).object().is_some()))
     }
 
-    /// Returns true if a pod on the row has the disk in a way that no other pod there can have it.
+    /// Returns true if a pod on the row has the disk and cannot share it with a pod that has `disk`.
     pub fn row_excludes(&self, disk: &InTreeDisk, row: NodeIdx) -> bool {
         let rows = DiskKey::of(disk).and_then(|key| self.disks.get(&key));
         let there = rows.and_then(|rows| rows.get(&row)).into_iter().flatten();

@@ -46,7 +46,7 @@ const REASON: &str = "node(s) had no available volume zone";
 /// Separator between several values in one label.
 const VALUES: &str = "__";
 
-/// Zone and region labels of volumes, each with another node label that also matches.
+/// Zone and region labels of volumes, each with the stable node label that also matches.
 const LABELS: [(&str, &str); 4] = [
     (LABEL_ZONE_BETA, LABEL_ZONE),
     (LABEL_REGION_BETA, LABEL_REGION),

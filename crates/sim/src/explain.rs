@@ -31,7 +31,8 @@ pub struct Explained {
     pub explanations: Vec<PodExplanation>,
 }
 
-/// Judges every pending pod of `objects` (Kubernetes objects as JSON) on their cluster with the given feature gates.
+/// Judges every pending pod of `objects` (Kubernetes objects as JSON) on the cluster that the objects describe, with
+/// the given feature gates.
 ///
 /// Made for comparing many small clusters: each thread keeps the profiles of the last configuration.
 ///

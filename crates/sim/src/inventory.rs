@@ -35,10 +35,10 @@ pub struct Inventory {
     pub bound: Vec<Pod>,
     /// Pods without a node.
     pub pending: Vec<Pod>,
-    /// Objects that plugins may read: objects of Kubernetes' other kinds, and custom resources whose definitions are
-    /// among the manifests. [`Self::custom_notices`] reports the objects that no plugin reads.
+    /// Objects that plugins may read: objects of other built-in kinds, and custom resources whose definitions are among
+    /// the manifests. [`Self::custom_notices`] reports the objects that no plugin reads.
     pub custom: Vec<CustomObject>,
-    /// The claims and volumes among the objects, settled before the first pod.
+    /// The claims and volumes among the objects, settled before the first pod is scheduled.
     pub volumes: Volumes,
     /// Group, version and plural of each resource that the definitions serve.
     pub served: Vec<[String; 3]>,
@@ -46,7 +46,7 @@ pub struct Inventory {
     pub notices: Vec<String>,
     /// Number of objects that no plugin can read, by kind.
     pub ignored: BTreeMap<String, usize>,
-    /// Number of objects that no manifest defines, by version and kind.
+    /// Number of objects whose kind no manifest defines, by version and kind.
     pub undefined: BTreeMap<(String, String), usize>,
     /// Number of pods on each missing node, by the node's name.
     pub missing_nodes: BTreeMap<String, usize>,
@@ -73,11 +73,11 @@ pub struct CustomObject {
 pub struct Reading {
     /// Treatment of unknown fields.
     pub validate: Validate,
-    /// True to create pods also for workloads of a dump that contains none of their pods.
+    /// True to create pods even for workloads from a dump that contains none of their pods.
     pub fill: bool,
     /// True to make pods on missing nodes pending again.
     pub reschedule_missing: bool,
-    /// True to keep nodes and pods as written as well, since extenders see all their fields.
+    /// True to also keep nodes and pods as written, since extenders see all their fields.
     pub full: bool,
 }
 
@@ -137,7 +137,8 @@ impl Inventory {
         self.custom.iter().for_each(|object| self.volumes.put(&object.value));
     }
 
-    /// Binds claims to the volumes that they get before the first pod, and reports the claims that get none.
+    /// Binds claims to the volumes that they get before the first pod is scheduled, and reports the claims that get
+    /// none.
     fn settle_volumes(&mut self) {
         self.volumes.settle();
         let Changes { created, volumes, claims, deleted, events } = self.volumes.take_changes();
@@ -195,7 +196,7 @@ impl Inventory {
                     .any(|own| own.group == group && own.version == version && own.plural == plural))
     }
 
-    /// Returns lines about objects that plugins may read: the number of objects that no plugin reads, and the objects
+    /// Returns notices about objects that plugins may read: the number of objects that no plugin reads, and the objects
     /// that plugins cannot decode.
     pub fn custom_notices(&self, config: &EngineConfig) -> Vec<String> {
         let (kinds, mut ignored) = (config.resources(), self.ignored.clone());
@@ -325,7 +326,7 @@ impl Builder {
         let (mut left, mut left_pods) = (0, 0);
         let mut gone = HashSet::new();
         for workload in std::mem::take(&mut self.workloads) {
-            // Its pods belong to its replica sets.
+            // The workload's pods belong to its replica sets.
             if owners.contains(&workload.key) {
                 continue;
             }

@@ -23,7 +23,7 @@ use harbormaster_plugins::{
 /// Maximum number of things that are listed; the others are only counted.
 const NAMED: usize = 3;
 
-/// The things that a group of nodes rejected for the same reasons lacks.
+/// Things lacking on a group of nodes that were rejected for the same reasons.
 #[derive(Debug, Default)]
 pub(crate) struct Shortages {
     nodes: usize,
@@ -39,7 +39,7 @@ struct Amount {
     wants: i64,
     /// The largest free amount on any of the nodes.
     free: i64,
-    /// The largest amount on any of the nodes, regardless of its pods.
+    /// The largest amount on any of the nodes, ignoring what its pods use.
     all: i64,
 }
 
@@ -150,13 +150,13 @@ fn bytes(amount: i64) -> String {
     trimmed(format!("{}.{:02}", hundredths / 100, hundredths % 100)) + unit
 }
 
-/// Removes zeros at the end of the decimals.
+/// Removes trailing zeros after the decimal point.
 fn trimmed(number: String) -> String {
     number.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 /// Returns the taint that keeps the pod away. A feature gate determines whether numbers are compared; a taint that is
-/// not tolerated with that comparison is not tolerated without it either.
+/// not tolerated when numbers are compared is not tolerated otherwise either.
 fn untolerated(pod: &PodInfo, node: NodeRef<'_>) -> Option<String> {
     let tolerations = &pod.spec.tolerations;
     let find = |numbers| find_untolerated(node.taints(), tolerations, numbers, |t| t.effect.forbids());

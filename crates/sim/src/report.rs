@@ -43,7 +43,7 @@ pub struct PodReport {
     pub pod: String,
     /// `spec.schedulerName`.
     pub profile: String,
-    /// Controller of the pod: `ReplicaSet shop/web-6d4f`.
+    /// Controller of the pod, such as `ReplicaSet shop/web-6d4f`.
     pub owner: Option<String>,
     /// Node of the pod.
     pub node: Option<String>,
@@ -59,7 +59,7 @@ pub struct PodReport {
     pub preempted_by: Option<String>,
     /// Number of attempts.
     pub attempts: u32,
-    /// Number of nodes that were evaluated, and of those that fit, in the attempt that placed the pod.
+    /// Number of nodes evaluated and number of nodes that fit, in the attempt that placed the pod.
     pub looked_at: Option<(usize, usize)>,
     /// True if no profile has the pod's scheduler name.
     pub is_foreign: bool,

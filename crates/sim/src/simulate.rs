@@ -31,12 +31,12 @@ const START: Timestamp = Timestamp(1_767_225_600_000_000_000);
 /// Time between two inputs, so that pods of equal priority are tried in the order of the manifests.
 const STEP: Duration = Duration::from_micros(1);
 
-/// Number of failed attempts after which a pod is given up if no pod was placed in between.
+/// Number of failed attempts, with no pod placed or evicted in between, after which a pod is given up.
 const MAX_FRUITLESS: u32 = 3;
 
 /// Places the pending pods one after another, as the only scheduler of the cluster would.
 ///
-/// Calls `progress` after every attempt with the number of placed pods and the number of all pods.
+/// Calls `progress` after every attempt with the number of placed pods and the total number of pods.
 pub fn simulate(config: EngineConfig, cluster: Inventory, progress: &mut dyn FnMut(usize, usize)) -> Report {
     let mut world = SimulatedCluster::new(config, cluster, None);
     world.run(progress);
@@ -103,7 +103,7 @@ struct SimulatedCluster<'a> {
     /// State of the volume controllers and provisioners.
     volumes: Volumes,
     version: u64,
-    /// For each pod, the number of attempts since any pod was placed.
+    /// For each pod, the number of attempts since any pod was last placed or evicted.
     fruitless: FxHashMap<Str, u32>,
     placed: usize,
     missing_nodes: BTreeMap<String, usize>,
@@ -182,7 +182,7 @@ impl<'a> SimulatedCluster<'a> {
         loop {
             let hope = self.try_all(progress);
             let lengths = self.engine.queue_lengths();
-            // Here, only the placement of other pods gives waiting pods the events that they wait for.
+            // In a simulation, only the placement of other pods causes the events that waiting pods need.
             let moving = lengths.backoff > 0 || self.engine.bindings_in_progress() > 0;
             let goes_on = moving && hope && self.is_of_interest();
             let Some(wakeup) = self.engine.next_wakeup().filter(|_| goes_on) else { return };
@@ -219,7 +219,7 @@ impl<'a> SimulatedCluster<'a> {
         let Attempted { pod, outcome } = attempted;
         let Some(report) = self.reports.get_mut(&pod.uid) else { return };
         report.attempts += 1;
-        // Counts until the pod is placed, since a pod that had a node may still be given up.
+        // Attempts that found a node count as well, since the pod may lose the node before it is bound.
         *self.fruitless.entry(pod.uid.clone()).or_default() += 1;
         match outcome {
             Outcome::Assumed { evaluated, feasible, .. } => report.looked_at = Some((evaluated, feasible)),
@@ -353,8 +353,8 @@ impl<'a> SimulatedCluster<'a> {
     }
 }
 
-/// Removes the addition that kube-scheduler makes to the reason of a PreFilter plugin if a later plugin has not found
-/// the state that it would have prepared.
+/// Removes the suffix that kube-scheduler appends to a PreFilter plugin's reason if a later plugin does not find its
+/// own PreFilter state.
 fn without_echo(message: String) -> String {
     match message.strip_suffix(" not found") {
         Some(rest) if rest.ends_with('.') => rest.to_owned(),

@@ -1,4 +1,4 @@
-//! Lower bounds of the cost of making room on a node, computed without a dry run.
+//! Lower bounds on the cost of making room on a node, computed without a dry run.
 //!
 //! The search uses the bounds to try the most promising nodes first, and to stop when no other node can be better. A
 //! bound never exceeds the cost of the actual victims.
@@ -17,11 +17,11 @@ pub(super) struct Bounds {
     shortages: Vec<Shortage>,
     /// Pods that may be preempted, least important first.
     pods: Vec<Preemptible>,
-    /// Amount of one resource that each of these pods frees.
+    /// Amounts of one resource that evicting the pods would free.
     freed: Vec<i64>,
 }
 
-/// A pod that may be preempted. Ordered by lowest priority, then by latest start.
+/// A pod that may be preempted. Ordered by priority, lowest first, then by start time, latest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Preemptible {
     priority: i32,
@@ -31,8 +31,8 @@ struct Preemptible {
 }
 
 impl Bounds {
-    /// Returns the lower bound of the cost of the victims for `pod` on the row, or `None` if evictions cannot make
-    /// room there.
+    /// Returns a lower bound on the cost of the victims on the row for `pod`, or `None` if evictions cannot make room
+    /// there.
     pub(super) fn lower_bound(&mut self, what_if: &dyn WhatIf, row: NodeIdx, pod: &PodInfo) -> Option<Cost> {
         let there = what_if.nodes().node(row).pods();
         self.pods.clear();
@@ -47,7 +47,7 @@ impl Bounds {
         );
         self.pods.sort_unstable();
         Shortage::gather(&mut self.shortages, what_if, row, pod);
-        // Number of pods to evict, least important first, to cover all shortages.
+        // Number of pods to evict, starting with the least important, to cover all shortages.
         let mut needed = 1;
         for shortage in &self.shortages {
             let freed = self.pods.iter().map(|other| shortage.freed_by(&there[other.at]));
@@ -70,7 +70,7 @@ impl Bounds {
         })
     }
 
-    /// Returns the smallest number of pods among the first `end`, in any order, that cover all shortages.
+    /// Returns the smallest number of pods, chosen freely among the first `end`, that cover all shortages.
     fn fewest(&mut self, end: usize, there: &[Arc<PodInfo>]) -> usize {
         let mut fewest = 1;
         for shortage in &self.shortages {
@@ -83,7 +83,7 @@ impl Bounds {
     }
 }
 
-/// Returns the number of leading amounts that add up to at least `wanted`, or `None` if all of them together do not.
+/// Returns how many leading amounts are needed to reach `wanted`, or `None` if their total is less.
 fn count_to(wanted: i64, amounts: impl Iterator<Item = i64>) -> Option<usize> {
     let mut left = wanted;
     for (at, amount) in amounts.enumerate() {

@@ -5,10 +5,11 @@ use std::{ptr, sync::Arc};
 use harbormaster_api::PodDisruptionBudget;
 use harbormaster_framework::prelude::*;
 
-/// Moves the pods whose eviction violates a budget to the front, keeps the order otherwise, and returns their number.
+/// Moves the pods whose eviction violates a budget to the front, otherwise preserving the order, and returns the number
+/// of these pods.
 ///
 /// Simulates the eviction of the pods one after another, in the given order. Every eviction uses up one disruption of
-/// each budget that covers the pod, even of an exhausted budget.
+/// each budget that covers the pod, even if the budget is already exhausted.
 pub(super) fn violating_first(pods: &mut [Arc<PodInfo>], objects: &Objects) -> usize {
     let mut budgets = BudgetUse { objects, left: Vec::new() };
     let mut violating = 0;
@@ -48,8 +49,8 @@ impl BudgetUse<'_> {
     }
 }
 
-/// Returns true if the budget covers the pod. A missing, empty or malformed selector covers nothing. A pod whose
-/// disruption the API server has already counted is not counted again.
+/// Returns true if the budget covers the pod. A missing, empty or malformed selector covers nothing. A budget does not
+/// cover a pod whose disruption the API server has already counted.
 fn covers(budget: &PodDisruptionBudget, pod: &PodInfo) -> bool {
     let selects = budget
         .selector

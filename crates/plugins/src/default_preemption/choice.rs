@@ -1,4 +1,4 @@
-//! Choice of the best node for an eviction.
+//! Chooses the best node for evictions.
 
 use std::cmp::Reverse;
 
@@ -7,7 +7,7 @@ use harbormaster_framework::prelude::*;
 
 use super::importance::start_time;
 
-/// Cost of a candidate, with the most important criterion first; less is better.
+/// Cost of a candidate. The criteria are in order of importance, and lower is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Cost {
     pub(super) violations: usize,
@@ -15,7 +15,7 @@ pub(super) struct Cost {
     /// Sum of [`Self::of_priority`] over the victims.
     pub(super) sum_of_priorities: i64,
     pub(super) victims: usize,
-    /// Earliest start of a victim of the highest priority; later is better.
+    /// Earliest start time among the victims of the highest priority; later is better.
     pub(super) start_time: Reverse<Timestamp>,
 }
 
@@ -34,8 +34,8 @@ impl Cost {
         start_time: Reverse(Timestamp(i64::MIN)),
     };
 
-    /// Returns a victim's share in the sum of priorities, measured from the lowest possible priority, so that an
-    /// additional victim always costs more than a slightly more important victim.
+    /// Returns a victim's contribution to the sum of priorities. It is measured from the lowest possible priority, so
+    /// that an additional victim always costs more than replacing a victim with a slightly more important one.
     pub(super) fn of_priority(priority: i32) -> i64 {
         i64::from(priority) - i64::from(i32::MIN)
     }

@@ -8,7 +8,7 @@ use harbormaster_testkit::{WhatIfTrial, cluster, labels, node, pod, profile, ran
 
 use super::*;
 
-/// A node with its pods, including those nominated to it.
+/// A node with its pods, including the pods nominated to it.
 #[derive(Clone, Debug)]
 struct ModelNode {
     name: String,
@@ -54,7 +54,7 @@ struct ModelCandidate {
     violations: i64,
 }
 
-/// The value of "now" for pods without a start time, which advances with every use.
+/// The current time, used for pods without a start time. Advances with every use.
 struct Clock(i64);
 
 impl Clock {

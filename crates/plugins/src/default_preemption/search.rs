@@ -19,14 +19,14 @@ use super::{
 const REASON_NO_VICTIMS: &str = "No preemption victims found for incoming pod";
 const REASON_NOT_HELPFUL: &str = "Preemption is not helpful for scheduling";
 
-/// Minimum number of nodes to try before the best candidate is accepted although another node may be better. The
-/// candidate must not violate a budget.
+/// Minimum number of nodes to try before the search may stop although an untried node may be better. It then stops only
+/// with a candidate that violates no budget.
 const MAX_TRIED: usize = 1000;
 
 /// Result of a search.
 #[derive(Default)]
 pub(super) struct Search {
-    /// Candidates; among equal costs, the preferred candidate comes first.
+    /// Candidates. Among candidates of equal cost, the preferred one comes first.
     pub(super) candidates: Vec<EvictionPlan>,
     preemptible: Preemptible,
     /// Number of nodes without a pod that may be preempted.
@@ -69,8 +69,8 @@ impl Search {
         }
     }
 
-    /// Tries all nodes, most promising first, until no other node can be better. If there are extenders, keeps as many
-    /// candidates as kube-scheduler would send to them.
+    /// Tries the nodes, most promising first, until no untried node can be better. If there are extenders, keeps as
+    /// many candidates as kube-scheduler would send to them.
     fn best_first(&mut self, enough: usize, rows: &[NodeIdx], pod: &PodInfo, what_if: &mut dyn WhatIf) {
         let kept = if what_if.asks_extenders() { enough } else { 1 };
         let mut by_bound = self.rows_by_bound(rows, pod, what_if);
@@ -93,8 +93,8 @@ impl Search {
         self.candidates = found.into_iter().map(|(_, plan)| plan).collect();
     }
 
-    /// Returns the lower bound of each row's cost with the row's position in `rows`, lowest first. Omits rows without
-    /// preemptible pods.
+    /// Returns a lower bound on each row's cost, together with the row's position in `rows`, lowest bound first. Omits
+    /// rows without preemptible pods.
     fn rows_by_bound(
         &mut self,
         rows: &[NodeIdx],
@@ -105,7 +105,7 @@ impl Search {
         let mut bounds_by_row = Vec::with_capacity(rows.len());
         for (at, row) in rows.iter().enumerate() {
             if !self.has_no_victims(*row, pod, what_if) {
-                // Rows where evictions cannot make room come last; trying them gives the reasons for the message.
+                // Rows where evictions cannot make room come last; trying them yields the reasons for the message.
                 let lower_bound = bounds.lower_bound(what_if, *row, pod).unwrap_or(Cost::WORST);
                 bounds_by_row.push(Reverse((lower_bound, at)));
             }
@@ -113,8 +113,8 @@ impl Search {
         bounds_by_row.into()
     }
 
-    /// Counts the row if none of its pods may be preempted. Reads a column, since there are many such rows if all pods
-    /// have the same priority.
+    /// Returns true, and counts the row, if none of its pods may be preempted. Reads a column for speed, since there
+    /// are many such rows if all pods have the same priority.
     fn has_no_victims(&mut self, row: NodeIdx, pod: &PodInfo, what_if: &dyn WhatIf) -> bool {
         let has_none = what_if.nodes().columns().lowest_priority[row.at()] >= pod.priority();
         self.without_victims += usize::from(has_none);

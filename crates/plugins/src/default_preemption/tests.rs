@@ -85,7 +85,7 @@ fn budget(app: &str, disruptions_allowed: i32) -> Object {
     })
 }
 
-/// A preempted pod that is still terminating, with the given reason and status of its disruption.
+/// A preempted pod that is still terminating. Its disruption condition has the given reason and status.
 fn preempted(pod: PodBuilder, reason: &str, status: &str) -> PodBuilder {
     let (reason, status) = (reason.into(), status.into());
     let condition =
@@ -569,7 +569,7 @@ fn arguments_are_read_as_the_configuration_spells_them() {
 /// Rejects the pod the first time and never again.
 struct Fickle(AtomicBool);
 
-/// Fails on nodes with the label `broken` if there are enough resources.
+/// Fails on nodes with the `broken` label if there are enough resources.
 #[derive(Default)]
 struct Broken;
 

@@ -57,7 +57,8 @@ impl Preemptible {
                 victims.violations += usize::from(at < self.violating);
             }
         }
-        // If all pods are of one kind, they are already in order, and sorting again would reverse equal pods.
+        // If the evictions of all pods or of none violate a budget, the victims are already in order, and sorting them
+        // again would reverse equal pods.
         if (1..self.pods.len()).contains(&self.violating) {
             importance::sort(&mut victims.pods);
         }

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::pod_index::{PodIndex, PodTerm};
 
-/// Kind of terms, each with its own counts.
+/// Kind of term. Each kind has its own counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TermKind {
     /// Pods that match all required affinity terms, in the domain of each term.
@@ -22,14 +22,14 @@ pub(super) enum TermKind {
     ExistingAnti,
 }
 
-/// The counts at PreFilter, and later changes. Cheap to clone.
+/// The counts as of PreFilter, and later changes. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct Counts {
     base: Arc<InitialCounts>,
     changes: Vec<Change>,
 }
 
-/// The counts at PreFilter.
+/// The counts as of PreFilter.
 #[derive(Debug, Default)]
 struct InitialCounts {
     required: Required,
@@ -42,8 +42,8 @@ struct InitialCounts {
     matches_itself: bool,
 }
 
-/// A domain whose count has changed. Identified by label, since an added pod may use a key that the index does not
-/// watch.
+/// A domain whose count has changed. The domain is identified by its label, since an added pod may use a key that the
+/// index does not watch.
 #[derive(Clone, Debug)]
 struct Change {
     of: TermKind,
@@ -87,7 +87,7 @@ impl Counts {
         self.base.existing_anti.is_empty()
     }
 
-    /// Adds (`by` 1) or removes (`by` -1) pod `other`.
+    /// Adds (`by` is 1) or removes (`by` is -1) the pod `other`.
     pub(super) fn change(
         &mut self,
         cx: &Cycle<'_>,
@@ -202,12 +202,12 @@ impl<'a> Lookup<'a> {
         })
     }
 
-    /// Returns true if the check of these terms may reject any row.
+    /// Returns true if the check of terms of this kind may reject a row.
     pub(super) fn can_reject(&self, of: TermKind) -> bool {
         !self.axes(of).is_empty() || !self.counts.changes.is_empty()
     }
 
-    /// Returns the rows that the check of these terms rejects.
+    /// Returns the rows that the check of terms of this kind rejects.
     pub(super) fn rejected_rows(&self, of: TermKind, rows: &NodeSet) -> NodeSet {
         if of == TermKind::Affinity || !self.counts.changes.is_empty() {
             return rows.iter().filter(|row| self.rejects(of, *row)).collect();
@@ -217,7 +217,7 @@ impl<'a> Lookup<'a> {
         rejected
     }
 
-    /// Returns true if the check of these terms rejects the row.
+    /// Returns true if the check of terms of this kind rejects the row.
     pub(super) fn rejects(&self, of: TermKind, row: NodeIdx) -> bool {
         match of {
             TermKind::Affinity => self.lacks_affinity(row),
@@ -242,7 +242,8 @@ impl<'a> Lookup<'a> {
             || (!self.counts.changes.is_empty() && self.is_in_new_domain(of, row))
     }
 
-    /// Returns true if the row is in a domain that had no count at PreFilter, perhaps under a key without an axis.
+    /// Returns true if the row is in a domain whose count has changed and is positive, perhaps under a key without an
+    /// axis.
     #[cold]
     fn is_in_new_domain(&self, of: TermKind, row: NodeIdx) -> bool {
         let mut changes = self.counts.changes.iter().filter(|c| c.of == of && c.now > 0);

@@ -65,8 +65,8 @@ impl PreFilter<WholeCluster, Counts> for InterPodAffinity {
     }
 }
 
-/// Returns true if no pod on a node has an anti-affinity term against the pod. Cheap, because no terms select most
-/// pods.
+/// Returns true if no pod on a node has an anti-affinity term against the pod. Cheap, because most pods are not
+/// selected by any term.
 fn no_term_excludes(cx: &Cycle<'_>, index: &PodIndex) -> bool {
     index.terms_about(cx.objects, cx.pod).all(|term| term.anti.is_empty())
 }

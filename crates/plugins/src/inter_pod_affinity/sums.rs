@@ -5,7 +5,7 @@ use harbormaster_framework::prelude::*;
 
 use crate::pod_index::{PodIndex, PodSelector, RowCounts, TopologyKey, ValueId};
 
-/// Numbers per topology domain. A key is present once a number has been added under it, even zero.
+/// Numbers per topology domain. A key is present once a number has been added under it, even if that number is zero.
 #[derive(Debug, Default)]
 pub struct Sums(Vec<KeySums>);
 
@@ -17,8 +17,8 @@ struct KeySums {
 
 /// Maximum number of domains stored as a sparse list.
 const MAX_SPARSE: usize = if cfg!(test) { 3 } else { 64 };
-/// Number of values up to which numbers are always stored densely, which is cheap. Both limits are lower in tests, so
-/// that small clusters cover both forms.
+/// Maximum number of values for which numbers are always stored densely, which is cheap for so few. Both limits are
+/// lower in tests, so that small clusters cover both forms.
 const ALWAYS_DENSE: usize = if cfg!(test) { 1 } else { 512 };
 
 /// A number per value of a key. Often sparse: most pods belong to a group that is on only a few nodes.
@@ -111,7 +111,7 @@ impl Sums {
         self.0.iter().flat_map(|k| k.numbers.iter()).filter(|n| *n != 0).count()
     }
 
-    /// Returns the numbers of one key, which may be absent.
+    /// Returns the numbers of one key, which need not be present.
     ///
     /// # Errors
     /// If the index does not watch the key.
@@ -146,7 +146,7 @@ impl Axis<'_> {
         Some(self.numbers.map_or(0, |numbers| numbers.of(value)))
     }
 
-    /// Adds to `found` the rows of `rows` whose domain has a positive number. If there are few such domains, each with
+    /// Adds to `found` the rows in `rows` whose domain has a positive number. If there are few such domains, each with
     /// a single node, visits only those nodes.
     pub(super) fn add_rows_above_zero(&self, rows: &NodeSet, found: &mut NodeSet) {
         let alone = match self.numbers {

@@ -25,7 +25,7 @@ pub(super) struct Required {
     pub(super) affinity_keys: Vec<Str>,
     /// Pods that match every affinity term; `None` if there are no terms, or if a term matches nothing.
     pub(super) affinity: Option<PodSelector>,
-    /// Anti-affinity terms, without those that match nothing.
+    /// Anti-affinity terms, except for terms that match nothing.
     pub(super) anti: Vec<Term>,
 }
 
@@ -87,7 +87,7 @@ fn selector_of(all_of: Vec<PodTerm>) -> PodSelector {
 /// Checks all terms of the pod for syntax errors.
 ///
 /// # Errors
-/// The first error of each list, after kube-scheduler's name for the list.
+/// The first error in each list, prefixed with kube-scheduler's name for the list.
 pub(super) fn check(spec: &PodSpec) -> Result<(), SelectorError> {
     let (affinity, anti) = (&spec.pod_affinity, &spec.pod_anti_affinity);
     if affinity.is_none() && anti.is_none() {

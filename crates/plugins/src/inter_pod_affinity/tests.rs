@@ -45,7 +45,7 @@ fn selector(requirements: &[Requirement]) -> LabelSelector {
     LabelSelector { match_labels: Labels::default(), match_expressions: requirements.to_vec() }
 }
 
-/// A term over the domains of `key` and the pods with all these labels.
+/// A term that selects the pods with all these labels, in the domains of `key`.
 fn term(key: &str, pods: &[Requirement]) -> PodAffinityTerm {
     PodAffinityTerm {
         topology_key: key.into(),
@@ -84,7 +84,7 @@ impl Terms for PodBuilder {
     }
 }
 
-/// Namespaces `a1` and `a2` of team `a`, `b1` and `b2` of team `b`.
+/// Namespaces `a1` and `a2` of team `a`, and `b1` and `b2` of team `b`.
 fn with_teams(mut nodes: Cluster) -> Cluster {
     for (name, team) in [("a1", "a"), ("a2", "a"), ("b1", "b"), ("b2", "b")] {
         let namespace = Namespace { name: name.into(), labels: labels(&[("team", team)]) };
@@ -93,7 +93,8 @@ fn with_teams(mut nodes: Cluster) -> Cluster {
     nodes
 }
 
-/// Verdicts per node in walking order: `FITS`, or the check that rejects the node. `SKIPPED` alone if PreFilter skips.
+/// Verdict for each node, in walking order: `FITS`, or the check that rejects the node. Only `SKIPPED` if PreFilter
+/// skips the pod.
 fn verdicts(nodes: &Cluster, pod: &PodInfo) -> Vec<&'static str> {
     let trial = trial();
     match trial.pre_filter(nodes, pod).unwrap() {

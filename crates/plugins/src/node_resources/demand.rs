@@ -35,13 +35,13 @@ const STORAGE: ShortageBits = 1 << 3;
 /// The request exceeds the node's capacity.
 const EXCEEDS_CAPACITY: ShortageBits = 1 << 4;
 const SCALARS: usize = 5;
-/// A sweep checks its rows one by one if they are less than one in this many rows of its span.
+/// A sweep checks its rows one by one if they make up less than one in this many rows of its span.
 const SPARSE_FRACTION: usize = 4;
-/// Maximum number of scalar resources that have bits; for a pod with more, nodes are checked one by one.
+/// Maximum number of scalar resources that have bits; for a pod that requests more, nodes are checked one by one.
 const MAX_SCALARS: usize = ShortageBits::BITS as usize - SCALARS;
 
 const TOO_MANY_PODS: &str = "Too many pods";
-/// Start of a reason that names a resource; the resource follows.
+/// Prefix of a reason that names a resource; the resource's name follows.
 pub const INSUFFICIENT: &str = "Insufficient ";
 const REASONS: [(ShortageBits, &str); 4] = [
     (PODS, TOO_MANY_PODS),
@@ -80,7 +80,7 @@ fn shortage(ask: i64, has: i64, used: i64, bit: ShortageBits) -> ShortageBits {
     (bit * ShortageBits::from(short)) | (EXCEEDS_CAPACITY * ShortageBits::from(exceeds_capacity))
 }
 
-/// Adds the shortages of one resource, for rows from `from` onward.
+/// Adds the shortages of one resource, for the rows starting at `from`.
 fn add_shortages(
     shortages: &mut [ShortageBits],
     from: usize,
@@ -126,7 +126,7 @@ impl Demand {
 
     fn column_shortages(&self, nodes: &NodeTable, row: NodeIdx) -> ShortageBits {
         let (columns, at) = (nodes.columns(), row.at());
-        // Evicting pods always makes room on a full node, so this is never [`EXCEEDS_CAPACITY`].
+        // Evicting a pod always makes room for another on a full node, so [`EXCEEDS_CAPACITY`] is never set here.
         let pods = shortage(1, columns.pods[at], columns.used_pods[at], PODS) & PODS;
         pods | shortage(self.cpu, columns.cpu[at], columns.used_cpu[at], CPU)
             | shortage(self.memory, columns.memory[at], columns.used_memory[at], MEMORY)
@@ -182,7 +182,7 @@ impl Demand {
         shortages
     }
 
-    /// Returns true if the pod would fit on the node if it were empty.
+    /// Returns true if the pod would fit on the node if the node were empty.
     pub(super) fn fits_empty(&self, node: &Node) -> bool {
         let has = &node.allocatable;
         has.pods >= 1

@@ -11,9 +11,9 @@
 //! group is listed in `ignoredResourceGroups`, are ignored.
 //!
 //! # Scores by
-//! The weighted mean over the resources in `scoringStrategy` that the node has; scalar resources count only for pods
-//! that request them. A container without a cpu request is counted as requesting 100m, and a container without a
-//! memory request as requesting 200 MiB.
+//! The weighted mean of one value for each resource in `scoringStrategy` that the node has; scalar resources count only
+//! for pods that request them. A container without a cpu request is counted as requesting 100m, and a container without
+//! a memory request as requesting 200 MiB.
 //! - `LeastAllocated`: the free fraction.
 //! - `MostAllocated`: the used fraction.
 //! - `RequestedToCapacityRatio`: a function of the used fraction; resources with a result of zero are excluded from

@@ -27,7 +27,7 @@ pub(super) struct ScoredResource {
 }
 
 impl ScoredResource {
-    /// Returns the resources that nodes can have; other resources never count.
+    /// Returns the resources that nodes can have; all other resources are ignored.
     pub(super) fn list(specs: &[ResourceSpec]) -> Vec<Self> {
         let column = |name: &str| match name {
             CPU => Some(ResourceColumn::Cpu),

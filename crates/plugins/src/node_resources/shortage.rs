@@ -8,7 +8,7 @@ use super::{NodeResourcesFit, demand::insufficient};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Shortage {
     resource: Resource,
-    /// Amount above zero.
+    /// Amount, always above zero.
     pub(crate) amount: i64,
 }
 

@@ -1,7 +1,7 @@
 //! An index of the volumes on each node, with their drivers.
 //!
 //! A volume counts once on a row, whether one pod uses it, several pods use it, or only a VolumeAttachment refers to
-//! it. Claims are resolved again when they, their volumes or their classes change. In-tree disks count for CSI
+//! it. Claims are resolved again when they, their volumes or their classes change. In-tree disks are counted for CSI
 //! drivers, because only nodes with a CSINode have limits, and on those nodes CSI drivers serve the disks.
 //!
 //! Invariant: after any sequence of changes the index equals a rebuilt one.
@@ -73,7 +73,7 @@ struct Attachment {
     driver: Str,
     node: Str,
     volume: Str,
-    /// The row and volume for which the attachment counts.
+    /// The row and the volume under which the attachment is counted, if it is.
     counts: Option<(NodeIdx, DriverVolume)>,
 }
 
@@ -93,8 +93,8 @@ impl AttachedVolumes {
         !self.room.is_empty()
     }
 
-    /// Returns the rows that `exceeds` may reject, whatever volumes they already have, and the rows that it cannot
-    /// decide.
+    /// Returns the rows that `exceeds` rejects unless they already have some of the needed volumes, and the rows with
+    /// volumes that cannot be determined.
     pub(super) fn rows_near_limit(&self, needed: &[DriverVolume]) -> impl Iterator<Item = NodeIdx> {
         let tight = needed.iter().enumerate().filter_map(|(at, volume)| {
             let driver = volume.driver();
@@ -292,7 +292,7 @@ impl NodeVolumes {
         Some(limit - i64::try_from(count).unwrap_or(i64::MAX))
     }
 
-    /// Returns each driver that has a limit, with the number of additional volumes.
+    /// Returns each driver that has a limit, with the number of additional volumes that the node can take.
     fn rooms(&self) -> Vec<(Str, i64)> {
         let room = |(driver, _): &(Str, i64)| Some((driver.clone(), self.room(driver)?));
         self.limits.iter().filter_map(room).collect()

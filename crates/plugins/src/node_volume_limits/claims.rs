@@ -23,7 +23,7 @@ pub(super) struct Claims {
 struct UsedClaim {
     /// Number of pod volumes that refer to the claim, by row.
     rows: FxHashMap<NodeIdx, usize>,
-    /// Number of ephemeral volumes with the claim's name, by row and pod UID. More than one is a mistake.
+    /// Number of ephemeral volumes with the claim's name, by row and pod UID. A count above one is a mistake.
     ephemeral: FxHashMap<(NodeIdx, Str), usize>,
     known: Option<KnownClaim>,
 }
@@ -41,9 +41,9 @@ struct KnownClaim {
 /// Effect of a claim on a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ClaimEffect {
-    /// This many pod volumes are this volume.
+    /// The volume, and the number of pod volumes that refer to it.
     Uses(DriverVolume, usize),
-    /// This many pod volumes cannot be determined, because the claim has no name or does not belong to the pod.
+    /// Number of pod volumes that cannot be determined because the claim has no name or does not belong to the pod.
     Unknown(usize),
 }
 

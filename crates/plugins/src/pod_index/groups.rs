@@ -138,7 +138,7 @@ impl Groups {
         Some((std::mem::replace(&mut in_namespace.namespace, current.clone()), current))
     }
 
-    /// Returns the matching groups. Visits only the groups under the label that has the fewest.
+    /// Returns the matching groups. Visits only the groups under the label that has the fewest groups.
     fn matching<'a>(
         &'a self,
         in_namespace: &NamespaceGroups,

@@ -203,7 +203,7 @@ impl HeldTerms {
     }
 }
 
-/// Returns true if the pod has terms, which most pods do not.
+/// Returns true if the pod has terms. Most pods have none.
 fn holds_any(pod: &PodInfo) -> bool {
     let spec = &pod.spec;
     spec.pod_affinity.is_some() || spec.pod_anti_affinity.is_some()

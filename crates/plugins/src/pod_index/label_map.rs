@@ -126,8 +126,8 @@ impl<Id: Copy + Ord + Hash> LabelMap<Id> {
         }
     }
 
-    /// Returns the IDs that may be relevant to a pod with these labels: those under one of the labels, those under one
-    /// of the keys, and those without a label.
+    /// Returns the IDs that may be relevant to a pod with these labels: the IDs under one of the labels, the IDs under
+    /// one of the keys, and the IDs without a label.
     pub(super) fn candidates_for(&self, labels: &Labels) -> impl Iterator<Item = Id> {
         // Most maps are empty or have few keys; in an empty map there is no need to visit the labels.
         let pairs = (!self.keys.is_empty()).then(|| labels.iter()).into_iter().flatten();

@@ -12,7 +12,7 @@ impl PodIndex {
     /// Recounts every pod of every row and compares the result with the index.
     ///
     /// # Errors
-    /// Names the selector, term or topology key that differs.
+    /// If they differ. The error names the selector, term or topology key.
     pub fn check(&self, known: ClusterView<'_>) -> Result<(), String> {
         self.groups.check(known.objects, pods(known))?;
         self.selectors.check()?;

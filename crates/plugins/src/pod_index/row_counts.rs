@@ -2,7 +2,7 @@
 
 use harbormaster_framework::prelude::*;
 
-/// A sum per row over the row's contributors. A row is present as long as it has contributors, even if the sum is
+/// For each row, a sum over the row's contributors. A row is present as long as it has contributors, even if the sum is
 /// zero.
 ///
 /// Rows are kept in order, in blocks of neighbors, so that an insertion among 100,000 rows moves only a few of them.
@@ -24,7 +24,7 @@ struct Entry {
     sum: i64,
 }
 
-/// Number of rows per block: small enough for insertions, large enough for iteration.
+/// Number of rows per block: small enough for fast insertion, large enough for fast iteration.
 const BLOCK: usize = 256;
 
 impl RowCounts {

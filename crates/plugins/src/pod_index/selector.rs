@@ -17,7 +17,7 @@ pub struct PodSelector {
 pub struct PodTerm {
     /// Names of namespaces, sorted.
     pub namespaces: Vec<Str>,
-    /// Selects further namespaces by label. A namespace without an object has no labels.
+    /// Selects additional namespaces by label. A namespace without an object has no labels.
     pub namespace_selector: Option<LabelSelector>,
     /// Selector of the pods' labels.
     pub labels: LabelSelector,
@@ -28,7 +28,7 @@ pub struct PodTerm {
 }
 
 impl PodTerm {
-    /// Returns the term for `term` in a pod of `namespace`, or `None` if it matches nothing.
+    /// Converts `term`, as it appears in a pod of `namespace`. Returns `None` if the term matches nothing.
     pub fn new(term: &PodAffinityTerm, namespace: &Str, incoming: bool) -> Option<Self> {
         let labels = term.label_selector.clone()?;
         let own = term.namespaces.is_empty() && term.namespace_selector.is_none();

@@ -118,7 +118,7 @@ impl<Id: Copy + Ord + Hash> SelectorMap<Id> {
     }
 }
 
-/// A namespace, or `None` for all of them.
+/// A namespace, or `None` for all namespaces.
 type Scope<'a> = Option<&'a Str>;
 
 /// Returns the maps that contain a term.

@@ -5,7 +5,7 @@ use harbormaster_framework::prelude::*;
 use harbormaster_framework::table::NodeTable;
 use rustc_hash::FxHashMap;
 
-/// A value of a topology key. IDs are dense and are reused when no node has the value any longer.
+/// A value of a topology key. IDs are dense and are reused once no node has the value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ValueId(pub u32);
 
@@ -111,19 +111,19 @@ pub(super) struct Topology {
 pub(super) const KEYS: usize = 64;
 
 impl Topology {
-    /// Starts to keep a column for a key, or marks it as used.
+    /// Starts keeping a column for a key, or marks it as used.
     pub(super) fn watch(&mut self, nodes: &NodeTable, key: &Str) {
         self.clock += 1;
         let last_used = self.clock;
         self.watched(nodes, key).last_used = last_used;
     }
 
-    /// Adds a term of pods on nodes that uses the key.
+    /// Records that one more term of pods on nodes uses the key.
     pub(super) fn hold(&mut self, nodes: &NodeTable, key: &Str) {
         self.watched(nodes, key).held += 1;
     }
 
-    /// Removes a term that uses the key.
+    /// Records that one term fewer uses the key.
     pub(super) fn release(&mut self, key: &str) {
         if let Some(watched) = self.keys.get_mut(key) {
             watched.held -= 1;

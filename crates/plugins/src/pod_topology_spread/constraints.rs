@@ -47,7 +47,7 @@ pub(super) struct Constraint {
 }
 
 impl Constraint {
-    /// Returns a constraint for the key that matches nothing, with defaults for the remaining fields.
+    /// Returns a constraint with this key that matches no pods, with defaults for the remaining fields.
     pub(super) fn new(key: Str, max_skew: i32) -> Self {
         Self { key, max_skew, min_domains: 1, honors_affinity: true, honors_taints: false, selector: None }
     }
@@ -147,8 +147,8 @@ impl PodTopologySpread {
     }
 }
 
-/// Applies `matchLabelKeys`: requires the pod's own values for the keys that the pod has. The API server has usually
-/// added the same requirements to the selector already.
+/// Applies `matchLabelKeys`: requires the pod's own values for those of the keys that the pod has. The API server has
+/// usually added the same requirements to the selector already.
 fn add_label_keys(selector: &mut LabelSelector, keys: &[Str], labels: &Labels) {
     for key in keys {
         let Some(value) = labels.get(key) else { continue };

@@ -15,16 +15,16 @@ use crate::pod_index::{PodIndex, TopologyKey, ValueId};
 const REASON_SKEW: &str = "node(s) didn't match pod topology spread constraints";
 const REASON_LABEL: &str = "node(s) didn't match pod topology spread constraints (missing required label)";
 
-/// Count for a value that is not a domain. Actual counts are never negative.
+/// Count that marks a value that is not a domain. Actual counts are never negative.
 const NO_DOMAIN: i64 = -1;
 /// Smallest count if there are no domains, as in kube-scheduler.
 const NO_FEWEST: i64 = i32::MAX as i64;
 
-/// The counts at PreFilter, and the changes by pods added or removed since.
+/// The counts as of PreFilter, and the changes caused by pods added or removed since.
 #[derive(Clone, Debug, Default)]
 pub struct SpreadState {
     base: Arc<InitialCounts>,
-    /// Changes in what-if questions, all on one node. No change is zero.
+    /// Changes in a what-if question, all on one node and all nonzero.
     changes: Vec<CountChange>,
 }
 
@@ -43,7 +43,7 @@ struct ConstraintDomains {
     /// Number of domains.
     number: usize,
     /// The two domains with the fewest pods, smallest first. A what-if question changes only one node and thus at most
-    /// one domain, so the minimum of the other domains is always here.
+    /// one domain, so the minimum over the other domains is always one of these two.
     fewest: [Option<(ValueId, i64)>; 2],
     /// 1 if the constraint matches the pod itself, else 0.
     own: i64,

@@ -77,7 +77,7 @@ impl PodTopologySpread {
     }
 }
 
-/// Returns true if the other pod is this pod, or is in its namespace and has a node or a nominated node.
+/// Returns true if `other` is `pod` itself, or is in the same namespace and has a node or a nominated node.
 fn is_involved(other: &Pod, pod: &PodInfo) -> bool {
     let has_node = other.node_name.is_some() || other.status.nominated_node_name.is_some();
     other.uid == pod.uid || has_node && other.namespace == pod.namespace

@@ -1,4 +1,4 @@
-//! Which nodes a constraint counts: `nodeAffinityPolicy` and `nodeTaintsPolicy`.
+//! The nodes that a constraint counts: `nodeAffinityPolicy` and `nodeTaintsPolicy`.
 
 use harbormaster_api::{
     selector::RequiredNodeAffinity,
@@ -9,7 +9,7 @@ use harbormaster_framework::prelude::*;
 use super::constraints::Constraint;
 use crate::rows::both;
 
-/// The requirements of a pod on nodes, to the extent that constraints honor them.
+/// A pod's requirements on nodes, to the extent that constraints honor them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Inclusion {
     affinity: RequiredNodeAffinity,
@@ -31,7 +31,7 @@ impl Inclusion {
             || constraint.honors_taints && self.excluded_by_taints(&pod.spec.tolerations, node))
     }
 
-    /// Returns the rows of `rows` that policies of the constraints of `cx.pod` exclude.
+    /// Returns the rows in `rows` that the policies of the given constraints exclude for `cx.pod`.
     pub(super) fn exclude(&self, cx: &Cycle<'_>, constraints: &[Constraint], rows: &NodeSet) -> Excluded {
         let mut excluded = Excluded::default();
         if !self.affinity.is_empty() && constraints.iter().any(|c| c.honors_affinity) {

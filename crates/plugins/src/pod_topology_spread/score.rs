@@ -13,7 +13,7 @@ use crate::pod_index::{PodIndex, RowCounts, TopologyKey, ValueId};
 
 const MAX_SCORE: i64 = 100;
 
-/// Count for a value that no candidate has. Actual counts are never negative.
+/// Count that marks a value that no candidate has. Actual counts are never negative.
 const NO_DOMAIN: i64 = -1;
 
 /// Points of the candidates' domains.
@@ -122,7 +122,7 @@ impl<'a> CandidateDomains<'a> {
     fn by_row(&self, cx: &Cycle<'_>, constraint: &Constraint, pods: &RowCounts) -> DomainPoints {
         let formula = PointsFormula::new(constraint, self.candidates.len() - self.ignored.len());
         let mut by_row = vec![formula.of(0); cx.nodes.rows()];
-        // In a what-if question about a node without its pods, the index still contains them.
+        // In a what-if question about a node without its pods, the index still contains those pods.
         let has_pods = |row: NodeIdx| !cx.nodes.node(row).pods().is_empty();
         for (row, pods) in pods.iter().filter(|(row, _)| has_pods(*row)) {
             if let Some(entry) = by_row.get_mut(row.at()) {

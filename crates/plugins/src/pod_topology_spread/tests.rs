@@ -56,7 +56,7 @@ fn soft(max_skew: i32, key: &str) -> TopologySpreadConstraint {
     TopologySpreadConstraint { hard: false, ..hard(max_skew, key) }
 }
 
-/// The same constraint on pods labeled `bar`.
+/// The given constraint, applied to pods labeled `bar`.
 fn on_bar(constraint: TopologySpreadConstraint) -> TopologySpreadConstraint {
     TopologySpreadConstraint { label_selector: Some(matching(&[("bar", "")])), ..constraint }
 }
@@ -282,7 +282,7 @@ fn pre_filtered(trial: &Trial, nodes: &Cluster, pod: &PodInfo) -> Slot {
     slot
 }
 
-/// The pod once it is bound.
+/// The pod, bound to the given node.
 fn bound(pod: PodBuilder, node: &str) -> (Str, Arc<PodInfo>) {
     (node.into(), pod.on(node).info())
 }

@@ -78,7 +78,7 @@ pub fn is_made_for(claim: &Custom<PersistentVolumeClaim>, pod: &PodInfo) -> bool
     claim.metadata.controller.as_ref().is_some_and(|owner| owner.uid == pod.uid)
 }
 
-/// Returns the error for a pod whose ephemeral volume needs a claim with the name of an unrelated claim.
+/// Returns the error for a pod whose ephemeral volume needs a claim whose name is taken by an unrelated claim.
 pub fn not_made_for(claim: &Custom<PersistentVolumeClaim>, pod: &PodInfo) -> String {
     let (namespace, name) = (&claim.metadata.namespace, &claim.metadata.name);
     let (pod_namespace, pod_name) = (&pod.namespace, &pod.name);
@@ -95,7 +95,7 @@ pub fn not_found(name: &str) -> String {
 pub struct Claimed {
     /// Name of the claim, in the pod's namespace.
     pub name: Str,
-    /// True if the claim is created for the pod, which must then control it.
+    /// True if the claim is created for the pod, which must then be the claim's controller.
     pub ephemeral: bool,
 }
 
@@ -116,7 +116,7 @@ pub fn claim_of(pod: &PodInfo, volume: &Str, source: &VolumeSource) -> Option<Cl
     }
 }
 
-/// Returns the names of the claims that a pod lists under `persistentVolumeClaim`, in the order of its volumes.
+/// Returns the names of the claims that a pod refers to with `persistentVolumeClaim`, in the order of its volumes.
 pub fn named_by(pod: &PodInfo) -> impl Iterator<Item = &Str> {
     pod.spec.volumes.iter().filter_map(|volume| match &volume.source {
         VolumeSource::Claim(name) => Some(name),

@@ -68,7 +68,7 @@ impl StorageClass {
         self.volume_binding_mode == Some(BindingMode::WaitForFirstConsumer)
     }
 
-    /// Returns true if volumes of the class are provisioned.
+    /// Returns true if volumes of the class are provisioned dynamically.
     pub fn is_provisioned(&self) -> bool {
         !self.provisioner.is_empty() && self.provisioner != NO_PROVISIONER
     }

@@ -10,7 +10,7 @@ use super::{ClaimRef, PersistentVolume, PersistentVolumeClaim, VolumePhase};
 pub enum Fit {
     /// The volume is reserved for the claim, which then gets no other volume.
     SetAside,
-    /// No claim has the volume.
+    /// The volume is not reserved for any claim.
     Free,
 }
 
@@ -44,12 +44,12 @@ pub fn names(claimed: &ClaimRef, claim: &Custom<PersistentVolumeClaim>) -> bool 
         && (claimed.uid.is_empty() || claimed.uid == *uid)
 }
 
-/// Returns the volume's capacity in bytes; zero if it is missing.
+/// Returns the volume's capacity in bytes, or zero if the capacity is absent.
 pub fn capacity(volume: &PersistentVolume) -> Quantity {
     volume.capacity.unwrap_or_else(|| Quantity::from_units(0))
 }
 
-/// Returns the claim's requested size in bytes; zero if it is missing.
+/// Returns the claim's requested size in bytes, or zero if the size is absent.
 pub fn requested(claim: &PersistentVolumeClaim) -> Quantity {
     claim.requested.unwrap_or_else(|| Quantity::from_units(0))
 }

@@ -32,7 +32,7 @@ pub(super) enum Kind {
 const KINDS: [Kind; 7] =
     [Kind::Claim, Kind::Volume, Kind::Class, Kind::Drivers, Kind::Driver, Kind::Capacity, Kind::Attachment];
 const NODES: [&str; 4] = ["n0", "n1", "n2", "n3"];
-/// Zones of this form, since the drivers of GCE disks reject other forms.
+/// Zone names. The drivers of GCE disks reject names of any other form.
 const ZONES: [&str; 3] = ["eu-one-a", "eu-one-b", "eu-one-c"];
 const NAMESPACES: [&str; 2] = ["default", "elsewhere"];
 const DRIVERS: [&str; 3] = ["csi.example.com", "pd.csi.storage.gke.io", "ebs.csi.aws.com"];
@@ -41,16 +41,16 @@ const SIZES: [&str; 3] = ["1Gi", "5Gi", "20Gi"];
 const ZONE: &str = "topology.kubernetes.io/zone";
 const WAITING: &str = "sleeping";
 
-/// Namespace and name of an object.
+/// Kind, namespace and name of an object.
 type Key = (Kind, &'static str, String);
 
-/// A change of the cluster.
+/// A change to the cluster.
 pub(super) struct Update<'a> {
     pub(super) kind: Kind,
     /// Namespace of the object.
     pub(super) namespace: &'a str,
-    /// The object before and after. One of the two is missing if the object appears or disappears; nodes and pods have
-    /// neither.
+    /// The object before and after the change. One of the two is `None` if the object appears or disappears; both are
+    /// `None` for nodes and pods.
     pub(super) old: Option<&'a Value>,
     pub(super) new: Option<&'a Value>,
 }
@@ -76,7 +76,7 @@ impl StorageWorld {
         world
     }
 
-    /// Returns the cluster before anything happens.
+    /// Returns the initial cluster.
     pub(super) fn cluster(&mut self) -> Cluster {
         let nodes: Vec<_> =
             NODES[..1 + self.dice.below(3) as usize].iter().map(|name| self.node(name)).collect();

@@ -1,4 +1,4 @@
-//! Tests that every change wakes a rejected pod if it makes the pod fit, whichever plugin rejected the pod.
+//! Tests that every change that makes a rejected pod fit also wakes the pod, whichever plugin rejected it.
 //!
 //! There are exceptions. kube-scheduler's plugins sleep through the same changes, as `harbormaster-oracle hints`
 //! shows:
@@ -7,16 +7,16 @@
 //! - When a node is added or relabeled, InterPodAffinity considers the terms of the waiting pod, but not the terms of
 //!   other pods that keep it away. A node that is removed does not wake the pod either; the removal of the pods on
 //!   that node does.
-//! - A pod that matches its own affinity may go anywhere if no other pod matches it. InterPodAffinity is not woken
-//!   when the last other matching pod is removed or relabeled.
-//! - VolumeRestrictions is not woken by a pod of another namespace that releases a disk that both pods name, or by a
-//!   node that is removed together with the user of a `ReadWriteOncePod` claim.
-//! - NodeVolumeLimits is woken by limits that rise, by pods and attachments that are removed, and by the pod's claims
-//!   when they appear. It sleeps through all other changes that help: a new node, the removal of a limit or a CSINode,
-//!   a claim that gets its volume, the removal of a volume or a class, and a new pod that shares a volume with the
-//!   waiting pod.
-//! - VolumeBinding is not woken by the removal of a CSINode or a driver, or by a driver that no longer reports its
-//!   capacity unless the pod has an inline volume of that driver.
+//! - A pod that matches its own affinity may go anywhere if no other pod matches that affinity. InterPodAffinity is not
+//!   woken when the last other matching pod is removed or relabeled.
+//! - VolumeRestrictions is not woken when a pod in another namespace releases a disk that the waiting pod also names,
+//!   or when a node is removed together with the user of a `ReadWriteOncePod` claim.
+//! - NodeVolumeLimits is woken when a limit rises, when a pod or an attachment is removed, and when a claim of the
+//!   waiting pod appears. It sleeps through all other changes that help: a new node, the removal of a limit or a
+//!   CSINode, a claim that gets its volume, the removal of a volume or a class, and a new pod that shares a volume with
+//!   the waiting pod.
+//! - VolumeBinding is not woken when a CSINode or a driver is removed. When a driver stops reporting its capacity,
+//!   VolumeBinding is woken only if the waiting pod has an inline volume of that driver.
 
 use harbormaster_api::features::{Feature, Features};
 use harbormaster_testkit::{Words, what_helps_wakes, what_helps_wakes_anywhere};

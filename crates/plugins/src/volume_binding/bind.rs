@@ -21,7 +21,7 @@ use crate::storage::{
     claim::{is_fully_bound, selected_node},
 };
 
-/// Upstream's message, which is Go's own.
+/// Upstream's message, which comes from Go's standard library.
 const TIMED_OUT: &str = "context deadline exceeded";
 
 /// A node, of which only the metadata is read.

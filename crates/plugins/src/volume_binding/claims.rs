@@ -52,7 +52,7 @@ pub(super) struct DelayedClaim {
 #[derive(Debug)]
 pub(super) struct Demand {
     pub(super) class: Str,
-    /// Requested size; zero if it is missing.
+    /// Requested size; zero if absent.
     pub(super) requested: Quantity,
     pub(super) access_modes: Vec<AccessMode>,
     pub(super) volume_mode: VolumeMode,

@@ -101,15 +101,15 @@ impl ClaimId {
         ClaimRef { namespace: namespace.clone(), name: name.clone(), uid: uid.clone() }
     }
 
-    /// Returns a patch that requests provisioning for the node, at the resource version that was read.
+    /// Returns a patch that requests provisioning for the node, conditional on the resource version that was read.
     pub(super) fn patch(&self, node: &Str) -> Value {
         json!({ "metadata": { "resourceVersion": self.version, "annotations": { SELECTED_NODE: node } } })
     }
 }
 
 impl VolumeMatch {
-    /// Returns a patch that binds the volume to the claim, at the resource version that was read. If the volume
-    /// already has the claim's UID, the patch only checks the resource version.
+    /// Returns a patch that binds the volume to the claim, conditional on the resource version that was read. If the
+    /// volume already has the claim's UID, the patch only checks the resource version.
     pub(super) fn patch(&self) -> Value {
         let mut patch = json!({ "metadata": { "resourceVersion": self.volume.version } });
         if self.volume.claim_ref.as_ref().is_some_and(|claimed| claimed.uid == self.claim.uid) {

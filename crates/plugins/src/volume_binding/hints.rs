@@ -8,7 +8,7 @@ use crate::storage::{
     CsiDriver, CsiNode, CsiStorageCapacity, PersistentVolume, PersistentVolumeClaim, StorageClass, claim, csi,
 };
 
-/// Condition of a bound pod.
+/// Type of the condition that a bound pod has.
 const SCHEDULED: &str = "PodScheduled";
 
 pub(super) fn events() -> Vec<Registration<VolumeBinding>> {
@@ -51,7 +51,7 @@ fn after_claim(
     queue_if(changed.new.is_some_and(|new| is_own(&new.metadata)))
 }
 
-/// Hint for a change of the migrated plugins: a driver may now have access to in-tree disks, or may no longer serve
+/// Hint for a change to the migrated plugins: a driver may now have access to in-tree disks, or may no longer serve
 /// them.
 fn after_drivers(
     _: &VolumeBinding,
@@ -83,8 +83,8 @@ fn after_capacity(
     queue_if(old.is_none() || limit(new) > limit(old))
 }
 
-/// Hint for a pod that gave up its node and may have had an assumed volume that the API server never knew of. Skips
-/// bound pods, since the API server has their volumes.
+/// Hint for a pod that gave up its node. The pod may have held an assumed volume that the API server never saw. Skips
+/// bound pods, since the API server knows their volumes.
 fn after_pod(_: &VolumeBinding, _: &PodInfo, change: &Change<'_>) -> PluginResult<Hint> {
     let Change::Pod { old: Some(gone), .. } = change else { return Ok(Hint::Queue) };
     let is_claim = |source: &VolumeSource| matches!(source, VolumeSource::Claim(_) | VolumeSource::Ephemeral);

@@ -15,7 +15,7 @@ use crate::storage::CsiNode;
 pub(super) enum NodeProblem {
     /// A volume is not accessible.
     Reach,
-    /// There is no volume, and no volume can be provisioned.
+    /// There is no matching volume, and no volume can be provisioned.
     Volume,
     /// There is not enough capacity to provision a volume.
     Capacity,
@@ -93,8 +93,8 @@ impl Claims {
         Some((supply.rows_with_volume(&delayed.demand)?, NodeProblem::Volume))
     }
 
-    /// Returns the rows with access to all volumes of bound claims, or `None` if access depends on more than one
-    /// label.
+    /// Returns the rows with access to all volumes of bound claims. Returns `None` if a volume does not exist, if
+    /// access to a volume depends on more than one label, or if every node has access to all volumes.
     fn rows_of_volumes(&self, supply: &Supply) -> Option<NodeSet> {
         let mut all: Option<NodeSet> = None;
         for volume in &self.bound {

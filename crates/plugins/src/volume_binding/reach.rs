@@ -102,7 +102,7 @@ impl VolumeReach {
     /// Returns true if a node with these labels and drivers has access to the volume.
     ///
     /// # Errors
-    /// If a CSI driver serves the volume there, but it cannot be translated.
+    /// If a CSI driver serves the volume on the node, but the volume cannot be translated.
     pub(super) fn includes(&self, node: &Labels, drivers: Option<&Custom<CsiNode>>) -> PluginResult<bool> {
         let is_served = |migrated: &&Migrated| {
             drivers.is_some_and(|drivers| csi::is_migrated(drivers, migrated.migration.plugin))

@@ -7,7 +7,7 @@ use harbormaster_api::Str;
 use super::on_node::ClaimVolumes;
 use crate::shape::Shape;
 
-/// A fully used storage, in percent.
+/// Full utilization, in percent.
 const FULL: i64 = 100;
 
 /// Requested bytes and capacity of one class.
@@ -17,7 +17,7 @@ struct ClassUsage {
     capacity: i64,
 }
 
-/// Returns the mean score over the classes of the volumes. If there are existing volumes, those to be provisioned are
+/// Returns the mean score over the classes of the volumes. If there are existing volumes, volumes to be provisioned are
 /// ignored.
 pub(super) fn score(shape: &Shape, found: &ClaimVolumes<'_>) -> i64 {
     let mut classes: BTreeMap<&Str, ClassUsage> = BTreeMap::new();

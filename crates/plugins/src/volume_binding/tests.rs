@@ -29,7 +29,7 @@ fn trial() -> Trial {
 }
 
 /// A cluster with three classes: `local`, whose claims wait and whose volumes are not provisioned; `made`, whose
-/// volumes the driver `csi` provisions; and `now`, whose claims do not wait.
+/// volumes the `csi` driver provisions; and `now`, whose claims do not wait.
 fn world(nodes: impl IntoIterator<Item = NodeBuilder>) -> Cluster {
     let mut cluster = cluster(nodes, []);
     set_custom::<PersistentVolumeClaim>(&mut cluster, []);

@@ -100,7 +100,7 @@ fn objects_that_plugins_look_up_are_kept_and_workloads_are_also_expanded() {
     assert_eq!(cluster.custom_notices(&in_tree()), ["ignored: 1 Service"]);
 }
 
-/// A ReplicaSet from a cluster that wants three pods, with the given number of pods.
+/// A dump of a Deployment and its ReplicaSet, which wants three pods, with the given number of pods.
 fn dumped(pods: usize) -> String {
     let mut text = format!(
         "{{apiVersion: apps/v1, kind: Deployment, metadata: {{name: web, uid: d}}, spec: {{replicas: 3, {TEMPLATE}}}}}\n---\n\

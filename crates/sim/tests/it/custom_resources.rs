@@ -6,7 +6,7 @@ use harbormaster_setup::{Choices, Setup};
 use harbormaster_sim::{Inventory, Reading, independent, simulate};
 use serde::Deserialize;
 
-/// A custom resource whose field `open` decides whether a node takes pods.
+/// A custom resource whose `open` field decides whether a node takes pods.
 #[derive(Deserialize)]
 struct Gate {
     spec: GateSpec,

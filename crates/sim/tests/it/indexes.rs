@@ -309,7 +309,7 @@ fn random_persistent_volume(dice: &mut Dice, name: &str) -> Value {
     volume
 }
 
-/// Fails if the index differs from a rebuilt one. Without pods that need it, an index may not be kept yet.
+/// Fails if the index differs from a rebuilt one. The index may not exist yet if no pod has needed it.
 fn check_anew<I: Index + PartialEq + std::fmt::Debug>(cluster: &Cluster, when: &str) -> usize {
     let Ok(kept) = cluster.indexes().get::<I>() else { return 0 };
     let mut anew = Indexes::default();

@@ -1,4 +1,4 @@
-//! Pods for which a node was reserved but that did not keep it.
+//! Pods that lose the node reserved for them.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use harbormaster_setup::{Choices, Setup};
 use harbormaster_sim::{Inventory, simulate};
 use harbormaster_testkit::{node, pod};
 
-/// Holds every pod back on Permit, without ever allowing it.
+/// Holds every pod back at Permit, without ever allowing it.
 #[derive(Default)]
 struct Waits;
 

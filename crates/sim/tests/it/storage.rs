@@ -157,7 +157,7 @@ fn user(name: &str, claim: &str) -> String {
     pod(name, &format!("persistentVolumeClaim: {{claimName: {claim}}}")) + "---\n"
 }
 
-/// The same pod, restricted to one node.
+/// The given pod, restricted to one node.
 fn on(pod: &str, node: &str) -> String {
     pod.replace(
         "spec: {containers",

@@ -1,4 +1,4 @@
-//! Compares the plugin with its definition, which visits every pod on every node.
+//! Compares the plugin with a literal definition of its rules, which visits every pod on every node.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -74,10 +74,10 @@ fn random_cluster(dice: &mut Dice) -> Cluster {
     with_teams(cluster(nodes, pods))
 }
 
-/// Numbers by label of nodes.
+/// Numbers by node label.
 type Pairs = BTreeMap<(Str, Str), i64>;
 
-/// The definition of the plugin, pod by pod.
+/// The plugin's rules, applied pod by pod.
 struct Definition<'a> {
     nodes: &'a Cluster,
     pod: &'a PodInfo,
@@ -93,7 +93,8 @@ impl Definition<'_> {
             (names, _) => names.contains(&other.namespace),
         };
         let selected = term.namespace_selector.as_ref().is_some_and(|s| {
-            // The pod's own terms use the names of known namespaces, or empty labels.
+            // The namespace selectors of the pod's own terms are resolved to names of known namespaces, and also
+            // evaluated on empty labels.
             match owner.uid == self.pod.uid {
                 true => namespace.is_some_and(|labels| s.matches(labels)) || s.matches(&nothing),
                 false => s.matches(namespace.unwrap_or(&nothing)),

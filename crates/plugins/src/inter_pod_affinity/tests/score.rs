@@ -32,7 +32,7 @@ fn near_s1_far_from_s2(pod: PodBuilder) -> PodBuilder {
     pod.likes(8, level("region", "S1")).dislikes(5, level("az", "S2"))
 }
 
-/// Scores of `n1`, `n2`, …; `None` if PreScore skips.
+/// Scores of `n1`, `n2`, …; `None` if PreScore skips the pod.
 fn scores_of(trial: &Trial, nodes: &Cluster, pod: &PodInfo) -> Option<Vec<i64>> {
     batch_equals_single(trial, nodes, pod);
     let scores = trial.scores(nodes, pod).unwrap()?;

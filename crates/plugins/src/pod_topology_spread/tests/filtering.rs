@@ -179,7 +179,7 @@ fn a_node_that_lacks_one_key_counts_for_no_constraint() {
     let [a, b, _, y] = two_zones();
     let nodes = cluster([a, b, bare, y], foos(&[("a", 1), ("x", 1), ("y", 0)]));
     let pod = spreading([hard(1, "zone"), hard(1, "node")]).info();
-    // If x counted, both zones would have one pod, and b would fit.
+    // If the pods on x were counted, both zones would have one pod, and b would fit.
     assert_eq!(verdicts(&trial(), &nodes, &pod), [SKEW, SKEW, LABEL, FITS]);
 }
 

@@ -203,7 +203,7 @@ fn under_system_defaults_nodes_without_a_zone_are_in_the_empty_zone() {
     };
     let (ln4, ln5) = (4f64.ln(), 5f64.ln());
     let rounded = |score: f64| score.round() as i64;
-    // Three candidates are three hosts. There are two zones, including the empty one.
+    // The three candidates are three hosts in two zones, one of which is the empty zone.
     assert_eq!(
         scores(&["none", "empty", "one"]),
         [2, rounded(2.0 + 4.0 * ln4 + 4.0), rounded(2.0 * ln5 + 2.0 + 2.0 * ln4 + 4.0)]
