@@ -14,7 +14,7 @@ pub struct Dump {
     pub nodes: Vec<DumpedNode>,
     /// Pods in the active queue.
     pub active: Vec<Arc<PodInfo>>,
-    /// Pods that back off.
+    /// Pods in backoff.
     pub backoff: Vec<Arc<PodInfo>>,
     /// Pods that wait for an event, including gated ones.
     pub unschedulable: Vec<Arc<PodInfo>>,

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! The preemptor is held back, gated in the queue, until its round is over. It is released slightly earlier if the last
-//! victim is seen leaving, because that event must wake it.
+//! victim is seen terminating, because that event must wake the preemptor.
 //!
 //! This part decides the next step; its caller carries the step out.
 
@@ -18,7 +18,7 @@ use rustc_hash::FxHashMap;
 
 use crate::{effect::EvictTask, pods::Pods};
 
-/// The pod that needs room, and the node where it needs it.
+/// The pod that needs resources, and the node from which pods are evicted for it.
 #[derive(Clone, Debug)]
 pub(crate) struct Preemption {
     pub(crate) preemptor: Arc<PodInfo>,
@@ -139,7 +139,7 @@ impl Evictions {
         }
     }
 
-    /// Records a victim that left without a call.
+    /// Records that a victim left without an eviction call.
     pub(crate) fn finished_without_call(&mut self, round: u64) {
         if let Some(eviction) = self.by_round.get_mut(&round) {
             // No event will follow for the last victim.

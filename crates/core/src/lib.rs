@@ -2,8 +2,8 @@
 //!
 //! It is one state machine, written in ordinary synchronous Rust. [`Input`]s enter with the times at which they
 //! happened, and [`Effect`]s leave. The engine reads no clock, no random numbers, no environment, no file and no
-//! socket. The same inputs therefore produce the same effects, whether live, under virtual time, in the simulator or in
-//! the replay of a recording.
+//! socket. The same inputs therefore produce the same effects, whether the engine runs live, under virtual time, in the
+//! simulator or in a replay.
 //!
 //! Reading order:
 //! 1. The interface: [`input`], [`effect`], [`outcome`]; [`note`] for log lines, [`meter`] for measurements.

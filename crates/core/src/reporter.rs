@@ -198,7 +198,7 @@ impl Reporter {
     }
 }
 
-/// Reporter of a pod's events: the name of its profile, which is its scheduler name.
+/// Reporter of a pod's events: the name of the pod's profile, which is the pod's scheduler name.
 fn profile_of(pod: &PodInfo) -> Str {
     pod.spec.scheduler_name.clone()
 }

@@ -1,4 +1,4 @@
-//! Evictions: evict the victims step by step, and release the pod that waits for them.
+//! Evicts victims step by step, and releases the pod that waits for them.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::{
 };
 
 impl Engine {
-    /// Evicts pods so that `entry`'s pod may go to `node`. Victims that are already being deleted are left alone.
+    /// Evicts pods so that `entry`'s pod may go to `node`. Victims that are already being deleted are skipped.
     pub(super) fn begin_eviction(
         &mut self,
         entry: &QueuedPod,
@@ -59,7 +59,7 @@ impl Engine {
         }
     }
 
-    /// Clears nominations to `node` of pods with a lower priority than the preemptor.
+    /// Clears the nominations to `node` of all pods whose priority is lower than the preemptor's.
     fn clear_lower_nominations(&mut self, preemptor: &PodInfo, node: &Str) {
         for pod in self.nominator.of(&self.pods).below_on(node, preemptor) {
             if pod.status.nominated_node_name.is_some() {

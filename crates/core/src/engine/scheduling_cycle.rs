@@ -39,7 +39,7 @@ impl FailedSearch {
 }
 
 impl Engine {
-    /// Tries the next pod in the queue at a fixed time; `None` if there is no pod.
+    /// Tries to schedule the next pod in the queue, at a fixed time. Returns `None` if there is no pod.
     pub fn schedule_one(&mut self, now: Timestamp) -> Option<Attempted> {
         self.schedule_one_by(&mut || now)
     }
@@ -209,8 +209,8 @@ impl Engine {
         self.reporter.call(reservation.pod(), calls);
     }
 
-    /// Reports the end of an attempt, including its binding, to the meter. Attempts of removed profiles are not
-    /// counted.
+    /// Reports the end of an attempt, including its binding, to the meter. Attempts for pods of removed profiles are
+    /// not counted.
     pub(super) fn attempt_ended(&self, entry: &QueuedPod, result: AttemptResult) {
         if let (Some(meter), Some(begun)) = (&self.meter, entry.attempt_begun)
             && let Some(profile) = self.queue.profile_of(&entry.pod.spec.scheduler_name)

@@ -239,7 +239,7 @@ fn labelled(name: &str, milli_cpu: i64, mood: &str) -> Node {
 struct Reports(Vec<String>);
 
 impl Reports {
-    /// Schedules until no pod is left, and confirms all bindings.
+    /// Schedules until the queue has no work, and confirms all bindings.
     fn drive(&mut self, world: &mut World, bound: &mut BTreeMap<String, String>) {
         for _ in 0..20 {
             let attempted = world.attempt();
@@ -371,12 +371,12 @@ fn a_panic_at_any_point_fails_its_pod_and_affects_no_other_pod() {
     };
     let preemptor = with_priority(pod("bad", 900), 10);
     set_off("RemovePod", "Bomb", &preemptor, full, |world| world.remove_pod("low-a"));
-    // One test, because there is only one bomb.
+    // Not a separate test, because tests run in parallel and share the static `ARMED`.
     an_index_that_panics_is_rebuilt_without_what_makes_it_panic();
 }
 
-/// Makes the index panic on a change between scheduling cycles: `news`. The index is complete again after `other`,
-/// another change to the same object.
+/// Makes the index panic on `news`, a change between scheduling cycles. After `other`, another change to the same
+/// object, the index is complete again.
 fn disturb_index(
     call: &'static str,
     prepare: impl Fn(&mut World),

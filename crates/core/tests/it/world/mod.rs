@@ -25,7 +25,8 @@ pub(crate) fn profile() -> Arc<Profile> {
     profile_with(|_| Vec::new())
 }
 
-/// Creates a profile with the row-scoped in-tree plugins and those that `add` registers and returns with their points.
+/// Creates a profile with the row-scoped in-tree plugins and the plugins that `add` registers. `add` returns these
+/// plugins with their points.
 pub(crate) fn profile_with(
     add: impl FnOnce(&mut Registry) -> Vec<(&'static str, &'static str)>,
 ) -> Arc<Profile> {
