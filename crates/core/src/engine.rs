@@ -231,7 +231,7 @@ impl Engine {
         self.report_plugin_failures();
     }
 
-    /// Handles the passing of time. Call this at [`Self::next_wakeup`]; calls at other times have no effect.
+    /// Handles the passing of time. Call this at [`Self::next_wakeup`]; calls at other times are harmless.
     pub fn tick(&mut self, now: Timestamp) {
         self.queue.flush_backoff(self.cache.at(now));
         self.permit_timeouts(now);

@@ -1,4 +1,4 @@
-//! PostFilter: finds pods that may make way for a pod that fits no node.
+//! PostFilter: finds pods that can be evicted for a pod that fits no node.
 
 use std::sync::Arc;
 

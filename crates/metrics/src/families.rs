@@ -28,7 +28,7 @@ impl Kind {
 /// Stability level that Kubernetes declares for a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stability {
-    /// The metric and its labels stay.
+    /// The metric and its labels do not change.
     Stable,
     /// Labels may be added.
     Beta,

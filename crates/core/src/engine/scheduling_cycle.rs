@@ -24,7 +24,7 @@ use crate::{
     queue::QueuedPod,
 };
 
-/// Result of a search that found no node: the failure, and the victims that are to make way.
+/// Result of a search that found no node: the failure, and the victims to evict.
 struct FailedSearch {
     failure: Failure,
     nomination: NewNomination,
@@ -118,7 +118,7 @@ impl Engine {
         }
     }
 
-    /// Runs PostFilter to find pods that may make way.
+    /// Runs PostFilter to find pods that can be evicted.
     fn run_post_filter(&mut self, entry: &QueuedPod, mut attempt: Attempt) -> FailedSearch {
         let diagnosis = attempt.take_diagnosis();
         let offset = self.finder.next_offset();

@@ -504,7 +504,7 @@ fn evictions_that_were_not_proposed_are_refused() {
         let said = message(&mut world);
         assert!(said.ends_with(&format!(" preemption: {expected}")), "{said}");
         assert!(world.evictions().is_empty());
-        // An ignorable extender is ignored, and the plugin's own choice is used.
+        // The invalid answer of an ignorable extender is ignored, and the plugin's own choice is used.
         let lenient = Extender { ignorable: true, ..preempts("u") };
         let (mut world, fake) = crowded(vec![lenient], preempt);
         world.set_node(node("small", 10));

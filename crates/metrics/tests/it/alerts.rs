@@ -78,7 +78,7 @@ impl ExprVisitor for QueryLabels {
     }
 }
 
-/// Returns the faults of a query whose result is shown with these labels.
+/// Returns the faults of a query; `shown` contains the labels with which the result is displayed.
 fn faults(query: &str, shown: &BTreeSet<String>) -> Vec<String> {
     let parsed = match parser::parse(query) {
         Ok(parsed) => parsed,
