@@ -18,7 +18,7 @@ pub struct Dump {
     pub backoff: Vec<Arc<PodInfo>>,
     /// Pods that wait for an event, including gated ones.
     pub unschedulable: Vec<Arc<PodInfo>>,
-    /// Pods without a node that are not scheduled: those of other schedulers and those that are being deleted.
+    /// Pods without a node that are not scheduled: pods of other schedulers and pods that are being deleted.
     pub left_alone: Vec<Arc<PodInfo>>,
 }
 

@@ -23,8 +23,8 @@ pub enum Effect {
     Evict(EvictTask),
     /// Stop a pod's PreBind, so that its binding fails. Later steps of the binding are not stopped.
     CallOff(CallOffTask),
-    /// Send the requests of Unreserve plugins to the API server before any other task for the pod. No answer is
-    /// expected; failures are logged.
+    /// Send the API requests that Unreserve plugins made, before any other task for the pod. No answer is expected;
+    /// failures are logged.
     Call(CallTask),
 }
 

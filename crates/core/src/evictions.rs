@@ -1,4 +1,4 @@
-//! Evictions in progress that make room for other pods (KEP-4832).
+//! Evictions in progress, which free resources for other pods (KEP-4832).
 //!
 //! ```text
 //! all victims but the last ──all evicted──> the last one ──evicted──> over
@@ -168,8 +168,8 @@ impl Evictions {
         NextStep::Evict(last)
     }
 
-    /// Returns the UIDs of the preemptors that wait only for this pod, which is leaving or gone. They no longer need to
-    /// be held back.
+    /// Returns the UIDs of the preemptors that wait only for the given pod, which is terminating or deleted. They no
+    /// longer need to be held back.
     pub(crate) fn victim_leaving(&mut self, uid: &str) -> Vec<Str> {
         let rounds = self.by_last_victim.remove(uid).into_iter().flatten();
         rounds.filter_map(|round| self.held_by(round)).collect()

@@ -1,4 +1,4 @@
-//! Recordings of the engine, which can be replayed bit for bit.
+//! Recordings of calls to the engine, which can be replayed exactly.
 //!
 //! A [`Recorder`] takes the place of the engine: it passes every call on to the engine and writes the call, its time
 //! and its result as one line of JSON. [`replay`] creates a new engine, makes the same calls and compares the results.

@@ -101,7 +101,7 @@ impl Reporter {
         self.patch_condition(pod, reason, message, nomination, now);
     }
 
-    /// Reports a pod that made way for `preemptor`. Appends `how` to the event's note.
+    /// Reports a pod that was preempted by `preemptor`. Appends `how` to the event's note.
     pub(crate) fn preempted(&mut self, victim: &Arc<PodInfo>, preemptor: &PodInfo, node: &Str, how: &str) {
         self.event(PodEvent {
             pod: victim.clone(),

@@ -1,7 +1,7 @@
 //! The table of all metrics.
 //!
-//! Names, help texts, labels and buckets are those of kube-scheduler v1.36, so that its dashboards and alerts keep
-//! working.
+//! Names, help texts, labels and buckets are those of kube-scheduler v1.36, so that dashboards and alerts written for
+//! it keep working.
 
 /// Type of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

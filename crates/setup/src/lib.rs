@@ -227,7 +227,7 @@ fn missing_preference(plugin: &str, points: PointSet) -> Option<&'static str> {
 }
 
 /// Warns about missing plugins that the user enables by name, once for all profiles. Other missing plugins are reported
-/// by the pods that need them.
+/// for the pods that need them.
 fn unbuilt_plugins(config: &KubeSchedulerConfiguration, plans: &[ProfilePlan]) -> Vec<String> {
     let mut enabled: Vec<String> = Vec::new();
     for (profile, plan) in config.profiles.iter().zip(plans) {

@@ -52,7 +52,7 @@ impl Engine {
         self.continue_eviction(task.round, now);
     }
 
-    /// Releases preemptors that wait only for this pod, which is leaving or gone.
+    /// Releases preemptors that wait only for the given pod, which is terminating or deleted.
     pub(super) fn victim_leaving(&mut self, uid: &str) {
         for preemptor in self.evictions.victim_leaving(uid) {
             self.queue.release_from_eviction(&preemptor);
@@ -77,7 +77,7 @@ impl Engine {
         }
     }
 
-    /// Records a victim that made way before it was bound.
+    /// Records that a victim was preempted before it was bound.
     fn evicted_in_memory(&mut self, round: u64, victim: &Arc<PodInfo>, now: Timestamp) {
         self.report_preempted(round, victim, " (in kube-scheduler memory).");
         self.evictions.finished_without_call(round);

@@ -103,7 +103,7 @@ fn names(tasks: &[EvictTask]) -> Vec<&str> {
     tasks.iter().map(|task| task.victim.name.as_str()).collect()
 }
 
-/// Waits until any backoff has ended, and makes an attempt.
+/// Waits until any backoff has ended. Returns true if a pod is then tried.
 fn is_tried(world: &mut World) -> bool {
     world.wait(Duration::from_secs(20));
     world.attempt().is_some()

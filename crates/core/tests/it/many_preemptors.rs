@@ -9,7 +9,7 @@ const NODES: usize = 300;
 const PODS: usize = 4;
 const PREEMPTORS: usize = 60;
 
-/// Two thirds of the nodes are full of pods of priority 900, the others of pods of priority 0.
+/// Two thirds of the nodes are full of pods of priority 900, and the remaining nodes are full of pods of priority 0.
 fn full(parity: bool) -> World {
     let profile = profile_with(|_| vec![("PostFilter", "DefaultPreemption")]);
     let mut world = World::with(EngineConfig { parity, ..EngineConfig::new(vec![profile]) });

@@ -44,7 +44,7 @@ fn family(sample: &str) -> Option<(&'static Family, bool)> {
     }
 }
 
-/// Labels that a query uses: those of each sample, and those of its result.
+/// Labels that a query uses: the labels of each sample, and the labels of the query's result.
 #[derive(Debug, Default)]
 struct QueryLabels {
     samples: BTreeMap<String, BTreeSet<String>>,

@@ -165,7 +165,7 @@ impl World {
         attempted
     }
 
-    /// Takes the pods and nodes of the requested bindings that no method has taken yet.
+    /// Takes the pods and nodes of the requested bindings that have not been taken yet.
     pub(crate) fn bindings(&mut self) -> Vec<(String, String)> {
         self.drain(|e| match e {
             Effect::Bind(task) => Some((task.pod().name.to_string(), task.node().to_string())),
@@ -173,7 +173,7 @@ impl World {
         })
     }
 
-    /// Takes the UIDs and nodes of the requested bindings that no method has taken yet.
+    /// Takes the UIDs and nodes of the requested bindings that have not been taken yet.
     pub(crate) fn binding_uids(&mut self) -> Vec<(String, String)> {
         self.drain(|e| match e {
             Effect::Bind(task) => Some((task.pod().uid.to_string(), task.node().to_string())),
@@ -181,7 +181,7 @@ impl World {
         })
     }
 
-    /// Takes the requested evictions that no method has taken yet.
+    /// Takes the requested evictions that have not been taken yet.
     pub(crate) fn evictions(&mut self) -> Vec<EvictTask> {
         self.drain(|e| match e {
             Effect::Evict(task) => Some(task.clone()),
