@@ -189,7 +189,7 @@ impl Queue {
         std::mem::take(&mut self.failed)
     }
 
-    /// Takes the plugin panics since the last call that kept no pod from entering.
+    /// Takes the plugin panics that have occurred since the last call and kept no pod from entering.
     pub fn take_panics(&mut self) -> Vec<PointError> {
         let mut panics = self.wakers.take_panics();
         panics.extend(self.active.order().take_panic());

@@ -4,8 +4,8 @@
 //! and its result as one line of JSON. [`replay`] creates a new engine, makes the same calls and compares the results.
 //! The first line with a different result is an error. The host opens the files.
 //!
-//! Requests to extenders and their answers are recorded in the line before that of the attempt that made them, so a
-//! replay contacts no extender.
+//! Requests to extenders and their answers are recorded on the line before the attempt that made them, so a replay
+//! contacts no extender.
 //!
 //! The first line contains those settings of the engine that are data; the host must supply the same plugins and
 //! arguments. Objects are recorded in a private form that has only the fields that decisions use, not in the form of
@@ -182,7 +182,8 @@ pub fn replay(config: EngineConfig, recording: impl BufRead) -> Result<ReplaySum
 
 /// Replays a recording in which new configurations were applied: `later` contains them, in order.
 ///
-/// # Errors The same errors as [`replay`], and an error if `later` lacks a configuration.
+/// # Errors
+/// The same errors as [`replay`], and an error if `later` lacks a configuration.
 pub fn replay_through(
     config: EngineConfig,
     later: impl IntoIterator<Item = EngineConfig>,

@@ -188,7 +188,7 @@ fn spec(plan: &ProfilePlan, registry: &Registry, parity: bool) -> ProfileSpec {
         name: plan.scheduler_name.clone(),
         points: ExtensionPoint::ALL.iter().map(|point| (*point, plan.at(*point).to_vec())).collect(),
         args: plan.args.iter().map(|(plugin, args)| (plugin.clone(), args.clone())).collect(),
-        // A value of zero requests kube-scheduler's adaptive sample. Scoring all nodes is better where it is cheap.
+        // Zero selects kube-scheduler's adaptive sample. Where scoring is cheap, scoring all nodes is better.
         percentage_of_nodes_to_score: plan.percentage_of_nodes_to_score.filter(|p| *p != 0 || parity),
     };
     if !plan.missing.is_empty() {

@@ -163,8 +163,8 @@ impl Engine {
         self.unreserve(&chosen.profile, &chosen.reservation);
         self.cache.forget(&entry.pod.uid);
         let (left, at) = (entry.pod.assumed_on(chosen.node()), ChangeTime::unmeasured(now));
-        // After a rejection, the freed resources must not wake the pod itself, so the pod fails first and is excluded
-        // from the event.
+        // After a rejection, the freed resources must not wake the pod itself, so its failure is handled first, and the
+        // event excludes the pod.
         if matches!(failure, Failure::Error(_)) {
             self.pod_left_its_node(&left, at);
             self.fail(entry, failure, NewNomination::Clear, now);

@@ -33,7 +33,7 @@ fn forget(counts: &mut EventCounts, event: ClusterEvent) {
 /// Events for one listener since the oldest pod in flight was handed out.
 #[derive(Debug, Default)]
 struct ListenerLog {
-    /// Sequence number after that of the last event that wakes every pod; 0 if no event has done so.
+    /// One more than the sequence number of the last event that wakes every pod; 0 if there was no such event.
     certain: u64,
     /// Events after `certain` that a hint judges, oldest first.
     hinted: VecDeque<Numbered>,
@@ -75,7 +75,7 @@ pub(super) struct InFlight {
     logs: FxHashMap<Listener, ListenerLog>,
     /// Number of events stored in `logs`.
     counts: EventCounts,
-    /// Sequence number after that of the last event that wakes all rejected pods; 0 if no event has done so.
+    /// One more than the sequence number of the last event that wakes all rejected pods; 0 if there was no such event.
     wild: u64,
     next: u64,
     limit: usize,
