@@ -109,7 +109,8 @@ pub fn volume_images(spec: &PodSpec) -> impl Iterator<Item = &Str> {
     })
 }
 
-/// Returns the image's name, with `:latest` if it has neither a tag nor a digest, as nodes report names.
+/// Returns the image's name, with `:latest` if it has neither a tag nor a digest, in the form in which nodes report
+/// names.
 pub fn normalized_image(image: &str) -> Cow<'_, str> {
     let last = image.rsplit('/').next().unwrap_or(image);
     if last.contains(':') { Cow::Borrowed(image) } else { Cow::Owned(format!("{image}:latest")) }

@@ -261,7 +261,7 @@ mod preferences {
     const PODS: usize = 20_000;
     /// Maximum number of bytes that the engine uses.
     const MAX: usize = 60 << 20;
-    /// Maximum number of these bytes that are used for pods.
+    /// Maximum number of bytes that the pods add.
     const MAX_FOR_PODS: usize = 4 << 20;
 
     #[test]
