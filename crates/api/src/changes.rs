@@ -1,4 +1,4 @@
-//! Changes in an update of a pod or node that may make waiting pods schedulable.
+//! Changes to a pod or node that may make waiting pods schedulable.
 
 use std::{ops::BitOr, sync::Arc};
 
@@ -50,13 +50,13 @@ flags! {
     PodChanges {
         /// `metadata.labels`.
         LABELS = 0;
-        /// The request of some resource became smaller or was removed.
+        /// The request for some resource became smaller or was removed.
         SCALE_DOWN = 1;
         /// The last scheduling gates were removed.
         GATES_ELIMINATED = 2;
         /// The number of tolerations changed. Existing tolerations cannot change in any other way.
         TOLERATIONS = 3;
-        /// The status has different generated resource claims.
+        /// The generated resource claims in the status changed.
         GENERATED_CLAIMS = 4;
     }
 }

@@ -126,7 +126,7 @@ features! {
 const _: () = assert!(Feature::ALL.len() <= 64);
 
 impl Feature {
-    /// Returns the gate of that name, if a scheduler uses it.
+    /// Returns the gate with the given name, if a scheduler uses it.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|f| f.name() == name)
     }
@@ -148,7 +148,7 @@ impl Features {
         self.0 & (1 << feature as u64) != 0
     }
 
-    /// Turns a gate on or off. The caller is responsible for locks and dependencies between gates.
+    /// Turns a gate on or off. The caller is responsible for locked gates and for dependencies between gates.
     pub fn set(&mut self, feature: Feature, on: bool) {
         let bit = 1 << feature as u64;
         if on {

@@ -40,7 +40,7 @@ impl Labels {
 }
 
 impl<K: Into<Str>, V: Into<Str>> FromIterator<(K, V)> for Labels {
-    /// The last of equal keys takes precedence, as in a JSON object.
+    /// The last of several equal keys takes precedence, as in a JSON object.
     fn from_iter<I: IntoIterator<Item = (K, V)>>(pairs: I) -> Self {
         let mut pairs: Vec<(Str, Str)> = pairs.into_iter().map(|(k, v)| (k.into(), v.into())).collect();
         if pairs.is_empty() {
@@ -85,7 +85,8 @@ pub fn is_qualified_name(text: &str) -> bool {
     }
 }
 
-/// Returns true if `text` is empty, or up to 63 letters, digits, `-`, `_` and `.` with a letter or digit at both ends.
+/// Returns true if `text` is empty, or consists of up to 63 letters, digits, `-`, `_` and `.` with a letter or digit at
+/// both ends.
 pub fn is_label_value(text: &str) -> bool {
     text.is_empty() || is_name(text)
 }
@@ -95,7 +96,7 @@ pub fn is_subdomain(text: &str) -> bool {
     text.len() <= MAX_SUBDOMAIN && has_subdomain_form(text)
 }
 
-/// Returns the errors of `text` as a qualified name, in the API's words; empty if it is valid.
+/// Returns the errors in `text` as a qualified name, in the API's words; empty if it is valid.
 pub fn qualified_name_errors(text: &str) -> Vec<String> {
     let wrong_form = || format!("{NAME_WORDS} {NAME_EXAMPLES}regex used for validation is '{NAME_REGEX}')");
     let mut parts = text.split('/');
@@ -129,7 +130,7 @@ pub fn qualified_name_errors(text: &str) -> Vec<String> {
     errors
 }
 
-/// Returns the errors of `text` as a label value, in the API's words; empty if it is valid.
+/// Returns the errors in `text` as a label value, in the API's words; empty if it is valid.
 pub fn label_value_errors(text: &str) -> Vec<String> {
     let mut errors = Vec::new();
     if text.len() > MAX_NAME {
@@ -145,7 +146,7 @@ pub fn label_value_errors(text: &str) -> Vec<String> {
     errors
 }
 
-/// Returns the errors of `text` as a DNS subdomain, in the API's words; empty if it is valid.
+/// Returns the errors in `text` as a DNS subdomain, in the API's words; empty if it is valid.
 pub fn subdomain_errors(text: &str) -> Vec<String> {
     let mut errors = Vec::new();
     if text.len() > MAX_SUBDOMAIN {

@@ -2,8 +2,8 @@
 //!
 //! The types are *slim*: they contain only the fields that scheduling reads, so a bound pod costs hundreds of bytes.
 //! [`wire`] decodes them from the API server's JSON and is the only module that contains the field names of the wire
-//! format (camel case, every field optional). The `serde` form of the types themselves is for recordings; it is not the
-//! API's form.
+//! format (camel case, every field optional). The types' own `serde` form is for recordings and differs from the API's
+//! form.
 //!
 //! Reading order:
 //! 1. [`strings`] and [`labels`] (vocabulary), [`quantity`] and [`resources`] (amounts)

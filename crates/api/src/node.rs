@@ -34,7 +34,7 @@ pub struct Node {
     pub unschedulable: bool,
     /// `spec.taints`, in order.
     pub taints: Arc<[Taint]>,
-    /// `status.allocatable`, rounded up as the scheduler does, without unknown resource names.
+    /// `status.allocatable`, rounded up as in kube-scheduler, without unknown resource names.
     pub allocatable: Resources,
     /// `status.images`, in order.
     pub images: Arc<[Image]>,

@@ -137,7 +137,7 @@ impl ObjectKind {
         }
     }
 
-    /// Returns the kind with that `apiVersion` and `kind`; the version of the group is ignored.
+    /// Returns the kind with the given `apiVersion` and `kind`; the version of the group is ignored.
     pub fn of(api_version: &str, kind: &str) -> Option<Self> {
         let group = api_version.split_once('/').map_or("", |(group, _)| group);
         Self::ALL.into_iter().find(|known| known.name() == kind && known.group() == group)

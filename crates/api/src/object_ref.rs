@@ -2,7 +2,7 @@
 
 use crate::Str;
 
-/// Identity of an object from which nothing else is read.
+/// Identity of an object whose other fields are not read.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ObjectRef {
     /// `apiVersion`, for example `apps/v1`.

@@ -62,7 +62,7 @@ impl Pod {
         matches!(self.status.phase, Phase::Succeeded | Phase::Failed)
     }
 
-    /// Returns the condition of that type.
+    /// Returns the condition of the given type.
     pub fn condition(&self, type_: &str) -> Option<&PodCondition> {
         self.status.conditions.iter().find(|c| c.type_ == type_)
     }
@@ -146,8 +146,8 @@ pub struct Container {
     pub limits: ResourceList,
 }
 
-/// A list of (resource name, amount) as written, sorted by name. Unlike [`Resources`], the list distinguishes absent
-/// from zero. CPU is in millicores, everything else in units, both rounded up.
+/// Pairs of resource name and amount as written, sorted by name. Unlike [`Resources`], the list distinguishes an absent
+/// resource from an amount of zero. CPU is in millicores, everything else in units, both rounded up.
 pub type ResourceList = Vec<(Str, i64)>;
 
 /// A host port of a container.

@@ -2,8 +2,8 @@
 
 use crate::Str;
 
-/// `scheduling.k8s.io/v1` PriorityClass. The API server resolves a pod's class when the pod is created; here, stand-ins
-/// for the API server use this type.
+/// `scheduling.k8s.io/v1` PriorityClass. The API server resolves a pod's class when the pod is created; in this
+/// project, stand-ins for the API server use this type.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PriorityClass {
     /// `metadata.name`.

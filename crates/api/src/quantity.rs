@@ -3,7 +3,7 @@
 //! Grammar, rounding and overflow follow the API's definition (`resource.Quantity` in apimachinery): amounts finer than
 //! 1n are rounded up to 1n, amounts with a binary suffix are capped at the largest `i64`, and conversions to integers
 //! round away from zero. Like the API, this module has two parsers, one with 64-bit integers and one with decimals of
-//! any length. Overflow behaves as in the parser that accepts the text.
+//! any length. The parser that accepts the text determines the result of an overflow.
 
 use std::{cmp::Ordering, fmt, str::FromStr};
 
@@ -420,7 +420,7 @@ fn low_bits(digits: &[u8]) -> i64 {
 }
 
 impl fmt::Display for Quantity {
-    /// Writes the canonical form: no fraction, and the largest suffix that loses no precision.
+    /// Writes the canonical form: the largest suffix for which the number has no fraction.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.nanos == 0 {
             return f.pad("0");

@@ -6,7 +6,7 @@
 //! the pod's overhead is added (KEP-688).
 //!
 //! Amounts of single containers are rounded up before they are added. The API server rounds CPU to thousandths anyway,
-//! so the result differs from adding first only for fractions of bytes and of countable resources.
+//! so rounding before the addition rather than after it matters only for fractions of bytes and of countable resources.
 
 use std::borrow::Cow;
 
@@ -23,11 +23,11 @@ pub const DEFAULT_MEMORY: i64 = 200 << 20;
 
 /// Condition of a pod with a pending resize.
 const RESIZE_PENDING: &str = "PodResizePending";
-/// Reason of that condition if the resize can never happen on the node.
+/// Reason in this condition if the resize can never happen on the node.
 const INFEASIBLE: &str = "Infeasible";
 
-/// Resources that the pod occupies on its node, including status, pod-level requests and overhead. NodeInfo adds these
-/// up.
+/// Resources that the pod occupies on its node, including status, pod-level requests and overhead. NodeInfo sums these
+/// amounts.
 pub fn pod_request(pod: &Pod) -> Resources {
     Resources::from_list(&pod_request_list(pod))
 }
@@ -48,7 +48,7 @@ pub fn spec_request_list(spec: &PodSpec) -> ResourceList {
 }
 
 /// Effective limits of the pod with all names, sorted by name. Pod-level limits (KEP-2837) replace those of the
-/// containers. Overhead is added to existing limits.
+/// containers. Overhead is added to nonzero limits.
 pub fn limit_list(spec: &PodSpec) -> ResourceList {
     let containers = spec.containers.iter().chain(&spec.init_containers);
     let of_pod = || spec.pod_level_limits.iter().filter(|(name, _)| is_pod_level(name));
@@ -109,7 +109,8 @@ pub fn volume_images(spec: &PodSpec) -> impl Iterator<Item = &Str> {
     })
 }
 
-/// Returns the image's name, with `:latest` if it has neither a tag nor a digest, as nodes report names.
+/// Returns the image's name, with `:latest` if it has neither a tag nor a digest, in the form in which nodes report
+/// names.
 pub fn normalized_image(image: &str) -> Cow<'_, str> {
     let last = image.rsplit('/').next().unwrap_or(image);
     if last.contains(':') { Cow::Borrowed(image) } else { Cow::Owned(format!("{image}:latest")) }
@@ -133,12 +134,12 @@ pub(crate) fn aggregate(spec: &PodSpec, amount: impl Fn(&Container, bool) -> i64
     total.max(peak)
 }
 
-/// Returns the amount of `name`, if it is listed.
+/// Returns the amount of the resource `name`, if it is listed.
 pub(crate) fn listed(list: &[(Str, i64)], name: &str) -> Option<i64> {
     list.iter().find(|(n, _)| *n == name).map(|(_, amount)| *amount)
 }
 
-/// Source of a pod's requests: as planned, or as running.
+/// Source of a pod's requests: the spec alone, or the spec and the status.
 struct RequestSource<'a> {
     spec: &'a PodSpec,
     status: Option<&'a PodStatus>,
@@ -146,7 +147,7 @@ struct RequestSource<'a> {
     infeasible: bool,
 }
 
-/// Up to three lists, of which the larger amounts are used.
+/// Up to three lists; the largest amount of each resource is used.
 type Lists<'a> = [&'a [(Str, i64)]; 3];
 
 impl<'a> RequestSource<'a> {

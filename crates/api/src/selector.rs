@@ -90,7 +90,7 @@ pub struct NodeAffinity {
 /// The only field that node selectors can match.
 const FIELD_NAME: &str = "metadata.name";
 
-/// Errors in a selector, one text per finding, in the API's words.
+/// Errors in a selector, one message per finding, in the API's words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SelectorError(pub Vec<String>);
 
@@ -113,7 +113,7 @@ impl fmt::Display for SelectorError {
 impl std::error::Error for SelectorError {}
 
 impl Operator {
-    /// Returns the operator with that name in the API.
+    /// Returns the operator with the given name in the API.
     pub fn parse(name: &str) -> Self {
         match name {
             "In" => Self::In,
@@ -359,8 +359,8 @@ impl NodeSelectorTerm {
 
 /// A node selector, prepared for matching.
 ///
-/// Terms with syntax errors are skipped. Their errors are reported only for a node that no other term matches, and such
-/// a node does not match.
+/// Terms with syntax errors are skipped. If none of the other terms match a node, the node does not match and the
+/// errors are reported.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ParsedNodeSelector {
     terms: Vec<ParsedTerm>,

@@ -67,7 +67,7 @@ pub static UNSCHEDULABLE: LazyLock<Taint> = LazyLock::new(|| Taint {
 });
 
 impl TaintEffect {
-    /// Returns the effect with that name in the API.
+    /// Returns the effect with the given name in the API.
     pub fn parse(name: &str) -> Option<Self> {
         match name {
             "NoSchedule" => Some(Self::NoSchedule),
@@ -93,7 +93,7 @@ impl TaintEffect {
 }
 
 impl TolerationOperator {
-    /// Returns the operator with that name in the API; no name means `Equal`.
+    /// Returns the operator with the given name in the API; an empty name means `Equal`.
     pub fn parse(name: &str) -> Self {
         match name {
             "" | "Equal" => Self::Equal,
@@ -108,8 +108,8 @@ impl TolerationOperator {
 impl Toleration {
     /// Returns true if the toleration tolerates the taint.
     ///
-    /// `compare_numbers` is the `TaintTolerationComparisonOperators` feature gate. Without it, `Lt` and `Gt` tolerate
-    /// nothing. With it, `Lt` means that the taint's value is less than the toleration's value.
+    /// `compare_numbers` is the `TaintTolerationComparisonOperators` feature gate. If it is off, `Lt` and `Gt` tolerate
+    /// nothing. If it is on, `Lt` means that the taint's value is less than the toleration's value.
     pub fn tolerates(&self, taint: &Taint, compare_numbers: bool) -> bool {
         if self.effect.is_some_and(|effect| effect != taint.effect) {
             return false;

@@ -1,8 +1,8 @@
 //! Decoding objects from the API's JSON.
 //!
-//! Only the fields of the slim types are decoded; all others are skipped. `null` counts as absent wherever the API
-//! server's own decoder accepts it. A value of the wrong type is an error that names the field. Strings that many
-//! objects share go through one [`Interner`].
+//! Only the fields of the slim types are decoded; all others are skipped. `null` is treated as absent wherever the API
+//! server's own decoder accepts it. A value of the wrong type is an error that names the field. One [`Interner`] holds
+//! the strings that many objects share.
 
 mod defaults;
 mod disk;
@@ -104,7 +104,7 @@ impl Decoder {
         self.node(&bytes(value)).map_err(DecodeError::without_position)
     }
 
-    /// Decodes an object of that kind. Also returns its resource version, which is not part of [`Object`].
+    /// Decodes an object of the given kind. Also returns its resource version, which is not part of [`Object`].
     ///
     /// # Errors
     /// An error that names the invalid field.
@@ -116,7 +116,7 @@ impl Decoder {
         })
     }
 
-    /// Decodes an object of that kind from a parsed manifest.
+    /// Decodes an object of the given kind from a parsed manifest.
     ///
     /// # Errors
     /// An error that names the invalid field.
@@ -172,7 +172,8 @@ fn from_slice<'a, T: Deserialize<'a>>(kind: &'static str, json: &'a [u8]) -> Res
     decode(json).map_err(|FieldError { path, problem }| DecodeError { kind, path, problem })
 }
 
-/// Converts a parsed object back to text. With only one way of decoding, half as much code is compiled.
+/// Converts a parsed object back to text. This allows a single way of decoding, which halves the amount of compiled
+/// code.
 fn bytes(value: &Value) -> Vec<u8> {
     value.to_string().into_bytes()
 }

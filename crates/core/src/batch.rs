@@ -1,9 +1,9 @@
 //! Opportunistic batching (KEP-5598), for parity with kube-scheduler.
 //!
-//! After a pod is placed, the rest of its node ranking is cached. If the next pod has the same signature and the node
-//! chosen last is now full for it, the next node in the ranking is tried first, and taken without scoring if the pod
-//! fits. Batching is not an optimization here, because unchanged answers are cached anyway. It exists because its
-//! choice can differ from that of a new ranking.
+//! After a pod is placed, the rest of its node ranking is cached. If the next pod has the same signature but does not
+//! fit on the node that was just chosen, the next node in the ranking is tried first. If the pod fits there, that node
+//! is taken without scoring. Batching is not an optimization here, because unchanged answers are cached anyway.
+//! Batching exists because it can choose a node that a new ranking would not choose.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use harbormaster_framework::{plugin::SignFragment, window::Ranking};
 /// Maximum age of a cached ranking.
 const MAX_AGE: Duration = Duration::from_millis(500);
 
-/// Opportunistic batching of one profile.
+/// Opportunistic batching for one profile.
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
     cached: Option<CachedRanking>,
@@ -37,8 +37,8 @@ impl Batch {
         self.flush_reason.take()
     }
 
-    /// Returns the next node of the cached ranking if it is valid for this pod. `is_full` returns true if a node
-    /// rejects the pod, and `None` if the node no longer exists.
+    /// Returns the next node of the cached ranking if the ranking is valid for the pod. `is_full` returns true if a
+    /// node rejects the pod, and `None` if the node no longer exists.
     pub(crate) fn hint(
         &mut self,
         signature: Option<&[SignFragment]>,
@@ -66,7 +66,7 @@ impl Batch {
         cached.ranking.pop().and_then(|at| cached.nodes.get(at).cloned())
     }
 
-    /// Records the chosen node and caches its ranking.
+    /// Records the chosen node and caches the ranking.
     pub(crate) fn chosen(
         &mut self,
         node: &Str,

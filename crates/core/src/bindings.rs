@@ -6,8 +6,8 @@
 //!                              └──reject, timeout──> failed <──error┘   returned to the queue
 //! ```
 //!
-//! Invariant: a waiting pod is listed in [`Bindings::waiting`] and has one deadline, the earliest deadline of its
-//! plugins; a pod in the binding cycle is not listed there and has no deadline. Thousands of pods may wait for a
+//! Invariant: a waiting pod is listed in [`Bindings::waiting`] and has one deadline, the earliest of its plugins'
+//! deadlines; a pod in the binding cycle is not listed there and has no deadline. Thousands of pods may wait for a
 //! quarter of an hour; only [`Bindings::waiting`] visits all of them.
 
 use std::{
@@ -25,7 +25,7 @@ use crate::queue::QueuedPod;
 /// The node chosen for a pod.
 #[derive(Clone, Debug)]
 pub(crate) struct ChosenNode {
-    /// Profile that the pod keeps until it is bound, even if a newer profile of that name has been applied since.
+    /// Profile that the pod keeps until it is bound, even if a newer profile of the same name has been applied since.
     pub(crate) profile: Arc<Profile>,
     /// The node and the plugins' reservations.
     pub(crate) reservation: Reservation,
@@ -77,7 +77,7 @@ pub(crate) struct Bindings {
     by_uid: FxHashMap<Str, Binding>,
     /// UIDs of the waiting pods, in the order in which they began to wait.
     waiting: BTreeMap<u64, Str>,
-    /// Deadlines of the waiting pods, with the pods' positions in that order.
+    /// The deadline of each waiting pod, with the pod's key in `waiting`.
     deadlines: BTreeSet<(Timestamp, u64)>,
     next: u64,
 }

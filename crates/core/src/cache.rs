@@ -45,7 +45,7 @@ impl Cache {
         cache
     }
 
-    /// Starts to store the custom objects that plugins of these profiles read, and adds the indexes that these plugins
+    /// Starts storing the custom objects that plugins of these profiles read, and adds the indexes that the plugins
     /// use.
     pub fn prepare_for(&mut self, profiles: &[Arc<Profile>]) {
         self.add_resources_for(profiles);
@@ -78,7 +78,7 @@ impl Cache {
         Moment { now, objects: self.cluster.objects() }
     }
 
-    /// Creates a pod with a shared spec.
+    /// Creates a pod that shares its spec with pods whose spec is equal.
     pub fn info(&mut self, pod: Pod) -> Arc<PodInfo> {
         Arc::new(PodInfo::new(pod, &mut self.specs))
     }
@@ -90,7 +90,7 @@ impl Cache {
         old
     }
 
-    /// Returns the node object of that name.
+    /// Returns the node object with the given name.
     pub fn node(&self, name: &str) -> Option<&Arc<Node>> {
         self.objects.get(name)
     }
@@ -159,7 +159,7 @@ impl Cache {
         }
     }
 
-    /// Returns the number of pods on nodes and the number of those that are assumed.
+    /// Returns the number of pods on nodes, and the number of assumed pods among them.
     pub fn pod_counts(&self) -> (usize, usize) {
         (self.on_nodes.len(), self.assumed)
     }

@@ -14,11 +14,11 @@ pub struct Dump {
     pub nodes: Vec<DumpedNode>,
     /// Pods in the active queue.
     pub active: Vec<Arc<PodInfo>>,
-    /// Pods that back off.
+    /// Pods in backoff.
     pub backoff: Vec<Arc<PodInfo>>,
     /// Pods that wait for an event, including gated ones.
     pub unschedulable: Vec<Arc<PodInfo>>,
-    /// Pods without a node that are not scheduled: those of other schedulers and those that are being deleted.
+    /// Pods without a node that are not scheduled: pods of other schedulers and pods that are being deleted.
     pub left_alone: Vec<Arc<PodInfo>>,
 }
 

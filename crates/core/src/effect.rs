@@ -23,8 +23,8 @@ pub enum Effect {
     Evict(EvictTask),
     /// Stop a pod's PreBind, so that its binding fails. Later steps of the binding are not stopped.
     CallOff(CallOffTask),
-    /// Send the requests of Unreserve plugins to the API server before any other task for the pod. No answer is
-    /// expected; failures are logged.
+    /// Send the API requests that Unreserve plugins made, before any other task for the pod. No answer is expected;
+    /// failures are logged.
     Call(CallTask),
 }
 
@@ -46,12 +46,13 @@ pub struct CallTask {
     pub calls: Vec<ApiCall>,
 }
 
-/// A pod to evict: its status gets the condition `DisruptionTarget` (unless it has it already), then it is deleted.
+/// A pod to evict: its status gets the `DisruptionTarget` condition unless it is already set, then the pod is deleted.
 #[derive(Clone, Debug)]
 pub struct EvictTask {
-    /// UID of the pod that needs the room.
+    /// UID of the pod that needs the resources.
     pub preemptor: Str,
-    /// Distinguishes the evictions of one preemptor's attempts.
+    /// Number of the round, which distinguishes the evictions of one attempt from those of the preemptor's other
+    /// attempts.
     pub round: u64,
     /// The engine's version of the pod to evict.
     pub victim: Arc<PodInfo>,
@@ -128,7 +129,7 @@ pub struct PodEvent {
 /// Maximum length of a note in the API server, in bytes.
 const MAX_NOTE: usize = 1024;
 
-/// Cuts a note to the API server's maximum as kube-scheduler does: to 1020 bytes and ` ...`.
+/// Cuts a note that exceeds the API server's maximum as kube-scheduler does: to 1020 bytes, followed by ` ...`.
 pub fn cut_note(note: &str) -> String {
     if note.len() <= MAX_NOTE {
         return note.to_owned();

@@ -44,7 +44,7 @@ pub struct EngineConfig {
     pub backoff: Backoff,
     /// `percentageOfNodesToScore` for all profiles; `None` scores every feasible node.
     pub percentage_of_nodes_to_score: Option<i32>,
-    /// True if nodes are walked and sampled, and ties broken, exactly as kube-scheduler does with `parallelism: 1`.
+    /// True if nodes are visited and sampled, and ties are broken, exactly as in kube-scheduler with `parallelism: 1`.
     pub parity: bool,
     /// True if rankings are reused as in kube-scheduler's opportunistic batching. Requires `parity`.
     pub batching: bool,
@@ -56,8 +56,8 @@ pub struct EngineConfig {
     pub meter: Option<Arc<dyn Meter>>,
     /// Webhooks that take part in decisions. The host supplies [the client](Extenders::with_client).
     pub extenders: Extenders,
-    /// The plugin that rejects pods that need features not implemented here. The host logs a warning the first time the
-    /// plugin rejects a pod.
+    /// Name of the plugin that rejects a pod because it needs a feature that is not implemented. The host logs a
+    /// warning the first time the plugin rejects a pod.
     pub unbuilt_plugin: Option<&'static str>,
 }
 
@@ -190,15 +190,15 @@ impl Engine {
         undecodable.into_iter().for_each(|object| self.reporter.note_undecodable(object));
     }
 
-    /// Takes the notes since the last call; moves in the queue come last. Failures are noted even if no notes are
-    /// requested, so every host must call this method.
+    /// Takes the notes since the last call; moves between parts of the queue come last. Failures are noted even if no
+    /// notes are requested, so every host must call this method.
     pub fn take_notes(&mut self) -> Vec<Note> {
         let mut notes = self.reporter.take_notes();
         notes.extend(self.queue.take_moves());
         notes
     }
 
-    /// Changes the notes that are recorded.
+    /// Selects the notes to record.
     pub fn set_notes(&mut self, notes: Notes) {
         self.reporter.set_notes(notes);
         self.queue.note_moves(notes.moves);
@@ -231,7 +231,7 @@ impl Engine {
         self.report_plugin_failures();
     }
 
-    /// Handles the passing of time. Call this at [`Self::next_wakeup`]; calls at other times do no harm.
+    /// Handles the passing of time. Call this at [`Self::next_wakeup`]; calls at other times are harmless.
     pub fn tick(&mut self, now: Timestamp) {
         self.queue.flush_backoff(self.cache.at(now));
         self.permit_timeouts(now);

@@ -1,4 +1,4 @@
-//! Evictions in progress that make room for other pods (KEP-4832).
+//! Evictions in progress, which free resources for other pods (KEP-4832).
 //!
 //! ```text
 //! all victims but the last ──all evicted──> the last one ──evicted──> over
@@ -6,7 +6,7 @@
 //! ```
 //!
 //! The preemptor is held back, gated in the queue, until its round is over. It is released slightly earlier if the last
-//! victim is seen leaving, because that event must wake it.
+//! victim is seen terminating, because that event must wake the preemptor.
 //!
 //! This part decides the next step; its caller carries the step out.
 
@@ -18,7 +18,7 @@ use rustc_hash::FxHashMap;
 
 use crate::{effect::EvictTask, pods::Pods};
 
-/// The pod that needs room, and the node where it needs it.
+/// The pod that needs resources, and the node from which pods are evicted for it.
 #[derive(Clone, Debug)]
 pub(crate) struct Preemption {
     pub(crate) preemptor: Arc<PodInfo>,
@@ -139,7 +139,7 @@ impl Evictions {
         }
     }
 
-    /// Records a victim that left without a call.
+    /// Records that a victim left without an eviction call.
     pub(crate) fn finished_without_call(&mut self, round: u64) {
         if let Some(eviction) = self.by_round.get_mut(&round) {
             // No event will follow for the last victim.
@@ -168,8 +168,8 @@ impl Evictions {
         NextStep::Evict(last)
     }
 
-    /// Returns the UIDs of the preemptors that wait only for this pod, which is leaving or gone. They no longer need to
-    /// be held back.
+    /// Returns the UIDs of the preemptors that wait only for the given pod, which is terminating or deleted. They no
+    /// longer need to be held back.
     pub(crate) fn victim_leaving(&mut self, uid: &str) -> Vec<Str> {
         let rounds = self.by_last_victim.remove(uid).into_iter().flatten();
         rounds.filter_map(|round| self.held_by(round)).collect()

@@ -38,7 +38,7 @@ impl Failure {
         }
     }
 
-    /// Reason of the pod's condition.
+    /// The `reason` field of the pod's condition.
     pub(crate) fn reason(&self) -> &'static str {
         match self {
             Self::Unschedulable(_) | Self::NoNodes | Self::BindRejected(_) => "Unschedulable",

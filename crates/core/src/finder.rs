@@ -21,7 +21,7 @@ use crate::{
     queue::QueuedPod,
 };
 
-/// Searches for nodes, for all profiles.
+/// Finds nodes for the pods of all profiles.
 pub(crate) struct Finder {
     /// One runner per profile.
     runners: Vec<Runner>,
@@ -173,7 +173,7 @@ impl Finder {
         hint
     }
 
-    /// Remembers the node that was chosen for the pod, and the ranking, for the next pod with the same signature.
+    /// Remembers the node chosen for the pod, and the ranking, for use by the next pod with the same signature.
     fn remember(
         &mut self,
         profile: usize,

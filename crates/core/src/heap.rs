@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 
 /// The order of a heap.
 pub trait Order<T> {
-    /// Returns true if `a` goes before `b`.
+    /// Returns true if `a` comes before `b`.
     fn before(&self, a: &T, b: &T) -> bool;
 }
 
@@ -39,7 +39,7 @@ impl<K: Clone + Eq + Hash, T, O: Order<T>> IndexedHeap<K, T, O> {
         self.items.is_empty()
     }
 
-    /// Returns the element with that key.
+    /// Returns the element with the given key.
     pub fn get(&self, key: &K) -> Option<&T> {
         self.positions.get(key).map(|at| &self.items[*at].1)
     }
@@ -76,7 +76,7 @@ impl<K: Clone + Eq + Hash, T, O: Order<T>> IndexedHeap<K, T, O> {
         self.remove(&key)
     }
 
-    /// Takes the element with that key.
+    /// Takes the element with the given key.
     pub fn remove(&mut self, key: &K) -> Option<T> {
         let at = self.positions.remove(key)?;
         let (_, item) = self.items.swap_remove(at);

@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::effect::EvictTask;
 
-/// A change or a result. Every input is a value, so it can be recorded and replayed: see [`crate::recording`].
+/// A change in the cluster or the result of an effect. Every input is a value, so it can be recorded and replayed: see
+/// [`crate::recording`].
 #[derive(Clone, Debug)]
 #[expect(clippy::large_enum_variant, reason = "inputs are handed over once, and most are pods")]
 pub enum Input {

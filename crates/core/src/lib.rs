@@ -2,13 +2,13 @@
 //!
 //! It is one state machine, written in ordinary synchronous Rust. [`Input`]s enter with the times at which they
 //! happened, and [`Effect`]s leave. The engine reads no clock, no random numbers, no environment, no file and no
-//! socket. The same inputs therefore produce the same effects, whether live, under virtual time, in the simulator or in
-//! the replay of a recording.
+//! socket. The same inputs therefore produce the same effects, whether the engine runs live, under virtual time, in the
+//! simulator or in a replay.
 //!
 //! Reading order:
 //! 1. The interface: [`input`], [`effect`], [`outcome`]; [`note`] for log lines, [`meter`] for measurements.
 //! 2. [`engine`]: the parts and the routes between them. Its submodules handle changes to objects, the scheduling cycle
-//!    (from the queue to a node), the binding cycle (from a node to a bound pod), eviction (making room) and new
+//!    (from the queue to a node), the binding cycle (from a node to a bound pod), eviction (freeing resources) and new
 //!    configurations.
 //! 3. The parts, each with private state: [`queue`], [`cache`], [`nominator`], `pods`, `finder` (finds nodes),
 //!    `bindings` (pods that wait on Permit or are being bound), `evictions`, `reporter` (writes conditions and events).

@@ -1,6 +1,6 @@
 //! Interface for measuring the engine's work.
 //!
-//! The engine reads no clock. The host passes a [`Meter`] in [`crate::EngineConfig::meter`], which reads the time and
+//! The engine reads no clock. The host sets [`crate::EngineConfig::meter`] to a [`Meter`], which reads the time and
 //! stores the measurements. A meter cannot influence the engine, so recordings are the same with and without a meter.
 
 use std::{fmt, sync::Arc, time::Duration};
@@ -13,7 +13,7 @@ use harbormaster_framework::{
 
 use crate::note::{Cause, QueueState};
 
-/// Result of an attempt: kube-scheduler's label `result`.
+/// Result of an attempt: kube-scheduler's `result` label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AttemptResult {
     /// The pod is bound.
@@ -35,14 +35,14 @@ impl AttemptResult {
     }
 }
 
-/// Answer of a hint: kube-scheduler's label `hint`.
+/// Answer of a hint: kube-scheduler's `hint` label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum HintResult {
     /// The pod may fit now.
     Queue,
     /// The pod still does not fit.
     QueueSkip,
-    /// The hint failed, which counts as [`Self::Queue`].
+    /// The hint failed, which has the same effect as [`Self::Queue`].
     Error,
 }
 
@@ -57,7 +57,7 @@ impl HintResult {
     }
 }
 
-/// Result of opportunistic batching for a pod: kube-scheduler's label `result`.
+/// Result of opportunistic batching for a pod: kube-scheduler's `result` label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BatchResult {
     /// There was no cached node.
@@ -84,8 +84,8 @@ pub trait Meter: fmt::Debug + Send + Sync {
     /// Current time.
     fn now(&self) -> Stamp;
 
-    /// Returns the meter of profile number `at`. Number 0 starts a new list; holders of meters from the old list can
-    /// still use them.
+    /// Returns the meter for the profile with index `at`. Index 0 starts a new list of meters; meters from the old list
+    /// remain usable.
     fn profile(&self, at: usize, name: &str) -> Arc<dyn ProfileMeter>;
 
     /// Starts a scheduling cycle. Cycles do not overlap.
@@ -104,13 +104,14 @@ pub trait Meter: fmt::Debug + Send + Sync {
     /// `after_timeout` is true if the last attempt was made because the pod had waited too long.
     fn scheduled(&self, attempts: u32, waited: Option<Duration>, after_timeout: bool);
 
-    /// Records that a pod enters that part of the queue.
+    /// Records that a pod enters the given part of the queue.
     fn queued(&self, state: QueueState, cause: Cause);
 
-    /// Counts one pod of that profile more (or fewer, if `more` is false) that the plugin has rejected or gates.
+    /// Increments (or decrements, if `more` is false) the number of the profile's pods that the plugin has rejected or
+    /// gates.
     fn rejects(&self, profile: &Str, plugin: &'static str, more: bool);
 
-    /// Records that a change in the cluster was handled as this event.
+    /// Records that a change in the cluster was handled as the given event.
     fn handled(&self, event: ClusterEvent, begun: Stamp);
 
     /// Starts measuring a hint; `None` if this hint is not measured.
@@ -122,16 +123,16 @@ pub trait Meter: fmt::Debug + Send + Sync {
     /// Records the end of a pod's wait on Permit.
     fn permitted(&self, status: Status, begun: Stamp);
 
-    /// Records the number of pods to evict for one pod.
+    /// Records the number of pods to evict for one preemptor.
     fn victims(&self, victims: usize);
 
-    /// Records the end of the evictions for one pod.
+    /// Records the end of the evictions for one preemptor.
     fn evicted(&self, failed: bool, begun: Stamp);
 
-    /// Records a lookup of opportunistic batching.
+    /// Records a lookup by opportunistic batching.
     fn batch_lookup(&self, profile: usize, hinted: bool, begun: Stamp);
 
-    /// Records an update of opportunistic batching after a choice.
+    /// Records an update by opportunistic batching after a node was chosen.
     fn batch_update(&self, profile: usize, begun: Stamp);
 
     /// Records the result of opportunistic batching for a pod.

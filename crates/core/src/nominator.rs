@@ -40,7 +40,8 @@ impl Nominator {
         self.by_node.entry(node.clone()).or_default().push(uid.clone());
     }
 
-    /// Updates the nomination after a failed attempt. `Keep` means the nomination in the pod's status, if there is one.
+    /// Updates the nomination after a failed attempt. `Keep` nominates the pod to the node in its status, if the status
+    /// names a node.
     pub(crate) fn renominate(&mut self, pod: &PodInfo, nomination: &NewNomination) {
         match (nomination, &pod.status.nominated_node_name) {
             (NewNomination::Keep, Some(node)) | (NewNomination::Set(node), _) => {

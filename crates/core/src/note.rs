@@ -1,5 +1,5 @@
-//! Information about the engine's work that requires no action, for use in log lines. Failures are always recorded, the
-//! rest on request.
+//! Information about the engine's work that requires no action, for use in log lines. Failures are always recorded,
+//! other notes only on request.
 
 use std::{fmt, sync::Arc};
 
@@ -13,12 +13,13 @@ pub struct Notes {
     pub rejections: bool,
     /// [`Note::Moved`].
     pub moves: bool,
-    /// [`Note::Scored`] and [`Note::Total`]. Cached scores are computed again for them.
+    /// [`Note::Scored`] and [`Note::Total`]. Cached scores are recomputed for these notes.
     pub scores: bool,
 }
 
 impl Notes {
-    /// Returns the notes that kube-scheduler logs at that verbosity: rejections from 4, moves from 5, scores from 10.
+    /// Returns the notes that kube-scheduler logs at the given verbosity: rejections from 4, moves from 5, scores from
+    /// 10.
     pub fn at(verbosity: i64) -> Self {
         Self { rejections: verbosity >= 4, moves: verbosity >= 5, scores: verbosity >= 10 }
     }
@@ -34,7 +35,7 @@ pub enum Note {
         /// The error, with plugin and point.
         error: String,
     },
-    /// A custom object counts as absent because it cannot be decoded. Always recorded, once per error.
+    /// A custom object is treated as absent because it cannot be decoded. Always recorded, once per error.
     Undecodable(Undecodable),
     /// A plugin has rejected some nodes for the pod, or the pod on every node.
     Rejected {
@@ -80,7 +81,7 @@ pub enum Note {
     },
 }
 
-/// Part of the queue that a pod is in, in kube-scheduler's words where they exist.
+/// Part of the queue that contains a pod, in kube-scheduler's words where they exist.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum QueueState {
     /// The pod is new.

@@ -39,7 +39,7 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// Returns the reason that the pod has no node; `None` if it has a node or was skipped.
+    /// Returns the reason why the pod has no node; `None` if it has a node or was skipped.
     pub fn message(&self) -> Option<String> {
         match self {
             Self::NoNodes => Some(AttemptError::NoNodes.to_string()),

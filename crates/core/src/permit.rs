@@ -1,4 +1,4 @@
-//! Permit: plugins that delay a pod, and their requests about pods that are already waiting.
+//! Permit: plugins that delay a pod, and what they want done with pods that are already waiting.
 
 use std::{sync::Arc, time::Duration};
 
@@ -20,7 +20,7 @@ use crate::bindings::Bindings;
 pub(crate) struct Permission {
     /// Plugins that delay the pod, each with its maximum delay.
     pub(crate) waits: Vec<(&'static str, Duration)>,
-    /// What plugins want done with other pods that wait, in the order in which it is carried out afterwards.
+    /// Calls that plugins requested for other waiting pods, in the order in which they are made afterwards.
     pub(crate) calls: Vec<PermitCall>,
 }
 

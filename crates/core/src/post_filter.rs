@@ -1,4 +1,4 @@
-//! PostFilter: finds pods that may make way for a pod that fits no node.
+//! PostFilter: finds pods that can be evicted for a pod that fits no node.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ use crate::nominator::{NewNomination, Nominated};
 /// Result of the PostFilter plugins.
 #[derive(Debug)]
 pub(crate) struct PostFilterResult {
-    /// The reasons that the pod fits no node, with the message of the PostFilter plugins.
+    /// The reasons why the pod fits no node, with the message of the PostFilter plugins.
     pub(crate) diagnosis: Diagnosis,
     /// Effect on the pod's nomination.
     pub(crate) nomination: NewNomination,
@@ -35,7 +35,7 @@ pub(crate) struct PostFilterResult {
 }
 
 /// Calls the PostFilter plugins of the profile, in order, until one gives a final answer. `diagnosis` contains the
-/// reasons that the pod fits no node. Only a panic is returned as an error.
+/// reasons why the pod fits no node. Only a panic is returned as an error.
 pub(crate) fn post_filter(
     profile: &Profile,
     attempt: &Attempt,
@@ -76,7 +76,7 @@ fn call_plugins(
                     nomination = NewNomination::Clear;
                 }
             }
-            // A final answer, so the reasons of earlier plugins are dropped.
+            // This answer is final, so the reasons of earlier plugins are dropped.
             Ok(PostFiltered::Unresolvable { reasons, nomination }) => {
                 diagnosis.post_filter = reasons.join(", ");
                 let (nomination, status) = (nomination.into(), Status::Unresolvable);

@@ -56,7 +56,7 @@ pub struct Moment<'a> {
     pub objects: &'a Objects,
 }
 
-/// Effect of an event on a pod that waits for one.
+/// Effect of an event on a waiting pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Requeue {
     Stay,
@@ -121,7 +121,8 @@ pub struct Queue {
     in_flight: InFlight,
     /// UIDs of all pods that were added and not deleted, keyed by namespace and name.
     uid_by_name: FxHashMap<(Str, Str), Str>,
-    /// Plugin failures that kept pods from entering, until they are taken. The pods back off again.
+    /// Plugin failures that kept pods from entering, stored until [`Self::take_failed`] is called. The pods back off
+    /// again.
     failed: Vec<EnqueueFailure>,
     /// Pods for which other pods are being evicted.
     held_for_eviction: FxHashSet<Str>,
@@ -188,7 +189,7 @@ impl Queue {
         std::mem::take(&mut self.failed)
     }
 
-    /// Takes the other plugin panics since the last call, which affected no pod.
+    /// Takes the plugin panics that have occurred since the last call and kept no pod from entering.
     pub fn take_panics(&mut self) -> Vec<PointError> {
         let mut panics = self.wakers.take_panics();
         panics.extend(self.active.order().take_panic());
@@ -196,7 +197,7 @@ impl Queue {
         panics
     }
 
-    /// Returns the index of the profile with that scheduler name.
+    /// Returns the index of the profile with the given scheduler name.
     pub fn profile_of(&self, scheduler_name: &str) -> Option<usize> {
         self.profiles.iter().position(|p| *p.name() == scheduler_name)
     }
@@ -221,7 +222,7 @@ impl Queue {
         self.in_flight.len()
     }
 
-    /// Number of events stored for pods in flight, per kind of event. Includes kinds whose number has dropped to zero.
+    /// Number of events stored for pods in flight, per kind of event. Includes kinds whose count has dropped to zero.
     pub fn in_flight_events(&self) -> impl Iterator<Item = (ClusterEvent, usize)> + '_ {
         self.in_flight.events()
     }
@@ -343,7 +344,7 @@ impl Queue {
         self.handed_out
     }
 
-    /// Ends the flight of a pod that will not return to the queue.
+    /// Marks a pod in flight as done: it will not return to the queue.
     pub fn done(&mut self, uid: &Str) {
         self.in_flight.end(uid);
     }
@@ -530,7 +531,7 @@ impl Queue {
         self.unschedulable.len() > self.gated
     }
 
-    // --- inside ---
+    // --- internals ---
 
     fn requeue_on(&self, entry: &QueuedPod, event: ClusterEvent, change: &OwnedChange) -> Requeue {
         if let Some(gate) = entry.gated_by
@@ -659,7 +660,7 @@ impl Queue {
 
     /// Returns the PreEnqueue plugin that gates the pod, if any. The plugin that gated it last time is called first.
     fn gate(&self, entry: &QueuedPod, at: Moment<'_>) -> Result<Option<&'static str>, PointError> {
-        // Always reported as a success, as kube-scheduler does.
+        // Always measured as a success, as in kube-scheduler.
         let profile = &self.profiles[entry.profile];
         profile.measured(Stage::PreEnqueue, |_| Status::Success, || self.call_gates(entry, at))
     }

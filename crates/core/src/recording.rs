@@ -1,10 +1,10 @@
-//! Recordings of the engine, which can be replayed bit for bit.
+//! Recordings of calls to the engine, which can be replayed exactly.
 //!
-//! A [`Recorder`] takes the place of the engine: it passes every call on and writes the call, its time and its result
-//! as one line of JSON. [`replay`] creates a new engine, makes the same calls and compares the results. The first line
-//! with a different result is an error. The host opens the files.
+//! A [`Recorder`] takes the place of the engine: it passes every call on to the engine and writes the call, its time
+//! and its result as one line of JSON. [`replay`] creates a new engine, makes the same calls and compares the results.
+//! The first line with a different result is an error. The host opens the files.
 //!
-//! Requests to extenders and their answers are recorded in a line before the attempt that made them, so a replay
+//! Requests to extenders and their answers are recorded on the line before the attempt that made them, so a replay
 //! contacts no extender.
 //!
 //! The first line contains those settings of the engine that are data; the host must supply the same plugins and
@@ -147,7 +147,7 @@ pub struct ReplaySummary {
     pub effects: usize,
 }
 
-/// Error of a replay. Line numbers start at 1.
+/// Error during a replay. Line numbers start at 1.
 #[derive(Debug, Error)]
 pub enum ReplayError {
     /// The recording cannot be read.
@@ -183,7 +183,7 @@ pub fn replay(config: EngineConfig, recording: impl BufRead) -> Result<ReplaySum
 /// Replays a recording in which new configurations were applied: `later` contains them, in order.
 ///
 /// # Errors
-/// As [`replay`], and if `later` lacks a configuration.
+/// The same errors as [`replay`], and an error if `later` lacks a configuration.
 pub fn replay_through(
     config: EngineConfig,
     later: impl IntoIterator<Item = EngineConfig>,

@@ -101,7 +101,7 @@ impl Reporter {
         self.patch_condition(pod, reason, message, nomination, now);
     }
 
-    /// Reports a pod that made way for `preemptor`. Appends `how` to the event's note.
+    /// Reports a pod that was preempted by `preemptor`. Appends `how` to the event's note.
     pub(crate) fn preempted(&mut self, victim: &Arc<PodInfo>, preemptor: &PodInfo, node: &Str, how: &str) {
         self.event(PodEvent {
             pod: victim.clone(),
@@ -198,7 +198,7 @@ impl Reporter {
     }
 }
 
-/// Reporter of a pod's events: the name of its profile, which is its scheduler name.
+/// Reporter of a pod's events: the name of the pod's profile, which is the pod's scheduler name.
 fn profile_of(pod: &PodInfo) -> Str {
     pod.spec.scheduler_name.clone()
 }

@@ -16,7 +16,7 @@ use harbormaster_metrics::Metrics;
 use harbormaster_setup::{Choices, Setup};
 use harbormaster_testkit::{node, pod};
 
-/// Number of rounds each with and without metrics, in the order A B B A.
+/// Number of rounds with metrics, and also without metrics, in the order A B B A.
 const ROUNDS: usize = 6;
 
 fn run(nodes: usize, pods: usize, metrics: Option<&Metrics>) -> Duration {

@@ -27,7 +27,7 @@ pub struct AttemptTimes {
     pub begun: Stamp,
     /// Time spent searching for a node, without PostFilter: kube-scheduler's `schedulePod`.
     pub search: Duration,
-    /// Part of `search` spent on scores; `None` if nothing was scored.
+    /// Part of `search` spent on scoring; `None` if nothing was scored.
     pub scoring: Option<Duration>,
     /// True if Filter completed without an error.
     pub filtered: bool,
@@ -44,7 +44,7 @@ pub struct Part {
     pub plugin: Option<&'static str>,
     /// Start of the first call.
     pub begun: Stamp,
-    /// End of the last call. Calls of several points, or of several plugins at a point, may alternate.
+    /// End of the last call. Calls at several points, or to several plugins at a point, may alternate.
     pub ended: Stamp,
     /// Total time of the calls.
     pub spent: Duration,

@@ -111,8 +111,8 @@ impl ClientMeter {
         self.results.with((code, verb), find, IntCounter::inc);
     }
 
-    /// Records a finished request that is not a watch: its duration, and the sizes of both bodies in bytes, that of the
-    /// response only if known.
+    /// Records a finished request that is not a watch: its duration, and the sizes in bytes of the request body and, if
+    /// known, of the response body.
     pub fn ended(&self, verb: Verb, took: Duration, sent: usize, received: Option<usize>) {
         let series = self.verbs[verb as usize].get_or_init(|| {
             let labels = [verb.name(), &self.host];

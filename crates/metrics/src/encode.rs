@@ -1,6 +1,7 @@
 //! Text in version 0.0.4 of Prometheus' exposition format, with numbers as Go writes them.
 //!
-//! Other encoders write `0.000015` where Go writes `1.5e-05`. Prometheus would treat these two labels as two buckets.
+//! Other encoders write `0.000015` where Go writes `1.5e-05`. Prometheus would treat these two spellings as two
+//! buckets.
 
 use prometheus::proto::{LabelPair, Metric, MetricFamily, MetricType};
 

@@ -1,7 +1,7 @@
 //! The table of all metrics.
 //!
-//! Names, help texts, labels and buckets are those of kube-scheduler v1.36, so that its dashboards and alerts keep
-//! working.
+//! Names, help texts, labels and buckets are those of kube-scheduler v1.36, so that dashboards and alerts written for
+//! it keep working.
 
 /// Type of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +28,7 @@ impl Kind {
 /// Stability level that Kubernetes declares for a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stability {
-    /// The metric and its labels stay.
+    /// The metric and its labels do not change.
     Stable,
     /// Labels may be added.
     Beta,

@@ -1,4 +1,4 @@
-//! Gauges of the engine's state, which its thread updates from time to time.
+//! Gauges of the engine's state, which the engine's thread updates from time to time.
 
 use harbormaster_core::Engine;
 use harbormaster_framework::events::ClusterEvent;

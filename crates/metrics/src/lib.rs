@@ -9,8 +9,8 @@
 //!
 //! Reading order: [`families`] (the table of all names, labels and buckets, from which [`document`] generates
 //! `docs/metrics.md`), [`metrics`] (the shared handle), [`recorder`] and [`plugins`] (the engine's meter), [`attempts`]
-//! (timings for log lines and traces), then the rest in any order. [`pods`] is the second page; [`limits`] hides
-//! metrics and label values on the first.
+//! (timings for log lines and traces), then the rest in any order. [`pods`] generates the second page; [`limits`] hides
+//! metrics and label values on the first page.
 //!
 //! Invariants:
 //! - a series is looked up by its labels once; later observations find it by index, or in a small map if the label

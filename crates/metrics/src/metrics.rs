@@ -154,7 +154,7 @@ impl Metrics {
         self.0.config_successful.with_label_values::<&str>(&[]).set(0.0);
     }
 
-    /// Returns the page `/metrics`; its content type is [`encode::CONTENT_TYPE`].
+    /// Returns the `/metrics` page; its content type is [`encode::CONTENT_TYPE`].
     pub fn page(&self) -> String {
         self.0.process.refresh();
         let families = self.0.registry.gather();

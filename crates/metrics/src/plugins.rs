@@ -1,4 +1,4 @@
-//! Durations and numbers of calls to plugins.
+//! Durations and counts of calls to plugins.
 
 use std::sync::{
     Arc, Mutex, OnceLock, PoisonError,
@@ -72,7 +72,7 @@ impl Sampling {
         }
     }
 
-    /// Forgets all plugins, because later cycles do not call them.
+    /// Removes all plugins, because later cycles do not call them.
     pub(crate) fn clear_plugins(&self) {
         self.plugins.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }

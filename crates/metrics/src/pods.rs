@@ -1,4 +1,4 @@
-//! The page `/metrics/resources`: requests and limits of each pod.
+//! The `/metrics/resources` page: requests and limits of each pod.
 
 use harbormaster_api::{Pod, requests, resources::is_hugepages};
 

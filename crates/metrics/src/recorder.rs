@@ -28,7 +28,7 @@ use crate::{
 
 /// Maximum number of hints measured per second, because a single change may call a hint for each waiting pod.
 const HINTS_PER_SECOND: i64 = 1000;
-/// Number of attempts from which on pods share a series.
+/// Number of attempts at or above which pods share a series.
 const MANY_ATTEMPTS: usize = 15;
 
 /// The metric families in which the engine's work is recorded.

@@ -27,7 +27,7 @@ use serde_json::json;
 /// Name that stands for every plugin in a `disabled` list.
 const ALL: &str = "*";
 
-/// The plugin that keeps pods pending that need a plugin that does not exist yet.
+/// The plugin that keeps a pod pending if the pod needs a plugin that is not implemented yet.
 const UNBUILT: &str = "HarbormasterUnbuilt";
 
 /// Settings from outside the configuration.
@@ -37,7 +37,7 @@ pub struct Choices {
     pub plugins: Registry,
     /// Feature gates.
     pub features: Features,
-    /// True if nodes are walked and sampled, and ties broken, as kube-scheduler does with `parallelism: 1`.
+    /// True if nodes are visited and sampled, and ties are broken, as in kube-scheduler with `parallelism: 1`.
     pub parity: bool,
     /// `--pod-max-in-unschedulable-pods-duration`; `None` means the default.
     pub max_wait: Option<Duration>,
@@ -147,7 +147,7 @@ fn engine(
     let mut engine = EngineConfig::new(profiles);
     engine.parity = choices.parity;
     engine.batching = choices.features.enabled(Feature::OpportunisticBatching);
-    // Each profile already contains its own or the global value.
+    // Each profile already contains its own value or the global one.
     engine.percentage_of_nodes_to_score = None;
     engine.backoff = Backoff {
         initial: seconds(config.pod_initial_backoff_seconds),
@@ -188,7 +188,7 @@ fn spec(plan: &ProfilePlan, registry: &Registry, parity: bool) -> ProfileSpec {
         name: plan.scheduler_name.clone(),
         points: ExtensionPoint::ALL.iter().map(|point| (*point, plan.at(*point).to_vec())).collect(),
         args: plan.args.iter().map(|(plugin, args)| (plugin.clone(), args.clone())).collect(),
-        // Zero requests kube-scheduler's adaptive sample, which is worse than scoring all nodes where that is cheap.
+        // Zero selects kube-scheduler's adaptive sample. Where scoring is cheap, scoring all nodes is better.
         percentage_of_nodes_to_score: plan.percentage_of_nodes_to_score.filter(|p| *p != 0 || parity),
     };
     if !plan.missing.is_empty() {
@@ -217,7 +217,7 @@ fn add_unbuilt(spec: &mut ProfileSpec, plan: &ProfilePlan, registry: &Registry) 
     spec.args.push((UNBUILT.to_owned(), json!({ "missing": missing })));
 }
 
-/// Returns the preference that is lost without a missing plugin, if the plugin has one.
+/// Returns the preference that is lost because a plugin is missing, if the plugin has one.
 fn missing_preference(plugin: &str, points: PointSet) -> Option<&'static str> {
     let scores = points.contains(ExtensionPoint::Score);
     Some(match plugin {
@@ -227,7 +227,7 @@ fn missing_preference(plugin: &str, points: PointSet) -> Option<&'static str> {
 }
 
 /// Warns about missing plugins that the user enables by name, once for all profiles. Other missing plugins are reported
-/// by the pods that need them.
+/// for the pods that need them.
 fn unbuilt_plugins(config: &KubeSchedulerConfiguration, plans: &[ProfilePlan]) -> Vec<String> {
     let mut enabled: Vec<String> = Vec::new();
     for (profile, plan) in config.profiles.iter().zip(plans) {
@@ -286,7 +286,7 @@ fn zero_weights(config: &KubeSchedulerConfiguration) -> Vec<String> {
     warnings
 }
 
-/// Warns about plugins that do not exist in places where kube-scheduler ignores them silently.
+/// Warns about nonexistent plugins in places where kube-scheduler silently ignores them.
 fn unknown_plugins(config: &KubeSchedulerConfiguration, registry: &Registry) -> Vec<String> {
     let known = || harbormaster_config::IN_TREE.iter().map(|plugin| plugin.name).chain(registry.names());
     let mut warnings = Vec::new();

@@ -143,7 +143,7 @@ fn managed_resources_that_the_scheduler_ignores_replace_the_ignored_resources_of
     assert!(error.contains("can't find NodeResourcesFitArgs in plugin config"), "{error}");
 }
 
-/// A plugin of a third party.
+/// A third-party plugin.
 struct Guard;
 
 #[derive(Deserialize)]

@@ -259,8 +259,9 @@ mod preferences {
 
     const NODES: usize = 1_000;
     const PODS: usize = 20_000;
-    /// Maximum number of bytes of the engine, and of the share for pods.
+    /// Maximum number of bytes that the engine uses.
     const MAX: usize = 60 << 20;
+    /// Maximum number of bytes that the pods add.
     const MAX_FOR_PODS: usize = 4 << 20;
 
     #[test]

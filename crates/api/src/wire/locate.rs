@@ -39,7 +39,7 @@ fn located(json: &[u8], error: &serde_json::Error) -> FieldError {
     FieldError { path: path_at(&json[..read]), problem: error.to_string() }
 }
 
-/// Number of bytes up to that line and column, which are numbered from 1.
+/// Number of bytes up to the given line and column, which are numbered from 1.
 fn read_until(json: &[u8], line: usize, column: usize) -> usize {
     let lines = json.split_inclusive(|byte| *byte == b'\n').take(line.saturating_sub(1));
     (lines.map(<[u8]>::len).sum::<usize>() + column).min(json.len())
@@ -51,7 +51,7 @@ enum Open {
     Object { key: Option<String> },
 }
 
-/// Returns the path of the value in which the text read so far ends.
+/// Returns the path of the value in which `read`, the text decoded so far, ends.
 fn path_at(read: &[u8]) -> String {
     let (mut open, mut at) = (Vec::new(), 0);
     while let Some(byte) = read.get(at) {
@@ -203,7 +203,8 @@ mod tests {
         fn the_path_from_a_position_equals_the_tracked_path(tree in trees(), pretty: bool) {
             let text = if pretty { serde_json::to_string_pretty(&tree).unwrap() } else { tree.to_string() };
             let (located, tracked) = (decode::<Tree>(text.as_bytes()).err(), tracked(&text));
-            // The positions of these errors lead further: to the name of the variant, or to the first entry too many.
+            // The positions of these errors are further on: at the name of the variant, or at the first superfluous
+            // entry.
             let leads_further = |error: &FieldError| {
                 ["unknown variant", "trailing characters"].iter().any(|start| error.problem.starts_with(start))
             };

@@ -16,7 +16,7 @@ use crate::{
 /// Label that the API server sets on every namespace.
 const LABEL_METADATA_NAME: &str = "kubernetes.io/metadata.name";
 
-/// Returns true if `spec.selector` of that kind is a plain map of labels or does not exist.
+/// Returns true if `spec.selector` of the given kind is a plain map of labels or does not exist.
 pub(super) fn selects_by_map(kind: ObjectKind) -> bool {
     matches!(
         kind,

@@ -1,9 +1,9 @@
 //! The cost per pod after thousands of pods have come and gone. This cost must not grow.
 //!
-//! Every case is a stream of pods. Each pod is scheduled and confirmed; when there are more pods than the case keeps,
-//! the oldest is deleted. The table shows the cost per pod, including all event handling, in each quarter of the
-//! stream. A ratio within one run is more reliable than times measured on a busy machine. For exact numbers, count
-//! instructions: `valgrind --tool=callgrind BENCHMARK 'NAME OF THE CASE'`.
+//! Every case is a stream of pods. Each pod is scheduled and confirmed; when the number of pods exceeds the case's
+//! maximum, the oldest pod is deleted. The table shows the cost per pod, including all event handling, in each quarter
+//! of the stream. On a busy machine, ratios within one run are more reliable than absolute times. For exact numbers,
+//! count instructions: `valgrind --tool=callgrind BENCHMARK 'NAME OF THE CASE'`.
 
 use std::{
     collections::VecDeque,
@@ -25,7 +25,7 @@ const HOSTNAME: &str = "kubernetes.io/hostname";
 const ZONE: &str = "topology.kubernetes.io/zone";
 /// Name that selects every case.
 const ALL: &str = "streams";
-/// Number of workloads that the pods belong to in turn.
+/// Number of workloads, which are assigned to the pods in turn.
 const WORKLOADS: usize = 4000;
 
 struct Case {
@@ -139,7 +139,7 @@ fn avoid(others: Labels) -> PodAffinity {
     PodAffinity { required: vec![term], preferred: Vec::new() }
 }
 
-/// Images as the kubelet reports them, each by digest and by tag.
+/// Images as the kubelet reports them, each with its digest and its tag.
 fn images(count: usize, of_node: usize) -> Vec<Image> {
     let image = |at: usize| {
         let name = format!("registry.example/team-{}/image-{at}", at % 7);

@@ -2,12 +2,13 @@
 //!
 //! `cargo bench -p harbormaster-core --bench decisions [-- NODES… | permit [PODS] | preemption | volumes [SHAPE] | wide [NODES] | streams | NAME OF A STREAM…]`
 //!
-//! Nodes have 4 cpu, 32 GiB and room for 110 pods. Every pod requests cpu and memory. Each decision is confirmed as the
-//! API server would confirm it, so "whole" includes the clean-up after a binding. There are three mixes of plain pods:
-//! replicas of one template, pods of 50 templates in turn, and pods that are all different. Next, at 5,000 nodes, come
-//! pods whose plugins read other pods, each shape with 5,000 and with 50,000 pods already bound. They are followed by
-//! [preemption] on full nodes, pods with [volumes], pods that wait on [Permit](permit), and the decisions and memory of
-//! a [wide] cluster of 100,000 nodes. Last come [streams](churn) of pods that come and go.
+//! Each node has 4 CPUs, 32 GiB of memory and capacity for 110 pods. Every pod requests cpu and memory. Each decision
+//! is confirmed as the API server would confirm it, so "whole" includes the clean-up after a binding. There are three
+//! mixes of plain pods: replicas of one template, pods of 50 templates in turn, and pods that are all different. Next
+//! come pods for which plugins read other pods; each of these shapes is measured on 5,000 nodes with 5,000 and with
+//! 50,000 pods already bound. They are followed by [preemption] on full nodes, pods with [volumes], pods that wait on
+//! [Permit](permit), and the decisions and memory of a [wide] cluster of 100,000 nodes. Last come [streams](churn) of
+//! pods that come and go.
 
 mod churn;
 mod permit;
@@ -38,7 +39,8 @@ fn profile() -> Arc<Profile> {
     profile_with(|_| Vec::new())
 }
 
-/// Profile with the in-tree plugins and those that `add` registers and returns with their points.
+/// Profile with the in-tree plugins and the plugins that `add` registers. `add` returns these plugins with their
+/// points.
 fn profile_with(add: impl FnOnce(&mut Registry) -> Vec<At>) -> Arc<Profile> {
     let mut registry = Registry::default();
     harbormaster_plugins::in_tree(&mut registry);
@@ -117,14 +119,14 @@ fn pod(at: usize, template: usize) -> Pod {
     }
 }
 
-/// Memory of this process in KiB; zero if `/proc` does not contain it.
+/// Memory of this process in KiB; zero if `/proc` does not report it.
 fn memory_in_use() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or_default()
 }
 
-/// Measures the time of the decisions alone, and with all event handling, for `pods` pods on `nodes` nodes.
+/// Measures the time for the decisions alone, and including all event handling, for `pods` pods on `nodes` nodes.
 fn run(nodes: usize, pods: usize, templates: usize) -> (Duration, Duration) {
     let mut engine = Engine::new(EngineConfig::new(vec![profile()]));
     let mut now = Timestamp::from_secs(1_000_000);

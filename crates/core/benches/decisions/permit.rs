@@ -1,12 +1,12 @@
 //! The cost of thousands of pods that wait on Permit.
 //!
-//! Pods are scheduled and delayed by a plugin; each new pod triggers a tick, as in a host. While the pods wait, other
-//! pods come and go on the nodes, and the plugin listens to these events. Then either one more pod arrives, which
-//! releases all waiting pods, or they time out. The table shows the cost per pod (for changes in the meantime, per
-//! event) with few and with many waiting pods. A ratio within one run is more reliable than times measured on a busy
-//! machine.
+//! Pods are scheduled, and a plugin delays them; each new pod triggers a tick, as it would in a host. While the pods
+//! wait, other pods come and go on the nodes, and the plugin listens to these events. Then either one more pod arrives,
+//! which releases all waiting pods, or they time out. The table shows the cost per pod, or per event for the changes in
+//! the meantime, with few and with many waiting pods. On a busy machine, ratios within one run are more reliable than
+//! absolute times.
 //!
-//! Run it alone, and under `valgrind --tool=callgrind` for instructions: `-- permit [PODS]`.
+//! To run this benchmark alone, for example to count instructions with `valgrind --tool=callgrind`: `-- permit [PODS]`.
 
 use std::{
     sync::Arc,
@@ -80,7 +80,7 @@ impl Hall {
         Self { engine, now, pods: 0 }
     }
 
-    /// Lets `time` pass and ticks, as a host does after each step.
+    /// Advances the clock by `time` and ticks, as a host does after each step.
     fn pass(&mut self, time: Duration) {
         self.now = self.now + time;
         self.engine.tick(self.now);
@@ -176,7 +176,7 @@ fn timed(work: impl FnOnce()) -> Duration {
     begin.elapsed()
 }
 
-/// Prints a table of the cost of waiting pods, by their number.
+/// Prints a table of the costs by number of waiting pods.
 pub(crate) fn compare(selected: Option<usize>) {
     let sizes = selected.map_or(SIZES.to_vec(), |pods| vec![pods]);
     println!(

@@ -13,7 +13,7 @@ use super::{node, pod, profile};
 
 const NODES: usize = 5000;
 const PREEMPTORS: usize = 200;
-/// The preemptors' priority; all other pods have a lower one.
+/// Priority of the preemptors; all other pods have a lower priority.
 const HIGHEST: i32 = 1000;
 /// Capacity of a node, in thousandths of a core.
 const WHOLE: usize = 4000;
@@ -21,7 +21,7 @@ const WHOLE: usize = 4000;
 /// The pods of a full node.
 struct Shape {
     name: &'static str,
-    /// Pods per node, which fill it.
+    /// Number of pods that fill a node.
     pods: usize,
     /// CPU that a preemptor needs, in thousandths of a core.
     needs: usize,
@@ -42,7 +42,7 @@ fn by_node(node: usize, _: usize) -> i32 {
     if node % 3 == 2 { 0 } else { 900 }
 }
 
-/// A few unimportant pods on every node; the importance of the others differs.
+/// Every node has a few pods of low priority; the priorities of the remaining pods vary.
 fn mixed(node: usize, pod: usize) -> i32 {
     if pod < 3 { 0 } else { [100, 300, 900][(node * 31 + pod * 7) % 3] }
 }
@@ -56,7 +56,7 @@ fn sized(at: usize, milli_cpu: usize, change: impl FnOnce(&mut PodSpec)) -> Pod 
     pod
 }
 
-/// Measures the time from a preemptor's first attempt to its node. Evictions are answered immediately.
+/// Measures the time from a preemptor's first attempt until it gets a node. Evictions are answered immediately.
 fn run(shape: &Shape) -> Duration {
     let mut now = Timestamp::from_secs(1_000_000);
     let mut engine = Engine::new(EngineConfig::new(vec![profile()]));
@@ -66,7 +66,7 @@ fn run(shape: &Shape) -> Duration {
         let (on, nth) = (at % NODES, at / NODES);
         let mut there = sized(at, WHOLE / shape.pods, |spec| spec.priority = (shape.priority)(on, nth));
         there.node_name = Some(format!("node-{on}").into());
-        // Start times in an order that is unrelated to that of the nodes.
+        // The order of the start times is unrelated to the order of the nodes.
         there.status.start_time = Some(Timestamp::from_secs(((at * 7919) % bound) as i64));
         engine.handle(Input::Pod(there), now);
     }
@@ -98,7 +98,7 @@ fn run(shape: &Shape) -> Duration {
     deciding / PREEMPTORS as u32
 }
 
-/// Prints a table of the cost per preemptor, by the kind of full nodes.
+/// Prints a table of the cost per preemptor, by kind of full node.
 pub(crate) fn compare() {
     println!("\n{:<34}  {:>16}", "preemption at 5,000 full nodes", "us per preemptor");
     for shape in &SHAPES {

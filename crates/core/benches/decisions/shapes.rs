@@ -1,4 +1,4 @@
-//! Pods whose plugins read other pods.
+//! Pods for which plugins read other pods.
 
 use std::{
     hint::black_box,
@@ -16,7 +16,7 @@ use harbormaster_core::{BindOutcome, Effect, Engine, EngineConfig, Input};
 use super::{node, pod, profile};
 
 const NODES: usize = 5000;
-/// Decisions before the measured ones, which fill the caches.
+/// Number of decisions before the measurement, which fill the caches.
 const WARM: usize = 50;
 const MEASURED: usize = 1000;
 const HOSTNAME: &str = "kubernetes.io/hostname";
@@ -111,7 +111,7 @@ fn engine(change: fn(&mut Pod, &mut PodSpec), bound: usize, now: Timestamp) -> E
     (0..NODES).for_each(|at| engine.handle(Input::Node(node(at)), now));
     for at in 0..bound {
         let shaped = shaped(at, change);
-        // Some of the nodes have one pod with anti-affinity each; all other pods are plain.
+        // Some nodes have one pod with anti-affinity; all other pods are plain.
         let repels = shaped.spec.pod_anti_affinity.is_some();
         let template = if repels && at >= NODES / 4 { self::shaped(at, |_, _| {}) } else { shaped };
         let node = format!("node-{}", at % NODES);

@@ -13,11 +13,11 @@ use super::{node, pod, profile};
 
 const NODES: usize = 5000;
 const TEMPLATES: usize = 500;
-/// Every template is used twice before the measurement.
+/// Number of decisions before the measurement: two for every template.
 const WARM: usize = 2 * TEMPLATES;
 const MEASURED: usize = 4 * TEMPLATES;
 
-/// Difference between templates.
+/// Differences between the templates.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Differ {
     templates: usize,
@@ -71,7 +71,7 @@ fn run(differ: Differ) -> Duration {
     deciding / MEASURED as u32
 }
 
-/// Prints a table: one template and five hundred in turn.
+/// Prints a table that compares one template with five hundred in turn.
 pub(crate) fn compare() {
     println!("\nat {NODES:>5} nodes, {TEMPLATES} templates in turn       us, one    us, {TEMPLATES}   ratio");
     for (label, groups, requests) in [

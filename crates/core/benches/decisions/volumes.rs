@@ -27,7 +27,7 @@ use super::{node, pod, profile, profile_with};
 const NODES: usize = 5000;
 /// Number of pods bound before the measured ones.
 const BOUND: usize = 5000;
-/// Decisions before the measured ones, which fill the caches.
+/// Number of decisions before the measurement, which fill the caches.
 const WARM: usize = 50;
 const MEASURED: usize = 1000;
 /// Maximum number of volumes on a node.
@@ -110,7 +110,7 @@ impl Volumes {
         }
     }
 
-    /// Objects that exist before the pod with that number.
+    /// Objects that exist before the pod with the given number.
     fn of_pod(self, at: usize) -> Vec<Input> {
         let (claim, volume) = (claim_name(at), format!("volume-{at}"));
         match self {
@@ -128,7 +128,7 @@ impl Volumes {
                         object["spec"]["nodeAffinity"] = only_where(ZONE, &zone);
                     }
                     Kind::Local => {
-                        // The pods that were bound before are on the nodes of the same numbers.
+                        // A pod that is bound before the measurement is on the node with the same number.
                         object["spec"]["nodeAffinity"] =
                             only_where(HOSTNAME, &format!("node-{}", at % NODES));
                     }
@@ -234,7 +234,7 @@ fn only_where(key: &str, value: &str) -> Value {
     json!({"required": {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}})
 }
 
-/// Creates an engine with nodes, the class, and pods on nodes with their volumes.
+/// Creates an engine with nodes, the storage class, and bound pods with their volumes.
 fn engine(volumes: Volumes, now: Timestamp) -> Engine {
     let profile = if volumes == Volumes::Unknown { profile() } else { profile_with_volumes() };
     let mut engine = Engine::new(EngineConfig::new(vec![profile]));
@@ -249,7 +249,7 @@ fn engine(volumes: Volumes, now: Timestamp) -> Engine {
         engine.handle(Input::Node(node(at)), now);
         volumes.of_node(at).into_iter().for_each(|input| engine.handle(input, now));
     }
-    // Every node has only one local volume, which is for a measured pod.
+    // Every node has only one local volume, which is reserved for a measured pod.
     let before = if volumes == Volumes::Local { Volumes::None } else { volumes };
     for at in 0..BOUND {
         let node = format!("node-{}", at % NODES);
@@ -261,7 +261,7 @@ fn engine(volumes: Volumes, now: Timestamp) -> Engine {
     engine
 }
 
-/// Measures the time per pod of the decisions alone, and with all event handling.
+/// Measures the time per pod for the decisions alone, and including all event handling.
 fn run(volumes: Volumes) -> [Duration; 2] {
     let mut now = Timestamp::from_secs(1_000_000);
     let mut engine = engine(volumes, now);
@@ -292,7 +292,7 @@ fn run(volumes: Volumes) -> [Duration; 2] {
     [deciding, whole].map(|time| time / MEASURED as u32)
 }
 
-/// Prints a table of the cost of a decision per shape, or of the named shape.
+/// Prints a table of the cost of a decision for every shape, or for the named shape.
 pub(crate) fn compare(selected: Option<&str>) {
     println!("\n{:<36}  {:>12}  {:>12}", "at 5,000 nodes, with volumes", "us/decision", "us/whole");
     for (name, volumes) in SHAPES.iter().filter(|(name, _)| selected.is_none_or(|selected| selected == *name))

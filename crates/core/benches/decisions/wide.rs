@@ -11,7 +11,7 @@ use harbormaster_core::{BindOutcome, Effect, Engine, EngineConfig, Input};
 use super::{memory_in_use, node, pod, profile};
 
 const NODES: usize = 100_000;
-/// Decisions before the measured ones, per template, which fill the caches.
+/// Number of decisions per template before the measurement, which fill the caches.
 const WARM: usize = 5;
 const MEASURED: usize = 1000;
 
@@ -35,7 +35,7 @@ pub(crate) fn measure(selected: Option<usize>) {
     }
 }
 
-/// Measures the time of the decisions for some more pods.
+/// Schedules some more pods and measures the time for the decisions.
 fn decide(
     engine: &mut Engine,
     decided: &mut usize,

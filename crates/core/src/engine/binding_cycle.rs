@@ -23,7 +23,7 @@ use crate::{
 };
 
 impl Engine {
-    /// Starts the binding of a pod, or its wait if plugins delay it. Then carries out the plugins' requests about other
+    /// Starts the binding of a pod, or its wait if plugins delay it. Then does what the plugins want done with other
     /// pods.
     pub(super) fn enter_binding(
         &mut self,
@@ -89,7 +89,7 @@ impl Engine {
         self.end_wait(uid, Failure::rejected_on_node(plugin, &Reject::evictable(why)), now)
     }
 
-    /// Ends a pod's wait on Permit because another pod needs its room. Returns false if the pod is not waiting.
+    /// Ends a pod's wait on Permit because another pod needs its resources. Returns false if the pod is not waiting.
     pub(super) fn preempt_waiting(&mut self, uid: &str, now: Timestamp) -> bool {
         self.end_wait(uid, Failure::Error("waiting on permit for pod: preempted".to_owned()), now)
     }
@@ -116,7 +116,7 @@ impl Engine {
         }
     }
 
-    /// Requests the binding of a pod, or fails it if the pre-flight failed.
+    /// Requests the binding of a pod, or fails the binding if the pre-flight failed.
     fn begin_binding(&mut self, uid: &Str, pre_bind: Result<PreBindGroups, PointError>, now: Timestamp) {
         let Some(Binding { chosen, .. }) = self.bindings.get(uid) else { return };
         self.queue.done(uid);
@@ -157,14 +157,14 @@ impl Engine {
         }
     }
 
-    /// Gives up the node, wakes pods that may use the freed room, and returns the pod to the queue.
+    /// Gives up the node, wakes pods that may use the freed resources, and returns the pod to the queue.
     fn binding_failed(&mut self, binding: Binding, failure: Failure, now: Timestamp) {
         let Binding { entry, chosen, .. } = binding;
         self.unreserve(&chosen.profile, &chosen.reservation);
         self.cache.forget(&entry.pod.uid);
         let (left, at) = (entry.pod.assumed_on(chosen.node()), ChangeTime::unmeasured(now));
-        // After a rejection, the freed room must not wake the pod itself; hence the order of the calls and the
-        // condition.
+        // After a rejection, the freed resources must not wake the pod itself, so its failure is handled first, and the
+        // event excludes the pod.
         if matches!(failure, Failure::Error(_)) {
             self.pod_left_its_node(&left, at);
             self.fail(entry, failure, NewNomination::Clear, now);
@@ -178,7 +178,7 @@ impl Engine {
 /// PreBind plugins with work to do. The groups run in order, the members of a group in parallel.
 type PreBindGroups = Vec<Vec<PluginIdx>>;
 
-/// Runs the pre-flights of PreBind.
+/// Runs the pre-flights of the PreBind plugins.
 fn pre_flight(chosen: &ChosenNode) -> Result<PreBindGroups, PointError> {
     let ChosenNode { profile, reservation, .. } = chosen;
     // `Skip` if no plugin has work to do.

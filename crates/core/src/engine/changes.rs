@@ -34,7 +34,7 @@ impl Engine {
         ChangeTime { now, begun: self.meter.as_deref().map(Meter::now) }
     }
 
-    /// Handles changes to custom objects: wakes the pods that they may help.
+    /// Handles changes to custom objects: wakes the pods that the changes may help.
     pub(super) fn custom_changed(&mut self, changes: Vec<CustomChange>, at: ChangeTime) {
         for (event, change) in changes.into_iter().map(OwnedChange::of_custom) {
             self.notify_queue(event, &change, at);
@@ -47,7 +47,7 @@ impl Engine {
         self.report_handled(event, at);
     }
 
-    /// Reports that the change was handled as this event.
+    /// Reports that the change was handled as the given event.
     fn report_handled(&self, event: ClusterEvent, at: ChangeTime) {
         if let (Some(meter), Some(begun)) = (&self.meter, at.begun) {
             meter.handled(event, begun);
@@ -145,8 +145,8 @@ impl Engine {
                 self.room_given_up(&old, at);
             }
         }
-        // Applies in any state of the pod. If the pod is being bound, its assumptions are reverted when the binding
-        // ends.
+        // This applies whatever state the pod is in. If the pod is being bound, its assumptions are reverted when the
+        // binding ends.
         if self.bindings.contains(uid) {
             self.reporter.call_off(uid, "pod does not exist any more");
         } else {
@@ -166,7 +166,7 @@ impl Engine {
         self.pod_left_its_node_for(pod, at, |_| true);
     }
 
-    /// Wakes pods because a node has more room, but only those for which `concerns` returns true.
+    /// Wakes pods because a node has more free resources, but only those for which `concerns` returns true.
     pub(super) fn pod_left_its_node_for(
         &mut self,
         pod: &Arc<PodInfo>,

@@ -1,4 +1,4 @@
-//! Evictions: evict the victims step by step, and release the pod that waits for them.
+//! Evicts victims step by step, and releases the pod that waits for them.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::{
 };
 
 impl Engine {
-    /// Evicts pods so that `entry`'s pod may go to `node`. Victims that are already being deleted are left alone.
+    /// Evicts pods so that `entry`'s pod may go to `node`. Victims that are already being deleted are skipped.
     pub(super) fn begin_eviction(
         &mut self,
         entry: &QueuedPod,
@@ -52,14 +52,14 @@ impl Engine {
         self.continue_eviction(task.round, now);
     }
 
-    /// Releases preemptors that wait only for this pod, which is leaving or gone.
+    /// Releases preemptors that wait only for the given pod, which is terminating or deleted.
     pub(super) fn victim_leaving(&mut self, uid: &str) {
         for preemptor in self.evictions.victim_leaving(uid) {
             self.queue.release_from_eviction(&preemptor);
         }
     }
 
-    /// Clears nominations to `node` of pods with a lower priority than the preemptor.
+    /// Clears the nominations to `node` of all pods whose priority is lower than the preemptor's.
     fn clear_lower_nominations(&mut self, preemptor: &PodInfo, node: &Str) {
         for pod in self.nominator.of(&self.pods).below_on(node, preemptor) {
             if pod.status.nominated_node_name.is_some() {
@@ -77,7 +77,7 @@ impl Engine {
         }
     }
 
-    /// Records a victim that made way before it was bound.
+    /// Records that a victim was preempted before it was bound.
     fn evicted_in_memory(&mut self, round: u64, victim: &Arc<PodInfo>, now: Timestamp) {
         self.report_preempted(round, victim, " (in kube-scheduler memory).");
         self.evictions.finished_without_call(round);

@@ -24,7 +24,7 @@ const CHANGED: &str = "the configuration of the scheduler has changed";
 impl Engine {
     /// Applies new profiles, delays, extenders and search limits. The meter and the notes stay unchanged.
     ///
-    /// Custom objects of new kinds are stored only from now on, so the host must supply all of them again; see
+    /// Custom objects of new kinds are stored only after this call, so the host must supply all of them again; see
     /// [`Self::missing_resources`].
     pub fn reconfigure(&mut self, config: EngineConfig, now: Timestamp) {
         self.end_waits(now);

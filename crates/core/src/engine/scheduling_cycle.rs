@@ -24,7 +24,7 @@ use crate::{
     queue::QueuedPod,
 };
 
-/// Result of a search that found no node: the failure, and the victims that are to make way.
+/// Result of a search that found no node: the failure, and the victims to evict.
 struct FailedSearch {
     failure: Failure,
     nomination: NewNomination,
@@ -39,7 +39,7 @@ impl FailedSearch {
 }
 
 impl Engine {
-    /// Tries the next pod in the queue at a fixed time; `None` if there is no pod.
+    /// Tries to schedule the next pod in the queue, at a fixed time. Returns `None` if there is no pod.
     pub fn schedule_one(&mut self, now: Timestamp) -> Option<Attempted> {
         self.schedule_one_by(&mut || now)
     }
@@ -118,7 +118,7 @@ impl Engine {
         }
     }
 
-    /// Runs PostFilter to find pods that may make way.
+    /// Runs PostFilter to find pods that can be evicted.
     fn run_post_filter(&mut self, entry: &QueuedPod, mut attempt: Attempt) -> FailedSearch {
         let diagnosis = attempt.take_diagnosis();
         let offset = self.finder.next_offset();
@@ -209,8 +209,8 @@ impl Engine {
         self.reporter.call(reservation.pod(), calls);
     }
 
-    /// Reports the end of an attempt, including its binding, to the meter. Attempts of removed profiles are not
-    /// counted.
+    /// Reports the end of an attempt, including its binding, to the meter. Attempts for pods of removed profiles are
+    /// not counted.
     pub(super) fn attempt_ended(&self, entry: &QueuedPod, result: AttemptResult) {
         if let (Some(meter), Some(begun)) = (&self.meter, entry.attempt_begun)
             && let Some(profile) = self.queue.profile_of(&entry.pod.spec.scheduler_name)

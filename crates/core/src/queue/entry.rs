@@ -61,7 +61,7 @@ impl QueuedPod {
         }
     }
 
-    /// Returns true if a plugin rejected it, and false after an error.
+    /// Returns true if a plugin rejected the pod, and false after an error.
     pub fn has_rejectors(&self) -> bool {
         !self.rejectors.is_empty() || !self.pending.is_empty()
     }

@@ -2,9 +2,10 @@
 //! rejected pod returns, these events are checked, so that no wake-up is lost.
 //!
 //! A pod may wait on Permit for a quarter of an hour, and thousands may wait at the same time, so the storage must not
-//! grow with the number of events. Of the events that wake every pod that the listener rejected, only the number of the
-//! latest is stored. Of the events that a hint must judge, the latest [`MAX_HINTED_EVENTS`] per listener are stored. An
-//! older event counts as if its hint had returned `Queue`, because one attempt too many is better than a forgotten pod.
+//! grow with the number of events. Of the events that wake every pod rejected by a listener, only the sequence number
+//! of the latest is stored. Of the events that a hint must judge, the latest [`MAX_HINTED_EVENTS`] per listener are
+//! stored. An older event is treated as if its hint had returned `Queue`, because one attempt too many is better than a
+//! forgotten pod.
 
 use std::collections::VecDeque;
 
@@ -32,7 +33,7 @@ fn forget(counts: &mut EventCounts, event: ClusterEvent) {
 /// Events for one listener since the oldest pod in flight was handed out.
 #[derive(Debug, Default)]
 struct ListenerLog {
-    /// The number that follows the last event that wakes every pod; 0 if there was no such event.
+    /// One more than the sequence number of the last event that wakes every pod; 0 if there was no such event.
     certain: u64,
     /// Events after `certain` that a hint judges, oldest first.
     hinted: VecDeque<Numbered>,
@@ -67,14 +68,14 @@ impl ListenerLog {
 /// Pods in flight, and the events for their plugins.
 #[derive(Debug)]
 pub(super) struct InFlight {
-    /// Number of the first event that each pod may have missed.
+    /// For each pod, the sequence number of the first event that the pod may have missed.
     pods: FxHashMap<Str, u64>,
     /// Number of pods for each of these event numbers, lowest event number first.
     starts: VecDeque<(u64, usize)>,
     logs: FxHashMap<Listener, ListenerLog>,
     /// Number of events stored in `logs`.
     counts: EventCounts,
-    /// The number that follows the last event that wakes all rejected pods; 0 if there was no such event.
+    /// One more than the sequence number of the last event that wakes all rejected pods; 0 if there was no such event.
     wild: u64,
     next: u64,
     limit: usize,
@@ -107,7 +108,7 @@ impl InFlight {
         self.pods.len()
     }
 
-    /// Number of stored events of each kind; an event counts once for each listener. Includes kinds whose number has
+    /// Number of stored events of each kind; an event counts once for each listener. Includes kinds whose count has
     /// dropped to zero.
     pub(super) fn events(&self) -> impl Iterator<Item = (ClusterEvent, usize)> + '_ {
         self.counts.iter().map(|(event, count)| (*event, *count))
@@ -205,7 +206,7 @@ mod tests {
         Listener { profile: 0, plugin: ["a", "b", "c"][which as usize] }
     }
 
-    /// Answer of the pod's hint to the event with that number.
+    /// Answer of the pod's hint to the event with the given number.
     fn hint(pod: u8, number: u32) -> bool {
         number.is_multiple_of(u32::from(pod) + 7)
     }

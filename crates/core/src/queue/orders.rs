@@ -20,7 +20,8 @@ impl BySort {
         Self { profile, panicked: RefCell::new(None) }
     }
 
-    /// Takes the plugin's last panic since the last call. Pods for which the plugin panics are in order of arrival.
+    /// Takes the plugin's latest panic, if there was one since the last call. Pods for which the plugin panics are in
+    /// order of arrival.
     pub(super) fn take_panic(&self) -> Option<PointError> {
         self.panicked.take()
     }

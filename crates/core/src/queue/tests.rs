@@ -116,7 +116,7 @@ proptest! {
     ) {
         let mut queue = queue();
         let mut model: BTreeMap<u8, ModelState> = BTreeMap::new();
-        // The pods that are out. The flags show for which listeners the pod has missed an event.
+        // The pods in flight, each with flags that show for which listeners it has missed an event.
         let mut out: Vec<(QueuedPod, [bool; 2])> = Vec::new();
         let mut now = Timestamp::from_secs(100);
         for (what, name, extra) in steps {

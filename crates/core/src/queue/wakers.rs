@@ -82,17 +82,17 @@ impl Wakers {
         self.wakers_for(event).map(|w| (w.listener, w.hint.is_none()))
     }
 
-    /// Returns true if that plugin listens to the event in any profile.
+    /// Returns true if the plugin listens to the event in any profile.
     pub(super) fn has_listener(&self, plugin: &str, event: ClusterEvent) -> bool {
         self.wakers_for(event).any(|w| w.listener.plugin == plugin)
     }
 
-    /// Returns true if that plugin of that profile listens to the event.
+    /// Returns true if the listener is registered for the event.
     pub(super) fn listens(&self, listener: Listener, event: ClusterEvent) -> bool {
         self.wakers_for(event).any(|w| w.listener == listener)
     }
 
-    /// Returns true if that listener's registrations let the event wake the pod.
+    /// Returns true if the listener's registrations let the event wake the pod.
     pub(super) fn wakes(
         &self,
         listener: Listener,
@@ -130,7 +130,7 @@ impl Wakers {
         if let (Some(meter), Some(begun)) = (&self.meter, begun) {
             meter.hinted(waker.listener.plugin, event, result(&answer), begun);
         }
-        // An error counts as `Queue`, because one attempt too many is better than a forgotten pod.
+        // An error is treated as `Queue`, because one attempt too many is better than a forgotten pod.
         match answer {
             Ok(hint) => hint == Hint::Queue,
             Err(error) => {

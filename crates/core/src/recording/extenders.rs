@@ -113,7 +113,7 @@ impl ExtenderReplay {
         locked(&self.0).extend(exchanges);
     }
 
-    /// Drops exchanges that were not requested and returns their number.
+    /// Drops the exchanges whose requests were not repeated and returns their number.
     pub(super) fn clear(&self) -> usize {
         locked(&self.0).drain(..).count()
     }

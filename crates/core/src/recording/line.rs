@@ -143,7 +143,7 @@ impl<'a> From<&'a Input> for RecordedInput<'a> {
 }
 
 impl RecordedInput<'_> {
-    /// Converts to an input; `requested` returns the eviction with that identity.
+    /// Converts to an input; `requested` returns the eviction with a given identity.
     pub(super) fn into_input(
         self,
         requested: impl FnOnce(&EvictionId) -> Option<EvictTask>,

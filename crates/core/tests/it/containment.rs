@@ -1,6 +1,6 @@
-//! A plugin that panics at each extension point in turn. Its pod gets an error that names the plugin and the point, and
-//! is retried; every other pod is scheduled; and every cache is correct afterwards. PreBind, Bind and PostBind run in
-//! the driver and are tested there.
+//! A plugin that panics at each extension point in turn. The affected pod gets an error that names the plugin and the
+//! point, and is retried; every other pod is scheduled; and every cache is correct afterwards. PreBind, Bind and
+//! PostBind run in the driver and are tested there.
 
 use std::{
     collections::BTreeMap,
@@ -26,7 +26,7 @@ fn spark(call: &str, name: &str) {
     assert!(!(name == "bad" && is_armed(call)), "boom");
 }
 
-/// A plugin that takes part in every extension point.
+/// A plugin that implements every extension point.
 #[derive(Default)]
 struct Bomb;
 
@@ -239,7 +239,7 @@ fn labelled(name: &str, milli_cpu: i64, mood: &str) -> Node {
 struct Reports(Vec<String>);
 
 impl Reports {
-    /// Schedules until no pod is left, and confirms all bindings.
+    /// Schedules until no pod is ready, and confirms all bindings.
     fn drive(&mut self, world: &mut World, bound: &mut BTreeMap<String, String>) {
         for _ in 0..20 {
             let attempted = world.attempt();
@@ -281,7 +281,7 @@ fn known(world: &mut World) -> String {
     message
 }
 
-/// Creates a new engine and sends it the same objects.
+/// Creates a new engine and sends it the given objects.
 fn world_anew(nodes: &[Node], bound: &BTreeMap<String, String>, pods: &[Pod]) -> World {
     let mut world = world();
     nodes.iter().for_each(|node| world.set_node(node.clone()));
@@ -293,8 +293,8 @@ fn world_anew(nodes: &[Node], bound: &BTreeMap<String, String>, pods: &[Pod]) ->
     world
 }
 
-/// Sets the bomb off at one call. `prepare` creates the cluster, in which "bad" and "good" are then scheduled.
-/// `defused` changes the cluster so that "bad" fits once the bomb is harmless.
+/// Makes the bomb panic at the given call. `prepare` creates the cluster, in which "bad" and "good" are then scheduled.
+/// `defused` changes the cluster so that "bad" fits once the bomb is disarmed.
 fn set_off(
     call: &'static str,
     plugin: &str,
@@ -371,12 +371,12 @@ fn a_panic_at_any_point_fails_its_pod_and_affects_no_other_pod() {
     };
     let preemptor = with_priority(pod("bad", 900), 10);
     set_off("RemovePod", "Bomb", &preemptor, full, |world| world.remove_pod("low-a"));
-    // One test, because there is only one bomb.
+    // Not a separate test, because tests run in parallel and share the static `ARMED`.
     an_index_that_panics_is_rebuilt_without_what_makes_it_panic();
 }
 
-/// Makes the index panic on a change between scheduling cycles: `news`. The index is complete again after `other`,
-/// another change to the same object.
+/// Makes the index panic on `news`, a change between scheduling cycles. After `other`, another change to the same
+/// object, the index is complete again.
 fn disturb_index(
     call: &'static str,
     prepare: impl Fn(&mut World),

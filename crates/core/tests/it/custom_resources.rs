@@ -29,7 +29,7 @@ impl Resource for Quota {
     const SCOPE: ResourceScope = ResourceScope::Cluster;
 }
 
-/// The same objects, as the type of another plugin.
+/// The same objects, decoded as another plugin's type.
 #[derive(Clone, Debug, Deserialize)]
 struct Named {}
 

@@ -8,8 +8,8 @@ use harbormaster_framework::{prelude::*, registry::Registry};
 
 use crate::world::{World, node, pod, with_priority};
 
-/// A plugin that the pod's annotations control: `victims` names the pods to evict for the pod, `panics` interrupts a
-/// dry run, and `waits` delays the pod on Permit.
+/// A plugin that is controlled by the pod's annotations: `victims` names the pods to evict for the pod, `panics`
+/// interrupts a dry run, and `waits` delays the pod on Permit.
 #[derive(Default)]
 struct Bully;
 
@@ -55,7 +55,7 @@ impl Permit for Bully {
     }
 }
 
-/// A cluster of one node, `n`, that these pods fill. `x`, `y` and `z` are victims of `p`.
+/// A cluster with one node, `n`, which the given pods fill. `x`, `y` and `z` are victims of `p`.
 fn full_of(pods: &[&str]) -> World {
     let mut registry = Registry::default();
     harbormaster_plugins::in_tree(&mut registry);
@@ -103,7 +103,7 @@ fn names(tasks: &[EvictTask]) -> Vec<&str> {
     tasks.iter().map(|task| task.victim.name.as_str()).collect()
 }
 
-/// Waits until any backoff has ended, and makes an attempt.
+/// Waits until any backoff has ended. Returns true if a pod is then tried.
 fn is_tried(world: &mut World) -> bool {
     world.wait(Duration::from_secs(20));
     world.attempt().is_some()

@@ -20,7 +20,7 @@ use crate::world::{World, node, pod, profile_with, with_priority};
 
 type Nodes = Vec<&'static str>;
 
-/// Extenders that call functions to answer requests, and store the requests.
+/// Extenders that answer requests by calling functions, and store the requests.
 #[derive(Default)]
 struct Fake {
     filter: Option<Filter>,
@@ -111,7 +111,7 @@ fn config(extenders: Vec<Extender>, fake: &Arc<Fake>) -> EngineConfig {
     EngineConfig { extenders, ..EngineConfig::new(vec![profile]) }
 }
 
-/// A cluster of these nodes, each with one CPU.
+/// A cluster of the given nodes, each with one CPU.
 fn world(extenders: Vec<Extender>, fake: Fake, nodes: &[&str]) -> (World, Arc<Fake>) {
     let fake = Arc::new(fake);
     let mut world = World::with(config(extenders, &fake));
@@ -129,7 +129,7 @@ fn all(asked: &[Str]) -> Filtered {
     Filtered { nodes: asked.to_vec(), ..Filtered::default() }
 }
 
-/// Accepts all nodes except these.
+/// Accepts all nodes except those in `out`.
 fn all_but(asked: &[Str], out: &[(&str, &str)]) -> Filtered {
     let mut filtered = only(&[], |name| !out.iter().any(|(node, _)| *node == name), asked);
     filtered.failed = out.iter().map(|(node, why)| ((*node).into(), (*why).to_owned())).collect();
@@ -180,7 +180,7 @@ fn reasons_of_extenders_are_counted_with_those_of_plugins() {
         world(vec![filters("u")], Fake { filter: Some(filter), ..Fake::default() }, &["a", "b", "c"]);
     world.set_node(node("small", 10));
     world.add_pod(pod("p", 100));
-    // The answer did not mention `c`, so `c` has no reason. Eviction does not help there either.
+    // The answer did not mention `c`, so there is no reason for `c`. Eviction does not help on `c` either.
     assert_eq!(
         message(&mut world),
         "0/4 nodes are available: 1 Insufficient cpu, 1 broken, 1 no GPU. preemption: 0/4 nodes are available: 1 No \
@@ -421,7 +421,8 @@ fn a_nominated_node_must_pass_the_extenders_too() {
 
 // --- preemption ---
 
-/// A pod of high priority and two full nodes: `a` with two possible victims, and `b` with a more important one.
+/// A pod of high priority and two full nodes: `a` with two possible victims, and `b` with one possible victim of higher
+/// priority.
 fn crowded(extenders: Vec<Extender>, preempt: Preempt) -> (World, Arc<Fake>) {
     let (mut world, fake) = world(extenders, Fake { preempt: Some(preempt), ..Fake::default() }, &["a", "b"]);
     world.add_bound_pod(with_priority(pod("v", 500), 1), "a");
@@ -465,7 +466,7 @@ fn an_extender_chooses_among_evictions() {
     assert_eq!(fake.take_asked(), ["preempt 0 p: a b"]);
     assert_eq!(world.nominations(), [("p".to_owned(), Some("b".to_owned()))]);
 
-    // Fewer victims are accepted.
+    // An answer with fewer victims is accepted.
     let (mut world, _) = crowded(vec![preempts("u")], |_, _| Ok(vec![victims("a", &["w", "w"])]));
     assert_eq!(evicted(&mut world), ["w"]);
 }
@@ -503,7 +504,7 @@ fn evictions_that_were_not_proposed_are_refused() {
         let said = message(&mut world);
         assert!(said.ends_with(&format!(" preemption: {expected}")), "{said}");
         assert!(world.evictions().is_empty());
-        // An ignorable extender is ignored, and the plugin's own choice is used.
+        // The invalid answer of an ignorable extender is ignored, and the plugin's own choice is used.
         let lenient = Extender { ignorable: true, ..preempts("u") };
         let (mut world, fake) = crowded(vec![lenient], preempt);
         world.set_node(node("small", 10));
@@ -559,7 +560,7 @@ fn backoff_starts_when_an_extender_has_failed_and_not_when_it_was_asked() {
     let attempted = world.attempt_for(Duration::from_secs(5)).unwrap();
     assert!(matches!(attempted.outcome, Outcome::Error(_)), "{attempted:?}");
     let ended = world.now;
-    // Pods that have arrived in the meantime are tried first.
+    // A pod that has arrived in the meantime is tried first.
     world.add_pod(pod("q", 100));
     let tried = |world: &mut World| world.attempt().map(|attempted| attempted.pod.name.to_string());
     assert_eq!(tried(&mut world).as_deref(), Some("q"));

@@ -5,11 +5,11 @@ use harbormaster_core::{BindOutcome, EngineConfig, EvictOutcome, Outcome};
 use crate::world::{World, node, pod, profile_with, with_priority};
 
 const NODES: usize = 300;
-/// Pods per node, which fill it.
+/// Number of pods that fill a node.
 const PODS: usize = 4;
 const PREEMPTORS: usize = 60;
 
-/// Two thirds of the nodes are full of pods of priority 900, the others of pods of priority 0.
+/// Two thirds of the nodes are full of pods of priority 900, and the remaining nodes are full of pods of priority 0.
 fn full(parity: bool) -> World {
     let profile = profile_with(|_| vec![("PostFilter", "DefaultPreemption")]);
     let mut world = World::with(EngineConfig { parity, ..EngineConfig::new(vec![profile]) });
@@ -72,8 +72,8 @@ fn in_parity_mode_the_window_moves_on_with_each_preemptor() {
         let victims = preempt(&mut world, &format!("preemptor-{at}"));
         seen.push(important(&victims) > 0);
     }
-    // The search visits a hundred consecutive nodes out of three hundred, so whether they include less important pods
-    // depends on the start.
+    // The search visits a hundred consecutive nodes out of three hundred, so the start determines whether these nodes
+    // have less important pods.
     let changes = seen.windows(2).filter(|pair| pair[0] != pair[1]).count();
     assert!(seen.contains(&true) && seen.contains(&false), "{seen:?}");
     assert!(changes > 5, "the window hardly moves: {seen:?}");

@@ -342,7 +342,7 @@ fn any_step() -> impl Strategy<Value = Any> {
     ]
 }
 
-/// Returns the configuration with that number, and the names of its profiles.
+/// Returns the configuration with the given number, and the names of its profiles.
 fn numbered(which: usize) -> (EngineConfig, &'static [&'static str]) {
     let (plain, turnstile) = (Choice::default(), Choice { turnstile: true, ..Choice::default() });
     match which {

@@ -1,4 +1,4 @@
-//! Recordings can be replayed, and any difference is found on its line.
+//! Recordings can be replayed, and any difference is reported with its line number.
 
 use std::{
     io::{self, Write},
@@ -245,7 +245,7 @@ fn a_file_that_is_no_recording_of_this_engine_is_rejected_with_its_line() {
     }
 }
 
-/// Accepts that many bytes, then fails.
+/// A writer that accepts the given number of bytes, then fails.
 struct Full(usize);
 
 impl Write for Full {

@@ -1,5 +1,5 @@
-//! A pod with a claim that waits for its first consumer: it goes through Reserve and PreBind until it is bound, and
-//! returns to the queue if binding fails.
+//! A pod with a claim that waits for its first consumer: the pod goes through Reserve and PreBind until it is bound,
+//! and returns to the queue if binding fails.
 
 use std::{sync::Arc, time::Duration};
 
@@ -124,7 +124,7 @@ fn server() -> FakeApi {
     server
 }
 
-/// Runs the PreBind plugins of that binding.
+/// Runs the PreBind plugins of the given binding.
 fn pre_bind(task: &BindTask, server: &FakeApi) -> Result<(), String> {
     assert_eq!(task.pre_bind.len(), 1, "one group with work to do");
     let plugin = task.pre_bind[0][0];

@@ -54,7 +54,7 @@ impl PostFilter<usize> for Quota {
             let fits_without = dry_run.rejection()?.is_none();
             dry_run.add_pod(&first)?;
             let fits_with = dry_run.rejection()?.is_none();
-            // Returns while the pod is still removed; the cluster is restored nevertheless.
+            // The plugin returns while the pod is still removed; the cluster is restored nevertheless.
             dry_run.remove_pod(&first)?;
             if fits_without && !fits_with {
                 return Ok(PostFiltered::Nominate { node: name, victims: Vec::new() });

@@ -44,7 +44,7 @@ fn family(sample: &str) -> Option<(&'static Family, bool)> {
     }
 }
 
-/// Labels that a query uses: those of each sample, and those of its result.
+/// Labels that a query uses: the labels of each sample, and the labels of the query's result.
 #[derive(Debug, Default)]
 struct QueryLabels {
     samples: BTreeMap<String, BTreeSet<String>>,
@@ -78,7 +78,7 @@ impl ExprVisitor for QueryLabels {
     }
 }
 
-/// Returns the faults of a query whose result is shown with these labels.
+/// Returns the faults of a query; `shown` contains the labels with which the result is displayed.
 fn faults(query: &str, shown: &BTreeSet<String>) -> Vec<String> {
     let parsed = match parser::parse(query) {
         Ok(parsed) => parsed,

@@ -25,7 +25,8 @@ pub(crate) fn profile() -> Arc<Profile> {
     profile_with(|_| Vec::new())
 }
 
-/// Creates a profile with the row-scoped in-tree plugins and those that `add` registers and returns with their points.
+/// Creates a profile with the row-scoped in-tree plugins and the plugins that `add` registers. `add` returns these
+/// plugins with their points.
 pub(crate) fn profile_with(
     add: impl FnOnce(&mut Registry) -> Vec<(&'static str, &'static str)>,
 ) -> Arc<Profile> {
@@ -164,7 +165,7 @@ impl World {
         attempted
     }
 
-    /// Takes the pods and nodes of the requested bindings that no method has taken yet.
+    /// Takes the pods and nodes of the requested bindings that have not been taken yet.
     pub(crate) fn bindings(&mut self) -> Vec<(String, String)> {
         self.drain(|e| match e {
             Effect::Bind(task) => Some((task.pod().name.to_string(), task.node().to_string())),
@@ -172,7 +173,7 @@ impl World {
         })
     }
 
-    /// Takes the UIDs and nodes of the requested bindings that no method has taken yet.
+    /// Takes the UIDs and nodes of the requested bindings that have not been taken yet.
     pub(crate) fn binding_uids(&mut self) -> Vec<(String, String)> {
         self.drain(|e| match e {
             Effect::Bind(task) => Some((task.pod().uid.to_string(), task.node().to_string())),
@@ -180,7 +181,7 @@ impl World {
         })
     }
 
-    /// Takes the requested evictions that no method has taken yet.
+    /// Takes the requested evictions that have not been taken yet.
     pub(crate) fn evictions(&mut self) -> Vec<EvictTask> {
         self.drain(|e| match e {
             Effect::Evict(task) => Some(task.clone()),

@@ -27,7 +27,7 @@ impl Permit for Locked {
     }
 }
 
-/// An engine with this plugin and one node.
+/// An engine with the plugin [`Locked`] and one node.
 fn locked(metrics: &Metrics, now: Timestamp) -> Engine {
     let mut registry = Registry::default();
     harbormaster_plugins::in_tree(&mut registry);
