@@ -1,8 +1,9 @@
 //! Leader election: only one of several instances schedules pods.
 //!
-//! Replicas elect a leader with a Lease, by the rules of client-go: the holder renews the lease, and any replica that
-//! sees the lease unchanged for its duration acquires it. Each replica measures that time with its own clock; the times
-//! in the lease are for human readers only. Clocks may therefore be wrong, as long as they run at about the same rate.
+//! Replicas elect a leader with a Lease, by the rules of client-go: the holder renews the lease, and a replica acquires
+//! the lease once it has seen no renewal for the lease duration. Each replica measures this duration with its own
+//! clock; the times in the lease are for human readers only. Clocks may therefore be wrong, provided that they run at
+//! about the same rate.
 //!
 //! Reading order: this file (configuration), `leadership` (permission to write), `lease` (the object), `elector` (the
 //! rules, without I/O), `candidate` (the requests).
