@@ -1,4 +1,4 @@
-//! Address of an API server, trust in it, and credentials for it.
+//! Access to an API server: its address, trust in its certificate, and credentials.
 
 use std::{env, fs, io, net::IpAddr, path::PathBuf};
 
@@ -7,7 +7,7 @@ use thiserror::Error;
 
 use crate::{credentials::Credentials, tls::TlsOptions};
 
-/// Address of an API server, trust in it, and credentials for it.
+/// Access to an API server: its address, trust in its certificate, and credentials.
 #[derive(Clone, Debug)]
 pub(crate) struct ServerAccess {
     /// Address; its path is a prefix of the path of every request.
@@ -40,7 +40,7 @@ impl ServerAccess {
         Self { server, tls, credentials, impersonation: Vec::new() }
     }
 
-    /// Returns access with the service account of the pod that this process runs in.
+    /// Returns access with the service account of the pod in which this process runs.
     pub(crate) fn in_cluster() -> Result<Self, InClusterError> {
         let variable = |name| env::var(name).ok().filter(|value| !value.is_empty());
         let host = variable("KUBERNETES_SERVICE_HOST").ok_or(InClusterError::NotInPod)?;

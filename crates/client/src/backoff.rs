@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-/// A random generator that spreads the retries of many clients over time. It is unsuitable for secrets: a small
+/// A random generator that spreads the retries of many clients over time. It is unsuitable for secrets: it is a small
 /// generator (splitmix64), seeded from the random keys that the standard library gives its hash maps.
 #[derive(Clone, Debug)]
 pub struct Jitter(u64);
@@ -33,7 +33,7 @@ impl Jitter {
     }
 }
 
-/// Delays that grow by a factor up to a limit, each lengthened by a random fraction of itself.
+/// Delays that grow by a constant factor up to a limit, each lengthened by a random fraction of itself.
 #[derive(Clone, Debug)]
 pub struct Backoff {
     first: Duration,
@@ -51,8 +51,8 @@ impl Backoff {
         Self { first, factor, limit, spread, next: first, jitter: Jitter::default() }
     }
 
-    /// Returns delays for lists and watches: 0.8 s doubling to 30 s, each lengthened to at most twice its length, as in
-    /// client-go's reflector.
+    /// Returns delays for lists and watches: from 0.8 s, doubling up to 30 s, each lengthened to at most twice its
+    /// length, as in client-go's reflector.
     pub fn for_watches() -> Self {
         Self::new(Duration::from_millis(800), 2.0, Duration::from_secs(30), 1.0)
     }
@@ -64,7 +64,7 @@ impl Backoff {
         delay + delay.mul_f64(self.spread * self.jitter.fraction())
     }
 
-    /// Makes the first delay the next one.
+    /// Makes the next delay the first delay again.
     pub fn reset(&mut self) {
         self.next = self.first;
     }

@@ -6,11 +6,11 @@ use http_body_util::BodyExt;
 
 use crate::{client::ResponseBody, error::error_chain};
 
-/// Reads a body of at most `largest` bytes. Stops reading a longer body at the limit, or does not begin if its length
-/// is known.
+/// Reads a body of at most `largest` bytes. Stops reading a longer body at the limit, or does not read it at all if its
+/// length is known in advance.
 ///
 /// # Errors
-/// If the body is too long or cannot be read, with the reason.
+/// If the body is too long or cannot be read; the error is the reason.
 pub async fn whole(mut body: ResponseBody, largest: usize) -> Result<Bytes, String> {
     let too_long = || format!("the reply has more than {largest} bytes");
     if body.size_hint().lower() > largest as u64 {
@@ -27,7 +27,7 @@ pub async fn whole(mut body: ResponseBody, largest: usize) -> Result<Bytes, Stri
     Ok(read.joined())
 }
 
-/// Minimum capacity of blocks, except for the first ones.
+/// Minimum capacity of every block except the first ones.
 const BLOCK: usize = 1 << 20;
 
 /// A buffer for an unknown number of bytes. Unlike a growing vector, it never copies its content into an allocation of
@@ -103,7 +103,7 @@ mod tests {
         assert_eq!(read.load(Ordering::Relaxed), 31);
     }
 
-    /// A reply of known length.
+    /// A reply whose length is known in advance.
     struct Long(u64, Arc<AtomicUsize>);
 
     impl Body for Long {

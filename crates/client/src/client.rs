@@ -27,8 +27,8 @@ pub type ResponseBody = UnsyncBoxBody<Bytes, BoxError>;
 /// Service that answers requests: the network or, in tests, a function.
 pub type HttpService = BoxCloneSyncService<Request<RequestBody>, Response<ResponseBody>, BoxError>;
 
-/// Time limit for an ordinary request, including its response. For a request with a longer limit, this is the longest
-/// time that the response may be silent.
+/// Time limit for an ordinary request, including its response. For a request with a longer limit, the longest time for
+/// which the response may be silent.
 pub const REQUEST_LIMIT: Duration = Duration::from_secs(30);
 
 /// Content type of a JSON body.
@@ -67,7 +67,7 @@ pub struct Stream {
     pub body: ResponseBody,
     /// True if the body fails when its connection dies (HTTP/2); otherwise (HTTP/1.1), the body merely stays silent.
     pub is_probed: bool,
-    /// The connections that this stream's own connection was made with; see [`ApiClient::give_up_connections`].
+    /// The set of connections that contains this stream's connection; see [`ApiClient::give_up_connections`].
     pub connections: Weak<ConnectionSet>,
 }
 
@@ -115,7 +115,7 @@ impl ApiClient {
         Self { limit, ..self.clone() }
     }
 
-    /// Returns the same client, restricted to writing only while `gate` is open. It may read at any time.
+    /// Returns the same client, which writes only while `gate` is open. It may read at any time.
     pub fn with_gate(&self, gate: Arc<dyn WriteGate>) -> Self {
         Self { gate: Some(gate), ..self.clone() }
     }
@@ -136,24 +136,25 @@ impl ApiClient {
         address.as_ref().and_then(|address| address.authority()).map(ToString::to_string).unwrap_or_default()
     }
 
-    /// Logs that the server does not allow the client to read `kind`, together with all other forbidden kinds.
+    /// Logs that the server does not allow the client to read `kind`; the log line also lists all other forbidden
+    /// kinds.
     pub fn log_forbidden(&self, kind: &str, why: &str) {
         self.reachability.forbidden(kind, why);
     }
 
-    /// Records that the server allows reading `kind`. Logs that everything is allowed again if `kind` was the last
-    /// forbidden kind.
+    /// Records that the server allows the client to read `kind`. If `kind` was the last forbidden kind, logs that
+    /// everything is allowed again.
     pub fn log_allowed(&self, kind: &str) {
         self.reachability.allowed(kind);
     }
 
-    /// Abandons the connections that a dead stream was made with, since they may be dead as well. Returns true if new
-    /// requests used them until now.
+    /// Abandons the set of connections that contains a dead stream's connection, since all of them may be dead. Returns
+    /// true if new requests used this set until now.
     pub fn give_up_connections(&self, connections: &Weak<ConnectionSet>) -> bool {
         self.connections.lose(connections)
     }
 
-    /// Sends `GET` and returns the body of the response.
+    /// Sends a `GET` request and returns the body of the response.
     ///
     /// # Errors
     /// See [`ApiError`].
@@ -161,7 +162,7 @@ impl ApiClient {
         self.get_within(path, self.limit).await
     }
 
-    /// Does the same as [`Self::get`] with a time limit, for responses that take a long time.
+    /// Does the same as [`Self::get`] with a different time limit, for responses that take a long time.
     ///
     /// # Errors
     /// See [`ApiError`].
@@ -196,7 +197,7 @@ impl ApiClient {
         outcome
     }
 
-    /// Sends `POST` with a JSON body. The response is read and dropped.
+    /// Sends a `POST` request with a JSON body. The response is read and dropped.
     ///
     /// # Errors
     /// See [`ApiError`].
@@ -204,7 +205,7 @@ impl ApiClient {
         self.exchange(Method::POST, path, JSON, body).await.map(drop)
     }
 
-    /// Sends `PATCH`. The response is read and dropped.
+    /// Sends a `PATCH` request. The response is read and dropped.
     ///
     /// # Errors
     /// See [`ApiError`].
@@ -212,7 +213,7 @@ impl ApiClient {
         self.exchange(Method::PATCH, path, content_type, body).await.map(drop)
     }
 
-    /// Sends `DELETE` with `v1.DeleteOptions`. The response is read and dropped.
+    /// Sends a `DELETE` request with `v1.DeleteOptions`. The response is read and dropped.
     ///
     /// # Errors
     /// See [`ApiError`].
@@ -220,7 +221,7 @@ impl ApiClient {
         self.exchange(Method::DELETE, path, JSON, options).await.map(drop)
     }
 
-    /// Sends `GET` and returns the response as a stream. The response must begin within `limit`.
+    /// Sends a `GET` request and returns the response as a stream. The response must begin within `limit`.
     ///
     /// # Errors
     /// See [`ApiError`].
@@ -264,7 +265,7 @@ impl ApiClient {
             self.within(self.limit, &method, path, &connections, response).await
         };
         let outcome = tokio::select! {
-            // The gate comes first, so that it is checked each time before anything else proceeds.
+            // The gate comes first, so that it is checked each time before the request proceeds.
             biased;
             reason = self.gate_closed() => {
                 Err(ApiError::GateClosed(format!("{method} {}: {reason}", plain(path))))
@@ -275,7 +276,7 @@ impl ApiClient {
         outcome
     }
 
-    /// Resolves to the reason when writing is forbidden.
+    /// Resolves when writing is forbidden, and returns the reason.
     async fn gate_closed(&self) -> &'static str {
         match &self.gate {
             Some(gate) => {
@@ -352,7 +353,7 @@ impl ApiClient {
         outcome
     }
 
-    /// Limits the time of `work`. If a request is not answered in time, its connections are abandoned.
+    /// Limits the duration of `work`. If a request is not answered in time, its connections are abandoned.
     async fn within<T>(
         &self,
         limit: Duration,
@@ -377,7 +378,7 @@ impl ApiClient {
     }
 }
 
-/// Removes the query.
+/// Returns the path without the query.
 fn plain(path: &str) -> &str {
     path.split('?').next().unwrap_or_default()
 }

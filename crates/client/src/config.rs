@@ -101,8 +101,8 @@ impl ConnectionConfig {
     }
 }
 
-/// Returns a client for TokenReview and SubjectAccessReview, with the credentials of `kubeconfig` or those of the pod
-/// that this process runs in; `None` if neither exists. kube-scheduler has one such client for
+/// Returns a client for TokenReview and SubjectAccessReview, with the credentials of `kubeconfig` or of the pod in
+/// which this process runs; `None` if neither exists. kube-scheduler has one such client for
 /// `--authentication-kubeconfig` and one for `--authorization-kubeconfig`. The rate limit is 200 requests per second
 /// with a burst of 400.
 ///
@@ -139,8 +139,8 @@ fn from_file(path: &Path) -> Result<ServerAccess, ClientError> {
     kubeconfig::read(path).map_err(|source| ClientError::Kubeconfig { path: path.to_owned(), source })
 }
 
-/// Returns access with the service account of the pod that this process runs in or, failing that, to the address in the
-/// environment.
+/// Returns access with the service account of the pod in which this process runs or, failing that, access to the
+/// address in the environment.
 fn without_file() -> Result<ServerAccess, ClientError> {
     tracing::warn!(
         "Neither --kubeconfig nor --master was specified. Using the inClusterConfig. This might not work."

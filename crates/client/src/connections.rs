@@ -1,19 +1,20 @@
 //! Sets of connections that are trusted together and abandoned together.
 //!
 //! A proxy or a firewall can swallow packets while sockets stay open: no error occurs, and no data arrives. When one
-//! request detects this, all connections of its set are abandoned, since the other connections over the same path are
-//! dead as well; the next request makes new ones. The longest time until a dead connection is detected:
+//! request detects this, all connections in its set are abandoned, since the other connections over the same path are
+//! dead as well; the next request makes new connections. The table shows the longest time until a dead connection is
+//! detected:
 //!
 //! | request | time | detected by |
 //! |---|---|---|
 //! | watch over HTTP/2 | 25 s | pings of the connection ([`crate::network`]) |
 //! | watch over HTTP/1.1 | 35 s | the watch's requested timeout, which the caller must set |
-//! | watch that is being reopened | 15 s | its time limit, which the caller must set |
+//! | request for a new watch | 15 s | its time limit, which the caller must set |
 //! | other request | 30 s ([`REQUEST_LIMIT`](crate::client::REQUEST_LIMIT)), or 5 s after a watch is found dead | its time limit |
 //! | new connection | 10 s | the limit for connecting ([`crate::network`]) |
 //!
-//! Callers retry a request with an unknown outcome if it may be repeated. If new connections succeed, a pod is
-//! therefore bound at most about 36 s after packets began to vanish.
+//! Callers retry a request with an unknown outcome if the request may be repeated. If new connections succeed, a pod is
+//! therefore bound at most about 36 s after the first packet was lost.
 
 use std::{
     sync::{Arc, Mutex, OnceLock, PoisonError, Weak},
@@ -24,8 +25,8 @@ use tokio::{sync::watch, time::sleep};
 
 use crate::network::Pools;
 
-/// Time that a request may still take after a watch over the same set of connections is found dead. A request over a
-/// live connection is answered by then.
+/// Time that a request may still take after a watch in the same set of connections is found dead. Within this time, a
+/// request over a live connection is answered.
 pub(crate) const LAST_CHANCE: Duration = Duration::from_secs(5);
 
 /// The connections that new requests use. Clones share them.
@@ -48,7 +49,7 @@ impl Default for ConnectionSet {
 }
 
 impl ConnectionSet {
-    /// Resolves when there is no longer any reason to wait for a response.
+    /// Resolves when there is no longer any reason to wait for a response over these connections.
     pub(crate) async fn are_lost(&self) {
         let mut lost = self.lost.subscribe();
         // The sender is in `self`, so this cannot fail.
@@ -62,7 +63,7 @@ impl Connections {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Makes new requests use new connections. Returns false if new requests already do.
+    /// Makes new requests use new connections instead of `set`. Returns false if they already do.
     pub(crate) fn give_up(&self, set: &Arc<ConnectionSet>) -> bool {
         let mut current = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let is_current = Arc::ptr_eq(&current, set);

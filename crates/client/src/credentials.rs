@@ -20,7 +20,7 @@ use crate::{
 
 /// Time for which the content of a token file is used before the file is read again, as in client-go.
 const TOKEN_FILE_AGE: Duration = Duration::from_secs(60);
-/// Time before a plugin's credentials expire at which the plugin is run again.
+/// Time between a new run of a plugin and the expiry of its previous credentials.
 const PLUGIN_MARGIN: SignedDuration = SignedDuration::from_secs(60);
 
 /// Credentials of a client, as configured.
@@ -28,7 +28,7 @@ const PLUGIN_MARGIN: SignedDuration = SignedDuration::from_secs(60);
 pub(crate) enum Credentials {
     None,
     Token(String),
-    /// The file is read periodically; `fallback` is used if it cannot be read at the start.
+    /// A token file, which is read periodically; `fallback` is used if the file cannot be read at the start.
     TokenFile {
         path: PathBuf,
         fallback: Option<String>,
@@ -81,7 +81,7 @@ pub(crate) enum Authorizer {
     },
     Plugin {
         plugin: Arc<ExecPlugin>,
-        /// Locked while the plugin runs, so that it runs once for all waiting requests.
+        /// Locked while the plugin runs, so that one run serves all waiting requests.
         last: AsyncMutex<Option<PluginHeader>>,
     },
 }
@@ -189,7 +189,7 @@ impl Authorizer {
     }
 }
 
-/// Runs a plugin on a thread where it may block.
+/// Runs a plugin on a thread that may block.
 async fn run(plugin: &Arc<ExecPlugin>) -> Result<PrintedCredentials, PluginError> {
     let plugin = plugin.clone();
     let command = plugin.command.clone();
@@ -250,7 +250,7 @@ mod tests {
         assert!(error.to_string().starts_with("token file /no/such/token: "), "{error}");
     }
 
-    /// Returns a plugin whose tokens count its runs and have that expiration time.
+    /// Returns a plugin whose tokens count its runs and expire at `expires`.
     fn counting(folder: &std::path::Path, expires: &str) -> Credentials {
         let script = format!(
             "echo >>{0}/runs; printf '{{\"apiVersion\": \"v1\", \"kind\": \"ExecCredential\", \"status\": \

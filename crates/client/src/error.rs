@@ -9,16 +9,17 @@ use thiserror::Error;
 
 use crate::client::ResponseBody;
 
-/// Number of bytes of an error response's body that are read.
+/// Maximum number of bytes of an error response's body that are read.
 const ERROR_BODY: usize = 64 << 10;
 
 /// Failure of a request.
 #[derive(Clone, Debug, Error)]
 pub enum ApiError {
-    /// No response, because of a refused, reset or broken connection, a TLS error, or a name that cannot be resolved.
+    /// There was no response because of a refused, reset or broken connection, a TLS error, or a name that cannot be
+    /// resolved.
     #[error("{0}")]
     Unreachable(String),
-    /// No complete response in time.
+    /// There was no complete response in time.
     #[error("{what}: no reply within {limit:?}")]
     TimedOut {
         /// Method and path.
@@ -43,7 +44,7 @@ pub struct Refusal {
     pub reason: String,
     /// Human-readable message.
     pub message: String,
-    /// Time for which the client should not contact the server, according to the server.
+    /// Time for which the server asks the client not to contact it.
     pub retry_after: Option<Duration>,
 }
 
@@ -56,7 +57,7 @@ impl ApiError {
         }
     }
 
-    /// Returns the time for which the client should not contact the server, according to the server.
+    /// Returns the time for which the server asks the client not to contact it.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Refused(refusal) => refusal.retry_after,
@@ -64,8 +65,8 @@ impl ApiError {
         }
     }
 
-    /// Returns true if the same request may succeed a little later: there was no response, or its status was 429 (too
-    /// many requests) or 5xx.
+    /// Returns true if the same request may succeed a little later: either there was no response, or its status was 429
+    /// (too many requests) or 5xx.
     pub fn is_passing(&self) -> bool {
         match self {
             Self::Unreachable(_) | Self::TimedOut { .. } => true,
@@ -74,8 +75,8 @@ impl ApiError {
         }
     }
 
-    /// Returns true if the client itself logs this error, at least if it persists, so that callers need not log it.
-    /// These errors are outages, refused credentials and missing permissions.
+    /// Returns true if the client itself logs this error, at least if the error persists, so that callers need not log
+    /// it. Outages, refused credentials and missing permissions are such errors.
     pub fn is_logged_by_client(&self) -> bool {
         crate::reachability::is_logged(self)
     }

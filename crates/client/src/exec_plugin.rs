@@ -41,7 +41,7 @@ pub(crate) struct Variable {
     pub value: String,
 }
 
-/// Use of standard input by a plugin.
+/// A plugin's use of standard input.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
 pub(crate) enum InteractiveMode {
     Never,
@@ -98,7 +98,7 @@ pub enum PluginError {
         command: String,
         /// Exit status.
         status: std::process::ExitStatus,
-        /// Content of its standard error.
+        /// Content of the plugin's standard error.
         text: String,
     },
     /// The plugin requires interaction with a user.

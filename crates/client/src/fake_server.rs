@@ -1,4 +1,4 @@
-//! A fake API server that calls a function, for tests.
+//! A fake API server for tests, which answers requests by calling a function.
 
 #![allow(clippy::unwrap_used, reason = "used in tests only")]
 
@@ -45,7 +45,7 @@ pub struct FakeServer {
 }
 
 impl FakeServer {
-    /// Returns a server whose function returns a response, or an error to break the connection.
+    /// Returns a server that calls a function, which returns a response or, to break the connection, an error.
     pub fn new(
         answer: impl FnMut(&RecordedRequest) -> Result<Response<ResponseBody>, BoxError> + Send + 'static,
     ) -> Self {
@@ -59,7 +59,7 @@ impl FakeServer {
         Self::new(move |seen| Ok(answer(seen)))
     }
 
-    /// Returns a server that sends these responses in order and then refuses connections.
+    /// Returns a server that sends the given responses in order and then refuses connections.
     pub fn script(replies: Vec<Response<ResponseBody>>) -> Self {
         let mut replies = VecDeque::from(replies);
         Self::new(move |_| replies.pop_front().ok_or_else(|| refused_connection().into()))

@@ -32,7 +32,7 @@ pub enum KubeconfigError {
     /// A field has the wrong type.
     #[error("is not a valid kubeconfig: {}{field}: {message}", line.map(|line| format!("line {line}: ")).unwrap_or_default())]
     Field {
-        /// Line of the field, from 1, if it is written.
+        /// Line of the field, counted from 1, if the field is present.
         line: Option<u32>,
         /// Path of the field.
         field: String,
@@ -99,8 +99,8 @@ pub enum KubeconfigError {
 }
 
 impl KubeconfigError {
-    /// Returns the text between the file's path and this error's message; the messages of some errors continue the
-    /// sentence.
+    /// Returns the text that joins the file's path and this error's message; the messages of some errors continue the
+    /// sentence that begins with the path.
     pub(crate) fn joint(&self) -> &'static str {
         match self {
             Self::Read(_) | Self::Yaml(_) | Self::Field { .. } | Self::NoCurrentContext(_) => " ",
@@ -110,8 +110,7 @@ impl KubeconfigError {
 }
 
 /// Reads a kubeconfig and returns the access that its current context describes. Relative paths in the file are
-/// relative to its folder. Runs no plugin and connects to nothing.
-///
+/// resolved against the folder of the file. Runs no plugin and makes no connection.
 /// # Errors
 /// If the kubeconfig, or a file that it names, cannot be used.
 pub(crate) fn read(path: &Path) -> Result<ServerAccess, KubeconfigError> {
@@ -151,7 +150,7 @@ struct Kubeconfig {
     users: Vec<Named<User>>,
 }
 
-/// An entry of one of the lists. The key of the value is the kind of the entry.
+/// An entry of one of the lists. The field that contains the value is named after the kind of entry.
 #[derive(Deserialize)]
 struct Named<T> {
     name: String,
@@ -180,7 +179,7 @@ struct Cluster {
     proxy_url: Option<String>,
     #[serde(deserialize_with = "null_as_default")]
     disable_compression: bool,
-    /// The extension `client.authentication.k8s.io/exec` is passed to plugins.
+    /// The `client.authentication.k8s.io/exec` extension is passed to plugins.
     #[serde(deserialize_with = "null_as_default")]
     extensions: Vec<Extension>,
 }
@@ -264,7 +263,7 @@ impl Cluster {
         data_or_file(("certificate-authority-data", data), ("certificate-authority", file), folder)
     }
 
-    /// Returns the description of the cluster for plugins that request it.
+    /// Returns the description of the cluster that plugins can request.
     fn info(&self, folder: &Path) -> Result<ClusterInfo, KubeconfigError> {
         let config = self.extensions.iter().find(|known| known.name == "client.authentication.k8s.io/exec");
         Ok(ClusterInfo {
@@ -323,7 +322,7 @@ impl User {
         Ok(Credentials::Plugin(Box::new(plugin)))
     }
 
-    /// Returns the headers that make the server treat requests as another user's.
+    /// Returns the headers that make the server treat requests as those of another user.
     fn impersonation(&self) -> Vec<(&'static str, String)> {
         let user = self.acts_as.iter().map(|user| ("impersonate-user", user.clone()));
         let uid = self.as_uid.iter().map(|uid| ("impersonate-uid", uid.clone()));
@@ -332,7 +331,7 @@ impl User {
     }
 }
 
-/// Returns the content of a base64 field or, if that field is empty, of the file that another field names.
+/// Returns the content of a base64 field or, if the field is empty, of the file that another field names.
 fn data_or_file(
     (data_field, data): (&'static str, &Option<String>),
     (file_field, file): (&'static str, &Option<PathBuf>),
@@ -365,7 +364,7 @@ clusters:
 - name: away
 ";
 
-    /// Reads a kubeconfig with that user. The files `ca.crt` and `me.key` are in its folder.
+    /// Reads a kubeconfig with the given user. The files `ca.crt` and `me.key` are in its folder.
     fn with_user(user: &str) -> Result<ServerAccess, KubeconfigError> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("config");

@@ -1,6 +1,6 @@
 //! A client for the Kubernetes API server.
 //!
-//! It sends requests; it has no knowledge of watches, object types or leader election.
+//! The client sends requests; it has no knowledge of watches, object types or leader election.
 //!
 //! ```text
 //! [`config`] ──> [`ApiClient`] ──rate limit, write gate──> [`connections`] ──> `network` ──> API server

@@ -12,7 +12,8 @@ const UNSET_QPS: f64 = 5.0;
 /// Default burst of client-go, in requests.
 const UNSET_BURST: f64 = 10.0;
 
-/// A token bucket: `burst` requests without delay, `qps` requests per second in the long run. First come, first served.
+/// A token bucket: `burst` requests without delay, and `qps` requests per second in the long run. Requests are sent in
+/// the order in which they arrived.
 #[derive(Debug)]
 pub struct RateLimiter {
     qps: f64,

@@ -29,15 +29,15 @@ use crate::{
 /// Time limit for making a connection, including the TLS handshake.
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 /// Time for which a connection for watches may be silent before it is pinged over HTTP/2. The kernel probes all
-/// connections at the same interval, but a proxy in between may answer those probes.
+/// connections at the same interval, but an intermediate proxy may answer those probes.
 const PING_AFTER: Duration = Duration::from_secs(15);
 /// Time limit for the answer to a ping.
 const PING_LIMIT: Duration = Duration::from_secs(10);
 /// Number of probes that the kernel sends within [`PING_LIMIT`] before it gives up.
 const KERNEL_PINGS: u32 = 3;
 
-/// Returns a client for a server that keeps at most `idle_connections` idle connections. Connects to nothing, but runs
-/// the plugin for credentials if there is one.
+/// Returns a client for a server; the client keeps at most `idle_connections` idle connections. Makes no connection,
+/// but runs the credentials plugin if there is one.
 pub(crate) async fn over_network(
     mut access: ServerAccess,
     idle_connections: usize,
@@ -104,7 +104,7 @@ fn below(server: &Uri, path: &Uri) -> Result<Uri, http::Error> {
 /// Makes connections.
 pub type Connector = BoxCloneSyncService<Uri, MaybeHttpsStream<TokioIo<TcpStream>>, BoxError>;
 
-/// A pool of connections. All HTTP clients of the scheduler use this type, so the HTTP code is compiled once.
+/// A pool of connections. All HTTP clients of the scheduler use this type, so that the HTTP code is compiled only once.
 #[derive(Clone)]
 pub struct Pool(legacy::Client<Connector, RequestBody>);
 
@@ -140,9 +140,9 @@ pub(crate) struct Pools {
 
 /// Makes pools of connections.
 struct Dialer {
-    /// HTTP/1.1, which costs less per request than HTTP/2. The caller limits the number of simultaneous requests.
+    /// For HTTP/1.1, which costs less per request than HTTP/2. The caller limits the number of concurrent requests.
     requests: Connector,
-    /// HTTP/2 if the server supports it, since an HTTP/2 connection can be pinged.
+    /// For HTTP/2 if the server supports it, since an HTTP/2 connection can be pinged.
     streams: Connector,
     idle_connections: usize,
 }
@@ -157,7 +157,7 @@ impl Dialer {
                  read and change all traffic"
             );
         }
-        // The system's authorities are read only if they are needed.
+        // The system's certificate authorities are read only if they are needed.
         let tls = TlsOptions { insecure: access.tls.insecure || !is_https, ..access.tls.clone() };
         let (tls, name) = (tls.client_config()?, tls.expected_name()?);
         Ok(Self {
@@ -181,8 +181,8 @@ impl Dialer {
     }
 }
 
-/// Returns a connector that sends TCP keepalives and has a time limit. The server's certificate must be valid for
-/// `name`, or for the host of the address if `name` is absent.
+/// Returns a connector that enables TCP keepalives and has a time limit. The server's certificate must be valid for
+/// `name` or, if `name` is absent, for the host in the address.
 pub fn connector(tls: ClientConfig, name: Option<ServerName<'static>>, http2: bool) -> Connector {
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);

@@ -27,7 +27,7 @@ pub trait RequestTracer: fmt::Debug + Send + Sync {
 
 /// The span of one request. Dropping the span also ends it.
 pub trait RequestSpan: Send {
-    /// Returns the value of the header `traceparent` (W3C Trace Context).
+    /// Returns the value of the `traceparent` header (W3C Trace Context).
     fn traceparent(&self) -> String;
 
     /// Ends the span with the outcome of the request.

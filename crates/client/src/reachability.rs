@@ -1,6 +1,6 @@
 //! Logs outages of an API server when they begin, every 30 seconds while they last, and when they are over.
 //!
-//! All requests fail at the same time, so one log line is enough for all of them.
+//! During an outage, all requests fail, so one log line is enough for all of them.
 
 use std::{
     collections::BTreeMap,
@@ -55,7 +55,7 @@ enum Trouble {
 }
 
 impl Trouble {
-    /// Returns the problem behind an error if it affects all requests.
+    /// Returns the problem that caused an error if the problem affects all requests.
     fn of_all(error: &ApiError) -> Option<Self> {
         match error {
             ApiError::Unreachable(_) | ApiError::TimedOut { .. } => Some(Self::Away),
@@ -85,7 +85,7 @@ pub(crate) fn is_logged(error: &ApiError) -> bool {
 }
 
 impl Reachability {
-    /// Returns the initial state for the server at that address.
+    /// Returns the initial state for the given server address.
     pub(crate) fn of(server: String) -> Self {
         Self(Arc::new(Inner { server, state: Mutex::default() }))
     }
@@ -162,14 +162,14 @@ impl State {
         outage.logged.then(|| now - outage.since)
     }
 
-    /// Returns the kinds that may not be read, if they should be logged.
+    /// Returns the kinds that the client may not read, if they should be logged.
     fn forbidden(&mut self, kind: &str, why: &str, now: Instant) -> Option<String> {
         self.forbidden.insert(kind.to_owned(), why.to_owned());
         let due = self.is_due(Trouble::Forbidden, now);
         due.then(|| self.forbidden.keys().map(String::as_str).collect::<Vec<_>>().join(", "))
     }
 
-    /// Returns true if everything is allowed now but was not before.
+    /// Returns true if the client may read everything now but could not before.
     fn allowed(&mut self, kind: &str) -> bool {
         self.forbidden.remove(kind).is_some() && self.forbidden.is_empty()
     }
@@ -188,9 +188,9 @@ fn whole_seconds(duration: Duration) -> Duration {
     Duration::from_secs(duration.as_secs())
 }
 
-/// Returns advice about kinds that may not be read.
+/// Returns advice about kinds that the client may not read.
 fn hint_of_forbidden(kinds: &str) -> &'static str {
-    // Names with a group belong to custom resources.
+    // Kinds whose names contain a group are custom resources.
     match kinds.contains('.') {
         true => {
             "give its user a role that may list and watch them; system:kube-scheduler covers no custom resources"

@@ -1,4 +1,4 @@
-//! Pauses between the attempts of one request.
+//! Pauses between the tries of one request.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ impl Retries {
     /// Waits before the next try.
     ///
     /// # Errors
-    /// Returns `error` if it is permanent, or there have been enough tries.
+    /// Returns `error` if it is permanent, or if the request has been tried often enough.
     pub async fn wait_after(&mut self, error: ApiError) -> Result<(), ApiError> {
         self.failed += 1;
         if !error.is_passing() || self.failed >= TRIES {

@@ -20,7 +20,7 @@ pub struct TlsOptions {
     pub authorities: Option<Vec<u8>>,
     /// Certificate of the client.
     pub identity: Option<Identity>,
-    /// Name that the server's certificate must be valid for; the host of the address if absent.
+    /// Name that the server's certificate must be valid for; the host in the address if absent.
     pub server_name: Option<String>,
     /// True if every certificate is accepted.
     pub insecure: bool,
@@ -61,7 +61,7 @@ pub enum TlsError {
         /// Cause.
         source: pem::Error,
     },
-    /// TLS does not accept an authority, or the client's certificate and key.
+    /// TLS does not accept a certificate authority, or the client's certificate and key.
     #[error(transparent)]
     Refused(#[from] rustls::Error),
     /// The name is not a valid server name.
@@ -98,7 +98,7 @@ impl TlsOptions {
         Ok(config)
     }
 
-    /// Returns the expected name of the server, if it is not the host of its address.
+    /// Returns the expected name of the server, if it differs from the host in the server's address.
     ///
     /// # Errors
     /// If the name is not valid.
@@ -111,7 +111,7 @@ impl TlsOptions {
     fn roots(&self) -> Result<RootCertStore, TlsError> {
         let mut roots = RootCertStore::empty();
         match &self.authorities {
-            // Authorities are not needed to accept every certificate.
+            // If every certificate is accepted, no authorities are needed.
             _ if self.insecure => {}
             Some(authorities) => {
                 for authority in CertificateDer::pem_slice_iter(authorities) {

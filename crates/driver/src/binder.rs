@@ -1,5 +1,5 @@
-//! Binding cycles: PreBind, Bind and PostBind, concurrently with the scheduling of other pods; also API calls of
-//! plugins whose pod has given up its node. The work for one pod is done in order.
+//! Binding cycles: PreBind, Bind and PostBind, concurrently with the scheduling of other pods. Also makes the API calls
+//! that plugins need after their pod has given up its node. All work for one pod is done in order.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 
@@ -68,7 +68,7 @@ type Binders = (CurrentExtenders, Leadership);
 /// Maps the UID of each pod in PreBind to a sender that cancels the binding.
 type PreBinding = Mutex<FxHashMap<Str, oneshot::Sender<&'static str>>>;
 
-/// Error of a binding that is canceled by a preemption.
+/// Error message of a binding that was canceled by a preemption.
 const PREEMPTED: &str = "preempted by DefaultPreemption";
 
 impl Binder {
@@ -80,12 +80,12 @@ impl Binder {
         Self { api: Api::new(api), tasks, engine, room, pre_binding, traces, extenders: None }
     }
 
-    /// Makes bindings part of the traces of their attempts.
+    /// Includes each binding in the trace of its scheduling attempt.
     pub(crate) fn traced_by(self, traces: &Traces) -> Self {
         Self { traces: traces.clone(), ..self }
     }
 
-    /// Lets extenders bind first.
+    /// Lets extenders bind pods before Bind plugins do.
     pub(crate) fn with_extenders(self, extenders: &CurrentExtenders, leadership: &Leadership) -> Self {
         Self { extenders: Some((extenders.clone(), leadership.clone())), ..self }
     }
@@ -131,7 +131,7 @@ impl Binder {
         Ok(())
     }
 
-    /// Makes the API calls of plugins whose pod has given up its node.
+    /// Makes the API calls that plugins need after their pod has given up its node.
     pub fn call(&self, task: CallTask) {
         let api = self.api.clone();
         self.tasks.run(&task.pod.uid.clone(), async move {
@@ -197,7 +197,8 @@ impl BindingCycle {
         }
     }
 
-    /// Runs `work`, the plugins of an extension point, and measures its time. `status` converts the result to a status.
+    /// Runs `work`, the plugins of an extension point, and measures how long it takes. `status` converts the result to
+    /// a status.
     async fn measured<T>(
         &self,
         stage: Stage,
@@ -275,7 +276,7 @@ impl BindingCycle {
     }
 }
 
-/// Writes the log line for the end of a binding cycle.
+/// Logs the outcome of a binding cycle.
 fn log(task: &BindTask, outcome: &BindOutcome) {
     let BindTask { evaluated, feasible, .. } = task;
     let (pod, node) = (task.pod().full_name(), task.node());

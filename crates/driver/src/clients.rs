@@ -11,7 +11,7 @@ use http::{Method, StatusCode};
 
 use crate::traces;
 
-/// Maximum number of concurrent bindings at the API server; more would only open more connections.
+/// Maximum number of concurrent bindings at the API server; a higher limit would only open more connections.
 pub const BINDINGS_AT_ONCE: usize = 64;
 
 /// The clients of a scheduler.
@@ -21,8 +21,8 @@ pub struct Clients {
     pub main: ApiClient,
     /// Client for events. It has its own rate limit, so that events do not delay bindings.
     pub events: ApiClient,
-    /// Client for the leader's lease. It shares neither connections nor a rate limit with the others, so that nothing
-    /// delays a renewal.
+    /// Client for the leader's lease. It shares neither connections nor a rate limit with the other clients, so that
+    /// nothing delays a renewal.
     pub leases: ApiClient,
 }
 
@@ -40,14 +40,14 @@ impl Clients {
         })
     }
 
-    /// Returns the same clients, restricted to writing nothing but the lease unless `gate` is open.
+    /// Returns the same clients, which write nothing but the lease unless `gate` is open.
     pub(crate) fn gated_by(&self, gate: Arc<dyn WriteGate>) -> Self {
         let gated = |client: &ApiClient| client.with_gate(gate.clone());
         Self { main: gated(&self.main), events: gated(&self.events), leases: self.leases.clone() }
     }
 
     /// Returns the same clients with their requests counted in `metrics` and included in the traces of the tasks that
-    /// send them.
+    /// send the requests.
     pub fn observed(&self, metrics: &Metrics) -> Self {
         let meter = Arc::new(MetricsOfClient(metrics.client(self.main.host())));
         let observed = |client: &ApiClient| {

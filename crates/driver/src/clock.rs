@@ -4,7 +4,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use harbormaster_api::Timestamp;
 
-/// Maximum lead of the system clock; beyond it, the engine's clock jumps forward.
+/// Maximum lead of the system clock over the engine's clock; beyond it, the engine's clock jumps forward.
 const FOLLOW: Duration = Duration::from_secs(1);
 
 /// Wall time that never goes back. It advances with the monotonic clock, so that setting the system clock back does not

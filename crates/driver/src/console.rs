@@ -9,7 +9,7 @@ use tokio::sync::{Notify, watch};
 use crate::{debugger::Debugger, message::EngineMessage};
 
 /// Sends requests to a running scheduler. Clones share everything: one clone goes into a [`crate::DriverConfig`],
-/// another one sends requests.
+/// another clone sends requests.
 #[derive(Clone, Debug, Default)]
 pub struct Console(Arc<Requests>);
 
@@ -20,8 +20,8 @@ struct Requests {
 }
 
 impl Console {
-    /// Logs nodes, pods and the queue and compares them with the API server, as kube-scheduler does on SIGUSR2.
-    /// Requests during a dump cause a single further dump.
+    /// Logs nodes, pods and the queue and compares them with the API server, as kube-scheduler does on SIGUSR2. All
+    /// requests that arrive during a dump are answered by one further dump.
     pub fn dump(&self) {
         self.0.dump.notify_one();
     }
@@ -31,7 +31,7 @@ impl Console {
         self.0.notes.send_replace(Some(Notes::at(verbosity)));
     }
 
-    /// Passes requests on until the engine has ended.
+    /// Forwards requests until the engine has ended.
     pub(crate) async fn serve(self, client: ApiClient, engine: mpsc::Sender<EngineMessage>) {
         tokio::join!(
             self.pass_on_notes(&engine),

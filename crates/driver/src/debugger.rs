@@ -22,7 +22,7 @@ use crate::{
     watch::{Nodes, Pods, census::census},
 };
 
-/// Time allowed for changes to arrive.
+/// Time allowed for watch events to arrive.
 const PAUSE: Duration = Duration::from_secs(2);
 /// Maximum number of queued pods in one log line; log collectors truncate longer lines.
 const PODS_PER_LINE: usize = 50;
@@ -37,7 +37,7 @@ impl Debugger {
         Self { client, engine }
     }
 
-    /// Logs a comparison and a dump.
+    /// Logs a comparison with the API server and a dump of the engine.
     pub(crate) async fn run(&self) {
         tracing::trace!(v = 3, "Cache comparer started");
         match self.compare().await {
@@ -78,14 +78,14 @@ impl Debugger {
     }
 }
 
-/// Difference between two sets.
+/// Difference between the API server's objects and the engine's.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Difference {
     /// Number of objects in the API server.
     actual: usize,
-    /// Objects in the API server that the engine does not know.
+    /// Objects in the API server that the engine does not have.
     missed: BTreeSet<String>,
-    /// Objects that only the engine knows.
+    /// Objects that only the engine has.
     redundant: BTreeSet<String>,
 }
 
@@ -157,7 +157,7 @@ impl Comparison {
     }
 }
 
-/// Writes a log line for each node, and lines for the queue. Other tasks can run in between.
+/// Writes a log line for each node, and lines for the queue. Other tasks can run between the lines.
 async fn log_dump(dump: &Dump) {
     let mut nodes: Vec<&DumpedNode> = dump.nodes.iter().collect();
     nodes.sort_unstable_by_key(|node| &node.name);

@@ -25,9 +25,9 @@ use crate::{
     traces::{AttemptSpan, Traces},
 };
 
-/// Number of messages that are handled before the next pod is tried: inputs come first, but must not starve pods. After
-/// a long attempt, for example because of an extender, messages are handled for up to the same time, so that the next
-/// attempt uses the inputs that arrived in the meantime.
+/// Maximum number of messages that are handled before the next pod is tried: inputs take precedence, but must not
+/// starve pods. After a long attempt, for example because of an extender, messages are handled for up to the duration
+/// of that attempt, so that the next attempt uses the inputs that arrived in the meantime.
 const BATCH: usize = 1024;
 /// Maximum age of gauges while the thread is busy; the gauges are exact when the thread is idle.
 const PUBLISH_EVERY: Duration = Duration::from_secs(1);
@@ -84,7 +84,7 @@ struct EngineLoop {
     clock: Clock,
     inbox: Receiver<EngineMessage>,
     effects: Sender<Vec<Effect>>,
-    /// Changes of custom objects, for plugins that wait for them.
+    /// Changes to custom objects, for plugins that wait for them.
     custom_feed: CustomFeed,
     health: Health,
     raw: Option<RawObjects>,
@@ -194,8 +194,8 @@ impl EngineLoop {
         self.unsynced == 0 && self.leads && !self.stopping
     }
 
-    /// Returns true if a pod should be tried now. Pods that are not due are tried only while the status writer has
-    /// room.
+    /// Returns true if a pod should be tried now. Pods that are not due are tried only while the status writer accepts
+    /// more patches.
     fn is_to_schedule(&self) -> bool {
         let has_room = self.unwritten_statuses < status::AT_ONCE;
         self.may_schedule() && (self.engine.has_due_work() || self.engine.has_work() && has_room)
@@ -327,7 +327,7 @@ impl EngineLoop {
         }
     }
 
-    /// Logs the first pod that needs a plugin that is not implemented yet.
+    /// Logs a warning for the first pod that needs a plugin that is not implemented yet.
     fn warn_of_stand_in(&mut self, uid: &Str, why: &str) {
         let entry = self.stand_in.and_then(|plugin| Some((plugin, self.engine.queue().get(uid)?)));
         let Some((_, entry)) = entry.filter(|(plugin, entry)| entry.rejectors.contains(plugin)) else {

@@ -4,8 +4,8 @@
 //! series. The second occurrence is written immediately; later occurrences are counted, and the count is written from
 //! time to time. Otherwise, pods that wait for a long time would flood the API server.
 //!
-//! The recorder (here) puts writes into the backlog; the writer sends them. Events may be late but are not lost: only a
-//! memory limit bounds the backlog, and the writer waits for a server that accepts no events.
+//! The recorder (in this file) puts writes into the backlog; the writer sends them. Events may be late but are not
+//! lost: the backlog is bounded only by a memory limit, and while the server accepts no events, the writer waits.
 //!
 //! Reading order: here, `record` (one event), `backlog` (order, limits and retries of writes), `writer` (the requests),
 //! `tally` (errors in the log).
@@ -58,8 +58,8 @@ struct Shared {
     changed: Notify,
 }
 
-/// Key of a series: everything but the note. The key contains the pod's resource version, so an event counts as
-/// repeated only as long as the pod does not change.
+/// Key of a series: everything but the note. The key contains the pod's resource version, so an event is treated as a
+/// repetition only until the pod changes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct SeriesKey {
     uid: Str,
@@ -102,7 +102,7 @@ impl EventRecorder {
 
     /// Records an event, or counts it if it is a repetition.
     pub fn record(&mut self, event: PodEvent, now: Timestamp) {
-        // A pod is bound only once, so the event of its binding is never repeated and need not be remembered.
+        // A pod is bound only once, so the event about its binding is never repeated and need not be remembered.
         let key = event.warning.then(|| SeriesKey::of(&event));
         if let Some(series) = key.as_ref().and_then(|key| self.series.get_mut(key)) {
             series.count += 1;
@@ -144,7 +144,7 @@ impl EventRecorder {
         }
     }
 
-    /// Adds a write to the backlog. Returns false if there is no room.
+    /// Adds a write to the backlog. Returns false if the backlog is full.
     fn write(&self, event: Arc<Record>, write: Write) -> bool {
         let kept = self.shared.backlog().add(event, write);
         self.shared.changed.notify_one();

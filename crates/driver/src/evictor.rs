@@ -1,4 +1,4 @@
-//! Evictions, which set the condition `DisruptionTarget` and then delete the pod.
+//! Evictions, which set the `DisruptionTarget` condition and then delete the pod.
 
 use std::{
     sync::{Arc, mpsc},
@@ -26,7 +26,7 @@ const AT_ONCE: usize = 32;
 const AFTER_FAILURE: Duration = Duration::from_millis(500);
 /// Type of the condition of a preempted pod.
 const DISRUPTION_TARGET: &str = "DisruptionTarget";
-/// Reason of that condition.
+/// Reason of the `DisruptionTarget` condition of a preempted pod.
 const PREEMPTION: &str = "PreemptionByScheduler";
 
 /// Evicts pods concurrently and reports each outcome to the engine.
@@ -43,7 +43,7 @@ impl Evictor {
         Self { client, tasks, engine, room: Arc::new(Semaphore::new(AT_ONCE)) }
     }
 
-    /// Starts to evict a pod; `now` is the transition time of its condition.
+    /// Starts to evict a pod; `now` is the transition time of the pod's `DisruptionTarget` condition.
     pub fn evict(&self, task: EvictTask, now: Timestamp) {
         let (client, engine, room) = (self.client.clone(), self.engine.clone(), self.room.clone());
         self.tasks.spawn(async move {
@@ -107,7 +107,7 @@ fn condition(task: &EvictTask, now: Timestamp) -> Option<NewCondition<'_>> {
     })
 }
 
-/// Deletes exactly this pod, not a later pod with the same name.
+/// Deletes exactly this pod, never a later pod with the same name.
 async fn delete(client: &ApiClient, pod: &PodInfo) -> Result<(), ApiError> {
     let path = format!("/api/v1/namespaces/{}/pods/{}", pod.namespace, pod.name);
     let options = Bytes::from(serde_json::to_vec(&DeleteOptions::of(pod)).unwrap_or_default());

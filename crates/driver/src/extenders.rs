@@ -4,8 +4,8 @@
 //! pod is scheduled in the meantime, but bindings continue, and inputs from watches queue up. Requests run in a
 //! separate runtime, so that time limits hold however busy this process is.
 //!
-//! Reading order: here (all extenders), `connection` (one request), `wire` (requests and replies), [`raw`] (objects in
-//! the form of the API server, which requests contain), `current` (replacing the extenders).
+//! Reading order: this file (all extenders), `connection` (one request), `wire` (requests and replies), [`raw`]
+//! (objects in the form of the API server, which requests contain), `current` (replacing the extenders).
 //!
 //! Invariants: every call ends within the extender's `httpTimeout`; no reply makes this process panic or use unbounded
 //! memory; an instance that is not the leader binds nothing.
@@ -50,7 +50,7 @@ const GRACE: Duration = Duration::from_secs(5);
 /// An `Extender` of the configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExtenderConfig {
-    /// The part that the engine uses. The extender's name is the `urlPrefix`.
+    /// Settings that the engine uses. The extender's name is the `urlPrefix`.
     pub extender: Extender,
     /// `filterVerb`.
     pub filter_verb: String,
@@ -64,7 +64,8 @@ pub struct ExtenderConfig {
     pub timeout: Duration,
     /// `nodeCacheCapable`: requests contain only the names of nodes.
     pub node_cache_capable: bool,
-    /// `enableHTTPS`. It does not change the URL, but if it is set and there is no CA, certificates are not checked.
+    /// `enableHTTPS`. It does not change the URL, but if it is set and no CA is configured, certificates are not
+    /// checked.
     pub enable_https: bool,
     /// `tlsConfig`.
     pub tls: Option<ExtenderTls>,
@@ -92,8 +93,8 @@ pub struct HttpExtenders {
 struct HttpExtender {
     config: ExtenderConfig,
     connection: Arc<Connection>,
-    /// True if a log line has reported that the extender names unknown nodes; `logged_range` is the same for scores out
-    /// of range.
+    /// True if a log line has reported that the extender names unknown nodes; `logged_range` is the counterpart for
+    /// scores out of range.
     logged_strange: AtomicBool,
     logged_range: AtomicBool,
 }
@@ -113,7 +114,7 @@ impl HttpExtenders {
         health: Health,
     ) -> Result<Option<Arc<Self>>, ExtenderSetupError> {
         let Some(first) = configs.first() else { return Ok(None) };
-        // Otherwise, the process would have no default as soon as some dependency enables a second provider.
+        // Otherwise, the process would have no default as soon as some dependency enables a second crypto provider.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let failed = |config: &ExtenderConfig, why: String| ExtenderSetupError {
             url: config.extender.name.to_string(),
@@ -144,7 +145,7 @@ impl HttpExtenders {
         &self.raw
     }
 
-    /// Lets an extender bind the pod. Returns `None` if no extender binds it, so that Bind plugins must.
+    /// Lets an extender bind the pod. Returns `None` if no extender binds it and Bind plugins must.
     pub(crate) async fn bind(
         &self,
         pod: &PodInfo,

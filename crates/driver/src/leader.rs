@@ -1,17 +1,18 @@
 //! Leader election: only one of several instances schedules pods.
 //!
-//! Replicas elect a leader with a Lease, by the rules of client-go: the holder renews the lease, and any replica that
-//! sees the lease unchanged for its duration acquires it. Each replica measures that time with its own clock; the times
-//! in the lease are for human readers only. Clocks may therefore be wrong, as long as they run at about the same rate.
+//! Replicas elect a leader with a Lease, by the rules of client-go: the holder renews the lease, and a replica acquires
+//! the lease once it has seen no renewal for the lease duration. Each replica measures this duration with its own
+//! clock; the times in the lease are for human readers only. Clocks may therefore be wrong, provided that they run at
+//! about the same rate.
 //!
-//! Reading order: here (configuration), `leadership` (permission to write), `lease` (the object), `elector` (the rules,
-//! without I/O), `candidate` (the requests).
+//! Reading order: this file (configuration), `leadership` (permission to write), `lease` (the object), `elector` (the
+//! rules, without I/O), `candidate` (the requests).
 //!
 //! Invariants:
 //! - an instance leads at most for the renew deadline after it sent its last successful renewal, so it stops before
 //!   another instance may begin;
 //! - an instance that stops leading never leads again: its process ends;
-//! - a lease is released only when the instance can write nothing more.
+//! - a lease is released only when the instance can no longer write anything.
 
 pub(crate) mod candidate;
 mod elector;
@@ -25,7 +26,7 @@ pub use self::leadership::Leadership;
 /// Maximum random addition to a standby's pauses, relative to the retry period; client-go's `JitterFactor`.
 const JITTER_FACTOR: f64 = 1.2;
 
-/// Leader election of this instance.
+/// Leader election settings of this instance.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum LeaderElection {
     /// This instance always leads.
@@ -40,9 +41,9 @@ pub enum LeaderElection {
 pub struct LeaseElection {
     /// Time after which an unrenewed lease expires; rounded up to whole seconds.
     pub lease_duration: Duration,
-    /// Time for which the leader continues without a successful renewal.
+    /// Time for which the leader continues to lead without a successful renewal.
     pub renew_deadline: Duration,
-    /// Interval between tries.
+    /// Interval between tries to acquire or renew the lease.
     pub retry_period: Duration,
     /// Name of the lease.
     pub name: String,

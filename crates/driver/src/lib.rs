@@ -9,7 +9,7 @@
 //!                                                    └──────── how bindings and evictions ended ────┘
 //! ```
 //!
-//! Layers; each uses only those above it:
+//! Layers; each uses only the layers above it in this list:
 //!
 //! 1. [`clock`], [`health`], [`traces`], [`tasks`], `slow`, `notes`; [`clients`] (the API clients of a scheduler: see
 //!    `harbormaster-client`);
@@ -31,7 +31,7 @@
 //!   bindings take precedence;
 //! - no response from an API server, however malformed, terminates the process.
 //!
-//! Log lines carry kube-scheduler's verbosity in the field `v`. Lines with a `v` of 0 have tracing's level `INFO`,
+//! Log lines carry kube-scheduler's verbosity in the `v` field. Lines with a `v` of 0 have tracing's `INFO` level,
 //! lines with 1 or 2 have `DEBUG`, and lines with a higher `v` have `TRACE`.
 
 pub mod binder;

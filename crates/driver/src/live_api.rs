@@ -20,14 +20,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::{sync::broadcast, time::timeout};
 
-/// Number of changes that are buffered for a waiting task. A task that misses a change reads the object again.
+/// Maximum number of buffered changes for a waiting task. A task that misses a change reads the object again.
 const NEWS_KEPT: usize = 1024;
 
-/// Changes of custom objects, for tasks that wait for a change.
+/// Changes to custom objects, for tasks that wait for a change.
 #[derive(Clone, Debug)]
 pub struct CustomFeed(broadcast::Sender<CustomChange>);
 
-/// A change of a custom object.
+/// A change to a custom object.
 #[derive(Clone, Debug)]
 struct CustomChange {
     key: CustomKey,
@@ -82,7 +82,7 @@ impl LiveApi {
     }
 
     /// Sends a request. Retries temporary failures a few times, even though the first try may have succeeded. A patch
-    /// or deletion may therefore happen twice, and a creation may fail with a conflict.
+    /// or deletion may therefore be carried out twice, and a creation may fail with a conflict.
     async fn make(&self, call: &ApiCall) -> Result<Value, ApiError> {
         let (method, content_type) = match call.verb {
             Verb::Get => (Method::GET, JSON),
@@ -123,7 +123,7 @@ impl LiveApi {
         is_settled: &mut (dyn FnMut(Option<&Value>) -> bool + Send),
     ) -> Result<(), ApiError> {
         let key = path.key();
-        // Subscribing first ensures that no change is missed between reading and listening.
+        // Subscribing before reading ensures that no change is missed in between.
         let mut feed = self.feed.listen();
         loop {
             let object = self.read(path).await?;
@@ -131,7 +131,7 @@ impl LiveApi {
             if is_settled(object.as_ref()) {
                 return Ok(());
             }
-            // The loop ends when changes were missed, so that the object must be read again.
+            // The loop ends when a change was missed, and the object must be read again.
             while let Ok(change) = feed.recv().await {
                 if change.key != key {
                     continue;

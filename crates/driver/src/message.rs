@@ -15,8 +15,8 @@ pub enum EngineMessage {
     Raw(Vec<RawObject>),
     /// Inputs of the engine.
     Inputs(Vec<Input>),
-    /// Number of status patches that were written, given up, or merged into others. Sent only while there is room for
-    /// more.
+    /// Number of status patches that were written, given up, or merged into other patches. Sent only while the status
+    /// writer accepts more patches.
     StatusesWritten(usize),
     /// Another watch has delivered all objects.
     Synced,
@@ -26,10 +26,11 @@ pub enum EngineMessage {
     ListPods(oneshot::Sender<Vec<Arc<PodInfo>>>),
     /// Requests the state of the engine.
     Dump(oneshot::Sender<Dump>),
-    /// Sets which notes the engine records.
+    /// Sets the notes that the engine records.
     TakeNotes(Notes),
-    /// Replaces the configuration. Fails if the new one needs kinds that are not watched; the error lists them.
+    /// Replaces the configuration. Fails if the new configuration needs kinds that are not watched; the error lists
+    /// them.
     TakeOver(Box<EngineConfig>, oneshot::Sender<Result<(), Vec<ResourceName>>>),
-    /// Tries no more pods, and ends the engine when the bindings and evictions in progress have ended.
+    /// Stops trying pods, and ends the engine when the bindings and evictions in progress have ended.
     Stop,
 }

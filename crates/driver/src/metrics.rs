@@ -13,7 +13,7 @@ pub use harbormaster_metrics::{
 };
 
 /// The metrics of a scheduler, and the pages that show them. Clones share everything: one clone goes into a
-/// [`crate::DriverConfig`], another one serves the pages.
+/// [`crate::DriverConfig`], another clone serves the pages.
 #[derive(Clone, Debug, Default)]
 pub struct Metrics {
     numbers: harbormaster_metrics::Metrics,
@@ -22,13 +22,13 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Returns the page `/metrics`, of type [`CONTENT_TYPE`].
+    /// Returns the `/metrics` page, whose content type is [`CONTENT_TYPE`].
     pub fn page(&self) -> String {
         self.numbers.page()
     }
 
-    /// Returns the page `/metrics/resources`, of the same type; it is empty while this process does not schedule.
-    /// Requests the pods from the engine, which takes about a millisecond per 100,000 pods.
+    /// Returns the `/metrics/resources` page, with the same content type; the page is empty while this process does not
+    /// schedule. Requests the pods from the engine, which takes about a millisecond per 100,000 pods.
     pub async fn resources(&self) -> String {
         let (answer, pods) = oneshot::channel();
         let sent = match &*self.engine.lock().unwrap_or_else(PoisonError::into_inner) {
@@ -53,7 +53,7 @@ impl Metrics {
         self.numbers.set_feature(name, stage, on);
     }
 
-    /// Sets whether this process holds the lease of that name.
+    /// Sets whether this process holds the lease named `lease`.
     pub fn set_leader(&self, lease: &str, leads: bool) {
         self.numbers.set_leader(lease, leads);
     }
@@ -82,8 +82,8 @@ impl Metrics {
         &self.numbers
     }
 
-    /// Registers a running engine until the guard is dropped. The guard must be dropped, since an engine runs as long
-    /// as a sender exists.
+    /// Registers a running engine until the guard is dropped. The guard must be dropped, since an engine runs for as
+    /// long as a sender exists.
     pub(crate) fn schedules(&self, engine: mpsc::Sender<EngineMessage>) -> EngineGuard {
         *self.engine.lock().unwrap_or_else(PoisonError::into_inner) = Some(engine);
         EngineGuard(self.clone())

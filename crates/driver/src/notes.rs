@@ -2,7 +2,7 @@
 
 use harbormaster_core::Note;
 
-/// Writes the log line of a note.
+/// Writes the log line for a note.
 pub(crate) fn log(note: &Note) {
     match note {
         Note::PluginFailed { pod, error } => {

@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// Replaces the configuration of a running scheduler. Clones share everything: one clone goes into a
-/// [`crate::DriverConfig`], the caller keeps another one.
+/// [`crate::DriverConfig`], the caller keeps another clone.
 #[derive(Clone, Debug, Default)]
 pub struct Reload(Arc<Mutex<Option<Running>>>);
 
@@ -67,11 +67,11 @@ impl fmt::Display for Kinds<'_> {
 
 impl Reload {
     /// Applies a configuration between two attempts; see [`harbormaster_core::Engine::reconfigure`]. `extenders` are
-    /// the extenders of the configuration, in its order. Running bindings continue with the old configuration. Metrics
-    /// and notes do not change.
+    /// the extenders of the new configuration, in its order. Bindings in progress continue with the old configuration.
+    /// Metrics and notes do not change.
     ///
     /// # Errors
-    /// If the configuration cannot be applied; the old one then stays in use.
+    /// If the configuration cannot be applied; the old configuration then stays in use.
     pub async fn take_over(
         &self,
         mut engine: EngineConfig,
@@ -98,8 +98,8 @@ impl Reload {
         Ok(())
     }
 
-    /// Registers a running engine until the guard is dropped. The guard must be dropped, since an engine runs as long
-    /// as a sender exists.
+    /// Registers a running engine until the guard is dropped. The guard must be dropped, since an engine runs for as
+    /// long as a sender exists.
     pub(crate) fn reaches(
         &self,
         engine: mpsc::Sender<EngineMessage>,

@@ -47,11 +47,11 @@ use crate::{
 
 /// Time limit for bindings, evictions, patches and events in progress when the process ends.
 const SHUTDOWN_LIMIT: Duration = Duration::from_secs(10);
-/// Part of that limit after which pending events are dropped if none can be written; nothing depends on events.
+/// Part of [`SHUTDOWN_LIMIT`] after which pending events are dropped if none can be written; nothing depends on events.
 const EVENTS_LIMIT: Duration = Duration::from_secs(3);
 /// Maximum number of attempts whose effects wait to be carried out. Beyond that, the engine waits.
 const MAX_EFFECTS: usize = 4096;
-/// Interval between calls of [`EventRecorder::tick`].
+/// Interval between calls to [`EventRecorder::tick`].
 const EVENTS_TICK: Duration = Duration::from_secs(60);
 
 /// Configuration of a driver.
@@ -65,17 +65,17 @@ pub struct DriverConfig {
     pub leadership: Leadership,
     /// Name of this instance in events and in the lease; the machine's name if absent.
     pub hostname: Option<String>,
-    /// Metrics; a clone provides the pages that show them.
+    /// Metrics. A clone serves the pages that show them.
     pub metrics: Metrics,
-    /// State for health checks; a clone provides it.
+    /// State for health checks, which use a clone.
     pub health: Health,
-    /// Receives requests to the running scheduler; a clone sends them.
+    /// Receives requests to the running scheduler. A clone sends them.
     pub console: Console,
     /// Traces, if enabled.
     pub traces: Traces,
     /// The extenders, in the order of [`EngineConfig::extenders`].
     pub extenders: Vec<ExtenderConfig>,
-    /// Allows the configuration to be replaced while the scheduler runs; a clone replaces it.
+    /// Allows the configuration to be replaced while the scheduler runs. A clone replaces it.
     pub reload: Reload,
 }
 
@@ -89,7 +89,7 @@ pub enum ExitReason {
     Abandoned,
 }
 
-/// Error of [`run`].
+/// Error returned by [`run`].
 #[derive(Debug, Error)]
 pub enum DriverError {
     /// The API server cannot be reached with this configuration.
@@ -153,7 +153,7 @@ pub struct Driver {
     pub clients: Clients,
     /// Leader election.
     pub election: LeaderElection,
-    /// Leadership of this instance; each run needs a new value. The metric `leader_election_master_status` shows the
+    /// Leadership of this instance; each run needs a new value. The `leader_election_master_status` metric shows the
     /// leadership.
     pub leadership: Leadership,
     /// Name of this instance in events and in the lease.
@@ -185,9 +185,9 @@ impl Driver {
         self.election.check().map_err(DriverError::Election)?;
         let clients =
             self.clients.observed(self.metrics.numbers()).gated_by(Arc::new(self.leadership.clone()));
-        // This channel is unbounded. Tasks send to it and must not block their runtime, and a watch that is not read in
-        // time would be cut off and would list all objects again. The channel holds the messages that arrive during one
-        // attempt.
+        // This channel is unbounded. Tasks send to it and must not block their runtime. If a watch were not read in
+        // time, the server would cut it off, and all objects would have to be listed again. The channel holds the
+        // messages that arrive during one attempt.
         let (to_engine, inbox) = mpsc::channel();
         let (effects_out, effects) = channel::channel(MAX_EFFECTS);
         let (tasks, all_done) = Tasks::new();
@@ -258,7 +258,8 @@ impl Driver {
         drop((scheduling, reached));
         let finish = pin!(async {
             let engine = engine.await;
-            // The engine has dropped its end of the effects channel, so the carrier returns once it has started all of them.
+            // The engine has dropped its end of the effects channel, so the carrier returns once it has started all
+            // remaining effects.
             let carrier = carrier.await;
             all_done.wait().await;
             (engine, carrier)
@@ -340,7 +341,7 @@ impl Driver {
         watches
     }
 
-    /// Delays a watch until this instance is the leader, if the election is configured so.
+    /// Delays a watch until this instance is the leader, if the election configuration requires the delay.
     fn when_due<W: Future<Output = ()>>(&self, watch: W) -> impl Future<Output = ()> + use<W> {
         let leadership = self.election.delays_cache().then(|| self.leadership.clone());
         async move {
@@ -352,7 +353,7 @@ impl Driver {
     }
 }
 
-/// Waits for pending events, as long as writing them makes progress.
+/// Waits for pending events for as long as some of them are being written.
 async fn finish_events(mut writer: JoinHandle<()>, unwritten: &PendingEvents, deadline: Instant) {
     loop {
         let before = unwritten.count();

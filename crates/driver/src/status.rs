@@ -1,7 +1,7 @@
-//! Patches of the status of pods: the condition `PodScheduled` and the nominated node.
+//! Patches to the status of pods: the `PodScheduled` condition and the nominated node.
 //!
 //! When many pods wait, attempts produce new messages faster than an API server accepts them. Therefore, at most one
-//! patch per pod waits, which is the newest, and the engine is notified when there is room for more
+//! patch per pod waits (the newest one), and the engine is notified when more patches are accepted
 //! ([`EngineMessage::StatusesWritten`]).
 
 mod pending;
@@ -22,8 +22,8 @@ use tokio::time::sleep;
 use crate::{message::EngineMessage, tasks::Tasks};
 use pending::PatchQueue;
 
-/// Maximum number of patches that are sent concurrently, as in kube-scheduler's API dispatcher. While fewer patches are
-/// unwritten, there is room for more.
+/// Maximum number of patches that are sent concurrently, as in kube-scheduler's API dispatcher. While fewer patches
+/// than this are unwritten, more patches are accepted.
 pub(crate) const AT_ONCE: usize = 16;
 /// Maximum number of tries.
 const TRIES: u32 = 4;
@@ -89,7 +89,7 @@ impl Outbox {
         }
     }
 
-    /// Counts a patch that was written, given up or merged, and reports to the engine if there is room for more.
+    /// Counts a patch that was written, given up or merged, and reports to the engine if more patches are accepted.
     fn finished(&self, state: &mut State) {
         state.unreported += 1;
         if state.queue.len() < AT_ONCE {
@@ -113,7 +113,7 @@ impl Outbox {
     }
 }
 
-/// Sends a patch of a pod's status, with retries.
+/// Sends a patch to a pod's status, with retries.
 pub(crate) async fn send(client: &ApiClient, pod: &PodInfo, body: &Body<'_>) -> Result<(), ApiError> {
     let path = format!("/api/v1/namespaces/{}/pods/{}/status", pod.namespace, pod.name);
     let body = Bytes::from(serde_json::to_vec(body).unwrap_or_default());
@@ -143,7 +143,7 @@ pub(crate) struct NewCondition<'a> {
     pub(crate) last_transition: Timestamp,
 }
 
-/// A strategic merge patch with the difference between the known status of the pod and the new one. Keys are in
+/// A strategic merge patch with the differences between the known and the new status of the pod. Keys are in
 /// alphabetical order, as in Go's patches.
 #[derive(Serialize)]
 pub(crate) struct Body<'a> {
@@ -152,7 +152,7 @@ pub(crate) struct Body<'a> {
     status: StatusBody<'a>,
 }
 
-/// Makes the API server refuse the patch if another pod has the same name.
+/// Makes the API server refuse the patch if a different pod now has the same name.
 #[derive(Serialize)]
 struct UidOnly<'a> {
     uid: &'a str,
@@ -209,7 +209,7 @@ impl<'a> Body<'a> {
         Self { metadata: None, status }
     }
 
-    /// Returns a patch for exactly this pod, not for a later pod with the same name.
+    /// Returns a patch for exactly this pod, never for a later pod with the same name.
     pub(crate) fn of_condition(pod: &'a PodInfo, wanted: &NewCondition<'a>) -> Self {
         Self { metadata: Some(UidOnly { uid: &pod.uid }), status: StatusBody::with(pod, wanted) }
     }

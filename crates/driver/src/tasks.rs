@@ -1,4 +1,4 @@
-//! Tasks that run concurrently, except that those with the same key run in order.
+//! Tasks that run concurrently, except that tasks with the same key run in order.
 
 use std::{
     collections::VecDeque,
@@ -52,7 +52,7 @@ type Job = BoxFuture<'static, ()>;
 pub struct KeyedTaskQueue {
     tasks: Tasks,
     width: Semaphore,
-    /// Maps each key with a running job to the jobs that follow.
+    /// Maps each key with a running job to the jobs that wait for it.
     queues: Mutex<FxHashMap<Str, VecDeque<Job>>>,
 }
 

@@ -1,16 +1,16 @@
-//! OpenTelemetry traces of single pods.
+//! OpenTelemetry traces of individual pods.
 //!
 //! ```text
 //! Scheduling attempt ── PreFilter, Filter, … ── a plugin at that point
 //!         └───────────── Binding cycle ── PreBind, Bind, PostBind ── a plugin ── its requests
 //! ```
 //!
-//! kube-scheduler has no traces of pods, so these are off unless OpenTelemetry's environment variables enable them; see
-//! `docs/operating.md`. The sampling decision is made when an attempt begins; nothing is measured for an attempt that
-//! is not sampled. Spans go into a bounded queue, which a separate thread sends: when the collector is slow or
-//! unreachable, spans are dropped, and scheduling is not affected.
+//! kube-scheduler has no traces of pods, so pod traces are off unless OpenTelemetry's environment variables enable
+//! them; see `docs/operating.md`. The sampling decision is made when an attempt begins; nothing is measured for an
+//! attempt that is not sampled. Spans are put into a bounded queue and sent by a separate thread: when the collector is
+//! slow or unreachable, spans are dropped, and scheduling is not affected.
 //!
-//! Without the feature `otlp`, these functions do nothing, except that they warn about variables that would enable
+//! Without the `otlp` feature, these functions do nothing, except that they warn about variables that would enable
 //! traces.
 
 #[cfg(not(feature = "otlp"))]

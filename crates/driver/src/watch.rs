@@ -6,13 +6,13 @@
 //!                      └──410 Gone, garbage──> Unlisted     (problems lead through Resting, except the first 410)
 //! ```
 //!
-//! A rest takes as long as `Backoff::for_watches` says, or as long as the server requests if that is longer.
+//! A rest takes as long as `Backoff::for_watches` specifies, or as long as the server requests if that is longer.
 //!
 //! A connection can die silently. Over HTTP/2, the connection is pinged, so that the watch breaks. HTTP/1.1 has no
-//! pings, so the watcher requests short watches: if a watch does not end in time, its connection is dead. A watch that
-//! ends as requested is continued on the same connection, which costs one small request. A watch that began with a list
-//! of all objects must be long, since the list may take long; over HTTP/1.1, the watcher leaves it after a short time
-//! and opens another one.
+//! pings, so the watcher requests short watches: if a watch does not end in time, its connection is dead. When a watch
+//! ends as requested, the next watch continues on the same connection, which costs one small request. A watch that
+//! begins with a list of all objects must be long, since the list may take long; over HTTP/1.1, the watcher leaves such
+//! a watch after a short time and opens another.
 //!
 //! The engine gets an input when an object has a new resource version, and when an object was deleted or is missing
 //! from a later list. See "Efficient detection of changes" in Kubernetes' API concepts, and KEP-3157 (streaming lists).
@@ -59,28 +59,30 @@ const WHOLE_LIST_LIMIT: Duration = Duration::from_secs(300);
 /// Minimum and maximum requested duration of a watch, and the time after its end at which it is considered dead.
 const LONG: (Duration, Duration, Duration) =
     (Duration::from_secs(300), Duration::from_secs(600), Duration::from_secs(30));
-/// The same for a connection without pings.
+/// The same durations for a connection without pings.
 const SHORT: (Duration, Duration, Duration) =
     (Duration::from_secs(18), Duration::from_secs(25), Duration::from_secs(10));
-/// Time limits for the beginning of a response: for a list, which the server may have to prepare, and for a watch.
+/// Time limits for the start of a response to a list request, which the server may have to prepare, and to a watch
+/// request.
 const LIST_OPEN_LIMIT: Duration = Duration::from_secs(30);
 const OPEN_LIMIT: Duration = Duration::from_secs(15);
-/// Longest silence of a streaming list that is not complete.
+/// Longest time for which an incomplete streaming list may be silent.
 const STREAM_SILENCE: Duration = Duration::from_secs(30);
-/// Minimum duration of a watch that is not considered a failure, however it ends.
+/// A watch that lasts at least this long is not a failure, however it ends.
 const GOOD_WATCH: Duration = Duration::from_secs(10);
-/// Duration below which a watch without an event is a failure.
+/// A watch that ends sooner than this without an event is a failure.
 const SHORT_WATCH: Duration = Duration::from_secs(1);
-/// Part of log messages about a dead connection.
+/// Part of the log messages about dead connections.
 const ANEW: &str = "new connections to the API server will be made";
-/// Minimum and maximum delay before a kind that the server does not serve is requested again. In between, the delay is
-/// a quarter of the time since the first request, since the kind may be about to be defined.
+/// Minimum and maximum delay before a kind that the server does not serve is requested again. Within these bounds, the
+/// delay is a quarter of the time since the first request, since the kind may be about to be defined.
 const UNSERVED: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(4));
 /// Number of refused watches in a row after which all objects are listed again, since a server that was restored from a
 /// backup may not have the requested version.
 const REFUSED_WATCHES: u32 = 5;
 
-/// Whether streaming lists are used, shared by all watchers of a process. Turned off when the server refuses them.
+/// Whether streaming lists are used; shared by all watchers of a process. Turned off when the server refuses such a
+/// list.
 #[derive(Clone, Debug)]
 pub struct StreamingLists(Arc<AtomicBool>);
 
@@ -129,7 +131,7 @@ struct Watch {
     opened: Instant,
     /// Time at which the watcher leaves the watch.
     until: Instant,
-    /// True if the watch is dead at that time, because the server should have ended it earlier.
+    /// True if the watch is dead at `until`, because the server should have ended it earlier.
     dead_then: bool,
     any_event: bool,
 }
@@ -220,7 +222,7 @@ pub struct Watcher<K: Kind> {
     /// True if a token expired between two pages, so the next list is requested without pages.
     whole_list: bool,
     synced: bool,
-    /// Time since which the server has not served this kind.
+    /// Time when the server was first found not to serve this kind; `None` while it serves the kind.
     unserved: Option<Instant>,
 }
 
@@ -259,7 +261,7 @@ impl<K: Kind> Watcher<K> {
         }
     }
 
-    /// Also passes selected objects on in their original form.
+    /// Makes the watcher also pass selected objects on in their original form.
     #[must_use]
     pub fn handing_on(self, wanted: RawSelection) -> Self {
         Self { wanted, ..self }
@@ -322,8 +324,8 @@ impl<K: Kind> Watcher<K> {
         Ok(next)
     }
 
-    /// Handles a kind that the server does not serve. The kind counts as delivered; its known objects are removed only
-    /// if it may vanish.
+    /// Handles a kind that the server does not serve. The kind is treated as fully delivered; its known objects are
+    /// removed only if the kind may vanish.
     fn missing(&mut self, why: &str) -> Result<State, EngineGone> {
         let since = self.unserved.map(|since| since.elapsed());
         if since.is_none() {
@@ -424,7 +426,7 @@ impl<K: Kind> Watcher<K> {
         self.after(trouble, State::Listed { version })
     }
 
-    /// Returns the state after a problem: `retry` if it is enough to try again.
+    /// Returns the state after a problem; this is `retry` if trying again is enough.
     fn after(&mut self, trouble: Trouble, retry: State) -> State {
         match trouble {
             Trouble::Passing { why, retry_after, logged } => {
@@ -477,7 +479,7 @@ impl<K: Kind> Watcher<K> {
 
     // --- lists ---
 
-    /// Lists objects with a watch that begins with all objects and marks their end (KEP-3157).
+    /// Lists objects with a watch that begins with all objects and marks the end of that list (KEP-3157).
     async fn list_by_stream(&mut self) -> Result<State, Trouble> {
         // The request includes the list and may take a long time.
         let (least, most, grace) = LONG;
@@ -500,7 +502,7 @@ impl<K: Kind> Watcher<K> {
             for line in lines {
                 match self.take(&line)? {
                     EventLine::Bookmark { version, initial_end: true } => end = Some(version),
-                    // Events after the end of the list, but in the same chunk.
+                    // These events follow the end of the list, but arrived in the same chunk.
                     EventLine::Object(version) | EventLine::Bookmark { version, .. } if end.is_some() => {
                         end = Some(version);
                     }
@@ -677,7 +679,7 @@ impl<K: Kind> Watcher<K> {
         opened
     }
 
-    /// Logs a missing permission, and that the permission is back.
+    /// Logs that a permission is missing or, later, that it has been granted.
     fn log_permission<T>(&self, outcome: &Result<T, ApiError>) {
         let (client, kind) = (&self.client, self.kind.name());
         match outcome {

@@ -31,7 +31,7 @@ impl PemPair {
     /// Parses the certificate and the key.
     ///
     /// # Errors
-    /// If one of them cannot be used, or they do not match.
+    /// If the certificate or the key cannot be used, or they do not match.
     pub fn parse(&self, provider: &CryptoProvider) -> Result<Arc<CertifiedKey>, String> {
         let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&self.cert).collect();
         let chain = chain.map_err(|e| format!("the certificate is not PEM: {e}"))?;
@@ -49,7 +49,7 @@ impl PemPair {
 /// Parses the certificates of certificate authorities.
 ///
 /// # Errors
-/// If there is no certificate, or one cannot be used.
+/// If there is no certificate, or a certificate cannot be used.
 pub fn authorities(pem: &[u8]) -> Result<RootCertStore, String> {
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(pem) {
@@ -62,7 +62,7 @@ pub fn authorities(pem: &[u8]) -> Result<RootCertStore, String> {
     Ok(roots)
 }
 
-/// A certificate and its key in files that may be renewed.
+/// A certificate and its key, in files whose content may be renewed.
 #[derive(Debug)]
 pub struct CertificateFiles {
     files: WatchedFiles,
@@ -94,7 +94,8 @@ impl CertificateFiles {
     /// Reads the files again. Returns true if there is a new version.
     ///
     /// # Errors
-    /// If the new version cannot be used; each such version is reported once. The previous certificate stays in use.
+    /// If the new version cannot be used; each unusable version is reported once. The previous certificate stays in
+    /// use.
     pub fn refresh(&mut self) -> Result<bool, String> {
         let Some(now) = self.files.changed() else { return Ok(false) };
         self.current = parse(now?, &self.provider)?;

@@ -1,4 +1,4 @@
-//! Open connections: the limit on their number, and the choice of the connection to close when there are too many.
+//! Open connections: the limit on their number, and the choice of a connection to close when there are too many.
 
 use std::{
     collections::BTreeMap,
@@ -21,9 +21,9 @@ pub enum Admission {
     Unlimited,
     /// At most this many. Further clients wait until a connection is closed.
     Wait(usize),
-    /// At most this many. To admit a further client, an idle connection is closed: the oldest one that has had no
-    /// request or, if there is none, the oldest one between two requests. If all connections are busy, the client is
-    /// turned away.
+    /// At most this many. To admit a further client, an idle connection is closed: the oldest connection that has not
+    /// had a request or, if there is none, the oldest connection between two requests. If all connections are busy, the
+    /// new client is turned away.
     CloseIdle(usize),
 }
 
@@ -47,7 +47,7 @@ struct OpenConnections {
 #[derive(Debug)]
 pub struct Connection {
     number: u64,
-    /// Number of requests that are being answered.
+    /// Number of requests in progress.
     busy: AtomicUsize,
     /// True if a request has been answered.
     served: AtomicBool,
@@ -119,7 +119,7 @@ impl OpenConnections {
     }
 }
 
-/// A connection that remains in the table until this value is dropped.
+/// A connection that remains in the table until this guard is dropped.
 #[derive(Debug)]
 pub(crate) struct Admitted {
     table: Arc<ConnectionTable>,
@@ -134,7 +134,7 @@ impl Drop for Admitted {
 }
 
 impl Connection {
-    /// Marks a request as being answered until the value is dropped.
+    /// Marks a request as in progress until the returned guard is dropped.
     pub(crate) fn busy(self: &Arc<Self>) -> Busy {
         self.busy.fetch_add(1, Ordering::Relaxed);
         self.touch();
@@ -172,7 +172,7 @@ impl Connection {
     }
 }
 
-/// A request that is being answered.
+/// A request in progress.
 #[derive(Debug)]
 pub(crate) struct Busy(Arc<Connection>);
 

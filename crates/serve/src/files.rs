@@ -22,7 +22,7 @@ impl WatchedFiles {
         Ok((Self { paths, last: Ok(texts.clone()) }, texts))
     }
 
-    /// Reads the files again. Returns their contents or the error; `None` if the result is the same as last time.
+    /// Reads the files again. Returns their contents or the error; `None` if the result has not changed.
     pub fn changed(&mut self) -> Option<Result<Vec<Vec<u8>>, String>> {
         let now = read(&self.paths);
         if now == self.last {

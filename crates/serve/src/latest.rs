@@ -2,12 +2,12 @@
 
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// A value that is replaced occasionally and read often. Readers may keep a version that they have obtained.
+/// A value that is replaced occasionally and read often. Readers may keep a version after it has been replaced.
 #[derive(Debug, Default)]
 pub struct Latest<T>(RwLock<Arc<T>>);
 
 impl<T> Latest<T> {
-    /// Returns a cell with a first version.
+    /// Returns a cell that contains the first version of the value.
     pub fn new(value: T) -> Self {
         Self(RwLock::new(Arc::new(value)))
     }

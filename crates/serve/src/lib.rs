@@ -15,7 +15,7 @@
 //!   limits;
 //! - a broken version of a file is reported, and the previous version stays in use.
 //!
-//! The crate uses no other crate of the workspace and has no knowledge of Kubernetes.
+//! This crate uses no other crate of the workspace and has no knowledge of Kubernetes.
 
 pub mod certificates;
 pub mod connections;

@@ -8,22 +8,24 @@ pub struct Limits {
     /// Time limit for the client's part of a TLS handshake.
     pub handshake: Duration,
     /// Time limit for the head of a request over HTTP/1.1, counted from the end of the previous request. It should
-    /// exceed the 90 s after which clients written in Go close idle connections; otherwise a request may meet a closed
-    /// connection.
+    /// exceed the 90 s after which clients written in Go close idle connections; otherwise, a client may send a request
+    /// over a connection that has just been closed.
     pub head: Duration,
     /// Time limit for the first request of a connection. If set, HTTP/2 connections that send no request for
     /// [`Self::head`] are closed as well; their responses must then be complete when the service returns.
     pub first_request: Option<Duration>,
     /// Longest time for which a client may stop reading a response.
     pub stall: Duration,
-    /// Time for which an HTTP/2 client may be silent before it is pinged; also the time limit for its answer.
+    /// Time for which an HTTP/2 client may be silent before it is pinged; also the time limit for the answer to the
+    /// ping.
     pub ping: Duration,
-    /// Maximum number of requests that an HTTP/2 client may have open at the same time.
+    /// Maximum number of concurrent requests of an HTTP/2 client.
     pub streams: u32,
     /// Maximum size of a request head in bytes, from the method to the empty line. A request with a longer head is
-    /// answered with 431, and its connection is closed. `None`: hyper's own limits.
+    /// answered with status 431, and its connection is closed. With `None`, hyper's own limits apply.
     pub head_bytes: Option<usize>,
-    /// Maximum number of bytes that an HTTP/2 client may send before they are read. `None`: hyper's own limit.
+    /// Maximum number of bytes that an HTTP/2 client may send before the server has read them. With `None`, hyper's own
+    /// limit applies.
     pub window: Option<u32>,
     /// Time limit for open requests after the server is told to stop, or after [`Connection::close_soon`].
     ///

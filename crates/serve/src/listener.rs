@@ -19,7 +19,7 @@ pub fn listen(address: SocketAddr, share_port: bool) -> io::Result<TcpListener> 
     if address.ip().is_unspecified() {
         let any = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), address.port());
         match bound(any, share_port) {
-            // The kernel may have no IPv6.
+            // The kernel may not support IPv6.
             Err(error) if error.kind() != io::ErrorKind::AddrInUse && address.is_ipv4() => {}
             end => return end,
         }
@@ -29,7 +29,7 @@ pub fn listen(address: SocketAddr, share_port: bool) -> io::Result<TcpListener> 
 
 fn bound(address: SocketAddr, share_port: bool) -> io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-    // As Go does for every listener.
+    // Go sets this option for every listener, too.
     #[cfg(unix)]
     socket.set_reuseaddr(true)?;
     #[cfg(unix)]

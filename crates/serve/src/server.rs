@@ -61,7 +61,7 @@ pub struct Server {
 pub struct Client {
     /// Certificates that the client presented; empty if there are none or TLS is not used.
     pub certificates: Arc<[CertificateDer<'static>]>,
-    /// The connection.
+    /// The client's connection.
     pub connection: Arc<Connection>,
 }
 
@@ -89,7 +89,7 @@ where
 }
 
 impl Server {
-    /// Accepts connections until `stop` resolves, then waits at most [`Limits::grace`] for open requests. Makes a
+    /// Accepts connections until `stop` resolves, then waits at most [`Limits::grace`] for open requests. Creates a
     /// service for each connection. Returns the number of connections that were still open at the end and were aborted.
     pub async fn run<S, B>(
         self,
@@ -243,14 +243,14 @@ impl Server {
         self.until_end(served, connection, stopped).await;
     }
 
-    /// Returns a stream that fails when its client stops reading.
+    /// Wraps a stream so that it fails when the client stops reading.
     fn impatient<S: AsyncRead + AsyncWrite>(&self, stream: S) -> Pin<Box<TimeoutWriter<S>>> {
         let mut stream = TimeoutWriter::new(stream);
         stream.set_timeout(Some(self.limits.stall));
         Box::pin(stream)
     }
 
-    /// Serves until the client closes the connection or is idle for too long, or the connection must be closed.
+    /// Serves a connection until the client closes it or is idle for too long, or until the connection must be closed.
     async fn until_end(
         &self,
         served: impl GracefulConnection,
@@ -259,7 +259,7 @@ impl Server {
     ) {
         let mut served = pin!(served);
         loop {
-            // Errors are caused by the client, which is gone, too slow, or does not speak HTTP.
+            // Errors are caused by the client, which is gone, is too slow, or does not use HTTP.
             tokio::select! {
                 _ = served.as_mut() => return,
                 () = connection.closing() => break,

@@ -11,7 +11,7 @@ pub const HTTP1: &[u8] = b"http/1.1";
 
 /// Source of TLS configurations.
 pub trait TlsSource: fmt::Debug + Send + Sync {
-    /// Returns the configuration for a new connection to this address of the server.
+    /// Returns the configuration for a new connection to the server's address `local`.
     fn config(&self, local: Option<IpAddr>) -> Arc<ServerConfig>;
 }
 

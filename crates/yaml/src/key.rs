@@ -1,8 +1,8 @@
-//! Keys of mappings. JSON has only string keys, so other scalars become strings as in `sigs.k8s.io/yaml`.
+//! Keys of mappings. JSON has only string keys, so other scalars are converted to strings, as in `sigs.k8s.io/yaml`.
 
 use crate::scalar::Scalar;
 
-/// Returns the key that a scalar becomes; `None` if it cannot be a key.
+/// Returns the key to which a scalar is converted; `None` if the scalar cannot be a key.
 pub(crate) fn of(scalar: &Scalar, text: &str) -> Option<String> {
     match scalar {
         Scalar::Text => Some(text.to_owned()),

@@ -1,4 +1,4 @@
-//! Fields of a document by path: `spec.containers[0].image`.
+//! Looks up fields of a document by path, for example `spec.containers[0].image`.
 
 use std::fmt::Write as _;
 
@@ -11,9 +11,9 @@ use crate::node::{Content, Node, Position};
 pub struct Field<'a> {
     /// Position of the field's key; for an item of a list, the position of the item.
     pub at: Position,
-    /// Its value.
+    /// The field's value.
     pub value: &'a Node,
-    /// True if this is the field itself, not an enclosing one.
+    /// True if this is the field that the path names, not an enclosing field.
     pub is_exact: bool,
 }
 
@@ -26,7 +26,8 @@ impl Node {
         if here.is_exact { Some(here) } else { Some(value.field(rest).unwrap_or(here)) }
     }
 
-    /// Follows the first part of a path. Returns the position and value that this part names, and the rest of the path.
+    /// Follows the first part of a path. Returns the position and value of the field that this part names, and the rest
+    /// of the path.
     fn step<'p>(&self, path: &'p str) -> Option<(Position, &Node, &'p str)> {
         let path = path.trim_start_matches('.');
         let end = match path.strip_prefix('[') {
@@ -53,7 +54,7 @@ impl Node {
     }
 
     /// Returns the path and position of every key that repeats an earlier key of its mapping. Keys of merged mappings
-    /// (`<<`) do not count.
+    /// (`<<`) are ignored.
     pub fn repeated_keys(&self) -> Vec<(String, Position)> {
         let mut repeated = Vec::new();
         self.add_repeated_keys(&mut String::new(), &mut repeated);

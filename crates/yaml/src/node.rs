@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Number, Value};
 
-/// Position in a text; line and column count from 1.
+/// Position in a text. Lines and columns are counted from 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
     /// Line.
@@ -14,9 +14,9 @@ pub struct Position {
 /// One value of a document.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Node {
-    /// Its position.
+    /// The node's position.
     pub at: Position,
-    /// Its value.
+    /// The node's value.
     pub content: Content,
     /// The text of a boolean or number as written in the document; empty for everything else.
     pub written: Box<str>,
@@ -30,7 +30,7 @@ pub enum Content {
     Null,
     /// True or false.
     Bool(bool),
-    /// An integer that fits into 64 bits, with or without a sign.
+    /// An integer that fits into 64 bits, signed or unsigned.
     Int(i128),
     /// A finite number.
     Float(f64),
@@ -45,11 +45,11 @@ pub enum Content {
 /// A key and its value. If a mapping repeats a key, the last entry is used.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
-    /// The key; numbers and booleans become strings.
+    /// The key; numbers and booleans are converted to strings.
     pub key: String,
     /// Position of the key.
     pub at: Position,
-    /// Its value.
+    /// The value.
     pub value: Node,
     /// True if the entry comes from a mapping that `<<` merges.
     pub is_merged: bool,
@@ -72,12 +72,12 @@ impl Node {
         }
     }
 
-    /// Returns the entry with a key; the last such entry if the key is repeated.
+    /// Returns the entry with the given key; the last such entry if the key is repeated.
     pub fn entry(&self, key: &str) -> Option<&Entry> {
         self.entries().iter().rev().find(|entry| entry.key == key)
     }
 
-    /// Returns the value of a key, unless it is null.
+    /// Returns the value of the given key, unless the value is null.
     pub fn get(&self, key: &str) -> Option<&Node> {
         self.entry(key).map(|entry| &entry.value).filter(|value| value.content != Content::Null)
     }
@@ -90,7 +90,7 @@ impl Node {
         }
     }
 
-    /// Returns the name of the node's type, in JSON's terms.
+    /// Returns the name of the node's type in JSON.
     pub fn type_name(&self) -> &'static str {
         match self.content {
             Content::Null => "null",

@@ -1,4 +1,4 @@
-//! From text to nodes.
+//! Converts text to nodes.
 
 use std::{borrow::Cow, collections::VecDeque, fmt};
 
@@ -16,7 +16,7 @@ const MAX_NODES_OF_ALIASES: usize = 100_000;
 /// Maximum depth of a document with all its aliases expanded.
 const MAX_DEPTH: usize = 300;
 
-/// Why a text is not YAML that can be converted to JSON.
+/// Reason why a text cannot be read as YAML and converted to JSON.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
     /// Position, if known.
@@ -55,7 +55,7 @@ fn position(line: usize, column: usize) -> Position {
     Position { line: narrow(line), column: narrow(column).saturating_add(1) }
 }
 
-/// Kind of the next value, with regard to reading it piece by piece.
+/// Shape of the next value, which determines how it can be read piece by piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// A mapping; [`Reader::enter_mapping`] enters it.
@@ -74,7 +74,7 @@ pub struct Reader<'t> {
     anchors: FxHashMap<usize, Node>,
     /// Entries merged into the current mapping whose keys have not been read yet.
     merged: VecDeque<Entry>,
-    /// The value of the last key read, if the key is a merged one.
+    /// The value of the last key read, if the key comes from a merged mapping.
     merged_value: Option<Node>,
     nodes_of_aliases: usize,
 }
@@ -170,7 +170,7 @@ impl<'t> Reader<'t> {
     /// Returns the next key of the mapping; its value is then the next value. Leaves the mapping at its end.
     ///
     /// # Errors
-    /// If the text is not YAML, or JSON cannot have such a key.
+    /// If the text is not YAML, or the key cannot be represented in JSON.
     pub fn next_key(&mut self) -> Result<Option<Key>, Error> {
         self.next_key_at(0)
     }
@@ -216,7 +216,7 @@ impl<'t> Reader<'t> {
         let at = value.at;
         let mappings = match value.content {
             Content::Mapping(_) => vec![value],
-            // The first mapping takes precedence, so it comes last.
+            // The first mapping takes precedence, so it is merged last.
             Content::Sequence(items) => items.into_iter().rev().collect(),
             _ => vec![Node { at, ..Node::default() }],
         };
@@ -232,7 +232,7 @@ impl<'t> Reader<'t> {
     /// Reads the whole next value.
     ///
     /// # Errors
-    /// If the text is not YAML, or JSON cannot have such a value.
+    /// If the text is not YAML, or the value cannot be represented in JSON.
     pub fn value(&mut self) -> Result<Node, Error> {
         self.value_at(0)
     }
@@ -308,9 +308,9 @@ impl<'t> Reader<'t> {
 /// A key of a mapping that is read piece by piece.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Key {
-    /// Its text.
+    /// The key's text.
     pub text: String,
-    /// Its position.
+    /// The key's position.
     pub at: Position,
     /// True if the key comes from a mapping that `<<` merges.
     pub is_merged: bool,
@@ -320,7 +320,7 @@ fn is_merge(text: &str, style: ScalarStyle, tag: Option<&Tag>) -> bool {
     text == "<<" && tag.map_or(style == ScalarStyle::Plain, |tag| suffix(tag) == Some("merge"))
 }
 
-/// Returns the name of a tag if the tag is one of YAML's own.
+/// Returns the name of a tag if it is one of YAML's own tags.
 fn suffix(tag: &Tag) -> Option<&str> {
     match tag.suffix_in_namespace("tag:yaml.org,2002:")? {
         Cow::Borrowed(suffix) => Some(suffix),

@@ -6,7 +6,7 @@ pub(crate) enum Scalar {
     Null,
     Bool(bool),
     Int(i128),
-    /// May be infinite or NaN.
+    /// A floating-point number, which may be infinite or NaN.
     Float(f64),
     Text,
 }
@@ -27,14 +27,15 @@ pub(crate) fn plain(text: &str) -> Scalar {
         _ => {}
     }
     match text.as_bytes()[0] {
-        // In this case, underscores must separate digits; elsewhere, all underscores are ignored.
+        // In numbers that begin with a period, underscores must separate digits; elsewhere, all underscores are
+        // ignored.
         b'.' if separates_digits(text) => float(&without_underscores(text)),
         b'0'..=b'9' | b'+' | b'-' => number(&without_underscores(text)),
         _ => Scalar::Text,
     }
 }
 
-/// Returns true if a text looks like a date. Other YAML readers do not treat dates as strings.
+/// Returns true if a text looks like a date. Other YAML readers do not read dates as strings.
 pub(crate) fn is_date(text: &str) -> bool {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     digits == 4 && text.as_bytes().get(4) == Some(&b'-')
@@ -80,7 +81,7 @@ fn signed(text: &str, radix: impl Fn(&str) -> (u32, &str)) -> Option<i128> {
     }
 }
 
-/// Returns the base that the prefix of a number stands for, and the digits after the prefix.
+/// Returns the base that a number's prefix stands for, and the digits after the prefix.
 fn radix(text: &str) -> (u32, &str) {
     let bytes = text.as_bytes();
     match (bytes.first(), bytes.get(1).map(u8::to_ascii_lowercase)) {
@@ -92,7 +93,7 @@ fn radix(text: &str) -> (u32, &str) {
     }
 }
 
-/// Parses a decimal number. A number that is too large is a string: seven hexadecimal digits may look like one.
+/// Parses a decimal number. A number that is too large becomes a string: seven hexadecimal digits may look like one.
 fn float(text: &str) -> Scalar {
     let value = if is_decimal(text) { text.parse::<f64>().ok() } else { None };
     value.filter(|value| value.is_finite()).map_or(Scalar::Text, Scalar::Float)

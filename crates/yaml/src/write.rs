@@ -1,4 +1,4 @@
-//! From JSON to YAML.
+//! Converts JSON to YAML.
 
 use std::fmt::Write as _;
 
@@ -21,7 +21,7 @@ pub fn write(value: &Value) -> String {
     text
 }
 
-/// `begun`: true if the first line follows a `- `.
+/// Writes a mapping. `begun` is true if the first line follows a `- `.
 fn mapping(text: &mut String, fields: &Map<String, Value>, indent: usize, begun: bool) {
     let mut sorted: Vec<_> = fields.iter().collect();
     sorted.sort_unstable_by_key(|(key, _)| *key);

@@ -80,7 +80,7 @@ fn toys() -> Arc<Profile> {
     profile(&registry, &[("PreBind", both), ("Bind", both), ("PostBind", both)])
 }
 
-/// Returns a binding to `n1` with these groups of plugins in PreBind.
+/// Returns a binding to `n1` with the given groups of plugins in PreBind.
 fn task(pod: Arc<PodInfo>, groups: &[&[u16]]) -> BindTask {
     let group = |group: &&[u16]| group.iter().map(|at| PluginIdx(*at)).collect();
     BindTask {
@@ -173,8 +173,8 @@ async fn calls_for_a_pod_that_gave_up_its_node_precede_its_next_binding() {
     assert_eq!(logged("undone"), [&a, &b, "bind Slow", "post Slow", "post Quick"]);
 }
 
-/// Starts a binding whose PreBind runs two plugins in turn, for 50 ms and 1 ms, and tries to cancel it after `millis`.
-/// Returns whether that was possible, and the outcome of the binding.
+/// Starts a binding whose PreBind runs two plugins in turn, for 50 ms and 1 ms, and tries to cancel the binding after
+/// `millis`. Returns whether it could be canceled, and its outcome.
 async fn stopped_after(name: &str, millis: u64) -> (bool, BindOutcome) {
     let (tasks, _done) = Tasks::new();
     let (to_engine, engine) = mpsc::channel();

@@ -196,7 +196,7 @@ fn pods_that_are_not_due_are_tried_when_there_is_room_for_their_statuses() {
     hands.send(vec![Input::Node(node("n2").build())]);
     thread::sleep(Duration::from_millis(50));
     assert!(hands.effects.try_recv().is_err());
-    // New pods do not wait for those writes.
+    // New pods do not wait until the conditions have been written.
     hands.send(vec![Input::Pod(pod("new").build())]);
     assert_eq!(hands.patched(), ["new"]);
     assert!(hands.effects.try_recv().is_err());
@@ -209,7 +209,7 @@ fn pods_that_are_not_due_are_tried_when_there_is_room_for_their_statuses() {
     assert!(hands.effects.try_recv().is_err(), "there is no room once more");
 }
 
-/// Fails to determine whether a pod may be tried, unless its name is `sure`.
+/// A plugin that fails to determine whether a pod may be tried, unless the pod's name is `sure`.
 #[derive(Default)]
 struct Unsure;
 
@@ -313,7 +313,7 @@ fn a_panic_elsewhere_ends_the_thread_with_its_message() {
     assert_eq!(hands.ended(), Err("the node is haunted".to_owned()));
 }
 
-/// Rejects every pod, and takes a second for the pod `slow`. The pod with the highest priority comes first.
+/// Rejects every pod, and takes a second for the pod named `slow`. Sorts pods by priority, highest first.
 #[derive(Default)]
 struct Slow;
 

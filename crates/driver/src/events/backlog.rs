@@ -1,6 +1,6 @@
 //! Events that wait to be written, with their order, limits and retries.
 //!
-//! There is no clock and no network here: callers pass in the time and the outcomes of writes.
+//! There is no clock and no network in this module: callers pass in the time and the outcomes of writes.
 
 use std::{
     collections::{BTreeMap, VecDeque, hash_map::Entry},
@@ -18,9 +18,9 @@ use super::{
     tally::{Tally, Trouble},
 };
 
-/// Memory limit in bytes: well over a hundred thousand events of bound pods.
+/// Memory limit in bytes: enough for well over a hundred thousand events of bound pods.
 pub(super) const ROOM: usize = 64 << 20;
-/// Number of tries of a write that fails while others succeed, and the pause between these tries.
+/// Maximum number of tries of a write that fails while other writes succeed, and the pause between these tries.
 pub(super) const TRIES: u32 = 12;
 pub(super) const REST: Duration = Duration::from_secs(10);
 /// Longest pause, even if the server requests a longer pause.
@@ -29,7 +29,7 @@ const LONGEST_REST: Duration = Duration::from_secs(60);
 const KEEP: Duration = Duration::from_secs(60 * 60);
 /// Number of failures in a row after which the server is considered to be failing, and all writes pause.
 const FAILING: u32 = 16;
-/// First such pause.
+/// First pause of all writes after [`FAILING`] failures in a row.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 
 /// A write for an event.
@@ -65,14 +65,14 @@ pub(super) struct Backlog {
     room: usize,
     used: usize,
     count: usize,
-    /// New writes of normal events, oldest first. They are the first to be dropped if there is no room.
+    /// New writes of normal events, oldest first. They are the first to be dropped when the backlog is full.
     normal: VecDeque<PendingWrite>,
     /// New writes of warnings, oldest first.
     warnings: VecDeque<PendingWrite>,
     /// Writes that wait for a retry, by the time of the retry; the number makes keys unique.
     resting: BTreeMap<(Instant, u64), PendingWrite>,
     rests: u64,
-    /// Events with a write that is being sent or waits for a retry, each with the write that follows.
+    /// Events with a write that is being sent or waits for a retry, each with the next write for the same event.
     under_way: FxHashMap<u64, Option<PendingWrite>>,
     /// Index of the queue that supplied the last write.
     turn: u8,
@@ -139,12 +139,12 @@ impl Backlog {
         self.count
     }
 
-    /// Returns true if more than half of the room is used.
+    /// Returns true if the backlog has used more than half of its memory limit.
     pub(super) fn is_half_full(&self) -> bool {
         self.used > self.room / 2
     }
 
-    /// Adds a write. If there is no room, drops the oldest normal events, then the oldest warnings. Returns false if
+    /// Adds a write. If the backlog is full, drops the oldest normal events, then the oldest warnings. Returns false if
     /// the new write is dropped as well.
     pub(super) fn add(&mut self, record: Arc<Record>, write: Write) -> bool {
         let new = record.id;
@@ -260,7 +260,7 @@ impl Backlog {
         self.resting.insert((now + rest, self.rests), unwritten);
     }
 
-    /// Removes a write and queues the write that follows.
+    /// Removes a write and queues the next write for the same event.
     fn settle(&mut self, unwritten: &PendingWrite) {
         self.forget(unwritten);
         if let Some(next) = self.under_way.remove(&unwritten.record.id).flatten() {

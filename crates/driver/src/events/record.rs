@@ -53,7 +53,7 @@ impl Record {
         SHARED + size_of::<Self>() + self.note.len() + strings
     }
 
-    /// Returns the path of the collection that the event is created in.
+    /// Returns the path of the collection in which the event is created.
     pub(super) fn collection(&self) -> String {
         format!("/apis/events.k8s.io/v1/namespaces/{}/events", self.namespace())
     }

@@ -1,4 +1,4 @@
-//! Errors of writes, summarized so that a failing server does not fill the log.
+//! Write errors, summarized so that a failing server does not fill the log.
 
 use std::{collections::BTreeMap, fmt::Write, time::Duration};
 
@@ -9,12 +9,12 @@ use harbormaster_client::ApiError;
 /// Minimum interval between log lines about failures.
 const PERIOD: Duration = Duration::from_secs(30);
 
-/// Kinds of failure of an event.
+/// Kinds of failure to write an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Trouble {
     /// The write failed and will be retried.
     Failed,
-    /// The event was dropped for lack of room.
+    /// The event was dropped because the backlog was full.
     Dropped,
     /// The API server rejected the event.
     Rejected,
@@ -92,7 +92,7 @@ pub(super) fn log(sums: &BTreeMap<Trouble, Sum>) {
 }
 
 impl Sum {
-    /// Returns the number of failures; an event that failed twice counts twice.
+    /// Returns the number of failures; an event that failed twice is counted twice.
     pub(super) fn count(&self) -> usize {
         self.by_reason.values().sum()
     }

@@ -152,7 +152,7 @@ async fn a_series_whose_event_has_expired_is_created_with_its_count() {
     assert_eq!(seen[2].json()["series"]["count"], 2);
 }
 
-/// Returns a server that answers writes about pods named `name` with `answer`, and accepts all others.
+/// Returns a server that answers writes about pods named `name` with `answer`, and accepts all other writes.
 fn taking_all_but(name: &'static str, answer: fn() -> Result<Response, BoxError>) -> FakeServer {
     let about = format!("\"name\":\"{name}\"");
     FakeServer::new(move |seen| if seen.body.contains(&about) { answer() } else { Ok(reply(201, "{}")) })

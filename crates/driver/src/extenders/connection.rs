@@ -38,7 +38,7 @@ pub struct ExtenderTls {
 /// Connections to an extender. Connections are reused; over HTTPS, they use HTTP/2 if the extender supports it, as in
 /// Go.
 pub(super) struct Connection {
-    /// The URL prefix without trailing slashes.
+    /// The URL prefix without any trailing slashes.
     prefix: String,
     limit: Duration,
     pool: Pool,
@@ -52,12 +52,13 @@ impl Connection {
         Ok(Self { prefix, limit, pool })
     }
 
-    /// Returns the time limit of a call.
+    /// Returns the time limit for a call.
     pub(super) fn limit(&self) -> Duration {
         self.limit
     }
 
-    /// Sends `POST` with a JSON body to a verb. Returns the body of the reply if its status is 200.
+    /// Sends a `POST` request with a JSON body to the URL of a verb. Returns the body of the reply if its status is
+    /// 200.
     ///
     /// Redirects are not followed: the configuration alone decides where pods are sent.
     pub(super) async fn call(&self, verb: &str, body: Bytes) -> Result<Bytes, String> {
@@ -116,7 +117,7 @@ fn secure(config: &ExtenderConfig) -> Result<Connector, String> {
         authorities,
         identity: chain.zip(key).map(|(chain, key)| Identity { chain, key }),
         server_name: (!tls.server_name.is_empty()).then(|| tls.server_name.clone()),
-        // The system's authorities are read only if they are needed.
+        // The system's certificate authorities are read only if they are needed.
         insecure: insecure || !is_https,
     };
     let failed = |error| match error {
@@ -132,7 +133,7 @@ fn secure(config: &ExtenderConfig) -> Result<Connector, String> {
     Ok(connector(options.client_config().map_err(failed)?, name?, true))
 }
 
-/// Returns the content of a base64 field or, if that field is empty, of the file that another field names.
+/// Returns the content of a base64 field or, if the field is empty, of the file that another field names.
 fn pem(
     (data_field, data): (&str, &str),
     (file_field, file): (&str, &str),

@@ -1,7 +1,7 @@
-//! The current extenders, which another configuration may replace while the scheduler runs.
+//! The current extenders, which can be replaced while the scheduler runs.
 //!
-//! The objects that their requests contain are stored from the start, so new extenders must not need more kinds of
-//! objects than the first extenders.
+//! The objects that requests to extenders contain are stored from the start, so new extenders must not need more kinds
+//! of objects than the first extenders.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -46,7 +46,7 @@ impl CurrentExtenders {
         self.with(|current| current.clone())
     }
 
-    /// Returns the extenders of another configuration, or the current extenders if their configuration is the same.
+    /// Returns the extenders for `configs`; these are the current extenders if their configuration is the same.
     pub(crate) fn of(&self, configs: &[ExtenderConfig]) -> Result<Option<Arc<HttpExtenders>>, SwitchError> {
         let now = self.get();
         let known = now.iter().flat_map(|extenders| extenders.all.iter().map(|one| &one.config));

@@ -1,8 +1,8 @@
 //! Objects in the form of the API server, since requests to extenders contain whole pods and nodes, not only the
 //! decoded fields.
 //!
-//! These objects are stored only if an extender needs them. They travel with the engine's inputs, so that requests
-//! match the engine's state.
+//! These objects are stored only if an extender needs them. They are passed along with the engine's inputs, so that
+//! requests match the engine's state.
 
 use std::{
     borrow::Cow,
@@ -128,7 +128,7 @@ impl RawObjects {
         self.wanted
     }
 
-    /// Stores the object of an input that comes next.
+    /// Stores the object that belongs to the next input of the engine, if the object is selected.
     pub fn take(&self, input: &Input, json: &[u8]) {
         if let Some(object) = self.wanted.of(input, json) {
             self.keep(object);
@@ -145,7 +145,7 @@ impl RawObjects {
         });
     }
 
-    /// Removes the object that is no longer needed after this input, if any.
+    /// Removes the object that is no longer needed after `input`, if there is one.
     pub fn apply(&self, input: &Input) {
         match input {
             Input::PodGone(uid) => self.with(|kept| drop(kept.pods.remove(uid))),

@@ -31,7 +31,7 @@ enum Reply {
     Hang,
     /// More than any client would read, with a `Content-Length` that shows it.
     Flood,
-    /// The same, in chunks.
+    /// The same amount, in chunks.
     ChunkedFlood,
 }
 
@@ -98,7 +98,7 @@ fn read_request(reader: &mut impl BufRead) -> Option<Seen> {
     Some(Seen { head, body: String::from_utf8(body).unwrap() })
 }
 
-/// Returns `None` when the connection has ended.
+/// Answers a request. Returns `None` when the connection has ended.
 fn answer(mut stream: &TcpStream, reply: &Reply) -> Option<()> {
     match reply {
         Reply::Body(text) => {
@@ -294,7 +294,7 @@ fn an_unusual_reply_to_filter_is_read_as_kube_scheduler_reads_it() {
     }
     let plain = status("200 OK", "Content-Type: text/plain\r\n", "{\"NodeNames\":[\"a\"]}");
     assert_eq!(filtered(plain), Ok(passes(&["a"])), "another content type");
-    // Without a node cache, the extender answers with objects, and names are ignored.
+    // If the extender has no node cache, it answers with objects, and names are ignored.
     let (url, _) = server(body(
         "{\"NodeNames\":[\"a\"],\"Nodes\":{\"items\":[{\"metadata\":{\"name\":\"b\"},\"spec\":{}}]}}",
     ));
@@ -405,7 +405,7 @@ fn victims_are_read_by_uid() {
     }
 }
 
-/// Stores objects of the API server that contain fields on which no decision depends.
+/// Stores objects in the form of the API server, including fields that no decision depends on.
 fn with_objects(extenders: &HttpExtenders) {
     let node = r#"{"kind":"Node","apiVersion":"v1","metadata":{"name":"a","managedFields":[{"manager":"kubelet"}]},"status":{"nodeInfo":{"osImage":"x"}}}"#;
     let pod = r#"{"kind":"Pod","apiVersion":"v1","metadata":{"name":"p","namespace":"default","uid":"p","managedFields":[]},"spec":{"containers":[{"name":"c","env":[{"name":"E"}]}]}}"#;

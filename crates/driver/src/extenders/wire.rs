@@ -1,7 +1,7 @@
 //! Requests and replies of extenders (`k8s.io/kube-scheduler/extender/v1`).
 //!
-//! The types of that package define no JSON names, so fields have their Go names, unused fields are `null`, and the
-//! keys of replies may have any case.
+//! The types in that Go package define no JSON names. Therefore, fields have their Go names, unused fields are `null`,
+//! and the keys of replies may have any case.
 
 use std::{borrow::Cow, collections::BTreeMap, fmt};
 
@@ -37,7 +37,7 @@ pub(super) enum ReplyError {
     Undecodable(String),
 }
 
-/// Number of characters of an undecodable reply that the error message shows.
+/// Maximum number of characters of an undecodable reply in the error message.
 const SHOWN: usize = 80;
 
 // --- requests ---

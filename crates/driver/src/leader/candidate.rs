@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{clients::Clients, clock::Clock};
 
-/// Time limit for releasing the lease when the process exits.
+/// Time limit for the release of the lease when the process exits.
 const GIVE_UP_LIMIT: Duration = Duration::from_secs(3);
 /// Maximum number of tries to release the lease; several may be needed, since a renewal in progress may interfere.
 const GIVE_UP_TRIES: usize = 3;
@@ -45,8 +45,8 @@ pub(crate) struct CandidateConfig<'a> {
 }
 
 impl Election {
-    /// Starts an election. This instance becomes a candidate when `ready` resolves; `lead` is called when it becomes
-    /// the leader.
+    /// Starts an election. This instance becomes a candidate when `ready` resolves; `lead` is called when the instance
+    /// becomes the leader.
     pub(crate) fn begin(
         election: LeaderElection,
         stand: CandidateConfig<'_>,
@@ -198,7 +198,7 @@ impl Candidate {
         Lease::parse(&reply).map_err(|error| ApiError::Unreachable(format!("{lease}: {error}")))
     }
 
-    /// Writes the event that this instance has become the leader. The event may be lost; nothing depends on it.
+    /// Reports in an event that this instance has become the leader. The event may be lost; nothing depends on it.
     fn write_event(&mut self) {
         let Some(lease) = self.elector.lease() else { return };
         let (now, name) = (self.clock.now(), lease.metadata("name"));

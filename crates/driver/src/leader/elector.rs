@@ -1,8 +1,8 @@
 //! The rules of leader election, as a state machine.
 //!
-//! There is no I/O and no clock. The host calls [`Elector::step`] for the next step, carries it out, and passes the
-//! outcome to [`Elector::answered`]. A try consists of one or more requests: the leader updates the lease as it last
-//! read it; if that fails, and in all other instances, a try reads the lease first.
+//! This module has no I/O and no clock. The host calls [`Elector::step`] for the next step, carries it out, and passes
+//! the outcome to [`Elector::answered`]. A try consists of one or more requests: the leader first tries to update the
+//! lease as it last read it; if the update fails, and in all other instances, the try begins by reading the lease.
 
 use harbormaster_api::Timestamp;
 use harbormaster_client::Jitter;
@@ -72,15 +72,15 @@ pub(super) enum Purpose {
 /// The next step for the host.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Step {
-    /// Send a request and report the outcome.
+    /// Send a request and report its outcome.
     Send(Purpose, Request),
     /// Wait until this time.
     Wait(Instant),
-    /// Stop, since this instance was the leader and no longer is.
+    /// Stop, since this instance was the leader but no longer is.
     Lost,
 }
 
-/// A request.
+/// A request to the API server.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Request {
     Read,
@@ -117,7 +117,7 @@ impl Elector {
         &self.identity
     }
 
-    /// Returns the time until which this instance leads, if it is the leader. Renewals extend that time.
+    /// Returns the time until which this instance leads, if it is the leader. Renewals extend this period.
     pub(super) fn leads_until(&self) -> Option<Instant> {
         self.leads_until
     }
@@ -219,7 +219,7 @@ impl Elector {
         }
     }
 
-    /// Handles a lease that has been read.
+    /// Decides what to do about a lease that has been read.
     fn decide(&mut self, lease: Lease, now: Instant) {
         let since = match self.seen.take() {
             Some(seen) if seen.lease.has_spec_of(&lease) => seen.since,
@@ -243,7 +243,7 @@ impl Elector {
     }
 
     /// Handles a lease that has been written. Other instances may have seen the new lease as soon as the request was
-    /// sent, so the renew deadline counts from that time.
+    /// sent, so the renew deadline counts from `sent`.
     fn hold(&mut self, lease: Lease, sent: Instant, now: Instant) {
         self.seen = Some(ObservedLease { lease, since: now });
         let end = sent + self.election.renew_deadline;

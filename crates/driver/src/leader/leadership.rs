@@ -12,8 +12,8 @@ use tokio::{sync::watch, time::Instant};
 
 /// The leadership of this instance. Clones share it.
 ///
-/// It is the [`WriteGate`] of clients: requests that write are sent only while this instance is the leader, and
-/// canceled when its term ends.
+/// Leadership is the [`WriteGate`] of the clients: requests that write are sent only while this instance is the leader,
+/// and they are canceled when its term ends.
 #[derive(Clone, Debug)]
 pub struct Leadership(Arc<watch::Sender<Term>>);
 
@@ -90,7 +90,7 @@ impl Leadership {
     }
 
     /// Waits until this instance is not the leader; resolves immediately if it is not the leader yet. Reads the clock
-    /// at each poll, since timers are late in a process that was paused for a while.
+    /// at each poll, since timers fire late in a process that was paused for a while.
     pub(crate) async fn is_over(&self) {
         if *self.0.borrow() == Term::Always {
             return pending().await;

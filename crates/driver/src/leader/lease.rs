@@ -70,7 +70,7 @@ impl Lease {
         self.spec_field("holderIdentity").and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// Returns the time for which the lease is valid after a change has been seen.
+    /// Returns the time for which the lease remains valid after a change has been seen.
     pub(super) fn lasts(&self) -> Duration {
         let seconds = self.spec_field("leaseDurationSeconds").and_then(Value::as_i64).unwrap_or(0);
         // The field has 32 bits.

@@ -8,7 +8,7 @@ use super::*;
 pub(crate) const DEADLINE: Duration = Duration::from_secs(10);
 pub(crate) const PERIOD: Duration = Duration::from_secs(2);
 
-/// An API server, to the extent that elections use it.
+/// An API server that supports only what elections use.
 #[derive(Default)]
 pub(crate) struct LeaseServer {
     pub(crate) lease: Option<Value>,

@@ -1,4 +1,4 @@
-//! Tests of calls against an API server with scripted responses.
+//! Tests of API calls against a server with scripted responses.
 
 use std::time::Duration;
 

@@ -30,9 +30,9 @@ use crate::{
     leader::{LeaseElection, tests::LeaseServer},
 };
 
-/// Places pods in the order of their arrival. Nodes named `full` accept no pod, the plugin panics at nodes named
-/// `cursed`, and after a node named `haunted` was filtered, the plugin's state panics when it is dropped outside the
-/// plugin's panic guard.
+/// Tries pods in the order of their arrival. Nodes named `full` accept no pod, the plugin panics at nodes named
+/// `cursed`, and after the plugin has filtered a node named `haunted`, its state panics when the state is dropped
+/// outside the plugin's panic guard.
 #[derive(Default)]
 struct FirstFit;
 
@@ -76,7 +76,7 @@ impl Bind for FirstFit {
     }
 }
 
-/// Returns a profile with only this plugin.
+/// Returns a profile with only the `FirstFit` plugin.
 pub(crate) fn first_fit() -> Arc<Profile> {
     let mut registry = Registry::default();
     registry.register::<FirstFit>();

@@ -10,14 +10,14 @@ use rustc_hash::{FxHashMap, FxHashSet};
 #[derive(Default)]
 pub(super) struct PatchQueue {
     patches: FxHashMap<Str, StatusPatch>,
-    /// Pods in `patches` that have no patch being written.
+    /// Pods in `patches` for which no patch is being written.
     order: VecDeque<Str>,
     /// Pods with a patch that is being written.
     writing: FxHashSet<Str>,
 }
 
 impl PatchQueue {
-    /// Adds a patch. Returns true if it was merged with an earlier patch of the same pod.
+    /// Adds a patch. Returns true if it was merged with an earlier patch for the same pod.
     pub(super) fn add(&mut self, patch: StatusPatch) -> bool {
         match self.patches.entry(patch.pod.uid.clone()) {
             Entry::Occupied(mut waiting) => {
@@ -55,7 +55,7 @@ impl PatchQueue {
         Some(patch)
     }
 
-    /// Marks the patch of that pod as written.
+    /// Marks the patch for the pod `uid` as written.
     pub(super) fn written(&mut self, uid: &Str) {
         self.writing.remove(uid);
         if self.patches.contains_key(uid) {

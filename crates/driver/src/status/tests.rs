@@ -84,7 +84,7 @@ fn nominating(pod: &Arc<PodInfo>, node: &str) -> StatusPatch {
     StatusPatch { pod: pod.clone(), condition: None, nominated_node: Some(Some(node.into())) }
 }
 
-/// Sends each patch when the previous patches are being sent.
+/// Sends each patch while the previous patches are being sent.
 async fn send_all(server: &FakeServer, patches: Vec<StatusPatch>) {
     let (tasks, done) = Tasks::new();
     let writer = StatusWriter::new(server.client(), tasks, mpsc::channel().0);

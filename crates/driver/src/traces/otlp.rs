@@ -35,8 +35,8 @@ use rustc_hash::FxHashMap;
 
 use super::{ENDPOINTS, SpanEnd, SpanInfo, sender::Sender};
 
-/// Maximum number of attempts that are remembered until their pods are bound. If a pod waits long on Permit, its
-/// binding may be missing from its trace.
+/// Maximum number of attempts that are remembered until their pods are bound. If a pod waits for a long time on Permit,
+/// its binding may be missing from its trace.
 const REMEMBERED: usize = 4096;
 /// Time limit for sending the last spans when the process exits.
 const LAST_SPANS: Duration = Duration::from_secs(3);
@@ -100,7 +100,7 @@ impl Traces {
         let _ = tokio::task::spawn_blocking(stop).await;
     }
 
-    /// Begins the span of an attempt; `None` if it is not sampled.
+    /// Begins the span of an attempt; `None` if the attempt is not sampled.
     pub(crate) fn begin_attempt(&self) -> Option<AttemptSpan> {
         let exporting = self.0.as_ref()?;
         let span = exporting
@@ -109,7 +109,7 @@ impl Traces {
         span.is_recording().then(|| AttemptSpan { exporting: exporting.clone(), span })
     }
 
-    /// Returns the trace of the attempt that found a node for that pod, and forgets it.
+    /// Returns the trace of the attempt that found a node for the given pod, and forgets it.
     pub(crate) fn of(&self, uid: &str) -> Option<Trace> {
         let exporting = self.0.as_ref()?;
         let attempt = exporting.attempts().remove(uid)?;

@@ -18,10 +18,10 @@ use tokio::{runtime::Handle, time::timeout};
 
 /// Time limit for a request, including its response; OpenTelemetry's default.
 const LIMIT: Duration = Duration::from_secs(10);
-/// Maximum length of a reply that is read, in bytes; a reply contains little more than the number of rejected spans.
+/// Maximum number of bytes that are read of a reply, which contains little more than the number of rejected spans.
 const REPLY: usize = 1 << 20;
 
-/// A client that runs on the runtime that it was created in.
+/// A client that runs on the runtime in which it was created.
 #[derive(Debug)]
 pub(crate) struct Sender {
     pool: Pool,

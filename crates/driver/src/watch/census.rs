@@ -1,4 +1,4 @@
-//! Lists the keys of all objects of a kind a single time.
+//! Lists the keys of all objects of a kind once.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use super::{
 };
 use harbormaster_client::ApiClient;
 
-/// Returns the key of each needed object, which `named` forms from the object's name (with namespace) and UID. Lists
+/// Returns the keys of all needed objects; `named` forms a key from an object's name (with namespace) and UID. Lists
 /// page by page, so that no response takes long.
 ///
 /// # Errors

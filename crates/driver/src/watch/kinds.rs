@@ -1,6 +1,6 @@
-//! The kinds of objects that are watched. Pods and nodes have their own inputs; each kind of
-//! [`harbormaster_api::Object`] has an entry in [`BUILT_IN`]; plugins name all other kinds, which are custom resources
-//! or Kubernetes' own kinds.
+//! The kinds of objects that are watched. Pods and nodes have their own inputs; each kind in
+//! [`harbormaster_api::Object`] has an entry in [`BUILT_IN`]; all other kinds are named by plugins and are custom
+//! resources or Kubernetes' own kinds.
 
 use std::hash::Hash;
 
@@ -31,8 +31,8 @@ pub trait Kind: Send + 'static {
         false
     }
 
-    /// Returns true if all objects are removed when the API server stops serving this kind. An API server does not stop
-    /// serving Kubernetes' own kinds while it runs: if it seems to, the response is not the API server's.
+    /// Returns true if all objects are removed when the API server stops serving this kind. An API server never stops
+    /// serving Kubernetes' own kinds while it runs: if it seems to, the response does not come from the API server.
     fn may_vanish(&self) -> bool {
         false
     }
@@ -42,7 +42,7 @@ pub trait Kind: Send + 'static {
     /// # Errors
     /// If a field is invalid; the error contains its name.
     fn decode(&self, decoder: &mut Decoder, json: &[u8]) -> Result<Decoded<Self::Key>, DecodeError>;
-    /// Returns the key of the object with that namespace, name and UID.
+    /// Returns the key of the object with the given namespace, name and UID.
     fn key(&self, namespace: &str, name: &str, uid: &str) -> Self::Key;
     /// Returns the input for an object that is gone.
     fn gone(&self, key: Self::Key) -> Input;
@@ -142,7 +142,7 @@ impl Kind for Nodes {
     }
 }
 
-/// All objects of one further built-in kind.
+/// All objects of a built-in kind other than pods and nodes.
 #[derive(Clone, Copy, Debug)]
 pub struct BuiltInKind {
     kind: ObjectKind,
@@ -150,7 +150,7 @@ pub struct BuiltInKind {
     path: &'static str,
 }
 
-/// The further built-in kinds.
+/// The built-in kinds other than pods and nodes.
 pub const BUILT_IN: [BuiltInKind; 6] = [
     BuiltInKind { kind: ObjectKind::Namespace, name: "namespaces", path: "/api/v1/namespaces" },
     BuiltInKind { kind: ObjectKind::Service, name: "services", path: "/api/v1/services" },
@@ -206,7 +206,7 @@ impl Kind for BuiltInKind {
     }
 }
 
-/// All objects of a kind that a plugin names, undecoded.
+/// All objects of a kind named by a plugin, undecoded.
 #[derive(Clone, Debug)]
 pub struct CustomKind {
     /// The kind as a string.
@@ -218,7 +218,7 @@ pub struct CustomKind {
 }
 
 impl CustomKind {
-    /// Returns the kind with that name.
+    /// Returns the kind named `resource`.
     pub fn new(resource: ResourceName) -> Self {
         let ResourceName { plural, version, group } = resource;
         let (name, path) = match group {

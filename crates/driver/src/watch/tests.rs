@@ -42,7 +42,7 @@ fn no_streaming() -> Response<ResponseBody> {
     status(422, "Invalid", "sendInitialEvents is forbidden")
 }
 
-/// Waits for `count` inputs of the engine and returns them in short form: `+name@version`, `-name`, `synced`.
+/// Waits for the engine's next `count` inputs and returns them in short form: `+name@version`, `-name`, `synced`.
 async fn heard(engine: &Receiver<EngineMessage>, count: usize) -> Vec<String> {
     let begun = Instant::now();
     let mut all = Vec::new();
@@ -423,7 +423,7 @@ async fn nodes_are_identified_by_name() {
     assert!(!server.requests()[1].path.contains("fieldSelector"));
 }
 
-/// Returns the further built-in kind with that resource name.
+/// Returns the built-in kind with the given resource name.
 fn objects(name: &str) -> BuiltInKind {
     BUILT_IN.into_iter().find(|objects| objects.name() == name).unwrap()
 }

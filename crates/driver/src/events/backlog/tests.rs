@@ -1,4 +1,4 @@
-//! Tests of the order, limits and retries.
+//! Tests of the backlog's order, limits and retries.
 
 use harbormaster_core::PodEvent;
 use harbormaster_testkit::pod;
@@ -27,7 +27,7 @@ fn warning(id: u64) -> Arc<Record> {
     record(id, true)
 }
 
-/// Returns a backlog with room for that many events of pods with three-digit numbers.
+/// Returns a backlog with enough memory for `events` events of pods with three-digit numbers.
 fn room_for(events: usize) -> Backlog {
     Backlog::new(events * PendingWrite::new(normal(100), Write::Create).size())
 }
@@ -36,7 +36,7 @@ fn refusal(code: u16) -> Result<(), ApiError> {
     Err(ApiError::Refused(Refusal { code, message: "no".to_owned(), ..Refusal::default() }))
 }
 
-/// Takes all writes that can be taken now, and ends each with `outcome`. Returns their records' IDs.
+/// Takes all writes that can be taken now, and ends each with `outcome`. Returns the IDs of the writes' records.
 fn drain(backlog: &mut Backlog, now: Instant, outcome: &dyn Fn() -> Result<(), ApiError>) -> Vec<u64> {
     let mut ids = Vec::new();
     while let Some(unwritten) = backlog.take(now) {

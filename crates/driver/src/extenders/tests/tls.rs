@@ -1,4 +1,4 @@
-//! Tests of the certificates of both sides.
+//! Tests of the client's and the extender's certificates.
 
 use std::{fs, io::Read, path::PathBuf};
 
@@ -12,7 +12,7 @@ use rustls::{
 
 use super::*;
 
-/// An authority that signs certificates. Certificates and keys are PEM.
+/// An authority that signs certificates. Certificates and keys are in PEM.
 struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 impl Authority {
@@ -38,7 +38,8 @@ fn certificate(pem: &str) -> CertificateDer<'static> {
     CertificateDer::from_pem_slice(pem.as_bytes()).unwrap()
 }
 
-/// Starts an extender with that certificate that accepts only clients of that authority, and accepts node `a`.
+/// Starts an extender with the given certificate. It accepts only clients of the authority `clients`, and its filter
+/// accepts node `a`.
 fn secure_server((certificate_pem, key): (String, String), clients: &Authority) -> String {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let mut roots = RootCertStore::empty();

@@ -222,7 +222,7 @@ async fn a_standby_leads_when_the_lease_of_a_killed_leader_expires_and_not_befor
     let b = world.stands("b");
     sleep(30 * SECOND).await;
     assert!(a.leads() && !b.leads());
-    // The leader ends as if it had been killed.
+    // The leader's task is aborted, as if its process had been killed.
     a.election.task.abort();
     let took = b.until_it_leads().await;
     // The standby saw the last renewal within one pause, and notices the expiry within another.

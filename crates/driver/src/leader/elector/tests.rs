@@ -1,4 +1,4 @@
-//! Tests of the rules, with scripted and random sequences.
+//! Tests of the election rules, with scripted and random sequences.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ impl Instance {
         self.elector.step(self.at(seconds), self.wall)
     }
 
-    /// Returns the instance's request at that time.
+    /// Returns the request that the instance sends at the given time.
     fn sends(&mut self, seconds: f64) -> (Purpose, Request) {
         match self.step(seconds) {
             Step::Send(purpose, request) => (purpose, request),
@@ -43,7 +43,7 @@ impl Instance {
         self.elector.answered(answer, self.at(seconds));
     }
 
-    /// Sends all requests that are due; each answer takes no time. Returns their purposes.
+    /// Sends all requests that are due; answers arrive immediately. Returns the purposes of the requests.
     fn tries(&mut self, seconds: f64, server: &mut LeaseServer) -> Vec<Purpose> {
         let mut asked = Vec::new();
         while let Step::Send(purpose, request) = self.step(seconds) {
@@ -357,7 +357,7 @@ fn fractions_of_a_second_are_rounded_up() {
     }
 }
 
-/// An instance in a world where anything may take long, with its request in progress.
+/// An instance in a world where any step may take a long time, and its request in progress.
 struct Unlucky {
     instance: Instance,
     /// Start of the instance's clock.
@@ -370,7 +370,7 @@ struct Unlucky {
     lost: bool,
 }
 
-/// A request in progress; times are in seconds.
+/// A request in progress. Times are in seconds.
 struct UnderWay {
     request: Request,
     /// Time when the request arrives; `None` if it never arrives or has arrived.
@@ -397,7 +397,7 @@ fn play(seed: u64) -> usize {
         let mut instance = Instance::new(&name);
         instance.begun = begun;
         instance.elector.next = Next::Try(instance.at(at));
-        // The clock may be off by years.
+        // The instance's clock may be off by years.
         let clock = Timestamp::from_secs(i64::try_from(wall).unwrap());
         Unlucky { instance, clock, wakes: at, request: None, strays: Vec::new(), lost: false }
     };
