@@ -1,4 +1,4 @@
-//! Storage events wake the pods that they can help, and the same pods as with the real kube-scheduler. See
+//! Storage events wake the pods that they can help, and these are the same pods as with the real kube-scheduler. See
 //! `e2e_wake.rs`.
 
 use serde_json::{Value, json};
