@@ -1,6 +1,6 @@
 //! The secure port and scheduling while thousands of clients are slow on purpose.
 //!
-//! `HARBORMASTER_CONNECTIONS` sets the number of connections. This process's limit on open files bounds the number,
+//! `HARBORMASTER_CONNECTIONS` sets the number of connections. This process's limit on open files caps that number,
 //! which is why this test has its own program.
 
 #![cfg(unix)]

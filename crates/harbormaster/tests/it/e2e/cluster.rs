@@ -68,7 +68,7 @@ pub fn name_of(object: &Value) -> &str {
     object["metadata"]["name"].as_str().unwrap_or_default()
 }
 
-/// Returns the events of the `default` namespace, keyed by reason and pod.
+/// Returns the events in the `default` namespace, keyed by reason and pod.
 pub fn events_by_pod(client: &ApiClient) -> BTreeMap<(String, String), Vec<Value>> {
     let mut by_pod: BTreeMap<_, Vec<Value>> = BTreeMap::new();
     for event in list(client, EVENTS) {

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::objects::{PODS, disruption, is_terminating, node_of};
 
-/// A watch of all pods of the `default` namespace. Its thread ends when the API server does.
+/// A watch of all pods in the `default` namespace. Its thread ends when the API server does.
 pub struct PodWatch(Arc<Mutex<Seen>>);
 
 #[derive(Default)]

@@ -200,7 +200,7 @@ struct Upstream {
     authorization: String,
 }
 
-/// A proxy. Once it listens, it serves until the process ends.
+/// A proxy. After it starts listening, it serves until the process ends.
 pub struct Proxy {
     state: Arc<Mutex<State>>,
     upstream: Arc<Upstream>,
