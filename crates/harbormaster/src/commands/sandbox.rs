@@ -274,7 +274,7 @@ impl View {
         }
     }
 
-    /// Shows a summary, and replaces the table, if there is one, with all pods.
+    /// If there is a table, replaces it with all pods. Then shows a summary.
     fn end(&self, sandbox: &Sandbox) -> io::Result<()> {
         let board = &sandbox.board;
         let table = match self {
