@@ -16,7 +16,7 @@ use crate::{
     plugin_args::{PluginArgs, binding_timeout_allowed},
 };
 
-/// Checks the arguments of a plugin other than NodeResourcesFit, for which see [`check_fit`].
+/// Checks the arguments of any plugin except NodeResourcesFit, whose arguments [`check_fit`] checks.
 pub(crate) fn check(path: &str, args: &PluginArgs, features: &Features, errors: &mut FieldErrors<'_>) {
     match args {
         PluginArgs::DefaultPreemption(args) => check_preemption(path, args, errors),

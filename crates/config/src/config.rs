@@ -46,7 +46,7 @@ pub struct KubeSchedulerConfiguration {
     pub extenders: Vec<Extender>,
     /// Fill the cache only while leading.
     pub delay_cache_until_active: bool,
-    /// The file, for error messages.
+    /// The file that the configuration was read from, for error messages.
     pub source: Source,
 }
 
@@ -115,8 +115,8 @@ impl Default for ClientConnection {
 /// `KubeSchedulerProfile`: plugins and settings for the pods with one scheduler name.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Profile {
-    /// `spec.schedulerName` of the profile's pods. If it is absent and there are several profiles, it is empty, which
-    /// is invalid.
+    /// `spec.schedulerName` of the profile's pods. Empty, and therefore invalid, if the file omits it and has several
+    /// profiles.
     pub scheduler_name: String,
     /// Overrides the global value.
     pub percentage_of_nodes_to_score: Option<i32>,
@@ -134,7 +134,7 @@ impl Profile {
         self.plugin_config.iter().find(|c| c.name == plugin).map(|c| &c.args)
     }
 
-    /// Returns true if the file enables the plugin by name, so that it is not just a default.
+    /// Returns true if the file enables the plugin by name. A plugin that is enabled only by default does not qualify.
     pub fn enables_by_name(&self, plugin: &str) -> bool {
         let at_a_point = || ExtensionPoint::ALL.iter().any(|point| self.plugins.at(*point).enables(plugin));
         self.multi_point_in_file.iter().any(|name| name == plugin) || at_a_point()
@@ -248,7 +248,7 @@ impl KubeSchedulerConfiguration {
     }
 
     /// Makes NodeResourcesFit ignore the extenders' managed resources that are marked `ignoredByScheduler`. In every
-    /// profile, they replace the plugin's `ignoredResources`.
+    /// profile, these resources replace the plugin's `ignoredResources`.
     ///
     /// # Errors
     /// If a profile has no arguments for NodeResourcesFit, with kube-scheduler's message.

@@ -84,7 +84,7 @@ impl<'a> Decoder<'a> {
         Err(self.error(format!("cannot unmarshal {} into type {expected}", self.node.type_name())))
     }
 
-    /// Adds the position of this value to an error, unless the error has the position of a nested value.
+    /// Adds the position of this value to an error, unless the error already has the position of a nested value.
     fn located<T>(path: String, at: Position, result: Result<T, WrongValue>) -> Result<T, WrongValue> {
         result.map_err(|e| match e.at {
             Some(_) => e,
@@ -237,7 +237,7 @@ impl<'de> de::Deserializer<'de> for Decoder<'_> {
     }
 }
 
-/// Entries of a mapping. Skips nulls, and records and skips entries that the struct does not have.
+/// Entries of a mapping. Skips nulls; records and skips entries that match no field of the struct.
 struct Fields<'a> {
     rest: std::slice::Iter<'a, Entry>,
     value: Option<&'a Entry>,
@@ -251,7 +251,7 @@ impl<'a> Fields<'a> {
         loop {
             let entry = self.rest.next()?;
             let Some(known) = self.known else { return Some(entry) };
-            // Repeated keys are reported elsewhere; the last one is used.
+            // Repeated keys are reported elsewhere; the last occurrence is used.
             let repeated = self.rest.as_slice().iter().any(|e| e.key == entry.key);
             if !known.contains(&entry.key.as_str()) {
                 let path = below(&self.path, &entry.key);

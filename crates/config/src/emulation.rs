@@ -9,8 +9,8 @@ const FLOOR: u64 = 33;
 /// The only component whose versions can be set.
 const COMPONENT: &str = "kube";
 
-/// The emulated version of Kubernetes, which determines the feature gates and their defaults, and the oldest version to
-/// be compatible with.
+/// The emulated Kubernetes version, which determines the feature gates and their defaults, and the minimum compatible
+/// version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Emulation {
     emulated: u32,
@@ -23,7 +23,7 @@ impl Default for Emulation {
     }
 }
 
-/// Reason that a version cannot be emulated, with kube-scheduler's message.
+/// The reason why a version cannot be emulated, with kube-scheduler's message.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{0}")]
 pub struct EmulationError(String);
@@ -33,7 +33,7 @@ pub struct EmulationError(String);
 struct Version(Vec<u64>);
 
 impl Emulation {
-    /// Parses the values of all flags of both kinds, for example `1.35` and `kube=1.35`.
+    /// Parses the values of all occurrences of both flags, for example `1.35` and `kube=1.35`.
     ///
     /// # Errors
     /// Values that are not versions, versions of other components, and versions out of range.
@@ -87,14 +87,14 @@ impl Emulation {
         format!("1.{}", self.emulated)
     }
 
-    /// Returns the oldest version to be compatible with, for example `1.35`.
+    /// Returns the minimum compatible version, for example `1.35`.
     pub fn min_compatible(self) -> String {
         format!("1.{}", self.min_compatible)
     }
 }
 
 impl Version {
-    /// Returns the minor version of Kubernetes 1. For other major versions, returns a number outside every range.
+    /// Returns the minor version of Kubernetes 1. For other major versions, returns a number outside any valid range.
     fn minor(&self) -> u64 {
         match self.0.as_slice() {
             [1, minor, ..] => *minor,
@@ -103,7 +103,7 @@ impl Version {
         }
     }
 
-    /// Returns the previous minor version, but none older than the oldest that can be emulated.
+    /// Returns the previous minor version, but no version below [`FLOOR`].
     fn before(&self) -> Self {
         let Some((major, minor)) = self.0.first().zip(self.0.get(1)) else { return self.clone() };
         let before = Self(vec![*major, minor.saturating_sub(1)]);
@@ -116,7 +116,7 @@ impl Version {
     }
 }
 
-/// Parses the values of one kind of flag into the version of [`COMPONENT`].
+/// Parses the values of all occurrences of one flag, and returns the version of [`COMPONENT`].
 fn read<'a>(flags: impl IntoIterator<Item = &'a str>) -> Result<Option<Version>, EmulationError> {
     let mut found: Vec<(&str, Version)> = Vec::new();
     for pair in flags.into_iter().flat_map(|flag| flag.split(',')).filter(|pair| !pair.is_empty()) {

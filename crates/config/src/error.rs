@@ -120,7 +120,7 @@ impl fmt::Display for ConfigErrors {
     }
 }
 
-/// The file that a configuration was read from; gives errors about fields their positions.
+/// The file that a configuration was read from. Supplies the positions of fields to errors.
 #[derive(Clone, Debug, Default)]
 pub struct Source {
     file: Arc<str>,

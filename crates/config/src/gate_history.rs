@@ -7,7 +7,8 @@ const OFF: bool = false;
 const LOCKED: bool = true;
 const FREE: bool = false;
 
-/// State of a gate since a minor version of Kubernetes 1: the version, the stage, on by default, locked.
+/// State of a gate from a given minor version of Kubernetes 1 on: that version, the stage, and whether the gate is on
+/// by default and whether it is locked.
 pub(crate) type GateChange = (u32, Stage, bool, bool);
 
 /// Gates that differ between 1.33 and 1.36. A gate does not exist before its first entry. A gate that is not listed has

@@ -5,7 +5,7 @@
 
 use harbormaster_api::features::Stage;
 
-/// Gates of other components that have the same stage, default and lock.
+/// Gates of other components that share one stage, default and locked state.
 pub(crate) struct ForeignGates {
     pub(crate) stage: Stage,
     pub(crate) on: bool,

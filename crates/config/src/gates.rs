@@ -26,7 +26,7 @@ pub struct FeatureGates {
     emulation: Emulation,
 }
 
-/// Reason that feature gates cannot be set, with kube-scheduler's message.
+/// The reason why feature gates cannot be set, with kube-scheduler's message.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum GateError {
     /// There is no `=`.
@@ -98,7 +98,8 @@ impl Gate {
     }
 }
 
-/// Returns a gate: the scheduler's gates as of the emulated version, those of other components as of 1.36.
+/// Looks up a gate. A gate of the scheduler is returned as of the emulated version, a gate of another component as of
+/// 1.36.
 fn known(name: &str, emulation: Emulation) -> Option<Gate> {
     if let Some(feature) = Feature::from_name(name) {
         let history = HISTORY.iter().find(|(known, _)| *known == name && !emulation.is_none());
@@ -132,7 +133,8 @@ fn all() -> impl Iterator<Item = &'static str> {
 }
 
 impl FeatureGates {
-    /// Iterates over the gates that the scheduler has in the emulated version: name, stage, and true if enabled.
+    /// Iterates over the gates that the scheduler has in the emulated version, and yields each gate's name, its stage,
+    /// and true if it is enabled.
     pub fn all(&self) -> impl Iterator<Item = (&'static str, Stage, bool)> {
         let features = self.features();
         let emulation = self.emulation;

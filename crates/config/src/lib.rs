@@ -5,7 +5,8 @@
 //! apply flags; [`validate`] checks the result; [`plan_profiles`] expands each profile into one ordered list of plugins
 //! per extension point.
 //!
-//! Messages are kube-scheduler's, with file, line and column added. The crate reads no files: callers pass their text.
+//! Messages are kube-scheduler's, with file, line and column added. The crate reads no files: callers pass the text of
+//! files.
 //!
 //! Reading order: `config` (the types), `load`, `validate` and `args_rules` (the rules), `plugins` (merging), `plan`
 //! (expanding), `in_tree` (kube-scheduler's table), `gates` and `emulation`; then `decode` (tree to structs), `error`

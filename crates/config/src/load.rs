@@ -272,7 +272,7 @@ impl ArgsReader<'_> {
     }
 }
 
-/// Removes `apiVersion` and `kind`, which arguments may contain but their types do not have.
+/// Removes `apiVersion` and `kind`, which arguments may contain although their types lack these fields.
 fn without_type(node: &Node) -> Node {
     let mut node = node.clone();
     if let Content::Mapping(entries) = &mut node.content {

@@ -40,7 +40,7 @@ const ORDER: [ExtensionPoint; ExtensionPoint::ALL.len()] = [
     ExtensionPoint::PlacementScore,
 ];
 
-/// Plugins that are available.
+/// The available plugins.
 pub trait PluginCatalog {
     /// Returns the extension points of a plugin; `None` if the plugin does not exist.
     fn points(&self, plugin: &str) -> Option<PointSet>;
@@ -65,8 +65,8 @@ pub struct ProfilePlan {
     /// The profile's value, or else the global value; `None` if neither is given.
     pub percentage_of_nodes_to_score: Option<i32>,
     points: BTreeMap<ExtensionPoint, Vec<(String, i64)>>,
-    /// Arguments of the enabled plugins that have any. They are valid, with defaults and without `apiVersion` and
-    /// `kind`.
+    /// Arguments of the enabled plugins that have any. The arguments are valid, include defaults, and do not contain
+    /// `apiVersion` or `kind`.
     pub args: BTreeMap<String, Value>,
     /// Enabled in-tree plugins that the catalog does not contain, with their points.
     pub missing: Vec<(String, PointSet)>,
@@ -78,7 +78,7 @@ impl ProfilePlan {
         self.points.get(&point).map_or(&[], Vec::as_slice)
     }
 
-    /// Returns the plugins that run at any point, each once.
+    /// Returns the plugins that run at one or more points, without duplicates.
     pub fn plugins(&self) -> Vec<&str> {
         let mut names: Vec<&str> = Vec::new();
         for (name, _) in self.points.values().flatten() {
@@ -146,14 +146,14 @@ impl<'a> Planner<'a> {
         Ok((self.assemble(lists, &score, &placement), sort))
     }
 
-    /// Returns the points of a plugin, from the catalog or, if the plugin is missing there, from kube-scheduler's
+    /// Returns the points of a plugin: from the catalog or, if the catalog lacks the plugin, from kube-scheduler's
     /// table.
     fn points(&self, plugin: &str) -> Option<PointSet> {
         self.catalog.points(plugin).or_else(|| in_tree::in_tree(plugin).map(|p| p.points))
     }
 
     /// Returns true if the plugin may be listed at a point. Harbormaster's version of an in-tree plugin may implement
-    /// other points than kube-scheduler's, so the points of kube-scheduler's table are accepted too.
+    /// different points from kube-scheduler's, so the points in kube-scheduler's table are accepted too.
     fn may_extend(&self, plugin: &str, point: ExtensionPoint) -> bool {
         let in_tree = in_tree::in_tree(plugin).is_some_and(|p| p.points.contains(point));
         in_tree || self.points(plugin).is_some_and(|points| points.contains(point))
@@ -204,7 +204,7 @@ impl<'a> Planner<'a> {
         self.error(field, &format!("plugin {plugin:?} already registered as \"{point}Plugin\""))
     }
 
-    /// Returns the plugins that the profile lists at the point itself.
+    /// Returns the plugins in the profile's own list for the point, without those of `multiPoint`.
     fn own_list(&self, point: ExtensionPoint) -> Result<Vec<&'a str>, Vec<ConfigError>> {
         let mut list: Vec<&str> = Vec::new();
         for (i, plugin) in self.profile.plugins.at(point).enabled.iter().enumerate() {
@@ -226,8 +226,8 @@ impl<'a> Planner<'a> {
     }
 
     /// Returns the list of a point with the plugins of `multiPoint` added: first the plugins in both lists, in the
-    /// order of the point's list, then the others of `multiPoint`, then the rest of the point's list. `None` if the
-    /// list does not change.
+    /// order of the point's list, then the other plugins of `multiPoint`, then the rest of the point's list. Returns
+    /// `None` if `multiPoint` is empty or the point disables all plugins.
     fn expanded(&self, point: ExtensionPoint) -> Result<Option<Vec<&'a str>>, Vec<ConfigError>> {
         let (own, multi) = (self.profile.plugins.at(point), &self.profile.plugins.multi_point);
         if multi.enabled.is_empty() || own.disables(ALL) {
@@ -258,8 +258,8 @@ impl<'a> Planner<'a> {
         Ok(Some(list))
     }
 
-    /// Returns the path in the file of a plugin of the merged `multiPoint` list; of its last entry if there are
-    /// several.
+    /// Returns the path of a plugin's last entry in the file's `multiPoint` list, or of `multiPoint` itself if the file
+    /// does not list the plugin.
     fn multi_point_field(&self, plugin: &str) -> String {
         match self.profile.multi_point_in_file.iter().rposition(|name| name == plugin) {
             Some(i) => format!("plugins.multiPoint.enabled[{i}]"),
@@ -304,7 +304,7 @@ impl<'a> Planner<'a> {
             }
             let weight = if plugin.weight == 0 { 1 } else { i64::from(plugin.weight) };
             let most = weight.wrapping_mul(MAX_SCORE);
-            // Arithmetic wraps in kube-scheduler. That wrapping is its only check for negative weights.
+            // As in kube-scheduler, the arithmetic wraps, and this check is the only one that catches negative weights.
             if most > i64::MAX.wrapping_sub(total) {
                 let message = format!("{what}: total score of Score plugins could overflow");
                 return Err(self.error(&format!("plugins.{}", point.field()), &message));
@@ -351,7 +351,8 @@ impl<'a> Planner<'a> {
         plan
     }
 
-    /// Adds a missing plugin, unless its feature gate is off, because then it does nothing in kube-scheduler either.
+    /// Records a plugin as missing, unless its feature gate is off: then the plugin does nothing in kube-scheduler
+    /// either.
     fn add_missing(&self, missing: &mut Vec<(String, PointSet)>, name: &str, point: ExtensionPoint) {
         if !in_tree::in_tree(name).is_some_and(|p| p.active(self.features)) {
             return;
@@ -404,7 +405,7 @@ mod tests {
     use super::*;
     use crate::{in_tree::in_tree, load::load};
 
-    /// Returns the points of all in-tree plugins and of three others.
+    /// Returns the points of a plugin: any in-tree plugin, or one of three other plugins.
     fn catalog(name: &str) -> Option<PointSet> {
         match name {
             "Mine" => Some(PointSet::of(&[Filter, Score])),

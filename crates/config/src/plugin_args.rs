@@ -107,8 +107,8 @@ impl PluginArgs {
         (args.map(|args| args.with_defaults(features)), unknown)
     }
 
-    /// Adds the defaults that the types cannot express: those that depend on feature gates, and those for zeroes that
-    /// mean "not given".
+    /// Adds the defaults that the types cannot express: those that depend on feature gates, and those that replace a
+    /// zero meaning "not given".
     fn with_defaults(self, features: &Features) -> Self {
         match self {
             Self::DynamicResources(args) => Self::DynamicResources(with_timeouts(args, features)),
@@ -133,7 +133,7 @@ impl PluginArgs {
     }
 }
 
-/// Returns true if the feature gates that `bindingTimeout` requires are on.
+/// Returns true if the feature gates that `bindingTimeout` requires are enabled.
 pub(crate) fn binding_timeout_allowed(features: &Features) -> bool {
     features.enabled(Feature::DRADeviceBindingConditions)
         && features.enabled(Feature::DRAResourceClaimDeviceStatus)

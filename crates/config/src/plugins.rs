@@ -1,4 +1,4 @@
-//! The `plugins` of a profile, and their merging into the defaults.
+//! The `plugins` field of a profile, and how it is merged into the defaults.
 
 use harbormaster_api::{features::Features, points::ExtensionPoint};
 use schemars::JsonSchema;
@@ -94,7 +94,7 @@ macro_rules! plugin_lists {
         }
 
         impl Plugins {
-            /// Returns the list of a point.
+            /// Returns the plugin list of an extension point.
             pub fn at(&self, point: ExtensionPoint) -> &PluginSet {
                 match point {
                     $(ExtensionPoint::$point => &self.$list,)*
@@ -154,7 +154,7 @@ impl Plugins {
         plugins
     }
 
-    /// Returns the sorted names of plugins that are enabled at any point.
+    /// Returns the sorted names of the plugins that are enabled at one or more points.
     pub fn names(&self) -> Vec<&str> {
         let sets = ExtensionPoint::ALL.into_iter().map(|p| self.at(p)).chain([&self.multi_point]);
         let mut names: Vec<_> = sets.flat_map(|s| &s.enabled).map(|p| p.name.as_str()).collect();

@@ -1,7 +1,7 @@
 //! JSON schema of the configuration for editors, generated from the decoded types.
 //!
-//! schemars reads serde's attributes and the doc comments of fields. This module adds the rules that they do not
-//! contain: the version, the arguments of each plugin, the names of plugins, and the rejection of unknown fields.
+//! schemars reads serde's attributes and the doc comments of fields. This module adds the rules that these sources do
+//! not express: the version, the arguments of each plugin, the names of plugins, and the rejection of unknown fields.
 
 use schemars::generate::SchemaSettings;
 use serde_json::{Value, json};

@@ -13,7 +13,7 @@ impl KubeSchedulerConfiguration {
         harbormaster_yaml::write(&self.to_value())
     }
 
-    /// Returns the same as [`Self::to_yaml`] as a JSON value.
+    /// Returns the content of [`Self::to_yaml`] as a JSON value.
     pub fn to_value(&self) -> Value {
         let mut config = json!({
             "apiVersion": API_VERSION,

@@ -4,7 +4,7 @@
 //! cluster), [`dump`] (the objects of a real cluster), `simulate`, `manifest_files`, `table`, `alike` and `layout`
 //! (scheduling of manifests), [`generate`] (completions, manual pages and the schema), [`log`] and [`log_output`] (log
 //! lines), [`reload`] (changes to the configuration file), [`metric_limits`] (metrics and labels that are not shown).
-//! If a program is called as `kube-scheduler` (through a symbolic link), it behaves as with the command `run`.
+//! If a program is called as `kube-scheduler` (through a symbolic link), it behaves as if the `run` command were given.
 
 #[cfg(any(feature = "sandbox", feature = "simulate"))]
 mod alike;
@@ -42,13 +42,13 @@ use harbormaster_setup::Choices;
 
 /// The version of Harbormaster.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
-/// Commit from which the program was built, if this variable was set for the build.
+/// Commit from which the program was built, if `HARBORMASTER_COMMIT` was set during the build.
 const COMMIT: Option<&str> = option_env!("HARBORMASTER_COMMIT");
-/// Program name that selects the command `run`.
+/// Program name that selects the `run` command.
 const KUBE_SCHEDULER: &str = "kube-scheduler";
 const AFTER_HELP: &str = "Exit codes: 0 success; 1 any error.";
 
-/// Result of a command, which prints its errors itself.
+/// Result of a command. Commands print their own errors.
 pub(crate) type CommandResult = Result<(), CommandError>;
 
 /// Failure of a command that has already printed its error.

@@ -1,8 +1,8 @@
 //! A Kubernetes scheduler with your own plugins.
 //!
 //! [`main`] is a complete program: the commands `run`, `simulate` and `sandbox` with all flags and your plugins.
-//! [`Scheduler`] provides the same inside another program or a test. Plugins are written with [`prelude`], [`api`] and
-//! [`framework`], and tested with `testkit` (a feature) and [`sandbox`].
+//! [`Scheduler`] provides the same functionality inside another program or a test. Plugins are written with
+//! [`prelude`], [`api`] and [`framework`], and tested with `testkit` (a feature) and [`sandbox`].
 //!
 //! ```no_run
 //! use std::process::ExitCode;
@@ -30,11 +30,11 @@
 //!
 //! Features, all on by default except `otlp` and `testkit`:
 //! - `cli`: [`main`]. Its commands `sandbox` and `simulate` need the features of the same names.
-//! - `sandbox`: the module [`sandbox`] and [`Scheduler::sandbox`], with an in-memory API server.
-//! - `simulate`: the module [`simulation`] and [`Scheduler::simulate`].
+//! - `sandbox`: the [`sandbox`] module and [`Scheduler::sandbox`], with an in-memory API server.
+//! - `simulate`: the [`simulation`] module and [`Scheduler::simulate`].
 //! - `otlp`: traces over OTLP. The container image is built with this feature.
-//! - `mimalloc`: the allocator of the program `harbormaster`; the library does not use it.
-//! - `testkit`: the module `testkit`, for testing plugins.
+//! - `mimalloc`: the allocator of the `harbormaster` program; the library does not use it.
+//! - `testkit`: the `testkit` module, for testing plugins.
 //!
 //! Plugin authors may rely on everything that is public in this crate; `tests/surface/surface.txt` lists it.
 //!
@@ -59,8 +59,8 @@ pub use {serde, serde_json};
 /// that `register` adds. A plugin whose name is already registered replaces the earlier plugin.
 ///
 /// The commands are `run`, `simulate`, `sandbox`, `dump` and `generate`; if the program is called as `kube-scheduler`
-/// (through a symbolic link), it behaves as with `run`. Help and version show the name under which the program was
-/// called.
+/// (through a symbolic link), it behaves as if `run` were given. Help and version show the name under which the program
+/// was called.
 #[cfg(feature = "cli")]
 pub fn main(register: impl FnOnce(&mut Registry)) -> std::process::ExitCode {
     let mut plugins = harbormaster_setup::Choices::default().plugins;
@@ -85,7 +85,7 @@ pub mod api {
     };
 }
 
-/// Parts of the framework that few plugins need, so the prelude omits them.
+/// Parts of the framework that the prelude omits because few plugins need them.
 pub mod framework {
     pub use harbormaster_framework::{
         api_call::{ClusterApi, Verb},

@@ -100,8 +100,8 @@ impl Builder {
         self
     }
 
-    /// Sets the verbosity of the `tracing` events, as `-v` does: 4 adds rejections, 5 moves in the queue, 10 scores.
-    /// The embedding program chooses the subscriber and its level.
+    /// Sets the verbosity of the `tracing` events, as `-v` does: 4 adds rejections, 5 adds moves in the queue, and 10
+    /// adds scores. The embedding program chooses the subscriber and its level.
     #[must_use]
     pub fn verbosity(mut self, verbosity: i64) -> Self {
         self.verbosity = verbosity;
@@ -133,9 +133,10 @@ impl Scheduler {
         &self.setup.warnings
     }
 
-    /// Schedules the pods of a cluster until `shutdown` resolves. The configuration's kubeconfig selects the cluster;
-    /// if there is none, the builder's does; without either, it is the cluster in which the process runs. Needs a tokio
-    /// runtime with time and I/O; the current-thread runtime uses the least CPU time.
+    /// Schedules the pods of a cluster until `shutdown` resolves. The kubeconfig named by the configuration selects the
+    /// cluster; if the configuration names none, the builder's kubeconfig does; without either, the scheduler uses the
+    /// cluster in which the process runs. Needs a tokio runtime with time and I/O; the current-thread runtime uses the
+    /// least CPU time.
     ///
     /// As in the program, a leader is elected unless the configuration contains `leaderElection: {leaderElect: false}`:
     /// pods are scheduled only while this process holds the lease, which is `kube-system/kube-scheduler` unless the
@@ -155,7 +156,7 @@ impl Scheduler {
         harbormaster_driver::run(driver, self.setup.engine, shutdown).await
     }
 
-    /// Places the pods of manifests under virtual time, as the command `simulate` does. Calls the extenders of the
+    /// Places the pods of manifests under virtual time, as the `simulate` command does. Calls the extenders of the
     /// configuration, except for binding.
     ///
     /// # Errors
@@ -255,7 +256,7 @@ pub(crate) fn lend_extenders(
 /// Returns a configuration's leader election settings.
 ///
 /// # Errors
-/// If it requires an unsupported kind of leader election.
+/// If the configuration requires an unsupported kind of leader election.
 pub(crate) fn election(
     config: &KubeSchedulerConfiguration,
     features: &Features,

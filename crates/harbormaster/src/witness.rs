@@ -22,7 +22,7 @@ pub(crate) struct Witness {
 
 #[derive(Debug, Default)]
 struct RecordedFailures {
-    /// The first failure of an extender that is not ignorable. No extender is called after it.
+    /// The first failure of an extender that is not ignorable. After this failure, no extender is called.
     failure: Option<String>,
     /// Number of ignored failures, keyed by message.
     ignored: BTreeMap<String, usize>,

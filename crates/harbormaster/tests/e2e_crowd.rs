@@ -1,6 +1,6 @@
 //! The secure port and scheduling while thousands of clients are slow on purpose.
 //!
-//! `HARBORMASTER_CONNECTIONS` sets the number of connections, within this process's limit on open files,
+//! `HARBORMASTER_CONNECTIONS` sets the number of connections. This process's limit on open files caps that number,
 //! which is why this test has its own program.
 
 #![cfg(unix)]
@@ -37,7 +37,7 @@ use serde_json::json;
 const CONNECTIONS: usize = 2_000;
 /// Number of files that this process needs for other purposes.
 const OTHERS: usize = 200;
-/// Maximum number of open files: the connections that the port keeps at a time, plus the scheduler's other files.
+/// Maximum number of open files: the connections that the port keeps open at a time, plus the scheduler's other files.
 const MOST_FILES: usize = 512 + 100;
 const THREADS: usize = 4;
 /// Shortest interval between two bytes on one connection.
@@ -218,7 +218,7 @@ fn pods_are_bound_and_health_checks_pass_while_thousands_of_clients_are_slow() {
         eprintln!(
             "{connections} connections: {opened} opened, {closed} closed; 20 answers took {tries} tries"
         );
-        // Other clients may displace the connection of a request once or twice; kubelet would retry too.
+        // Other clients may displace a request's connection once or twice; kubelet would retry too.
         assert!(tries <= 30, "{tries} tries for 20 answers");
         assert!(closed > 0, "the port keeps fewer connections than were opened");
     });

@@ -1,4 +1,4 @@
-//! Connections that die silently: the side that sends or waits has to detect it. These tests measure how long the
+//! Connections that die silently: the side that sends or waits has to detect the loss. These tests measure how long the
 //! detection takes, so they have their own program.
 
 #[path = "it/e2e/mod.rs"]
@@ -103,7 +103,7 @@ fn while_bindings_hang(server: Server, name: &'static str, over: Over) {
     scene.ends_well(harbormaster);
 }
 
-/// The server makes bindings, but its responses are lost.
+/// The server carries out bindings, but its responses are lost.
 fn while_answers_are_lost(server: Server, name: &'static str, over: Over) {
     const NODES: usize = 5;
     const PODS: usize = 20 * NODES;
@@ -128,7 +128,7 @@ fn while_answers_are_lost(server: Server, name: &'static str, over: Over) {
     scene.ends_well(harbormaster);
 }
 
-/// Asserts that Harbormaster resumes in time and that it learns exactly once of each pod's binding.
+/// Asserts that Harbormaster resumes in time and learns of each pod's binding exactly once.
 fn goes_on(scene: &Scene, harbormaster: &Harbormaster, silent: Instant, pods: usize) {
     let name = scene.name;
     let bound = || harbormaster.lines_with(&["Successfully bound pod to node", &scene.full("many-")]).len();

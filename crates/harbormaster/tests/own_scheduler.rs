@@ -50,7 +50,7 @@ fn program() -> &'static Path {
         let mut cargo = cargo();
         cargo.args(["test", "--offline"]).current_dir(example());
         cargo.env("CARGO_TARGET_DIR", target.parent().unwrap());
-        // The same settings as in the workspace, whose profiles do not apply to the example.
+        // These settings are the same as in the workspace, whose profiles do not apply to the example.
         cargo.env("CARGO_PROFILE_DEV_DEBUG", "false").env("CARGO_PROFILE_DEV_STRIP", "debuginfo");
         if !cfg!(debug_assertions) {
             cargo.arg("--release");

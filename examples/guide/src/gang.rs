@@ -21,7 +21,7 @@ fn gang_of(pod: &Pod) -> Option<Name> {
     Some((pod.namespace.clone(), pod.labels.get(GANG)?.clone()))
 }
 
-/// Returns the number of pods in the gang, or 1 if the label is missing or invalid.
+/// Returns the size of the gang as given by the pod's label, or 1 if the label is missing or invalid.
 fn size_of(pod: &Pod) -> usize {
     pod.labels.get(SIZE).and_then(|text| text.parse().ok()).unwrap_or(1)
 }

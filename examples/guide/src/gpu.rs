@@ -1,4 +1,4 @@
-//! Chapter 1. Gpu: places pods by GPU memory and clock speed, which labels on pods and nodes describe.
+//! Chapter 1. Gpu: places pods by GPU memory and clock speed, as given by labels on pods and nodes.
 
 use harbormaster::{api::Labels, prelude::*};
 

@@ -142,8 +142,8 @@ impl Seats {
         Ok(if is_its_own && license.has_a_seat_for(pod) { Hint::Queue } else { Hint::Skip })
     }
 
-    /// Wakes the pod if a pod with the same license that had a node is deleted, because its seat may never have been
-    /// written, or if the waiting pod's own labels change.
+    /// Wakes the pod if its own labels change, or if a pod that had a node and the same license is deleted: that pod's
+    /// seat may never have been recorded.
     fn after_pod(&self, pod: &PodInfo, change: &Change<'_>) -> PluginResult<Hint> {
         let Change::Pod { old: Some(old), new } = change else { return Ok(Hint::Queue) };
         let is_same = old.namespace == pod.namespace && license_of(old) == license_of(pod);

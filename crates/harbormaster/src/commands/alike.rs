@@ -4,12 +4,12 @@ use std::collections::{BTreeSet, HashMap};
 
 use super::layout::{Cell, Colour};
 
-/// Number of pods from which similar pods share a row.
+/// Minimum number of pods in the table for similar pods to share rows.
 pub(crate) const MANY: usize = 50;
 /// Maximum number of nodes that a row lists by name.
 const NAMED: usize = 3;
 
-/// Data of one pod for its row.
+/// One pod's data for the table.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Row {
     /// `namespace/name`.

@@ -1,4 +1,4 @@
-//! The command `dump`: writes all objects of a cluster that affect scheduling, as manifests.
+//! The `dump` command: writes all objects of a cluster that affect scheduling, as manifests.
 
 use std::{
     env,
@@ -33,7 +33,7 @@ struct ListedKind {
     kind: String,
 }
 
-/// Kinds that affect scheduling: group, version, and plurals with their kinds.
+/// Kinds that affect scheduling: group, version, and each plural with its kind.
 const KINDS: [(&str, &str, &[(&str, &str)]); 7] = [
     (
         "",
@@ -91,7 +91,7 @@ const DUMPED: &str = "Nothing is written to the cluster. Secrets and ConfigMaps 
      containers are left out.\n\nExit codes: 0 success; 1 any error.";
 
 pub(crate) fn command() -> Command {
-    // `augment_args` sets the description to the doc comment of `Options`, so `about` has to come after it.
+    // `augment_args` sets the description to the doc comment of `Options`, so `about` must be called afterwards.
     Options::augment_args(Command::new("dump"))
         .about("Print everything in a cluster that affects scheduling, for simulate and sandbox")
         .after_help(DUMPED)
@@ -109,7 +109,7 @@ pub(crate) fn main(program: &Program, options: &Options) -> CommandResult {
     })
 }
 
-/// Returns the kinds to list: [`KINDS`] and those that the plugins of the configuration read.
+/// Returns the kinds to list: [`KINDS`] and the kinds that the configuration's plugins read.
 fn kinds(program: &Program, options: &Options) -> Result<Vec<ListedKind>, String> {
     let mut kinds: Vec<ListedKind> = KINDS
         .iter()
@@ -160,7 +160,7 @@ fn default_kubeconfig() -> Option<PathBuf> {
     env::var_os("KUBECONFIG").filter(|path| !path.is_empty()).map(PathBuf::from).or_else(of_home)
 }
 
-/// Returns true if the kind is a custom resource, so its definition is dumped too.
+/// Returns true if the kind is a custom resource, whose definition is dumped too.
 fn is_custom(kind: &ListedKind) -> bool {
     kind.group.contains('.') && !kind.group.ends_with(".k8s.io")
 }
@@ -234,8 +234,8 @@ fn write(out: &mut impl Write, object: &Value) -> Result<(), String> {
     write!(out, "---\n{}", harbormaster_yaml::write(object)).map_err(unwritable)
 }
 
-/// Removes fields that scheduling never reads or that may contain secrets: managed fields, the configuration that
-/// `kubectl apply` applied last, commands, and environment variables.
+/// Removes fields that scheduling never reads or that may contain secrets: managed fields, the last configuration
+/// applied by `kubectl apply`, commands, and environment variables.
 fn slim(object: &mut Value) {
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.remove("managedFields");

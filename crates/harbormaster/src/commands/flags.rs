@@ -290,7 +290,8 @@ pub(crate) fn read(name: &str, args: impl IntoIterator<Item = OsString>) -> Read
     }
 }
 
-/// Replaces underscores in the flag's name: Go's flag library accepts `--leader_elect` for `--leader-elect`.
+/// Replaces underscores in the flag's name with dashes: Go's flag library accepts `--leader_elect` for
+/// `--leader-elect`.
 fn dashed(arg: OsString) -> OsString {
     let Some(text) = arg.to_str().filter(|text| text.starts_with("--")) else { return arg };
     match text.split_once('=') {
@@ -299,7 +300,8 @@ fn dashed(arg: OsString) -> OsString {
     }
 }
 
-/// Returns the error as Go's flag library words it, or clap's first line if there is no counterpart.
+/// Returns the error as Go's flag library words it, or the first line of clap's message if Go's library has no
+/// counterpart.
 fn plain(error: &clap::Error) -> String {
     use clap::error::{ContextKind, ContextValue};
     let named = match error.get(ContextKind::InvalidArg) {

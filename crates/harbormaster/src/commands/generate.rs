@@ -1,4 +1,4 @@
-//! The command `generate`: shell completions and manual pages, generated from the flags, and a schema for editors.
+//! The `generate` command: shell completions and manual pages, generated from the flags, and a schema for editors.
 
 use std::{
     io::{self, Write},
@@ -35,7 +35,7 @@ enum Artifact {
 }
 
 pub(crate) fn command() -> Command {
-    // `augment_args` sets the description to the doc comment of `Options`, so `about` has to come after it.
+    // `augment_args` sets the description to the doc comment of `Options`, so `about` must be called afterwards.
     Options::augment_args(Command::new("generate"))
         .about("Generate shell completions, manual pages, and a schema for editors")
         .after_help(super::AFTER_HELP)

@@ -60,7 +60,7 @@ impl Threshold {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Sets the level from the next line on.
+    /// Sets the level, starting with the next line.
     pub(crate) fn set(&self, level: i64) {
         self.0.store(level, Ordering::Relaxed);
         // Callsites cache whether their level is enabled, so the cache must be rebuilt.
@@ -80,8 +80,8 @@ pub(crate) fn start(output: Output, verbosity: i64, plugins: &Registry) -> Thres
     level
 }
 
-/// Filters events by verbosity. Warnings from libraries are always written, their INFO events from verbosity 6 up,
-/// DEBUG events from 8 up, and TRACE events, for example single HTTP frames, from 11 up.
+/// Filters events by verbosity. For libraries, warnings are always written, INFO events at verbosity 6 and above, DEBUG
+/// events at 8 and above, and TRACE events, for example single HTTP frames, at 11 and above.
 struct Verbosity {
     level: Threshold,
     /// Crates that define plugins. They are not treated as libraries.
@@ -118,8 +118,8 @@ impl<S> Filter<S> for Verbosity {
         v.0.unwrap_or(implied) <= self.level.get()
     }
 
-    /// Returns the lowest level that can pass. By convention, verbosity 0 is INFO, 1 and 2 are DEBUG, and higher values
-    /// are TRACE, so whole levels can be switched off cheaply.
+    /// Returns the most verbose level that can pass. By convention, verbosity 0 is INFO, 1 and 2 are DEBUG, and higher
+    /// values are TRACE, so whole levels can be switched off cheaply.
     fn max_level_hint(&self) -> Option<LevelFilter> {
         Some(match self.level.get() {
             ..=0 => LevelFilter::INFO,
@@ -209,7 +209,7 @@ fn text(level: Level, now: Timestamp, process: u32, place: &SourceLocation<'_>, 
     line
 }
 
-/// Returns the text quoted as by Go.
+/// Returns the text, quoted as Go quotes strings.
 fn quoted(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');
@@ -271,7 +271,7 @@ impl Fields {
 impl Visit for Fields {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         let text = format!("{value:?}");
-        // Debug formatting has already quoted a string.
+        // If the value is a string, Debug formatting has already quoted it.
         let value = match serde_json::from_str(&text) {
             Ok(Value::String(inner)) if text.starts_with('"') => Value::String(inner),
             Ok(list @ Value::Array(_)) => list,

@@ -36,7 +36,7 @@ impl Output {
         Self { format, split: None, flush_every: FLUSH_EVERY }
     }
 
-    /// Returns the output that flags select.
+    /// Returns the output selected by the flags.
     ///
     /// # Errors
     ///
@@ -90,7 +90,7 @@ impl Output {
     }
 }
 
-/// Returns the flags of a format: true if streams are split, and the number of bytes to buffer.
+/// Returns the values of a format's flags: true if streams are split, and the number of bytes to buffer.
 fn stream_flags(given: &Flags, format: Format) -> (bool, i64) {
     let (splits, size) = match format {
         Format::Text => (&given.log_text_split_stream, &given.log_text_info_buffer_size),

@@ -9,7 +9,8 @@ use super::files::read;
 /// Extensions of the files that are read from directories.
 const EXTENSIONS: [&str; 3] = ["yaml", "yml", "json"];
 
-/// Reads all files. Of a directory, reads the manifests directly in it, sorted by name. `-` is standard input.
+/// Reads all files. From a directory, reads the manifests that it directly contains, sorted by name. `-` stands for
+/// standard input.
 ///
 /// # Errors
 ///

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::flags::Flags;
 
-/// The only version that `--show-hidden-metrics-for-version` accepts: the one before the version that Harbormaster
+/// The only version that `--show-hidden-metrics-for-version` accepts: the version before the one that Harbormaster
 /// implements.
 const PREVIOUS: &str = "1.35";
 const METRIC: &str = "[a-zA-Z_:][a-zA-Z0-9_:]*";

@@ -2,8 +2,9 @@
 //! the old configuration stays active.
 //!
 //! A mounted ConfigMap is a link that kubelet swaps, so contents are compared, not timestamps. SIGHUP triggers an
-//! immediate check. A file that is written in place may be read half-written, and the half may be valid, so content is
-//! used only if it reads the same a moment later. Each SIGHUP in between restarts that wait, but not without limit.
+//! immediate check. A file that is written in place may be read half-written, and the partial content may be valid, so
+//! content is used only if a second read a moment later returns the same. Each SIGHUP in the meantime restarts this
+//! wait, up to a limit.
 
 use std::time::{Duration, Instant};
 
@@ -49,7 +50,7 @@ pub(super) struct Follower {
     reload: Reload,
 }
 
-/// Content of the file, or the reason that the file cannot be read.
+/// Content of the file, or the reason why the file cannot be read.
 type FileContent = Result<String, String>;
 
 /// New content of the file that has not been checked yet.
@@ -57,7 +58,8 @@ type FileContent = Result<String, String>;
 struct UnsettledContent {
     seen: FileContent,
     since: Instant,
-    /// Time of the last SIGHUP since the content was first seen, or else the time when it was first seen.
+    /// Time of the last SIGHUP since the content was first seen; if there was none, the time when the content was first
+    /// seen.
     quiet_since: Instant,
 }
 
@@ -76,7 +78,7 @@ impl UnsettledContent {
     }
 }
 
-/// Reason that content is not applied.
+/// The reason why content is not applied.
 enum ApplyError {
     /// The content is invalid.
     Wrong(String),
@@ -195,7 +197,7 @@ fn needs_restart(old: &KubeSchedulerConfiguration, new: &KubeSchedulerConfigurat
     different.into_iter().map(error).collect()
 }
 
-/// Adds the fields in which two objects differ, each with its two values.
+/// Adds to `found` the fields in which two objects differ, each with both values.
 fn differences(path: &str, old: &Value, new: &Value, found: &mut Vec<(String, Value, Value)>) {
     let (Value::Object(olds), Value::Object(news)) = (old, new) else {
         if old != new {

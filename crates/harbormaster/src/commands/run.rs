@@ -1,4 +1,4 @@
-//! The command `run`: from flags to a running scheduler.
+//! The `run` command: from flags to a running scheduler.
 
 use std::{
     ffi::OsString,
@@ -33,7 +33,7 @@ use super::{
 };
 use crate::scheduler;
 
-/// Runs a scheduler until a signal stops it. `name` is the command as the user called it.
+/// Runs a scheduler until a signal stops it. `name` is the name by which the user called the command.
 pub(crate) fn main(program: &Program, name: &str, args: Vec<OsString>) -> CommandResult {
     let given = match flags::read(name, args) {
         Read::Flags(given) => given,
@@ -153,7 +153,7 @@ fn verbosity(level: &log::Threshold, console: &Console) -> SetVerbosity {
     })
 }
 
-/// Returns the metrics, with the build, the versions, the limits and the features set.
+/// Creates the metrics and sets the build, the versions, the limits and the features.
 fn metrics(given: &Flags) -> Result<Metrics, String> {
     let metrics = Metrics::default();
     let (gates, emulation) = gates(given)?;

@@ -1,4 +1,4 @@
-//! The command `sandbox`.
+//! The `sandbox` command.
 
 mod kubeconfig;
 mod screen;
@@ -92,7 +92,7 @@ impl Options {
 }
 
 pub(crate) fn command() -> Command {
-    // `augment_args` sets the description to the doc comment of `Options`, so `about` has to come after it.
+    // `augment_args` sets the description to the doc comment of `Options`, so `about` must be called afterwards.
     Options::augment_args(Command::new("sandbox"))
         .about("Schedule pods in a make-believe cluster, with an API server for kubectl")
         .after_help(super::AFTER_HELP)
@@ -274,7 +274,7 @@ impl View {
         }
     }
 
-    /// Shows a summary, and replaces the table, if there is one, with all pods.
+    /// If there is a table, replaces it with all pods. Then shows a summary.
     fn end(&self, sandbox: &Sandbox) -> io::Result<()> {
         let board = &sandbox.board;
         let table = match self {

@@ -1,4 +1,4 @@
-//! The command `simulate`.
+//! The `simulate` command.
 
 use std::{
     cell::Cell,
@@ -93,7 +93,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 const REFRESH: Duration = Duration::from_millis(100);
 
 pub(crate) fn command() -> Command {
-    // `augment_args` sets the description to the doc comment of `Options`, so `about` has to come after it.
+    // `augment_args` sets the description to the doc comment of `Options`, so `about` must be called afterwards.
     Options::augment_args(Command::new("simulate"))
         .about("Show where the pods of manifests would be placed, without a cluster")
         .after_help(format!("{}\n\n{}", table::COLUMNS, EXIT_CODES))

@@ -142,7 +142,8 @@ fn fits(groups: &[FittingNodes], chosen: Option<&str>, style: Style) -> String {
         let scores = plugins.iter().map(|plugin| Cell::from(score(group, plugin).unwrap_or_default()));
         table.add(begin(group).into_iter().chain(scores));
     }
-    // If one column per plugin is too wide, all scores share a column and each is preceded by its plugin's name.
+    // If the table with one column per plugin is too wide, all scores share a column and each is preceded by its
+    // plugin's name.
     if style.width.is_some_and(|width| table.width() > width) {
         table = Table::new(titles.into_iter().chain(["SCORES (raw->final)"]));
         for group in shown {

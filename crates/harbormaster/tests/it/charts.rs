@@ -136,7 +136,7 @@ impl Sandbox {
         list["items"].as_array().cloned().unwrap_or_default()
     }
 
-    /// Returns the ready pods of a release: those of its DaemonSets separately, after the others.
+    /// Returns a release's pods, which must all be ready: first those of other workloads, then those of DaemonSets.
     fn pods(&self, namespace: &str) -> (Vec<Value>, Vec<Value>) {
         let mut pods = self.items(&format!("get pods -n {namespace} -o json"));
         pods.retain(|pod| {

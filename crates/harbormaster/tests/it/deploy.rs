@@ -198,7 +198,7 @@ fn start_static_pod(cluster: &Endpoint, files: &Path) -> Started {
     start_with(pod["spec"].take(), program, args, files)
 }
 
-/// Starts the program of a pod. Only the port differs, because other tests may run at the same time.
+/// Starts a pod's program. Only the port is changed, because other tests may run at the same time.
 fn start_with(spec: Value, program: &str, mut args: Vec<String>, files: &Path) -> Started {
     let [port] = free_ports().expect("a port is free");
     args.push(format!("--secure-port={port}"));

@@ -1,4 +1,4 @@
-//! Links, anchors and paths in the documents are valid, and the links of alerts lead to headings.
+//! Links, anchors and paths in the documents are valid, and the links in alerts lead to headings.
 
 use std::{
     fs,

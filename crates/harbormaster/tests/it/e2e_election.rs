@@ -227,7 +227,7 @@ fn a_leader_that_was_suspended_for_long_writes_nothing_more_and_exits(server: Se
     a.process.signal("CONT");
     assert_eq!(a.process.wait(END).code(), Some(1), "{}", a.process.log());
     a.process.wait_for_line(&["Leaderelection lost"]);
-    // After this time, every request already sent has arrived.
+    // Wait long enough for every request already sent to arrive.
     sleep(Duration::from_secs(1));
     assert_eq!(decisions(&a), before, "{:?}", a.writes());
     assert_eq!(spec(&scene)["holderIdentity"], b.identity());

@@ -1,5 +1,5 @@
-//! Events: none is lost while the API server accepts them, however many are sent in a burst, and a server that accepts
-//! none for a while gets all of them afterwards.
+//! Events: none is lost while the API server accepts events, however many are sent in a burst, and a server that
+//! accepts no events for a while receives all of them afterwards.
 
 use std::{
     collections::BTreeSet,

@@ -111,7 +111,7 @@ fn watches_that_break_in_the_middle_of_a_line_lose_nothing(server: Server) {
     scene.create_node("large-node", "4", "a");
     assert_eq!(wait_until_bound(&scene.client, &scene.full("large")), scene.full("large-node"));
     let watches = scene.proxy.records(|request| request.is_watch_of("pods"));
-    // Over HTTP/1.1 watches are reopened from time to time in any case.
+    // Over HTTP/1.1, watches are reopened from time to time in any case.
     let turns = watches.last().map_or(0, |last| (last.at - watches[0].at).as_secs() / 18);
     let count = watches.len();
     assert!((4..=8 + turns as usize).contains(&count), "{count} watches after 4 cuts and {turns} turns");
@@ -131,7 +131,7 @@ fn rejected_watches_are_retried_with_backoff(server: Server) {
     scene.create("meanwhile", "100m");
     scene.is_bound("meanwhile");
     let mut watches = scene.proxy.records(pods);
-    // Over HTTP/1.1 watches are reopened from time to time in any case.
+    // Over HTTP/1.1, watches are reopened from time to time in any case.
     watches.drain(..watches.iter().take_while(|watch| watch.status == 200).count());
     assert_eq!(statuses(&watches[..4]), [503, 503, 500, 200]);
     assert!(watches[3].at - watches[0].at > Duration::from_secs(3), "pauses grow");
@@ -268,7 +268,7 @@ fn a_bind_whose_response_is_lost_counts_once(server: Server) {
         scene.fault_binds("a", 1, fault);
         scene.create("a", "1");
         scene.is_bound("a");
-        // There is room for a second CPU, but not for a third.
+        // There is capacity for a second CPU, but not for a third.
         scene.create("b", "1");
         scene.is_bound("b");
         scene.create("c", "1");

@@ -74,7 +74,8 @@ fn notes(scene: &Scene, name: &str) -> Vec<String> {
 
 fn a_pod_evicts_only_the_pods_in_its_way_and_waits_until_they_are_gone(server: Server) {
     let scene = Scene::new(server, "just");
-    // The best node costs one pod of the lowest priority; the others cost two such pods, or one pod of middle priority.
+    // On the best node, preemption costs one pod of the lowest priority; on each other node, two such pods or one pod
+    // of middle priority.
     full_node(&scene, "best", "1", LONG);
     for (node, class, cpu) in [("dear", MIDDLE, "1"), ("many", None, "500m")] {
         scene.create_node(&format!("node-{node}"), "2", "best");
@@ -105,7 +106,7 @@ fn a_pod_evicts_only_the_pods_in_its_way_and_waits_until_they_are_gone(server: S
     sleep(QUIET);
     assert!(scene.is_pending("top-best"));
 
-    // A pod that is created later does not get the room.
+    // A pod that is created later does not get the freed capacity.
     scene.create_ranked("late", MIDDLE, "1", "best");
     wait_until_explained(&scene.client, &scene.full("late"));
     scene.finish("low-best");
@@ -170,7 +171,7 @@ fn no_pod_is_evicted_if_eviction_cannot_help(server: Server) {
     scene.ends_well(harbormaster);
 }
 
-/// Returns the faults to inject into a request, each with a name and the number of times.
+/// Returns the faults to inject into a request, each with a name and the number of times to inject it.
 fn troubles() -> [(&'static str, usize, Fault); 6] {
     [
         ("500", 2, Fault::status(500, "InternalError")),
@@ -326,7 +327,7 @@ fn the_next_scheduler_continues_after_one_is_killed_while_evicting(server: Serve
     first.kill();
     is_dead.store(true, Ordering::Relaxed);
     scene.finish("low-ended");
-    // The rival needs the same room.
+    // The rival needs the same capacity.
     scene.create_ranked("rival", MIDDLE, "1", "ended");
 
     let second = scene.start();

@@ -1,5 +1,5 @@
 //! Preemption compared with the real kube-scheduler: both choose the same victims and report the same, and when the two
-//! compete for the same room, evictions come to an end. The real controller maintains the disruption budgets.
+//! compete for the same capacity, evictions come to an end. The real controller maintains the disruption budgets.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -239,8 +239,8 @@ fn a_preemptor_is_not_tried_while_its_victims_are_being_evicted(server: Server) 
             disruption(&get_pod(&pair.client, &format!("low-{scheduler}"))?).map(|_| ())
         });
     }
-    // There is room now. That would wake the preemptors if they were not held back while their evictions are in
-    // progress.
+    // There is free capacity now, which would wake the preemptors if they were not held back while their evictions are
+    // in progress.
     for scheduler in BOTH {
         pair.client.delete(&format!("{PODS}/beside-{scheduler}")).expect("it is deleted");
     }

@@ -28,7 +28,8 @@ on_both_servers! {
     pods_are_bound_after_an_outage_of_the_api_server_at_any_write,
 }
 
-/// Returns the faults to inject, each with the name of the claim and pod whose write fails and the number of times.
+/// Returns the faults to inject, each with the name of the claim and pod whose write fails and the number of times to
+/// inject the fault.
 fn faults() -> [(&'static str, usize, Fault); 7] {
     [
         ("conflict", 1, Fault::status(409, "Conflict")),

@@ -198,7 +198,7 @@ fn a_pod_that_is_deleted_meanwhile_leaves_its_claims_and_volumes_to_other_pods(s
     scene.create_user("awaited", "made");
     scene.is_held_at(&gate);
     scene.is_done(scene.is_selecting_for("awaited"));
-    // This pod wants the volume that the deleted pod was going to get.
+    // This pod needs the volume that the deleted pod was going to get.
     scene.create_user("heir", "there");
     scene.is_told("heir", "node(s) didn't find available persistent volumes to bind");
     for name in ["written", "awaited"] {

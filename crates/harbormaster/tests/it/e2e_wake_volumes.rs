@@ -1,5 +1,4 @@
-//! Storage events wake the pods that they can help, and the same pods as with the real kube-scheduler. See
-//! `e2e_wake.rs`.
+//! Storage events wake the pods that they can help; the real kube-scheduler wakes the same pods. See `e2e_wake.rs`.
 
 use serde_json::{Value, json};
 

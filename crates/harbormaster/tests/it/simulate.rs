@@ -196,7 +196,7 @@ fn a_scheduler_without_an_api_server_waits_and_exits_cleanly_on_sigterm() {
         .spawn()
         .unwrap();
     let mut lines = BufReader::new(scheduler.stderr.take().unwrap()).lines();
-    // Once it reports the connection error, its signal handlers are installed.
+    // By the time the program reports the connection error, its signal handlers are installed.
     let refused = lines.find(|line| line.as_ref().is_ok_and(|line| line.contains("refused")));
     let refused = refused.unwrap().unwrap();
     assert!(serde_json::from_str::<serde_json::Value>(&refused).is_ok(), "{refused}");

@@ -1,5 +1,5 @@
-//! A thousand nodes and five thousand pods, a tenth of which fit nowhere: every other pod is bound once, no node is
-//! overfull, and the pending pods get kube-scheduler's messages.
+//! A thousand nodes and five thousand pods, a tenth of which fit nowhere: all other pods are bound exactly once, no
+//! node is overfull, and the pending pods get kube-scheduler's messages.
 //!
 //! At the same time the real kube-scheduler schedules copies of the impossible pods under another scheduler name. Nodes
 //! form pools, each with its own label and taint, so that no message depends on the placement of other pods.

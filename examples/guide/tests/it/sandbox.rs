@@ -10,7 +10,7 @@ use harbormaster::{
     simulation::Source,
 };
 
-/// Time limit of a step, far longer than any step takes.
+/// Time limit for a step, far longer than any step takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Starts a sandbox with the configuration and manifests of one chapter.

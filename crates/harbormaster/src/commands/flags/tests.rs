@@ -158,7 +158,7 @@ fn the_arguments_of_kubeadm_are_accepted() {
     assert_eq!(kubeadm.kubeconfig.get(), "/etc/kubernetes/scheduler.conf");
 }
 
-/// Returns the flags of the real kube-scheduler with the defaults in its help, which omits zero values.
+/// Returns the flags of the real kube-scheduler with the defaults that its help shows. The help omits zero values.
 fn real_flags() -> BTreeMap<String, Option<String>> {
     let real = RealBinary::ensure().unwrap();
     let help = Command::new(real.path()).args(["kube-scheduler", "--help"]).output().unwrap();

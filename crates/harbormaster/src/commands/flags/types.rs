@@ -6,7 +6,7 @@ use crate::commands::metric_limits::{self, Pairs};
 
 /// Type of a flag's value.
 pub(crate) trait FlagType: Sized {
-    /// Name in the help.
+    /// Name of the type in the help.
     const NAME: &'static str;
     /// True if all values of a repeated flag are used; otherwise the last value wins.
     const REPEATED: bool = false;
@@ -217,7 +217,7 @@ impl FlagType for LabelValues {
     }
 }
 
-/// Form of the version to print.
+/// Form in which the version is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum VersionRequest {
     None,

@@ -6,10 +6,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Line that every sandbox's kubeconfig contains, and hardly any other file does.
+/// A line that every sandbox's kubeconfig contains but hardly any other file does.
 const OURS: &str = "current-context: harbormaster\n";
 
-/// A kubeconfig of this process. Dropping it removes the file.
+/// A kubeconfig written by this process. Dropping it removes the file.
 #[derive(Debug)]
 pub(super) struct Kubeconfig {
     path: PathBuf,

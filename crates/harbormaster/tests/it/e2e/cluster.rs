@@ -27,7 +27,7 @@ pub fn eventually<T>(what: &str, limit: Duration, mut ask: impl FnMut() -> Optio
     }
 }
 
-/// Returns the named pod in the namespace `default`.
+/// Returns the named pod in the `default` namespace.
 pub fn get_pod(client: &ApiClient, name: &str) -> Option<Value> {
     match client.get(&format!("{PODS}/{name}")) {
         Err(Error::Refused { status: 404, .. }) => None,
@@ -68,7 +68,7 @@ pub fn name_of(object: &Value) -> &str {
     object["metadata"]["name"].as_str().unwrap_or_default()
 }
 
-/// Returns the events of the namespace `default`, keyed by reason and pod.
+/// Returns the events in the `default` namespace, keyed by reason and pod.
 pub fn events_by_pod(client: &ApiClient) -> BTreeMap<(String, String), Vec<Value>> {
     let mut by_pod: BTreeMap<_, Vec<Value>> = BTreeMap::new();
     for event in list(client, EVENTS) {

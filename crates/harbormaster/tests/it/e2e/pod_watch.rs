@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::objects::{PODS, disruption, is_terminating, node_of};
 
-/// A watch of all pods of the namespace `default`. Its thread ends with the API server.
+/// A watch of all pods in the `default` namespace. Its thread ends when the API server does.
 pub struct PodWatch(Arc<Mutex<Seen>>);
 
 #[derive(Default)]
@@ -26,7 +26,7 @@ struct Seen {
 }
 
 impl PodWatch {
-    /// Starts to watch.
+    /// Starts watching.
     pub fn start(client: &ApiClient) -> Self {
         let list = client.get(&format!("{PODS}?limit=1")).expect("the API server answers");
         let mut version = version_of(&list);

@@ -85,7 +85,7 @@ impl Harbormaster {
         log.lines().filter(has_all).map(str::to_owned).collect()
     }
 
-    /// Returns the number of attempts to schedule a pod of the namespace `default`.
+    /// Returns the number of attempts to schedule a pod in the `default` namespace.
     pub fn attempts(&self, pod: &str) -> usize {
         self.lines_with(&["Attempting to schedule pod", &format!("\"default/{pod}\"")]).len()
     }

@@ -40,24 +40,24 @@ impl Request {
         self.method == "DELETE" && self.path.ends_with(&format!("/pods/{pod}"))
     }
 
-    /// Returns true for the creation of an event about the pod.
+    /// Returns true if the request creates an event about the pod.
     pub fn is_event_about(&self, pod: &str) -> bool {
         self.method == "POST"
             && self.path.ends_with("/events")
             && String::from_utf8_lossy(&self.body).contains(&format!("\"name\":\"{pod}\""))
     }
 
-    /// Returns true for the creation or update of an event.
+    /// Returns true if the request creates or updates an event.
     pub fn is_write_of_an_event(&self) -> bool {
         self.method != "GET" && self.path.contains("/events")
     }
 
-    /// Returns true for a list of `resource`, whether in pages or as a stream.
+    /// Returns true if the request lists `resource`, whether in pages or as a stream.
     pub fn is_list_of(&self, resource: &str) -> bool {
         self.is_get_of(resource) && (!self.is_watch() || self.is_streaming_list())
     }
 
-    /// Returns true for a watch of `resource` that starts at a resource version.
+    /// Returns true if the request is a watch of `resource` that starts at a resource version.
     pub fn is_watch_of(&self, resource: &str) -> bool {
         self.is_get_of(resource) && self.is_watch() && !self.is_streaming_list()
     }
@@ -200,7 +200,7 @@ struct Upstream {
     authorization: String,
 }
 
-/// A proxy. Once it listens, it serves until the process ends.
+/// A proxy. After it starts listening, it serves until the process ends.
 pub struct Proxy {
     state: Arc<Mutex<State>>,
     upstream: Arc<Upstream>,
@@ -228,7 +228,7 @@ impl Proxy {
         Self { state: Arc::default(), upstream: Arc::new(upstream), port }
     }
 
-    /// Starts to listen.
+    /// Starts listening.
     pub fn listen(&self) {
         let listener = TcpListener::bind(("127.0.0.1", self.port)).expect("the port is still free");
         let (state, upstream) = (Arc::clone(&self.state), Arc::clone(&self.upstream));

@@ -148,7 +148,7 @@ impl Scene {
         self.start_with(&config(self.name), format!("--master=http://127.0.0.1:{}", self.proxy.port))
     }
 
-    /// Starts Harbormaster with the given configuration. The flag `way` locates the server.
+    /// Starts Harbormaster with the given configuration. `way` is the flag that locates the server.
     pub fn start_with(&self, config: &Value, way: String) -> Harbormaster {
         self.start_with_flags(config, vec![way])
     }

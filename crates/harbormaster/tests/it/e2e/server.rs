@@ -64,7 +64,7 @@ impl Server {
         }
     }
 
-    /// Returns the cluster that the running tests share on this server. It ends with the last of those tests.
+    /// Returns the cluster that the running tests share on this server. It ends with the last test that uses it.
     pub fn shared(self) -> Arc<Cluster> {
         let shared = match self {
             Self::Real => &REAL,

@@ -25,7 +25,7 @@ pub struct Tunnel {
 }
 
 impl Tunnel {
-    /// Starts to listen.
+    /// Starts listening.
     pub fn to(target: u16) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let port = listener.local_addr().expect("an address").port();

@@ -67,8 +67,8 @@ pub fn is_bound(claim: &Value) -> bool {
 static REAL: Mutex<Weak<Cluster>> = Mutex::new(Weak::new());
 static EMBEDDED: Mutex<Weak<Cluster>> = Mutex::new(Weak::new());
 
-/// Returns the cluster with controllers that the running tests share on this server. It ends with the last of those
-/// tests.
+/// Returns the cluster with controllers that the running tests share on this server. It ends with the last test that
+/// uses it.
 pub fn shared_cluster(server: Server) -> Arc<Cluster> {
     let shared = match server {
         Server::Real => &REAL,

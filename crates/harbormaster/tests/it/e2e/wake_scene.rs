@@ -1,5 +1,5 @@
-//! Copies of the same pods that wait for Harbormaster and for the real kube-scheduler. The attempts of both schedulers
-//! are counted and compared.
+//! Waiting pods in two copies, one for Harbormaster and one for the real kube-scheduler. The attempts of both
+//! schedulers are counted and compared.
 
 use std::{collections::BTreeMap, fs, path::PathBuf, thread::sleep, time::Duration};
 
@@ -81,7 +81,7 @@ impl WakeScene {
                 wait_until_explained(&scene.client, &format!("{name}-{scheduler}"));
             }
         }
-        // The status updates of the first attempts arrive as events, which must not wake any pod either.
+        // The status updates that follow the first attempts arrive as events, which must not wake any pod either.
         sleep(QUIET);
         scene
     }

@@ -11,11 +11,11 @@ use syn::{Item, ItemUse, UseTree, Visibility};
 /// Path of a module: its crate, then the names of the modules that lead to it.
 pub(crate) type ModulePath = Vec<String>;
 
-/// What a name refers to.
+/// Result of resolving a name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Meaning {
     Module(ModulePath),
-    /// An item written in that module, or generated there by a macro.
+    /// An item written in the given module, or generated there by a macro.
     Item(ModulePath, String),
     /// Another crate, or an item in it.
     Foreign(String),
