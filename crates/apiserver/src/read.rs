@@ -189,7 +189,8 @@ fn page(store: &Store, target: &Target, selector: &Selector, request: &Request) 
     Ok((page, next))
 }
 
-/// Returns kube-apiserver's failure for an expired token. It contains a new token that continues the list nevertheless.
+/// Returns kube-apiserver's failure for an expired token. It contains a new token with which the list can still be
+/// continued.
 fn expired_token(behind: &str) -> Failure {
     let mut failure = Failure::expired(
         "The provided continue parameter is too old to display a consistent list result. You can start a new list \

@@ -67,7 +67,7 @@ impl Watch {
         Ok(Self { shelf, selector, place, version, initial: VecDeque::new() })
     }
 
-    /// Watches from now on: first all existing objects, then their changes.
+    /// Watches from now on: first all existing objects, then all changes.
     pub(crate) fn from_now(shelf: Arc<Shelf>, namespace: &str, selector: Selector) -> Self {
         let (page, place) = shelf.list_and_place(namespace, |object| selector.matches(object));
         Self { shelf, selector, place, version: page.version, initial: page.objects.into() }

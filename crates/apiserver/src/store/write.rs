@@ -60,7 +60,7 @@ impl Manner<'_> {
     }
 }
 
-/// Message for a lost race.
+/// Message for a write that lost a race.
 const MODIFIED: &str =
     "the object has been modified; please apply your changes to the latest version and try again";
 

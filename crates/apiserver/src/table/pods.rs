@@ -12,7 +12,7 @@ struct Summary {
     total: usize,
     status: String,
     restarts: i64,
-    /// Time at which a container last ended, in RFC 3339.
+    /// Time at which a container last ended, in RFC 3339 format.
     restarted: String,
 }
 

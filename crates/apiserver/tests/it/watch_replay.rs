@@ -181,7 +181,7 @@ struct Scene {
     last: watch::Receiver<Vec<Known>>,
 }
 
-/// Start of a watcher.
+/// The way in which a watcher starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Start {
     /// Lists, then watches from the version of the list.

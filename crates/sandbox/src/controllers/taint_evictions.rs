@@ -88,7 +88,7 @@ fn patience(pod: &Value, taints: &[Taint]) -> Option<Duration> {
         list(pod, "/spec/tolerations").iter().map(toleration).collect();
     let mut least: Option<u64> = None;
     for taint in taints {
-        // The first toleration that tolerates a taint counts.
+        // For each taint, only the first matching toleration is considered.
         match tolerations.iter().find(|(toleration, _)| toleration.tolerates(taint, false)) {
             None => return Some(Duration::ZERO),
             Some((_, None)) => {}
@@ -112,7 +112,7 @@ fn toleration(value: &Value) -> (Toleration, Option<i64>) {
     (toleration, number(value, "/tolerationSeconds"))
 }
 
-/// Returns the reference to a pod for events. It contains no more than the real controller knows of the pod.
+/// Returns the reference to a pod for events. It contains only what the real controller knows about the pod.
 fn about(pod: &Value) -> Value {
     json!({"apiVersion": "v1", "kind": "Pod", "namespace": namespace(pod), "name": name(pod)})
 }

@@ -334,7 +334,7 @@ impl Schema {
         found.passed += 1;
     }
 
-    /// Checks that Kubernetes objects embedded in the value specify their `apiVersion`, `kind` and metadata.
+    /// Checks that Kubernetes objects embedded in the value specify a valid `apiVersion` and `kind`.
     fn check_embedded(&self, path: &str, value: &Value, errors: &mut Vec<FieldError>) {
         let dot = if path.is_empty() { "" } else { "." };
         match value {
