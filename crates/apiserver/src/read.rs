@@ -296,7 +296,7 @@ fn error_line(expired: &Expired) -> Bytes {
     format!("{}\n", json!({"type": "ERROR", "object": failure.to_value()})).into()
 }
 
-/// A watch being sent to a client. It holds only a position in the history: if the client reads too slowly, the
+/// A watch that is being sent to a client. It holds only a position in the history: if the client reads too slowly, the
 /// position is lost and the watch ends.
 struct Sender {
     kind: Arc<Kind>,

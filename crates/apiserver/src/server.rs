@@ -528,7 +528,7 @@ async fn handle(State(server): State<ApiServer>, request: axum::extract::Request
 /// Turns failures into responses. A panic becomes a response too: it is a defect of this server, and other requests
 /// continue.
 async fn answered(answer: impl Future<Output = Answer>) -> Response<Body> {
-    // State that outlives a request is behind locks, which stay usable after a panic.
+    // State that outlives a request is protected by locks that remain usable after a panic.
     let answer = AssertUnwindSafe(answer).catch_unwind().await;
     answer.unwrap_or_else(|_| Err(Failure::panicked())).unwrap_or_else(|failure| reply::failure(&failure))
 }

@@ -202,7 +202,7 @@ impl Manifests {
 struct Reader {
     validate: Validate,
     kinds: Vec<Arc<Kind>>,
-    /// Objects of unknown kinds. Custom resource definitions for them may follow in the input.
+    /// Objects of unknown kinds. Their custom resource definitions may follow later in the input.
     unknown: Vec<(DocumentObject, Value)>,
     manifests: Manifests,
     /// Positions in `manifests.objects` by label.

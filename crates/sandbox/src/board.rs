@@ -115,7 +115,7 @@ pub enum News {
         /// The node.
         node: String,
     },
-    /// The pod has no node, for a new reason.
+    /// The pod has no node, and the reason is new.
     Stuck {
         /// `namespace/name`.
         pod: String,

@@ -160,7 +160,7 @@ impl Kubelet {
         }
     }
 
-    /// Gives a node what it lacks: a status, an address range and a lease.
+    /// Adds the status, address range and lease that a node does not have yet.
     fn register(&mut self, node: &Value) {
         self.network.add_node(node);
         self.note_state(node);

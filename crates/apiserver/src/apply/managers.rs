@@ -61,8 +61,8 @@ impl Managers {
         Self(entries.collect::<Option<_>>().unwrap_or_default())
     }
 
-    /// Writes the entries into an object: first those of managers that apply, then the others, each group by time and
-    /// name.
+    /// Writes the entries into an object: first the entries of managers that apply, then all other entries, each group
+    /// by time and name.
     pub(super) fn write(mut self, object: &mut Value) {
         let Some(metadata) = map(object, "metadata") else { return };
         if self.0.is_empty() {

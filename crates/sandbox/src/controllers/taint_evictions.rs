@@ -54,7 +54,7 @@ impl TaintEvictions {
             let Some(taints) = tainted.get(text(pod, "/spec/nodeName")) else { continue };
             let Some(patience) = patience(pod, taints) else { continue };
             limited.insert(uid(pod).to_owned());
-            // A planned time stays, unless the pod must leave immediately.
+            // A planned time is kept, unless the pod must leave immediately.
             let planned = self.planned.get(uid(pod)).filter(|_| !patience.is_zero());
             let at = planned.map_or(now + patience, |planned| planned.at);
             if at <= now {

@@ -1,4 +1,4 @@
-//! Events are worded as in a real cluster, and no more numerous.
+//! Events have the same wording as in a real cluster and are no more numerous.
 
 use super::*;
 

@@ -113,7 +113,7 @@ impl Volumes {
         Ok(affinity([self.topology(class, node, labels)]))
     }
 
-    /// Returns true if the topology of the claim's volume stays open.
+    /// Returns true if the topology of the claim's volume is left open.
     fn is_floating(&self, claim: &Custom<PersistentVolumeClaim>) -> bool {
         self.provisioners == Provisioners::Floating && claim::selected_node(claim).is_none()
     }
