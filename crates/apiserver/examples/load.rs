@@ -1,9 +1,9 @@
 //! Measures the rate at which pods are created while ten clients watch all of them, and the memory that a large cluster
-//! uses: `cargo run --release -p harbormaster-apiserver --example load [-- -o json]`. Fails if a promised value is
-//! missed.
+//! uses: `cargo run --release -p harbormaster-apiserver --example load [-- -o json]`. Fails if a promised value is not
+//! reached.
 //!
-//! The server has this process to itself. The server's process starts another process for the clients, on the same
-//! machine. All requests go over HTTP on loopback.
+//! This process runs only the server. It starts another process on the same machine for the clients. All requests go
+//! over HTTP on loopback.
 
 use std::{
     error::Error,

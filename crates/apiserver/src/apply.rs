@@ -4,8 +4,8 @@
 //! Reading order: [`apply()`] and [`note`] (the operations), `managers` (entries of `managedFields`), `fields` (sets
 //! of fields), `walk` (traversal of objects). [`ownership`](crate::ownership) defines which values belong together.
 //!
-//! Field ownership is tracked from the first apply, or from creation if the client names itself. Fields that existed
-//! before the first apply belong to `before-first-apply`.
+//! Field ownership is tracked from the first apply, or from creation if the client specifies its name. Fields that
+//! existed before the first apply belong to `before-first-apply`.
 
 mod fields;
 mod managers;

@@ -146,7 +146,7 @@ impl Kinds {
 
     /// Returns the failure for a path in a group under which nothing is served.
     pub(crate) fn nothing_there(&self, group: &str) -> Failure {
-        // Groups of custom resources come and go; once such a group is gone, its paths are unknown.
+        // Groups of custom resources can be removed; the paths of a removed group are unknown.
         let own = self.all.iter().any(|kind| kind.group == group && !kind.is_custom());
         if own { Failure::no_such_path() } else { Failure::no_such_page() }
     }

@@ -12,7 +12,7 @@
 //! reading altogether.
 //!
 //! There are no controllers and no kubelets. The server itself does only three of their jobs: it removes the contents
-//! of a deleted namespace, creates the service account `default` in each namespace, and establishes custom resource
+//! of a deleted namespace, creates the `default` service account in each namespace, and establishes custom resource
 //! definitions immediately and deletes their objects along with them. Protobuf responses, logs and exec are not
 //! implemented, and requests for them are refused. Quotas and authorization are not implemented either: nothing is
 //! limited, and everyone may do everything.
@@ -66,10 +66,10 @@ pub struct Options {
     pub history: usize,
     /// Number of events to keep, at about 2 KiB each. A real cluster keeps the events of the last hour.
     pub events: usize,
-    /// True if, by default, pods tolerate a node that is not ready or is unreachable for 300 s, as with the admission
-    /// plugin DefaultTolerationSeconds.
+    /// True if pods by default tolerate unready and unreachable nodes for 300 s, as with the DefaultTolerationSeconds
+    /// admission plugin.
     pub default_tolerations: bool,
-    /// True if new nodes are tainted as not ready, as with the admission plugin TaintNodesByCondition. Something must
+    /// True if new nodes are tainted as not ready, as with the TaintNodesByCondition admission plugin. Something must
     /// then remove the taint.
     pub taint_new_nodes: bool,
     /// Reason given when requests that need a pod's containers are refused. Without a reason, only requests that a

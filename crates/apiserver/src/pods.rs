@@ -141,7 +141,7 @@ pub(crate) fn evict(
     store.delete_in(&pods, namespace, name, how).map(|_| ())
 }
 
-/// Writes the condition `DisruptionAllowed`.
+/// Writes the `DisruptionAllowed` condition.
 fn set_allowed(budget: &mut Value, allowed: bool) {
     let (status, reason) = if allowed { ("True", "SufficientPods") } else { ("False", "InsufficientPods") };
     let condition = json!({

@@ -189,7 +189,8 @@ fn page(store: &Store, target: &Target, selector: &Selector, request: &Request) 
     Ok((page, next))
 }
 
-/// Returns kube-apiserver's failure for an expired token. It contains a new token that continues the list nevertheless.
+/// Returns kube-apiserver's failure for an expired token. It contains a new token with which the list can still be
+/// continued.
 fn expired_token(behind: &str) -> Failure {
     let mut failure = Failure::expired(
         "The provided continue parameter is too old to display a consistent list result. You can start a new list \
@@ -295,7 +296,7 @@ fn error_line(expired: &Expired) -> Bytes {
     format!("{}\n", json!({"type": "ERROR", "object": failure.to_value()})).into()
 }
 
-/// A watch being sent to a client. It holds only a position in the history: if the client reads too slowly, the
+/// A watch that is being sent to a client. It holds only a position in the history: if the client reads too slowly, the
 /// position is lost and the watch ends.
 struct Sender {
     kind: Arc<Kind>,

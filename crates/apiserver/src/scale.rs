@@ -1,4 +1,4 @@
-//! The subresource `scale` (`autoscaling/v1 Scale`).
+//! The `scale` subresource (`autoscaling/v1 Scale`).
 
 use harbormaster_validation::custom::ScalePaths;
 use serde_json::{Value, json};

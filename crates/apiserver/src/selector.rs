@@ -86,7 +86,7 @@ fn parse_fields(text: &str, known: Option<&[String]>) -> Result<Vec<FieldTerm>, 
             let message = format!("invalid selector: '{text}'; can't understand '{term}'");
             return Err(Failure::bad_request(message));
         };
-        // Fields of events can also be named as in the other form of events.
+        // Event fields can also be given by their names in the other form of events.
         let path = &match path.strip_prefix("regarding.") {
             Some(rest) => format!("involvedObject.{rest}"),
             None if path == "reportingController" => "reportingComponent".to_owned(),

@@ -11,7 +11,7 @@ use tokio::{net::TcpListener, sync::oneshot, task::JoinHandle};
 
 use crate::{certificate::Certificate, server::ApiServer};
 
-/// Returns the limits of a connection.
+/// Returns the limits for a connection.
 fn limits() -> Limits {
     Limits { stall: Duration::from_secs(60), ..Limits::default() }
 }
@@ -48,7 +48,7 @@ impl Drop for Running {
 
 impl ApiServer {
     /// Serves on a listener, over HTTPS if there is a certificate and over plain HTTP otherwise. Without a token
-    /// everyone may do everything, so listen on loopback.
+    /// everyone may do everything, so listen only on loopback.
     ///
     /// # Errors
     /// If the listener has no address, or the certificate cannot be used.

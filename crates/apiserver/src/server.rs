@@ -69,7 +69,7 @@ impl ApiServer {
         Router::new().fallback(handle).with_state(self.clone())
     }
 
-    /// Returns a handle to the same server that can be ended independently.
+    /// Returns another handle to the same server, which can be ended independently.
     pub(crate) fn with_an_end_of_its_own(&self) -> Self {
         Self { ending: watch::channel(false).0, ..self.clone() }
     }
@@ -315,7 +315,7 @@ impl ApiServer {
         }
     }
 
-    /// Refuses requests that need a container, if the options contain a reason.
+    /// Refuses requests that need a container, if the options contain a reason for refusing them.
     fn check_containers(&self, request: &Request, target: &Target) -> Result<()> {
         let Target { kind, subresource, .. } = target;
         let makes_one = subresource == "ephemeralcontainers" && request.method != Method::GET;
@@ -358,7 +358,7 @@ impl ApiServer {
             if part != Part::Whole {
                 return Ok(new);
             }
-            // This is the only subresource that writes part of the spec.
+            // `ephemeralcontainers` is the only subresource that writes part of the spec.
             let mut kept = old.clone();
             kept["spec"]["ephemeralContainers"] = new["spec"]["ephemeralContainers"].clone();
             admission::default_pod_spec(&mut kept["spec"]);
@@ -368,7 +368,8 @@ impl ApiServer {
         Ok(changed)
     }
 
-    /// Applies a configuration (server-side apply). Returns the object and code 201 if it was created, 200 otherwise.
+    /// Applies a configuration (server-side apply). Returns the object, and code 201 if the object was created or 200
+    /// otherwise.
     fn apply(
         &self,
         request: &Request,
@@ -527,7 +528,7 @@ async fn handle(State(server): State<ApiServer>, request: axum::extract::Request
 /// Turns failures into responses. A panic becomes a response too: it is a defect of this server, and other requests
 /// continue.
 async fn answered(answer: impl Future<Output = Answer>) -> Response<Body> {
-    // State that outlives a request is behind locks, which stay usable after a panic.
+    // State that outlives a request is protected by locks that remain usable after a panic.
     let answer = AssertUnwindSafe(answer).catch_unwind().await;
     answer.unwrap_or_else(|_| Err(Failure::panicked())).unwrap_or_else(|failure| reply::failure(&failure))
 }

@@ -87,7 +87,7 @@ pub(crate) struct Page {
     pub(crate) objects: Vec<Arc<StoredObject>>,
     /// Version at which the objects had this state.
     pub(crate) version: u64,
-    /// Number of objects that follow.
+    /// Number of objects in the range after this page.
     pub(crate) remaining: usize,
 }
 
@@ -183,8 +183,8 @@ impl Shelf {
         object
     }
 
-    /// Removes the object if it is still at `version`. Watchers see `last` as its final state, or its previous state
-    /// without `last`.
+    /// Removes the object if it is still at `version`. Watchers see `last` as the final state, or the previous state if
+    /// `last` is `None`.
     pub(crate) fn remove(
         &self,
         key: &str,

@@ -160,7 +160,7 @@ impl Failure {
         if !self.reason.is_empty() {
             status["reason"] = self.reason.into();
         }
-        // kube-apiserver derives these from the code alone, and always includes details.
+        // kube-apiserver derives these failures from the code alone, and always gives them details.
         if !self.details.is_empty() || matches!(self.reason, "NotFound" | "MethodNotAllowed" | "Invalid") {
             status["details"] = Value::Object(self.details.clone());
         }

@@ -151,7 +151,7 @@ fn clear(kind: &Kind, namespace: &str) {
     let page = kind.shelf.list(&Range { namespace, ..Range::ALL }, |_| true).unwrap_or_default();
     for object in page.objects {
         let mut version = object.version();
-        // If another writer was faster, its version must be removed.
+        // If another writer was faster, the version that it wrote must be removed.
         while kind.shelf.remove(&object.key, version, None).is_err() {
             match kind.shelf.get(&object.key) {
                 Some(other) => version = other.version(),

@@ -39,7 +39,8 @@ pub struct Event {
     pub object: Arc<StoredObject>,
 }
 
-/// The watcher was too slow or began too far back: the changes that it needs are forgotten. List again.
+/// The watcher was too slow or began too far back, so the history no longer contains the changes that it needs. List
+/// again.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("too old resource version: {asked} ({oldest})")]
 pub struct Expired {
@@ -67,7 +68,7 @@ impl Watch {
         Ok(Self { shelf, selector, place, version, initial: VecDeque::new() })
     }
 
-    /// Watches from now on: first all existing objects, then their changes.
+    /// Watches from now on: first all existing objects, then all changes.
     pub(crate) fn from_now(shelf: Arc<Shelf>, namespace: &str, selector: Selector) -> Self {
         let (page, place) = shelf.list_and_place(namespace, |object| selector.matches(object));
         Self { shelf, selector, place, version: page.version, initial: page.objects.into() }
@@ -86,7 +87,7 @@ impl Watch {
     /// Returns the next events, in order. Waits until there is at least one.
     ///
     /// # Errors
-    /// When the watcher was so slow that events were forgotten.
+    /// When the watcher was so slow that the history no longer contains all events that it needs.
     pub async fn next(&mut self) -> Result<Vec<Event>, Expired> {
         loop {
             let shelf = self.shelf.clone();
@@ -111,7 +112,7 @@ impl Watch {
             let expired = |TooOld(oldest)| Expired { asked: known, oldest };
             let batch = self.shelf.read(self.place).map_err(expired)?;
             let (more, nothing) = (self.place != batch.place, batch.changes.is_empty());
-            // A watch may begin in the future; it stays silent until that version is reached.
+            // A watch may begin at a future version; it sends no changes until that version is reached.
             (self.place, self.version) = (batch.place, known.max(batch.version));
             let new = batch.changes.iter().filter(|change| change.object.version > known);
             let events: Vec<Event> = new.filter_map(|change| self.seen(change)).collect();

@@ -73,7 +73,7 @@ impl Others for Classes {
 pub(crate) struct Admission<'a>(Context<'a>);
 
 impl Admission<'_> {
-    /// Converts an object to the form that an API server would store. The status stays, because dumps contain it and
+    /// Converts an object to the form that an API server would store. The status is kept, because dumps contain it and
     /// scheduling depends on it.
     pub(crate) fn create(&self, object: &mut Value) -> Result<(), Refusal> {
         let kept = self.0.kind.has(STATUS_AT_ONCE);
@@ -88,7 +88,7 @@ impl Admission<'_> {
         Ok(())
     }
 
-    /// Checks the change of an existing object.
+    /// Checks a change to an existing object.
     pub(crate) fn update(&self, old: &Value, new: &mut Value) -> Result<(), Refusal> {
         self.0.update(old, new)
     }

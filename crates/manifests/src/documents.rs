@@ -34,7 +34,7 @@ impl DocumentObject {
     }
 }
 
-/// Reason that a text is neither YAML nor JSON.
+/// The reason why a text is neither valid YAML nor valid JSON.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SyntaxError {
     pub(crate) document: usize,

@@ -193,7 +193,7 @@ impl Dump {
     }
 
     /// Restores the ReplicaSets between a Deployment and its pods, so that the Deployment owns them. The ReplicaSet
-    /// with the most pods counts as the current one and gets the missing replicas.
+    /// with the most pods is treated as the current one and gets the missing replicas.
     fn sets_of(&self, deployment: &Value) -> Vec<(Value, Location)> {
         let is_missing = |(uid, set): &(&String, &ReplicaSetPods)| {
             let of_deployment = set.name.rsplit_once('-').is_some_and(|(owner, _)| owner == name(deployment));

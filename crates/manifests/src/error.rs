@@ -28,7 +28,7 @@ impl From<DecodeError> for FieldProblem {
     }
 }
 
-/// Returns the fields for which an object is refused.
+/// Returns the fields that cause an object to be refused.
 pub(crate) fn problems(refusal: Refusal) -> Vec<FieldProblem> {
     match refusal {
         Refusal::Unfit(message) => vec![FieldProblem { field: String::new(), message }],

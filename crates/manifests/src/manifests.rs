@@ -31,12 +31,12 @@ use crate::{
 /// Treatment of fields that are unknown or given twice, with the values of `kubectl --validate`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Validate {
-    /// Such fields are errors.
+    /// Unknown and repeated fields are errors.
     #[default]
     Strict,
-    /// Such fields are warnings.
+    /// Unknown and repeated fields are warnings.
     Warn,
-    /// Such fields are dropped silently.
+    /// Unknown and repeated fields are dropped silently.
     Ignore,
 }
 
@@ -102,7 +102,7 @@ impl Manifest {
         serde_json::from_str(&self.json).unwrap_or_default()
     }
 
-    /// Returns kind and name: `Pod default/web`.
+    /// Returns the kind and name: `Pod default/web`.
     pub fn label(&self) -> String {
         label(&self.kind, &self.namespace, &self.name)
     }
@@ -202,7 +202,7 @@ impl Manifests {
 struct Reader {
     validate: Validate,
     kinds: Vec<Arc<Kind>>,
-    /// Objects of unknown kinds. Custom resource definitions for them may follow in the input.
+    /// Objects of unknown kinds. Their custom resource definitions may follow later in the input.
     unknown: Vec<(DocumentObject, Value)>,
     manifests: Manifests,
     /// Positions in `manifests.objects` by label.
@@ -520,7 +520,7 @@ impl Reader {
     }
 }
 
-/// Returns true if an object from a dump has finished, so that nothing depends on it any more.
+/// Returns true if an object from a dump has finished, so nothing depends on it anymore.
 fn is_over(kind: &Kind, object: &Value) -> bool {
     match kind.rules {
         Rules::Pod => matches!(text(object, "/status/phase"), "Succeeded" | "Failed"),

@@ -1,4 +1,4 @@
-//! Notices for the user about objects that were left out.
+//! Notices for the user about ignored objects and missing nodes.
 
 use std::{cmp::Reverse, collections::BTreeMap};
 

@@ -1,4 +1,4 @@
-//! State of all pods: their nodes, or the reasons that they have none.
+//! State of all pods: their nodes, or the reasons why they have none.
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
@@ -11,10 +11,10 @@ use crate::{
     sandbox::SandboxError,
 };
 
-/// Time without changes after which a sandbox with a decision for every pod counts as settled. It is longer than the
-/// time for which a rejected pod waits for its second attempt.
+/// Time without changes after which a sandbox with a decision for every pod is considered settled. It is longer than
+/// the time for which a rejected pod waits for its second attempt.
 const QUIET: Duration = Duration::from_millis(1500);
-/// Time without changes after which a sandbox counts as settled in any case.
+/// Time without changes after which a sandbox is considered settled in any case.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// State of a pod.
@@ -49,7 +49,7 @@ pub struct PodView {
     pub phase: String,
     /// State of the pod.
     pub state: PodState,
-    /// Reason that the pod has no node or is being deleted, if one was reported.
+    /// The reason why the pod has no node or is being deleted, if one was reported.
     pub message: Option<String>,
     /// `spec.schedulerName`.
     pub scheduler: String,
@@ -115,7 +115,7 @@ pub enum News {
         /// The node.
         node: String,
     },
-    /// The pod has no node, for a new reason.
+    /// The pod has no node, and the reason is new.
     Stuck {
         /// `namespace/name`.
         pod: String,
@@ -163,12 +163,12 @@ impl fmt::Display for News {
 /// Update of a sandbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Update {
-    /// Pods have changed. Contains those changes that deserve a line, which may be none.
+    /// Pods have changed. Contains the changes that are worth a line, if any.
     News(Vec<News>),
     /// Something that the user should know; one line. Reported once.
     Notice(String),
-    /// Every pod has a node or a reason that it has none, and nothing more happens without an external change. Reported
-    /// once, until something changes again.
+    /// Every pod has a node or a reason for having none, and nothing more will happen without an external change.
+    /// Reported once, until something changes again.
     Settled,
 }
 
@@ -282,7 +282,7 @@ impl Board {
     }
 }
 
-/// Returns the news about a pod, if its change deserves a line.
+/// Returns the news about a pod, if its change is worth a line.
 fn news(old: Option<&PodView>, new: &PodView) -> Option<News> {
     let (pod, state) = (new.name.clone(), old.map(|old| old.state));
     match new.state {

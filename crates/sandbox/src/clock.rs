@@ -44,7 +44,7 @@ impl Clock {
         Timestamp::default() + began + passed + *self.ahead.borrow()
     }
 
-    /// Waits until a time; forever without one.
+    /// Waits until the given time, or forever if there is none.
     pub(crate) async fn reaches(&self, at: Option<Timestamp>) {
         let Some(at) = at else { return std::future::pending().await };
         let mut moved = self.ahead.subscribe();

@@ -136,7 +136,7 @@ impl Controllers {
             tokio::select! {
                 () = self.mirrors.changed() => tokio::time::sleep(PAUSE).await,
                 () = self.volumes.changed() => tokio::time::sleep(PAUSE).await,
-                // The pause also lets other tasks run if something is due over and over.
+                // The pause also lets other tasks run if something is due repeatedly.
                 () = self.tools.clock.reaches(wake) => tokio::time::sleep(PAUSE).await,
             }
             self.mirrors.catch_up().await;

@@ -21,11 +21,11 @@ use crate::{
 const BURST: f64 = 25.0;
 /// Number of further events per second.
 const REFILL: f64 = 1.0 / 300.0;
-/// Number of different messages with the same reason from which further messages are combined.
+/// Number of different messages with the same reason at which further messages begin to be combined.
 const MOST_SIMILAR: usize = 10;
 /// Time without similar messages after which messages are no longer combined.
 const SIMILAR_FOR: Duration = Duration::from_secs(600);
-/// Maximum number of objects, by component, whose events are remembered.
+/// Maximum number of pairs of component and object whose events are remembered.
 const MOST_TALKS: usize = 4096;
 const COMBINED: &str = "(combined from similar events): ";
 

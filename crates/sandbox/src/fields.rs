@@ -65,7 +65,7 @@ pub(crate) fn set_condition(object: &mut Value, name: &str, holds: bool, reason:
     }
 }
 
-/// Returns a number, or the result of a percentage of `total`.
+/// Returns a number as it is, or a percentage as its share of `total`.
 pub(crate) fn share(value: &Value, total: i64, round_up: bool) -> Option<i64> {
     let percent = match value {
         Value::Number(number) => return number.as_i64(),

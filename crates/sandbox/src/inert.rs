@@ -5,7 +5,7 @@ use tokio::{sync::mpsc, task::JoinSet};
 
 use crate::sandbox::SandboxError;
 
-/// Resource, plural of the kind, and the effect that its objects lack.
+/// Resource, plural of the kind, and the effect that its objects do not have here.
 const KINDS: [(&str, &str, &str); 15] = [
     ("resourcequotas", "ResourceQuotas", "limit nothing"),
     ("limitranges", "LimitRanges", "set no defaults and limit nothing"),
@@ -78,7 +78,7 @@ impl Inert {
     pub(crate) async fn next(&mut self) -> String {
         match self.notices.recv().await {
             Some(notice) => notice,
-            // Every kind has had its notice.
+            // A notice was sent for every kind.
             None => std::future::pending().await,
         }
     }

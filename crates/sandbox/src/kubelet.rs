@@ -28,7 +28,7 @@ use crate::{
     sandbox::{SandboxError, carry_on},
 };
 
-/// Annotation of a node that is stopped, as if its power had been cut: `true`.
+/// Annotation that, if `true`, stops a node as if its power had been cut.
 pub const STOPPED: &str = "sandbox.harbormaster.dev/stopped";
 
 /// Number of pods in a burst for which kubelets send events about containers.
@@ -160,7 +160,7 @@ impl Kubelet {
         }
     }
 
-    /// Gives a node what it lacks: a status, an address range and a lease.
+    /// Adds the status, address range and lease that a node does not have yet.
     fn register(&mut self, node: &Value) {
         self.network.add_node(node);
         self.note_state(node);
@@ -189,7 +189,7 @@ impl Kubelet {
         }
     }
 
-    /// Records the state of a node. If the state has changed, plans the steps of the node's pods again.
+    /// Records the state of a node. If the state has changed, replans the steps of the node's pods.
     fn note_state(&mut self, node: &Value) {
         let name = name(node);
         let is_stopped = is_stopped(node);
@@ -216,7 +216,7 @@ impl Kubelet {
         }
     }
 
-    /// Plans the next steps of all pods on a node again, because the node's state has changed.
+    /// Replans the next steps of all pods on a node, because the node's state has changed.
     fn plan_all_on(&mut self, node: &str) {
         let pods = self.store.list("pods", "", "", &format!("spec.nodeName={node}"));
         for pod in pods.map(|(pods, _)| pods).unwrap_or_default() {
@@ -329,7 +329,7 @@ impl Kubelet {
         self.store.delete("pods", namespace(pod), name(pod), Some(0))
     }
 
-    /// Changes the status of the pod of an entry, unless the pod's plan is out of date.
+    /// Changes the status of an entry's pod, unless the pod's plan is out of date.
     fn change(&self, due: &AgendaEntry, change: impl Fn(&mut Value)) -> Result<Value, Failure> {
         let change = |pod: &mut Value| {
             if uid(pod) == due.uid && self.next(pod).is_some_and(|(step, _)| step == due.step) {
@@ -340,8 +340,8 @@ impl Kubelet {
         changed.map(|pod| pod.value())
     }
 
-    /// Sends the events of starting containers. The number of pods is limited, because each pod causes at least three
-    /// events.
+    /// Sends the events about a pod's starting containers. The number of pods with such events is limited, because each
+    /// causes at least three.
     fn tell_start(&mut self, pod: &Value) {
         if text(pod, "/status/phase") != "Running" || !self.told.spend() {
             return;

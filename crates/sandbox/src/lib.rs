@@ -1,6 +1,6 @@
 //! A make-believe cluster: the in-memory API server of `harbormaster-apiserver`, the real scheduler connected to it
-//! over HTTP, and small stand-ins for the other components. It serves to try Harbormaster with kubectl, for tests, and
-//! for plugin authors.
+//! over HTTP, and small stand-ins for the other components. It is meant for trying Harbormaster with kubectl, for
+//! tests, and for plugin authors.
 //!
 //! Reading order: [`sandbox`](Sandbox) (the whole), `manifests` and `nodes` (the initial objects), `kubelet` with
 //! `network`, and `controllers` (the stand-ins), [`board`](Board) (the state of all pods), `inert` (kinds without a
@@ -9,7 +9,7 @@
 //! The stand-ins:
 //! - *kubelet*: nodes are ready, have an address range and renew their leases, unless they are [`STOPPED`]. Pods with a
 //!   node become Running and Ready, with an address from the node's range, and deleted pods disappear after a moment.
-//!   Pods of Jobs, and other pods that may finish, do so after the time in their annotation [`RUN_FOR`]. [`FAIL_AFTER`]
+//!   Pods of Jobs, and other pods that may finish, do so after the time in their [`RUN_FOR`] annotation. [`FAIL_AFTER`]
 //!   and [`READY_AFTER`] make pods fail, or become ready late or never.
 //! - *controllers*: Deployments, ReplicaSets, ReplicationControllers, StatefulSets, DaemonSets and Jobs get pods,
 //!   CronJobs get Jobs, disruption budgets get a status, services get endpoints, and load balancers get an address.
@@ -18,8 +18,8 @@
 //! - *volume controllers and provisioners*: a claim gets the smallest suitable volume. If there is none and its class
 //!   names a provisioner (any will do), a volume is provisioned for the node of the claim's pod. Ephemeral volumes and
 //!   StatefulSets get claims.
-//! - All of them write events, as many as client-go would send. Kubelets send events about the containers of 1,000 pods
-//!   in a burst, and of ten more pods every second.
+//! - All stand-ins write events, as many as client-go would send. Kubelets send events about the containers of 1,000
+//!   pods in a burst, and of ten more pods every second.
 //!
 //! Not simulated: containers (logs, exec and the like are refused), autoscaling, admission webhooks and policies,
 //! volume expansion, protection of claims in use, readiness gates, revision histories (`kubectl rollout undo` of

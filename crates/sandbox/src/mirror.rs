@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::sandbox::SandboxError;
 
-/// The objects of one resource as of the last [`Mirror::catch_up`]. The next `catch_up` sees all earlier writes of this
+/// The objects of one resource as of the last [`Mirror::catch_up`]. The next `catch_up` sees all earlier writes by this
 /// process.
 #[derive(Debug)]
 pub(crate) struct Mirror {
@@ -79,7 +79,7 @@ impl Mirror {
         self.objects.values()
     }
 
-    /// Returns a number that differs after every change.
+    /// Returns a number that changes with every change of an object.
     pub(crate) fn revision(&self) -> u64 {
         self.revision
     }

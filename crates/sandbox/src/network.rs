@@ -31,7 +31,7 @@ fn block(index: u32) -> u32 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Range {
     first: u32,
-    /// Number of its addresses.
+    /// Number of addresses in the range.
     size: u32,
 }
 
@@ -45,7 +45,7 @@ impl Range {
         Some(Self { first: first / size * size, size })
     }
 
-    /// Returns the numbers of the ranges of the usual size that this range overlaps.
+    /// Returns the numbers of the usual-size ranges that this range overlaps.
     fn blocks(self) -> impl Iterator<Item = u32> {
         self.first / SIZE..=(self.first + (self.size - 1)) / SIZE
     }
@@ -65,7 +65,7 @@ impl Pool {
         Self { range, next: 0, used: HashSet::new() }
     }
 
-    /// Takes the next free address. The first two addresses and the last have other meanings.
+    /// Takes the next free address. The first two addresses and the last are reserved.
     fn take(&mut self) -> Option<Ipv4Addr> {
         let Range { first, size } = self.range;
         let usable = size.saturating_sub(3);
@@ -142,7 +142,7 @@ impl Network {
         }
     }
 
-    /// Returns the address of a pod that starts. It is always the same for the same pod.
+    /// Returns the address for a starting pod. A pod always gets the same address.
     pub(crate) fn address(&mut self, pod: &Value) -> String {
         if let Some((_, address)) = self.pods.get(uid(pod)) {
             return Ipv4Addr::from(*address).to_string();

@@ -31,7 +31,7 @@ use crate::{
 /// Error message for requests for logs, a shell or port forwarding.
 const NO_CONTAINERS: &str = "there are no containers in the sandbox: pods only appear to run";
 
-/// Reason that a sandbox could not start, or that it ended.
+/// The reason why a sandbox could not start or has ended.
 #[derive(Debug, thiserror::Error)]
 pub enum SandboxError {
     /// Manifests are invalid.

@@ -34,10 +34,10 @@ use crate::{
     value::remove,
 };
 
-/// Errors of an object.
+/// Errors found in an object.
 type Errors = Vec<FieldError>;
 
-/// Reason that an object is refused.
+/// Reason for refusing an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// The object does not conform to its type. The message has Go's wording.
@@ -76,7 +76,7 @@ pub struct Context<'a> {
     pub others: &'a dyn Others,
     /// Time of the request.
     pub now: Timestamp,
-    /// True if, by default, pods tolerate a node that is not ready or is unreachable for a while.
+    /// True if pods by default tolerate unready and unreachable nodes for a while.
     pub default_tolerations: bool,
     /// True if new nodes are tainted as not ready.
     pub taint_new_nodes: bool,
@@ -91,7 +91,7 @@ impl std::fmt::Debug for Context<'_> {
 }
 
 impl Context<'_> {
-    /// Prepares a new object for storage. The name and namespace must be set already.
+    /// Prepares a new object for storage. The name and namespace must already be set.
     ///
     /// # Errors
     /// Mistakes in the object.
@@ -198,7 +198,7 @@ pub fn may_warn(kind: &Kind) -> bool {
     kind.is_custom() || kind.rules == Rules::Definition
 }
 
-/// Returns warnings about an object that is written; `old` is its former version.
+/// Returns warnings about an object being written; `old` is its previous version.
 pub fn warnings(kind: &Kind, old: Option<&Value>, object: &Value) -> Vec<String> {
     match kind.rules {
         Rules::Definition => {
@@ -219,7 +219,7 @@ fn refuse(errors: Errors) -> Result<()> {
 /// Refuses to delete objects that every cluster has.
 ///
 /// # Errors
-/// The reason that the object may not be deleted.
+/// The reason why the object may not be deleted.
 pub fn check_deletion(kind: &Kind, name: &str) -> std::result::Result<(), &'static str> {
     match kind.rules {
         Rules::Namespace if matches!(name, "default" | "kube-system" | "kube-public") => {

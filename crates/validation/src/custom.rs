@@ -27,15 +27,15 @@ use crate::{
 pub struct Custom {
     /// Schema of the objects.
     pub schema: Schema,
-    /// Paths of the replicas, if the version has the subresource `scale`.
+    /// Paths of the replicas, if the version has the `scale` subresource.
     pub scale: Option<ScalePaths>,
     /// Deprecation warning for users of the version; empty if there is none.
     pub warning: String,
-    /// True if the definition is being deleted. New objects may then not be created.
+    /// True if the definition is being deleted. If so, no new objects may be created.
     pub ending: bool,
 }
 
-/// JSON paths (`.spec.replicas`) of the fields that the subresource `scale` reads and writes.
+/// JSON paths (`.spec.replicas`) of the fields that the `scale` subresource reads and writes.
 #[derive(Clone, Debug, Default)]
 pub struct ScalePaths {
     /// Path of the desired number of replicas.

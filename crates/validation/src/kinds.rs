@@ -25,9 +25,9 @@ pub type Flags = u16;
 
 /// Objects of the kind are namespaced.
 pub const NAMESPACED: Flags = 1;
-/// The kind has the subresource `status`.
+/// The kind has the `status` subresource.
 pub const STATUS: Flags = 1 << 1;
-/// The kind has the subresource `scale`.
+/// The kind has the `scale` subresource.
 pub const SCALE: Flags = 1 << 2;
 /// `metadata.generation` counts changes of the spec.
 pub const GENERATION: Flags = 1 << 3;
@@ -153,7 +153,7 @@ impl Kind {
     }
 }
 
-/// `apps/v1`, or `v1` of the core group.
+/// Returns an API version: `apps/v1`, or `v1` for the core group.
 pub fn api_version(group: &str, version: &str) -> String {
     if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") }
 }
@@ -195,7 +195,7 @@ pub fn table() -> Vec<Kind> {
     rows::ROWS.iter().map(kind).collect()
 }
 
-/// Kinds of Kubernetes that are not in the table although other kinds of their groups are.
+/// Kubernetes kinds that are not in the table, although other kinds in their groups are.
 const LEFT_OUT: &[(&str, &[&str])] = &[
     ("v1", &["Binding", "ComponentStatus"]),
     ("autoscaling/v1", &["Scale"]),
@@ -204,7 +204,7 @@ const LEFT_OUT: &[(&str, &[&str])] = &[
     ("resource.k8s.io/v1beta2", &["DeviceClass", "ResourceClaim", "ResourceClaimTemplate", "ResourceSlice"]),
 ];
 
-/// Returns true for a kind of Kubernetes that is not in the table.
+/// Returns true for a Kubernetes kind that is listed as missing from the table.
 pub fn is_left_out(api_version: &str, kind: &str) -> bool {
     LEFT_OUT.iter().any(|(of, kinds)| *of == api_version && kinds.contains(&kind))
 }

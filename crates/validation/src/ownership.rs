@@ -19,7 +19,7 @@ pub enum TypedPosition<'a> {
     Element(&'static Field),
     /// A value with a schema.
     Schema(&'a Schema),
-    /// A whole custom resource. Its metadata have a type.
+    /// A whole custom resource. Its metadata has a type.
     Resource(&'a Schema),
     /// A value without a type or schema.
     Unsaid,

@@ -58,7 +58,7 @@ pub enum Shape {
     Inline,
 }
 
-/// Fields of a type, by their protobuf number.
+/// Fields of a type, by protobuf number.
 pub type Fields = HashMap<u64, Field>;
 
 /// A type of the Kubernetes API.
@@ -509,7 +509,8 @@ pub fn wrong(value: &Value, into: &str) -> String {
     let what = match value {
         Value::Null => "null".to_owned(),
         Value::Bool(_) => "bool".to_owned(),
-        // The message contains a number that is too large or not an integer, but not a number in place of another type.
+        // The message includes the number only if the field is an integer: the number is then too large or not an
+        // integer.
         Value::Number(number) if into.ends_with("int32") || into.ends_with("int64") => {
             format!("number {number}")
         }

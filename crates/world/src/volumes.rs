@@ -67,7 +67,7 @@ pub struct Volumes {
     index: Index,
     /// Volumes whose topology is still open.
     floating: BTreeSet<String>,
-    /// Volumes that this simulation bound; true for volumes that it also provisioned.
+    /// Volumes that this simulation bound, each with true if the simulation also provisioned it.
     given: BTreeMap<String, bool>,
     pending: PendingChanges,
 }
@@ -175,7 +175,7 @@ impl Volumes {
         }
     }
 
-    /// Removes an object, unless a different object has its name by now.
+    /// Removes an object, unless a different object now has its name.
     pub fn remove(&mut self, object: &Value) {
         let own = name(object);
         match (text(object, "/apiVersion"), text(object, "/kind")) {

@@ -17,7 +17,7 @@ use crate::{
     volumes::pod_claims,
 };
 
-/// Maximum number of pods per workload. A larger number is assumed to be a typing error.
+/// Maximum number of pods per workload. A larger number is assumed to be a typo.
 const MAX_PODS: i64 = 1_000_000;
 
 /// A field of a workload that is out of range.
@@ -64,7 +64,7 @@ pub struct ExistingPods {
 #[derive(Debug)]
 struct OwnedPod {
     name: String,
-    /// Node that the pod runs on or is tied to; empty for none.
+    /// Node that the pod runs on or is tied to; empty if there is none.
     node: String,
     created: String,
     is_ending: bool,

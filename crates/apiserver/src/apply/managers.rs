@@ -7,14 +7,14 @@ use crate::value::{list, map, text};
 
 /// Maximum number of update entries per object.
 const MOST_UPDATES: usize = 10;
-/// Name of the manager under which the oldest entries are merged if there are more.
+/// Name of the manager under which the oldest entries are merged if the maximum is exceeded.
 const ANCIENT: &str = "ancient-changes";
 
 /// Identity of a field manager: its name and how it writes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Manager {
     pub(super) name: String,
-    /// True if it applies rather than updates.
+    /// True if the manager applies rather than updates.
     pub(super) applies: bool,
     pub(super) version: String,
     pub(super) subresource: String,
@@ -61,8 +61,8 @@ impl Managers {
         Self(entries.collect::<Option<_>>().unwrap_or_default())
     }
 
-    /// Writes the entries into an object: first those of managers that apply, then the others, each group by time and
-    /// name.
+    /// Writes the entries into an object: first the entries of managers that apply, then all other entries, each group
+    /// by time and name.
     pub(super) fn write(mut self, object: &mut Value) {
         let Some(metadata) = map(object, "metadata") else { return };
         if self.0.is_empty() {
@@ -88,7 +88,7 @@ impl Managers {
         all
     }
 
-    /// Returns the fields that a change touches and other managers own, by manager.
+    /// Returns, by manager, the fields that a change touches and other managers own.
     pub(super) fn conflicts(&self, manager: &Manager, changes: &Changes) -> Vec<(&Manager, Fields)> {
         let others = self.0.iter().filter(|entry| !entry.manager.is(manager));
         let touched = others.map(|entry| (&entry.manager, entry.fields.common(&changes.written)));
@@ -100,7 +100,7 @@ impl Managers {
         self.0.iter().any(|entry| !entry.fields.common(&changes.written).is_empty())
     }
 
-    /// Removes from all entries except that of `but` the fields that a change writes or removes.
+    /// Removes, from all entries except the entry of `but`, the fields that a change writes or removes.
     fn lose(&mut self, but: Option<&Manager>, changes: &Changes) {
         for entry in &mut self.0 {
             if but.is_none_or(|manager| !entry.manager.is(manager)) {

@@ -134,7 +134,7 @@ fn merge_lists(
             let mut shared = config[c..].iter().filter(|(step, _)| found(live, step).is_some());
             let is_next = shared.next().is_some_and(|(next, _)| next == at);
             if found(config, at).is_none() {
-                // Elements that only the object has stay in front of the same shared elements.
+                // An element that only the object has still precedes the shared elements that follow it in the object.
                 list.push((*element).clone());
             }
             if !is_next {

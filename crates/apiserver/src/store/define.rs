@@ -65,7 +65,7 @@ impl Store {
         }
     }
 
-    /// Replaces the kinds of a definition. `anew` is true if the schema of its objects may have changed.
+    /// Replaces the kinds of a definition. `anew` is true if the schema of the objects may have changed.
     fn serve(&self, definition: &Value, anew: bool) {
         let kinds = self.kinds();
         let (group, plural) = place(definition);
@@ -114,8 +114,8 @@ impl Store {
         self.settle_others(definition);
     }
 
-    /// Applies the defaults of the stored version to an object that was written in another version. The defaults of
-    /// that other version apply too.
+    /// Applies the defaults of the stored version to an object that was written in another version, whose defaults
+    /// apply too.
     pub(super) fn complete(&self, kind: &Kind, object: &mut Value) {
         if let Form::Version(_) = kind.form
             && let Some(stored) = self.kinds().defined(&kind.group, &kind.plural)
@@ -124,7 +124,7 @@ impl Store {
         }
     }
 
-    /// Deletes the objects of a definition that is being deleted, and then lets the definition go.
+    /// Deletes the objects of a definition that is being deleted, and then removes the definition's cleanup finalizer.
     pub(super) fn clean_up(&self, definition: &Value) {
         self.define(text(definition, "/metadata/name"), Some(definition));
         let (group, plural) = place(definition);
@@ -146,7 +146,7 @@ impl Store {
         }
     }
 
-    /// Lets a definition that is being deleted go if its objects are gone.
+    /// Removes the cleanup finalizer of a definition that is being deleted, if its objects are gone.
     fn finish(&self, group: &str, plural: &str) {
         let _one_at_a_time = self.0.defining.lock().unwrap_or_else(PoisonError::into_inner);
         let kinds = self.kinds();

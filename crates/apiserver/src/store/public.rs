@@ -58,7 +58,7 @@ impl Store {
         Ok((page.objects, page.version))
     }
 
-    /// Creates an object. Defaults and checks apply as to a request.
+    /// Creates an object. Defaults and checks apply as they do to requests.
     ///
     /// # Errors
     /// When the object is refused.
@@ -145,7 +145,7 @@ impl Store {
         self.delete_in(&kind, namespace, name, &Deletion { grace, ..Deletion::default() }).map(|_| ())
     }
 
-    /// Watches objects that match both selectors: first all existing ones, then their changes.
+    /// Watches objects that match both selectors: first all existing objects, then all changes.
     ///
     /// # Errors
     /// When a selector is invalid.

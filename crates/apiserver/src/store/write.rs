@@ -37,7 +37,7 @@ pub(crate) enum Part {
 /// Recording of field ownership for a write.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Tracking<'a> {
-    /// The records stay as they are.
+    /// The records remain unchanged.
     Nothing,
     /// The writer of an update becomes the owner of the fields that it changes.
     Update(Writer<'a>),
@@ -60,7 +60,7 @@ impl Manner<'_> {
     }
 }
 
-/// Message for a lost race.
+/// Message for a write that lost a race.
 const MODIFIED: &str =
     "the object has been modified; please apply your changes to the latest version and try again";
 

@@ -199,7 +199,7 @@ pub(crate) const EVENTS: &[Column] = &[
     wide("Count", Cell::Made(cells::event_count)),
     made("Name", "string", "name", 1, Cell::At(".metadata.name")),
 ];
-/// Columns of the subresource `scale`.
+/// Columns of the `scale` subresource.
 pub(crate) const SCALES: &[Column] = &[
     NAME,
     number("Desired", Cell::Number(".spec.replicas")),

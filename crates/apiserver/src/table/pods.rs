@@ -12,7 +12,7 @@ struct Summary {
     total: usize,
     status: String,
     restarts: i64,
-    /// Time at which a container last ended, in RFC 3339.
+    /// Time at which a container last ended, in RFC 3339 format.
     restarted: String,
 }
 
@@ -42,7 +42,7 @@ pub(super) fn readiness_gates(pod: &Value) -> String {
     format!("{}/{}", open.count(), gates.len())
 }
 
-/// Returns the reason that a container ended.
+/// Returns the reason why a container ended.
 fn ended(terminated: &Value) -> String {
     match (text(terminated, "/reason"), number(terminated, "/signal")) {
         ("", 0) => format!("ExitCode:{}", number(terminated, "/exitCode")),

@@ -318,7 +318,7 @@ async fn an_object_cannot_be_patched_beyond_its_limits() {
     assert_eq!(server.store().get("ships.example.com", "", "a").unwrap().value(), ship);
 }
 
-/// Parts of valid requests, so that invalid input passes the first checks.
+/// Generates parts of valid requests, so that invalid input passes the first checks.
 fn segment() -> impl Strategy<Value = String> {
     let words = vec![
         "api",

@@ -15,7 +15,7 @@ const JSON: &str = "application/json";
 const PODS: &str = "/api/v1/namespaces/default/pods";
 const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
 
-/// A client with a server of its own.
+/// A client with its own server.
 struct Client {
     router: Router,
     server: ApiServer,

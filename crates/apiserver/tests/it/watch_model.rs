@@ -237,7 +237,7 @@ proptest! {
     }
 }
 
-/// A bookmark that falls due while the first list is still being read must wait for its turn.
+/// A bookmark that falls due while the first list is still being read must wait until the list has been read.
 #[tokio::test(start_paused = true)]
 async fn a_bookmark_never_overtakes_the_first_list() {
     let server = ApiServer::new(Options::default());

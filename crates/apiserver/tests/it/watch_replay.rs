@@ -181,7 +181,7 @@ struct Scene {
     last: watch::Receiver<Vec<Known>>,
 }
 
-/// Start of a watcher.
+/// The way in which a watcher starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Start {
     /// Lists, then watches from the version of the list.
@@ -265,7 +265,7 @@ async fn everybody_at_once(seed: u64) {
     let mut watchers = JoinSet::new();
     let mut random = Random(!seed);
     for wave in 0..3 {
-        // The first watchers start before anything is written, the others while writers are writing.
+        // The first watchers start before anything is written, all later ones while writers are writing.
         while scene.written.load(Ordering::Relaxed) < wave * 2 * ROUNDS {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }

@@ -40,7 +40,7 @@ fn selector(decoder: &mut Decoder, budget: &Value) -> Option<LabelSelector> {
     }
 }
 
-/// Returns the desired number of pods of each owner, by its UID.
+/// Returns the desired number of pods of each owner, keyed by the owner's UID.
 fn scales(mirrors: &Mirrors) -> HashMap<&str, i64> {
     let owners = mirrors.replica_sets.all().chain(mirrors.replication_controllers.all());
     let owners = owners.chain(mirrors.stateful_sets.all());

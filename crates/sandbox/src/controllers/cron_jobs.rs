@@ -31,7 +31,7 @@ const MANY: u64 = 100;
 pub(super) struct CronJobs {
     /// Keyed by UID: the generation of the CronJob and its parsed schedule.
     schedules: HashMap<String, (i64, Result<Schedule, Complaint>)>,
-    /// Last reported problem, which is not reported again. Keyed by UID.
+    /// Last reported problem of each CronJob, which is not reported again. Keyed by UID.
     complaints: HashMap<String, String>,
 }
 

@@ -65,7 +65,7 @@ impl DaemonSets {
     }
 }
 
-/// Marks that a template leaves on the pods that are created from it.
+/// Values that identify the pods created from a template.
 struct Template {
     hash: String,
     generation: String,
@@ -78,8 +78,8 @@ impl Template {
         Self { hash: hash(&set["spec"]["template"]), generation: generation.to_owned() }
     }
 
-    /// Returns true if a pod was created from the template. Pods from a cluster's dump have that cluster's hash, so
-    /// their template generation counts as well.
+    /// Returns true if a pod was created from the template. Pods from a cluster's dump have that cluster's hash, so a
+    /// matching template generation is also enough.
     fn made(&self, pod: &Value) -> bool {
         let label = |label| pod.pointer("/metadata/labels").and_then(|all| all.get(label)?.as_str());
         label(HASH_LABEL) == Some(&self.hash)

@@ -237,7 +237,7 @@ fn roll(tools: &ControllerContext, deployment: &Value, new: &Value, old: &[&Valu
     }
 }
 
-/// Numbers of a deployment's pods.
+/// Pod counts of a deployment.
 struct Counts {
     total: i64,
     updated: i64,
@@ -262,7 +262,7 @@ impl Counts {
     }
 }
 
-/// Returns true if a deployment was complete before. Later failures of its pods then do not count as a lack of
+/// Returns true if a deployment was complete before. If so, later failures of its pods are not treated as a lack of
 /// progress.
 fn is_settled(deployment: &Value, counts: &Counts) -> bool {
     let progressing = condition(deployment, "Progressing").map_or("", |condition| text(condition, "/reason"));

@@ -38,7 +38,7 @@ pub(super) struct Jobs {
 struct JobHistory {
     began: Timestamp,
     failed: usize,
-    /// End of the pause after a failure. No pod is created before it.
+    /// End of the pause after a failure. No pod is created until then.
     pause: Option<Timestamp>,
 }
 

@@ -1,4 +1,4 @@
-//! Node lifecycle: conditions, taints and pods of nodes that are not ready or whose kubelet is silent.
+//! Node lifecycle: conditions, taints and pods of nodes that are not ready or whose kubelet no longer reports.
 //!
 //! A real cluster waits about 50 s before it declares a node unreachable. Here, a stopped node is unreachable
 //! immediately. The rate at which nodes are tainted is not limited.
@@ -39,7 +39,7 @@ const OF_KUBELETS: [&str; 4] = ["Ready", "MemoryPressure", "DiskPressure", "PIDP
 pub(super) struct NodeLifecycle {
     /// Revision of the nodes at the last reconciliation.
     seen: u64,
-    /// Readiness of each node at that reconciliation. Keyed by name.
+    /// Readiness of each node at the last reconciliation. Keyed by name.
     ready: HashMap<String, bool>,
 }
 
@@ -90,7 +90,7 @@ impl NodeLifecycle {
     }
 }
 
-/// Sets the kubelet's conditions of a node to Unknown, because the kubelet is silent.
+/// Sets the kubelet's conditions of a node to Unknown, because the kubelet no longer reports.
 fn forget(node: &mut Value) {
     for name in OF_KUBELETS {
         let all = node["status"]["conditions"].as_array_mut();
@@ -111,7 +111,7 @@ fn forget(node: &mut Value) {
     }
 }
 
-/// Returns the taints that a node should have, or `None` if it has exactly those.
+/// Returns the taints that a node should have, or `None` if it already has exactly those taints.
 fn swapped(node: &Value) -> Option<Vec<Value>> {
     let status = |name: &str| condition(node, name).map_or("", |condition| text(condition, "/status"));
     let mut wanted: Vec<(&str, &str)> = Vec::new();
@@ -147,7 +147,7 @@ fn swapped(node: &Value) -> Option<Vec<Value>> {
     is_changed.then_some(new)
 }
 
-/// Sets a pod's condition Ready to False.
+/// Sets a pod's `Ready` condition to False.
 fn mark_unready(tools: &ControllerContext, pod: &Value) {
     let changed = tools.store.update_status("pods", namespace(pod), name(pod), |pod| {
         let all = pod["status"]["conditions"].as_array_mut().into_iter().flatten();

@@ -26,7 +26,7 @@ pub(super) struct Services {
     seen: [u64; 2],
     /// Keyed by service UID.
     written: HashMap<String, ServiceEndpoints>,
-    /// Number of load balancers so far.
+    /// Number of load balancers created so far.
     balancers: u16,
 }
 

@@ -79,7 +79,7 @@ fn replace(control: &PodControl<'_>, own: &[&Value], revision: &str) {
 }
 
 /// Returns true if a pod has the given revision of its set. Pods from a dump carry the revisions of their cluster and
-/// count as current.
+/// are treated as current.
 fn is_of(set: &Value, pod: &Value, revision: &str) -> bool {
     let label = pod.pointer("/metadata/labels").and_then(|labels| labels.get(REVISION_LABEL)?.as_str());
     label.is_none_or(|label| !label.starts_with(name(set)) || label == revision)
@@ -127,8 +127,8 @@ fn create_claims(control: &PodControl<'_>, pod_name: &str) {
     }
 }
 
-/// Makes a surplus pod the owner of its claims, so that they are deleted with it, if the set's retention policy demands
-/// that.
+/// If the set's retention policy demands it, makes a surplus pod the owner of its claims, so that the claims are
+/// deleted with the pod.
 fn leave_claims_to(control: &PodControl<'_>, pod: &Value) {
     let set = control.owner;
     if retention(set, "whenScaled") != "Delete" {
@@ -153,7 +153,7 @@ fn status(set: &mut Value, own: &[&Value], wanted: i64, revision: &str) {
     let count =
         |revision: &str| own.iter().filter(|pod| !is_ending(pod) && is_of(set, pod, revision)).count();
     let (updated, before) = (count(revision), text(set, "/status/currentRevision").to_owned());
-    // The previous revision remains the current one until all pods are new and ready.
+    // The previous revision remains the current one until all pods are up to date and ready.
     let wanted = usize::try_from(wanted).unwrap_or(0);
     let is_done = before.is_empty() || (updated == wanted && ready == wanted);
     let current = if is_done { revision } else { &before };

@@ -54,7 +54,7 @@ impl TaintEvictions {
             let Some(taints) = tainted.get(text(pod, "/spec/nodeName")) else { continue };
             let Some(patience) = patience(pod, taints) else { continue };
             limited.insert(uid(pod).to_owned());
-            // A planned time stays, unless the pod must leave immediately.
+            // A planned time is kept, unless the pod must leave immediately.
             let planned = self.planned.get(uid(pod)).filter(|_| !patience.is_zero());
             let at = planned.map_or(now + patience, |planned| planned.at);
             if at <= now {
@@ -88,7 +88,7 @@ fn patience(pod: &Value, taints: &[Taint]) -> Option<Duration> {
         list(pod, "/spec/tolerations").iter().map(toleration).collect();
     let mut least: Option<u64> = None;
     for taint in taints {
-        // The first toleration that tolerates a taint counts.
+        // For each taint, only the first matching toleration is considered.
         match tolerations.iter().find(|(toleration, _)| toleration.tolerates(taint, false)) {
             None => return Some(Duration::ZERO),
             Some((_, None)) => {}
@@ -112,7 +112,7 @@ fn toleration(value: &Value) -> (Toleration, Option<i64>) {
     (toleration, number(value, "/tolerationSeconds"))
 }
 
-/// Returns the reference to a pod for events. It contains no more than the real controller knows of the pod.
+/// Returns the reference to a pod for events. It contains only what the real controller knows about the pod.
 fn about(pod: &Value) -> Value {
     json!({"apiVersion": "v1", "kind": "Pod", "namespace": namespace(pod), "name": name(pod)})
 }

@@ -59,7 +59,7 @@ impl VolumeControllers {
         }
     }
 
-    /// Catches up with volumes before claims. A claim that a volume names is then known unless it was deleted.
+    /// Catches up on volumes before claims, so that a claim named by a volume is known unless it was deleted.
     pub(super) async fn catch_up(&mut self) {
         for mirror in [&mut self.volumes, &mut self.claims, &mut self.classes, &mut self.drivers] {
             mirror.catch_up().await;

@@ -26,7 +26,7 @@ const PARTS: u32 = 50;
 #[derive(Debug)]
 pub(super) struct Leases {
     store: Store,
-    /// Number of each node's entry in `due`. Keyed by name.
+    /// Number of each node's entry in `due`. Keyed by node name.
     nodes: HashMap<String, u64>,
     due: BTreeMap<(Instant, u64), String>,
     entries: u64,
@@ -66,7 +66,7 @@ impl Leases {
         self.due.keys().next().map(|(at, _)| *at)
     }
 
-    /// Renews the leases that are due, except those of nodes whose kubelets are silent.
+    /// Renews the leases that are due, except those of nodes whose kubelets no longer report.
     pub(super) fn renew_due(&mut self, at: Instant, is_silent: impl Fn(&str) -> bool) -> Result<(), Failure> {
         let mut done = Ok(());
         while let Some(first) = self.due.first_entry().filter(|entry| entry.key().0 <= at) {

@@ -53,7 +53,7 @@ pub(super) enum NodeState {
     Ready,
     /// The kubelet works and reports that the node is not ready.
     NotReady,
-    /// The kubelet is silent.
+    /// The kubelet no longer reports.
     Silent,
     /// The node does not exist.
     Missing,
@@ -83,7 +83,7 @@ fn running(pod: &Value, node: NodeState, pace: Pace) -> Option<(Action, Duration
         (false, Readiness::After(delay)) if node == NodeState::Ready => Some((Action::Ready, delay)),
         _ => None,
     };
-    // A ready pod has already run for the time until its readiness.
+    // A ready pod has already run for the time that it took to become ready.
     let gone = match ready_after {
         Readiness::After(delay) if is_ready(pod) => delay,
         _ => Duration::ZERO,
@@ -96,7 +96,7 @@ fn running(pod: &Value, node: NodeState, pace: Pace) -> Option<(Action, Duration
     end.chain(readiness).min_by_key(|(_, delay)| *delay)
 }
 
-/// Time of a pod's readiness, counted from the start of its containers.
+/// Time at which a pod becomes ready, counted from the start of its containers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Readiness {
     After(Duration),
@@ -126,7 +126,7 @@ fn run_time(pod: &Value, pace: Pace) -> Option<Duration> {
     }
     let of_jobs = || {
         let owner = controller(pod).filter(|owner| owner["kind"] == "Job");
-        // A pod that is supposed to fail does not succeed before that.
+        // A pod that is supposed to fail does not succeed first.
         owner.filter(|_| annotation(pod, FAIL_AFTER).is_none()).map(|_| pace.run_for)
     };
     // An annotation that is not a duration is logged and has no effect.

@@ -62,7 +62,7 @@ fn of_container(pod: &Value, container: &Value, state: &Value) -> Value {
     })
 }
 
-/// Makes all containers of a running pod ready, or none.
+/// Marks either all containers of a running pod as ready, or none.
 pub(super) fn set_ready(pod: &mut Value, ready: bool) {
     each_container(pod, |status| status["ready"] = ready.into());
     let names: Vec<&str> =

@@ -1,4 +1,4 @@
-//! DaemonSets have a pod on every node that their template allows, however nodes and template change.
+//! DaemonSets have a pod on every node that their template allows, however the nodes and the template change.
 
 use super::*;
 

@@ -1,8 +1,8 @@
-//! Events are worded as in a real cluster, and no more numerous.
+//! Events have the same wording as in a real cluster and are no more numerous.
 
 use super::*;
 
-/// Returns `component: reason: message` of all events about an object, with generated names cut short.
+/// Returns `component: reason: message` for all events about an object, with generated names cut short.
 fn about(sandbox: &Sandbox, kind: &str, name: &str) -> Vec<String> {
     let fields = format!("involvedObject.kind={kind}");
     let (events, _) = sandbox.store().list("events", "", "", &fields).unwrap();

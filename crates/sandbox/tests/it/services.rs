@@ -7,7 +7,7 @@ use super::*;
 const SERVICE: &str = "apiVersion: v1\nkind: Service\nmetadata: {name: web}\nspec: {type: LoadBalancer, selector: {app: web}, \
                        ports: [{port: 80, targetPort: 8080}]}\n---\n";
 
-/// Returns the numbers of endpoints that are ready and that are not.
+/// Returns the numbers of endpoints that are ready and that are not ready.
 fn endpoints(sandbox: &Sandbox) -> (usize, usize) {
     let (slices, _) = sandbox
         .store()

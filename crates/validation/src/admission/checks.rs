@@ -19,7 +19,7 @@ pub(super) enum Check {
     OneOf(&'static [&'static str]),
     /// A string must have the given form.
     Form(Form),
-    /// A number must be in the range. Contains the message for other numbers.
+    /// A number must be in the range. Contains the message for numbers outside it.
     Number(RangeInclusive<i64>, &'static str),
     /// Checks of the value's fields.
     Fields(Checks),
@@ -31,7 +31,7 @@ pub(super) enum Check {
     By(fn(&Value, &str, &mut Errors)),
 }
 
-/// A function that returns the errors of a string.
+/// A function that returns the errors in a string.
 type Form = fn(&str) -> Vec<String>;
 
 /// Fields and their checks, in the order in which errors are reported. An empty field name stands for the value itself.
@@ -106,7 +106,7 @@ pub(super) fn elements(list: &Value, place: impl Display) -> impl Iterator<Item 
     elements.map(move |(i, element)| (format!("{place}[{i}]"), element))
 }
 
-/// Refuses every string that occurs at an earlier path as well.
+/// Refuses every string that also occurs at an earlier path.
 pub(super) fn unique(texts: impl IntoIterator<Item = (String, String)>, errors: &mut Errors) {
     let mut seen = BTreeSet::new();
     for (place, text) in texts {

@@ -23,7 +23,7 @@ use self::Default::{Empty, False, Listed, Number, Text, True};
 /// a list, `x+` leads to `x` and creates it if it is missing, and `?x=y` continues only if `x` is `y`.
 pub(crate) type Defaults = &'static [(&'static str, Default)];
 
-/// Fields of every pod spec, including those in templates.
+/// Defaults for the fields of every pod spec, including those in templates.
 const POD_SPEC: Defaults = &[
     ("dnsPolicy", Text("ClusterFirst")),
     ("restartPolicy", Text("Always")),
@@ -214,7 +214,7 @@ fn container_of(container: &mut Value) {
     }
 }
 
-/// Copies the account between `serviceAccountName` and `serviceAccount`, its old name.
+/// Copies the account name between `serviceAccountName` and `serviceAccount`, the old name of that field.
 fn default_account(spec: &mut Value) {
     for (from, to) in [("serviceAccount", "serviceAccountName"), ("serviceAccountName", "serviceAccount")] {
         if let Some(name) = spec.get(from).cloned() {

@@ -42,7 +42,7 @@ pub(super) fn defaults(definition: &mut Value) {
     }
 }
 
-/// Adds to a changed definition the version in which objects may now be stored.
+/// Adds the version in which objects may now be stored to the status of a changed definition.
 pub(super) fn admit_update(definition: &mut Value) {
     let stored = Value::from(stored_version(definition));
     let versions = definition.pointer_mut("/status/storedVersions").and_then(Value::as_array_mut);
@@ -123,7 +123,7 @@ fn check_versions(definition: &Value, errors: &mut Errors) {
         let why = "must have exactly one version marked as storage version";
         errors.push(FieldError::invalid("spec.versions", versions.clone(), why));
     }
-    // kube-apiserver checks an internal form in which the first version stands for all.
+    // kube-apiserver checks an internal form in which the first version represents all versions.
     if let Some(first) = list(versions, "").first() {
         check_form(text(first, "/name"), "spec.version", label_1035_errors, errors);
     }
@@ -232,7 +232,7 @@ fn check_stored_versions(definition: &Value, errors: &mut Errors) {
     }
 }
 
-/// Verdict of the approval annotation.
+/// Outcome of checking the approval annotation.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Approval {
     Missing,
@@ -241,7 +241,7 @@ pub(super) enum Approval {
     Invalid,
 }
 
-/// Returns the approval of a definition in a group of Kubernetes, with a message; `None` for other groups.
+/// Returns the approval of a definition in one of Kubernetes' own groups, with a message; `None` for other groups.
 pub(super) fn approval(definition: &Value) -> Option<(Approval, String)> {
     let group = text(definition, "/spec/group");
     let of =
@@ -299,8 +299,8 @@ fn selectable_fields(definition: &Value) -> Vec<String> {
     paths
 }
 
-/// Returns the kinds of a definition, one for each served version. `names` contains the requested or the accepted
-/// names.
+/// Returns the kinds that a definition defines, one for each served version. `names` contains the requested or the
+/// accepted names.
 pub fn kinds_of_definition(definition: &Value, names: &Value) -> Vec<Kind> {
     let versions = list(definition, "/spec/versions").iter();
     let served = versions.filter(|version| is_true(version, "/served"));

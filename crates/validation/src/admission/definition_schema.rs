@@ -19,7 +19,7 @@ const COLUMN_FORMATS: [&str; 9] =
     ["byte", "date", "date-time", "double", "float", "int32", "int64", "name", "password"];
 /// Types of values.
 const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];
-/// Keywords that a schema's root may have if there is a subresource `status`, because a status is checked without the
+/// Keywords that a schema's root may have if there is a `status` subresource, because a status is checked without the
 /// root.
 const AT_ROOT: [(&str, &str); 22] = [
     ("Description", "description"),
@@ -492,13 +492,12 @@ struct SchemaContext {
     root: bool,
     /// True within the metadata of an object.
     meta: bool,
-    /// Reason that a default is not allowed here.
+    /// The reason why no default is allowed here, if any.
     no_default: Option<&'static str>,
 }
 
 impl SchemaContext {
-    /// Returns the context one step further in. `embedded` is true if the step starts at the schema of an embedded
-    /// object.
+    /// Returns the context one level deeper. `embedded` is true if the step starts at the schema of an embedded object.
     fn step(self, step: &str, embedded: bool) -> Self {
         let inside = Self { root: false, ..self };
         if step == ".additionalProperties" && self.meta {

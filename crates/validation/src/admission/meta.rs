@@ -115,7 +115,7 @@ fn name_errors(kind: &Kind, name: &str) -> Vec<String> {
     if kind.has(LABEL_NAME) { label_errors(name) } else { subdomain_errors(name) }
 }
 
-/// Returns the errors of a string as a DNS label of RFC 1035, which begins with a letter.
+/// Returns the errors in a string that must be a DNS label (RFC 1035) and so must begin with a letter.
 pub(crate) fn label_1035_errors(text: &str) -> Vec<String> {
     let mut errors = Vec::new();
     if text.len() > 63 {

@@ -54,7 +54,7 @@ pub(super) fn admit(context: &Context<'_>, object: &mut Value) {
     }
 }
 
-/// Removes the fields of coordinated leader election, because its feature gate is off.
+/// Removes the fields of coordinated leader election, because the feature gate is off.
 fn lease(object: &mut Value) {
     if let Some(spec) = map(object, "spec") {
         spec.remove("strategy");
@@ -82,7 +82,7 @@ pub(super) fn admit_update(kind: &Kind, old: &Value, object: &mut Value) {
     }
 }
 
-/// Returns the storage class that is marked as default, or the newest of several.
+/// Returns the storage class that is marked as default, or the newest if several are.
 fn default_class(context: &Context<'_>) -> Option<String> {
     let marks = ["storageclass.kubernetes.io", "storageclass.beta.kubernetes.io"];
     let is_default = |class: &Value| {
@@ -91,7 +91,7 @@ fn default_class(context: &Context<'_>) -> Option<String> {
     };
     let classes = context.others.all("storageclasses.storage.k8s.io").into_iter().filter(is_default);
     let newest = classes.min_by_key(|class| {
-        // If two classes are equally old, the name decides.
+        // Ties between equally old classes are broken by name.
         let created = text(class, "/metadata/creationTimestamp").to_owned();
         (Reverse(created), text(class, "/metadata/name").to_owned())
     })?;

@@ -69,7 +69,7 @@ fn default_container(container: &mut Value, host_network: bool) {
     }
 }
 
-/// Sets missing requests of the whole pod to the sum over its containers, or else to the pod's limits.
+/// Sets missing requests of the whole pod to the sums over its containers, or else to the pod's limits.
 fn default_requests(spec: &mut Value) {
     let limits = spec.pointer("/resources/limits").and_then(Value::as_object).cloned().unwrap_or_default();
     if limits.is_empty() {
@@ -134,8 +134,8 @@ fn quality_of_service(spec: &Value) -> &'static str {
     }
 }
 
-/// Applies the admission plugins, which add the priority, tolerations for nodes that are unavailable for a short time,
-/// and the overhead, node selector and tolerations of the runtime class.
+/// Applies the admission plugins, which add the priority, time-limited tolerations for unavailable nodes, and the
+/// overhead, node selector and tolerations of the runtime class.
 pub(super) fn admit(context: &Context<'_>, pod: &mut Value) -> Result<(), Refusal> {
     if !pod.get("spec").is_some_and(Value::is_object) {
         return Ok(());

@@ -93,7 +93,7 @@ const SPREAD: Checks = &[
     ("topologyKey", Required("can not be empty")),
     ("whenUnsatisfiable", OneOf(&["DoNotSchedule", "ScheduleAnyway"])),
 ];
-/// Checks of a constraint that follow its comparison with the other constraints.
+/// Checks of a spread constraint that run after its comparison with the other constraints.
 const REST_OF_SPREAD: Checks = &[
     ("minDomains", POSITIVE),
     ("", By(check_least_domains)),
@@ -285,7 +285,7 @@ fn check_port_name(name: &Value, place: &str, errors: &mut Errors) {
     }
 }
 
-/// Returns the errors of a string as a port name.
+/// Returns the errors in a string that must be a port name.
 fn port_name_errors(name: &str) -> Vec<String> {
     let is_inner = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
     let wrong = [
@@ -310,8 +310,8 @@ fn check_port(port: &Value, place: &str, errors: &mut Errors) {
 }
 
 /// Checks that host ports are unique, and that they match the container ports on the host network. Containers share the
-/// ports of their node. Init containers run one after the other, so each is checked alone; as in kube-apiserver,
-/// messages name each as the first.
+/// ports of their node. Init containers run one after the other, so each is checked alone; as in kube-apiserver, all
+/// messages use the path of the first one.
 fn check_host_ports(spec: &Value, place: &str, errors: &mut Errors) {
     let shared = |(place, port): (String, &Value)| {
         let (protocol, address) = (text(port, "/protocol"), text(port, "/hostIP"));
@@ -355,7 +355,7 @@ fn check_resources_of_container(resources: &Value, place: &str, errors: &mut Err
             if name.contains('/') || known {
                 return Vec::new();
             }
-            // Some names are standard resources, but not for containers.
+            // Some standard resources do not apply to containers.
             let elsewhere = matches!(name, "storage" | "pods" | "services");
             let words = [
                 "must be a standard resource type or fully qualified",
@@ -401,7 +401,7 @@ fn check_overhead(overhead: &Value, place: &str, errors: &mut Errors) {
     check_resources_of_container(&json!({"limits": overhead}), place, errors);
 }
 
-/// Checks limits and requests. `unknown` returns the errors of well-formed names.
+/// Checks limits and requests. `unknown` returns the errors for a well-formed name.
 fn check_resources(resources: &Value, place: &str, unknown: fn(&str, &str) -> Errors, errors: &mut Errors) {
     let (mut huge_pages, mut usual) = (false, false);
     for part in ["limits", "requests"] {

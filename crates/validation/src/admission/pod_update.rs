@@ -76,7 +76,7 @@ fn difference(before: &Value, after: &Value) -> String {
     changed.map(|name| format!("{name}: {} -> {}", before[name], after[name])).collect::<Vec<_>>().join("\n")
 }
 
-/// Checks that tolerations are only added, or changed in their seconds.
+/// Checks that existing tolerations differ at most in `tolerationSeconds`. New tolerations are allowed.
 fn check_tolerations(before: &Value, after: &Value, errors: &mut Errors) {
     let mut kept = list(after, "/tolerations").to_vec();
     for toleration in &mut kept {

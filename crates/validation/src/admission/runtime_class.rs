@@ -28,7 +28,7 @@ pub(super) fn check(class: &Value, old: Option<&Value>, errors: &mut Errors) {
     checks::check(class, "", if is_empty { &CLASS[..1] } else { CLASS }, errors);
 }
 
-/// Adds the overhead, node selector and tolerations of its class to a new pod.
+/// Adds to a new pod the overhead, node selector and tolerations of its class.
 pub(super) fn admit_pod(context: &Context<'_>, spec: &mut Value) -> Result<(), Refusal> {
     let name = text(spec, "/runtimeClassName").to_owned();
     let class = if name.is_empty() {
@@ -85,7 +85,7 @@ fn merged(all: Vec<Value>) -> Vec<Value> {
     let mut kept: Vec<Value> = Vec::new();
     for (at, toleration) in all.iter().enumerate() {
         let by_earlier = kept.iter().any(|other| covers(other, toleration));
-        // Of two equal tolerations, the first stays.
+        // Of two equal tolerations, the first is kept.
         let by_later = all[at + 1..].iter().any(|other| other != toleration && covers(other, toleration));
         if !by_earlier && !by_later {
             kept.push(toleration.clone());

@@ -16,8 +16,8 @@ const NETWORK: &str = "10.0";
 const NODE_PORTS: std::ops::Range<u64> = 30_000..32_768;
 
 /// Allocates the addresses and node ports that a new service does not specify itself. A changed service keeps its
-/// allocations. Addresses and ports of other services are refused. Addresses outside the network are accepted, because
-/// services from other clusters have them.
+/// allocations. Addresses and ports that belong to other services are refused. Addresses outside the network are
+/// accepted, because services from other clusters have them.
 pub(super) fn admit(
     context: &Context<'_>,
     old: Option<&Value>,

@@ -1,4 +1,4 @@
-//! Checks of workloads: their numbers, selectors and templates.
+//! Checks of workloads: numeric fields, selectors and templates.
 
 use std::borrow::Cow;
 
@@ -194,7 +194,7 @@ fn check_labels_of_template(object: &Value, selector: Option<&Value>, errors: &m
     }
 }
 
-/// Parts of a schedule: for each, the least and the greatest number and the names of the numbers.
+/// Parts of a schedule, each with its least value, its greatest value and the names of its values.
 const SCHEDULE: [(u32, u32, &[&str]); 5] = [
     (0, 59, &[]),
     (0, 23, &[]),
@@ -212,7 +212,7 @@ fn check_schedule(schedule: &Value, place: &str, errors: &mut Errors) {
     }
 }
 
-/// Returns the error of an invalid cron schedule.
+/// Returns the error for an invalid cron schedule.
 fn wrong_schedule(schedule: &str) -> Option<String> {
     if schedule.contains("TZ") {
         return Some("cannot use TZ or CRON_TZ in schedule, use timeZone field instead".to_owned());

@@ -1,7 +1,7 @@
 //! Validation of values against their schema, with the API server's messages.
 //!
 //! Only the changed parts of an object are validated. If a definition becomes stricter, objects stored earlier can
-//! therefore still be changed elsewhere.
+//! therefore still be changed in their other parts.
 
 use std::fmt::Write;
 
@@ -63,7 +63,7 @@ impl ValuePath<'_> {
 }
 
 impl Schema {
-    /// Returns the errors of a value. `prefix` is the value's field, empty for a whole object; `old` is the former
+    /// Returns the errors in a value. `prefix` is the value's field, empty for a whole object; `old` is the previous
     /// value.
     pub(crate) fn check(&self, prefix: &str, value: &Value, old: Option<&Value>) -> Vec<FieldError> {
         let mut errors = self.looked_at(ValuePath { prefix, path: "" }, value, old).errors;
@@ -290,7 +290,7 @@ impl Schema {
         found.passed += 1;
     }
 
-    /// Returns the former value of a list's element, if elements have an identity.
+    /// Returns the previous value of a list's element, if elements have an identity.
     fn same_element<'a>(&self, value: &Value, old: Option<&'a Value>) -> Option<&'a Value> {
         let ListType::Map(keys) = &self.list_type else { return None };
         let same = |other: &&Value| keys.iter().all(|key| other.get(key) == value.get(key));
@@ -334,7 +334,7 @@ impl Schema {
         found.passed += 1;
     }
 
-    /// Checks that Kubernetes objects embedded in the value specify what they are.
+    /// Checks that Kubernetes objects embedded in the value specify a valid `apiVersion` and `kind`.
     fn check_embedded(&self, path: &str, value: &Value, errors: &mut Vec<FieldError>) {
         let dot = if path.is_empty() { "" } else { "." };
         match value {

@@ -8,7 +8,7 @@ use std::{
 use harbormaster_api::Timestamp;
 use regex::Regex;
 
-/// Formats of strings that a regular expression describes, with the expressions.
+/// String formats that are described by regular expressions, with the expressions.
 const PATTERNS: &[(&str, &str)] = &[
     ("bsonobjectid", r"^[0-9a-f]{24}$"),
     ("creditcard", r"^(?:\D*\d){13,19}\D*$"),
@@ -50,7 +50,7 @@ fn plain(format: &str) -> String {
     format.replace('-', "")
 }
 
-/// Returns true if a format is defined for values of a type, which may be empty.
+/// Returns true if a format is defined for values of the type `of`, which may be empty.
 pub(crate) fn is_known(format: &str, of: &str) -> bool {
     match of {
         "" | "string" => {

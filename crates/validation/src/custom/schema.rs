@@ -87,7 +87,7 @@ pub(super) struct Limits {
 }
 
 impl Schema {
-    /// Reads a schema. Malformed parts read as absent, because definitions are checked earlier.
+    /// Reads a schema. Malformed parts are treated as absent, because definitions are checked earlier.
     pub fn parse(schema: &Value) -> Self {
         let number = |name: &str| schema.get(name).and_then(Value::as_f64);
         let bound = |name: &str, exclusive: &str| {

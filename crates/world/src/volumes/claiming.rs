@@ -22,7 +22,7 @@ const DEFAULT_MARKS: [&str; 2] =
 const CLASS_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";
 
 impl Volumes {
-    /// Assigns a claim its class and its volume, as far as possible.
+    /// Assigns a claim its class and its volume, where possible.
     pub fn settle_claim(&mut self, key: &ClaimKey) {
         self.give_default_class(key);
         let Some(claim) = self.claims.get(key).map(|kept| kept.read.clone()) else { return };
@@ -183,7 +183,7 @@ fn is_bound(claim: &Value, volume: &Value) -> bool {
         && claim.pointer("/status/capacity") == volume.pointer("/spec/capacity")
 }
 
-/// Returns the reason that a claim cannot have the volume that it names, in the controller's words.
+/// Returns the reason why a claim cannot have the volume that it names, in the controller's words.
 fn mismatch(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Option<&'static str> {
     let allows = |mode| volume.access_modes.contains(mode);
     match () {

@@ -29,7 +29,7 @@ const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
 const PROVISIONER: [&str; 2] =
     ["volume.kubernetes.io/storage-provisioner", "volume.beta.kubernetes.io/storage-provisioner"];
 
-/// Reason that no volume is provisioned, for an event about the claim.
+/// The reason why no volume is provisioned, for an event about the claim.
 type Refusal = (Severity, &'static str, String);
 
 /// A part of the cluster, described by labels of its nodes and the possible values of the labels. Without labels, it is
@@ -113,7 +113,7 @@ impl Volumes {
         Ok(affinity([self.topology(class, node, labels)]))
     }
 
-    /// Returns true if the topology of the claim's volume stays open.
+    /// Returns true if the topology of the claim's volume is left open.
     fn is_floating(&self, claim: &Custom<PersistentVolumeClaim>) -> bool {
         self.provisioners == Provisioners::Floating && claim::selected_node(claim).is_none()
     }

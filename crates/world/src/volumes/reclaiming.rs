@@ -10,7 +10,7 @@ use super::{
 };
 
 impl Volumes {
-    /// Sets the phase of a volume, or deletes it. Settling the claim decides about binding.
+    /// Sets the phase of a volume, or deletes it. Binding is decided when the claim is settled.
     pub fn settle_volume(&mut self, name: &str) {
         let Some(volume) = self.volumes.get(name).map(|kept| kept.read.clone()) else { return };
         if volume.metadata.deletion_timestamp.is_some() {

@@ -43,7 +43,7 @@ fn key(name: &str) -> ClaimKey {
     ("default".to_owned(), name.to_owned())
 }
 
-/// Returns a claim's phase, its volume and the reason of its last event, separated by spaces.
+/// Returns a claim's phase, its volume and the `reason` of its last event, separated by spaces.
 fn outcome(volumes: &mut Volumes, name: &str) -> String {
     let changes = volumes.take_changes();
     let reason = changes.events.last().map_or("", |event| event.reason);

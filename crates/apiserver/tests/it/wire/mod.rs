@@ -154,7 +154,7 @@ impl Client {
         self.write(format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n").as_bytes()).await.unwrap();
         let (code, framing) = self.head().await.unwrap();
         assert!(code == 200 && matches!(framing, Framing::Chunks), "{code} {path}");
-        // Reads only one event ahead, so that a test that takes no events is a client that does not read.
+        // Reads only one event ahead, so that the client stops reading if the test takes no events.
         let (sender, events) = mpsc::channel(1);
         Lines { events, reader: tokio::spawn(self.lines(sender)) }
     }

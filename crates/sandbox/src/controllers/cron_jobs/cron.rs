@@ -5,8 +5,8 @@
 
 use jiff::{SignedDuration, Zoned};
 
-/// Maximum distance of a search, in years. An expression without a time within this distance has no times, so the
-/// search for February 31 ends.
+/// Maximum number of years to search. An expression with no time in this period is treated as having none at all, so
+/// the search for February 31 ends.
 const YEARS: i16 = 5;
 
 /// A cron expression.
@@ -50,7 +50,7 @@ impl Cron {
     /// Parses an expression.
     ///
     /// # Errors
-    /// The reason for which the controller would not accept the expression.
+    /// The reason why the controller would not accept the expression.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let text = match text {
             "@yearly" | "@annually" => "0 0 1 1 *",
