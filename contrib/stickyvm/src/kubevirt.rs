@@ -1,8 +1,8 @@
 //! The parts of KubeVirt's kinds that the plugin reads, and the path from a pod to its virtual machine.
 //!
 //! Each step follows the `ownerReference` with `controller: true` and requires that kind, API group and UID match. (The
-//! article compares only the kind, and follows the name.) A machine that was deleted and recreated under the same name
-//! is a different machine.
+//! article compares only the kind and looks up the owner by name.) A machine that was deleted and recreated under the
+//! same name is a different machine.
 
 use harbormaster::{
     api::{Pod, Str, pod::OwnerReference},
@@ -61,7 +61,7 @@ fn is_of<R: Resource>(owner: &OwnerReference) -> bool {
     owner.kind == R::KIND && group == R::GROUP
 }
 
-/// Returns the pod's machine from the scheduler's cache, or `None` if the pod has none.
+/// Returns the pod's machine from the scheduler's cache, or `None` if the pod belongs to no machine.
 ///
 /// # Errors
 /// If an object is missing; the error names it.

@@ -57,7 +57,7 @@ impl<'a> CardUsage<'a> {
     fn has_room(&self, memory: Option<u64>) -> bool {
         match memory {
             Some(memory) => self.free() >= memory,
-            // Drivers always use a few MiB, so a free card need not be empty. A card with no free memory is in use.
+            // Drivers use a few MiB even on a free card. A card without free memory is in use.
             None => !self.whole && self.held == 0 && self.free() > 0,
         }
     }
@@ -73,7 +73,7 @@ impl<'a> CardUsage<'a> {
 pub struct Cards<'a>(Vec<CardUsage<'a>>);
 
 impl<'a> Cards<'a> {
-    /// Returns the cards of a report; no pod holds anything yet.
+    /// Returns the cards in a report, none of them held by a pod.
     pub fn of(status: &'a ScvStatus) -> Self {
         let usage = |card: &'a Card| {
             let measured = card.free_memory.min(card.total_memory);

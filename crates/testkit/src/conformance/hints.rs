@@ -36,7 +36,7 @@ pub fn what_helps_wakes(
 }
 
 /// Runs [`what_helps_wakes`] on random clusters of a few nodes, with `happenings` changes in each cluster. The pod is
-/// random, too, and if possible one that the plugin rejects on at least one node. Returns the number of happenings that
+/// also random, and if possible one that the plugin rejects on at least one node. Returns the number of happenings that
 /// helped.
 ///
 /// # Panics
@@ -71,7 +71,7 @@ struct Sleeper<'a> {
     trial: &'a Trial,
     registrations: Vec<ErasedRegistration>,
     pod: Arc<PodInfo>,
-    /// The nodes that fit at the last attempt; `None` if the plugin rejected none.
+    /// Names of the nodes that passed in the last attempt; `None` if the plugin rejected no node.
     fitted: Option<Vec<Str>>,
     since: Vec<String>,
 }

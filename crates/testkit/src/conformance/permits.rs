@@ -15,7 +15,7 @@ use crate::trial::Trial;
 
 /// Checks that all pods of a group are released as soon as the last of them has a node, in any order, and that they are
 /// released again after they time out and return. `pods` are all pods of the group with their nodes; the check assigns
-/// them one by one and removes them again. A wait must be longer than zero and at most 15 minutes.
+/// them one by one and removes them again. Waiting times must be above zero and at most 15 minutes.
 ///
 /// # Panics
 /// If a pod still waits or is rejected, or the plugin fails.
