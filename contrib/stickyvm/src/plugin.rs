@@ -2,8 +2,8 @@
 //!
 //! PreFilter allows only the pinned node, so that preemption does not try other nodes. On a machine's first start,
 //! Reserve immediately assumes the node, for other pods of the machine that are scheduled in the meantime, and PreBind
-//! writes the annotation before the pod is bound. If the scheduler stops in between, the annotation is correct whether
-//! or not the pod was bound, and the next scheduler continues from there.
+//! writes the annotation before the pod is bound. If the scheduler stops after this write, the annotation is correct
+//! whether or not the pod was bound, and the next scheduler continues from there.
 //!
 //! If the plugin is enabled in PostBind but not in PreBind, the annotation is written after the binding, as in the
 //! article, and is lost if the scheduler stops or fails in between.

@@ -53,7 +53,7 @@ impl<'a> CardUsage<'a> {
         self.card
     }
 
-    /// Returns true if the card has room for a pod that requests this much memory, or the whole card if `None`.
+    /// Returns true if a pod that requests this much memory (or the whole card if `None`) fits on the card.
     fn has_room(&self, memory: Option<u64>) -> bool {
         match memory {
             Some(memory) => self.free() >= memory,
@@ -90,7 +90,7 @@ impl<'a> Cards<'a> {
         }
     }
 
-    /// Records that a pod holds `number` unknown cards. Assumes cards with room for the pod and prefers those with the
+    /// Records that a pod holds `number` unknown cards. Assumes cards on which the pod fits, and prefers cards with the
     /// most unexplained memory in use, so that a running pod is attributed to its own cards and counted once.
     pub fn take_unknown(&mut self, number: u32, memory: Option<u64>) {
         let mut likely: Vec<&mut CardUsage<'_>> = self.0.iter_mut().collect();
