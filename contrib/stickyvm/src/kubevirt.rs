@@ -43,8 +43,8 @@ impl Resource for VirtualMachine {
     const SCOPE: ResourceScope = ResourceScope::Namespaced;
 }
 
-/// Returns the instance that owns the pod. Returns `None` for other pods, and for targets of live migrations: these
-/// belong to the same instance as the source pod and must run on another node.
+/// Returns the instance that owns the pod. Returns `None` for other pods, and for targets of live migrations,
+/// which belong to the same instance as the source pod but must run on another node.
 pub fn instance_of(pod: &Pod) -> Option<&OwnerReference> {
     let owner = pod.controller.as_ref().filter(|owner| is_of::<VirtualMachineInstance>(owner));
     owner.filter(|_| pod.labels.get(MIGRATION).is_none())

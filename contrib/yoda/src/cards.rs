@@ -121,7 +121,7 @@ impl<'a> Cards<'a> {
     /// node, so the choice does not depend on other nodes.
     ///
     /// # Errors
-    /// If there are too few such cards. Evicting pods may help if enough cards are installed.
+    /// If too few cards satisfy the request. Evicting pods may help if enough cards would satisfy it when empty.
     pub fn choose(&self, request: &Request) -> Result<Vec<&CardUsage<'a>>, Reject> {
         let number = request.number as usize;
         let mut fitting: Vec<&CardUsage<'a>> = self.0.iter().collect();

@@ -47,8 +47,8 @@ impl Authorities {
         self.verifier.root_hint_subjects()
     }
 
-    /// Verifies that the first certificate of the chain leads to one of the authorities, is currently valid and is
-    /// meant for clients.
+    /// Verifies that the first certificate of the chain is signed, directly or indirectly, by one of the authorities,
+    /// is currently valid and is meant for clients.
     pub(crate) fn verify(&self, chain: &[CertificateDer<'_>]) -> Result<(), String> {
         let [own, between @ ..] = chain else { return Err("no certificate".to_owned()) };
         let verified = self.verifier.verify_client_cert(own, between, UnixTime::now());
