@@ -110,8 +110,8 @@ impl MetricsExtender {
         scores
     }
 
-    /// Keeps the requested candidates except nodes without the label: filter would reject these nodes, so evicting
-    /// their pods would not help. Schedulers send node names only.
+    /// Removes nodes known to lack the label: filter would reject these nodes, so evicting their pods would not help.
+    /// Labels are looked up by name, since schedulers send only node names.
     fn preempt(&self, ask: &Preemption) -> Preempted {
         ask.keep(|node, _| self.labelled.has(node) != Some(false))
     }

@@ -1,5 +1,5 @@
-//! Nodes that have the label. They are watched because schedulers may send only node names, and always do so for
-//! preemption.
+//! Nodes that have the label. These nodes are watched because schedulers may send only node names, as they always do
+//! for preemption.
 
 use std::{
     collections::BTreeSet,
@@ -28,7 +28,7 @@ const AGAIN: Duration = Duration::from_secs(2);
 #[derive(Clone, Debug, Default)]
 pub struct LabelledNodes {
     names: Arc<RwLock<Option<BTreeSet<String>>>>,
-    /// Start of the last list request of [`LabelledNodes::refresh`].
+    /// Time at which [`LabelledNodes::refresh`] last started a list request.
     listed: Arc<Mutex<Option<Instant>>>,
 }
 
@@ -48,8 +48,8 @@ impl LabelledNodes {
         *self.names.write().unwrap_or_else(PoisonError::into_inner) = Some(names);
     }
 
-    /// Lists the nodes now, since a scheduler may have seen a label that the watch has not reported yet, and does not
-    /// ask again. Callers that arrive during a list request share the next one.
+    /// Lists the nodes immediately: a scheduler may have seen a label that the watch has not reported yet, and does not
+    /// repeat its request. Callers that arrive during a list request share the next list request.
     pub async fn refresh(&self, client: &Client, label: &str) {
         let asked = Instant::now();
         let mut listed = self.listed.lock().await;
@@ -57,7 +57,8 @@ impl LabelledNodes {
             return;
         }
         *listed = Some(Instant::now());
-        // Without a resource version, the response is up to date. The watch reports errors.
+        // A list request without a resource version returns the latest state. Errors are ignored here; the watch logs
+        // them.
         if let Ok(list) = list(&Api::all(client.clone()), &ListParams::default().labels(label)).await {
             self.set(list.items.iter().map(ResourceExt::name_any).collect());
         }
@@ -67,7 +68,7 @@ impl LabelledNodes {
         change(self.names.write().unwrap_or_else(PoisonError::into_inner).get_or_insert_default());
     }
 
-    /// Watches nodes forever: only those with the label, and only their metadata.
+    /// Watches the metadata of nodes with the label; never returns.
     pub async fn follow(self, client: Client, label: String) {
         let nodes: Api<Node> = Api::all(client);
         let mut trouble = None;

@@ -133,7 +133,7 @@ async fn connect(kubeconfig: Option<&Path>) -> Result<Client, RunError> {
     Client::try_from(config).map_err(|error| unusable(&error))
 }
 
-/// Checks that the text is a label key, so that a label selector that contains it is unambiguous.
+/// Checks that the text is a valid label key, so that a label selector containing the text is unambiguous.
 fn label_key(text: &str) -> Result<String, String> {
     let (prefix, name) = text.split_once('/').map_or((None, text), |(prefix, name)| (Some(prefix), name));
     let is_fine = |part: &str, most: usize| {

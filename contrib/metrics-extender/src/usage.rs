@@ -34,7 +34,7 @@ struct UsageMetrics {
 }
 
 impl Usage {
-    /// Returns a value without metrics. Metrics older than `max_age` are not used.
+    /// Returns a `Usage` that has no metrics yet. Metrics older than `max_age` are not used.
     pub fn new(max_age: Duration) -> Self {
         let refreshes =
             Opts::new("metrics_extender_refreshes_total", "Requests to metrics-server, by result.");

@@ -1,8 +1,8 @@
 //! The parts of KubeVirt's kinds that the plugin reads, and the path from a pod to its virtual machine.
 //!
 //! Each step follows the `ownerReference` with `controller: true` and requires that kind, API group and UID match. (The
-//! article compares only the kind, and follows the name.) A machine that was deleted and recreated under the same name
-//! is a different machine.
+//! article compares only the kind and looks up the owner by name.) A machine that was deleted and recreated under the
+//! same name is a different machine.
 
 use harbormaster::{
     api::{Pod, Str, pod::OwnerReference},
@@ -43,8 +43,8 @@ impl Resource for VirtualMachine {
     const SCOPE: ResourceScope = ResourceScope::Namespaced;
 }
 
-/// Returns the instance that owns the pod. Returns `None` for other pods, and for targets of live migrations: these
-/// belong to the same instance as the source pod and must run on another node.
+/// Returns the instance that owns the pod. Returns `None` for other pods, and for targets of live migrations,
+/// which belong to the same instance as the source pod but must run on another node.
 pub fn instance_of(pod: &Pod) -> Option<&OwnerReference> {
     let owner = pod.controller.as_ref().filter(|owner| is_of::<VirtualMachineInstance>(owner));
     owner.filter(|_| pod.labels.get(MIGRATION).is_none())
@@ -61,7 +61,7 @@ fn is_of<R: Resource>(owner: &OwnerReference) -> bool {
     owner.kind == R::KIND && group == R::GROUP
 }
 
-/// Returns the pod's machine from the scheduler's cache, or `None` if the pod has none.
+/// Returns the pod's machine from the scheduler's cache, or `None` if the pod belongs to no machine.
 ///
 /// # Errors
 /// If an object is missing; the error names it.

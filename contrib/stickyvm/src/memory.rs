@@ -58,7 +58,8 @@ impl UnpinnedMachine {
     /// Writes the annotation, unless it already names the node.
     ///
     /// # Errors
-    /// If the annotation names another node in the meantime, the machine no longer exists, or a request fails.
+    /// If the annotation has been set to another node in the meantime, the machine no longer exists, or a request
+    /// fails.
     pub async fn write(self, api: &Api, pod: &Pod, annotation: &str, node: &str) -> Verdict {
         let Self { machine, mut version } = self;
         for _ in 0..TRIES {

@@ -1,9 +1,9 @@
-//! The plugin StickyVM.
+//! The `StickyVM` plugin.
 //!
 //! PreFilter allows only the pinned node, so that preemption does not try other nodes. On a machine's first start,
 //! Reserve immediately assumes the node, for other pods of the machine that are scheduled in the meantime, and PreBind
-//! writes the annotation before the pod is bound. If the scheduler stops in between, the annotation is correct whether
-//! or not the pod was bound, and the next scheduler continues from there.
+//! writes the annotation before the pod is bound. If the scheduler stops after this write, the annotation is correct
+//! whether or not the pod was bound, and the next scheduler continues from there.
 //!
 //! If the plugin is enabled in PostBind but not in PreBind, the annotation is written after the binding, as in the
 //! article, and is lost if the scheduler stops or fails in between.
@@ -73,7 +73,7 @@ impl Watches for StickyVM {
 }
 
 impl StickyVM {
-    /// Wakes the pod if its instance is new or has a new owner. Other fields change often.
+    /// Wakes the pod if its instance is new or has a new owner. Ignores other changes, which are frequent.
     fn after_instance(
         &self,
         pod: &PodInfo,
@@ -103,8 +103,8 @@ impl StickyVM {
         Ok(queue_if(is_near && is_news))
     }
 
-    /// Wakes pods if a machine's pod in their namespace gave up its node, since that pod may have been the only reason
-    /// they had to go there.
+    /// Wakes a machine's pods if a machine's pod in the same namespace gives up its node, since an assumed node may no
+    /// longer apply.
     fn after_pod(&self, pod: &PodInfo, change: &Change<'_>) -> PluginResult<Hint> {
         let Change::Pod { old: Some(gone), .. } = change else { return Ok(Hint::Queue) };
         Ok(queue_if(gone.namespace == pod.namespace && instance_of(gone).is_some()))

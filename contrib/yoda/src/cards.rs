@@ -53,11 +53,11 @@ impl<'a> CardUsage<'a> {
         self.card
     }
 
-    /// Returns true if the card has room for a pod that requests this much memory, or the whole card if `None`.
+    /// Returns true if a pod that requests this much memory (or the whole card if `None`) fits on the card.
     fn has_room(&self, memory: Option<u64>) -> bool {
         match memory {
             Some(memory) => self.free() >= memory,
-            // Drivers always use a few MiB, so a free card need not be empty. A card with no free memory is in use.
+            // Drivers use a few MiB even on a free card. A card without free memory is in use.
             None => !self.whole && self.held == 0 && self.free() > 0,
         }
     }
@@ -73,7 +73,7 @@ impl<'a> CardUsage<'a> {
 pub struct Cards<'a>(Vec<CardUsage<'a>>);
 
 impl<'a> Cards<'a> {
-    /// Returns the cards of a report; no pod holds anything yet.
+    /// Returns the cards in a report, none of them held by a pod.
     pub fn of(status: &'a ScvStatus) -> Self {
         let usage = |card: &'a Card| {
             let measured = card.free_memory.min(card.total_memory);
@@ -90,7 +90,7 @@ impl<'a> Cards<'a> {
         }
     }
 
-    /// Records that a pod holds `number` unknown cards. Assumes cards with room for the pod and prefers those with the
+    /// Records that a pod holds `number` unknown cards. Assumes cards on which the pod fits, and prefers cards with the
     /// most unexplained memory in use, so that a running pod is attributed to its own cards and counted once.
     pub fn take_unknown(&mut self, number: u32, memory: Option<u64>) {
         let mut likely: Vec<&mut CardUsage<'_>> = self.0.iter_mut().collect();
@@ -121,7 +121,7 @@ impl<'a> Cards<'a> {
     /// node, so the choice does not depend on other nodes.
     ///
     /// # Errors
-    /// If there are too few such cards. Evicting pods may help if enough cards are installed.
+    /// If too few cards satisfy the request. Evicting pods may help if enough cards would satisfy it when empty.
     pub fn choose(&self, request: &Request) -> Result<Vec<&CardUsage<'a>>, Reject> {
         let number = request.number as usize;
         let mut fitting: Vec<&CardUsage<'a>> = self.0.iter().collect();

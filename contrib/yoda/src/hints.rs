@@ -1,9 +1,9 @@
 //! Queueing hints of `yoda`. These events wake a rejected pod:
 //!
 //! - In an Scv object, an additional card satisfies the request, or a card becomes larger.
-//! - An Scv object is reported again after being stale.
-//! - The clock of an Scv object moves back, or the object is deleted (other reports may have been stale only in
-//!   comparison).
+//! - A stale Scv object is updated.
+//! - The update time of an Scv object moves back, or the object is deleted (other reports may have been stale only
+//!   relative to this object).
 //! - A pod with cards leaves its node or changes its request.
 //! - The labels of the waiting pod itself change.
 //! - A node joins or gets the requested level.
@@ -21,7 +21,8 @@ use crate::{
     scv::{Scv, ScvStatus},
 };
 
-/// Returns the registrations. The original has none, so in `mode: literal` every event wakes its pods.
+/// Returns the registrations, or `None` with `mode: literal`: the original has none, so every event wakes the pods that
+/// the plugin rejected.
 pub(crate) fn events(yoda: &Yoda) -> Option<Vec<Registration<Yoda>>> {
     let any = Action::ADD | Action::UPDATE | Action::DELETE;
     let pods = Action::DELETE | Action::UPDATE_POD_LABEL;
@@ -62,7 +63,7 @@ fn newly_satisfied(
     }
     let Some(old) = old else { return true };
     let gap = old.update_time.zip(new.update_time).map(|(old, new)| new.since(old));
-    // Half the limit is used, since the newest report may have been ahead of this one.
+    // The gap is compared with half the limit, since the newest report of any node may be ahead of this report.
     if gap.is_none_or(|gap| gap > stale_after / 2) {
         return true;
     }

@@ -219,7 +219,7 @@ mod tests {
         }
     }
 
-    /// Builds the index from the given number of pods on node `n1`, which has the first row, and passes it to `ask`.
+    /// Builds the index from the given number of pods on node `n1` (the first row) and passes the index to `ask`.
     fn with_ledger(pods: usize, annotated: bool, ask: impl FnOnce(&<Yoda as Indexed>::Index)) {
         let on_node = (0..pods).map(|at| {
             let annotations = if annotated { labels(&[(CARDS, "0")]) } else { labels(&[]) };

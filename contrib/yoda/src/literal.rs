@@ -1,8 +1,8 @@
 //! The original's arithmetic of 2021, reproduced exactly. `mode: literal` uses it.
 //!
-//! The oddities are the original's. Invalid numbers in labels are 0, negative numbers become huge, unsigned numbers
-//! wrap, and the clock is compared for equality in one place and divided by the greatest bandwidth in another. Where
-//! the original would crash (division by zero memory), the score is 0.
+//! The oddities are the original's. Invalid numbers in labels are read as 0, negative numbers become huge, unsigned
+//! arithmetic wraps, and the clock is compared for equality in one place and divided by the greatest bandwidth in
+//! another. Where the original would crash (dividing by a total memory of zero), the score is 0.
 
 use harbormaster::{api::Labels, prelude::PodInfo};
 

@@ -1,8 +1,8 @@
-//! The plugin `yoda`.
+//! The `yoda` plugin.
 //!
 //! # What it does
-//! QueueSort orders pods by `spec.priority`, then by the label `scv/priority`, by the requested level, and by time in
-//! the queue. `spec.priority` comes first because preemption uses it; the label orders pods within a priority class.
+//! QueueSort orders pods by `spec.priority`, then by the `scv/priority` label, the requested level, and the time in the
+//! queue. `spec.priority` comes first because preemption uses it; the label orders pods within a priority class.
 //! PreFilter reads the labels. Filter finds nodes whose cards satisfy the request. Score prefers nodes that are emptier
 //! and have better cards for the pod. Reserve chooses the cards, and PreBind records them in an annotation of the pod.
 //!
@@ -11,19 +11,19 @@
 //! - No sniffer reports for the node, or the last report is older than `staleAfterSeconds`.
 //! - The node does not have the requested level.
 //! - Too few cards are healthy, fast enough and large enough, or too few of them have room. Evicting pods can help only
-//!   if room is lacking.
+//!   in the last case.
 //!
 //! # Scores by
 //! See [`crate::score`]: the mean score of the cards that the pod would get, relative to the greatest values among all
-//! candidates, plus the shares of the node's card memory that are measured as free and that no pod holds. The best node
-//! gets 100, the worst 0.
+//! candidates, plus the share of the node's card memory that is measured as free and the share that no pod holds. The
+//! best node gets 100, the worst 0.
 //!
 //! # Requeued by
 //! See [`crate::hints`].
 //!
 //! # Differs from the original
 //! See `README.md`. With `mode: literal`, Filter, Score and the queue order are the same as in the original: there is
-//! no ledger, the level is ignored, and no report is too old.
+//! no ledger, the level is ignored, and reports never become stale.
 
 use std::{
     cmp::Reverse,
@@ -316,8 +316,8 @@ impl Yoda {
         let what_if = state.what_if.get(&row);
         let ledger = self.index(cx)?;
         let mut cards = ledger::cards(&scv.status, row, ledger, &self.chosen(), what_if, &cx.pod.uid);
-        // Pods were evicted here for this pod. Their memory is measured as free only in the next report; until then,
-        // this pod would evict more pods.
+        // Pods were evicted here for this pod. Their memory is measured as free only in the next report; without this
+        // call, the pod would keep evicting other pods until then.
         if cx.pod.status.nominated_node_name.as_ref() == Some(node.name()) {
             cards.trust_the_ledger();
         }

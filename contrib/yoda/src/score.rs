@@ -18,7 +18,7 @@ pub const ACTUAL_WEIGHT: u64 = 2;
 pub const ALLOCATE_WEIGHT: u64 = 3;
 
 impl Facts {
-    /// Returns the facts of a card, with the free memory that pods leave.
+    /// Returns the facts of a card, with [`CardUsage::free`] as its free memory.
     pub fn of(usage: &CardUsage<'_>) -> Self {
         let card = usage.card();
         Self([card.bandwidth, card.clock, card.core, card.power, usage.free(), card.total_memory])

@@ -2,8 +2,8 @@
 //!
 //! Reading order: [`nvml`] and [`fake`] (sources of cards), [`report`] (writes to the API server).
 //!
-//! A failure is logged once and retried with the next report. A node whose sniffer cannot report becomes stale after a
-//! while, and the scheduler then avoids it.
+//! A failure is logged once, and the next report is attempted as usual. If a sniffer keeps failing, its last report
+//! becomes stale after a while, and the scheduler then avoids the node.
 
 pub mod fake;
 pub mod nvml;

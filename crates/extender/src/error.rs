@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-/// An error returned by a function, which the scheduler receives instead of an answer. `?` converts any error into one;
-/// [`Error::new`] creates one from a message.
+/// An error returned by a function, which the scheduler receives instead of an answer. `?` converts other
+/// error types into `Error`; [`Error::new`] creates an `Error` from a message.
 ///
 /// If the verb's answer has an `Error` field (filter, bind), the scheduler receives the message in that field, and
 /// kube-scheduler puts it into the pod's `FailedScheduling` event. Otherwise the response is HTTP 500, and the message

@@ -56,7 +56,7 @@ impl Metrics {
         &self.registry
     }
 
-    /// Creates all time series of a verb that is served.
+    /// Creates all time series for a verb.
     pub(crate) fn prepare(&self, verb: Verb) {
         self.requests.with_label_values(&[verb.as_str(), "200"]);
         self.errors.with_label_values(&[verb.as_str()]);

@@ -34,8 +34,8 @@ pub struct Victim {
     pub pod: Option<Pod>,
 }
 
-/// Answer of preempt: the nodes on which pods may be evicted, each with those pods. The pods must be among the node's
-/// victims in the request.
+/// Answer of preempt: the nodes on which pods may be evicted, each with the pods to evict. The pods must be among the
+/// node's victims in the request.
 #[derive(Clone, Debug, Default)]
 pub struct Preempted(pub BTreeMap<String, Victims>);
 

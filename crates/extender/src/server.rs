@@ -16,7 +16,7 @@ use crate::{
     tls::Certificate,
 };
 
-/// Maximum number of connections. A scheduler opens one connection for each pod for which it has a request open.
+/// Maximum number of connections. A scheduler opens one connection per concurrent request.
 const CONNECTIONS: usize = 1024;
 /// Time limit for open requests during shutdown.
 const GRACE: Duration = Duration::from_secs(10);

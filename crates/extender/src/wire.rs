@@ -139,7 +139,7 @@ go_struct! {
 go_struct! {
     /// Answer of preempt. Victims are always identified by UID.
     ExtenderPreemptionResult {
-        /// The nodes on which pods may be evicted, each with those pods.
+        /// The nodes on which pods may be evicted, each with the pods to evict.
         node_name_to_meta_victims: Option<BTreeMap<String, Option<MetaVictims>>> => "NodeNameToMetaVictims",
     }
 }
@@ -224,7 +224,8 @@ pub fn decode<T: for<'de> Deserialize<'de>>(text: &[u8]) -> Result<T, String> {
     Ok(decoded)
 }
 
-/// Returns true if Go matches the key to the field: regardless of case, with two non-ASCII letters that match k and s.
+/// Returns true if Go matches the key to the field: ignores case, and also matches k and s with one non-ASCII letter
+/// each.
 fn is_key(key: &str, field: &str) -> bool {
     let fold = |letter: char| match letter {
         '\u{212a}' => 'k',

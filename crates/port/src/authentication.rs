@@ -13,7 +13,7 @@ use crate::{client_certificate, token::Tokens, trust::Trust, user::User};
 #[derive(Debug)]
 pub(crate) struct Authenticator {
     trust: Arc<Latest<Trust>>,
-    /// `None` if there is no API server to ask; tokens are then ignored.
+    /// `None` without an API server; tokens are then ignored.
     tokens: Option<Tokens>,
 }
 

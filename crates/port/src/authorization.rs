@@ -1,5 +1,5 @@
-//! Authorization of requests. `system:masters` may do everything, everybody may read some paths, and the API server
-//! decides about all other requests.
+//! Authorization of requests. `system:masters` may do everything, some paths are readable by everybody, and the API
+//! server decides about all other requests.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ pub(crate) enum Decision {
 #[derive(Debug)]
 pub(crate) struct Authorizer {
     always: Paths,
-    /// `None` if there is no API server to ask; requests that it would decide about are then forbidden.
+    /// `None` without an API server; requests that need its decision are then forbidden.
     reviews: Option<Reviews>,
     authorized: Duration,
     unauthorized: Duration,

@@ -47,7 +47,7 @@ impl<K: Clone + Eq + Hash, V: Clone> Cache<K, V> {
         inner.order.push_back((key, until));
         while inner.order.len() > MOST {
             let Some((oldest, until)) = inner.order.pop_front() else { return };
-            // Unless a newer answer exists.
+            // A newer answer to the same question has a different expiry time and is kept.
             if inner.answers.get(&oldest).is_some_and(|(_, kept)| *kept == until) {
                 inner.answers.remove(&oldest);
             }

@@ -27,7 +27,7 @@ use crate::user::User;
 const UID: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.6.1.4.1.57683.2");
 const CREDENTIAL: &str = "authentication.kubernetes.io/credential-id";
 
-/// Authorities of client certificates.
+/// Authorities that sign client certificates.
 #[derive(Clone, Debug)]
 pub(crate) struct Authorities {
     verifier: Arc<dyn ClientCertVerifier>,
@@ -47,8 +47,8 @@ impl Authorities {
         self.verifier.root_hint_subjects()
     }
 
-    /// Verifies that the first certificate of the chain leads to one of the authorities, is currently valid and is
-    /// meant for clients.
+    /// Verifies that the first certificate of the chain is signed, directly or indirectly, by one of the authorities,
+    /// is currently valid and is meant for clients.
     pub(crate) fn verify(&self, chain: &[CertificateDer<'_>]) -> Result<(), String> {
         let [own, between @ ..] = chain else { return Err("no certificate".to_owned()) };
         let verified = self.verifier.verify_client_cert(own, between, UnixTime::now());
@@ -56,7 +56,7 @@ impl Authorities {
     }
 }
 
-/// Returns the values of an attribute of a name, in order; `None` for a value that is not a string.
+/// Returns the values of an attribute in a name, in order; `None` for a value that is not a string.
 pub(crate) fn texts(name: &Name, attribute: ObjectIdentifier) -> impl Iterator<Item = Option<&str>> {
     let all = name.0.iter().flat_map(|part| part.0.iter());
     all.filter(move |one| one.oid == attribute).map(|one| match one.value.tag() {

@@ -23,9 +23,9 @@ const LONG_PAUSE: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub(crate) struct Lookup {
     client: ApiClient,
-    /// True if the configmap supplies the authorities of clients.
+    /// True if the configmap supplies the authorities for clients.
     clients: bool,
-    /// True if the configmap supplies the authorities of proxies and the names of headers.
+    /// True if the configmap supplies the authorities for proxies and the names of headers.
     proxies: bool,
     /// The data that was applied last.
     last: BTreeMap<String, String>,
@@ -66,7 +66,7 @@ impl Lookup {
         Ok(list.metadata.resource_version)
     }
 
-    /// Keeps applying changes of the configmap; never returns.
+    /// Keeps applying changes to the configmap; never returns.
     pub(crate) async fn follow(mut self, secured: Arc<TlsState>) {
         let mut pause = PAUSE;
         loop {
@@ -93,7 +93,7 @@ impl Lookup {
     async fn change_after(&self, version: &str) -> Result<(), ApiError> {
         let watch = format!("&watch=true&timeoutSeconds={WATCH}&resourceVersion={version}");
         let mut stream = self.client.open(&path(&watch), REQUEST_LIMIT).await?;
-        // The change itself is then read from the configmap.
+        // The event's content does not matter, since the configmap is then read again.
         let _ = timeout(Duration::from_secs(WATCH) + REQUEST_LIMIT, stream.body.frame()).await;
         Ok(())
     }

@@ -20,7 +20,7 @@ use crate::{
     trust::Trust,
 };
 
-/// A server certificate in files.
+/// A server certificate that is read from files.
 #[derive(Debug)]
 struct NamedCertificate {
     files: CertificateFiles,
@@ -54,7 +54,7 @@ impl NamedCertificate {
 /// All files of the port.
 #[derive(Debug)]
 pub(crate) struct Files {
-    /// The default certificate, if no flag names its files.
+    /// The default certificate to use if no flag names its files.
     made: Option<Arc<CertifiedKey>>,
     pairs: Vec<NamedCertificate>,
     clients: Option<WatchedFiles>,
@@ -111,7 +111,8 @@ impl Files {
         Ok((files, secured))
     }
 
-    /// Returns two values: whether the authorities of clients come from a file, and whether those of proxies do.
+    /// Returns two values: true if the authorities for clients come from a file, and true if the authorities for
+    /// proxies do.
     pub(crate) fn has_authorities(&self) -> (bool, bool) {
         (self.clients.is_some(), self.proxies.is_some())
     }

@@ -11,7 +11,7 @@
 //!
 //! Invariants:
 //! - the port has its own thread and runtime, so that clients cannot slow down scheduling;
-//! - a client can harm only its own connection: handshakes, request heads, bodies and responses have time limits, and
+//! - a client can affect only its own connection: handshakes, request heads, bodies and responses have time limits, and
 //!   when there are too many connections, the connection that has been idle longest is closed;
 //! - TLS does not require a client certificate; each request is authenticated, and is answered with 401 if the
 //!   certificate is invalid;

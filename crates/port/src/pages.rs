@@ -31,7 +31,7 @@ pub struct Page {
     /// Returns the current text. Runs on the port's thread, so it may wait, but must not compute for more than a few
     /// milliseconds.
     pub render: Render,
-    /// Action of `DELETE`, if the page supports it; the response is `metrics reset`.
+    /// Action for `DELETE` requests, if the page supports them; the response is `metrics reset`.
     pub reset: Option<Arc<dyn Fn() + Send + Sync>>,
 }
 

@@ -233,7 +233,7 @@ async fn open(options: &Options, content: Content) -> Result<OpenPort, PortError
     Ok(OpenPort { server, listener, address, chain: Arc::new(chain) })
 }
 
-/// Returns the limits of a connection. Values marked with * are the same as in kube-scheduler.
+/// Returns the limits for a connection. Values marked with * are the same as in kube-scheduler.
 fn limits(max_streams: u32) -> Limits {
     Limits {
         head: Duration::from_secs(90),                             // *

@@ -100,7 +100,7 @@ pub(crate) fn text(code: StatusCode, text: String) -> Reply {
     typed(code, TEXT, text)
 }
 
-/// Forbids browsers from guessing the content type.
+/// Prevents browsers from guessing the content type.
 pub(crate) fn nosniff(mut reply: Reply) -> Reply {
     reply.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static(NOSNIFF));
     reply

@@ -65,7 +65,7 @@ impl Question {
 pub(crate) struct Reviews {
     client: ApiClient,
     turns: Semaphore,
-    /// For each kind of review, true if a missing permission was logged.
+    /// For each kind of review, true if a missing permission has been logged.
     told: [AtomicBool; 2],
 }
 

@@ -42,7 +42,7 @@ struct Waiter<'a, K: Clone + Eq + Hash, V: Clone> {
 impl<K: Clone + Eq + Hash, V: Clone> Drop for Waiter<'_, K, V> {
     fn drop(&mut self) {
         let mut all = self.all.lock();
-        // One reference is in the map, the other one is here.
+        // One reference is in the map, and the waiter itself holds the other.
         if Arc::strong_count(&self.cell) <= 2 {
             all.remove(&self.key);
         }

@@ -25,7 +25,7 @@ struct Tally {
 impl Slis {
     pub(crate) fn new(started: SystemTime) -> Self {
         let started = started.duration_since(UNIX_EPOCH).unwrap_or_default();
-        // The kernel records the start of a process in hundredths of a second.
+        // The kernel records the start time of a process in hundredths of a second.
         Self { started: (started.as_secs_f64() * 100.0).round() / 100.0, checks: Mutex::default() }
     }
 

@@ -217,7 +217,7 @@ pub(crate) fn flag_index() -> Reply {
     reply::typed(StatusCode::OK, "text/html; charset=utf-8", PAGE.to_owned())
 }
 
-/// Answers `/debug/pprof` with an explanation of the alternative to a Go program's profiles.
+/// Answers `/debug/pprof` by explaining the alternatives to a Go program's profiles.
 pub(crate) fn no_profile(is_index: bool) -> Reply {
     const WHY: &str = "No profiles are served: they are those of a Go program, and this is none. For where processor time goes, \
                        record it on the node, for example with: perf record -g -p PID (the program keeps the names of its \

@@ -1,5 +1,5 @@
-//! Checks of the rules that every plugin must follow. A failed check panics with the pod and node for which a rule is
-//! broken.
+//! Checks of the rules that every plugin must follow. A failed check panics with a message that names the pod and node
+//! for which the plugin breaks a rule.
 
 mod batches;
 mod hints;

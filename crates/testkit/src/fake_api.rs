@@ -17,8 +17,8 @@ use harbormaster_framework::{
 use serde_json::Value;
 
 /// Stores objects as JSON and records calls. Behaves like the API server as far as plugins can tell: a request for a
-/// missing object returns "not found", and it is a conflict to create an existing object or to patch an object with a
-/// different resource version. A numeric resource version increases with every patch. Does not validate objects. A pod
+/// missing object returns "not found"; creating an existing object, or patching an object that has a different resource
+/// version, returns a conflict. A numeric resource version increases with every patch. Does not validate objects. A pod
 /// exists only after [`set_pod`](Self::set_pod).
 #[derive(Clone, Debug, Default)]
 pub struct FakeApi(Arc<Mutex<State>>);

@@ -1,4 +1,4 @@
-//! Changes that happen to a cluster, reported the way an engine reports them.
+//! Changes in a cluster, reported as an engine reports them.
 
 use std::{fmt, sync::Arc};
 

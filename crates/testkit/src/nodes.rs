@@ -10,7 +10,7 @@ use harbormaster_api::{
 
 use crate::pods::{amount, with};
 
-/// Builds a node. A new node has 4 cores, 8Gi of memory and room for 110 pods.
+/// Builds a node. A new node has 4 cores, 8Gi of memory and capacity for 110 pods.
 #[derive(Clone, Debug)]
 pub struct NodeBuilder {
     node: Node,

@@ -15,7 +15,7 @@ use harbormaster_api::{
 };
 use harbormaster_framework::pod::PodInfo;
 
-/// Builds a pod. A new pod has one container without requests and is in namespace `default`.
+/// Builds a pod. A new pod has one container without requests and is in the `default` namespace.
 #[derive(Clone, Debug)]
 pub struct PodBuilder {
     pod: Pod,
@@ -56,7 +56,7 @@ pub fn tolerates_all() -> Toleration {
     tolerates("", "")
 }
 
-/// Parses an amount of resource `name`: millicores for cpu, units for all others.
+/// Parses an amount of the resource `name`: millicores for cpu, units for all others.
 ///
 /// # Panics
 /// If `text` is not a quantity.
@@ -279,7 +279,7 @@ impl PodBuilder {
         self
     }
 
-    /// Requires pod anti-affinity, per zone, to pods with the given label.
+    /// Adds required pod anti-affinity, by zone, to pods with the given label.
     #[must_use]
     pub fn avoids(mut self, key: &str, value: &str) -> Self {
         let anti = self.spec.pod_anti_affinity.get_or_insert_with(PodAffinity::default);

@@ -34,16 +34,16 @@ const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
 const IMAGES: [&str; 4] = ["one:1", "two:latest", "repo/three:3", "four:4"];
 const SCALARS: [&str; 3] = ["example.com/gpu", "hugepages-2Mi", "ignored.example.com/x"];
 const MIB: i64 = 1 << 20;
-/// Changes to nodes that cause no event.
+/// Node fields whose changes cause no event.
 const WITHOUT_EVENTS: [&str; 3] = ["metadata.uid", "metadata.resourceVersion", "status.images"];
 
 impl Dice {
-    /// Returns a generator at the start of the seed's sequence.
+    /// Returns a generator with the given seed.
     pub fn new(seed: u64) -> Self {
         Self::knowing(seed, Words::default())
     }
 
-    /// Returns a generator at the start of the seed's sequence, for clusters with the given words.
+    /// Returns a generator with the given seed, for clusters that contain the given words.
     pub fn knowing(seed: u64, words: Words) -> Self {
         Self { state: seed, words }
     }

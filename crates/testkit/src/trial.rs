@@ -325,7 +325,7 @@ impl Trial {
     }
 
     /// Returns whether the plugin would requeue the pod after an event, or `None` if it does not register for the
-    /// event. Decides as the queue does, but for this plugin alone.
+    /// event. The decision is the queue's, but for this plugin alone.
     pub fn hint(&self, event: ClusterEvent, pod: &PodInfo, change: &Change<'_>) -> Option<Hint> {
         let events = self.plugin.events().unwrap_or_else(|e| panic!("{e}"));
         let heard: Vec<_> = events?.into_iter().filter(|r| r.event.matches(event)).collect();
@@ -342,7 +342,7 @@ impl Trial {
     /// Like [`Self::hint`], for a custom object that is created, changed or deleted.
     ///
     /// # Panics
-    /// If there is no object either before or after the change.
+    /// If the object exists neither before nor after the change.
     pub fn custom_hint<R: Resource>(
         &self,
         pod: &PodInfo,

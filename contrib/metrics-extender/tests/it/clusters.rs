@@ -165,7 +165,7 @@ impl World {
     }
 }
 
-/// Returns the article's nodes without the label, each with the given number of CPUs.
+/// Returns the nodes from the article, each with the given number of CPUs and without the label.
 fn nodes(cpu: &str) -> Vec<Value> {
     ARTICLE.iter().map(|(name, _)| node(name, json!({}), cpu, "8Gi", 110)).collect()
 }
@@ -206,7 +206,7 @@ fn demonstration(contender: &Contender, args: &[&str], change: &Value, message: 
     let expected: Vec<_> =
         names.iter().zip(scores).map(|(name, score)| ((*name).to_owned(), score)).collect();
     assert_eq!(world.extender.scores(&names), expected);
-    // Six pods, so that no result is a coincidence.
+    // Six pods, so that the right result is unlikely to be a coincidence.
     for number in 0..6 {
         let name = format!("third-{number}");
         world.create_pod(&name, json!({}), zero_grace());
@@ -302,7 +302,7 @@ fn the_extender_binds_if_configured() {
 #[test]
 fn the_deployed_role_suffices() {
     let directory = tempfile::tempdir().unwrap();
-    // The administrator, as in the other test clusters, and the extender's account.
+    // Tokens for the administrator, as in the other test clusters, and for the extender's account.
     let tokens = directory.path().join("tokens.csv");
     let extender = "extender-token,system:serviceaccount:kube-system:metrics-extender,extender";
     fs::write(&tokens, format!("harbormaster-admin,admin,admin,system:masters\n{extender}\n")).unwrap();

@@ -1,4 +1,4 @@
-//! Runs the program against API servers: killed schedulers, competing schedulers, deleted nodes.
+//! Runs the program against API servers, with killed schedulers, competing schedulers and deleted nodes.
 
 use std::{
     path::Path,
@@ -174,7 +174,7 @@ fn a_machine_stays_on_its_node_across_restarts_of_machine_and_scheduler(server: 
     scheduler.ends_well();
 }
 
-/// Fills the node so that every other node has more room.
+/// Fills the node so that every other node has more free resources.
 fn make_unattractive(client: &ApiClient, node: &str, number: usize) {
     for filler in 0..2 {
         let name = format!("filler-{number}-{filler}");

@@ -51,7 +51,7 @@ fn scv(node: &str, cards: &[Card]) -> Value {
     scv_at(node, 1000, cards)
 }
 
-/// Returns a cluster with nodes of the given names, pods on the nodes, and reports of sniffers.
+/// Returns a cluster with nodes of the given names, pods on the nodes, and sniffer reports.
 fn nodes<const N: usize>(
     names: [&str; N],
     pods: impl IntoIterator<Item = PodBuilder>,

@@ -168,7 +168,7 @@ fn the_sniffer_reports_the_contents_of_the_file(server: Server) {
     let time = first["status"]["updateTime"].as_str().unwrap();
     assert!(harbormaster::api::Timestamp::parse(time).is_ok(), "{time}");
 
-    // An invalid file leaves the last report unchanged; a valid one is reported again.
+    // While the file is invalid, the last report stays unchanged; once the file is valid, it is reported again.
     fs::write(&file, "- {health: Healthy}\n").unwrap();
     eventually("the error is logged", PATIENCE, || {
         fs::read_to_string(&log).unwrap().contains("missing field `id`").then_some(())

@@ -44,7 +44,7 @@ fn run(command: &str, more: &[&str]) -> String {
     String::from_utf8(ran.stdout).unwrap()
 }
 
-/// Returns the rest of a pod's last line, which contains the pod's node or the reason the pod has none.
+/// Returns the text after the pod's name in the last line about the pod: its node, or the reason it has none.
 fn last_status_of<'a>(output: &'a str, pod: &str) -> &'a str {
     let rest = |line: &'a str| line.trim_start_matches("pod ").strip_prefix(pod);
     let rest = output.lines().rev().filter_map(rest).find(|rest| rest.starts_with([' ', ':']));

@@ -55,7 +55,7 @@ fn requests_are_decoded_as_go_decodes_them() {
         // The last of duplicate keys wins.
         (r#"{"NodeNames":["a"],"nodeNames":["b"]}"#, named(json!(["b"]))),
         (r#"{"NodeNames":["a"],"nodeNames":null}"#, named(json!(null))),
-        // Null counts as absent.
+        // Null is treated as absent.
         ("null", empty.clone()),
         ("{}", empty.clone()),
         (r#"{"Pod":null,"Nodes":null,"NodeNames":null}"#, empty),

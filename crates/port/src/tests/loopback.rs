@@ -1,4 +1,4 @@
-//! A port on the loopback interface, with clients that behave well and clients that do not.
+//! A port on the loopback interface, with well-behaved and misbehaving clients.
 
 use std::{
     fs,

@@ -16,7 +16,7 @@ use crate::{
     trial::Trial,
 };
 
-/// Checks that the pod wakes whenever a change makes a node fit that the plugin rejected before: one of the plugin's
+/// Checks that the pod is woken whenever a change makes a previously rejected node fit: one of the plugin's
 /// registrations must match the event, and its hint, if any, must return
 /// [`Hint::Queue`](harbormaster_framework::events::Hint::Queue). Applies the happenings in sequence. After each, checks
 /// whether the plugin now accepts a node that it rejected before, or a new node. Returns the number of happenings that
@@ -36,7 +36,7 @@ pub fn what_helps_wakes(
 }
 
 /// Runs [`what_helps_wakes`] on random clusters of a few nodes, with `happenings` changes in each cluster. The pod is
-/// random, too, and if possible one that the plugin rejects on at least one node. Returns the number of happenings that
+/// also random, and if possible one that the plugin rejects on at least one node. Returns the number of happenings that
 /// helped.
 ///
 /// # Panics
@@ -66,12 +66,12 @@ pub fn what_helps_wakes_anywhere(
     helped
 }
 
-/// A pod that the plugin may have rejected, and a log of the happenings since then.
+/// A pod that the plugin may have rejected, and a log of the happenings since the last attempt.
 struct Sleeper<'a> {
     trial: &'a Trial,
     registrations: Vec<ErasedRegistration>,
     pod: Arc<PodInfo>,
-    /// The nodes that fit at the last attempt; `None` if the plugin rejected none.
+    /// Names of the nodes that passed in the last attempt; `None` if the plugin rejected no node.
     fitted: Option<Vec<Str>>,
     since: Vec<String>,
 }
@@ -84,7 +84,7 @@ impl<'a> Sleeper<'a> {
         sleeper
     }
 
-    /// Returns the nodes on which the plugin allows the pod.
+    /// Returns the names of the nodes that the plugin accepts for the pod.
     fn fitting(&self, nodes: &Cluster) -> Vec<Str> {
         let fits = |name: &Str| self.trial.verdict(nodes, &self.pod, name).is_ok();
         nodes.nodes().nodes().map(|node| node.name().clone()).filter(fits).collect()

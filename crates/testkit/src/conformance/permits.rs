@@ -13,9 +13,9 @@ use harbormaster_framework::{
 
 use crate::trial::Trial;
 
-/// Checks that all pods of a group are released as soon as the last of them has a node, in any order, and that they are
-/// released again after they time out and return. `pods` are all pods of the group with their nodes; the check assigns
-/// them one by one and removes them again. A wait must be longer than zero and at most 15 minutes.
+/// Checks that all pods of a group are released once the last of them has a node, regardless of the order, and that
+/// they are released again after they time out and return. `pods` are all pods of the group with their nodes; the check
+/// assigns them one by one and removes them again. Waiting times must be above zero and at most 15 minutes.
 ///
 /// # Panics
 /// If a pod still waits or is rejected, or the plugin fails.
@@ -51,7 +51,7 @@ fn remove_all(nodes: &mut Cluster, pods: &[(Arc<PodInfo>, &str)]) {
 struct WaitingRoom<'a> {
     trial: &'a Trial,
     waiting: BTreeMap<Str, (Arc<PodInfo>, Str)>,
-    /// Log entries with pod UIDs: which pods the plugin held, and which it released.
+    /// Log entries with the UIDs of the pods that the plugin held or released.
     log: Vec<String>,
 }
 

@@ -15,9 +15,9 @@ use crate::{
 type VerdictsByPod = Vec<Vec<Result<(), Reject>>>;
 
 /// Checks that a pod that gives up its node leaves nothing behind in the plugin, in objects or on the API server,
-/// whether or not PreBind has run. PreBind's writes must be repeatable, must not undo writes for another pod, and must
-/// end the assumption. `server` must have the same custom objects as `nodes`. It must be possible to reserve each of
-/// `pods` on `node`, both alone and after the previous pods.
+/// whether or not PreBind has run. PreBind's writes must be repeatable and must not undo writes for another pod, and
+/// once they are visible, the plugin must no longer rely on assumed changes. `server` must have the same custom objects
+/// as `nodes`. It must be possible to reserve each of `pods` on `node`, both alone and after the previous pods.
 ///
 /// # Panics
 /// If anything is left behind, or the plugin fails.
@@ -156,7 +156,7 @@ impl ReserveCheck<'_> {
         self.server.restore(objects);
     }
 
-    /// Checks that the assumption ends once the objects are written.
+    /// Checks that reverting the assumed changes has no effect once the objects are written.
     fn assumption_ends(&mut self, pod: &Arc<PodInfo>) {
         let (objects, before) = (self.server.objects(), self.server.raw());
         let placement = self.reserve(pod);

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use crate::custom::raw;
 
-/// Checks that a type matches its definition: that its names, version and scope are the same, and that it accepts
+/// Checks that a type matches its definition: the names, version and scope must be the same, and the type must accept
 /// objects with only the required fields and objects with all fields. `definition` is a `CustomResourceDefinition` as
 /// JSON.
 ///

@@ -33,8 +33,8 @@ impl Answers {
     }
 }
 
-/// Checks that a plugin gives the same answers again, regardless of the calls in between. A plugin must not use a clock
-/// or random numbers, or store state.
+/// Checks that repeated calls to a plugin return the same answers, regardless of other calls in between. A plugin must
+/// not use a clock or random numbers, or store state.
 ///
 /// # Panics
 /// If the check or the plugin fails.

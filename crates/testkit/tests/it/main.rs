@@ -1,4 +1,4 @@
-//! The kit, used on plugins as authors write them.
+//! The test kit, applied to a plugin as an author would write it.
 
 #![allow(clippy::unwrap_used, reason = "a failing setup fails the test")]
 

@@ -1,4 +1,4 @@
-//! Plugins whose pods sleep through events that would help.
+//! Plugins that fail to wake their pods on events that would help.
 
 use harbormaster_api::Pod;
 use harbormaster_framework::prelude::*;

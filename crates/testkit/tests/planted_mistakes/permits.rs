@@ -1,4 +1,4 @@
-//! Permit plugins that hold pods wrongly.
+//! Permit plugins with wrong waits, releases and rejections.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -22,7 +22,7 @@ enum Wrong {
     AssumesForEver,
 }
 
-/// A room with seats. Its status names their holders.
+/// A room with seats. The room's status names the holders of the seats.
 #[derive(Clone, Debug, Deserialize)]
 struct Room {
     spec: RoomSpec,

@@ -111,7 +111,7 @@ impl Filter for Quotas {
     }
 }
 
-/// Registers for changes of a resource that it does not watch. A plugin that reads such a resource does not compile.
+/// Registers for changes to a resource that it does not watch. A plugin that reads such a resource does not compile.
 struct Deaf;
 
 impl Plugin for Deaf {
