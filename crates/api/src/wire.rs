@@ -7,7 +7,7 @@
 mod defaults;
 mod disk;
 mod json;
-pub mod locate;
+mod locate;
 mod meta;
 mod node;
 mod object;

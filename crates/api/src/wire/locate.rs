@@ -7,18 +7,11 @@ use serde::Deserialize;
 
 /// Error in decoding JSON.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FieldError {
+pub(super) struct FieldError {
     /// Path, for example `spec.containers[0].resources.requests.cpu`; empty for the root.
-    pub path: String,
+    pub(super) path: String,
     /// The problem, with its position in the text.
-    pub problem: String,
-}
-
-impl FieldError {
-    /// The problem without its position in the text, for objects whose text the user has not seen.
-    pub fn problem_alone(&self) -> &str {
-        self.problem.rfind(" at line ").map_or(&self.problem, |end| &self.problem[..end])
-    }
+    pub(super) problem: String,
 }
 
 /// Decodes JSON.
@@ -28,7 +21,7 @@ impl FieldError {
 ///
 /// # Errors
 /// An error that names the invalid field.
-pub fn decode<'a, T: Deserialize<'a>>(json: &'a [u8]) -> Result<T, FieldError> {
+pub(super) fn decode<'a, T: Deserialize<'a>>(json: &'a [u8]) -> Result<T, FieldError> {
     serde_json::from_slice(json).map_err(|error| located(json, &error))
 }
 
@@ -219,13 +212,14 @@ mod tests {
     #[test]
     fn text_after_the_object_is_an_error_of_the_root() {
         let error = decode::<Tree>(b"{\"text\": \"a\"} x").unwrap_err();
-        assert_eq!((error.path.as_str(), error.problem_alone()), ("", "trailing characters"));
+        assert_eq!(error.path, "");
+        assert!(error.problem.starts_with("trailing characters at line 1"), "{}", error.problem);
     }
 
     #[test]
     fn a_truncated_text_is_an_error_of_the_field_in_which_it_ends() {
         let error = decode::<Tree>(b"{\"many\": [{}, {\"text\": \"a").unwrap_err();
         assert_eq!(error.path, "many[1].text");
-        assert_eq!(error.problem_alone(), "EOF while parsing a string");
+        assert!(error.problem.starts_with("EOF while parsing a string at line 1"), "{}", error.problem);
     }
 }
