@@ -35,7 +35,7 @@ impl AttemptResult {
     }
 }
 
-/// Answer of a hint: kube-scheduler's `hint` label.
+/// Result of a queueing hint: kube-scheduler's `hint` label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum HintResult {
     /// The pod may fit now.

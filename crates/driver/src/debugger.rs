@@ -53,14 +53,14 @@ impl Debugger {
         }
     }
 
-    /// Returns a dump of the engine; `None` if the engine is ending.
+    /// Returns a dump of the engine; `None` if the engine is shutting down.
     async fn dump(&self) -> Option<Dump> {
         let (answer, dump) = oneshot::channel();
         self.engine.send(EngineMessage::Dump(answer)).ok()?;
         dump.await.ok()
     }
 
-    /// Returns the differences that exist both now and after a pause; `None` if the engine is ending.
+    /// Returns the differences that exist both now and after a pause; `None` if the engine is shutting down.
     async fn compare(&self) -> Result<Option<Comparison>, String> {
         let Some(first) = self.compare_once().await? else { return Ok(None) };
         if first.differences() == 0 {

@@ -73,7 +73,7 @@ pub fn spawn(
             let sinks = (sinks, attempts);
             EngineLoop::new(config, unsynced, inbox, effects, custom_feed, sinks).run();
         });
-        // If the process is ending, the receiver is gone.
+        // If the process is shutting down, the receiver is gone.
         let _ = ended.send(catch_unwind(work).map_err(|panic| panic_text(&*panic).to_owned()));
     })?;
     Ok(end)

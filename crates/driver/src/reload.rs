@@ -33,7 +33,7 @@ struct Running {
 /// Why a configuration was not applied. The old configuration stays in use.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ReloadError {
-    /// The scheduler has not started or is ending.
+    /// The scheduler has not started or is shutting down.
     #[error("the scheduler is not running")]
     NotRunning,
     /// Plugins of the configuration read kinds of objects that are not watched.

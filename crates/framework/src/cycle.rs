@@ -63,7 +63,7 @@ pub struct EnqueueCycle<'a> {
 pub struct PostFilterCycle<'a> {
     /// The pod that fits no node.
     pub pod: &'a PodInfo,
-    /// Present if PreFilter rejected the pod everywhere. If no eviction can help, the PreFilter plugins after the one
+    /// Present if PreFilter rejected the pod for all nodes. If no eviction can help, the PreFilter plugins after the one
     /// that rejected the pod were not called.
     pub pre_filter: Option<Reject>,
     /// Dry runs: would the pod fit a given node without certain pods?
@@ -84,7 +84,7 @@ pub trait WhatIf {
     /// Returns the Filter plugin that rejected the pod on `row`; `None` if no filter did.
     fn rejected_by(&self, row: NodeIdx) -> Option<&'static str>;
 
-    /// Returns the rows that evictions might open up, in walking order.
+    /// Returns the rows that evictions might open up, in the order visited.
     fn evictable_rows(&self) -> Vec<NodeIdx>;
 
     /// Returns a number that determines where a search starts. It differs between attempts, so that searches do not

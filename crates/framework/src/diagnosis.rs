@@ -9,7 +9,7 @@ use crate::outcome::{Fix, Reject};
 pub struct Diagnosis {
     /// Number of nodes.
     pub nodes: usize,
-    /// The plugin that rejected the pod everywhere in PreFilter (`None` for the framework itself), and its rejection.
+    /// The plugin whose PreFilter rejected the pod for all nodes (`None` for the framework itself), and its rejection.
     pub pre_filter: Option<(Option<&'static str>, Reject)>,
     /// Number of nodes rejected for each reason.
     pub reasons: BTreeMap<String, usize>,

@@ -290,7 +290,7 @@ impl Trial {
         Ok(slot)
     }
 
-    /// Returns the raw scores of all nodes in walking order, or `None` if PreScore skips.
+    /// Returns the raw scores of all nodes in the order visited, or `None` if PreScore skips.
     ///
     /// # Errors
     /// If the plugin fails.
@@ -309,7 +309,7 @@ impl Trial {
             .map(Some)
     }
 
-    /// Returns the normalized scores of all nodes in walking order, or `None` if PreScore skips.
+    /// Returns the normalized scores of all nodes in the order visited, or `None` if PreScore skips.
     ///
     /// # Errors
     /// If the plugin fails or returns a score outside 0..=100, either of which ends an attempt.

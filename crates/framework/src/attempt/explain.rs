@@ -25,9 +25,9 @@ pub struct ScoreSheet {
 /// All answers of the plugins for one pod, for human readers and oracles.
 #[derive(Debug, Default)]
 pub struct Explanation {
-    /// The plugin that rejected the pod everywhere in PreFilter (`None` for the framework itself), and its rejection.
+    /// The plugin whose PreFilter rejected the pod for all nodes (`None` for the framework itself), and its rejection.
     pub pre_filter: Option<(Option<&'static str>, Reject)>,
-    /// Per node in walking order: its rejection, or `None` if it fits.
+    /// For each node, in the order visited: the rejection, or `None` if the pod fits.
     pub nodes: Vec<(Str, Option<NodeRejection>)>,
     /// Scores of the nodes that fit.
     pub scores: Vec<(Str, ScoreSheet)>,
@@ -162,7 +162,7 @@ impl Runner {
     }
 }
 
-/// The rows that fit, in walking order.
+/// The rows that fit, in the order visited.
 fn fitting(cluster: &Cluster, draft: &Draft) -> Vec<NodeIdx> {
     cluster.order().iter().copied().filter(|row| draft.fits.contains(*row)).collect()
 }

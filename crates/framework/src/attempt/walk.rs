@@ -7,7 +7,7 @@ use crate::{
     table::NodeTable,
 };
 
-/// The rows to visit, in walking order.
+/// The rows to visit, in the order visited.
 pub(super) fn considered<'a>(
     nodes: &'a NodeTable,
     only: Option<&'a NodeSet>,

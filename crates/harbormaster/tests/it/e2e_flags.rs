@@ -33,7 +33,7 @@ impl Process {
     fn end(&mut self) -> Option<i32> {
         let deadline = Instant::now() + PATIENCE;
         loop {
-            if let Some(status) = self.0.try_wait().expect("the process can be asked") {
+            if let Some(status) = self.0.try_wait().expect("the process can be polled") {
                 return status.code();
             }
             assert!(Instant::now() < deadline, "it does not end");

@@ -6,7 +6,7 @@ use harbormaster_oracle::verdict_oracle::VerdictOracle;
 fn compare(clusters: u64, parity: bool) -> Report {
     let options = Options { seed: 1, clusters, nodes: 300..=400, preemptors: 8, parity };
     let mut original = VerdictOracle::start().expect("the original plugins start");
-    run(&options, &mut original, |_| {}).expect("both can be asked")
+    run(&options, &mut original, |_| {}).expect("both sides answer")
 }
 
 #[test]

@@ -93,7 +93,7 @@ fn with_teams(mut nodes: Cluster) -> Cluster {
     nodes
 }
 
-/// Verdict for each node, in walking order: `FITS`, or the check that rejects the node. Only `SKIPPED` if PreFilter
+/// Verdict for each node, in the order visited: `FITS`, or the check that rejects the node. Only `SKIPPED` if PreFilter
 /// skips the pod.
 fn verdicts(nodes: &Cluster, pod: &PodInfo) -> Vec<&'static str> {
     let trial = trial();
@@ -122,7 +122,7 @@ fn word(verdict: &Result<(), Reject>) -> &'static str {
     }
 }
 
-/// The nodes in walking order.
+/// The nodes in the order visited.
 fn each(nodes: &Cluster) -> impl Iterator<Item = NodeRef<'_>> {
     nodes.order().iter().map(|row| nodes.node(*row))
 }

@@ -7,7 +7,7 @@ use harbormaster_framework::{cluster::Cluster, nodeset::NodeIdx, pod::PodInfo};
 use super::{RowVerdict, failed, single_verdicts};
 use crate::{trial::Trial, variants};
 
-/// A plugin's answers for a pod: a verdict for each row, and raw scores in walking order.
+/// A plugin's answers for a pod: a verdict for each row, and raw scores in the order visited.
 #[derive(Clone, Debug, PartialEq)]
 struct Answers {
     verdicts: Option<Vec<RowVerdict>>,

@@ -360,7 +360,7 @@ fn fractions_of_a_second_are_rounded_up() {
 /// An instance in a world where any step may take a long time, and its request in progress.
 struct Unlucky {
     instance: Instance,
-    /// Start of the instance's clock.
+    /// Reading of the instance's clock when the simulation starts.
     clock: Timestamp,
     /// Time of the instance's next step, in seconds.
     wakes: f64,
@@ -376,7 +376,7 @@ struct UnderWay {
     /// Time when the request arrives; `None` if it never arrives or has arrived.
     arrives: Option<f64>,
     answer: Option<Answer>,
-    /// Time when the answer arrives or the time limit ends.
+    /// Time when the answer arrives or the time limit expires.
     heard: f64,
 }
 

@@ -121,13 +121,13 @@ impl Harbormaster {
 
     /// Returns true if the process is still running.
     pub fn is_running(&mut self) -> bool {
-        self.child.try_wait().expect("the process can be asked").is_none()
+        self.child.try_wait().expect("the process can be polled").is_none()
     }
 
     /// Waits until the process exits.
     pub fn wait(&mut self, limit: Duration) -> ExitStatus {
         wait(&mut self.child, limit)
-            .unwrap_or_else(|| panic!("it has not ended within {limit:?}:\n{}", self.log()))
+            .unwrap_or_else(|| panic!("the process did not exit within {limit:?}:\n{}", self.log()))
     }
 
     /// Sends SIGTERM, and asserts that the process exits successfully and that nothing in it panicked. Returns the
@@ -178,7 +178,7 @@ pub fn run_to_end(args: &[&str], directory: &Path, limit: Duration) -> (Option<i
 fn wait(child: &mut Child, limit: Duration) -> Option<ExitStatus> {
     let deadline = Instant::now() + limit;
     loop {
-        if let Some(status) = child.try_wait().expect("the process can be asked") {
+        if let Some(status) = child.try_wait().expect("the process can be polled") {
             return Some(status);
         }
         if Instant::now() >= deadline {
