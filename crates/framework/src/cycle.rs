@@ -63,8 +63,8 @@ pub struct EnqueueCycle<'a> {
 pub struct PostFilterCycle<'a> {
     /// The pod that fits no node.
     pub pod: &'a PodInfo,
-    /// Present if PreFilter rejected the pod for all nodes. If no eviction can help, the PreFilter plugins after the one
-    /// that rejected the pod were not called.
+    /// Present if PreFilter rejected the pod for all nodes. If no eviction can help, the PreFilter plugins after the
+    /// one that rejected the pod were not called.
     pub pre_filter: Option<Reject>,
     /// Dry runs: would the pod fit a given node without certain pods?
     pub what_if: &'a mut dyn WhatIf,

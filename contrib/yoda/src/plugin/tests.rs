@@ -104,7 +104,8 @@ fn the_golden_vector_of_the_original_is_reproduced_exactly() {
 
 #[test]
 fn bug_1_the_clock_is_compared_with_the_fastest_clock() {
-    // A card with half the clock loses 50 points. The original divides by the greatest bandwidth, so it would lose only 6.
+    // A card with half the clock loses 50 points. The original divides by the greatest bandwidth, so it would lose
+    // only 6.
     let slow = Card { clock: 1000, ..card(0, 16000, 16000) };
     let fast = Card { clock: 2000, ..card(0, 16000, 16000) };
     let nodes = nodes(["n", "m"], [], [scv("n", &[slow]), scv("m", &[fast])]);
