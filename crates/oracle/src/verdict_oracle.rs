@@ -241,7 +241,7 @@ impl VerdictOracle {
 
 impl Drop for VerdictOracle {
     fn drop(&mut self) {
-        // Both fail only if the process has already ended.
+        // Both fail only if the process has already exited.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -156,7 +156,7 @@ impl Drop for Replicas {
     fn drop(&mut self) {
         for replica in &mut self.replicas {
             if let State::Running(child) = &mut replica.state {
-                // Both fail only if the process has already ended.
+                // Both fail only if the process has already exited.
                 let _ = child.kill();
                 let _ = child.wait();
             }
