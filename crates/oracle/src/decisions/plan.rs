@@ -497,7 +497,7 @@ impl Plan {
         }
         let cpu = *self.random.pick(&["500m", "1", "1500m", "2"]);
         request_cpu(&mut pod, cpu);
-        // Preemption cannot help on nodes that the pod's selectors do not match.
+        // Preemption cannot help on nodes that the pod's selector, affinity or tolerations exclude.
         let Some(spec) = pod["spec"].as_object_mut() else { return pod };
         if self.random.chance(70) {
             spec.remove("nodeSelector");

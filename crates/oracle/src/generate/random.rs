@@ -15,7 +15,7 @@ impl Random {
         random
     }
 
-    /// Creates a separate sequence, so that changes in one part of a case do not affect the other parts.
+    /// Creates a separate sequence, so that changes in one part of a test case do not affect its other parts.
     #[must_use]
     pub fn fork(&mut self) -> Self {
         Self::new(self.next())

@@ -1,4 +1,4 @@
-//! Accounts of pods and nodes, which detect a pod that moves and a node that is overcommitted.
+//! Tracks pods and the resources of nodes, to detect a pod that moves and a node that is overcommitted.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -132,8 +132,8 @@ impl Ledger {
         }
     }
 
-    /// Takes the pod that has had its node for the longest time, so that the caller can delete it. Returns `None`
-    /// unless more than `most` pods have a node and are not being deleted.
+    /// Removes the longest-bound pod from the queue of bound pods and returns its name, so that the caller can delete
+    /// it. Returns `None` unless more than `most` pods have a node and are not being deleted.
     pub(super) fn oldest_beyond(&mut self, most: usize) -> Option<String> {
         while self.counts.placed - self.counts.deleting > most {
             let oldest = self.bound.pop_front()?;

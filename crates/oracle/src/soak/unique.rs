@@ -1,5 +1,5 @@
-//! Fields that make a pod unique for plugins that evaluate nodes. A scheduler must not accumulate answers for unique
-//! pods.
+//! Fields that make a pod unique for plugins that evaluate nodes. A scheduler must not accumulate cached answers for
+//! unique pods.
 
 use serde_json::{Value, json};
 

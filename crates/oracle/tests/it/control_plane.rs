@@ -65,8 +65,8 @@ fn a_pod_is_bound_by_the_real_scheduler_on_the_real_api_server() {
     let pid = scheduler.pid();
     assert!(is_alive(pid));
     assert!(!scheduler.log_tail().is_empty());
-    // The scheduler was not killed: without leader election it exits with status 1, whereas after a signal there is no
-    // exit status.
+    // The scheduler was not killed: without leader election, it exits with status 1, whereas a process killed by a
+    // signal has no exit status.
     assert_eq!(scheduler.stop().unwrap().code(), Some(1));
     assert!(!is_alive(pid));
     let pids = [cluster.apiserver().pid(), cluster.etcd().pid()];

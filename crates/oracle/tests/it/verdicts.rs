@@ -54,7 +54,7 @@ fn every_node_of_a_cluster_gets_the_real_verdict_and_score() {
     let [p, q, gated, bare] = response.pods.as_slice() else { panic!("{response:?}") };
 
     assert_eq!((p.pod.as_str(), p.profile.as_str()), ("default/p", "default-scheduler"));
-    // More than the node's capacity: removing pods cannot help.
+    // The request exceeds the node's capacity, so removing pods cannot help.
     let too_small = status("NodeResourcesFit", "UnschedulableAndUnresolvable", &["Insufficient cpu"]);
     assert_eq!(p.nodes["small"], Some(too_small));
     assert_eq!(p.nodes["large"], None);

@@ -1,4 +1,4 @@
-//! Comparison of our YAML library with the one that Kubernetes and kubectl use.
+//! Comparison of our YAML library with the YAML library of Kubernetes and kubectl.
 
 use std::{
     io::Write as _,
@@ -137,7 +137,7 @@ impl Dice {
     }
 }
 
-/// Returns the library's answer to each string.
+/// Returns the Go library's output for each string.
 fn ask(role: &str, texts: &[String]) -> Vec<Value> {
     let library = YamlLibrary::ensure().expect("Go builds the library");
     let mut child = Command::new(library.path())
