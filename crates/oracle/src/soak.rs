@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn every_pod_has_a_unique_label_and_a_tenth_a_selector() {
+    fn every_pod_has_a_unique_label_and_every_tenth_has_a_unique_selector() {
         let pods: Vec<Value> = (0..100).map(pod).collect();
         let own: std::collections::HashSet<_> =
             pods.iter().map(|pod| pod["metadata"]["labels"]["own"].to_string()).collect();

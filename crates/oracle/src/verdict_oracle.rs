@@ -119,7 +119,7 @@ pub struct Preemption {
 pub struct Candidate {
     /// `namespace/name`, most important pod first.
     pub victims: Vec<String>,
-    /// Number of victims that violate a disruption budget.
+    /// Number of victims whose eviction violates a disruption budget.
     pub violations: i64,
 }
 

@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn equal_seeds_generate_equal_sequences_and_others_do_not() {
+    fn equal_seeds_generate_equal_sequences_and_different_seeds_do_not() {
         let numbers = |seed| {
             let mut random = Random::new(seed);
             (0..20).map(|_| random.below(1000)).collect::<Vec<_>>()

@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn writes_in_ones_own_term_are_not_violations() {
+    fn writes_in_the_writers_own_term_are_not_violations() {
         let log = log(&[
             lease("a", "a1", 10, 12),
             bind("a", "p", 20, 21),

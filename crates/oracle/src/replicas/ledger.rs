@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_that_are_created_bound_and_deleted_leave_nothing() {
+    fn pods_that_are_created_bound_and_deleted_leave_nothing_behind() {
         let ledger = ledger_after(&[
             pod("p", None),
             pod("p", Some("a")),
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_are_deleted_and_immediately_no_longer_counted() {
+    fn the_longest_bound_pod_is_chosen_for_deletion_and_no_longer_counted() {
         let mut ledger = ledger_after(&[
             pod("p", None),
             pod("q", None),

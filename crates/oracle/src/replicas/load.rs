@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_fill_every_kind_of_node_with_about_forty() {
+    fn about_forty_pods_fill_every_kind_of_node() {
         let mut sums = [0, 0, 0];
         for number in 0..1200 {
             let requests = &pod(1, number)["spec"]["containers"][0]["resources"]["requests"];

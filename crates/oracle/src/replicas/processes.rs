@@ -91,7 +91,7 @@ impl Replicas {
         Ok(true)
     }
 
-    /// Restarts replicas that have exited. Returns descriptions of the exits and restarts.
+    /// Restarts replicas that have exited. Returns descriptions of the restarts and of the leases that were lost.
     pub(super) fn restart_ended(&mut self) -> Result<Vec<String>> {
         let mut events = Vec::new();
         for replica in &mut self.replicas {

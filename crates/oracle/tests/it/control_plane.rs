@@ -98,7 +98,7 @@ fn the_controller_manager_creates_the_pods_of_a_replica_set() {
 }
 
 #[test]
-fn a_component_that_ends_immediately_is_an_error_with_its_log() {
+fn starting_a_component_that_exits_immediately_returns_an_error_with_its_log() {
     let options = ControlPlaneOptions {
         apiserver_flags: vec!["--no-such-flag=1".to_owned()],
         ..ControlPlaneOptions::default()
@@ -114,7 +114,7 @@ fn a_component_that_ends_immediately_is_an_error_with_its_log() {
 }
 
 #[test]
-fn the_error_for_a_rejected_request_has_its_status_and_body() {
+fn the_error_for_a_rejected_request_contains_the_response_status_and_body() {
     let cluster = ControlPlane::start(&ControlPlaneOptions::default()).unwrap();
     let error = cluster.client().get("/api/v1/nodes/none").unwrap_err();
     let Error::Refused { status, body, .. } = &error else { panic!("{error}") };

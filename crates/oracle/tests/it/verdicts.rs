@@ -110,7 +110,7 @@ fn a_configuration_and_a_selection_of_pods_are_honored() {
 }
 
 #[test]
-fn nodes_outside_a_prefilter_result_name_the_plugin_that_excluded_them() {
+fn the_status_of_a_node_excluded_by_prefilter_contains_the_plugin_name() {
     let mut oracle = VerdictOracle::start().unwrap();
     let affinity = json!({"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
         "nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["a"]}]}],
