@@ -1,9 +1,9 @@
 //! Comparison of the cost of two schedulers on a real API server.
 //!
-//! Each run has its own control plane, so that no run starts with an etcd that earlier runs have filled. The runs
-//! alternate in the order A B B A ..., so that a gradual slowdown of the machine affects both schedulers. Only ratios
-//! on the same machine are meaningful, because etcd and kube-apiserver share its processors, and some machines are
-//! several times as fast as others.
+//! Each run has its own control plane, so that no run starts with an etcd that contains data from earlier runs. The
+//! runs alternate in the order A B B A ..., so that a gradual slowdown of the machine affects both schedulers. Only
+//! ratios on the same machine are meaningful, because etcd and kube-apiserver share its processors, and some machines
+//! are several times as fast as others.
 
 mod chart;
 mod churn;
@@ -36,8 +36,8 @@ pub struct Options {
     pub pairs: usize,
     /// Number of threads that create pods.
     pub threads: usize,
-    /// True if the measured pods are created before the scheduler starts. The measured rate is then that of the
-    /// scheduler, not that of pod creation.
+    /// True if the measured pods are created before the scheduler starts. The measured rate is then the scheduler's
+    /// rate, not the rate of pod creation.
     pub backlog: bool,
 }
 

@@ -1,7 +1,7 @@
 //! The real Kubernetes components as child processes.
 //!
 //! Start with [`ControlPlane::start`], which builds the program if necessary, runs etcd and kube-apiserver, and waits
-//! until both serve requests. All calls block. Dropping a component ends its process.
+//! until both serve requests. All calls block. Dropping a component stops its process.
 
 mod api_client;
 mod component;
@@ -70,7 +70,7 @@ pub enum Error {
         go_mod: PathBuf,
     },
 
-    /// A component ended or did not become ready in time.
+    /// A component exited or did not become ready in time.
     #[error("{component} {problem}; the end of its log:\n{log}")]
     NotReady {
         /// The component's name.

@@ -1,4 +1,4 @@
-//! Comparison of two schedulers that see the same cluster changes.
+//! Comparison of two schedulers that react to the same cluster changes.
 //!
 //! A [`Script`] of changes is played on a real API server with one scheduler, and
 //! again with the other one after everything has been deleted. After every step
@@ -12,16 +12,16 @@
 //!
 //! - Objects are created one by one. After a restart, kube-scheduler lists them sorted by name; its streamed lists,
 //!   which have a random order, are disabled.
-//! - Pods that are created in a row while the scheduler runs have the same priority, because timing would decide
-//!   whether a later pod with a higher priority overtakes the others. Pods that are created while the scheduler is down
-//!   may have any priority.
+//! - Pods that are created in a row while the scheduler runs have the same priority, because otherwise timing would
+//!   decide whether a later pod with a higher priority overtakes the others. Pods that are created while the scheduler
+//!   is down may have any priority.
 //! - When pods are tried in a row, neither they nor any other pending pods have a constraint that the binding of
-//!   another pod can satisfy. Whether such a pod is woken would depend on whether the binding is confirmed before or
-//!   after the pod's attempt.
+//!   another pod can satisfy. Otherwise, whether such a pod is woken would depend on whether the binding is confirmed
+//!   before or after the pod's attempt.
 //! - A step that can wake pods consists of one change. Woken pods are retried in order of priority if their backoff has
-//!   expired, and otherwise in order of the second in which it expires. So the backoff has either expired for all of
-//!   them (it is 1 s, and the script waits for 2 s before such a step) or for none of them (it is endless). In the
-//!   latter case, all pods have the same priority.
+//!   expired, and otherwise in order of the second in which it expires. Therefore, in some scripts the backoff is 1 s,
+//!   and the player waits for 2 s before such a step, until it has expired for all pods. In the other scripts, the
+//!   backoff never expires, and all pods have the same priority.
 //! - kube-scheduler scores an image by the number of nodes that had it when the node being scored was last copied to
 //!   the scheduler's snapshot. A node is copied in the first cycle after a pod on it is confirmed. Before a change that
 //!   affects images, an unschedulable probe pod makes kube-scheduler copy the remaining nodes.
@@ -39,7 +39,7 @@
 //! - The node that preemption chooses must not depend on a tie. So all running pods have different start times, and
 //!   there are at most 100 nodes, so that every candidate is evaluated. [`crate::preemptions`] covers larger clusters.
 //!
-//! Some randomness remains in kube-scheduler: it may notice the end of one pod either before or after it returns
+//! Some randomness remains in kube-scheduler: it may notice that one pod is gone either before or after it returns
 //! another pod to its queue. So kube-scheduler runs again to confirm a difference; a scheduler that matches any run of
 //! kube-scheduler is correct.
 

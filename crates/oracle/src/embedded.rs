@@ -21,7 +21,7 @@ pub struct Embedded {
 }
 
 impl Embedded {
-    /// Starts the server after calling `before`, which may spawn tasks in the same threads.
+    /// Starts the server after calling `before`, which may spawn tasks on the same threads.
     ///
     /// # Errors
     /// Any error from `before`, or an error if no port or no temporary directory is available.

@@ -88,7 +88,7 @@ impl Extenders {
         format!("http://{}", self.address)
     }
 
-    /// Replaces the extenders, and forgets all failures and calls.
+    /// Replaces the extenders, and clears the recorded failures and calls.
     pub fn set_characters(&self, characters: &[Character]) {
         *lock(&self.shared.characters) =
             characters.iter().map(|character| (character.name.clone(), character.clone())).collect();
@@ -110,7 +110,7 @@ impl Extenders {
 
 impl Drop for Extenders {
     fn drop(&mut self) {
-        // Fails if the server has already ended.
+        // Fails if the server has already stopped.
         let _ = self.end.take().map(|end| end.send(()));
         if let Some(worker) = self.worker.take() {
             // A panic of the thread has already been printed, and a destructor should not panic.

@@ -1,6 +1,6 @@
 //! Random clusters generated from seeds: Kubernetes objects with realistic values and edge cases.
 //!
-//! A cluster mixes a few [flavours](Flavour), each of which varies one part of the API: taints, host ports, images, ...
+//! A cluster mixes a few [flavours](Flavour). Each flavour varies one part of the API: taints, host ports, images, ...
 //! To cover a new plugin, add a file with a flavour and one line in `flavour::all`.
 //!
 //! Equal seeds and shapes generate equal clusters on every machine.

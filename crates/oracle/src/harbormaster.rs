@@ -45,8 +45,8 @@ pub fn harbormaster_binary(shipped: bool) -> Result<PathBuf, Error> {
     existing(target.join(folder).join("harbormaster"))
 }
 
-/// Returns a command for the cargo that runs this process, or else for the one on the `PATH`. The command runs as if it
-/// were called from a shell.
+/// Returns a command for the cargo that runs this process, or else for the one on the `PATH`. The command runs in the
+/// environment of a shell, without the variables that cargo sets for tests.
 pub fn cargo() -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     // When cargo runs a test, it sets variables that describe the test's package. If they were passed on, build scripts

@@ -1,8 +1,9 @@
 //! Comparison of which changes wake a pod after a plugin has rejected it.
 //!
 //! For each change of a random cluster, every plugin of kube-scheduler and of Harbormaster that is registered for the
-//! change is asked whether to retry a pending pod. All plugins are asked about all pods, whether or not they reject
-//! them, because a hint depends only on the pod, the change and the plugin's arguments.
+//! change evaluates its queueing hint, that is, whether to retry a pending pod. All plugins evaluate hints for all
+//! pods, whether or not they reject them, because a hint depends only on the pod, the change and the plugin's
+//! arguments.
 
 mod ours;
 mod report;
@@ -27,13 +28,13 @@ pub struct Options {
 }
 
 /// Feature gates that must be enabled because otherwise some configurations are refused and some hints are never
-/// requested.
+/// evaluated.
 const FEATURES: &[Feature] = &[Feature::StorageCapacityScoring, Feature::NodeDeclaredFeatures];
 
 /// Compares the hints in all clusters, and calls `progress` after each cluster.
 ///
-/// # Errors
-/// If one of the two schedulers' plugins cannot be asked. Differences are not errors; they are in the report.
+/// # Errors If the hints of one of the two schedulers cannot be evaluated. Differences are not errors; they are in the
+/// report.
 pub fn run(options: &Options, mut progress: impl FnMut(&Report)) -> Result<Report> {
     let features: Vec<String> = FEATURES.iter().map(|feature| feature.name().to_owned()).collect();
     let original = &mut VerdictOracle::with_features(&features)?;
@@ -67,7 +68,7 @@ fn compare(scene: &Scene, original: &mut VerdictOracle, report: &mut Report) -> 
         let events = ours.events(change)?;
         let changed_waiting_pod = change.waiting_pod();
         for ((verdict, pod), object) in response.pods.iter().zip(&pods).zip(&scene.pods) {
-            // When a waiting pod is updated, the queue asks only about that pod.
+            // When a waiting pod is updated, the queue evaluates hints only for that pod.
             let is_asked = changed_waiting_pod.as_ref().is_none_or(|changed| *changed == verdict.pod);
             if let Some(theirs) = verdict.hints.get(at).filter(|_| is_asked) {
                 report.compare(scene.seed, object, change, theirs, &ours.hints(pod, &events));

@@ -1,15 +1,13 @@
 //! The real Kubernetes v1.36 as an oracle for tests and measurements.
 //!
-//! [`components`] builds and starts etcd, kube-apiserver,
-//! kube-controller-manager and kube-scheduler on loopback ports.
-//! [`verdict_oracle`] asks kube-scheduler's plugins for their verdicts on every
-//! node of a described cluster.
+//! [`components`] builds and starts etcd, kube-apiserver, kube-controller-manager and kube-scheduler on loopback ports.
+//! [`verdict_oracle`] runs kube-scheduler's plugins on every node of a described cluster and returns their verdicts.
 //!
 //! Five comparisons build on these modules, each as a subcommand of `harbormaster-oracle`: [`verdicts`] compares the
 //! verdicts of every plugin on every node of random clusters, [`hints`] compares which changes wake a rejected pod,
-//! [`preemptions`] compares the victims on hundreds of full nodes, [`decisions`] compares how two schedulers handle the
-//! same cluster changes on a real API server, and [`mod@bench`] compares their cost. Their clusters come from
-//! [`generate`], where a flavour is added for each new plugin.
+//! [`preemptions`] compares the victims of preemption in clusters of hundreds of full nodes, [`decisions`] compares how
+//! two schedulers handle the same cluster changes on a real API server, and [`mod@bench`] compares the cost of two
+//! schedulers. Their clusters come from [`generate`], where a flavour is added for each new plugin.
 //!
 //! [`api_comparison`] sends the same kubectl commands and HTTP requests to the
 //! real kube-apiserver and to another API server, and compares the answers.
@@ -19,7 +17,7 @@
 //! is down.
 //!
 //! [`provisioner`] creates volumes as CSI drivers do, and can fail in the same ways. [`extenders`] simulates extenders:
-//! it answers schedulers according to a seed and records their requests.
+//! it answers schedulers' requests according to a seed and records the requests.
 //!
 //! The components are one Go program under `tests/real` that links Kubernetes as a library; the sources of kubectl are
 //! in `tests/kubectl`. The programs are built once, on first use; see [`components::RealBinary`].

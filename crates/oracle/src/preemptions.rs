@@ -1,9 +1,10 @@
 //! Comparison of the victims of two schedulers in clusters of hundreds of full nodes.
 //!
 //! kube-scheduler's DefaultPreemption evaluates every node and reports its choice. Harbormaster's engine makes its
-//! decision for the same pod in the same cluster. The choice between equal nodes is random, so the nodes themselves are
-//! not compared, but only the cost of their victims: violated disruption budgets, the highest priority, the sum of
-//! priorities, the number of victims, and the start time of the most important victim, in this order.
+//! decision for the same pod in the same cluster. The choice between equal nodes is random, so only the cost of the
+//! victims is compared, not the nodes themselves. The cost consists of violated disruption budgets, the highest
+//! priority, the sum of priorities, the number of victims, and the start time of the most important victim, in this
+//! order.
 
 mod cost;
 mod ours;
@@ -30,7 +31,7 @@ pub struct Options {
     pub clusters: u64,
     /// Number of nodes in a cluster.
     pub nodes: RangeInclusive<usize>,
-    /// Number of pods created in each cluster. The pods do not see each other.
+    /// Number of pods created in each cluster. Each pod is evaluated without the others.
     pub preemptors: usize,
     /// True if Harbormaster's search stops early, as with `--parity`, to measure the cost of stopping early.
     pub parity: bool,

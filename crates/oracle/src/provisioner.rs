@@ -1,7 +1,7 @@
 //! A simulated provisioner. On any API server, it creates the volumes that CSI drivers would create. If a test requires
-//! it, the provisioner fails as CSI drivers do.
+//! it, the provisioner fails in the ways that CSI drivers fail.
 //!
-//! Describe with [`Driver`]s which volumes to create and how to handle each claim, and start the drivers with
+//! Specify with [`Driver`]s which volumes to create and how to handle each claim, and start the drivers with
 //! [`Provisioner::start`]:
 //!
 //! ```no_run

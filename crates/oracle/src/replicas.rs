@@ -4,13 +4,13 @@
 //! deleted at a steady rate on nodes that are 80 % full. According to a [`Plan`], leaders are killed, kube-apiserver is
 //! restarted and etcd is suspended. Throughout the run, the clock of one replica is wrong by minutes.
 //!
-//! The result is judged by sources that Harbormaster does not influence: etcd's history (`history`, `ledger`) and
+//! The result is evaluated from sources that Harbormaster does not influence: etcd's history (`history`, `ledger`) and
 //! kube-apiserver's audit log (`audit`). Each of the following is a [`Violation`]:
 //! - a pod was bound twice, or its node changed;
 //! - at some etcd revision, the pods on a node exceeded the node's capacity for CPU, memory or pods;
 //! - a pod has no node although there was time and capacity;
 //! - a replica wrote anything after another replica had acquired the lease;
-//! - a replica ended or panicked without a reason;
+//! - a replica exited without a reason, or panicked;
 //! - with [`Options::checks_times`], a killed replica kept the lease for too long.
 //!
 //! Reading order: [`Plan`], `processes`, `load` (the pods), `history`, `ledger`, `audit`, `skew` (the wrong clock),
@@ -49,12 +49,13 @@ use crate::components::{ControlPlane, ControlPlaneOptions};
 const REPLICAS: usize = 3;
 /// client-go's default lease duration: the time for which standbys respect a lease that has not been renewed.
 const LEASE: Duration = Duration::from_secs(15);
-/// Longest pause of a standby with client-go's defaults: the retry period plus a random time of up to 1.2 times the
-/// retry period.
+/// Longest pause of a standby between two attempts to acquire the lease, with client-go's defaults: the retry period
+/// plus a random time of up to 1.2 times the retry period.
 const PAUSE: Duration = Duration::from_millis(4_400);
-/// Allowance for requests.
+/// Time allowed for requests.
 const SLACK: Duration = Duration::from_secs(1);
-/// Longer than the sum of all delays that a pod may have, from the suspension of etcd, a killed leader, and backoff.
+/// Time within which every pod must be bound. It is longer than the sum of all delays that a pod may have, from the
+/// suspension of etcd, a killed leader, and backoff.
 const LONGEST_WAIT: Duration = Duration::from_secs(120);
 /// Maximum age of the last renewal of a lease whose holder is still considered the leader.
 const FRESH: Duration = Duration::from_secs(5);
@@ -84,8 +85,7 @@ pub struct Options {
 
 /// Runs the test and calls `progress` every ten seconds.
 ///
-/// # Errors
-/// If the test itself fails. Violations by replicas are in the report.
+/// # Errors If the test itself fails. Violations are not errors; they are in the report.
 pub fn run(options: &Options, mut progress: impl FnMut(&Progress)) -> Result<Report> {
     let mut run = Run::start(options)?;
     let duration = Duration::from_secs(options.plan.duration_s);
@@ -206,7 +206,7 @@ impl<'a> Run<'a> {
         counts.created >= self.load.created() && counts.pending == 0
     }
 
-    /// Reads new entries of the audit log, and restarts replicas that have ended.
+    /// Reads new entries of the audit log, and restarts replicas that have exited.
     fn observe(&mut self) -> Result<()> {
         if let Some(error) = lock(&self.history_error).take() {
             return Err(error.context("reading etcd's history"));

@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail};
 use crate::components::{ApiClient, Component, Endpoint, free_ports};
 use crate::process;
 
-/// Time that a scheduler has to end after SIGTERM.
+/// Time that a scheduler has to exit after SIGTERM.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// Time that a scheduler has to become ready.
@@ -46,8 +46,8 @@ pub struct StartOptions {
     pub config: String,
     /// Feature gates for both contenders, of the form `Gate=bool`.
     pub feature_gates: Vec<String>,
-    /// True to decide exactly as kube-scheduler does: Harbormaster runs with `--parity`, and kube-scheduler gets its
-    /// initial lists in name order.
+    /// True to decide exactly as kube-scheduler does: Harbormaster runs with `--parity`, and kube-scheduler receives
+    /// its initial lists in name order.
     pub parity: bool,
     /// True to serve metrics, which [`Scheduler::activity`] and [`Scheduler::page`] need.
     pub metrics: bool,
@@ -66,7 +66,7 @@ enum Process {
     Harbormaster(Program),
 }
 
-/// Harbormaster's process. Unlike a [`Component`], it does not end when a pipe is closed.
+/// Harbormaster's process. Unlike a [`Component`], it does not exit when its standard input is closed.
 #[derive(Debug)]
 struct Program {
     child: Child,
@@ -113,7 +113,7 @@ impl Scheduler {
         }
     }
 
-    /// Fails with the end of the log if the process has ended.
+    /// Fails with the end of the log if the process has exited.
     pub fn check(&mut self) -> Result<()> {
         let (status, log) = match &mut self.process {
             Process::KubeScheduler(component) => (component.exit_status()?, component.log_path().to_owned()),
@@ -167,7 +167,7 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // Both fail only if the process has already ended.
+        // Both fail only if the process has already exited.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,10 +1,11 @@
 //! Checks that Harbormaster's cost per pod does not grow over many minutes.
 //!
-//! Pods are created at a steady rate, and after a minute the oldest are deleted at the same rate. To selectors, every
-//! pod is different: each pod has a unique label, and every tenth pod has a unique anti-affinity selector, as the pods
-//! of Jobs and StatefulSets have. With [`Options::churn`], nodes, workloads and claims are created and deleted too,
-//! every pod has unique preferences, a unique image and host port, and memory must not grow either. The in-memory API
-//! server runs in this process, so the scheduler's own process uses CPU and memory only for scheduling.
+//! Pods are created at a steady rate, and after a minute the oldest are deleted at the same rate. Each pod has a unique
+//! label, as the pods of Jobs and StatefulSets have, and every tenth pod has a unique anti-affinity selector, so
+//! selectors distinguish every pod from the others. With [`Options::churn`], nodes, workloads and claims are created
+//! and deleted too, every pod has unique preferences, a unique image and host port, and memory must not grow either.
+//! The in-memory API server runs in this process, so the scheduler's own process uses CPU and memory only for
+//! scheduling.
 
 mod churn;
 mod memory;
@@ -30,7 +31,7 @@ use crate::scheduler::{Contender, Scheduler, StartOptions, sum};
 const STEP: Duration = Duration::from_secs(10);
 const STEPS_PER_MINUTE: usize = 6;
 const PODS: &str = "/api/v1/namespaces/default/pods";
-/// Index of the minute with which the last one is compared; in the minutes before it, caches fill.
+/// Index of the minute with which the last one is compared. Caches fill in the minutes before it.
 const THIRD: usize = 2;
 /// Maximum ratio of the cost in the last minute to the cost in the third.
 const MAX_RATIO: f64 = 1.2;
@@ -50,8 +51,8 @@ pub struct Options {
     pub minutes: usize,
     /// Number of nodes, each with 4 CPUs, 32 GiB and 110 pods.
     pub nodes: usize,
-    /// True if nodes, workloads with Services and claims with volumes are created and deleted too, and every pod is
-    /// different for every plugin.
+    /// True if nodes, workloads with Services, and claims with volumes are created and deleted too, and every pod is
+    /// unique for every plugin that evaluates nodes.
     pub churn: bool,
 }
 
@@ -70,7 +71,7 @@ pub struct Minute {
     pub cached_nodes: u64,
     /// Number of pods in the scheduler's cache at the end of the minute.
     pub cached_pods: u64,
-    /// Number of pods whose binding the scheduler has not seen yet.
+    /// Number of pods whose binding has not been confirmed to the scheduler yet.
     pub assumed_pods: u64,
 }
 
@@ -121,8 +122,7 @@ impl fmt::Display for Report {
 
 /// Runs the test, and calls `progress` after every minute with its number, from 1.
 ///
-/// # Errors
-/// If the scheduler ends, the API server rejects a request, or pods stay pending.
+/// # Errors If the scheduler exits, the API server rejects a request, or pods stay pending.
 pub fn run(options: &Options, mut progress: impl FnMut(usize, &Minute)) -> Result<Report> {
     let cluster = Embedded::start(|_| Ok(()))?;
     let client = cluster.client();
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn every_pod_has_a_unique_label_and_a_tenth_a_selector() {
+    fn every_pod_has_a_unique_label_and_every_tenth_has_a_unique_selector() {
         let pods: Vec<Value> = (0..100).map(pod).collect();
         let own: std::collections::HashSet<_> =
             pods.iter().map(|pod| pod["metadata"]["labels"]["own"].to_string()).collect();

@@ -16,10 +16,10 @@ use serde_json::Value;
 use crate::components::RealBinary;
 use crate::generate::is_pending;
 
-/// A cluster with pending pods to evaluate. Pending pods do not see each other.
+/// A cluster with pending pods to evaluate. Each pending pod is evaluated without the others.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Request {
-    /// ID, which the response repeats.
+    /// ID, which is repeated in the response.
     pub id: i64,
     /// A KubeSchedulerConfiguration v1 without extenders; `None` for the defaults.
     pub config: Option<Value>,
@@ -39,9 +39,9 @@ pub struct Request {
 /// change deletes it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Change {
-    /// The object before.
+    /// The object before the change.
     pub old: Option<Value>,
-    /// The object after.
+    /// The object after the change.
     pub new: Option<Value>,
 }
 
@@ -63,8 +63,8 @@ impl fmt::Display for Change {
     }
 }
 
-/// Plugins' answers to a change: `Queue`, `QueueSkip` or `Error` by plugin and event, such as `NodePorts
-/// AssignedPodDelete`.
+/// Results of the plugins' queueing hints for a change: `Queue`, `QueueSkip` or `Error` by plugin and event, such as
+/// `NodePorts AssignedPodDelete`.
 pub type Hints = BTreeMap<String, String>;
 
 /// Response to a [`Request`].
@@ -88,7 +88,7 @@ pub struct PodVerdict {
     pub profile: String,
     /// The reason the pod could not be fully evaluated, for example a missing profile or a plugin that failed.
     pub error: Option<String>,
-    /// First rejection by PreEnqueue; later points are evaluated nevertheless.
+    /// First rejection by PreEnqueue. Later extension points are evaluated nevertheless.
     pub pre_enqueue: Option<Status>,
     /// Rejection of the whole pod; `nodes` is then empty.
     pub pre_filter: Option<Status>,
@@ -100,7 +100,7 @@ pub struct PodVerdict {
     /// Result of preemption, if it was requested and the pod does not fit.
     #[serde(default)]
     pub preemption: Option<Preemption>,
-    /// Answers to each of [`Request::changes`]. There are none if the profile does not exist.
+    /// Results of the hints for each of [`Request::changes`]. Empty if the profile does not exist.
     #[serde(default)]
     pub hints: Vec<Hints>,
 }
@@ -119,7 +119,7 @@ pub struct Preemption {
 pub struct Candidate {
     /// `namespace/name`, most important pod first.
     pub victims: Vec<String>,
-    /// Number of victims that violate a disruption budget.
+    /// Number of victims whose eviction violates a disruption budget.
     pub violations: i64,
 }
 
@@ -152,7 +152,7 @@ pub enum Error {
     /// The process could not be started.
     #[error("running the verdict oracle: {0}")]
     Io(#[from] io::Error),
-    /// The process ended; the value is the end of its log.
+    /// The process exited; the value is the end of its log.
     #[error("the verdict oracle has ended; the end of its log:\n{0}")]
     Ended(String),
     /// The output is not a response.
@@ -241,7 +241,7 @@ impl VerdictOracle {
 
 impl Drop for VerdictOracle {
     fn drop(&mut self) {
-        // Both fail only if the process has already ended.
+        // Both fail only if the process has already exited.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

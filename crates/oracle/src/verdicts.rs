@@ -1,8 +1,7 @@
 //! Comparison of the verdicts of every plugin on every node.
 //!
-//! Random clusters are judged by kube-scheduler's plugins and by Harbormaster. Each
-//! pending pod is judged alone against the bound pods. The first difference is
-//! shrunk to a small cluster and returned with the verdicts of both sides.
+//! kube-scheduler's plugins and Harbormaster evaluate random clusters. Each pending pod is evaluated as if it were the
+//! only pending pod. The first difference is shrunk to a small cluster and returned with the verdicts of both sides.
 
 mod compare;
 mod judgement;
@@ -102,7 +101,7 @@ pub fn run(
 /// The differences of one kind.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Kind {
-    /// Number of pods whose first difference is of this kind, or number of clusters that could not be judged.
+    /// Number of pods whose first difference is of this kind, or number of clusters that could not be evaluated.
     pub pods: u64,
     /// Seed and name of one of these pods or clusters.
     pub example: String,

@@ -1,4 +1,4 @@
-//! Comparison of the answers of two servers.
+//! Comparison of two servers' answers.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use super::player::Answer;
 use super::script::{Script, Step};
 
 /// Describes all unexpected differences between our server's answers and the real server's, and all expected
-/// differences that do not occur at their step. The description is empty if there are none.
+/// differences that do not occur in the step that refers to them. The description is empty if there are none.
 pub fn compare(
     script: &Script,
     real: &[Answer],

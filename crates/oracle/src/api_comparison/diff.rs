@@ -13,7 +13,7 @@ pub(super) enum Line<'a> {
 /// Merges two texts so that as many lines as possible are shared.
 pub(super) fn lines<'a>(first: &'a str, second: &'a str) -> Vec<Line<'a>> {
     let (a, b): (Vec<&str>, Vec<&str>) = (first.lines().collect(), second.lines().collect());
-    // longest[i][j]: number of lines that a[i..] and b[j..] share.
+    // longest[i][j]: maximum number of lines that a[i..] and b[j..] can share.
     let mut longest = vec![vec![0u32; b.len() + 1]; a.len() + 1];
     for i in (0..a.len()).rev() {
         for j in (0..b.len()).rev() {

@@ -1,12 +1,12 @@
-//! Replacement of the values in an answer that differ between any two clusters.
+//! Replacement of those values in an answer that differ between any two clusters.
 
 use std::sync::LazyLock;
 
 use regex::Regex;
 use serde_json::Value;
 
-/// Patterns and replacements, applied in this order. A replacement names the kind of value, so that the value's
-/// presence is still compared.
+/// Patterns and replacements, applied in this order. Most replacements are a placeholder for the kind of value, so the
+/// comparison still notices a missing value.
 const RULES: &[(&str, &str)] = &[
     // Headers of kubectl's log lines: time, process and source location.
     (r"(?m)^([WIEF])\d{4} [\d:.]+ +\d+ \S+\]", "$1<log>]"),
@@ -14,7 +14,7 @@ const RULES: &[(&str, &str)] = &[
     (r"(?m)^.*(ClusterIPNotAllocated|event/kubernetes\.[0-9a-f]{16}).*\n?", ""),
     // The header of an events table that has no other rows.
     (r"Events:[ \t]*\n +Type +Reason .*\n +---- .*\n?\z", "Events:  <none>\n"),
-    // Whether kubectl's watch ends before or after the command's timeout is a race within kubectl.
+    // kubectl logs these lines only if its watch ends before the command's timeout, which is a race within kubectl.
     (r"(?m)^[IWE]<log>\].*reflector=.*\n?", ""),
     (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", "<time>"),
     // Times as `kubectl describe` prints them for network policies, and for most other kinds.
@@ -72,7 +72,7 @@ fn pretty(text: &str) -> Option<String> {
 }
 
 /// Removes field managers from objects that have not been applied, and sorts those of applied objects. For an object
-/// that has not been applied, our server records field managers only if the client names itself.
+/// that has not been applied, our server records field managers only if the client specifies its name.
 fn without_managers(value: &mut Value) {
     match value {
         Value::Object(map) => {

@@ -53,8 +53,8 @@ impl<'a> Player<'a> {
         Ok(Self { endpoint, kubectl, agent: agent(), directory, values, watches, commands: 0 })
     }
 
-    /// Runs all steps and returns their answers in order. Stops with an error at a step that cannot be run at all; a
-    /// rejected request is not an error but an answer.
+    /// Runs all steps and returns their answers in order. Stops with an error at a step that cannot be run at all. A
+    /// rejected request is an answer, not an error.
     pub fn play(mut self, script: &Script) -> (Vec<Answer>, Result<()>) {
         let mut answers = Vec::with_capacity(script.steps.len());
         for step in &script.steps {
@@ -78,7 +78,7 @@ impl<'a> Player<'a> {
             Action::Request(request) => self.send(request),
             Action::Watch { name, args } => {
                 let mut process = self.kubectl(args, "")?;
-                // Once kubectl has printed its first output, it sees all later changes.
+                // Once kubectl has printed its first output, its watch receives all later changes.
                 process.wait_for("\n")?;
                 self.watches.insert(name.clone(), process);
                 Ok(Answer::default())

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-/// Longer than any command in a script takes, even on a busy machine.
+/// Time limit for a command: longer than any command in a script takes, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(3);
 
@@ -23,7 +23,7 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// Starts `command` with `input`. The files of the process are `path` with different extensions.
+    /// Starts `command` with `input`. The paths of the process's files are `path` with different extensions.
     pub(super) fn start(command: &mut Command, path: &Path, input: &str) -> Result<Self> {
         let at = |ending: &str| path.with_extension(ending);
         fs::write(at("in"), input)?;
@@ -37,7 +37,7 @@ impl Process {
         Ok(Self { child, out, err, start: Instant::now() })
     }
 
-    /// Waits until the process ends. Returns the exit code, standard output and standard error.
+    /// Waits until the process exits. Returns the exit code, standard output and standard error.
     pub(super) fn finish(mut self) -> Result<(i32, String, String)> {
         loop {
             if let Some(status) = self.child.try_wait()? {
@@ -82,7 +82,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Both fail only if the process has already ended.
+        // Both fail only if the process has already exited.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -60,7 +60,7 @@ pub enum Action {
     End {
         /// Name of the watch.
         name: String,
-        /// Text that the watch must have printed first.
+        /// Text that the watch must print before it is killed.
         text: String,
     },
     /// Repeats an action until its answer contains a text.

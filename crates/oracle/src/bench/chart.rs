@@ -30,8 +30,8 @@ pub(super) fn bars(groups: &[(&str, Vec<(&str, f64)>)]) -> String {
     chart
 }
 
-/// A bar of whole characters and at most one partial character. It is never empty,
-/// so that a small value does not look like a missing one.
+/// A bar of whole characters and at most one partial character. It is never empty, so that a small value does not look
+/// like a missing value.
 fn bar(value: f64, largest: f64) -> String {
     let eighths = ((value / largest * WIDTH * 8.0).round() as usize).max(1);
     let whole = std::iter::repeat_n(EIGHTHS[7], eighths / 8);

@@ -11,7 +11,7 @@ use crate::components::ApiClient;
 
 const INTERVAL: Duration = Duration::from_millis(200);
 
-/// In a namespace other than the one whose bindings are counted.
+/// Collection of the created pods, in a namespace other than the one whose bindings are counted.
 const PODS: &str = "/api/v1/namespaces/default/pods";
 
 /// Creates one pod per interval until this value is stopped or dropped.

@@ -8,8 +8,8 @@ use serde_json::json;
 use super::workload::{Creation, MEASURED, Size, VOLUMES, Workload, local_volume_name, node_name};
 use crate::components::ApiClient;
 
-/// Maximum number of warm-up pods, which show that a scheduler works. They also make the scheduler open its connections
-/// and fill its pools, so that this one-time work is not measured.
+/// Maximum number of warm-up pods. When they are bound, the scheduler is known to work. They also make the scheduler
+/// open its connections and fill its pools, so that this one-time work is not measured.
 const WARM_UP: usize = 100;
 
 /// Creates the objects of one run of a workload.

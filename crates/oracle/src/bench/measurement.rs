@@ -46,8 +46,7 @@ pub struct Measurement {
     pub start_to_first_binding_s: f64,
     /// CPU time of kube-apiserver and etcd per measured pod, in milliseconds.
     pub server_cpu_ms_per_pod: f64,
-    /// Number of `Scheduled` events for measured pods that arrived at the API
-    /// server; the maximum is one per pod.
+    /// Number of `Scheduled` events for measured pods that the API server received; the maximum is one per pod.
     pub events: usize,
     /// Time from the last binding to the last of these events, in seconds.
     pub last_event_s: f64,

@@ -120,7 +120,7 @@ impl Report {
 
     fn table(&self) -> Table {
         let shown = COLUMNS.iter().take(SHOWN);
-        // The last column requires plain pods to compare with.
+        // The last column is omitted without the workload of plain pods, with which it compares the others.
         let against_plain = self.workloads.iter().any(|workload| workload.cpu_against_plain != [None, None]);
         let mut header = vec!["workload", "scheduler"];
         header.extend(shown.clone().map(|(name, _)| *name));

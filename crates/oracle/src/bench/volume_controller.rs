@@ -1,8 +1,8 @@
 //! A stand-in for the volume controller that binds claims to the volumes that a scheduler has chosen.
 //!
 //! `scheduler_perf` uses a stand-in too. The controller in kube-controller-manager writes each volume and each claim
-//! twice, one after the other, so a benchmark would measure its rate instead of the scheduler's. The stand-in writes
-//! each claim once, as soon as a volume refers to it.
+//! twice and handles them one after the other, so a benchmark would measure its rate instead of the scheduler's. The
+//! stand-in writes each claim once, as soon as a volume refers to it.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver};
@@ -22,7 +22,7 @@ const ALL: &str = "/api/v1/persistentvolumes?watch=1&timeoutSeconds=3600";
 /// Prefix of the lines of changed objects.
 const MODIFIED: &[u8] = br#"{"type":"MODIFIED""#;
 
-/// The stand-in; see the [module documentation](self). Its threads end with the API server.
+/// The stand-in; see the [module documentation](self). Its threads end when the API server stops.
 #[derive(Debug)]
 pub(super) struct VolumeController {
     writes: Arc<AtomicUsize>,
@@ -82,7 +82,7 @@ impl VolumeController {
         Ok(Self { writes })
     }
 
-    /// Number of times that volumes have been written since the start; the scheduler is the only writer.
+    /// Number of times that volumes have been written since the start. Only the scheduler writes them.
     pub(super) fn writes(&self) -> usize {
         self.writes.load(Ordering::Relaxed)
     }

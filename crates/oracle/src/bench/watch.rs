@@ -1,4 +1,4 @@
-//! Lines of a watch.
+//! Reading a watch line by line.
 
 use std::io::BufRead;
 

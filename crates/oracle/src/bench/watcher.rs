@@ -1,4 +1,4 @@
-//! Counts bindings and events by watching them.
+//! Counts bindings and events by watching for them.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -110,7 +110,7 @@ impl Shared {
     }
 }
 
-/// Returns true if the line has the mark near its start.
+/// Returns true if the line contains the mark near its start.
 fn has(line: &[u8], mark: &[u8]) -> bool {
     const NEAR: usize = 200;
     mark.is_empty() || line[..line.len().min(NEAR)].windows(mark.len()).any(|window| window == mark)

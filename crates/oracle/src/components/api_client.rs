@@ -12,7 +12,7 @@ use ureq::{Agent, Body};
 
 use super::Error;
 
-/// Well above the duration of any request on loopback.
+/// Time limit for a request, well above the duration of any request on loopback.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A client for one kube-apiserver, to which it authenticates with a token. It does not verify the server's

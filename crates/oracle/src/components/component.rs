@@ -15,7 +15,7 @@ const END_WITH_STDIN: (&str, &str) = ("END_WITH_STDIN", "1");
 /// Number of bytes that [`Component::log_tail`] returns.
 const LOG_TAIL: u64 = 16 * 1024;
 
-/// Number of lines of the log that a failing test prints.
+/// Number of log lines that a failing test prints.
 const SHOWN_LINES: usize = 30;
 
 /// Time after which [`Component::stop`] kills the process; a little longer than the program's own limit.
@@ -24,7 +24,8 @@ const GRACE: Duration = Duration::from_secs(5);
 const POLL: Duration = Duration::from_millis(20);
 
 /// A real component that runs as a child process and writes its output to a log file. Dropping this value kills the
-/// child process. It also ends when this process ends for any reason, because that closes its standard input.
+/// child process. The child also exits when this process exits for any reason, because that closes the child's standard
+/// input.
 #[derive(Debug)]
 pub struct Component {
     command: Box<RoleCommand>,
@@ -101,7 +102,7 @@ impl Component {
         read.map(|_| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
     }
 
-    /// Returns the exit status if the component has ended.
+    /// Returns the exit status if the component has exited.
     pub fn exit_status(&mut self) -> Result<Option<ExitStatus>, Error> {
         self.child.try_wait().map_err(io_error(format!("reading the state of {}", self.command.name)))
     }
@@ -131,7 +132,7 @@ impl Component {
             .map_err(io_error(format!("stopping {}", self.command.name)))
     }
 
-    /// Fails if the component has ended or `deadline` has passed. The error contains the end of the log.
+    /// Fails if the component has exited or `deadline` has passed. The error contains the end of the log.
     pub(super) fn check(&mut self, waiting_for: &str, deadline: Instant) -> Result<(), Error> {
         let problem = match self.exit_status()? {
             Some(status) => format!("ended ({status}) before {waiting_for}"),
@@ -170,7 +171,7 @@ impl Drop for Component {
             let end = &lines[lines.len().saturating_sub(SHOWN_LINES)..];
             eprintln!("the end of the log of {}:\n{}", self.command.name, end.join("\n"));
         }
-        // Both fail only if the process has already ended.
+        // Both fail only if the process has already exited.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -14,7 +14,7 @@ use super::{ApiClient, Component, Endpoint, Error, RealBinary, flags, io_error};
 /// Token of a member of system:masters; kube-apiserver listens on loopback only.
 const TOKEN: &str = "harbormaster-admin";
 
-/// Number of attempts to start the components. A component ends early if another process has taken one of its ports.
+/// Number of attempts to start the components. A component exits early if another process has taken one of its ports.
 const ATTEMPTS: usize = 3;
 
 const POLL: Duration = Duration::from_millis(50);
@@ -22,9 +22,9 @@ const POLL: Duration = Duration::from_millis(50);
 /// Options of a [`ControlPlane`]. The defaults suit most tests.
 #[derive(Debug, Clone)]
 pub struct ControlPlaneOptions {
-    /// True to run kube-controller-manager too. It handles Deployments, ReplicaSets, the status of
-    /// PodDisruptionBudgets, the binding of volumes, service accounts and the finalizers of namespaces. Its node
-    /// lifecycle and taint eviction controllers are disabled, because no kubelet sends heartbeats.
+    /// True to run kube-controller-manager too. It handles Deployments, ReplicaSets and service accounts, updates the
+    /// status of PodDisruptionBudgets, binds volumes, and removes the finalizers of namespaces. Its node lifecycle and
+    /// taint eviction controllers are disabled, because no kubelet sends heartbeats.
     pub controller_manager: bool,
     /// Flags for kube-apiserver of the form `--name=value`. Each is added to the defaults, or replaces the default of
     /// the same name.
@@ -52,8 +52,8 @@ impl Default for ControlPlaneOptions {
 /// A running cluster without nodes, at its [`Endpoint`]. Dropping it stops the
 /// components and deletes their files.
 ///
-/// kube-apiserver allows every user every action, does not limit the rate of requests, and runs without two admission
-/// plugins: ServiceAccount, so that pods need no service account, and TaintNodesByCondition, so that new nodes are not
+/// kube-apiserver allows every user every action, and does not limit the rate of requests. Two admission plugins are
+/// disabled: ServiceAccount, so that pods need no service account, and TaintNodesByCondition, so that new nodes are not
 /// tainted as not ready.
 #[derive(Debug)]
 pub struct ControlPlane {
@@ -178,7 +178,7 @@ fn etcd_flags(root: &Path, client_port: u16, peer_port: u16) -> Vec<String> {
         format!("--listen-peer-urls={peer}"),
         format!("--initial-advertise-peer-urls={peer}"),
         format!("--initial-cluster=default={peer}"),
-        // The data does not have to survive a crash of the machine.
+        // The data does not have to survive a machine crash.
         "--unsafe-no-fsync=true".to_owned(),
         "--quota-backend-bytes=4294967296".to_owned(),
         "--log-level=warn".to_owned(),

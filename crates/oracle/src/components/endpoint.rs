@@ -8,8 +8,8 @@ use tempfile::TempDir;
 
 use super::{ApiClient, Component, Error, RealBinary, flags, io_error, scheduler_config};
 
-/// The URL of an API server, the credentials of an administrator, and a directory
-/// for files that is deleted with this value.
+/// The URL of an API server, the credentials of an administrator, and a directory for files that is deleted when this
+/// value is dropped.
 #[derive(Debug)]
 pub struct Endpoint {
     client: ApiClient,
@@ -65,7 +65,7 @@ impl Endpoint {
         &self.client
     }
 
-    /// A directory for a test's files that is deleted with this value.
+    /// A directory for a test's files. It is deleted when this value is dropped.
     #[must_use]
     pub fn directory(&self) -> &Path {
         self.directory.path()
@@ -85,7 +85,7 @@ impl Endpoint {
     ///
     /// `config` is a KubeSchedulerConfiguration in YAML or JSON, or empty for the defaults. The kubeconfig is added to
     /// the configuration; YAML with its own `clientConnection` must contain `kubeconfig: $KUBECONFIG`. `extra_flags`
-    /// are of the form `--name=value`. Drop or stop the component before the server.
+    /// are of the form `--name=value`. Drop or stop the component before dropping the server.
     pub fn start_kube_scheduler(&self, config: &str, extra_flags: &[String]) -> Result<Component, Error> {
         let binary = RealBinary::ensure()?;
         let config_path = self.write_scheduler_config(config)?;

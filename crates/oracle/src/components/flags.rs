@@ -1,7 +1,7 @@
 //! Merging of default flags with a caller's flags.
 
 /// Returns `defaults` without the flags that `extra` sets, followed by `extra`. Every flag has the form `--name=value`.
-/// If a list flag were passed twice, some Kubernetes components would join its values.
+/// Defaults are removed because some Kubernetes components join the values of a list flag that is passed twice.
 pub(super) fn merge(defaults: Vec<String>, extra: &[String]) -> Vec<String> {
     let mut flags = defaults;
     flags.retain(|flag| !extra.iter().any(|other| name(other) == name(flag)));

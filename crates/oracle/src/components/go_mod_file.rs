@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn the_modules_of_kubernetes_move_together_and_nothing_else_does() {
+    fn all_kubernetes_modules_change_version_together_and_no_other_module_changes() {
         let moved = with_kubernetes_moved(FILE, "v1.36.1", "v1.36.3");
         assert_eq!(
             moved,

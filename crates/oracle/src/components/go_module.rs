@@ -102,8 +102,8 @@ impl GoModule {
         Ok(version)
     }
 
-    /// Deletes outdated builds, each of which takes up to 140 MB. Processes that are still running one are not
-    /// affected.
+    /// Deletes outdated builds, each of which takes up to 140 MB. Processes that are still running an outdated build
+    /// are not affected.
     fn remove_outdated(&self, directory: &Path) {
         for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
             let file = entry.file_name();
@@ -123,8 +123,7 @@ fn version_file(program: &Path) -> PathBuf {
     name.into()
 }
 
-/// Returns true if the rest of a file name is `-` and a key, as for a program and
-/// its version file.
+/// Returns true if the rest of a file name is `-` and a key, as in the names of a program and its version file.
 fn is_key(rest: &str) -> bool {
     let rest = rest.strip_suffix(".version").unwrap_or(rest);
     rest.strip_prefix('-').is_some_and(|key| key.len() == 16 && u64::from_str_radix(key, 16).is_ok())

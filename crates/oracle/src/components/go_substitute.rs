@@ -16,7 +16,7 @@ use super::{Error, io_error};
 /// refused versions.
 const ROUNDS: usize = 40;
 
-/// Maximum number of versions that are tried as a substitute for a refused one.
+/// Maximum number of versions that are tried as a substitute for a refused version.
 const CANDIDATES: usize = 12;
 
 /// A module and its version.
@@ -193,8 +193,8 @@ fn empty_module(directory: &Path) -> Result<PathBuf, Error> {
     Ok(empty)
 }
 
-/// Versions in error messages of `go`, of the form `MODULE@VERSION:`. Versions with a wrong checksum are ignored,
-/// because they must not be replaced.
+/// Refused versions in error messages of `go`, of the form `MODULE@VERSION:`. Versions with a wrong checksum are
+/// ignored, because they must not be replaced.
 fn refused(printed: &str) -> Vec<Pinned> {
     let lines = printed.lines().filter(|line| !line.contains("verifying "));
     let mut found: Vec<Pinned> = lines

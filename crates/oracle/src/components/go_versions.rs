@@ -74,7 +74,7 @@ mod tests {
         ["v1.35.4", "v1.36.0-rc.1", "v1.36.1", "v1.36.3", "v1.36.6", "v1.37.0", "v1.38.0-alpha.0"];
 
     #[test]
-    fn the_nearest_patch_release_comes_first_and_of_two_the_newer() {
+    fn the_nearest_patch_release_comes_first_and_the_newer_of_two_equally_near_ones() {
         for (wanted, expected) in [
             ("v1.36.99", ["v1.36.6", "v1.36.3", "v1.36.1"]),
             ("v1.36.2", ["v1.36.3", "v1.36.1", "v1.36.6"]),
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn dependencies_take_newer_minor_versions_before_older_ones() {
+    fn newer_minor_versions_of_a_dependency_come_before_older_ones() {
         for (wanted, expected) in [
             ("v1.36.6", ["v1.36.6", "v1.36.3", "v1.36.1", "v1.37.0", "v1.35.4"]),
             ("v0.0.0-20220223155221-ee480838109b", ["v1.35.4", "v1.36.1", "v1.36.3", "v1.36.6", "v1.37.0"]),

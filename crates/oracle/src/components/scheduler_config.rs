@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_form_of_configuration_gets_the_kubeconfig() {
+    fn the_kubeconfig_is_added_to_every_form_of_configuration() {
         let path = Path::new("/tmp/k");
         for (text, expected) in [
             ("", format!("{EMPTY}clientConnection:\n  kubeconfig: /tmp/k\n")),

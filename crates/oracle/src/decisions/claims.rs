@@ -1,5 +1,5 @@
-//! A view of the API server's claims and volumes, and of the work that the volume controller, the provisioner and a
-//! scheduler still have to do for them.
+//! A view of the API server's claims and volumes, and of the work on them that the volume controller, the provisioner
+//! and a scheduler still have to do.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -71,7 +71,8 @@ impl Claims {
         unseen().or_else(open)
     }
 
-    /// Returns true if earlier decisions will cause the claim to be bound. `reserved` is the volume that refers to it.
+    /// Returns true if earlier decisions will cause the claim to be bound. `reserved` is the volume that refers to the
+    /// claim.
     fn is_being_bound(&self, claim: &Value, reserved: Option<&Value>) -> bool {
         let (annotations, status) = (&claim["metadata"]["annotations"], &claim["status"]);
         if !claim["metadata"]["deletionTimestamp"].is_null() {
@@ -149,14 +150,14 @@ pub(super) fn claim_names(pod: &Value) -> impl Iterator<Item = String> {
     })
 }
 
-/// Returns true if `volume` refers to `claim` itself and not to an earlier claim with the same name. The names are
-/// known to match.
+/// Returns true if `volume` refers to `claim` itself and not to an earlier claim with the same name. The caller has
+/// already compared the names.
 fn is_reserved_for(volume: &Value, claim: &Value) -> bool {
     let uid = &volume["spec"]["claimRef"]["uid"];
     uid.is_null() || *uid == claim["metadata"]["uid"]
 }
 
-/// Namespace and name of a claim, from its metadata or a reference to it.
+/// Namespace and name of a claim, from the claim's metadata or from a reference to the claim.
 fn full_name(of: &Value) -> [Option<&str>; 2] {
     ["namespace", "name"].map(|field| of[field].as_str())
 }

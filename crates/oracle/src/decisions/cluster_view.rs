@@ -15,7 +15,7 @@ use super::outcome::{Outcomes, PodOutcome};
 use super::paths::{everywhere, path};
 use crate::components::{ApiClient, Error};
 
-/// Label by which budgets select pods. The disruption controller handles neither label changes nor pods with two
+/// Label with which budgets select pods. The disruption controller handles neither label changes nor pods with two
 /// budgets, so every pod has at most one budget, and a pod's label never changes.
 pub(super) const BUDGET_LABEL: &str = "example.com/budget";
 
@@ -41,7 +41,7 @@ struct State {
     /// PodDisruptionBudgets by path.
     budgets: BTreeMap<String, Value>,
     claims: Claims,
-    /// Resource versions, by path, of the objects that schedulers must have seen.
+    /// Resource versions, by path, of the objects whose changes schedulers must have received.
     versions: BTreeMap<String, u64>,
     last_change: Instant,
 }
@@ -159,7 +159,7 @@ impl ClusterView {
     }
 
     /// Returns true if a pod may be retried soon without another change. The reason may be that the pod is nominated
-    /// and its victims have ended, that its volumes may exist by now, or that its last attempt failed with an error.
+    /// and its victims are gone, that its volumes may exist by now, or that its last attempt failed with an error.
     pub(super) fn may_be_retried_soon(&self) -> bool {
         let state = lock(&self.state);
         state.pods.values().any(|pod| {
@@ -179,7 +179,7 @@ impl ClusterView {
         lock(&self.state).pods.values().filter(|pod| filter(pod)).map(path).collect()
     }
 
-    /// Returns true if this view has received the change that the API server answered with `answer`. Every other
+    /// Returns true if this view has received the change to which the API server responded with `answer`. Every other
     /// watcher receives the change at about the same time. If `is_removed`, the object must no longer exist in this
     /// view.
     pub(super) fn has_seen(&self, answer: &Value, is_removed: bool) -> bool {
@@ -206,7 +206,7 @@ impl ClusterView {
 
 impl Drop for ClusterView {
     fn drop(&mut self) {
-        // The threads end when they see the next change or when the server stops.
+        // The threads end when they receive the next change or when the server stops.
         self.ended.store(true, Ordering::Relaxed);
     }
 }
@@ -327,7 +327,7 @@ fn is_healthy(pod: &Value) -> bool {
         && conditions.any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
 }
 
-/// Returns true if a step must wait until a change of `object` has arrived.
+/// Returns true if a step must wait until a change to `object` has arrived.
 fn is_versioned(object: &Value) -> bool {
     let kinds = [
         "Node",

@@ -1,7 +1,7 @@
 //! The extenders of a script.
 //!
 //! With extenders, kube-scheduler breaks ties randomly. So the first extender prevents ties: it gives every node a
-//! different score, which weighs less than one point of any plugin or other extender.
+//! different score, and even its highest score counts for less than one point from any plugin or other extender.
 
 use serde_json::{Value, json};
 
@@ -12,7 +12,7 @@ use crate::generate::{Random, SCORERS, push};
 /// Resources that generated pods request.
 const RESOURCES: &[&str] = &["example.com/gpu", "example.com/fpga"];
 
-/// Adds one to three extenders, with random verbs and random characters, to a script.
+/// Adds one to three extenders with random verbs and random characters to a script.
 pub(super) fn add_extenders(script: &mut Script) {
     // The random numbers are separate, so that the rest of the script is the same as without extenders.
     let mut random = Random::new(script.seed ^ 0x0e71_e4de);
@@ -58,8 +58,8 @@ fn keep_fit(profile: &mut Value) {
     }
 }
 
-/// Raises the weights of plugins so that one point outweighs any difference between ranks. An extender's score is
-/// multiplied by ten times the extender's weight, so ranks are below 1000.
+/// Raises the weights of plugins so that one point outweighs any difference between ranks, which are the scores of the
+/// first extender. An extender's score is multiplied by ten times the extender's weight, so ranks are below 1000.
 fn outweigh_ranks(random: &mut Random, profile: &mut Value) {
     let multi_point = &mut profile["plugins"]["multiPoint"];
     let is_named = |list: &Value, name: &str| {

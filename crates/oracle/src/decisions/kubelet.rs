@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 const SPAN: u64 = 100_003;
 
 /// The status of a running `pod`. The start time depends only on the pod's name, and no two pods of a script have the
-/// same start time, because preemption's choice of a node may depend on it.
+/// same start time, because preemption may choose a node by the start times of its pods.
 pub(super) fn running_status(pod: &str) -> Value {
     json!({
         "phase": "Running",

@@ -57,8 +57,8 @@ struct Plan {
     storage: Option<Storage>,
     /// Chooses the steps, but not the objects in them.
     random: Random,
-    /// True in every second script: pods preempt others and are retried in order of priority. In the other scripts, all
-    /// pods have the same priority and are retried in the order of their timestamps in the queue.
+    /// True in every second script. In these scripts, pods preempt others and are retried in order of priority. In the
+    /// other scripts, all pods have the same priority and are retried in the order of their timestamps in the queue.
     preempts: bool,
     /// True if any change may wake a pod, because an extender has rejected it.
     has_extenders: bool,
@@ -319,7 +319,7 @@ impl Plan {
         }
     }
 
-    /// The drivers on the newest node.
+    /// Returns the drivers on the newest node.
     fn node_drivers(&mut self) -> Option<Value> {
         self.storage.as_mut()?.node_drivers(self.nodes.last()?)
     }
@@ -393,7 +393,7 @@ impl Plan {
         }
         self.nodes.push(name);
         if self.preempts {
-            // The node is small enough to fill up.
+            // The node is small, so that it fills up.
             let cpu = *self.random.pick(&["2", "3", "4"]);
             for amounts in ["allocatable", "capacity"] {
                 for (resource, amount) in [("cpu", cpu), ("memory", "16Gi"), ("pods", "20")] {
@@ -471,8 +471,8 @@ impl Plan {
         pod
     }
 
-    /// A pod that is tried in a row with others. It does not wait for other pods, because the time at which it would be
-    /// retried after their binding is uncertain.
+    /// A pod that is tried in a row with others. It has no constraints that the binding of another pod can satisfy,
+    /// because the time at which it would be retried after that binding is uncertain.
     fn new_pod_of_batch(&mut self, any_priority: bool) -> Value {
         let mut pod = self.new_pod(any_priority);
         stop_waiting_for_others(&mut pod);
@@ -497,7 +497,7 @@ impl Plan {
         }
         let cpu = *self.random.pick(&["500m", "1", "1500m", "2"]);
         request_cpu(&mut pod, cpu);
-        // Preemption cannot help on nodes that the pod does not match.
+        // Preemption cannot help on nodes that the pod's selector, affinity or tolerations exclude.
         let Some(spec) = pod["spec"].as_object_mut() else { return pod };
         if self.random.chance(70) {
             spec.remove("nodeSelector");
@@ -531,7 +531,7 @@ impl Plan {
     }
 }
 
-/// Keeps only soft default constraints, because hard ones would make every pod wait for others.
+/// Keeps only soft default constraints, because hard constraints would make every pod wait for others.
 fn soften_spread_defaults(profile: &mut Value) {
     let plugins = profile.get_mut("pluginConfig").and_then(Value::as_array_mut);
     for plugin in plugins.into_iter().flatten() {

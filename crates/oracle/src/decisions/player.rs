@@ -48,7 +48,7 @@ const QUIET_AFTER_WAKING: Duration = Duration::from_millis(300);
 const BACKOFF_OVER: Duration = Duration::from_millis(2100);
 
 /// Time within which kube-scheduler notices that a pod was deleted while kube-scheduler was waiting for the pod's
-/// volumes. It checks once a second.
+/// volumes. kube-scheduler checks once a second.
 const DELETION_NOTICED: Duration = Duration::from_millis(2100);
 
 /// Time limit for a change to arrive at a watch.
@@ -59,8 +59,8 @@ const ARRIVAL: Duration = Duration::from_secs(60);
 pub struct Run {
     /// Outcomes of all pods after each step.
     pub outcomes: Vec<Outcomes>,
-    /// Distinct extender calls in each step. They are not counted, because whether a pod is tried once or twice depends
-    /// on when it is woken.
+    /// Distinct extender calls in each step. Repetitions are not recorded, because whether a pod is tried once or twice
+    /// depends on when it is woken.
     pub extender_calls: Vec<BTreeSet<ExtenderCall>>,
     /// Number of requests that the API server rejected.
     pub refused: usize,
@@ -170,7 +170,7 @@ struct Player<'a> {
     contender: &'a Contender,
     options: StartOptions,
     scheduler: Option<Scheduler>,
-    /// True if bound pods get a kubelet's status.
+    /// True if bound pods get the status that a kubelet would write.
     preempts: bool,
     refused: usize,
     /// End of the last step.
@@ -248,8 +248,8 @@ impl Player<'_> {
     fn create(&mut self, objects: &[Value]) -> Result<()> {
         let mut last = &Value::Null;
         for object in objects {
-            // The volume controller's choice of a volume for a claim depends on the volumes that it has seen, and must
-            // be made before a pod uses the claim.
+            // The volume controller's choice of a volume for a claim depends on the volumes that the controller has
+            // received. It must make that choice before a pod uses the claim.
             let kind = &object["kind"];
             if kind != last && (kind == "PersistentVolumeClaim" || last == "PersistentVolumeClaim") {
                 self.await_claims()?;
@@ -277,8 +277,8 @@ impl Player<'_> {
         }
     }
 
-    /// Makes a change and waits until watchers see it. A rejected request is not an error, because the API server
-    /// rejects it whichever scheduler runs.
+    /// Makes a change and waits until it has arrived at the watches. A rejected request is not an error, because the
+    /// API server rejects it regardless of which scheduler is running.
     fn attempt(&mut self, deletes: bool, call: impl Fn(&ApiClient) -> Result<Value, Error>) -> Result<()> {
         let answer = match call(self.cluster.client()) {
             Err(Error::Refused { status: 400..500, .. }) => {
@@ -387,7 +387,7 @@ fn remove_all(client: &ApiClient, kind: &str) -> Result<bool> {
     Ok(collections.is_empty())
 }
 
-/// Waits until admission has seen a new priority class, which takes a moment.
+/// Waits until the admission plugin accepts a new priority class, which takes a moment.
 fn wait_for_class(client: &ApiClient, name: &str) -> Result<()> {
     let pod = json!({
         "metadata": {"name": "class"},

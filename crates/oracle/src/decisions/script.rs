@@ -19,7 +19,7 @@ pub struct Script {
     pub batching: bool,
     /// True if a step that can wake pods must wait until their backoff has expired.
     pub awaits_backoff: bool,
-    /// True if pods preempt others and bound pods get a kubelet's status.
+    /// True if pods preempt others and bound pods get the status that a kubelet would write.
     #[serde(default)]
     pub preempts: bool,
     /// Drivers that create volumes.
@@ -65,7 +65,8 @@ pub enum Step {
         /// True to delete all pods without a node, false to delete only the pods that another pod can wake.
         all: bool,
     },
-    /// Deletes the terminating pods one by one, and gives pods that wait for the freed resources time to be retried.
+    /// Deletes the terminating pods one by one, and allows time for pods that wait for the freed resources to be
+    /// retried.
     Reap,
 }
 

@@ -25,8 +25,8 @@ const RETRIED: Duration = Duration::from_millis(2500);
 ///
 /// 1. every pod without gates has a node, or a condition and an event that explain why it has none; every preempted pod
 ///    has an event; the status of every budget is up to date; and the chosen volumes are bound,
-/// 2. no pod or event has changed for `quiet`, or for longer than a short backoff if a pod may soon be retried or
-///    bound, and
+/// 2. no pod or event has changed for `quiet`, or, if a pod may soon be retried or bound, for longer than a short
+///    backoff, and
 /// 3. if the scheduler serves metrics, no pod is queued, and no attempt was made
 ///    between two reads.
 pub(super) fn settle(view: &ClusterView, scheduler: &mut Scheduler, quiet: Duration) -> Result<()> {

@@ -52,7 +52,7 @@ const WITH_VOLUMES: &[&str] = &["static", "static", "static", "mixed", "mixed", 
 /// Scheduler name of pods for whose volumes the scheduler waits only 3 s.
 const HASTY: &str = "hasty";
 const HASTY_SECONDS: u32 = 3;
-/// Delay of a slow driver, chosen so that the second attempt of a hasty pod finds the volume.
+/// Delay of a slow driver, chosen so that the volume exists by the second attempt of a [`HASTY`] pod.
 const SLOW: Duration = Duration::from_millis(3600);
 
 /// Degree to which a pod must be scheduled separately from other pods.
@@ -78,7 +78,7 @@ pub(super) struct Storage {
     drivers: Vec<Driver>,
     /// Claims that several pods use: namespace and name.
     shared: Vec<(String, String)>,
-    /// Claims that do not exist yet although pods use them.
+    /// Claims that pods use and that do not exist yet.
     late: Vec<Value>,
     next: usize,
 }
@@ -169,7 +169,7 @@ impl Storage {
         }))
     }
 
-    /// Generates volumes that claims may be bound to.
+    /// Generates volumes to which claims may be bound.
     pub(super) fn add_volumes(&mut self, count: usize, nodes: &[String]) {
         for _ in 0..count {
             let class = *self.random.pick(WITH_VOLUMES);
@@ -436,7 +436,7 @@ fn class(name: &str, provisioner: &str, waits: bool) -> Value {
     class
 }
 
-/// A pod volume that uses `claim`, still without a name.
+/// A pod volume that uses `claim`. The caller must add a name.
 fn claim_volume(claim: &str) -> Value {
     json!({"persistentVolumeClaim": {"claimName": claim}})
 }

@@ -1,4 +1,4 @@
-//! Answers of an extender.
+//! An extender's answers.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -24,7 +24,7 @@ pub struct Character {
     pub moody: usize,
     /// True if the extender gives every node a different score, derived from the number in the node's name.
     pub ranks: bool,
-    /// True if scores are between 0 and 10, and exactly the nodes in the request have one.
+    /// True if scores are between 0 and 10, and the nodes in the request, and no others, have one.
     pub honest: bool,
     /// True if the extender writes field names in lower case, which Go accepts.
     pub lower_case: bool,
@@ -42,8 +42,8 @@ pub(super) enum Answer {
 }
 
 impl Character {
-    /// Answers a request. `is_first` records that the request for a pod failed, and returns true if no request for the
-    /// pod with this verb has failed before.
+    /// Answers a request. `is_first` receives the pod's name, records that a request with this verb failed for the pod,
+    /// and returns true if none had failed before.
     pub(super) fn answer(&self, verb: &str, body: &Value, is_first: impl Fn(&str) -> bool) -> Answer {
         let pod = body["Pod"]["metadata"]["name"].as_str().or(body["PodName"].as_str()).unwrap_or_default();
         let mut mood = self.random(&[verb, pod]);

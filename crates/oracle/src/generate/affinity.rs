@@ -65,7 +65,7 @@ impl Flavour for AddedAffinity {
     }
 
     fn profile(&self, random: &mut Random, world: &World, profile: &mut Profile) {
-        // A configuration is always validated, even if pods are not.
+        // A scheduler always validates its configuration, even if pods are not validated.
         let world = World { admitted: true, ..world.clone() };
         let mut added = json!({});
         if random.chance(50) {

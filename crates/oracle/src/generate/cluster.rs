@@ -79,7 +79,7 @@ fn node_name(index: usize) -> String {
     format!("node-{index}")
 }
 
-/// Generates the objects of one cluster one by one.
+/// Generates the objects of a cluster one at a time.
 pub struct Generator {
     /// Source of all choices.
     pub random: Random,

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::flavour::Flavour;
 use super::{Random, World};
 
-/// Names of declared features, and one that is unknown.
+/// Names of features that nodes may declare, and one unknown name.
 const FEATURES: &[&str] = &[
     "ExtendWebSocketsToKubelet",
     "InPlacePodLevelResourcesVerticalScaling",
@@ -15,7 +15,7 @@ const FEATURES: &[&str] = &[
     "example.com/unknown",
 ];
 
-/// Declared features of nodes, and pods that need one.
+/// Declared features of nodes, and pods that need a feature.
 pub(super) struct Features;
 
 impl Flavour for Features {

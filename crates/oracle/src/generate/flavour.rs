@@ -24,8 +24,8 @@ pub trait Flavour: Sync {
         true
     }
 
-    /// Returns true if the flavour varies relations between pods. In some clusters, relations between pods are almost
-    /// the only constraints.
+    /// Returns true if the flavour varies relations between pods. In some clusters, almost all constraints are such
+    /// relations.
     fn relates_pods(&self) -> bool {
         false
     }

@@ -47,9 +47,9 @@ impl Flavour for Images {
     fn node(&self, random: &mut Random, world: &World, node: &mut Value) {
         let count = random.below(IMAGES.len());
         for (names, mebibytes) in random.sample(IMAGES, count) {
-            // Nodes may report different sizes for an image. A scheduler uses the size reported by the node that it saw
-            // first, but the verdict oracle's snapshot uses each node's own size, so different sizes are generated only
-            // for a real API server.
+            // Nodes may report different sizes for an image. A scheduler uses the size reported by the node that was
+            // added first, but the verdict oracle's snapshot uses each node's own size, so different sizes are
+            // generated only for a real API server.
             let differs = random.chance(15) && world.admitted;
             let bytes = mebibytes * 1024 * 1024 + if differs { 7_777_777 } else { 0 };
             push(&mut node["status"]["images"], json!({"names": names, "sizeBytes": bytes}));

@@ -10,7 +10,7 @@ pub(super) const ZONES: &[&str] = &["a", "b", "c", "d", "e"];
 
 const RACK: &str = "example.com/rack";
 
-/// Topology keys of spreading and affinity; no node has the last one.
+/// Topology keys for spreading and affinity. No node has a label with the last key.
 const TOPOLOGY_KEYS: &[&str] = &[
     "kubernetes.io/hostname",
     "topology.kubernetes.io/zone",
@@ -25,8 +25,7 @@ pub(super) fn topology_key(random: &mut Random) -> &'static str {
     TOPOLOGY_KEYS[*random.pick(&[0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 2, 2, 3, 3, 3, 4, 5])]
 }
 
-/// Zones, racks and host names, including the beta labels of old clusters and
-/// incorrect labels.
+/// Zones, racks and host names, including the beta labels of old clusters, and incorrect labels.
 pub(super) struct Topology;
 
 impl Flavour for Topology {

@@ -37,7 +37,7 @@ impl Flavour for Namespaces {
             return namespaces();
         }
         let mut objects = namespaces();
-        // Pods may be in a namespace that an informer has not seen.
+        // Pods may be in a namespace that an informer has not received yet.
         objects.retain(|_| random.chance(85));
         for object in &mut objects {
             for (key, values) in &LABELS[..2] {

@@ -52,8 +52,8 @@ impl Flavour for PodAffinity {
     }
 }
 
-/// Generates a term. With `prefers_own`, the pod itself often matches the term, because a term that it does not match
-/// can rarely be satisfied.
+/// Generates a term. With `prefers_own`, the pod itself often matches the term, because a term that its own pod does
+/// not match can rarely be satisfied.
 fn term(random: &mut Random, world: &World, pod: &Value, prefers_own: bool) -> Value {
     let selector = if prefers_own && random.chance(40) {
         selectors::own(random, pod)

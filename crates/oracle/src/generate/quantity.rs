@@ -2,7 +2,7 @@
 
 use super::Random;
 
-/// CPU requests; the nasty ones are rounded up, huge, or zero.
+/// CPU requests. Those in [`CPU_NASTY`] are rounded up, huge, or in unusual notations.
 const CPU: &[&str] = &[
     "50m", "100m", "250m", "500m", "0.5", "1", "1500m", "2", "0.1", "1e0", "100.5m", "1m", "0", "3", "1.25",
 ];
@@ -24,7 +24,7 @@ const MEMORY: &[&str] = &[
     "3Gi",
 ];
 // The sum over a node's pods stays below 8Ei. Above that, kube-scheduler's integers overflow and its scores become
-// invalid; nobody relies on scores that are invalid.
+// invalid; nobody relies on invalid scores.
 const MEMORY_NASTY: &[&str] = &["1", "128974848000m", "0.1Ki", "1m", "1Ei", "1.5", "1e12", "123456789"];
 
 /// Picks a CPU request.

@@ -15,7 +15,7 @@ impl Random {
         random
     }
 
-    /// Creates a separate sequence, so that changes in one part of a case do not affect the other parts.
+    /// Creates a separate sequence, so that changes in one part of a test case do not affect its other parts.
     #[must_use]
     pub fn fork(&mut self) -> Self {
         Self::new(self.next())
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn equal_seeds_generate_equal_sequences_and_others_do_not() {
+    fn equal_seeds_generate_equal_sequences_and_different_seeds_do_not() {
         let numbers = |seed| {
             let mut random = Random::new(seed);
             (0..20).map(|_| random.below(1000)).collect::<Vec<_>>()

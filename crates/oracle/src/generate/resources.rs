@@ -54,7 +54,7 @@ impl Flavour for Requests {
     }
 }
 
-/// Adds requests or limits to a container, or neither.
+/// Adds random requests and limits, or none, to a container.
 fn fill(random: &mut Random, world: &World, container: &mut Value) {
     for (resource, percent) in [("cpu", 75), ("memory", 70), ("ephemeral-storage", 12)] {
         if !random.chance(percent) {

@@ -70,7 +70,7 @@ pub(super) fn selector(random: &mut Random, world: &World, pod: &Value) -> Value
     }
 }
 
-/// Generates a selector by one of the pod's own labels.
+/// Generates a selector for one of the pod's own labels.
 pub(super) fn own(random: &mut Random, pod: &Value) -> Value {
     let labels: Vec<(&String, &Value)> =
         pod["metadata"]["labels"].as_object().into_iter().flatten().collect();

@@ -58,7 +58,7 @@ impl Flavour for SpreadDefaults {
             if random.chance(15) {
                 policies(random, &mut constraint);
             }
-            // A configuration is always validated, even if pods are not.
+            // A scheduler always validates its configuration, even if pods are not validated.
             if !has_same(&args["defaultConstraints"], &constraint) {
                 push(&mut args["defaultConstraints"], constraint);
             }

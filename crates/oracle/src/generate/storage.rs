@@ -56,7 +56,8 @@ const ZONE_KEYS: &[&str] = &[
 /// from slightly larger ranges, so that some of the named objects do not exist.
 const CLAIMS: usize = 14;
 const VOLUMES: usize = 20;
-/// Number of claims per namespace, starting with the first, that name a volume, whether or not that volume exists.
+/// Number of claims per namespace that specify a volume, which need not exist. They are the first claims of the
+/// namespace.
 const NEVER_WAITING: usize = 5;
 const CLASSES: usize = 6;
 
@@ -147,8 +148,8 @@ impl Flavour for Storage {
     }
 }
 
-/// Returns true if bound pods may have volumes that cannot be determined. Any pod that is evaluated on a node with one
-/// of these bound pods fails, so most clusters have none.
+/// Returns true if bound pods may have volumes that cannot be determined. Scheduling fails for any pod that is
+/// evaluated on a node with one of these bound pods, so most clusters have none.
 fn allows_failures(world: &World) -> bool {
     world.zones == 5
 }

@@ -113,7 +113,7 @@ impl Ours {
         changes.into_iter().map(OwnedChange::of_custom).collect()
     }
 
-    /// Returns the answers of the plugins of the pod's profile, by plugin and event as kube-scheduler prints them.
+    /// Returns the hint results of the plugins in the pod's profile, by plugin and event as kube-scheduler prints them.
     pub(super) fn hints(&self, pod: &PodInfo, events: &[Event]) -> Hints {
         let mut hints = Hints::new();
         let listeners = self.profiles.get(pod.spec.scheduler_name.as_str()).into_iter().flatten();

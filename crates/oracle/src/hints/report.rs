@@ -8,23 +8,23 @@ use serde_json::Value;
 
 use crate::verdict_oracle::{Change, Hints};
 
-/// Counts of the answers that were compared, and the differences between them.
+/// Counts of the hint results that were compared, and the differences between them.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Report {
     /// Number of clusters.
     pub clusters: usize,
     /// Number of changes.
     pub changes: usize,
-    /// Number of answers of kube-scheduler's plugins, by plugin and answer.
+    /// Number of hint results of kube-scheduler's plugins, by plugin and result.
     pub answers: BTreeMap<String, BTreeMap<String, usize>>,
     /// Differences by kind.
     pub differences: BTreeMap<String, Difference>,
 }
 
-/// Answers that differ in the same way.
+/// Hint results that differ in the same way.
 #[derive(Debug, Clone, Serialize)]
 pub struct Difference {
-    /// Number of these answers.
+    /// Number of these results.
     pub count: usize,
     /// Seed of one of the clusters.
     pub seed: u64,
@@ -37,12 +37,12 @@ pub struct Difference {
 /// A plugin that Harbormaster does not implement, and Harbormaster's substitute for such plugins.
 const UNBUILT: &[&str] = &["DynamicResources", "HarbormasterUnbuilt"];
 
-/// A plugin and event that only Harbormaster registers: when a pod gives up its node, it wakes the pods that may use
-/// the volumes it would have used.
+/// A plugin and event that only Harbormaster registers. When a pod gives up its node, this event wakes the pods that
+/// may use the volumes that the pod would have used.
 const OURS_ALONE: &str = "VolumeBinding AssignedPodDelete";
 
 impl Report {
-    /// Number of answers that were compared.
+    /// Number of hint results that were compared.
     #[must_use]
     pub fn compared(&self) -> usize {
         self.answers.values().flat_map(BTreeMap::values).sum()

@@ -70,7 +70,7 @@ impl Scene {
             }
             None => old.clone(),
         };
-        // For other pods, a nominated pod occupies its nominated node, so the deletion of a nominated pod matters too.
+        // A nominated pod reserves resources on its nominated node, so its deletion may wake other pods.
         if !old["status"]["nominatedNodeName"].is_null() {
             self.changes.push(Change { old: Some(old), new: None });
         }
@@ -115,7 +115,7 @@ fn comparable(object: Value) -> Value {
     // kube-scheduler compares requests in thousandths, and `1Ei` in thousandths overflows.
     let text = object.to_string().replace("\"1Ei\"", "\"1Pi\"");
     let mut object: Value = serde_json::from_str(&text).unwrap_or(object);
-    // These keys are merged into the selectors only once, when the pod is created.
+    // The keys that are removed here are merged into the selectors only once, when the pod is created.
     object.pointer_mut("/spec/affinity").into_iter().for_each(drop_label_keys);
     object
 }

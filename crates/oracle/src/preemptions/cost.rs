@@ -39,7 +39,7 @@ impl Prices {
         Cost {
             violations: candidate.violations,
             highest_priority,
-            // Priorities are counted from the lowest possible priority.
+            // Priorities are measured from the lowest possible priority.
             sum_of_priorities: prices().map(|(priority, _)| priority - i64::from(i32::MIN)).sum(),
             victims: candidate.victims.len(),
             started: Reverse(most_important.map(|(_, started)| started.clone()).min().unwrap_or_default()),

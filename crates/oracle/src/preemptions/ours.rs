@@ -18,7 +18,7 @@ pub(super) struct Eviction {
 }
 
 /// An engine with the default configuration and the objects of the cluster. Victims are not deleted, so that every pod
-/// finds the same cluster.
+/// is evaluated in the same cluster.
 pub(super) struct Ours {
     engine: Engine,
     now: Timestamp,

@@ -13,9 +13,9 @@ pub struct Report {
     pub fitting: usize,
     /// Number of pods that do not fit without evictions.
     pub preemptors: usize,
-    /// Number of pods for which both schedulers evict others.
+    /// Number of pods for which both schedulers evict other pods.
     pub evicting: usize,
-    /// Number of pods for which both schedulers evict others on the same node.
+    /// Number of pods for which both schedulers evict other pods on the same node.
     pub on_the_same_node: usize,
     /// Total number of candidate nodes for all pods.
     pub candidates: usize,

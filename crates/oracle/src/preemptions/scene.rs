@@ -21,8 +21,8 @@ enum Mix {
 
 const MIXES: &[Mix] = &[Mix::ByNode, Mix::Everywhere, Mix::WithDaemons, Mix::Alike];
 const PRIORITIES: &[i64] = &[-10, 0, 0, 100, 100, 300, 900];
-/// Values of the label by which budgets select pods. Every budget has its own value, because kube-scheduler counts pods
-/// that belong to several budgets in random order.
+/// Values of the label with which budgets select pods. Every budget has its own value, because kube-scheduler counts
+/// pods that belong to several budgets in random order.
 const APPS: &[&str] = &["a", "b", "c", "d"];
 const GPU: &str = "example.com/gpu";
 const PORT: u16 = 8080;

@@ -6,8 +6,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// A simulated CSI driver. It creates volumes for claims whose class names it as the provisioner. Its behaviour depends
-/// only on the fields of this type.
+/// A simulated CSI driver. It creates volumes for claims whose class specifies it as the provisioner. Its behaviour
+/// depends only on the fields of this type.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Driver {

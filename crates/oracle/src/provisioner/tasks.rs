@@ -77,7 +77,7 @@ impl Tasks {
             return Ok(());
         };
         if !self.waiting.contains_key(uid) {
-            // A change to a waiting claim does not extend the delay.
+            // A change to a waiting claim does not restart the delay.
             let due = Instant::now() + driver.behaviour(claim).delay;
             self.waiting.insert(uid.to_owned(), Task { path: path(claim), due });
         }
@@ -210,7 +210,7 @@ fn optional(result: Result<Value, Error>) -> Result<Option<Value>, Error> {
     }
 }
 
-/// Ignores the errors that a claim no longer exists and that a volume already exists.
+/// Ignores the errors for a claim that no longer exists and for a volume that already exists.
 fn allow_missing_or_existing(result: Result<Value, Error>) -> Result<(), Error> {
     match result {
         Err(Error::Refused { status: 404 | 409, .. }) => Ok(()),

@@ -30,7 +30,7 @@ fn follow(client: &ApiClient, ended: &AtomicBool, sender: &Sender<Value>) -> Res
     let mut list = client.get(CLAIMS)?;
     let mut version = list["metadata"]["resourceVersion"].take();
     for claim in list["items"].as_array_mut().into_iter().flatten() {
-        // The receiver is dropped only when the provisioner ends.
+        // The receiver is dropped only when the provisioner stops.
         let _ = sender.send(claim.take());
     }
     while !ended.load(Ordering::Relaxed) {

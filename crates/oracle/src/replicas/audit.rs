@@ -2,8 +2,8 @@
 //!
 //! A term starts with a lease write that changes the holder. Renewals by the same process extend it. Only the holder of
 //! the current term may write. A write is a violation if the API server *received* it after it had *completed* the
-//! request with which another replica acquired the lease. A write that was received before that time but answered after
-//! it, because etcd was suspended, is not a violation, because it was sent in the writer's own term.
+//! request with which another replica acquired the lease. If etcd was suspended, a write may have been received before
+//! that time but answered after it. This is not a violation, because the write was sent in the writer's own term.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
@@ -18,7 +18,7 @@ use serde_json::json;
 use super::violation::Violation;
 
 /// Writes the audit policy. Returns kube-apiserver's flags and the path of the log. The log contains the writes of
-/// `replicas` with their times, and the content of leases.
+/// `replicas` with their times, and the content of the leases that they write.
 pub(super) fn flags(directory: &Path, replicas: &[String]) -> Result<(Vec<String>, PathBuf)> {
     let (policy, log) = (directory.join("audit-policy.yaml"), directory.join("audit.log"));
     let lease = json!([{"group": "coordination.k8s.io", "resources": ["leases"]}]);
@@ -251,7 +251,7 @@ impl WriteLog {
     fn judge(&self, write: &Write) -> Option<Violation> {
         let at = write.received;
         let (replica, what, at_text) = (write.replica.clone(), write.what.clone(), at.to_rfc3339_micro());
-        // A replica that acquires the lease may learn of its success a moment before the answer is logged.
+        // A replica that acquires the lease may receive the answer a moment before the answer is logged.
         let started = self.terms.partition_point(|term| term.received <= at);
         let is_starting = |term: &&Term| term.completed > at && term.replica == write.replica;
         if self.terms[..started].last().is_some_and(|term| is_starting(&term)) {
@@ -270,7 +270,7 @@ impl WriteLog {
         }
     }
 
-    /// Offset in seconds of a replica's clock from kube-apiserver's, if known.
+    /// Offset of a replica's clock from kube-apiserver's, in seconds, if known.
     pub(super) fn offset(&self, replica: &str) -> Option<f64> {
         self.offsets.get(replica).map(|nanoseconds| *nanoseconds as f64 / 1e9)
     }
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn writes_in_ones_own_term_are_not_violations() {
+    fn writes_in_the_writers_own_term_are_not_violations() {
         let log = log(&[
             lease("a", "a1", 10, 12),
             bind("a", "p", 20, 21),

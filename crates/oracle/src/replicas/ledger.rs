@@ -1,4 +1,4 @@
-//! Accounts of pods and nodes, which detect a pod that moves and a node that is overcommitted.
+//! Tracks pods and the resources of nodes, to detect a pod that moves and a node that is overcommitted.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -132,8 +132,8 @@ impl Ledger {
         }
     }
 
-    /// Takes the pod that has had its node for the longest time, so that the caller can delete it. Returns `None`
-    /// unless more than `most` pods have a node and are not being deleted.
+    /// Removes the longest-bound pod from the queue of bound pods and returns its name, so that the caller can delete
+    /// it. Returns `None` unless more than `most` pods have a node and are not being deleted.
     pub(super) fn oldest_beyond(&mut self, most: usize) -> Option<String> {
         while self.counts.placed - self.counts.deleting > most {
             let oldest = self.bound.pop_front()?;
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_that_are_created_bound_and_deleted_leave_nothing() {
+    fn pods_that_are_created_bound_and_deleted_leave_nothing_behind() {
         let ledger = ledger_after(&[
             pod("p", None),
             pod("p", Some("a")),
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_are_deleted_and_immediately_no_longer_counted() {
+    fn the_longest_bound_pod_is_chosen_for_deletion_and_no_longer_counted() {
         let mut ledger = ledger_after(&[
             pod("p", None),
             pod("q", None),

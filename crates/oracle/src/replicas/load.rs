@@ -66,7 +66,7 @@ struct Pace {
 }
 
 impl Load {
-    /// Creates `rate` pods per second, and deletes the oldest while more than `places` have a node.
+    /// Creates `rate` pods per second, and deletes the longest-bound pods while more than `places` pods have a node.
     pub(super) fn start(
         client: &ApiClient,
         rate: u32,
@@ -133,7 +133,7 @@ impl Drop for Load {
 }
 
 impl Pace {
-    /// Takes the number of the next pod and the time at which to create it.
+    /// Returns the number of the next pod and the time at which to create it, and advances the schedule.
     fn claim(&mut self, now: Instant) -> (u64, Instant) {
         if now.saturating_duration_since(self.next) > MAX_DELAY {
             self.next = now;
@@ -146,7 +146,7 @@ impl Pace {
 }
 
 /// Repeats a request until it succeeds or fails with the status `done`, and then returns true. Gives up and returns
-/// false if `is_running` is false.
+/// false if the request fails otherwise while `is_running` is false.
 fn until_done(is_running: &AtomicBool, done: u16, mut act: impl FnMut() -> Result<Value, Error>) -> bool {
     loop {
         match act() {
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_fill_every_kind_of_node_with_about_forty() {
+    fn about_forty_pods_fill_every_kind_of_node() {
         let mut sums = [0, 0, 0];
         for number in 0..1200 {
             let requests = &pod(1, number)["spec"]["containers"][0]["resources"]["requests"];

@@ -1,4 +1,4 @@
-//! The processes of the replicas. A process that ends is restarted a few seconds later, as a kubelet would restart it.
+//! The processes of the replicas. A process that exits is restarted a few seconds later, as a kubelet would restart it.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -13,12 +13,12 @@ use super::violation::Violation;
 use crate::components::Endpoint;
 use crate::process;
 
-/// Time after which a replica that has ended is restarted, and after which a started replica is considered running.
+/// Time after which a replica that has exited is restarted, and after which a started replica is considered running.
 const RESTART_DELAY: Duration = Duration::from_secs(5);
-/// Time for a replica to end after SIGTERM.
+/// Time that a replica has to exit after SIGTERM.
 const GRACE: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(20);
-/// Message that a leader logs when it ends because it could not renew its lease.
+/// Message that a leader logs when it exits because it could not renew its lease.
 const LOST: &str = "Leaderelection lost";
 const LOG_LINES: usize = 15;
 
@@ -26,7 +26,7 @@ const LOG_LINES: usize = 15;
 pub(super) struct Replicas {
     program: PathBuf,
     replicas: Vec<Replica>,
-    /// Number of leaders that ended because they could not renew their lease.
+    /// Number of leaders that exited because they could not renew their lease.
     pub(super) lost: usize,
     pub(super) violations: Vec<Violation>,
 }
@@ -38,7 +38,7 @@ struct Replica {
     /// Log files, one for each start.
     logs: Vec<PathBuf>,
     state: State,
-    /// Time of the last start or end.
+    /// Time of the last start or exit.
     since: Instant,
 }
 
@@ -91,7 +91,7 @@ impl Replicas {
         Ok(true)
     }
 
-    /// Restarts replicas that have ended. Returns descriptions of what happened.
+    /// Restarts replicas that have exited. Returns descriptions of the restarts and of the leases that were lost.
     pub(super) fn restart_ended(&mut self) -> Result<Vec<String>> {
         let mut events = Vec::new();
         for replica in &mut self.replicas {
@@ -156,7 +156,7 @@ impl Drop for Replicas {
     fn drop(&mut self) {
         for replica in &mut self.replicas {
             if let State::Running(child) = &mut replica.state {
-                // Both fail only if the process has already ended.
+                // Both fail only if the process has already exited.
                 let _ = child.kill();
                 let _ = child.wait();
             }

@@ -107,7 +107,7 @@ pub struct Report {
     /// Failovers after a leader was killed.
     pub failovers: Vec<Failover>,
     /// Time limit for a failover: the lease duration and some slack, plus a standby's longest retry pause twice, once
-    /// before it sees the last renewal and once before it sees that the lease has expired.
+    /// before it reads the last renewal and once before it notices that the lease has expired.
     pub failover_limit_s: f64,
     /// Times from the creation of a pod to its binding.
     pub waits: WaitTimes,

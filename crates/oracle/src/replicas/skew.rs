@@ -1,7 +1,7 @@
 //! A wrong clock for one process.
 //!
-//! Linux has no per-process wall clock, and if the scheduler had an option for a wrong clock, it might be set by
-//! accident. So the C library's time function is replaced in a single process; the program itself is unchanged.
+//! Linux has no per-process wall clock, and an option of the scheduler for a wrong clock might be set by accident. So
+//! the C library's time function is replaced in a single process; the program itself is unchanged.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -90,7 +90,7 @@ pub enum Violation {
         /// Time limit in seconds.
         limit: f64,
     },
-    /// A replica ended without a reason.
+    /// A replica exited without a reason.
     #[error("{replica} ended unexpectedly ({how}):\n{log}")]
     Ended {
         /// Name of the replica.

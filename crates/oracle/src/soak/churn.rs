@@ -18,8 +18,8 @@ const CLAIMS: &str = "/api/v1/namespaces/default/persistentvolumeclaims";
 const VOLUMES: &str = "/api/v1/persistentvolumes";
 const DRIVER: &str = "csi.example.com";
 
-/// Number of pods per workload. It is small, so that the scheduler's bounded cache for selectors fills within a quarter
-/// of an hour.
+/// Number of pods per workload. It is small, so that the scheduler's bounded cache for selectors fills up within a
+/// quarter of an hour.
 const WORKLOAD: u64 = 10;
 /// One in this many pods has a claim.
 const CLAIMED: u64 = 5;
@@ -38,7 +38,7 @@ pub(super) struct Churn<'a> {
 }
 
 impl<'a> Churn<'a> {
-    /// Creates the churn for `rate` pods per second and nodes numbered below `nodes`.
+    /// Prepares churn for `rate` pods per second and nodes numbered below `nodes`.
     pub(super) fn new(client: &'a ApiClient, rate: u64, nodes: usize) -> Self {
         let (node_pods, nodes) = (rate * NODE_SECONDS, (0..nodes).collect());
         Self { client, node_pods, nodes, owner: Value::Null }

@@ -1,5 +1,5 @@
-//! Fields that make a pod unique for plugins that evaluate nodes. A scheduler must not accumulate answers for unique
-//! pods.
+//! Fields that make a pod unique for plugins that evaluate nodes. A scheduler must not accumulate cached answers for
+//! unique pods.
 
 use serde_json::{Value, json};
 
@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_keeps_its_anti_affinity() {
+    fn making_a_pod_unique_keeps_its_anti_affinity() {
         let mut pod = super::super::pod(0);
         make_unique(0, &mut pod);
         assert!(pod["spec"]["affinity"]["podAntiAffinity"].is_object());

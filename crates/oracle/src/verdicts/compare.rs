@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::Verdicts;
 use crate::verdict_oracle::{NodeScore, PodVerdict, Status};
 
-/// A difference between the verdicts of two sources on one pod.
+/// A difference between two sources' verdicts on one pod.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Difference {
     /// `namespace/name`.
@@ -90,7 +90,7 @@ fn compare_pod(left: &PodVerdict, right: &PodVerdict) -> Option<FoundDifference>
     if early.is_some() || left.pre_filter.is_some() {
         return early;
     }
-    // Nodes of a failed pod are not compared, because a source may stop at any failure.
+    // If a plugin failed for a pod, its nodes are not compared, because a source may stop at any failure.
     let (failed, also_failed) = (failures(left), failures(right));
     match (failed.is_empty(), also_failed.is_empty()) {
         (true, true) => compare_nodes(left, right),

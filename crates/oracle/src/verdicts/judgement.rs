@@ -24,7 +24,7 @@ struct JudgedPod {
     pre_enqueue: Option<Status>,
 }
 
-/// Verdicts of plugins; absent for a pod without a matching profile.
+/// Verdicts of plugins on one pod; absent for a pod without a matching profile.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Explanation {

@@ -12,7 +12,7 @@ pub type Verdicts = BTreeMap<String, PodVerdict>;
 /// Result with an error message for users.
 pub type Result<T> = anyhow::Result<T>;
 
-/// Judges every pending pod of a cluster as if it were the only pending pod.
+/// Evaluates every pending pod of a cluster as if it were the only pending pod.
 pub trait VerdictSource {
     /// Name in reports.
     fn name(&self) -> &str;

@@ -65,8 +65,8 @@ fn a_pod_is_bound_by_the_real_scheduler_on_the_real_api_server() {
     let pid = scheduler.pid();
     assert!(is_alive(pid));
     assert!(!scheduler.log_tail().is_empty());
-    // The scheduler was not killed: without leader election it exits with status 1, whereas after a signal there is no
-    // exit status.
+    // The scheduler was not killed: without leader election, it exits with status 1, whereas a process killed by a
+    // signal has no exit status.
     assert_eq!(scheduler.stop().unwrap().code(), Some(1));
     assert!(!is_alive(pid));
     let pids = [cluster.apiserver().pid(), cluster.etcd().pid()];
@@ -98,7 +98,7 @@ fn the_controller_manager_creates_the_pods_of_a_replica_set() {
 }
 
 #[test]
-fn a_component_that_ends_immediately_is_an_error_with_its_log() {
+fn starting_a_component_that_exits_immediately_returns_an_error_with_its_log() {
     let options = ControlPlaneOptions {
         apiserver_flags: vec!["--no-such-flag=1".to_owned()],
         ..ControlPlaneOptions::default()
@@ -114,7 +114,7 @@ fn a_component_that_ends_immediately_is_an_error_with_its_log() {
 }
 
 #[test]
-fn the_error_for_a_rejected_request_has_its_status_and_body() {
+fn the_error_for_a_rejected_request_contains_the_response_status_and_body() {
     let cluster = ControlPlane::start(&ControlPlaneOptions::default()).unwrap();
     let error = cluster.client().get("/api/v1/nodes/none").unwrap_err();
     let Error::Refused { status, body, .. } = &error else { panic!("{error}") };

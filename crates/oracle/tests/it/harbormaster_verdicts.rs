@@ -6,7 +6,7 @@ use harbormaster_oracle::generate::Shape;
 use harbormaster_oracle::verdicts::{HarbormasterLibrary, Options, RealPlugins, run};
 
 #[test]
-fn fifty_thousand_verdicts_and_scores_are_those_of_kube_scheduler() {
+fn fifty_thousand_verdicts_and_scores_match_kube_scheduler() {
     let shape = Shape { max_nodes: 40, max_pods: 120, admitted: false };
     let options = Options {
         seed: 1,

@@ -3,7 +3,7 @@
 use harbormaster_oracle::hints::{Options, run};
 
 #[test]
-fn every_hint_is_that_of_kube_scheduler() {
+fn every_hint_matches_kube_scheduler() {
     let report = run(&Options { seed: 1, clusters: 8 }, |_| {}).expect("both sides answer");
     assert!(report.differences.is_empty(), "{report}");
     let answered = |plugin: &str, answer: &str| {

@@ -19,12 +19,12 @@ fn prints_the_same(version: KubectlVersion) {
 }
 
 #[test]
-fn the_oldest_kubectl_prints_the_same() {
+fn the_oldest_kubectl_prints_the_same_with_both_servers() {
     prints_the_same(KubectlVersion::Oldest);
 }
 
 #[test]
-fn the_newest_kubectl_prints_the_same() {
+fn the_newest_kubectl_prints_the_same_with_both_servers() {
     prints_the_same(KubectlVersion::Newest);
 }
 

@@ -15,17 +15,17 @@ fn are_answered_the_same(name: &str) {
 }
 
 #[test]
-fn odd_requests_are_answered_the_same() {
+fn both_servers_answer_odd_requests_in_the_same_way() {
     are_answered_the_same("requests.script");
 }
 
 #[test]
-fn requests_about_custom_resources_are_answered_the_same() {
+fn both_servers_answer_requests_for_custom_resources_in_the_same_way() {
     are_answered_the_same("custom_resources.script");
 }
 
 #[test]
-fn applied_configurations_are_answered_the_same() {
+fn both_servers_answer_server_side_apply_in_the_same_way() {
     are_answered_the_same("apply.script");
 }
 

@@ -12,7 +12,7 @@ use harbormaster_oracle::components::RealBinary;
 
 const TABLE: &str = "../validation/src/schema.txt";
 
-/// Returns the kinds: the types that are not the type of any field.
+/// Returns the kinds, which are the types that no field has.
 fn kinds<'a>(lines: &[&'a str]) -> Vec<&'a str> {
     let words = |line: &'a str| line.split(' ');
     let of_field = |word: &'a str| {

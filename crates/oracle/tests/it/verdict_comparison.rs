@@ -1,4 +1,4 @@
-//! The comparison of verdicts finds differences and reports no false ones.
+//! The comparison of verdicts finds real differences and reports no false ones.
 
 use std::time::Duration;
 

@@ -54,7 +54,7 @@ fn every_node_of_a_cluster_gets_the_real_verdict_and_score() {
     let [p, q, gated, bare] = response.pods.as_slice() else { panic!("{response:?}") };
 
     assert_eq!((p.pod.as_str(), p.profile.as_str()), ("default/p", "default-scheduler"));
-    // More than the node's capacity: removing pods cannot help.
+    // The request exceeds the node's capacity, so removing pods cannot help.
     let too_small = status("NodeResourcesFit", "UnschedulableAndUnresolvable", &["Insufficient cpu"]);
     assert_eq!(p.nodes["small"], Some(too_small));
     assert_eq!(p.nodes["large"], None);
@@ -110,7 +110,7 @@ fn a_configuration_and_a_selection_of_pods_are_honored() {
 }
 
 #[test]
-fn nodes_outside_a_prefilter_result_name_the_plugin_that_excluded_them() {
+fn the_status_of_a_node_excluded_by_prefilter_contains_the_plugin_name() {
     let mut oracle = VerdictOracle::start().unwrap();
     let affinity = json!({"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
         "nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["a"]}]}],

@@ -1,4 +1,4 @@
-//! Comparison of our YAML library with the one that Kubernetes and kubectl use.
+//! Comparison of our YAML library with the YAML library of Kubernetes and kubectl.
 
 use std::{
     io::Write as _,
@@ -137,7 +137,7 @@ impl Dice {
     }
 }
 
-/// Returns the library's answer to each string.
+/// Returns the Go library's output for each string.
 fn ask(role: &str, texts: &[String]) -> Vec<Value> {
     let library = YamlLibrary::ensure().expect("Go builds the library");
     let mut child = Command::new(library.path())
@@ -145,13 +145,13 @@ fn ask(role: &str, texts: &[String]) -> Vec<Value> {
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
-        .expect("it starts");
-    let mut to = child.stdin.take().expect("it reads");
+        .expect("the library starts");
+    let mut to = child.stdin.take().expect("standard input is a pipe");
     let lines: String = texts.iter().map(|text| format!("{}\n", json!(text))).collect();
     let writer = std::thread::spawn(move || to.write_all(lines.as_bytes()));
-    let output = child.wait_with_output().expect("it ends");
+    let output = child.wait_with_output().expect("the library exits");
     writer.join().expect("the writer does not panic").expect("it reads everything");
-    let answers = String::from_utf8(output.stdout).expect("answers are texts");
+    let answers = String::from_utf8(output.stdout).expect("answers are UTF-8");
     let answers: Vec<Value> = answers.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
     assert_eq!(answers.len(), texts.len());
     answers
@@ -206,7 +206,7 @@ fn kubernetes_reads_what_we_write() {
 }
 
 #[test]
-fn plain_scalars_mean_the_same() {
+fn plain_scalars_mean_the_same_in_both_libraries() {
     let mut dice = Dice(0x2545_f491_4f6c_dd1d);
     let is_plain = |text: &String| !text.contains(['\n', '\t', '#', '\'', '"', '\u{feff}']);
     let scalars: Vec<String> =

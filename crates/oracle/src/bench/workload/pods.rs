@@ -36,8 +36,8 @@ pub(super) fn anti_affine() -> Value {
     with_anti_affinity(&term)
 }
 
-/// A pod that must be on a node without similar pods from any namespace that has a certain label; all namespaces have
-/// it.
+/// A pod that must be on a node without similar pods from any namespace with a certain label, which all namespaces
+/// have.
 pub(super) fn anti_affine_by_namespace_labels() -> Value {
     let mut term = same_colour("green", HOSTNAME);
     term["namespaceSelector"] = json!({"matchLabels": namespace_labels()});

@@ -40,7 +40,7 @@ fn every_init_pod_is_on_a_node_and_in_a_namespace_that_exist() {
 }
 
 #[test]
-fn init_pods_are_spread_evenly_and_alone_where_they_repel_others() {
+fn init_pods_are_spread_evenly_and_are_alone_on_a_node_if_they_repel_others() {
     for workload in &WORKLOADS {
         let size = SizeOverrides { scale: 0.02, ..DEFAULT }.of(workload);
         let mut counts: BTreeMap<String, usize> = BTreeMap::new();

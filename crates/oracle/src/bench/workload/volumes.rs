@@ -77,7 +77,7 @@ pub(super) fn local_class() -> Value {
     })
 }
 
-/// Name of a node's local volume. A new volume becomes available only when its status is set to available.
+/// Name of a node's local volume. A new volume becomes available only when its status is set to `Available`.
 pub(in crate::bench) fn local_volume_name(node: &str) -> String {
     format!("local-{node}")
 }

@@ -127,7 +127,7 @@ fn a_version_that_is_served_is_not_replaced() {
 }
 
 #[test]
-fn when_no_version_fits_the_error_names_module_version_and_what_is_served() {
+fn if_no_version_fits_the_error_contains_the_module_its_version_and_the_served_versions() {
     let modules = [("k8s.io/dep", "v1.35.9", true), ("k8s.io/dep", "v1.37.0", true)];
     let error = built_with("v1.36.99", &modules).unwrap_err().to_string();
     assert!(error.contains("serves neither k8s.io/dep v1.36.99"), "{error}");

@@ -49,7 +49,7 @@ fn play(
     kubectl: Option<&Kubectl>,
     script: &Script,
 ) -> (Vec<Answer>, String) {
-    let player = Player::new(endpoint, kubectl.cloned()).expect("a temporary directory");
+    let player = Player::new(endpoint, kubectl.cloned()).expect("a temporary directory exists");
     let (answers, end) = player.play(script);
     (answers, end.map_or_else(|e| format!("{name}: the script failed: {e:#}\n"), |()| String::new()))
 }
