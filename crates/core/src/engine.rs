@@ -179,6 +179,10 @@ impl Engine {
     /// Reports plugin failures that belong to no attempt. Each call to the engine ends with this report, so that a
     /// failure is reported with its cause and is not attributed to the next attempt.
     fn report_plugin_failures(&mut self) {
+        // Every input and every attempt ends here, so the usual case costs no more than these checks.
+        if !self.queue.has_failures() && !self.cache.cluster.has_failures() {
+            return;
+        }
         // Reported like a failed attempt, except that the pod is already in the queue.
         for EnqueueFailure { pod, error, since } in self.queue.take_failed() {
             let reason_and_message = ("SchedulerError", error.to_string());

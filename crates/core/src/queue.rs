@@ -189,6 +189,14 @@ impl Queue {
         std::mem::take(&mut self.failed)
     }
 
+    /// Returns true if [`Self::take_failed`] or [`Self::take_panics`] would return something.
+    pub fn has_failures(&self) -> bool {
+        !self.failed.is_empty()
+            || self.wakers.has_panics()
+            || self.active.order().has_panic()
+            || self.rejected_backoff.order().0.has_panic()
+    }
+
     /// Takes the plugin panics that have occurred since the last call and kept no pod from entering.
     pub fn take_panics(&mut self) -> Vec<PointError> {
         let mut panics = self.wakers.take_panics();

@@ -73,6 +73,11 @@ impl Cluster {
         self.errors.extend(added.err());
     }
 
+    /// Returns true if [`Self::take_errors`] or [`Self::take_undecodable`] would return something.
+    pub fn has_failures(&self) -> bool {
+        !self.errors.is_empty() || !self.undecodable.is_empty()
+    }
+
     /// Returns the errors of indexes and assumptions since the last call. The errors have no other effect.
     pub fn take_errors(&mut self) -> Vec<PointError> {
         std::mem::take(&mut self.errors)

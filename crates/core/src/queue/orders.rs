@@ -20,6 +20,11 @@ impl BySort {
         Self { profile, panicked: RefCell::new(None) }
     }
 
+    /// Returns true if the plugin has panicked since its panic was last taken.
+    pub(super) fn has_panic(&self) -> bool {
+        self.panicked.borrow().is_some()
+    }
+
     /// Takes the plugin's latest panic, if there was one since the last call. Pods for which the plugin panics are in
     /// order of arrival.
     pub(super) fn take_panic(&self) -> Option<PointError> {

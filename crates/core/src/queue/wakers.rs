@@ -67,6 +67,11 @@ impl Wakers {
         self.meter = meter;
     }
 
+    /// Returns true if a hint has panicked since the panics were last taken.
+    pub(super) fn has_panics(&self) -> bool {
+        !self.panicked.borrow().is_empty()
+    }
+
     /// Takes the panics of hints since the last call.
     pub(super) fn take_panics(&self) -> Vec<PointError> {
         self.panicked.take()
