@@ -146,7 +146,7 @@ pub struct Container {
     pub limits: ResourceList,
 }
 
-/// Pairs of resource name and amount as written, sorted by name. Unlike [`Resources`], the list distinguishes an absent
+/// Pairs of a resource name and an amount, sorted by name. Unlike [`Resources`], the list distinguishes an absent
 /// resource from an amount of zero. CPU is in millicores, everything else in units, both rounded up.
 pub type ResourceList = Vec<(Str, i64)>;
 

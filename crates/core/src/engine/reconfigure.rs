@@ -2,7 +2,7 @@
 //!
 //! Between two attempts, every pod is in the queue, waits on Permit or is being bound:
 //! - Bindings finish under the profile that started them, because each binding holds its profile.
-//! - Waits on Permit end, because the plugins that would end them may no longer exist. The pods return to the queue
+//! - Pods stop waiting on Permit, because the plugins that would release them may be gone. They return to the queue
 //!   like any rejected pod, so the old profile's Unreserve plugins run.
 //! - Pods in the queue move to the part that the new configuration requires. Their reasons for waiting may no longer
 //!   apply, so no pod keeps waiting for an event that may never be reported.

@@ -44,7 +44,7 @@ const QUIET: Duration = Duration::from_millis(60);
 /// Quiet time after steps that may cause pods to be retried.
 const QUIET_AFTER_WAKING: Duration = Duration::from_millis(300);
 
-/// Time after which a backoff of one second has expired. Expiry is rounded up to a full second of the clock.
+/// Time after which a backoff of one second has expired. The expiry time is rounded up to the next whole second.
 const BACKOFF_OVER: Duration = Duration::from_millis(2100);
 
 /// Time within which kube-scheduler notices that a pod was deleted while kube-scheduler was waiting for the pod's
