@@ -47,7 +47,7 @@ pub enum TlsError {
     /// The authorities are not PEM.
     #[error("{0}")]
     Authorities(#[source] pem::Error),
-    /// The given authorities contain no certificate.
+    /// The given data contains no certificate.
     #[error("the certificate authorities contain no certificate")]
     NoAuthority,
     /// The system has no authorities.

@@ -342,10 +342,11 @@ pub(crate) fn decode_value<R: Resource>(key: &CustomKey, json: &Value) -> Result
     decode(key, &json.to_string())
 }
 
-/// Decodes first without tracking the path, which takes time, and again if there is an error, to find the field. Returns
-/// the field and the message. The message contains no position in the text, so it stays the same after the next change.
+/// Decodes JSON text. On error, returns a field and a message. The message contains no position in the text, so it
+/// stays the same when other parts of the object change.
 ///
-/// An author's type may make an error after its value was read, so the error's position would not lead to the field.
+/// Tracking the path takes time, so only a failed text is decoded again with it. The error's position would not do: an
+/// author's type may fail after its value has been read.
 fn read<T: DeserializeOwned>(json: &str) -> Result<T, (String, String)> {
     let error = match serde_json::from_str(json) {
         Ok(decoded) => return Ok(decoded),

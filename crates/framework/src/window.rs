@@ -24,7 +24,7 @@ pub enum Tie {
 /// Start of the next search. It advances so that the same nodes do not always come first. Shared by all profiles.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rotation {
-    /// For walks: a position in the order visited.
+    /// For walks: a position in the order in which nodes are visited.
     pub position: usize,
     /// For [`Tie::Rotate`]: the row after the last choice.
     pub row: usize,

@@ -7,7 +7,7 @@ use crate::{
     table::NodeTable,
 };
 
-/// The rows to visit, in the order visited.
+/// The rows to visit, in order.
 pub(super) fn considered<'a>(
     nodes: &'a NodeTable,
     only: Option<&'a NodeSet>,
