@@ -193,16 +193,19 @@ impl Queue {
     pub fn has_failures(&self) -> bool {
         !self.failed.is_empty()
             || self.wakers.has_panics()
-            || self.active.order().has_panic()
-            || self.rejected_backoff.order().0.has_panic()
+            || self.sorted_by().into_iter().any(BySort::has_panic)
     }
 
     /// Takes the plugin panics that have occurred since the last call and kept no pod from entering.
     pub fn take_panics(&mut self) -> Vec<PointError> {
         let mut panics = self.wakers.take_panics();
-        panics.extend(self.active.order().take_panic());
-        panics.extend(self.rejected_backoff.order().0.take_panic());
+        panics.extend(self.sorted_by().into_iter().filter_map(BySort::take_panic));
         panics
+    }
+
+    /// The orders that call a QueueSort plugin, which may panic.
+    fn sorted_by(&self) -> [&BySort; 2] {
+        [self.active.order(), &self.rejected_backoff.order().0]
     }
 
     /// Returns the index of the profile with the given scheduler name.

@@ -329,6 +329,18 @@ fn set_off(
     assert_eq!(known(&mut world), known(&mut world_anew(&world.nodes(), &bound, &pods)), "{call}");
 }
 
+/// Taking a pod out of the queue compares the others.
+fn a_panic_of_queue_sort_is_reported_after_every_pod_has_entered() {
+    let (mut world, mut reports, mut bound) = (world(), Reports::default(), BTreeMap::new());
+    world.set_node(labelled("a", 1000, "calm"));
+    ["first", "bad", "good"].map(|name| world.add_pod(pod(name, 50)));
+    *ARMED.lock().unwrap() = Some("QueueSort");
+    reports.drive(&mut world, &mut bound);
+    *ARMED.lock().unwrap() = None;
+    assert!(reports.names(&["Bomb", "QueueSort", "boom"]), "{:?}", reports.0);
+    assert_eq!(bound.len(), 3, "{:?}", reports.0);
+}
+
 #[test]
 fn a_panic_at_any_point_fails_its_pod_and_affects_no_other_pod() {
     let usual = std::panic::take_hook();
@@ -371,7 +383,8 @@ fn a_panic_at_any_point_fails_its_pod_and_affects_no_other_pod() {
     };
     let preemptor = with_priority(pod("bad", 900), 10);
     set_off("RemovePod", "Bomb", &preemptor, full, |world| world.remove_pod("low-a"));
-    // Not a separate test, because tests run in parallel and share the static `ARMED`.
+    // Not separate tests, because tests run in parallel and share the static `ARMED`.
+    a_panic_of_queue_sort_is_reported_after_every_pod_has_entered();
     an_index_that_panics_is_rebuilt_without_what_makes_it_panic();
 }
 
