@@ -333,7 +333,9 @@ fn set_off(
 fn a_panic_of_queue_sort_is_reported_after_every_pod_has_entered() {
     let (mut world, mut reports, mut bound) = (world(), Reports::default(), BTreeMap::new());
     world.set_node(labelled("a", 1000, "calm"));
-    ["first", "bad", "good"].map(|name| world.add_pod(pod(name, 50)));
+    for name in ["first", "bad", "good"] {
+        world.add_pod(pod(name, 50));
+    }
     *ARMED.lock().unwrap() = Some("QueueSort");
     reports.drive(&mut world, &mut bound);
     *ARMED.lock().unwrap() = None;
