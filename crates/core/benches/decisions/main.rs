@@ -159,6 +159,7 @@ fn main() {
     match words.first().map(String::as_str) {
         Some("permit") => return permit::compare(number),
         Some("preemption") => return preemption::compare(),
+        Some("shapes") => return shapes::compare(),
         Some("templates") => return templates::compare(),
         Some("volumes") => return volumes::compare(words.get(1).map(String::as_str)),
         Some("wide") => return wide::measure(number),
