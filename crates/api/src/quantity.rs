@@ -7,7 +7,7 @@
 
 use std::{cmp::Ordering, fmt, str::FromStr};
 
-use serde::{Deserialize, Deserializer, de};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 /// An amount as written in a manifest.
 ///
@@ -454,6 +454,12 @@ fn decimal(nanos: i128, notation: Notation) -> String {
         Notation::DecimalExponent if at == 3 => number.to_string(),
         Notation::DecimalExponent => format!("{number}e{}", at as i32 * 3 + NANO),
         _ => format!("{number}{}", SUFFIXES[at]),
+    }
+}
+
+impl Serialize for Quantity {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(self)
     }
 }
 

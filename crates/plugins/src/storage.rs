@@ -15,7 +15,7 @@ pub mod csi;
 pub mod matching;
 pub mod migration;
 pub mod volume;
-mod wire;
+pub(crate) mod wire;
 
 pub use claim::{ClaimPhase, PersistentVolumeClaim};
 pub use class::{BindingMode, StorageClass, TopologyTerm};

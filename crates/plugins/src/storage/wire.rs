@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer};
 const CLASS_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";
 
 /// Decodes `null` like a missing field.
-pub(super) fn or_default<'de, D, T>(from: D) -> Result<T, D::Error>
+pub(crate) fn or_default<'de, D, T>(from: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
     T: Default + Deserialize<'de>,
@@ -73,7 +73,7 @@ impl From<WireLabelSelector> for LabelSelector {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(super) struct WireNodeSelector {
+pub(crate) struct WireNodeSelector {
     #[serde(deserialize_with = "or_default")]
     node_selector_terms: Vec<WireNodeSelectorTerm>,
 }

@@ -1,0 +1,353 @@
+//! Resource claims: what a pod asks of devices, and what it got.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use harbormaster_api::{Quantity, Str, Timestamp, selector::NodeSelector};
+use harbormaster_framework::{
+    pod::PodInfo,
+    resource::{Custom, Resource, ResourceScope},
+};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::{
+    taint::DeviceToleration,
+    wire::{self, node_selector},
+};
+use crate::storage::wire::or_default;
+
+/// Finalizer of every allocated claim. It keeps a claim from disappearing while its devices are in use.
+pub const FINALIZER: &str = "resource.kubernetes.io/delete-protection";
+
+/// Number of devices that one claim can have (`AllocationResultsMaxSize`).
+pub const MAX_RESULTS: usize = 32;
+
+/// Number of alternatives of one request (`FirstAvailableDeviceRequestMaxSize`).
+pub const MAX_ALTERNATIVES: usize = 8;
+
+/// A resource claim.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct ResourceClaim {
+    /// `spec`, which never changes.
+    #[serde(deserialize_with = "or_default")]
+    pub spec: Arc<ClaimSpec>,
+    /// `status`
+    #[serde(deserialize_with = "or_default")]
+    pub status: ClaimStatus,
+}
+
+impl Resource for ResourceClaim {
+    const GROUP: &'static str = "resource.k8s.io";
+    const VERSION: &'static str = "v1";
+    const KIND: &'static str = "ResourceClaim";
+    const PLURAL: &'static str = "resourceclaims";
+    const SCOPE: ResourceScope = ResourceScope::Namespaced;
+}
+
+/// `spec` of a claim.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ClaimSpec {
+    /// `devices`
+    #[serde(deserialize_with = "or_default")]
+    pub devices: DeviceClaim,
+}
+
+/// Devices that a claim asks for.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DeviceClaim {
+    /// `requests`, which must all be met.
+    #[serde(deserialize_with = "or_default")]
+    pub requests: Vec<DeviceRequest>,
+    /// `constraints`, which must all hold for the chosen devices.
+    #[serde(deserialize_with = "or_default", skip_serializing_if = "Vec::is_empty")]
+    pub constraints: Vec<DeviceConstraint>,
+    /// `config`, which the scheduler copies into the allocation.
+    #[serde(deserialize_with = "or_default", skip_serializing_if = "Vec::is_empty")]
+    pub config: Vec<ClaimConfiguration>,
+}
+
+/// One request of a claim: either `exactly` or a list of alternatives.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct DeviceRequest {
+    /// `name`, unique in the claim.
+    #[serde(deserialize_with = "or_default")]
+    pub name: Str,
+    /// `exactly`: one kind of device.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exactly: Option<DeviceDemand>,
+    /// `firstAvailable`: alternatives, the most wanted first.
+    #[serde(deserialize_with = "or_default", skip_serializing_if = "Vec::is_empty")]
+    pub first_available: Vec<DeviceDemand>,
+}
+
+/// Devices of one class that a request, or one of its alternatives, asks for.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct DeviceDemand {
+    /// `name` of the alternative; empty in `exactly`.
+    #[serde(deserialize_with = "or_default", skip_serializing_if = "str_is_empty")]
+    pub name: Str,
+    /// `deviceClassName`
+    #[serde(deserialize_with = "or_default")]
+    pub device_class_name: Str,
+    /// `selectors`, which a device must all match.
+    #[serde(deserialize_with = "or_default", skip_serializing_if = "Vec::is_empty")]
+    pub selectors: Vec<DeviceSelector>,
+    /// `allocationMode`
+    #[serde(deserialize_with = "or_default", skip_serializing_if = "str_is_empty")]
+    pub allocation_mode: Str,
+    /// `count`: number of devices in the mode `ExactCount`.
+    #[serde(deserialize_with = "or_default", skip_serializing_if = "is_zero")]
+    pub count: i64,
+    /// `adminAccess`; alternatives cannot have it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub admin_access: Option<bool>,
+    /// `tolerations`
+    #[serde(deserialize_with = "or_default", skip_serializing_if = "Vec::is_empty")]
+    pub tolerations: Vec<DeviceToleration>,
+    /// `capacity`: amounts that the claim wants of each device.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub capacity: Option<CapacityRequirements>,
+}
+
+/// `allocationMode` for a number of devices.
+pub const EXACT_COUNT: &str = "ExactCount";
+
+/// `allocationMode` for all matching devices.
+pub const ALL: &str = "All";
+
+/// Amounts of capacity that a request asks for.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CapacityRequirements {
+    /// `requests`, by qualified name.
+    #[serde(deserialize_with = "or_default", skip_serializing_if = "BTreeMap::is_empty")]
+    pub requests: BTreeMap<Str, Quantity>,
+}
+
+/// A condition on a device.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DeviceSelector {
+    /// `cel`; absent if the selector is of an unknown kind.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cel: Option<CelSelector>,
+}
+
+/// A condition written in CEL.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CelSelector {
+    /// `expression`
+    #[serde(deserialize_with = "or_default")]
+    pub expression: Str,
+}
+
+/// A condition on all devices that are allocated for some requests.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct DeviceConstraint {
+    /// `requests`: names of requests, or `request/alternative`; empty for all requests.
+    #[serde(deserialize_with = "or_default", skip_serializing_if = "Vec::is_empty")]
+    pub requests: Vec<Str>,
+    /// `matchAttribute`: all devices must have this attribute with the same value.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub match_attribute: Option<Str>,
+    /// `distinctAttribute`: all devices must have this attribute with different values.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub distinct_attribute: Option<Str>,
+}
+
+/// Configuration for drivers in a claim.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ClaimConfiguration {
+    /// `requests` to which the configuration applies; empty for all.
+    #[serde(deserialize_with = "or_default", skip_serializing_if = "Vec::is_empty")]
+    pub requests: Vec<Str>,
+    /// The configuration itself, which only the driver understands.
+    #[serde(flatten)]
+    pub configuration: Map<String, Value>,
+}
+
+/// `status` of a claim.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ClaimStatus {
+    /// `allocation`; `None` if the claim has no devices.
+    pub allocation: Option<Arc<Allocation>>,
+    /// `reservedFor`: the pods that may use the claim.
+    #[serde(deserialize_with = "or_default")]
+    pub reserved_for: Vec<Consumer>,
+    /// `devices`: what drivers report about the allocated devices.
+    #[serde(deserialize_with = "or_default")]
+    pub devices: Vec<AllocatedDevice>,
+}
+
+/// An entry of `status.reservedFor`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Consumer {
+    /// `apiGroup`; empty for pods.
+    #[serde(deserialize_with = "or_default", skip_serializing_if = "str_is_empty")]
+    pub api_group: Str,
+    /// `resource`: `pods`, for example.
+    #[serde(deserialize_with = "or_default")]
+    pub resource: Str,
+    /// `name`
+    #[serde(deserialize_with = "or_default")]
+    pub name: Str,
+    /// `uid`
+    #[serde(deserialize_with = "or_default")]
+    pub uid: Str,
+}
+
+impl Consumer {
+    /// The entry for a pod.
+    pub fn pod(pod: &PodInfo) -> Self {
+        Self {
+            api_group: Str::default(),
+            resource: "pods".into(),
+            name: pod.name.clone(),
+            uid: pod.uid.clone(),
+        }
+    }
+}
+
+/// Devices that a claim has got.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Allocation {
+    /// `devices`
+    #[serde(deserialize_with = "or_default")]
+    pub devices: DeviceAllocation,
+    /// `nodeSelector`: nodes that can reach all devices; `None` for every node.
+    #[serde(with = "node_selector", skip_serializing_if = "Option::is_none")]
+    pub node_selector: Option<NodeSelector>,
+    /// `allocationTimestamp`
+    #[serde(with = "wire::time", skip_serializing_if = "Option::is_none")]
+    pub allocation_timestamp: Option<Timestamp>,
+}
+
+/// Results and configuration of an allocation.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DeviceAllocation {
+    /// `results`: one entry for each device.
+    #[serde(deserialize_with = "or_default", skip_serializing_if = "Vec::is_empty")]
+    pub results: Vec<DeviceResult>,
+    /// `config`: configuration of the classes, then of the claim.
+    #[serde(deserialize_with = "or_default", skip_serializing_if = "Vec::is_empty")]
+    pub config: Vec<AllocationConfiguration>,
+}
+
+/// One allocated device.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct DeviceResult {
+    /// `request`: the name of the request, or `request/alternative`.
+    #[serde(deserialize_with = "or_default")]
+    pub request: Str,
+    /// `driver`
+    #[serde(deserialize_with = "or_default")]
+    pub driver: Str,
+    /// `pool`
+    #[serde(deserialize_with = "or_default")]
+    pub pool: Str,
+    /// `device`
+    #[serde(deserialize_with = "or_default")]
+    pub device: Str,
+    /// `adminAccess`; such a device does not count as allocated.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub admin_access: Option<bool>,
+    /// `tolerations`, copied from the request.
+    #[serde(deserialize_with = "or_default", skip_serializing_if = "Vec::is_empty")]
+    pub tolerations: Vec<DeviceToleration>,
+    /// `bindingConditions`, copied from the device.
+    #[serde(deserialize_with = "or_default", skip_serializing_if = "Vec::is_empty")]
+    pub binding_conditions: Vec<Str>,
+    /// `bindingFailureConditions`, copied from the device.
+    #[serde(deserialize_with = "or_default", skip_serializing_if = "Vec::is_empty")]
+    pub binding_failure_conditions: Vec<Str>,
+    /// `shareID`: identifies this share of a device that several claims may use.
+    #[serde(rename = "shareID", skip_serializing_if = "Option::is_none")]
+    pub share_id: Option<Str>,
+    /// `consumedCapacity` of a shared device, by qualified name.
+    #[serde(deserialize_with = "or_default", skip_serializing_if = "BTreeMap::is_empty")]
+    pub consumed_capacity: BTreeMap<Str, Quantity>,
+}
+
+/// Configuration for drivers in an allocation.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct AllocationConfiguration {
+    /// `source`: `FromClass` or `FromClaim`.
+    #[serde(deserialize_with = "or_default")]
+    pub source: Str,
+    /// `requests` to which the configuration applies; empty for all.
+    #[serde(deserialize_with = "or_default", skip_serializing_if = "Vec::is_empty")]
+    pub requests: Vec<Str>,
+    /// The configuration itself.
+    #[serde(flatten)]
+    pub configuration: Map<String, Value>,
+}
+
+/// A driver's report about an allocated device.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct AllocatedDevice {
+    /// `driver`
+    #[serde(deserialize_with = "or_default")]
+    pub driver: Str,
+    /// `pool`
+    #[serde(deserialize_with = "or_default")]
+    pub pool: Str,
+    /// `device`
+    #[serde(deserialize_with = "or_default")]
+    pub device: Str,
+    /// `conditions`
+    #[serde(deserialize_with = "or_default")]
+    pub conditions: Vec<DeviceCondition>,
+    /// All other fields; they only matter for whether a status changed.
+    #[serde(flatten)]
+    pub rest: Map<String, Value>,
+}
+
+/// A condition of an allocated device.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct DeviceCondition {
+    /// `type`
+    #[serde(rename = "type", deserialize_with = "or_default")]
+    pub type_: Str,
+    /// `status`: `True`, `False` or `Unknown`.
+    #[serde(deserialize_with = "or_default")]
+    pub status: Str,
+    /// `reason`
+    #[serde(deserialize_with = "or_default")]
+    pub reason: Str,
+    /// `message`
+    #[serde(deserialize_with = "or_default")]
+    pub message: Str,
+    /// All other fields.
+    #[serde(flatten)]
+    pub rest: Map<String, Value>,
+}
+
+/// Returns true if the claim lists the pod in `status.reservedFor`.
+pub fn is_reserved_for(claim: &Custom<ResourceClaim>, pod: &PodInfo) -> bool {
+    claim.status.reserved_for.iter().any(|consumer| consumer.uid == pod.uid)
+}
+
+fn str_is_empty(text: &Str) -> bool {
+    text.is_empty()
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(number: &i64) -> bool {
+    *number == 0
+}
