@@ -28,7 +28,7 @@ type Verdict = Result<(), Reject>;
 pub struct MetricsExtender {
     /// Scoring mode.
     pub mode: Mode,
-    /// Key of the label that nodes must have; any value.
+    /// Key of the label that nodes must have. Its value does not matter.
     pub label: Arc<str>,
     /// True to log every score.
     pub verbose: bool,
@@ -36,7 +36,7 @@ pub struct MetricsExtender {
     pub usage: Usage,
     /// Nodes that have the label.
     pub labelled: LabelledNodes,
-    /// Client to list labels again before a pod is rejected; without it, only known labels are used.
+    /// Client that lists labels again before a pod is rejected. If `None`, only known labels are used.
     pub client: Option<Client>,
 }
 

@@ -146,7 +146,7 @@ impl Filter<WholeCluster, Option<NodeIdx>> for StickyVM {
 /// State of the machine when the node was chosen.
 #[derive(Debug)]
 pub struct Reserved {
-    /// Annotation to write; `None` if there is nothing to write.
+    /// Machine whose annotation must be written; `None` if there is nothing to write.
     unpinned: Option<UnpinnedMachine>,
     done: AtomicBool,
 }

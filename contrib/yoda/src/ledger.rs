@@ -64,7 +64,7 @@ impl Holding {
     }
 }
 
-/// An index of the holdings on every node.
+/// An index: for each node, the cards that its pods hold and the sum of their `scv/memory` labels.
 #[derive(Debug, Default)]
 pub struct Ledger(HashMap<NodeIdx, Row>);
 

@@ -101,7 +101,8 @@ fn percent(part: u64, of: u64) -> u64 {
     u64::try_from(percent).map_or(100, |percent| percent.min(100))
 }
 
-/// Scales scores so that the best becomes 100 and the worst 0. If all scores are equal, they become 100.
+/// Scales the scores at the positions `at` so that the best becomes 100 and the worst 0. If all of them are equal, they
+/// become 100.
 pub fn spread(scores: &mut [i64], at: &[usize]) {
     let among = || at.iter().map(|at| scores[*at]);
     let (Some(low), Some(high)) = (among().min(), among().max()) else { return };

@@ -114,7 +114,8 @@ struct World {
 }
 
 impl World {
-    /// Starts the world with the given nodes; merges `change` into the example configuration.
+    /// Starts a cluster with the given nodes, the extender and the scheduler; merges `change` into the example
+    /// configuration.
     fn start(contender: &Contender, args: &[&str], change: &Value, nodes: &[Value]) -> Self {
         let cluster = ControlPlane::start(&ControlPlaneOptions::default()).unwrap();
         for node in nodes {
@@ -145,7 +146,7 @@ impl World {
         self.client().post(PODS, &pod(name, NAME, requests, spec)).unwrap();
     }
 
-    /// Makes the API server serve the API group of metrics-server, with metrics of the nodes.
+    /// Makes the API server serve metrics-server's API group, and creates metrics of the nodes.
     fn install_metrics(&self) {
         let manifests = include_str!("../../../../examples/metrics-extender/cluster/2-metrics.yaml");
         let mut told = documents(manifests);

@@ -1,5 +1,5 @@
-//! Unit tests. All objects are in the namespace `default`. The machine `vm`, its instance and its pods share a name;
-//! UIDs differ by kind.
+//! Unit tests. All objects are in the namespace `default`. The machine and its instance are both named `vm`, and all
+//! pods of the machine are named `virt-launcher-vm`; only UIDs tell such objects apart.
 
 use std::{sync::Arc, time::Duration};
 

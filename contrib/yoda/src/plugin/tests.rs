@@ -148,7 +148,8 @@ fn bug_5_many_half_used_cards_do_not_beat_a_free_one() {
     let n2 = scv("n2", &[card(0, 16000, 16000)]);
     let nodes = nodes(["n1", "n2"], [], [n1, n2]);
     let pod = asks("p", &[(MEMORY, "1000")]).info();
-    // Bandwidth, clock, core, power and total: 500. Free: 2 * 50 or 2 * 100. Then actual and allocate.
+    // The terms are: 500 for bandwidth, clock, core, power and total memory; the weighted free memory of the card; and
+    // the weighted shares of the node's memory that are measured as free and that no pod holds.
     let expected = vec![500 + 100 + 2 * 50 + 3 * 100, 500 + 200 + 2 * 100 + 3 * 100];
     assert_eq!(corrected().raw_scores(&nodes, &pod).unwrap(), Some(expected));
     assert_eq!(corrected().scores(&nodes, &pod).unwrap(), Some(vec![0, 100]));
@@ -213,7 +214,7 @@ fn bug_7_a_pod_counts_on_each_of_its_cards_and_a_finished_pod_on_none() {
         let nodes = nodes(["n"], pods, [report()]);
         corrected().raw_scores(&nodes, &asks("p", &[(MEMORY, "1000")]).info()).unwrap().unwrap()[0]
     };
-    // Both cards are half held: the ledger leaves 50 % free, and half of the memory is held.
+    // The pod holds half of the memory of both cards, which halves both shares of the node's memory.
     assert_eq!(score(vec![]), 700 + 200 + 300);
     assert_eq!(score(vec![holds("a", "0,1", &pairs)]), 700 + 100 + 150);
     let finished = |pod: &mut Pod| pod.status.phase = harbormaster::api::pod::Phase::Succeeded;
