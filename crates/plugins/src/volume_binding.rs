@@ -1,10 +1,10 @@
 //! VolumeBinding: places pods where their volumes are accessible or can be provisioned, and binds the volumes.
 //!
 //! # What it does
-//! PreFilter, Filter, PreScore, Score, Reserve, PreBind. Handles the claims of a pod, including those of ephemeral
-//! volumes. A claim with a volume restricts the pod to the nodes that can access the volume. A claim that waits for
-//! its first consumer (`volumeBindingMode: WaitForFirstConsumer`) gets the smallest matching volume on the chosen
-//! node; if there is none, a volume is provisioned. Reserve assumes the decision immediately. PreBind writes the
+//! Extension points: PreFilter, Filter, PreScore, Score, Reserve, PreBind. Handles the claims of a pod, including those
+//! of ephemeral volumes. A claim with a volume restricts the pod to the nodes that can access the volume. A claim that
+//! waits for its first consumer (`volumeBindingMode: WaitForFirstConsumer`) gets the smallest matching volume on the
+//! chosen node; if there is none, a volume is provisioned. Reserve assumes the decision immediately. PreBind writes the
 //! decision and waits until the volumes exist, for at most `bindTimeoutSeconds`.
 //!
 //! # Rejects when
@@ -16,8 +16,8 @@
 //! Evicting pods does not help.
 //!
 //! # Scores by
-//! It does not score unless the `StorageCapacityScoring` feature gate is enabled. The score is then the used fraction
-//! of each class's storage, converted with `shape`.
+//! It does not score unless the `StorageCapacityScoring` feature gate is enabled. For each class, `shape` then converts
+//! the fraction of the storage that the claims request to a score, and the node's score is the mean over the classes.
 //!
 //! # Requeued by
 //! A new or changed claim of the pod; a new or changed volume; a new class, or a class whose allowed topologies change;
@@ -28,7 +28,7 @@
 //! # Differs from kube-scheduler
 //! - Among volumes of equal size the first one by name wins, even among several volumes reserved for the claim;
 //!   kube-scheduler's order is random.
-//! - Assumed changes survive unrelated updates of the object.
+//! - An assumed change to an object survives unrelated updates of the object.
 //! - A claim that several volumes of a pod name counts once.
 //! - A pod that gives up its node wakes others, since its volumes may be free again.
 //! - PreBind reacts to events instead of polling and requires that a claim gets the volume chosen for it. It checks
@@ -206,7 +206,7 @@ impl Reserve<PodClaims> for VolumeBinding {
         Ok(decision)
     }
 
-    /// Undoes nothing that was written; see `bind`.
+    /// Does nothing, since writes are never undone; see `bind`.
     fn unreserve(&self, _: &Placement, _: &mut Vec<ApiCall>) {}
 }
 

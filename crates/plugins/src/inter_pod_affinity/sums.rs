@@ -111,7 +111,7 @@ impl Sums {
         self.0.iter().flat_map(|k| k.numbers.iter()).filter(|n| *n != 0).count()
     }
 
-    /// Returns the numbers of one key, which need not be present.
+    /// Returns the numbers of one key. If the key is absent, all numbers are zero.
     ///
     /// # Errors
     /// If the index does not watch the key.
