@@ -6,14 +6,14 @@
 //!
 //! Pods are matched to selectors and held terms through the labels that the selectors name, so no operation on a pod
 //! visits all selectors or terms. For an added or removed pod, the index looks under each of the pod's labels for
-//! selectors that count the pod. The index watches a selector from its first use on. It then looks for the groups of
-//! pods that the selector counts under one label: of the labels that the selector names, the one with the fewest
+//! selectors that count the pod. The index watches a selector from its first use on. To find the groups of pods that
+//! the selector counts, it looks under only one label: of the labels that the selector names, the one with the fewest
 //! groups. Only selectors that name no label (`NotIn`, `DoesNotExist`, or empty ones) are tried on every pod and group
 //! of their namespaces. Groups and terms are dropped with their last pod. If there are too many selectors or node label
 //! keys, those that were used least recently are dropped.
 //!
-//! Counts are kept per node, not per topology value. So a relabeled node keeps its counts, and each incoming pod may
-//! include different nodes.
+//! Counts are kept per node, not per topology value. So a relabeled node keeps its counts, and the nodes whose counts
+//! matter may differ from pod to pod.
 //!
 //! Invariant: after any sequence of changes the index gives the same answers as a rebuilt one.
 

@@ -16,21 +16,22 @@
 //! Evicting pods does not help.
 //!
 //! # Scores by
-//! It does not score unless the `StorageCapacityScoring` feature gate is enabled. For each class, `shape` then converts
-//! the fraction of the storage that the claims request to a score, and the node's score is the mean over the classes.
+//! It does not score unless the `StorageCapacityScoring` feature gate is enabled. Then, for each class, `shape`
+//! converts a fraction (requested storage divided by available storage) to a score. The node's score is the mean over
+//! the classes.
 //!
 //! # Requeued by
 //! A new or changed claim of the pod; a new or changed volume; a new class, or a class whose allowed topologies change;
 //! a new node, or a node whose labels change; a change to the migrated plugins of a CSINode; new or increased storage
 //! capacity; a driver that stops reporting capacity, for pods with inline volumes of that driver; a pod with claims
-//! that gives up its node before it is bound.
+//! that loses its node before it is bound.
 //!
 //! # Differs from kube-scheduler
 //! - Among volumes of equal size the first one by name wins, even among several volumes reserved for the claim;
 //!   kube-scheduler's order is random.
 //! - An assumed change to an object survives unrelated updates of the object.
 //! - A claim that several volumes of a pod name counts once.
-//! - A pod that gives up its node wakes others, since its volumes may be free again.
+//! - A pod that loses its node before it is bound wakes other pods, since its volumes may be free again.
 //! - PreBind reacts to events instead of polling and requires that a claim gets the volume chosen for it. It checks
 //!   only once, when the volumes exist, that the node still exists.
 //! - Classes never disappear while a decision is being made.

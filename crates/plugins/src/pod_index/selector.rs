@@ -72,8 +72,8 @@ impl PodSelector {
     }
 }
 
-/// Returns true if no term of a list has a syntax error. If the list belongs to a pod on a node, kube-scheduler ignores
-/// the whole list because of one error.
+/// Returns true if no term of a list has a syntax error. If the list belongs to a pod on a node, a single error makes
+/// kube-scheduler ignore the whole list.
 pub fn well_formed<'a>(terms: impl Iterator<Item = &'a PodAffinityTerm> + Clone) -> bool {
     let good = |selector: &Option<LabelSelector>| selector.as_ref().is_none_or(|s| s.check().is_ok());
     terms.clone().all(|term| good(&term.label_selector) && good(&term.namespace_selector))

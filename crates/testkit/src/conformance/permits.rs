@@ -26,7 +26,7 @@ pub fn permit_lets_all_go(trial: &Trial, nodes: &mut Cluster, pods: &[(Arc<PodIn
         order.rotate_left(first);
         for order in [order.clone(), order.into_iter().rev().collect()] {
             let expected = WaitingRoom::new(trial).admit_all(nodes, &order);
-            // All pods but the last arrive, time out and give up their nodes.
+            // All pods but the last arrive, time out and lose their nodes.
             let mut room = WaitingRoom::new(trial);
             room.permit_all(nodes, &order[..order.len() - 1]);
             remove_all(nodes, &order[..order.len() - 1]);
