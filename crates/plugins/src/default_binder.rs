@@ -1,7 +1,7 @@
 //! DefaultBinder: binds the pod to its node.
 //!
 //! # What it does
-//! Bind. Posts a `Binding` for the pod, which sets `spec.nodeName`.
+//! Extension point: Bind. Posts a `Binding` for the pod, which sets `spec.nodeName`.
 //!
 //! # Rejects when
 //! Never. If the API server refuses the binding, that is an error, and the pod is retried.

@@ -1,16 +1,18 @@
 //! DefaultPreemption: evicts pods of lower priority if a pod does not fit on any node.
 //!
 //! # What it does
-//! PreEnqueue, PostFilter. PostFilter finds the node where evicting the least important pods makes room, and nominates
-//! the pod to that node; the engine evicts the victims. Each of its four steps has its own file: checking that the pod
-//! may preempt (`eligibility`), searching for nodes where evictions help (`search`, with `bound` and `quota`), choosing
-//! the victims on a node (`victims`, with `importance` and `budgets`), and choosing the best node (`choice`).
+//! Extension points: PreEnqueue, PostFilter. PostFilter finds the node where evicting the least important pods makes
+//! room, and nominates the pod to that node; the engine evicts the victims. Each of its four steps has its own file:
+//! checking that the pod may preempt (`eligibility`), searching for nodes where evictions help (`search`, with `bound`
+//! and `quota`), choosing the victims on a node (`victims`, with `importance` and `budgets`), and choosing the best
+//! node (`choice`).
 //!
-//! The search considers every node where evictions might make room. It computes a lower bound on each node's cost,
-//! tries the most promising node first, and stops when no other node can be better. If the bounds are too optimistic
-//! because something other than resource requests prevents scheduling, the search stops after 1,000 nodes or a tenth of
-//! all nodes, whichever is more, once it has a candidate that violates no disruption budget. With `--parity`, or with
-//! arguments other than the defaults, it tries the nodes in order until it has enough candidates.
+//! The search considers every node where evictions might make room. It computes a lower bound on the cost of the
+//! evictions on each node, tries the most promising node first, and stops when no other node can be better. If the
+//! bounds are too optimistic because something other than resource requests prevents scheduling, the search stops after
+//! 1,000 nodes or a tenth of all nodes, whichever is more, once it has a candidate that violates no disruption budget.
+//! With `--parity`, or with arguments other than the defaults, it tries the nodes in order until it has enough
+//! candidates.
 //!
 //! # Rejects when
 //! PreEnqueue rejects the pod while victims are being evicted for it: `waiting for the preemption for this pod to be

@@ -1,8 +1,8 @@
 //! ImageLocality: prefers nodes that already have the pod's images.
 //!
 //! # What it does
-//! Score. Compares the images of the pod's containers, init containers and image volumes with the images that the node
-//! reports.
+//! Extension point: Score. Compares the images of the pod's containers, init containers and image volumes with the
+//! images that the node reports.
 //!
 //! # Rejects when
 //! Never.

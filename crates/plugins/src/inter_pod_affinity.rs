@@ -1,10 +1,11 @@
 //! InterPodAffinity: attracts pods to other pods, or keeps them apart.
 //!
 //! # What it does
-//! PreFilter, Filter, PreScore, Score. Applies `spec.affinity.podAffinity` and `podAntiAffinity` of the pod to the pods
-//! on nodes, and the terms of the pods on nodes to the pod. For a term, two nodes are in the same topology domain if
-//! they have the same value for the label in its `topologyKey`. Terminating pods are counted until they are gone. The
-//! [pod index](crate::pod_index) keeps the number of pods that match a term, and the terms that select a pod.
+//! Extension points: PreFilter, Filter, PreScore, Score. Applies `spec.affinity.podAffinity` and `podAntiAffinity` of
+//! the pod to the pods on nodes, and the terms of the pods on nodes to the pod. For a term, two nodes are in the same
+//! topology domain if they have the same value for the label in its `topologyKey`. Terminating pods are counted until
+//! they are gone. The [pod index](crate::pod_index) keeps the number of pods that match a term, and the terms that
+//! select a pod.
 //!
 //! # Rejects when
 //! In this order:
@@ -12,12 +13,14 @@
 //!   resolves. The node must have the key of every term, and its domain under each key must contain a pod that matches
 //!   all terms. The first pod of a group with affinity to itself is an exception: if no pod in any domain matches and
 //!   the pod matches its own terms, the node only needs the keys.
-//! - The domain has a pod that a required anti-affinity term selects: `node(s) didn't match pod anti-affinity rules`.
-//! - The domain has a pod with a required anti-affinity term that selects this pod: `node(s) didn't satisfy existing
-//!   pods anti-affinity rules`.
+//! - One of the pod's required anti-affinity terms selects a pod in the node's domain: `node(s) didn't match pod
+//!   anti-affinity rules`.
+//! - A pod in the node's domain has a required anti-affinity term that selects this pod: `node(s) didn't satisfy
+//!   existing pods anti-affinity rules`.
 //!
 //! Evictions may resolve the last two. If a selector of the pod has a syntax error, the pod is rejected on all nodes:
-//! `parsing pod: requiredAffinityTerms: …`. For a pod on a node, the list with the invalid term is ignored.
+//! `parsing pod: requiredAffinityTerms: …`. If a pod on a node has an invalid term, the list that contains the term is
+//! ignored.
 //!
 //! A term applies to the namespaces that it lists and to the namespaces that its `namespaceSelector` matches. If it has
 //! neither a list nor a selector, it applies to the namespace of its pod. For a term of the pod being scheduled, a

@@ -81,8 +81,8 @@ pub fn in_tree(registry: &mut Registry) {
         .register::<NodeName>()
         .register::<TaintToleration>()
         .register::<NodeAffinity>()
-        // Filters whose reasons may disappear when other pods leave come last, so that permanent reasons are reported
-        // first.
+        // Filters whose reasons may disappear when other pods leave come after the others, so that permanent reasons
+        // are reported first.
         .register::<NodePorts>()
         .register::<NodeResourcesFit>()
         // Volume filters, which most pods do not need.

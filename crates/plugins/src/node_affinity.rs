@@ -1,13 +1,13 @@
 //! NodeAffinity: selects nodes by label or name.
 //!
 //! # What it does
-//! PreFilter, Filter, Score. Applies `spec.nodeSelector` and `spec.affinity.nodeAffinity` of the pod, and the
-//! `addedAffinity` argument, which applies to every pod of the profile.
+//! Extension points: PreFilter, Filter, Score. Applies `spec.nodeSelector` and `spec.affinity.nodeAffinity` of the pod,
+//! and the `addedAffinity` argument, which applies to every pod of the profile.
 //!
 //! # Rejects when
 //! - The node does not match `addedAffinity`: `node(s) didn't match scheduler-enforced node affinity`.
-//! - The node does not match both the pod's selector and its required affinity: `node(s) didn't match Pod's node
-//!   affinity/selector`. A term with a syntax error matches nothing.
+//! - The node does not match the pod's node selector or does not match its required affinity: `node(s) didn't match
+//!   Pod's node affinity/selector`. A term with a syntax error matches nothing.
 //! - Every required term names nodes, but no node can satisfy any term: `pod affinity terms conflict`.
 //!
 //! No eviction resolves any of these. If every required term names nodes (`matchFields` on `metadata.name`), only the

@@ -1,9 +1,10 @@
 //! NodeDeclaredFeatures: requires the node features that the pod's spec uses (KEP-5328).
 //!
 //! # What it does
-//! PreFilter, Filter, with the `NodeDeclaredFeatures` feature gate. Infers the required node features from the spec:
-//! `RestartAllContainersOnContainerExits` if a container has a restart rule with the `RestartAllContainers` action, and
-//! `UserNamespacesHostNetworkSupport` if the pod uses the host's network together with a user namespace.
+//! Extension points: PreFilter, Filter. Active only with the `NodeDeclaredFeatures` feature gate. Infers the required
+//! node features from the spec: `RestartAllContainersOnContainerExits` if a container has a restart rule with the
+//! `RestartAllContainers` action, and `UserNamespacesHostNetworkSupport` if the pod uses the host's network together
+//! with a user namespace.
 //!
 //! # Rejects when
 //! The node does not declare all required features in `status.declaredFeatures`: `node(s) didn't match Pod's required

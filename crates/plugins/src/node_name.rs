@@ -1,11 +1,11 @@
 //! NodeName: accepts only the node that the pod names.
 //!
 //! # What it does
-//! Filter. Compares `spec.nodeName` with the node's name.
+//! Extension point: Filter. Compares `spec.nodeName` with the node's name.
 //!
 //! # Rejects when
-//! The pod names another node: `node(s) didn't match the requested node name`, which no eviction resolves. Pending
-//! pods name no node, since naming a node binds the pod; the plugin matters only for questions about bound pods.
+//! The pod names another node: `node(s) didn't match the requested node name`, which no eviction resolves. Pending pods
+//! name no node, since naming a node binds the pod; the plugin matters only for what-if questions about bound pods.
 //!
 //! # Scores by
 //! It does not score.

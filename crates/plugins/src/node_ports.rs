@@ -1,8 +1,8 @@
 //! NodePorts: gives each host port of a node to only one pod.
 //!
 //! # What it does
-//! PreFilter, Filter. Compares the host ports of the pod's containers and sidecars with the host ports in use on the
-//! node.
+//! Extension points: PreFilter, Filter. Compares the host ports of the pod's containers and sidecars with the host
+//! ports in use on the node.
 //!
 //! # Rejects when
 //! A port is in use: the protocol and number are equal, and the addresses are equal or one of them is `0.0.0.0`.

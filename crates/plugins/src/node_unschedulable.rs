@@ -1,7 +1,7 @@
 //! NodeUnschedulable: keeps new pods off cordoned nodes.
 //!
 //! # What it does
-//! Filter. Checks `spec.unschedulable` of the node, which `kubectl cordon` sets.
+//! Extension point: Filter. Checks `spec.unschedulable` of the node, which `kubectl cordon` sets.
 //!
 //! # Rejects when
 //! The node is cordoned and the pod does not tolerate the `node.kubernetes.io/unschedulable:NoSchedule` taint (with an

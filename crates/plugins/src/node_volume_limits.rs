@@ -1,9 +1,9 @@
 //! NodeVolumeLimits: limits the number of volumes of a CSI driver on a node.
 //!
 //! # What it does
-//! PreFilter, Filter. PreFilter finds the volumes that the pod needs and their drivers. Filter adds the needed volumes
-//! that are not on the node yet to the node's volumes, and compares the sum with the limits in the node's CSINode.
-//! In-tree disks count toward the limit of the CSI driver that replaces their in-tree plugin.
+//! Extension points: PreFilter, Filter. PreFilter finds the volumes that the pod needs and their drivers. Filter adds
+//! the needed volumes that are not on the node yet to the node's volumes, and compares the sum with the limits in the
+//! node's CSINode. In-tree disks count toward the limit of the CSI driver that replaces their in-tree plugin.
 //!
 //! # Rejects when
 //! - A claim does not exist: `looking up PVC ns/x: persistentvolumeclaim "x" not found`, on all nodes. No eviction
@@ -61,16 +61,16 @@ pub struct NodeVolumeLimits {
 /// Volumes that the pod needs.
 #[derive(Clone, Debug)]
 pub struct LimitsState {
-    /// Volumes on nodes with a CSINode, where CSI drivers serve in-tree disks.
+    /// Volumes that the pod needs on a node with a CSINode, where CSI drivers serve in-tree disks.
     migrated: NeededVolumes,
-    /// Volumes on all other nodes.
+    /// Volumes that the pod needs on any other node.
     plain: NeededVolumes,
     /// Rows that pods have joined or left in a what-if question. The volumes of the pods on these rows are counted one
     /// by one.
     changed: Vec<NodeIdx>,
 }
 
-/// No volumes.
+/// The state of a pod that needs no volumes.
 impl Default for LimitsState {
     fn default() -> Self {
         Self { migrated: Ok(Vec::new()), plain: Ok(Vec::new()), changed: Vec::new() }

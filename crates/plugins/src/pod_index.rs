@@ -1,18 +1,19 @@
 //! An index of the pods on each node, used by PodTopologySpread and InterPodAffinity.
 //!
-//! Reading order: `topology` (each node's value for a label key), `row_counts` (a number per node), `selector` (pod
+//! Reading order: `topology` (each node's value for a label key), `row_counts` (a sum per node), `selector` (pod
 //! selectors), `label_map` and `selector_map` (lookup by label), `groups` (pods with equal namespace and labels),
 //! `watched` (selectors in use), `held_terms` (affinity terms of pods on nodes).
 //!
 //! Pods are matched to selectors and held terms through the labels that the selectors name, so no operation on a pod
 //! visits all selectors or terms. For an added or removed pod, the index looks under each of the pod's labels for
-//! selectors that count it. A selector is watched from its first use; the pods that it counts are found as groups,
-//! under the rarest label that the selector names. Only selectors that name no label (`NotIn`, `DoesNotExist`, or
-//! empty ones) are tried on every pod and group of their namespaces. Groups and terms are dropped with their last pod.
-//! Selectors and node label keys are dropped when many others have been used since.
+//! selectors that count the pod. The index watches a selector from its first use on. To find the groups of pods that
+//! the selector counts, it looks under only one label: of the labels that the selector names, the one with the fewest
+//! groups. Only selectors that name no label (`NotIn`, `DoesNotExist`, or empty ones) are tried on every pod and group
+//! of their namespaces. Groups and terms are dropped with their last pod. If there are too many selectors or node label
+//! keys, those that were used least recently are dropped.
 //!
-//! Counts are kept per node, not per topology value: when a node is relabeled, its counts move with it, and the nodes
-//! that count may differ from pod to pod.
+//! Counts are kept per node, not per topology value. So a relabeled node keeps its counts, and the nodes whose counts
+//! matter may differ from pod to pod.
 //!
 //! Invariant: after any sequence of changes the index gives the same answers as a rebuilt one.
 
@@ -74,7 +75,7 @@ impl PodIndex {
         self.selectors.pods(selector)
     }
 
-    /// Returns the terms of pods on nodes that select `pod`.
+    /// Returns the held terms that select `pod`. A held term is an affinity term of a pod that is on a node.
     pub fn terms_about(&self, objects: &Objects, pod: &PodInfo) -> impl Iterator<Item = &HeldTerm> {
         self.held.candidates_for(objects, pod)
     }

@@ -1,16 +1,16 @@
 //! PodTopologySpread: spreads similar pods over zones, nodes or other domains.
 //!
 //! # What it does
-//! PreFilter, Filter, PreScore, Score. Applies `spec.topologySpreadConstraints` of the pod. A pod without constraints
-//! gets the plugin's defaults: a preference for different nodes and zones with `defaultingType: System`, or, with
-//! `List`, the constraints in `defaultConstraints`. The selector of default constraints combines the selectors of the
-//! pod's services and of its owner (ReplicationController, ReplicaSet, StatefulSet). If there are no such selectors,
-//! the pod has no constraints.
+//! Extension points: PreFilter, Filter, PreScore, Score. Applies `spec.topologySpreadConstraints` of the pod. A pod
+//! without constraints gets the plugin's defaults. With `defaultingType: System`, these are preferences for different
+//! nodes and zones; with `List`, they are the constraints in `defaultConstraints`. The selector of default constraints
+//! combines the selectors of the pod's services and of its owner (ReplicationController, ReplicaSet, StatefulSet). If
+//! there are no such selectors, the pod has no constraints.
 //!
 //! For each value of its `topologyKey`, a constraint counts the pods in the pod's namespace that its selector matches,
-//! except for terminating pods. The nodes with one value are a *domain*. Nodes that lack the key of at least one
-//! constraint of the same kind are ignored. So are nodes that the pod's node selector and required node affinity
-//! exclude, unless the constraint has `nodeAffinityPolicy: Ignore`. With `nodeTaintsPolicy: Honor`, nodes with taints
+//! except for terminating pods. The nodes with the same value form a *domain*. Nodes that lack the key of at least one
+//! constraint of the same kind are ignored. So are nodes that the pod's node selector or required node affinity
+//! excludes, unless the constraint has `nodeAffinityPolicy: Ignore`. With `nodeTaintsPolicy: Honor`, nodes with taints
 //! that the pod does not tolerate are ignored as well. A missing selector matches nothing. An empty selector counts no
 //! pods on nodes either, but it matches the pod itself and pods that are added or removed in what-if questions.
 //!
@@ -61,7 +61,7 @@ use constraints::{Constraint, Kind};
 /// Spreads similar pods over domains. See the [module documentation](self).
 #[derive(Clone, Debug)]
 pub struct PodTopologySpread {
-    /// Constraints of pods that have none, without their selectors.
+    /// Constraints for pods that have none of their own. The selectors are added later, since they depend on the pod.
     defaults: Vec<(Kind, Constraint)>,
     /// True if the defaults are the built-in defaults of Kubernetes.
     system_defaulted: bool,
@@ -83,7 +83,8 @@ impl Plugin for PodTopologySpread {
         ])
     }
 
-    /// A pod with constraints has no signature, because the answers for it depend on other pods.
+    /// A pod with constraints of its own or by default has no signature, because the answers for it depend on other
+    /// pods.
     fn sign(&self, pod: &PodInfo) -> Result<Vec<SignFragment>, Unsignable> {
         let spread = !pod.spec.topology_spread.is_empty() || !self.defaults.is_empty();
         if spread { Err(Unsignable) } else { Ok(Vec::new()) }

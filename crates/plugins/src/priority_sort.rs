@@ -1,7 +1,8 @@
 //! PrioritySort: orders the queue by priority, then by waiting time.
 //!
 //! # What it does
-//! QueueSort. Orders by `spec.priority`, higher first, then by the time the pod entered the queue, earlier first.
+//! Extension point: QueueSort. Orders by `spec.priority`, higher first, then by the time the pod entered the queue,
+//! earlier first.
 //!
 //! # Rejects when
 //! Never.

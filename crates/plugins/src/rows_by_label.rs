@@ -1,4 +1,4 @@
-//! Finds the rows with a label without visiting other rows.
+//! Finds the rows that have a label, without visiting other rows.
 
 use harbormaster_api::{Labels, Str};
 use harbormaster_framework::{prelude::*, table::NodeTable};
@@ -11,7 +11,7 @@ pub(crate) struct RowsByLabel(FxHashMap<Str, Key>);
 /// One label key, with its values on all nodes.
 #[derive(Debug, Default)]
 struct Key {
-    /// Number of users of the key.
+    /// Number of [`RowsByLabel::acquire`] calls for the key that have not been released. At zero, the key is dropped.
     users: usize,
     rows: FxHashMap<Str, Rows>,
     values: FxHashMap<NodeIdx, Str>,
@@ -24,7 +24,7 @@ struct Key {
 enum Rows {
     /// Rows in ascending order.
     List(Vec<NodeIdx>),
-    /// Rows and their number.
+    /// The rows, and how many there are.
     Set(NodeSet, usize),
 }
 
@@ -38,7 +38,7 @@ impl RowsByLabel {
         Self(keys.iter().map(|name| ((*name).into(), key())).collect())
     }
 
-    /// Adds a user of a key.
+    /// Starts keeping the rows of a label key, if they are not kept yet. Every call needs a matching [`Self::release`].
     pub(crate) fn acquire(&mut self, nodes: &NodeTable, key: &Str) {
         if let Some(known) = self.0.get_mut(key) {
             known.users += 1;
@@ -51,7 +51,7 @@ impl RowsByLabel {
         self.0.insert(key.clone(), new);
     }
 
-    /// Removes a user of a key.
+    /// Undoes one [`Self::acquire`] of a key. After the last one, the rows of the key are no longer kept.
     pub(crate) fn release(&mut self, key: &str) {
         let Some(known) = self.0.get_mut(key) else { return };
         known.users -= 1;
@@ -67,7 +67,7 @@ impl RowsByLabel {
         }
     }
 
-    /// Returns the rows that have one of these values for a kept key.
+    /// Returns the rows that have one of these values for the key. There are none if the key is not kept.
     pub(crate) fn rows_with<'a>(&self, key: &str, values: impl IntoIterator<Item = &'a Str>) -> NodeSet {
         let mut all = NodeSet::default();
         let Some(known) = self.0.get(key) else { return all };
@@ -81,7 +81,7 @@ impl RowsByLabel {
         all
     }
 
-    /// Returns the rows that have a kept key.
+    /// Returns the rows that have the key, or `None` if the key is not kept.
     pub(crate) fn rows_with_key(&self, key: &str) -> Option<&NodeSet> {
         self.0.get(key).map(|known| &known.rows_with_key)
     }

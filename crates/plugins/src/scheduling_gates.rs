@@ -1,7 +1,7 @@
 //! SchedulingGates: holds pods back until their gates are removed (KEP-3521).
 //!
 //! # What it does
-//! PreEnqueue. A pod with `spec.schedulingGates` does not enter the active queue.
+//! Extension point: PreEnqueue. A pod with `spec.schedulingGates` does not enter the active queue.
 //!
 //! # Rejects when
 //! The pod has a gate: `waiting for scheduling gates: [a b]`, with the names in the order of the spec. Nothing that

@@ -29,7 +29,8 @@ impl Shape {
         Ok(Self { points })
     }
 
-    /// Returns the value at `share`: constant outside the given points, linear between them and truncated toward zero.
+    /// Returns the score at a used percentage of `share`: constant outside the given points, linear between them and
+    /// truncated toward zero.
     pub(crate) fn at(&self, share: i64) -> i64 {
         let next = self.points.partition_point(|(utilization, _)| *utilization < share);
         match (next.checked_sub(1).map(|before| self.points[before]), self.points.get(next).copied()) {

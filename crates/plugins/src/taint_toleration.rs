@@ -1,8 +1,9 @@
 //! TaintToleration: keeps pods off nodes whose taints they do not tolerate.
 //!
 //! # What it does
-//! Filter, Score. Compares `spec.taints` of the node with `spec.tolerations` of the pod. Tolerations with the `Lt` and
-//! `Gt` operators take effect only with the `TaintTolerationComparisonOperators` feature gate (KEP-5471).
+//! Extension points: Filter, Score. Compares `spec.taints` of the node with `spec.tolerations` of the pod. Tolerations
+//! with the `Lt` and `Gt` operators take effect only with the `TaintTolerationComparisonOperators` feature gate
+//! (KEP-5471).
 //!
 //! # Rejects when
 //! A `NoSchedule` or `NoExecute` taint is not tolerated: `node(s) had untolerated taint(s)`, which no eviction

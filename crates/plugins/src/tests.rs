@@ -211,7 +211,8 @@ fn scores_of_the_default_profile_add_up_with_their_weights() {
     let explanation = default_runner().explain(&mut nodes, &pod).unwrap();
     let totals: Vec<(String, i64)> =
         explanation.scores.iter().map(|(node, sheet)| (node.to_string(), sheet.total)).collect();
-    // Taints 300 or 0, affinity 200 or 0, free fraction 75, 75 and 25, balance 75, and a third for the image on "a".
+    // Taints contribute 300 on "a" and "c", affinity 200 on "a", the free fraction 75, 75 and 25, and balance 75 on
+    // every node. The image on "a" contributes 31, since only one node in three has it.
     assert_eq!(totals, [("a".into(), 681), ("b".into(), 150), ("c".into(), 400)]);
     let found = found(&mut default_runner(), &mut nodes, &pod, &mut Rotation::default());
     let Decision::Node { row, .. } = found else { panic!("{found:?}") };

@@ -2,17 +2,17 @@
 //! incorrectly.
 //!
 //! # What it does
-//! PreFilter, PostFilter. The `missing` argument names the kube-scheduler plugins that the profile enables and that
-//! this version lacks. If nothing is missing, the plugin does nothing.
+//! Extension points: PreFilter, PostFilter. The `missing` argument names the kube-scheduler plugins that the profile
+//! enables and that this version lacks. If nothing is missing, the plugin does nothing.
 //!
-//! In PostFilter it stands in for DynamicResources if that plugin is missing, and gives that plugin's reason for a pod
-//! without claims: `no new claims to deallocate`. An unschedulable pod then has the same message as with
-//! kube-scheduler. The plugin never nominates a node and keeps existing nominations.
+//! If DynamicResources is missing, PostFilter gives that plugin's reason for a pod without claims: `no new claims to
+//! deallocate`. An unschedulable pod then has the same message as with kube-scheduler. The plugin never nominates a
+//! node and keeps existing nominations.
 //!
 //! # Rejects when
 //! The pod has a hard constraint that only a missing plugin would enforce. There is one reason per plugin: `pod needs
 //! plugin DynamicResources (spec.resourceClaims), which this version of Harbormaster does not have`. Soft constraints,
-//! which affect only scores, are ignored. Evictions are not tried.
+//! which affect only scores, are ignored. No evictions are attempted.
 //!
 //! # Scores by
 //! It does not score.
@@ -63,8 +63,8 @@ const ENFORCED: [EnforcedPlugin; 2] = [
 ];
 
 const DYNAMIC_RESOURCES: &str = "DynamicResources";
-/// Error of DynamicResources if an earlier plugin rejected the pod in PreFilter. The state of DynamicResources is then
-/// missing, which ends PostFilter for all later plugins.
+/// Error that DynamicResources returns from PostFilter if an earlier plugin rejected the pod in PreFilter, because
+/// DynamicResources then has no state. After an error, no later plugin runs PostFilter.
 const NOT_PRE_FILTERED: &str = "not found";
 /// Reason of DynamicResources for a pod without claims.
 const REASON_NO_CLAIMS: &str = "no new claims to deallocate";

@@ -1,10 +1,10 @@
 //! VolumeBinding: places pods where their volumes are accessible or can be provisioned, and binds the volumes.
 //!
 //! # What it does
-//! PreFilter, Filter, PreScore, Score, Reserve, PreBind. Handles the claims of a pod, including those of ephemeral
-//! volumes. A claim with a volume restricts the pod to the nodes that can access the volume. A claim that waits for
-//! its first consumer (`volumeBindingMode: WaitForFirstConsumer`) gets the smallest matching volume on the chosen
-//! node; if there is none, a volume is provisioned. Reserve assumes the decision immediately. PreBind writes the
+//! Extension points: PreFilter, Filter, PreScore, Score, Reserve, PreBind. Handles the claims of a pod, including those
+//! of ephemeral volumes. A claim with a volume restricts the pod to the nodes that can access the volume. A claim that
+//! waits for its first consumer (`volumeBindingMode: WaitForFirstConsumer`) gets the smallest matching volume on the
+//! chosen node; if there is none, a volume is provisioned. Reserve assumes the decision immediately. PreBind writes the
 //! decision and waits until the volumes exist, for at most `bindTimeoutSeconds`.
 //!
 //! # Rejects when
@@ -16,21 +16,22 @@
 //! Evicting pods does not help.
 //!
 //! # Scores by
-//! It does not score unless the `StorageCapacityScoring` feature gate is enabled. The score is then the used fraction
-//! of each class's storage, converted with `shape`.
+//! It does not score unless the `StorageCapacityScoring` feature gate is enabled. Then, for each class, `shape`
+//! converts a fraction (requested storage divided by available storage) to a score. The node's score is the mean over
+//! the classes.
 //!
 //! # Requeued by
 //! A new or changed claim of the pod; a new or changed volume; a new class, or a class whose allowed topologies change;
 //! a new node, or a node whose labels change; a change to the migrated plugins of a CSINode; new or increased storage
 //! capacity; a driver that stops reporting capacity, for pods with inline volumes of that driver; a pod with claims
-//! that gives up its node before it is bound.
+//! that loses its node before it is bound.
 //!
 //! # Differs from kube-scheduler
 //! - Among volumes of equal size the first one by name wins, even among several volumes reserved for the claim;
 //!   kube-scheduler's order is random.
-//! - Assumed changes survive unrelated updates of the object.
+//! - An assumed change to an object survives unrelated updates of the object.
 //! - A claim that several volumes of a pod name counts once.
-//! - A pod that gives up its node wakes others, since its volumes may be free again.
+//! - A pod that loses its node before it is bound wakes other pods, since its volumes may be free again.
 //! - PreBind reacts to events instead of polling and requires that a claim gets the volume chosen for it. It checks
 //!   only once, when the volumes exist, that the node still exists.
 //! - Classes never disappear while a decision is being made.
@@ -206,7 +207,7 @@ impl Reserve<PodClaims> for VolumeBinding {
         Ok(decision)
     }
 
-    /// Undoes nothing that was written; see `bind`.
+    /// Does nothing, since writes are never undone; see `bind`.
     fn unreserve(&self, _: &Placement, _: &mut Vec<ApiCall>) {}
 }
 

@@ -1,9 +1,9 @@
 //! VolumeRestrictions: prevents pods from sharing volumes that only one pod may use.
 //!
 //! # What it does
-//! PreFilter, Filter. Checks in-tree disks in the pod's spec, and claims with the `ReadWriteOncePod` access mode.
-//! PreFilter counts how many of these claims are in use; Filter compares the disks with the disks of the pods on the
-//! node.
+//! Extension points: PreFilter, Filter. Checks in-tree disks in the pod's spec, and claims with the `ReadWriteOncePod`
+//! access mode. PreFilter counts how many of these claims are in use; Filter compares the disks with the disks of the
+//! pods on the node.
 //!
 //! # Rejects when
 //! - A claim does not exist: `persistentvolumeclaim "x" not found`, on all nodes. No eviction helps.
@@ -171,7 +171,7 @@ impl Filter<WholeCluster, RestrictionState> for VolumeRestrictions {
         if state.conflicts > 0 {
             sweep.reject_each(sweep.rows().iter(), &Reject::evictable(REASON_CLAIM));
         }
-        // Disks take precedence over claims.
+        // If both a disk and a claim conflict, the disk gives the reason.
         let users: &VolumeUsers = self.index(cx)?;
         let known = exclusive_disks(cx.pod).flat_map(|disk| users.excluding(disk));
         let known = known.filter(|row| !state.changed.contains(row));

@@ -1,8 +1,8 @@
 //! VolumeZone: places pods in the zones of their volumes.
 //!
 //! # What it does
-//! PreFilter, Filter. PreFilter collects the zone and region labels of the volumes that the pod's claims are bound to;
-//! Filter compares them with the labels of the node. Considers only claims that the pod names
+//! Extension points: PreFilter, Filter. PreFilter collects the zone and region labels of the volumes that the pod's
+//! claims are bound to; Filter compares them with the labels of the node. Considers only claims that the pod names
 //! (`persistentVolumeClaim`).
 //!
 //! # Rejects when

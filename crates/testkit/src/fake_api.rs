@@ -1,4 +1,4 @@
-//! An in-memory API server, for plugins that write while a pod is bound.
+//! An in-memory API server, for plugins that write while a pod is being bound.
 
 use std::{
     collections::BTreeMap,

@@ -290,7 +290,8 @@ impl Trial {
         Ok(slot)
     }
 
-    /// Returns the raw scores of all nodes in the order visited, or `None` if PreScore skips.
+    /// Returns the raw scores of all nodes, in the order in which an attempt visits them, or `None` if PreScore skips
+    /// the pod.
     ///
     /// # Errors
     /// If the plugin fails.
@@ -309,7 +310,8 @@ impl Trial {
             .map(Some)
     }
 
-    /// Returns the normalized scores of all nodes in the order visited, or `None` if PreScore skips.
+    /// Returns the normalized scores of all nodes, in the order in which an attempt visits them, or `None` if PreScore
+    /// skips the pod.
     ///
     /// # Errors
     /// If the plugin fails or returns a score outside 0..=100, either of which ends an attempt.
@@ -325,7 +327,7 @@ impl Trial {
     }
 
     /// Returns whether the plugin would requeue the pod after an event, or `None` if it does not register for the
-    /// event. The decision is the queue's, but for this plugin alone.
+    /// event. Decides as the queue does for a pod that only this plugin rejected.
     pub fn hint(&self, event: ClusterEvent, pod: &PodInfo, change: &Change<'_>) -> Option<Hint> {
         let events = self.plugin.events().unwrap_or_else(|e| panic!("{e}"));
         let heard: Vec<_> = events?.into_iter().filter(|r| r.event.matches(event)).collect();

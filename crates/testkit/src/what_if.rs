@@ -16,7 +16,7 @@ use harbormaster_framework::{
     window::Rotation,
 };
 
-/// A cluster in which a pod fits no node.
+/// A cluster and a profile, for asking PostFilter plugins about pods that fit no node.
 pub struct WhatIfTrial {
     runner: Runner,
     /// The last attempt that found no node.

@@ -17,7 +17,7 @@ pub(super) struct Bounds {
     shortages: Vec<Shortage>,
     /// Pods that may be preempted, least important first.
     pods: Vec<Preemptible>,
-    /// Amounts of one resource that evicting the pods would free.
+    /// For each pod, the amount of one resource that its eviction would free.
     freed: Vec<i64>,
 }
 
@@ -31,7 +31,7 @@ struct Preemptible {
 }
 
 impl Bounds {
-    /// Returns a lower bound on the cost of the victims on the row for `pod`, or `None` if evictions cannot make room
+    /// Returns a lower bound on the cost of making room for `pod` on the row, or `None` if evictions cannot make room
     /// there.
     pub(super) fn lower_bound(&mut self, what_if: &dyn WhatIf, row: NodeIdx, pod: &PodInfo) -> Option<Cost> {
         let there = what_if.nodes().node(row).pods();
@@ -70,7 +70,8 @@ impl Bounds {
         })
     }
 
-    /// Returns the smallest number of pods, chosen freely among the first `end`, that cover all shortages.
+    /// Returns a lower bound on the number of pods among the first `end` that must be evicted to cover all shortages.
+    /// Considers each shortage on its own.
     fn fewest(&mut self, end: usize, there: &[Arc<PodInfo>]) -> usize {
         let mut fewest = 1;
         for shortage in &self.shortages {

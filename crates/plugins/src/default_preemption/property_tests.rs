@@ -29,7 +29,7 @@ impl ModelNode {
             && enough(self.room.memory, |r| r.memory)
     }
 
-    /// Filters twice: with nominated pods, and without.
+    /// Checks the pod twice: with the nominated pods on the node, and without.
     fn fits(&self, preemptor: &PodInfo) -> bool {
         let counts = |pod: &&Arc<PodInfo>| pod.priority() >= preemptor.priority();
         let expected: Vec<_> = self.nominated.iter().filter(counts).cloned().collect();
@@ -71,7 +71,7 @@ impl Clock {
         a < b
     }
 
-    /// Go's sort for slices of up to twelve elements.
+    /// Sorts by insertion, as Go does for slices of up to twelve elements.
     fn sort(&mut self, pods: &mut [Arc<PodInfo>]) {
         for i in 1..pods.len() {
             let mut j = i;
@@ -152,7 +152,8 @@ fn earliest_start(candidate: &ModelCandidate) -> i64 {
     most_important.map(|pod| pod.status.start_time.map_or(i64::MAX, |at| at.0)).min().unwrap()
 }
 
-/// Criteria by which candidates are compared, except for the node.
+/// Criteria by which candidates are compared, most important first; lower is better. Does not include the node, which
+/// decides between equal candidates.
 fn cost(candidate: &ModelCandidate) -> [i64; 5] {
     [
         candidate.violations,

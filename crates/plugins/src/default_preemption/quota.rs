@@ -9,7 +9,8 @@ pub(super) fn wanted(args: &DefaultPreemptionArgs, rows: usize) -> usize {
     share.max(number(args.min_candidate_nodes_absolute)).min(rows)
 }
 
-/// Number of candidates of each kind found so far. At most `wanted` of each kind are kept.
+/// Number of candidates found so far, of two kinds: those that violate no disruption budget (`clean`), and those that
+/// do (`violating`). At most `wanted` of each kind are kept.
 pub(super) struct Quota {
     wanted: usize,
     clean: usize,

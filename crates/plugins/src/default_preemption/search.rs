@@ -19,8 +19,8 @@ use super::{
 const REASON_NO_VICTIMS: &str = "No preemption victims found for incoming pod";
 const REASON_NOT_HELPFUL: &str = "Preemption is not helpful for scheduling";
 
-/// Minimum number of nodes to try before the search may stop although an untried node may be better. It then stops only
-/// with a candidate that violates no budget.
+/// Minimum number of nodes to try before the search may stop although an untried node may be better. Even then, the
+/// search stops only if it has a candidate that violates no budget.
 const MAX_TRIED: usize = 1000;
 
 /// Result of a search.

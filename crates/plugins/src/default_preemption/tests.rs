@@ -494,7 +494,7 @@ fn the_pods_own_nomination_does_not_count_against_it() {
 
 #[test]
 fn plugins_are_notified_of_pods_that_leave_and_return() {
-    // The filter allows three pods in the whole cluster, counting the pods that it is notified of.
+    // The filter allows three pods in the whole cluster. Its `add_pod` and `remove_pod` keep the number up to date.
     let pods =
         [pod("a").on("n"), pod("b").priority(1).on("n"), pod("c").priority(2).on("n"), pod("d").on("m")];
     let mut world = world_with("Few", nodes(&["n", "m"]), pods);

@@ -6,7 +6,7 @@ use harbormaster_framework::prelude::*;
 
 use super::{budgets, importance};
 
-/// Pods of one node that may be preempted, in the order in which they are spared.
+/// Pods of one node that may be preempted, in the order in which `find_victims` tries to spare them.
 #[derive(Debug, Default)]
 pub(super) struct Preemptible {
     pods: Vec<Arc<PodInfo>>,

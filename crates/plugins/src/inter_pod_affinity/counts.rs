@@ -202,12 +202,12 @@ impl<'a> Lookup<'a> {
         })
     }
 
-    /// Returns true if the check of terms of this kind may reject a row.
+    /// Returns true if terms of this kind may reject a row.
     pub(super) fn can_reject(&self, of: TermKind) -> bool {
         !self.axes(of).is_empty() || !self.counts.changes.is_empty()
     }
 
-    /// Returns the rows that the check of terms of this kind rejects.
+    /// Returns the rows that terms of this kind reject.
     pub(super) fn rejected_rows(&self, of: TermKind, rows: &NodeSet) -> NodeSet {
         if of == TermKind::Affinity || !self.counts.changes.is_empty() {
             return rows.iter().filter(|row| self.rejects(of, *row)).collect();
@@ -217,7 +217,7 @@ impl<'a> Lookup<'a> {
         rejected
     }
 
-    /// Returns true if the check of terms of this kind rejects the row.
+    /// Returns true if terms of this kind reject the row.
     pub(super) fn rejects(&self, of: TermKind, row: NodeIdx) -> bool {
         match of {
             TermKind::Affinity => self.lacks_affinity(row),
@@ -242,8 +242,8 @@ impl<'a> Lookup<'a> {
             || (!self.counts.changes.is_empty() && self.is_in_new_domain(of, row))
     }
 
-    /// Returns true if the row is in a domain whose count has changed and is positive, perhaps under a key without an
-    /// axis.
+    /// Returns true if the row is in a domain whose count has changed and is positive, perhaps under a key that has no
+    /// [`Axis`].
     #[cold]
     fn is_in_new_domain(&self, of: TermKind, row: NodeIdx) -> bool {
         let mut changes = self.counts.changes.iter().filter(|c| c.of == of && c.now > 0);

@@ -80,7 +80,7 @@ fn total(axes: &[Axis<'_>], row: NodeIdx) -> i64 {
     axes.iter().filter_map(|axis| axis.at(row)).sum()
 }
 
-/// Returns the score. Rounding depends on the order of the operations.
+/// Returns the score. A different order of the operations would round differently.
 fn share(part: i64, whole: i64) -> i64 {
     (MAX_SCORE * (part as f64 / whole as f64)) as i64
 }

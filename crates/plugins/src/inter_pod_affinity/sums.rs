@@ -111,7 +111,7 @@ impl Sums {
         self.0.iter().flat_map(|k| k.numbers.iter()).filter(|n| *n != 0).count()
     }
 
-    /// Returns the numbers of one key, which need not be present.
+    /// Returns the numbers of one key. If the key is absent, all numbers are zero.
     ///
     /// # Errors
     /// If the index does not watch the key.
@@ -146,8 +146,8 @@ impl Axis<'_> {
         Some(self.numbers.map_or(0, |numbers| numbers.of(value)))
     }
 
-    /// Adds to `found` the rows in `rows` whose domain has a positive number. If there are few such domains, each with
-    /// a single node, visits only those nodes.
+    /// Adds to `found` the rows in `rows` whose domain has a positive number. If only a few domains have a positive
+    /// number, and each of them has a single node, visits only those nodes.
     pub(super) fn add_rows_above_zero(&self, rows: &NodeSet, found: &mut NodeSet) {
         let alone = match self.numbers {
             None => return,

@@ -79,7 +79,7 @@ fn to_term(term: &PodAffinityTerm, pod: &PodInfo) -> Option<Term> {
     Some(Term { key: term.topology_key.clone(), pods })
 }
 
-/// Returns a selector that includes terminating pods.
+/// Returns the selector of the pods that match all terms, including terminating pods.
 fn selector_of(all_of: Vec<PodTerm>) -> PodSelector {
     PodSelector { all_of, live_only: false }
 }

@@ -93,8 +93,8 @@ fn with_teams(mut nodes: Cluster) -> Cluster {
     nodes
 }
 
-/// Verdict for each node, in the order visited: `FITS`, or the check that rejects the node. Only `SKIPPED` if PreFilter
-/// skips the pod.
+/// Verdict for each node, in the order in which an attempt visits them: `FITS`, or the check that rejects the node. If
+/// PreFilter skips the pod, the only element is `SKIPPED`.
 fn verdicts(nodes: &Cluster, pod: &PodInfo) -> Vec<&'static str> {
     let trial = trial();
     match trial.pre_filter(nodes, pod).unwrap() {
@@ -122,7 +122,7 @@ fn word(verdict: &Result<(), Reject>) -> &'static str {
     }
 }
 
-/// The nodes in the order visited.
+/// The nodes in the order in which an attempt visits them.
 fn each(nodes: &Cluster) -> impl Iterator<Item = NodeRef<'_>> {
     nodes.order().iter().map(|row| nodes.node(*row))
 }

@@ -1,7 +1,7 @@
 //! NodeResourcesBalancedAllocation: prefers nodes whose resource utilization becomes more balanced.
 //!
 //! # What it does
-//! Score. Compares how evenly the configured resources of a node are used with and without the pod.
+//! Extension point: Score. Compares how evenly the configured resources of a node are used with and without the pod.
 //!
 //! # Rejects when
 //! Never.
@@ -17,8 +17,8 @@
 //! Nothing.
 //!
 //! # Differs from kube-scheduler
-//! Extended resources that device classes provide (KEP-5004) are looked up only on nodes. The status of a pending pod
-//! is ignored, since it has no relevant fields.
+//! Extended resources that device classes provide (KEP-5004) count only if the node reports them as allocatable. The
+//! status of a pending pod is ignored, since it has no relevant fields.
 
 use harbormaster_api::args::NodeResourcesBalancedAllocationArgs;
 use harbormaster_framework::prelude::*;

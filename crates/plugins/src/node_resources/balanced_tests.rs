@@ -55,7 +55,7 @@ fn scores_show_by_how_much_the_pod_improves_the_balance() {
 fn three_resources_use_the_standard_deviation() {
     let three = trial(&["cpu", "memory", GPU]);
     let node = || sized("1000m", "1000").offers(GPU, "10");
-    // Shares 0.5, 0.2, 0.8: a deviation of 0.2449 gives 75 of 100.
+    // The shares 0.5, 0.2 and 0.8 have a standard deviation of 0.2449, so the balance is 75 of 100.
     let pod = asks("500m", "200").request(GPU, "8");
     assert_eq!(score(&three, node(), harbormaster_testkit::pod("used"), pod), Some(50 + (50 + 75 - 100) / 2));
 }

@@ -50,7 +50,7 @@ const REASONS: [(ShortageBits, &str); 4] = [
     (STORAGE, "Insufficient ephemeral-storage"),
 ];
 
-/// Returns the resource that a reason names, or `pods`.
+/// Returns the resource that a reason names: `pods` for [`TOO_MANY_PODS`], `None` for reasons of other plugins.
 pub(super) fn insufficient(reason: &str) -> Option<&str> {
     if reason == TOO_MANY_PODS { Some("pods") } else { reason.strip_prefix(INSUFFICIENT) }
 }
@@ -64,7 +64,7 @@ pub(super) struct Demand {
     scalars: Vec<ScalarDemand>,
 }
 
-/// A requested scalar resource, with the reason for rejection.
+/// A requested scalar resource, with the reason given for a node that has too little of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct ScalarDemand {
     name: Str,

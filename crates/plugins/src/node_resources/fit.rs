@@ -1,8 +1,8 @@
 //! NodeResourcesFit: requires that a node has the requested resources, and scores nodes by resource utilization.
 //!
 //! # What it does
-//! PreFilter, Filter, Score. Compares the pod's requests (containers, init containers, sidecars, pod-level requests and
-//! overhead) with the node's allocatable resources and the requests of its pods.
+//! Extension points: PreFilter, Filter, Score. Compares the pod's requests (containers, init containers, sidecars,
+//! pod-level requests and overhead) with the node's allocatable resources and the requests of its pods.
 //!
 //! # Rejects when
 //! The node has no room for another pod (`Too many pods`), or too little free cpu, memory, ephemeral storage or scalar
@@ -20,14 +20,14 @@
 //!   the mean.
 //!
 //! # Requeued by
-//! The deletion or termination of a pod that was on a node; a decrease in the request of a pod on a node for a
-//! resource that this pod requests; a decrease in this pod's own requests; a new node that could hold the pod if the
-//! node were empty; on such a node, an increase in the allocatable pods or in a requested resource.
+//! The deletion or termination of a pod that was on a node; a pod on a node that now requests less of a resource that
+//! the pending pod requests; a decrease in the pending pod's own requests; a new node that could hold the pending pod
+//! if the node were empty; an increase in such a node's allocatable pods, or in its amount of a requested resource.
 //!
 //! # Differs from kube-scheduler
 //! - Scalar resources are reported in name order; kube-scheduler's order is random.
 //! - If its PreFilter is disabled, the plugin still filters instead of failing.
-//! - Extended resources that device classes provide (KEP-5004) are looked up only on nodes.
+//! - Extended resources that device classes provide (KEP-5004) count only if the node reports them as allocatable.
 //! - Pod-level requests always count, whether or not the `PodLevelResources` feature gate is enabled.
 
 use std::sync::Arc;

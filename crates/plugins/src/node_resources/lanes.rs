@@ -10,7 +10,7 @@ use harbormaster_framework::{
     table::{Columns, NodeTable},
 };
 
-/// Location of a resource's numbers.
+/// The column of the node table that contains a resource's amounts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ResourceColumn {
     Cpu,
@@ -27,7 +27,7 @@ pub(super) struct ScoredResource {
 }
 
 impl ScoredResource {
-    /// Returns the resources that nodes can have; all other resources are ignored.
+    /// Converts the resources in a plugin's arguments. Ignores names that are not resources of a node.
     pub(super) fn list(specs: &[ResourceSpec]) -> Vec<Self> {
         let column = |name: &str| match name {
             CPU => Some(ResourceColumn::Cpu),

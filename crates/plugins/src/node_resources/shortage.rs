@@ -33,7 +33,8 @@ impl Shortage {
         for reason in what_if.rejection(row).into_iter().flat_map(|reject| reject.reasons) {
             let Some(resource) = Resource::missing(&reason) else { continue };
             let (has, used) = resource.of_node(what_if.nodes(), node);
-            // The rejection may be due to pods nominated to the node, in which case nothing need be missing.
+            // The rejection may be due to pods nominated to the node, in which case the node may have enough without
+            // them.
             let amount = resource.of_pod(pod).saturating_sub(has.saturating_sub(used));
             if amount > 0 {
                 all.push(Self { resource, amount });
@@ -48,7 +49,7 @@ impl Shortage {
 }
 
 impl Resource {
-    /// Returns the resource that a reason of NodeResourcesFit names, as a shortage.
+    /// Returns the resource that a reason of NodeResourcesFit names, or `None` if the reason names none.
     fn missing(reason: &str) -> Option<Self> {
         Some(match insufficient(reason)? {
             "pods" => Self::Pods,
@@ -70,7 +71,7 @@ impl Resource {
         }
     }
 
-    /// Returns the node's capacity and the requests of its pods.
+    /// Returns the node's capacity for the resource, and the sum of its pods' requests.
     fn of_node(&self, nodes: &NodeTable, node: NodeRef<'_>) -> (i64, i64) {
         let (columns, at) = (nodes.columns(), node.idx().at());
         match self {

@@ -60,7 +60,7 @@ impl Strategy {
             Self::Least if requested > has => 0,
             Self::Least => percent(has.wrapping_sub(requested)),
             Self::Most => percent(requested.min(has)),
-            // Negative results count as zero, since they could not be distinguished from ignored resources.
+            // As in kube-scheduler, negative results count as zero, and `score` then ignores the resource.
             Self::Ratio(shape) if requested > has => shape.at(100).max(0),
             Self::Ratio(shape) => shape.at(percent(requested)).max(0),
         }

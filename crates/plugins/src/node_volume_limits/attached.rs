@@ -28,10 +28,10 @@ use crate::{
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct AttachedVolumes {
     rows: FxHashMap<NodeIdx, NodeVolumes>,
-    /// For each driver, the rows with a limit, ordered by the number of additional volumes that they can take. The
+    /// For each driver, the rows with a limit, ordered by the number of additional volumes that a row can take. The
     /// number is negative if there are too many volumes.
     room: FxHashMap<Str, BTreeSet<(i64, NodeIdx)>>,
-    /// Rows with limits whose pods have volumes that cannot be determined.
+    /// Rows that have a limit, and a pod with a volume that cannot be determined.
     unknown: BTreeSet<NodeIdx>,
     claims: Claims,
     /// Attachments, by name.
@@ -73,7 +73,7 @@ struct Attachment {
     driver: Str,
     node: Str,
     volume: Str,
-    /// The row and the volume under which the attachment is counted, if it is.
+    /// The row and the volume under which the attachment is counted, or `None` if it is not counted.
     counts: Option<(NodeIdx, DriverVolume)>,
 }
 
@@ -112,7 +112,7 @@ impl AttachedVolumes {
         self.rows.get(&row).is_some_and(|node| node.unknown > 0)
     }
 
-    /// Returns true if a driver cannot take these volumes in addition to those on the row.
+    /// Returns true if these volumes, added to those on the row, would exceed a driver's limit.
     pub(super) fn exceeds(&self, row: NodeIdx, needed: &[DriverVolume]) -> bool {
         let Some(node) = self.rows.get(&row) else { return false };
         let is_used = |volume: &DriverVolume| node.volumes.get(volume).is_some_and(|uses| uses.pods > 0);

@@ -21,9 +21,10 @@ pub(super) struct Claims {
 /// A claim used by pods on nodes.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct UsedClaim {
-    /// Number of pod volumes that refer to the claim, by row.
+    /// Number of pod volumes that name the claim (`persistentVolumeClaim`), by row.
     rows: FxHashMap<NodeIdx, usize>,
-    /// Number of ephemeral volumes with the claim's name, by row and pod UID. A count above one is a mistake.
+    /// Number of ephemeral volumes whose claim has this name, by row and pod UID. The names of a pod's volumes are
+    /// distinct, so a valid pod has only one.
     ephemeral: FxHashMap<(NodeIdx, Str), usize>,
     known: Option<KnownClaim>,
 }
@@ -47,11 +48,11 @@ pub(super) enum ClaimEffect {
     Unknown(usize),
 }
 
-/// Effects by row.
+/// The rows that a claim affects, each with the effect.
 pub(super) type RowEffects = Vec<(NodeIdx, ClaimEffect)>;
 
 impl Claims {
-    /// Adds a use of a claim by a pod on the row. Returns the effect of the claim on the row.
+    /// Adds a use of a claim by a pod on the row. Returns the effect of this use on the row, or `None` if it has none.
     pub(super) fn joined(
         &mut self,
         objects: ClaimObjects<'_>,
@@ -73,7 +74,7 @@ impl Claims {
         used.effect_for(pod, claimed)
     }
 
-    /// Removes a use of a claim. Returns the effect that this use had.
+    /// Removes a use of a claim. Returns the effect that this use had, or `None` if it had none.
     pub(super) fn left(&mut self, row: NodeIdx, pod: &PodInfo, claimed: &Claimed) -> Option<ClaimEffect> {
         let key = (pod.namespace.clone(), claimed.name.clone());
         let used = self.in_use.get_mut(&key)?;
@@ -110,7 +111,7 @@ impl Claims {
         self.in_use.iter().filter(|(_, used)| of_class(used)).map(|(key, _)| key.clone()).collect()
     }
 
-    /// Resolves the claim.
+    /// Looks up the claim and its volume.
     fn resolve(&mut self, objects: ClaimObjects<'_>, key: &ClaimKey) {
         self.forget_volume_of(key);
         let known = objects.claims.get(&key.0, &key.1).map(|claim| KnownClaim {

@@ -133,7 +133,8 @@ fn claim_of<'a>(
     }
 }
 
-/// Returns the driver's volume for an in-tree disk in a pod.
+/// Returns the volume that a CSI driver serves for an in-tree disk in a pod's spec. Returns `None` for any other
+/// volume, and if no driver serves the disk.
 pub(super) fn in_pod(volume: &PodVolume) -> Option<Result<DriverVolume, VolumeError>> {
     let VolumeSource::InTree(disk) = &volume.source else { return None };
     let failed = |why: String| {

@@ -41,7 +41,7 @@ struct Group {
 struct NamespaceGroups {
     /// The namespace, with the labels that it had when its pods were counted.
     namespace: Namespace,
-    /// Groups, under each of their labels and in [`LabelSlot::Rest`].
+    /// The groups, each filed under all of its labels and in [`LabelSlot::Rest`].
     groups: LabelMap<GroupId>,
 }
 
@@ -55,7 +55,7 @@ pub(super) struct Groups {
 }
 
 impl Groups {
-    /// Adds a pod on `row`. Returns the pod's namespace as selectors must see it.
+    /// Adds a pod on `row`. Returns the pod's namespace, with the labels that the index uses for it.
     pub(super) fn joined(&mut self, objects: &Objects, row: NodeIdx, pod: &PodInfo) -> &Namespace {
         let key = GroupKey::of(pod);
         let in_namespace = self.namespaces.entry(key.namespace.clone()).or_insert_with(|| NamespaceGroups {
@@ -78,7 +78,7 @@ impl Groups {
         &in_namespace.namespace
     }
 
-    /// Removes a pod from `row`. Returns the pod's namespace as selectors saw it.
+    /// Removes a pod from `row`. Returns the pod's namespace, with the labels that the index uses for it.
     pub(super) fn left(&mut self, row: NodeIdx, pod: &PodInfo) -> Option<Namespace> {
         let in_namespace = self.namespaces.get_mut(&pod.namespace)?;
         let namespace = in_namespace.namespace.clone();
@@ -138,7 +138,8 @@ impl Groups {
         Some((std::mem::replace(&mut in_namespace.namespace, current.clone()), current))
     }
 
-    /// Returns the matching groups. Visits only the groups under the label that has the fewest groups.
+    /// Returns the matching groups. Visits only the groups under one label: of the labels that the selector names, the
+    /// one with the fewest groups.
     fn matching<'a>(
         &'a self,
         in_namespace: &NamespaceGroups,
@@ -200,7 +201,7 @@ impl Groups {
     }
 }
 
-/// Returns the slots of a group with these labels.
+/// Returns the slots in which a group with these labels is filed.
 fn slots(labels: &Labels) -> impl Iterator<Item = LabelSlot<'_>> {
     labels.iter().map(|(key, value)| LabelSlot::Value(key, value)).chain([LabelSlot::Rest])
 }

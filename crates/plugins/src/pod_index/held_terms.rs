@@ -19,7 +19,7 @@ use super::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct TermId(u32);
 
-/// A term, with the sums over all its holders.
+/// A term, with sums over the pods that have it.
 #[derive(Debug, Default)]
 pub struct HeldTerm {
     pub(super) term: Arc<Term>,
@@ -28,8 +28,8 @@ pub struct HeldTerm {
     pub anti: RowCounts,
     /// For each row, the number of pods that have the term as required affinity.
     pub affinity: RowCounts,
-    /// For each row, the sum of the weights of the pods that have the term as a preference, negative for
-    /// anti-affinity.
+    /// For each row, the sum of the weights of the pods that have the term as a preferred term. Weights of
+    /// anti-affinity count as negative.
     pub preferred: RowCounts,
 }
 
@@ -149,7 +149,7 @@ impl HeldTerms {
         gone
     }
 
-    /// Removes one holder of a term. Returns true if no pod holds the term any longer.
+    /// Removes one pod from the sums of a term. Returns true if no pod holds the term any longer.
     fn release(&mut self, row: NodeIdx, held: &SpecTerm) -> bool {
         let Some(id) = self.by_term.get(&held.term).copied() else { return false };
         let Some(term) = &mut self.terms[id.0 as usize] else { return false };
@@ -168,7 +168,7 @@ impl HeldTerms {
         is_gone
     }
 
-    /// Checks that exactly the held terms are found by their labels.
+    /// Checks that a lookup by label finds all held terms and nothing else.
     pub(super) fn check(&self) -> Result<(), String> {
         let known = self.by_term.iter().filter_map(|(term, id)| {
             let held = self.terms.get(id.0 as usize)?.as_ref()?;

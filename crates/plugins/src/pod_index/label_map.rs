@@ -8,7 +8,7 @@ use harbormaster_api::{
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 
-/// A requirement on a label that every matching pod must have.
+/// A label that a selector requires every matching pod to have.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Anchor<'a> {
     /// The key with one of these values.
@@ -35,12 +35,12 @@ pub(super) enum LabelSlot<'a> {
     Value(&'a Str, &'a Str),
     /// The slot of a key with any value.
     Key(&'a Str),
-    /// The slot of IDs without a label.
+    /// The slot that belongs to no label: selectors that require no label, and all groups.
     Rest,
 }
 
 impl<'a> Anchor<'a> {
-    /// Returns the slots that a selector with this anchor is in.
+    /// Returns the slots in which a selector with this anchor is filed.
     pub(super) fn slots(self) -> impl Iterator<Item = LabelSlot<'a>> + Clone {
         let (key, values) = match self {
             Self::OneOf(key, values) => (key, values),
@@ -51,7 +51,7 @@ impl<'a> Anchor<'a> {
     }
 }
 
-/// Sets of IDs by label, by label key, and without a label. Empty sets are dropped.
+/// Sets of IDs, one for each [`LabelSlot`]. Empty sets are dropped.
 #[derive(Clone, Debug)]
 pub(super) struct LabelMap<Id> {
     keys: FxHashMap<Str, Key<Id>>,
@@ -127,7 +127,7 @@ impl<Id: Copy + Ord + Hash> LabelMap<Id> {
     }
 
     /// Returns the IDs that may be relevant to a pod with these labels: the IDs under one of the labels, the IDs under
-    /// one of the keys, and the IDs without a label.
+    /// one of the keys, and the IDs in [`LabelSlot::Rest`].
     pub(super) fn candidates_for(&self, labels: &Labels) -> impl Iterator<Item = Id> {
         // Most maps are empty or have few keys; in an empty map there is no need to visit the labels.
         let pairs = (!self.keys.is_empty()).then(|| labels.iter()).into_iter().flatten();
@@ -149,8 +149,8 @@ impl<Id: Copy + Ord + Hash> LabelMap<Id> {
         }
     }
 
-    /// Returns the IDs under the labels of an anchor, or the IDs in [`LabelSlot::Rest`] if there is no anchor. An ID
-    /// that is under only one value of the key is listed once.
+    /// Returns the IDs under the labels of an anchor, or the IDs in [`LabelSlot::Rest`] if there is no anchor. For an
+    /// [`Anchor::Key`], an ID is listed once for each value of the key that it is under.
     pub(super) fn under_anchor(&self, anchor: Option<Anchor<'_>>) -> Vec<Id> {
         let mut found: Vec<Id> = Vec::new();
         match anchor {

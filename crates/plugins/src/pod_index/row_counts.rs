@@ -2,14 +2,14 @@
 
 use harbormaster_framework::prelude::*;
 
-/// For each row, a sum over the row's contributors. A row is present as long as it has contributors, even if the sum is
-/// zero.
+/// For each row, a sum over the row's contributors, such as its pods. A row is present as long as it has contributors,
+/// even if the sum is zero.
 ///
 /// Rows are kept in order, in blocks of neighbors, so that an insertion among 100,000 rows moves only a few of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RowCounts(Vec<Block>);
 
-/// The rows whose number divided by [`BLOCK`] is `number`. Never empty.
+/// The rows whose row number, divided by [`BLOCK`], is `number`. Never empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Block {
     number: usize,
@@ -33,7 +33,7 @@ impl RowCounts {
         self.0.iter().flat_map(|block| &block.entries).map(|entry| (entry.row, entry.sum))
     }
 
-    /// Returns the sum of a row.
+    /// Returns the sum of a row, or zero if the row has no contributors.
     pub fn get(&self, row: NodeIdx) -> i64 {
         let Ok(at) = self.block_of(row) else { return 0 };
         let entries = &self.0[at].entries;
@@ -76,7 +76,7 @@ impl RowCounts {
 
     fn merge(&mut self, new: Entry) {
         let at = self.block_of(new.row).unwrap_or_else(|gap| {
-            // Most sums cover only a few rows.
+            // Most `RowCounts` have only a few rows.
             if self.0.is_empty() {
                 self.0.reserve_exact(1);
             }

@@ -28,7 +28,7 @@ pub struct PodTerm {
 }
 
 impl PodTerm {
-    /// Converts `term`, as it appears in a pod of `namespace`. Returns `None` if the term matches nothing.
+    /// Converts a term of a pod in `namespace`. Returns `None` if the term matches nothing.
     pub fn new(term: &PodAffinityTerm, namespace: &Str, incoming: bool) -> Option<Self> {
         let labels = term.label_selector.clone()?;
         let own = term.namespaces.is_empty() && term.namespace_selector.is_none();
@@ -45,7 +45,7 @@ impl PodTerm {
         self.labels.matches(&pod.labels) && self.has_namespace(&pod.namespace, of_namespace)
     }
 
-    /// Returns true if the term applies to the namespace. Evaluates `labels` only if needed.
+    /// Returns true if the term applies to the namespace. Calls `labels` only if needed.
     fn has_namespace<'a>(&self, name: &Str, labels: impl FnOnce() -> &'a Labels) -> bool {
         self.namespaces.contains(name)
             || self.namespace_selector.as_ref().is_some_and(|selector| {
@@ -72,8 +72,8 @@ impl PodSelector {
     }
 }
 
-/// Returns true if no term of a list has a syntax error. If a list of a pod on a node has an error, kube-scheduler
-/// ignores the whole list.
+/// Returns true if no term of a list has a syntax error. If the list belongs to a pod on a node, a single error makes
+/// kube-scheduler ignore the whole list.
 pub fn well_formed<'a>(terms: impl Iterator<Item = &'a PodAffinityTerm> + Clone) -> bool {
     let good = |selector: &Option<LabelSelector>| selector.as_ref().is_none_or(|s| s.check().is_ok());
     terms.clone().all(|term| good(&term.label_selector) && good(&term.namespace_selector))

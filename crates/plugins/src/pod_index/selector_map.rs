@@ -23,7 +23,7 @@ pub(super) struct SelectorMap<Id> {
 pub(super) struct MapPosition {
     /// Index of the term.
     term: usize,
-    /// Index of the anchor in the term.
+    /// Index of the anchor in the term; `None` if the selector names no label.
     anchor: Option<usize>,
 }
 
@@ -34,7 +34,8 @@ impl<Id> Default for SelectorMap<Id> {
 }
 
 impl<Id: Copy + Ord + Hash> SelectorMap<Id> {
-    /// Adds a selector of pods that match all terms. Files it under the label with the fewest selectors.
+    /// Adds a selector of pods that match all terms. Files it under one of the labels that it names: the one with the
+    /// fewest selectors.
     pub(super) fn insert(&mut self, all_of: &[PodTerm], id: Id) -> MapPosition {
         let position = self.best(all_of);
         let (slots, scopes) = slots(all_of, position);

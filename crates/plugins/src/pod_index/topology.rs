@@ -26,7 +26,7 @@ pub struct TopologyKey {
     ids: FxHashMap<Str, u32>,
     /// Number of rows by ID; zero if the ID is free.
     rows: Vec<u32>,
-    /// Exclusive or of the rows with each ID; this is the row itself if there is only one.
+    /// For each ID, the exclusive or of its rows. If the ID has only one row, this is that row.
     rows_xor: Vec<u32>,
     names: Vec<Str>,
     free: Vec<u32>,
@@ -38,12 +38,12 @@ impl TopologyKey {
         self.by_row.get(row.at()).copied().filter(|id| *id != NONE).map(ValueId)
     }
 
-    /// Returns the length of a vector with an entry per value.
+    /// Returns the length that a vector indexed by [`ValueId::at`] needs.
     pub fn values(&self) -> usize {
         self.rows.len()
     }
 
-    /// Returns the only row with the value, or `None` if there are several. Host names, for example, usually have one
+    /// Returns the only row with the value, or `None` if there are several. For example, a host name usually has one
     /// row.
     pub fn only_row(&self, value: ValueId) -> Option<NodeIdx> {
         (self.rows.get(value.at()) == Some(&1)).then(|| NodeIdx(self.rows_xor[value.at()]))
@@ -95,7 +95,7 @@ struct WatchedKey {
     column: TopologyKey,
     /// Number of terms of pods on nodes that use the key.
     held: usize,
-    /// Time of the last use.
+    /// Value of [`Topology::clock`] at the last use. The clock counts uses.
     last_used: u64,
 }
 
@@ -123,7 +123,7 @@ impl Topology {
         self.watched(nodes, key).held += 1;
     }
 
-    /// Records that one term fewer uses the key.
+    /// Records that one of the terms of pods on nodes no longer uses the key.
     pub(super) fn release(&mut self, key: &str) {
         if let Some(watched) = self.keys.get_mut(key) {
             watched.held -= 1;
@@ -140,8 +140,8 @@ impl Topology {
         })
     }
 
-    /// Drops keys that have not been used recently if there are many. Must not run during an attempt, which may need
-    /// all of its keys.
+    /// If there are too many keys, drops those that were used least recently. Must not run during an attempt, which may
+    /// need all of its keys.
     pub(super) fn make_room(&mut self) {
         if self.keys.len() <= KEYS {
             return;
@@ -168,7 +168,7 @@ impl Topology {
         }
     }
 
-    /// Checks that exactly these keys are held, once per term.
+    /// Checks how many terms use each key. `keys` contains the key of every held term, with repetitions.
     pub(super) fn check_held<'a>(&self, keys: impl Iterator<Item = &'a Str>) -> Result<(), String> {
         let mut counted: FxHashMap<&Str, usize> = FxHashMap::default();
         keys.for_each(|key| *counted.entry(key).or_default() += 1);

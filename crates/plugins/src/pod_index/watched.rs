@@ -21,7 +21,7 @@ struct WatchedSelector {
     selector: Arc<PodSelector>,
     position: MapPosition,
     rows: RowCounts,
-    /// Time of the last use.
+    /// Value of [`Selectors::clock`] at the last use. The clock counts uses.
     last_used: u64,
 }
 
@@ -43,7 +43,7 @@ impl Selectors {
         self.watched.get(id).map(|watched| &watched.rows)
     }
 
-    /// Checks that exactly the watched selectors are found by their labels.
+    /// Checks that a lookup by label finds all watched selectors and nothing else.
     pub(super) fn check(&self) -> Result<(), String> {
         let known = self.by_selector.iter().filter_map(|(selector, id)| {
             Some((selector.all_of.as_slice(), self.watched.get(id)?.position, *id))

@@ -11,7 +11,7 @@ use harbormaster_framework::prelude::*;
 use super::{PodTopologySpread, default_selector::default_selector};
 use crate::pod_index::{PodSelector, PodTerm};
 
-/// `whenUnsatisfiable`.
+/// Whether a constraint is a requirement or a preference: `whenUnsatisfiable`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// `DoNotSchedule`: applies in Filter.
@@ -74,7 +74,8 @@ impl Constraint {
         self.selector.as_ref().is_some_and(|s| s.matches(labels))
     }
 
-    /// Returns a selector of the pods to count, or `None` if no pods count, as with an empty selector.
+    /// Returns a selector of the pods to count, or `None` if the constraint counts no pods because its selector is
+    /// missing or empty.
     pub(super) fn counted(&self, namespace: &Str) -> Option<PodSelector> {
         let labels = self.selector.as_ref().filter(|s| !s.is_empty())?.clone();
         let term = PodTerm { namespaces: vec![namespace.clone()], labels, ..PodTerm::default() };

@@ -194,8 +194,8 @@ struct PointsFormula {
 }
 
 impl PointsFormula {
-    /// Weights pods by the number of domains, since with many domains each has only a few pods. `maxSkew` reduces the
-    /// differences.
+    /// Gives each pod more weight if there are more domains, since each domain then has fewer pods. `maxSkew` reduces
+    /// the differences between domains.
     fn new(constraint: &Constraint, domains: usize) -> Self {
         // The logarithm may differ from Go's in the last bit; rounding the score hides the difference.
         let weight = ((domains + 2) as f64).ln();

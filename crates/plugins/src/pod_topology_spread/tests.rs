@@ -274,7 +274,7 @@ fn the_default_selector_combines_those_of_services_and_owner() {
     }
 }
 
-/// PreFilter's state.
+/// The state that PreFilter returns for the pod.
 fn pre_filtered(trial: &Trial, nodes: &Cluster, pod: &PodInfo) -> Slot {
     let mut slot = trial.plugin().default_filter_slot();
     let indexes = trial.indexes(nodes, pod);

@@ -78,7 +78,8 @@ pub fn is_made_for(claim: &Custom<PersistentVolumeClaim>, pod: &PodInfo) -> bool
     claim.metadata.controller.as_ref().is_some_and(|owner| owner.uid == pod.uid)
 }
 
-/// Returns the error for a pod whose ephemeral volume needs a claim whose name is taken by an unrelated claim.
+/// Returns the error for a name conflict: an ephemeral volume of the pod needs a claim with this name, but the existing
+/// claim was not created for the pod.
 pub fn not_made_for(claim: &Custom<PersistentVolumeClaim>, pod: &PodInfo) -> String {
     let (namespace, name) = (&claim.metadata.namespace, &claim.metadata.name);
     let (pod_namespace, pod_name) = (&pod.namespace, &pod.name);

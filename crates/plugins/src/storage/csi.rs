@@ -10,7 +10,7 @@ const GROUP: &str = "storage.k8s.io";
 /// Annotation with the in-tree plugins that CSI drivers replace on a node, separated by commas.
 const MIGRATED_PLUGINS: &str = "storage.alpha.kubernetes.io/migrated-plugins";
 
-/// The CSI drivers on the node of the same name.
+/// The CSI drivers on a node. A CSINode has the same name as its node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(from = "Spec<WireCsiNode>")]
 pub struct CsiNode {

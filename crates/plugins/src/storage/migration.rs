@@ -1,8 +1,8 @@
 //! In-tree disks that CSI drivers serve.
 //!
 //! The facts and formulas are those of `csi-translation-lib` 1.36, to the extent that scheduling depends on them: the
-//! driver, its name for the volume, and the nodes with access. There is one difference: the URL form of EBS volume IDs
-//! (`aws://zone/vol-1`) is not percent-decoded.
+//! driver, its name for the volume, and the nodes with access to the volume. There is one difference: the URL form of
+//! EBS volume IDs (`aws://zone/vol-1`) is not percent-decoded.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -100,12 +100,12 @@ pub fn of_disk(disk: &InTreeDisk) -> Option<&'static Migration> {
     }
 }
 
-/// Returns the driver's handle of a disk in a pod if the disk's migration is on, or `None` otherwise.
+/// Returns the driver's handle of a disk in a pod's spec if the disk's migration is on, or `None` otherwise.
 ///
 /// # Errors
 /// If the disk cannot be translated.
 pub fn inline_handle(disk: &InTreeDisk) -> Option<Result<Str, String>> {
-    // A disk in a pod has no labels, so its zone is unknown.
+    // A disk in a pod's spec has no labels, so its zone is unknown.
     of_disk(disk).filter(|migration| migration.is_on)?;
     handle(disk, &Labels::default())
 }

@@ -41,7 +41,7 @@ pub struct PersistentVolume {
     pub phase: VolumePhase,
     /// Location of the data.
     pub source: PersistentVolumeSource,
-    /// CSI view of an in-tree disk, for nodes where a CSI driver serves the disk. `None` if no driver does.
+    /// CSI view of an in-tree disk, for nodes where a CSI driver serves the disk. `None` if no driver serves the disk.
     pub migrated: Option<Migrated>,
 }
 

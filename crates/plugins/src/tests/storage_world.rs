@@ -125,7 +125,8 @@ impl StorageWorld {
         pod
     }
 
-    /// Makes one more change, or returns `None` if the plugin sleeps through it.
+    /// Makes and returns one more change. If `is_slept_through` returns true for the change, does nothing and returns
+    /// `None`.
     pub(super) fn happening(&mut self, is_slept_through: impl Fn(&Update<'_>) -> bool) -> Option<Happening> {
         let at = self.dice.pick(&NODES);
         let plain = |kind, namespace| Update { kind, namespace, old: None, new: None };

@@ -1,22 +1,21 @@
 //! Tests that every change that makes a rejected pod fit also wakes the pod, whichever plugin rejected it.
 //!
-//! There are exceptions. kube-scheduler's plugins sleep through the same changes, as `harbormaster-oracle hints`
-//! shows:
-//! - PodTopologySpread does not count pods that are being deleted. It is woken when a pod is gone, not when the pod's
-//!   deletion begins.
+//! There are exceptions, which kube-scheduler's plugins share, as `harbormaster-oracle hints` shows:
+//! - PodTopologySpread does not count pods that are being deleted. It wakes the waiting pod when another pod is gone,
+//!   not when the deletion of that pod begins.
 //! - When a node is added or relabeled, InterPodAffinity considers the terms of the waiting pod, but not the terms of
 //!   other pods that keep it away. A node that is removed does not wake the pod either; the removal of the pods on
 //!   that node does.
-//! - A pod that matches its own affinity may go anywhere if no other pod matches that affinity. InterPodAffinity is not
-//!   woken when the last other matching pod is removed or relabeled.
-//! - VolumeRestrictions is not woken when a pod in another namespace releases a disk that the waiting pod also names,
-//!   or when a node is removed together with the user of a `ReadWriteOncePod` claim.
-//! - NodeVolumeLimits is woken when a limit rises, when a pod or an attachment is removed, and when a claim of the
-//!   waiting pod appears. It sleeps through all other changes that help: a new node, the removal of a limit or a
-//!   CSINode, a claim that gets its volume, the removal of a volume or a class, and a new pod that shares a volume with
-//!   the waiting pod.
-//! - VolumeBinding is not woken when a CSINode or a driver is removed. When a driver stops reporting its capacity,
-//!   VolumeBinding is woken only if the waiting pod has an inline volume of that driver.
+//! - A pod that matches its own affinity may go anywhere if no other pod matches that affinity. InterPodAffinity does
+//!   not wake the pod when the last other matching pod is removed or relabeled.
+//! - VolumeRestrictions does not wake the pod when a pod in another namespace releases a disk that the waiting pod also
+//!   names, or when a node is removed together with a pod that uses a `ReadWriteOncePod` claim.
+//! - NodeVolumeLimits wakes the pod when a limit rises, when a pod or an attachment is removed, and when a claim of the
+//!   waiting pod appears. It ignores all other changes that help: a new node, the removal of a limit or a CSINode, a
+//!   claim that gets its volume, the removal of a volume or a class, and a new pod that shares a volume with the
+//!   waiting pod.
+//! - VolumeBinding does not wake the pod when a CSINode or a driver is removed. When a driver stops reporting its
+//!   capacity, VolumeBinding wakes the pod only if the waiting pod has an inline volume of that driver.
 
 use harbormaster_api::features::{Feature, Features};
 use harbormaster_testkit::{Words, what_helps_wakes, what_helps_wakes_anywhere};
@@ -56,7 +55,7 @@ fn every_change_that_helps_a_pod_wakes_it_whichever_plugin_rejected_it() {
     }
 }
 
-/// Returns true for changes that the plugin sleeps through, as described by the exceptions above.
+/// Returns true if the update is one of the exceptions above, so that the plugin does not wake the pod.
 fn is_slept_through(name: &str, waiting: &PodInfo, update: &Update<'_>) -> bool {
     let Update { kind, namespace, old, new } = *update;
     let (appears, goes) = (old.is_none(), new.is_none());

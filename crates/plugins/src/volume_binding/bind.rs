@@ -58,7 +58,7 @@ impl Binding<'_> {
         Ok(())
     }
 
-    /// Waits until all claims have their volumes and the node has access to them.
+    /// Waits until all claims have their volumes. Then checks that the node has access to the volumes.
     pub(super) async fn wait(&self) -> PluginResult<()> {
         if self.at_most.is_zero() {
             return Err(TIMED_OUT.into());

@@ -127,7 +127,7 @@ impl Claims {
     }
 }
 
-/// Returns a usable claim, whether or not it has a volume.
+/// Returns the claim, whether or not it has a volume. Rejects the pod if the pod cannot use the claim.
 fn usable_claim<'a>(
     pod: &PodInfo,
     objects: VolumeObjects<'a>,
@@ -215,8 +215,8 @@ fn check_selector(claim: &Custom<PersistentVolumeClaim>) -> PluginResult<()> {
     })
 }
 
-/// Returns the smallest volume that is reserved for the claim and matches it on some node, or the first such volume by
-/// name if several are equal.
+/// Returns the smallest volume that is reserved for the claim and matches it, whichever nodes have access. Of several
+/// volumes of that size, returns the first by name.
 fn set_aside_for(
     objects: VolumeObjects<'_>,
     supply: &Supply,

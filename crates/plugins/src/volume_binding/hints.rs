@@ -83,8 +83,8 @@ fn after_capacity(
     queue_if(old.is_none() || limit(new) > limit(old))
 }
 
-/// Hint for a pod that gave up its node. The pod may have held an assumed volume that the API server never saw. Skips
-/// bound pods, since the API server knows their volumes.
+/// Hint for a pod that lost its node before it was bound. An assumed change that never reached the API server may have
+/// reserved a volume for the pod. Skips bound pods, since the API server knows their volumes.
 fn after_pod(_: &VolumeBinding, _: &PodInfo, change: &Change<'_>) -> PluginResult<Hint> {
     let Change::Pod { old: Some(gone), .. } = change else { return Ok(Hint::Queue) };
     let is_claim = |source: &VolumeSource| matches!(source, VolumeSource::Claim(_) | VolumeSource::Ephemeral);

@@ -62,8 +62,8 @@ impl<K: Ord + Clone, T: Clone> Offers<K, T> {
         self.by_label.is_empty() && self.others.is_empty()
     }
 
-    /// Returns the labels of nodes with a suitable offer whose key is at least `least`, or `None` if the reach of some
-    /// offer depends on more than one label.
+    /// Returns the node labels under which there is a suitable offer whose key is at least `least`: each label key with
+    /// its values. Returns `None` if the reach of some offer depends on more than one label.
     pub(super) fn labels(
         &self,
         least: &K,

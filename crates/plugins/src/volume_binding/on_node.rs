@@ -127,7 +127,7 @@ impl Claims {
         })
     }
 
-    /// Returns why the volume of a bound claim rejects the node, if it does.
+    /// Returns why a bound claim keeps the pod off the node, or `None` if none does.
     fn bound_problem(
         &self,
         csi_nodes: Watched<'_, CsiNode>,

@@ -1,4 +1,4 @@
-//! Scores nodes by the used fraction of the storage for a pod's volumes.
+//! Scores a node by the fraction of its available storage that a pod's claims request.
 
 use std::collections::BTreeMap;
 

@@ -38,7 +38,7 @@ pub struct Supply {
     capacities: FxHashMap<Str, Offers<ByName, Capacity>>,
     /// Class and reach of each storage capacity.
     capacity_places: FxHashMap<ByName, (Str, Reach)>,
-    /// Rows by the labels that alone determine access to volumes, and by zones and regions.
+    /// Rows by zone, by region, and by each label that determines access to a volume on its own.
     rows: RowsByLabel,
 }
 
@@ -90,7 +90,7 @@ struct Capacity {
 }
 
 impl FreeVolume {
-    /// Returns `None` if the volume is not available to claims.
+    /// Converts a volume, or returns `None` if the volume is not available to claims.
     fn of(volume: &Custom<PersistentVolume>) -> Option<Self> {
         let is_free = volume.claim_ref.is_none()
             && volume.phase == VolumePhase::Available

@@ -13,9 +13,10 @@ use harbormaster_framework::{
 
 use crate::trial::Trial;
 
-/// Checks that all pods of a group are released once the last of them has a node, regardless of the order, and that
-/// they are released again after they time out and return. `pods` are all pods of the group with their nodes; the check
-/// assigns them one by one and removes them again. Waiting times must be above zero and at most 15 minutes.
+/// Checks that all pods of a group are released once the last of them has a node, in whatever order they get their
+/// nodes, and that they are released again after they time out and return. `pods` are all pods of the group with their
+/// nodes; the check assigns them one by one and removes them again. Waiting times must be above zero and at most 15
+/// minutes.
 ///
 /// # Panics
 /// If a pod still waits or is rejected, or the plugin fails.
@@ -25,7 +26,7 @@ pub fn permit_lets_all_go(trial: &Trial, nodes: &mut Cluster, pods: &[(Arc<PodIn
         order.rotate_left(first);
         for order in [order.clone(), order.into_iter().rev().collect()] {
             let expected = WaitingRoom::new(trial).admit_all(nodes, &order);
-            // All pods but the last arrive, time out and give up their nodes.
+            // All pods but the last arrive, time out and lose their nodes.
             let mut room = WaitingRoom::new(trial);
             room.permit_all(nodes, &order[..order.len() - 1]);
             remove_all(nodes, &order[..order.len() - 1]);
@@ -60,7 +61,8 @@ impl<'a> WaitingRoom<'a> {
         Self { trial, waiting: BTreeMap::new(), log: Vec::new() }
     }
 
-    /// Assigns the pods in the given order, checks that all are released, and removes them from their nodes.
+    /// Assigns the pods in the given order, checks that all are released, and removes them from their nodes. Returns
+    /// the log.
     fn admit_all(mut self, nodes: &mut Cluster, pods: &[(Arc<PodInfo>, &str)]) -> Vec<String> {
         self.permit_all(nodes, pods);
         let held: Vec<&str> = self.waiting.keys().map(Str::as_str).collect();

@@ -14,10 +14,11 @@ use crate::{
 /// Verdicts, indexed by pod and node.
 type VerdictsByPod = Vec<Vec<Result<(), Reject>>>;
 
-/// Checks that a pod that gives up its node leaves nothing behind in the plugin, in objects or on the API server,
-/// whether or not PreBind has run. PreBind's writes must be repeatable and must not undo writes for another pod, and
-/// once they are visible, the plugin must no longer rely on assumed changes. `server` must have the same custom objects
-/// as `nodes`. It must be possible to reserve each of `pods` on `node`, both alone and after the previous pods.
+/// Checks that a pod that loses its node before it is bound leaves nothing behind in the plugin, in the cluster's
+/// objects or on the API server, whether or not PreBind has run. PreBind's writes must be repeatable and must not undo
+/// writes for another pod, and once they are visible, the plugin must no longer rely on assumed changes. `server` must
+/// have the same custom objects as `nodes`. It must be possible to reserve `node` for each of `pods`, whether or not it
+/// is already reserved for the pod before.
 ///
 /// # Panics
 /// If anything is left behind, or the plugin fails.
@@ -135,7 +136,8 @@ impl ReserveCheck<'_> {
         self.check_unchanged(&fits, &objects, &format!("Reserve, PreBind and Unreserve of {pod:?}"));
     }
 
-    /// Reserves two pods and unreserves only the first.
+    /// Reserves the node for two pods, runs Unreserve only for the first, and checks that the writes for the second
+    /// remain.
     fn unreserve_one_of_two(&mut self, first: &Arc<PodInfo>, second: &Arc<PodInfo>) {
         let objects = self.server.objects();
         let alone = self.reserve(second);

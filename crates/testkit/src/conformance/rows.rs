@@ -7,7 +7,8 @@ use harbormaster_framework::{cluster::Cluster, nodeset::NodeIdx, pod::PodInfo};
 use super::{RowVerdict, failed, single_verdicts};
 use crate::{trial::Trial, variants};
 
-/// A plugin's answers for a pod: a verdict for each row, and raw scores in the order visited.
+/// A plugin's answers for a pod: a verdict for each row, and raw scores in the order in which an attempt visits the
+/// rows.
 #[derive(Clone, Debug, PartialEq)]
 struct Answers {
     verdicts: Option<Vec<RowVerdict>>,
@@ -34,7 +35,7 @@ impl Answers {
 }
 
 /// Checks that repeated calls to a plugin return the same answers, regardless of other calls in between. A plugin must
-/// not use a clock or random numbers, or store state.
+/// not use a clock or random numbers, or keep state between calls.
 ///
 /// # Panics
 /// If the check or the plugin fails.

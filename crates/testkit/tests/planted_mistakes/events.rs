@@ -17,7 +17,7 @@ impl Resource for Team {
     const SCOPE: ResourceScope = ResourceScope::Namespaced;
 }
 
-/// Registers for the event in its fields.
+/// Registers for the event that its fields describe.
 struct Ears(EventResource, Action);
 
 impl Plugin for Ears {

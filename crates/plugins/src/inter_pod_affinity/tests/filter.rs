@@ -201,7 +201,7 @@ fn namespace_selectors_match_the_labels_of_namespaces() {
 }
 
 /// kube-scheduler also evaluates the namespace selectors of the pod's own terms on empty labels. It evaluates the
-/// namespace selectors of other pods' terms only on the labels of the pod's namespace.
+/// namespace selectors of other pods' terms only on the labels of the incoming pod's namespace.
 #[test]
 fn a_negative_namespace_selector_matches_every_namespace_only_in_own_terms() {
     let not_a: &[Requirement] = &[none_of("team", &["a"])];

@@ -131,7 +131,7 @@ fn the_index_agrees_with_a_recount_of_the_pods() {
             .volume(VolumeSource::InTree(ebs("z")))
             .info();
         let kept = trial().verdict(&nodes, &pod, "n");
-        // The volumes of the pods on a row that a pod has left are counted one by one.
+        // After a pod has left a row, the volumes of the remaining pods on that row are counted one by one.
         let recounted = trial().verdict_without(&mut nodes, &pod, "n", &[("n", "guest")]);
         assert_eq!(kept, recounted, "seed {seed}");
         batch_equals_single(&trial(), &nodes, &pod);

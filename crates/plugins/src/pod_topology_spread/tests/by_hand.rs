@@ -1,4 +1,5 @@
-//! Compares the plugin in random clusters with the rules, applied node by node and label by label.
+//! Compares the plugin's answers in random clusters with those of a simple implementation of the rules, which goes node
+//! by node and label by label.
 
 use std::collections::BTreeMap;
 
