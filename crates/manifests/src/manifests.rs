@@ -348,7 +348,8 @@ impl Reader {
         self.add(Manifest::new(kind.clone(), &value, location));
     }
 
-    /// Adds an object. If the object exists already, the manifest changes it, as with `kubectl apply`.
+    /// Adds an object. If the object exists already, the later manifest replaces it, provided that the API server's
+    /// rules for updates allow the change.
     fn add(&mut self, manifest: Manifest) {
         let label = manifest.label();
         let Some(&earlier) = self.positions.get(&label) else {
