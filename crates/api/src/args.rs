@@ -22,14 +22,15 @@ pub use resources::{
 };
 pub use spread::{DefaultConstraint, DefaultingType, LabelSelectorArg, PodTopologySpreadArgs};
 
-/// `DefaultPreemptionArgs`: number of nodes where evictions help that are enough to choose from. By default, all nodes
-/// are tried unless searches stop early as in kube-scheduler.
+/// `DefaultPreemptionArgs`: the number of candidates after which kube-scheduler stops its search. A candidate is a node
+/// where evictions make room. Harbormaster stops there only with `--parity` or if these arguments differ from the
+/// defaults; otherwise it searches for the best node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct DefaultPreemptionArgs {
-    /// Minimum share of the nodes to try, in percent.
+    /// Minimum number of candidates, in percent of the nodes where evictions might help.
     pub min_candidate_nodes_percentage: i32,
-    /// Minimum number of nodes to try.
+    /// Minimum number of candidates.
     pub min_candidate_nodes_absolute: i32,
 }
 

@@ -96,7 +96,7 @@ pub fn is_subdomain(text: &str) -> bool {
     text.len() <= MAX_SUBDOMAIN && has_subdomain_form(text)
 }
 
-/// Returns the errors in `text` as a qualified name, in the API's words; empty if it is valid.
+/// Returns the reasons why `text` is not a qualified name, in the API's words; empty if it is one.
 pub fn qualified_name_errors(text: &str) -> Vec<String> {
     let wrong_form = || format!("{NAME_WORDS} {NAME_EXAMPLES}regex used for validation is '{NAME_REGEX}')");
     let mut parts = text.split('/');
@@ -130,7 +130,7 @@ pub fn qualified_name_errors(text: &str) -> Vec<String> {
     errors
 }
 
-/// Returns the errors in `text` as a label value, in the API's words; empty if it is valid.
+/// Returns the reasons why `text` is not a label value, in the API's words; empty if it is one.
 pub fn label_value_errors(text: &str) -> Vec<String> {
     let mut errors = Vec::new();
     if text.len() > MAX_NAME {
@@ -146,7 +146,7 @@ pub fn label_value_errors(text: &str) -> Vec<String> {
     errors
 }
 
-/// Returns the errors in `text` as a DNS subdomain, in the API's words; empty if it is valid.
+/// Returns the reasons why `text` is not a DNS subdomain, in the API's words; empty if it is one.
 pub fn subdomain_errors(text: &str) -> Vec<String> {
     let mut errors = Vec::new();
     if text.len() > MAX_SUBDOMAIN {

@@ -16,7 +16,7 @@ pub struct Service {
     pub selector: Option<Labels>,
 }
 
-/// Kinds of owners whose pods are spread by default, found by the owner's selector.
+/// Kinds of owners whose pods are spread by default: the pods that the owner's selector matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum WorkloadKind {
     /// `v1`
@@ -51,7 +51,7 @@ pub struct PodDisruptionBudget {
     pub selector: Option<LabelSelector>,
     /// `status.disruptionsAllowed`.
     pub disruptions_allowed: i32,
-    /// Names in `status.disruptedPods`: pods whose eviction has been counted and is in progress.
+    /// Names in `status.disruptedPods`: pods whose eviction is in progress and already counted in `disruptionsAllowed`.
     pub disrupted_pods: Vec<Str>,
 }
 

@@ -95,7 +95,7 @@ pub struct PodSpec {
     pub node_selector: Option<Labels>,
     /// `affinity.nodeAffinity`.
     pub node_affinity: Option<NodeAffinity>,
-    /// `affinity.podAffinity`; `None` and empty differ when a pod is signed.
+    /// `affinity.podAffinity`; `None` and empty result in different pod signatures (opportunistic batching).
     pub pod_affinity: Option<PodAffinity>,
     /// `affinity.podAntiAffinity`.
     pub pod_anti_affinity: Option<PodAffinity>,
@@ -183,7 +183,7 @@ pub struct PodAffinityTerm {
     pub topology_key: Str,
     /// `matchLabelKeys`, which the API server has already merged into the selector.
     pub match_label_keys: Vec<Str>,
-    /// `mismatchLabelKeys`, also merged already.
+    /// `mismatchLabelKeys`, which the API server has already merged into the selector.
     pub mismatch_label_keys: Vec<Str>,
 }
 
@@ -232,8 +232,8 @@ pub enum VolumeSource {
     InTree(InTreeDisk),
 }
 
-/// A disk of a kind that Kubernetes itself once supported, named by a pod or a persistent volume. CSI drivers have
-/// replaced most of these kinds.
+/// A disk in a pod's volume or a persistent volume, for which Kubernetes itself once had a driver. CSI drivers have
+/// replaced most of these drivers.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum InTreeDisk {
     /// `gcePersistentDisk`
@@ -300,11 +300,13 @@ pub struct PodStatus {
     pub conditions: Vec<PodCondition>,
     /// `startTime`.
     pub start_time: Option<Timestamp>,
-    /// Statuses of containers and init containers with resources (in-place resize, KEP-1287).
+    /// Resources in the statuses of containers and init containers (in-place resize, KEP-1287). Statuses without
+    /// resources are omitted.
     pub container_resources: Vec<ContainerResources>,
     /// Pod-level `resources.requests` and `allocatedResources` of the status.
     pub pod_level: Option<ContainerResources>,
-    /// `resourceClaimStatuses` and `extendedResourceClaimStatus`, as (name, claim name).
+    /// `resourceClaimStatuses` and `extendedResourceClaimStatus`, as pairs of a name in the pod and the name
+    /// of the claim.
     pub resource_claims: Labels,
 }
 
@@ -346,7 +348,7 @@ pub struct PodCondition {
 /// Actual and allocated resources of a running container.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ContainerResources {
-    /// Container name; empty for the pod level.
+    /// Container name; empty for pod-level resources.
     pub name: Str,
     /// `resources.requests`.
     pub requests: ResourceList,

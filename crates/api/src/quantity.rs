@@ -96,7 +96,7 @@ impl Quantity {
         self.nanos == 0
     }
 
-    /// `number * 10^exponent` from the 64-bit parser.
+    /// Creates the quantity `number * 10^exponent`, with the overflows of the 64-bit parser.
     fn short(number: i64, exponent: i32, notation: Notation) -> Self {
         let up = i64::from(exponent);
         Self {
@@ -107,7 +107,7 @@ impl Quantity {
         }
     }
 
-    /// Amount from the decimal parser.
+    /// Creates a quantity from a decimal, with the overflows of the decimal parser.
     fn long(decimal: &Decimal, negative: bool, notation: Notation) -> Self {
         let magnitude = decimal.saturating_nanos();
         let read = |thousandths| decimal.integer(if thousandths { 3 } else { 0 }, negative);
@@ -151,7 +151,7 @@ impl FromStr for Quantity {
 /// The text of a quantity, split into its parts.
 struct ParsedText<'a> {
     negative: bool,
-    /// True if there is any digit. The 64-bit parser ignores this field.
+    /// True if the number has at least one digit. The 64-bit parser ignores this field.
     any_digit: bool,
     /// Digits before the point, without leading zeros.
     whole: &'a [u8],
@@ -160,7 +160,7 @@ struct ParsedText<'a> {
     suffix: &'a str,
 }
 
-/// Factor of a suffix.
+/// Factor that a suffix stands for.
 #[derive(Clone, Copy)]
 enum Factor {
     Ten(i32, Notation),
@@ -259,7 +259,7 @@ fn parse_short(parts: &ParsedText<'_>, factor: Factor) -> Option<Quantity> {
             (exponent >= NANO).then(|| Quantity::short(number, exponent, notation))
         }
         Factor::Two(exponent) => {
-            // Reserve three decimal digits for every factor of 1024, and one more.
+            // Reserve three decimal digits for every factor of 1024, and one more digit.
             let room = 14 - 3 * i64::from(exponent / 10);
             if !parts.fraction.is_empty() || i64::try_from(digits).ok()? > room {
                 return None;
@@ -269,8 +269,8 @@ fn parse_short(parts: &ParsedText<'_>, factor: Factor) -> Option<Quantity> {
     }
 }
 
-/// Returns `number * 10^up`, rounded away from zero, with the overflow of the 64-bit parser: small powers wrap, and all
-/// others result in zero.
+/// Returns `number * 10^up`, rounded away from zero. On overflow, the result is that of the 64-bit parser: a wrapped
+/// number for small powers of ten, and zero for all others.
 fn scale_i64(number: i64, up: i64) -> i64 {
     if up < 0 {
         return match power_of_ten(-up) {
@@ -341,7 +341,7 @@ impl Decimal {
         }
     }
 
-    /// Reduces to exactly nine digits after the point.
+    /// Rounds up, or pads with zeros, to exactly nine digits after the point.
     fn round_up_to_nanos(&mut self) {
         let wanted = NANO.unsigned_abs() as usize;
         if self.digits.len() < self.fraction {
@@ -393,8 +393,8 @@ impl Decimal {
 
     /// Low 64 bits of the amount times `10^up` as an integer. Call this after rounding.
     ///
-    /// Positive amounts are rounded up. Negative amounts are treated as in the API: the digits are cut to 64 bits, the
-    /// result is rounded toward zero, and one is added if it was not whole.
+    /// Positive amounts are rounded up. Negative amounts are treated as in the API: the digits are cut to 64 bits, then
+    /// divided. The quotient is rounded toward zero, and one is added if there is a remainder.
     fn integer(&self, up: usize, negative: bool) -> i64 {
         let sign = if negative { -1 } else { 1 };
         let lost = match self.fraction.checked_sub(up) {

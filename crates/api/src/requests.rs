@@ -26,8 +26,8 @@ const RESIZE_PENDING: &str = "PodResizePending";
 /// Reason in this condition if the resize can never happen on the node.
 const INFEASIBLE: &str = "Infeasible";
 
-/// Resources that the pod occupies on its node, including status, pod-level requests and overhead. NodeInfo sums these
-/// amounts.
+/// Resources that the pod occupies on its node. The status, pod-level requests and overhead are taken into account.
+/// NodeInfo sums these amounts.
 pub fn pod_request(pod: &Pod) -> Resources {
     Resources::from_list(&pod_request_list(pod))
 }
@@ -147,7 +147,7 @@ struct RequestSource<'a> {
     infeasible: bool,
 }
 
-/// Up to three lists; the largest amount of each resource is used.
+/// Up to three lists of amounts. The largest amount of each resource counts.
 type Lists<'a> = [&'a [(Str, i64)]; 3];
 
 impl<'a> RequestSource<'a> {

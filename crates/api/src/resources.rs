@@ -70,7 +70,7 @@ impl Resources {
         self.scalars.binary_search_by(|(n, _)| n.as_str().cmp(name)).map_or(0, |at| self.scalars[at].1)
     }
 
-    /// Sets the amount of scalar `name`, keeping the order.
+    /// Sets the amount of scalar `name`, keeping the list sorted.
     pub fn set_scalar(&mut self, name: &Str, amount: i64) {
         match self.scalars.binary_search_by(|(n, _)| n.cmp(name)) {
             Ok(at) => self.scalars[at].1 = amount,

@@ -90,12 +90,12 @@ pub struct NodeAffinity {
 /// The only field that node selectors can match.
 const FIELD_NAME: &str = "metadata.name";
 
-/// Errors in a selector, one message per finding, in the API's words.
+/// Errors in a selector, one message for each, in the API's words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SelectorError(pub Vec<String>);
 
 impl fmt::Display for SelectorError {
-    /// Writes a single finding alone, and several findings as a list in brackets.
+    /// Writes a single message as it is, and several messages as a list in brackets. Repeated messages are omitted.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut seen: Vec<&str> = Vec::with_capacity(self.0.len());
         for finding in &self.0 {
@@ -162,7 +162,7 @@ impl Requirement {
         }
     }
 
-    /// Returns the errors in an expression over labels; `path` is the position of the expression and may be empty.
+    /// Returns the errors in an expression over labels. `path` is the path of the expression and may be empty.
     pub fn errors(&self, path: &str) -> Vec<String> {
         if self.is_well_formed() {
             return Vec::new();
@@ -400,7 +400,7 @@ impl ParsedNodeSelector {
         }
     }
 
-    /// Syntax errors in the skipped terms.
+    /// Syntax errors in the skipped terms; `None` if no term was skipped.
     pub fn error(&self) -> Option<SelectorError> {
         if self.errors.is_empty() { None } else { Some(SelectorError(self.errors.clone())) }
     }

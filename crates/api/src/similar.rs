@@ -16,7 +16,7 @@ pub fn did_you_mean<'a>(written: &str, known: impl IntoIterator<Item = &'a str>)
     suggestion(similar(written, known))
 }
 
-/// Returns the same suffix for a given suggestion.
+/// Returns the suffix of [`did_you_mean`] for a given suggestion; empty for `None`.
 pub fn suggestion(name: Option<&str>) -> String {
     name.map_or(String::new(), |name| format!(" (did you mean `{name}`?)"))
 }

@@ -20,7 +20,7 @@ pub enum TaintEffect {
 /// A `node.spec.taints` entry. Entries with an unknown effect are dropped on decoding.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Taint {
-    /// Label-like key.
+    /// Key, with the syntax of a label key.
     pub key: Str,
     /// Value; may be empty.
     pub value: Str,
@@ -35,9 +35,9 @@ pub enum TolerationOperator {
     Equal,
     /// Any value.
     Exists,
-    /// Numeric. Requires the alpha feature gate `TaintTolerationComparisonOperators`.
+    /// A smaller number. Requires the alpha feature gate `TaintTolerationComparisonOperators`.
     Lt,
-    /// Numeric. Requires the alpha feature gate `TaintTolerationComparisonOperators`.
+    /// A larger number. Requires the alpha feature gate `TaintTolerationComparisonOperators`.
     Gt,
     /// Anything else: tolerates nothing.
     Unknown,

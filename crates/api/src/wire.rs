@@ -172,8 +172,8 @@ fn from_slice<'a, T: Deserialize<'a>>(kind: &'static str, json: &'a [u8]) -> Res
     decode(json).map_err(|FieldError { path, problem }| DecodeError { kind, path, problem })
 }
 
-/// Converts a parsed object back to text. This allows a single way of decoding, which halves the amount of compiled
-/// code.
+/// Converts a parsed object back to text. Texts and parsed objects are then decoded by the same code, which halves the
+/// amount of compiled code.
 fn bytes(value: &Value) -> Vec<u8> {
     value.to_string().into_bytes()
 }

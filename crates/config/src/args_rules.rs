@@ -257,7 +257,7 @@ fn check_shape(path: &str, shape: &[UtilizationShapePoint], errors: &mut FieldEr
     }
 }
 
-/// Checks the arguments of NodeResourcesFit; paths are relative to the arguments.
+/// Checks the arguments of NodeResourcesFit. The paths in the errors are relative to these arguments.
 pub(crate) fn check_fit(args: &NodeResourcesFitArgs, errors: &mut FieldErrors<'_>) {
     for (i, resource) in args.ignored_resources.iter().enumerate() {
         for error in labels::qualified_name_errors(resource) {

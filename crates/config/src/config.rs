@@ -230,12 +230,12 @@ pub struct ManagedResource {
 }
 
 impl KubeSchedulerConfiguration {
-    /// Returns the configuration that applies without a file, with default feature gates.
+    /// Returns the configuration that applies if there is no file and the feature gates have their defaults.
     pub fn default_config() -> Self {
         Self::default_for(&Features::default())
     }
 
-    /// Returns the configuration that applies without a file.
+    /// Returns the configuration that applies if there is no file.
     pub fn default_for(features: &Features) -> Self {
         crate::load::defaults(features)
     }

@@ -9,8 +9,8 @@ const FLOOR: u64 = 33;
 /// The only component whose versions can be set.
 const COMPONENT: &str = "kube";
 
-/// The emulated Kubernetes version, which determines the feature gates and their defaults, and the minimum compatible
-/// version.
+/// Two minor versions of Kubernetes 1: the emulated version and the minimum compatible version. The emulated version
+/// determines the feature gates and their defaults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Emulation {
     emulated: u32,

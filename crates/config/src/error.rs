@@ -15,7 +15,7 @@ pub struct ConfigError {
     pub position: Option<Position>,
     /// Path of the field, for example `profiles[0].plugins.filter.enabled[1]`; empty for the whole file.
     pub field: String,
-    /// kube-scheduler's message. It includes the field only if kube-scheduler's does.
+    /// kube-scheduler's message. Only some of these messages include the field.
     pub message: String,
     /// Advice on how to fix the error.
     pub help: Option<String>,

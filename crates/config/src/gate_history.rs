@@ -7,8 +7,8 @@ const OFF: bool = false;
 const LOCKED: bool = true;
 const FREE: bool = false;
 
-/// State of a gate from a given minor version of Kubernetes 1 on: that version, the stage, and whether the gate is on
-/// by default and whether it is locked.
+/// State of a gate since a minor version of Kubernetes 1: the minor version, the stage, true if the gate is on by
+/// default, and true if it is locked.
 pub(crate) type GateChange = (u32, Stage, bool, bool);
 
 /// Gates that differ between 1.33 and 1.36. A gate does not exist before its first entry. A gate that is not listed has

@@ -211,7 +211,7 @@ impl FeatureGates {
         unmet
     }
 
-    /// Returns true if a gate is enabled. A gate that does not exist is not enabled.
+    /// Returns true if the gate exists and is enabled.
     pub fn enabled(&self, name: &str) -> bool {
         self.set.get(name).copied().unwrap_or_else(|| known(name, self.emulation).is_some_and(|gate| gate.on))
     }

@@ -19,7 +19,8 @@ use crate::{
     plugins::Plugins,
 };
 
-/// The configuration as in the file. Absent fields have their defaults, unless the default depends on other fields.
+/// The configuration as written in the file. An absent field has its default, unless the default depends on other
+/// fields.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct FileConfig {
@@ -151,7 +152,7 @@ pub fn load(text: &str, file: &str, features: &Features) -> Result<KubeScheduler
     Ok(with_defaults(config, profiles, source, features))
 }
 
-/// Returns the configuration that applies without a file.
+/// Returns the configuration that applies if there is no file.
 pub(crate) fn defaults(features: &Features) -> KubeSchedulerConfiguration {
     with_defaults(FileConfig::default(), Vec::new(), Source::default(), features)
 }

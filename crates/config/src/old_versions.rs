@@ -76,7 +76,8 @@ const POLICY: &[(&str, &str)] = &[
     ("alwaysCheckAllPredicates", "alwaysCheckAllPredicates was removed without replacement"),
 ];
 
-/// Returns the errors for a file of any other version or kind. The first error is about its `apiVersion` or `kind`.
+/// Returns the errors for a file whose version or kind is not supported. The first error is about `apiVersion` or
+/// `kind`.
 pub(crate) fn errors(root: &Node, version: &str, kind: &str, source: &Source) -> ConfigErrors {
     let is_policy = kind == "Policy";
     let is_old = is_policy || OLD_VERSIONS.contains(&version);

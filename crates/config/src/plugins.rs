@@ -51,8 +51,8 @@ impl PluginSet {
     /// Applies the user's changes to this list of defaults.
     ///
     /// A default plugin that the user lists keeps its position and gets the user's weight; the user's other plugins
-    /// follow. If the user lists a default plugin twice, the last entry takes its position and the first entry is
-    /// appended, so that the duplicate is detected later.
+    /// follow. If the user lists a default plugin twice, the last entry takes the plugin's position and the first
+    /// entry is appended, so that the duplicate is detected later.
     fn merged(self, user: PluginSet) -> PluginSet {
         let mut disabled: Vec<_> = user.disabled.iter().map(|p| PluginRef::named(&p.name)).collect();
         disabled.extend(self.disabled.iter().map(|p| PluginRef::named(&p.name)));

@@ -59,7 +59,7 @@ fn check_leader_election(lease: &LeaderElection, errors: &mut FieldErrors<'_>) {
         }
     }
     if lease.lease_duration <= lease.renew_deadline {
-        // kube-scheduler prints the deadline's value too.
+        // kube-scheduler's message contains the value of the deadline, although the field is the lease duration.
         let value = quoted(lease.renew_deadline);
         errors.invalid("leaderElection.leaseDuration", value, "must be greater than `RenewDeadline`");
     }

@@ -69,7 +69,7 @@ impl Others for Classes {
     }
 }
 
-/// Rules for a kind.
+/// The API server's rules for objects of one kind.
 pub(crate) struct Admission<'a>(Context<'a>);
 
 impl Admission<'_> {

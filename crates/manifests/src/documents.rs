@@ -18,7 +18,7 @@ pub struct Location {
     pub line: u64,
 }
 
-/// An object as written. It is encoded because dumps of clusters contain many objects.
+/// An object as written. It is stored as JSON text to save memory, because dumps of clusters contain many objects.
 #[derive(Clone, Debug)]
 pub(crate) struct DocumentObject {
     json: Box<str>,
@@ -213,8 +213,8 @@ struct Fields {
 }
 
 impl Fields {
-    /// Returns true if the value of a key may be the members of a list. kubectl writes the members before the list's
-    /// kind.
+    /// Returns true if the value of a key may be the members of a list. The list's kind may not be known yet, because
+    /// kubectl writes the members first.
     fn has_members_in(&self, key: &str) -> bool {
         let kind = || self.entries.iter().rev().find(|entry| entry.key == "kind");
         key == "items"

@@ -35,7 +35,7 @@ pub(crate) struct Dump {
     named: BTreeMap<&'static str, BTreeSet<String>>,
 }
 
-/// A ReplicaSet, as known from its pods.
+/// A ReplicaSet, described by the pods that it owns.
 #[derive(Debug)]
 struct ReplicaSetPods {
     namespace: String,

@@ -73,7 +73,7 @@ pub struct Manifest {
     pub namespace: String,
     /// Name of the object.
     pub name: String,
-    /// Location in the input. Objects that a dump lacks and that were restored have the default location.
+    /// Location in the input. An object that was restored because a dump lacks it has the default location.
     pub location: Location,
     /// Number of earlier objects in the input.
     pub order: usize,
@@ -136,11 +136,11 @@ pub struct Manifests {
     pub objects: Vec<Manifest>,
     /// Number of ignored objects by kind.
     pub ignored: BTreeMap<String, usize>,
-    /// Number of objects by version and kind that no definition in the input covers.
+    /// Number of objects whose kind has no definition in the input, by version and kind.
     pub undefined: BTreeMap<(String, String), usize>,
     /// Warnings for the user; one line each.
     pub warnings: Vec<String>,
-    /// Number of pods on each missing node. Empty if they become pending again.
+    /// Number of pods on each missing node. Empty if these pods become pending again.
     pub missing_nodes: BTreeMap<String, usize>,
     classes: Classes,
 }
@@ -348,8 +348,8 @@ impl Reader {
         self.add(Manifest::new(kind.clone(), &value, location));
     }
 
-    /// Adds an object. If the object exists already, the later manifest changes the earlier one, as with `kubectl
-    /// apply`.
+    /// Adds an object. If the object exists already, the later manifest replaces it, provided that the API server's
+    /// rules for updates allow the change.
     fn add(&mut self, manifest: Manifest) {
         let label = manifest.label();
         let Some(&earlier) = self.positions.get(&label) else {

@@ -2,7 +2,7 @@
 
 use std::{cmp::Reverse, collections::BTreeMap};
 
-/// Number of names in a line.
+/// Maximum number of names in a line; the others are only counted.
 const SHOWN: usize = 5;
 
 /// Joins names: `a, b, and 3 more`.

@@ -16,7 +16,7 @@ use harbormaster_metrics::Metrics;
 use harbormaster_setup::{Choices, Setup};
 use harbormaster_testkit::{node, pod};
 
-/// Number of rounds with metrics, and also without metrics, in the order A B B A.
+/// Number of rounds. Each round measures once with and once without metrics, in an order that alternates.
 const ROUNDS: usize = 6;
 
 fn run(nodes: usize, pods: usize, metrics: Option<&Metrics>) -> Duration {

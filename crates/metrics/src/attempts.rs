@@ -48,7 +48,7 @@ pub struct Part {
     pub ended: Stamp,
     /// Total time of the calls.
     pub spent: Duration,
-    /// Status: for a plugin, the worst of its answers.
+    /// Status; for a plugin, the worst status of its calls.
     pub status: Status,
 }
 

@@ -18,7 +18,7 @@ const PREEMPTION: &str = "DefaultPreemption";
 /// The plugin whose failures are counted as volume errors.
 const VOLUMES: &str = "VolumeBinding";
 
-/// All statuses, each at the index of its number.
+/// All statuses, each at the index that equals its number.
 const STATUSES: [Status; Status::COUNT] = [
     Status::Success,
     Status::Skip,
@@ -72,7 +72,8 @@ impl Sampling {
         }
     }
 
-    /// Removes all plugins, because later cycles do not call them.
+    /// Removes all plugins. Called when new profiles replace the old ones, because later cycles do not call the old
+    /// profiles' plugins.
     pub(crate) fn clear_plugins(&self) {
         self.plugins.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }

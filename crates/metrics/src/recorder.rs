@@ -28,7 +28,7 @@ use crate::{
 
 /// Maximum number of hints measured per second, because a single change may call a hint for each waiting pod.
 const HINTS_PER_SECOND: i64 = 1000;
-/// Number of attempts at or above which pods share a series.
+/// Pods with at least this number of attempts share a series.
 const MANY_ATTEMPTS: usize = 15;
 
 /// The metric families in which the engine's work is recorded.
@@ -135,7 +135,7 @@ impl Recorder {
         self.profiles.lock().unwrap_or_else(PoisonError::into_inner).get(at).cloned()
     }
 
-    /// Once a second has passed, resets the number of hints that may be measured.
+    /// Starts a new second, and resets the number of hints that may be measured, if the current second has passed.
     fn renew_hints(&self, now: Stamp) {
         let since = Stamp(self.hints_since.load(Relaxed));
         if now.since(since) >= Duration::from_secs(1) {

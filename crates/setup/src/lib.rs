@@ -197,9 +197,9 @@ fn spec(plan: &ProfilePlan, registry: &Registry, parity: bool) -> ProfileSpec {
     spec
 }
 
-/// Adds the plugin that stands in for missing plugins. It comes first at its points, so that no other rejection hides
-/// its message. At PostFilter it replaces DynamicResources, which also comes first there, and is added only if
-/// DynamicResources would be called.
+/// Adds the plugin that keeps pods pending if they need a missing plugin. It comes first at its points, so that no
+/// other plugin's rejection hides its message. At PostFilter, it takes the place of DynamicResources, which also comes
+/// first there. A profile that would not call DynamicResources at PostFilter does not call this plugin there either.
 fn add_unbuilt(spec: &mut ProfileSpec, plan: &ProfilePlan, registry: &Registry) {
     let mut points = registry.points(UNBUILT).unwrap_or_default();
     let lacks = |(name, at): &(String, PointSet)| {
@@ -217,7 +217,7 @@ fn add_unbuilt(spec: &mut ProfileSpec, plan: &ProfilePlan, registry: &Registry) 
     spec.args.push((UNBUILT.to_owned(), json!({ "missing": missing })));
 }
 
-/// Returns the preference that is lost because a plugin is missing, if the plugin has one.
+/// Describes the preference among nodes that is lost if the plugin is missing; `None` if nothing is lost.
 fn missing_preference(plugin: &str, points: PointSet) -> Option<&'static str> {
     let scores = points.contains(ExtensionPoint::Score);
     Some(match plugin {
@@ -226,8 +226,8 @@ fn missing_preference(plugin: &str, points: PointSet) -> Option<&'static str> {
     })
 }
 
-/// Warns about missing plugins that the user enables by name, once for all profiles. Other missing plugins are reported
-/// for the pods that need them.
+/// Returns one warning about all missing plugins that the user enables by name in any profile. Other missing plugins
+/// are reported for the pods that need them.
 fn unbuilt_plugins(config: &KubeSchedulerConfiguration, plans: &[ProfilePlan]) -> Vec<String> {
     let mut enabled: Vec<String> = Vec::new();
     for (profile, plan) in config.profiles.iter().zip(plans) {

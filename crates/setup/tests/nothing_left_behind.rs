@@ -1,7 +1,7 @@
 //! A scheduler runs for months, so deleted pods, nodes, workloads and claims must leave nothing behind in the engine.
 //!
-//! Every object is unique: each pod has its own labels, selectors, preferences, image, host port and claim, every
-//! second pod its own workload, and every node its own name. Caches of these values are bounded, and the bounds are
+//! Every object is unique: each pod has its own labels, selectors, preferences, image, host port and claim, every two
+//! pods have their own workload, and each node has its own name. Caches of these values are bounded, and the bounds are
 //! reached before the first measurement. The test is a separate program because it counts the process's allocations.
 
 #![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
@@ -40,7 +40,7 @@ const HOSTNAME: &str = "kubernetes.io/hostname";
 const NODES: usize = 30;
 /// Number of pods at any time.
 const LIVE_PODS: usize = 200;
-/// Number of pods after which a node is replaced, together with its pods.
+/// After this number of new pods, a node is replaced, together with its pods.
 const NODE_PODS: usize = 10;
 /// Number of pods before the first measurement and in each of the two measurements.
 const STREAM: usize = 8_000;

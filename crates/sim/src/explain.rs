@@ -1,4 +1,4 @@
-//! Independent verdicts: every pending pod is judged on the cluster as it is, without placing the other pods.
+//! Independent verdicts: every pending pod is evaluated on the cluster as it is, without placing the other pods.
 
 use std::{cell::RefCell, sync::Arc};
 
@@ -31,10 +31,10 @@ pub struct Explained {
     pub explanations: Vec<PodExplanation>,
 }
 
-/// Judges every pending pod of `objects` (Kubernetes objects as JSON) on the cluster that the objects describe, with
+/// Evaluates every pending pod of `objects` (Kubernetes objects as JSON) on the cluster that the objects describe, with
 /// the given feature gates.
 ///
-/// Made for comparing many small clusters: each thread keeps the profiles of the last configuration.
+/// This is fast for many small clusters, because each thread keeps the profiles of the last configuration.
 ///
 /// # Errors
 /// If the configuration or an object is wrong.
@@ -67,15 +67,16 @@ pub fn explain_independent(
     Ok(Explained { report, explanations })
 }
 
-/// Judges every pending pod of the cluster.
+/// Evaluates every pending pod on the cluster, independently of the other pending pods.
 pub fn independent(config: &EngineConfig, cluster: Inventory) -> Report {
     let missing_nodes = cluster.missing_nodes.clone();
     let (mut judge, pending) = Judge::of(config, cluster);
     Report { pods: pending.iter().map(|pod| judge.report(pod)).collect(), missing_nodes }
 }
 
-/// Explains the pods in `report` that `concerns` selects: the verdicts of every plugin on every node. The report is
-/// the result of [`independent`] for the same cluster. Explanations are passed on one by one to limit memory use.
+/// Explains the pods in `report` that `concerns` selects, with the verdicts of every plugin on every node. `report`
+/// must be the result of [`independent`] for the same cluster. To limit memory use, `tell` gets the explanations one by
+/// one.
 pub fn explain_independently(
     config: &EngineConfig,
     cluster: Inventory,
@@ -93,7 +94,7 @@ pub fn explain_independently(
     }
 }
 
-/// The nodes with their pods, and the profiles.
+/// Evaluates single pods: the nodes with their pods, and the profiles' plugins.
 pub(crate) struct Judge {
     pub(crate) cache: Cache,
     runners: Vec<Runner>,
@@ -107,7 +108,7 @@ impl Judge {
         Self { cache: Cache::for_profiles(&config.profiles), runners }
     }
 
-    /// Returns a judge that has everything except the pending pods, and the pending pods.
+    /// Returns a judge for the cluster without its pending pods, and the pending pods.
     fn of(config: &EngineConfig, cluster: Inventory) -> (Self, Vec<Arc<PodInfo>>) {
         let mut judge = Self::new(config);
         for object in cluster.raw_objects(&config.resources()) {
@@ -155,7 +156,7 @@ impl Judge {
         report
     }
 
-    /// Returns the verdicts of every plugin on every node, or `None` if no profile is responsible for the pod.
+    /// Returns the verdicts of every plugin on every node, or `None` if no profile has the pod's scheduler name.
     pub(crate) fn explain(&mut self, pod: &Arc<PodInfo>) -> Option<PodExplanation> {
         let at = self.runner_of(pod)?;
         let cluster = &mut self.cache.cluster;

@@ -38,7 +38,7 @@ pub struct Inventory {
     /// Objects that plugins may read: objects of other built-in kinds, and custom resources whose definitions are among
     /// the manifests. [`Self::custom_notices`] reports the objects that no plugin reads.
     pub custom: Vec<CustomObject>,
-    /// The claims and volumes among the objects, settled before the first pod is scheduled.
+    /// The claims and volumes among the objects, with the bindings that exist before the first pod is scheduled.
     pub volumes: Volumes,
     /// Group, version and plural of each resource that the definitions serve.
     pub served: Vec<[String; 3]>,
@@ -130,7 +130,7 @@ impl Inventory {
         if errors.is_empty() { Ok(cluster) } else { Err(ManifestErrors(errors)) }
     }
 
-    /// Collects claims and volumes, and the objects that they depend on, without settling them.
+    /// Collects claims and volumes, and the objects that they depend on, but does not bind any.
     fn note_volumes(&mut self) {
         self.volumes = Volumes::new(Provisioners::Floating);
         self.volumes.set_nodes(self.nodes.iter().map(|node| (node.name.clone(), node.labels.clone())));
@@ -326,7 +326,7 @@ impl Builder {
         let (mut left, mut left_pods) = (0, 0);
         let mut gone = HashSet::new();
         for workload in std::mem::take(&mut self.workloads) {
-            // The workload's pods belong to its replica sets.
+            // This workload owns workloads, such as ReplicaSets, that own its pods.
             if owners.contains(&workload.key) {
                 continue;
             }

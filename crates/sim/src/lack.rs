@@ -23,12 +23,12 @@ use harbormaster_plugins::{
 /// Maximum number of things that are listed; the others are only counted.
 const NAMED: usize = 3;
 
-/// Things lacking on a group of nodes that were rejected for the same reasons.
+/// Things that a group of nodes lacks. The nodes were rejected for the same reasons.
 #[derive(Debug, Default)]
 pub(crate) struct Shortages {
     nodes: usize,
     amounts: Vec<Amount>,
-    /// Each thing that is lacking, with the number of nodes that lack it.
+    /// Each thing that nodes lack, with the number of those nodes.
     things: Vec<(String, usize)>,
 }
 
@@ -87,7 +87,7 @@ impl Shortages {
         }
     }
 
-    /// Returns one description for each thing that is lacking.
+    /// Returns one description for each thing that the nodes lack.
     pub(crate) fn words(mut self) -> Vec<String> {
         self.things.sort_by_key(|(_, nodes)| std::cmp::Reverse(*nodes));
         let others = self.things.len().saturating_sub(NAMED);
@@ -155,8 +155,8 @@ fn trimmed(number: String) -> String {
     number.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// Returns the taint that keeps the pod away. A feature gate determines whether numbers are compared; a taint that is
-/// not tolerated when numbers are compared is not tolerated otherwise either.
+/// Returns the taint that keeps the pod away. A feature gate, which is not known here, determines whether numbers are
+/// compared. A taint that is not tolerated with this comparison is not tolerated without it either.
 fn untolerated(pod: &PodInfo, node: NodeRef<'_>) -> Option<String> {
     let tolerations = &pod.spec.tolerations;
     let find = |numbers| find_untolerated(node.taints(), tolerations, numbers, |t| t.effect.forbids());
@@ -214,7 +214,7 @@ fn spread(pod: &PodInfo, node: NodeRef<'_>) -> Option<String> {
     Some(limits.collect::<Vec<_>>().join(", ")).filter(|text| !text.is_empty())
 }
 
-/// Returns the topology keys of the pod's own terms. Terms of other pods are not known here.
+/// Returns the topology keys of the pod's own affinity terms. The terms of other pods are not known here.
 fn affinity(reasons: &[Cow<'static, str>], pod: &PodInfo) -> Option<String> {
     let (affinity, anti) = (&pod.spec.pod_affinity, &pod.spec.pod_anti_affinity);
     let own = match reasons.first()?.as_ref() {

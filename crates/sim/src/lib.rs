@@ -1,7 +1,7 @@
 //! Scheduling without a cluster: manifests in, placements and explanations out.
 //!
 //! Reading order: [`inventory`] (from manifests to nodes and pods, including the pods of workloads), [`mod@simulate`]
-//! (the engine under virtual time), [`explain`] (each pod judged on its own), [`report`] and [`explanation`] (the
+//! (the engine under virtual time), [`explain`] (each pod evaluated on its own), [`report`] and [`explanation`] (the
 //! results), `lack` (resources and labels that nodes lack). Manifests are read by `harbormaster-manifests`; the
 //! controllers' decisions are in `harbormaster-world`.
 //!

@@ -11,7 +11,7 @@ use serde::{Serialize, Serializer, ser::SerializeMap as _};
 pub struct Report {
     /// One entry for each pod that had no node, then one for each pod that had a node and lost it.
     pub pods: Vec<PodReport>,
-    /// For each missing node, the number of other pods on it.
+    /// For each missing node, the number of pods on it, which `pods` does not contain.
     pub missing_nodes: BTreeMap<String, usize>,
 }
 
@@ -93,7 +93,7 @@ impl Serialize for PodReport {
     }
 }
 
-/// The volume of a pod's claim. Printed as a clause.
+/// The volume of a pod's claim. `Display` writes one clause, such as `claim data: gets volume disk`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ClaimReport {
     /// Name of the claim, in the pod's namespace.
@@ -158,7 +158,8 @@ impl Fate {
 /// A rejection.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Status {
-    /// The plugin that rejected the pod. Empty if the framework did, because the node is not in PreFilter's result.
+    /// The plugin that rejected the pod. Empty if the framework rejected it, because the node is not in PreFilter's
+    /// result.
     pub plugin: Cow<'static, str>,
     /// kube-scheduler's status code: `Unschedulable`, `UnschedulableAndUnresolvable`, `Pending` or `Error`.
     pub code: Cow<'static, str>,
@@ -203,7 +204,7 @@ impl PodReport {
         }
     }
 
-    /// Records that no profile is responsible for the pod.
+    /// Records that no profile has the pod's scheduler name.
     pub(crate) fn is_of_no_profile(&mut self) {
         self.is_foreign = true;
         self.message = Some(format!("no profile has the scheduler name {:?}", self.profile));

@@ -1,5 +1,5 @@
-//! Runs the engine under virtual time. Pods are bound and evicted immediately, and time passes only while that may
-//! change something.
+//! Runs the engine under virtual time. Pods are bound and evicted immediately, and time passes only while waiting
+//! may change something.
 
 mod storage;
 
@@ -31,7 +31,7 @@ const START: Timestamp = Timestamp(1_767_225_600_000_000_000);
 /// Time between two inputs, so that pods of equal priority are tried in the order of the manifests.
 const STEP: Duration = Duration::from_micros(1);
 
-/// Number of failed attempts, with no pod placed or evicted in between, after which a pod is given up.
+/// Number of attempts, with no pod placed or evicted in between, after which a pod is expected to fail again.
 const MAX_FRUITLESS: u32 = 3;
 
 /// Places the pending pods one after another, as the only scheduler of the cluster would.
@@ -43,11 +43,11 @@ pub fn simulate(config: EngineConfig, cluster: Inventory, progress: &mut dyn FnM
     world.finish()
 }
 
-/// Explains the last attempts of the pods in `report` that were tried and that `concerns` selects: the verdicts of
-/// every plugin on every node at that time. The report is the result of [`simulate`] for the same cluster.
+/// Explains the last attempt of each pod in `report` that was tried and that `concerns` selects, with the verdicts of
+/// every plugin on every node at that time. `report` must be the result of [`simulate`] for the same cluster.
 ///
-/// Runs the simulation again, with the same decisions, until the last of these attempts. Explanations are passed to
-/// `tell` one by one to limit memory use.
+/// Runs the simulation again, with the same decisions, until the last of these attempts. To limit memory use, `tell`
+/// gets the explanations one by one.
 pub fn explain_simulated(
     config: EngineConfig,
     cluster: Inventory,
@@ -182,7 +182,7 @@ impl<'a> SimulatedCluster<'a> {
         loop {
             let hope = self.try_all(progress);
             let lengths = self.engine.queue_lengths();
-            // In a simulation, only the placement of other pods causes the events that waiting pods need.
+            // Waiting pods need events, which in a simulation only the placement of other pods causes.
             let moving = lengths.backoff > 0 || self.engine.bindings_in_progress() > 0;
             let goes_on = moving && hope && self.is_of_interest();
             let Some(wakeup) = self.engine.next_wakeup().filter(|_| goes_on) else { return };
@@ -192,7 +192,8 @@ impl<'a> SimulatedCluster<'a> {
         }
     }
 
-    /// Tries pods until none is ready. Returns false if every pod that was tried has failed too often.
+    /// Tries pods until none is ready. Returns false if no further attempts are needed: every pod that was tried has
+    /// failed too often, or all explanations are complete.
     fn try_all(&mut self, progress: &mut dyn FnMut(usize, usize)) -> bool {
         let (mut tried, mut hope) = (false, false);
         loop {
@@ -253,7 +254,7 @@ impl<'a> SimulatedCluster<'a> {
                     }
                     Effect::PatchStatus(patch) => self.patch(patch),
                     Effect::Evict(task) => self.evict(task),
-                    // No API server is called, so assumptions of plugins remain.
+                    // There is no API server to call, so what plugins assume about objects stays assumed.
                     Effect::CallOff(_) | Effect::Call(_) | Effect::Event(_) => {}
                 }
             }
@@ -339,7 +340,7 @@ impl<'a> SimulatedCluster<'a> {
         }
     }
 
-    /// Returns true if a result is still needed.
+    /// Returns true unless the simulation runs only for explanations and all of them are complete.
     fn is_of_interest(&self) -> bool {
         self.explainer.as_ref().is_none_or(|explainer| !explainer.open.is_empty())
     }

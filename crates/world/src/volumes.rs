@@ -1,14 +1,14 @@
 //! Claims and volumes: the decisions of kube-controller-manager's volume controllers and of CSI drivers' provisioners.
 //! This module writes nothing; the caller applies the [`Changes`].
 //!
-//! Reading order: [`Volumes`] (objects and pending changes), `claiming` (binding claims), `reclaiming` (volumes without a
-//! claim), `provision` (new volumes and their topology), [`pod_claims`] (claims that belong to pods), `index` (volumes by
-//! class and claim).
+//! Reading order: [`Volumes`] (objects and pending changes), `claiming` (binding claims), `reclaiming` (volumes without
+//! a claim), `provision` (new volumes and their topology), [`pod_claims`] (claims that belong to pods), `index`
+//! (volumes by class and claim).
 //!
 //! The simulation is simpler than the original controllers: nothing fails, nothing takes time, and volumes are neither
 //! resized nor recycled. Claims in use are not protected from deletion.
 //!
-//! Invariant: settling a second time changes nothing.
+//! Invariant: calling [`Volumes::settle`] a second time changes nothing.
 
 mod claiming;
 mod index;
@@ -46,11 +46,11 @@ pub enum Provisioners {
     /// No provisioners: only kube-controller-manager's part is simulated.
     #[default]
     Elsewhere,
-    /// Provisioners of all classes. They spread the volumes for claims that do not wait for a pod over all topologies,
-    /// in the order of the numbers at the end of the claims' names.
+    /// Provisioners of all classes. If a claim does not wait for a pod, its name determines the topology of its volume:
+    /// the number at the end of the name spreads a StatefulSet's volumes over all topologies.
     Ready,
     /// Provisioners of all classes. Volumes for claims that do not wait for a pod may be anywhere that the class
-    /// allows, until [`Volumes::land`] fixes their topology.
+    /// allows, until [`Volumes::land`] decides their topology.
     Floating,
 }
 
@@ -217,8 +217,8 @@ impl Volumes {
         Some(&self.claims.get(key)?.read.class)
     }
 
-    /// Returns the volume that this simulation bound to a claim. Returns `None` if the claim is unbound or was bound
-    /// before.
+    /// Returns the volume that this simulation bound to a claim. Returns `None` if the claim is unbound, or if it was
+    /// already bound when it was put into the simulation.
     pub fn claimed_volume(&self, key: &ClaimKey) -> Option<ClaimedVolume> {
         let claim = self.claims.get(key).filter(|claim| claim::is_fully_bound(&claim.read))?;
         let volume = claim.read.volume_name.as_str();
@@ -237,7 +237,7 @@ impl Volumes {
         Some(claim.value)
     }
 
-    /// Settles all volumes and claims.
+    /// Settles all volumes and claims: binds, provisions, releases and deletes volumes as the controllers would.
     pub fn settle(&mut self) {
         for name in self.volumes.keys().cloned().collect::<Vec<_>>() {
             self.settle_volume(&name);
@@ -341,7 +341,7 @@ pub fn claim_key(claim: &Value) -> ClaimKey {
     (namespace(claim).to_owned(), name(claim).to_owned())
 }
 
-/// Returns true if an object has the known version. An object without a version may differ.
+/// Returns true if `object` is the version that is already known. An object without a version counts as unknown.
 fn is_known(known: &Value, object: &Value) -> bool {
     let version = text(object, "/metadata/resourceVersion");
     !version.is_empty() && text(known, "/metadata/resourceVersion") == version && uid(known) == uid(object)

@@ -155,7 +155,7 @@ impl<'t> Reader<'t> {
         self.event().map(drop)
     }
 
-    /// Returns true if the sequence has another item, which is then the next value. Leaves the sequence at its end.
+    /// Returns true if the sequence has another item, which is then the next value. Otherwise, leaves the sequence.
     ///
     /// # Errors
     /// If the text is not YAML.
@@ -167,7 +167,8 @@ impl<'t> Reader<'t> {
         Ok(!is_over)
     }
 
-    /// Returns the next key of the mapping; its value is then the next value. Leaves the mapping at its end.
+    /// Returns the next key of the mapping; the key's value is then the next value. If there are no more keys, leaves
+    /// the mapping and returns `None`.
     ///
     /// # Errors
     /// If the text is not YAML, or the key cannot be represented in JSON.

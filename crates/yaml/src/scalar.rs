@@ -93,7 +93,8 @@ fn radix(text: &str) -> (u32, &str) {
     }
 }
 
-/// Parses a decimal number. A number that is too large becomes a string: seven hexadecimal digits may look like one.
+/// Parses a decimal number. A number that is too large becomes a string, because it may be an abbreviated hash, such as
+/// `123e456`.
 fn float(text: &str) -> Scalar {
     let value = if is_decimal(text) { text.parse::<f64>().ok() } else { None };
     value.filter(|value| value.is_finite()).map_or(Scalar::Text, Scalar::Float)

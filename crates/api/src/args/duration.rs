@@ -33,7 +33,7 @@ pub enum DurationError {
 }
 
 const SECOND: i64 = 1_000_000_000;
-/// Maximum number of fractional digits that are parsed; more would not fit.
+/// Maximum number of fractional digits that are parsed; further digits are ignored.
 const MAX_FRACTION_DIGITS: usize = 18;
 
 impl GoDuration {

@@ -95,7 +95,7 @@ pub struct DefaultConstraint {
     /// `Honor` or `Ignore`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_taints_policy: Option<String>,
-    /// Labels of the pod that are added to the selector.
+    /// Keys of the pod's labels that are added to the selector.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub match_label_keys: Vec<String>,
 }

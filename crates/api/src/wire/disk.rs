@@ -10,7 +10,7 @@ const AZURE_SHARED: &str = "Shared";
 /// The API server's default for `rbd.pool`.
 const RBD_POOL: &str = "rbd";
 
-/// The fields of all kinds of disks; each kind uses its own.
+/// The fields of all kinds of disks; each kind uses only some of them.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
 pub(super) struct WireDisk<'a> {

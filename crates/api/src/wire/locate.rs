@@ -1,7 +1,7 @@
 //! The field at which decoding failed.
 //!
 //! [`serde_json`] reports a position in the text, which this module converts to a path. Decoding again while tracking
-//! the path would also find it, but would double the code that is compiled for every type.
+//! the path would give the same result, but would double the code that is compiled for every type.
 
 use serde::Deserialize;
 
@@ -44,7 +44,7 @@ enum Open {
     Object { key: Option<String> },
 }
 
-/// Returns the path of the value in which `read`, the text decoded so far, ends.
+/// Returns the path of the value that was being decoded at the end of `read`, the text decoded so far.
 fn path_at(read: &[u8]) -> String {
     let (mut open, mut at) = (Vec::new(), 0);
     while let Some(byte) = read.get(at) {
@@ -196,8 +196,8 @@ mod tests {
         fn the_path_from_a_position_equals_the_tracked_path(tree in trees(), pretty: bool) {
             let text = if pretty { serde_json::to_string_pretty(&tree).unwrap() } else { tree.to_string() };
             let (located, tracked) = (decode::<Tree>(text.as_bytes()).err(), tracked(&text));
-            // The positions of these errors are further on: at the name of the variant, or at the first superfluous
-            // entry.
+            // serde_json reports these errors further on in the text: at the name of the variant, or at the first
+            // superfluous entry.
             let leads_further = |error: &FieldError| {
                 ["unknown variant", "trailing characters"].iter().any(|start| error.problem.starts_with(start))
             };

@@ -44,7 +44,7 @@ pub(super) struct WireSelecting<'a, S> {
 #[serde(default, bound(deserialize = "S: Default + Deserialize<'de>, 'de: 'a"))]
 struct Spec<'a, S> {
     selector: Option<S>,
-    /// Needed for kinds whose selector the API server defaults.
+    /// Pod template, whose labels are the default selector of a ReplicationController.
     template: Option<Template<'a>>,
 }
 

@@ -16,7 +16,7 @@ use crate::{
     strings::Interner,
 };
 
-/// Conditions that are decoded.
+/// Types of the conditions that are decoded; all other conditions are skipped.
 const CONDITIONS: [&str; 3] = ["PodScheduled", "DisruptionTarget", "PodResizePending"];
 
 #[derive(Debug, Default, Deserialize)]

@@ -154,7 +154,7 @@ fn alerts_have_descriptions_and_link_to_a_runbook() {
             );
         }
         let runbook = rule["annotations"]["runbook"].as_str().unwrap_or_default();
-        // The documents' own test checks that the heading exists.
+        // A test of the documents checks that the heading exists.
         assert!(
             runbook.strip_prefix(OPERATING).is_some_and(|anchor| anchor.starts_with('#')),
             "{name}: {runbook}"

@@ -19,7 +19,7 @@ use super::SimulatedCluster;
 use crate::report::ClaimReport;
 
 impl SimulatedCluster<'_> {
-    /// Binds the pod's claims as decided, and publishes the changes for later pods.
+    /// Binds the pod's claims as VolumeBinding decided, and passes the changes to the engine for later pods.
     pub(super) fn give_volumes(&mut self, task: &BindTask) {
         let (pod, node) = (task.pod(), task.node());
         let keys: Vec<ClaimKey> = claims_of(pod).collect();

@@ -13,12 +13,12 @@ use super::{ClaimKey, Provisioners, Severity, Volumes, claim_reference};
 /// Name of the controller in events.
 pub(super) const CONTROLLER: &str = "persistentvolume-controller";
 const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
-/// Set on claims and volumes that were bound by the controller or a scheduler rather than by users.
+/// Annotation of claims and volumes that the controller or a scheduler, rather than a user, bound to each other.
 pub(super) const BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
 /// Annotations of the default class.
 const DEFAULT_MARKS: [&str; 2] =
     ["storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"];
-/// Replaces `spec.storageClassName` in old claims.
+/// Annotation that old claims have instead of `spec.storageClassName`.
 const CLASS_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";
 
 impl Volumes {
@@ -63,7 +63,7 @@ impl Volumes {
             self.report(key, CONTROLLER, Severity::Normal, "WaitForFirstConsumer", message.to_owned());
             return self.set_claim_phase(key, "Pending");
         }
-        // If a claim waits for its pod's node, the scheduler would already have chosen any suitable existing volume.
+        // If the claim waited for its pod's node, the scheduler has already found that no existing volume is suitable.
         match self.smallest(claim).filter(|_| !waits) {
             Some(volume) => self.bind(key, &volume),
             None => self.provision(key, claim),
@@ -123,7 +123,7 @@ impl Volumes {
         }
     }
 
-    /// Makes claim and volume refer to each other.
+    /// Makes a claim and a volume refer to each other.
     pub(super) fn bind(&mut self, key: &ClaimKey, volume_name: &str) {
         let (Some(claim), Some(volume)) = (self.claim(key), self.volume(volume_name)) else { return };
         if is_bound(claim, volume) {

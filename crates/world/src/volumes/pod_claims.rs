@@ -29,7 +29,8 @@ pub fn of_stateful_set(set: &Value, pod: &str) -> impl Iterator<Item = Value> {
     })
 }
 
-/// Adds volumes for the claims of a StatefulSet's pod to the pod's spec. They replace volumes of the same names.
+/// Adds volumes for the claims of a StatefulSet's pod to the pod's spec. These volumes replace volumes of the same
+/// names.
 pub fn mount(set: &Value, pod: &str, spec: &mut Map<String, Value>) {
     let templates = list(set, "/spec/volumeClaimTemplates");
     if templates.is_empty() {

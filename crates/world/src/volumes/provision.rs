@@ -113,12 +113,12 @@ impl Volumes {
         Ok(affinity([self.topology(class, node, labels)]))
     }
 
-    /// Returns true if the topology of the claim's volume is left open.
+    /// Returns true if the topology of the claim's volume stays open until the first pod uses the volume.
     fn is_floating(&self, claim: &Custom<PersistentVolumeClaim>) -> bool {
         self.provisioners == Provisioners::Floating && claim::selected_node(claim).is_none()
     }
 
-    /// Fixes the open topology of a volume: `node` runs the first pod that uses the volume.
+    /// Decides the open topology of a volume: that of `node`, which runs the first pod that uses the volume.
     pub fn land(&mut self, volume: &str, node: &str) {
         if !self.floating.remove(volume) {
             return;
@@ -185,8 +185,8 @@ fn driver_of(class: &StorageClass) -> &str {
     migration::of_plugin(provisioner).map_or(provisioner, |migration| migration.driver)
 }
 
-/// Returns a number that spreads claims over topologies. Claims of one StatefulSet get consecutive numbers;
-/// external-provisioner relies on that, too.
+/// Returns a number that spreads claims over topologies. Consecutive claims of one StatefulSet get consecutive numbers,
+/// as in external-provisioner.
 fn spread(claim: &str) -> u64 {
     let numbered =
         claim.rsplit_once('-').and_then(|(base, number)| Some((base, number.parse::<u32>().ok()?)));

@@ -10,7 +10,7 @@ use super::{
 };
 
 impl Volumes {
-    /// Sets the phase of a volume, or deletes it. Binding is decided when the claim is settled.
+    /// Sets the phase of a volume, or deletes the volume. [`Self::settle_claim`] binds volumes to claims.
     pub fn settle_volume(&mut self, name: &str) {
         let Some(volume) = self.volumes.get(name).map(|kept| kept.read.clone()) else { return };
         if volume.metadata.deletion_timestamp.is_some() {
@@ -31,8 +31,8 @@ impl Volumes {
         }
     }
 
-    /// Handles a volume whose claim is gone: deletes the volume, or keeps it for its data, according to its reclaim
-    /// policy.
+    /// Handles a volume whose claim is gone. The volume's reclaim policy determines whether the volume is deleted, or
+    /// kept because of its data.
     pub fn release(&mut self, name: &str) {
         let Some(volume) = self.volume(name) else { return };
         if text(volume, "/spec/persistentVolumeReclaimPolicy") == "Delete" {
