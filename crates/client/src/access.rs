@@ -14,7 +14,7 @@ pub(crate) struct ServerAccess {
     pub server: Uri,
     pub tls: TlsOptions,
     pub credentials: Credentials,
-    /// Names and values of headers.
+    /// Names and values of the headers that make the server treat requests as those of another user.
     pub impersonation: Vec<(&'static str, String)>,
 }
 
@@ -34,7 +34,7 @@ pub(crate) enum InClusterError {
 }
 
 impl ServerAccess {
-    /// Returns access to a server without credentials.
+    /// Returns access to `server`, without credentials.
     pub(crate) fn to(server: Uri) -> Self {
         let (tls, credentials) = (TlsOptions::default(), Credentials::None);
         Self { server, tls, credentials, impersonation: Vec::new() }

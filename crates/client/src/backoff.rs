@@ -17,7 +17,7 @@ impl Default for Jitter {
 }
 
 impl Jitter {
-    /// Returns the next fraction, in `0.0..1.0`.
+    /// Returns the next random fraction, in `0.0..1.0`.
     pub fn fraction(&mut self) -> f64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -27,7 +27,7 @@ impl Jitter {
         (z >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// Returns a duration between `from` and `to`.
+    /// Returns a random duration between `from` and `to`.
     pub fn between(&mut self, from: Duration, to: Duration) -> Duration {
         from + to.saturating_sub(from).mul_f64(self.fraction())
     }
@@ -51,8 +51,8 @@ impl Backoff {
         Self { first, factor, limit, spread, next: first, jitter: Jitter::default() }
     }
 
-    /// Returns delays for lists and watches: from 0.8 s, doubling up to 30 s, each lengthened to at most twice its
-    /// length, as in client-go's reflector.
+    /// Returns delays for lists and watches: from 0.8 s, doubling up to 30 s, each lengthened by a random amount of up
+    /// to the delay itself, as in client-go's reflector.
     pub fn for_watches() -> Self {
         Self::new(Duration::from_millis(800), 2.0, Duration::from_secs(30), 1.0)
     }

@@ -10,7 +10,7 @@ use crate::{client::ResponseBody, error::error_chain};
 /// length is known in advance.
 ///
 /// # Errors
-/// If the body is too long or cannot be read; the error is the reason.
+/// If the body is too long or cannot be read; the error contains the reason.
 pub async fn whole(mut body: ResponseBody, largest: usize) -> Result<Bytes, String> {
     let too_long = || format!("the reply has more than {largest} bytes");
     if body.size_hint().lower() > largest as u64 {
@@ -27,7 +27,8 @@ pub async fn whole(mut body: ResponseBody, largest: usize) -> Result<Bytes, Stri
     Ok(read.joined())
 }
 
-/// Minimum capacity of every block except the first ones.
+/// Minimum capacity of a new block, once the buffer contains this many bytes. Until then, a new block has room for at
+/// least as many bytes as the buffer contains.
 const BLOCK: usize = 1 << 20;
 
 /// A buffer for an unknown number of bytes. Unlike a growing vector, it never copies its content into an allocation of

@@ -27,8 +27,8 @@ pub type ResponseBody = UnsyncBoxBody<Bytes, BoxError>;
 /// Service that answers requests: the network or, in tests, a function.
 pub type HttpService = BoxCloneSyncService<Request<RequestBody>, Response<ResponseBody>, BoxError>;
 
-/// Time limit for an ordinary request, including its response. For a request with a longer limit, the longest time for
-/// which the response may be silent.
+/// Time limit for an ordinary request, including its response. If a request has a longer limit, this is the longest
+/// time for which its response may be silent.
 pub const REQUEST_LIMIT: Duration = Duration::from_secs(30);
 
 /// Content type of a JSON body.
@@ -52,7 +52,7 @@ pub struct ApiClient {
     tracer: Option<Arc<dyn RequestTracer>>,
 }
 
-/// The connections that a request uses; an extension of the request.
+/// The connections that a request uses, stored as an extension of the request.
 #[derive(Clone, Debug)]
 pub(crate) struct Route {
     pub(crate) connections: Arc<ConnectionSet>,
@@ -148,8 +148,8 @@ impl ApiClient {
         self.reachability.allowed(kind);
     }
 
-    /// Abandons the set of connections that contains a dead stream's connection, since all of them may be dead. Returns
-    /// true if new requests used this set until now.
+    /// Abandons the set of connections that contains a dead stream's connection, since all connections in the set may
+    /// be dead. Returns true if new requests used this set until now.
     pub fn give_up_connections(&self, connections: &Weak<ConnectionSet>) -> bool {
         self.connections.lose(connections)
     }
@@ -265,7 +265,7 @@ impl ApiClient {
             self.within(self.limit, &method, path, &connections, response).await
         };
         let outcome = tokio::select! {
-            // The gate comes first, so that it is checked each time before the request proceeds.
+            // The gate is polled first, so that it is checked each time before the request proceeds.
             biased;
             reason = self.gate_closed() => {
                 Err(ApiError::GateClosed(format!("{method} {}: {reason}", plain(path))))
@@ -287,7 +287,7 @@ impl ApiClient {
         }
     }
 
-    /// Sends a request within a span, if the current task is traced.
+    /// Sends a request. If the current task is traced, the request gets a span.
     async fn traced<F>(
         &self,
         mut request: Request<RequestBody>,
@@ -353,7 +353,7 @@ impl ApiClient {
         outcome
     }
 
-    /// Limits the duration of `work`. If a request is not answered in time, its connections are abandoned.
+    /// Does `work` within a time limit. If the limit expires, abandons `connections`, since they may be dead.
     async fn within<T>(
         &self,
         limit: Duration,

@@ -56,7 +56,7 @@ pub enum ClientError {
     /// The certificates cannot be used.
     #[error("credentials for the API server: {0}")]
     Tls(#[from] TlsError),
-    /// There are no credentials.
+    /// The credentials cannot be obtained or sent.
     #[error("credentials for the API server: {0}")]
     Credentials(#[from] CredentialsError),
 }
@@ -128,8 +128,8 @@ pub async fn reviewer(
     Ok(Some(client.with_limiter(RateLimiter::new(200.0, 400))))
 }
 
-/// Sets the process's default crypto provider. Otherwise, the process would have no default as soon as some dependency
-/// enables a second provider.
+/// Sets the process's default crypto provider. rustls chooses a default only as long as no dependency enables a second
+/// provider.
 fn install_crypto_provider() {
     // Fails if a default is already set, which is just as good.
     let _ = rustls::crypto::ring::default_provider().install_default();

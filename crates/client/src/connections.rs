@@ -25,8 +25,8 @@ use tokio::{sync::watch, time::sleep};
 
 use crate::network::Pools;
 
-/// Time that a request may still take after a watch in the same set of connections is found dead. Within this time, a
-/// request over a live connection is answered.
+/// Time that a request may still take after a watch in the same set of connections is found dead. This is long enough
+/// for an answer over a live connection.
 pub(crate) const LAST_CHANCE: Duration = Duration::from_secs(5);
 
 /// The connections that new requests use. Clones share them.
@@ -63,7 +63,8 @@ impl Connections {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Makes new requests use new connections instead of `set`. Returns false if they already do.
+    /// Makes new requests use new connections instead of `set`. Returns false if new requests already use other
+    /// connections.
     pub(crate) fn give_up(&self, set: &Arc<ConnectionSet>) -> bool {
         let mut current = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let is_current = Arc::ptr_eq(&current, set);

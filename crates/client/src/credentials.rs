@@ -20,7 +20,7 @@ use crate::{
 
 /// Time for which the content of a token file is used before the file is read again, as in client-go.
 const TOKEN_FILE_AGE: Duration = Duration::from_secs(60);
-/// Time between a new run of a plugin and the expiry of its previous credentials.
+/// Time before the expiry of a plugin's credentials at which the plugin is run again.
 const PLUGIN_MARGIN: SignedDuration = SignedDuration::from_secs(60);
 
 /// Credentials of a client, as configured.
@@ -250,7 +250,8 @@ mod tests {
         assert!(error.to_string().starts_with("token file /no/such/token: "), "{error}");
     }
 
-    /// Returns a plugin whose tokens count its runs and expire at `expires`.
+    /// Returns a plugin whose token is the number of its runs so far. `expires` is the expiry field in the plugin's
+    /// output; if it is empty, the token does not expire.
     fn counting(folder: &std::path::Path, expires: &str) -> Credentials {
         let script = format!(
             "echo >>{0}/runs; printf '{{\"apiVersion\": \"v1\", \"kind\": \"ExecCredential\", \"status\": \

@@ -30,7 +30,7 @@ pub(crate) struct ExecPlugin {
     pub provide_cluster_info: bool,
     #[serde(default)]
     pub interactive_mode: InteractiveMode,
-    /// Present if the plugin requests it.
+    /// Description of the cluster; present if `provide_cluster_info` is set.
     #[serde(skip)]
     pub cluster: Option<ClusterInfo>,
 }

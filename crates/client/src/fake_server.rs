@@ -52,7 +52,7 @@ impl FakeServer {
         Self { answer: Arc::new(Mutex::new(Box::new(answer))), requests: Arc::default() }
     }
 
-    /// Returns a server that always answers with a response.
+    /// Returns a server that answers every request and never breaks a connection.
     pub fn always(
         mut answer: impl FnMut(&RecordedRequest) -> Response<ResponseBody> + Send + 'static,
     ) -> Self {
@@ -99,7 +99,7 @@ pub fn refused_connection() -> std::io::Error {
     std::io::Error::new(std::io::ErrorKind::ConnectionRefused, "connection refused")
 }
 
-/// Returns a response.
+/// Returns a response with the given status code and body.
 pub fn reply(code: u16, body: impl Into<Bytes>) -> Response<ResponseBody> {
     let body = Full::new(body.into()).map_err(|never| match never {}).boxed_unsync();
     Response::builder().status(code).body(body).unwrap()

@@ -111,6 +111,7 @@ impl KubeconfigError {
 
 /// Reads a kubeconfig and returns the access that its current context describes. Relative paths in the file are
 /// resolved against the folder of the file. Runs no plugin and makes no connection.
+///
 /// # Errors
 /// If the kubeconfig, or a file that it names, cannot be used.
 pub(crate) fn read(path: &Path) -> Result<ServerAccess, KubeconfigError> {

@@ -72,7 +72,7 @@ impl Network {
         if let Some(header) = self.authorizer.header().await? {
             request.headers_mut().insert(AUTHORIZATION, header);
         }
-        // The route is removed, since a pool that held it would keep itself alive.
+        // The route is removed: it refers to the pools, so a pool that held the route would keep itself alive.
         let route: Route = request.extensions_mut().remove().ok_or("a request without a route")?;
         let pools = route.connections.pools.get_or_init(|| self.dialer.pools());
         let pool = if route.is_stream { &pools.streams } else { &pools.requests };
@@ -140,9 +140,10 @@ pub(crate) struct Pools {
 
 /// Makes pools of connections.
 struct Dialer {
-    /// For HTTP/1.1, which costs less per request than HTTP/2. The caller limits the number of concurrent requests.
+    /// Connects over HTTP/1.1, which costs less per request than HTTP/2. The caller limits the number of concurrent
+    /// requests.
     requests: Connector,
-    /// For HTTP/2 if the server supports it, since an HTTP/2 connection can be pinged.
+    /// Connects over HTTP/2 if the server supports it, since an HTTP/2 connection can be pinged.
     streams: Connector,
     idle_connections: usize,
 }

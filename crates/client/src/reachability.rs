@@ -55,7 +55,7 @@ enum Trouble {
 }
 
 impl Trouble {
-    /// Returns the problem that caused an error if the problem affects all requests.
+    /// Returns the problem that caused an error; `None` if the problem does not affect all requests.
     fn of_all(error: &ApiError) -> Option<Self> {
         match error {
             ApiError::Unreachable(_) | ApiError::TimedOut { .. } => Some(Self::Away),
@@ -142,8 +142,8 @@ impl Reachability {
 }
 
 impl State {
-    /// Returns the duration of the outage if it should be logged. An unanswered request is not an outage if another
-    /// request was answered in the same period, `silence`.
+    /// Returns the duration of the outage if it should be logged. If a request timed out, `silence` is the time for
+    /// which it waited; there is no outage if another request was answered during that time.
     fn troubled(&mut self, trouble: Trouble, silence: Option<Duration>, now: Instant) -> Option<Duration> {
         let answered_since = |silence| self.answered.is_some_and(|at| now - at < silence);
         if silence.is_some_and(answered_since) {

@@ -26,7 +26,7 @@ use crate::{
     traces::{SpanEnd, SpanInfo, Traces, traced, within},
 };
 
-/// Reports whether bindings are in progress at the API server, so that less urgent work can hold back.
+/// Reports whether bindings are in progress at the API server, so that less urgent work can make way for them.
 #[derive(Clone, Debug)]
 pub struct BindingActivity(Arc<Semaphore>);
 
@@ -36,13 +36,13 @@ impl BindingActivity {
         self.0.available_permits() < BINDINGS_AT_ONCE
     }
 
-    /// Returns an activity without any bindings.
+    /// Returns an activity that never has a binding in progress.
     #[cfg(test)]
     pub(crate) fn idle() -> Self {
         Self(Arc::new(Semaphore::new(BINDINGS_AT_ONCE)))
     }
 
-    /// Returns an activity that always has bindings in progress.
+    /// Returns an activity that always has a binding in progress.
     #[cfg(test)]
     pub(crate) fn busy() -> Self {
         Self(Arc::new(Semaphore::new(0)))
@@ -85,7 +85,7 @@ impl Binder {
         Self { traces: traces.clone(), ..self }
     }
 
-    /// Lets extenders bind pods before Bind plugins do.
+    /// Lets extenders bind pods. Bind plugins then bind only the pods that no extender binds.
     pub(crate) fn with_extenders(self, extenders: &CurrentExtenders, leadership: &Leadership) -> Self {
         Self { extenders: Some((extenders.clone(), leadership.clone())), ..self }
     }
@@ -221,7 +221,8 @@ impl BindingCycle {
             why = &mut called_off => why.ok(),
             done = self.pre_bind() => match locked(&self.pre_binding).remove(&self.task.pod().uid) {
                 Some(_) => return done,
-                // `call_off` has already reported success.
+                // `call_off` has removed the entry and reported success, so the binding must fail although PreBind has
+                // ended.
                 None => called_off.try_recv().ok(),
             },
         };

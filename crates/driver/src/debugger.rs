@@ -1,4 +1,5 @@
-//! Compares the engine's state with the API server and logs the state, like kube-scheduler's cache debugger.
+//! Compares the engine's state with that of the API server and logs the engine's state, like kube-scheduler's cache
+//! debugger.
 //!
 //! kube-scheduler compares its cache with its own informers. Here, nodes and pods are listed again, so that a watch
 //! that has lost an event is detected as well. Since the cluster may change during the comparison, differences are
@@ -37,7 +38,7 @@ impl Debugger {
         Self { client, engine }
     }
 
-    /// Logs a comparison with the API server and a dump of the engine.
+    /// Compares the engine with the API server, and logs the differences and a dump of the engine.
     pub(crate) async fn run(&self) {
         tracing::trace!(v = 3, "Cache comparer started");
         match self.compare().await {

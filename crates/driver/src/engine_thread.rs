@@ -97,7 +97,8 @@ struct EngineLoop {
     stopping: bool,
     /// Duration of the last attempt; zero once the messages that arrived in the meantime have been handled.
     listen_for: Duration,
-    /// Plugin whose first rejection is logged as a warning; `None` once it has been logged.
+    /// Name of the plugin that rejects pods that need unimplemented features; `None` once its first rejection has been
+    /// logged.
     stand_in: Option<&'static str>,
     /// Metrics; `published` is the time when gauges were last updated.
     metrics: Metrics,
@@ -194,8 +195,8 @@ impl EngineLoop {
         self.unsynced == 0 && self.leads && !self.stopping
     }
 
-    /// Returns true if a pod should be tried now. Pods that are not due are tried only while the status writer accepts
-    /// more patches.
+    /// Returns true if a pod should be tried now. Pods in backoff are tried early, but only while the status writer
+    /// accepts more patches.
     fn is_to_schedule(&self) -> bool {
         let has_room = self.unwritten_statuses < status::AT_ONCE;
         self.may_schedule() && (self.engine.has_due_work() || self.engine.has_work() && has_room)
@@ -327,7 +328,7 @@ impl EngineLoop {
         }
     }
 
-    /// Logs a warning for the first pod that needs a plugin that is not implemented yet.
+    /// Logs a warning about the first pod that needs a feature that is not implemented yet.
     fn warn_of_stand_in(&mut self, uid: &Str, why: &str) {
         let entry = self.stand_in.and_then(|plugin| Some((plugin, self.engine.queue().get(uid)?)));
         let Some((_, entry)) = entry.filter(|(plugin, entry)| entry.rejectors.contains(plugin)) else {

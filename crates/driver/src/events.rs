@@ -79,7 +79,8 @@ struct Series {
 }
 
 impl EventRecorder {
-    /// Returns a recorder for this host, and its writer. The writer holds back while `bindings` are in progress.
+    /// Returns a recorder for this host, and the writer that sends its events. While `bindings` are in progress, the
+    /// writer sends fewer events at a time.
     pub fn new(client: ApiClient, hostname: Arc<str>, bindings: BindingActivity) -> (Self, EventWriter) {
         Self::with_room(ROOM, client, hostname, bindings)
     }

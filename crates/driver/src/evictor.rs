@@ -21,8 +21,8 @@ use crate::{
 
 /// Maximum number of concurrent evictions.
 const AT_ONCE: usize = 32;
-/// Pause after a failure. The cause may be permanent (a role, a webhook), and the engine retries the preemptor
-/// immediately.
+/// Pause after a failure. The cause may be permanent (a missing permission, a webhook), and the engine retries the
+/// preemptor immediately.
 const AFTER_FAILURE: Duration = Duration::from_millis(500);
 /// Type of the condition of a preempted pod.
 const DISRUPTION_TARGET: &str = "DisruptionTarget";

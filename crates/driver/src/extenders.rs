@@ -114,7 +114,7 @@ impl HttpExtenders {
         health: Health,
     ) -> Result<Option<Arc<Self>>, ExtenderSetupError> {
         let Some(first) = configs.first() else { return Ok(None) };
-        // Otherwise, the process would have no default as soon as some dependency enables a second crypto provider.
+        // rustls chooses a default crypto provider only as long as no dependency enables a second one.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let failed = |config: &ExtenderConfig, why: String| ExtenderSetupError {
             url: config.extender.name.to_string(),
@@ -140,12 +140,12 @@ impl HttpExtenders {
         Ok(Some(Arc::new(Self { all, raw, health, runtime: Some(runtime) })))
     }
 
-    /// Returns the objects that requests contain. Every input of the engine must also be applied to them.
+    /// Returns the objects that requests contain. Every input of the engine must also be applied to these objects.
     pub fn raw(&self) -> &RawObjects {
         &self.raw
     }
 
-    /// Lets an extender bind the pod. Returns `None` if no extender binds it and Bind plugins must.
+    /// Lets an extender bind the pod. Returns `None` if no extender binds the pod; Bind plugins must then bind it.
     pub(crate) async fn bind(
         &self,
         pod: &PodInfo,
@@ -224,7 +224,8 @@ impl HttpExtender {
         async move { connection.call(&verb, body).await }
     }
 
-    /// Adds the extender's name to an error.
+    /// Returns the content of a reply, or an error message. If the reply cannot be decoded, the message contains the
+    /// extender's name.
     fn read<T>(&self, verb: &str, read: Result<T, wire::ReplyError>) -> Result<T, String> {
         read.map_err(|wrong| match wrong {
             wire::ReplyError::Reported(why) => why,

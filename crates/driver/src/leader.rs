@@ -23,7 +23,7 @@ use std::time::Duration;
 
 pub use self::leadership::Leadership;
 
-/// Maximum random addition to a standby's pauses, relative to the retry period; client-go's `JitterFactor`.
+/// Maximum random addition to a standby's pauses, as a multiple of the retry period; client-go's `JitterFactor`.
 const JITTER_FACTOR: f64 = 1.2;
 
 /// Leader election settings of this instance.
@@ -109,7 +109,7 @@ impl LeaseElection {
         (self.renew_deadline / 2).max(Duration::from_secs(1))
     }
 
-    /// Returns the lease's name for log lines.
+    /// Returns the lease's namespace and name, for log lines.
     fn lock(&self) -> String {
         format!("{}/{}", self.namespace, self.name)
     }

@@ -65,17 +65,17 @@ pub struct DriverConfig {
     pub leadership: Leadership,
     /// Name of this instance in events and in the lease; the machine's name if absent.
     pub hostname: Option<String>,
-    /// Metrics. A clone serves the pages that show them.
+    /// Metrics. The caller keeps a clone to serve the pages that show them.
     pub metrics: Metrics,
-    /// State for health checks, which use a clone.
+    /// State for health checks. The caller keeps a clone for the checks.
     pub health: Health,
-    /// Receives requests to the running scheduler. A clone sends them.
+    /// Receives requests to the running scheduler. The caller keeps a clone to send them.
     pub console: Console,
     /// Traces, if enabled.
     pub traces: Traces,
     /// The extenders, in the order of [`EngineConfig::extenders`].
     pub extenders: Vec<ExtenderConfig>,
-    /// Allows the configuration to be replaced while the scheduler runs. A clone replaces it.
+    /// Allows the configuration to be replaced while the scheduler runs. The caller keeps a clone to replace it.
     pub reload: Reload,
 }
 
@@ -92,10 +92,10 @@ pub enum ExitReason {
 /// Error returned by [`run`].
 #[derive(Debug, Error)]
 pub enum DriverError {
-    /// The API server cannot be reached with this configuration.
+    /// The configuration of the client for the API server cannot be used.
     #[error(transparent)]
     Client(#[from] ClientError),
-    /// An extender cannot be reached with this configuration.
+    /// The configuration of an extender cannot be used.
     #[error(transparent)]
     Extender(#[from] ExtenderSetupError),
     /// The engine's thread could not be started.
@@ -233,7 +233,8 @@ impl Driver {
         tokio::select! {
             () = shutdown => {}
             end = &mut engine => return Err(engine_failed(end)),
-            // The carrier, the event writer or a watch ends only if the engine has ended.
+            // Unless they panic, the carrier (the task that carries out effects), the event writer and the watches end
+            // only after the engine has ended.
             end = &mut carrier => return Err(carrier_failed(end, engine).await),
             end = &mut event_writer => return Err(match end {
                 Ok(()) => carrier_failed(carrier.await, engine).await,
@@ -423,7 +424,8 @@ fn engine_failed(end: Result<EngineEnd, oneshot::error::RecvError>) -> DriverErr
     })
 }
 
-/// The carrier ends when the engine does.
+/// Returns the error of a run whose carrier ended too early. A carrier that did not panic ends only after the engine,
+/// so the engine's end is then the error.
 async fn carrier_failed(end: Result<(), JoinError>, engine: oneshot::Receiver<EngineEnd>) -> DriverError {
     match end {
         Ok(()) => engine_failed(engine.await),

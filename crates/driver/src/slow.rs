@@ -14,7 +14,7 @@ pub(crate) fn is_long(times: &AttemptTimes) -> bool {
     times.search >= LONG
 }
 
-/// Writes the log line. `number` marks the parts that belong together; `begun` is the start of the attempt.
+/// Writes the log line. `number` identifies the attempt in each part of the line; `begun` is the start of the attempt.
 pub(crate) fn log(pod: &PodInfo, times: &AttemptTimes, number: u32, begun: SystemTime) {
     tracing::debug!(v = 2, unstructured = true, "{}", text(pod, times, number, begun));
 }

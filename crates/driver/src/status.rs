@@ -178,7 +178,7 @@ struct TypeOnly<'a> {
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct ConditionBody<'a> {
-    /// Only in a new condition: `null`, never probed.
+    /// `null` (never probed) in a new condition, otherwise absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     last_probe_time: Option<()>,
     #[serde(skip_serializing_if = "Option::is_none")]

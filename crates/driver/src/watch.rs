@@ -10,9 +10,9 @@
 //!
 //! A connection can die silently. Over HTTP/2, the connection is pinged, so that the watch breaks. HTTP/1.1 has no
 //! pings, so the watcher requests short watches: if a watch does not end in time, its connection is dead. When a watch
-//! ends as requested, the next watch continues on the same connection, which costs one small request. A watch that
-//! begins with a list of all objects must be long, since the list may take long; over HTTP/1.1, the watcher leaves such
-//! a watch after a short time and opens another.
+//! ends as requested, the next watch continues on the same connection, which costs one small request. For a watch that
+//! begins with a list of all objects, the watcher requests a long duration, since the list may take a long time; over
+//! HTTP/1.1, the watcher leaves such a watch soon after the list and opens another.
 //!
 //! The engine gets an input when an object has a new resource version, and when an object was deleted or is missing
 //! from a later list. See "Efficient detection of changes" in Kubernetes' API concepts, and KEP-3157 (streaming lists).
@@ -56,7 +56,8 @@ use crate::{
 const PAGE: usize = 500;
 /// Time limit for a list without pages, which can be hundreds of megabytes long.
 const WHOLE_LIST_LIMIT: Duration = Duration::from_secs(300);
-/// Minimum and maximum requested duration of a watch, and the time after its end at which it is considered dead.
+/// Minimum and maximum duration that is requested for a watch, and the time after the requested end at which a watch
+/// that is still open is considered dead.
 const LONG: (Duration, Duration, Duration) =
     (Duration::from_secs(300), Duration::from_secs(600), Duration::from_secs(30));
 /// The same durations for a connection without pings.
@@ -421,7 +422,7 @@ impl<K: Kind> Watcher<K> {
         if watch.opened.elapsed() >= GOOD_WATCH {
             self.went_well();
         }
-        // If the server is unreachable, the next attempt logs it.
+        // If the server is unreachable, the client logs the outage when the next request fails.
         let trouble = Trouble::Passing { why, retry_after: None, logged: true };
         self.after(trouble, State::Listed { version })
     }
@@ -481,7 +482,7 @@ impl<K: Kind> Watcher<K> {
 
     /// Lists objects with a watch that begins with all objects and marks the end of that list (KEP-3157).
     async fn list_by_stream(&mut self) -> Result<State, Trouble> {
-        // The request includes the list and may take a long time.
+        // The watch begins with the list, which may take a long time.
         let (least, most, grace) = LONG;
         let time = self.jitter.between(least, most);
         let path =
@@ -563,7 +564,7 @@ impl<K: Kind> Watcher<K> {
         }
     }
 
-    /// Completes a list. Known objects that are missing from it are gone.
+    /// Completes a list. Known objects that are not in the list are gone.
     fn finish_list(&mut self) -> Result<(), EngineGone> {
         let mut gone: Vec<K::Key> =
             self.known.keys().filter(|key| !self.listed.contains(*key)).cloned().collect();
@@ -710,7 +711,7 @@ fn garbage(line: &[u8], why: &str) -> Trouble {
 }
 
 /// Distinguishes a server that does not support streaming lists from a failing server. The former rejects the
-/// parameters, or lacks something that it needs for them.
+/// parameters of the request, or lacks a feature that streaming lists need.
 fn no_streaming(error: ApiError) -> Trouble {
     match error.code() {
         Some(400 | 405 | 406 | 415 | 422 | 500 | 501) => Trouble::NoStreaming(error.to_string()),

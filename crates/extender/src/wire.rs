@@ -224,8 +224,7 @@ pub fn decode<T: for<'de> Deserialize<'de>>(text: &[u8]) -> Result<T, String> {
     Ok(decoded)
 }
 
-/// Returns true if Go matches the key to the field: ignores case, and also matches k and s with one non-ASCII letter
-/// each.
+/// Returns true if Go matches the key to the field: Go ignores case, and treats U+212A and U+017F as k and s.
 fn is_key(key: &str, field: &str) -> bool {
     let fold = |letter: char| match letter {
         '\u{212a}' => 'k',

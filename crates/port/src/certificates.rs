@@ -42,7 +42,7 @@ fn self_signed(address: IpAddr) -> Result<PemPair, rcgen::Error> {
     Ok(PemPair { cert: made.cert.pem().into_bytes(), key: made.signing_key.serialize_pem().into_bytes() })
 }
 
-/// Returns the default certificate to use if no flag names its files: the certificate in `--cert-dir`, or if there is
+/// Returns the certificate to use if no flag names a certificate file: the certificate in `--cert-dir` or, if there is
 /// none, a new certificate, which is written to that directory. Without `--cert-dir`, the new certificate is not
 /// written.
 pub(crate) fn own(serving: &Serving) -> Result<PemPair, String> {

@@ -16,7 +16,7 @@ const NAME: &str = "extension-apiserver-authentication";
 const WATCH: u64 = 300;
 /// Minimum delay between two reads of the configmap.
 const PAUSE: Duration = Duration::from_secs(1);
-/// Maximum delay between failed attempts, and the delay between two reads if watching fails.
+/// Maximum delay after a failed read, and the additional delay if the watch cannot be opened.
 const LONG_PAUSE: Duration = Duration::from_secs(30);
 
 /// Reads the configmap.

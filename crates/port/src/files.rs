@@ -54,7 +54,7 @@ impl NamedCertificate {
 /// All files of the port.
 #[derive(Debug)]
 pub(crate) struct Files {
-    /// The default certificate to use if no flag names its files.
+    /// The default certificate if no flag names a certificate file; otherwise `None`.
     made: Option<Arc<CertifiedKey>>,
     pairs: Vec<NamedCertificate>,
     clients: Option<WatchedFiles>,

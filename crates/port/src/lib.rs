@@ -12,7 +12,7 @@
 //! Invariants:
 //! - the port has its own thread and runtime, so that clients cannot slow down scheduling;
 //! - a client can affect only its own connection: handshakes, request heads, bodies and responses have time limits, and
-//!   when there are too many connections, the connection that has been idle longest is closed;
+//!   when there are too many connections, an idle connection is closed;
 //! - TLS does not require a client certificate; each request is authenticated, and is answered with 401 if the
 //!   certificate is invalid;
 //! - a credential that cannot be verified is rejected: without authorities, no certificate is valid; without an API

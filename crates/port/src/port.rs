@@ -88,7 +88,7 @@ pub struct Port {
 }
 
 impl Port {
-    /// Opens the port and returns once it answers. A port of 0 in `options` means any free port.
+    /// Opens the port and returns once it accepts connections. A port of 0 in `options` means any free port.
     ///
     /// Blocks while files are read and, unless lookup failures are tolerated, until the API server has answered.
     ///

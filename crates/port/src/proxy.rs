@@ -20,10 +20,10 @@ pub(crate) struct Proxies {
 }
 
 impl Proxies {
-    /// Returns the user that a proxy names; `None` if the request has no such headers.
+    /// Returns the user that a proxy names; `None` if the request has no certificate or names no user.
     ///
     /// # Errors
-    /// If the certificate does not belong to a proxy. It may belong to a user.
+    /// If the request has a certificate that does not belong to a proxy. The certificate may belong to a user.
     pub(crate) fn user(
         &self,
         chain: &[CertificateDer<'_>],

@@ -19,15 +19,15 @@ use crate::user::User;
 
 /// Time limit of a review, including retries.
 const LIMIT: Duration = Duration::from_secs(10);
-/// Delays between attempts.
+/// Delays between tries.
 const PAUSES: [Duration; 4] = [
     Duration::from_millis(500),
     Duration::from_millis(750),
     Duration::from_millis(1125),
     Duration::from_millis(1687),
 ];
-/// Maximum number of concurrent reviews. Others wait, so that a flood of tokens cannot exhaust the client's rate limit
-/// for long.
+/// Maximum number of concurrent reviews. Further reviews wait, so that a flood of tokens cannot exhaust the client's
+/// rate limit for long.
 const AT_ONCE: usize = 64;
 
 /// Kinds of reviews.
@@ -156,7 +156,7 @@ impl Reviews {
         Ok(reviewed.status)
     }
 
-    /// Logs a missing permission once, and again if the permission is granted and then lost again.
+    /// Logs a missing permission once, and once more if the permission is granted and later revoked.
     fn heed(&self, question: Question, reply: &Result<Bytes, ApiError>) {
         let told = &self.told[question as usize];
         match reply {

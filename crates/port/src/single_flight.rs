@@ -19,8 +19,8 @@ impl<K: Eq + Hash, V> Default for SingleFlight<K, V> {
 }
 
 impl<K: Clone + Eq + Hash, V: Clone> SingleFlight<K, V> {
-    /// Returns the answer of `ask`, or the answer of a call in progress for the same question. If the caller of that
-    /// call gives up, the next waiting caller makes its own call.
+    /// Returns the answer of `ask`, or the answer of a call in progress for the same question. If that call is dropped
+    /// before it has an answer, the next waiting caller makes its own call.
     pub(crate) async fn answer(&self, key: K, ask: impl Future<Output = V>) -> V {
         let cell = self.lock().entry(key.clone()).or_default().clone();
         let waiting = Waiter { all: self, key, cell };
@@ -32,7 +32,7 @@ impl<K: Clone + Eq + Hash, V: Clone> SingleFlight<K, V> {
     }
 }
 
-/// A caller that waits for an answer. The last waiter removes the question when it is dropped.
+/// A caller that waits for an answer. The last waiter to be dropped removes the question.
 struct Waiter<'a, K: Clone + Eq + Hash, V: Clone> {
     all: &'a SingleFlight<K, V>,
     key: K,

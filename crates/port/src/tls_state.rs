@@ -14,7 +14,7 @@ use crate::{certificates::Certificates, tls::Policy, trust::Trust};
 #[derive(Debug)]
 pub(crate) struct TlsState {
     policy: Policy,
-    /// True if clients are asked for certificates, as they are if any certificate may be valid now or later.
+    /// True if clients are asked for certificates, which is the case if client certificates may be valid now or later.
     asks: bool,
     certificates: Latest<Certificates>,
     trust: Arc<Latest<Trust>>,

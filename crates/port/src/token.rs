@@ -20,7 +20,8 @@ const INVALID: &str = "invalid bearer token";
 pub(crate) struct Tokens {
     reviews: Reviews,
     time: Duration,
-    /// Key of the token digests, which differs in every process. Only digests are stored, never tokens.
+    /// Key of the token digests; every process has its own key. Only digests are stored, never tokens. If this is
+    /// `None`, nothing is cached.
     key: Option<hmac::Key>,
     known: Cache<Digest, Owner>,
     under_way: SingleFlight<Digest, Result<Owner, String>>,

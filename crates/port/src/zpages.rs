@@ -180,8 +180,8 @@ fn is_for_eyes(asked: &RequestInfo<'_>) -> bool {
     ["curl", "Wget", "Mozilla/5.0"].iter().any(|beginning| agent.starts_with(beginning))
 }
 
-/// Returns true if a JSON error should be indented: as for other JSON, and also if the client does not accept JSON but
-/// gets it anyway.
+/// Returns true if a JSON error should be indented: under the same conditions as other JSON, and also if the client
+/// does not accept JSON, since it gets the error as JSON anyway.
 pub(crate) fn error_is_for_eyes(asked: &RequestInfo<'_>) -> bool {
     let accept = asked.headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let media = accept.split(',').map(|clause| clause.split(';').next().unwrap_or_default().trim());

@@ -11,8 +11,9 @@ pub struct Limits {
     /// exceed the 90 s after which clients written in Go close idle connections; otherwise, a client may send a request
     /// over a connection that has just been closed.
     pub head: Duration,
-    /// Time limit for the first request of a connection. If set, HTTP/2 connections that send no request for
-    /// [`Self::head`] are closed as well; their responses must then be complete when the service returns.
+    /// Time limit for the first request of a connection. If this limit is set, HTTP/2 connections that send no request
+    /// for [`Self::head`] are also closed. A request then counts as finished when the service returns, so the response
+    /// must be complete by then.
     pub first_request: Option<Duration>,
     /// Longest time for which a client may stop reading a response.
     pub stall: Duration,

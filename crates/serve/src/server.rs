@@ -213,7 +213,7 @@ impl Server {
         let mut builder = http1::Builder::new();
         builder.timer(TokioTimer::new()).header_read_timeout(self.limits.head);
         if let Some(bytes) = self.limits.head_bytes {
-            // Twice the limit, so that a head that is only slightly too long gets an answer.
+            // The buffer is twice as long as the limit, so that a head that is only slightly too long gets an answer.
             builder.max_buf_size(2 * bytes);
         }
         let served = builder.serve_connection(TokioIo::new(self.impatient(stream)), service);

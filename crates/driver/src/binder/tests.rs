@@ -1,4 +1,4 @@
-//! Tests of the order of plugins, and of the work for one pod.
+//! Tests of the order in which plugins run, and of the order of the work for one pod.
 
 use std::{sync::Mutex, time::Duration};
 
@@ -25,7 +25,7 @@ fn logged(pod: &str) -> Vec<String> {
     LOG.lock().unwrap().iter().filter_map(|l| l.strip_prefix(&prefix)).map(str::to_owned).collect()
 }
 
-/// A plugin whose behavior depends on the pod's labels.
+/// Defines a plugin whose behavior depends on the pod's labels.
 macro_rules! toy {
     ($name:ident, $millis:literal) => {
         #[derive(Default)]

@@ -69,7 +69,7 @@ pub(super) struct Backlog {
     normal: VecDeque<PendingWrite>,
     /// New writes of warnings, oldest first.
     warnings: VecDeque<PendingWrite>,
-    /// Writes that wait for a retry, by the time of the retry; the number makes keys unique.
+    /// Writes that wait for a retry, keyed by the time of the retry and a number that makes keys unique.
     resting: BTreeMap<(Instant, u64), PendingWrite>,
     rests: u64,
     /// Events with a write that is being sent or waits for a retry, each with the next write for the same event.
@@ -198,7 +198,8 @@ impl Backlog {
                     entry.insert(None);
                     return Some(first);
                 }
-                // The record must wait for its earlier write. A newer count replaces an older one.
+                // This write must wait until the earlier write for the same event has ended. A newer count replaces an
+                // older one.
                 Entry::Occupied(mut entry) => entry.insert(Some(first)),
             };
             if let Some(replaced) = replaced {

@@ -11,7 +11,7 @@ use serde::Serialize;
 pub(super) struct Record {
     /// Identity of the event; never reused.
     pub(super) id: u64,
-    /// Name of the event's object.
+    /// Name of the Event object.
     pub(super) name: Str,
     pub(super) reason: &'static str,
     pub(super) warning: bool,

@@ -1,8 +1,8 @@
 //! Sends the writes in the backlog, a few at a time.
 //!
-//! The writer works in rounds: when everything has been written, it pauses for a moment. Concurrent writes take much
-//! less processor time than the same writes one by one, and no task waits for an event. The first event after a period
-//! without events is sent immediately.
+//! The writer works in rounds: when everything has been written, it pauses for a moment, so that writes accumulate.
+//! Concurrent writes take much less processor time than the same writes one by one, and nothing waits until an event
+//! has been written. The first event after a period without events is sent immediately.
 
 use std::{sync::Arc, time::Duration};
 

@@ -36,7 +36,7 @@ impl CurrentExtenders {
         (self.raw.wanted() != RawSelection::default()).then_some(&self.raw)
     }
 
-    /// Returns the selection of stored objects.
+    /// Returns which objects are stored.
     pub(crate) fn wanted(&self) -> RawSelection {
         self.raw.wanted()
     }

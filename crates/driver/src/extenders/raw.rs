@@ -123,7 +123,7 @@ impl RawObjects {
         Self { wanted, kept: Arc::default() }
     }
 
-    /// Returns the selection of stored objects.
+    /// Returns which objects are stored.
     pub fn wanted(&self) -> RawSelection {
         self.wanted
     }

@@ -29,7 +29,7 @@ enum Reply {
     Drip,
     /// Nothing, forever.
     Hang,
-    /// More than any client would read, with a `Content-Length` that shows it.
+    /// More than any client would read, with a `Content-Length` that announces it.
     Flood,
     /// The same amount, in chunks.
     ChunkedFlood,

@@ -42,7 +42,7 @@ const SHOWN: usize = 80;
 
 // --- requests ---
 
-/// `ExtenderArgs`.
+/// Encodes `ExtenderArgs`.
 pub(super) fn question(objects: &RawStore, pod: &PodInfo, nodes: &[Str], form: Form) -> Bytes {
     let mut body = Body::with_pod(objects, pod);
     match form {
@@ -62,7 +62,7 @@ pub(super) fn question(objects: &RawStore, pod: &PodInfo, nodes: &[Str], form: F
     body.end()
 }
 
-/// `ExtenderPreemptionArgs`.
+/// Encodes `ExtenderPreemptionArgs`.
 pub(super) fn evictions(objects: &RawStore, pod: &PodInfo, plans: &[NodeVictims], form: Form) -> Bytes {
     // Sorted by node, as Go sorts the keys of maps.
     let mut plans: Vec<&NodeVictims> = plans.iter().collect();
@@ -88,7 +88,7 @@ pub(super) fn evictions(objects: &RawStore, pod: &PodInfo, plans: &[NodeVictims]
     body.end()
 }
 
-/// `ExtenderBindingArgs`.
+/// Encodes `ExtenderBindingArgs`.
 pub(super) fn bind(pod: &PodInfo, node: &str) -> Bytes {
     let args = json!({ "PodName": pod.name, "PodNamespace": pod.namespace, "PodUID": pod.uid, "Node": node });
     args.to_string().into()
@@ -138,7 +138,7 @@ impl Body {
 
 // --- replies ---
 
-/// `ExtenderFilterResult`.
+/// Decodes an `ExtenderFilterResult`.
 pub(super) fn filtered(reply: &[u8], form: Form) -> Result<Filtered, ReplyError> {
     let result: Fields<'_> = whole(reply)?;
     let read = || -> Result<Filtered, serde_json::Error> {
@@ -173,7 +173,7 @@ fn node_names(list: &Fields<'_>) -> Result<Vec<Str>, serde_json::Error> {
     items.into_iter().map(name).collect()
 }
 
-/// `HostPriorityList`.
+/// Decodes a `HostPriorityList`.
 pub(super) fn scores(reply: &[u8]) -> Result<Vec<(Str, i64)>, ReplyError> {
     let list: Option<Vec<Fields<'_>>> = whole(reply)?;
     let score = |entry: &Fields<'_>| -> Result<(Str, i64), serde_json::Error> {
@@ -183,7 +183,7 @@ pub(super) fn scores(reply: &[u8]) -> Result<Vec<(Str, i64)>, ReplyError> {
     scores.map_err(|error| undecodable(reply, &error))
 }
 
-/// `ExtenderPreemptionResult`, which always contains names and UIDs.
+/// Decodes an `ExtenderPreemptionResult`, which always identifies nodes by name and pods by UID.
 pub(super) fn agreed(reply: &[u8]) -> Result<Vec<NodeVictims>, ReplyError> {
     let result: Fields<'_> = whole(reply)?;
     let read = || -> Result<Vec<NodeVictims>, serde_json::Error> {
@@ -199,7 +199,7 @@ pub(super) fn agreed(reply: &[u8]) -> Result<Vec<NodeVictims>, ReplyError> {
     read().map_err(|error| undecodable(reply, &error))
 }
 
-/// `ExtenderBindingResult`.
+/// Decodes an `ExtenderBindingResult`.
 pub(super) fn bound(reply: &[u8]) -> Result<(), ReplyError> {
     no_error(&whole(reply)?, reply)
 }

@@ -40,7 +40,7 @@ pub(crate) struct CandidateConfig<'a> {
     pub(crate) leadership: Leadership,
     /// The machine's name.
     pub(crate) hostname: &'a str,
-    /// Reporter of events.
+    /// Name of the component that the election's events give as their source.
     pub(crate) reporter: Str,
 }
 

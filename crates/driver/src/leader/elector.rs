@@ -1,8 +1,9 @@
 //! The rules of leader election, as a state machine.
 //!
 //! This module has no I/O and no clock. The host calls [`Elector::step`] for the next step, carries it out, and passes
-//! the outcome to [`Elector::answered`]. A try consists of one or more requests: the leader first tries to update the
-//! lease as it last read it; if the update fails, and in all other instances, the try begins by reading the lease.
+//! the outcome to [`Elector::answered`]. A try consists of one or more requests. The leader begins a try by updating
+//! the lease without reading it first. If this update fails, the leader reads the lease. All other instances begin a
+//! try by reading the lease.
 
 use harbormaster_api::Timestamp;
 use harbormaster_client::Jitter;
@@ -141,7 +142,7 @@ impl Elector {
             Next::Lost => return Step::Lost,
             Next::Try(at) if now < at => return Step::Wait(self.leads_until.map_or(at, |end| end.min(at))),
             Next::Send(purpose) => purpose,
-            // The outcome of the last request was not reported.
+            // A try is due, or the outcome of the last request was not reported.
             Next::Try(_) | Next::Await { .. } => {
                 self.tried = Some(now);
                 if self.leads_until.is_some() { Purpose::Prolong } else { Purpose::Read }
@@ -254,7 +255,7 @@ impl Elector {
         self.next = Next::Try(now + self.election.retry_period);
     }
 
-    /// Handles a failed try.
+    /// Sets the time of the next try after a try that neither acquired nor renewed the lease.
     fn pause(&mut self, now: Instant) {
         let period = self.election.retry_period;
         self.next = Next::Try(match (self.leads_until, self.tried) {

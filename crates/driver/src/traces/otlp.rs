@@ -56,7 +56,7 @@ pub struct Traces(Option<Arc<Exporting>>);
 struct Exporting {
     provider: SdkTracerProvider,
     tracer: SdkTracer,
-    /// Sampled attempts that found a node, by the pod's UID.
+    /// Sampled attempts that found a node, keyed by the pod's UID.
     attempts: Mutex<FxHashMap<Str, SpanContext>>,
 }
 
@@ -94,8 +94,8 @@ impl Traces {
     /// Sends the last spans, taking a few seconds at most.
     pub async fn stop(self) {
         let Some(exporting) = self.0 else { return };
-        // The shutdown waits for work on the runtime, so it must not block one of its threads. Spans that cannot be
-        // sent are lost.
+        // The shutdown waits for work on the runtime, so it must not block one of the runtime's own threads. Spans that
+        // cannot be sent are lost.
         let stop = move || exporting.provider.shutdown_with_timeout(LAST_SPANS);
         let _ = tokio::task::spawn_blocking(stop).await;
     }
@@ -149,7 +149,7 @@ impl Exporting {
         attempts.insert(uid.clone(), attempt);
     }
 
-    /// Records the span of a part that has ended. Returns the span's position in the trace.
+    /// Records the span of one part of an attempt after the part has ended. Returns the span's position in the trace.
     fn record(&self, part: &Part, parent: &Context, at: impl Fn(Stamp) -> SystemTime) -> Context {
         let mut attributes = vec![
             KeyValue::new("scheduler.extension_point", part.stage.name()),

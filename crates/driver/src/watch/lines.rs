@@ -21,7 +21,7 @@ impl Lines {
         Self { body, begun: Vec::new() }
     }
 
-    /// Waits for the next line. Returns it together with all lines that arrived with it, or `None` at the end. An
+    /// Waits for the next line. Returns this line and all complete lines that arrived with it; `None` at the end. An
     /// incomplete last line is dropped.
     pub(crate) async fn next(&mut self) -> Result<Option<Vec<Bytes>>, String> {
         loop {

@@ -280,7 +280,7 @@ async fn the_delays_grow_while_a_server_fails() {
     let begun = Instant::now();
     let engine = watch(&server);
     assert_eq!(heard(&engine, 2).await, ["+a@1", "synced"]);
-    // 0.8 + 1.6 + 20, then 6.4 + 12.8 + 25.6 + 30, each up to twice as long.
+    // Delays in seconds: 0.8 + 1.6 + 20, then 6.4 + 12.8 + 25.6 + 30, each at most doubled by jitter.
     let took = begun.elapsed().as_secs();
     assert!((90..190).contains(&took), "{took} s");
 }
@@ -405,7 +405,8 @@ async fn a_good_watch_that_breaks_is_reopened_without_the_delays_of_earlier_fail
     let begun = Instant::now();
     let engine = watch(&server);
     assert_eq!(heard(&engine, 2).await, ["synced", "+a@11"]);
-    // 0.8 + 1.6 + 3.2 + 6.4, each up to twice as long; 60; 0.8 to 1.6.
+    // Times in seconds: delays of 0.8 + 1.6 + 3.2 + 6.4, each at most doubled by jitter; a watch of 60; a delay of 0.8
+    // to 1.6.
     let took = begun.elapsed().as_secs();
     assert!((72..=86).contains(&took), "{took} s");
 }
@@ -540,7 +541,7 @@ async fn the_objects_of_a_custom_kind_come_and_go_with_its_definition() {
         missing(),
         missing(),
         listed(&[("a", 1), ("b", 2)]),
-        // The watch ends with the definition.
+        // The watch ends when the custom resource definition is deleted.
         missing(),
         missing(),
         missing(),

@@ -1,5 +1,5 @@
-//! An extender with all verbs, called by the real kube-scheduler and by Harbormaster with a real kube-apiserver, with
-//! nodes in either form.
+//! Tests of an extender with all verbs against the real kube-scheduler and Harbormaster, each with a real
+//! kube-apiserver. Requests contain nodes as objects or as names.
 
 use std::{
     net::SocketAddr,

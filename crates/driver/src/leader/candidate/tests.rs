@@ -244,7 +244,7 @@ async fn a_leader_that_stops_releases_the_lease_and_a_standby_leads_at_its_next_
     assert_eq!(*world.server.lock().unwrap().spec("leaseDurationSeconds"), 1);
     let took = b.until_it_leads().await;
     assert!(took <= PERIOD.mul_f64(1.0 + JITTER_FACTOR), "{took:?}");
-    // Dropping the election is enough.
+    // Dropping the election also ends the leadership and releases the lease.
     let leadership = b.leadership.clone();
     drop(b);
     sleep(SECOND).await;

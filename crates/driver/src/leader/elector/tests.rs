@@ -224,7 +224,7 @@ fn a_slow_try_is_followed_by_the_next_immediately_and_no_wait_exceeds_the_deadli
     assert_eq!(a.sends(7.0).0, Purpose::Read);
     a.hears(8.5, Answer::Failed);
     assert_eq!(a.sends(8.5).0, Purpose::Prolong);
-    // A wait ends at the deadline at the latest.
+    // The leader waits until the deadline at the latest.
     a.hears(9.5, Answer::Failed);
     a.sends(9.5);
     a.hears(9.6, Answer::Failed);
@@ -357,7 +357,7 @@ fn fractions_of_a_second_are_rounded_up() {
     }
 }
 
-/// An instance in a world where any step may take a long time, and its request in progress.
+/// An instance in a simulation in which any step may take a long time.
 struct Unlucky {
     instance: Instance,
     /// Reading of the instance's clock when the simulation starts.
