@@ -73,7 +73,7 @@ struct State {
     forgotten_version: u64,
 }
 
-/// Failure of a write: an object of the same name exists already, or the expected version is gone or outdated.
+/// Failure of a write: an object of the same name exists already, or the object no longer has the expected version.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Refused;
 
@@ -221,8 +221,8 @@ impl Shelf {
         }
     }
 
-    /// Closes the shelf: its readers end once they have read everything. The resource is no longer served, or has a new
-    /// shelf.
+    /// Closes the shelf: its readers end once they have read everything. Used when the resource is no longer served or
+    /// gets a new shelf.
     pub(crate) fn close(&self) {
         self.state().closed = true;
         self.changed.notify_waiters();

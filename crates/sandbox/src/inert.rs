@@ -5,7 +5,7 @@ use tokio::{sync::mpsc, task::JoinSet};
 
 use crate::sandbox::SandboxError;
 
-/// Resource, plural of the kind, and the effect that its objects do not have here.
+/// Resource, plural of the kind, and the words with which the notice tells users that these objects have no effect.
 const KINDS: [(&str, &str, &str); 15] = [
     ("resourcequotas", "ResourceQuotas", "limit nothing"),
     ("limitranges", "LimitRanges", "set no defaults and limit nothing"),
