@@ -1,6 +1,5 @@
 //! Measures the rate at which pods are created while ten clients watch all of them, and the memory that a large cluster
-//! uses: `cargo run --release -p harbormaster-apiserver --example load [-- -o json]`. Fails if a promised value is not
-//! reached.
+//! uses: `cargo run --release -p harbormaster-apiserver --example load [-- -o json]`. Fails if a promise is not kept.
 //!
 //! This process runs only the server. It starts another process on the same machine for the clients. All requests go
 //! over HTTP on loopback.
@@ -22,7 +21,7 @@ const CREATORS: u64 = 16;
 const WATCHERS: usize = 10;
 const PODS: u64 = 100_000;
 const NODES: u64 = 10_000;
-/// Values promised on two cores.
+/// The lowest rate and the highest memory use promised for a machine with two cores.
 const LEAST_PER_SECOND: f64 = 5000.0;
 const MOST_MIB: f64 = 1536.0;
 
@@ -33,7 +32,7 @@ struct Measure {
     name: &'static str,
     value: f64,
     unit: &'static str,
-    /// True if the promised value is met; `None` if nothing is promised.
+    /// True if the promise is kept; `None` if nothing is promised.
     kept: Option<bool>,
 }
 
@@ -118,14 +117,14 @@ fn measure() -> Outcome<Vec<Measure>> {
     ])
 }
 
-/// Returns a field of this process's status.
+/// Returns a field of `/proc/self/status` in MiB, or 0 if there is no such field.
 fn mib(field: &str) -> f64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix(field)).unwrap_or("0");
     line.trim().trim_end_matches(" kB").parse::<f64>().unwrap_or(0.0) / 1024.0
 }
 
-/// Runs the clients of a phase, in a separate process.
+/// Runs the clients of a phase in a separate process. Returns what they report.
 async fn client(phase: &str, address: &str) -> Outcome<Value> {
     const PATH: &str = "/api/v1/namespaces/default/pods";
     let start = Instant::now();

@@ -4,7 +4,7 @@
 //! Reading order: [`apply()`] and [`note`] (the operations), `managers` (entries of `managedFields`), `fields` (sets
 //! of fields), `walk` (traversal of objects). [`ownership`](crate::ownership) defines which values belong together.
 //!
-//! Field ownership is tracked from the first apply, or from creation if the client specifies its name. Fields that
+//! Field ownership is tracked from the first apply, or from creation if the client names its field manager. Fields that
 //! existed before the first apply belong to `before-first-apply`.
 
 mod fields;
@@ -70,8 +70,8 @@ impl Writer<'_> {
     }
 }
 
-/// Records in the new version of an object which fields the writer wrote. Without an old version, the object is new. If
-/// the old version has no records and the request contains none, the new version gets none.
+/// Records in the new version of an object which fields the writer wrote. `old` is `None` for a new object. If neither
+/// the old version nor the request contains `managedFields`, the new version gets none.
 pub(crate) fn note(kind: &Kind, old: Option<&Value>, new: &mut Value, writer: &Writer<'_>, now: &str) {
     let said = new.pointer("/metadata/managedFields").and_then(Value::as_array);
     let is_reset = said.is_some_and(|said| match said.as_slice() {

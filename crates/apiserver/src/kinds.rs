@@ -144,14 +144,14 @@ impl Kinds {
         self.all.iter().filter(move |kind| kind.group == group && kind.version == version)
     }
 
-    /// Returns the failure for a path in a group under which nothing is served.
+    /// Returns the failure for a path of the given group if nothing is served under the path.
     pub(crate) fn nothing_there(&self, group: &str) -> Failure {
         // Groups of custom resources can be removed; the paths of a removed group are unknown.
         let own = self.all.iter().any(|kind| kind.group == group && !kind.is_custom());
         if own { Failure::no_such_path() } else { Failure::no_such_page() }
     }
 
-    /// Looks up a kind by `pods` or `deployments.apps`, in the version served first.
+    /// Looks up a kind by a name such as `pods` or `deployments.apps`, in the first of its served versions.
     pub(crate) fn named(&self, qualified: &str) -> Option<Arc<Kind>> {
         self.all.iter().find(|kind| kind.qualified() == qualified).cloned()
     }

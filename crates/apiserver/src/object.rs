@@ -48,7 +48,7 @@ impl StoredObject {
         serde_json::from_slice(&self.json).unwrap_or_default()
     }
 
-    /// Returns the same content under another version, for the final state of a deleted object.
+    /// Returns the same content with another version: the deletion of an object gives its final state a new version.
     pub(crate) fn at_version(&self, version: u64) -> Self {
         let digits = self.version.to_string().len();
         let (head, tail) = (&self.json[..self.version_at], &self.json[self.version_at + digits..]);
@@ -70,7 +70,7 @@ fn joined(head: &[u8], version: u64, tail: &[u8]) -> Bytes {
     json.into()
 }
 
-/// An object encoded except for its version, so that the version can be assigned under the store's lock.
+/// An object whose JSON is complete except for the version, so that the version can be assigned under the store's lock.
 #[derive(Clone, Debug)]
 pub(crate) struct Draft {
     pub(crate) key: Arc<str>,

@@ -82,7 +82,7 @@ pub(crate) fn version_3(kinds: &Kinds, path: &[String]) -> Result<Value> {
             let namespaces = if kind.is_namespaced() { "namespaces/{namespace}/" } else { "" };
             let collection = format!("/{path}/{namespaces}{}", kind.plural);
             let object = format!("{collection}/{{name}}");
-            // The path of lists across all namespaces; cluster-scoped kinds have the same path.
+            // The path of a list across all namespaces. For a cluster-scoped kind, it equals `collection`.
             let all = format!("/{path}/{}", kind.plural);
             let list = json!({"get": operation(kind, "list")});
             [(collection, list.clone()), (all, list), (object, json!({"patch": patch_operation(kind)}))]

@@ -93,7 +93,7 @@ fn not_an_object() -> Failure {
     Failure::bad_request("the patch result is not an object")
 }
 
-/// Failure for a JSON patch that cannot be applied. Like kube-apiserver's failure, it does not contain the error.
+/// Failure for a JSON patch that cannot be applied. As in kube-apiserver, the message does not mention the cause.
 fn refused() -> Failure {
     Failure::new(422, "Invalid", "the server rejected our request due to an error in our request")
 }

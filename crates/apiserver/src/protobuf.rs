@@ -1,5 +1,5 @@
-//! Request bodies in protobuf, the default format of Go's typed clients, including those in kubectl. They are decoded
-//! with the table of types and become JSON. Responses are always JSON, which those clients accept too.
+//! Request bodies in protobuf, the default format of client-go's typed clients, including those in kubectl. Bodies are
+//! decoded with the table of types and become JSON. Responses are always JSON, which those clients accept too.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use harbormaster_api::Timestamp;

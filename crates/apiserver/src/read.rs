@@ -75,7 +75,7 @@ fn viewed(kind: &Kind, view: View, object: &StoredObject, metadata: Value) -> Va
     match view {
         View::Plain => value,
         View::Metadata => only_metadata(value),
-        // Tables read events in their stored form.
+        // The columns of tables read events in their stored form.
         View::Table(include) => rows(kind, &[object], include, metadata),
     }
 }

@@ -69,8 +69,8 @@ pub(crate) fn failure(failure: &Failure) -> Response<Body> {
     response
 }
 
-/// Returns a list of encoded items, which are copied in pieces as the list is sent. Items of built-in kinds lose their
-/// `kind` and `apiVersion`.
+/// Returns a list of encoded items, which are copied in pieces as the list is sent. Items of built-in kinds are sent
+/// without `kind` and `apiVersion`.
 pub(crate) fn list(kind: &Kind, metadata: &Value, items: Vec<Bytes>) -> Response<Body> {
     let version = kind.api_version();
     let head = json!({"kind": kind.list_kind, "apiVersion": version, "metadata": metadata}).to_string();

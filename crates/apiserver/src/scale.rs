@@ -13,8 +13,8 @@ use crate::{
     value::{map, text},
 };
 
-/// Returns the paths of a kind's replica counts: those that the custom resource's definition specifies, or the paths of
-/// workloads.
+/// Returns the paths of a kind's replica counts: for a custom resource, those that its definition specifies; otherwise
+/// those of workloads.
 fn paths(kind: &Kind) -> ScalePaths {
     let of_workloads = || ScalePaths {
         spec: ".spec.replicas".to_owned(),

@@ -86,7 +86,7 @@ fn parse_fields(text: &str, known: Option<&[String]>) -> Result<Vec<FieldTerm>, 
             let message = format!("invalid selector: '{text}'; can't understand '{term}'");
             return Err(Failure::bad_request(message));
         };
-        // Event fields can also be given by their names in the other form of events.
+        // Selectors of events may also use the field names of `events.k8s.io/v1`.
         let path = &match path.strip_prefix("regarding.") {
             Some(rest) => format!("involvedObject.{rest}"),
             None if path == "reportingController" => "reportingComponent".to_owned(),
@@ -134,7 +134,7 @@ fn unescaped(value: &str) -> String {
     value.chars().filter(is_meant).collect()
 }
 
-/// Parses `a=b,c!=d,e in (f,g),h notin (i),j,!k,l>5`.
+/// Parses a label selector such as `a=b,c!=d,e in (f,g),h notin (i),j,!k,l>5`.
 fn parse_labels(text: &str) -> Result<Vec<Requirement>, Failure> {
     let refused = |why: &str| Failure::bad_request(format!("unable to parse requirement: {why}"));
     if text.trim().is_empty() {

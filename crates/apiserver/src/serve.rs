@@ -1,7 +1,7 @@
 //! Listeners, with and without TLS. With TLS a client may use HTTP/2.
 //!
-//! Over HTTP/2, idle clients are pinged. While a client answers the pings, a response that the client is not reading
-//! waits, and no more of it is produced.
+//! Over HTTP/2, the server pings idle clients. A client that answers the pings may stop reading a response: the server
+//! then produces no more of the response until the client reads again.
 
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -16,7 +16,7 @@ fn limits() -> Limits {
     Limits { stall: Duration::from_secs(60), ..Limits::default() }
 }
 
-/// A running server. Dropping this value stops the server immediately; [`Running::stop`] waits for requests.
+/// A running server. Dropping this value stops the server immediately; [`Running::stop`] waits for open requests.
 #[derive(Debug)]
 pub struct Running {
     address: SocketAddr,
@@ -47,8 +47,8 @@ impl Drop for Running {
 }
 
 impl ApiServer {
-    /// Serves on a listener, over HTTPS if there is a certificate and over plain HTTP otherwise. Without a token
-    /// everyone may do everything, so listen only on loopback.
+    /// Serves requests on a listener, over HTTPS if there is a certificate and over plain HTTP otherwise. Without a
+    /// token everyone may do everything, so listen only on loopback.
     ///
     /// # Errors
     /// If the listener has no address, or the certificate cannot be used.

@@ -35,8 +35,8 @@ use crate::{
 
 /// Maximum size of a request body: 3 MiB.
 const MOST_BYTES: usize = 3 << 20;
-/// Number of bytes of an oversized body that are read before the server responds. A client that is still writing would
-/// not see the response.
+/// Number of bytes of an oversized body that are read before the server responds. A client may miss a response that
+/// arrives while it is still writing.
 const MOST_IGNORED: usize = 4 * MOST_BYTES;
 /// Maximum number of attempts at an apply while other clients create or delete the object.
 const TRIES: u32 = 10;
@@ -69,7 +69,7 @@ impl ApiServer {
         Router::new().fallback(handle).with_state(self.clone())
     }
 
-    /// Returns another handle to the same server, which can be ended independently.
+    /// Returns another handle to the same server. Ending one handle does not end the other.
     pub(crate) fn with_an_end_of_its_own(&self) -> Self {
         Self { ending: watch::channel(false).0, ..self.clone() }
     }

@@ -73,7 +73,7 @@ struct State {
     forgotten_version: u64,
 }
 
-/// Failure of a write: an object of the same name exists already, or the expected version is gone or outdated.
+/// Failure of a write: an object of the same name exists already, or the object no longer has the expected version.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Refused;
 
@@ -119,8 +119,8 @@ pub(crate) struct Batch {
 
 /// Maximum number of changes in a batch.
 const BATCH: usize = 256;
-/// Maximum number of bytes of JSON in a batch, not counting the last object. A watcher whose client does not read has
-/// at most this much pending.
+/// Maximum number of bytes of JSON in a batch, not counting the last object. If a client does not read, at most this
+/// much data waits for it.
 const BATCH_BYTES: usize = 64 << 10;
 /// Maximum number of bytes of JSON in the history, not counting the last object.
 const HISTORY_BYTES: usize = 128 << 20;
@@ -221,14 +221,15 @@ impl Shelf {
         }
     }
 
-    /// Closes the shelf: its readers end once they have read everything. The resource is no longer served, or has a new
-    /// shelf.
+    /// Closes the shelf: its readers end once they have read everything. Used when the resource is no longer served or
+    /// gets a new shelf.
     pub(crate) fn close(&self) {
         self.state().closed = true;
         self.changed.notify_waiters();
     }
 
-    /// Returns the same objects in another form and with other fields. Readers of this shelf must list again.
+    /// Returns a new shelf with the same objects in another form, and with other fields for field selectors. Readers of
+    /// this shelf must list again.
     pub(crate) fn with_form(&self, fields: Vec<String>, form: impl Fn(&mut Value)) -> Self {
         let new = Self::new(self.versions.clone(), self.history, fields);
         let copy = |object: &Arc<StoredObject>| {
@@ -320,7 +321,8 @@ impl Shelf {
         Ok(Batch { changes, place: state.forgotten + end as u64, version })
     }
 
-    /// Returns a future that completes after the next change. Create it before reading.
+    /// Returns a future that completes after the next change. Create the future before reading, or a change may be
+    /// missed.
     pub(crate) fn changed(&self) -> Notified<'_> {
         self.changed.notified()
     }

@@ -101,7 +101,7 @@ impl Store {
         self.0.versions.now()
     }
 
-    /// Applies admission rules to the object with the given name.
+    /// Calls `apply` with the context of admission, and converts a refusal into a failure about the object `name`.
     fn rules(
         &self,
         kind: &Kind,

@@ -32,14 +32,15 @@ pub(crate) struct Column {
     pub(crate) cell: Cell,
 }
 
-/// Source of a cell's content. Locations are JSON paths; if several values match, the first is used.
+/// Source of a cell's content. The first string of most variants is a JSON path; if several values match it, the first
+/// value is used.
 #[derive(Clone, Debug)]
 pub(crate) enum Cell {
-    /// Time since the value, or the given string.
+    /// Time since the timestamp at the path, or the second string if there is no timestamp.
     Since(&'static str, &'static str),
     /// The value itself, or an empty string if it is missing.
     At(&'static str),
-    /// The value as a string, or the given string.
+    /// The value as a string, or the second string if the value is missing or empty.
     Or(&'static str, &'static str),
     /// All values as strings, separated by commas.
     All(&'static str),

@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// Time without changes after which a sandbox with a decision for every pod is considered settled. It is longer than
-/// the time for which a rejected pod waits for its second attempt.
+/// the backoff before a rejected pod's second attempt.
 const QUIET: Duration = Duration::from_millis(1500);
 /// Time without changes after which a sandbox is considered settled in any case.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -56,7 +56,8 @@ pub struct PodView {
 }
 
 impl PodView {
-    /// Reads a pod in a cluster with the given schedulers. If the list is empty, any scheduler may still be attached.
+    /// Reads a pod in a cluster with the given schedulers. If the list is empty, no pod is [`PodState::Foreign`],
+    /// because any scheduler may still be attached.
     pub fn of(pod: &Value, schedulers: &[String]) -> Self {
         let some = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
         let message = |name: &str, status: &str| {
@@ -163,12 +164,12 @@ impl fmt::Display for News {
 /// Update of a sandbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Update {
-    /// Pods have changed. Contains the changes that are worth a line, if any.
+    /// Pods have changed. Contains the changes that are worth reporting, if any.
     News(Vec<News>),
     /// Something that the user should know; one line. Reported once.
     Notice(String),
     /// Every pod has a node or a reason for having none, and nothing more will happen without an external change.
-    /// Reported once, until something changes again.
+    /// Reported again only after a further change.
     Settled,
 }
 
@@ -282,7 +283,7 @@ impl Board {
     }
 }
 
-/// Returns the news about a pod, if its change is worth a line.
+/// Returns the news about a pod, if its change is worth reporting.
 fn news(old: Option<&PodView>, new: &PodView) -> Option<News> {
     let (pod, state) = (new.name.clone(), old.map(|old| old.state));
     match new.state {

@@ -294,7 +294,7 @@ fn write_status(store: &Store, resource: &str, object: &Value, change: impl Fn(&
     }
 }
 
-/// Returns a pod from an owner's template. Its metadata has no name yet.
+/// Returns a pod made from an owner's template. The pod has no name yet.
 fn pod_of(owner: &Value) -> Value {
     let template = &owner["spec"]["template"];
     let mut metadata = json!({"namespace": namespace(owner), "ownerReferences": owned_by(owner)});

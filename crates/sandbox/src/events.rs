@@ -17,11 +17,11 @@ use crate::{
     sandbox::carry_on,
 };
 
-/// Number of events that a component may send about an object in a burst.
+/// Number of events that a component may send about one object in a burst.
 const BURST: f64 = 25.0;
-/// Number of further events per second.
+/// Number of further events about that object per second.
 const REFILL: f64 = 1.0 / 300.0;
-/// Number of different messages with the same reason at which further messages begin to be combined.
+/// From this number of different messages with the same reason on, new messages are combined.
 const MOST_SIMILAR: usize = 10;
 /// Time without similar messages after which messages are no longer combined.
 const SIMILAR_FOR: Duration = Duration::from_secs(600);

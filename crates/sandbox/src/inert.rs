@@ -5,7 +5,7 @@ use tokio::{sync::mpsc, task::JoinSet};
 
 use crate::sandbox::SandboxError;
 
-/// Resource, plural of the kind, and the effect that its objects do not have here.
+/// Resource, plural of the kind, and the words with which the notice tells users that these objects have no effect.
 const KINDS: [(&str, &str, &str); 15] = [
     ("resourcequotas", "ResourceQuotas", "limit nothing"),
     ("limitranges", "LimitRanges", "set no defaults and limit nothing"),
@@ -44,7 +44,7 @@ const KINDS: [(&str, &str, &str); 15] = [
     ),
 ];
 
-/// Watches these kinds.
+/// Watches of all inert kinds, and the notices that they cause.
 #[derive(Debug)]
 pub(crate) struct Inert {
     notices: mpsc::Receiver<String>,
@@ -78,13 +78,13 @@ impl Inert {
     pub(crate) async fn next(&mut self) -> String {
         match self.notices.recv().await {
             Some(notice) => notice,
-            // A notice was sent for every kind.
+            // Every kind has caused its notice, so no more will follow.
             None => std::future::pending().await,
         }
     }
 }
 
-/// Waits for the first object. Returns false if the watch is lost first.
+/// Waits for the first object. Returns false if the watch fails before there is one.
 async fn has_one(mut watch: Watch) -> bool {
     while let Ok(events) = watch.next().await {
         if events.iter().any(|event| event.event == EventType::Added) {

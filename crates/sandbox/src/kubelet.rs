@@ -31,7 +31,7 @@ use crate::{
 /// Annotation that, if `true`, stops a node as if its power had been cut.
 pub const STOPPED: &str = "sandbox.harbormaster.dev/stopped";
 
-/// Number of pods in a burst for which kubelets send events about containers.
+/// Number of pods in a burst for whose containers kubelets send events.
 const MOST_TOLD: f64 = 1000.0;
 /// Number of further pods per second.
 const TOLD_PER_SECOND: f64 = 10.0;

@@ -15,9 +15,9 @@
 //!   CronJobs get Jobs, disruption budgets get a status, services get endpoints, and load balancers get an address.
 //!   Nodes get the taints that correspond to their conditions, and pods leave nodes with `NoExecute` taints that they
 //!   do not tolerate. Objects of deleted owners are deleted, and so are pods of deleted nodes.
-//! - *volume controllers and provisioners*: a claim gets the smallest suitable volume. If there is none and its class
-//!   names a provisioner (any will do), a volume is provisioned for the node of the claim's pod. Ephemeral volumes and
-//!   StatefulSets get claims.
+//! - *volume controllers and provisioners*: a claim gets the smallest suitable volume. If there is none and the claim's
+//!   class names a provisioner (any will do), a volume is provisioned for the node of the claim's pod. Ephemeral
+//!   volumes and StatefulSets get claims.
 //! - All stand-ins write events, as many as client-go would send. Kubelets send events about the containers of 1,000
 //!   pods in a burst, and of ten more pods every second.
 //!
@@ -65,13 +65,13 @@ pub struct Options {
     pub nodes: usize,
     /// The scheduler that places pods.
     pub scheduler: AttachedScheduler,
-    /// Connections to the scheduler's extenders, in the order of its configuration.
+    /// Connections to the scheduler's extenders, in the order in which its configuration lists them.
     pub extenders: Vec<ExtenderConfig>,
     /// Port on 127.0.0.1; 0 selects a free port.
     pub port: u16,
     /// Speed of the stand-ins.
     pub pace: Pace,
-    /// Clock for tolerations and CronJobs; tests may advance it.
+    /// Clock of the stand-ins; tests may advance it.
     pub clock: Clock,
 }
 

@@ -60,7 +60,7 @@ pub(crate) fn load(store: &Store, options: &Options) -> Result<Vec<String>, Sand
             }
         }
         let resource = manifest.kind.qualified();
-        // Objects that every cluster has exist already. They only take on the labels and annotations of the manifest.
+        // Objects common to all clusters exist already. They get only the labels and annotations of the manifest.
         let created = match store.get(&resource, &manifest.namespace, &manifest.name) {
             Ok(_) if made_nodes > 0 && manifest.kind.rules == Rules::Node => store.create(&resource, value),
             Ok(_) => {

@@ -17,8 +17,9 @@ const SIZE: u32 = 1 << 8;
 /// Number of ranges available to nodes.
 const BLOCK_COUNT: u32 = 128 << 8;
 
-/// Returns the number of the range with the given index. The first ranges are those from 10.244 (the usual choice with
-/// kubeadm) to 10.255, followed by those from 10.128 to 10.243. Neither services nor nodes have addresses there.
+/// Returns the number of the range with the given index: its first address divided by `SIZE`. The first ranges are
+/// those from 10.244 (the usual choice with kubeadm) to 10.255, followed by those from 10.128 to 10.243. Neither
+/// services nor nodes have addresses there.
 fn block(index: u32) -> u32 {
     const FIRST: u32 = 244;
     const LAST: u32 = 255;

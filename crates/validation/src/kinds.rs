@@ -52,7 +52,7 @@ pub const UNCHANGED_IS_0: Flags = 1 << 11;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "most are named after the kind that they apply to")]
 pub enum Rules {
-    /// Objects are stored as they are.
+    /// No additional defaults or checks.
     None,
     Pod,
     Node,
@@ -77,7 +77,7 @@ pub enum Rules {
 /// Relation between an object as clients see it and its stored form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// The stored form.
+    /// Clients see the stored form.
     Stored,
     /// `events.k8s.io/v1` events, stored as `v1` events.
     NewEvents,

@@ -13,13 +13,13 @@ use crate::{
 pub enum TypedPosition<'a> {
     /// An object whose type is in the table.
     Type(&'static Type),
-    /// A whole field.
+    /// A field with all its values: a single value, a list or a map.
     Field(&'static Field),
     /// An element of a field.
     Element(&'static Field),
     /// A value with a schema.
     Schema(&'a Schema),
-    /// A whole custom resource. Its metadata has a type.
+    /// A whole custom resource. Its metadata has a type; all other fields have a schema.
     Resource(&'a Schema),
     /// A value without a type or schema.
     Unsaid,

@@ -21,7 +21,7 @@ pub(super) struct Manager {
 }
 
 impl Manager {
-    /// Returns true if both are the same manager. Managers that apply are the same regardless of their version.
+    /// Returns true if both are the same manager. The version matters only for managers that update.
     fn is(&self, other: &Self) -> bool {
         let same = (&self.name, self.applies, &self.subresource);
         same == (&other.name, other.applies, &other.subresource)
@@ -81,14 +81,14 @@ impl Managers {
         self.0.iter().find(|entry| entry.manager.is(manager))
     }
 
-    /// Returns the fields that all other managers own.
+    /// Returns all fields that other managers own.
     pub(super) fn others(&self, manager: &Manager) -> Fields {
         let mut all = Fields::default();
         self.0.iter().filter(|entry| !entry.manager.is(manager)).for_each(|entry| all.add(&entry.fields));
         all
     }
 
-    /// Returns, by manager, the fields that a change touches and other managers own.
+    /// Returns, for each other manager, the fields that it owns and that a change touches.
     pub(super) fn conflicts(&self, manager: &Manager, changes: &Changes) -> Vec<(&Manager, Fields)> {
         let others = self.0.iter().filter(|entry| !entry.manager.is(manager));
         let touched = others.map(|entry| (&entry.manager, entry.fields.common(&changes.written)));
@@ -148,7 +148,7 @@ impl Managers {
         }
     }
 
-    /// Merges the oldest updates of the same version when there are too many.
+    /// Merges the oldest update entries of the same API version if there are too many entries.
     fn cap(&mut self) {
         let updates = self.0.iter().filter(|entry| !entry.manager.applies).count();
         let mut too_many = updates.saturating_sub(MOST_UPDATES);

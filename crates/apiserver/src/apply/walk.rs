@@ -134,7 +134,7 @@ fn merge_lists(
             let mut shared = config[c..].iter().filter(|(step, _)| found(live, step).is_some());
             let is_next = shared.next().is_some_and(|(next, _)| next == at);
             if found(config, at).is_none() {
-                // An element that only the object has still precedes the shared elements that follow it in the object.
+                // An element that only the object has stays ahead of the shared elements that follow it in the object.
                 list.push((*element).clone());
             }
             if !is_next {
@@ -249,7 +249,7 @@ fn name_in_go(value: &Value) -> &'static str {
     }
 }
 
-/// Returns the field of a position. The type of an unknown field is unknown as well.
+/// Returns the named field of a position. A field that the type does not declare has no type.
 fn inner<'a>(place: TypedPosition<'a>, name: &str) -> InnerField<'a> {
     place.field(name).unwrap_or(InnerField { place: TypedPosition::Unsaid, named: false })
 }

@@ -114,8 +114,8 @@ impl Store {
         self.settle_others(definition);
     }
 
-    /// Applies the defaults of the stored version to an object that was written in another version, whose defaults
-    /// apply too.
+    /// Applies the defaults of the stored version to an object that was written in another version. The defaults of
+    /// that other version apply too.
     pub(super) fn complete(&self, kind: &Kind, object: &mut Value) {
         if let Form::Version(_) = kind.form
             && let Some(stored) = self.kinds().defined(&kind.group, &kind.plural)

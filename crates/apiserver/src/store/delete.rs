@@ -29,7 +29,7 @@ pub(crate) struct Deletion {
 pub(crate) enum Deleted {
     /// The object is gone; contains its final state.
     Gone(Arc<StoredObject>),
-    /// The object is removed once its grace period is over and its finalizers are done.
+    /// The object is removed once its grace period is over and all its finalizers are removed.
     Ending(Arc<StoredObject>),
 }
 

@@ -212,8 +212,8 @@ fn events_of_thirty_thousand_pods_are_kept() {
 /// State known to a watcher: the version of each object.
 type Known = BTreeMap<String, u64>;
 
-/// Reads a watch while writers write, until the version at which they were `done`. Checks that every event is
-/// consistent with the events before it.
+/// Reads a watch while writers write, up to the version in `done`, which is 0 until the writers have finished. Checks
+/// that every event is consistent with the events before it.
 async fn replay(mut watch: Watch, done: Arc<AtomicU64>) -> Known {
     let mut known = Known::new();
     let mut last = 0;

@@ -37,11 +37,11 @@ pub(crate) enum Part {
 /// Recording of field ownership for a write.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Tracking<'a> {
-    /// The records remain unchanged.
+    /// `managedFields` remains unchanged.
     Nothing,
     /// The writer of an update becomes the owner of the fields that it changes.
     Update(Writer<'a>),
-    /// The object was applied and already contains its records.
+    /// Server-side apply has already updated `managedFields` in the object.
     Said,
 }
 

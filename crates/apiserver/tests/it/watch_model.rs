@@ -21,7 +21,7 @@ enum Step {
     Delete(u8),
     /// A write that no watcher sees.
     Elsewhere,
-    /// A new watcher of a view, which starts the given number of versions back.
+    /// A watcher of a view joins. It starts the given number of versions back.
     Watch(usize, u64),
     /// A watcher reads its pending events.
     Read(usize),

@@ -95,7 +95,7 @@ fn amounts(budget: &Value, pods: &[&Value], scales: &HashMap<&str, i64>) -> (i64
     let desired = match (share(least, expected, true), share(most_away, expected, true)) {
         (Some(least), _) => least,
         (None, Some(away)) => expected - away,
-        // The budget specifies neither; the API server's default is a minimum of one.
+        // The budget specifies neither amount. As in Kubernetes, one pod must then be available.
         (None, None) => 1,
     };
     (expected, desired.max(0))

@@ -182,7 +182,7 @@ impl Status {
     }
 }
 
-/// Returns the status, updated for active Jobs that have finished or are missing.
+/// Returns the status without the active Jobs that have finished or are missing, and with the time of the last success.
 fn followed_up(tools: &ControllerContext, cron_job: &Value, jobs: &[&Value]) -> Status {
     let mut status = Status::of(cron_job);
     status.active.retain(|active| {
@@ -211,7 +211,7 @@ fn end_of(job: &Value) -> Option<&'static str> {
     ["Complete", "Failed"].iter().find(holds).copied()
 }
 
-/// Deletes the oldest finished Jobs, except for the number that the history limits keep.
+/// Deletes the oldest finished Jobs if there are more of them than the history limits allow.
 fn clean_up(tools: &ControllerContext, cron_job: &Value, jobs: &[&Value]) {
     for (end, limit) in [("Complete", "successfulJobsHistoryLimit"), ("Failed", "failedJobsHistoryLimit")] {
         let Some(limit) = number(&cron_job["spec"], &format!("/{limit}")) else { continue };

@@ -33,7 +33,8 @@ pub(super) struct Deployments {
 /// Progress of a deployment.
 #[derive(Debug)]
 struct Progress {
-    /// Newest set, and the numbers of updated, old (negated), ready and available pods.
+    /// Newest set, and the numbers of updated, old, ready and available pods. The number of old pods is negated, so
+    /// that every increase is progress.
     reached: (String, [i64; 4]),
     /// Time of the last progress.
     at: Timestamp,
@@ -262,7 +263,7 @@ impl Counts {
     }
 }
 
-/// Returns true if a deployment was complete before. If so, later failures of its pods are not treated as a lack of
+/// Returns true if a deployment was complete earlier. If so, later failures of its pods are not treated as a lack of
 /// progress.
 fn is_settled(deployment: &Value, counts: &Counts) -> bool {
     let progressing = condition(deployment, "Progressing").map_or("", |condition| text(condition, "/reason"));

@@ -173,7 +173,7 @@ fn failure(job: &Value, pods: &Pods<'_>, is_late: bool) -> Option<Failure> {
         return Some(if text(condition, "/reason") == TOO_LONG.0 { TOO_LONG } else { TOO_MANY });
     }
     let limit = count(job, "backoffLimit").unwrap_or(6);
-    // Failures of a pod that restarts its containers do not end the pod.
+    // A pod that restarts its failed containers does not fail itself, so restarts are counted.
     let restarts = |pod: &&Value| -> i64 {
         let statuses = list(pod, "/status/containerStatuses").iter();
         statuses.filter_map(|status| number(status, "/restartCount")).sum()

@@ -21,7 +21,7 @@ const COMPONENT: &str = "node-controller";
 const NO_SCHEDULE: &str = "NoSchedule";
 const NO_EXECUTE: &str = "NoExecute";
 
-/// Condition, status, and the key of the taint that they entail.
+/// Condition, status, and the key of the taint that a node gets if its condition has this status.
 const TAINTS: [(&str, &str, &str); 6] = [
     ("Ready", "False", "node.kubernetes.io/not-ready"),
     ("Ready", "Unknown", "node.kubernetes.io/unreachable"),

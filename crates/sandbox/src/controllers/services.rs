@@ -172,7 +172,7 @@ impl<'a> ByLabel<'a> {
     }
 }
 
-/// Returns the slices of a service by name. If there are no pods, the result is one empty slice.
+/// Returns the slices of a service, keyed by name. If there are no pods, the result is one empty slice.
 fn slices(service: &Value, pods: &[&Value]) -> BTreeMap<String, Value> {
     let ports = ports(service, pods);
     let mut labels = json!({

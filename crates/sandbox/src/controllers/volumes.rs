@@ -59,7 +59,7 @@ impl VolumeControllers {
         }
     }
 
-    /// Catches up on volumes before claims, so that a claim named by a volume is known unless it was deleted.
+    /// Updates the volumes before the claims. Then every claim that a volume names is known, unless it was deleted.
     pub(super) async fn catch_up(&mut self) {
         for mirror in [&mut self.volumes, &mut self.claims, &mut self.classes, &mut self.drivers] {
             mirror.catch_up().await;

@@ -16,7 +16,7 @@ const LEASES: &str = "leases.coordination.k8s.io";
 const NAMESPACE: &str = "kube-node-lease";
 /// Interval between renewals of a lease.
 const PERIOD: Duration = Duration::from_secs(10);
-/// Duration of a lease.
+/// Duration of a lease, in seconds.
 const SECONDS: i64 = 40;
 /// Number of parts of a period over which the first renewals are spread, so that leases are not all renewed at the same
 /// time.

@@ -96,7 +96,7 @@ fn running(pod: &Value, node: NodeState, pace: Pace) -> Option<(Action, Duration
     end.chain(readiness).min_by_key(|(_, delay)| *delay)
 }
 
-/// Time at which a pod becomes ready, counted from the start of its containers.
+/// Time from the start of a pod's containers until the pod becomes ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Readiness {
     After(Duration),

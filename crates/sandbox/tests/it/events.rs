@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Returns `component: reason: message` for all events about an object, with generated names cut short.
+/// Returns `component: reason: message` for all events about objects whose names begin with `name`, sorted.
 fn about(sandbox: &Sandbox, kind: &str, name: &str) -> Vec<String> {
     let fields = format!("involvedObject.kind={kind}");
     let (events, _) = sandbox.store().list("events", "", "", &fields).unwrap();

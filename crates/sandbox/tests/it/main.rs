@@ -62,7 +62,7 @@ fn read(sandbox: &Sandbox, resource: &str, name: &str) -> Value {
     sandbox.store().get(resource, "default", name).unwrap().value()
 }
 
-/// Waits for a condition that the state of pods does not show.
+/// Waits until `is_true` returns true. Meant for conditions that the board does not show.
 async fn eventually(is_true: impl Fn() -> bool) {
     let waited = async {
         while !is_true() {

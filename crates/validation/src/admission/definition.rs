@@ -42,7 +42,7 @@ pub(super) fn defaults(definition: &mut Value) {
     }
 }
 
-/// Adds the version in which objects may now be stored to the status of a changed definition.
+/// Adds the storage version of a changed definition to `status.storedVersions`.
 pub(super) fn admit_update(definition: &mut Value) {
     let stored = Value::from(stored_version(definition));
     let versions = definition.pointer_mut("/status/storedVersions").and_then(Value::as_array_mut);

@@ -273,7 +273,7 @@ enum Level {
     Field,
 }
 
-/// Returns the schemas directly within a schema that define its structure, with their relative paths.
+/// Returns the direct subschemas that define a schema's structure, with their relative paths.
 fn inner(schema: &Value) -> impl Iterator<Item = (String, &Value)> {
     let single = |name: &'static str| {
         schema.get(name).filter(|inner| inner.is_object()).map(|inner| (format!(".{name}"), inner))
@@ -521,7 +521,7 @@ impl SchemaContext {
     }
 }
 
-/// Checks for keywords that schemas may not use, or may not use in this way.
+/// Refuses keywords that are unsupported, misplaced, or have a value that is not allowed.
 fn check_words(schema: &Value, place: &str, inside: SchemaContext, errors: &mut Errors) {
     let of = text(schema, "/type");
     if !of.is_empty() && !TYPES.contains(&of) {

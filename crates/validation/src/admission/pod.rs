@@ -185,7 +185,7 @@ fn add_keys_of_term(term: &mut Value, labels: &Value) {
     }
 }
 
-/// Restores missing values that admission plugins had set.
+/// Restores values that admission plugins set in the old pod and that the changed pod lacks.
 pub(super) fn admit_update(context: &Context<'_>, old: &Value, pod: &mut Value) {
     let (Some(before), Some(spec)) = (old.get("spec"), pod.get_mut("spec").filter(|spec| spec.is_object()))
     else {

@@ -140,7 +140,7 @@ const NODE_TERM: Checks = &[
     ("matchExpressions", Each(&[("", By(check_node_operator)), ("key", QUALIFIED_NAME), ("values", VALUES)])),
     ("matchFields", Each(MATCH_FIELD)),
 ];
-/// Checks of a preferred node term. Its values may be anything.
+/// Checks of a preferred node term. The values of its expressions are not checked.
 const PREFERRED_NODE_TERM: Checks = &[
     ("matchExpressions", Each(&[("", By(check_node_operator)), ("key", QUALIFIED_NAME)])),
     ("matchFields", Each(MATCH_FIELD)),
@@ -310,8 +310,8 @@ fn check_port(port: &Value, place: &str, errors: &mut Errors) {
 }
 
 /// Checks that host ports are unique, and that they match the container ports on the host network. Containers share the
-/// ports of their node. Init containers run one after the other, so each is checked alone; as in kube-apiserver, all
-/// messages use the path of the first one.
+/// ports of their node. Init containers run one after the other, so each is checked alone; as in kube-apiserver, the
+/// messages about all of them use the path of the first init container.
 fn check_host_ports(spec: &Value, place: &str, errors: &mut Errors) {
     let shared = |(place, port): (String, &Value)| {
         let (protocol, address) = (text(port, "/protocol"), text(port, "/hostIP"));
@@ -401,7 +401,7 @@ fn check_overhead(overhead: &Value, place: &str, errors: &mut Errors) {
     check_resources_of_container(&json!({"limits": overhead}), place, errors);
 }
 
-/// Checks limits and requests. `unknown` returns the errors for a well-formed name.
+/// Checks limits and requests. `unknown` returns the errors for a resource name that is well-formed but may be unknown.
 fn check_resources(resources: &Value, place: &str, unknown: fn(&str, &str) -> Errors, errors: &mut Errors) {
     let (mut huge_pages, mut usual) = (false, false);
     for part in ["limits", "requests"] {

@@ -17,7 +17,7 @@ const NODE_PORTS: std::ops::Range<u64> = 30_000..32_768;
 
 /// Allocates the addresses and node ports that a new service does not specify itself. A changed service keeps its
 /// allocations. Addresses and ports that belong to other services are refused. Addresses outside the network are
-/// accepted, because services from other clusters have them.
+/// accepted, because services from other clusters have such addresses.
 pub(super) fn admit(
     context: &Context<'_>,
     old: Option<&Value>,

@@ -13,8 +13,8 @@ use super::{
 };
 use crate::{FieldError, admission::label_1035_errors, value::text};
 
-/// Errors of a check, and the number of checks that passed. If several schemas fail, the errors of the closest schema
-/// are reported.
+/// Errors of a check, and the number of checks that passed. If a value matches none of several alternative schemas,
+/// only the errors of the schema with the most passed checks are reported.
 #[derive(Default)]
 struct CheckResult {
     errors: Vec<FieldError>,
@@ -55,7 +55,7 @@ impl ValuePath<'_> {
         FieldError::invalid(self.field(""), value, format!("{} in body {}", self.path, why.as_ref()))
     }
 
-    /// Returns an error about several schemas, which names no field.
+    /// Returns an error about a combination of schemas. The path is in the message, not in the error's field.
     fn composite(&self, why: &str) -> FieldError {
         let field = if self.prefix.is_empty() { "<nil>" } else { self.prefix };
         FieldError::invalid(field, "", format!("{:?} {why}", self.path))

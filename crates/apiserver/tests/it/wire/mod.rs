@@ -107,7 +107,7 @@ impl Client {
         Ok(Answer { code, body })
     }
 
-    /// Reads the head of a response. Nothing more can be read afterwards.
+    /// Reads the head of a response and returns the status code. The connection cannot be used afterwards.
     pub(crate) async fn code(&mut self) -> io::Result<u16> {
         Ok(self.head().await?.0)
     }

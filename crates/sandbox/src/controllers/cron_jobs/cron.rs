@@ -1,12 +1,12 @@
 //! Cron expressions as the CronJob controller reads them: five fields, or a name such as `@hourly`.
 //!
-//! A time that the change to daylight saving time skips does not occur; a time that the change back repeats occurs
-//! twice.
+//! When clocks are set forward, the skipped times match no expression. When clocks are set back, the repeated times
+//! match twice.
 
 use jiff::{SignedDuration, Zoned};
 
-/// Maximum number of years to search. An expression with no time in this period is treated as having none at all, so
-/// the search for February 31 ends.
+/// Maximum number of years to search. An expression that matches no time in this period is treated as matching none at
+/// all, so that even the search for February 31 ends.
 const YEARS: i16 = 5;
 
 /// A cron expression.
