@@ -117,8 +117,8 @@ pub struct PodSpec {
     /// `volumes` that are relevant for scheduling, in order (without config maps, secrets, projected volumes and empty
     /// dirs).
     pub volumes: Vec<Volume>,
-    /// `resourceClaims`: names within the pod.
-    pub resource_claims: Vec<Str>,
+    /// `resourceClaims`.
+    pub resource_claims: Vec<PodClaim>,
     /// `schedulingGroup.podGroupName`.
     pub pod_group: Option<Str>,
     /// `hostNetwork`.
@@ -287,6 +287,17 @@ pub enum InTreeDisk {
     },
     /// `vsphereVolume`
     VsphereVolume,
+}
+
+/// An entry of `spec.resourceClaims`: a claim that exists, or one that is created for the pod.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct PodClaim {
+    /// `name`, unique in the pod.
+    pub name: Str,
+    /// `resourceClaimName`; `None` if it is not set.
+    pub claim: Option<Str>,
+    /// `resourceClaimTemplateName`; `None` if it is not set.
+    pub template: Option<Str>,
 }
 
 /// `status`, reduced to what scheduling reads.

@@ -23,7 +23,7 @@ pub enum Effect {
     Evict(EvictTask),
     /// Stop a pod's PreBind, so that its binding fails. Later steps of the binding are not stopped.
     CallOff(CallOffTask),
-    /// Send the API requests that Unreserve plugins made, before any other task for the pod. No answer is expected;
+    /// Send the API requests of Unreserve and PostFilter plugins, before any other task for the pod. No answer is expected;
     /// failures are logged.
     Call(CallTask),
 }
@@ -37,7 +37,7 @@ pub struct CallOffTask {
     pub why: &'static str,
 }
 
-/// Requests to the API server after a decision has been abandoned.
+/// Requests to the API server after a node has been given up or none was found.
 #[derive(Clone, Debug)]
 pub struct CallTask {
     /// The pod that gives up its node.

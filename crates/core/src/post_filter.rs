@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use harbormaster_api::points::ExtensionPoint;
 use harbormaster_framework::{
+    api_call::ApiCall,
     attempt::{Attempt, DryRun},
     cluster::Cluster,
     cycle::{PostFilterCycle, WhatIf},
@@ -16,6 +17,7 @@ use harbormaster_framework::{
     outcome::{Fix, Nomination, PluginResult, PostFiltered, Reject},
     pod::PodInfo,
     profile::Profile,
+    sweep::PluginIdx,
     table::NodeTable,
 };
 
@@ -30,6 +32,8 @@ pub(crate) struct PostFilterResult {
     pub(crate) nomination: NewNomination,
     /// Pods to evict from the nominated node.
     pub(crate) victims: Vec<Arc<PodInfo>>,
+    /// Requests of the plugins to the API server.
+    pub(crate) calls: Vec<ApiCall>,
     /// Status for measurements.
     pub(crate) status: Status,
 }
@@ -44,13 +48,23 @@ pub(crate) fn post_filter(
     what_if: &mut dyn WhatIf,
 ) -> Result<PostFilterResult, PointError> {
     if profile.at(ExtensionPoint::PostFilter).is_empty() {
-        let (nomination, status) = (NewNomination::Clear, Status::Unschedulable);
-        return Ok(PostFilterResult { diagnosis, nomination, victims: Vec::new(), status });
+        return Ok(PostFilterResult::without_node(diagnosis, NewNomination::Clear, Status::Unschedulable));
     }
     let status = |result: &Result<PostFilterResult, PointError>| {
         result.as_ref().map_or(Status::Error, |result| result.status)
     };
-    profile.measured(Stage::PostFilter, status, || call_plugins(profile, attempt, diagnosis, pod, what_if))
+    profile.measured(Stage::PostFilter, status, || {
+        let mut calls = Vec::new();
+        let mut result = call_plugins(profile, attempt, diagnosis, pod, &mut calls, what_if)?;
+        result.calls = calls;
+        Ok(result)
+    })
+}
+
+impl PostFilterResult {
+    fn without_node(diagnosis: Diagnosis, nomination: NewNomination, status: Status) -> Self {
+        Self { diagnosis, nomination, victims: Vec::new(), calls: Vec::new(), status }
+    }
 }
 
 fn call_plugins(
@@ -58,17 +72,20 @@ fn call_plugins(
     attempt: &Attempt,
     mut diagnosis: Diagnosis,
     pod: &PodInfo,
+    calls: &mut Vec<ApiCall>,
     what_if: &mut dyn WhatIf,
 ) -> Result<PostFilterResult, PointError> {
-    let pre_filter = diagnosis.pre_filter.as_ref().map(|(_, reject)| reject.clone());
+    let pre_filter = diagnosis.pre_filter.clone();
     let mut nomination = NewNomination::Keep;
     let mut reasons: Vec<String> = Vec::new();
     for plugin in profile.at(ExtensionPoint::PostFilter) {
-        let mut cx = PostFilterCycle { pod, pre_filter: pre_filter.clone(), what_if };
+        let pre_filtered = was_pre_filtered(profile, *plugin, pre_filter.as_ref());
+        let pre_filter = pre_filter.as_ref().map(|(_, reject)| reject.clone());
+        let mut cx = PostFilterCycle { pod, pre_filter, pre_filtered, calls: &mut *calls, what_if };
         match profile.plugin(*plugin).post_filter(&mut cx, attempt.state(*plugin)) {
             Ok(PostFiltered::Nominate { node, victims }) => {
                 let (nomination, status) = (NewNomination::Set(node), Status::Success);
-                return Ok(PostFilterResult { diagnosis, nomination, victims, status });
+                return Ok(PostFilterResult { diagnosis, nomination, victims, calls: Vec::new(), status });
             }
             Ok(PostFiltered::NoHelp { reasons: why, nomination: effect }) => {
                 reasons.extend(why.into_iter().map(|r| r.into_owned()));
@@ -80,18 +97,36 @@ fn call_plugins(
             Ok(PostFiltered::Unresolvable { reasons, nomination }) => {
                 diagnosis.post_filter = reasons.join(", ");
                 let (nomination, status) = (nomination.into(), Status::Unresolvable);
-                return Ok(PostFilterResult { diagnosis, nomination, victims: Vec::new(), status });
+                return Ok(PostFilterResult::without_node(diagnosis, nomination, status));
             }
             Err(panic) if panic.is_panic() => return Err(panic),
             Err(error) => {
                 diagnosis.post_filter = error.source.to_string();
-                let (nomination, status) = (NewNomination::Keep, Status::Error);
-                return Ok(PostFilterResult { diagnosis, nomination, victims: Vec::new(), status });
+                return Ok(PostFilterResult::without_node(diagnosis, NewNomination::Keep, Status::Error));
             }
         }
     }
     diagnosis.post_filter = reasons.join(", ");
-    Ok(PostFilterResult { diagnosis, nomination, victims: Vec::new(), status: Status::Unschedulable })
+    Ok(PostFilterResult::without_node(diagnosis, nomination, Status::Unschedulable))
+}
+
+/// Returns true if the plugin's PreFilter method was called, given the rejection by PreFilter. A rejection that no
+/// eviction can resolve ends PreFilter. If no plugin is named, the nodes that several plugins allow have nothing in
+/// common; the method of a plugin that names no nodes itself is then assumed not to have been called.
+fn was_pre_filtered(
+    profile: &Profile,
+    plugin: PluginIdx,
+    rejection: Option<&(Option<&'static str>, Reject)>,
+) -> bool {
+    let order = profile.at(ExtensionPoint::PreFilter);
+    let Some(own) = order.iter().position(|other| *other == plugin) else { return false };
+    match rejection {
+        Some((Some(by), reject)) if reject.fix == Fix::NothingHelps => {
+            order[..own].iter().all(|earlier| profile.plugin(*earlier).name() != *by)
+        }
+        Some((None, _)) => false,
+        _ => true,
+    }
 }
 
 /// Dry runs on the engine's own node table.

@@ -5,7 +5,7 @@ use std::{ops::Deref, sync::Arc, time::Duration};
 use harbormaster_api::Str;
 
 use crate::{
-    api_call::Api,
+    api_call::{Api, ApiCall},
     attempt::DryRun,
     cluster::Cluster,
     extender::EvictionPlan,
@@ -66,6 +66,11 @@ pub struct PostFilterCycle<'a> {
     /// Present if PreFilter rejected the pod for all nodes. If no eviction can help, the PreFilter plugins after the
     /// one that rejected the pod were not called.
     pub pre_filter: Option<Reject>,
+    /// True if the PreFilter method of this plugin was called in this attempt.
+    pub pre_filtered: bool,
+    /// Requests to the API server that the plugin wants to make. They are sent later, but before anything else happens
+    /// to the pod. A failed request is reported, and the pod waits for the events of its plugins.
+    pub calls: &'a mut Vec<ApiCall>,
     /// Dry runs: would the pod fit a given node without certain pods?
     pub what_if: &'a mut dyn WhatIf,
 }

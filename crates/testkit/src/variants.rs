@@ -5,8 +5,8 @@ use std::sync::Arc;
 use harbormaster_api::{
     Labels, Node, Pod, PodSpec, Str, Timestamp,
     pod::{
-        Container, HostPort, PodAffinity, PodAffinityTerm, ResourceList, TopologySpreadConstraint, Volume,
-        VolumeSource,
+        Container, HostPort, PodAffinity, PodAffinityTerm, PodClaim, ResourceList, TopologySpreadConstraint,
+        Volume, VolumeSource,
     },
     selector::LabelSelector,
 };
@@ -97,8 +97,9 @@ impl Variants<'_> {
         self.add("spec.containers[].restartPolicyRules", |s| {
             s.restarts_all_containers = !s.restarts_all_containers;
         });
-        self.add("spec.resourceClaims", |s| s.resource_claims.push("claim".into()));
-        for claims in [Vec::new(), vec!["one".into()]] {
+        let claim = |name: &str| PodClaim { name: name.into(), claim: Some(name.into()), template: None };
+        self.add("spec.resourceClaims", |s| s.resource_claims.push(claim("claim")));
+        for claims in [Vec::new(), vec![claim("one")]] {
             self.add("spec.resourceClaims", |s| s.resource_claims = claims);
         }
     }

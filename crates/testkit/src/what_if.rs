@@ -105,7 +105,9 @@ impl WhatIfTrial {
         self.dry_runs.clear();
         let pre_filter = attempt.take_diagnosis().pre_filter.map(|(_, reject)| reject);
         let what_if = &mut TrialWhatIf { trial: self, attempt, pod };
-        plugin.post_filter(&mut PostFilterCycle { pod, pre_filter, what_if }, &S::default())
+        let calls = &mut Vec::new();
+        let cx = &mut PostFilterCycle { pod, pre_filter, pre_filtered: true, calls, what_if };
+        plugin.post_filter(cx, &S::default())
     }
 
     /// Returns the pods of equal or higher priority that are nominated to the row.

@@ -9,7 +9,10 @@ use super::{
 };
 use crate::{
     PodSpec, Quantity,
-    pod::{Container, HostPort, InTreeDisk, ResourceList, TopologySpreadConstraint, Volume, VolumeSource},
+    pod::{
+        Container, HostPort, InTreeDisk, PodClaim, ResourceList, TopologySpreadConstraint, Volume,
+        VolumeSource,
+    },
     strings::Interner,
     taint::{TaintEffect, Toleration, TolerationOperator},
 };
@@ -35,7 +38,7 @@ pub(super) struct Spec<'a> {
     overhead: Map<'a, Quantity>,
     pub(super) resources: Option<WireResources<'a>>,
     volumes: List<WireVolume<'a>>,
-    resource_claims: List<Named<'a>>,
+    resource_claims: List<WireClaim<'a>>,
     scheduling_group: Option<SchedulingGroup<'a>>,
     host_network: Option<bool>,
     host_users: Option<bool>,
@@ -46,6 +49,24 @@ pub(super) struct Spec<'a> {
 #[serde(default, bound(deserialize = "'de: 'a"))]
 pub(super) struct Named<'a> {
     pub(super) name: Text<'a>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
+struct WireClaim<'a> {
+    name: Text<'a>,
+    resource_claim_name: Option<Text<'a>>,
+    resource_claim_template_name: Option<Text<'a>>,
+}
+
+impl WireClaim<'_> {
+    fn intern(&self, interner: &mut Interner) -> PodClaim {
+        PodClaim {
+            name: self.name.intern(interner),
+            claim: self.resource_claim_name.as_ref().map(|name| name.intern(interner)),
+            template: self.resource_claim_template_name.as_ref().map(|name| name.intern(interner)),
+        }
+    }
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -174,7 +195,7 @@ impl Spec<'_> {
             pod_level_requests: requests(self.resources.as_ref(), interner),
             pod_level_limits: limits(self.resources.as_ref(), interner),
             volumes: self.volumes.0.iter().filter_map(|v| v.restricting(interner)).collect(),
-            resource_claims: self.resource_claims.0.iter().map(|c| c.name.intern(interner)).collect(),
+            resource_claims: self.resource_claims.0.iter().map(|claim| claim.intern(interner)).collect(),
             pod_group: group.and_then(|g| g.pod_group_name.intern_some(interner)),
             host_network,
             host_users: self.host_users,

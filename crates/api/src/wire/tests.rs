@@ -3,7 +3,7 @@ use serde_json::json;
 use super::*;
 use crate::{
     Labels, PodDisruptionBudget, Service, Str, Timestamp, Workload, WorkloadKind,
-    pod::{EXTENDED_CLAIM, InTreeDisk, Phase, Volume, VolumeSource},
+    pod::{EXTENDED_CLAIM, InTreeDisk, Phase, PodClaim, Volume, VolumeSource},
     requests::{host_ports, pod_request_list, spec_request},
     selector::{LabelSelector, Operator},
     taint::{TaintEffect, TolerationOperator},
@@ -48,7 +48,7 @@ fn a_pod_is_decoded_with_metadata_spec_and_status() {
             "initContainers": [{"name": "s", "restartPolicy": "Always",
                 "restartPolicyRules": [{"action": "RestartAllContainers"}]}],
             "overhead": {"cpu": "1m"}, "resources": {"requests": {"memory": "1Ki"}},
-            "schedulingGroup": {"podGroupName": "pg"}, "resourceClaims": [{"name": "gpu"}]
+            "schedulingGroup": {"podGroupName": "pg"}, "resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "gpus"}]
         },
         "status": {
             "phase": "Running", "nominatedNodeName": "", "startTime": "2026-01-02T03:04:06Z",
@@ -78,7 +78,8 @@ fn a_pod_is_decoded_with_metadata_spec_and_status() {
     assert_eq!(ports, ["TCP/10.0.0.1/81"]);
     assert!(spec.restarts_all_containers && spec.host_network && spec.init_containers[0].restart_always);
     assert_eq!((spec.host_users, spec.pod_group.as_deref()), (Some(false), Some("pg")));
-    assert_eq!(spec.resource_claims, ["gpu"]);
+    let claim = PodClaim { name: "gpu".into(), claim: None, template: Some("gpus".into()) };
+    assert_eq!(spec.resource_claims, [claim]);
     assert_eq!((pod.status.phase, &pod.status.nominated_node_name), (Phase::Running, &None));
     assert_eq!(pod.status.conditions.len(), 1);
     assert_eq!(pod.status.container_resources.len(), 1);

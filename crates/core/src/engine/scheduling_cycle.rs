@@ -133,7 +133,8 @@ impl Engine {
         };
         let profile = self.finder.profile(entry.profile);
         match post_filter(profile, &attempt, diagnosis, &entry.pod, &mut what_if) {
-            Ok(PostFilterResult { diagnosis, nomination, victims, .. }) => {
+            Ok(PostFilterResult { diagnosis, nomination, victims, calls, .. }) => {
+                self.reporter.call(&entry.pod, calls);
                 FailedSearch { failure: Failure::Unschedulable(Box::new(diagnosis)), nomination, victims }
             }
             Err(panic) => FailedSearch::without_victims(panic.into(), NewNomination::Keep),

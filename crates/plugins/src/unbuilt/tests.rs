@@ -1,5 +1,5 @@
 use harbormaster_api::{
-    pod::{TopologySpreadConstraint, VolumeSource},
+    pod::{PodClaim, TopologySpreadConstraint, VolumeSource},
     selector::NodeSelectorTerm,
 };
 use harbormaster_framework::registry::Registry;
@@ -33,7 +33,7 @@ fn plugins_needed(missing: &[&str], nodes: &Cluster, pod: PodBuilder) -> Vec<Str
 }
 
 fn claims() -> PodBuilder {
-    pod("p").spec(|s| s.resource_claims = vec!["c".into()])
+    pod("p").spec(|s| s.resource_claims = vec![PodClaim::default()])
 }
 
 #[test]
