@@ -8,12 +8,14 @@
 
 pub mod claim;
 pub mod class;
+mod gates;
 pub mod slice;
 pub mod taint;
 mod wire;
 
 pub use claim::{Allocation, ResourceClaim};
 pub use class::DeviceClass;
+pub use gates::DeviceGates;
 pub use slice::{Device, ResourceSlice};
 
 #[cfg(test)]
