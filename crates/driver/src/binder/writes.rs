@@ -107,3 +107,6 @@ impl ClusterApi for RecordedApi {
         self.api.seen(path, version)
     }
 }
+
+#[cfg(test)]
+mod tests;
