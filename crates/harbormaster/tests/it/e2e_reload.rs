@@ -22,7 +22,8 @@ on_both_servers! {
 
 const HEAD: &str = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n";
 
-/// A scheduler and its configuration file, which is mounted as by kubelet: a symbolic link that is replaced.
+/// A scheduler and its configuration file, which is mounted as kubelet would mount it: as a symbolic link that is
+/// replaced.
 struct Scene {
     cluster: Cluster,
     directory: tempfile::TempDir,

@@ -1,5 +1,5 @@
-//! Pending pods are retried when an event can help them, and only then: for every event the test states which pods it
-//! wakes, and the real kube-scheduler, which schedules copies of the pods, must agree.
+//! Pending pods are retried only when an event can help them. For every event, a test states which pods the event
+//! wakes. The real kube-scheduler, which schedules copies of the pods, must wake the same ones.
 //!
 //! Each pod is rejected by only one plugin. In the first kind of scene, the nodes are small, tainted, unlabelled and
 //! cordoned, and every pod accepts all of these properties but one. In the second, other pods are in the way or
