@@ -94,7 +94,8 @@ pub fn in_tree(registry: &mut Registry) {
         .register::<VolumeZone>()
         .register::<PodTopologySpread>()
         .register::<InterPodAffinity>()
-        // Runs if no node fits.
+        // Run if no node fits: devices that nobody uses are taken back before pods are evicted.
+        .register::<DynamicResources>()
         .register::<DefaultPreemption>()
         // Plugins that only score; their order does not matter.
         .register::<NodeResourcesBalancedAllocation>()

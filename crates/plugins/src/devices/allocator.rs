@@ -425,7 +425,11 @@ impl<'a, U: InUse> Allocator<'a, U> {
     ) -> Result<bool, (usize, SelectorError)> {
         for (at, selector) in selectors.iter().enumerate() {
             let Some(cel) = &selector.cel else { continue };
-            if !self.selectors.matches(&cel.expression, slice, device).map_err(|error| (at, error))? {
+            if !self
+                .selectors
+                .matches(&cel.expression, self.gates, slice, device)
+                .map_err(|error| (at, error))?
+            {
                 return Ok(false);
             }
         }

@@ -17,6 +17,8 @@ pub struct DeviceGates {
     pub binding_conditions: bool,
     /// `DRAConsumableCapacity`
     pub consumable_capacity: bool,
+    /// `DRAListTypeAttributes`
+    pub list_attributes: bool,
     /// `DRASchedulerFilterTimeout`
     pub filter_timeout: bool,
 }
@@ -32,6 +34,7 @@ impl DeviceGates {
             binding_conditions: enabled(Feature::DRADeviceBindingConditions)
                 && enabled(Feature::DRAResourceClaimDeviceStatus),
             consumable_capacity: enabled(Feature::DRAConsumableCapacity),
+            list_attributes: enabled(Feature::DRAListTypeAttributes),
             filter_timeout: enabled(Feature::DRASchedulerFilterTimeout),
         }
     }

@@ -6,9 +6,15 @@ use std::{
 };
 
 use harbormaster_api::Str;
+use harbormaster_cel::{self as cel, CompileError, EvalError, Features, Selector};
 use rustc_hash::FxHashMap;
 
-use super::{memo::ExpressionId, pools::Slice};
+use super::{
+    DeviceGates,
+    memo::ExpressionId,
+    pools::Slice,
+    slice::{Attribute, Device},
+};
 
 /// Maximum number of compiled expressions. When there are more, all are compiled again as they are used.
 const MAX_EXPRESSIONS: usize = 1024;
@@ -27,14 +33,14 @@ struct Expressions {
 #[derive(Debug)]
 struct Expression {
     id: ExpressionId,
-    program: Result<Program, String>,
+    program: Result<Selector, CompileError>,
 }
 
 /// Error of a selector.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum SelectorError {
-    Compile(String),
-    Runtime(String),
+    Compile(CompileError),
+    Runtime(EvalError),
 }
 
 impl fmt::Display for SelectorError {
@@ -51,16 +57,17 @@ impl Selectors {
     pub(super) fn matches(
         &self,
         expression: &Str,
+        gates: DeviceGates,
         slice: &Slice,
         device: usize,
     ) -> Result<bool, SelectorError> {
-        let expression = self.compiled(expression);
-        let program = expression.program.as_ref().map_err(|why| SelectorError::Compile(why.clone()))?;
-        let evaluate = || program.matches(&slice.spec.driver, &slice.spec.devices[device]);
+        let expression = self.compiled(expression, gates);
+        let selector = expression.program.as_ref().map_err(|why| SelectorError::Compile(why.clone()))?;
+        let evaluate = || evaluate(selector, &slice.spec.driver, &slice.spec.devices[device]);
         slice.memo.get(expression.id, device, evaluate).map_err(SelectorError::Runtime)
     }
 
-    fn compiled(&self, text: &Str) -> Arc<Expression> {
+    fn compiled(&self, text: &Str, gates: DeviceGates) -> Arc<Expression> {
         let mut expressions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = expressions.compiled.get(text) {
             return known.clone();
@@ -70,21 +77,52 @@ impl Selectors {
         }
         let id = ExpressionId(expressions.next);
         expressions.next = expressions.next.wrapping_add(1);
-        let compiled = Arc::new(Expression { id, program: Program::compile(text) });
+        let features = Features {
+            consumable_capacity: gates.consumable_capacity,
+            list_attributes: gates.list_attributes,
+        };
+        let compiled = Arc::new(Expression { id, program: Selector::compile(text, features) });
         expressions.compiled.insert(text.clone(), compiled.clone());
         compiled
     }
 }
 
-#[derive(Debug)]
-struct Program;
+/// Evaluates a selector for a device.
+fn evaluate(selector: &Selector, driver: &str, device: &Device) -> Result<bool, EvalError> {
+    // Lists of strings are stored as shared strings, and CEL reads plain ones.
+    let lists: Vec<Vec<&str>> = device
+        .attributes
+        .values()
+        .map(|attribute| match attribute {
+            Attribute::Strings(values) | Attribute::Versions(values) => values.iter().map(|v| &**v).collect(),
+            _ => Vec::new(),
+        })
+        .collect();
+    let attributes: Vec<(&str, cel::Attribute<'_>)> = device
+        .attributes
+        .iter()
+        .zip(&lists)
+        .map(|((name, attribute), list)| (&**name, converted(attribute, list)))
+        .collect();
+    let capacity: Vec<_> = device.capacity.iter().map(|(name, capacity)| (&**name, capacity.value)).collect();
+    selector.matches(&cel::Device {
+        driver,
+        attributes: &attributes,
+        capacity: &capacity,
+        allow_multiple_allocations: device.allow_multiple_allocations,
+    })
+}
 
-impl Program {
-    fn compile(_: &str) -> Result<Self, String> {
-        Err("CEL is missing".to_owned())
-    }
-
-    fn matches(&self, _: &str, _: &super::Device) -> Result<bool, String> {
-        Err("CEL is missing".to_owned())
+fn converted<'a>(attribute: &'a Attribute, list: &'a [&'a str]) -> cel::Attribute<'a> {
+    match attribute {
+        Attribute::Bool(value) => cel::Attribute::Bool(*value),
+        Attribute::Int(value) => cel::Attribute::Int(*value),
+        Attribute::String(value) => cel::Attribute::String(value),
+        Attribute::Version(value) => cel::Attribute::Version(value),
+        Attribute::Bools(values) => cel::Attribute::Bools(values),
+        Attribute::Ints(values) => cel::Attribute::Ints(values),
+        Attribute::Strings(_) => cel::Attribute::Strings(list),
+        Attribute::Versions(_) => cel::Attribute::Versions(list),
+        Attribute::Unknown => cel::Attribute::Unsupported,
     }
 }
