@@ -18,7 +18,7 @@ pub(super) struct RequestName<'a> {
 
 /// A constraint and the devices that it has accepted. Devices are removed in the reverse order in which they were
 /// added.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum Constraint<'a> {
     /// All devices have the same value of the attribute.
     Match { spec: &'a DeviceConstraint, attribute: &'a str, value: Option<&'a Attribute>, devices: usize },
