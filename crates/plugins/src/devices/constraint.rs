@@ -44,6 +44,10 @@ impl<'a> Constraint<'a> {
         Some(Self::Distinct { spec, attribute, values: Vec::new(), devices: 0, by_request })
     }
 
+    pub(super) fn is_distinct(&self) -> bool {
+        matches!(self, Self::Distinct { .. })
+    }
+
     /// Adds a device, or returns false if the constraint does not allow it.
     pub(super) fn add(&mut self, name: RequestName<'a>, driver: &str, device: &'a Device) -> bool {
         if !applies(self.spec(), name) {

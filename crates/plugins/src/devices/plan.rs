@@ -79,7 +79,7 @@ impl<'a> Allocator<'a> {
         if has_alternatives && !self.gates.prioritized_list {
             return refuse("request", &request.name, "DRAPrioritizedList", "has subrequests");
         }
-        if !self.gates.consumable_capacity {
+        if !self.gates.consumable_capacity && !self.gates.are_stable() {
             let (gate, what) = ("DRAConsumableCapacity", "has capacity requests");
             if request.exactly.as_ref().is_some_and(|demand| demand.capacity.is_some()) {
                 return refuse("request", &request.name, gate, what);
@@ -201,7 +201,9 @@ impl<'a> Allocator<'a> {
     fn constraints(&self, claim: &'a Custom<ResourceClaim>) -> Result<Vec<Constraint<'a>>, AllocationError> {
         let specs = claim.spec.devices.constraints.iter().enumerate();
         let constraint = |(at, spec)| {
-            Constraint::new(spec, self.rules.distinct_by_request).ok_or_else(|| {
+            let known = Constraint::new(spec, self.rules.distinct_by_request);
+            let known = known.filter(|known| !known.is_distinct() || !self.gates.are_stable());
+            known.ok_or_else(|| {
                 let claim = full_name(claim);
                 AllocationError::Fatal(format!(
                     "claim {claim}, constraint #{at}: empty constraint (unsupported constraint type?)"

@@ -277,7 +277,8 @@ impl<'a, 's> Search<'a, 's> {
 
     fn is_in_use(&self, at: Position) -> bool {
         let usage = self.task.usage(at);
-        usage.is_some_and(|usage| usage.is_exclusive(self.task.gates)) || self.taken.is_taken(at)
+        usage.is_some_and(|usage| usage.is_exhausted(self.task.device(at), self.task.gates))
+            || self.taken.is_taken(at)
     }
 
     /// Returns true if capacity of the device is in use.

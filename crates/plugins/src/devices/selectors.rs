@@ -65,10 +65,8 @@ impl Selectors {
         }
         let id = ExpressionId(expressions.next);
         expressions.next = expressions.next.wrapping_add(1);
-        let features = Features {
-            consumable_capacity: gates.consumable_capacity,
-            list_attributes: gates.list_attributes,
-        };
+        // Stored expressions may read `allowMultipleAllocations` whatever the gate.
+        let features = Features { consumable_capacity: true, list_attributes: gates.list_attributes };
         let compiled = Arc::new(Expression { id, program: Selector::compile(text, features) });
         expressions.compiled.insert(text.clone(), compiled.clone());
         compiled

@@ -7,6 +7,7 @@ use super::{
     DeviceGates,
     capacity::{Consumed, nanos},
     claim::DeviceResult,
+    slice::Device,
 };
 
 /// Devices of one pool that are in use, by name.
@@ -64,9 +65,15 @@ impl DeviceUsage {
         self.claims == 0 && self.shares == 0
     }
 
-    /// Returns true if nobody else can get the device.
+    /// Returns true if a claim has the whole device.
     pub(super) fn is_exclusive(&self, gates: DeviceGates) -> bool {
         self.claims > 0 || (self.shares > 0 && !gates.consumable_capacity)
+    }
+
+    /// Returns true if nobody else can get the device. A device that can no longer be shared may still have shares;
+    /// unlike kube-scheduler, Harbormaster then always waits for them to end, even if the device has no capacities.
+    pub(super) fn is_exhausted(&self, device: &Device, gates: DeviceGates) -> bool {
+        self.is_exclusive(gates) || (self.shares > 0 && !device.allow_multiple_allocations)
     }
 
     /// Returns the amounts in use if the device is shared and some claim consumes a capacity.
