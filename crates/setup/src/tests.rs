@@ -1,3 +1,4 @@
+use harbormaster_api::features::Feature;
 use harbormaster_config::PluginArgs;
 use harbormaster_framework::prelude::*;
 use serde::Deserialize;
@@ -21,9 +22,15 @@ fn the_default_profile_lacks_nothing() {
 
 #[test]
 fn enabled_plugins_that_are_not_built_are_reported_once_and_reject_the_pods_that_need_them() {
+    let features =
+        Features::default().with(Feature::GenericWorkload, true).with(Feature::GangScheduling, true);
     let asked = "plugins: {multiPoint: {enabled: [{name: GangScheduling}]}}";
-    let setup = of(&format!("profiles:\n- {{schedulerName: a, {asked}}}\n- {{schedulerName: b, {asked}}}\n"))
-        .unwrap();
+    let text = format!(
+        "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles:\n\
+         - {{schedulerName: a, {asked}}}\n- {{schedulerName: b, {asked}}}\n"
+    );
+    let choices = Choices { features, ..Choices::default() };
+    let setup = Setup::read(Some(("s.yaml", &text)), &choices).unwrap();
     let [warning] = setup.warnings.as_slice() else { panic!("{:?}", setup.warnings) };
     assert_eq!(warning.matches("GangScheduling").count(), 1, "{warning}");
     for profile in &setup.engine.profiles {
