@@ -143,14 +143,25 @@ fn name_errors(kind: &Kind, name: &str) -> Vec<String> {
                 .collect(),
         };
     }
-    if kind.has(LABEL_NAME) { label_errors(name) } else { subdomain_errors(name) }
+    match kind.rules {
+        _ if kind.has(LABEL_NAME) => label_errors(name),
+        Rules::DeviceClass => subdomain_errors(name),
+        _ => long_name_errors(name),
+    }
+}
+
+/// Returns the errors in a DNS subdomain, in the wording of most fields: lengths are counted in characters. Prefixes of
+/// labels and names of device classes have the wording of [`subdomain_errors`].
+pub(super) fn long_name_errors(name: &str) -> Vec<String> {
+    let errors = subdomain_errors(name).into_iter();
+    errors.map(|why| why.replace("253 bytes", "253 characters")).collect()
 }
 
 /// Returns the errors in a string that must be a DNS label (RFC 1035) and so must begin with a letter.
 pub(crate) fn label_1035_errors(text: &str) -> Vec<String> {
     let mut errors = Vec::new();
     if text.len() > 63 {
-        errors.push("must be no more than 63 bytes".to_owned());
+        errors.push("must be no more than 63 characters".to_owned());
     }
     let inner = |b: &u8| b.is_ascii_lowercase() || b.is_ascii_digit();
     let bytes = text.as_bytes();
@@ -169,7 +180,7 @@ pub(crate) fn label_1035_errors(text: &str) -> Vec<String> {
 pub(super) fn label_errors(text: &str) -> Vec<String> {
     let mut errors = Vec::new();
     if text.len() > 63 {
-        errors.push("must be no more than 63 bytes".to_owned());
+        errors.push("must be no more than 63 characters".to_owned());
     }
     let inner = |b: &u8| b.is_ascii_lowercase() || b.is_ascii_digit();
     let bytes = text.as_bytes();

@@ -1,8 +1,12 @@
 //! Forms of names.
 
-use harbormaster_api::labels::{qualified_name_errors, subdomain_errors};
+use harbormaster_api::labels::qualified_name_errors;
 
-use super::super::{Errors, checks::check_form, meta::label_errors};
+use super::super::{
+    Errors,
+    checks::check_form,
+    meta::{label_errors, long_name_errors},
+};
 use crate::FieldError;
 
 /// Maximum length of a driver's name.
@@ -11,6 +15,11 @@ const LONGEST_DRIVER: usize = 63;
 const LONGEST_POOL: usize = 253;
 /// Maximum length of an identifier, in bytes.
 const LONGEST_IDENTIFIER: usize = 32;
+
+/// Checks a DNS subdomain.
+pub(super) fn check_subdomain(name: &str, place: &str, errors: &mut Errors) {
+    check_form(name, place, long_name_errors, errors);
+}
 
 /// Checks a DNS label: the name of a device, a request or a counter.
 pub(super) fn check_label(name: &str, place: &str, errors: &mut Errors) {
@@ -35,7 +44,7 @@ pub(super) fn check_class(name: &str, place: &str, errors: &mut Errors) {
     if name.is_empty() {
         errors.push(FieldError::required(place, ""));
     } else {
-        check_form(name, place, subdomain_errors, errors);
+        check_form(name, place, long_name_errors, errors);
     }
 }
 
@@ -47,7 +56,7 @@ pub(super) fn check_driver(name: &str, place: &str, errors: &mut Errors) {
     if name.len() > LONGEST_DRIVER {
         errors.push(FieldError::too_long(place, LONGEST_DRIVER));
     }
-    check_form(name, place, |name| subdomain_errors(&name.to_lowercase()), errors);
+    check_form(name, place, |name| long_name_errors(&name.to_lowercase()), errors);
 }
 
 /// Checks the name of a pool: subdomains between slashes.
@@ -60,7 +69,7 @@ pub(super) fn check_pool(name: &str, place: &str, errors: &mut Errors) {
         errors.push(FieldError::too_long(place, LONGEST_POOL));
     }
     for part in name.split('/') {
-        check_form(part, place, subdomain_errors, errors);
+        check_form(part, place, long_name_errors, errors);
     }
 }
 

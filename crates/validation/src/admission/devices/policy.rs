@@ -94,8 +94,7 @@ fn check_range(range: &Value, default: &Quantity, most: &Quantity, place: &str, 
     }
     let Some(step) = step else { return };
     if min.nanos().saturating_add(step.nanos()) > most.nanos() {
-        let sum = Quantity::from_units(min.value().saturating_add(step.value()));
-        let why = format!("one step {sum} is larger than capacity value: {most}");
+        let why = format!("one step {} is larger than capacity value: {most}", sum(&min, &step));
         errors.push(invalid(field("step"), &step, why));
     }
     for value in std::iter::once(default).chain(&max) {
@@ -106,4 +105,19 @@ fn check_range(range: &Value, default: &Quantity, most: &Quantity, place: &str, 
             errors.push(invalid(field("step"), value, why));
         }
     }
+}
+
+/// Returns the sum of two quantities in the notation of the first.
+fn sum(first: &Quantity, second: &Quantity) -> String {
+    let mut units = first.value().saturating_add(second.value());
+    if !first.to_string().ends_with('i') {
+        return Quantity::from_units(units).to_string();
+    }
+    let mut suffixes = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"].into_iter();
+    let mut suffix = suffixes.next();
+    while units != 0 && units % 1024 == 0 {
+        let Some(larger) = suffixes.next() else { break };
+        (units, suffix) = (units / 1024, Some(larger));
+    }
+    format!("{units}{}", suffix.unwrap_or_default())
 }

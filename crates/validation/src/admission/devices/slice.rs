@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use harbormaster_api::{Timestamp, labels::subdomain_errors};
+use harbormaster_api::Timestamp;
 use serde_json::Value;
 
 use super::{
-    super::{Errors, checks::check_form, pod_checks},
+    super::{Errors, pod_checks},
     each, each_once, names, policy,
     selector::check_taint,
     status::check_binding_conditions,
@@ -119,7 +119,7 @@ fn check_nodes(spec: &Value, errors: &mut Errors) {
             errors.push(FieldError::invalid("spec.nodeName", name, why));
         } else {
             given.push("`nodeName`");
-            check_form(name, "spec.nodeName", subdomain_errors, errors);
+            names::check_subdomain(name, "spec.nodeName", errors);
         }
     }
     if let Some(selector) = present(spec, "/nodeSelector") {
@@ -215,7 +215,7 @@ fn check_nodes_of_device(device: &Value, per_device: bool, place: &str, errors: 
             errors.push(FieldError::invalid(field, name, "must not be empty"));
         } else {
             given.push("`nodeName`");
-            check_form(name, &field, subdomain_errors, errors);
+            names::check_subdomain(name, &field, errors);
         }
     }
     if let Some(selector) = present(device, "/nodeSelector") {
