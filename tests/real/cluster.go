@@ -28,8 +28,7 @@ import (
 	_ "k8s.io/kubernetes/pkg/apis/storage/install"
 )
 
-// knownKinds are the kinds that scheduler plugins list, true for those
-// that live in a namespace.
+// knownKinds are the kinds that scheduler plugins list, and whether they are namespaced.
 var knownKinds = []struct {
 	object     runtime.Object
 	namespaced bool
@@ -67,8 +66,8 @@ type cluster struct {
 	informers informers.SharedInformerFactory
 }
 
-// newCluster decodes objects, gives them the API server's defaults and fills
-// informers with them. As in kube-scheduler, finished pods do not exist.
+// newCluster decodes objects, sets the API server's defaults, and adds the objects to informers. Finished pods are
+// ignored, as in kube-scheduler.
 func newCluster(client kubernetes.Interface, objects []json.RawMessage) (*cluster, error) {
 	c := &cluster{informers: informers.NewSharedInformerFactory(client, 0)}
 	stores := make(map[reflect.Type]cache.Indexer, len(knownKinds))
@@ -104,8 +103,8 @@ func newCluster(client kubernetes.Interface, objects []json.RawMessage) (*cluste
 	return c, c.dropUnplaced()
 }
 
-// decode gives the object that a scheduler would be sent: what was written is stored in canonical form (1.5Gi as 1536Mi,
-// an empty list as none), so it is written out and read again.
+// decode returns the object as a scheduler would receive it. The API server stores objects in canonical form (1.5Gi as
+// 1536Mi, an empty list as no list), so the decoded object is encoded and decoded once more.
 func decode(raw json.RawMessage) (runtime.Object, error) {
 	written, _, err := decoder.Decode(raw, nil, nil)
 	if err != nil {
@@ -123,7 +122,7 @@ func decode(raw json.RawMessage) (runtime.Object, error) {
 	return object, nil
 }
 
-// identify adds the identity that the API server would have given.
+// identify sets the namespace and the UID if they are missing, as the API server would.
 func identify(object runtime.Object, namespaced bool) error {
 	accessor, err := meta.Accessor(object)
 	if err != nil {
@@ -154,8 +153,8 @@ func (c *cluster) sort(object runtime.Object) {
 	}
 }
 
-// dropUnplaced removes the pods bound to nodes that do not exist: the
-// scheduler's snapshot has no row for them.
+// dropUnplaced removes the pods that are bound to nodes that do not exist, because the scheduler's snapshot does not
+// contain such nodes.
 func (c *cluster) dropUnplaced() error {
 	names := make(map[string]bool, len(c.nodes))
 	for _, node := range c.nodes {
@@ -174,7 +173,7 @@ func (c *cluster) dropUnplaced() error {
 	return nil
 }
 
-// chosen returns the pending pods with the given namespace/name keys, or all.
+// chosen returns the pending pods with the given namespace/name keys, or all pending pods if there are no keys.
 func (c *cluster) chosen(keys []string) ([]*v1.Pod, error) {
 	if len(keys) == 0 {
 		return c.pending, nil

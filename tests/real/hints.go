@@ -13,19 +13,19 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 )
 
-// change is an object before and after; one of them is absent when it appears or goes.
+// change is an object before and after a change. Old is absent if the object is created, and New if it is deleted.
 type change struct {
 	Old json.RawMessage `json:"old"`
 	New json.RawMessage `json:"new"`
 }
 
-// event is one of the events that a change amounts to, as hints are given it.
+// event is one of the events that a change causes, with the objects that hints receive.
 type event struct {
 	fwk.ClusterEvent
 	old, new any
 }
 
-// eventResources are the kinds besides pods and nodes that plugins hear of.
+// eventResources are the kinds, other than pods and nodes, for whose events plugins can register.
 var eventResources = map[reflect.Type]fwk.EventResource{
 	reflect.TypeFor[*v1.PersistentVolume]():          fwk.PersistentVolume,
 	reflect.TypeFor[*v1.PersistentVolumeClaim]():     fwk.PersistentVolumeClaim,
@@ -36,7 +36,7 @@ var eventResources = map[reflect.Type]fwk.EventResource{
 	reflect.TypeFor[*storagev1.VolumeAttachment]():   fwk.VolumeAttachment,
 }
 
-// eventsOf are the events of every change, as kube-scheduler's event handlers name them.
+// eventsOf returns the events of each change, with the names that kube-scheduler's event handlers give them.
 func eventsOf(changes []change) ([][]event, error) {
 	all := make([][]event, 0, len(changes))
 	for i, change := range changes {
@@ -98,7 +98,7 @@ func (c change) events() ([]event, error) {
 	return events, nil
 }
 
-// identified decodes an object; what is absent is nil, as handlers pass it.
+// identified decodes an object and sets its identity. It returns nil if the object is absent, as event handlers do.
 func identified(raw json.RawMessage) (any, error) {
 	if len(raw) == 0 || string(raw) == "null" {
 		return nil, nil
@@ -115,14 +115,14 @@ func identified(raw json.RawMessage) (any, error) {
 	return object, nil
 }
 
-// listener is a plugin with the events of which it hears.
+// listener is a plugin with the events for which it is registered.
 type listener struct {
 	plugin     string
 	registered []fwk.ClusterEventWithHint
 }
 
-// hintsFor asks every plugin of the profile that hears of a change whether to try the pod again. The answers to one
-// change are by the plugin's name and the event's label: Queue, QueueSkip or Error.
+// hintsFor evaluates, for each change, the queueing hints of all plugins of the profile that are registered for its
+// events. The results (Queue, QueueSkip or Error) are keyed by the plugin's name and the event's label.
 func hintsFor(ctx context.Context, f framework.Framework, pod *v1.Pod, changes [][]event) ([]map[string]string, error) {
 	var listeners []listener
 	for _, plugin := range f.EnqueueExtensions() {
@@ -147,7 +147,8 @@ func hintsFor(ctx context.Context, f framework.Framework, pod *v1.Pod, changes [
 	return all, nil
 }
 
-// withTaints adds the registration that kube-scheduler adds for plugins that hear of new nodes only.
+// withTaints adds a registration for changes of taints if the plugin is registered for new nodes but not for such
+// changes, as kube-scheduler does.
 func withTaints(registered []fwk.ClusterEventWithHint) []fwk.ClusterEventWithHint {
 	var heard fwk.ActionType
 	for _, one := range registered {
@@ -162,7 +163,8 @@ func withTaints(registered []fwk.ClusterEventWithHint) []fwk.ClusterEventWithHin
 	return registered
 }
 
-// hint is what the plugin says to an event, if it hears of it. One registration that queues is enough.
+// hint returns the plugin's answer to an event, and whether the plugin is registered for the event. If several
+// registrations match, one that queues the pod is enough.
 func (l listener) hint(pod *v1.Pod, event event) (hint string, heard bool) {
 	for _, one := range l.registered {
 		if !framework.MatchClusterEvents(one.Event, event.ClusterEvent) {

@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// endWithStdinVariable makes a component end when its standard input does.
-// A starter that holds the other end of that pipe thus takes the component
-// along however it dies, and can ask for a graceful end by closing the pipe.
+// endWithStdinVariable is the environment variable that makes a component exit when its standard input is closed. The
+// process that starts the component holds the other end of that pipe, so the component exits whenever that process
+// exits, for any reason. The process can also close the pipe to request a graceful shutdown.
 const endWithStdinVariable = "END_WITH_STDIN"
 
-// graceAfterStdin is the time a component has to end by itself after SIGTERM.
+// graceAfterStdin is the time that a component has to exit after SIGTERM.
 const graceAfterStdin = 3 * time.Second
 
 func endWithStdin() {

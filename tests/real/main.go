@@ -1,9 +1,7 @@
-// Command real is the original Kubernetes control plane in one file: etcd,
-// kube-apiserver, kube-controller-manager, kube-scheduler, and the verdict
-// oracle that asks the original scheduler plugins about a described cluster.
+// Command real is the real Kubernetes control plane in one program: etcd, kube-apiserver, kube-controller-manager,
+// kube-scheduler, and the verdict oracle, which runs the real scheduler plugins on a described cluster.
 //
-// The role is the base name the program was started under, or else its first
-// argument.
+// The base name of the program, or otherwise its first argument, selects the role.
 package main
 
 import (
@@ -14,8 +12,8 @@ import (
 	"strings"
 )
 
-// roles maps the name of a component to its main function. A main function
-// reads os.Args the way the component alone would and returns the exit status.
+// roles maps the name of a component to its main function. A main function reads os.Args as the component itself would,
+// and returns the exit status.
 var roles = map[string]func() int{
 	"etcd":                    runEtcd,
 	"kube-apiserver":          runAPIServer,

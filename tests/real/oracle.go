@@ -32,13 +32,13 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/util/assumecache"
 )
 
-// oracle keeps what all requests share.
+// oracle is the state that all requests share.
 type oracle struct {
 	ctx      context.Context
 	client   kubernetes.Interface
 	recorder *metrics.MetricAsyncRecorder
 	registry frameworkruntime.Registry
-	// configs are the configurations seen so far, by their text.
+	// configs caches the decoded configurations by their text.
 	configs map[string]*config.KubeSchedulerConfiguration
 }
 
@@ -52,7 +52,7 @@ func newOracle(ctx context.Context) *oracle {
 	}
 }
 
-// answer evaluates every pod that the request asks about.
+// answer evaluates the pods of the request.
 func (o *oracle) answer(request *verdictRequest) ([]podVerdict, error) {
 	cfg, err := o.config(request.Config)
 	if err != nil {
@@ -93,8 +93,7 @@ func (o *oracle) answer(request *verdictRequest) ([]podVerdict, error) {
 	return verdicts, nil
 }
 
-// config decodes a configuration the way kube-scheduler reads its file:
-// strictly, with defaults, then validated.
+// config decodes a configuration strictly, sets defaults and validates it, as kube-scheduler does with its file.
 func (o *oracle) config(text json.RawMessage) (*config.KubeSchedulerConfiguration, error) {
 	text = bytes.TrimSpace(text)
 	if len(text) == 0 || bytes.Equal(text, []byte("null")) {
@@ -122,7 +121,7 @@ func (o *oracle) config(text json.RawMessage) (*config.KubeSchedulerConfiguratio
 	return cfg, nil
 }
 
-// session is the scheduler's view of one request.
+// session is the scheduler's view of the cluster in one request.
 type session struct {
 	snapshot   *internalcache.Snapshot
 	nodes      []fwk.NodeInfo
@@ -141,7 +140,7 @@ func (o *oracle) newSession(ctx context.Context, cfg *config.KubeSchedulerConfig
 	if err != nil {
 		return nil, err
 	}
-	// The snapshot's own order is random and is used by the plugins.
+	// The snapshot's order is random and must not change, because plugins use it, so a copy is sorted.
 	s.nodes = append(s.nodes, nodes...)
 	sort.Slice(s.nodes, func(i, j int) bool { return s.nodes[i].Node().Name < s.nodes[j].Node().Name })
 	for i := range cfg.Profiles {
@@ -182,7 +181,7 @@ func (o *oracle) newDRAManager(ctx context.Context, c *cluster) (fwk.SharedDRAMa
 	return dynamicresources.NewDRAManager(ctx, claims, slices, c.informers), nil
 }
 
-// framework returns the framework of a profile, built on first use.
+// framework returns the framework of a profile, which is built on first use; nil if there is no such profile.
 func (s *session) framework(name string) (framework.Framework, error) {
 	if f, ok := s.frameworks[name]; ok {
 		return f, nil
@@ -199,9 +198,9 @@ func (s *session) framework(name string) (framework.Framework, error) {
 	return f, nil
 }
 
-// evaluate runs the pod through the extension points up to Score, and asks who
-// may make way for it if it fits nowhere and that is wanted. An error is one of
-// the configuration; errors of plugins are in the verdict.
+// evaluate runs all extension points up to Score for the pod, and, if preempt is true and the pod fits nowhere,
+// preemption. An error means that the profile cannot be built or preemption failed; failures of other plugins are
+// in the verdict.
 func (s *session) evaluate(ctx context.Context, pod *v1.Pod, preempt bool) (podVerdict, error) {
 	verdict := podVerdict{
 		Pod:     pod.Namespace + "/" + pod.Name,
@@ -238,8 +237,8 @@ func (s *session) evaluate(ctx context.Context, pod *v1.Pod, preempt bool) (podV
 	return verdict, err
 }
 
-// filter asks about every node. Nodes that PreFilter excluded get the status
-// that the scheduler gives them.
+// filter runs the Filter plugins on every node. Nodes that PreFilter excluded get the status that kube-scheduler gives
+// them. It returns the nodes on which the pod fits.
 func (s *session) filter(ctx context.Context, f framework.Framework, state fwk.CycleState, pod *v1.Pod,
 	result *fwk.PreFilterResult, narrowing sets.Set[string], verdict *podVerdict) []fwk.NodeInfo {
 	excluded := fwk.NewStatus(fwk.UnschedulableAndUnresolvable,
@@ -263,7 +262,7 @@ func (s *session) filter(ctx context.Context, f framework.Framework, state fwk.C
 
 func score(ctx context.Context, f framework.Framework, state fwk.CycleState, pod *v1.Pod, feasible []fwk.NodeInfo, verdict *podVerdict) {
 	if !f.HasScorePlugins() {
-		// Without score plugins kube-scheduler gives every node one point.
+		// Without score plugins, kube-scheduler gives every node one point.
 		for _, node := range feasible {
 			verdict.Scores[node.Node().Name] = nodeScore{Total: 1, Plugins: map[string]int64{}}
 		}

@@ -16,26 +16,26 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/preemption"
 )
 
-// preemptionVerdict is what DefaultPreemption thinks of every node that evictions might open up.
+// preemptionVerdict is the result of DefaultPreemption for all nodes on which evictions may help.
 type preemptionVerdict struct {
-	// Node is the one it would choose among all.
+	// Node is the node that DefaultPreemption chooses; empty if there are no candidates.
 	Node string `json:"node"`
-	// Candidates has every node where evictions make room.
+	// Candidates are the nodes on which evictions make the pod fit, by name.
 	Candidates map[string]candidate `json:"candidates"`
 }
 
-// candidate is whom one node would lose.
+// candidate is the set of victims on one node.
 type candidate struct {
-	// Victims are namespace/name, the most important one first.
+	// Victims are the namespace/name of each victim, most important first.
 	Victims []string `json:"victims"`
-	// Violations is how many of them break a disruption budget.
+	// Violations is the number of victims whose eviction violates a disruption budget.
 	Violations int64 `json:"violations"`
 }
 
-// preempt asks DefaultPreemption about the nodes that the statuses say may be opened up.
+// preempt runs DefaultPreemption on the nodes whose status says that evictions may help.
 func (s *session) preempt(ctx context.Context, f framework.Framework, state fwk.CycleState, pod *v1.Pod,
 	statuses map[string]*status) (*preemptionVerdict, error) {
-	// It is to look at every node.
+	// With these arguments, DefaultPreemption evaluates every node.
 	args := &config.DefaultPreemptionArgs{MinCandidateNodesPercentage: 100, MinCandidateNodesAbsolute: 1}
 	features := feature.NewSchedulerFeaturesFromGates(utilfeature.DefaultFeatureGate)
 	plugin, err := defaultpreemption.New(ctx, args, f, features)
@@ -78,7 +78,7 @@ func candidateOf(found preemption.Candidate) candidate {
 	return candidate{Victims: names, Violations: victims.NumPDBViolations}
 }
 
-// noNominations is for a scheduler in which no pod waits for evictions.
+// noNominations is the nominator of a scheduler without nominated pods.
 type noNominations struct{}
 
 func (noNominations) AddNominatedPod(klog.Logger, fwk.PodInfo, *fwk.NominatingInfo) {}

@@ -10,8 +10,7 @@ import (
 	"os"
 )
 
-// runServiceAccountKey prints a fresh private key, which kube-apiserver
-// demands for signing service account tokens.
+// runServiceAccountKey prints a new private key, which kube-apiserver requires for signing service account tokens.
 func runServiceAccountKey() int {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

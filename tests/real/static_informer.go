@@ -10,10 +10,8 @@ import (
 
 var errStatic = errors.New("the objects of this informer never change")
 
-// staticInformer is an informer over a fixed set of objects. It is synced from
-// the first moment on and delivers its objects to a handler before
-// AddEventHandler returns, so that a framework can be built for every request
-// without waiting for watches.
+// staticInformer is an informer with a fixed set of objects. It is always synced, and passes its objects to a handler
+// before AddEventHandler returns. So a framework can be built for each request without waiting for watches.
 type staticInformer struct {
 	indexer cache.Indexer
 }
@@ -69,7 +67,7 @@ func (s *staticInformer) SetWatchErrorHandlerWithContext(cache.WatchErrorHandler
 	return errStatic
 }
 
-// synced is the registration of a handler that has seen everything.
+// synced is the registration of a handler that has received all objects.
 type synced struct{}
 
 var closed = func() <-chan struct{} {

@@ -15,7 +15,7 @@ import (
 	"k8s.io/kubernetes/pkg/generated/openapi"
 )
 
-// leaves are types that are not described by their fields.
+// leaves are the types whose fields are not listed, with their names in the table.
 var leaves = map[string]string{
 	"meta.Time":            "Time",
 	"meta.MicroTime":       "Time",
@@ -25,13 +25,13 @@ var leaves = map[string]string{
 	"runtime.RawExtension": "RawExtension",
 }
 
-// scalars are the letters of simple types.
+// scalars are the letters for simple types in the table.
 var scalars = map[reflect.Kind]string{
 	reflect.String: "s", reflect.Bool: "t", reflect.Int32: "i", reflect.Int64: "l", reflect.Float64: "d",
 }
 
-// runTypes prints what the kinds that the arguments name (GROUP.KIND, of version v1) consist of, in the form of
-// crates/validation/src/schema.txt.
+// runTypes prints the fields of the kinds that the arguments name (GROUP.KIND, of version v1), and of the types that
+// these kinds contain, in the format of crates/validation/src/schema.txt.
 func runTypes() int {
 	wanted := map[string]bool{}
 	for _, name := range os.Args[1:] {
@@ -61,10 +61,10 @@ func runTypes() int {
 	return 0
 }
 
-// documents are what OpenAPI says of the types, by their names there.
+// documents are the OpenAPI definitions of types, by their names in OpenAPI.
 var documents map[string]common.OpenAPIDefinition
 
-// document is what OpenAPI says of a type; nothing for types that it does not know.
+// document returns the OpenAPI schema of a type; an empty schema if OpenAPI does not define the type.
 func document(of reflect.Type) spec.Schema {
 	if named, ok := reflect.Zero(of).Interface().(interface{ OpenAPIModelName() string }); ok {
 		return documents[named.OpenAPIModelName()].Schema
@@ -72,7 +72,7 @@ func document(of reflect.Type) spec.Schema {
 	return spec.Schema{}
 }
 
-// said is the text of an extension.
+// said returns the text of the schema's extension x-kubernetes-EXTENSION; empty if there is none.
 func said(of spec.Schema, extension string) string {
 	text, _ := of.Extensions.GetString("x-kubernetes-" + extension)
 	return text
@@ -85,10 +85,10 @@ func groupName(kind schema.GroupVersionKind) string {
 	return strings.Split(kind.Group, ".")[0]
 }
 
-// typeTable has the fields of types by their names.
+// typeTable holds the formatted fields of each type, by the type's name.
 type typeTable map[string][]string
 
-// name is the package without its version, and the type.
+// name returns PACKAGE.TYPE, where PACKAGE does not include the version.
 func name(of reflect.Type) string {
 	path := strings.Split(of.PkgPath(), "/")
 	last := path[len(path)-1]
@@ -98,7 +98,7 @@ func name(of reflect.Type) string {
 	return last + "." + of.Name()
 }
 
-// add describes a type and what it consists of, and returns its name.
+// add adds a type and the types of its fields to the table, and returns the type's name.
 func (table typeTable) add(of reflect.Type) string {
 	known := name(of)
 	if leaf, ok := leaves[known]; ok {
@@ -109,7 +109,7 @@ func (table typeTable) add(of reflect.Type) string {
 	}
 	table[known] = nil
 	if of.Kind() == reflect.Slice {
-		// In protobuf the list is a message of its own.
+		// In protobuf, a list type is a message with the field `items`.
 		table[known] = []string{"1:items:!*" + table.element(of.Elem())}
 		return known
 	}
@@ -143,7 +143,8 @@ func (table typeTable) element(of reflect.Type) string {
 	panic("no letter for " + of.String())
 }
 
-// identity is what tells the elements of a list apart: nothing of a list that is one value, no field of a set.
+// identity returns the fields that identify the elements of a list: [KEY,...] for a map, [] for a set, and an empty
+// string for a list that is owned as a whole.
 func identity(list spec.Schema, element reflect.Type) string {
 	if said(list, "list-type") == "set" {
 		return "[]"
@@ -160,7 +161,7 @@ func identity(list spec.Schema, element reflect.Type) string {
 	return "[" + strings.Join(keys, ",") + "]"
 }
 
-// field describes a field of a type; those that protobuf does not have are empty.
+// field formats a field of a type. It returns an empty string for a field that protobuf does not have.
 func (table typeTable) field(document spec.Schema, of reflect.StructField) string {
 	wire := strings.Split(of.Tag.Get("protobuf"), ",")
 	if len(wire) < 2 {

@@ -14,70 +14,68 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/metrics"
 )
 
-// verdictRequest describes one cluster and asks about some of its pending pods.
+// verdictRequest describes one cluster, and names the pending pods to evaluate.
 type verdictRequest struct {
 	ID int64 `json:"id"`
 	// Config is a KubeSchedulerConfiguration (v1); absent or null means the defaults.
 	Config json.RawMessage `json:"config"`
-	// Objects are Kubernetes objects, each with apiVersion and kind. They get
-	// the API server's defaults. A pod with a node name is bound, others pend.
+	// Objects are Kubernetes objects, each with apiVersion and kind. They get the API server's defaults. A pod with a
+	// node name is bound; all other pods are pending.
 	Objects []json.RawMessage `json:"objects"`
-	// Pods names the pending pods to evaluate as namespace/name; none means
-	// all, in the order of Objects.
+	// Pods are the namespace/name of the pending pods to evaluate. If it is empty, all pending pods are evaluated, in
+	// the order of Objects.
 	Pods []string `json:"pods"`
-	// Preempt asks about evictions for the pods that fit nowhere.
+	// Preempt is true to evaluate preemption for the pods that fit nowhere.
 	Preempt bool `json:"preempt"`
-	// Changes are what the plugins' queueing hints are asked about, for every pod.
+	// Changes are the changes for which the plugins' queueing hints are evaluated for every pod.
 	Changes []change `json:"changes"`
 }
 
-// verdictResponse answers the request with the same ID. Error is set, and Pods
-// empty, when the request as a whole could not be understood.
+// verdictResponse answers the request with the same ID. If the request as a whole could not be evaluated, Error is set
+// and Pods is empty.
 type verdictResponse struct {
 	ID    int64        `json:"id"`
 	Error string       `json:"error,omitempty"`
 	Pods  []podVerdict `json:"pods"`
 }
 
-// podVerdict is what the plugins of the pod's profile say, each pod seeing the
-// bound pods only.
+// podVerdict contains the verdicts of the plugins of the pod's profile. Each pod is evaluated without the other pending
+// pods.
 type podVerdict struct {
 	Pod     string `json:"pod"`
 	Profile string `json:"profile"`
-	// Error says why the pod could not be evaluated to the end.
+	// Error is the reason why the pod could not be fully evaluated.
 	Error string `json:"error,omitempty"`
-	// PreEnqueue is the first rejection that would keep the pod out of the
-	// queue. The later points are evaluated all the same.
+	// PreEnqueue is the first rejection by PreEnqueue. Later extension points are evaluated nevertheless.
 	PreEnqueue *status `json:"preEnqueue"`
-	// PreFilter is set when the pod was rejected as a whole; Nodes is empty then.
+	// PreFilter is the rejection of the whole pod; Nodes is then empty.
 	PreFilter *status `json:"preFilter"`
-	// Nodes has every node; null means that the pod fits there.
+	// Nodes contains the status of every node; null if the pod fits on the node.
 	Nodes map[string]*status `json:"nodes"`
-	// Scores has every node where the pod fits.
+	// Scores contains the score of every node on which the pod fits.
 	Scores map[string]nodeScore `json:"scores"`
-	// Preemption is set when it was asked about and the pod fits no node.
+	// Preemption is set if the request asks for preemption and the pod fits on no node.
 	Preemption *preemptionVerdict `json:"preemption,omitempty"`
-	// Hints are the answers to every change, by plugin and event.
+	// Hints contains the hints for each change, by plugin and event.
 	Hints []map[string]string `json:"hints,omitempty"`
 }
 
-// status is a rejection or an error. Reasons are sorted: where a plugin walks
-// a Go map their order is random.
+// status is a rejection or an error. Reasons are sorted, because their order is random if a plugin iterates over a Go
+// map.
 type status struct {
 	Plugin  string   `json:"plugin"`
 	Code    string   `json:"code"`
 	Reasons []string `json:"reasons"`
 }
 
-// nodeScore has the normalised and weighted score of each plugin that was not
-// skipped, and their sum.
+// nodeScore contains the normalized, weighted score of each plugin that PreScore did not skip, and their sum.
 type nodeScore struct {
 	Total   int64            `json:"total"`
 	Plugins map[string]int64 `json:"plugins"`
 }
 
-// runVerdicts answers requests, one JSON document per line, until the input ends.
-// Its flag --feature-gates is that of kube-scheduler.
+// runVerdicts answers requests, one JSON document per line, until the input ends. The flag --feature-gates has the same
+// format as kube-scheduler's.
 func runVerdicts() int {
 	flags := flag.NewFlagSet("verdicts", flag.ContinueOnError)
 	flags.Func("feature-gates", "as kube-scheduler takes them", utilfeature.DefaultMutableFeatureGate.Set)
@@ -98,7 +96,7 @@ func runVerdicts() int {
 				fmt.Fprintln(os.Stderr, "verdicts:", err)
 				return 1
 			}
-			// Requests that already wait share one write.
+			// The responses to requests that are already waiting are written together.
 			if in.Buffered() == 0 {
 				if err := out.Flush(); err != nil {
 					fmt.Fprintln(os.Stderr, "verdicts:", err)
@@ -116,7 +114,7 @@ func runVerdicts() int {
 	}
 }
 
-// answerLine never fails: what goes wrong is told in the response.
+// answerLine answers one request. It never fails: the response contains any error or panic.
 func (o *oracle) answerLine(line []byte) (response verdictResponse) {
 	var request verdictRequest
 	defer func() {

@@ -1,8 +1,9 @@
 // Command yaml reads and writes YAML with the library that kubectl and kube-apiserver use.
 //
-// Every line of standard input is a JSON text; the answer is one line. With the argument "write" the text is JSON and
-// the answer is what kubectl prints for it, as a JSON text. With "read" the text is YAML and the answer is the JSON that
-// kube-apiserver would see, or null where it refuses the text.
+// Each line of standard input is a JSON string, and each line of standard output is the answer to it. With the argument
+// "write", the string contains JSON, and the answer is a JSON string with the YAML that kubectl prints for it. With
+// "read", the string contains YAML, and the answer is the JSON that kube-apiserver would read from it, or null if
+// kube-apiserver would reject it.
 package main
 
 import (

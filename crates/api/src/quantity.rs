@@ -75,6 +75,11 @@ impl Quantity {
         Self::short(thousandths, -3, Notation::DecimalSi)
     }
 
+    /// Creates a whole number of units that prints with a binary suffix where possible.
+    pub fn from_binary_units(units: i64) -> Self {
+        Self::short(units, 0, Notation::BinarySi)
+    }
+
     /// Units, rounded away from zero.
     pub fn value(&self) -> i64 {
         self.value

@@ -108,6 +108,7 @@ impl Finder {
         cycle: u64,
         now: Timestamp,
     ) -> Result<Attempt, Failure> {
+        cluster.set_now(now);
         let signature = self.sign(entry)?;
         let hint = self.hint(cluster, entry, signature.as_deref(), cycle, now);
         let nominated_node = &entry.pod.status.nominated_node_name;

@@ -1,6 +1,8 @@
 //! Binding cycles: PreBind, Bind and PostBind, concurrently with the scheduling of other pods. Also makes the API calls
 //! that plugins need after their pod has given up its node. All work for one pod is done in order.
 
+mod writes;
+
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 
 use futures_util::future::join_all;
@@ -17,6 +19,7 @@ use harbormaster_framework::{
 use rustc_hash::FxHashMap;
 use tokio::sync::{Semaphore, oneshot};
 
+use self::writes::RecordedApi;
 use crate::{
     clients::BINDINGS_AT_ONCE,
     extenders::current::CurrentExtenders,
@@ -52,7 +55,7 @@ impl BindingActivity {
 /// Runs binding cycles as tasks and reports their outcomes to the engine.
 #[derive(Clone)]
 pub struct Binder {
-    api: Api,
+    api: Arc<dyn ClusterApi>,
     /// Queue keyed by pod, without a limit, since PreBind may wait for minutes.
     tasks: Arc<KeyedTaskQueue>,
     engine: mpsc::Sender<EngineMessage>,
@@ -77,7 +80,7 @@ impl Binder {
         let tasks = KeyedTaskQueue::new(tasks, Semaphore::MAX_PERMITS);
         let room = Arc::new(Semaphore::new(BINDINGS_AT_ONCE));
         let (pre_binding, traces) = Default::default();
-        Self { api: Api::new(api), tasks, engine, room, pre_binding, traces, extenders: None }
+        Self { api, tasks, engine, room, pre_binding, traces, extenders: None }
     }
 
     /// Includes each binding in the trace of its scheduling attempt.
@@ -106,8 +109,13 @@ impl Binder {
             called_off
         });
         self.tasks.run(&uid.clone(), async move {
+            let writes = Arc::new(RecordedApi::new(api));
+            let api = Api::new(writes.clone());
             let cycle = BindingCycle { task, api, room, pre_binding, extenders };
             let outcome = within(trace, traced(|| cycle.about(), cycle.run(called_off), end_of_cycle)).await;
+            if !matches!(outcome, BindOutcome::Bound) {
+                writes.seen().await;
+            }
             log(&cycle.task, &outcome);
             // The engine is gone only when the process ends.
             let _ = engine.send(EngineMessage::Inputs(vec![Input::BindFinished { uid, outcome }]));

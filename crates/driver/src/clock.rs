@@ -34,7 +34,8 @@ impl Clock {
     }
 }
 
-fn system_time() -> Timestamp {
+/// Returns the system's wall time.
+pub(crate) fn system_time() -> Timestamp {
     let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Timestamp::default() + since_epoch
 }

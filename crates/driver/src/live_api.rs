@@ -1,12 +1,15 @@
 //! Access to the API server for plugins during the binding cycle.
 
-use std::time::Duration;
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use bytes::Bytes;
-use harbormaster_api::Str;
+use harbormaster_api::{Str, Timestamp};
 use harbormaster_client::{
     ApiClient, ApiError, Retries,
-    client::{JSON, MERGE_PATCH},
+    client::{JSON, MERGE_PATCH, STRATEGIC_MERGE_PATCH},
 };
 use harbormaster_framework::{
     api_call::{ApiCall, ApiFailure, ClusterApi, ObjectPath, Verb},
@@ -16,16 +19,27 @@ use harbormaster_framework::{
     resource::CustomKey,
 };
 use http::Method;
+use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use tokio::{sync::broadcast, time::timeout};
+use tokio::{
+    sync::broadcast::{self, error::RecvError},
+    time::timeout,
+};
+
+use crate::clock::system_time;
 
 /// Maximum number of buffered changes for a waiting task. A task that misses a change reads the object again.
 const NEWS_KEPT: usize = 1024;
 
-/// Changes to custom objects, for tasks that wait for a change.
+/// Changes to custom objects, for tasks that wait for a change. The engine's thread publishes a change when the engine
+/// takes it in.
 #[derive(Clone, Debug)]
-pub struct CustomFeed(broadcast::Sender<CustomChange>);
+pub struct CustomFeed {
+    changes: broadcast::Sender<CustomChange>,
+    /// Highest version published of each kind.
+    latest: Arc<Mutex<FxHashMap<Str, u64>>>,
+}
 
 /// A change to a custom object.
 #[derive(Clone, Debug)]
@@ -37,27 +51,72 @@ struct CustomChange {
 
 impl Default for CustomFeed {
     fn default() -> Self {
-        Self(broadcast::Sender::new(NEWS_KEPT))
+        Self { changes: broadcast::Sender::new(NEWS_KEPT), latest: Arc::default() }
     }
 }
 
 impl CustomFeed {
-    /// Publishes a change. This costs nothing while no task is waiting.
+    /// Publishes a change.
     pub(crate) fn publish(&self, key: &CustomKey, json: Option<&Str>) {
-        if self.0.receiver_count() > 0 {
+        if let Some(version) = json.and_then(|json| version_in(json)) {
+            let mut latest = self.latest();
+            match latest.get_mut(&key.resource) {
+                Some(highest) => *highest = version.max(*highest),
+                None => drop(latest.insert(key.resource.clone(), version)),
+            }
+        }
+        if self.changes.receiver_count() > 0 {
             // The last task may have stopped waiting.
-            let _ = self.0.send(CustomChange { key: key.clone(), json: json.cloned() });
+            let _ = self.changes.send(CustomChange { key: key.clone(), json: json.cloned() });
         }
     }
 
     fn listen(&self) -> broadcast::Receiver<CustomChange> {
-        self.0.subscribe()
+        self.changes.subscribe()
+    }
+
+    fn latest(&self) -> MutexGuard<'_, FxHashMap<Str, u64>> {
+        self.latest.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until a version of the kind has been published that is at least `version`, or until the object is gone.
+    async fn reached(&self, key: &CustomKey, version: u64) {
+        // Subscribing before looking ensures that no change is missed in between.
+        let mut changes = self.listen();
+        loop {
+            if self.latest().get(&key.resource).is_some_and(|latest| *latest >= version) {
+                return;
+            }
+            match changes.recv().await {
+                Ok(change) if change.key == *key && change.json.is_none() => return,
+                Ok(_) | Err(RecvError::Lagged(_)) => {}
+                Err(RecvError::Closed) => return,
+            }
+        }
     }
 }
 
 /// Returns the resource version of an object as a number (KEP-5504).
-fn version(object: &Value) -> Option<u64> {
+pub(crate) fn version(object: &Value) -> Option<u64> {
     object["metadata"]["resourceVersion"].as_str()?.parse().ok()
+}
+
+/// Returns the resource version in an object's JSON without reading the rest.
+fn version_in(json: &str) -> Option<u64> {
+    let object: Versioned<'_> = serde_json::from_str(json).ok()?;
+    object.metadata.resource_version.parse().ok()
+}
+
+#[derive(Deserialize)]
+struct Versioned<'a> {
+    #[serde(borrow)]
+    metadata: VersionedMetadata<'a>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct VersionedMetadata<'a> {
+    resource_version: &'a str,
 }
 
 fn failure(error: ApiError) -> ApiFailure {
@@ -88,6 +147,7 @@ impl LiveApi {
             Verb::Get => (Method::GET, JSON),
             Verb::Create => (Method::POST, JSON),
             Verb::Patch => (Method::PATCH, MERGE_PATCH),
+            Verb::StrategicPatch => (Method::PATCH, STRATEGIC_MERGE_PATCH),
             Verb::Delete => (Method::DELETE, JSON),
         };
         let body = match &call.body {
@@ -206,6 +266,14 @@ impl ClusterApi for LiveApi {
                 Err(_) => Ok(false),
             }
         })
+    }
+
+    fn now(&self) -> Timestamp {
+        system_time()
+    }
+
+    fn seen<'a>(&'a self, path: &'a ObjectPath, version: u64) -> BoxFuture<'a, ()> {
+        Box::pin(async move { self.feed.reached(&path.key(), version).await })
     }
 }
 

@@ -5,7 +5,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use harbormaster_api::Str;
+use harbormaster_api::{Str, Timestamp};
 use serde::Serialize;
 use serde_json::{Value, json};
 use thiserror::Error;
@@ -105,6 +105,9 @@ pub enum Verb {
     /// Change some of the object's fields (RFC 7386: a `null` removes the field). If the patch has
     /// `metadata.resourceVersion` and the object is newer, the request fails with a conflict.
     Patch,
+    /// Change some of the object's fields. Lists of Kubernetes' own kinds are merged by key, so one entry can be
+    /// removed without knowing the others (`$patch: delete`).
+    StrategicPatch,
     /// Delete the object. The body is a `v1.DeleteOptions`.
     Delete,
 }
@@ -134,6 +137,11 @@ impl ApiCall {
     /// Changes fields of an object; see [`Verb::Patch`].
     pub fn patch(path: ObjectPath, patch: Value) -> Self {
         Self { verb: Verb::Patch, path, body: patch }
+    }
+
+    /// Changes fields of an object of one of Kubernetes' own kinds; see [`Verb::StrategicPatch`].
+    pub fn strategic_patch(path: ObjectPath, patch: Value) -> Self {
+        Self { verb: Verb::StrategicPatch, path, body: patch }
     }
 
     /// Deletes an object.
@@ -197,6 +205,16 @@ pub trait ClusterApi: Send + Sync {
         at_most: Duration,
         is_settled: &'a mut (dyn FnMut(Option<&Value>) -> bool + Send),
     ) -> BoxFuture<'a, Result<bool, ApiFailure>>;
+
+    /// Current time of the host's clock.
+    fn now(&self) -> Timestamp;
+
+    /// Waits until the engine has seen the given version of an object, or a later version of an object of its kind.
+    /// The default is for hosts whose engine sees every write immediately.
+    fn seen<'a>(&'a self, path: &'a ObjectPath, version: u64) -> BoxFuture<'a, ()> {
+        let _ = (path, version);
+        Box::pin(std::future::ready(()))
+    }
 }
 
 /// The API server as plugins see it while a pod is being bound. If a request fails, the method returns the API server's
@@ -208,6 +226,11 @@ impl Api {
     /// Creates a handle for `api`.
     pub fn new(api: Arc<dyn ClusterApi>) -> Self {
         Self(api)
+    }
+
+    /// Current time of the host's clock, for timestamps in API objects.
+    pub fn now(&self) -> Timestamp {
+        self.0.now()
     }
 
     /// Binds a pod.

@@ -2,7 +2,7 @@
 
 use std::{ops::Deref, sync::Arc};
 
-use harbormaster_api::{Node, Object, ObjectKey, Str};
+use harbormaster_api::{Node, Object, ObjectKey, Str, Timestamp};
 
 use crate::{
     assume::Assume,
@@ -24,6 +24,7 @@ pub struct Cluster {
     indexes: Indexes,
     errors: Vec<PointError>,
     undecodable: Vec<Undecodable>,
+    now: Timestamp,
 }
 
 impl Deref for Cluster {
@@ -37,6 +38,16 @@ impl Cluster {
     /// All nodes and the pods on them.
     pub fn nodes(&self) -> &NodeTable {
         &self.nodes
+    }
+
+    /// Time of the current attempt; see [`Cycle::now`](crate::cycle::Cycle::now).
+    pub fn now(&self) -> Timestamp {
+        self.now
+    }
+
+    /// Sets the time for the next attempt.
+    pub fn set_now(&mut self, now: Timestamp) {
+        self.now = now;
     }
 
     /// Objects other than nodes and pods.

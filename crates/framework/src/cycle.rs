@@ -2,7 +2,7 @@
 
 use std::{ops::Deref, sync::Arc, time::Duration};
 
-use harbormaster_api::Str;
+use harbormaster_api::{Str, Timestamp};
 
 use crate::{
     api_call::{Api, ApiCall},
@@ -29,6 +29,8 @@ pub struct Cycle<'a> {
     indexes: &'a Indexes,
     /// The pod to be scheduled.
     pub pod: &'a PodInfo,
+    /// Time at which the attempt began. Plugins have no other clock.
+    pub now: Timestamp,
 }
 
 impl<'a> Cycle<'a> {
@@ -39,7 +41,7 @@ impl<'a> Cycle<'a> {
 
     /// Creates a view with indexes that do not belong to the cluster.
     pub fn with_indexes(cluster: &'a Cluster, indexes: &'a Indexes, pod: &'a PodInfo) -> Self {
-        Self { nodes: cluster.nodes(), objects: cluster.objects(), indexes, pod }
+        Self { nodes: cluster.nodes(), objects: cluster.objects(), indexes, pod, now: cluster.now() }
     }
 
     /// The indexes of all plugins.

@@ -2,9 +2,10 @@
 //!
 //! Reading order: this file (selects the command), [`flags`] and [`run`] (the scheduler), `sandbox` (a make-believe
 //! cluster), [`dump`] (the objects of a real cluster), `simulate`, `manifest_files`, `table`, `alike` and `layout`
-//! (scheduling of manifests), [`generate`] (completions, manual pages and the schema), [`log`] and [`log_output`] (log
-//! lines), [`reload`] (changes to the configuration file), [`metric_limits`] (metrics and labels that are not shown).
-//! If a program is called as `kube-scheduler` (through a symbolic link), it behaves as if the `run` command were given.
+//! (scheduling the pods of manifests), [`generate`] (completions, manual pages and the schema), [`log`] and
+//! [`log_output`] (log lines), [`reload`] (changes to the configuration file), [`metric_limits`] (metrics and labels
+//! that are not shown). If a program is called as `kube-scheduler` (through a symbolic link), it behaves as if the
+//! `run` command were given.
 
 #[cfg(any(feature = "sandbox", feature = "simulate"))]
 mod alike;

@@ -156,8 +156,8 @@ impl Scheduler {
         harbormaster_driver::run(driver, self.setup.engine, shutdown).await
     }
 
-    /// Places the pods of manifests under virtual time, as the `simulate` command does. Calls the extenders of the
-    /// configuration, except for binding.
+    /// Places the pods of manifests under virtual time, as the `simulate` command does. Calls the configuration's
+    /// extenders for everything except binding.
     ///
     /// # Errors
     /// Everything in the manifests that a real API server would reject, with file, line, object and field.

@@ -1,5 +1,5 @@
-//! Records the failures of extenders during a simulation: if an extender fails, the result is that of a different
-//! scheduler.
+//! Records the failures of extenders during a simulation: if an extender fails, the result is not what the real
+//! scheduler would do.
 
 use std::{
     collections::BTreeMap,

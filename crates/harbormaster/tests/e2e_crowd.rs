@@ -1,4 +1,4 @@
-//! The secure port and scheduling while thousands of clients are slow on purpose.
+//! The secure port answers and pods are scheduled while thousands of clients are slow on purpose.
 //!
 //! `HARBORMASTER_CONNECTIONS` sets the number of connections. This process's limit on open files caps that number,
 //! which is why this test has its own program.
@@ -37,7 +37,8 @@ use serde_json::json;
 const CONNECTIONS: usize = 2_000;
 /// Number of files that this process needs for other purposes.
 const OTHERS: usize = 200;
-/// Maximum number of open files: the connections that the port keeps open at a time, plus the scheduler's other files.
+/// Maximum number of files that the scheduler may have open: the connections that the port keeps at a time, and other
+/// files.
 const MOST_FILES: usize = 512 + 100;
 const THREADS: usize = 4;
 /// Shortest interval between two bytes on one connection.

@@ -48,7 +48,7 @@ struct Tunnelled {
 }
 
 fn a_silent_network_is_detected_and_no_pod_is_bound_twice_or_lost(server: Server) {
-    // Run one after another, the cases would take minutes.
+    // If the cases ran one after another, they would take minutes.
     thread::scope(|scope| {
         scope.spawn(|| while_all_is_quiet(server, "quiet-http2", Over::Http2));
         scope.spawn(|| while_all_is_quiet(server, "quiet-http1", Over::Http1));
@@ -108,7 +108,7 @@ fn while_answers_are_lost(server: Server, name: &'static str, over: Over) {
     const NODES: usize = 5;
     const PODS: usize = 20 * NODES;
     let mut config = config(name);
-    // All pods are decided at the start, but their bindings are sent one by one.
+    // The scheduler chooses the nodes of all pods at the start, but sends the bindings one by one.
     config["clientConnection"] = json!({"qps": 5, "burst": 1, "contentType": "application/json"});
     let Tunnelled { scene, tunnel, harbormaster, _endpoint } =
         tunnelled(server, name, over, config, NODES - 1);

@@ -1,9 +1,8 @@
 //! Comparison of two schedulers that react to the same cluster changes.
 //!
-//! A [`Script`] of changes is played on a real API server with one scheduler, and
-//! again with the other one after everything has been deleted. After every step
-//! the outcome of every pod is recorded; the first step with different outcomes
-//! is the result.
+//! A [`Script`] of changes is run on a real API server, first with one scheduler and then, after everything has been
+//! deleted, with the other one. After every step the outcome of every pod is recorded; the first step with different
+//! outcomes is the result.
 //!
 //! # Conditions for comparable runs
 //!

@@ -1,7 +1,7 @@
-//! Comparison of which changes wake a pod after a plugin has rejected it.
+//! Compares which changes wake a pod after a plugin has rejected it.
 //!
 //! For each change of a random cluster, every plugin of kube-scheduler and of Harbormaster that is registered for the
-//! change evaluates its queueing hint, that is, whether to retry a pending pod. All plugins evaluate hints for all
+//! change evaluates its queueing hint, which decides whether to retry a pending pod. All plugins evaluate hints for all
 //! pods, whether or not they reject them, because a hint depends only on the pod, the change and the plugin's
 //! arguments.
 
@@ -33,8 +33,8 @@ const FEATURES: &[Feature] = &[Feature::StorageCapacityScoring, Feature::NodeDec
 
 /// Compares the hints in all clusters, and calls `progress` after each cluster.
 ///
-/// # Errors If the hints of one of the two schedulers cannot be evaluated. Differences are not errors; they are in the
-/// report.
+/// # Errors
+/// If the hints of one of the two schedulers cannot be evaluated. Differences are not errors; they are in the report.
 pub fn run(options: &Options, mut progress: impl FnMut(&Report)) -> Result<Report> {
     let features: Vec<String> = FEATURES.iter().map(|feature| feature.name().to_owned()).collect();
     let original = &mut VerdictOracle::with_features(&features)?;

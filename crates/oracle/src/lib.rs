@@ -7,7 +7,7 @@
 //! verdicts of every plugin on every node of random clusters, [`hints`] compares which changes wake a rejected pod,
 //! [`preemptions`] compares the victims of preemption in clusters of hundreds of full nodes, [`decisions`] compares how
 //! two schedulers handle the same cluster changes on a real API server, and [`mod@bench`] compares the cost of two
-//! schedulers. Their clusters come from [`generate`], where a flavour is added for each new plugin.
+//! schedulers. Their clusters come from [`generate`]; add a flavour there for each new plugin.
 //!
 //! [`api_comparison`] sends the same kubectl commands and HTTP requests to the
 //! real kube-apiserver and to another API server, and compares the answers.

@@ -52,12 +52,12 @@ const LEASE: Duration = Duration::from_secs(15);
 /// Longest pause of a standby between two attempts to acquire the lease, with client-go's defaults: the retry period
 /// plus a random time of up to 1.2 times the retry period.
 const PAUSE: Duration = Duration::from_millis(4_400);
-/// Time allowed for requests.
+/// Time that requests may add to a time limit.
 const SLACK: Duration = Duration::from_secs(1);
-/// Time within which every pod must be bound. It is longer than the sum of all delays that a pod may have, from the
-/// suspension of etcd, a killed leader, and backoff.
+/// Time within which every pod must be bound. It is longer than the sum of all delays that the suspension of etcd, a
+/// killed leader, and backoff may cause.
 const LONGEST_WAIT: Duration = Duration::from_secs(120);
-/// Maximum age of the last renewal of a lease whose holder is still considered the leader.
+/// A lease holder counts as the leader only if it renewed the lease within this time.
 const FRESH: Duration = Duration::from_secs(5);
 
 const TICK: Duration = Duration::from_millis(50);
@@ -85,7 +85,8 @@ pub struct Options {
 
 /// Runs the test and calls `progress` every ten seconds.
 ///
-/// # Errors If the test itself fails. Violations are not errors; they are in the report.
+/// # Errors
+/// If the test itself fails. Violations are not errors; they are in the report.
 pub fn run(options: &Options, mut progress: impl FnMut(&Progress)) -> Result<Report> {
     let mut run = Run::start(options)?;
     let duration = Duration::from_secs(options.plan.duration_s);

@@ -31,7 +31,7 @@ use crate::scheduler::{Contender, Scheduler, StartOptions, sum};
 const STEP: Duration = Duration::from_secs(10);
 const STEPS_PER_MINUTE: usize = 6;
 const PODS: &str = "/api/v1/namespaces/default/pods";
-/// Index of the minute with which the last one is compared. Caches fill in the minutes before it.
+/// Index of the minute with which the last minute is compared. In the minutes before, caches are still filling up.
 const THIRD: usize = 2;
 /// Maximum ratio of the cost in the last minute to the cost in the third.
 const MAX_RATIO: f64 = 1.2;
@@ -122,7 +122,8 @@ impl fmt::Display for Report {
 
 /// Runs the test, and calls `progress` after every minute with its number, from 1.
 ///
-/// # Errors If the scheduler exits, the API server rejects a request, or pods stay pending.
+/// # Errors
+/// If the scheduler exits, the API server rejects a request, or pods stay pending.
 pub fn run(options: &Options, mut progress: impl FnMut(usize, &Minute)) -> Result<Report> {
     let cluster = Embedded::start(|_| Ok(()))?;
     let client = cluster.client();

@@ -56,8 +56,8 @@ pub struct Counts {
     pub rejections: BTreeMap<String, u64>,
 }
 
-/// Compares `left` and `right` until the first difference, unless the options say to continue, and calls
-/// `progress` after every cluster.
+/// Compares `left` and `right` until the first difference, or in all clusters if [`Options::keep_going`] is true, and
+/// calls `progress` after every cluster.
 pub fn run(
     options: &Options,
     left: &mut dyn VerdictSource,

@@ -17,6 +17,7 @@
 pub mod default_binder;
 pub mod default_preemption;
 pub mod devices;
+pub mod dynamic_resources;
 pub mod image_locality;
 pub mod inter_pod_affinity;
 pub mod node_affinity;
@@ -46,6 +47,7 @@ use harbormaster_framework::registry::Registry;
 
 pub use default_binder::DefaultBinder;
 pub use default_preemption::DefaultPreemption;
+pub use dynamic_resources::DynamicResources;
 pub use image_locality::ImageLocality;
 pub use inter_pod_affinity::InterPodAffinity;
 pub use node_affinity::NodeAffinity;
@@ -92,7 +94,8 @@ pub fn in_tree(registry: &mut Registry) {
         .register::<VolumeZone>()
         .register::<PodTopologySpread>()
         .register::<InterPodAffinity>()
-        // Runs if no node fits.
+        // Run if no node fits: devices that nobody uses are taken back before pods are evicted.
+        .register::<DynamicResources>()
         .register::<DefaultPreemption>()
         // Plugins that only score; their order does not matter.
         .register::<NodeResourcesBalancedAllocation>()

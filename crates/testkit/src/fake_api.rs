@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use harbormaster_api::Str;
+use harbormaster_api::{Str, Timestamp};
 use harbormaster_framework::{
     api_call::{Api, ApiCall, ApiFailure, ClusterApi, ObjectPath, Verb},
     outcome::PluginError,
@@ -32,6 +32,7 @@ struct State {
     calls: Vec<ApiCall>,
     bound: Vec<String>,
     refusal: Option<ApiFailure>,
+    now: Timestamp,
 }
 
 impl FakeApi {
@@ -85,6 +86,11 @@ impl FakeApi {
         self.state().objects = objects;
     }
 
+    /// Sets the time of the clock, which starts at the epoch.
+    pub fn set_now(&self, now: Timestamp) {
+        self.state().now = now;
+    }
+
     /// Makes all later requests fail with the error; `None` lets requests succeed again.
     pub fn refuse(&self, refusal: Option<ApiFailure>) {
         self.state().refusal = refusal;
@@ -121,14 +127,17 @@ impl State {
                 self.objects.insert(made, call.body.clone());
                 Ok(call.body)
             }
-            Verb::Patch => {
+            Verb::Patch | Verb::StrategicPatch => {
                 let known = self.objects.get_mut(&object).ok_or_else(|| not_found(&object))?;
                 let version = known["metadata"]["resourceVersion"].clone();
                 let asked = &call.body["metadata"]["resourceVersion"];
                 if !asked.is_null() && *asked != version {
                     return Err(failure(409, "Conflict", format!("{object} has been modified")));
                 }
-                json_patch::merge(known, &call.body);
+                match call.verb {
+                    Verb::StrategicPatch => merge_lists_by_uid(known, &call.body),
+                    _ => json_patch::merge(known, &call.body),
+                }
                 if let Some(version) = version.as_str().and_then(|version| version.parse::<u64>().ok()) {
                     known["metadata"]["resourceVersion"] = (version + 1).to_string().into();
                 }
@@ -140,6 +149,31 @@ impl State {
 
     fn admitted(&self) -> Result<(), ApiFailure> {
         self.refusal.clone().map_or(Ok(()), Err)
+    }
+}
+
+/// Merges a patch like [`json_patch::merge`], except that entries of lists replace the entries with the same `uid`, and
+/// entries with `$patch: delete` remove them.
+fn merge_lists_by_uid(known: &mut Value, patch: &Value) {
+    match (known, patch) {
+        (Value::Object(known), Value::Object(patch)) => {
+            for (field, change) in patch {
+                match known.get_mut(field) {
+                    Some(value) if value.is_object() || value.is_array() => merge_lists_by_uid(value, change),
+                    _ if change.is_null() => drop(known.remove(field)),
+                    _ => drop(known.insert(field.clone(), change.clone())),
+                }
+            }
+        }
+        (Value::Array(known), Value::Array(patch)) => {
+            for change in patch {
+                known.retain(|entry| entry["uid"] != change["uid"]);
+                if change["$patch"] != "delete" {
+                    known.push(change.clone());
+                }
+            }
+        }
+        (known, patch) => *known = patch.clone(),
     }
 }
 
@@ -163,6 +197,10 @@ impl ClusterApi for FakeApi {
 
     fn call(&self, call: ApiCall) -> BoxFuture<'_, Result<Value, ApiFailure>> {
         Box::pin(async move { self.state().take(call) })
+    }
+
+    fn now(&self) -> Timestamp {
+        self.state().now
     }
 
     /// Returns immediately, since nothing changes while a plugin waits.

@@ -122,6 +122,14 @@ impl PodBuilder {
         self
     }
 
+    /// Adds an entry to `status.resourceClaimStatuses`. An empty name means that the pod needs no claim.
+    #[must_use]
+    pub fn generated_claim(mut self, entry: &str, claim: &str) -> Self {
+        let known = self.pod.status.resource_claims.iter().map(|(name, claim)| (name.clone(), claim.clone()));
+        self.pod.status.resource_claims = known.chain([(entry.into(), claim.into())]).collect();
+        self
+    }
+
     /// Sets `status.nominatedNodeName`.
     #[must_use]
     pub fn nominated_to(mut self, node: &str) -> Self {

@@ -1,4 +1,4 @@
-// Command helm is the original Helm 4.
+// Command helm is the real Helm 4.
 package main
 
 import (
@@ -17,7 +17,7 @@ func main() {
 }
 
 func run() int {
-	// Otherwise it would be the name of the file.
+	// By default, the field manager is the name of the executable file.
 	kube.ManagedFieldsManager = "helm"
 	root, err := cmd.NewRootCmd(os.Stdout, os.Args[1:], cmd.SetupLogging)
 	if err != nil {

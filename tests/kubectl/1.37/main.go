@@ -1,4 +1,4 @@
-// Command kubectl is the original, for comparisons of API servers.
+// Command kubectl is the real kubectl, for comparisons of API servers.
 package main
 
 import (

@@ -4,7 +4,7 @@
 use std::{sync::Arc, time::Duration};
 
 use harbormaster::{
-    api::{Str, pod::OwnerReference},
+    api::{Str, Timestamp, pod::OwnerReference},
     framework::{BoxFuture, ClusterApi, Stopped},
     serde_json::{Value, json},
     testkit::{
@@ -365,6 +365,10 @@ impl ClusterApi for EverChanging {
         is_settled: &'a mut (dyn FnMut(Option<&Value>) -> bool + Send),
     ) -> BoxFuture<'a, Result<bool, ApiFailure>> {
         self.0.wait(path, at_most, is_settled)
+    }
+
+    fn now(&self) -> Timestamp {
+        self.0.now()
     }
 }
 

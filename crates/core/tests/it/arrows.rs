@@ -8,7 +8,8 @@ use serde_json::Value;
 const MAY_USE: &[(&str, &[&str])] = &[
     ("api", &[]),
     ("framework", &["api"]),
-    ("plugins", &["api", "framework"]),
+    ("cel", &["api"]),
+    ("plugins", &["api", "cel", "framework"]),
     ("yaml", &[]),
     ("config", &["api", "yaml"]),
     ("core", &["api", "framework"]),

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use super::layout::{Cell, Colour};
 
-/// Minimum number of pods in the table for similar pods to share rows.
+/// Similar pods share rows only if the table has at least this many pods.
 pub(crate) const MANY: usize = 50;
 /// Maximum number of nodes that a row lists by name.
 const NAMED: usize = 3;

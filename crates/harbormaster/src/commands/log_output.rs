@@ -40,7 +40,8 @@ impl Output {
     ///
     /// # Errors
     ///
-    /// With kube-scheduler's messages: an unknown format, or options whose feature gate is off.
+    /// Returns kube-scheduler's message if the format is unknown, or if a given option needs a feature gate that is
+    /// off.
     pub(crate) fn of(given: &Flags, gates: &FeatureGates) -> Result<Self, String> {
         let (alpha, beta) = ("LoggingAlphaOptions", "LoggingBetaOptions");
         let mut wrong = Vec::new();

@@ -22,7 +22,7 @@ pub(super) type Pairs = BTreeMap<String, String>;
 ///
 /// # Errors
 ///
-/// All invalid values, with kube-scheduler's messages.
+/// Returns kube-scheduler's message for each invalid value.
 pub(super) fn limits(given: &Flags) -> Result<Limits, String> {
     let disabled: Vec<String> = given.disabled_metrics.get().texts().flat_map(csv).collect();
     let pairs = given.allow_metric_labels.get().pairs();
@@ -80,8 +80,8 @@ fn wrong_keys(pairs: &Pairs, field: &str) -> Option<String> {
     ))
 }
 
-/// Reads a manifest: the same pairs as in the flag, either at the top level, where kube-scheduler reads them, or under
-/// `allowListMapping`, where its help puts them.
+/// Reads a manifest with the same pairs as the flag. The pairs are either at the top level, where kube-scheduler reads
+/// them, or under `allowListMapping`, where kube-scheduler's help says they belong.
 fn read_manifest(path: &str) -> Result<Pairs, String> {
     const FIELD: &str = "metrics.allowListMappingManifest";
     if path.is_empty() {

@@ -111,7 +111,8 @@ fn run(program: &Program, given: &Flags, level: &log::Threshold) -> Result<(), S
     let election = scheduler::election(&setup.config, &choices.features).map_err(|e| e.to_string())?;
     let (health, console, reload) = (Health::default(), Console::default(), Reload::default());
     let stopping = Arc::new(AtomicBool::new(false));
-    // As in kube-scheduler, this check always passes. Kubelet uses it, and a standby is as healthy as a leader.
+    // As in kube-scheduler, this check always passes. Kubelet restarts a program whose check fails, and a standby is as
+    // healthy as a leader.
     let leads = matches!(election, LeaderElection::Lease(_)).then(|| Check::new("leaderElection", || Ok(())));
     let checks = secure_port::checks(&health, &stopping, leads);
     let shown = Configuration::from(setup.config.to_value());

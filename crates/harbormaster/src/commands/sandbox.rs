@@ -116,7 +116,7 @@ pub(crate) fn main(program: &Program, options: &Options) -> CommandResult {
     }
 }
 
-/// Returns the final number of unschedulable pods.
+/// Runs the sandbox, and returns the number of pods that are unschedulable at the end.
 async fn play(program: &Program, options: &Options) -> Result<usize, String> {
     let mut signals = Signals::new().map_err(|e| format!("listening to signals: {e}"))?;
     let mut sandbox = Sandbox::start(contents(program, options)?).await.map_err(|e| e.to_string())?;

@@ -1,5 +1,5 @@
-//! Charts as people use them, in `examples/charts`: installed, upgraded, drained and uninstalled in the sandbox with
-//! the real helm and kubectl.
+//! Installs, upgrades and uninstalls the charts in `examples/charts` in the sandbox, and drains nodes on which they
+//! run, with the real helm and kubectl.
 
 #![cfg(unix)]
 
@@ -136,7 +136,8 @@ impl Sandbox {
         list["items"].as_array().cloned().unwrap_or_default()
     }
 
-    /// Returns a release's pods, which must all be ready: first those of other workloads, then those of DaemonSets.
+    /// Returns a release's pods, which must all be ready: first those that belong to no DaemonSet, then those of
+    /// DaemonSets.
     fn pods(&self, namespace: &str) -> (Vec<Value>, Vec<Value>) {
         let mut pods = self.items(&format!("get pods -n {namespace} -o json"));
         pods.retain(|pod| {
@@ -189,7 +190,7 @@ fn path_of(chart: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/charts").join(chart)
 }
 
-/// Installs, upgrades, drains and uninstalls a chart.
+/// Installs a chart, upgrades it, drains a node on which it runs, and uninstalls it.
 fn live(sandbox: &Sandbox, chart: &Chart) {
     let Chart { name, pods, daemons, claims, upgrade: (change, then), kept } = chart;
     let place = format!("{name} {} -n {name}", path_of(name).display());

@@ -136,7 +136,7 @@ fn careful_cluster() -> (ControlPlane, tempfile::TempDir) {
     (ControlPlane::start(&options).expect("the API server starts"), files)
 }
 
-/// Returns the certificate of a client authority, which the API server publishes to schedulers.
+/// Returns the certificate of an authority that issues client certificates. The API server publishes it to schedulers.
 fn certificate() -> String {
     let key = rcgen::KeyPair::generate().expect("a key is made");
     rcgen::CertificateParams::default().self_signed(&key).expect("a certificate is made").pem()
@@ -242,7 +242,7 @@ impl Started {
             "subjects": [{"kind": "ServiceAccount", "name": "scraper", "namespace": "default"}],
         });
         cluster.post(&format!("{ROLES}/clusterrolebindings"), &binding).expect("the account gets the role");
-        // A refusal is cached for some seconds.
+        // The scheduler caches a refusal for some seconds.
         let numbers = eventually("metrics", PATIENCE, || scrape(&token).ok());
         assert!(numbers.contains("scheduler_schedule_attempts_total"), "{numbers}");
     }
@@ -369,7 +369,7 @@ fn the_kustomize_deployment_can_schedule_every_kind_of_pod_with_its_permissions(
     harbormaster.leads_and_ends(cluster.client(), "harbormaster");
     assert_eq!(calls(files.path(), false), BTreeSet::new());
     let used = calls(files.path(), true);
-    // The scheduler has used its lease and has read the client authorities.
+    // The scheduler has used its lease and has read the certificate authorities for clients.
     for call in ["create leases", "get leases", "update leases", "list configmaps", "watch configmaps"] {
         assert!(used.contains(call), "{call}: {used:?}");
     }

@@ -48,7 +48,7 @@ fn ending(args: &Value, end: &str) -> Vec<String> {
     names(args).into_iter().filter(|name| name.ends_with(end)).collect()
 }
 
-/// Passes the candidate nodes whose names end with one of `ends`, and rejects the others as off limits.
+/// Accepts the candidate nodes whose names end with one of `ends`, and rejects the others as off limits.
 fn only(args: &Value, ends: &[&str]) -> Value {
     let passes = |node: &Value| {
         let name = node["metadata"]["name"].as_str().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Servers in trouble: whatever they do, no pod is lost, other pods are bound in the meantime, and the number of
+//! API servers that fail: whatever they do, no pod is lost, other pods are bound in the meantime, and the number of
 //! retries is bounded.
 //!
 //! A proxy between Harbormaster and the API server injects the faults. Tests run in parallel on one API server, each

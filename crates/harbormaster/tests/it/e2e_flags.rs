@@ -1,5 +1,5 @@
-//! Flags compared with the real kube-scheduler: messages and exit codes for invalid values are identical. Also, the
-//! program starts with kubeadm's arguments under the name of kube-scheduler.
+//! Flags compared with the real kube-scheduler: messages and exit codes for invalid values are identical. The program
+//! also starts with kubeadm's arguments when it is called `kube-scheduler`.
 
 use std::{
     fs::{self, File},

@@ -1,5 +1,5 @@
-//! Larger outages: an API server that goes down, full nodes while binds fail in every way, and schedulers that are
-//! killed in the middle of their work.
+//! Larger outages: an API server that goes down, nodes that fill up while bindings fail in every way, and schedulers
+//! that are killed in the middle of their work.
 
 use std::{
     sync::{

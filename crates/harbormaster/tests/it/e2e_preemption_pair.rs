@@ -1,5 +1,6 @@
-//! Preemption compared with the real kube-scheduler: both choose the same victims and report the same, and when the two
-//! compete for the same capacity, evictions come to an end. The real controller maintains the disruption budgets.
+//! Preemption compared with the real kube-scheduler: both choose the same victims and report the same messages. When
+//! the two compete for the same capacity, they stop evicting pods after a while. The real controller maintains the
+//! disruption budgets.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

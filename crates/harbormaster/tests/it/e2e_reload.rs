@@ -22,7 +22,8 @@ on_both_servers! {
 
 const HEAD: &str = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n";
 
-/// A scheduler and its configuration file, which is mounted as by kubelet: a symbolic link that is replaced.
+/// A scheduler and its configuration file, which is mounted as kubelet would mount it: as a symbolic link that is
+/// replaced.
 struct Scene {
     cluster: Cluster,
     directory: tempfile::TempDir,
@@ -215,7 +216,7 @@ fn a_half_written_file_is_not_applied(server: Server) {
     assert_eq!(log.matches("is refused").count(), 0, "{log}");
 }
 
-/// Starts an extender that passes only the node `node`.
+/// Starts an extender that accepts only the node `node`.
 fn only(node: &'static str) -> Extender {
     Extender::start(move |_, args| {
         let names = args["NodeNames"].as_array().into_iter().flatten();

@@ -1,8 +1,8 @@
 //! PreBind under faults: whatever happens to its writes and to the API server, pods end up on nodes that can use their
-//! volumes, no volume has two claims, and volumes reserved in vain are available to other claims.
+//! volumes, no volume has two claims, and volumes that were reserved but not used are available to other claims.
 //!
-//! `e2e/volume_scene.rs` defines the conditions that must hold at the end. `e2e_volume_wait.rs` covers events while
-//! PreBind waits.
+//! `e2e/volume_scene.rs` defines the conditions that must hold at the end. `e2e_volume_wait.rs` covers what may happen
+//! while PreBind waits.
 
 use std::{
     sync::{

@@ -1,6 +1,6 @@
-//! Events while PreBind waits: the provisioner may be slow, fail or never respond; the claim, the volume, the pod, its
-//! node or the scheduler may disappear; and two schedulers may run at the same time. `e2e/volume_scene.rs` defines the
-//! conditions that must hold at the end.
+//! What may happen while PreBind waits: the provisioner may be slow, fail or never respond; the claim, the volume, the
+//! pod, its node or the scheduler may disappear; and two schedulers may run at the same time. `e2e/volume_scene.rs`
+//! defines the conditions that must hold at the end.
 
 use std::time::Duration;
 

@@ -1,9 +1,10 @@
-//! Pending pods are retried when an event can help them, and only then: for every event the test states which pods it
-//! wakes, and the real kube-scheduler, which schedules copies of the pods, must agree.
+//! Pending pods are retried only when an event can help them. For every event, a test states which pods the event
+//! wakes. The real kube-scheduler, which schedules copies of the pods, must wake the same ones.
 //!
 //! Each pod is rejected by only one plugin. In the first kind of scene, the nodes are small, tainted, unlabelled and
-//! cordoned, and every pod accepts all of these properties but one. In the second, other pods are in the way or
-//! missing. Attempts are counted in the logs. Storage events are tested in `e2e_wake_volumes.rs`.
+//! cordoned, and every pod accepts all of these properties but one. In the second, other pods are in the way of the
+//! waiting pods, or pods that they need are missing. Attempts are counted in the logs. Storage events are tested in
+//! `e2e_wake_volumes.rs`.
 //!
 //! One kind of event wakes more pods than it can help, by one of kube-scheduler's rules: a change of taints, including
 //! uncordoning, wakes all pods rejected by a plugin that listens to new nodes but not to taints.

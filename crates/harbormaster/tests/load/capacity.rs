@@ -1,8 +1,9 @@
 //! A thousand nodes and five thousand pods, a tenth of which fit nowhere: all other pods are bound exactly once, no
 //! node is overfull, and the pending pods get kube-scheduler's messages.
 //!
-//! At the same time the real kube-scheduler schedules copies of the impossible pods under another scheduler name. Nodes
-//! form pools, each with its own label and taint, so that no message depends on the placement of other pods.
+//! At the same time the real kube-scheduler schedules copies of the pods that fit nowhere (the impossible pods) under
+//! another scheduler name. Nodes form pools, each with its own label and taint, so that no message depends on the
+//! placement of other pods.
 
 use std::{collections::BTreeMap, sync::Mutex, time::Instant};
 
@@ -74,7 +75,7 @@ const POOLS: &[Pool] = &[
     },
     Pool { name: "slots", nodes: 50, cpu: 16, memory_mi: 8192, pods: 6, demands: &[(300, demand(0, 0))] },
     Pool { name: "ports", nodes: 20, cpu: 16, memory_mi: 8192, pods: 110, demands: &[(20, ON_PORT)] },
-    // Only for impossible pods: each node is cordoned or already has a pod on port 8080.
+    // Only impossible pods select these two pools: on each node, port 8080 is already in use or the node is cordoned.
     Pool { name: "held", nodes: 15, cpu: 16, memory_mi: 8192, pods: 110, demands: &[] },
     Pool { name: "cordoned", nodes: 15, cpu: 16, memory_mi: 8192, pods: 110, demands: &[] },
 ];

@@ -1,5 +1,6 @@
-//! A hundred nodes and a thousand pods that fill them to the last CPU, with every plugin in use: the unmodified
-//! kube-scheduler and Harbormaster both bind each pod once, overfill no node, and explain why the others do not fit.
+//! A hundred nodes, a thousand pods that fill them to the last CPU, and some pods that fit nowhere, with every plugin
+//! in use. The unmodified kube-scheduler and Harbormaster both bind each of the thousand pods once, overfill no node,
+//! and explain why the other pods do not fit.
 
 use std::{collections::BTreeMap, time::Instant};
 

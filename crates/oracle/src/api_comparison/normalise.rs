@@ -72,7 +72,7 @@ fn pretty(text: &str) -> Option<String> {
 }
 
 /// Removes field managers from objects that have not been applied, and sorts those of applied objects. For an object
-/// that has not been applied, our server records field managers only if the client specifies its name.
+/// that has not been applied, our server records field managers only if the client specifies a `fieldManager`.
 fn without_managers(value: &mut Value) {
     match value {
         Value::Object(map) => {

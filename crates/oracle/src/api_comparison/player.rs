@@ -35,7 +35,7 @@ pub struct Answer {
 #[derive(Debug)]
 pub struct Player<'a> {
     endpoint: &'a Endpoint,
-    /// Not needed for scripts that contain only requests.
+    /// The kubectl to run; may be `None` if scripts contain only requests.
     kubectl: Option<Kubectl>,
     agent: Agent,
     /// Directory for kubectl's caches, input and output.

@@ -53,7 +53,7 @@ impl Creator<'_> {
             .context("creating warm-up pods")
     }
 
-    /// Number of pending pods when the scheduler starts.
+    /// Number of warm-up pods, which are pending when the scheduler starts.
     pub(super) fn warm_up(&self) -> usize {
         WARM_UP.min(self.size.nodes)
     }

@@ -16,10 +16,10 @@ use crate::components::{ControlPlane, ControlPlaneOptions};
 use crate::process;
 use crate::scheduler::{Contender, Scheduler, StartOptions};
 
-/// Longest time from the start to the first binding, and between two bindings.
+/// Longest time from the start to the first binding, and between two bindings. A slower run fails.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Longest time between two events after the last binding. It exceeds the backoff of a scheduler that failed to write
+/// Longest wait for the next event after the last binding. It exceeds the backoff of a scheduler that failed to write
 /// an event.
 const EVENTS_PATIENCE: Duration = Duration::from_secs(15);
 

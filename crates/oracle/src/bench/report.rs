@@ -120,7 +120,8 @@ impl Report {
 
     fn table(&self) -> Table {
         let shown = COLUMNS.iter().take(SHOWN);
-        // The last column is omitted without the workload of plain pods, with which it compares the others.
+        // The last column compares the other workloads with plain pods, so it is omitted if plain pods were not
+        // measured.
         let against_plain = self.workloads.iter().any(|workload| workload.cpu_against_plain != [None, None]);
         let mut header = vec!["workload", "scheduler"];
         header.extend(shown.clone().map(|(name, _)| *name));

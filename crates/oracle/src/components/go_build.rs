@@ -16,7 +16,7 @@ const PROGRESS_INTERVAL: Duration = Duration::from_secs(15);
 /// Number of trailing lines of `go build` output that an error contains.
 const SHOWN_LINES: usize = 40;
 
-/// Permission of `go build` to change `go.mod` and `go.sum`.
+/// Whether `go build` may change `go.mod` and `go.sum`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ModFiles {
     /// The files are the checked-in ones.

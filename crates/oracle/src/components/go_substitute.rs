@@ -147,7 +147,7 @@ impl Substitute {
     /// Returns the versions that the proxy lists; `None` if the query fails.
     fn served(&self, module: &str) -> Result<Option<Vec<GoVersion>>, Error> {
         // Without `-retracted`, go would read the latest version to exclude retracted ones, and the proxy may refuse
-        // it.
+        // that version.
         let GoOutput { succeeded, stdout, .. } =
             self.query.run(&["list", "-m", "-versions", "-retracted", module])?;
         let versions = stdout.split_whitespace().skip(1).filter_map(GoVersion::parse).collect();

@@ -12,7 +12,7 @@ use crate::generate::{Random, SCORERS, push};
 /// Resources that generated pods request.
 const RESOURCES: &[&str] = &["example.com/gpu", "example.com/fpga"];
 
-/// Adds one to three extenders with random verbs and random characters to a script.
+/// Adds one to three extenders with random verbs and random behaviour (a [`Character`]) to a script.
 pub(super) fn add_extenders(script: &mut Script) {
     // The random numbers are separate, so that the rest of the script is the same as without extenders.
     let mut random = Random::new(script.seed ^ 0x0e71_e4de);
@@ -28,7 +28,7 @@ pub(super) fn add_extenders(script: &mut Script) {
     for index in 0..count {
         let mut character = character(&mut random, index);
         if !script.awaits_backoff {
-            // A pod whose attempt fails with an error would never be retried.
+            // Backoffs never expire in this script, so a pod whose attempt fails with an error would never be retried.
             character.moody = 0;
         }
         let mut entry = entry(&mut random, &character, script.preempts, binder == Some(index));

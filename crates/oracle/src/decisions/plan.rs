@@ -278,7 +278,8 @@ impl Plan {
         let Some(storage) = &mut self.storage else { return };
         match self.random.below(4) {
             0 => {
-                // Schedulers see the volume twice: before and after the volume controller updates it.
+                // Schedulers see the new volume twice, before and after the volume controller updates it, so only one
+                // pod may wait for volumes.
                 self.steps.push(Step::Sweep { all: false });
                 let mut pod = self.new_pod(true);
                 let namespace = pod["metadata"]["namespace"].as_str().unwrap_or("default").to_owned();
@@ -419,7 +420,7 @@ impl Plan {
 
     fn new_budget(&mut self) -> Value {
         let value = *self.random.pick(BUDGETS);
-        // Most pods are in this namespace. A second budget with the same name is rejected.
+        // Most pods are in the namespace `default`. A second budget with the same name is rejected.
         let namespace = if self.random.chance(60) { "default".to_owned() } else { self.random_namespace() };
         json!({
             "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
@@ -441,8 +442,8 @@ impl Plan {
         let name = format!("bound-{}", self.next_bound);
         self.next_bound += 1;
         let mut pod = self.generator.bound_pod(&name, &node);
-        // No kubelet would run two pods with the same host port, and kube-scheduler frees the port when the first of
-        // the two is deleted.
+        // Bound pods have no host ports: no kubelet would run two pods with the same host port, and kube-scheduler
+        // frees the port when the first of the two is deleted.
         for containers in ["containers", "initContainers"] {
             for container in pod["spec"][containers].as_array_mut().into_iter().flatten() {
                 container.as_object_mut().map(|container| container.remove("ports"));

@@ -1,4 +1,4 @@
-//! Plays a script with a scheduler.
+//! Runs a script with a scheduler.
 
 use std::collections::BTreeSet;
 use std::thread::sleep;
@@ -54,7 +54,7 @@ const DELETION_NOTICED: Duration = Duration::from_millis(2100);
 /// Time limit for a change to arrive at a watch.
 const ARRIVAL: Duration = Duration::from_secs(60);
 
-/// Result of playing a script with one scheduler.
+/// Result of running a script with one scheduler.
 #[derive(Debug)]
 pub struct Run {
     /// Outcomes of all pods after each step.
@@ -68,7 +68,7 @@ pub struct Run {
     pub elapsed: Duration,
 }
 
-/// A real API server on which scripts are played.
+/// A real API server on which scripts are run.
 #[derive(Debug)]
 pub struct Stage {
     cluster: ControlPlane,
@@ -102,7 +102,7 @@ impl Stage {
         Ok(Self { cluster, extenders })
     }
 
-    /// Plays `script` with `contender` on an empty cluster.
+    /// Runs `script` with `contender` on an empty cluster.
     pub fn play(&mut self, script: &Script, contender: &Contender) -> Result<Run> {
         self.clear()?;
         let provisioners = script.drivers.iter().map(|driver| driver.name.clone()).collect();
@@ -175,7 +175,7 @@ struct Player<'a> {
     refused: usize,
     /// End of the last step.
     settled: Instant,
-    /// Time at which a pod was deleted while the scheduler may have been waiting for its volumes.
+    /// Time at which a pod was deleted while the scheduler may have been waiting for the pod's volumes.
     claiming_pod_deleted: Option<Instant>,
 }
 
@@ -214,8 +214,9 @@ impl Player<'_> {
                 self.settle(QUIET)
             }
             Step::Reap => {
-                // Other woken pods would take resources, and whether a nominated pod with hard spread or affinity
-                // constraints is retried after each of them depends on when their bindings are confirmed.
+                // The other pending pods are deleted first. If they were woken, they would take resources, and the
+                // times at which their bindings are confirmed would decide whether a nominated pod with hard spread or
+                // affinity constraints is retried.
                 let is_other = |pod: &Value| {
                     pod["spec"]["nodeName"].is_null() && pod["status"]["nominatedNodeName"].is_null()
                 };
@@ -249,7 +250,7 @@ impl Player<'_> {
         let mut last = &Value::Null;
         for object in objects {
             // The volume controller's choice of a volume for a claim depends on the volumes that the controller has
-            // received. It must make that choice before a pod uses the claim.
+            // received. The controller must make that choice before a pod uses the claim.
             let kind = &object["kind"];
             if kind != last && (kind == "PersistentVolumeClaim" || last == "PersistentVolumeClaim") {
                 self.await_claims()?;

@@ -29,7 +29,7 @@ pub struct Report {
     pub extender_calls: usize,
     /// Number of requests that the API server rejected.
     pub refused: usize,
-    /// Number of runs of the first scheduler: more than one if its runs differ, or if there is a difference.
+    /// Number of runs of the first scheduler; more than one if its first run differs from the second scheduler's run.
     pub tried: usize,
     /// Duration of each scheduler's run.
     pub elapsed: [Duration; 2],

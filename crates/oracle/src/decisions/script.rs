@@ -7,7 +7,7 @@ use super::claims::claim_names;
 use crate::extenders::Character;
 use crate::provisioner::Driver;
 
-/// A sequence of cluster changes that is played with a scheduler.
+/// A sequence of cluster changes to which a scheduler reacts.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Script {
@@ -62,7 +62,7 @@ pub enum Step {
     Probe,
     /// Deletes pods without a node, so that later steps do not wake them.
     Sweep {
-        /// True to delete all pods without a node, false to delete only the pods that another pod can wake.
+        /// True to delete all pods without a node, false to delete only those that the binding of another pod can wake.
         all: bool,
     },
     /// Deletes the terminating pods one by one, and allows time for pods that wait for the freed resources to be

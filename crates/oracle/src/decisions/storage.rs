@@ -100,7 +100,7 @@ impl Storage {
         }
     }
 
-    /// Generates classes, drivers and their capacities.
+    /// Generates classes, drivers and storage capacities.
     pub(super) fn infrastructure(&mut self) -> Vec<Value> {
         let mut objects: Vec<Value> =
             CLASSES.iter().map(|(name, provisioner, waits)| class(name, provisioner, *waits)).collect();
@@ -240,7 +240,8 @@ impl Storage {
         }
         for index in 0..*self.random.pick(&[1, 1, 1, 2, 2, 3]) {
             let (mut volume, needed) = self.source(pod, isolation);
-            // kube-scheduler counts a waiting claim once for each pod volume that uses it.
+            // kube-scheduler counts a waiting claim once for each pod volume that uses it, so no pod uses a claim
+            // twice.
             if claims_of(pod).any(|claim| *claim == volume["persistentVolumeClaim"]["claimName"]) {
                 continue;
             }

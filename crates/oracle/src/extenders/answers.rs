@@ -9,7 +9,7 @@ use crate::generate::Random;
 /// Reasons that extenders give for rejecting a node.
 const REASONS: &[&str] = &["no licence", "too far away", "rack is being moved"];
 
-/// Character of an extender. The answers depend only on the seed, the character and the names in the request, so two
+/// Behaviour of an extender. The answers depend only on the seed, the character and the names in the request, so two
 /// schedulers get the same answer to the same request.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -24,7 +24,7 @@ pub struct Character {
     pub moody: usize,
     /// True if the extender gives every node a different score, derived from the number in the node's name.
     pub ranks: bool,
-    /// True if scores are between 0 and 10, and the nodes in the request, and no others, have one.
+    /// True if the extender scores every node in the request and no other nodes, with scores between 0 and 10.
     pub honest: bool,
     /// True if the extender writes field names in lower case, which Go accepts.
     pub lower_case: bool,

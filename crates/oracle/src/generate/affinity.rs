@@ -137,7 +137,7 @@ fn is_label_value(value: &str) -> bool {
     !value.starts_with(['+', '-'])
 }
 
-/// Picks an expression that an API server rejects, although an older one may have accepted it.
+/// Picks an expression that an API server rejects, although an older API server may have accepted it.
 fn broken(random: &mut Random) -> Value {
     random
         .pick(&[
@@ -167,7 +167,7 @@ fn field(random: &mut Random, world: &World) -> Value {
 }
 
 fn preferred(random: &mut Random, world: &World) -> Value {
-    // One broken term makes the pod fail, so most lists have none.
+    // One broken term makes the pod fail, so most lists have no broken terms.
     let world = World { admitted: world.admitted || random.chance(90), ..world.clone() };
     (0..random.range(1, 4))
         .map(|_| {

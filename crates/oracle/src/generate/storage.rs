@@ -352,7 +352,7 @@ fn claim(random: &mut Random, namespace: &str, name: &str) -> Value {
     let mut phase = "Pending";
     let never_waits = (0..NEVER_WAITING).any(|index| name == claim_name(index));
     if never_waits || random.chance(60) {
-        // The last one does not exist.
+        // There is no volume with the last of these numbers.
         spec["volumeName"] = format!("volume-{}", random.below(VOLUMES + 1)).into();
         phase = *random.pick(&["Bound", "Bound", "Lost", "Pending"]);
         if random.chance(85) {
@@ -469,7 +469,7 @@ fn source(random: &mut Random) -> Value {
     let id = random.below(5);
     match random.below(24) {
         0..=13 => {
-            // The last one does not exist.
+            // There is no claim with the last of these numbers.
             let name = if random.chance(1) {
                 String::new()
             } else {

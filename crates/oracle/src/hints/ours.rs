@@ -34,7 +34,7 @@ pub(super) struct Ours {
     cluster: Cluster,
 }
 
-/// A decoded node or pod, or neither.
+/// A decoded node or pod. Both fields are `None` if there is no object or it is of another kind.
 #[derive(Default)]
 struct Decoded {
     node: Option<Arc<harbormaster_api::Node>>,

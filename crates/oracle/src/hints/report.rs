@@ -37,8 +37,8 @@ pub struct Difference {
 /// A plugin that Harbormaster does not implement, and Harbormaster's substitute for such plugins.
 const UNBUILT: &[&str] = &["DynamicResources", "HarbormasterUnbuilt"];
 
-/// A plugin and event that only Harbormaster registers. When a pod gives up its node, this event wakes the pods that
-/// may use the volumes that the pod would have used.
+/// A plugin and event that only Harbormaster registers. When a pod fails to bind or is deleted, this event wakes the
+/// pods that may use the volumes chosen for that pod.
 const OURS_ALONE: &str = "VolumeBinding AssignedPodDelete";
 
 impl Report {

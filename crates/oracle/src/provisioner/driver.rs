@@ -46,9 +46,9 @@ pub enum Outcome {
     Make,
     /// Fails this many tries while the node remains selected, then creates the volume.
     FailTimes(u32),
-    /// Fails this many tries permanently on the selected node, as if the node were out of capacity: removes the
-    /// annotation that names the node, which makes the scheduler select a node again. After these tries, creates the
-    /// volume. Claims without a selected node fail as with [`Outcome::FailTimes`].
+    /// For this many tries, acts as if the selected node were out of capacity: removes the annotation that names the
+    /// node, which makes the scheduler select a node again. After these tries, creates the volume. Claims without a
+    /// selected node fail as with [`Outcome::FailTimes`].
     RemoveSelectedNode(u32),
     /// Never answers.
     Never,
@@ -81,7 +81,8 @@ impl Driver {
         }
     }
 
-    /// Sets the behaviour for claims if no behaviour is set for the claim or for its class.
+    /// Sets the behaviour for every claim for which no behaviour is set, neither for the claim itself nor for its
+    /// class.
     #[must_use]
     pub fn with_default(self, behaviour: Behaviour) -> Self {
         Self { default: behaviour, ..self }

@@ -25,7 +25,7 @@ pub(super) fn watch(client: &ApiClient, ended: &AtomicBool, sender: &Sender<Valu
     }
 }
 
-/// Lists, then watches until the server reports that the version is too old.
+/// Lists all claims, then watches them until the server reports that the resource version is too old.
 fn follow(client: &ApiClient, ended: &AtomicBool, sender: &Sender<Value>) -> Result<(), Error> {
     let mut list = client.get(CLAIMS)?;
     let mut version = list["metadata"]["resourceVersion"].take();

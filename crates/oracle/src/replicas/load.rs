@@ -18,7 +18,8 @@ const PODS: &str = "/api/v1/namespaces/default/pods";
 const PER_NODE: usize = 40;
 /// Percentage of the nodes' capacity that is used in the long run.
 const FULL: usize = 80;
-/// Maximum delay after which missed pods are still created. After a longer delay, they are skipped.
+/// Longest delay with which pods are still created. If creation is further behind schedule, the missed pods are
+/// skipped.
 const MAX_DELAY: Duration = Duration::from_secs(1);
 /// Delay before a failed request is retried.
 const RETRY: Duration = Duration::from_millis(200);
@@ -145,8 +146,8 @@ impl Pace {
     }
 }
 
-/// Repeats a request until it succeeds or fails with the status `done`, and then returns true. Gives up and returns
-/// false if the request fails otherwise while `is_running` is false.
+/// Repeats a request until it succeeds or fails with the status `done`, and then returns true. Returns false if the
+/// request fails in any other way while `is_running` is false.
 fn until_done(is_running: &AtomicBool, done: u16, mut act: impl FnMut() -> Result<Value, Error>) -> bool {
     loop {
         match act() {

@@ -26,7 +26,7 @@ pub struct Progress {
     pub deleted: usize,
     /// Number of pods without a node.
     pub pending: usize,
-    /// Fraction of all pod places that are used.
+    /// Number of pods with a node, as a fraction of the number of pods that fit on all nodes.
     pub full: f64,
     /// Longest wait of a pod bound since the last report, in seconds.
     pub longest_wait_s: f64,
@@ -106,8 +106,9 @@ pub struct Report {
     pub leases_lost: usize,
     /// Failovers after a leader was killed.
     pub failovers: Vec<Failover>,
-    /// Time limit for a failover: the lease duration and some slack, plus a standby's longest retry pause twice, once
-    /// before it reads the last renewal and once before it notices that the lease has expired.
+    /// Time limit for a failover: the lease duration and some slack, plus twice a standby's longest pause between
+    /// attempts, because one pause may pass before the standby reads the last renewal, and another before it notices
+    /// that the lease has expired.
     pub failover_limit_s: f64,
     /// Times from the creation of a pod to its binding.
     pub waits: WaitTimes,

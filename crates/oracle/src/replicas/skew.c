@@ -1,4 +1,4 @@
-/* Preloaded into a process, this sets its wall clock ahead by CLOCK_SKEW seconds. */
+/* A library that sets the wall clock of a process ahead by CLOCK_SKEW seconds. The process must preload it. */
 #include <stdlib.h>
 #include <sys/syscall.h>
 #include <time.h>

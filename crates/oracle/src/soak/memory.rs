@@ -11,8 +11,8 @@ pub struct Sample {
     pub resident_mib: f64,
 }
 
-/// Trend of memory over samples at equal intervals. The line ignores the first half, in which caches fill and memory
-/// becomes fragmented until the last of the initial nodes and pods is deleted.
+/// Trend of memory over samples at equal intervals. The trend line ignores the first half, in which caches fill and
+/// memory becomes fragmented until the last of the initial nodes and pods is deleted.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Trend {
     /// Mean of the first quarter, in MiB.

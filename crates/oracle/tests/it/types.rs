@@ -12,7 +12,7 @@ use harbormaster_oracle::components::RealBinary;
 
 const TABLE: &str = "../validation/src/schema.txt";
 
-/// Returns the kinds, which are the types that no field has.
+/// Returns the kinds, which are the types that no other type has as a field.
 fn kinds<'a>(lines: &[&'a str]) -> Vec<&'a str> {
     let words = |line: &'a str| line.split(' ');
     let of_field = |word: &'a str| {

@@ -27,14 +27,40 @@ pub const MAX_ALTERNATIVES: usize = 8;
 
 /// A resource claim.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(default)]
+#[serde(from = "WireClaim")]
 pub struct ResourceClaim {
+    /// `metadata.finalizers`
+    pub finalizers: Vec<Str>,
     /// `spec`, which never changes.
-    #[serde(deserialize_with = "or_default")]
     pub spec: Arc<ClaimSpec>,
     /// `status`
-    #[serde(deserialize_with = "or_default")]
     pub status: ClaimStatus,
+    /// True if the allocation is assumed: the scheduler has chosen the devices, and the API server does not know yet.
+    pub is_in_flight: bool,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct WireClaim {
+    #[serde(deserialize_with = "or_default")]
+    metadata: WireMetadata,
+    #[serde(deserialize_with = "or_default")]
+    spec: ClaimSpec,
+    #[serde(deserialize_with = "or_default")]
+    status: ClaimStatus,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct WireMetadata {
+    #[serde(deserialize_with = "or_default")]
+    finalizers: Vec<Str>,
+}
+
+impl From<WireClaim> for ResourceClaim {
+    fn from(WireClaim { metadata, spec, status }: WireClaim) -> Self {
+        Self { finalizers: metadata.finalizers, spec: Arc::new(spec), status, is_in_flight: false }
+    }
 }
 
 impl Resource for ResourceClaim {

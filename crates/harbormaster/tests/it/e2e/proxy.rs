@@ -433,7 +433,7 @@ fn open_watch(
     Ok(watch)
 }
 
-/// Forwards the lines of a watch until either side ends.
+/// Forwards the lines of a watch until either side closes the connection.
 fn pump(response: Response<ureq::Body>, watch: &Mutex<OpenWatch>) {
     let mut upstream = BufReader::new(response.into_body().into_with_config().limit(u64::MAX).reader());
     let mut line = Vec::new();

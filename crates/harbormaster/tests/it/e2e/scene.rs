@@ -20,7 +20,7 @@ use super::{
     server::{Cluster, Server},
 };
 
-/// Names of all watched resources in the log.
+/// Names of all watched resources, as they appear in the log.
 const WATCHED: [&str; 14] = [
     "nodes",
     "pods",
@@ -163,7 +163,7 @@ impl Scene {
         Harbormaster::start(&flags, path.with_extension("log"))
     }
 
-    /// Starts Harbormaster with the proxy listening, and waits until its watches are open.
+    /// Makes the proxy listen, starts Harbormaster, and waits until Harbormaster's watches are open.
     pub fn started(&self) -> Harbormaster {
         self.proxy.listen();
         let harbormaster = self.start();

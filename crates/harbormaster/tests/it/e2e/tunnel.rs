@@ -1,5 +1,5 @@
-//! A tunnel for bytes that can fall silent, like a firewall that has lost track of its connections: sockets stay open,
-//! but written data is lost.
+//! A TCP tunnel that can fall silent, like a firewall that has lost track of its connections: sockets stay open, but
+//! written data is lost.
 
 use std::{
     io::{Read, Write},

@@ -113,7 +113,8 @@ impl VolumeScene {
         let path = format!("{VOLUMES}/{}", self.full(name));
         self.delete(&path);
         eventually("the volume is gone", PATIENCE, || {
-            // The patch removes the finalizer that may keep a claim's volume. It fails if the volume is already gone.
+            // The patch removes the finalizer that may prevent the deletion of a claim's volume. It fails if the volume
+            // is already gone.
             let _ = self.client.merge_patch(&path, &json!({"metadata": {"finalizers": null}}));
             self.volume(name).is_none().then_some(())
         });
@@ -203,9 +204,9 @@ impl VolumeScene {
     }
 
     /// Asserts the conditions that must hold after any fault. All `pods` are bound. Every volume agrees with its claim,
-    /// has only one claim, and can be used from the node of each pod that uses it. Exactly as many new pods as there
-    /// are free volumes can use these volumes. If `is_provisioned`, one more pod on every node gets a volume of the
-    /// class `made`.
+    /// has only one claim, and can be used from the node of each pod that uses it. As many new pods as there are free
+    /// volumes get a volume each, and one more pod finds none. If `is_provisioned`, one more pod on every node gets a
+    /// volume of the class `made`.
     pub fn all_is_well(&self, pods: &[&str], is_provisioned: bool) {
         for name in pods {
             self.is_bound(name);

@@ -1,5 +1,5 @@
-//! Waiting pods in two copies, one for Harbormaster and one for the real kube-scheduler. The attempts of both
-//! schedulers are counted and compared.
+//! Two copies of the waiting pods, one for Harbormaster and one for the real kube-scheduler. The tests count and
+//! compare the attempts of both schedulers.
 
 use std::{collections::BTreeMap, fs, path::PathBuf, thread::sleep, time::Duration};
 
@@ -19,7 +19,7 @@ use super::{
 pub const OURS: &str = "ours";
 pub const THEIRS: &str = "theirs";
 
-/// Name of a pod with scheduling gates, which is not tried at first.
+/// Name of a pod with scheduling gates, which neither scheduler tries until the gates are removed.
 pub const GATE: &str = "gated";
 
 /// Time in which a wrongly woken pod would be tried, with a large margin.
@@ -113,7 +113,7 @@ impl WakeScene {
         });
     }
 
-    /// Asserts [`Self::wakes`] and that `helped` is then bound to `node`.
+    /// Asserts the same as [`Self::wakes`], and that `helped` is then bound to `node`.
     pub fn helps(&self, helped: &str, node: &str, woken: &[&str], change: impl FnOnce()) {
         self.woken_by(helped, woken, change, || {
             for scheduler in [OURS, THEIRS] {

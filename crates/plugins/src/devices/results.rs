@@ -1,0 +1,214 @@
+//! Allocations: what the API server records about the devices that were chosen.
+
+use harbormaster_api::{
+    Str,
+    selector::{NodeSelector, NodeSelectorTerm, Operator, Requirement},
+};
+use harbormaster_framework::resource::Custom;
+
+use super::{
+    ResourceClaim,
+    allocator::{AllocationError, Allocator, Chosen, InUse, Solution},
+    capacity,
+    claim::{
+        Allocation, AllocationConfiguration, DeviceAllocation, DeviceDemand, DeviceRequest, DeviceResult,
+    },
+    constraint::{RequestName, result_name},
+};
+
+const NODE_NAME_FIELD: &str = "metadata.name";
+
+impl<U: InUse> Allocator<'_, U> {
+    /// Returns the allocations of all claims.
+    pub(super) fn allocations(&self, solution: &Solution) -> Result<Vec<Allocation>, AllocationError> {
+        let claims = self.claims.iter().zip(&solution.devices).zip(&solution.alternatives);
+        claims.map(|((claim, devices), alternatives)| self.allocation(claim, devices, alternatives)).collect()
+    }
+
+    fn allocation(
+        &self,
+        claim: &Custom<ResourceClaim>,
+        devices: &[Chosen],
+        alternatives: &[usize],
+    ) -> Result<Allocation, AllocationError> {
+        let results = devices.iter().enumerate().map(|(at, chosen)| self.result(claim, at, chosen));
+        let node_selector = self.node_selector(devices).map_err(|why| {
+            let name = &claim.metadata.name;
+            AllocationError::Fatal(format!("create NodeSelector for claim {name}: {why}"))
+        })?;
+        let devices =
+            DeviceAllocation { results: results.collect(), config: self.configuration(claim, alternatives) };
+        Ok(Allocation { devices, node_selector, allocation_timestamp: None })
+    }
+
+    fn result(&self, claim: &Custom<ResourceClaim>, at: usize, chosen: &Chosen) -> DeviceResult {
+        let (slice, device) = (self.slice_of(chosen.at), self.device(chosen.at));
+        let request = &claim.spec.devices.requests[chosen.request];
+        let (name, demand) = demand_of(request, chosen.alternative);
+        let capacity = demand.and_then(|demand| demand.capacity.as_ref());
+        let conditions = |conditions: &[Str]| match self.gates.binding_conditions {
+            true => conditions.to_vec(),
+            false => Vec::new(),
+        };
+        DeviceResult {
+            request: result_name(name),
+            driver: slice.spec.driver.clone(),
+            pool: slice.spec.pool.name.clone(),
+            device: device.name.clone(),
+            admin_access: demand.and_then(|demand| demand.admin_access).filter(|is_admin| *is_admin),
+            tolerations: demand.map(|demand| demand.tolerations.clone()).unwrap_or_default(),
+            binding_conditions: conditions(device.binding_conditions.as_deref().unwrap_or_default()),
+            binding_failure_conditions: conditions(&device.binding_failure_conditions),
+            share_id: chosen.is_shared.then(|| share_id(&claim.metadata.uid, at)),
+            consumed_capacity: match chosen.is_shared {
+                true => capacity::amounts(device, capacity),
+                false => Default::default(),
+            },
+        }
+    }
+
+    /// Returns the configuration of the classes, each class once, and then of the claim.
+    fn configuration(
+        &self,
+        claim: &Custom<ResourceClaim>,
+        alternatives: &[usize],
+    ) -> Vec<AllocationConfiguration> {
+        let requests = &claim.spec.devices.requests;
+        let chosen = || requests.iter().zip(alternatives).map(|(request, at)| demand_of(request, *at));
+        let mut all: Vec<AllocationConfiguration> = Vec::new();
+        // Class and its range in `all`.
+        let mut classes: Vec<(&Str, std::ops::Range<usize>)> = Vec::new();
+        for (name, demand) in chosen() {
+            let Some(class) = demand.map(|demand| &demand.device_class_name) else { continue };
+            if let Some((_, range)) = classes.iter().find(|(known, _)| *known == class) {
+                for known in &mut all[range.clone()] {
+                    known.requests.push(result_name(name));
+                }
+                continue;
+            }
+            let begin = all.len();
+            let config = self.classes.get("", class).into_iter().flat_map(|class| &class.config);
+            all.extend(config.map(|configuration| AllocationConfiguration {
+                source: "FromClass".into(),
+                requests: vec![result_name(name)],
+                configuration: configuration.clone(),
+            }));
+            classes.push((class, begin..all.len()));
+        }
+        for config in &claim.spec.devices.config {
+            let of_claim = || AllocationConfiguration {
+                source: "FromClaim".into(),
+                requests: config.requests.clone(),
+                configuration: config.configuration.clone(),
+            };
+            if config.requests.is_empty() {
+                all.push(of_claim());
+                continue;
+            }
+            // As in kube-scheduler, the configuration is repeated for each request that it names.
+            let named = chosen().filter(|(name, _)| {
+                let full = result_name(*name);
+                config.requests.iter().any(|named| *named == *name.request || *named == full)
+            });
+            all.extend(named.map(|_| of_claim()));
+        }
+        all
+    }
+
+    /// Returns the nodes that can reach all devices; `None` for every node.
+    fn node_selector(&self, devices: &[Chosen]) -> Result<Option<NodeSelector>, String> {
+        let mut term = NodeSelectorTerm::default();
+        for chosen in devices {
+            let (slice, device) = (self.slice_of(chosen.at), self.device(chosen.at));
+            let nodes = &slice.spec.nodes;
+            let (name, selector) = match nodes.per_device {
+                Some(true) => (&device.node_name, &device.node_selector),
+                _ => (&nodes.node_name, &nodes.node_selector),
+            };
+            if name.is_some() || device.binds_to_node {
+                return Ok(Some(only(self.node.name)));
+            }
+            match selector.as_ref().map(|selector| selector.terms.as_slice()) {
+                None | Some([]) => {}
+                Some([only]) => {
+                    add_missing(&only.match_fields, &mut term.match_fields);
+                    add_missing(&only.match_expressions, &mut term.match_expressions);
+                }
+                Some(terms) => {
+                    return Err(format!("unsupported ResourceSlice.NodeSelector with {} terms", terms.len()));
+                }
+            }
+        }
+        Ok((!term.is_empty()).then(|| NodeSelector { terms: vec![term] }))
+    }
+}
+
+/// Returns a request's alternative, or the request itself if it has none, with its name.
+fn demand_of(request: &DeviceRequest, alternative: usize) -> (RequestName<'_>, Option<&DeviceDemand>) {
+    match request.first_available.get(alternative) {
+        Some(demand) => {
+            (RequestName { request: &request.name, alternative: Some(&demand.name) }, Some(demand))
+        }
+        None => (RequestName { request: &request.name, alternative: None }, request.exactly.as_ref()),
+    }
+}
+
+/// Returns a selector for a single node.
+fn only(node: &str) -> NodeSelector {
+    let field =
+        Requirement { key: NODE_NAME_FIELD.into(), operator: Operator::In, values: vec![node.into()] };
+    let term = NodeSelectorTerm { match_fields: vec![field], ..NodeSelectorTerm::default() };
+    NodeSelector { terms: vec![term] }
+}
+
+fn add_missing(from: &[Requirement], to: &mut Vec<Requirement>) {
+    for requirement in from {
+        let same_values = |a: &[Str], b: &[Str]| {
+            a.iter().all(|value| b.contains(value)) && b.iter().all(|value| a.contains(value))
+        };
+        let is_known = to.iter().any(|known| {
+            known.key == requirement.key
+                && known.operator == requirement.operator
+                && same_values(&known.values, &requirement.values)
+        });
+        if !is_known {
+            to.push(requirement.clone());
+        }
+    }
+}
+
+/// Returns the ID of a share: a UUID that is derived from the claim and the position of the result, so that the same
+/// decision gives the same ID. kube-scheduler's IDs are random.
+fn share_id(claim: &str, result: usize) -> Str {
+    let bytes = || claim.bytes().chain(result.to_le_bytes());
+    let (high, low) = (fnv(0xcbf2_9ce4_8422_2325, bytes()), fnv(0x8422_2325_cbf2_9ce4, bytes()));
+    let (time, mid, version) = (high >> 32, (high >> 16) & 0xffff, (high & 0xfff) | 0x4000);
+    let (variant, node) = ((low >> 48) & 0x3fff | 0x8000, low & 0xffff_ffff_ffff);
+    format!("{time:08x}-{mid:04x}-{version:04x}-{variant:04x}-{node:012x}").into()
+}
+
+/// FNV-1a.
+fn fnv(seed: u64, bytes: impl Iterator<Item = u8>) -> u64 {
+    bytes.fold(seed, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
+}
+
+/// Returns the sum of the ranks of the alternatives that were allocated for a claim: 8 for the first alternative of a
+/// request, 7 for the second, and so on.
+pub fn rank(claim: &super::claim::ClaimSpec, results: &[DeviceResult]) -> i64 {
+    let requests = claim.devices.requests.iter().filter(|request| request.exactly.is_none());
+    let ranks = requests.flat_map(|request| {
+        request.first_available.iter().enumerate().filter_map(|(at, demand)| {
+            let name = RequestName { request: &request.name, alternative: Some(&demand.name) };
+            let name = result_name(name);
+            let is_allocated = results.iter().any(|result| result.request == name);
+            is_allocated.then(|| rank_of(at))
+        })
+    });
+    ranks.sum()
+}
+
+/// Returns the rank of an alternative.
+pub(super) fn rank_of(alternative: usize) -> i64 {
+    let best = super::claim::MAX_ALTERNATIVES;
+    i64::try_from(best).unwrap_or_default() - i64::try_from(alternative).unwrap_or_default()
+}

@@ -1,0 +1,188 @@
+//! The claims of a pod in one attempt: which have devices, and which need them.
+
+use std::{
+    collections::BTreeSet,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use harbormaster_api::{Timestamp, selector::ParsedNodeSelector};
+use harbormaster_framework::prelude::*;
+
+use super::{
+    DynamicResources, claims,
+    readiness::{self, Readiness},
+};
+use crate::devices::{
+    DeviceClass, DeviceGates, ResourceClaim,
+    claim::{DeviceDemand, DeviceRequest},
+    rank,
+};
+
+/// The claims of a pod.
+#[derive(Debug, Default)]
+pub(super) struct Demand {
+    claims: Vec<PodClaim>,
+    /// Claims that were unavailable on some node, as indexes into `claims`.
+    unavailable: Mutex<BTreeSet<usize>>,
+}
+
+/// One claim.
+#[derive(Debug)]
+pub(super) struct PodClaim {
+    pub(super) claim: Custom<ResourceClaim>,
+    /// Nodes that can reach the devices of the claim; `None` for every node, or if the claim has no devices.
+    within_reach: Option<ParsedNodeSelector>,
+}
+
+impl PodClaim {
+    pub(super) fn has_devices(&self) -> bool {
+        self.claim.status.allocation.is_some()
+    }
+}
+
+impl Demand {
+    /// Reads the claims of a pod. Returns `None` if it has none.
+    pub(super) fn of(plugin: &DynamicResources, cx: &Cycle<'_>) -> Result<Option<Self>, Stop> {
+        let (all, classes, _) = plugin.watched(cx.objects);
+        let found = claims::of(cx.pod, all).map_err(Reject::unresolvable)?;
+        let claims = found.into_iter().map(|claim| PodClaim::of(claim, plugin.gates, classes));
+        let claims = claims.collect::<Result<Vec<_>, Stop>>()?;
+        Ok((!claims.is_empty()).then(|| Self { claims, unavailable: Mutex::default() }))
+    }
+
+    /// All claims, in the order of the pod's spec.
+    pub(super) fn claims(&self) -> &[PodClaim] {
+        &self.claims
+    }
+
+    /// Claims that need devices.
+    pub(super) fn to_allocate(&self) -> Vec<&Custom<ResourceClaim>> {
+        self.claims.iter().filter(|claim| !claim.has_devices()).map(|claim| &claim.claim).collect()
+    }
+
+    /// Returns the allocated claims that cannot be used on the node, as indexes into [`Self::claims`].
+    pub(super) fn unusable_on(&self, node: NodeRef<'_>, patience: &Patience) -> Vec<usize> {
+        let claims = self.claims.iter().enumerate();
+        let unusable = claims.filter(|(_, claim)| claim.has_devices() && !claim.is_usable(node, patience));
+        unusable.map(|(at, _)| at).collect()
+    }
+
+    /// Remembers claims that are unavailable on a node, for PostFilter.
+    pub(super) fn remember(&self, unavailable: Vec<usize>) {
+        self.unavailable().extend(unavailable);
+    }
+
+    /// Returns the ranks of the alternatives that were allocated for claims that have devices.
+    pub(super) fn rank_of_allocated(&self) -> i64 {
+        let allocated = self.claims.iter().filter_map(|claim| {
+            let allocation = claim.claim.status.allocation.as_ref()?;
+            Some(rank(&claim.claim.spec, &allocation.devices.results))
+        });
+        allocated.sum()
+    }
+
+    /// Returns a claim that was unavailable on some node and that nobody else uses.
+    pub(super) fn to_deallocate(&self, pod: &PodInfo) -> Option<&Custom<ResourceClaim>> {
+        let unavailable = self.unavailable();
+        let mut claims = unavailable.iter().map(|at| &self.claims[*at].claim);
+        claims.find(|claim| match claim.status.reserved_for.as_slice() {
+            [] => true,
+            [only] => only.uid == pod.uid,
+            _ => false,
+        })
+    }
+
+    fn unavailable(&self) -> MutexGuard<'_, BTreeSet<usize>> {
+        self.unavailable.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// How long devices with binding conditions may take.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Patience {
+    /// Maximum time since the allocation; `None` if binding conditions are not supported.
+    pub(super) timeout: Option<Duration>,
+    pub(super) now: Timestamp,
+}
+
+impl PodClaim {
+    fn of(
+        claim: &Custom<ResourceClaim>,
+        gates: DeviceGates,
+        classes: Watched<'_, DeviceClass>,
+    ) -> Result<Self, Stop> {
+        let Metadata { namespace, name, .. } = &claim.metadata;
+        let allocation = match &claim.status.allocation {
+            Some(_) if claim.is_in_flight => {
+                let reason =
+                    format!("resource claim {namespace}/{name} is in the process of being allocated");
+                return Err(Reject::unresolvable(reason).into());
+            }
+            allocation => allocation,
+        };
+        let within_reach = match allocation {
+            Some(allocation) => allocation.node_selector.as_ref().map(ParsedNodeSelector::new),
+            None => {
+                let mut requests = claim.spec.devices.requests.iter();
+                requests.try_for_each(|request| check_request(claim, request, gates, classes))?;
+                None
+            }
+        };
+        if let Some(error) = within_reach.as_ref().and_then(ParsedNodeSelector::error) {
+            return Err(error.into());
+        }
+        Ok(Self { claim: claim.clone(), within_reach })
+    }
+
+    fn is_usable(&self, node: NodeRef<'_>, patience: &Patience) -> bool {
+        let is_within_reach = self
+            .within_reach
+            .as_ref()
+            .is_none_or(|nodes| node.object().is_some_and(|it| nodes.matches(&it.labels, node.name())));
+        is_within_reach
+            && patience.timeout.is_none_or(|timeout| match readiness::readiness(&self.claim) {
+                Readiness::Ready => true,
+                Readiness::Waiting => !readiness::is_timed_out(&self.claim, timeout, patience.now),
+                Readiness::Failed(_) => false,
+            })
+    }
+}
+
+/// Checks that the scheduler can handle a request and that its device classes exist.
+fn check_request(
+    claim: &Custom<ResourceClaim>,
+    request: &DeviceRequest,
+    gates: DeviceGates,
+    classes: Watched<'_, DeviceClass>,
+) -> Result<(), Stop> {
+    let Metadata { namespace, name: claim, .. } = &claim.metadata;
+    let name = &request.name;
+    let refuse =
+        |why: &str| Err(unresolvable(format!("resource claim {namespace}/{claim}, request {name}: {why}")));
+    match (&request.exactly, request.first_available.as_slice()) {
+        (Some(exactly), _) => check_class(name, exactly, classes),
+        (None, []) => refuse("unknown request type"),
+        (None, _) if !gates.prioritized_list => {
+            refuse("has subrequests, but the DRAPrioritizedList feature is disabled")
+        }
+        (None, alternatives) => alternatives
+            .iter()
+            .try_for_each(|demand| check_class(&format!("{name}/{}", demand.name), demand, classes)),
+    }
+}
+
+fn check_class(request: &str, demand: &DeviceDemand, classes: Watched<'_, DeviceClass>) -> Result<(), Stop> {
+    let class = &demand.device_class_name;
+    if class.is_empty() {
+        return Err(format!("request {request}: unsupported request type").into());
+    }
+    match classes.get("", class) {
+        Some(_) => Ok(()),
+        None => Err(unresolvable(format!("request {request}: device class {class} does not exist"))),
+    }
+}
+
+fn unresolvable(reason: String) -> Stop {
+    Reject::unresolvable(reason).into()
+}
