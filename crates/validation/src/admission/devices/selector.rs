@@ -1,5 +1,7 @@
 //! Selectors of devices, tolerations, and opaque configuration: parts that claims and classes share.
 
+use harbormaster_api::labels::label_value_errors;
+use harbormaster_cel::{Features, Selector};
 use serde_json::Value;
 
 use super::{super::Errors, each, names};
@@ -8,12 +10,13 @@ use crate::{
     admission::checks::{check_form, elements},
     value::text,
 };
-use harbormaster_api::labels::label_value_errors;
 
 /// Maximum number of selectors, requests, constraints, and configurations.
 pub(super) const MOST: usize = 32;
 /// Maximum length of an expression.
 const LONGEST_EXPRESSION: usize = 10 << 10;
+/// Part of the error in an expression with a function that only kube-scheduler has.
+const UNSUPPORTED: &str = "is not supported by this version of Harbormaster";
 /// Maximum size of opaque parameters and of a device's data.
 const LARGEST_OBJECT: usize = 10 << 10;
 const EFFECTS: [&str; 3] = ["NoExecute", "NoSchedule", "None"];
@@ -25,11 +28,18 @@ pub(super) fn check(selectors: &Value, place: &str, errors: &mut Errors) {
     });
 }
 
-/// Checks the length of an expression. kube-apiserver also compiles it and limits its cost; here, an expression that
-/// does not compile fails when a scheduler evaluates it.
+/// Checks that an expression is short and compiles. The cost of expressions is not estimated.
 fn check_expression(expression: &str, place: &str, errors: &mut Errors) {
     if expression.len() > LONGEST_EXPRESSION {
         errors.push(FieldError::too_long(place, LONGEST_EXPRESSION));
+        return;
+    }
+    if let Err(error) = Selector::compile(expression, Features::default()) {
+        let why = error.to_string();
+        // Clusters may contain classes for other schedulers.
+        if !why.contains(UNSUPPORTED) {
+            errors.push(FieldError::invalid(place, expression, why));
+        }
     }
 }
 

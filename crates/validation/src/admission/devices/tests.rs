@@ -157,6 +157,11 @@ fn invalid_claims_are_refused_with_the_field() {
             "spec.devices.requests[0].exactly.selectors[0].cel.expression: Too long: may not be more than 10240 bytes",
         ),
         (
+            exactly(json!({"selectors": [{"cel": {"expression": "device.vendor == 'a'"}}]})),
+            "spec.devices.requests[0].exactly.selectors[0].cel.expression: Invalid value: \"device.vendor == 'a'\": \
+             compilation failed: ERROR: <input>:1:7: undefined field 'vendor'\n | device.vendor == 'a'\n | ......^",
+        ),
+        (
             exactly(json!({"tolerations": [{"key": "a", "operator": "Exists", "value": "b"}]})),
             "spec.devices.requests[0].exactly.tolerations[0].value: Invalid value: \"b\": must be empty for operator \
              `Exists`",
