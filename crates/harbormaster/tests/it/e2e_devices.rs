@@ -56,7 +56,7 @@ fn claim(name: &str, class: &str, count: u32) -> Value {
 /// Returns a pod that uses a claim.
 fn user(name: &str, claim: &str) -> Value {
     let claims = json!([{"name": "gpu", "resourceClaimName": claim}]);
-    pod(name, SCHEDULER, json!({"cpu": "100m"}), json!({"resourceClaims": claims}))
+    pod(name, SCHEDULER, json!({"cpu": "1"}), json!({"resourceClaims": claims}))
 }
 
 /// Creates two nodes with GPUs, and classes for all GPUs, for those of one model, and one with a wrong selector.
@@ -64,7 +64,7 @@ fn create_world(client: &ApiClient) {
     let create = |path: &str, object: Value| drop(client.post(path, &object).expect("it is created"));
     // The nodes differ in size, so that no choice between them is arbitrary.
     for (name, cpu, gpus) in
-        [("n1", "4", vec![("gpu-0", "a1"), ("gpu-1", "b2")]), ("n2", "8", vec![("gpu-0", "b2")])]
+        [("n1", "8", vec![("gpu-0", "a1"), ("gpu-1", "b2")]), ("n2", "32", vec![("gpu-0", "b2")])]
     {
         create(NODES, node(name, json!({}), cpu, "8Gi", 100));
         create(SLICES, slice(name, &gpus));
