@@ -46,21 +46,20 @@ impl PodClaims {
         }
         self.pods.push(json!({
             "metadata": {"name": name(pod), "namespace": namespace(pod), "uid": uid(pod)},
-            "spec": {"nodeName": text(pod, "/spec/nodeName"), "resourceClaims": pod["spec"]["resourceClaims"]},
-            "status": {"phase": text(pod, "/status/phase"),
-                       "resourceClaimStatuses": list(pod, "/status/resourceClaimStatuses")},
+            "spec": {"resourceClaims": pod["spec"]["resourceClaims"]},
+            "status": {"resourceClaimStatuses": list(pod, "/status/resourceClaimStatuses")},
         }));
     }
 
     /// Takes claims from pods that have finished or are not kept, and creates the claims that the other pods lack. `gone`
     /// contains the names of pods that are not kept.
     pub(super) fn settle(self, cluster: &mut Inventory, manifests: &Manifests, gone: &HashSet<String>) {
-        let is_gone = |pod: &Value| {
-            devices::is_done(pod) || gone.contains(&format!("{}/{}", namespace(pod), name(pod)))
-        };
-        let (done, pods): (Vec<Value>, Vec<Value>) = self.pods.into_iter().partition(is_gone);
-        for pod in &done {
-            give_back(cluster, pod);
+        let is_gone = |pod: &Value| gone.contains(&format!("{}/{}", namespace(pod), name(pod)));
+        let (removed, pods): (Vec<Value>, Vec<Value>) = self.pods.into_iter().partition(is_gone);
+        let removed = removed.iter().map(|pod| (namespace(pod), uid(pod)));
+        let finished = manifests.finished.iter().map(|(namespace, uid)| (namespace.as_str(), uid.as_str()));
+        for (namespace, uid) in removed.chain(finished) {
+            give_back(cluster, namespace, uid);
         }
         let mut supply = Supply::of(cluster);
         let names: HashMap<Key, Labels> = pods
@@ -80,14 +79,14 @@ impl PodClaims {
     }
 }
 
-/// Takes all claims from a pod.
-fn give_back(cluster: &mut Inventory, pod: &Value) {
+/// Takes all claims from the pod with the given UID.
+fn give_back(cluster: &mut Inventory, of: &str, pod: &str) {
     cluster.custom.retain_mut(|object| {
         let claim = &mut object.value;
-        if object.kind != CLAIM || object.group != GROUP || namespace(claim) != namespace(pod) {
+        if object.kind != CLAIM || object.group != GROUP || namespace(claim) != of {
             return true;
         }
-        let Upkeep { status, unprotect, delete } = devices::upkeep_without(claim, uid(pod));
+        let Upkeep { status, unprotect, delete } = devices::upkeep_without(claim, pod);
         if let Some(status) = status {
             claim["status"] = status;
         }
