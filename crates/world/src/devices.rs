@@ -179,6 +179,35 @@ pub fn upkeep<'a>(claim: &Value, pod: impl Fn(&str) -> Option<&'a Value>) -> Upk
     }
 }
 
+/// Returns the necessary changes of a claim once the pod with the given UID is gone. All other pods are assumed to run.
+pub fn upkeep_without(claim: &Value, gone: &str) -> Upkeep {
+    let users = list(claim, "/status/reservedFor").iter().chain(owner(claim));
+    let others = users.filter(|user| text(user, "/uid") != gone);
+    let others: Vec<Value> =
+        others.map(|user| json!({"metadata": {"name": user["name"], "uid": user["uid"]}})).collect();
+    upkeep(claim, |wanted| others.iter().find(|pod| name(pod) == wanted))
+}
+
+/// Gives devices to a claim, if it has none yet, and reserves the claim for a pod, as a scheduler does.
+pub fn allot(claim: &mut Value, allocation: Option<Value>, pod: Value) {
+    if !claim["status"].is_object() {
+        claim["status"] = json!({});
+    }
+    if let Some(allocation) = allocation {
+        let mut finalizers = list(claim, "/metadata/finalizers").to_vec();
+        if !finalizers.iter().any(|finalizer| finalizer == FINALIZER) {
+            finalizers.push(FINALIZER.into());
+            claim["metadata"]["finalizers"] = finalizers.into();
+        }
+        claim["status"]["allocation"] = allocation;
+    }
+    let mut consumers = list(claim, "/status/reservedFor").to_vec();
+    if !consumers.iter().any(|consumer| consumer["uid"] == pod["uid"]) {
+        consumers.push(pod);
+        claim["status"]["reservedFor"] = consumers.into();
+    }
+}
+
 /// Returns the pod that controls a claim.
 fn owner(claim: &Value) -> Option<&Value> {
     let is_pod = |owner: &&Value| text(owner, "/apiVersion") == "v1" && text(owner, "/kind") == "Pod";

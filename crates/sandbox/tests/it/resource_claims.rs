@@ -101,3 +101,42 @@ async fn a_missing_template_is_reported_once_and_used_as_soon_as_it_exists() {
     assert_eq!(events().len(), 1);
     sandbox.stop().await.unwrap();
 }
+
+#[tokio::test]
+async fn a_dump_keeps_the_devices_of_running_pods() {
+    let dump = "
+apiVersion: v1
+kind: Pod
+metadata: {name: a, uid: of-a}
+spec:
+  nodeName: node-1
+  containers: [{name: c, image: i}]
+  resourceClaims: [{name: gpu, resourceClaimTemplateName: gpus}]
+status: {phase: Running, resourceClaimStatuses: [{name: gpu, resourceClaimName: a-gpu-12345}]}
+---
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaim
+metadata:
+  name: a-gpu-12345
+  uid: of-claim
+  annotations: {resource.kubernetes.io/pod-claim-name: gpu}
+  finalizers: [resource.kubernetes.io/delete-protection]
+  ownerReferences: [{apiVersion: v1, kind: Pod, name: a, uid: of-a, controller: true}]
+spec: {devices: {requests: [{name: gpu, exactly: {deviceClassName: gpu}}]}}
+status:
+  allocation: {devices: {results: [{request: gpu, driver: gpu.example.com, pool: node-1, device: gpu-0}]}}
+  reservedFor: [{resource: pods, name: a, uid: of-a}]
+---
+";
+    let sandbox = sandbox(1, &[TEMPLATE, dump].concat()).await;
+    eventually(|| read(&sandbox, "pods", "a")["status"]["resourceClaimStatuses"].is_array()).await;
+    let [claim] = claims(&sandbox).try_into().unwrap();
+    let pod = read(&sandbox, "pods", "a");
+    assert_eq!(pod["status"]["resourceClaimStatuses"][0]["resourceClaimName"], "a-gpu-12345");
+    assert_eq!(claim["status"]["allocation"]["devices"]["results"][0]["device"], "gpu-0");
+    assert_eq!(
+        claim["status"]["reservedFor"],
+        json!([{"resource": "pods", "name": "a", "uid": pod["metadata"]["uid"]}])
+    );
+    sandbox.stop().await.unwrap();
+}

@@ -99,3 +99,19 @@ fn consumers_that_are_not_pods_stay() {
         json!([{"apiGroup": "x", "resource": "groups", "name": "g", "uid": "5"}]);
     assert_eq!(upkeep_among(&claim, &[pod("a", "1", "Running")]), Upkeep::default());
 }
+
+#[test]
+fn devices_are_given_to_a_claim_and_taken_back_when_its_pod_is_gone() {
+    let pod = pod("a", "1", "Running");
+    let mut claim = json!({"metadata": {"name": "c", "namespace": "n"}});
+    allot(&mut claim, Some(json!({"devices": {}})), consumer(&pod));
+    allot(&mut claim, None, consumer(&pod));
+    assert_eq!(
+        claim,
+        json!({"metadata": {"name": "c", "namespace": "n", "finalizers": [FINALIZER]},
+               "status": {"allocation": {"devices": {}}, "reservedFor": [{"resource": "pods", "name": "a", "uid": "1"}]}})
+    );
+    assert_eq!(upkeep_without(&claim, "2"), Upkeep::default());
+    let given_back = Upkeep { status: Some(json!({})), unprotect: true, delete: false };
+    assert_eq!(upkeep_without(&claim, "1"), given_back);
+}
