@@ -46,7 +46,15 @@ impl Kind {
     pub(crate) fn selector(&self, namespace: &str, labels: &str, fields: &str) -> Result<Selector> {
         let known =
             (self.is_custom() || !self.shelf.fields.is_empty()).then_some(self.shelf.fields.as_slice());
-        Selector::parse(namespace, labels, fields, known)
+        Selector::parse(namespace, labels, fields, known).map_err(|mut failure| {
+            // Only for this kind, the message names the kind.
+            if self.rules == Rules::ResourceSlice {
+                let unsupported = "field label not supported";
+                let of_kind = format!("{unsupported} for {}, Kind={}", self.api_version(), self.kind);
+                failure.message = failure.message.replacen(unsupported, &of_kind, 1);
+            }
+            failure
+        })
     }
 
     /// Returns the subresources as discovery lists them: for each, its name and the group, version and kind of its

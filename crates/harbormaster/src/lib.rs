@@ -114,7 +114,7 @@ pub mod simulation {
     pub use harbormaster_manifests::{Location, ManifestError, ManifestErrors, Source, Validate};
     pub use harbormaster_sim::{
         PodReport, Report,
-        report::{ClaimReport, ClaimedVolume, Fate, Status},
+        report::{ClaimReport, ClaimedVolume, DeviceName, DeviceReport, Fate, Status},
     };
 }
 

@@ -14,7 +14,7 @@ use harbormaster_validation::{
     FieldError, Kind, admission,
     kinds::{self, REVIEW, Rules},
     schema,
-    value::{controller, has_condition, name, namespace, remove, text, uid},
+    value::{controller, has_condition, list, name, namespace, remove, text, uid},
 };
 use harbormaster_yaml::Source;
 use serde_json::Value;
@@ -142,6 +142,8 @@ pub struct Manifests {
     pub warnings: Vec<String>,
     /// Number of pods on each missing node. Empty if these pods become pending again.
     pub missing_nodes: BTreeMap<String, usize>,
+    /// Namespace and UID of each pod with resource claims that has finished. Such pods are left out.
+    pub finished: Vec<(String, String)>,
     classes: Classes,
 }
 
@@ -337,7 +339,13 @@ impl Reader {
         for wrong in &misfits.wrong {
             self.error(&location, label.clone(), &wrong.field, &wrong.problem);
         }
-        if !misfits.wrong.is_empty() || is_over(kind, &value) {
+        if !misfits.wrong.is_empty() {
+            return;
+        }
+        if is_over(kind, &value) {
+            if !list(&value, "/spec/resourceClaims").is_empty() {
+                self.manifests.finished.push((namespace(&value).to_owned(), uid(&value).to_owned()));
+            }
             return;
         }
         if unnamed && !self.generate_name(&mut value) {

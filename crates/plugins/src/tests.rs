@@ -134,16 +134,17 @@ fn every_plugin_is_registered_at_the_points_of_kube_scheduler() {
         ("VolumeZone", vec![PreFilter, Filter]),
         ("PodTopologySpread", vec![PreFilter, Filter, PreScore, Score]),
         ("InterPodAffinity", vec![PreFilter, Filter, PreScore, Score]),
+        ("DynamicResources", vec![PreEnqueue, PreFilter, Filter, PostFilter, Score, Reserve, PreBind]),
         ("DefaultPreemption", vec![PreEnqueue, PostFilter]),
         ("NodeResourcesBalancedAllocation", vec![PreScore, Score]),
         ("ImageLocality", vec![Score]),
         ("DefaultBinder", vec![Bind]),
         ("NodeDeclaredFeatures", vec![PreFilter, Filter]),
-        ("HarbormasterUnbuilt", vec![PreFilter, PostFilter]),
+        ("HarbormasterUnbuilt", vec![PreFilter]),
     ] {
         assert_eq!(registry.points(plugin), Some(points.into_iter().collect()), "{plugin}");
     }
-    assert_eq!(registry.names().count(), 20);
+    assert_eq!(registry.names().count(), 21);
 }
 
 /// Every filter and scorer, with the order and weights of the default profile.

@@ -2,16 +2,12 @@
 //! incorrectly.
 //!
 //! # What it does
-//! Extension points: PreFilter, PostFilter. The `missing` argument names the kube-scheduler plugins that the profile
+//! Extension point: PreFilter. The `missing` argument names the kube-scheduler plugins that the profile
 //! enables and that this version lacks. If nothing is missing, the plugin does nothing.
-//!
-//! If DynamicResources is missing, PostFilter gives that plugin's reason for a pod without claims: `no new claims to
-//! deallocate`. An unschedulable pod then has the same message as with kube-scheduler. The plugin never nominates a
-//! node and keeps existing nominations.
 //!
 //! # Rejects when
 //! The pod has a hard constraint that only a missing plugin would enforce. There is one reason per plugin: `pod needs
-//! plugin DynamicResources (spec.resourceClaims), which this version of Harbormaster does not have`. Soft constraints,
+//! plugin GangScheduling (spec.schedulingGroup), which this version of Harbormaster does not have`. Soft constraints,
 //! which affect only scores, are ignored. No evictions are attempted.
 //!
 //! # Scores by
@@ -49,25 +45,11 @@ struct EnforcedPlugin {
 }
 
 /// The plugins with hard constraints.
-const ENFORCED: [EnforcedPlugin; 2] = [
-    EnforcedPlugin {
-        plugin: DYNAMIC_RESOURCES,
-        field: "spec.resourceClaims",
-        needs: |spec| !spec.resource_claims.is_empty(),
-    },
-    EnforcedPlugin {
-        plugin: "GangScheduling",
-        field: "spec.schedulingGroup",
-        needs: |spec| spec.pod_group.is_some(),
-    },
-];
-
-const DYNAMIC_RESOURCES: &str = "DynamicResources";
-/// Error that DynamicResources returns from PostFilter if an earlier plugin rejected the pod in PreFilter, because
-/// DynamicResources then has no state. After an error, no later plugin runs PostFilter.
-const NOT_PRE_FILTERED: &str = "not found";
-/// Reason of DynamicResources for a pod without claims.
-const REASON_NO_CLAIMS: &str = "no new claims to deallocate";
+const ENFORCED: [EnforcedPlugin; 1] = [EnforcedPlugin {
+    plugin: "GangScheduling",
+    field: "spec.schedulingGroup",
+    needs: |spec| spec.pod_group.is_some(),
+}];
 
 /// Rejects pods that need a missing plugin. See the [module documentation](self).
 #[derive(Clone, Debug)]
@@ -106,19 +88,6 @@ impl PreFilter for Unbuilt {
             true => Ok(PreFiltered::Skip),
             false => Err(Reject { fix: Fix::NothingHelps, reasons }.into()),
         }
-    }
-}
-
-impl PostFilter for Unbuilt {
-    fn post_filter(&self, cx: &mut PostFilterCycle<'_>, _: &()) -> PluginResult<PostFiltered> {
-        let replaces_dra = self.missing.iter().any(|enforced| enforced.plugin == DYNAMIC_RESOURCES);
-        let without_claims = cx.pod.spec.resource_claims.is_empty();
-        let not_pre_filtered = cx.pre_filter.as_ref().is_some_and(|reject| reject.fix == Fix::NothingHelps);
-        if replaces_dra && without_claims && not_pre_filtered {
-            return Err(NOT_PRE_FILTERED.into());
-        }
-        let reasons = if replaces_dra && without_claims { vec![REASON_NO_CLAIMS.into()] } else { Vec::new() };
-        Ok(PostFiltered::NoHelp { reasons, nomination: Nomination::Keep })
     }
 }
 

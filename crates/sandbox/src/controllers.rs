@@ -9,6 +9,7 @@ mod jobs;
 mod node_lifecycle;
 mod pod_control;
 mod replica_sets;
+mod resource_claims;
 mod services;
 mod stateful_sets;
 mod taint_evictions;
@@ -26,8 +27,8 @@ use serde_json::{Value, json};
 
 use self::{
     cron_jobs::CronJobs, daemon_sets::DaemonSets, deployments::Deployments, jobs::Jobs,
-    node_lifecycle::NodeLifecycle, services::Services, taint_evictions::TaintEvictions,
-    volumes::VolumeControllers,
+    node_lifecycle::NodeLifecycle, resource_claims::ResourceClaims, services::Services,
+    taint_evictions::TaintEvictions, volumes::VolumeControllers,
 };
 use crate::{
     clock::Clock,
@@ -55,6 +56,7 @@ pub struct Controllers {
     services: Services,
     taint_evictions: TaintEvictions,
     volumes: VolumeControllers,
+    resource_claims: ResourceClaims,
 }
 
 /// Data that all controllers share.
@@ -112,6 +114,7 @@ impl Controllers {
             services: Services::default(),
             taint_evictions: TaintEvictions::default(),
             volumes: VolumeControllers::new(store)?,
+            resource_claims: ResourceClaims::new(store)?,
         })
     }
 
@@ -136,11 +139,13 @@ impl Controllers {
             tokio::select! {
                 () = self.mirrors.changed() => tokio::time::sleep(PAUSE).await,
                 () = self.volumes.changed() => tokio::time::sleep(PAUSE).await,
+                () = self.resource_claims.changed() => tokio::time::sleep(PAUSE).await,
                 // The pause also lets other tasks run if something is due repeatedly.
                 () = self.tools.clock.reaches(wake) => tokio::time::sleep(PAUSE).await,
             }
             self.mirrors.catch_up().await;
             self.volumes.catch_up().await;
+            self.resource_claims.catch_up().await;
             self.collect_garbage();
             wake = self.reconcile();
         }
@@ -164,6 +169,7 @@ impl Controllers {
         let job = self.jobs.reconcile(tools, &mirrors.jobs, &pods);
         ephemeral_volumes::reconcile(tools, &mirrors.pods);
         self.volumes.reconcile(tools, &mirrors.nodes);
+        self.resource_claims.reconcile(tools, &mirrors.pods);
         budgets::reconcile(&tools.store, mirrors);
         let jobs = OwnedObjects::new(mirrors.jobs.all());
         let start = self.cron_jobs.reconcile(tools, &mirrors.cron_jobs, &jobs);

@@ -6,16 +6,11 @@ use tokio::{sync::mpsc, task::JoinSet};
 use crate::sandbox::SandboxError;
 
 /// Resource, plural of the kind, and the words with which the notice tells users that these objects have no effect.
-const KINDS: [(&str, &str, &str); 15] = [
+const KINDS: [(&str, &str, &str); 14] = [
     ("resourcequotas", "ResourceQuotas", "limit nothing"),
     ("limitranges", "LimitRanges", "set no defaults and limit nothing"),
     ("ingresses.networking.k8s.io", "Ingresses", "route nothing"),
     ("networkpolicies.networking.k8s.io", "NetworkPolicies", "block no traffic"),
-    (
-        "resourceclaims.resource.k8s.io",
-        "ResourceClaims",
-        "are not allocated, and pods that use them stay pending",
-    ),
     ("podtemplates", "PodTemplates", "are not used by any controller"),
     ("horizontalpodautoscalers.autoscaling", "HorizontalPodAutoscalers", "scale nothing"),
     ("volumeattributesclasses.storage.k8s.io", "VolumeAttributesClasses", "change no volumes"),

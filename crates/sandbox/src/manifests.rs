@@ -3,8 +3,11 @@
 use std::{collections::HashMap, sync::Arc};
 
 use harbormaster_apiserver::{Failure, Store, StoredObject};
-use harbormaster_manifests::{Manifests, ReadOptions};
-use harbormaster_validation::{kinds::Rules, value::name};
+use harbormaster_manifests::{Manifest, Manifests, ReadOptions};
+use harbormaster_validation::{
+    kinds::Rules,
+    value::{list_mut, name},
+};
 use serde_json::{Value, json};
 
 use crate::{
@@ -40,7 +43,10 @@ pub(crate) fn load(store: &Store, options: &Options) -> Result<Vec<String>, Sand
     }
     // Owners get new UIDs, so references to them must be updated.
     let mut identities: HashMap<String, Value> = HashMap::new();
-    for manifest in &manifests.objects {
+    // Resource claims refer to the pods that own and use them, so they follow.
+    let is_claim = |manifest: &&Manifest| manifest.kind.rules == Rules::ResourceClaim;
+    let objects = manifests.objects.iter();
+    for manifest in objects.clone().filter(|manifest| !is_claim(manifest)).chain(objects.filter(is_claim)) {
         let mut value = manifest.value();
         if is_ending(&value) {
             continue;
@@ -53,10 +59,11 @@ pub(crate) fn load(store: &Store, options: &Options) -> Result<Vec<String>, Sand
         if let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut) {
             metadata.remove("uid");
         }
-        let owners = value.pointer_mut("/metadata/ownerReferences").and_then(Value::as_array_mut);
-        for owner in owners.into_iter().flatten() {
-            if let Some(new) = owner["uid"].as_str().and_then(|uid| identities.get(uid)) {
-                owner["uid"] = new.clone();
+        for references in ["/metadata/ownerReferences", "/status/reservedFor"] {
+            for reference in list_mut(&mut value, references) {
+                if let Some(new) = reference["uid"].as_str().and_then(|uid| identities.get(uid)) {
+                    reference["uid"] = new.clone();
+                }
             }
         }
         let resource = manifest.kind.qualified();
@@ -70,7 +77,7 @@ pub(crate) fn load(store: &Store, options: &Options) -> Result<Vec<String>, Sand
                 }});
                 store.merge(&resource, &manifest.namespace, &manifest.name, false, &patch)
             }
-            Err(_) if manifest.kind.is_custom() => {
+            Err(_) if manifest.kind.is_custom() || is_claim(&manifest) => {
                 create_with_status(store, &resource, &manifest.namespace, value)
             }
             Err(_) => store.create(&resource, value),
@@ -100,8 +107,8 @@ fn has_class(manifests: &Manifests) -> bool {
     classes.clone().any(|class| class.name == nodes::STANDARD || is_default(&class.value()))
 }
 
-/// Creates a custom object with the status from the manifest. No controller in the sandbox would set the status, and
-/// the API server ignores it on creation if the status is a subresource.
+/// Creates a custom object or a resource claim with the status from the manifest. No controller in the sandbox would set
+/// the status, and the API server ignores it on creation if the status is a subresource.
 fn create_with_status(
     store: &Store,
     resource: &str,

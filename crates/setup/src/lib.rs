@@ -198,16 +198,9 @@ fn spec(plan: &ProfilePlan, registry: &Registry, parity: bool) -> ProfileSpec {
 }
 
 /// Adds the plugin that keeps pods pending if they need a missing plugin. It comes first at its points, so that no
-/// other plugin's rejection hides its message. At PostFilter, it takes the place of DynamicResources, which also comes
-/// first there. A profile that would not call DynamicResources at PostFilter does not call this plugin there either.
+/// other plugin's rejection hides its message.
 fn add_unbuilt(spec: &mut ProfileSpec, plan: &ProfilePlan, registry: &Registry) {
-    let mut points = registry.points(UNBUILT).unwrap_or_default();
-    let lacks = |(name, at): &(String, PointSet)| {
-        name == "DynamicResources" && at.contains(ExtensionPoint::PostFilter)
-    };
-    if !plan.missing.iter().any(lacks) {
-        points.remove(ExtensionPoint::PostFilter);
-    }
+    let points = registry.points(UNBUILT).unwrap_or_default();
     for (point, plugins) in &mut spec.points {
         if points.contains(*point) {
             plugins.insert(0, (UNBUILT.to_owned(), 0));
@@ -217,27 +210,14 @@ fn add_unbuilt(spec: &mut ProfileSpec, plan: &ProfilePlan, registry: &Registry) 
     spec.args.push((UNBUILT.to_owned(), json!({ "missing": missing })));
 }
 
-/// Describes the preference among nodes that is lost if the plugin is missing; `None` if nothing is lost.
-fn missing_preference(plugin: &str, points: PointSet) -> Option<&'static str> {
-    let scores = points.contains(ExtensionPoint::Score);
-    Some(match plugin {
-        "DynamicResources" if scores => "preference among nodes by their devices",
-        _ => return None,
-    })
-}
-
 /// Returns one warning about all missing plugins that the user enables by name in any profile. Other missing plugins
 /// are reported for the pods that need them.
 fn unbuilt_plugins(config: &KubeSchedulerConfiguration, plans: &[ProfilePlan]) -> Vec<String> {
     let mut enabled: Vec<String> = Vec::new();
     for (profile, plan) in config.profiles.iter().zip(plans) {
-        for (plugin, points) in plan.missing.iter().filter(|(plugin, _)| profile.enables_by_name(plugin)) {
-            let what = match missing_preference(plugin, *points) {
-                Some(preference) => format!("{plugin} (with its {preference})"),
-                None => plugin.clone(),
-            };
-            if !enabled.contains(&what) {
-                enabled.push(what);
+        for (plugin, _) in plan.missing.iter().filter(|(plugin, _)| profile.enables_by_name(plugin)) {
+            if !enabled.contains(plugin) {
+                enabled.push(plugin.clone());
             }
         }
     }

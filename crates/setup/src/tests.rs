@@ -1,3 +1,4 @@
+use harbormaster_api::features::Feature;
 use harbormaster_config::PluginArgs;
 use harbormaster_framework::prelude::*;
 use serde::Deserialize;
@@ -11,24 +12,31 @@ fn of(profiles: &str) -> Result<Setup, ConfigErrors> {
 }
 
 #[test]
-fn the_default_profile_rejects_pods_that_it_cannot_judge_without_a_warning() {
+fn the_default_profile_lacks_nothing() {
     let setup = Setup::read(None, &Choices::default()).unwrap();
     let [profile] = setup.engine.profiles.as_slice() else { panic!("{setup:?}") };
     assert_eq!(*profile.name(), "default-scheduler");
-    let first = profile.at(ExtensionPoint::PreFilter)[0];
-    assert_eq!(profile.plugin(first).name(), UNBUILT);
+    assert!(profile.plugins().iter().all(|plugin| plugin.name() != UNBUILT));
     assert!(setup.warnings.is_empty(), "{:?}", setup.warnings);
-    assert_eq!(setup.engine.unbuilt_plugin, Some(UNBUILT));
 }
 
 #[test]
-fn enabled_plugins_that_are_not_built_are_reported_once() {
-    let asked = "plugins: {multiPoint: {enabled: [{name: DynamicResources}]}}";
-    let setup = of(&format!("profiles:\n- {{schedulerName: a, {asked}}}\n- {{schedulerName: b, {asked}}}\n"))
-        .unwrap();
+fn enabled_plugins_that_are_not_built_are_reported_once_and_reject_the_pods_that_need_them() {
+    let features =
+        Features::default().with(Feature::GenericWorkload, true).with(Feature::GangScheduling, true);
+    let asked = "plugins: {multiPoint: {enabled: [{name: GangScheduling}]}}";
+    let text = format!(
+        "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles:\n\
+         - {{schedulerName: a, {asked}}}\n- {{schedulerName: b, {asked}}}\n"
+    );
+    let choices = Choices { features, ..Choices::default() };
+    let setup = Setup::read(Some(("s.yaml", &text)), &choices).unwrap();
     let [warning] = setup.warnings.as_slice() else { panic!("{:?}", setup.warnings) };
-    assert!(warning.contains("DynamicResources (with its preference"), "{warning}");
-    assert_eq!(warning.matches("DynamicResources").count(), 1, "{warning}");
+    assert_eq!(warning.matches("GangScheduling").count(), 1, "{warning}");
+    for profile in &setup.engine.profiles {
+        let first = profile.at(ExtensionPoint::PreFilter)[0];
+        assert_eq!(profile.plugin(first).name(), UNBUILT);
+    }
 }
 
 #[test]
@@ -68,20 +76,6 @@ fn a_third_party_plugin_may_be_disabled_and_is_suggested() {
     };
     assert!(warnings("Guard").is_empty());
     assert!(matches!(warnings("Gard").as_slice(), [warning] if warning.ends_with("(did you mean `Guard`?)")));
-}
-
-#[test]
-fn the_stand_in_for_dynamic_resources_is_called_where_that_plugin_would_be() {
-    let asked = |plugins: &str| {
-        let setup = of(&format!("profiles:\n- plugins: {plugins}\n")).unwrap();
-        let profile = &setup.engine.profiles[0];
-        let name = |plugin: &_| profile.plugin(*plugin).name();
-        profile.at(ExtensionPoint::PostFilter).first().map(name) == Some(UNBUILT)
-    };
-    assert!(asked("{}"));
-    assert!(!asked("{postFilter: {disabled: [{name: DynamicResources}]}}"));
-    assert!(!asked("{multiPoint: {disabled: [{name: DynamicResources}]}}"));
-    assert!(asked("{preFilter: {disabled: [{name: DynamicResources}]}}"));
 }
 
 #[test]

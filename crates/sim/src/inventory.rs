@@ -1,5 +1,7 @@
 //! Inventory of a cluster: nodes, pods and the other objects that plugins read, from manifests.
 
+mod devices;
+
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
     sync::OnceLock,
@@ -23,6 +25,8 @@ use harbormaster_world::{
     workloads::{self, ExistingPods, Workload},
 };
 use serde_json::Value;
+
+use self::devices::PodClaims;
 
 /// Nodes, pods and the other objects that plugins read, in the order of the manifests.
 #[derive(Clone, Debug, Default)]
@@ -200,8 +204,10 @@ impl Inventory {
     /// that plugins cannot decode.
     pub fn custom_notices(&self, config: &EngineConfig) -> Vec<String> {
         let (kinds, mut ignored) = (config.resources(), self.ignored.clone());
-        for object in self.custom.iter().filter(|object| !kinds.iter().any(|kind| self.serves(object, kind)))
-        {
+        let is_read = |object: &CustomObject| {
+            kinds.iter().any(|kind| self.serves(object, kind)) || devices::is_template_read(object, &kinds)
+        };
+        for object in self.custom.iter().filter(|object| !is_read(object)) {
             *ignored.entry(object.kind.clone()).or_default() += 1;
         }
         let mut unread = Vec::new();
@@ -272,6 +278,8 @@ struct Builder {
     orders: Vec<usize>,
     /// Claims of pods and workloads. The same claims may be among the manifests, too.
     claims: Vec<Value>,
+    /// Resource claims that pods want or no longer need.
+    devices: PodClaims,
 }
 
 impl Builder {
@@ -283,6 +291,7 @@ impl Builder {
             existing: ExistingPods::default(),
             orders: Vec::new(),
             claims: Vec::new(),
+            devices: PodClaims::default(),
         }
     }
 
@@ -291,6 +300,7 @@ impl Builder {
         if kind.rules == Rules::Pod {
             self.existing.add(&value);
             self.claims.extend(claims_of_pod(&mut value));
+            self.devices.add(&value);
         }
         let known = !kind.is_custom() && self.cluster.decode(&mut self.decoder, &kind.kind, &value)?;
         self.orders.resize(self.cluster.pending.len(), manifest.order);
@@ -360,6 +370,7 @@ impl Builder {
                     Ok(decoded) => {
                         self.claims.extend(workload.claims_of(name(&pod)));
                         self.claims.extend(claims_of_pod(&mut pod));
+                        self.devices.add(&pod);
                         self.cluster.sort(decoded, &pod);
                         self.orders.resize(self.cluster.pending.len(), workload.order);
                     }
@@ -381,6 +392,7 @@ impl Builder {
         self.cluster.notices = notices;
         self.remove(&gone);
         self.add_claims(&manifests);
+        std::mem::take(&mut self.devices).settle(&mut self.cluster, &manifests, &gone);
         self.cluster.note_volumes();
         self.cluster.settle_volumes();
         let pending = std::mem::take(&mut self.cluster.pending);

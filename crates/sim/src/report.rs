@@ -53,6 +53,8 @@ pub struct PodReport {
     pub message: Option<String>,
     /// Volumes of the pod's claims that were unbound before the simulation, in the order of the pod's volumes.
     pub claims: Vec<ClaimReport>,
+    /// Devices that the pod's claims got with the pod, in the order of the claims.
+    pub devices: Vec<DeviceReport>,
     /// Pods (`namespace/name`) that were preempted for the pod.
     pub victims: Vec<String>,
     /// The pod (`namespace/name`) for which the pod was preempted.
@@ -82,6 +84,9 @@ impl Serialize for PodReport {
         }
         if !self.claims.is_empty() {
             map.serialize_entry("claims", &self.claims)?;
+        }
+        if !self.devices.is_empty() {
+            map.serialize_entry("devices", &self.devices)?;
         }
         if !self.victims.is_empty() {
             map.serialize_entry("victims", &self.victims)?;
@@ -120,6 +125,38 @@ impl fmt::Display for ClaimReport {
                 if words.is_empty() { Ok(()) } else { write!(f, " in {}", words.join(", ")) }
             }
         }
+    }
+}
+
+/// Devices of a resource claim. `Display` writes one clause, such as `claim gpus: gets gpu-0, gpu-1`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct DeviceReport {
+    /// Name of the claim, in the pod's namespace.
+    pub claim: String,
+    /// The devices, in the order of the requests.
+    pub devices: Vec<DeviceName>,
+}
+
+/// Name of a device.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct DeviceName {
+    /// Driver of the device.
+    pub driver: String,
+    /// Pool that contains the device.
+    pub pool: String,
+    /// Name of the device in its pool.
+    pub device: String,
+}
+
+impl fmt::Display for DeviceReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { claim, devices } = self;
+        let names: Vec<&str> = devices.iter().map(|device| device.device.as_str()).collect();
+        write!(
+            f,
+            "claim {claim}: gets {}",
+            if names.is_empty() { "no devices".to_owned() } else { names.join(", ") }
+        )
     }
 }
 

@@ -1,6 +1,7 @@
 //! Runs the engine under virtual time. Pods are bound and evicted immediately, and time passes only while waiting
 //! may change something.
 
+mod devices;
 mod storage;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -16,6 +17,7 @@ use harbormaster_core::{
 use harbormaster_framework::pod::PodInfo;
 use harbormaster_world::volumes::Volumes;
 use rustc_hash::FxHashMap;
+use serde_json::Value;
 
 use crate::{
     explain::Judge,
@@ -102,6 +104,8 @@ struct SimulatedCluster<'a> {
     objects: FxHashMap<Str, Pod>,
     /// State of the volume controllers and provisioners.
     volumes: Volumes,
+    /// Resource claims, by namespace and name.
+    claims: BTreeMap<(String, String), Value>,
     version: u64,
     /// For each pod, the number of attempts since any pod was last placed or evicted.
     fruitless: FxHashMap<Str, u32>,
@@ -120,6 +124,7 @@ impl<'a> SimulatedCluster<'a> {
             evicted: Vec::new(),
             objects: FxHashMap::default(),
             volumes: Volumes::default(),
+            claims: BTreeMap::new(),
             version: 0,
             fruitless: FxHashMap::default(),
             placed: 0,
@@ -136,6 +141,7 @@ impl<'a> SimulatedCluster<'a> {
             }
             self.input(Input::Custom(object));
         }
+        self.claims = devices::claims_of(&cluster);
         self.volumes = cluster.volumes;
         for object in cluster.objects {
             if let Some(explainer) = &mut self.explainer {
@@ -250,12 +256,14 @@ impl<'a> SimulatedCluster<'a> {
                 match effect {
                     Effect::Bind(task) => {
                         self.give_volumes(&task);
+                        self.give_devices(&task);
                         self.bind(&task.pod().uid, task.node());
                     }
                     Effect::PatchStatus(patch) => self.patch(patch),
                     Effect::Evict(task) => self.evict(task),
-                    // There is no API server to call, so what plugins assume about objects stays assumed.
-                    Effect::CallOff(_) | Effect::Call(_) | Effect::Event(_) => {}
+                    Effect::Call(task) => self.take_unused_devices(&task),
+                    // Nothing is written, so there is nothing to call off.
+                    Effect::CallOff(_) | Effect::Event(_) => {}
                 }
             }
         }
@@ -295,6 +303,7 @@ impl<'a> SimulatedCluster<'a> {
         }
         self.objects.remove(&uid);
         self.take_volumes(&victim);
+        self.take_devices(&victim);
         if let Some(explainer) = &mut self.explainer {
             explainer.judge.cache.remove(&uid);
         }

@@ -6,6 +6,7 @@ pub(crate) mod defaults;
 mod definition;
 mod definition_schema;
 mod definition_status;
+mod devices;
 mod meta;
 mod node;
 mod others;
@@ -114,6 +115,7 @@ impl Context<'_> {
             Rules::Pod => pod::admit(self, object)?,
             Rules::PriorityClass => priority::admit_class(self, object)?,
             Rules::Service => service::admit(self, None, object).map_err(Refusal::Invalid)?,
+            rules if rules.are_of_devices() => devices::admit(self.kind, object),
             _ => others::admit(self, object),
         }
         let mut errors = meta::check(self.kind, object);
@@ -147,6 +149,7 @@ impl Context<'_> {
             Rules::Service => service::admit(self, Some(old), object).map_err(Refusal::Invalid)?,
             Rules::PriorityClass => priority::admit_class(self, object)?,
             Rules::Definition => definition::admit_update(object),
+            rules if rules.are_of_devices() => devices::admit_update(self, old, object),
             _ => others::admit_update(self.kind, old, object),
         }
         let mut errors = meta::check_update(self.kind, old, object);
@@ -169,6 +172,7 @@ impl Context<'_> {
             Rules::Node => node::defaults(self.taint_new_nodes, object),
             Rules::Definition => definition::defaults(object),
             Rules::Autoscaler => autoscaler::defaults(object),
+            rules if rules.are_of_devices() => devices::defaults(self, object),
             _ => others::defaults(self.kind, object),
         }
     }
@@ -185,6 +189,7 @@ impl Context<'_> {
             (Rules::Workload | Rules::Job | Rules::CronJob, old) => {
                 workloads::check(self.kind, object, old, errors);
             }
+            (rules, old) if rules.are_of_devices() => devices::check(self, object, old, errors),
             _ => others::check(self.kind, object, errors),
         }
         if let Some(custom) = &self.kind.custom {
@@ -195,7 +200,7 @@ impl Context<'_> {
 
 /// Returns true if writing objects of a kind may cause warnings.
 pub fn may_warn(kind: &Kind) -> bool {
-    kind.is_custom() || kind.rules == Rules::Definition
+    kind.is_custom() || matches!(kind.rules, Rules::Definition | Rules::ResourceSlice)
 }
 
 /// Returns warnings about an object being written; `old` is its previous version.
@@ -207,6 +212,7 @@ pub fn warnings(kind: &Kind, old: Option<&Value>, object: &Value) -> Vec<String>
             new.retain(|format| !before.contains(format));
             new.iter().map(|format| format!("unrecognized format {format:?}")).collect()
         }
+        Rules::ResourceSlice => devices::warnings(kind, object),
         _ if kind.is_custom() => meta::finalizer_warnings(old, object),
         _ => Vec::new(),
     }

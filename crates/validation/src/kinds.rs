@@ -72,6 +72,18 @@ pub enum Rules {
     Lease,
     Autoscaler,
     RuntimeClass,
+    ResourceClaim,
+    ResourceClaimTemplate,
+    DeviceClass,
+    ResourceSlice,
+}
+
+impl Rules {
+    /// Returns true for the kinds of dynamic resource allocation.
+    pub(crate) fn are_of_devices(self) -> bool {
+        use Rules::{DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice};
+        matches!(self, ResourceClaim | ResourceClaimTemplate | DeviceClass | ResourceSlice)
+    }
 }
 
 /// Relation between an object as clients see it and its stored form.
@@ -201,7 +213,11 @@ const LEFT_OUT: &[(&str, &[&str])] = &[
     ("autoscaling/v1", &["Scale"]),
     ("networking.k8s.io/v1", &["IPAddress", "ServiceCIDR"]),
     ("resource.k8s.io/v1beta1", &["DeviceClass", "ResourceClaim", "ResourceClaimTemplate", "ResourceSlice"]),
-    ("resource.k8s.io/v1beta2", &["DeviceClass", "ResourceClaim", "ResourceClaimTemplate", "ResourceSlice"]),
+    (
+        "resource.k8s.io/v1beta2",
+        &["DeviceClass", "DeviceTaintRule", "ResourceClaim", "ResourceClaimTemplate", "ResourceSlice"],
+    ),
+    ("resource.k8s.io/v1alpha3", &["DeviceTaintRule", "ResourcePoolStatusRequest"]),
 ];
 
 /// Returns true for a Kubernetes kind that is listed as missing from the table.

@@ -28,7 +28,7 @@ const LONGEST_PREFIX: usize = 58;
 pub(crate) enum Part {
     /// Everything except the status.
     Main,
-    /// The status and the metadata.
+    /// The status and, for most kinds, the metadata.
     Status,
     /// Everything, unchecked: for writes by the server itself.
     Whole,
@@ -259,7 +259,7 @@ fn of_part(kind: &Kind, part: Part, old: &Value, mut new: Value) -> Value {
         Part::Status => {
             let given = std::mem::replace(&mut new, old.clone());
             take(&given, &mut new, "status");
-            if !kind.is_custom() {
+            if !kind.is_custom() && kind.rules != Rules::ResourceClaim {
                 take(&given, &mut new, "metadata");
             } else if let Some(given) = given.get("metadata") {
                 take(given, &mut new["metadata"], "managedFields");

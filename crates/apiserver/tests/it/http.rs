@@ -549,3 +549,63 @@ async fn odd_objects_are_accepted_or_refused() {
         client.delete(&format!("{path}/o?gracePeriodSeconds=0")).await;
     }
 }
+
+#[tokio::test]
+async fn claims_are_reserved_and_released_with_patches_of_their_status() {
+    let client = Client::new();
+    let claims = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims";
+    let request = json!({"name": "r", "exactly": {"deviceClassName": "gpu"}});
+    let claim = json!({"metadata": {"name": "c", "finalizers": ["resource.kubernetes.io/delete-protection"]},
+                       "spec": {"devices": {"requests": [request]}}});
+    assert_eq!(client.post(claims, &claim).await.0, 201);
+    let status = format!("{claims}/c/status");
+    let result = json!({"request": "r", "driver": "d.example", "pool": "n", "device": "gpu-0"});
+    let consumer = |uid: &str| json!({"resource": "pods", "name": "p", "uid": uid});
+    let patch = json!({"metadata": {"labels": {"a": "b"}, "finalizers": null},
+                       "status": {"allocation": {"devices": {"results": [result]}}, "reservedFor": [consumer("1")]}});
+    assert_eq!(client.patch(&status, "strategic-merge-patch", &patch).await.0, 200);
+    let more = json!({"status": {"reservedFor": [consumer("2")]}});
+    let (_, claim) = client.patch(&status, "strategic-merge-patch", &more).await;
+    assert_eq!(claim["metadata"]["labels"], Value::Null);
+    assert_eq!(claim["metadata"]["finalizers"], json!(["resource.kubernetes.io/delete-protection"]));
+    assert_eq!(claim["status"]["reservedFor"].as_array().map(Vec::len), Some(2));
+
+    let table = client.send("GET", claims, &[("accept", TABLE)], "").await.1;
+    assert_eq!(table["rows"][0]["cells"][1], "allocated,reserved");
+    let less = json!({"status": {"reservedFor": [{"uid": "2", "$patch": "delete"}]}});
+    let (_, claim) = client.patch(&status, "strategic-merge-patch", &less).await;
+    assert_eq!(claim["status"]["reservedFor"], json!([consumer("1")]));
+
+    client.send("DELETE", &format!("{claims}/c"), &[], "").await;
+    let free = json!({"status": {"allocation": null, "reservedFor": null}});
+    assert_eq!(client.patch(&status, "merge-patch", &free).await.0, 200);
+    let unprotected = json!({"metadata": {"finalizers": null}});
+    assert_eq!(client.patch(&format!("{claims}/c"), "merge-patch", &unprotected).await.0, 200);
+    assert_eq!(client.get(&format!("{claims}/c")).await.0, 404);
+}
+
+#[tokio::test]
+async fn slices_are_selected_by_node_and_driver() {
+    let client = Client::new();
+    let slices = "/apis/resource.k8s.io/v1/resourceslices";
+    for (name, node, driver) in
+        [("a", Some("n"), "d.example"), ("b", Some("m"), "d.example"), ("c", None, "E.example")]
+    {
+        let all = node.is_none().then_some(true);
+        let pool = json!({"name": name, "generation": 1, "resourceSliceCount": 1});
+        let slice = json!({"metadata": {"name": name},
+                           "spec": {"driver": driver, "pool": pool, "nodeName": node, "allNodes": all}});
+        assert_eq!(client.post(slices, &slice).await.0, 201);
+    }
+    for (selector, expected) in [
+        ("spec.nodeName=n", vec!["a"]),
+        ("spec.nodeName=", vec!["c"]),
+        ("spec.driver=d.example,spec.nodeName!=n", vec!["b"]),
+        ("metadata.name=c", vec!["c"]),
+    ] {
+        let (_, list) = client.get(&format!("{slices}?fieldSelector={selector}")).await;
+        let names: Vec<_> =
+            list["items"].as_array().unwrap().iter().map(|item| &item["metadata"]["name"]).collect();
+        assert_eq!(names, expected, "{selector}");
+    }
+}

@@ -25,7 +25,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("sim", &["api", "validation", "framework", "config", "core", "plugins", "setup", "manifests", "world"]),
     ("oracle", &["api", "framework", "core", "setup", "sim", "apiserver"]),
     ("guide", &["harbormaster"]),
-    ("validation", &["api"]),
+    ("validation", &["api", "cel"]),
     ("apiserver", &["api", "yaml", "validation", "serve"]),
     (
         "sandbox",

@@ -62,9 +62,11 @@ fn row(pod: &PodReport) -> Row {
     }
 }
 
-/// Returns the reason that the pod has no node, or the volumes that its claims get on its node.
+/// Returns the reason that the pod has no node, or the volumes and devices that its claims get on its node.
 fn message(pod: &PodReport) -> String {
-    let clauses = pod.message.iter().cloned().chain(pod.claims.iter().map(ToString::to_string));
+    let volumes = pod.claims.iter().map(ToString::to_string);
+    let devices = pod.devices.iter().map(ToString::to_string);
+    let clauses = pod.message.iter().cloned().chain(volumes).chain(devices);
     clauses.collect::<Vec<_>>().join("; ")
 }
 

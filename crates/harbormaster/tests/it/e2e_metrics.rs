@@ -263,15 +263,11 @@ fn same((_, samples): &Page) -> BTreeMap<&str, f64> {
 }
 
 /// Returns true for evaluations that are counted per pod. Filter and Score are counted per node, and the schedulers
-/// examine different numbers of nodes. Plugins that only one scheduler has are excluded.
+/// examine different numbers of nodes.
 fn is_evaluation_per_pod(name: &str) -> bool {
     name.starts_with("scheduler_plugin_evaluation_total")
         && (name.contains("=\"PreFilter\"") || name.contains("=\"PreScore\""))
-        && !UNBUILT.iter().any(|plugin| name.contains(plugin))
 }
-
-/// Plugins that only one scheduler has.
-const UNBUILT: [&str; 2] = ["DynamicResources", "HarbormasterUnbuilt"];
 
 /// Returns true for the call count of an extension point that is called once per pod.
 fn is_point_per_pod(name: &str) -> bool {

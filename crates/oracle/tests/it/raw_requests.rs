@@ -1,7 +1,7 @@
-//! The embedded API server answers invalid requests, requests for custom resources and server-side apply as the real
-//! kube-apiserver does, with the same status, content type and body. The requests are in
-//! `tests/scripts/requests.script`, `custom_resources.script` and `apply.script`, and the expected differences are in
-//! `tests/scripts/requests_differences.yaml`.
+//! The embedded API server answers invalid requests, requests for custom resources and devices, and server-side apply as
+//! the real kube-apiserver does, with the same status, content type and body. The requests are in
+//! `tests/scripts/requests.script`, `custom_resources.script`, `devices.script` and `apply.script`, and the expected
+//! differences are in `tests/scripts/requests_differences.yaml`.
 
 use harbormaster_oracle::api_comparison::unused;
 
@@ -25,6 +25,11 @@ fn both_servers_answer_requests_for_custom_resources_in_the_same_way() {
 }
 
 #[test]
+fn both_servers_answer_requests_for_devices_in_the_same_way() {
+    are_answered_the_same("devices.script");
+}
+
+#[test]
 fn both_servers_answer_server_side_apply_in_the_same_way() {
     are_answered_the_same("apply.script");
 }
@@ -32,7 +37,8 @@ fn both_servers_answer_server_side_apply_in_the_same_way() {
 #[test]
 fn the_scripts_are_long_and_use_each_expected_difference() {
     let expected = servers::expected_differences("requests_differences.yaml");
-    let scripts = ["requests.script", "custom_resources.script", "apply.script"].map(servers::script);
+    let scripts = ["requests.script", "custom_resources.script", "devices.script", "apply.script"];
+    let scripts = scripts.map(servers::script);
     for script in &scripts {
         assert!(script.steps.len() >= 80);
     }

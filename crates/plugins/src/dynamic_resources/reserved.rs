@@ -55,6 +55,11 @@ impl ReservedClaims {
         self.0.iter()
     }
 
+    /// Returns the claims, each with the devices that were chosen for it; `None` if it had devices already.
+    pub fn chosen(&self) -> impl Iterator<Item = (&Metadata, Option<&Allocation>)> {
+        self.0.iter().map(|claim| (&claim.claim.metadata, claim.allocation.as_deref()))
+    }
+
     /// Returns true if the pod has no claims.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()

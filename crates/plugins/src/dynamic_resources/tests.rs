@@ -98,6 +98,12 @@ fn allocated(mut claim: Value, node: &str, devices: &[&str], pods: &[&str]) -> V
     claim
 }
 
+/// `status.devices` of a claim whose device `a` on `n1` has this condition.
+fn reported(condition: &str) -> Value {
+    let condition = json!({"type": condition, "status": "True", "reason": "R", "message": "M"});
+    json!([{"driver": DRIVER, "pool": "n1", "device": "a", "conditions": [condition]}])
+}
+
 fn merge(into: &mut Value, change: &Value) {
     match (into, change) {
         (Value::Object(into), Value::Object(change)) => {

@@ -1,15 +1,9 @@
-use harbormaster_api::{
-    pod::{PodClaim, TopologySpreadConstraint, VolumeSource},
-    selector::NodeSelectorTerm,
-};
-use harbormaster_framework::registry::Registry;
-use harbormaster_testkit::{
-    PodBuilder, Trial, WhatIfTrial, cluster, node, pod, pods::one_of, profile, rejection,
-};
+use harbormaster_api::pod::{PodClaim, TopologySpreadConstraint, VolumeSource};
+use harbormaster_testkit::{PodBuilder, Trial, cluster, node, pod, rejection};
 
 use super::*;
 
-const ALL: [&str; 3] = ["DynamicResources", "GangScheduling", "DefaultPreemption"];
+const ALL: [&str; 2] = ["GangScheduling", "DefaultPreemption"];
 
 fn unbuilt(missing: &[&str]) -> Unbuilt {
     let args = UnbuiltArgs { missing: missing.iter().map(|m| (*m).to_owned()).collect() };
@@ -32,8 +26,8 @@ fn plugins_needed(missing: &[&str], nodes: &Cluster, pod: PodBuilder) -> Vec<Str
     }
 }
 
-fn claims() -> PodBuilder {
-    pod("p").spec(|s| s.resource_claims = vec![PodClaim::default()])
+fn grouped() -> PodBuilder {
+    pod("p").spec(|s| s.pod_group = Some("g".into()))
 }
 
 #[test]
@@ -44,8 +38,8 @@ fn each_hard_constraint_names_the_plugin_that_it_needs() {
         (pod("affinity").avoids("a", "b"), vec![]),
         (pod("spread").spec(|s| s.topology_spread = vec![TopologySpreadConstraint::default()]), vec![]),
         (pod("volume").volume(VolumeSource::Claim("c".into())), vec![]),
-        (claims(), vec!["DynamicResources"]),
-        (pod("p").spec(|s| s.pod_group = Some("g".into())), vec!["GangScheduling"]),
+        (pod("claim").spec(|s| s.resource_claims = vec![PodClaim::default()]), vec![]),
+        (grouped(), vec!["GangScheduling"]),
     ] {
         assert_eq!(plugins_needed(&ALL, &nodes, pod.clone()), needed);
         assert!(plugins_needed(&[], &nodes, pod.clone()).is_empty(), "nothing is missing");
@@ -58,10 +52,10 @@ fn each_hard_constraint_names_the_plugin_that_it_needs() {
 #[test]
 fn the_reason_names_the_field() {
     let nodes = cluster([node("n")], []);
-    let reject = rejection(trial(&ALL).pre_filter(&nodes, &claims().info()).unwrap_err());
+    let reject = rejection(trial(&ALL).pre_filter(&nodes, &grouped().info()).unwrap_err());
     assert_eq!(
         reject.message(),
-        "pod needs plugin DynamicResources (spec.resourceClaims), which this version of Harbormaster does not have"
+        "pod needs plugin GangScheduling (spec.schedulingGroup), which this version of Harbormaster does not have"
     );
 }
 
@@ -71,34 +65,8 @@ fn nothing_wakes_a_pod_that_needs_a_missing_plugin() {
 }
 
 #[test]
-fn a_pod_that_fits_nowhere_gets_the_reason_of_dynamic_resources() {
-    let mut registry = Registry::default();
-    crate::in_tree(&mut registry);
-    let nodes = cluster([node("n")], []);
-    let mut trial = WhatIfTrial::new(profile(&registry, &[("Filter", &["NodeName"])]), nodes);
-    let mut told = |missing: &[&str], pod: PodBuilder| match trial
-        .ask(&unbuilt(missing), &pod.on("elsewhere").info())
-        .unwrap()
-    {
-        PostFiltered::NoHelp { reasons, nomination: Nomination::Keep } => reasons.join(", "),
-        other => panic!("{other:?}"),
-    };
-    assert_eq!(told(&ALL, pod("p")), "no new claims to deallocate");
-    assert_eq!(told(&["GangScheduling"], pod("p")), "", "DynamicResources exists");
-    assert_eq!(told(&ALL, claims()), "", "it would have checked the claims");
-    let mut registry = Registry::default();
-    crate::in_tree(&mut registry);
-    let points: [(&str, &[&str]); 2] = [("PreFilter", &["NodeAffinity"]), ("Filter", &["NodeAffinity"])];
-    let mut trial = WhatIfTrial::new(profile(&registry, &points), cluster([node("n")], []));
-    let both = ["a", "b"].map(|name| one_of("metadata.name", &[name])).to_vec();
-    let torn = pod("p").requires_node(NodeSelectorTerm { match_fields: both, ..Default::default() }).info();
-    let error = trial.ask(&unbuilt(&ALL), &torn).unwrap_err();
-    assert_eq!(error.to_string(), "not found", "an earlier plugin rejected the pod in PreFilter");
-}
-
-#[test]
 fn pods_that_need_a_missing_plugin_are_not_signed() {
-    assert!(trial(&ALL).plugin().sign(&claims().info()).unwrap().is_none());
+    assert!(trial(&ALL).plugin().sign(&grouped().info()).unwrap().is_none());
     assert_eq!(trial(&ALL).plugin().sign(&pod("p").info()).unwrap().map(|f| f.len()), Some(0));
-    assert_eq!(trial(&[]).plugin().sign(&claims().info()).unwrap().map(|f| f.len()), Some(0));
+    assert_eq!(trial(&[]).plugin().sign(&grouped().info()).unwrap().map(|f| f.len()), Some(0));
 }

@@ -8,6 +8,7 @@ mod daemon_sets;
 mod events;
 mod failing_pods;
 mod node_failure;
+mod resource_claims;
 mod runtime_classes;
 mod services;
 mod stateful_sets;

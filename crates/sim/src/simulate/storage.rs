@@ -70,7 +70,7 @@ impl SimulatedCluster<'_> {
     }
 
     /// Stores a new version of the object and passes it to the engine.
-    fn publish_custom<R: Resource>(&mut self, mut object: Value) {
+    pub(super) fn publish_custom<R: Resource>(&mut self, mut object: Value) {
         self.version += 1;
         object["metadata"]["resourceVersion"] = self.version.to_string().into();
         let raw = RawObject { key: key_of::<R>(&object), json: object.to_string().into() };
@@ -80,7 +80,7 @@ impl SimulatedCluster<'_> {
         self.input(Input::Custom(raw));
     }
 
-    fn publish_end<R: Resource>(&mut self, object: &Value) {
+    pub(super) fn publish_end<R: Resource>(&mut self, object: &Value) {
         let key = key_of::<R>(object);
         if let Some(explainer) = &mut self.explainer {
             explainer.judge.cache.cluster.remove_custom(&key);

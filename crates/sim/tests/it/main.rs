@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
 
 mod custom_resources;
+mod devices;
 mod indexes;
 mod permit;
 mod simulate;

@@ -154,17 +154,14 @@ fn only_selected_pods_are_explained() {
 }
 
 #[test]
-fn a_pod_that_needs_a_missing_plugin_waits_and_names_the_plugin() {
+fn a_pod_whose_claim_does_not_exist_waits_with_the_reason() {
     let mut objects = objects();
-    objects[2]["spec"] = json!({"containers": [], "resourceClaims": [{"name": "card"}]});
-    let Explained { report, explanations } = explained(Inventory::from_objects(objects).unwrap());
-    let ([pod], [said]) = (report.pods.as_slice(), explanations.as_slice()) else { panic!("{report:?}") };
-    assert_eq!(
-        (pod.node.as_deref(), said.pre_filter.as_ref().unwrap().plugin.as_ref()),
-        (None, "HarbormasterUnbuilt")
-    );
-    assert!(pod.message.as_ref().unwrap().contains("DynamicResources"), "{pod:?}");
-    assert!(said.rejected.is_empty() && said.fits.is_empty());
+    let claim = json!({"name": "card", "resourceClaimName": "missing"});
+    objects[2]["spec"] = json!({"containers": [], "resourceClaims": [claim]});
+    let Explained { report, .. } = explained(Inventory::from_objects(objects).unwrap());
+    let [pod] = report.pods.as_slice() else { panic!("{report:?}") };
+    assert_eq!(pod.pre_enqueue.as_ref().map(|status| status.plugin.as_ref()), Some("DynamicResources"));
+    assert_eq!(pod.message.as_deref(), Some("could not find ResourceClaim \"default/missing\""));
 }
 
 #[test]

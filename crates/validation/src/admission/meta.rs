@@ -82,13 +82,44 @@ pub(super) fn finalizer_warnings(old: Option<&Value>, object: &Value) -> Vec<Str
 
 fn check_maps(object: &Value, errors: &mut Errors) {
     check_labels(&object["metadata"]["labels"], "metadata.labels", errors);
+    check_annotations(&object["metadata"]["annotations"], "metadata.annotations", errors);
+}
+
+fn check_annotations(annotations: &Value, field: &str, errors: &mut Errors) {
     let mut size = 0;
-    for (key, value) in entries(object, "/metadata/annotations") {
+    for (key, value) in entries(annotations, "") {
         size += key.len() + value.as_str().map_or(0, str::len);
-        check_form(key, "metadata.annotations", |key| qualified_name_errors(&key.to_lowercase()), errors);
+        check_form(key, field, |key| qualified_name_errors(&key.to_lowercase()), errors);
     }
     if size > MOST_ANNOTATIONS {
-        errors.push(FieldError::too_long("metadata.annotations", MOST_ANNOTATIONS));
+        errors.push(FieldError::too_long(field, MOST_ANNOTATIONS));
+    }
+}
+
+/// Checks the metadata of a template whose objects get only its labels and annotations.
+pub(super) fn check_template(metadata: &Value, place: &str, errors: &mut Errors) {
+    check_annotations(&metadata["annotations"], &format!("{place}.annotations"), errors);
+    check_labels(&metadata["labels"], &format!("{place}.labels"), errors);
+    for name in [
+        "name",
+        "generateName",
+        "namespace",
+        "selfLink",
+        "uid",
+        "resourceVersion",
+        "generation",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "ownerReferences",
+        "finalizers",
+        "managedFields",
+    ] {
+        if metadata.get(name).is_some_and(|value| !value.is_null() && value != "" && value != 0) {
+            // kube-apiserver derives the path from the name of the Go field.
+            let shown = if name == "uid" { "uID" } else { name };
+            errors.push(FieldError::forbidden(format!("{place}.{shown}"), "cannot be set"));
+        }
     }
 }
 
@@ -112,14 +143,25 @@ fn name_errors(kind: &Kind, name: &str) -> Vec<String> {
                 .collect(),
         };
     }
-    if kind.has(LABEL_NAME) { label_errors(name) } else { subdomain_errors(name) }
+    match kind.rules {
+        _ if kind.has(LABEL_NAME) => label_errors(name),
+        Rules::DeviceClass => subdomain_errors(name),
+        _ => long_name_errors(name),
+    }
+}
+
+/// Returns the errors in a DNS subdomain, in the wording of most fields: lengths are counted in characters. Prefixes of
+/// labels and names of device classes have the wording of [`subdomain_errors`].
+pub(super) fn long_name_errors(name: &str) -> Vec<String> {
+    let errors = subdomain_errors(name).into_iter();
+    errors.map(|why| why.replace("253 bytes", "253 characters")).collect()
 }
 
 /// Returns the errors in a string that must be a DNS label (RFC 1035) and so must begin with a letter.
 pub(crate) fn label_1035_errors(text: &str) -> Vec<String> {
     let mut errors = Vec::new();
     if text.len() > 63 {
-        errors.push("must be no more than 63 bytes".to_owned());
+        errors.push("must be no more than 63 characters".to_owned());
     }
     let inner = |b: &u8| b.is_ascii_lowercase() || b.is_ascii_digit();
     let bytes = text.as_bytes();
@@ -138,7 +180,7 @@ pub(crate) fn label_1035_errors(text: &str) -> Vec<String> {
 pub(super) fn label_errors(text: &str) -> Vec<String> {
     let mut errors = Vec::new();
     if text.len() > 63 {
-        errors.push("must be no more than 63 bytes".to_owned());
+        errors.push("must be no more than 63 characters".to_owned());
     }
     let inner = |b: &u8| b.is_ascii_lowercase() || b.is_ascii_digit();
     let bytes = text.as_bytes();

@@ -107,13 +107,7 @@ const AFFINITY: Checks = &[
     (
         "nodeAffinity",
         Fields(&[
-            (
-                REQUIRED,
-                Fields(&[
-                    ("nodeSelectorTerms", Required("must have at least one node selector term")),
-                    ("nodeSelectorTerms", Each(NODE_TERM)),
-                ]),
-            ),
+            (REQUIRED, Fields(NODE_SELECTOR)),
             (PREFERRED, Each(&[("weight", WEIGHT), ("preference", Fields(PREFERRED_NODE_TERM))])),
         ]),
     ),
@@ -136,6 +130,10 @@ const POD_TERM: Checks = &[
     ("topologyKey", QUALIFIED_NAME),
 ];
 const VALUES: Check = Each(&[("", LABEL_VALUE)]);
+const NODE_SELECTOR: Checks = &[
+    ("nodeSelectorTerms", Required("must have at least one node selector term")),
+    ("nodeSelectorTerms", Each(NODE_TERM)),
+];
 const NODE_TERM: Checks = &[
     ("matchExpressions", Each(&[("", By(check_node_operator)), ("key", QUALIFIED_NAME), ("values", VALUES)])),
     ("matchFields", Each(MATCH_FIELD)),
@@ -168,6 +166,11 @@ pub(super) fn check_new(pod: &Value, errors: &mut Errors) {
 /// Checks a new or existing pod, or a pod template.
 pub(super) fn check_pod(pod: &Value, place: &str, errors: &mut Errors) {
     check(pod, place, POD, errors);
+}
+
+/// Checks a selector that matches a node if one of its terms does.
+pub(super) fn check_node_selector(selector: &Value, place: &str, errors: &mut Errors) {
+    check(selector, place, NODE_SELECTOR, errors);
 }
 
 fn check_name(name: &Value, place: &str, errors: &mut Errors) {

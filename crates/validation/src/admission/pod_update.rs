@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use harbormaster_api::labels::subdomain_errors;
 use serde_json::Value;
 
-use super::{Errors, pod_checks};
+use super::{Errors, checks::check_form, pod_checks};
 use crate::{
     FieldError,
     value::{entries, list, list_mut, text},
@@ -15,6 +16,7 @@ const UPDATABLE: &str = "`spec.containers[*].image`,`spec.initContainers[*].imag
      set to 1 if it was previously negative)";
 
 pub(super) fn check(old: &Value, pod: &Value, errors: &mut Errors) {
+    check_claim_names(pod, errors);
     if old.get("spec") == pod.get("spec") {
         return;
     }
@@ -55,6 +57,25 @@ pub(super) fn check(old: &Value, pod: &Value, errors: &mut Errors) {
             difference(&before, &munged)
         );
         errors.push(FieldError::forbidden("spec", why));
+    }
+}
+
+/// Checks the names of the claims that were generated for the pod.
+fn check_claim_names(pod: &Value, errors: &mut Errors) {
+    let field = "status.resourceClaimStatuses";
+    let statuses = list(pod, "/status/resourceClaimStatuses");
+    for (i, status) in statuses.iter().enumerate() {
+        let (name, place) = (text(status, "/name"), format!("{field}[{i}]"));
+        if !list(pod, "/spec/resourceClaims").iter().any(|claim| text(claim, "/name") == name) {
+            let why = "must match the name of an entry in `spec.resourceClaims`";
+            errors.push(FieldError::invalid(format!("{place}.name"), name, why));
+        }
+        if statuses[..i].iter().any(|earlier| text(earlier, "/name") == name) {
+            errors.push(FieldError::duplicate(format!("{place}.name"), name));
+        }
+        if let Some(claim) = status["resourceClaimName"].as_str() {
+            check_form(claim, &format!("{place}.resourceClaimName"), subdomain_errors, errors);
+        }
     }
 }
 

@@ -243,9 +243,13 @@ pub(super) const ROWS: &[Row] = &[
     of("coordination.k8s.io", "leases", "Lease", &[], NAMESPACED | VERSIONED).ruled_by(Rules::Lease),
     of("node.k8s.io", "runtimeclasses", "RuntimeClass", &[], VERSIONED).ruled_by(Rules::RuntimeClass),
     of("discovery.k8s.io", "endpointslices", "EndpointSlice", &[], NAMESPACED | GENERATION),
-    of(RESOURCE, "resourceclaims", "ResourceClaim", &[], NAMESPACED | STATUS | DELETED_OBJECT),
-    of(RESOURCE, "resourceclaimtemplates", "ResourceClaimTemplate", &[], NAMESPACED | DELETED_OBJECT),
+    of(RESOURCE, "resourceclaims", "ResourceClaim", &[], NAMESPACED | STATUS | DELETED_OBJECT)
+        .ruled_by(Rules::ResourceClaim),
+    of(RESOURCE, "resourceclaimtemplates", "ResourceClaimTemplate", &[], NAMESPACED | DELETED_OBJECT)
+        .ruled_by(Rules::ResourceClaimTemplate),
     of(RESOURCE, "resourceslices", "ResourceSlice", &[], GENERATION | DELETED_OBJECT)
-        .selected_by(&["spec.nodeName", "spec.driver"]),
-    of(RESOURCE, "deviceclasses", "DeviceClass", &[], GENERATION | DELETED_OBJECT),
+        .selected_by(&["spec.nodeName", "spec.driver"])
+        .ruled_by(Rules::ResourceSlice),
+    of(RESOURCE, "deviceclasses", "DeviceClass", &[], GENERATION | DELETED_OBJECT)
+        .ruled_by(Rules::DeviceClass),
 ];

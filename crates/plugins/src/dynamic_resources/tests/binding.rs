@@ -149,13 +149,9 @@ fn a_binding_waits_until_its_devices_are_ready() {
     let mut slow = device("a");
     slow["bindingConditions"] = json!(["Ready"]);
     slow["bindingFailureConditions"] = json!(["Broken"]);
-    let report = |condition: &str| {
-        let condition = json!({"type": condition, "status": "True", "reason": "R", "message": "M"});
-        json!([{"driver": DRIVER, "pool": "n1", "device": "a", "conditions": [condition]}])
-    };
     for (devices, expected) in [
-        (report("Ready"), Ok(())),
-        (report("Broken"), Err("device binding failed: claim=c, reason=R, message=\"M\"")),
+        (reported("Ready"), Ok(())),
+        (reported("Broken"), Err("device binding failed: claim=c, reason=R, message=\"M\"")),
         (json!([]), Err("device binding timeout: context deadline exceeded")),
     ] {
         let own = claim("c", &[request("r", 1)]);

@@ -257,11 +257,7 @@ fn devices_that_failed_to_become_ready_make_their_claim_unavailable() {
     result["bindingConditions"] = json!(["Ready"]);
     result["bindingFailureConditions"] = json!(["Broken"]);
     let mut waiting = failed.clone();
-    let report = |condition: &str| {
-        let condition = json!({"type": condition, "status": "True", "reason": "R", "message": "M"});
-        json!([{"driver": DRIVER, "pool": "n1", "device": "a", "conditions": [condition]}])
-    };
-    failed["status"]["devices"] = report("Broken");
+    failed["status"]["devices"] = reported("Broken");
     assert_eq!(answer(&two_nodes([failed]), user(&["c"]), "n1"), UNAVAILABLE);
     assert_eq!(answer(&two_nodes([waiting.clone()]), user(&["c"]), "n1"), "");
     waiting["status"]["allocation"]["allocationTimestamp"] = json!("1970-01-01T00:00:00Z");

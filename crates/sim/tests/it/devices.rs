@@ -1,0 +1,160 @@
+//! Resource claims of simulated pods: created from templates, given devices, and given back.
+
+use harbormaster_manifests::Source;
+use harbormaster_setup::{Choices, Setup};
+use harbormaster_sim::{Inventory, PodReport, Reading, simulate};
+
+const CLUSTER: &str = "
+{apiVersion: v1, kind: Node, metadata: {name: n1}, status: {allocatable: {cpu: 8, pods: 9}}}
+---
+apiVersion: resource.k8s.io/v1
+kind: DeviceClass
+metadata: {name: gpu}
+spec: {selectors: [{cel: {expression: 'device.driver == \"d.example\"'}}]}
+---
+apiVersion: resource.k8s.io/v1
+kind: ResourceSlice
+metadata: {name: n1}
+spec:
+  driver: d.example
+  nodeName: n1
+  pool: {name: n1, generation: 1, resourceSliceCount: 1}
+  devices: [{name: gpu-0}, {name: gpu-1}]
+---
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaimTemplate
+metadata: {name: one}
+spec: {spec: {devices: {requests: [{name: gpu, exactly: {deviceClassName: gpu}}]}}}
+---
+";
+
+fn cluster(more: &str) -> Inventory {
+    let text = format!("{CLUSTER}{more}");
+    Inventory::from_sources(&[Source { name: "f.yaml".into(), text }], Reading::default()).unwrap()
+}
+
+fn simulated(more: &str) -> Vec<PodReport> {
+    let engine = Setup::read(None, &Choices::default()).unwrap().engine;
+    simulate(engine, cluster(more), &mut |_, _| {}).pods
+}
+
+/// Returns a pod with a claim from the template `one`, and additional fields in its spec.
+fn pod(name: &str, more: &str) -> String {
+    format!(
+        "{{apiVersion: v1, kind: Pod, metadata: {{name: {name}}}, spec: {{containers: [{{name: c, image: i}}], {more}\
+         resourceClaims: [{{name: gpu, resourceClaimTemplateName: one}}]}}}}\n---\n"
+    )
+}
+
+/// Returns a claim that has the device, as a dump contains it. Its consumers are pods with these names and UIDs.
+fn allocated(name: &str, device: &str, consumers: &[(&str, &str)]) -> String {
+    let consumers: Vec<String> =
+        consumers.iter().map(|(name, uid)| format!("{{resource: pods, name: {name}, uid: {uid}}}")).collect();
+    format!(
+        "apiVersion: resource.k8s.io/v1\nkind: ResourceClaim\nmetadata: {{name: {name}, uid: {name}, finalizers: \
+         [resource.kubernetes.io/delete-protection]}}\nspec: {{devices: {{requests: [{{name: gpu, exactly: \
+         {{deviceClassName: gpu}}}}]}}}}\nstatus: {{allocation: {{devices: {{results: [{{request: gpu, driver: d.example, \
+         pool: n1, device: {device}}}]}}}}, reservedFor: [{}]}}\n---\n",
+        consumers.join(", ")
+    )
+}
+
+fn devices(pods: &[PodReport]) -> Vec<String> {
+    pods.iter()
+        .map(|pod| pod.devices.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))
+        .collect()
+}
+
+#[test]
+fn every_pod_gets_its_own_claim_until_no_device_is_left() {
+    let pods = simulated(&["a", "b", "c"].map(|name| pod(name, "")).concat());
+    assert_eq!(devices(&pods), ["claim a-gpu: gets gpu-0", "claim b-gpu: gets gpu-1", ""]);
+    let message = pods[2].message.as_deref().unwrap_or_default();
+    assert!(message.starts_with("0/1 nodes are available: 1 cannot allocate all claims."), "{message}");
+}
+
+#[test]
+fn pods_of_workloads_get_claims_as_well() {
+    let deployment = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\nspec:\n  replicas: 2\n  selector: {matchLabels: \
+                      {a: b}}\n  template:\n    metadata: {labels: {a: b}}\n    spec:\n      containers: [{name: c, image: i}]\n      \
+                      resourceClaims: [{name: gpu, resourceClaimTemplateName: one}]\n";
+    assert_eq!(
+        devices(&simulated(deployment)),
+        ["claim web-1-gpu: gets gpu-0", "claim web-2-gpu: gets gpu-1"]
+    );
+}
+
+#[test]
+fn pods_that_name_the_same_claim_share_its_device() {
+    let claim = "apiVersion: resource.k8s.io/v1\nkind: ResourceClaim\nmetadata: {name: shared}\nspec: {devices: {requests: [{name: gpu, \
+                 exactly: {deviceClassName: gpu, allocationMode: All}}]}}\n---\n";
+    let named =
+        |name: &str| pod(name, "").replace("resourceClaimTemplateName: one", "resourceClaimName: shared");
+    let pods = simulated(&[claim.to_owned(), named("a"), named("b"), pod("c", "")].concat());
+    assert_eq!(devices(&pods), ["claim shared: gets gpu-0, gpu-1", "", ""]);
+    let nodes: Vec<_> = pods.iter().map(|pod| pod.node.as_deref()).collect();
+    assert_eq!(nodes, [Some("n1"), Some("n1"), None]);
+}
+
+#[test]
+fn devices_of_a_dump_are_in_use_unless_their_pods_have_finished() {
+    let live = |name: &str, phase: &str| {
+        format!(
+            "{{apiVersion: v1, kind: Pod, metadata: {{name: {name}, uid: {name}-uid}}, spec: {{nodeName: n1, containers: [{{name: c, \
+             image: i}}], resourceClaims: [{{name: gpu, resourceClaimName: {name}}}]}}, status: {{phase: {phase}}}}}\n---\n"
+        )
+    };
+    let dump = |phase: &str| {
+        [
+            allocated("p", "gpu-0", &[("p", "p-uid")]),
+            allocated("q", "gpu-1", &[("q", "q-uid")]),
+            live("p", "Running"),
+            live("q", phase),
+            pod("new", ""),
+        ]
+        .concat()
+    };
+    assert_eq!(devices(&simulated(&dump("Running"))), [""]);
+    assert_eq!(devices(&simulated(&dump("Succeeded"))), ["claim new-gpu: gets gpu-1"]);
+}
+
+#[test]
+fn the_devices_of_a_preempted_pod_are_free_again() {
+    let class =
+        "{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: high}, value: 100}\n---\n";
+    let with_cpu = |pod: String| pod.replace("image: i", "image: i, resources: {requests: {cpu: 5}}");
+    let running = with_cpu(pod("old", "nodeName: n1, "));
+    let of_pod = "annotations: {resource.kubernetes.io/pod-claim-name: gpu}, ownerReferences: [{apiVersion: v1, kind: Pod, name: \
+                  old, uid: default/old, controller: true}], finalizers:";
+    let held = allocated("old-gpu", "gpu-0", &[("old", "default/old")]).replace("finalizers:", of_pod);
+    let other = allocated("other", "gpu-1", &[("else", "else")]);
+    let preemptor = "{apiVersion: v1, kind: Pod, metadata: {name: new}, spec: {priorityClassName: high, containers: [{name: c, \
+                     image: i, resources: {requests: {cpu: 5}}}]}}\n---\n";
+    let pods =
+        simulated(&[class.to_owned(), running, held, other, preemptor.to_owned(), pod("late", "")].concat());
+    assert_eq!(pods[0].victims, ["default/old"], "{pods:?}");
+    assert_eq!(devices(&pods[1..2]), ["claim late-gpu: gets gpu-0"], "{pods:?}");
+}
+
+#[test]
+fn devices_that_nobody_uses_are_taken_from_their_claim() {
+    let claim = allocated("mine", "gpu-1", &[]).replace(
+        "allocation: {",
+        "allocation: {nodeSelector: {nodeSelectorTerms: [{matchFields: \
+                 [{key: metadata.name, operator: In, values: [gone]}]}]}, ",
+    );
+    let named = pod("a", "").replace("resourceClaimTemplateName: one", "resourceClaimName: mine");
+    let pods = simulated(&[claim, named].concat());
+    assert_eq!(devices(&pods), ["claim mine: gets gpu-0"], "{pods:?}");
+}
+
+#[test]
+fn a_missing_template_is_noticed() {
+    let cluster = cluster(&["a", "b"].map(|name| pod(name, "").replace("one", "two")).concat());
+    assert_eq!(
+        cluster.notices,
+        ["ResourceClaimTemplate default/two does not exist, so 2 pod(s) that use it stay pending"]
+    );
+    let setup = Setup::read(None, &Choices::default()).unwrap();
+    assert_eq!(cluster.custom_notices(&setup.engine), Vec::<String>::new());
+}

@@ -1,0 +1,112 @@
+//! Selectors of devices, tolerations, and opaque configuration: parts that claims and classes share.
+
+use harbormaster_api::labels::label_value_errors;
+use harbormaster_cel::{Features, Selector};
+use serde_json::Value;
+
+use super::{super::Errors, each, names};
+use crate::{
+    FieldError,
+    admission::checks::{check_form, elements},
+    value::text,
+};
+
+/// Maximum number of selectors, requests, constraints, and configurations.
+pub(super) const MOST: usize = 32;
+/// Maximum length of an expression.
+const LONGEST_EXPRESSION: usize = 10 << 10;
+/// Part of the error in an expression with a function that only kube-scheduler has.
+const UNSUPPORTED: &str = "is not supported by this version of Harbormaster";
+/// Maximum size of opaque parameters and of a device's data.
+const LARGEST_OBJECT: usize = 10 << 10;
+const EFFECTS: [&str; 3] = ["NoExecute", "NoSchedule", "None"];
+
+pub(super) fn check(selectors: &Value, place: &str, errors: &mut Errors) {
+    each(selectors, place, MOST, errors, |selector, place, errors| match selector.get("cel") {
+        None | Some(Value::Null) => errors.push(FieldError::required(format!("{place}.cel"), "")),
+        Some(cel) => check_expression(text(cel, "/expression"), &format!("{place}.cel.expression"), errors),
+    });
+}
+
+/// Checks that an expression is short and compiles. The cost of expressions is not estimated.
+fn check_expression(expression: &str, place: &str, errors: &mut Errors) {
+    if expression.len() > LONGEST_EXPRESSION {
+        errors.push(FieldError::too_long(place, LONGEST_EXPRESSION));
+        return;
+    }
+    if let Err(error) = Selector::compile(expression, Features::default()) {
+        let why = error.to_string();
+        // Clusters may contain classes for other schedulers.
+        if !why.contains(UNSUPPORTED) {
+            errors.push(FieldError::invalid(place, expression, why));
+        }
+    }
+}
+
+pub(super) fn check_tolerations(tolerations: &Value, place: &str, errors: &mut Errors) {
+    for (place, toleration) in elements(tolerations, place) {
+        check_toleration(toleration, &place, errors);
+    }
+}
+
+fn check_toleration(toleration: &Value, place: &str, errors: &mut Errors) {
+    let (key, value) = (text(toleration, "/key"), text(toleration, "/value"));
+    if !key.is_empty() {
+        names::check_label_key(key, &format!("{place}.key"), errors);
+    }
+    match text(toleration, "/operator") {
+        "Exists" if !value.is_empty() => {
+            let why = "must be empty for operator `Exists`";
+            errors.push(FieldError::invalid(format!("{place}.value"), value, why));
+        }
+        "Exists" => {}
+        "Equal" => check_form(value, &format!("{place}.value"), label_value_errors, errors),
+        "" => errors.push(FieldError::required(format!("{place}.operator"), "")),
+        other => {
+            errors.push(FieldError::unsupported(format!("{place}.operator"), other, &["Equal", "Exists"]));
+        }
+    }
+    let effect = text(toleration, "/effect");
+    if !effect.is_empty() {
+        check_effect(effect, &format!("{place}.effect"), errors);
+    }
+}
+
+pub(super) fn check_taint(taint: &Value, place: &str, errors: &mut Errors) {
+    names::check_label_key(text(taint, "/key"), &format!("{place}.key"), errors);
+    check_form(text(taint, "/value"), &format!("{place}.value"), label_value_errors, errors);
+    match text(taint, "/effect") {
+        "" => errors.push(FieldError::required(format!("{place}.effect"), "")),
+        effect => check_effect(effect, &format!("{place}.effect"), errors),
+    }
+}
+
+fn check_effect(effect: &str, place: &str, errors: &mut Errors) {
+    if !EFFECTS.contains(&effect) {
+        errors.push(FieldError::unsupported(place, effect, &EFFECTS));
+    }
+}
+
+/// Checks a configuration, which is opaque for Kubernetes.
+pub(super) fn check_configuration(configuration: &Value, place: &str, errors: &mut Errors) {
+    match configuration.get("opaque") {
+        None | Some(Value::Null) => errors.push(FieldError::required(format!("{place}.opaque"), "")),
+        Some(opaque) => {
+            names::check_driver(text(opaque, "/driver"), &format!("{place}.opaque.driver"), errors);
+            let parameters = opaque.get("parameters").unwrap_or(&Value::Null);
+            check_object(parameters, &format!("{place}.opaque.parameters"), errors);
+        }
+    }
+}
+
+/// Checks a JSON object of a driver.
+pub(super) fn check_object(object: &Value, place: &str, errors: &mut Errors) {
+    match object {
+        Value::Null => errors.push(FieldError::required(place, "")),
+        object if object.to_string().len() > LARGEST_OBJECT => {
+            errors.push(FieldError::too_long(place, LARGEST_OBJECT));
+        }
+        Value::Object(_) => {}
+        _ => errors.push(FieldError::invalid(place, "<value omitted>", "must be a valid JSON object")),
+    }
+}

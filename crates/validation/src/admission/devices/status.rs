@@ -1,0 +1,267 @@
+//! Status of claims: allocation, reservations, and the status of devices.
+
+use std::{collections::BTreeSet, net::IpAddr};
+
+use serde_json::{Value, json};
+
+use super::{
+    super::{Errors, checks::elements, pod_checks},
+    claim::Requests,
+    each, each_once, names,
+    selector::{MOST, check_configuration, check_object},
+    shared_device,
+};
+use crate::{
+    FieldError,
+    value::{list, number, present, remove, text},
+};
+
+/// Maximum number of consumers of a claim.
+const MOST_CONSUMERS: usize = 256;
+/// Maximum number of conditions of a device.
+const MOST_CONDITIONS: usize = 8;
+/// Maximum number of binding conditions of a device.
+const MOST_BINDING_CONDITIONS: usize = 4;
+/// Maximum number of addresses of a device.
+const MOST_ADDRESSES: usize = 16;
+
+/// Removes the status of devices that `old` holds and `claim` no longer does.
+pub(super) fn drop_released(old: &Value, claim: &mut Value) {
+    let held = |claim: &Value| -> BTreeSet<[String; 4]> {
+        let results = list(claim, "/status/allocation/devices/results").iter();
+        results.map(|result| shared_device(result).map(str::to_owned)).collect()
+    };
+    let (before, now) = (held(old), held(claim));
+    let Some(devices) = claim.pointer_mut("/status/devices").and_then(Value::as_array_mut) else { return };
+    devices.retain(|device| {
+        let device = shared_device(device).map(str::to_owned);
+        now.contains(&device) || !before.contains(&device)
+    });
+    if devices.is_empty() {
+        remove(&mut claim["status"], "devices");
+    }
+}
+
+pub(super) fn check(claim: &Value, old: &Value, errors: &mut Errors) {
+    let (status, before) = (&claim["status"], &old["status"]);
+    let uid = |consumer: &Value| text(consumer, "/uid").to_owned();
+    let place = "status.reservedFor";
+    each_once(&status["reservedFor"], place, MOST_CONSUMERS, errors, uid, |consumer, place, errors| {
+        for part in ["resource", "name", "uid"] {
+            if consumer[part].as_str().unwrap_or_default().is_empty() {
+                errors.push(FieldError::required(format!("{place}.{part}"), ""));
+            }
+        }
+    });
+    let allocation = present(status, "/allocation");
+    check_devices(status, errors);
+    if !list(status, "/reservedFor").is_empty() {
+        if allocation.is_none() {
+            errors.push(FieldError::forbidden(place, "may not be specified when `allocated` is not set"));
+        } else if present(claim, "/metadata/deletionTimestamp").is_some() {
+            let had = list(before, "/reservedFor");
+            if list(status, "/reservedFor").iter().any(|consumer| !had.contains(consumer)) {
+                let why = "new entries may not be added while `deallocationRequested` or `deletionTimestamp` \
+                           are set";
+                errors.push(FieldError::forbidden(place, why));
+            }
+        }
+    }
+    match (present(before, "/allocation"), allocation) {
+        (Some(old), Some(new)) if old != new => {
+            errors.push(FieldError::invalid("status.allocation", new.clone(), "field is immutable"));
+        }
+        (None, Some(new)) => {
+            check_allocation(new, &Requests::of(&claim["spec"]["devices"]), "status.allocation", errors);
+        }
+        _ => {}
+    }
+}
+
+fn check_allocation(allocation: &Value, requests: &Requests<'_>, place: &str, errors: &mut Errors) {
+    let devices = &allocation["devices"];
+    each(&devices["results"], &format!("{place}.devices.results"), MOST, errors, |result, place, errors| {
+        requests.check(text(result, "/request"), &format!("{place}.request"), errors);
+        check_identity(result, place, errors);
+        check_binding_conditions(result, place, errors);
+        check_share(result, place, errors);
+    });
+    let configs = format!("{place}.devices.config");
+    each(&devices["config"], &configs, 2 * MOST, errors, |config, place, errors| {
+        const SOURCES: [&str; 2] = ["FromClaim", "FromClass"];
+        let field = format!("{place}.source");
+        match text(config, "/source") {
+            "" => errors.push(FieldError::required(field, "")),
+            source if SOURCES.contains(&source) => {}
+            other => errors.push(FieldError::unsupported(field, other, &SOURCES)),
+        }
+        requests.check_all(&config["requests"], &format!("{place}.requests"), errors);
+        check_configuration(config, place, errors);
+    });
+    if let Some(selector) = present(allocation, "/nodeSelector") {
+        pod_checks::check_node_selector(selector, &format!("{place}.nodeSelector"), errors);
+    }
+}
+
+/// Checks the driver, pool and name of a device.
+fn check_identity(device: &Value, place: &str, errors: &mut Errors) {
+    names::check_driver(text(device, "/driver"), &format!("{place}.driver"), errors);
+    names::check_pool(text(device, "/pool"), &format!("{place}.pool"), errors);
+    names::check_label(text(device, "/device"), &format!("{place}.device"), errors);
+}
+
+fn check_share(device: &Value, place: &str, errors: &mut Errors) {
+    if let Some(share) = device["shareID"].as_str() {
+        names::check_share(share, &format!("{place}.shareID"), errors);
+    }
+}
+
+/// Checks the conditions that must be met before pods are bound to a device's node.
+pub(super) fn check_binding_conditions(device: &Value, place: &str, errors: &mut Errors) {
+    const WANTED: &str = "bindingConditions";
+    const FAILED: &str = "bindingFailureConditions";
+    for name in [WANTED, FAILED] {
+        let place = format!("{place}.{name}");
+        each(&device[name], &place, MOST_BINDING_CONDITIONS, errors, |condition, place, errors| {
+            names::check_label_key(condition.as_str().unwrap_or_default(), place, errors);
+        });
+    }
+    let (wanted, failed) = (list(&device[WANTED], ""), list(&device[FAILED], ""));
+    for (i, condition) in wanted.iter().enumerate().filter(|(i, condition)| wanted[..*i].contains(condition))
+    {
+        errors.push(FieldError::duplicate(format!("{place}.{WANTED}[{i}]"), condition.clone()));
+    }
+    for (i, condition) in failed.iter().enumerate() {
+        let place = format!("{place}.{FAILED}[{i}]");
+        if failed[..i].contains(condition) {
+            errors.push(FieldError::duplicate(&place, condition.clone()));
+        }
+        if wanted.contains(condition) {
+            let why = "bindingFailureConditions must not overlap with bindingConditions";
+            errors.push(FieldError::invalid(&place, condition.clone(), why));
+        }
+    }
+    let one_side = match (wanted, failed) {
+        ([], [_, ..]) => (WANTED, &device[WANTED], "are required to use bindingFailureConditions"),
+        ([_, ..], []) => (FAILED, &device[FAILED], "are required to use bindingConditions"),
+        _ => return,
+    };
+    let (name, value, why) = one_side;
+    errors.push(FieldError::invalid(format!("{place}.{name}"), value.clone(), format!("{name} {why}")));
+}
+
+fn check_devices(status: &Value, errors: &mut Errors) {
+    let results = list(status, "/allocation/devices/results");
+    let allocated: BTreeSet<[&str; 4]> = results.iter().map(shared_device).collect();
+    let identity = |device: &Value| shared_device(device).join("/");
+    each_once(&status["devices"], "status.devices", usize::MAX, errors, identity, |device, place, errors| {
+        check_identity(device, place, errors);
+        check_share(device, place, errors);
+        let key = shared_device(device);
+        if !allocated.contains(&key) {
+            let [driver, pool, name, share] = key;
+            let shown = json!({"Driver": driver, "Pool": pool, "Device": name, "ShareID": share});
+            errors.push(FieldError::invalid(place, shown, "must be an allocated device in the claim"));
+        }
+        check_conditions(&device["conditions"], &format!("{place}.conditions"), errors);
+        if let Some(data) = present(device, "/data") {
+            check_object(data, &format!("{place}.data"), errors);
+        }
+        check_network(&device["networkData"], &format!("{place}.networkData"), errors);
+    });
+}
+
+fn check_conditions(conditions: &Value, place: &str, errors: &mut Errors) {
+    let count = list(conditions, "").len();
+    if count > MOST_CONDITIONS {
+        errors.push(FieldError::too_many(place, count as i64, MOST_CONDITIONS as i64));
+    }
+    let mut seen = BTreeSet::new();
+    for (place, condition) in elements(conditions, place) {
+        let name = text(condition, "/type");
+        if !seen.insert(name) {
+            errors.push(FieldError::duplicate(format!("{place}.type"), name));
+        }
+        check_condition(condition, &place, errors);
+    }
+}
+
+/// Checks a `metav1.Condition`.
+fn check_condition(condition: &Value, place: &str, errors: &mut Errors) {
+    const STATUSES: [&str; 3] = ["False", "True", "Unknown"];
+    const LONGEST_REASON: usize = 1 << 10;
+    const LONGEST_MESSAGE: usize = 32 << 10;
+    names::check_label_key(text(condition, "/type"), &format!("{place}.type"), errors);
+    let status = text(condition, "/status");
+    if !STATUSES.contains(&status) {
+        errors.push(FieldError::unsupported(format!("{place}.status"), status, &STATUSES));
+    }
+    let generation = number(condition, "/observedGeneration");
+    if generation < 0 {
+        let why = "must be greater than or equal to zero";
+        errors.push(FieldError::invalid(format!("{place}.observedGeneration"), generation, why));
+    }
+    if present(condition, "/lastTransitionTime").is_none() {
+        errors.push(FieldError::required(format!("{place}.lastTransitionTime"), ""));
+    }
+    let (reason, field) = (text(condition, "/reason"), format!("{place}.reason"));
+    let is_word = |b: &u8| b.is_ascii_alphanumeric() || *b == b'_';
+    let bytes = reason.as_bytes();
+    if bytes.is_empty() {
+        errors.push(FieldError::required(&field, ""));
+    } else if !bytes[0].is_ascii_alphabetic()
+        || !bytes.last().is_some_and(is_word)
+        || !bytes.iter().all(|b| is_word(b) || matches!(b, b',' | b':'))
+    {
+        let why = "a condition reason must start with alphabetic character, optionally followed by a string of \
+                   alphanumeric characters or '_,:', and must end with an alphanumeric character or '_' (e.g. \
+                   'my_name',  or 'MY_NAME',  or 'MyName',  or 'ReasonA,ReasonB',  or 'ReasonA:ReasonB', regex used \
+                   for validation is '[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?')";
+        errors.push(FieldError::invalid(&field, reason, why));
+    }
+    if bytes.len() > LONGEST_REASON {
+        errors.push(FieldError::too_long(&field, LONGEST_REASON));
+    }
+    if text(condition, "/message").len() > LONGEST_MESSAGE {
+        errors.push(FieldError::too_long(format!("{place}.message"), LONGEST_MESSAGE));
+    }
+}
+
+fn check_network(data: &Value, place: &str, errors: &mut Errors) {
+    for (name, most) in [("interfaceName", 256), ("hardwareAddress", 128)] {
+        if data[name].as_str().is_some_and(|text| text.len() > most) {
+            errors.push(FieldError::too_long(format!("{place}.{name}"), most));
+        }
+    }
+    let address = |address: &Value| address.as_str().unwrap_or_default().to_owned();
+    let place = format!("{place}.ips");
+    each_once(&data["ips"], &place, MOST_ADDRESSES, errors, address, |address, place, errors| {
+        let address = address.as_str().unwrap_or_default();
+        match canonical(address) {
+            None => {
+                let why = "must be a valid address in CIDR form, (e.g. 10.9.8.7/24 or 2001:db8::1/64)";
+                errors.push(FieldError::invalid(place, address, why));
+            }
+            Some(canonical) if canonical != address => {
+                let why = format!("must be in canonical form ({canonical:?})");
+                errors.push(FieldError::invalid(place, address, why));
+            }
+            Some(_) => {}
+        }
+    });
+}
+
+/// Returns the canonical form of an address with the length of its prefix.
+fn canonical(address: &str) -> Option<String> {
+    let (ip, length) = address.split_once('/')?;
+    let digits = length.bytes().all(|b| b.is_ascii_digit()) && !length.is_empty();
+    let length: u8 = length.parse().ok().filter(|_| digits)?;
+    let ip: IpAddr = ip.parse().ok()?;
+    let most = if ip.is_ipv4() { 32 } else { 128 };
+    if length > most {
+        return None;
+    }
+    let plain = ip.to_canonical();
+    let length = if plain.is_ipv4() && !ip.is_ipv4() { length.saturating_sub(96) } else { length };
+    Some(format!("{plain}/{length}"))
+}

@@ -1,0 +1,117 @@
+use super::*;
+
+fn pod(name: &str, uid: &str, phase: &str) -> Value {
+    json!({"metadata": {"name": name, "namespace": "n", "uid": uid},
+           "spec": {"nodeName": "node", "resourceClaims": [
+               {"name": "gpu", "resourceClaimTemplateName": "gpus"},
+               {"name": "own", "resourceClaimName": "mine"},
+               {"name": "none", "resourceClaimTemplateName": "gpus"},
+               {"name": "new", "resourceClaimTemplateName": "gpus"}]},
+           "status": {"phase": phase, "resourceClaimStatuses":
+               [{"name": "gpu", "resourceClaimName": "a-gpu-x"}, {"name": "none"}]}})
+}
+
+/// Returns an allocated claim that pod `a` owns and these consumers use.
+fn claim(consumers: &[(&str, &str)]) -> Value {
+    let consumer = |(name, uid): &(&str, &str)| json!({"resource": "pods", "name": name, "uid": uid});
+    let consumers: Vec<Value> = consumers.iter().map(consumer).collect();
+    json!({"metadata": {"name": "a-gpu-x", "namespace": "n", "finalizers": [FINALIZER, "other"], "ownerReferences":
+               [{"apiVersion": "v1", "kind": "Pod", "name": "a", "uid": "1", "controller": true}]},
+           "status": {"allocation": {"devices": {}}, "reservedFor": consumers}})
+}
+
+fn upkeep_among(claim: &Value, pods: &[Value]) -> Upkeep {
+    upkeep(claim, |wanted| pods.iter().find(|pod| name(pod) == wanted))
+}
+
+#[test]
+fn the_status_of_a_pod_tells_which_claims_it_has() {
+    let pod = pod("a", "1", "Running");
+    let all: Vec<Entry<'_>> = entries(&pod).collect();
+    assert_eq!(
+        all,
+        [
+            Entry::Generated { entry: "gpu", template: "gpus", claim: "a-gpu-x" },
+            Entry::Named("mine"),
+            Entry::Needless,
+            Entry::Wanted { entry: "new", template: "gpus" },
+        ]
+    );
+}
+
+#[test]
+fn a_claim_from_a_template_belongs_to_its_pod() {
+    let template = json!({"spec": {"metadata": {"labels": {"a": "b"}, "annotations": {"c": "d"}},
+                                   "spec": {"devices": {"requests": []}}}});
+    let pod = pod("a", "1", "Pending");
+    let claim = of_template(&pod, "gpu", &template);
+    assert_eq!(
+        claim["metadata"],
+        json!({"namespace": "n", "generateName": "a-gpu-", "labels": {"a": "b"}, "annotations": {"c": "d", ENTRY: "gpu"},
+               "ownerReferences":
+                   [{"apiVersion": "v1", "kind": "Pod", "name": "a", "uid": "1", "controller": true}]})
+    );
+    assert_eq!(claim["spec"], json!({"devices": {"requests": []}}));
+    assert!(is_for_entry(&pod, "gpu", &claim) && !is_for_entry(&pod, "new", &claim));
+}
+
+#[test]
+fn long_names_are_shortened_in_proportion() {
+    assert_eq!(prefix("web", "gpu"), "web-gpu-");
+    let long = prefix(&"p".repeat(80), &"c".repeat(20));
+    assert_eq!(long, format!("{}-{}", "p".repeat(44), "c".repeat(11)));
+}
+
+#[test]
+fn a_claim_is_given_back_when_its_last_consumer_is_done() {
+    let running = [pod("a", "1", "Running"), pod("b", "2", "Running")];
+    assert_eq!(upkeep_among(&claim(&[("a", "1"), ("b", "2")]), &running), Upkeep::default());
+
+    let one_left = upkeep_among(&claim(&[("a", "1"), ("b", "3")]), &running);
+    let kept = claim(&[("a", "1")])["status"].clone();
+    assert_eq!(one_left, Upkeep { status: Some(kept), ..Upkeep::default() });
+
+    let finished = [pod("a", "1", "Succeeded")];
+    let given_back = Upkeep { status: Some(json!({})), unprotect: true, delete: true };
+    assert_eq!(upkeep_among(&claim(&[("a", "1")]), &finished), given_back);
+    assert_eq!(upkeep_among(&claim(&[("a", "1")]), &[]), given_back);
+    // A pod with the same name has replaced the owner.
+    assert_eq!(upkeep_among(&claim(&[("a", "1")]), &[pod("a", "9", "Running")]), given_back);
+}
+
+#[test]
+fn a_claim_without_consumers_keeps_its_devices_until_it_is_deleted() {
+    let running = [pod("a", "1", "Running")];
+    let mut unused = claim(&[]);
+    assert_eq!(upkeep_among(&unused, &running), Upkeep::default());
+    unused["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    let given_back = upkeep_among(&unused, &running);
+    assert_eq!((given_back.unprotect, given_back.delete), (true, false));
+    assert_eq!(given_back.status.unwrap()["allocation"], Value::Null);
+    unprotect(&mut unused);
+    assert_eq!(unused["metadata"]["finalizers"], json!(["other"]));
+}
+
+#[test]
+fn consumers_that_are_not_pods_stay() {
+    let mut claim = claim(&[]);
+    claim["status"]["reservedFor"] =
+        json!([{"apiGroup": "x", "resource": "groups", "name": "g", "uid": "5"}]);
+    assert_eq!(upkeep_among(&claim, &[pod("a", "1", "Running")]), Upkeep::default());
+}
+
+#[test]
+fn devices_are_given_to_a_claim_and_taken_back_when_its_pod_is_gone() {
+    let pod = pod("a", "1", "Running");
+    let mut claim = json!({"metadata": {"name": "c", "namespace": "n"}});
+    allot(&mut claim, Some(json!({"devices": {}})), consumer(&pod));
+    allot(&mut claim, None, consumer(&pod));
+    assert_eq!(
+        claim,
+        json!({"metadata": {"name": "c", "namespace": "n", "finalizers": [FINALIZER]},
+               "status": {"allocation": {"devices": {}}, "reservedFor": [{"resource": "pods", "name": "a", "uid": "1"}]}})
+    );
+    assert_eq!(upkeep_without(&claim, "2"), Upkeep::default());
+    let given_back = Upkeep { status: Some(json!({})), unprotect: true, delete: false };
+    assert_eq!(upkeep_without(&claim, "1"), given_back);
+}
