@@ -5,6 +5,8 @@
 //! Each node has a slice of eight devices. Claims come one by one and are allocated on the first node that fits; every
 //! node is asked about every claim. Then the same with a pool of 1,000 devices that all nodes can reach.
 
+#![expect(clippy::unwrap_used, reason = "the benchmark makes its own input")]
+
 use std::{hint::black_box, time::Instant};
 
 use harbormaster_framework::{cluster::Cluster, index::IndexKind, nodeset::NodeIdx};
@@ -105,9 +107,9 @@ fn place(cluster: &mut Cluster, what: &str, demand: &Value) {
         let fitting: Vec<_> = (0..cluster.rows()).filter(|at| index.fits(&query, row(*at)).is_ok()).collect();
         let asked = begin.elapsed().as_secs_f64();
         if number == 0 {
-            first = asked
+            first = asked;
         } else {
-            others += asked
+            others += asked;
         }
         let begin = Instant::now();
         (0..cluster.rows()).for_each(|at| drop(black_box(index.fits(&query, row(at)))));

@@ -25,6 +25,9 @@
 //! - `filterTimeout` limits the number of devices that are examined for one node, not the time, so that the same inputs
 //!   always give the same decision.
 //! - Share IDs are derived from the claim, so a replayed decision gives the same IDs.
+//! - A device that several claims share and that its driver then makes exclusive stays in use until the last of them ends.
+//!   Version 1.36 allocates it once more if the device has no capacities.
+//! - Requests for all devices may get devices that consume counters. Version 1.36 panics.
 //! - A pod with both allocated and unallocated claims is scored by the allocations of the right claims, as in
 //!   Kubernetes 1.37. Version 1.36 compares allocations with the wrong claims, or fails.
 //! - PostFilter takes the devices from the first such claim instead of a random one, and reports it before the API

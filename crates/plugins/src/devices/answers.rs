@@ -54,6 +54,8 @@ struct Answered {
     max_steps: u64,
     last_use: u64,
     rows: Vec<Answer>,
+    /// The latest answer that is the same for all nodes that see these pools.
+    common: Option<(Arc<[Arc<NodePool>]>, Answer)>,
 }
 
 /// Answer for one row.
@@ -63,6 +65,21 @@ struct Answer {
     change: u64,
     /// Rank of the alternatives, or one of the constants below.
     outcome: i32,
+}
+
+impl Answer {
+    fn result(self) -> Result<i64, AllocationError> {
+        match self.outcome {
+            NO_SOLUTION => Err(AllocationError::NoSolution),
+            INVALID_POOLS => Err(AllocationError::InvalidPools),
+            rank => Ok(i64::from(rank)),
+        }
+    }
+}
+
+/// Returns true if all nodes that see these pools can reach the same devices.
+fn are_alike(pools: &[Arc<NodePool>]) -> bool {
+    pools.iter().all(|pool| !pool.has_nodes_per_device)
 }
 
 const NO_SOLUTION: i32 = -1;
@@ -81,18 +98,28 @@ impl Answers {
         let shared = pools.shared.iter().map(|change| change.load(Ordering::Relaxed));
         let latest = shared.fold(latest.supply.max(latest.usage), u64::max);
         let answer = *rows.answered(query)?.rows.get(row.at())?;
-        (answer.change != 0 && answer.change >= latest).then_some(match answer.outcome {
-            NO_SOLUTION => Err(AllocationError::NoSolution),
-            INVALID_POOLS => Err(AllocationError::InvalidPools),
-            rank => Ok(i64::from(rank)),
-        })
+        (answer.change != 0 && answer.change >= latest).then(|| answer.result())
     }
 
-    /// Stores the answer for a row. Errors that may name a claim are not stored.
+    /// Returns the answer that another node gave, if it sees the same pools and nothing at all has changed since.
+    pub(super) fn common(
+        &self,
+        query: &DeviceQuery<'_>,
+        pools: &[Arc<NodePool>],
+        change: u64,
+    ) -> Option<Result<i64, AllocationError>> {
+        let mut rows = self.rows(query.gates);
+        let (known, answer) = rows.answered(query)?.common.as_ref()?;
+        let is_same = known.len() == pools.len() && known.iter().zip(pools).all(|(a, b)| Arc::ptr_eq(a, b));
+        (is_same && answer.change == change).then(|| answer.result())
+    }
+
+    /// Stores the answer for a row that sees these pools. Errors that may name a claim are not stored.
     pub(super) fn set(
         &self,
         query: &DeviceQuery<'_>,
         row: NodeIdx,
+        pools: &Arc<[Arc<NodePool>]>,
         change: u64,
         answer: &Result<i64, AllocationError>,
     ) {
@@ -111,7 +138,11 @@ impl Answers {
         if answered.rows.len() <= row.at() {
             answered.rows.resize(row.at() + 1, Answer::default());
         }
-        answered.rows[row.at()] = Answer { change, outcome };
+        let answer = Answer { change, outcome };
+        answered.rows[row.at()] = answer;
+        if are_alike(pools) {
+            answered.common = Some((pools.clone(), answer));
+        }
     }
 
     /// Returns the pools that a row sees, if they take the change with this number into account.
@@ -175,14 +206,20 @@ impl Rows {
             oldest.map(|(at, _)| at).map(|at| self.demands.swap_remove(at));
         }
         let (claims, max_steps) = (specs(query), query.max_steps);
-        self.demands.push(Answered { claims, max_steps, last_use: self.uses, rows: Vec::new() });
+        self.demands.push(Answered {
+            claims,
+            max_steps,
+            last_use: self.uses,
+            rows: Vec::new(),
+            common: None,
+        });
     }
 }
 
 impl Answered {
     /// Returns true if the query has the very same claims.
     fn is_same(&self, query: &DeviceQuery<'_>) -> bool {
-        self.is_like(query, |a, b| Arc::ptr_eq(a, b))
+        self.is_like(query, Arc::ptr_eq)
     }
 
     /// Returns true if the query asks for the same.

@@ -170,11 +170,15 @@ impl Devices {
         if let Some(answer) = self.answers.get(query, node.idx(), self.changes.of(node.idx())) {
             return answer;
         }
-        let answer = self.search(query, node, |allocator, solution| {
-            allocator.check_nodes(solution)?;
-            Ok(rank(query.claims, solution))
+        let (facts, pools) = self.pools_of(node, query.gates)?;
+        let change = self.changes.latest;
+        let answer = self.answers.common(query, &pools, change).unwrap_or_else(|| {
+            let allocator = self.allocator(query, facts, &pools);
+            let solution = allocator.run()?;
+            allocator.check_nodes(&solution)?;
+            Ok(rank(query.claims, &solution))
         });
-        self.answers.set(query, node.idx(), self.changes.latest, &answer);
+        self.answers.set(query, node.idx(), &pools, change, &answer);
         answer
     }
 
@@ -187,7 +191,9 @@ impl Devices {
         query: &DeviceQuery<'_>,
         node: NodeRef<'_>,
     ) -> Result<Vec<Allocation>, AllocationError> {
-        self.search(query, node, |allocator, solution| allocator.allocations(solution))
+        let (facts, pools) = self.pools_of(node, query.gates)?;
+        let allocator = self.allocator(query, facts, &pools);
+        allocator.allocations(&allocator.run()?)
     }
 
     /// Returns the name of the device class that provides an extended resource. Unlike kube-scheduler's, the answer
@@ -196,19 +202,16 @@ impl Devices {
         self.extended.class(resource)
     }
 
-    fn search<T>(
-        &self,
-        query: &DeviceQuery<'_>,
-        node: NodeRef<'_>,
-        answer: impl FnOnce(&Allocator<'_>, &Solution) -> Result<T, AllocationError>,
-    ) -> Result<T, AllocationError> {
-        let Some(object) = node.object() else { return Err(AllocationError::NoSolution) };
-        let facts = NodeFacts { name: node.name(), labels: &object.labels };
-        let pools = self.pools_of(node.idx(), facts, query.gates)?;
+    fn allocator<'a>(
+        &'a self,
+        query: &DeviceQuery<'a>,
+        node: NodeFacts<'a>,
+        pools: &'a [Arc<NodePool>],
+    ) -> Allocator<'a> {
         let usage = pools.iter().map(|pool| self.pools.get(&pool.key).map(|pool| &pool.usage));
-        let allocator = Allocator {
-            node: facts,
-            pools: &pools,
+        Allocator {
+            node,
+            pools,
             usage: usage.map(|usage| usage.filter(|usage| !usage.is_empty())).collect(),
             claims: query.claims,
             classes: query.classes,
@@ -216,20 +219,19 @@ impl Devices {
             gates: query.gates,
             rules: AllocatorRules::V1_36,
             max_steps: query.max_steps,
-        };
-        let solution = allocator.run()?;
-        answer(&allocator, &solution)
+        }
     }
 
     /// Returns the pools that a node sees.
-    fn pools_of(
+    fn pools_of<'a>(
         &self,
-        row: NodeIdx,
-        node: NodeFacts<'_>,
+        node: NodeRef<'a>,
         gates: DeviceGates,
-    ) -> Result<Arc<[Arc<NodePool>]>, AllocationError> {
+    ) -> Result<(NodeFacts<'a>, Arc<[Arc<NodePool>]>), AllocationError> {
+        let Some(object) = node.object() else { return Err(AllocationError::NoSolution) };
+        let (row, node) = (node.idx(), NodeFacts { name: node.name(), labels: &object.labels });
         if let Some(known) = self.answers.pools(gates, row, self.changes.of(row).supply) {
-            return Ok(known);
+            return Ok((node, known));
         }
         let local = self.local.get(node.name).into_iter().flat_map(SlicesByName::values);
         let slices = visible(local.chain(self.shared.values()), node, gates);
@@ -246,7 +248,7 @@ impl Devices {
         let pools: Arc<[_]> = pools.into();
         let known = RowPools { pools: pools.clone(), shared: shared.into(), change: self.changes.latest };
         self.answers.set_pools(gates, row, known);
-        Ok(pools)
+        Ok((node, pools))
     }
 
     fn slice_changed(&mut self, view: ClusterView<'_>, name: &Str) {

@@ -34,7 +34,7 @@ pub(super) fn suffices(
     }
     device.capacity.iter().all(|(name, capacity)| {
         let amount = amount(wanted(name), capacity);
-        !violates(&amount, capacity.request_policy.as_ref())
+        !violates(&amount, capacity.request_policy.as_deref())
             && consumed(name).saturating_add(nanos(&amount)) <= nanos(&capacity.value)
     })
 }
@@ -47,7 +47,7 @@ pub(super) fn amounts(device: &Device, requested: Option<&CapacityRequirements>)
 
 /// Returns the amount that a request consumes, which may be more than it asks for.
 fn amount(wanted: Option<&Quantity>, capacity: &DeviceCapacity) -> Quantity {
-    let policy = capacity.request_policy.as_ref();
+    let policy = capacity.request_policy.as_deref();
     let Some(wanted) = wanted else {
         return policy.and_then(|policy| policy.default).unwrap_or(capacity.value);
     };

@@ -206,6 +206,8 @@ pub(super) struct NodePool {
     pub(super) counters: BTreeMap<Str, CounterSet>,
     /// True if some device has binding conditions.
     has_binding_conditions: bool,
+    /// True if some devices have their own nodes, so that nodes with the same slices may reach different devices.
+    pub(super) has_nodes_per_device: bool,
 }
 
 /// State of a pool.
@@ -298,11 +300,21 @@ impl NodePool {
 
     fn empty(key: Arc<PoolKey>, state: PoolState) -> Self {
         let (slices, elsewhere, counters) = Default::default();
-        Self { key, state, slices, elsewhere, counters, has_binding_conditions: false }
+        Self {
+            key,
+            state,
+            slices,
+            elsewhere,
+            counters,
+            has_binding_conditions: false,
+            has_nodes_per_device: false,
+        }
     }
 
-    /// Looks for binding conditions.
+    /// Looks for binding conditions and for nodes of single devices.
     fn checked(mut self) -> Self {
+        let mut slices = self.slices.iter();
+        self.has_nodes_per_device = slices.any(|slice| slice.spec.nodes.per_device == Some(true));
         let mut devices = self.slices.iter().flat_map(|slice| &slice.spec.devices);
         self.has_binding_conditions = devices.any(|device| device.binding_conditions.is_some());
         self

@@ -131,8 +131,8 @@ pub struct DeviceCapacity {
     /// `value`
     #[serde(deserialize_with = "or_default")]
     pub value: Quantity,
-    /// `requestPolicy`: amounts that a claim can get.
-    pub request_policy: Option<RequestPolicy>,
+    /// `requestPolicy`: amounts that a claim can get. Boxed because most capacities have none.
+    pub request_policy: Option<Box<RequestPolicy>>,
 }
 
 /// Amounts of a capacity that a claim can get.
