@@ -37,8 +37,8 @@ impl Batch {
         self.flush_reason.take()
     }
 
-    /// Returns the next node of the cached ranking if the ranking is valid for the pod. `is_full` returns true if a
-    /// node rejects the pod, and `None` if the node no longer exists.
+    /// Returns the next node of the cached ranking if the ranking is valid for the pod. `is_full` returns true if the
+    /// given node rejects the pod, and `None` if that node no longer exists.
     pub(crate) fn hint(
         &mut self,
         signature: Option<&[SignFragment]>,
@@ -66,7 +66,7 @@ impl Batch {
         cached.ranking.pop().and_then(|at| cached.nodes.get(at).cloned())
     }
 
-    /// Records the chosen node and caches the ranking.
+    /// Records the chosen node. Caches the new ranking unless the chosen node came from the cached one.
     pub(crate) fn chosen(
         &mut self,
         node: &Str,

@@ -8,7 +8,7 @@
 //!
 //! Invariant: a waiting pod is listed in [`Bindings::waiting`] and has one deadline, the earliest of its plugins'
 //! deadlines; a pod in the binding cycle is not listed there and has no deadline. Thousands of pods may wait for a
-//! quarter of an hour; only [`Bindings::waiting`] visits all of them.
+//! quarter of an hour; [`Bindings::waiting`] is the only method that visits all of them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -60,12 +60,12 @@ pub(crate) struct Binding {
     waits: Vec<Wait>,
     /// Start of the wait, if it is measured.
     pub(crate) held_since: Option<Stamp>,
-    /// Order of arrival.
+    /// Position in the order of arrival.
     sequence: u64,
 }
 
 impl Binding {
-    /// Returns the wait that ends first.
+    /// Returns the wait that times out first.
     fn first_wait(&self) -> Option<Wait> {
         self.waits.iter().copied().min_by_key(|wait| wait.until)
     }
@@ -83,7 +83,7 @@ pub(crate) struct Bindings {
 }
 
 impl Bindings {
-    /// Number of pods.
+    /// Number of pods that have a node but are not bound yet.
     pub(crate) fn len(&self) -> usize {
         self.by_uid.len()
     }
@@ -106,7 +106,7 @@ impl Bindings {
         self.waiting.values().filter_map(|uid| self.by_uid.get(uid))
     }
 
-    /// Time at which the first wait ends.
+    /// Earliest deadline of all waiting pods.
     pub(crate) fn next_timeout(&self) -> Option<Timestamp> {
         self.deadlines.first().map(|(at, _)| *at)
     }

@@ -61,8 +61,8 @@ impl Cache {
         }
     }
 
-    /// Returns the kinds of custom objects that plugins of these profiles read but that are not stored yet, each type
-    /// once.
+    /// Returns the kinds of custom objects that plugins of these profiles read but that are not stored yet, each Rust
+    /// type once.
     pub fn missing_resources(&self, profiles: &[Arc<Profile>]) -> Vec<ResourceKind> {
         let mut missing: Vec<ResourceKind> = Vec::new();
         for kind in profiles.iter().flat_map(|profile| profile.resources()) {
@@ -73,7 +73,7 @@ impl Cache {
         missing
     }
 
-    /// Returns the context that the queue needs.
+    /// Returns the time and the objects that an operation on the queue needs.
     pub fn at(&self, now: Timestamp) -> Moment<'_> {
         Moment { now, objects: self.cluster.objects() }
     }
@@ -95,7 +95,7 @@ impl Cache {
         self.objects.get(name)
     }
 
-    /// Removes a node. Returns the old version.
+    /// Removes a node. Returns its last version.
     pub fn remove_node(&mut self, name: &str) -> Option<Arc<Node>> {
         let old = self.objects.remove(name)?;
         self.cluster.remove_node(name);

@@ -40,8 +40,8 @@ pub struct DumpedNode {
 }
 
 impl Engine {
-    /// Returns the complete state. A pod that is missing from the queue by mistake appears nowhere in it. Visits every
-    /// pod, so it is only for debugging.
+    /// Returns the complete state. A pod that the queue has lost by mistake appears nowhere in the dump. This method
+    /// visits every pod, so use it only for debugging.
     pub fn dump(&self) -> Dump {
         let queue = self.queue();
         let is_left_alone = |pod: &&Arc<PodInfo>| {

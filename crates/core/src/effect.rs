@@ -37,10 +37,10 @@ pub struct CallOffTask {
     pub why: &'static str,
 }
 
-/// Requests to the API server after a node has been given up or none was found.
+/// Requests that plugins make to the API server after a pod has given up its node or has found none.
 #[derive(Clone, Debug)]
 pub struct CallTask {
-    /// The pod that gives up its node.
+    /// The pod that gave up its node or found none.
     pub pod: Arc<PodInfo>,
     /// The requests, in order.
     pub calls: Vec<ApiCall>,
@@ -87,10 +87,10 @@ impl BindTask {
     }
 }
 
-/// A change to `status`, relative to the engine's version of the pod.
+/// A change to a pod's `status`. Contains only the fields that differ from the engine's version of the pod.
 #[derive(Clone, Debug)]
 pub struct StatusPatch {
-    /// The pod that the patch is relative to.
+    /// The engine's version of the pod.
     pub pod: Arc<PodInfo>,
     /// The new `PodScheduled` condition, if it changes.
     pub condition: Option<Condition>,
@@ -129,7 +129,7 @@ pub struct PodEvent {
 /// Maximum length of a note in the API server, in bytes.
 const MAX_NOTE: usize = 1024;
 
-/// Cuts a note that exceeds the API server's maximum as kube-scheduler does: to 1020 bytes, followed by ` ...`.
+/// Cuts a note that exceeds the API server's maximum to 1020 bytes and appends ` ...`, as kube-scheduler does.
 pub fn cut_note(note: &str) -> String {
     if note.len() <= MAX_NOTE {
         return note.to_owned();

@@ -116,7 +116,8 @@ impl EngineConfig {
 
 /// Interval between the checks for pods that have waited too long and must be retried.
 const FLUSH_EVERY: Duration = Duration::from_secs(30);
-/// Minimum time after which an unused plugin answer is removed from the cache; the maximum is twice as long.
+/// Interval between the removals of unused plugin answers from the cache. An answer is removed after it has been unused
+/// for one to two intervals.
 const CLEANUP_EVERY: Duration = Duration::from_secs(300);
 
 /// The scheduling engine.
@@ -177,9 +178,9 @@ impl Engine {
     }
 
     /// Reports plugin failures that belong to no attempt. Each call to the engine ends with this report, so that a
-    /// failure is reported with its cause and is not attributed to the next attempt.
+    /// failure is reported by the call that caused it and not by the next attempt.
     fn report_plugin_failures(&mut self) {
-        // Every input and every attempt ends here, so the usual case costs no more than these checks.
+        // Every input and every attempt ends here, so the usual case (no failure) must cost no more than these checks.
         if !self.queue.has_failures() && !self.cache.cluster.has_failures() {
             return;
         }
@@ -313,7 +314,7 @@ impl Engine {
         self.bindings.len()
     }
 
-    /// Number of requested bindings and evictions whose end the host has not reported.
+    /// Number of requested bindings and evictions whose outcome the host has not reported yet.
     pub fn work_in_flight(&self) -> usize {
         self.bindings.requested() + self.evictions.requested()
     }

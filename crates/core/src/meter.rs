@@ -129,7 +129,7 @@ pub trait Meter: fmt::Debug + Send + Sync {
     /// Records the end of the evictions for one preemptor.
     fn evicted(&self, failed: bool, begun: Stamp);
 
-    /// Records a lookup by opportunistic batching.
+    /// Records a lookup by opportunistic batching; `hinted` is true if the lookup found a node.
     fn batch_lookup(&self, profile: usize, hinted: bool, begun: Stamp);
 
     /// Records an update by opportunistic batching after a node was chosen.
@@ -153,6 +153,6 @@ pub struct Sizes {
     pub assumed: usize,
     /// Pods with a node that are not bound yet, including those that wait on Permit.
     pub bindings: usize,
-    /// Pods that the queue has handed out and whose attempt has not ended.
+    /// Pods in flight: being scheduled or waiting on Permit.
     pub in_flight: usize,
 }

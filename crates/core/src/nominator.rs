@@ -83,12 +83,12 @@ impl Nominator {
         self.by_pod.get(uid)
     }
 
-    /// The pods nominated to a node, in order of nomination.
+    /// UIDs of the pods nominated to a node, in order of nomination.
     pub fn pods_on(&self, node: &str) -> &[Str] {
         self.by_node.get(node).map_or(&[], Vec::as_slice)
     }
 
-    /// Nodes with their nominated pods.
+    /// Nodes that have nominated pods, each with the UIDs of these pods.
     pub fn iter(&self) -> impl Iterator<Item = (&Str, &[Str])> {
         self.by_node.iter().map(|(node, pods)| (node, pods.as_slice()))
     }

@@ -16,7 +16,7 @@ impl Pods {
         self.0.insert(pod.uid.clone(), pod)
     }
 
-    /// Removes a deleted or finished pod. Returns the old version.
+    /// Removes a deleted or finished pod. Returns its last version.
     pub(crate) fn remove(&mut self, uid: &str) -> Option<Arc<PodInfo>> {
         self.0.remove(uid)
     }

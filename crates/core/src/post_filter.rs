@@ -110,9 +110,10 @@ fn call_plugins(
     Ok(PostFilterResult::without_node(diagnosis, nomination, Status::Unschedulable))
 }
 
-/// Returns true if the plugin's PreFilter method was called, given the rejection by PreFilter. A rejection that no
-/// eviction can resolve ends PreFilter. If no plugin is named, the nodes that several plugins allow have nothing in
-/// common; the method of a plugin that names no nodes itself is then assumed not to have been called.
+/// Returns true if the plugin's PreFilter method was called, given the rejection by PreFilter. If no eviction can
+/// resolve the rejection, the plugins after the one that rejected the pod were not called. A rejection that names no
+/// plugin means that several plugins allow nodes but have no node in common. It does not tell which plugins were
+/// called, so the result is then false.
 fn was_pre_filtered(
     profile: &Profile,
     plugin: PluginIdx,

@@ -121,8 +121,8 @@ pub struct Queue {
     in_flight: InFlight,
     /// UIDs of all pods that were added and not deleted, keyed by namespace and name.
     uid_by_name: FxHashMap<(Str, Str), Str>,
-    /// Plugin failures that kept pods from entering, stored until [`Self::take_failed`] is called. The pods back off
-    /// again.
+    /// Plugin failures that kept pods from entering, stored until [`Self::take_failed`] is called. These pods are in
+    /// backoff.
     failed: Vec<EnqueueFailure>,
     /// Pods for which other pods are being evicted.
     held_for_eviction: FxHashSet<Str>,
@@ -196,7 +196,7 @@ impl Queue {
             || self.sorted_by().into_iter().any(BySort::has_panic)
     }
 
-    /// Takes the plugin panics that have occurred since the last call and kept no pod from entering.
+    /// Takes the plugin panics since the last call, except those that kept a pod from entering.
     pub fn take_panics(&mut self) -> Vec<PointError> {
         let mut panics = self.wakers.take_panics();
         panics.extend(self.sorted_by().into_iter().filter_map(BySort::take_panic));

@@ -3,7 +3,7 @@
 //! - A [`column`] holds the answers of one plugin for all pods that are equal in the parts that the plugin
 //!   [reads](crate::reads). Pod templates that differ only in other parts share the column.
 //! - A [`slate`] combines the columns of a pod: the rows that fit, and the sums of their scores. Placing a pod changes
-//!   one row, so only that row must be judged again for the next pod of the same template. The cost of a decision is
+//!   one row, so only that row must be evaluated again for the next pod of the same template. The cost of a decision is
 //!   therefore almost independent of the number of nodes.
 //! - The [`budget`] keeps entries that are used repeatedly, as a segmented LRU cache does. New slates and columns enter
 //!   a small probationary segment; their second use moves them to the protected segment. The fingerprint of an entry
@@ -54,7 +54,7 @@ pub(crate) struct SlateId(usize);
 #[derive(Debug, Default)]
 pub(crate) struct AnswerCache {
     columns: Vec<Column>,
-    /// By column.
+    /// Key and usage of each column, in the order of `columns`.
     column_entries: Vec<ColumnEntry>,
     by_reads: FxHashMap<(PluginIdx, Reads), ColumnId>,
     free_columns: Vec<ColumnId>,
@@ -139,7 +139,7 @@ impl AnswerCache {
         self.slates[slate.0].sync(SyncContext { profile, cx, columns: &mut self.columns, timer })
     }
 
-    /// Rows that no row-scoped Filter plugin rejects, after [`Self::sync`].
+    /// Rows that no row-scoped Filter plugin rejects. Valid after [`Self::sync`].
     pub(crate) fn fits(&self, slate: SlateId) -> &NodeSet {
         self.slates[slate.0].fits()
     }
@@ -149,7 +149,7 @@ impl AnswerCache {
         self.slates[slate.0].fit_count()
     }
 
-    /// Sums of cached scores, after [`Self::sync`]; `None` if the sums cannot be used.
+    /// Sums of cached scores; `None` if the sums cannot be used. Valid after [`Self::sync`].
     pub(crate) fn totals(&self, slate: SlateId) -> Option<&Totals> {
         self.slates[slate.0].totals()
     }
@@ -164,7 +164,7 @@ impl AnswerCache {
         self.slates[slate.0].columns[plugin.at()].map(|column| &self.columns[column])
     }
 
-    /// The column of a row-scoped plugin, for calling the plugin.
+    /// The column of a row-scoped plugin, for calls that add answers to it.
     pub(crate) fn column_mut(&mut self, slate: SlateId, plugin: PluginIdx) -> Option<&mut Column> {
         self.slates[slate.0].columns[plugin.at()].map(|column| &mut self.columns[column])
     }

@@ -1,7 +1,8 @@
-//! Requests that plugins send to the API server while a pod is being bound, and when a decision is abandoned.
+//! Requests that plugins send to the API server while a pod is being bound, after it has given up its node, and after
+//! it has found none.
 //!
-//! An [`ApiCall`] is plain data: Unreserve hands calls to the framework, which sends them later. PreBind, Bind and
-//! PostBind have an [`Api`] and wait for the responses.
+//! An [`ApiCall`] is plain data: Unreserve and PostFilter hand calls to the framework, which sends them later. PreBind,
+//! Bind and PostBind have an [`Api`] and wait for the responses.
 
 use std::{sync::Arc, time::Duration};
 
@@ -294,7 +295,8 @@ impl Api {
         self.object(ApiCall::patch(ObjectPath::of::<R>(namespace, name), patch)).await
     }
 
-    /// Changes the `status` of a custom object whose kind has this subresource. The patch contains the `status` field.
+    /// Changes the `status` of a custom object. The kind must have the `status` subresource, and the patch must contain
+    /// the `status` field.
     ///
     /// # Errors
     /// When the request fails.

@@ -53,8 +53,8 @@ pub struct Search<'a> {
     pub rotation: &'a mut Rotation,
     /// Nodes to which pods are nominated. These pods are treated as occupying the nodes.
     pub nominated: &'a [NominatedRow],
-    /// Nodes to try first, such as the nominated node or a hint. The first of these nodes that exists is chosen without
-    /// scoring if it fits.
+    /// Nodes to try first, such as the nominated node or the next node of a cached ranking. The first of these nodes
+    /// that exists is chosen without scoring if it fits.
     pub preferred: &'a [Str],
 }
 
@@ -123,7 +123,7 @@ pub enum AttemptError {
 pub struct Attempt {
     profile: Arc<Profile>,
     pod: Arc<PodInfo>,
-    /// Filter states, by plugin.
+    /// Filter state of each plugin.
     states: Vec<Slot>,
     decision: Decision,
     /// Rejections by row; present when no node fits.
@@ -148,7 +148,7 @@ impl Rejections {
         by_pre_filter.or_else(|| self.by_row.get(row).map(|(_, reject)| reject))
     }
 
-    /// Returns the Filter plugin that rejected the row, unless PreFilter did.
+    /// Returns the Filter plugin that rejected the row; `None` if PreFilter rejected it or the row fits.
     fn filter_of(&self, row: NodeIdx) -> Option<PluginIdx> {
         let is_outside = self.outside.as_ref().is_some_and(|(only, _)| !only.contains(row));
         if self.all.is_some() || is_outside { None } else { self.by_row.get(row).map(|(plugin, _)| *plugin) }
@@ -421,8 +421,7 @@ impl Runner {
         let only = draft.restriction.only.as_ref();
         let mut walk = walk(cluster, &draft.fits, only, search.rotation.position, wanted, tried);
         search.rotation.position = (search.rotation.position + walk.visited) % cluster.node_count();
-        // Set only when choosing as kube-scheduler does, which ignores the pods on nodes that an extender returns as
-        // objects.
+        // True only in parity with kube-scheduler, which ignores the pods on nodes that an extender returns as objects.
         let mut stripped = false;
         if asks_extenders {
             let passed = self.ask_filters(cluster, &mut draft, walk.feasible)?;
@@ -471,7 +470,7 @@ impl Runner {
         }
     }
 
-    /// Returns the rows that extenders accept as well. The draft records the other rows as rejected.
+    /// Returns the members of `rows` that the extenders accept. Records the others in the draft as rejected.
     fn ask_filters(
         &mut self,
         cluster: &Cluster,
@@ -503,7 +502,8 @@ impl Runner {
         passed.is_ok_and(|passed| !passed.rows.is_empty())
     }
 
-    /// Returns true if some Filter plugin rejects the pod on the given node, not counting nominated pods.
+    /// Returns true if some Filter plugin rejects the pod on the given node, not counting nominated pods. Returns false
+    /// if PreFilter rejects the pod for all nodes.
     ///
     /// # Errors
     /// When a plugin fails unexpectedly.

@@ -210,7 +210,8 @@ impl Cluster {
         self.errors.extend(result.err());
     }
 
-    /// Updates derived facts. Call this before every scheduling cycle.
+    /// Updates what is derived from all nodes: the node order and the image counts. Call this before every scheduling
+    /// cycle.
     pub fn refresh(&mut self) {
         self.nodes.refresh();
     }

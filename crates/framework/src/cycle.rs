@@ -71,7 +71,8 @@ pub struct PostFilterCycle<'a> {
     /// True if the PreFilter method of this plugin was called in this attempt.
     pub pre_filtered: bool,
     /// Requests to the API server that the plugin wants to make. They are sent later, but before anything else happens
-    /// to the pod. A failed request is reported, and the pod waits for the events of its plugins.
+    /// to the pod. A failed request is reported but has no other effect: the pod waits for events as if the request had
+    /// succeeded.
     pub calls: &'a mut Vec<ApiCall>,
     /// Dry runs: would the pod fit a given node without certain pods?
     pub what_if: &'a mut dyn WhatIf,
@@ -91,7 +92,7 @@ pub trait WhatIf {
     /// Returns the Filter plugin that rejected the pod on `row`; `None` if no filter did.
     fn rejected_by(&self, row: NodeIdx) -> Option<&'static str>;
 
-    /// Returns the rows that evictions might open up, in the order visited.
+    /// Returns the rows on which the pod might fit after evictions, in the order visited.
     fn evictable_rows(&self) -> Vec<NodeIdx>;
 
     /// Returns a number that determines where a search starts. It differs between attempts, so that searches do not
@@ -195,7 +196,7 @@ impl Placement {
 pub struct Reservation {
     pod: Arc<PodInfo>,
     node: Str,
-    /// By plugin; empty if there is no Reserve plugin.
+    /// Reservation of each plugin; empty if there is no Reserve plugin.
     reserved: Vec<Slot>,
 }
 

@@ -10,11 +10,12 @@ use crate::{
     resource::{AnyCustom, Changed, Custom, CustomChange, Resource, ResourceName},
 };
 
-/// Kinds of changes to an object, as a set of bits. The numeric order is part of the matching rule.
+/// Kinds of changes to an object, as a set of bits. Matching compares the numeric values, too: see
+/// [`ClusterEvent::matches`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Action(pub u32);
 
-/// Every single action with kube-scheduler's name, in bit order.
+/// The single actions with kube-scheduler's names, in bit order.
 const ACTIONS: [(Action, &str); 13] = [
     (Action::ADD, "Add"),
     (Action::DELETE, "Delete"),
@@ -403,7 +404,7 @@ impl OwnedChange {
     }
 }
 
-/// A hint's answer.
+/// Result of a hint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hint {
     /// The event may make the pod schedulable.
@@ -419,7 +420,7 @@ pub type HintFn<P> = fn(&P, &PodInfo, &Change<'_>) -> PluginResult<Hint>;
 /// [`Hint::Queue`].
 pub type CustomHintFn<P, R> = fn(&P, &PodInfo, Changed<'_, R>) -> PluginResult<Hint>;
 
-/// A hint of either form.
+/// A [`HintFn`] or a [`CustomHintFn`], boxed.
 pub(crate) type BoxedHint<P> = Box<dyn Fn(&P, &PodInfo, &Change<'_>) -> PluginResult<Hint> + Send + Sync>;
 
 /// The hint of one registration of one plugin.
@@ -442,12 +443,13 @@ pub struct Registration<P> {
 }
 
 impl<P: 'static> Registration<P> {
-    /// Requeues every rejected pod when `action` happens to `resource`.
+    /// When `action` happens to `resource`, requeues every pod that the plugin rejected.
     pub fn always(resource: EventResource, action: Action) -> Self {
         Self { event: ClusterEvent::new(resource, action), hint: None }
     }
 
-    /// Requeues a rejected pod when `action` happens to `resource`, provided that `hint` returns [`Hint::Queue`].
+    /// When `action` happens to `resource`, requeues those pods that the plugin rejected and for which `hint` returns
+    /// [`Hint::Queue`].
     pub fn hinted(resource: EventResource, action: Action, hint: HintFn<P>) -> Self {
         Self { event: ClusterEvent::new(resource, action), hint: Some(Box::new(hint)) }
     }

@@ -33,7 +33,7 @@ const SCALE: i64 = 100 / MAX_SCORE;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Extender {
-    /// Name in messages: its `urlPrefix`.
+    /// Name in messages: the extender's `urlPrefix`.
     pub name: Str,
     /// True if the extender filters nodes.
     pub filters: bool,
@@ -46,9 +46,9 @@ pub struct Extender {
     /// Resources that the extender manages. Pods that request none of these resources are not sent to the extender; if
     /// the list is empty, it receives all pods.
     pub managed_resources: Vec<Str>,
-    /// True if, when the extender fails, pods are scheduled without it.
+    /// True if a failure of the extender is ignored: pods are then scheduled without it.
     pub ignorable: bool,
-    /// True if requests contain node objects, not only names (it is not `nodeCacheCapable`).
+    /// True if requests contain node objects, not only names (the extender is not `nodeCacheCapable`).
     pub sees_objects: bool,
 }
 
@@ -68,15 +68,15 @@ impl Extender {
 /// An extender's answer to a filter request.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Filtered {
-    /// Nodes that it accepts.
+    /// Nodes that the extender accepts.
     pub nodes: Vec<Str>,
-    /// Nodes that it rejects and the reasons; eviction may help.
+    /// Nodes that the extender rejects, with the reasons; eviction may help.
     pub failed: Vec<(Str, String)>,
-    /// Nodes that it rejects and the reasons; eviction cannot help. Takes precedence over `failed`.
+    /// Nodes that the extender rejects, with the reasons; eviction cannot help. Takes precedence over `failed`.
     pub unresolvable: Vec<(Str, String)>,
 }
 
-/// Evictions on one node, as UIDs.
+/// Victims on one node in the form that extenders receive and return: UIDs instead of pods.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeVictims {
     /// The node.
@@ -103,11 +103,11 @@ pub struct EvictionPlan {
 pub enum Remark<'a> {
     /// The extender failed, and pods are scheduled without it.
     Skipped(&'a str),
-    /// Scoring failed, which is never an error.
+    /// Scoring failed; the attempt continues without the extender's scores.
     NoScores(&'a str),
-    /// The answer names nodes that were not in the request, for example this one. They are ignored.
+    /// The answer names nodes that were not in the request, for example this one. These nodes are ignored.
     UnknownNode(&'a str),
-    /// Some scores are outside 0 to 10, for example this one. They are used unchanged.
+    /// Some scores are outside 0 to 10, for example this one. These scores are used unchanged.
     OutOfRange(i64),
     /// The answer names no victims on this node, which is therefore dropped.
     NoVictims(&'a str),

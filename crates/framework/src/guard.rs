@@ -165,7 +165,8 @@ fn panicked(plugin: &'static str, call: Call, panic: &(dyn Any + Send)) -> Point
     PointError { plugin, call, source: panicked.into() }
 }
 
-/// Runs the code of a plugin or an index and catches panics. The framework discards any data that the code was writing.
+/// Runs the code of a plugin or an index and catches panics. After a panic, the framework discards the data that the
+/// code was writing.
 pub(crate) fn caught<T>(plugin: &'static str, call: Call, run: impl FnOnce() -> T) -> Result<T, PointError> {
     catch_unwind(AssertUnwindSafe(run)).map_err(|panic| panicked(plugin, call, &*panic))
 }
@@ -317,7 +318,7 @@ impl GuardedPlugin {
         Some(MeasuredCall { meter, stage, at: meter.begin(stage)? })
     }
 
-    /// Records that the plugin judged either a pod (once) or `times` nodes.
+    /// Records that the plugin evaluated either a pod (`times` is 1) or `times` nodes.
     pub(crate) fn evaluated(&self, stage: Stage, times: impl FnOnce() -> usize) {
         if let Some(meter) = &self.meter {
             meter.evaluated(stage, times());
@@ -426,8 +427,9 @@ impl GuardedPlugin {
         &self.calls.resources
     }
 
-    /// Checks that the plugin can work: its points agree on their states, its events are watched and can happen, and it
-    /// does not compare candidates if its answers are cached row by row.
+    /// Checks that the plugin can work: its points agree on the types of their states, the events that it listens to
+    /// can happen, the objects of these events are watched, and it does not compare candidates if its answers are
+    /// cached row by row.
     ///
     /// # Errors
     /// The reason why the plugin cannot work.
@@ -473,7 +475,7 @@ impl GuardedPlugin {
         self.call(Call::Hint, |_| (self.calls.events)(&self.plugin))
     }
 
-    /// Calls a hint of this plugin and returns its answer.
+    /// Calls a hint of this plugin and returns the result.
     ///
     /// # Errors
     /// When the hint fails.
@@ -507,7 +509,7 @@ impl GuardedPlugin {
     /// See [`crate::plugin::PreEnqueue`].
     ///
     /// # Errors
-    /// When the pod is kept out, or the plugin fails.
+    /// When the plugin keeps the pod out of the queue, or fails.
     pub fn pre_enqueue(&self, cx: EnqueueCycle<'_>) -> Result<(), Stopped> {
         let Some(run) = self.calls.shims.pre_enqueue else { return Ok(()) };
         self.ask(Call::Point(ExtensionPoint::PreEnqueue), |this| run(this, cx))

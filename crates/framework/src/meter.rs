@@ -1,7 +1,7 @@
 //! Interfaces for measuring plugins and extension points.
 //!
-//! Nothing here reads a clock. The host gives a profile a [`ProfileMeter`] that reads the time and stores numbers;
-//! meters cannot influence decisions. Without a meter, which is the default, the only cost is a branch.
+//! Nothing here reads a clock. The host gives a profile a [`ProfileMeter`] that reads the time and stores the
+//! measurements; meters cannot influence decisions. Without a meter, which is the default, the only cost is a branch.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -163,7 +163,7 @@ pub trait PluginMeter: fmt::Debug + Send + Sync {
     /// Records a failed call, measured or not.
     fn failed(&self, stage: Stage);
 
-    /// Records that the plugin judged either a pod (once) or `times` nodes.
+    /// Records that the plugin evaluated either a pod (`times` is 1) or `times` nodes.
     fn evaluated(&self, stage: Stage, times: usize);
 }
 

@@ -171,7 +171,7 @@ pub enum Nomination {
     Clear,
 }
 
-/// Answer of Permit, unless the node is given up.
+/// Answer of Permit, unless the plugin rejects the pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Permitted {
     /// Go on with the binding.

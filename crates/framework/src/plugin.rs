@@ -108,7 +108,7 @@ impl<T: State + Clone> CopiedState for T {}
 /// One key and value of a pod's signature.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SignFragment {
-    /// kube-scheduler's name of the field that was read.
+    /// kube-scheduler's name for the field that was read.
     pub key: &'static str,
     /// The field's value, in any form that is equal for equal inputs.
     pub value: String,
@@ -194,11 +194,11 @@ pub trait PreFilter<V: Scoped = WholeCluster, S: CopiedState = ()>: Plugin {
 
 /// Decides whether a pod fits a node.
 pub trait Filter<V: Scoped = WholeCluster, S: State = ()>: Plugin {
-    /// Judges one node.
+    /// Evaluates one node.
     fn filter(&self, cx: &V::Cycle<'_>, state: &S, node: NodeRef<'_>) -> Verdict;
 
-    /// Judges a batch of rows: all candidates or some of them. [`Filter::filter`] defines the answers; an override must
-    /// agree with it for every combination of rows. Batches may come in any order and, in the future, in parallel.
+    /// Evaluates a batch of rows: all candidates or some of them. [`Filter::filter`] defines the answers; an override
+    /// must agree with it for every combination of rows. Batches may come in any order and, in the future, in parallel.
     fn filter_batch(&self, cx: &V::Cycle<'_>, state: &S, sweep: &mut Sweep<'_>) -> PluginResult<()> {
         for row in sweep.rows().iter() {
             match self.filter(cx, state, cx.nodes().node(row)) {

@@ -152,7 +152,8 @@ impl Profile {
         self.meter.as_ref()
     }
 
-    /// Runs the plugins of one point with `ask` and measures the time. `status` returns the outcome.
+    /// Runs the plugins of one point with `ask` and measures the time. `status` derives the status for the meter from
+    /// the result.
     pub fn measured<T>(&self, stage: Stage, status: impl FnOnce(&T) -> Status, ask: impl FnOnce() -> T) -> T {
         let Some(meter) = &self.meter else { return ask() };
         let start = meter.now();
@@ -217,7 +218,7 @@ impl Profile {
         &self.indexed
     }
 
-    /// The custom resources that the profile's plugins name, each type once.
+    /// The custom resources that the profile's plugins name, each Rust type once.
     pub fn resources(&self) -> Vec<ResourceKind> {
         let mut kinds: Vec<ResourceKind> = Vec::new();
         for kind in self.plugins.iter().flat_map(|plugin| plugin.resources()) {
@@ -250,8 +251,8 @@ impl Profile {
     /// Returns the registrations of every plugin that names events or can reject pods.
     ///
     /// A plugin that names no events listens to all of them. A plugin that listens to new nodes but not to taint
-    /// changes also gets a registration for taint changes that always queues. kube-scheduler adds this registration
-    /// because such a plugin may learn of a node only through a change to the node's taints.
+    /// changes also gets a registration, without a hint, for taint changes. kube-scheduler adds the same registration,
+    /// because the plugin may learn of a node only through a change to the node's taints.
     pub fn registrations(&self) -> Vec<(PluginIdx, Vec<ErasedRegistration>)> {
         const POINTS: [ExtensionPoint; 5] = [
             ExtensionPoint::PreEnqueue,
@@ -325,8 +326,8 @@ fn add_implied(
     implied
 }
 
-/// Returns the registrations of a plugin, including those that are added to its own. Returns `None` for a plugin that
-/// names no events and, because `has_say` is false, cannot reject pods.
+/// Returns the registrations of a plugin, including those that are added to its own. `has_say` is true if the plugin
+/// can reject pods. Returns `None` for a plugin that cannot reject pods and names no events.
 pub fn registrations(plugin: &GuardedPlugin, has_say: bool) -> Option<Vec<ErasedRegistration>> {
     // A plugin that panics here is treated as one without registrations.
     let mut wants = match plugin.events().unwrap_or_default() {

@@ -20,8 +20,8 @@ impl Reads {
     }
 }
 
-/// Records the hashed bytes. Values of one type that hash the same bytes are equal, because implementations of [`Hash`]
-/// separate the parts that they write.
+/// Records the hashed bytes. If [`Hash`] writes the same bytes for two values of one type, the values are equal,
+/// because implementations of [`Hash`] separate the parts that they write.
 struct Bytes<'a>(&'a mut Vec<u8>);
 
 impl Hasher for Bytes<'_> {

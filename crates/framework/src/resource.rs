@@ -345,8 +345,8 @@ pub(crate) fn decode_value<R: Resource>(key: &CustomKey, json: &Value) -> Result
 /// Decodes JSON text. On error, returns a field and a message. The message contains no position in the text, so it
 /// stays the same when other parts of the object change.
 ///
-/// Tracking the path takes time, so only a failed text is decoded again with it. The error's position would not do: an
-/// author's type may fail after its value has been read.
+/// Tracking the path of the field takes time, so the text is decoded with tracking only after an error. The position in
+/// the error does not identify the field, because an author's type may report an error after its value has been read.
 fn read<T: DeserializeOwned>(json: &str) -> Result<T, (String, String)> {
     let error = match serde_json::from_str(json) {
         Ok(decoded) => return Ok(decoded),
@@ -355,7 +355,7 @@ fn read<T: DeserializeOwned>(json: &str) -> Result<T, (String, String)> {
     let tracked = serde_path_to_error::deserialize::<_, T>(&mut serde_json::Deserializer::from_str(json));
     let (field, message) = match tracked {
         Err(error) => field_and_message(&error),
-        // What follows the object is wrong.
+        // The object decodes; the error is in the text after it.
         Ok(_) => (String::new(), error.to_string()),
     };
     let end = message.rfind(" at line ").unwrap_or(message.len());

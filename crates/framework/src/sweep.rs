@@ -21,11 +21,11 @@ impl PluginIdx {
 /// Rejections by row: the plugin and its reasons. Equal rejections are stored once.
 #[derive(Clone, Debug)]
 pub struct Verdicts {
-    /// Per row: 0 if it fits, otherwise the position in `distinct` plus one. Rows after the last rejected one have no
-    /// entry.
+    /// The code of each row: 0 if the row fits, otherwise the position of its rejection in `distinct` plus one. Rows
+    /// after the last rejected one have no entry.
     by_row: Vec<u32>,
     distinct: Vec<(PluginIdx, Reject)>,
-    /// Code of each rejection, filled once there are more than a few rejections.
+    /// Code of each rejection; empty while there are only a few rejections.
     code_by_rejection: FxHashMap<(PluginIdx, Reject), u32>,
     compact_at: usize,
 }
@@ -179,7 +179,7 @@ impl<'a> Sweep<'a> {
         Self { plugin, rows, fits, verdicts }
     }
 
-    /// The rows to judge.
+    /// The rows to evaluate.
     pub fn rows(&self) -> &'a NodeSet {
         self.rows
     }

@@ -298,7 +298,7 @@ impl NodeTable {
         self.rows[row.at()].images = images;
     }
 
-    /// Updates derived facts. Call this before every scheduling cycle.
+    /// Updates what is derived from all nodes. Call this before every scheduling cycle.
     ///
     /// The node order changes only when a node joins or leaves, and the number of nodes that have an image is updated
     /// only in rows that change. Both match kube-scheduler's snapshot.

@@ -119,7 +119,7 @@ impl Totals {
         }
     }
 
-    /// Ends a series of updates.
+    /// Ends a series of updates. Recomputes all totals if the largest raw score of a scorer has changed.
     pub(crate) fn settle<'a>(&mut self, raw: impl Fn(usize) -> &'a [i64], fits: &NodeSet) {
         let max_is_gone = |part: &ScorerPart| part.is_relative() && part.max > 0 && part.count_at_max == 0;
         if !self.stale && !self.parts.iter().any(max_is_gone) {

@@ -23,8 +23,8 @@ use crate::{
 };
 
 impl Engine {
-    /// Starts the binding of a pod, or its wait if plugins delay it. Then does what the plugins want done with other
-    /// pods.
+    /// Starts the binding of a pod, or starts its wait if plugins delay it. Then carries out the plugins' requests
+    /// concerning other pods.
     pub(super) fn enter_binding(
         &mut self,
         entry: QueuedPod,
@@ -136,7 +136,7 @@ impl Engine {
         }
     }
 
-    /// Handles the end of a binding requested by [`crate::Effect::Bind`].
+    /// Handles the outcome of a binding requested by [`crate::Effect::Bind`].
     pub(super) fn bind_finished(&mut self, uid: &Str, outcome: BindOutcome, now: Timestamp) {
         let Some(binding) = self.bindings.take(uid) else { return };
         match outcome {
@@ -190,7 +190,7 @@ fn pre_flight(chosen: &ChosenNode) -> Result<PreBindGroups, PointError> {
     profile.measured(Stage::PreFlight, status, || pre_bind_groups(profile, reservation))
 }
 
-/// Returns the PreBind plugins with work to do. Adjacent plugins that allow it form a group that runs in parallel.
+/// Returns the PreBind plugins with work to do. Adjacent plugins that may run in parallel form one group.
 fn pre_bind_groups(profile: &Profile, reservation: &Reservation) -> Result<PreBindGroups, PointError> {
     let mut groups = PreBindGroups::new();
     let mut open = false;

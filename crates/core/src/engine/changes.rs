@@ -47,7 +47,7 @@ impl Engine {
         self.report_handled(event, at);
     }
 
-    /// Reports that the change was handled as the given event.
+    /// Reports to the meter that the change was handled as the given event.
     fn report_handled(&self, event: ClusterEvent, at: ChangeTime) {
         if let (Some(meter), Some(begun)) = (&self.meter, at.begun) {
             meter.handled(event, begun);
@@ -166,7 +166,8 @@ impl Engine {
         self.pod_left_its_node_for(pod, at, |_| true);
     }
 
-    /// Wakes pods because a node has more free resources, but only those for which `concerns` returns true.
+    /// Wakes pods that may use the resources of `pod`, which has left its node. Wakes only pods for which `concerns`
+    /// returns true.
     pub(super) fn pod_left_its_node_for(
         &mut self,
         pod: &Arc<PodInfo>,

@@ -1,4 +1,4 @@
-//! Evicts victims step by step, and releases the pod that waits for them.
+//! Evicts victims step by step, and releases the preemptor once the victims are gone or terminating.
 
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ impl Engine {
         }
     }
 
-    /// Handles the end of an eviction requested by [`crate::Effect::Evict`].
+    /// Handles the outcome of an eviction requested by [`crate::Effect::Evict`].
     pub(super) fn evict_finished(&mut self, task: &EvictTask, outcome: &EvictOutcome, now: Timestamp) {
         match outcome {
             EvictOutcome::Evicted => self.report_preempted(task.round, &task.victim, ""),
@@ -68,7 +68,7 @@ impl Engine {
         }
     }
 
-    /// Evicts one pod: in memory if it waits on Permit, otherwise through the API server.
+    /// Evicts one pod: rejects it if it waits on Permit, otherwise evicts it through the API server.
     fn evict(&mut self, round: u64, victim: Arc<PodInfo>, now: Timestamp) {
         if self.preempt_waiting(&victim.uid, now) {
             self.evicted_in_memory(round, &victim, now);

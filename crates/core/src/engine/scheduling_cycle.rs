@@ -210,8 +210,8 @@ impl Engine {
         self.reporter.call(reservation.pod(), calls);
     }
 
-    /// Reports the end of an attempt, including its binding, to the meter. Attempts for pods of removed profiles are
-    /// not counted.
+    /// Reports a finished attempt, including its binding, to the meter. Attempts for pods of removed profiles are not
+    /// counted.
     pub(super) fn attempt_ended(&self, entry: &QueuedPod, result: AttemptResult) {
         if let (Some(meter), Some(begun)) = (&self.meter, entry.attempt_begun)
             && let Some(profile) = self.queue.profile_of(&entry.pod.spec.scheduler_name)

@@ -14,7 +14,8 @@ pub struct QueuedPod {
     pub profile: usize,
     /// Time at which it entered the queue, or returned to it after its last failed attempt.
     pub since: Timestamp,
-    /// Time at which it first became active. Time spent gated does not count as waiting for the scheduler.
+    /// Time at which it first became active, from which its waiting time is measured. Time spent gated before that does
+    /// not count.
     pub first_active: Option<Timestamp>,
     /// Number of times that it was handed out.
     pub attempts: u32,

@@ -2,10 +2,10 @@
 //! rejected pod returns, these events are checked, so that no wake-up is lost.
 //!
 //! A pod may wait on Permit for a quarter of an hour, and thousands may wait at the same time, so the storage must not
-//! grow with the number of events. Of the events that wake every pod rejected by a listener, only the sequence number
-//! of the latest is stored. Of the events that a hint must judge, the latest [`MAX_HINTED_EVENTS`] per listener are
-//! stored. An older event is treated as if its hint had returned `Queue`, because one attempt too many is better than a
-//! forgotten pod.
+//! grow with the number of events. Some events wake every pod that a listener (a plugin in one profile) rejected; for
+//! these events, only the sequence number of the latest is stored. For the other events, a hint decides; the latest
+//! [`MAX_HINTED_EVENTS`] of them are stored for each listener. An older event is treated as if its hint had returned
+//! `Queue`, because one attempt too many is better than a forgotten pod.
 
 use std::collections::VecDeque;
 
@@ -35,7 +35,7 @@ fn forget(counts: &mut EventCounts, event: ClusterEvent) {
 struct ListenerLog {
     /// One more than the sequence number of the last event that wakes every pod; 0 if there was no such event.
     certain: u64,
-    /// Events after `certain` that a hint judges, oldest first.
+    /// Events after `certain` for which a hint decides, oldest first.
     hinted: VecDeque<Numbered>,
 }
 
@@ -70,7 +70,7 @@ impl ListenerLog {
 pub(super) struct InFlight {
     /// For each pod, the sequence number of the first event that the pod may have missed.
     pods: FxHashMap<Str, u64>,
-    /// Number of pods for each of these event numbers, lowest event number first.
+    /// For each sequence number in `pods`, the number of pods that have it; lowest sequence number first.
     starts: VecDeque<(u64, usize)>,
     logs: FxHashMap<Listener, ListenerLog>,
     /// Number of events stored in `logs`.
@@ -119,7 +119,7 @@ impl InFlight {
     }
 
     /// Records an event for its listeners. The flag of a listener is true if the event wakes every pod that the
-    /// listener rejected, and false if a hint must judge the event.
+    /// listener rejected, and false if a hint decides.
     pub(super) fn record(
         &mut self,
         event: ClusterEvent,
@@ -146,7 +146,7 @@ impl InFlight {
     }
 
     /// Returns true if an event for `listener` that wakes the pod has occurred since the pod was handed out. `hint`
-    /// judges the events that need a hint.
+    /// decides for the events that need a hint.
     pub(super) fn missed(
         &self,
         uid: &Str,
@@ -206,7 +206,7 @@ mod tests {
         Listener { profile: 0, plugin: ["a", "b", "c"][which as usize] }
     }
 
-    /// Answer of the pod's hint to the event with the given number.
+    /// Returns true if the hint wakes the pod at the event with the given number.
     fn hint(pod: u8, number: u32) -> bool {
         number.is_multiple_of(u32::from(pod) + 7)
     }

@@ -329,7 +329,7 @@ fn set_off(
     assert_eq!(known(&mut world), known(&mut world_anew(&world.nodes(), &bound, &pods)), "{call}");
 }
 
-/// Taking a pod out of the queue compares the others.
+/// The plugin panics when a pod is taken out of the queue, because the remaining pods are then compared.
 fn a_panic_of_queue_sort_is_reported_after_every_pod_has_entered() {
     let (mut world, mut reports, mut bound) = (world(), Reports::default(), BTreeMap::new());
     world.set_node(labelled("a", 1000, "calm"));

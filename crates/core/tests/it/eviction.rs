@@ -8,8 +8,8 @@ use harbormaster_framework::{prelude::*, registry::Registry};
 
 use crate::world::{World, node, pod, with_priority};
 
-/// A plugin that is controlled by the pod's annotations: `victims` names the pods to evict for the pod, `panics`
-/// interrupts a dry run, and `waits` delays the pod on Permit.
+/// A plugin that is controlled by the pod's annotations: `victims` names the pods to evict for the pod, `panics` causes
+/// a panic in the middle of a dry run, and `waits` delays the pod on Permit.
 #[derive(Default)]
 struct Bully;
 
@@ -316,7 +316,7 @@ fn a_preemptor_that_preempts_again_is_held_back_only_by_its_newest_round() {
     world.add_bound_pod(pod("small", 50), "tiny");
     preempts(&mut world, preemptor(&["x"]));
     let earlier = world.evictions();
-    // The deletion of x arrives before the answer to the eviction call, and another event wakes the pod.
+    // The deletion of x arrives before the outcome of the eviction call, and another event wakes the pod.
     begins_to_go(&mut world, "x");
     world.add_pod(preemptor(&["y", "z"]));
     world.remove_pod("small");

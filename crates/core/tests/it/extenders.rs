@@ -180,7 +180,7 @@ fn reasons_of_extenders_are_counted_with_those_of_plugins() {
         world(vec![filters("u")], Fake { filter: Some(filter), ..Fake::default() }, &["a", "b", "c"]);
     world.set_node(node("small", 10));
     world.add_pod(pod("p", 100));
-    // The answer did not mention `c`, so there is no reason for `c`. Eviction does not help on `c` either.
+    // The answer did not mention `c`, so the message gives no reason for `c`. Eviction does not help on `c` either.
     assert_eq!(
         message(&mut world),
         "0/4 nodes are available: 1 Insufficient cpu, 1 broken, 1 no GPU. preemption: 0/4 nodes are available: 1 No \

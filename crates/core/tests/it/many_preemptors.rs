@@ -72,8 +72,8 @@ fn in_parity_mode_the_window_moves_on_with_each_preemptor() {
         let victims = preempt(&mut world, &format!("preemptor-{at}"));
         seen.push(important(&victims) > 0);
     }
-    // The search visits a hundred consecutive nodes out of three hundred, so the start determines whether these nodes
-    // have less important pods.
+    // The search visits a hundred consecutive nodes out of three hundred, so the node where it starts determines
+    // whether it finds less important pods.
     let changes = seen.windows(2).filter(|pair| pair[0] != pair[1]).count();
     assert!(seen.contains(&true) && seen.contains(&false), "{seen:?}");
     assert!(changes > 5, "the window hardly moves: {seen:?}");

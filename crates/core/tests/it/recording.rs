@@ -64,7 +64,8 @@ fn config(parity: bool) -> EngineConfig {
     EngineConfig { parity, batching: parity, ..EngineConfig::new(vec![profile()]) }
 }
 
-/// Records a run in which pods have priorities and therefore evict each other, and in which evictions are answered.
+/// Records a run in which pods have priorities and therefore evict each other, and in which the host reports the
+/// outcomes of evictions.
 fn record(steps: Vec<Step>, parity: bool) -> Vec<u8> {
     let (mut world, mut model) = (World::with(config(parity)), Model::default());
     for step in steps {

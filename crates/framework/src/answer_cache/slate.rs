@@ -25,10 +25,10 @@ const MAX_SINGLE_UPDATES: usize = 8;
 
 /// A pod's columns combined: the rows that fit, and their totals.
 ///
-/// Invariant: after [`Slate::sync`], both match the answers that the plugins would give now.
+/// Invariant: after [`Slate::sync`], the rows and the totals match the answers that the plugins would give now.
 #[derive(Debug, Default)]
 pub(super) struct Slate {
-    /// By plugin; `None` for cluster-scoped plugins.
+    /// The column of each plugin; `None` for cluster-scoped plugins.
     pub(super) columns: Box<[Option<ColumnId>]>,
     pub(super) usage: Usage,
     /// The attempt that created the slate; zero if the position is free.
@@ -124,7 +124,7 @@ impl Slate {
         Ok(())
     }
 
-    /// Collects the changed rows; returns false if all rows must be judged again.
+    /// Collects the changed rows; returns false if all rows must be evaluated again.
     fn find_changed(&mut self, nodes: &NodeTable) -> bool {
         self.changed.clear();
         if self.shape != Some(nodes.shape()) || self.score_failure.is_some() {

@@ -27,7 +27,7 @@ pub(super) struct Draft {
     pub(super) pod: Arc<PodInfo>,
     /// Slate for the attempt's pod. No other slate is opened while the draft exists.
     pub(super) slate: SlateId,
-    /// Filter states, by plugin; cached ones are shared.
+    /// Filter state of each plugin; cached states are shared with the answer cache.
     pub(super) states: Vec<Slot>,
     pub(super) restriction: Restriction,
     /// The rows that fit, after filtering.
@@ -36,7 +36,7 @@ pub(super) struct Draft {
     pub(super) fits_as_cached: bool,
     /// Rejections by cluster-scoped filters, and those caused by nominated pods.
     pub(super) overlay: Verdicts,
-    /// Rows whose rejection in `overlay` takes precedence over cached filters.
+    /// Rows whose rejection in `overlay` takes precedence over that of cached filters.
     pub(super) forced: NodeSet,
 }
 
@@ -61,7 +61,7 @@ impl Draft {
         filters.iter().all(|p| self.profile.plugin(*p).scope() == Scope::Row || self.states[p.at()].is_none())
     }
 
-    /// Judges the pod on a row in the row's current state. Returns the rejection, if any.
+    /// Runs the Filter plugins for a row in its current state. Returns the rejection, if any.
     pub(super) fn rejection(
         &self,
         cluster: &Cluster,

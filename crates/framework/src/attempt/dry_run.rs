@@ -31,7 +31,7 @@ pub struct DryRun<'a> {
     /// Pods of equal or higher priority that are expected on the node.
     nominated: Cow<'a, [Arc<PodInfo>]>,
     removed: Vec<Arc<PodInfo>>,
-    /// The row's original pods. Their order breaks ties between equally important pods.
+    /// The row's original pods; `None` until a pod is removed. Their order breaks ties between equally important pods.
     before: Option<Vec<Arc<PodInfo>>>,
     added: Vec<Arc<PodInfo>>,
 }
@@ -86,8 +86,8 @@ impl<'a> DryRun<'a> {
         Ok(notified?)
     }
 
-    /// Returns the rejection of the node in its current state; `None` if the pod fits. Filters run twice if there are
-    /// nominated pods of equal or higher priority: with them on the node, and without them.
+    /// Returns the rejection of the node in its current state; `None` if the pod fits. If there are nominated pods of
+    /// equal or higher priority, filters run twice: with these pods on the node, and without them.
     ///
     /// # Errors
     /// When a Filter plugin fails unexpectedly.
@@ -100,7 +100,7 @@ impl<'a> DryRun<'a> {
         Ok(rejection.map(|(_, reject)| reject))
     }
 
-    /// Judges the pod as if the nominated pods were on the row. Returns the rejection, if any.
+    /// Runs the Filter plugins as if the nominated pods were on the row. Returns the rejection, if any.
     pub(super) fn rejection_with_nominated(&mut self) -> Result<Option<(PluginIdx, Reject)>, PointError> {
         let mut slots = self.slots.clone();
         for other in &*self.nominated {

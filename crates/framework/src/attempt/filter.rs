@@ -244,7 +244,7 @@ impl Draft {
         self.finish_unschedulable(Diagnosis::by_pre_filter(nodes, plugin, reject, by), rejections)
     }
 
-    /// Judges the pod on a row as if the pods nominated to the row were on it. Returns the rejection, if any.
+    /// Runs the Filter plugins for a row as if the pods nominated to it were on it. Returns the rejection, if any.
     fn rejection_with(
         &self,
         cluster: &mut Cluster,

@@ -198,7 +198,7 @@ impl Runner {
     }
 }
 
-/// Use of cached scores.
+/// Whether cached scores may be used.
 #[derive(Clone, Copy)]
 pub(super) enum CachedScores {
     /// Use cached scores where they exist.

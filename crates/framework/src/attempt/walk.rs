@@ -21,8 +21,8 @@ pub(super) struct Walk {
     pub(super) visited: usize,
 }
 
-/// Walks from `start` until it has seen `wanted` feasible nodes and finds the next one, as a single worker of
-/// kube-scheduler does. Rejected nodes between the last wanted node and the next feasible one count as visited.
+/// Collects the first `wanted` feasible nodes at or after `start`. Like a single worker of kube-scheduler, it stops
+/// only at the next feasible node, so the rejected nodes before that one count as visited.
 ///
 /// `tried` was evaluated before the walk and counts as visited even if the walk does not reach it.
 pub(super) fn walk(

@@ -195,7 +195,7 @@ impl KindStore {
         (old.is_some() || new.is_some()).then_some(CustomChange { resource, old, new })
     }
 
-    /// Makes visible the API server's version with the assumptions that still apply.
+    /// Shows plugins the API server's version with the assumptions that still apply.
     fn assume_again(
         &mut self,
         key: &CustomKey,

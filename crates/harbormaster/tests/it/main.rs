@@ -6,6 +6,7 @@ mod documents;
 mod e2e;
 mod e2e_bad_config;
 mod e2e_debugger;
+mod e2e_devices;
 mod e2e_election;
 mod e2e_events;
 mod e2e_extender;

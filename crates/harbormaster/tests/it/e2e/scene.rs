@@ -21,7 +21,7 @@ use super::{
 };
 
 /// Names of all watched resources, as they appear in the log.
-const WATCHED: [&str; 14] = [
+const WATCHED: [&str; 17] = [
     "nodes",
     "pods",
     "namespaces",
@@ -36,6 +36,9 @@ const WATCHED: [&str; 14] = [
     "csinodes.storage.k8s.io",
     "csidrivers.storage.k8s.io",
     "volumeattachments.storage.k8s.io",
+    "deviceclasses.resource.k8s.io",
+    "resourceclaims.resource.k8s.io",
+    "resourceslices.resource.k8s.io",
 ];
 
 /// One test's part of the cluster: a scheduler name, nodes with a label, and a proxy.
