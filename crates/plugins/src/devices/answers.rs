@@ -182,7 +182,7 @@ impl Rows {
 impl Answered {
     /// Returns true if the query has the very same claims.
     fn is_same(&self, query: &DeviceQuery<'_>) -> bool {
-        self.is_like(query, |a, b| Arc::ptr_eq(a, b))
+        self.is_like(query, Arc::ptr_eq)
     }
 
     /// Returns true if the query asks for the same.
