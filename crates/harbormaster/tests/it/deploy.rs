@@ -28,6 +28,9 @@ use crate::e2e::{
 
 const NAMESPACE: &str = "kube-system";
 const ROLES: &str = "/apis/rbac.authorization.k8s.io/v1";
+const DEVICE_CLASSES: &str = "/apis/resource.k8s.io/v1/deviceclasses";
+const SLICES: &str = "/apis/resource.k8s.io/v1/resourceslices";
+const RESOURCE_CLAIMS: &str = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims";
 
 fn deploy(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy").join(path)
@@ -304,6 +307,14 @@ fn every_kind_of_pod(client: &ApiClient, scheduler: &str) {
     create_all(client, CLASSES, &[class("local", NOBODY), class("made", "csi.example.com")]);
     create_all(client, VOLUMES, &[volume("disk", "local", "b", &json!({}))]);
     create_all(client, CLAIMS, &[claim("data", "local"), claim("new", "made")]);
+    let devices = |kind: &str, name: &str, spec: Value| json!({"apiVersion": "resource.k8s.io/v1", "kind": kind, "metadata": {"name": name}, "spec": spec});
+    let wish = json!({"devices": {"requests": [{"name": "card", "exactly": {"deviceClassName": "card"}}]}});
+    let offer = json!({"driver": "cards.example.com", "nodeName": "a", "devices": [{"name": "card-0"}],
+        "pool": {"name": "a", "generation": 1, "resourceSliceCount": 1}});
+    create_all(client, DEVICE_CLASSES, &[devices("DeviceClass", "card", json!({}))]);
+    create_all(client, SLICES, &[devices("ResourceSlice", "a", offer)]);
+    create_all(client, RESOURCE_CLAIMS, &[devices("ResourceClaim", "card", wish)]);
+    let uses_card = json!({"resourceClaims": [{"name": "card", "resourceClaimName": "card"}]});
     let labelled = |mut pod: Value, app: &str| {
         pod["metadata"]["labels"] = json!({"app": app});
         pod
@@ -323,11 +334,12 @@ fn every_kind_of_pod(client: &ApiClient, scheduler: &str) {
             labelled(pod("spread-1", scheduler, small.clone(), spread.clone()), "spread"),
             labelled(pod("spread-2", scheduler, small.clone(), spread), "spread"),
             pod("stores", scheduler, small.clone(), json!({"volumes": users_of(&["data"])})),
-            pod("has-made", scheduler, small, json!({"volumes": users_of(&["new"])})),
+            pod("has-made", scheduler, small.clone(), json!({"volumes": users_of(&["new"])})),
+            pod("computes", scheduler, small, uses_card),
             pod("large", scheduler, json!({"cpu": "100"}), json!({})),
         ],
     );
-    for pod in ["plain", "apart-1", "apart-2", "spread-1", "spread-2", "stores"] {
+    for pod in ["plain", "apart-1", "apart-2", "spread-1", "spread-2", "stores", "computes"] {
         wait_until_bound(client, pod);
     }
     // No provisioner creates the volume, but the claim names the selected node.
@@ -383,6 +395,10 @@ fn the_kustomize_deployment_can_schedule_every_kind_of_pod_with_its_permissions(
         // PreBind waits for provisioned volumes.
         "get persistentvolumeclaims",
         "get persistentvolumes",
+        // A claim changed before it was written.
+        "get resourceclaims",
+        // kube-apiserver asks for this permission when the status of a claim is written.
+        "patch resourceclaims/binding",
         // Repeated events form a series.
         "update events",
         "patch events",
