@@ -1,3 +1,6 @@
+mod index;
+mod random;
+
 use serde_json::{Value, json};
 
 use super::{Allocation, ResourceClaim, ResourceSlice, slice::Attribute};
