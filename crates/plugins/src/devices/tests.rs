@@ -1,5 +1,6 @@
 mod index;
 mod random;
+mod search;
 
 use serde_json::{Value, json};
 
