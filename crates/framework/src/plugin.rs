@@ -237,6 +237,13 @@ pub trait Score<V: Scoped = WholeCluster, S: State = ()>: Plugin {
     /// Conversion of raw scores to 0..=100.
     const NORMALIZE: Normalize = Normalize::AsIs;
 
+    /// Returns false if all nodes are equally good for the pod, so that the plugin is not called for it. A plugin with
+    /// PreScore returns `Skip` there instead.
+    fn scores_pod(&self, cx: &V::Cycle<'_>) -> bool {
+        let _ = cx;
+        true
+    }
+
     /// Returns the raw score of one node.
     fn score(&self, cx: &V::Cycle<'_>, state: &S, node: NodeRef<'_>) -> PluginResult<i64>;
 

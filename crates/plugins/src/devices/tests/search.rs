@@ -168,7 +168,7 @@ fn pools_of_one_name_share_the_counters_of_the_first_that_is_considered() {
     assert_eq!(answer(&slices, &[some(4)]), NONE, "three slots in all, although each pool has its own");
     let only_y = json!([{"cel": {"expression": "device.driver == 'y.example.com'"}}]);
     let only_y = requests(&[request("r", &json!({"count": 2, "selectors": only_y}))]);
-    assert_eq!(answer(&slices, &[only_y.clone()]), NONE, "y has one slot if x is not considered");
+    assert_eq!(answer(&slices, std::slice::from_ref(&only_y)), NONE, "y has one slot if x is not considered");
     assert_eq!(answer(&slices, &[some(1), only_y]), "x0 | y0 y1");
 }
 
