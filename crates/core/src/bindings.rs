@@ -56,16 +56,16 @@ pub(crate) struct Wait {
 pub(crate) struct Binding {
     pub(crate) entry: QueuedPod,
     pub(crate) chosen: ChosenNode,
-    /// Empty once the pod is in the binding cycle.
+    /// The waits that have not ended; empty once the pod is in the binding cycle.
     waits: Vec<Wait>,
     /// Start of the wait, if it is measured.
     pub(crate) held_since: Option<Stamp>,
-    /// Order of arrival.
+    /// Position in the order of arrival.
     sequence: u64,
 }
 
 impl Binding {
-    /// Returns the wait that ends first.
+    /// Returns the wait with the earliest deadline.
     fn first_wait(&self) -> Option<Wait> {
         self.waits.iter().copied().min_by_key(|wait| wait.until)
     }
@@ -106,7 +106,7 @@ impl Bindings {
         self.waiting.values().filter_map(|uid| self.by_uid.get(uid))
     }
 
-    /// Time at which the first wait ends.
+    /// Earliest deadline of all waiting pods; `None` if no pod waits.
     pub(crate) fn next_timeout(&self) -> Option<Timestamp> {
         self.deadlines.first().map(|(at, _)| *at)
     }

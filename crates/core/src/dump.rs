@@ -18,7 +18,7 @@ pub struct Dump {
     pub backoff: Vec<Arc<PodInfo>>,
     /// Pods that wait for an event, including gated ones.
     pub unschedulable: Vec<Arc<PodInfo>>,
-    /// Pods without a node that are not scheduled: pods of other schedulers and pods that are being deleted.
+    /// Pods without a node that the engine does not schedule: pods of other schedulers and pods that are being deleted.
     pub left_alone: Vec<Arc<PodInfo>>,
 }
 
@@ -40,8 +40,8 @@ pub struct DumpedNode {
 }
 
 impl Engine {
-    /// Returns the complete state. A pod that is missing from the queue by mistake appears nowhere in it. Visits every
-    /// pod, so it is only for debugging.
+    /// Returns the complete state. A pod that the queue has lost because of a bug appears nowhere in the dump. Visits
+    /// every pod, so use it only for debugging.
     pub fn dump(&self) -> Dump {
         let queue = self.queue();
         let is_left_alone = |pod: &&Arc<PodInfo>| {

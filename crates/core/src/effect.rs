@@ -40,7 +40,7 @@ pub struct CallOffTask {
 /// Requests to the API server after a decision has been abandoned.
 #[derive(Clone, Debug)]
 pub struct CallTask {
-    /// The pod that gives up its node.
+    /// The pod that loses its node.
     pub pod: Arc<PodInfo>,
     /// The requests, in order.
     pub calls: Vec<ApiCall>,
@@ -87,10 +87,10 @@ impl BindTask {
     }
 }
 
-/// A change to `status`, relative to the engine's version of the pod.
+/// A change to a pod's `status`, computed from the engine's version of the pod.
 #[derive(Clone, Debug)]
 pub struct StatusPatch {
-    /// The pod that the patch is relative to.
+    /// The engine's version of the pod.
     pub pod: Arc<PodInfo>,
     /// The new `PodScheduled` condition, if it changes.
     pub condition: Option<Condition>,

@@ -177,9 +177,9 @@ impl Engine {
     }
 
     /// Reports plugin failures that belong to no attempt. Each call to the engine ends with this report, so that a
-    /// failure is reported with its cause and is not attributed to the next attempt.
+    /// failure is not attributed to the next attempt.
     fn report_plugin_failures(&mut self) {
-        // Every input and every attempt ends here, so the usual case costs no more than these checks.
+        // This runs after every input and every attempt, so without failures it must cost no more than these checks.
         if !self.queue.has_failures() && !self.cache.cluster.has_failures() {
             return;
         }
@@ -262,8 +262,8 @@ impl Engine {
         self.queue.has_work()
     }
 
-    /// Returns true if the next pod is not in backoff. If there is no such pod, [`Self::schedule_one`] tries a rejected
-    /// pod before its backoff ends.
+    /// Returns true if some pod is ready. Otherwise, [`Self::schedule_one`] tries a rejected pod, if there is one,
+    /// before the pod's backoff ends.
     pub fn has_due_work(&self) -> bool {
         self.queue.has_due_work()
     }
@@ -313,7 +313,7 @@ impl Engine {
         self.bindings.len()
     }
 
-    /// Number of requested bindings and evictions whose end the host has not reported.
+    /// Number of requested bindings and evictions that the host has not reported as finished.
     pub fn work_in_flight(&self) -> usize {
         self.bindings.requested() + self.evictions.requested()
     }

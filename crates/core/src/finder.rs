@@ -1,4 +1,4 @@
-//! Finds nodes. Holds the runners of all profiles with their caches, and the start of the next search.
+//! Finds nodes. Holds the runners of all profiles with their caches, and the position where the next search starts.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ pub(crate) struct Finder {
     window: Window,
     /// Chooses among equally good nodes.
     tie: Tie,
-    /// Start of the next search; shared by all profiles.
+    /// Position where the next search starts; shared by all profiles.
     rotation: Rotation,
     extenders: Extenders,
     meter: Option<Arc<dyn Meter>>,
@@ -89,7 +89,7 @@ impl Finder {
         self.runners[profile].profile()
     }
 
-    /// Start of the next search for victims.
+    /// Returns the position where the next search for victims starts.
     pub(crate) fn next_offset(&mut self) -> usize {
         self.rotation.next_offset()
     }
@@ -205,7 +205,7 @@ impl<'a> BatchMeter<'a> {
         meter.map(|meter| Self { meter, profile, begun: meter.now() })
     }
 
-    /// Ends the lookup of a hint.
+    /// Records a finished lookup of the next node in the cached ranking.
     fn looked_up(&self, hint: Option<&Str>, flush_reason: Option<&'static str>) {
         self.flushed(flush_reason);
         self.meter.batch_lookup(self.profile, hint.is_some(), self.begun);
@@ -214,7 +214,7 @@ impl<'a> BatchMeter<'a> {
         }
     }
 
-    /// Ends the update after a choice.
+    /// Records a finished update of the cached ranking.
     fn updated(&self, hint: Option<&Str>, node: &Str, flush_reason: Option<&'static str>) {
         self.meter.batch_update(self.profile, self.begun);
         self.flushed(flush_reason);

@@ -1,4 +1,4 @@
-//! Permit: plugins that delay a pod, and what they want done with pods that are already waiting.
+//! Permit: calls the plugins that may delay a pod, and collects their requests concerning other pods.
 
 use std::{sync::Arc, time::Duration};
 
@@ -20,7 +20,7 @@ use crate::bindings::Bindings;
 pub(crate) struct Permission {
     /// Plugins that delay the pod, each with its maximum delay.
     pub(crate) waits: Vec<(&'static str, Duration)>,
-    /// Calls that plugins requested for other waiting pods, in the order in which they are made afterwards.
+    /// Plugins' requests concerning other pods, in the order in which the engine carries them out afterwards.
     pub(crate) calls: Vec<PermitCall>,
 }
 

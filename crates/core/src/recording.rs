@@ -7,9 +7,9 @@
 //! Requests to extenders and their answers are recorded on the line before the attempt that made them, so a replay
 //! contacts no extender.
 //!
-//! The first line contains those settings of the engine that are data; the host must supply the same plugins and
-//! arguments. Objects are recorded in a private form that has only the fields that decisions use, not in the form of
-//! the Kubernetes API. A recording can be replayed only by the version that wrote it.
+//! The first line contains the engine's settings, except for the plugins and their arguments, which the host must
+//! supply again for a replay. Objects are recorded in a private form that has only the fields that decisions use, not
+//! in the form of the Kubernetes API. A recording can be replayed only by the version that wrote it.
 
 mod extenders;
 mod line;

@@ -57,7 +57,7 @@ impl Reporter {
         self.effects.push(Effect::CallOff(CallOffTask { pod: pod.clone(), why }));
     }
 
-    /// Sends the API requests that plugins make because the pod gives up its node.
+    /// Sends the API requests that plugins make when the pod loses its node.
     pub(crate) fn call(&mut self, pod: &Arc<PodInfo>, calls: Vec<ApiCall>) {
         if !calls.is_empty() {
             self.effects.push(Effect::Call(CallTask { pod: pod.clone(), calls }));

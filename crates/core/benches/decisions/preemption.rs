@@ -56,7 +56,7 @@ fn sized(at: usize, milli_cpu: usize, change: impl FnOnce(&mut PodSpec)) -> Pod 
     pod
 }
 
-/// Measures the time from a preemptor's first attempt until it gets a node. Evictions are answered immediately.
+/// Measures the time from a preemptor's first attempt until it gets a node. Evictions succeed immediately.
 fn run(shape: &Shape) -> Duration {
     let mut now = Timestamp::from_secs(1_000_000);
     let mut engine = Engine::new(EngineConfig::new(vec![profile()]));

@@ -23,8 +23,8 @@ use crate::{
 };
 
 impl Engine {
-    /// Starts the binding of a pod, or its wait if plugins delay it. Then does what the plugins want done with other
-    /// pods.
+    /// Starts the binding of a pod, or its wait on Permit if plugins delay it. Then carries out the plugins' requests
+    /// concerning other pods.
     pub(super) fn enter_binding(
         &mut self,
         entry: QueuedPod,
@@ -157,7 +157,7 @@ impl Engine {
         }
     }
 
-    /// Gives up the node, wakes pods that may use the freed resources, and returns the pod to the queue.
+    /// Frees the node's resources, wakes the pods that may use them, and returns the pod to the queue.
     fn binding_failed(&mut self, binding: Binding, failure: Failure, now: Timestamp) {
         let Binding { entry, chosen, .. } = binding;
         self.unreserve(&chosen.profile, &chosen.reservation);
@@ -190,7 +190,7 @@ fn pre_flight(chosen: &ChosenNode) -> Result<PreBindGroups, PointError> {
     profile.measured(Stage::PreFlight, status, || pre_bind_groups(profile, reservation))
 }
 
-/// Returns the PreBind plugins with work to do. Adjacent plugins that allow it form a group that runs in parallel.
+/// Returns the PreBind plugins with work to do. Adjacent plugins that may run in parallel form one group.
 fn pre_bind_groups(profile: &Profile, reservation: &Reservation) -> Result<PreBindGroups, PointError> {
     let mut groups = PreBindGroups::new();
     let mut open = false;

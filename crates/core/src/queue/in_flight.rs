@@ -1,11 +1,11 @@
 //! Events that arrive while pods are in flight, that is, while the pods are being scheduled or wait on Permit. When a
-//! rejected pod returns, these events are checked, so that no wake-up is lost.
+//! rejected pod returns to the queue, these events are checked, so that no wake-up is lost.
 //!
 //! A pod may wait on Permit for a quarter of an hour, and thousands may wait at the same time, so the storage must not
-//! grow with the number of events. Of the events that wake every pod rejected by a listener, only the sequence number
-//! of the latest is stored. Of the events that a hint must judge, the latest [`MAX_HINTED_EVENTS`] per listener are
-//! stored. An older event is treated as if its hint had returned `Queue`, because one attempt too many is better than a
-//! forgotten pod.
+//! grow with the number of events. If an event wakes every pod that a listener rejected, only the sequence number of
+//! the latest such event is stored. If a hint decides which pods an event wakes, the event itself is stored, but only
+//! the latest [`MAX_HINTED_EVENTS`] events per listener. An older event is treated as if its hint had returned `Queue`,
+//! because one attempt too many is better than a forgotten pod.
 
 use std::collections::VecDeque;
 
@@ -33,9 +33,10 @@ fn forget(counts: &mut EventCounts, event: ClusterEvent) {
 /// Events for one listener since the oldest pod in flight was handed out.
 #[derive(Debug, Default)]
 struct ListenerLog {
-    /// One more than the sequence number of the last event that wakes every pod; 0 if there was no such event.
+    /// One more than the sequence number of the last event that wakes every pod, or is treated as if it did; 0 if there
+    /// was no such event.
     certain: u64,
-    /// Events after `certain` that a hint judges, oldest first.
+    /// Events after `certain` that wake only the pods for which a hint returns `Queue`, oldest first.
     hinted: VecDeque<Numbered>,
 }
 
@@ -70,10 +71,10 @@ impl ListenerLog {
 pub(super) struct InFlight {
     /// For each pod, the sequence number of the first event that the pod may have missed.
     pods: FxHashMap<Str, u64>,
-    /// Number of pods for each of these event numbers, lowest event number first.
+    /// Each sequence number in `pods` with the number of pods that have it, in ascending order.
     starts: VecDeque<(u64, usize)>,
     logs: FxHashMap<Listener, ListenerLog>,
-    /// Number of events stored in `logs`.
+    /// Number of events of each kind stored in `logs`.
     counts: EventCounts,
     /// One more than the sequence number of the last event that wakes all rejected pods; 0 if there was no such event.
     wild: u64,
@@ -119,7 +120,7 @@ impl InFlight {
     }
 
     /// Records an event for its listeners. The flag of a listener is true if the event wakes every pod that the
-    /// listener rejected, and false if a hint must judge the event.
+    /// listener rejected, and false if a hint decides for each pod.
     pub(super) fn record(
         &mut self,
         event: ClusterEvent,
@@ -146,7 +147,7 @@ impl InFlight {
     }
 
     /// Returns true if an event for `listener` that wakes the pod has occurred since the pod was handed out. `hint`
-    /// judges the events that need a hint.
+    /// decides for the events that do not wake every pod.
     pub(super) fn missed(
         &self,
         uid: &Str,
@@ -206,7 +207,7 @@ mod tests {
         Listener { profile: 0, plugin: ["a", "b", "c"][which as usize] }
     }
 
-    /// Answer of the pod's hint to the event with the given number.
+    /// Returns true if the pod's hint lets the event with the given number wake the pod.
     fn hint(pod: u8, number: u32) -> bool {
         number.is_multiple_of(u32::from(pod) + 7)
     }

@@ -25,8 +25,8 @@ impl BySort {
         self.panicked.borrow().is_some()
     }
 
-    /// Takes the plugin's latest panic, if there was one since the last call. Pods for which the plugin panics are in
-    /// order of arrival.
+    /// Takes the plugin's latest panic, if there was one since the last call. If the plugin panics while it compares
+    /// two pods, they are in order of arrival.
     pub(super) fn take_panic(&self) -> Option<PointError> {
         self.panicked.take()
     }

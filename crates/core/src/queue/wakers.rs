@@ -82,7 +82,7 @@ impl Wakers {
     }
 
     /// Returns the listeners of the event, each with a flag: true if the event wakes every pod that the plugin
-    /// rejected, and false if a hint must judge the event.
+    /// rejected, and false if a hint decides for each pod.
     pub(super) fn listeners(&self, event: ClusterEvent) -> impl Iterator<Item = (Listener, bool)> {
         self.wakers_for(event).map(|w| (w.listener, w.hint.is_none()))
     }

@@ -21,7 +21,7 @@ fn is_armed(call: &str) -> bool {
     *ARMED.lock().unwrap() == Some(call)
 }
 
-/// Panics when it sees a bad pod or object.
+/// Panics if the bomb is armed for `call` and `name` is "bad".
 fn spark(call: &str, name: &str) {
     assert!(!(name == "bad" && is_armed(call)), "boom");
 }
@@ -329,7 +329,7 @@ fn set_off(
     assert_eq!(known(&mut world), known(&mut world_anew(&world.nodes(), &bound, &pods)), "{call}");
 }
 
-/// Taking a pod out of the queue compares the others.
+/// QueueSort is also called when a pod leaves the queue, to compare the other pods.
 fn a_panic_of_queue_sort_is_reported_after_every_pod_has_entered() {
     let (mut world, mut reports, mut bound) = (world(), Reports::default(), BTreeMap::new());
     world.set_node(labelled("a", 1000, "calm"));

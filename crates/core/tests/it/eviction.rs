@@ -303,7 +303,7 @@ fn no_more_pods_are_evicted_for_a_preemptor_that_is_deleted() {
     finish_all(&mut world, &EvictOutcome::Evicted);
     assert!(world.evictions().is_empty(), "no pod needs y's room");
     assert_eq!(world.events().len(), 1, "the event about x is recorded");
-    // Nothing of that round remains.
+    // The engine has forgotten that round.
     preempts(&mut world, preemptor(&[]));
     world.remove_pod("x");
     assert!(is_tried(&mut world));
@@ -316,7 +316,7 @@ fn a_preemptor_that_preempts_again_is_held_back_only_by_its_newest_round() {
     world.add_bound_pod(pod("small", 50), "tiny");
     preempts(&mut world, preemptor(&["x"]));
     let earlier = world.evictions();
-    // The deletion of x arrives before the answer to the eviction call, and another event wakes the pod.
+    // The engine sees x terminating before the eviction call ends, and another event wakes the preemptor.
     begins_to_go(&mut world, "x");
     world.add_pod(preemptor(&["y", "z"]));
     world.remove_pod("small");

@@ -28,7 +28,7 @@ use crate::world::{
     steps::{Model, Step, play, step},
 };
 
-/// A plugin that delays one pod in three for some seconds. Another one in three releases all waiting pods.
+/// A plugin that delays one pod in three for three seconds. Another third of the pods release all waiting pods.
 #[derive(Default)]
 struct Turnstile;
 
@@ -64,7 +64,7 @@ fn config(parity: bool) -> EngineConfig {
     EngineConfig { parity, batching: parity, ..EngineConfig::new(vec![profile()]) }
 }
 
-/// Records a run in which pods have priorities and therefore evict each other, and in which evictions are answered.
+/// Records a run in which pods have priorities and therefore evict each other, and in which evictions finish.
 fn record(steps: Vec<Step>, parity: bool) -> Vec<u8> {
     let (mut world, mut model) = (World::with(config(parity)), Model::default());
     for step in steps {
