@@ -3,8 +3,8 @@
 //! - A [`column`] holds the answers of one plugin for all pods that are equal in the parts that the plugin
 //!   [reads](crate::reads). Pod templates that differ only in other parts share the column.
 //! - A [`slate`] combines the columns of a pod: the rows that fit, and the sums of their scores. Placing a pod changes
-//!   one row, so only that row must be judged again for the next pod of the same template. The cost of a decision is
-//!   therefore almost independent of the number of nodes.
+//!   one row, so only that row must be filtered and scored again for the next pod of the same template. The cost of a
+//!   decision is therefore almost independent of the number of nodes.
 //! - The [`budget`] keeps entries that are used repeatedly, as a segmented LRU cache does. New slates and columns enter
 //!   a small probationary segment; their second use moves them to the protected segment. The fingerprint of an entry
 //!   that is evicted from the probationary segment is remembered for a while ([`recently_evicted`]); if the entry is
@@ -54,7 +54,7 @@ pub(crate) struct SlateId(usize);
 #[derive(Debug, Default)]
 pub(crate) struct AnswerCache {
     columns: Vec<Column>,
-    /// By column.
+    /// Key and usage of each column, in the order of `columns`.
     column_entries: Vec<ColumnEntry>,
     by_reads: FxHashMap<(PluginIdx, Reads), ColumnId>,
     free_columns: Vec<ColumnId>,
@@ -114,7 +114,7 @@ impl AnswerCache {
         Ok(SlateId(at))
     }
 
-    /// Records the use of a slate. If another attempt created the slate, moves it and its columns to the protected
+    /// Records the use of a slate. If an earlier attempt created the slate, moves it and its columns to the protected
     /// segment.
     fn use_slate(&mut self, at: usize) {
         let slate = &mut self.slates[at];
@@ -159,12 +159,12 @@ impl AnswerCache {
         self.slates[slate.0].take_score_failure()
     }
 
-    /// The column of a row-scoped plugin.
+    /// The column of a row-scoped plugin; `None` for a cluster-scoped plugin.
     pub(crate) fn column(&self, slate: SlateId, plugin: PluginIdx) -> Option<&Column> {
         self.slates[slate.0].columns[plugin.at()].map(|column| &self.columns[column])
     }
 
-    /// The column of a row-scoped plugin, for calling the plugin.
+    /// Same as [`Self::column`], but for calling the plugin.
     pub(crate) fn column_mut(&mut self, slate: SlateId, plugin: PluginIdx) -> Option<&mut Column> {
         self.slates[slate.0].columns[plugin.at()].map(|column| &mut self.columns[column])
     }

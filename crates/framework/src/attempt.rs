@@ -261,7 +261,7 @@ impl Attempt {
 pub struct UnreserveOutcome {
     /// Calls to the API server, in order.
     pub calls: Vec<ApiCall>,
-    /// Plugin panics. The other plugins were called anyway.
+    /// Plugin panics. The other plugins were called nevertheless.
     pub errors: Vec<PointError>,
 }
 
@@ -402,7 +402,8 @@ impl Runner {
         }
     }
 
-    /// Scores as many feasible rows as the window requires and extenders accept, and chooses the best one.
+    /// Takes as many feasible rows as the window requires, drops those that extenders reject, scores the rest and
+    /// chooses the best one.
     fn choose(
         &mut self,
         cluster: &mut Cluster,
@@ -421,7 +422,7 @@ impl Runner {
         let only = draft.restriction.only.as_ref();
         let mut walk = walk(cluster, &draft.fits, only, search.rotation.position, wanted, tried);
         search.rotation.position = (search.rotation.position + walk.visited) % cluster.node_count();
-        // Set only when choosing as kube-scheduler does, which ignores the pods on nodes that an extender returns as
+        // True only if the choice follows kube-scheduler, which ignores the pods on nodes that an extender returned as
         // objects.
         let mut stripped = false;
         if asks_extenders {
@@ -471,7 +472,7 @@ impl Runner {
         }
     }
 
-    /// Returns the rows that extenders accept as well. The draft records the other rows as rejected.
+    /// Returns the members of `rows` that the extenders accept. The other members become rejections in the draft.
     fn ask_filters(
         &mut self,
         cluster: &Cluster,
@@ -503,7 +504,7 @@ impl Runner {
         passed.is_ok_and(|passed| !passed.rows.is_empty())
     }
 
-    /// Returns true if some Filter plugin rejects the pod on the given node, not counting nominated pods.
+    /// Returns true if some Filter plugin rejects the pod on the given node. Nominated pods are ignored.
     ///
     /// # Errors
     /// When a plugin fails unexpectedly.

@@ -187,7 +187,7 @@ impl Cluster {
         different.into_iter().for_each(|key| self.custom_changed(key));
     }
 
-    /// Returns the errors for custom objects that do not decode and are therefore treated as absent. Each error is
+    /// Returns the errors for custom objects that cannot be decoded and are therefore treated as absent. Each error is
     /// returned once.
     pub fn take_undecodable(&mut self) -> Vec<Undecodable> {
         std::mem::take(&mut self.undecodable)
@@ -199,7 +199,8 @@ impl Cluster {
         self.errors.extend(result.err());
     }
 
-    /// Updates derived facts. Call this before every scheduling cycle.
+    /// Updates the facts that the node table derives from nodes, such as the node order. Call this before every
+    /// scheduling cycle.
     pub fn refresh(&mut self) {
         self.nodes.refresh();
     }

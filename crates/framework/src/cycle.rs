@@ -19,7 +19,7 @@ use crate::{
     table::NodeTable,
 };
 
-/// View of one scheduling attempt. It is borrowed, so it cannot be stored, sent to a task or used afterwards.
+/// View of one scheduling attempt. It is borrowed, so it cannot be stored, sent to a task or used after the attempt.
 #[derive(Clone, Copy)]
 pub struct Cycle<'a> {
     /// All nodes and the pods on them.
@@ -78,13 +78,13 @@ pub trait WhatIf {
     /// Objects other than nodes and pods.
     fn objects(&self) -> &Objects;
 
-    /// Returns the rejection of a node; `None` if no filter rejected it.
+    /// Returns the rejection of a node; `None` if the node was not rejected.
     fn rejection(&self, row: NodeIdx) -> Option<Reject>;
 
     /// Returns the Filter plugin that rejected the pod on `row`; `None` if no filter did.
     fn rejected_by(&self, row: NodeIdx) -> Option<&'static str>;
 
-    /// Returns the rows that evictions might open up, in the order visited.
+    /// Returns the rows where evictions may help, in the order in which nodes are visited.
     fn evictable_rows(&self) -> Vec<NodeIdx>;
 
     /// Returns a number that determines where a search starts. It differs between attempts, so that searches do not
@@ -134,7 +134,7 @@ impl<'a> Waiting<'a> {
         self.pods.allow(uid, self.plugin);
     }
 
-    /// Rejects a waiting pod, which then gives up its node.
+    /// Rejects a waiting pod, which then loses its node.
     pub fn reject(&mut self, uid: &str, message: impl Into<String>) {
         self.pods.reject(uid, self.plugin, message.into());
     }
@@ -153,7 +153,7 @@ pub trait WaitingPods {
     /// Ends the delay that `plugin` imposed on the pod.
     fn allow(&mut self, uid: &str, plugin: &'static str);
 
-    /// Rejects a waiting pod, which then gives up its node.
+    /// Rejects a waiting pod, which then loses its node.
     fn reject(&mut self, uid: &str, plugin: &'static str, message: String);
 
     /// Moves a queued pod to the active queue.
@@ -188,7 +188,7 @@ impl Placement {
 pub struct Reservation {
     pod: Arc<PodInfo>,
     node: Str,
-    /// By plugin; empty if there is no Reserve plugin.
+    /// Reservations by plugin; empty if there is no Reserve plugin.
     reserved: Vec<Slot>,
 }
 

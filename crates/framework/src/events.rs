@@ -10,7 +10,7 @@ use crate::{
     resource::{AnyCustom, Changed, Custom, CustomChange, Resource, ResourceName},
 };
 
-/// Kinds of changes to an object, as a set of bits. The numeric order is part of the matching rule.
+/// Kinds of changes to an object, as a set of bits. The numeric order matters to [`ClusterEvent::matches`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Action(pub u32);
 
@@ -403,7 +403,7 @@ impl OwnedChange {
     }
 }
 
-/// A hint's answer.
+/// Result of a hint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hint {
     /// The event may make the pod schedulable.

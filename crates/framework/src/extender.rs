@@ -46,9 +46,9 @@ pub struct Extender {
     /// Resources that the extender manages. Pods that request none of these resources are not sent to the extender; if
     /// the list is empty, it receives all pods.
     pub managed_resources: Vec<Str>,
-    /// True if, when the extender fails, pods are scheduled without it.
+    /// True if pods are scheduled without the extender when it fails.
     pub ignorable: bool,
-    /// True if requests contain node objects, not only names (it is not `nodeCacheCapable`).
+    /// True if requests contain node objects, not only names (the extender is not `nodeCacheCapable`).
     pub sees_objects: bool,
 }
 
@@ -103,7 +103,7 @@ pub struct EvictionPlan {
 pub enum Remark<'a> {
     /// The extender failed, and pods are scheduled without it.
     Skipped(&'a str),
-    /// Scoring failed, which is never an error.
+    /// Scoring failed, which never makes the attempt fail.
     NoScores(&'a str),
     /// The answer names nodes that were not in the request, for example this one. They are ignored.
     UnknownNode(&'a str),

@@ -317,7 +317,7 @@ impl GuardedPlugin {
         Some(MeasuredCall { meter, stage, at: meter.begin(stage)? })
     }
 
-    /// Records that the plugin judged either a pod (once) or `times` nodes.
+    /// Records that the plugin evaluated either a pod (once) or `times` nodes.
     pub(crate) fn evaluated(&self, stage: Stage, times: impl FnOnce() -> usize) {
         if let Some(meter) = &self.meter {
             meter.evaluated(stage, times());
@@ -473,7 +473,7 @@ impl GuardedPlugin {
         self.call(Call::Hint, |_| (self.calls.events)(&self.plugin))
     }
 
-    /// Calls a hint of this plugin and returns its answer.
+    /// Calls a hint of this plugin and returns the result.
     ///
     /// # Errors
     /// When the hint fails.
@@ -507,7 +507,7 @@ impl GuardedPlugin {
     /// See [`crate::plugin::PreEnqueue`].
     ///
     /// # Errors
-    /// When the pod is kept out, or the plugin fails.
+    /// When the plugin keeps the pod out of the queue, or fails.
     pub fn pre_enqueue(&self, cx: EnqueueCycle<'_>) -> Result<(), Stopped> {
         let Some(run) = self.calls.shims.pre_enqueue else { return Ok(()) };
         self.ask(Call::Point(ExtensionPoint::PreEnqueue), |this| run(this, cx))

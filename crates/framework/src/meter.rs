@@ -98,9 +98,9 @@ stages! {
 pub enum Status {
     /// The call succeeded.
     Success,
-    /// The plugin has nothing to do with the pod.
+    /// The plugin has nothing to do for the pod.
     Skip,
-    /// The pod is held back.
+    /// The pod must wait, because a Permit plugin delays it.
     Wait,
     /// An asynchronous step must finish first.
     Pending,
@@ -163,7 +163,7 @@ pub trait PluginMeter: fmt::Debug + Send + Sync {
     /// Records a failed call, measured or not.
     fn failed(&self, stage: Stage);
 
-    /// Records that the plugin judged either a pod (once) or `times` nodes.
+    /// Records that the plugin evaluated either a pod (once) or `times` nodes.
     fn evaluated(&self, stage: Stage, times: usize);
 }
 

@@ -194,11 +194,11 @@ pub trait PreFilter<V: Scoped = WholeCluster, S: CopiedState = ()>: Plugin {
 
 /// Decides whether a pod fits a node.
 pub trait Filter<V: Scoped = WholeCluster, S: State = ()>: Plugin {
-    /// Judges one node.
+    /// Accepts or rejects one node.
     fn filter(&self, cx: &V::Cycle<'_>, state: &S, node: NodeRef<'_>) -> Verdict;
 
-    /// Judges a batch of rows: all candidates or some of them. [`Filter::filter`] defines the answers; an override must
-    /// agree with it for every combination of rows. Batches may come in any order and, in the future, in parallel.
+    /// Filters a batch of rows: all candidates or some of them. [`Filter::filter`] defines the answers; an override
+    /// must agree with it for every combination of rows. Batches may come in any order and, in the future, in parallel.
     fn filter_batch(&self, cx: &V::Cycle<'_>, state: &S, sweep: &mut Sweep<'_>) -> PluginResult<()> {
         for row in sweep.rows().iter() {
             match self.filter(cx, state, cx.nodes().node(row)) {
@@ -268,8 +268,8 @@ pub trait Reserve<S: State = ()>: Plugin {
     /// The type of the reservation. PreBind, PostBind and Unreserve of the same pod read it with [`Reserve::reserved`].
     type Reserved: Send + Sync + 'static;
 
-    /// Reserves what the pod needs on the node, or rejects the node. Later pods see the objects as `assume` describes
-    /// them.
+    /// Reserves what the pod needs on the node, or rejects the node. When later pods are scheduled, plugins see the
+    /// objects as `assume` describes them.
     fn reserve(
         &self,
         cx: &Cycle<'_>,
@@ -303,7 +303,7 @@ pub trait PreBind: Plugin {
         Ok(PreFlight::Work { parallel: false })
     }
 
-    /// Does the work. If it fails, the pod gives up the node.
+    /// Does the work. If it fails, the pod loses the node.
     fn pre_bind(&self, cx: &BindCycle) -> impl Future<Output = Verdict> + Send;
 }
 
@@ -315,7 +315,7 @@ pub trait Bind: Plugin {
 
 /// Called after a successful binding. Runs in the binding cycle, concurrently with scheduling.
 pub trait PostBind: Plugin {
-    /// Informational: the pod stays bound whatever happens here.
+    /// Does follow-up work. The pod stays bound whatever happens here.
     fn post_bind(&self, cx: &BindCycle) -> impl Future<Output = ()> + Send;
 }
 

@@ -152,7 +152,7 @@ impl Profile {
         self.meter.as_ref()
     }
 
-    /// Runs the plugins of one point with `ask` and measures the time. `status` returns the outcome.
+    /// Runs the plugins of one point with `ask` and measures the time. `status` derives the status from the result.
     pub fn measured<T>(&self, stage: Stage, status: impl FnOnce(&T) -> Status, ask: impl FnOnce() -> T) -> T {
         let Some(meter) = &self.meter else { return ask() };
         let start = meter.now();
@@ -250,8 +250,9 @@ impl Profile {
     /// Returns the registrations of every plugin that names events or can reject pods.
     ///
     /// A plugin that names no events listens to all of them. A plugin that listens to new nodes but not to taint
-    /// changes also gets a registration for taint changes that always queues. kube-scheduler adds this registration
-    /// because such a plugin may learn of a node only through a change to the node's taints.
+    /// changes also gets a registration for taint changes, which requeues every pod that the plugin rejected.
+    /// kube-scheduler adds this registration because such a plugin may learn of a node only through a change to the
+    /// node's taints.
     pub fn registrations(&self) -> Vec<(PluginIdx, Vec<ErasedRegistration>)> {
         const POINTS: [ExtensionPoint; 5] = [
             ExtensionPoint::PreEnqueue,

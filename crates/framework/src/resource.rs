@@ -1,5 +1,5 @@
-//! Resources: kinds of objects that plugins define as Rust types. Most of them are custom resources, hence the names of
-//! the types. Kubernetes' own kinds are defined the same way, with their group (empty for the core group).
+//! Resources: kinds of objects that plugins define as Rust types. Most of them are custom resources, hence names such
+//! as [`Custom`]. Kubernetes' own kinds are defined the same way, with their group (empty for the core group).
 //!
 //! ```
 //! use harbormaster_framework::prelude::*;
@@ -25,8 +25,8 @@
 //! ```
 //!
 //! A plugin or an index declares such a kind with [`Watches`] and reads it with [`Watches::watched`]. The host then
-//! supplies the objects, decoded once. An object that does not decode is reported and treated as absent until a version
-//! of it decodes.
+//! supplies the objects, decoded once. An object that cannot be decoded is reported and treated as absent until a
+//! version arrives that can be decoded.
 //!
 //! The input is the JSON of the objects. Decoding is part of the engine, so that a recording can be replayed.
 
@@ -231,7 +231,7 @@ impl ResourceKind {
     /// Decodes an object into the plugin's type.
     ///
     /// # Errors
-    /// Names the field that does not decode.
+    /// Names the field that cannot be decoded.
     pub fn decode(&self, raw: &RawObject) -> Result<AnyCustom, Undecodable> {
         (self.decode)(&raw.key, &raw.json)
     }
@@ -248,18 +248,18 @@ impl fmt::Debug for ResourceKind {
 pub struct CustomChange {
     /// The kind.
     pub resource: ResourceName,
-    /// Absent if the object is new or did not decode.
+    /// `None` if the object is new or its old version could not be decoded.
     pub old: Option<AnyCustom>,
-    /// Absent if the object was deleted or does not decode.
+    /// `None` if the object was deleted or its new version cannot be decoded.
     pub new: Option<AnyCustom>,
 }
 
 /// An object of a kind before and after a change; at least one version is present.
 #[derive(Debug)]
 pub struct Changed<'a, R> {
-    /// Absent if the object is new or did not decode.
+    /// `None` if the object is new or its old version could not be decoded.
     pub old: Option<&'a Custom<R>>,
-    /// Absent if the object was deleted or does not decode.
+    /// `None` if the object was deleted or its new version cannot be decoded.
     pub new: Option<&'a Custom<R>>,
 }
 
@@ -345,8 +345,9 @@ pub(crate) fn decode_value<R: Resource>(key: &CustomKey, json: &Value) -> Result
 /// Decodes JSON text. On error, returns a field and a message. The message contains no position in the text, so it
 /// stays the same when other parts of the object change.
 ///
-/// Tracking the path takes time, so only a failed text is decoded again with it. The error's position would not do: an
-/// author's type may fail after its value has been read.
+/// Tracking the path of the field takes time, so the text is decoded with tracking only after an error. The position in
+/// the first error would not be enough to find the field, because an author's type may fail after its value has been
+/// read.
 fn read<T: DeserializeOwned>(json: &str) -> Result<T, (String, String)> {
     let error = match serde_json::from_str(json) {
         Ok(decoded) => return Ok(decoded),
@@ -355,7 +356,7 @@ fn read<T: DeserializeOwned>(json: &str) -> Result<T, (String, String)> {
     let tracked = serde_path_to_error::deserialize::<_, T>(&mut serde_json::Deserializer::from_str(json));
     let (field, message) = match tracked {
         Err(error) => field_and_message(&error),
-        // What follows the object is wrong.
+        // The object itself decodes, so the error is in the text after it.
         Ok(_) => (String::new(), error.to_string()),
     };
     let end = message.rfind(" at line ").unwrap_or(message.len());

@@ -25,7 +25,7 @@ pub struct Verdicts {
     /// entry.
     by_row: Vec<u32>,
     distinct: Vec<(PluginIdx, Reject)>,
-    /// Code of each rejection, filled once there are more than a few rejections.
+    /// Code of each rejection in `by_row`; empty until there are more than [`MAX_LINEAR_SEARCH`] rejections.
     code_by_rejection: FxHashMap<(PluginIdx, Reject), u32>,
     compact_at: usize,
 }
@@ -179,7 +179,7 @@ impl<'a> Sweep<'a> {
         Self { plugin, rows, fits, verdicts }
     }
 
-    /// The rows to judge.
+    /// The rows to filter.
     pub fn rows(&self) -> &'a NodeSet {
         self.rows
     }

@@ -25,10 +25,10 @@ const MAX_SINGLE_UPDATES: usize = 8;
 
 /// A pod's columns combined: the rows that fit, and their totals.
 ///
-/// Invariant: after [`Slate::sync`], both match the answers that the plugins would give now.
+/// Invariant: after [`Slate::sync`], the rows and their totals match the answers that the plugins would give now.
 #[derive(Debug, Default)]
 pub(super) struct Slate {
-    /// By plugin; `None` for cluster-scoped plugins.
+    /// The pod's columns by plugin; `None` for cluster-scoped plugins.
     pub(super) columns: Box<[Option<ColumnId>]>,
     pub(super) usage: Usage,
     /// The attempt that created the slate; zero if the position is free.
@@ -42,7 +42,7 @@ pub(super) struct Slate {
     totals: Option<Totals>,
     /// Error returned by a scoring plugin. Only attempts that need scores fail because of it.
     score_failure: Option<PointError>,
-    /// Rows that changed, without duplicates.
+    /// Rows that changed since the last update, without duplicates.
     changed: Vec<NodeIdx>,
 }
 
@@ -124,7 +124,7 @@ impl Slate {
         Ok(())
     }
 
-    /// Collects the changed rows; returns false if all rows must be judged again.
+    /// Collects the changed rows; returns false if all rows must be filtered and scored again.
     fn find_changed(&mut self, nodes: &NodeTable) -> bool {
         self.changed.clear();
         if self.shape != Some(nodes.shape()) || self.score_failure.is_some() {

@@ -55,13 +55,13 @@ impl Draft {
         open
     }
 
-    /// Returns true if every Filter plugin either has cached verdicts or nothing to check.
+    /// Returns true if every Filter plugin has either cached verdicts or nothing to check.
     pub(super) fn all_filters_cached(&self) -> bool {
         let filters = self.profile.at(ExtensionPoint::Filter);
         filters.iter().all(|p| self.profile.plugin(*p).scope() == Scope::Row || self.states[p.at()].is_none())
     }
 
-    /// Judges the pod on a row in the row's current state. Returns the rejection, if any.
+    /// Runs the Filter plugins for a row in its current state. Returns the rejection, if any.
     pub(super) fn rejection(
         &self,
         cluster: &Cluster,

@@ -100,7 +100,7 @@ impl<'a> DryRun<'a> {
         Ok(rejection.map(|(_, reject)| reject))
     }
 
-    /// Judges the pod as if the nominated pods were on the row. Returns the rejection, if any.
+    /// Runs the Filter plugins as if the nominated pods were on the row. Returns the rejection, if any.
     pub(super) fn rejection_with_nominated(&mut self) -> Result<Option<(PluginIdx, Reject)>, PointError> {
         let mut slots = self.slots.clone();
         for other in &*self.nominated {

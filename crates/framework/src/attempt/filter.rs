@@ -208,8 +208,8 @@ impl Runner {
         Ok(draft.finish_unschedulable(diagnosis, Rejections { all: None, outside, by_row }))
     }
 
-    /// Returns, after filtering, the rejections of the `open` rows that do not fit. A forced rejection takes
-    /// precedence; otherwise, the rejection is that of the first Filter plugin that rejects the row.
+    /// Returns the rejections of the `open` rows that do not fit. Call this after [`Self::filter`]. A forced rejection
+    /// takes precedence; otherwise, the rejection is that of the first Filter plugin that rejects the row.
     pub(super) fn verdicts(&self, draft: &Draft, open: &NodeSet) -> Verdicts {
         let mut by_row = Verdicts::default();
         by_row.copy_rows(&draft.overlay, draft.forced.iter());
@@ -244,7 +244,8 @@ impl Draft {
         self.finish_unschedulable(Diagnosis::by_pre_filter(nodes, plugin, reject, by), rejections)
     }
 
-    /// Judges the pod on a row as if the pods nominated to the row were on it. Returns the rejection, if any.
+    /// Runs the Filter plugins for a row as if the pods nominated to it were already there. Returns the rejection, if
+    /// any.
     fn rejection_with(
         &self,
         cluster: &mut Cluster,

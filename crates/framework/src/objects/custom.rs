@@ -29,7 +29,7 @@ struct KindStore {
     objects: BTreeMap<Str, BTreeMap<Str, AnyCustom>>,
     /// Objects with assumptions.
     assumed: FxHashMap<CustomKey, AssumedObject>,
-    /// Errors for objects that do not decode.
+    /// Errors for objects that cannot be decoded.
     undecodable: BTreeMap<CustomKey, Undecodable>,
 }
 
@@ -195,7 +195,7 @@ impl KindStore {
         (old.is_some() || new.is_some()).then_some(CustomChange { resource, old, new })
     }
 
-    /// Makes visible the API server's version with the assumptions that still apply.
+    /// Shows plugins the API server's version with the assumptions that still apply.
     fn assume_again(
         &mut self,
         key: &CustomKey,
