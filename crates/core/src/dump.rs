@@ -27,7 +27,7 @@ pub struct Dump {
 pub struct DumpedNode {
     /// Name of the node.
     pub name: Str,
-    /// True if the API server has deleted the node or has not reported it yet.
+    /// True if the node object was deleted or has not arrived yet.
     pub deleted: bool,
     /// Total requests of its pods.
     pub requested: Resources,

@@ -64,8 +64,8 @@ pub(crate) enum NextStep {
     },
 }
 
-/// All evictions in progress. A preemptor that was retried in the meantime may have several rounds; only the newest
-/// holds it back.
+/// All evictions in progress. A preemptor that was retried before its round ended may have several rounds; only the
+/// newest one holds it back.
 #[derive(Debug, Default)]
 pub(crate) struct Evictions {
     by_round: FxHashMap<u64, EvictionRound>,
@@ -77,8 +77,8 @@ pub(crate) struct Evictions {
 }
 
 impl Evictions {
-    /// Starts a round of `others` eviction calls, after which `last` is evicted. An older round of the same preemptor
-    /// will no longer evict its last victim. Returns the round's number.
+    /// Starts a round of `others` eviction calls, after which `last` is evicted. If the preemptor has an older round,
+    /// that round no longer evicts its last victim. Returns the round's number.
     pub(crate) fn begin(
         &mut self,
         preemption: Preemption,
