@@ -94,8 +94,8 @@ impl Runner {
         self.sum_up(cluster, draft, candidates, CachedScores::Use)
     }
 
-    /// Returns the sums that the candidates would have if they had no pods and no images. Indexes still contain the
-    /// pods.
+    /// Returns the total scores that the candidates would have if they had no pods and no images. Indexes still contain
+    /// the pods.
     pub(super) fn score_stripped(
         &mut self,
         cluster: &mut Cluster,
