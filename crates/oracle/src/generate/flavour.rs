@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::{Profile, Random, World};
 use super::{
-    affinity, features, gates, images, labels, lifecycle, namespaces, owners, pod_affinity, ports, resize,
+    affinity, devices, features, gates, images, labels, lifecycle, namespaces, owners, pod_affinity, ports, resize,
     resources, selectors, spread, storage, taints,
 };
 
@@ -80,5 +80,6 @@ pub(super) fn all() -> &'static [&'static dyn Flavour] {
         &spread::SpreadDefaults,
         &pod_affinity::PodAffinity,
         &storage::Storage,
+        &devices::Devices,
     ]
 }

@@ -59,9 +59,8 @@ impl VerdictSource for RealPlugins {
     }
 }
 
-/// Removes the zero scores that DynamicResources gives to pods without resource claims. All generated pods are such
-/// pods, and Harbormaster's plugin does not score.
-fn without_claims(mut verdict: PodVerdict) -> PodVerdict {
+/// Removes the zero scores of DynamicResources, which only kube-scheduler lists for pods without claims.
+pub(super) fn without_claims(mut verdict: PodVerdict) -> PodVerdict {
     for score in verdict.scores.values_mut() {
         score.plugins.retain(|plugin, score| plugin != "DynamicResources" || *score != 0);
     }
