@@ -55,6 +55,16 @@ impl Change {
     }
 }
 
+impl Change {
+    /// Returns true if the change makes a resource claim unusable: it is deleted or about to be.
+    #[must_use]
+    pub fn deletes_claim(&self) -> bool {
+        let object = self.new.as_ref().or(self.old.as_ref());
+        let Some(object) = object.filter(|object| object["kind"] == "ResourceClaim") else { return false };
+        self.new.is_none() || !object["metadata"]["deletionTimestamp"].is_null()
+    }
+}
+
 impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let object =

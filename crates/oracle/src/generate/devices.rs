@@ -1,7 +1,7 @@
 //! Devices: classes, slices and claims in every state, and pods with claims.
 
-mod classes;
 mod claims;
+mod classes;
 mod requests;
 mod slices;
 
@@ -28,6 +28,10 @@ impl Flavour for Devices {
 
     fn share(&self) -> usize {
         50
+    }
+
+    fn is_about_devices(&self) -> bool {
+        true
     }
 
     // In scripts, nothing would create claims from templates; `decisions` has its own claims.

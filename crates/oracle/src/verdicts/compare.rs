@@ -33,7 +33,9 @@ impl Difference {
     #[must_use]
     pub fn resembles(&self, other: &Self) -> bool {
         let is_equal = || (&self.left, &self.right) == (&other.left, &other.right);
-        self.pod == other.pod && self.about == other.about && (self.about.contains("score") || self.about == "allocation" || is_equal())
+        self.pod == other.pod
+            && self.about == other.about
+            && (self.about.contains("score") || self.about == "allocation" || is_equal())
     }
 }
 
@@ -124,7 +126,8 @@ fn compare_filters(left: &PodVerdict, right: &PodVerdict) -> Option<FoundDiffere
 
 /// Compares the devices that the claims would get. Only nodes that fit according to both are compared.
 fn compare_allocations(left: &PodVerdict, right: &PodVerdict) -> Option<FoundDifference> {
-    let text = |claims: Option<&Vec<ClaimAllocation>>| claims.map_or_else(none, |claims| format!("{claims:?}"));
+    let text =
+        |claims: Option<&Vec<ClaimAllocation>>| claims.map_or_else(none, |claims| format!("{claims:?}"));
     let (node, a, b) = first_difference(&left.allocations, &right.allocations)?;
     Some((Some(node), "allocation".to_owned(), text(a), text(b)))
 }

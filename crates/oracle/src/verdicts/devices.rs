@@ -59,7 +59,8 @@ pub(super) fn add(config: &EngineConfig, cluster: Inventory, verdicts: &mut Verd
         }
     }
     cache.cluster.refresh();
-    let mut runners: Vec<Runner> = config.profiles.iter().map(|profile| Runner::new(profile.clone())).collect();
+    let mut runners: Vec<Runner> =
+        config.profiles.iter().map(|profile| Runner::new(profile.clone())).collect();
     for pod in cluster.pending {
         let pod = cache.info(pod);
         let name = format!("{}/{}", pod.namespace, pod.name);
@@ -125,12 +126,8 @@ fn allocations(
     let Decision::Node { row, .. } = attempt.decision() else { return Err("no node".to_owned()) };
     let before = open_claims(nodes, pod);
     let mut assume = Assume::by(PLUGIN);
-    let reserved = profile.plugin(plugin).reserve(
-        &Cycle::new(nodes, pod),
-        attempt.state(plugin),
-        *row,
-        &mut assume,
-    );
+    let reserved =
+        profile.plugin(plugin).reserve(&Cycle::new(nodes, pod), attempt.state(plugin), *row, &mut assume);
     reserved.map_err(|stopped| format!("{stopped:?}"))?;
     nodes.assume(&pod.uid, assume).map_err(|error| error.to_string())?;
     let claims = before.into_iter().filter_map(|name| {
@@ -159,7 +156,9 @@ fn open_claims(nodes: &Nodes, pod: &PodInfo) -> Vec<Str> {
         |name: &Str| claims.get(&pod.namespace, name).is_some_and(|claim| claim.status.allocation.is_none());
     let mut open: Vec<Str> = Vec::new();
     for name in names.filter(is_open) {
-        open.push(name);
+        if !open.contains(&name) {
+            open.push(name);
+        }
     }
     open
 }

@@ -1,7 +1,7 @@
 //! Sources of verdicts.
 
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::generate::Cluster;
 use crate::verdict_oracle::{PodVerdict, Request, VerdictOracle};
@@ -55,7 +55,18 @@ impl VerdictSource for RealPlugins {
         if let Some(error) = response.error {
             anyhow::bail!("kube-scheduler's plugins rejected the cluster: {error}");
         }
-        Ok(response.pods.into_iter().map(|verdict| (verdict.pod.clone(), without_claims(verdict))).collect())
+        let has_devices = cluster.of_kind("DeviceClass").next().is_some();
+        let verdicts = response.pods.into_iter().map(|mut verdict| {
+            // Without devices, Harbormaster is not asked.
+            verdict.post_filter = verdict.post_filter.filter(|_| has_devices);
+            // If a pod names a claim twice, the first allocation counts.
+            for claims in verdict.allocations.values_mut() {
+                let mut names = BTreeSet::new();
+                claims.retain(|claim| names.insert(claim.claim.clone()));
+            }
+            (verdict.pod.clone(), without_claims(verdict))
+        });
+        Ok(verdicts.collect())
     }
 }
 
