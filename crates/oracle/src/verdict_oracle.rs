@@ -55,6 +55,16 @@ impl Change {
     }
 }
 
+impl Change {
+    /// Returns true if the change makes a resource claim unusable: it is deleted or about to be.
+    #[must_use]
+    pub fn deletes_claim(&self) -> bool {
+        let object = self.new.as_ref().or(self.old.as_ref());
+        let Some(object) = object.filter(|object| object["kind"] == "ResourceClaim") else { return false };
+        self.new.is_none() || !object["metadata"]["deletionTimestamp"].is_null()
+    }
+}
+
 impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let object =
@@ -97,12 +107,30 @@ pub struct PodVerdict {
     pub nodes: BTreeMap<String, Option<Status>>,
     /// Score of every node that the pod fits, even if there is only one.
     pub scores: BTreeMap<String, NodeScore>,
+    /// Devices for the claims that have none yet, for every node that the pod fits.
+    #[serde(default)]
+    pub allocations: BTreeMap<String, Vec<ClaimAllocation>>,
+    /// Answer of DynamicResources alone if the pod does not fit and the profile has that plugin.
+    #[serde(default)]
+    pub post_filter: Option<Status>,
     /// Result of preemption, if it was requested and the pod does not fit.
     #[serde(default)]
     pub preemption: Option<Preemption>,
     /// Results of the hints for each of [`Request::changes`]. Empty if the profile does not exist.
     #[serde(default)]
     pub hints: Vec<Hints>,
+}
+
+/// Devices that DynamicResources chooses for a claim on one node.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub struct ClaimAllocation {
+    /// Name of the claim.
+    pub claim: String,
+    /// Requests, if the plugin itself creates the claim, for extended resources.
+    #[serde(default)]
+    pub requests: Vec<Value>,
+    /// The `allocation` that the plugin would write, with the same share ID everywhere.
+    pub allocation: Value,
 }
 
 /// Candidates of DefaultPreemption.

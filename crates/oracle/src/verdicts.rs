@@ -4,6 +4,7 @@
 //! only pending pod. The first difference is shrunk to a small cluster and returned with the verdicts of both sides.
 
 mod compare;
+mod devices;
 mod judgement;
 mod library_source;
 mod report;
