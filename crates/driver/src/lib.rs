@@ -25,8 +25,8 @@
 //! - the engine belongs to one operating system thread; nothing else touches it;
 //! - nothing waits forever: every request has a time limit, every retry is bounded, and shutdown takes at most ten
 //!   seconds plus three to release the lease;
-//! - an instance that is not the leader writes nothing but the lease: its other clients send no request with a body
-//!   once another instance may lead;
+//! - an instance that is not the leader writes nothing but the lease: once another instance may lead, the other API
+//!   clients of this instance send no request with a body;
 //! - no event is lost while the API server accepts events: only a memory limit bounds the number of waiting events, and
 //!   bindings take precedence;
 //! - no response from an API server, however malformed, terminates the process.
