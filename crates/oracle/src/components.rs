@@ -1,6 +1,6 @@
 //! The real Kubernetes components as child processes.
 //!
-//! Start with [`ControlPlane::start`], which builds the program if necessary, runs etcd and kube-apiserver, and waits
+//! Start with [`ControlPlane::start`], which builds the components if necessary, runs etcd and kube-apiserver, and waits
 //! until both serve requests. All calls block. Dropping a component stops its process.
 
 mod api_client;

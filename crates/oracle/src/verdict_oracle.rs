@@ -1,8 +1,8 @@
 //! Verdicts of the real scheduler plugins on every node.
 //!
-//! A [`VerdictOracle`] runs the Go program with the real plugins in the role `verdicts`. One process answers any number of requests,
-//! each with its own cluster, at a rate of about 400,000 pairs of a pod and a node per second. Objects get the API
-//! server's defaults before they are evaluated; unknown fields are an error.
+//! A [`VerdictOracle`] runs the Go program with the real plugins in the role `verdicts`. One process answers any number
+//! of requests, each with its own cluster, at a rate of about 400,000 pairs of a pod and a node per second. Objects get
+//! the API server's defaults before they are evaluated; unknown fields are an error.
 
 use std::collections::BTreeMap;
 use std::fmt;

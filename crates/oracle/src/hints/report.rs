@@ -34,7 +34,8 @@ pub struct Difference {
     pub change: Change,
 }
 
-/// A plugin that Harbormaster does not implement, and Harbormaster's substitute for such plugins.
+/// Plugins whose hints are not compared: DynamicResources, and Harbormaster's substitute for plugins that it does not
+/// implement.
 const UNBUILT: &[&str] = &["DynamicResources", "HarbormasterUnbuilt"];
 
 /// A plugin and event that only Harbormaster registers. When a pod fails to bind or is deleted, this event wakes the
