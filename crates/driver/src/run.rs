@@ -254,7 +254,7 @@ impl Driver {
             v = 0,
             "Stopping: no more pods are tried; bindings and evictions in progress will be completed"
         );
-        // An engine that has ended has nothing to finish.
+        // If this fails, the engine has ended and has nothing to finish.
         let _ = to_engine.send(EngineMessage::Stop);
         drop((scheduling, reached));
         let finish = pin!(async {
@@ -284,8 +284,8 @@ impl Driver {
         reason
     }
 
-    /// Starts the election when all objects are known. The engine starts scheduling when this instance becomes the
-    /// leader.
+    /// Starts the election when all objects are known, or immediately if nothing is watched before this instance is the
+    /// leader. The engine starts scheduling when this instance becomes the leader.
     fn start_election(
         &self,
         clients: &Clients,
@@ -296,7 +296,7 @@ impl Driver {
         let (engine, delays_cache) = (engine.clone(), self.election.delays_cache());
         let ready = async move {
             if !delays_cache && all_synced.await.is_err() {
-                // An engine that has ended has no pods to schedule.
+                // The engine has ended, so this instance never becomes a candidate.
                 pending::<()>().await;
             }
         };

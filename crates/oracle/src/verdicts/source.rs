@@ -59,8 +59,8 @@ impl VerdictSource for RealPlugins {
     }
 }
 
-/// Removes the zero scores that DynamicResources gives to pods without resource claims. All generated pods are such
-/// pods, and Harbormaster's plugin does not score.
+/// Removes the zero scores that kube-scheduler's DynamicResources gives to pods without resource claims. Harbormaster's
+/// plugin gives such pods no score, and no generated pod has resource claims.
 fn without_claims(mut verdict: PodVerdict) -> PodVerdict {
     for score in verdict.scores.values_mut() {
         score.plugins.retain(|plugin, score| plugin != "DynamicResources" || *score != 0);
