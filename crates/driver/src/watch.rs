@@ -11,8 +11,8 @@
 //! A connection can die silently. Over HTTP/2, the client pings the connection, and an unanswered ping breaks the
 //! watch. HTTP/1.1 has no pings, so the watcher requests short watches: if a watch does not end in time, its connection
 //! is dead. When a watch ends as requested, the next watch continues on the same connection, which costs one small
-//! request. For a watch that begins with a list of all objects, the watcher requests a long duration, since the list may
-//! take a long time; over HTTP/1.1, the watcher leaves such a watch soon after the list and opens another.
+//! request. For a watch that begins with a list of all objects, the watcher requests a long duration, since the list
+//! may take a long time; over HTTP/1.1, the watcher leaves such a watch soon after the list and opens another.
 //!
 //! The engine gets an input when an object has a new resource version, and when an object was deleted or is missing
 //! from a later list. See "Efficient detection of changes" in Kubernetes' API concepts, and KEP-3157 (streaming lists).

@@ -183,8 +183,8 @@ impl Comparison {
         median(&mut complete.map(CPU.1).collect::<Vec<_>>())
     }
 
-    /// Formats the number of events that one contender's runs delivered, with the expected number unless all were
-    /// delivered.
+    /// Formats the number of events that one contender's runs delivered. If events are missing, adds the expected
+    /// number.
     fn events(&self, contender: usize) -> String {
         let events = || self.runs[contender].iter().map(|run| run.events);
         let (Some(least), Some(most)) = (events().min(), events().max()) else { return String::new() };
