@@ -170,7 +170,7 @@ struct Player<'a> {
     contender: &'a Contender,
     options: StartOptions,
     scheduler: Option<Scheduler>,
-    /// True if bound pods get the status that a kubelet would write.
+    /// True if pods preempt others. Bound pods then get the status that a kubelet would write.
     preempts: bool,
     refused: usize,
     /// End of the last step.
