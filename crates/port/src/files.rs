@@ -1,7 +1,7 @@
 //! Files that may change while the port is open: certificates, keys and authorities.
 //!
-//! The files are checked every five seconds ([`INTERVAL`]). kube-scheduler is notified of changes by the kernel instead,
-//! and also checks the files every minute.
+//! The files are checked every five seconds ([`INTERVAL`]). In kube-scheduler, the kernel reports changes, and the
+//! files are also checked every minute.
 
 use std::{
     path::{Path, PathBuf},
