@@ -71,7 +71,7 @@ impl ControlPlane {
 
     /// Builds the components if necessary, starts them on free ports of
     /// 127.0.0.1 and returns when `/readyz` succeeds and the namespace `default`
-    /// exists. An error contains the end of the component's log.
+    /// exists. An error contains the end of the log of the component that failed.
     pub fn start(options: &ControlPlaneOptions) -> Result<Self, Error> {
         let binary = RealBinary::ensure()?;
         let mut attempt = 1;
