@@ -210,7 +210,9 @@ func (s *session) evaluate(ctx context.Context, pod *v1.Pod, preempt bool) (podV
 	result, st, narrowing := f.RunPreFilterPlugins(ctx, state, pod)
 	if !st.IsSuccess() {
 		verdict.PreFilter = statusOf(st)
-		verdict.PostFilter = s.postFilter(ctx, state, pod)
+		if st.IsRejected() {
+			verdict.PostFilter = s.postFilter(ctx, state, pod)
+		}
 		return verdict, nil
 	}
 	feasible := s.filter(ctx, f, state, pod, result, narrowing, &verdict)
