@@ -72,9 +72,8 @@ fn compare(scene: &Scene, original: &mut VerdictOracle, report: &mut Report) -> 
             let is_asked = changed_waiting_pod.as_ref().is_none_or(|changed| *changed == verdict.pod);
             if let Some(theirs) = verdict.hints.get(at).filter(|_| is_asked) {
                 let mut hints = ours.hints(pod, &events);
-                let lacks_claims =
-                    verdict.pre_enqueue.as_ref().is_some_and(|status| status.plugin == "DynamicResources");
-                if lacks_claims || change.deletes_claim() {
+                // A plugin before DynamicResources may hide that the claims are incomplete.
+                if verdict.pre_enqueue.is_some() || change.breaks_claim_of(object) {
                     wait_for_claims(theirs, &mut hints);
                 }
                 report.compare(scene.seed, object, change, theirs, &hints);

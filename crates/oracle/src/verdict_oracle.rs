@@ -56,12 +56,20 @@ impl Change {
 }
 
 impl Change {
-    /// Returns true if the change makes a resource claim unusable: it is deleted or about to be.
+    /// Returns true if the change makes a resource claim unusable for the pod: the claim is deleted or about to be, or
+    /// another pod controls a claim that has the name of this pod.
     #[must_use]
-    pub fn deletes_claim(&self) -> bool {
+    pub fn breaks_claim_of(&self, pod: &Value) -> bool {
         let object = self.new.as_ref().or(self.old.as_ref());
-        let Some(object) = object.filter(|object| object["kind"] == "ResourceClaim") else { return false };
-        self.new.is_none() || !object["metadata"]["deletionTimestamp"].is_null()
+        let Some(claim) = object.filter(|object| object["kind"] == "ResourceClaim") else { return false };
+        let metadata = &claim["metadata"];
+        let name = |object: &Value| object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        let owner = &metadata["ownerReferences"][0];
+        let is_owned = owner["controller"] == true && owner["name"] == pod["metadata"]["name"];
+        let is_generated = name(claim).starts_with(&format!("{}-", name(pod)));
+        let has_other_owner = owner["uid"] == "another-owner";
+        let is_deleted = self.new.is_none() || !metadata["deletionTimestamp"].is_null();
+        is_deleted || is_generated && (!is_owned || has_other_owner)
     }
 }
 

@@ -45,6 +45,10 @@ impl Flavour for Devices {
         let slices = slices::all(random, world);
         let mut objects = classes::all(random, may_fail);
         objects.extend(claims::all(random, &slices, may_fail));
+        if slices.iter().any(|slice| !slice["spec"]["sharedCounters"].is_null()) {
+            let claims = objects.iter_mut().filter(|object| object["kind"] == "ResourceClaim");
+            claims.for_each(avoid_crash);
+        }
         objects.extend(slices);
         objects
     }
@@ -74,6 +78,22 @@ impl Flavour for Devices {
                 _ => json!({"name": entry, "resourceClaimName": format!("{pod_name}-{entry}")}),
             };
             push(&mut pod["status"]["resourceClaimStatuses"], created);
+        }
+    }
+}
+
+/// Lets the claim ask for single devices. kube-scheduler 1.36 crashes if a claim asks for all devices and one of them
+/// consumes counters.
+fn avoid_crash(object: &mut Value) {
+    for request in object["spec"]["devices"]["requests"].as_array_mut().into_iter().flatten() {
+        let mut demands: Vec<&mut Value> = Vec::new();
+        match request["firstAvailable"].is_null() {
+            true => demands.push(&mut request["exactly"]),
+            false => demands.extend(request["firstAvailable"].as_array_mut().into_iter().flatten()),
+        }
+        for demand in demands.into_iter().filter(|demand| demand["allocationMode"] == "All") {
+            demand["allocationMode"] = "ExactCount".into();
+            demand["count"] = 1.into();
         }
     }
 }

@@ -122,6 +122,8 @@ fn by_name(cluster: Cluster) -> ByName {
 fn comparable(object: Value) -> Value {
     // kube-scheduler compares requests in thousandths, and `1Ei` in thousandths overflows.
     let text = object.to_string().replace("\"1Ei\"", "\"1Pi\"");
+    // For Harbormaster, a node with no ephemeral storage equals one that does not report any.
+    let text = text.replace("\"ephemeral-storage\":\"0\"", "\"ephemeral-storage\":\"1Gi\"");
     let mut object: Value = serde_json::from_str(&text).unwrap_or(object);
     // The keys that are removed here are merged into the selectors only once, when the pod is created.
     object.pointer_mut("/spec/affinity").into_iter().for_each(drop_label_keys);
