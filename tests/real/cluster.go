@@ -64,6 +64,8 @@ type cluster struct {
 	bound     []*v1.Pod
 	pending   []*v1.Pod
 	informers informers.SharedInformerFactory
+	// claims is the informer of resource claims.
+	claims *staticInformer
 }
 
 // newCluster decodes objects, sets the API server's defaults, and adds the objects to informers. Finished pods are
@@ -79,6 +81,7 @@ func newCluster(client kubernetes.Interface, objects []json.RawMessage) (*cluste
 		stores[reflect.TypeOf(kind.object)] = informer.GetIndexer()
 		namespaced[reflect.TypeOf(kind.object)] = kind.namespaced
 	}
+	c.claims = c.informers.Resource().V1().ResourceClaims().Informer().(*staticInformer)
 	for i, raw := range objects {
 		object, err := decode(raw)
 		if err != nil {

@@ -7,6 +7,7 @@ import (
 	"reflect"
 
 	v1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -34,6 +35,9 @@ var eventResources = map[reflect.Type]fwk.EventResource{
 	reflect.TypeFor[*storagev1.CSIDriver]():          fwk.CSIDriver,
 	reflect.TypeFor[*storagev1.CSIStorageCapacity](): fwk.CSIStorageCapacity,
 	reflect.TypeFor[*storagev1.VolumeAttachment]():   fwk.VolumeAttachment,
+	reflect.TypeFor[*resourcev1.ResourceClaim]():     fwk.ResourceClaim,
+	reflect.TypeFor[*resourcev1.ResourceSlice]():     fwk.ResourceSlice,
+	reflect.TypeFor[*resourcev1.DeviceClass]():       fwk.DeviceClass,
 }
 
 // eventsOf returns the events of each change, with the names that kube-scheduler's event handlers give them.
@@ -123,7 +127,7 @@ type listener struct {
 
 // hintsFor evaluates, for each change, the queueing hints of all plugins of the profile that are registered for its
 // events. The results (Queue, QueueSkip or Error) are keyed by the plugin's name and the event's label.
-func hintsFor(ctx context.Context, f framework.Framework, pod *v1.Pod, changes [][]event) ([]map[string]string, error) {
+func hintsFor(ctx context.Context, f framework.Framework, claims *staticInformer, pod *v1.Pod, changes [][]event) ([]map[string]string, error) {
 	var listeners []listener
 	for _, plugin := range f.EnqueueExtensions() {
 		registered, err := plugin.EventsToRegister(ctx)
@@ -136,11 +140,13 @@ func hintsFor(ctx context.Context, f framework.Framework, pod *v1.Pod, changes [
 	for _, events := range changes {
 		hints := map[string]string{}
 		for _, event := range events {
+			restore := claims.apply(event)
 			for _, listener := range listeners {
 				if hint, heard := listener.hint(pod, event); heard {
 					hints[listener.plugin+" "+event.Label()] = hint
 				}
 			}
+			restore()
 		}
 		all = append(all, hints)
 	}

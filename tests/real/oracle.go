@@ -10,14 +10,9 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
-	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/events"
-	"k8s.io/dynamic-resource-allocation/resourceslice/tracker"
-	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
-	"k8s.io/kubernetes/pkg/features"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
 	configv1 "k8s.io/kubernetes/pkg/scheduler/apis/config/v1"
@@ -25,11 +20,9 @@ import (
 	internalcache "k8s.io/kubernetes/pkg/scheduler/backend/cache"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins"
-	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/dynamicresources"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/nodevolumelimits"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	"k8s.io/kubernetes/pkg/scheduler/metrics"
-	"k8s.io/kubernetes/pkg/scheduler/util/assumecache"
 )
 
 // oracle is the state that all requests share.
@@ -45,7 +38,7 @@ type oracle struct {
 func newOracle(ctx context.Context) *oracle {
 	return &oracle{
 		ctx:      ctx,
-		client:   fake.NewSimpleClientset(),
+		client:   newClient(),
 		recorder: metrics.NewMetricsAsyncRecorder(1000, time.Second, ctx.Done()),
 		registry: plugins.NewInTreeRegistry(),
 		configs:  map[string]*config.KubeSchedulerConfiguration{},
@@ -84,7 +77,7 @@ func (o *oracle) answer(request *verdictRequest) ([]podVerdict, error) {
 			return nil, err
 		}
 		if f, _ := session.framework(pod.Spec.SchedulerName); f != nil {
-			if verdict.Hints, err = hintsFor(ctx, f, pod, changes); err != nil {
+			if verdict.Hints, err = hintsFor(ctx, f, cluster.claims, pod, changes); err != nil {
 				return nil, err
 			}
 		}
@@ -128,6 +121,9 @@ type session struct {
 	profiles   map[string]*config.KubeSchedulerProfile
 	frameworks map[string]framework.Framework
 	build      func(*config.KubeSchedulerProfile) (framework.Framework, error)
+	manager    *recordingManager
+	// devices contains DynamicResources of each profile that has it.
+	devices map[string]devicePlugin
 }
 
 func (o *oracle) newSession(ctx context.Context, cfg *config.KubeSchedulerConfiguration, c *cluster) (*session, error) {
@@ -135,6 +131,7 @@ func (o *oracle) newSession(ctx context.Context, cfg *config.KubeSchedulerConfig
 		snapshot:   internalcache.NewSnapshot(c.bound, c.nodes),
 		profiles:   map[string]*config.KubeSchedulerProfile{},
 		frameworks: map[string]framework.Framework{},
+		devices:    map[string]devicePlugin{},
 	}
 	nodes, err := s.snapshot.NodeInfos().List()
 	if err != nil {
@@ -146,12 +143,12 @@ func (o *oracle) newSession(ctx context.Context, cfg *config.KubeSchedulerConfig
 	for i := range cfg.Profiles {
 		s.profiles[cfg.Profiles[i].SchedulerName] = &cfg.Profiles[i]
 	}
-	draManager, err := o.newDRAManager(ctx, c)
-	if err != nil {
+	if s.manager, err = o.newDRAManager(ctx, c); err != nil {
 		return nil, err
 	}
 	s.build = func(profile *config.KubeSchedulerProfile) (framework.Framework, error) {
-		return frameworkruntime.NewFramework(ctx, o.registry, profile,
+		registry := withDevicePlugin(o.registry, func(plugin devicePlugin) { s.devices[profile.SchedulerName] = plugin })
+		return frameworkruntime.NewFramework(ctx, registry, profile,
 			frameworkruntime.WithClientSet(o.client),
 			frameworkruntime.WithInformerFactory(c.informers),
 			frameworkruntime.WithSnapshotSharedLister(s.snapshot),
@@ -160,25 +157,12 @@ func (o *oracle) newSession(ctx context.Context, cfg *config.KubeSchedulerConfig
 			frameworkruntime.WithPodNominator(noNominations{}),
 			frameworkruntime.WithPodsInPreBind(frameworkruntime.NewPodsInPreBindMap()),
 			frameworkruntime.WithSharedCSIManager(nodevolumelimits.NewCSIManager(c.informers.Storage().V1().CSINodes().Lister())),
-			frameworkruntime.WithSharedDRAManager(draManager),
+			frameworkruntime.WithSharedDRAManager(s.manager),
 			frameworkruntime.WithMetricsRecorder(o.recorder),
 			frameworkruntime.WithParallelism(1),
 		)
 	}
 	return s, nil
-}
-
-func (o *oracle) newDRAManager(ctx context.Context, c *cluster) (fwk.SharedDRAManager, error) {
-	resources := c.informers.Resource()
-	slices, err := tracker.StartTracker(ctx, tracker.Options{
-		EnableConsumableCapacity: utilfeature.DefaultFeatureGate.Enabled(features.DRAConsumableCapacity),
-		SliceInformer:            resources.V1().ResourceSlices(),
-	})
-	if err != nil {
-		return nil, fmt.Errorf("following resource slices: %w", err)
-	}
-	claims := assumecache.NewAssumeCache(klog.FromContext(ctx), resources.V1().ResourceClaims().Informer(), "ResourceClaim", "", nil)
-	return dynamicresources.NewDRAManager(ctx, claims, slices, c.informers), nil
 }
 
 // framework returns the framework of a profile, which is built on first use; nil if there is no such profile.
@@ -226,12 +210,20 @@ func (s *session) evaluate(ctx context.Context, pod *v1.Pod, preempt bool) (podV
 	result, st, narrowing := f.RunPreFilterPlugins(ctx, state, pod)
 	if !st.IsSuccess() {
 		verdict.PreFilter = statusOf(st)
+		// An error ends the attempt before PostFilter.
+		if st.IsRejected() {
+			verdict.PostFilter = s.postFilter(ctx, state, pod)
+		}
 		return verdict, nil
 	}
 	feasible := s.filter(ctx, f, state, pod, result, narrowing, &verdict)
 	if len(feasible) > 0 {
 		score(ctx, f, state, pod, feasible, &verdict)
-	} else if preempt {
+		verdict.Allocations, err = s.allocations(ctx, state, pod, feasible)
+		return verdict, err
+	}
+	verdict.PostFilter = s.postFilter(ctx, state, pod)
+	if preempt {
 		verdict.Preemption, err = s.preempt(ctx, f, state, pod, verdict.Nodes)
 	}
 	return verdict, err

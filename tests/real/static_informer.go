@@ -3,9 +3,11 @@ package main
 import (
 	"context"
 	"errors"
+	"sort"
 	"time"
 
 	"k8s.io/client-go/tools/cache"
+	fwk "k8s.io/kube-scheduler/framework"
 )
 
 var errStatic = errors.New("the objects of this informer never change")
@@ -13,7 +15,8 @@ var errStatic = errors.New("the objects of this informer never change")
 // staticInformer is an informer with a fixed set of objects. It is always synced, and passes its objects to a handler
 // before AddEventHandler returns. So a framework can be built for each request without waiting for watches.
 type staticInformer struct {
-	indexer cache.Indexer
+	indexer  cache.Indexer
+	handlers []cache.ResourceEventHandler
 }
 
 var _ cache.SharedIndexInformer = &staticInformer{}
@@ -26,10 +29,60 @@ func newStaticInformer() *staticInformer {
 }
 
 func (s *staticInformer) AddEventHandler(handler cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
-	for _, object := range s.indexer.List() {
-		handler.OnAdd(object, true)
+	for _, key := range sorted(s.indexer.ListKeys()) {
+		if object, exists, err := s.indexer.GetByKey(key); err == nil && exists {
+			handler.OnAdd(object, true)
+		}
 	}
+	s.handlers = append(s.handlers, handler)
 	return synced{}, nil
+}
+
+func sorted(keys []string) []string {
+	sort.Strings(keys)
+	return keys
+}
+
+// apply shows the handlers the new object of a change of a claim, and returns a function that takes the change back.
+// Hints see the change because kube-scheduler's cache of claims hears of it before the queue does. The claims are
+// replaced rather than updated, because they need not have versions.
+func (s *staticInformer) apply(change event) (restore func()) {
+	if change.Resource != fwk.ResourceClaim {
+		return func() {}
+	}
+	object := change.new
+	if object == nil {
+		object = change.old
+	}
+	key, err := cache.MetaNamespaceKeyFunc(object)
+	if err != nil {
+		return func() {}
+	}
+	before, existed, _ := s.indexer.GetByKey(key)
+	if existed {
+		s.tell(before, false)
+	}
+	if change.new != nil {
+		s.tell(change.new, true)
+	}
+	return func() {
+		if change.new != nil {
+			s.tell(change.new, false)
+		}
+		if existed {
+			s.tell(before, true)
+		}
+	}
+}
+
+func (s *staticInformer) tell(object any, exists bool) {
+	for _, handler := range s.handlers {
+		if exists {
+			handler.OnAdd(object, false)
+		} else {
+			handler.OnDelete(object)
+		}
+	}
 }
 
 func (s *staticInformer) AddEventHandlerWithResyncPeriod(handler cache.ResourceEventHandler, _ time.Duration) (cache.ResourceEventHandlerRegistration, error) {

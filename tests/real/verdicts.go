@@ -54,6 +54,10 @@ type podVerdict struct {
 	Nodes map[string]*status `json:"nodes"`
 	// Scores contains the score of every node on which the pod fits.
 	Scores map[string]nodeScore `json:"scores"`
+	// Allocations contains, for every node on which the pod fits, the devices for the pod's claims that have none yet.
+	Allocations map[string][]claimAllocation `json:"allocations,omitempty"`
+	// PostFilter is the answer of DynamicResources alone if the pod fits on no node and the profile has that plugin.
+	PostFilter *status `json:"postFilter,omitempty"`
 	// Preemption is set if the request asks for preemption and the pod fits on no node.
 	Preemption *preemptionVerdict `json:"preemption,omitempty"`
 	// Hints contains the hints for each change, by plugin and event.

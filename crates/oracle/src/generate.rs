@@ -8,6 +8,7 @@
 mod affinity;
 mod cluster;
 mod config;
+mod devices;
 mod features;
 mod flavour;
 mod gates;

@@ -14,7 +14,7 @@ use harbormaster_api::features::Feature;
 
 pub use report::{Difference, Report};
 
-use crate::verdict_oracle::{Request, VerdictOracle};
+use crate::verdict_oracle::{Hints, Request, VerdictOracle};
 use ours::Ours;
 use scene::Scene;
 
@@ -50,7 +50,7 @@ pub fn run(options: &Options, mut progress: impl FnMut(&Report)) -> Result<Repor
 fn compare(scene: &Scene, original: &mut VerdictOracle, report: &mut Report) -> Result<()> {
     let request = Request {
         config: Some(scene.config.clone()),
-        objects: scene.pods.clone(),
+        objects: scene.pods.iter().chain(&scene.claims).cloned().collect(),
         changes: scene.changes.clone(),
         ..Request::default()
     };
@@ -71,9 +71,24 @@ fn compare(scene: &Scene, original: &mut VerdictOracle, report: &mut Report) -> 
             // When a waiting pod is updated, the queue evaluates hints only for that pod.
             let is_asked = changed_waiting_pod.as_ref().is_none_or(|changed| *changed == verdict.pod);
             if let Some(theirs) = verdict.hints.get(at).filter(|_| is_asked) {
-                report.compare(scene.seed, object, change, theirs, &ours.hints(pod, &events));
+                let mut hints = ours.hints(pod, &events);
+                // A plugin before DynamicResources may hide that the claims are incomplete.
+                if verdict.pre_enqueue.is_some() || change.breaks_claim_of(object) {
+                    wait_for_claims(theirs, &mut hints);
+                }
+                report.compare(scene.seed, object, change, theirs, &hints);
             }
         }
     }
     Ok(())
+}
+
+/// Adopts kube-scheduler's decision to let a pod wait while its claims are incomplete. Harbormaster leaves this decision
+/// to PreEnqueue.
+fn wait_for_claims(theirs: &Hints, ours: &mut Hints) {
+    for (hint, said) in ours.iter_mut().filter(|(hint, _)| hint.starts_with("DynamicResources ")) {
+        if theirs.get(hint).is_some_and(|theirs| theirs == "QueueSkip") {
+            "QueueSkip".clone_into(said);
+        }
+    }
 }

@@ -1,8 +1,8 @@
 //! Verdicts of the real scheduler plugins on every node.
 //!
-//! A [`VerdictOracle`] runs the real program in the role `verdicts`. This one process answers any number of requests,
-//! each with its own cluster, at a rate of about 400,000 pairs of a pod and a node per second. Objects get the API
-//! server's defaults before they are evaluated; unknown fields are an error.
+//! A [`VerdictOracle`] runs the Go program with the real plugins in the role `verdicts`. One process answers any number
+//! of requests, each with its own cluster, at a rate of about 400,000 pairs of a pod and a node per second. Objects get
+//! the API server's defaults before they are evaluated; unknown fields are an error.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -29,7 +29,7 @@ pub struct Request {
     /// `namespace/name` of pending pods; empty for all, in the order of
     /// `objects`.
     pub pods: Vec<String>,
-    /// True to evaluate preemption for pods that do not fit.
+    /// If true, preemption is evaluated for pods that do not fit.
     pub preempt: bool,
     /// Changes for which the plugins' queueing hints are evaluated for every pod.
     pub changes: Vec<Change>,
@@ -52,6 +52,24 @@ impl Change {
         let (Some(_), Some(new)) = (&self.old, &self.new) else { return None };
         let text = |field: &str| new["metadata"][field].as_str().unwrap_or("default");
         is_pending(new).then(|| format!("{}/{}", text("namespace"), text("name")))
+    }
+}
+
+impl Change {
+    /// Returns true if the change makes a resource claim unusable for the pod: the claim is deleted or about to be, or
+    /// another pod controls a claim that has the name of this pod.
+    #[must_use]
+    pub fn breaks_claim_of(&self, pod: &Value) -> bool {
+        let object = self.new.as_ref().or(self.old.as_ref());
+        let Some(claim) = object.filter(|object| object["kind"] == "ResourceClaim") else { return false };
+        let metadata = &claim["metadata"];
+        let name = |object: &Value| object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        let owner = &metadata["ownerReferences"][0];
+        let is_owned = owner["controller"] == true && owner["name"] == pod["metadata"]["name"];
+        let is_generated = name(claim).starts_with(&format!("{}-", name(pod)));
+        let has_other_owner = owner["uid"] == "another-owner";
+        let is_deleted = self.new.is_none() || !metadata["deletionTimestamp"].is_null();
+        is_deleted || is_generated && (!is_owned || has_other_owner)
     }
 }
 
@@ -97,12 +115,30 @@ pub struct PodVerdict {
     pub nodes: BTreeMap<String, Option<Status>>,
     /// Score of every node that the pod fits, even if there is only one.
     pub scores: BTreeMap<String, NodeScore>,
+    /// Devices for the claims that have none yet, for every node that the pod fits.
+    #[serde(default)]
+    pub allocations: BTreeMap<String, Vec<ClaimAllocation>>,
+    /// Answer of DynamicResources alone if the pod does not fit and the profile has that plugin.
+    #[serde(default)]
+    pub post_filter: Option<Status>,
     /// Result of preemption, if it was requested and the pod does not fit.
     #[serde(default)]
     pub preemption: Option<Preemption>,
     /// Results of the hints for each of [`Request::changes`]. Empty if the profile does not exist.
     #[serde(default)]
     pub hints: Vec<Hints>,
+}
+
+/// Devices that DynamicResources chooses for a claim on one node.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub struct ClaimAllocation {
+    /// Name of the claim.
+    pub claim: String,
+    /// Requests, if the plugin itself creates the claim, for extended resources.
+    #[serde(default)]
+    pub requests: Vec<Value>,
+    /// The `allocation` that the plugin would write, with the same share ID everywhere.
+    pub allocation: Value,
 }
 
 /// Candidates of DefaultPreemption.
@@ -146,7 +182,7 @@ pub struct NodeScore {
 /// The reason the oracle did not answer.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The real program could not be built.
+    /// The Go program with the real plugins could not be built.
     #[error(transparent)]
     Components(#[from] crate::components::Error),
     /// The process could not be started.
@@ -180,7 +216,7 @@ pub struct VerdictOracle {
 }
 
 impl VerdictOracle {
-    /// Builds the real program if necessary and starts the oracle.
+    /// Builds the Go program with the real plugins if necessary, and starts the oracle.
     pub fn start() -> Result<Self, Error> {
         Self::with_features(&[])
     }

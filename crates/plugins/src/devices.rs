@@ -1,6 +1,6 @@
 //! Devices as [`DynamicResources`](crate::DynamicResources) allocates them.
 //!
-//! Reading order: the API objects [`claim`] (what pods ask for and get), [`class`], [`slice`] (what drivers offer) and
+//! Reading order: the API objects [`claim`] (what pods ask for and get), [`class`], [`mod@slice`] (what drivers offer) and
 //! [`taint`]; `pools` (what one node sees) and `usage`; `allocator` (the search for free devices) with `plan`, `search`,
 //! `constraint`, `capacity`, `counters` and `selectors`; `results` (what is written about the chosen devices); `books`
 //! (the index) with `extended`, `answers` and `memo`.

@@ -202,6 +202,10 @@ impl PostFilter<PodDevices> for DynamicResources {
 impl Score for DynamicResources {
     const NORMALIZE: Normalize = Normalize::Proportional { reverse: false };
 
+    fn scores_pod(&self, cx: &Cycle<'_>) -> bool {
+        !cx.pod.spec.resource_claims.is_empty()
+    }
+
     fn score(&self, cx: &Cycle<'_>, (): &(), node: NodeRef<'_>) -> PluginResult<i64> {
         match self.demand(cx)? {
             Some(demand) => self.rank(cx, &demand, node),

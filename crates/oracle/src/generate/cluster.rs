@@ -13,7 +13,8 @@ pub struct Shape {
     pub max_nodes: usize,
     /// Maximum number of pending pods; the minimum is a quarter of the maximum.
     pub max_pods: usize,
-    /// True to generate only objects that kube-apiserver's validation accepts, and a profile for every scheduler name.
+    /// If true, only objects that kube-apiserver's validation accepts are generated, and every scheduler name has a
+    /// profile.
     pub admitted: bool,
 }
 
@@ -93,7 +94,15 @@ impl Generator {
     #[must_use]
     pub fn new(mut random: Random, admitted: bool, nodes: usize) -> Self {
         let is_about_pods = random.chance(40);
+        let is_about_devices = random.chance(25) && !admitted;
         let share = |flavour: &dyn Flavour| match (is_about_pods, flavour.relates_pods()) {
+            _ if is_about_devices => {
+                if flavour.is_about_devices() {
+                    100
+                } else {
+                    flavour.share() / 8
+                }
+            }
             (true, true) => 85,
             (true, false) => flavour.share() / 4,
             (false, _) => flavour.share(),
@@ -288,6 +297,14 @@ mod tests {
             "aws:///vol-",
             "claimRef",
             "StorageCapacityScoring",
+            "firstAvailable",
+            "sharedCounters",
+            "perDeviceNodeSelection",
+            "requestPolicy",
+            "bindingConditions",
+            "resourceClaimStatuses",
+            "distinctAttribute",
+            "adminAccess",
         ] {
             assert!(text.contains(field), "{field}");
         }

@@ -4,8 +4,8 @@ use serde_json::Value;
 
 use super::{Profile, Random, World};
 use super::{
-    affinity, features, gates, images, labels, lifecycle, namespaces, owners, pod_affinity, ports, resize,
-    resources, selectors, spread, storage, taints,
+    affinity, devices, features, gates, images, labels, lifecycle, namespaces, owners, pod_affinity, ports,
+    resize, resources, selectors, spread, storage, taints,
 };
 
 /// A part of the API that clusters vary. Every method changes an object that other flavours may change too; the default
@@ -27,6 +27,12 @@ pub trait Flavour: Sync {
     /// Returns true if the flavour varies relations between pods. In some clusters, almost all constraints are such
     /// relations.
     fn relates_pods(&self) -> bool {
+        false
+    }
+
+    /// Returns true if the flavour varies devices. Some clusters vary little else, so that other plugins reject few
+    /// nodes.
+    fn is_about_devices(&self) -> bool {
         false
     }
 
@@ -80,5 +86,6 @@ pub(super) fn all() -> &'static [&'static dyn Flavour] {
         &spread::SpreadDefaults,
         &pod_affinity::PodAffinity,
         &storage::Storage,
+        &devices::Devices,
     ]
 }

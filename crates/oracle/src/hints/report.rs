@@ -34,8 +34,8 @@ pub struct Difference {
     pub change: Change,
 }
 
-/// A plugin that Harbormaster does not implement, and Harbormaster's substitute for such plugins.
-const UNBUILT: &[&str] = &["DynamicResources", "HarbormasterUnbuilt"];
+/// Harbormaster's substitute for plugins that it does not implement.
+const UNBUILT: &str = "HarbormasterUnbuilt";
 
 /// A plugin and event that only Harbormaster registers. When a pod fails to bind or is deleted, this event wakes the
 /// pods that may use the volumes chosen for that pod.
@@ -51,7 +51,7 @@ impl Report {
     pub(super) fn compare(&mut self, seed: u64, pod: &Value, change: &Change, theirs: &Hints, ours: &Hints) {
         for hint in theirs.keys().chain(ours.keys().filter(|hint| !theirs.contains_key(*hint))) {
             let plugin = hint.split(' ').next().unwrap_or_default();
-            if UNBUILT.contains(&plugin) || hint == OURS_ALONE {
+            if plugin == UNBUILT || hint == OURS_ALONE {
                 continue;
             }
             // A plugin that is not registered for an event does not wake the pod either.

@@ -18,6 +18,9 @@ const KINDS: &[&str] = &[
     "CSIDriver",
     "CSIStorageCapacity",
     "VolumeAttachment",
+    "ResourceClaim",
+    "ResourceSlice",
+    "DeviceClass",
 ];
 
 /// Number of different updates of each object.
@@ -29,6 +32,8 @@ pub(super) struct Scene {
     pub(super) config: Value,
     /// Waiting pods, in the state after their own changes.
     pub(super) pods: Vec<Value>,
+    /// Resource claims, which hints look up, before their changes.
+    pub(super) claims: Vec<Value>,
     pub(super) changes: Vec<Change>,
 }
 
@@ -39,11 +44,14 @@ impl Scene {
         let mut random = Random::new(seed);
         let (before, after) = (by_name(before), by_name(after));
         let config = without_default_constraints(before.config);
-        let mut scene = Self { seed, config, pods: Vec::new(), changes: Vec::new() };
+        let mut scene = Self { seed, config, pods: Vec::new(), claims: Vec::new(), changes: Vec::new() };
         for (key, old) in &before.objects {
             if is_pending(old) {
                 scene.add_pending(&mut random, old, after.objects.get(key));
                 continue;
+            }
+            if old["kind"] == "ResourceClaim" {
+                scene.claims.push(old.clone());
             }
             scene.changes.push(Change { old: Some(old.clone()), new: None });
             let Some(new) = after.objects.get(key) else { continue };
@@ -114,6 +122,8 @@ fn by_name(cluster: Cluster) -> ByName {
 fn comparable(object: Value) -> Value {
     // kube-scheduler compares requests in thousandths, and `1Ei` in thousandths overflows.
     let text = object.to_string().replace("\"1Ei\"", "\"1Pi\"");
+    // For Harbormaster, a node with no ephemeral storage equals one that does not report any.
+    let text = text.replace("\"ephemeral-storage\":\"0\"", "\"ephemeral-storage\":\"1Gi\"");
     let mut object: Value = serde_json::from_str(&text).unwrap_or(object);
     // The keys that are removed here are merged into the selectors only once, when the pod is created.
     object.pointer_mut("/spec/affinity").into_iter().for_each(drop_label_keys);

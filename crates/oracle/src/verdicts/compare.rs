@@ -6,7 +6,7 @@ use std::fmt::{Debug, Display};
 use serde::Serialize;
 
 use super::Verdicts;
-use crate::verdict_oracle::{NodeScore, PodVerdict, Status};
+use crate::verdict_oracle::{ClaimAllocation, NodeScore, PodVerdict, Status};
 
 /// A difference between two sources' verdicts on one pod.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -33,7 +33,9 @@ impl Difference {
     #[must_use]
     pub fn resembles(&self, other: &Self) -> bool {
         let is_equal = || (&self.left, &self.right) == (&other.left, &other.right);
-        self.pod == other.pod && self.about == other.about && (self.about.contains("score") || is_equal())
+        self.pod == other.pod
+            && self.about == other.about
+            && (self.about.contains("score") || self.about == "allocation" || is_equal())
     }
 }
 
@@ -59,7 +61,7 @@ pub(super) fn differences(left: &Verdicts, right: &Verdicts) -> impl Iterator<It
         let status = |verdict: &PodVerdict| verdict.nodes.get(node.as_deref()?).cloned().flatten();
         let kind = match actual {
             Some(actual) if about == "Filter" => filter_kind(status(expected), status(actual)),
-            _ if about.contains("score") => about.clone(),
+            _ if about.contains("score") || about == "allocation" => about.clone(),
             _ => without_numbers(&format!("{about}: {left} / {right}")),
         };
         Some(Difference { pod: pod.clone(), node, about, left, right, kind })
@@ -87,17 +89,29 @@ fn compare_pod(left: &PodVerdict, right: &PodVerdict) -> Option<FoundDifference>
     let early = point("PreEnqueue", &left.pre_enqueue, &right.pre_enqueue)
         .or_else(|| point("PreFilter", &left.pre_filter, &right.pre_filter));
     // A rejected pod has no verdicts on nodes, whatever a source reports.
+    let post_filter = || point("PostFilter", &left.post_filter, &right.post_filter);
     if early.is_some() || left.pre_filter.is_some() {
-        return early;
+        return early.or_else(post_filter);
     }
     // If a plugin failed for a pod, its nodes are not compared, because a source may stop at any failure.
     let (failed, also_failed) = (failures(left), failures(right));
+    // Harbormaster scores pods with claims of both kinds, allocated and not, as Kubernetes 1.37 does.
+    let is_unscored = left.error.as_deref().is_some_and(|error| error.contains(MIXED_CLAIMS));
     match (failed.is_empty(), also_failed.is_empty()) {
-        (true, true) => compare_nodes(left, right),
+        (false, true) if is_unscored => {
+            compare_filters(left, right).or_else(|| compare_allocations(left, right))
+        }
+        (true, true) => {
+            compare_nodes(left, right).or_else(|| compare_allocations(left, right)).or_else(post_filter)
+        }
         _ if failed.iter().any(|failure| also_failed.contains(failure)) => None,
         _ => Some((None, "error".to_owned(), option(&failed.first()), option(&also_failed.first()))),
     }
 }
+
+/// Part of the error with which DynamicResources of Kubernetes 1.36 fails to score a pod with an allocated and an
+/// unallocated claim.
+const MIXED_CLAIMS: &str = "is smaller than number of claims";
 
 /// Errors for the pod as a whole and on individual nodes.
 fn failures(verdict: &PodVerdict) -> Vec<&String> {
@@ -105,12 +119,22 @@ fn failures(verdict: &PodVerdict) -> Vec<&String> {
     verdict.error.iter().chain(of_nodes.flat_map(|status| &status.reasons)).collect()
 }
 
+fn compare_filters(left: &PodVerdict, right: &PodVerdict) -> Option<FoundDifference> {
+    let (node, a, b) = first_difference(&left.nodes, &right.nodes)?;
+    Some((Some(node), "Filter".to_owned(), a.map_or_else(none, status), b.map_or_else(none, status)))
+}
+
+/// Compares the devices that the claims would get. Only nodes that fit according to both are compared.
+fn compare_allocations(left: &PodVerdict, right: &PodVerdict) -> Option<FoundDifference> {
+    let text =
+        |claims: Option<&Vec<ClaimAllocation>>| claims.map_or_else(none, |claims| format!("{claims:?}"));
+    let (node, a, b) = first_difference(&left.allocations, &right.allocations)?;
+    Some((Some(node), "allocation".to_owned(), text(a), text(b)))
+}
+
 fn compare_nodes(left: &PodVerdict, right: &PodVerdict) -> Option<FoundDifference> {
-    let filter = first_difference(&left.nodes, &right.nodes).map(|(node, a, b)| {
-        (node, "Filter".to_owned(), a.map_or_else(none, status), b.map_or_else(none, status))
-    });
-    if let Some((node, about, a, b)) = filter {
-        return Some((Some(node), about, a, b));
+    if let Some(found) = compare_filters(left, right) {
+        return Some(found);
     }
     let (node, a, b) = first_difference(&left.scores, &right.scores)?;
     let (Some(a), Some(b)) = (a, b) else {
@@ -202,6 +226,8 @@ mod tests {
             pre_filter: None,
             nodes: BTreeMap::from([("a".to_owned(), None), ("b".to_owned(), Some(rejected))]),
             scores: BTreeMap::from([("a".to_owned(), score)]),
+            allocations: BTreeMap::new(),
+            post_filter: None,
             preemption: None,
             hints: Vec::new(),
         };

@@ -80,6 +80,8 @@ fn verdict(pod: JudgedPod, explanation: Option<Explanation>) -> PodVerdict {
         pre_filter: explanation.pre_filter.map(sorted),
         nodes: BTreeMap::new(),
         scores: BTreeMap::new(),
+        allocations: BTreeMap::new(),
+        post_filter: None,
         preemption: None,
         hints: Vec::new(),
     };

@@ -1,13 +1,15 @@
 //! Harbormaster as a source of verdicts.
 
-use std::panic::catch_unwind;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use anyhow::Context;
 use harbormaster_api::features::{Feature, Features};
-use harbormaster_sim::explain_independent;
+use harbormaster_setup::{Choices, Setup};
+use harbormaster_sim::{Inventory, explain_independent};
 
+use super::devices;
 use super::judgement::Judgement;
-use super::source::{Result, VerdictSource, Verdicts};
+use super::source::{Result, VerdictSource, Verdicts, without_claims};
 use crate::generate::Cluster;
 
 /// Harbormaster's simulator in this process. The `simulate` command cannot be used because it rejects objects that an
@@ -31,6 +33,14 @@ impl VerdictSource for HarbormasterLibrary {
         // The panic message has already been printed to stderr.
         let report = catch_unwind(explain).map_err(|_| anyhow::anyhow!("harbormaster panicked"))??;
         let judgement: Judgement = serde_json::from_value(serde_json::to_value(report)?)?;
-        Ok(judgement.into())
+        let mut verdicts: Verdicts = judgement.into();
+        if cluster.of_kind("DeviceClass").next().is_some() {
+            let setup = Setup::read(Some(("", &config)), &Choices { features, ..Choices::default() })?;
+            let inventory = Inventory::from_objects(cluster.objects.clone())?;
+            let devices = || devices::add(&setup.engine, inventory, &mut verdicts);
+            catch_unwind(AssertUnwindSafe(devices))
+                .map_err(|_| anyhow::anyhow!("harbormaster panicked while it allocated devices"))?;
+        }
+        Ok(verdicts.into_iter().map(|(pod, verdict)| (pod, without_claims(verdict))).collect())
     }
 }

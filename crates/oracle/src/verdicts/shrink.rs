@@ -117,7 +117,7 @@ fn paths(value: &Value) -> Vec<String> {
 fn is_identity(path: &str) -> bool {
     matches!(
         path,
-        "/apiVersion" | "/kind" | "/metadata" | "/metadata/name" | "/metadata/namespace" | "/profiles"
+        "/apiVersion" | "/kind" | "/metadata" | "/metadata/name" | "/metadata/namespace" | "/metadata/uid" | "/profiles"
             // Without these, the profile would have different plugins.
             | "/profiles/0" | "/profiles/0/plugins" | "/profiles/0/plugins/multiPoint"
     ) || path.contains("/multiPoint/disabled")

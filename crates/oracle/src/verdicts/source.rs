@@ -1,7 +1,7 @@
 //! Sources of verdicts.
 
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::generate::Cluster;
 use crate::verdict_oracle::{PodVerdict, Request, VerdictOracle};
@@ -55,13 +55,23 @@ impl VerdictSource for RealPlugins {
         if let Some(error) = response.error {
             anyhow::bail!("kube-scheduler's plugins rejected the cluster: {error}");
         }
-        Ok(response.pods.into_iter().map(|verdict| (verdict.pod.clone(), without_claims(verdict))).collect())
+        let has_devices = cluster.of_kind("DeviceClass").next().is_some();
+        let verdicts = response.pods.into_iter().map(|mut verdict| {
+            // Without devices, Harbormaster is not asked.
+            verdict.post_filter = verdict.post_filter.filter(|_| has_devices);
+            // If a pod names a claim twice, the first allocation counts.
+            for claims in verdict.allocations.values_mut() {
+                let mut names = BTreeSet::new();
+                claims.retain(|claim| names.insert(claim.claim.clone()));
+            }
+            (verdict.pod.clone(), without_claims(verdict))
+        });
+        Ok(verdicts.collect())
     }
 }
 
-/// Removes the zero scores that DynamicResources gives to pods without resource claims. All generated pods are such
-/// pods, and Harbormaster's plugin does not score.
-fn without_claims(mut verdict: PodVerdict) -> PodVerdict {
+/// Removes the zero scores of DynamicResources, which only kube-scheduler lists for pods without claims.
+pub(super) fn without_claims(mut verdict: PodVerdict) -> PodVerdict {
     for score in verdict.scores.values_mut() {
         score.plugins.retain(|plugin, score| plugin != "DynamicResources" || *score != 0);
     }

@@ -29,7 +29,7 @@ use super::{
     usage::{DeviceUsage, PoolUsage},
 };
 
-/// An index of all devices. See the [module documentation](self).
+/// An index of all devices: which nodes see them and which are in use.
 #[derive(Debug, Default)]
 pub struct Devices {
     slices: FxHashMap<Str, Arc<Slice>>,
@@ -148,7 +148,7 @@ impl Changes {
     }
 }
 
-/// What to find devices for.
+/// Claims that need devices, and what decides about them.
 #[derive(Clone, Copy, Debug)]
 pub struct DeviceQuery<'a> {
     /// Claims that need devices.
