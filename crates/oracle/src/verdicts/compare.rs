@@ -188,6 +188,12 @@ fn without_numbers(text: &str) -> String {
     result
 }
 
+/// Replaces the numbers in a string and shortens it, for counting messages that name objects.
+pub(super) fn without_names(text: &str) -> String {
+    let text = text.replace("default/", "blue/").replace("bare/", "blue/").replace("green/", "blue/");
+    without_numbers(&text).chars().take(130).collect()
+}
+
 fn none() -> String {
     "(none)".to_owned()
 }
