@@ -210,6 +210,7 @@ func (s *session) evaluate(ctx context.Context, pod *v1.Pod, preempt bool) (podV
 	result, st, narrowing := f.RunPreFilterPlugins(ctx, state, pod)
 	if !st.IsSuccess() {
 		verdict.PreFilter = statusOf(st)
+		// An error ends the attempt before PostFilter.
 		if st.IsRejected() {
 			verdict.PostFilter = s.postFilter(ctx, state, pod)
 		}

@@ -47,7 +47,7 @@ impl Kind {
         let known =
             (self.is_custom() || !self.shelf.fields.is_empty()).then_some(self.shelf.fields.as_slice());
         Selector::parse(namespace, labels, fields, known).map_err(|mut failure| {
-            // Only for this kind, the message names the kind.
+            // Other kinds' messages do not name the kind.
             if self.rules == Rules::ResourceSlice {
                 let unsupported = "field label not supported";
                 let of_kind = format!("{unsupported} for {}, Kind={}", self.api_version(), self.kind);

@@ -13,7 +13,7 @@ use crate::{
 
 /// Media type that kubectl requests to get version 2.
 pub(crate) const ACCEPTED: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
-/// Media type of the response. The media type that kubectl requests is not well-formed.
+/// Media type of the response. It differs from [`ACCEPTED`], which is not well-formed.
 pub(crate) const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 
 /// Handles `/openapi/v2`. The document has one patch operation per kind, with the parameter that kubectl looks for. The

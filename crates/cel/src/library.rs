@@ -1,4 +1,4 @@
-//! What functions do.
+//! Implementations of the functions.
 
 mod collections;
 mod convert;

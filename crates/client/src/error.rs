@@ -44,7 +44,7 @@ pub struct Refusal {
     pub reason: String,
     /// Human-readable message.
     pub message: String,
-    /// Time for which the server asks the client not to contact it.
+    /// Time that the server asks the client to wait before the next request.
     pub retry_after: Option<Duration>,
 }
 
@@ -57,7 +57,7 @@ impl ApiError {
         }
     }
 
-    /// Returns the time for which the server asks the client not to contact it.
+    /// Returns the time that the server asks the client to wait before the next request.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Refused(refusal) => refusal.retry_after,

@@ -2,8 +2,8 @@
 //!
 //! After a pod is placed, the rest of its node ranking is cached. If the next pod has the same signature but does not
 //! fit on the node that was just chosen, the next node in the ranking is tried first. If the pod fits there, that node
-//! is taken without scoring. Batching is not an optimization here, because unchanged answers are cached anyway.
-//! Batching exists because it can choose a node that a new ranking would not choose.
+//! is taken without scoring. Batching is no optimization here, because unchanged answers are cached anyway. It is
+//! implemented only because it can choose a different node than a new ranking would.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ pub(crate) struct Batch {
     cached: Option<CachedRanking>,
     last_cycle: u64,
     last_node: Str,
-    /// Reason for discarding the cached ranking, in kube-scheduler's words. Set until it is reported.
+    /// Reason for discarding the cached ranking, in kube-scheduler's words; `None` once it has been taken.
     flush_reason: Option<&'static str>,
 }
 

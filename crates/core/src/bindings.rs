@@ -56,7 +56,7 @@ pub(crate) struct Wait {
 pub(crate) struct Binding {
     pub(crate) entry: QueuedPod,
     pub(crate) chosen: ChosenNode,
-    /// Empty once the pod is in the binding cycle.
+    /// The waits that have not ended; empty once the pod is in the binding cycle.
     waits: Vec<Wait>,
     /// Start of the wait, if it is measured.
     pub(crate) held_since: Option<Stamp>,

@@ -122,7 +122,7 @@ impl Cache {
         self.on_nodes.contains_key(uid)
     }
 
-    /// Assumes the pod on `node`. Returns false if it is already on a node.
+    /// Assumes that the pod is on `node`. Returns false if the pod is already on a node.
     pub fn assume(&mut self, pod: &PodInfo, node: &Str) -> bool {
         if self.on_nodes.contains_key(&pod.uid) {
             return false;

@@ -18,7 +18,7 @@ pub struct Dump {
     pub backoff: Vec<Arc<PodInfo>>,
     /// Pods that wait for an event, including gated ones.
     pub unschedulable: Vec<Arc<PodInfo>>,
-    /// Pods without a node that are not scheduled: pods of other schedulers and pods that are being deleted.
+    /// Pods without a node that the engine does not schedule: pods of other schedulers and pods that are being deleted.
     pub left_alone: Vec<Arc<PodInfo>>,
 }
 
@@ -27,7 +27,7 @@ pub struct Dump {
 pub struct DumpedNode {
     /// Name of the node.
     pub name: Str,
-    /// True if the API server has deleted the node or has not reported it yet.
+    /// True if the node object was deleted or has not arrived yet.
     pub deleted: bool,
     /// Total requests of its pods.
     pub requested: Resources,

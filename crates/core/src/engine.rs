@@ -263,8 +263,8 @@ impl Engine {
         self.queue.has_work()
     }
 
-    /// Returns true if the next pod is not in backoff. If there is no such pod, [`Self::schedule_one`] tries a rejected
-    /// pod before its backoff ends.
+    /// Returns true if some pod is ready. Otherwise, [`Self::schedule_one`] tries a rejected pod, if there is one,
+    /// before the pod's backoff ends.
     pub fn has_due_work(&self) -> bool {
         self.queue.has_due_work()
     }

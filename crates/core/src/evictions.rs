@@ -5,8 +5,9 @@
 //!            └────────────some eviction failed─────────────┴──> the preemptor is retried immediately
 //! ```
 //!
-//! The preemptor is held back, gated in the queue, until its round is over. It is released slightly earlier if the last
-//! victim is seen terminating, because that event must wake the preemptor.
+//! The evictions for one attempt form a round. The preemptor is held back, that is, gated in the queue, until the round
+//! is over. It is released slightly earlier if the engine sees the last victim terminating, because that event must
+//! wake the preemptor.
 //!
 //! This part decides the next step; its caller carries the step out.
 
@@ -52,7 +53,7 @@ pub(crate) enum NextStep {
     Evict(Arc<PodInfo>),
     /// The round is over.
     Over {
-        /// UID of the preemptor that this round held back.
+        /// UID of the preemptor; `None` if a newer round holds it back.
         held: Option<Str>,
         /// UID of the preemptor if it must be retried immediately.
         retry: Option<Str>,
@@ -63,8 +64,8 @@ pub(crate) enum NextStep {
     },
 }
 
-/// All evictions in progress. A preemptor that was retried in the meantime may have several rounds; only the newest
-/// holds it back.
+/// All evictions in progress. A preemptor that was retried before its round ended may have several rounds; only the
+/// newest one holds it back.
 #[derive(Debug, Default)]
 pub(crate) struct Evictions {
     by_round: FxHashMap<u64, EvictionRound>,
@@ -76,8 +77,8 @@ pub(crate) struct Evictions {
 }
 
 impl Evictions {
-    /// Starts a round of `others` eviction calls, after which `last` is evicted. An older round of the same preemptor
-    /// will no longer evict its last victim. Returns the round's number.
+    /// Starts a round of `others` eviction calls, after which `last` is evicted. If the preemptor has an older round,
+    /// that round no longer evicts its last victim. Returns the round's number.
     pub(crate) fn begin(
         &mut self,
         preemption: Preemption,
@@ -108,7 +109,7 @@ impl Evictions {
         self.by_round.get(&round).map(|eviction| &eviction.preemption)
     }
 
-    /// Creates the task that evicts one pod.
+    /// Creates the task that evicts one pod; `None` if the round no longer exists.
     pub(crate) fn task(&self, round: u64, victim: Arc<PodInfo>) -> Option<EvictTask> {
         let preemptor = &self.preemption(round)?.preemptor;
         Some(EvictTask {
@@ -122,7 +123,7 @@ impl Evictions {
         })
     }
 
-    /// Cancels the eviction of the last victim because the preemptor is no longer scheduled here.
+    /// Cancels the eviction of the last victim because this engine no longer schedules the preemptor.
     pub(crate) fn give_up(&mut self, preemptor: &str) {
         let round = self.newest.get(preemptor);
         if let Some(eviction) = round.and_then(|round| self.by_round.get_mut(round)) {
@@ -148,8 +149,8 @@ impl Evictions {
         self.call_finished(round, true);
     }
 
-    /// Returns the next step of a round. Once all calls have ended, that is the eviction of the last victim if it is
-    /// still needed, otherwise the end of the round.
+    /// Returns the next step of a round. Once all calls have ended, the next step is the eviction of the last victim if
+    /// that is still needed, and otherwise the end of the round.
     pub(crate) fn next(&mut self, round: u64, pods: &Pods) -> NextStep {
         let Some(eviction) = self.by_round.get_mut(&round) else { return NextStep::Wait };
         if eviction.in_flight > 0 {

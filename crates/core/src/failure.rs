@@ -12,11 +12,11 @@ use crate::{meter::AttemptResult, outcome::Outcome};
 /// Reason for returning a pod to the queue.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// Plugins rejected the pod; their events may wake it.
+    /// Plugins rejected the pod. The events that these plugins listen to may wake it.
     Unschedulable(Box<Diagnosis>),
-    /// There are no nodes: reported as a rejection, retried as an error.
+    /// There are no nodes. Reported like a rejection, but retried like an error.
     NoNodes,
-    /// PreBind or Bind rejected the pod: reported as a rejection, retried as an error.
+    /// PreBind or Bind rejected the pod. Reported like a rejection, but retried like an error.
     BindRejected(Reject),
     /// An error.
     Error(String),

@@ -1,4 +1,4 @@
-//! Nominated pods: each is expected on a node once other pods have left that node.
+//! Nominated pods: each is expected to run on a certain node once other pods have left that node.
 
 use std::sync::Arc;
 
@@ -62,7 +62,7 @@ impl Nominator {
         }
     }
 
-    /// Combines the nominations with the nominated pods.
+    /// Returns the nominations together with `pods`, which contains the nominated pods.
     pub(crate) fn of<'a>(&'a self, pods: &'a Pods) -> Nominated<'a> {
         Nominated { nominator: self, pods }
     }
@@ -127,7 +127,7 @@ impl Nominated<'_> {
         self.not_below(pod, self.nominator.pods_on(node))
     }
 
-    /// Returns the pods nominated to `node` that must give way to `pod`.
+    /// Returns the pods nominated to `node` whose priority is lower than that of `pod`.
     pub(crate) fn below_on(&self, node: &str, pod: &PodInfo) -> Vec<Arc<PodInfo>> {
         let others = self.nominator.pods_on(node).iter().filter_map(|uid| self.pods.get(uid));
         others.filter(|other| other.priority() < pod.priority()).cloned().collect()

@@ -28,7 +28,7 @@ impl Notes {
 /// Information for the host.
 #[derive(Clone, Debug)]
 pub enum Note {
-    /// A plugin has failed outside of an attempt: in a hint, in an index, or when a node was given up. Always recorded.
+    /// A plugin has failed outside of an attempt, for example in a hint, an index or Unreserve. Always recorded.
     PluginFailed {
         /// The pod concerned, if there is one.
         pod: Option<Arc<PodInfo>>,
@@ -37,7 +37,7 @@ pub enum Note {
     },
     /// A custom object is treated as absent because it cannot be decoded. Always recorded, once per error.
     Undecodable(Undecodable),
-    /// A plugin has rejected some nodes for the pod, or the pod on every node.
+    /// A plugin has rejected the pod on some or all nodes.
     Rejected {
         /// The pod.
         pod: Arc<PodInfo>,

@@ -30,7 +30,7 @@ pub enum Outcome {
     },
     /// There are no nodes.
     NoNodes,
-    /// No node fits; contains the message of the pod's condition.
+    /// Plugins rejected the pod; contains the message of the pod's condition.
     Unschedulable(String),
     /// The attempt failed with this error.
     Error(String),

@@ -47,7 +47,7 @@ use in_flight::InFlight;
 use orders::{ByArrival, ByExpiry, BySort};
 use wakers::{Listener, Wakers};
 
-/// Time and objects for operations on the queue.
+/// The current time, and the objects that operations on the queue need.
 #[derive(Clone, Copy, Debug)]
 pub struct Moment<'a> {
     /// Current time.
@@ -80,7 +80,7 @@ impl Origin {
     }
 }
 
-/// A plugin failure that kept a pod from entering the queue.
+/// A failure of a PreEnqueue or QueueSort plugin for one pod. The pod backs off and is then tried again.
 #[derive(Debug)]
 pub struct EnqueueFailure {
     /// The pod.
@@ -128,7 +128,7 @@ pub struct Queue {
     held_for_eviction: FxHashSet<Str>,
     next_sequence: u64,
     handed_out: u64,
-    /// `None` unless moves are noted.
+    /// Moves that have not been taken yet; `None` unless moves are noted.
     moves: Option<Vec<Note>>,
     meter: Option<Arc<dyn Meter>>,
 }
@@ -158,7 +158,7 @@ impl Queue {
         }
     }
 
-    /// Turns notes about moves on or off.
+    /// Turns the recording of moves on or off.
     pub(crate) fn note_moves(&mut self, wanted: bool) {
         self.moves = wanted.then(|| self.take_moves());
     }
@@ -183,8 +183,7 @@ impl Queue {
         self.moves.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// Takes the failures that have kept pods from entering since the last call. These pods back off and are tried
-    /// again.
+    /// Takes the plugin failures that have occurred since the last call and made pods back off.
     pub fn take_failed(&mut self) -> Vec<EnqueueFailure> {
         std::mem::take(&mut self.failed)
     }
@@ -350,7 +349,7 @@ impl Queue {
         Some(entry)
     }
 
-    /// Number of pods handed out so far: kube-scheduler's scheduling cycle.
+    /// Number of pods handed out so far, which kube-scheduler calls the scheduling cycle.
     pub fn handed_out(&self) -> u64 {
         self.handed_out
     }
@@ -490,7 +489,7 @@ impl Queue {
         }
     }
 
-    /// Makes a waiting pod active immediately, unless a PreEnqueue plugin gates it.
+    /// Makes a waiting pod, or a pod in backoff, active immediately, unless a PreEnqueue plugin gates it.
     pub fn activate(&mut self, uid: &Str, at: Moment<'_>) {
         if self.unschedulable.contains_key(uid) {
             self.wake(uid, Requeue::Now, Cause::Activated, at);
@@ -654,7 +653,8 @@ impl Queue {
         }
     }
 
-    /// Handles a plugin failure: the pod backs off as after a failed attempt, then tries to enter again.
+    /// Handles a plugin failure: the pod backs off as after a failed attempt, and the plugins are called again when the
+    /// backoff ends.
     fn put_failed(&mut self, mut entry: QueuedPod, error: PointError, origin: Origin, at: Moment<'_>) {
         entry.since = at.now;
         entry.gated_by = None;

@@ -1,5 +1,5 @@
 //! Binding cycles: PreBind, Bind and PostBind, concurrently with the scheduling of other pods. Also makes the API calls
-//! that plugins need after their pod has given up its node. All work for one pod is done in order.
+//! that plugins need after a pod has given up its node. All work for one pod is done in order.
 
 mod writes;
 
@@ -139,7 +139,7 @@ impl Binder {
         Ok(())
     }
 
-    /// Makes the API calls that plugins need after their pod has given up its node.
+    /// Makes the API calls that plugins need after a pod has given up its node.
     pub fn call(&self, task: CallTask) {
         let api = self.api.clone();
         self.tasks.run(&task.pod.uid.clone(), async move {

@@ -40,7 +40,7 @@ impl Clients {
         })
     }
 
-    /// Returns the same clients, which write nothing but the lease unless `gate` is open.
+    /// Returns the same clients. While `gate` is closed, they write nothing but the lease.
     pub(crate) fn gated_by(&self, gate: Arc<dyn WriteGate>) -> Self {
         let gated = |client: &ApiClient| client.with_gate(gate.clone());
         Self { main: gated(&self.main), events: gated(&self.events), leases: self.leases.clone() }

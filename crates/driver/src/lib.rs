@@ -25,10 +25,10 @@
 //! - the engine belongs to one operating system thread; nothing else touches it;
 //! - nothing waits forever: every request has a time limit, every retry is bounded, and shutdown takes at most ten
 //!   seconds plus three to release the lease;
-//! - an instance that is not the leader writes nothing but the lease: its other clients send no request with a body
-//!   once another instance may lead;
-//! - no event is lost while the API server accepts events: only a memory limit bounds the number of waiting events, and
-//!   bindings take precedence;
+//! - an instance that is not the leader writes nothing but the lease: once another instance may lead, only the client
+//!   for the lease sends requests with a body;
+//! - no event is lost while the API server accepts events: events give way to bindings, but they wait in a queue that
+//!   only a memory limit bounds;
 //! - no response from an API server, however malformed, terminates the process.
 //!
 //! Log lines carry kube-scheduler's verbosity in the `v` field. Lines with a `v` of 0 have tracing's `INFO` level,

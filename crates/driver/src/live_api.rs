@@ -32,8 +32,8 @@ use crate::clock::system_time;
 /// Maximum number of buffered changes for a waiting task. A task that misses a change reads the object again.
 const NEWS_KEPT: usize = 1024;
 
-/// Changes to custom objects, for tasks that wait for a change. The engine's thread publishes a change when the engine
-/// takes it in.
+/// Changes to custom objects, for tasks that wait for a change. The engine's thread publishes a change when it passes
+/// the change to the engine.
 #[derive(Clone, Debug)]
 pub struct CustomFeed {
     changes: broadcast::Sender<CustomChange>,

@@ -82,10 +82,10 @@ pub struct DriverConfig {
 /// Why [`run`] ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExitReason {
-    /// The scheduler was stopped and finished everything in progress, except for events that the API server did not
-    /// accept.
+    /// The scheduler was asked to stop and finished everything in progress, except for events that the API server did
+    /// not accept.
     Finished,
-    /// The scheduler was stopped and abandoned work in progress that took too long.
+    /// The scheduler was asked to stop and abandoned work in progress that took too long.
     Abandoned,
 }
 
@@ -185,9 +185,9 @@ impl Driver {
         self.election.check().map_err(DriverError::Election)?;
         let clients =
             self.clients.observed(self.metrics.numbers()).gated_by(Arc::new(self.leadership.clone()));
-        // This channel is unbounded. Tasks send to it and must not block their runtime. If a watch were not read in
-        // time, the server would cut it off, and all objects would have to be listed again. The channel holds the
-        // messages that arrive during one attempt.
+        // This channel is unbounded: the tasks that send to it must not block their runtime, and if a watch were not
+        // read in time, the server would cut it off, and all objects would have to be listed again. In practice, the
+        // channel holds only the messages that arrive during one attempt.
         let (to_engine, inbox) = mpsc::channel();
         let (effects_out, effects) = channel::channel(MAX_EFFECTS);
         let (tasks, all_done) = Tasks::new();
@@ -254,7 +254,7 @@ impl Driver {
             v = 0,
             "Stopping: no more pods are tried; bindings and evictions in progress will be completed"
         );
-        // An engine that has ended has nothing to finish.
+        // If this fails, the engine has ended and has nothing to finish.
         let _ = to_engine.send(EngineMessage::Stop);
         drop((scheduling, reached));
         let finish = pin!(async {
@@ -284,8 +284,8 @@ impl Driver {
         reason
     }
 
-    /// Starts the election when all objects are known. The engine starts scheduling when this instance becomes the
-    /// leader.
+    /// Starts the election when all objects are known, or immediately if nothing is watched before this instance is the
+    /// leader. The engine starts scheduling when this instance becomes the leader.
     fn start_election(
         &self,
         clients: &Clients,
@@ -296,7 +296,7 @@ impl Driver {
         let (engine, delays_cache) = (engine.clone(), self.election.delays_cache());
         let ready = async move {
             if !delays_cache && all_synced.await.is_err() {
-                // An engine that has ended has no pods to schedule.
+                // The engine has ended, so this instance never becomes a candidate.
                 pending::<()>().await;
             }
         };

@@ -8,11 +8,11 @@
 //!
 //! A rest takes as long as `Backoff::for_watches` specifies, or as long as the server requests if that is longer.
 //!
-//! A connection can die silently. Over HTTP/2, the connection is pinged, so that the watch breaks. HTTP/1.1 has no
-//! pings, so the watcher requests short watches: if a watch does not end in time, its connection is dead. When a watch
-//! ends as requested, the next watch continues on the same connection, which costs one small request. For a watch that
-//! begins with a list of all objects, the watcher requests a long duration, since the list may take a long time; over
-//! HTTP/1.1, the watcher leaves such a watch soon after the list and opens another.
+//! A connection can die silently. Over HTTP/2, the client pings the connection, and an unanswered ping breaks the
+//! watch. HTTP/1.1 has no pings, so the watcher requests short watches: if a watch does not end in time, its connection
+//! is dead. When a watch ends as requested, the next watch continues on the same connection, which costs one small
+//! request. For a watch that begins with a list of all objects, the watcher requests a long duration, since the list
+//! may take a long time; over HTTP/1.1, the watcher leaves such a watch soon after the list and opens another.
 //!
 //! The engine gets an input when an object has a new resource version, and when an object was deleted or is missing
 //! from a later list. See "Efficient detection of changes" in Kubernetes' API concepts, and KEP-3157 (streaming lists).
@@ -63,9 +63,9 @@ const LONG: (Duration, Duration, Duration) =
 /// The same durations for a connection without pings.
 const SHORT: (Duration, Duration, Duration) =
     (Duration::from_secs(18), Duration::from_secs(25), Duration::from_secs(10));
-/// Time limits for the start of a response to a list request, which the server may have to prepare, and to a watch
-/// request.
+/// Time limit for the start of the response to a list request; the server may have to prepare the list first.
 const LIST_OPEN_LIMIT: Duration = Duration::from_secs(30);
+/// Time limit for the start of the response to a watch request.
 const OPEN_LIMIT: Duration = Duration::from_secs(15);
 /// Longest time for which an incomplete streaming list may be silent.
 const STREAM_SILENCE: Duration = Duration::from_secs(30);
@@ -76,7 +76,7 @@ const SHORT_WATCH: Duration = Duration::from_secs(1);
 /// Part of the log messages about dead connections.
 const ANEW: &str = "new connections to the API server will be made";
 /// Minimum and maximum delay before a kind that the server does not serve is requested again. Within these bounds, the
-/// delay is a quarter of the time since the first request, since the kind may be about to be defined.
+/// delay is a quarter of the time since the first request: in the beginning, the kind may be about to be defined.
 const UNSERVED: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(4));
 /// Number of refused watches in a row after which all objects are listed again, since a server that was restored from a
 /// backup may not have the requested version.
@@ -220,7 +220,7 @@ pub struct Watcher<K: Kind> {
     broken_streams: u32,
     /// True if the last watch was on a connection with pings.
     is_probed: bool,
-    /// True if a token expired between two pages, so the next list is requested without pages.
+    /// True if a continue token expired between two pages, so the next list is requested without pages.
     whole_list: bool,
     synced: bool,
     /// Time when the server was first found not to serve this kind; `None` while it serves the kind.
@@ -540,7 +540,7 @@ impl<K: Kind> Watcher<K> {
             };
             self.log_permission(&body);
             let body = match body {
-                // The token expired between two pages.
+                // The continue token expired between two pages.
                 Err(error) if error.code() == Some(410) && !token.is_empty() => {
                     self.whole_list = true;
                     token.clear();

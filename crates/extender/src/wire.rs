@@ -124,8 +124,8 @@ go_struct! {
 }
 
 go_struct! {
-    /// Request of preempt. One of the two maps is present: the second if the configuration has
-    /// `nodeCacheCapable: true`.
+    /// Request of preempt. `node_name_to_meta_victims` is present if the configuration has `nodeCacheCapable: true`,
+    /// and `node_name_to_victims` otherwise.
     ExtenderPreemptionArgs {
         /// The preemptor.
         pod: Option<RawObject> => "Pod",

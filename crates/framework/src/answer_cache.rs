@@ -114,7 +114,7 @@ impl AnswerCache {
         Ok(SlateId(at))
     }
 
-    /// Records the use of a slate. If another attempt created the slate, moves it and its columns to the protected
+    /// Records the use of a slate. If an earlier attempt created the slate, moves it and its columns to the protected
     /// segment.
     fn use_slate(&mut self, at: usize) {
         let slate = &mut self.slates[at];
@@ -159,7 +159,7 @@ impl AnswerCache {
         self.slates[slate.0].take_score_failure()
     }
 
-    /// The column of a row-scoped plugin.
+    /// The column of a row-scoped plugin; `None` for a cluster-scoped plugin.
     pub(crate) fn column(&self, slate: SlateId, plugin: PluginIdx) -> Option<&Column> {
         self.slates[slate.0].columns[plugin.at()].map(|column| &self.columns[column])
     }

@@ -253,7 +253,7 @@ impl Api {
     /// Reads the current version of a custom object; `None` if the object does not exist.
     ///
     /// # Errors
-    /// When the request fails, or the object does not decode.
+    /// When the request fails, or the object cannot be decoded.
     pub async fn get<R: Resource>(
         &self,
         namespace: &str,
@@ -335,7 +335,7 @@ impl Api {
     /// elapses first.
     ///
     /// # Errors
-    /// When the object cannot be read, or does not decode.
+    /// When the object cannot be read or decoded.
     pub async fn wait<R: Resource, T: Send>(
         &self,
         namespace: &str,

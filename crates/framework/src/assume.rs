@@ -4,8 +4,8 @@
 //! A plugin describes the change that its decision will make to an object, and every point sees the object with that
 //! change. When a newer version arrives from the API server, the change is applied to that version again, unless the
 //! change reports that it is no longer needed because the API server's version already reflects or contradicts it. The
-//! assumptions made for a pod are reverted when the pod gives up its node or is deleted. The assumptions about an
-//! object are dropped when the object is deleted.
+//! assumptions made for a pod are reverted when the pod loses its node or is deleted. The assumptions about an object
+//! are dropped when the object is deleted.
 //!
 //! Hints and the queue see the API server's version, not the assumed one. Reverting an assumption is therefore not an
 //! event. When the pod for which an assumption was made leaves its node, the resulting event wakes the pods that wait

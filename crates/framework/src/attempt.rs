@@ -261,7 +261,7 @@ impl Attempt {
 pub struct UnreserveOutcome {
     /// Calls to the API server, in order.
     pub calls: Vec<ApiCall>,
-    /// Plugin panics. The other plugins were called anyway.
+    /// Plugin panics. The other plugins were called nevertheless.
     pub errors: Vec<PointError>,
 }
 
@@ -402,7 +402,8 @@ impl Runner {
         }
     }
 
-    /// Scores as many feasible rows as the window requires and extenders accept, and chooses the best one.
+    /// Takes as many feasible rows as the window requires, drops those that extenders reject, scores the rest and
+    /// chooses the best one.
     fn choose(
         &mut self,
         cluster: &mut Cluster,

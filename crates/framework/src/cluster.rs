@@ -198,7 +198,7 @@ impl Cluster {
         different.into_iter().for_each(|key| self.custom_changed(key));
     }
 
-    /// Returns the errors for custom objects that do not decode and are therefore treated as absent. Each error is
+    /// Returns the errors for custom objects that cannot be decoded and are therefore treated as absent. Each error is
     /// returned once.
     pub fn take_undecodable(&mut self) -> Vec<Undecodable> {
         std::mem::take(&mut self.undecodable)

@@ -19,7 +19,7 @@ use crate::{
     table::NodeTable,
 };
 
-/// View of one scheduling attempt. It is borrowed, so it cannot be stored, sent to a task or used afterwards.
+/// View of one scheduling attempt. It is borrowed, so it cannot be stored, sent to a task or used after the attempt.
 #[derive(Clone, Copy)]
 pub struct Cycle<'a> {
     /// All nodes and the pods on them.
@@ -86,7 +86,7 @@ pub trait WhatIf {
     /// Objects other than nodes and pods.
     fn objects(&self) -> &Objects;
 
-    /// Returns the rejection of a node; `None` if no filter rejected it.
+    /// Returns the rejection of a node; `None` if the node was not rejected.
     fn rejection(&self, row: NodeIdx) -> Option<Reject>;
 
     /// Returns the Filter plugin that rejected the pod on `row`; `None` if no filter did.
@@ -142,7 +142,7 @@ impl<'a> Waiting<'a> {
         self.pods.allow(uid, self.plugin);
     }
 
-    /// Rejects a waiting pod, which then gives up its node.
+    /// Rejects a waiting pod, which then loses its node.
     pub fn reject(&mut self, uid: &str, message: impl Into<String>) {
         self.pods.reject(uid, self.plugin, message.into());
     }
@@ -161,7 +161,7 @@ pub trait WaitingPods {
     /// Ends the delay that `plugin` imposed on the pod.
     fn allow(&mut self, uid: &str, plugin: &'static str);
 
-    /// Rejects a waiting pod, which then gives up its node.
+    /// Rejects a waiting pod, which then loses its node.
     fn reject(&mut self, uid: &str, plugin: &'static str, message: String);
 
     /// Moves a queued pod to the active queue.

@@ -15,9 +15,10 @@ pub struct Diagnosis {
     pub reasons: BTreeMap<String, usize>,
     /// Number of nodes that each plugin rejected for each reason, not counting the nodes that PreFilter excluded.
     pub rejections: BTreeMap<(&'static str, String), usize>,
-    /// The plugins that rejected the pod; their events may wake it.
+    /// The plugins that rejected the pod. The events that they listen to may wake it.
     pub rejectors: Vec<&'static str>,
-    /// The rejecting plugins that wait for an asynchronous step; their events wake the pod without backoff.
+    /// The members of `rejectors` that wait for an asynchronous step. The events that they listen to wake the pod
+    /// without backoff.
     pub pending: Vec<&'static str>,
     /// Message from PostFilter.
     pub post_filter: String,

@@ -652,6 +652,15 @@ impl GuardedPlugin {
         self.try_call(Call::Point(ExtensionPoint::Score), |this| run(this, cx, slot, row))
     }
 
+    /// See [`crate::plugin::Score::scores_pod`].
+    ///
+    /// # Errors
+    /// When the plugin panics.
+    pub fn scores_pod(&self, cx: &Cycle<'_>) -> Result<bool, PointError> {
+        let Some(run) = self.calls.shims.scores_pod else { return Ok(true) };
+        self.call(Call::Point(ExtensionPoint::Score), |this| run(this, cx))
+    }
+
     /// See [`crate::plugin::Score::score_batch`].
     ///
     /// # Errors

@@ -330,7 +330,7 @@ impl Indexes {
     }
 
     pub(crate) fn object_changed(&mut self, view: ClusterView<'_>, id: &ObjectId) -> Result<(), PointError> {
-        // A rebuilt index is notified of custom objects only.
+        // A rebuild notifies the index only of custom objects, so other objects need not be withheld from it.
         let still_exists = matches!(id, ObjectId::Custom(_)) && view.objects.contains(id);
         self.notify(view, &Subject::Object(id.clone()), still_exists, |index| index.object_changed(view, id))
     }

@@ -1,8 +1,8 @@
 //! The scheduling framework, the crate that plugin authors depend on.
 //!
 //! Reading order:
-//! 1. [`plugin`] (one trait per extension point), [`outcome`] (the traits' answers), [`cycle`] and [`scope`] (their
-//!    inputs), [`sweep`] and [`scores`] (batches of rows)
+//! 1. [`plugin`] (one trait per extension point), [`outcome`] (what the traits' methods return), [`cycle`] and
+//!    [`scope`] (what the methods receive), [`sweep`] and [`scores`] (batches of rows)
 //! 2. [`cluster`] with [`table`] (the node table) and [`index`] (data structures that plugins declare)
 //! 3. [`events`] (changes that wake pending pods), [`resource`] (kinds of objects that plugins add), [`assume`]
 //!    (changes that a plugin expects before the API server confirms them), [`api_call`] (plugins' requests to the API

@@ -98,9 +98,9 @@ stages! {
 pub enum Status {
     /// The call succeeded.
     Success,
-    /// The plugin has nothing to do with the pod.
+    /// The plugin has nothing to do for the pod.
     Skip,
-    /// The pod is held back.
+    /// The pod must wait, because a Permit plugin delays it.
     Wait,
     /// An asynchronous step must finish first.
     Pending,

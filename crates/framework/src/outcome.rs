@@ -1,5 +1,5 @@
-//! Plugins' answers. Each extension point has its own type, so an answer that is invalid at a point does not compile.
-//! The only exception is [`Fix::Pending`], which compiles in PreFilter but is an error there.
+//! What plugins return. Each extension point has its own type, so an answer that is invalid at a point does not
+//! compile. The only exception is [`Fix::Pending`], which compiles in PreFilter but is an error there.
 
 use std::{borrow::Cow, error::Error, sync::Arc, time::Duration};
 
@@ -61,12 +61,12 @@ impl Fix {
     }
 }
 
-/// A rejection with its reasons. The pod's message counts each reason separately.
+/// A rejection with its reasons. The message in the pod's condition counts the nodes for each reason separately.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Reject {
     /// Remedy that may resolve the rejection.
     pub fix: Fix,
-    /// Human-readable reasons, at least one.
+    /// Human-readable reasons; empty only if an extender gave no reason.
     pub reasons: Vec<Cow<'static, str>>,
 }
 
@@ -87,7 +87,7 @@ impl Reject {
     }
 }
 
-/// Answer of PreFilter, unless no node can fit.
+/// Result of PreFilter, unless the plugin rejects the pod.
 #[derive(Clone, Debug)]
 pub enum PreFiltered<S> {
     /// The plugin's Filter has nothing to check for this pod.
@@ -108,7 +108,7 @@ impl<S> PreFiltered<S> {
     }
 }
 
-/// Answer of PreScore.
+/// Result of PreScore.
 #[derive(Debug)]
 pub enum PreScored<S> {
     /// The plugin does not score this pod.
@@ -133,7 +133,7 @@ pub enum Normalize {
     Custom,
 }
 
-/// Answer of PostFilter, which is called when no node fits.
+/// Result of PostFilter, which is called when no node fits.
 #[derive(Clone, Debug)]
 pub enum PostFiltered {
     /// The pod is expected to fit the node once the `victims` are gone: they are evicted, and their resources are
@@ -181,7 +181,7 @@ pub enum Permitted {
     Wait(Duration),
 }
 
-/// Answer of Bind.
+/// Result of Bind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bound {
     /// The pod is bound.
@@ -190,7 +190,7 @@ pub enum Bound {
     NotMine,
 }
 
-/// Answer of PreBind's pre-flight: is there anything to do for this pod?
+/// Result of PreBind's pre-flight: whether there is anything to do for this pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PreFlight {
     /// PreBind need not run.

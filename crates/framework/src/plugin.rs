@@ -237,6 +237,13 @@ pub trait Score<V: Scoped = WholeCluster, S: State = ()>: Plugin {
     /// Conversion of raw scores to 0..=100.
     const NORMALIZE: Normalize = Normalize::AsIs;
 
+    /// Returns false if all nodes are equally good for the pod, so that the plugin is not called for it. A plugin with
+    /// PreScore returns `Skip` there instead.
+    fn scores_pod(&self, cx: &V::Cycle<'_>) -> bool {
+        let _ = cx;
+        true
+    }
+
     /// Returns the raw score of one node.
     fn score(&self, cx: &V::Cycle<'_>, state: &S, node: NodeRef<'_>) -> PluginResult<i64>;
 
@@ -268,8 +275,8 @@ pub trait Reserve<S: State = ()>: Plugin {
     /// The type of the reservation. PreBind, PostBind and Unreserve of the same pod read it with [`Reserve::reserved`].
     type Reserved: Send + Sync + 'static;
 
-    /// Reserves what the pod needs on the node, or rejects the node. Later pods see the objects as `assume` describes
-    /// them.
+    /// Reserves what the pod needs on the node, or rejects the node. When later pods are scheduled, plugins see the
+    /// objects as `assume` describes them.
     fn reserve(
         &self,
         cx: &Cycle<'_>,
@@ -303,7 +310,7 @@ pub trait PreBind: Plugin {
         Ok(PreFlight::Work { parallel: false })
     }
 
-    /// Does the work. If it fails, the pod gives up the node.
+    /// Does the work. If it fails, the pod loses the node.
     fn pre_bind(&self, cx: &BindCycle) -> impl Future<Output = Verdict> + Send;
 }
 
@@ -315,7 +322,7 @@ pub trait Bind: Plugin {
 
 /// Called after a successful binding. Runs in the binding cycle, concurrently with scheduling.
 pub trait PostBind: Plugin {
-    /// Informational: the pod stays bound whatever happens here.
+    /// Does follow-up work. The pod stays bound whatever happens here.
     fn post_bind(&self, cx: &BindCycle) -> impl Future<Output = ()> + Send;
 }
 

@@ -84,6 +84,7 @@ pub(crate) struct Shims {
         Option<fn(ErasedPlugin<'_>, &mut PostFilterCycle<'_>, &Slot) -> PluginResult<PostFiltered>>,
     pub(crate) pre_score:
         Option<fn(ErasedPlugin<'_>, &Cycle<'_>, &Slot, &NodeSet, &mut Slot) -> PluginResult<()>>,
+    pub(crate) scores_pod: Option<fn(ErasedPlugin<'_>, &Cycle<'_>) -> bool>,
     pub(crate) score: Option<fn(ErasedPlugin<'_>, &Cycle<'_>, &Slot, NodeIdx) -> PluginResult<i64>>,
     pub(crate) score_batch:
         Option<fn(ErasedPlugin<'_>, &Cycle<'_>, &Slot, &mut Scores<'_>) -> PluginResult<()>>,
@@ -401,6 +402,7 @@ impl<P: Plugin> Points<P> {
     {
         self.calls.score_states.taken.push(StateOf::new::<S>(ExtensionPoint::Score));
         self.calls.normalization = <P as Score<V, S>>::NORMALIZE;
+        self.calls.shims.scores_pod = Some(|this, cx| plugin::<P>(this).scores_pod(&V::part(cx)));
         self.calls.shims.score = Some(|this, cx, slot, row| match state_in::<S>(slot) {
             Some(state) => plugin::<P>(this).score(&V::part(cx), state, cx.nodes.node(row)),
             None => Ok(0),

@@ -65,7 +65,7 @@ pub enum BuildError {
     /// No plugin with this name is registered.
     #[error("plugin {0:?} does not exist")]
     Unknown(String),
-    /// The plugin's arguments do not decode.
+    /// The plugin's arguments cannot be decoded.
     #[error("initializing plugin {plugin:?}: {source}")]
     Args {
         /// Name of the plugin.
@@ -132,7 +132,7 @@ fn possible_actions(event: ClusterEvent) -> String {
     format!("{} and Update, which is all updates", names.join(", "))
 }
 
-/// Arguments that do not decode.
+/// Error for arguments that cannot be decoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ArgsError {
     /// The path of the field below the arguments (`strategy.resources[0].weight`); empty for the arguments themselves.
@@ -161,7 +161,7 @@ impl ArgsError {
     }
 }
 
-/// Returns the path of the field that does not decode (empty for the root), and the error.
+/// Returns the path of the field that cannot be decoded (empty for the root), and the error.
 pub(crate) fn field_and_message(error: &serde_path_to_error::Error<serde_json::Error>) -> (String, String) {
     let field = match error.path().iter().next() {
         Some(_) => error.path().to_string(),

@@ -1,5 +1,5 @@
-//! Resources: kinds of objects that plugins define as Rust types. Most of them are custom resources, hence the names of
-//! the types. Kubernetes' own kinds are defined the same way, with their group (empty for the core group).
+//! Resources: kinds of objects that plugins define as Rust types. Most of them are custom resources, hence names such
+//! as [`Custom`]. Kubernetes' own kinds are defined the same way, with their group (empty for the core group).
 //!
 //! ```
 //! use harbormaster_framework::prelude::*;
@@ -25,8 +25,8 @@
 //! ```
 //!
 //! A plugin or an index declares such a kind with [`Watches`] and reads it with [`Watches::watched`]. The host then
-//! supplies the objects, decoded once. An object that does not decode is reported and treated as absent until a version
-//! of it decodes.
+//! supplies the objects, decoded once. An object that cannot be decoded is reported and treated as absent until a
+//! version arrives that can be decoded.
 //!
 //! The input is the JSON of the objects. Decoding is part of the engine, so that a recording can be replayed.
 
@@ -231,7 +231,7 @@ impl ResourceKind {
     /// Decodes an object into the plugin's type.
     ///
     /// # Errors
-    /// Names the field that does not decode.
+    /// Names the field that cannot be decoded.
     pub fn decode(&self, raw: &RawObject) -> Result<AnyCustom, Undecodable> {
         (self.decode)(&raw.key, &raw.json)
     }
@@ -248,18 +248,18 @@ impl fmt::Debug for ResourceKind {
 pub struct CustomChange {
     /// The kind.
     pub resource: ResourceName,
-    /// Absent if the object is new or did not decode.
+    /// `None` if the object is new or its old version could not be decoded.
     pub old: Option<AnyCustom>,
-    /// Absent if the object was deleted or does not decode.
+    /// `None` if the object was deleted or its new version cannot be decoded.
     pub new: Option<AnyCustom>,
 }
 
 /// An object of a kind before and after a change; at least one version is present.
 #[derive(Debug)]
 pub struct Changed<'a, R> {
-    /// Absent if the object is new or did not decode.
+    /// `None` if the object is new or its old version could not be decoded.
     pub old: Option<&'a Custom<R>>,
-    /// Absent if the object was deleted or does not decode.
+    /// `None` if the object was deleted or its new version cannot be decoded.
     pub new: Option<&'a Custom<R>>,
 }
 

@@ -5,7 +5,7 @@
 //! `answer_cache`) needs to update only the changed rows.
 //!
 //! Invariants:
-//! - a row's `requested` columns are the sum over its pods;
+//! - a row's `used_*` and `nonzero_*` columns are the sums over its pods;
 //! - a row with pods but without a node object (a pod bound to a node that is not known yet) is not in
 //!   [`NodeTable::order`];
 //! - [`NodeTable::shape`] increases when a node joins or leaves, which invalidates everything cached per row.
@@ -113,7 +113,7 @@ impl NodeTable {
         self.rows.len()
     }
 
-    /// The nodes in the order in which kube-scheduler would walk them: round robin over zones.
+    /// The nodes in the order in which kube-scheduler would visit them: round robin over zones.
     pub fn order(&self) -> &[NodeIdx] {
         &self.order
     }
@@ -229,7 +229,7 @@ impl NodeTable {
         row
     }
 
-    /// Removes a pod from a node. Returns its row and the pod.
+    /// Removes a pod from a node. Returns the node's row and the pod.
     pub(crate) fn remove_pod(&mut self, node_name: &str, uid: &str) -> Option<(NodeIdx, Arc<PodInfo>)> {
         let row = self.by_name.get(node_name).copied()?;
         let pod = self.take(row, uid)?;
@@ -238,7 +238,7 @@ impl NodeTable {
         Some((row, pod))
     }
 
-    /// Replaces a pod on a node with its current version. Returns its row and the old version.
+    /// Replaces a pod on a node with its current version. Returns the node's row and the old version of the pod.
     pub(crate) fn replace_pod(
         &mut self,
         node_name: &str,
@@ -422,7 +422,8 @@ impl NodeTable {
     }
 }
 
-/// Adds with wrap-around as kube-scheduler does: extreme requests must neither cause a panic nor break a later removal.
+/// Adds with wrap-around, as kube-scheduler does: extreme requests must neither cause a panic nor break a later
+/// removal.
 fn add(total: &mut i64, sign: i64, amount: i64) {
     *total = total.wrapping_add(sign.wrapping_mul(amount));
 }

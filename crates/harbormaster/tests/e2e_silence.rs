@@ -79,7 +79,9 @@ fn while_all_is_quiet(server: Server, name: &'static str, over: Over) {
     eventually("the event is written", PATIENCE, || {
         (events(&scene.client, &scene.full("after"), "Scheduled").len() == 1).then_some(())
     });
-    assert_eq!(scene.watch.times_bound(&scene.full("after")), 1);
+    let times_bound = || scene.watch.times_bound(&scene.full("after"));
+    eventually("the test's own watch reports the binding", PATIENCE, || (times_bound() > 0).then_some(()));
+    assert_eq!(times_bound(), 1);
     scene.ends_well(harbormaster);
 }
 

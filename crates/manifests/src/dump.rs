@@ -68,7 +68,8 @@ impl Dump {
                 for claim in claims.filter(|claim| !claim.is_empty()) {
                     self.name("PersistentVolumeClaim", &format!("{of}/{claim}"));
                 }
-                let claims = list(object, "/spec/resourceClaims").iter();
+                let named = list(object, "/spec/resourceClaims").iter();
+                let claims = named.chain(list(object, "/status/resourceClaimStatuses"));
                 for claim in claims.map(|claim| text(claim, "/resourceClaimName")).filter(|c| !c.is_empty()) {
                     self.name("ResourceClaim", &format!("{of}/{claim}"));
                 }

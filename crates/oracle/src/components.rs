@@ -1,7 +1,7 @@
 //! The real Kubernetes components as child processes.
 //!
-//! Start with [`ControlPlane::start`], which builds the program if necessary, runs etcd and kube-apiserver, and waits
-//! until both serve requests. All calls block. Dropping a component stops its process.
+//! Start with [`ControlPlane::start`], which builds the components if necessary, runs etcd and kube-apiserver, and
+//! waits until both serve requests. All calls block. Dropping a component stops its process.
 
 mod api_client;
 mod component;

@@ -18,9 +18,9 @@
 //!   another pod can satisfy. Otherwise, whether such a pod is woken would depend on whether the binding is confirmed
 //!   before or after the pod's attempt.
 //! - A step that can wake pods consists of one change. Woken pods are retried in order of priority if their backoff has
-//!   expired, and otherwise in order of the second in which it expires. Therefore, in some scripts the backoff is 1 s,
-//!   and the player waits for 2 s before such a step, until it has expired for all pods. In the other scripts, the
-//!   backoff never expires, and all pods have the same priority.
+//!   expired, and otherwise in order of its expiry time, in whole seconds. Therefore, in some scripts the backoff is
+//!   1 s, and the player waits for 2 s before such a step, so that the backoff of all pods has expired. In the other
+//!   scripts, the backoff never expires, and all pods have the same priority.
 //! - kube-scheduler scores an image by the number of nodes that had it when the node being scored was last copied to
 //!   the scheduler's snapshot. A node is copied in the first cycle after a pod on it is confirmed. Before a change that
 //!   affects images, an unschedulable probe pod makes kube-scheduler copy the remaining nodes.

@@ -23,8 +23,8 @@ pub enum Error {
 }
 
 /// Returns the path of the `harbormaster` program. If the program is out of date, cargo builds it with the features
-/// that are shipped, and in the shipped profile if `shipped` is true, otherwise in the profile of this program. The
-/// environment variable [`VARIABLE`] overrides the path.
+/// that are shipped. The profile is the shipped one if `shipped` is true, and otherwise that of the running program.
+/// The environment variable [`VARIABLE`] overrides the path.
 pub fn harbormaster_binary(shipped: bool) -> Result<PathBuf, Error> {
     if let Some(path) = env::var_os(VARIABLE) {
         return existing(PathBuf::from(path));

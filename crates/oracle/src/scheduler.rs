@@ -24,7 +24,7 @@ const POLL: Duration = Duration::from_millis(10);
 pub enum Contender {
     /// The real kube-scheduler.
     KubeScheduler,
-    /// The program at this path.
+    /// Harbormaster, run from the executable file at this path.
     Harbormaster(PathBuf),
 }
 
@@ -46,10 +46,10 @@ pub struct StartOptions {
     pub config: String,
     /// Feature gates for both contenders, of the form `Gate=bool`.
     pub feature_gates: Vec<String>,
-    /// True to decide exactly as kube-scheduler does: Harbormaster runs with `--parity`, and kube-scheduler receives
-    /// its initial lists in name order.
+    /// If true, both contenders must decide alike: Harbormaster runs with `--parity`, and kube-scheduler receives its
+    /// initial lists in name order.
     pub parity: bool,
-    /// True to serve metrics, which [`Scheduler::activity`] and [`Scheduler::page`] need.
+    /// If true, the scheduler serves metrics, which [`Scheduler::activity`] and [`Scheduler::page`] need.
     pub metrics: bool,
 }
 

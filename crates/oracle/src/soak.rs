@@ -35,7 +35,7 @@ const PODS: &str = "/api/v1/namespaces/default/pods";
 const THIRD: usize = 2;
 /// Maximum ratio of the cost in the last minute to the cost in the third.
 const MAX_RATIO: f64 = 1.2;
-/// With churn, maximum growth of resident memory over the last half of the run.
+/// With churn, maximum growth of resident memory over the last half of the run, as a fraction.
 const MAX_GROWTH: f64 = 0.05;
 /// One in this many pods has a unique selector.
 const SELECTIVE: u64 = 10;

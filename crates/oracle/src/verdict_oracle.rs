@@ -1,8 +1,8 @@
 //! Verdicts of the real scheduler plugins on every node.
 //!
-//! A [`VerdictOracle`] runs the real program in the role `verdicts`. This one process answers any number of requests,
-//! each with its own cluster, at a rate of about 400,000 pairs of a pod and a node per second. Objects get the API
-//! server's defaults before they are evaluated; unknown fields are an error.
+//! A [`VerdictOracle`] runs the Go program with the real plugins in the role `verdicts`. One process answers any number
+//! of requests, each with its own cluster, at a rate of about 400,000 pairs of a pod and a node per second. Objects get
+//! the API server's defaults before they are evaluated; unknown fields are an error.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -29,7 +29,7 @@ pub struct Request {
     /// `namespace/name` of pending pods; empty for all, in the order of
     /// `objects`.
     pub pods: Vec<String>,
-    /// True to evaluate preemption for pods that do not fit.
+    /// If true, preemption is evaluated for pods that do not fit.
     pub preempt: bool,
     /// Changes for which the plugins' queueing hints are evaluated for every pod.
     pub changes: Vec<Change>,
@@ -182,7 +182,7 @@ pub struct NodeScore {
 /// The reason the oracle did not answer.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The real program could not be built.
+    /// The Go program with the real plugins could not be built.
     #[error(transparent)]
     Components(#[from] crate::components::Error),
     /// The process could not be started.
@@ -216,7 +216,7 @@ pub struct VerdictOracle {
 }
 
 impl VerdictOracle {
-    /// Builds the real program if necessary and starts the oracle.
+    /// Builds the Go program with the real plugins if necessary, and starts the oracle.
     pub fn start() -> Result<Self, Error> {
         Self::with_features(&[])
     }

@@ -35,9 +35,9 @@ pub struct Options {
     pub shape: Shape,
     /// Time limit for shrinking a difference.
     pub shrink_for: Duration,
-    /// Ignores differences whose kind does not contain this text.
+    /// If present, differences whose kind does not contain this text are ignored.
     pub only: Option<String>,
-    /// Counts the differences of all clusters instead of stopping at the first.
+    /// If true, the differences of all clusters are counted; otherwise, the comparison stops at the first difference.
     pub keep_going: bool,
 }
 

@@ -1,5 +1,5 @@
-//! A benchmark completes and measures something. The benchmark has a separate test program, because it measures the
-//! speed of processes.
+//! A benchmark completes and measures something. This test has a program of its own, so that no other test runs at the
+//! same time and slows down the measured processes.
 
 use harbormaster_oracle::bench::{Options, SizeOverrides, WORKLOADS, run};
 use harbormaster_oracle::harbormaster::harbormaster_binary;

@@ -163,8 +163,9 @@ impl Filter<WholeCluster, PodDevices> for DynamicResources {
 /// Returns the reason for a node on which no devices can be allocated.
 fn stop(error: AllocationError, node: NodeRef<'_>) -> Stop {
     match error {
-        AllocationError::NoSolution => Reject::unresolvable("cannot allocate all claims").into(),
-        AllocationError::OnNode(why) => Reject::unresolvable(why).into(),
+        AllocationError::NoSolution | AllocationError::InvalidPools => {
+            Reject::unresolvable(error.to_string()).into()
+        }
         AllocationError::TimedOut => {
             format!("node {}: timed out trying to allocate devices", node.name()).into()
         }
@@ -197,6 +198,10 @@ impl PostFilter<PodDevices> for DynamicResources {
 
 impl Score for DynamicResources {
     const NORMALIZE: Normalize = Normalize::Proportional { reverse: false };
+
+    fn scores_pod(&self, cx: &Cycle<'_>) -> bool {
+        !cx.pod.spec.resource_claims.is_empty()
+    }
 
     fn score(&self, cx: &Cycle<'_>, (): &(), node: NodeRef<'_>) -> PluginResult<i64> {
         match self.demand(cx)? {

@@ -1,6 +1,7 @@
 //! Files that may change while the port is open: certificates, keys and authorities.
 //!
-//! kube-scheduler is notified of changes by the kernel and also checks the files every minute.
+//! The files are checked every five seconds ([`INTERVAL`]). In kube-scheduler, the kernel reports changes, and the
+//! files are also checked every minute.
 
 use std::{
     path::{Path, PathBuf},

@@ -20,7 +20,7 @@ const COMPONENT: &str = "kube-scheduler";
 const WARNING: &str = "Warning: This endpoint is not meant to be machine parseable, has no formatting compatibility \
                        guarantees and is for debugging purposes only.";
 const GROUP: &str = "config.k8s.io";
-/// API versions of the JSON form of these pages; the first is deprecated.
+/// API versions of the JSON form of these pages; `v1alpha1` is deprecated.
 const VERSIONS: [&str; 2] = ["v1alpha1", "v1beta1"];
 /// The emulated version of Kubernetes.
 const EMULATES: &str = "1.36";

@@ -152,8 +152,8 @@ impl State {
     }
 }
 
-/// Merges a patch like [`json_patch::merge`], except that entries of lists replace the entries with the same `uid`, and
-/// entries with `$patch: delete` remove them.
+/// Merges a patch like [`json_patch::merge`], except for lists: an entry of the patch replaces the entry with the same
+/// `uid`, and an entry with `$patch: delete` removes it.
 fn merge_lists_by_uid(known: &mut Value, patch: &Value) {
     match (known, patch) {
         (Value::Object(known), Value::Object(patch)) => {

@@ -102,7 +102,7 @@ impl PodBuilder {
         self
     }
 
-    /// Sets the owner with `controller: true`, of a kind in `apps/v1` or `batch/v1`.
+    /// Sets the owner that controls the pod. Its kind must be in `apps/v1` or `batch/v1`.
     #[must_use]
     pub fn owned_by(mut self, kind: &str, name: &str) -> Self {
         let api_version = if matches!(kind, "Job" | "CronJob") { "batch/v1" } else { "apps/v1" };

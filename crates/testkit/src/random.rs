@@ -253,8 +253,8 @@ impl Dice {
         }
     }
 
-    /// Returns the pod with a change that the API server allows: to the metadata or status, an additional toleration,
-    /// or smaller requests.
+    /// Returns the pod after a change that the API server allows: a change to its metadata or status, an additional
+    /// toleration, or smaller requests.
     fn changed(&mut self, pod: &Pod) -> Pod {
         match self.below(4) {
             0 => {

@@ -179,8 +179,8 @@ impl Trial {
         }
     }
 
-    /// Returns the verdict for one node as if some pods, each given by its node and its name, were removed. Restores
-    /// the cluster afterwards.
+    /// Returns the verdict that one node would get if some pods were removed. Each of these pods is given by its node
+    /// and its name. Restores the cluster afterwards.
     ///
     /// # Errors
     /// If the plugin rejects the node or the pod; the error is the rejection.
@@ -327,7 +327,7 @@ impl Trial {
     }
 
     /// Returns whether the plugin would requeue the pod after an event, or `None` if it does not register for the
-    /// event. Decides as the queue does for a pod that only this plugin rejected.
+    /// event. The answer is the one that the queue would get for a pod that only this plugin rejected.
     pub fn hint(&self, event: ClusterEvent, pod: &PodInfo, change: &Change<'_>) -> Option<Hint> {
         let events = self.plugin.events().unwrap_or_else(|e| panic!("{e}"));
         let heard: Vec<_> = events?.into_iter().filter(|r| r.event.matches(event)).collect();

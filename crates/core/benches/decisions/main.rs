@@ -39,8 +39,8 @@ fn profile() -> Arc<Profile> {
     profile_with(|_| Vec::new())
 }
 
-/// Profile with the in-tree plugins and the plugins that `add` registers. `add` returns these plugins with their
-/// points.
+/// Profile with the in-tree plugins and the plugins that `add` registers. `add` returns the plugins that it registered,
+/// with their points.
 fn profile_with(add: impl FnOnce(&mut Registry) -> Vec<At>) -> Arc<Profile> {
     let mut registry = Registry::default();
     harbormaster_plugins::in_tree(&mut registry);
@@ -126,7 +126,8 @@ fn memory_in_use() -> u64 {
     line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or_default()
 }
 
-/// Measures the time for the decisions alone, and including all event handling, for `pods` pods on `nodes` nodes.
+/// Returns the time for the decisions alone, and the time including all event handling, for `pods` pods on `nodes`
+/// nodes.
 fn run(nodes: usize, pods: usize, templates: usize) -> (Duration, Duration) {
     let mut engine = Engine::new(EngineConfig::new(vec![profile()]));
     let mut now = Timestamp::from_secs(1_000_000);

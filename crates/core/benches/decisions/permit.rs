@@ -2,11 +2,12 @@
 //!
 //! Pods are scheduled, and a plugin delays them; each new pod triggers a tick, as it would in a host. While the pods
 //! wait, other pods come and go on the nodes, and the plugin listens to these events. Then either one more pod arrives,
-//! which releases all waiting pods, or they time out. The table shows the cost per pod, or per event for the changes in
-//! the meantime, with few and with many waiting pods. On a busy machine, ratios within one run are more reliable than
-//! absolute times.
+//! which releases all waiting pods, or the waiting pods time out. The table shows the cost per pod, and the cost per
+//! event while pods wait, with few and with many waiting pods. On a busy machine, ratios within one run are more
+//! reliable than absolute times.
 //!
-//! To run this benchmark alone, for example to count instructions with `valgrind --tool=callgrind`: `-- permit [PODS]`.
+//! Pass `-- permit [PODS]` to run only this benchmark, for example to count instructions with `valgrind
+//! --tool=callgrind`.
 
 use std::{
     sync::Arc,
@@ -22,7 +23,7 @@ use super::{memory_in_use, node, pod, profile_with};
 const NODES: usize = 1000;
 /// Numbers of waiting pods.
 const SIZES: [usize; 2] = [1000, 10_000];
-/// Number of pods that come and go in the meantime, per waiting pod.
+/// Number of pods that come and go while pods wait, per waiting pod.
 const MEANWHILE: usize = 2;
 
 /// Delays pods until a pod arrives whose name begins with `open`. Allows pods whose name begins with `pass`.

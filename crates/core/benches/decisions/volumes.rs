@@ -1,9 +1,9 @@
 //! Pods with volumes. Each pod has its own claim, which is already bound or waits for the pod.
 //!
-//! The host plays the API server and the volume controller. If a claim waits for its pod, the host gives the node's
+//! The benchmark acts as the API server and the volume controller. If a claim waits for its pod, the benchmark binds a
 //! volume to the claim before it reports the pod as bound.
 //!
-//! To run one case alone, for example to count instructions with `valgrind --tool=callgrind`: `-- volumes [NAME]`.
+//! Pass `-- volumes [NAME]` to run only one case, for example to count instructions with `valgrind --tool=callgrind`.
 
 use std::{
     hint::black_box,
@@ -44,9 +44,9 @@ enum Volumes {
     None,
     /// Volumes that are already bound to claims.
     Bound(Kind),
-    /// One volume on each node, and claims that wait for it.
+    /// One volume on each node, and claims that stay unbound until their pods are scheduled.
     Local,
-    /// No volumes yet: claims that wait for a new volume.
+    /// No volumes yet; a volume is created for each claim once the claim's pod is scheduled.
     Provisioned,
 }
 
@@ -54,7 +54,7 @@ enum Volumes {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     InTree,
-    /// In-tree disks that a CSI driver has replaced.
+    /// In-tree disks that a CSI driver handles (CSI migration).
     Migrated,
     Csi,
     /// A CSI driver's volume in one of three zones.
@@ -261,7 +261,7 @@ fn engine(volumes: Volumes, now: Timestamp) -> Engine {
     engine
 }
 
-/// Measures the time per pod for the decisions alone, and including all event handling.
+/// Returns the time per pod for the decisions alone, and the time per pod including all event handling.
 fn run(volumes: Volumes) -> [Duration; 2] {
     let mut now = Timestamp::from_secs(1_000_000);
     let mut engine = engine(volumes, now);

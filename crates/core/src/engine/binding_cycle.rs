@@ -157,7 +157,7 @@ impl Engine {
         }
     }
 
-    /// Gives up the node, wakes pods that may use the freed resources, and returns the pod to the queue.
+    /// Frees the node's resources, wakes the pods that may use them, and returns the pod to the queue.
     fn binding_failed(&mut self, binding: Binding, failure: Failure, now: Timestamp) {
         let Binding { entry, chosen, .. } = binding;
         self.unreserve(&chosen.profile, &chosen.reservation);

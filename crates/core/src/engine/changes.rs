@@ -119,7 +119,7 @@ impl Engine {
         }
     }
 
-    /// Wakes pods of equal or lower priority, because a pod no longer claims its nominated node.
+    /// Wakes pods of equal or lower priority, because `pod` no longer claims its nominated node.
     fn room_given_up(&mut self, pod: &Arc<PodInfo>, at: ChangeTime) {
         let priority = pod.priority();
         self.pod_left_its_node_for(pod, at, |other| other.priority() <= priority);
@@ -145,8 +145,8 @@ impl Engine {
                 self.room_given_up(&old, at);
             }
         }
-        // This applies whatever state the pod is in. If the pod is being bound, its assumptions are reverted when the
-        // binding ends.
+        // Plugins may have made assumptions for the pod, whatever its state. If the pod is being bound, they are
+        // reverted when the binding ends.
         if self.bindings.contains(uid) {
             self.reporter.call_off(uid, "pod does not exist any more");
         } else {

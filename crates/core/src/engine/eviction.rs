@@ -14,7 +14,7 @@ use crate::{
 };
 
 impl Engine {
-    /// Evicts pods so that `entry`'s pod may go to `node`. Victims that are already being deleted are skipped.
+    /// Evicts pods so that `entry`'s pod can run on `node`. Victims that are already being deleted are skipped.
     pub(super) fn begin_eviction(
         &mut self,
         entry: &QueuedPod,

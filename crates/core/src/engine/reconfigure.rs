@@ -4,11 +4,11 @@
 //! - Bindings finish under the profile that started them, because each binding holds its profile.
 //! - Pods stop waiting on Permit, because the plugins that would release them may be gone. They return to the queue
 //!   like any rejected pod, so the old profile's Unreserve plugins run.
-//! - Pods in the queue move to the part that the new configuration requires. Their reasons for waiting may no longer
-//!   apply, so no pod keeps waiting for an event that may never be reported.
+//! - Pods in the queue are retried as soon as their backoff allows, because the plugins that rejected them may be gone
+//!   or may decide differently now.
 //! - Pods of removed profiles are dropped unless they are being bound. Pods that had no profile before are added.
 //!
-//! Pods on nodes, indexes and the position in the walk over nodes are kept.
+//! Pods on nodes, indexes and the position where the next search starts are kept.
 
 use std::sync::Arc;
 
@@ -24,8 +24,8 @@ const CHANGED: &str = "the configuration of the scheduler has changed";
 impl Engine {
     /// Applies new profiles, delays, extenders and search limits. The meter and the notes stay unchanged.
     ///
-    /// Custom objects of new kinds are stored only after this call, so the host must supply all of them again; see
-    /// [`Self::missing_resources`].
+    /// Custom objects of a kind that only the new profiles read were ignored before this call, so the host must then
+    /// supply all of them again; see [`Self::missing_resources`].
     pub fn reconfigure(&mut self, config: EngineConfig, now: Timestamp) {
         self.end_waits(now);
         self.report_plugin_failures();

@@ -39,13 +39,15 @@ impl FailedSearch {
 }
 
 impl Engine {
-    /// Tries to schedule the next pod in the queue, at a fixed time. Returns `None` if there is no pod.
+    /// Tries to schedule the next pod in the queue; the whole attempt happens at `now`. Returns `None` if there is no
+    /// pod.
     pub fn schedule_one(&mut self, now: Timestamp) -> Option<Attempted> {
         self.schedule_one_by(&mut || now)
     }
 
-    /// Like [`Self::schedule_one`], with a running clock. The clock is read at the start of the attempt and again when
-    /// the outcome is known, because an extender may have taken seconds in between. Backoff starts at the later time.
+    /// Like [`Self::schedule_one`], but reads the time from `clock`. The clock is read at the start of the attempt and
+    /// again when the outcome is known, because an extender may have taken seconds in between. Backoff starts at the
+    /// later time.
     pub fn schedule_one_by(&mut self, clock: &mut dyn FnMut() -> Timestamp) -> Option<Attempted> {
         let attempted = self.try_next(clock);
         if let Some(meter) = &self.meter {
@@ -87,7 +89,7 @@ impl Engine {
         Some(Attempted { pod, outcome })
     }
 
-    /// Finds a node; runs PostFilter if there is none. Measures the search.
+    /// Finds a node; runs PostFilter if no node fits. Measures the search.
     fn choose(&mut self, entry: &QueuedPod, now: Timestamp) -> Result<Attempt, FailedSearch> {
         let chosen = self.search(entry, now);
         if let (Some(meter), Some(begun)) = (&self.meter, entry.attempt_begun) {
@@ -192,7 +194,7 @@ impl Engine {
         row: NodeIdx,
         reservation: &mut Reservation,
     ) -> Result<Permission, Stopped> {
-        // An index failed to count the pod on its node.
+        // An error here means that an index failed to count the pod on its node.
         if let Some(error) = self.cache.cluster.take_errors().into_iter().next() {
             return Err(error.into());
         }

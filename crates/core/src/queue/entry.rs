@@ -17,13 +17,13 @@ pub struct QueuedPod {
     /// Time at which it first became active, from which its waiting time is measured. Time spent gated before that does
     /// not count.
     pub first_active: Option<Timestamp>,
-    /// Number of times that it was handed out.
+    /// Number of times that the queue has handed it out.
     pub attempts: u32,
     /// Number of rejections. Increases the backoff and is never reset.
     pub rejections: u32,
     /// Number of errors since its last rejection.
     pub consecutive_errors: u32,
-    /// Plugins that rejected it in the last attempt.
+    /// Plugins that rejected it in the last attempt, or have gated it since.
     pub rejectors: Vec<&'static str>,
     /// The subset of `rejectors` that waits for an asynchronous step.
     pub pending: Vec<&'static str>,
@@ -37,7 +37,7 @@ pub struct QueuedPod {
     pub attempt_begun: Option<Stamp>,
     /// End of its backoff, if it has one.
     pub backoff_until: Option<Timestamp>,
-    /// Order of arrival, to break ties.
+    /// Position in the order of arrival, which breaks ties.
     pub(super) sequence: u64,
 }
 

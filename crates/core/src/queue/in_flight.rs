@@ -1,5 +1,5 @@
 //! Events that arrive while pods are in flight, that is, while the pods are being scheduled or wait on Permit. When a
-//! rejected pod returns, these events are checked, so that no wake-up is lost.
+//! rejected pod returns to the queue, these events are checked, so that no wake-up is lost.
 //!
 //! A pod may wait on Permit for a quarter of an hour, and thousands may wait at the same time, so the storage must not
 //! grow with the number of events. Some events wake every pod that a listener (a plugin in one profile) rejected; for
@@ -33,7 +33,8 @@ fn forget(counts: &mut EventCounts, event: ClusterEvent) {
 /// Events for one listener since the oldest pod in flight was handed out.
 #[derive(Debug, Default)]
 struct ListenerLog {
-    /// One more than the sequence number of the last event that wakes every pod; 0 if there was no such event.
+    /// One more than the sequence number of the last event that wakes every pod, or is treated as if it did; 0 if there
+    /// was no such event.
     certain: u64,
     /// Events after `certain` for which a hint decides, oldest first.
     hinted: VecDeque<Numbered>,
@@ -73,7 +74,7 @@ pub(super) struct InFlight {
     /// For each sequence number in `pods`, the number of pods that have it; lowest sequence number first.
     starts: VecDeque<(u64, usize)>,
     logs: FxHashMap<Listener, ListenerLog>,
-    /// Number of events stored in `logs`.
+    /// Number of events of each kind stored in `logs`.
     counts: EventCounts,
     /// One more than the sequence number of the last event that wakes all rejected pods; 0 if there was no such event.
     wild: u64,

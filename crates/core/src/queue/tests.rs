@@ -1,4 +1,4 @@
-//! Compares the queue with a naive model, and its index with a recount.
+//! Compares the queue with a naive model, and the queue's index of rejectors with a newly computed one.
 
 use std::{
     collections::BTreeMap,

@@ -98,7 +98,7 @@ impl ExtenderClient for ExtenderRecorder {
     }
 }
 
-/// Returns the recorded answers if the requests are the same.
+/// Returns the recorded answers if the requests equal the recorded ones.
 #[derive(Debug, Default)]
 pub(super) struct ExtenderReplay(Mutex<VecDeque<ExtenderExchange>>);
 

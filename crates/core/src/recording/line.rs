@@ -34,7 +34,7 @@ pub(super) enum Line<'a> {
     /// Exchanges with extenders during the attempt on the next line.
     #[serde(rename = "requested")]
     Extenders(Vec<ExtenderExchange>),
-    /// Times that were read during the attempt, and its result.
+    /// Times that were read during the attempt, and the attempt's result.
     Attempt(Vec<Timestamp>, Value),
     /// A new configuration was applied.
     #[serde(rename = "takeOver")]
@@ -42,7 +42,7 @@ pub(super) enum Line<'a> {
     Effects(Vec<Value>),
 }
 
-/// Those settings of the engine that are data.
+/// The engine's settings, except for the plugins and their arguments.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Setup {
@@ -119,7 +119,7 @@ impl EvictionId {
     }
 }
 
-/// The reason that a valid line cannot become an input.
+/// The reason why a valid line cannot become an input.
 #[derive(Debug)]
 pub(super) struct InvalidLine(pub(super) String);
 

@@ -175,7 +175,7 @@ impl World {
         license(self.engine.cache().cluster.watched()).unwrap().holders.join(" ")
     }
 
-    /// Returns the requested binding and the API calls.
+    /// Returns the requested bindings and the API calls.
     fn asked_for(&mut self) -> (Vec<BindTask>, Vec<String>) {
         let (mut tasks, mut calls) = (Vec::new(), Vec::new());
         for effect in self.all_effects() {

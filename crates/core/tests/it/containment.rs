@@ -21,7 +21,7 @@ fn is_armed(call: &str) -> bool {
     *ARMED.lock().unwrap() == Some(call)
 }
 
-/// Panics when it sees a bad pod or object.
+/// Panics if the bomb is armed for `call` and `name` is "bad".
 fn spark(call: &str, name: &str) {
     assert!(!(name == "bad" && is_armed(call)), "boom");
 }

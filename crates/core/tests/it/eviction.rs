@@ -303,7 +303,7 @@ fn no_more_pods_are_evicted_for_a_preemptor_that_is_deleted() {
     finish_all(&mut world, &EvictOutcome::Evicted);
     assert!(world.evictions().is_empty(), "no pod needs y's room");
     assert_eq!(world.events().len(), 1, "the event about x is recorded");
-    // Nothing of that round remains.
+    // The engine has forgotten that round.
     preempts(&mut world, preemptor(&[]));
     world.remove_pod("x");
     assert!(is_tried(&mut world));

@@ -6,6 +6,7 @@ mod arrows;
 mod assumed_objects;
 mod containment;
 mod custom_resources;
+mod devices;
 mod dump;
 mod engine;
 mod eviction;

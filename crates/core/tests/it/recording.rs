@@ -28,7 +28,7 @@ use crate::world::{
     steps::{Model, Step, play, step},
 };
 
-/// A plugin that delays one pod in three for some seconds. Another one in three releases all waiting pods.
+/// A plugin that delays one pod in three for three seconds. Another third of the pods release all waiting pods.
 #[derive(Default)]
 struct Turnstile;
 

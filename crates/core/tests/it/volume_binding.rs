@@ -22,7 +22,7 @@ use crate::world::{World, node, pod};
 
 const NO_VOLUME: &str = "node(s) didn't find available persistent volumes to bind";
 
-/// A node in the form that PreBind reads.
+/// A node in the API server, which PreBind reads.
 #[derive(Deserialize)]
 struct AnyNode {}
 

@@ -37,7 +37,7 @@ const FIRST_PAUSE: Duration = Duration::from_secs(1);
 pub(super) enum Write {
     /// The event itself.
     Create,
-    /// The number of its occurrences.
+    /// The number of the event's occurrences.
     Count { count: u32, last: Timestamp },
 }
 

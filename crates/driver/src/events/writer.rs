@@ -20,8 +20,8 @@ use crate::binder::BindingActivity;
 
 /// Maximum number of concurrent writes.
 const AT_ONCE: usize = 16;
-/// Maximum number of concurrent writes while pods are being bound, since bindings take precedence here and at the API
-/// server.
+/// Maximum number of concurrent writes while pods are being bound. It is lower than [`AT_ONCE`], since bindings take
+/// precedence here and at the API server.
 const BESIDE_BINDINGS: usize = 4;
 /// Time from the end of a round of writes to the next round.
 const BETWEEN_ROUNDS: Duration = Duration::from_millis(100);

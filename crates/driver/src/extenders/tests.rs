@@ -1,5 +1,5 @@
-//! Tests that, whatever an extender answers, a call ends in time with an answer or with an error that names the
-//! extender.
+//! Tests that a call ends in time with an answer or with an error that names the extender, whatever the extender
+//! answers.
 
 use std::{
     io::{BufRead, BufReader, Write},

@@ -8,8 +8,8 @@ use super::{
 };
 use harbormaster_client::ApiClient;
 
-/// Returns the keys of all needed objects; `named` forms a key from an object's name (with namespace) and UID. Lists
-/// page by page, so that no response takes long.
+/// Returns the keys of all needed objects; `named` forms a key from an object's name (with namespace) and UID. The
+/// objects are requested page by page, so that no response takes long.
 ///
 /// # Errors
 /// If the request fails, or its response cannot be read.

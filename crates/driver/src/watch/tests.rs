@@ -398,7 +398,7 @@ async fn a_good_watch_that_breaks_is_reopened_without_the_delays_of_earlier_fail
         reply
     };
     let mut replies = vec![no_streaming(), list(10, "", &[])];
-    // The first watches fail, the later ones last long enough to be good, without events.
+    // The first four watches break immediately; the fifth breaks after a minute without events, which makes it good.
     replies.extend((0..4).map(|_| broken_after(0)));
     replies.extend([broken_after(60), streamed(vec![event("ADDED", &pod("a", 11))], true)]);
     let server = FakeServer::script(replies);

@@ -82,7 +82,7 @@ fn answers_are_decoded_as_schedulers_decode_them() {
         "Nodes": null, "NodeNames": ["a"], "FailedNodes": {"b": "full", "c": ""}, "FailedAndUnresolvableNodes": null, "Error": "no",
     });
     assert_eq!(through::<ExtenderFilterResult>(answer), Ok(expected));
-    // A map that appears twice is the union of both.
+    // A map that appears twice is decoded as the union of both occurrences.
     let twice = r#"{"FailedNodes":{"a":"1","b":"1"},"failednodes":{"b":"2"}}"#;
     assert_eq!(through::<ExtenderFilterResult>(twice).unwrap()["FailedNodes"], json!({"a": "1", "b": "2"}));
     let scores = r#"[{"host":"a","SCORE":7},{"Host":"b","Score":null},{}]"#;

@@ -15,7 +15,7 @@ use crate::{
 /// dropped when a node joins or leaves.
 #[derive(Debug, Default)]
 pub(crate) struct Column {
-    /// Shape of the node table that the answers are for; `None` before the first use and after a failure.
+    /// Shape of the node table for which the answers were computed; `None` before the first use and after a failure.
     shape: Option<u64>,
     synced: LogPosition,
     pre_filter: Option<Result<PreFiltered<()>, Reject>>,

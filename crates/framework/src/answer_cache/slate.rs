@@ -42,7 +42,7 @@ pub(super) struct Slate {
     totals: Option<Totals>,
     /// Error returned by a scoring plugin. Only attempts that need scores fail because of it.
     score_failure: Option<PointError>,
-    /// Rows that changed, without duplicates.
+    /// Rows that changed since the last update, without duplicates.
     changed: Vec<NodeIdx>,
 }
 

@@ -55,7 +55,7 @@ impl Draft {
         open
     }
 
-    /// Returns true if every Filter plugin either has cached verdicts or nothing to check.
+    /// Returns true if every Filter plugin has either cached verdicts or nothing to check.
     pub(super) fn all_filters_cached(&self) -> bool {
         let filters = self.profile.at(ExtensionPoint::Filter);
         filters.iter().all(|p| self.profile.plugin(*p).scope() == Scope::Row || self.states[p.at()].is_none())

@@ -208,8 +208,8 @@ impl Runner {
         Ok(draft.finish_unschedulable(diagnosis, Rejections { all: None, outside, by_row }))
     }
 
-    /// Returns, after filtering, the rejections of the `open` rows that do not fit. A forced rejection takes
-    /// precedence; otherwise, the rejection is that of the first Filter plugin that rejects the row.
+    /// Returns the rejections of the `open` rows that do not fit. Call this after [`Self::filter`]. A forced rejection
+    /// takes precedence; otherwise, the rejection is that of the first Filter plugin that rejects the row.
     pub(super) fn verdicts(&self, draft: &Draft, open: &NodeSet) -> Verdicts {
         let mut by_row = Verdicts::default();
         by_row.copy_rows(&draft.overlay, draft.forced.iter());

@@ -94,8 +94,8 @@ impl Runner {
         self.sum_up(cluster, draft, candidates, CachedScores::Use)
     }
 
-    /// Returns the sums that the candidates would have if they had no pods and no images. Indexes still contain the
-    /// pods.
+    /// Returns the total scores that the candidates would have if they had no pods and no images. Indexes still contain
+    /// the pods.
     pub(super) fn score_stripped(
         &mut self,
         cluster: &mut Cluster,
@@ -254,8 +254,9 @@ fn pre_score_cluster_scoped(
         }
     }
     for scorer in profile.scorers().iter().filter(|s| s.scope == Scope::Cluster) {
-        if !profile.enabled(scorer.plugin, ExtensionPoint::PreScore) {
-            fresh[scorer.plugin.at()] = profile.plugin(scorer.plugin).default_score_slot();
+        let plugin = profile.plugin(scorer.plugin);
+        if !profile.enabled(scorer.plugin, ExtensionPoint::PreScore) && plugin.scores_pod(cx)? {
+            fresh[scorer.plugin.at()] = plugin.default_score_slot();
         }
     }
     Ok(fresh)

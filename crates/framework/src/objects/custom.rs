@@ -29,7 +29,7 @@ struct KindStore {
     objects: BTreeMap<Str, BTreeMap<Str, AnyCustom>>,
     /// Objects with assumptions.
     assumed: FxHashMap<CustomKey, AssumedObject>,
-    /// Errors for objects that do not decode.
+    /// Errors for objects that cannot be decoded.
     undecodable: BTreeMap<CustomKey, Undecodable>,
 }
 

@@ -1,4 +1,4 @@
-//! The order in which nodes are walked: round robin over zones.
+//! The order in which nodes are visited: round robin over zones.
 
 use harbormaster_api::{
     Labels, Str,

@@ -293,6 +293,20 @@ fn calls(files: &Path, allowed: bool) -> BTreeSet<String> {
     calls.map(describe).collect()
 }
 
+/// Creates a device on node `a`, its class, and a claim for it.
+fn create_devices(client: &ApiClient) {
+    const API: &str = "/apis/resource.k8s.io/v1";
+    create_all(client, &format!("{API}/deviceclasses"), &[json!({"metadata": {"name": "gpu"}, "spec": {}})]);
+    let pool = json!({"name": "a", "generation": 1, "resourceSliceCount": 1});
+    let spec =
+        json!({"driver": "gpu.example.com", "nodeName": "a", "pool": pool, "devices": [{"name": "gpu-0"}]});
+    create_all(client, &format!("{API}/resourceslices"), &[json!({"metadata": {"name": "a"}, "spec": spec})]);
+    let request = json!({"name": "r", "exactly": {"deviceClassName": "gpu"}});
+    let spec = json!({"devices": {"requests": [request]}});
+    let claim = json!({"metadata": {"name": "gpu"}, "spec": spec});
+    create_all(client, &format!("{API}/namespaces/default/resourceclaims"), &[claim]);
+}
+
 /// Creates pods of every kind for the scheduler named `scheduler`, and asserts their outcomes.
 fn every_kind_of_pod(client: &ApiClient, scheduler: &str) {
     create_priority_classes(client);
@@ -304,6 +318,7 @@ fn every_kind_of_pod(client: &ApiClient, scheduler: &str) {
     create_all(client, CLASSES, &[class("local", NOBODY), class("made", "csi.example.com")]);
     create_all(client, VOLUMES, &[volume("disk", "local", "b", &json!({}))]);
     create_all(client, CLAIMS, &[claim("data", "local"), claim("new", "made")]);
+    create_devices(client);
     let labelled = |mut pod: Value, app: &str| {
         pod["metadata"]["labels"] = json!({"app": app});
         pod
@@ -325,9 +340,15 @@ fn every_kind_of_pod(client: &ApiClient, scheduler: &str) {
             pod("stores", scheduler, small.clone(), json!({"volumes": users_of(&["data"])})),
             pod("has-made", scheduler, small, json!({"volumes": users_of(&["new"])})),
             pod("large", scheduler, json!({"cpu": "100"}), json!({})),
+            pod(
+                "claims",
+                scheduler,
+                json!({}),
+                json!({"resourceClaims": [{"name": "gpu", "resourceClaimName": "gpu"}]}),
+            ),
         ],
     );
-    for pod in ["plain", "apart-1", "apart-2", "spread-1", "spread-2", "stores"] {
+    for pod in ["plain", "apart-1", "apart-2", "spread-1", "spread-2", "stores", "claims"] {
         wait_until_bound(client, pod);
     }
     // No provisioner creates the volume, but the claim names the selected node.
@@ -383,6 +404,10 @@ fn the_kustomize_deployment_can_schedule_every_kind_of_pod_with_its_permissions(
         // PreBind waits for provisioned volumes.
         "get persistentvolumeclaims",
         "get persistentvolumes",
+        // A claim is read again after a conflict.
+        "get resourceclaims",
+        // The API server checks this permission itself when an allocation is written.
+        "patch resourceclaims/binding",
         // Repeated events form a series.
         "update events",
         "patch events",

@@ -90,7 +90,7 @@ fn claims(client: &ApiClient) -> BTreeMap<String, Value> {
     list(client, CLAIMS).iter().map(|claim| (name_of(claim).to_owned(), comparable(claim))).collect()
 }
 
-/// What a scheduler makes of the pods: their nodes or the reason why they have none, and the claims.
+/// Creates pods and returns what a scheduler decides: their nodes or the reasons why they have none, and the claims.
 fn result(client: &ApiClient) -> (Vec<String>, BTreeMap<String, Value>) {
     create_world(client);
     let mut said = Vec::new();

@@ -3,6 +3,7 @@
 use std::{
     fs,
     io::{BufRead as _, BufReader, Read as _},
+    path::Path,
     process::{Command, Stdio},
 };
 
@@ -256,4 +257,20 @@ spec:
     let (table, told) = harbormaster(&["simulate", "-f", "dump.yaml"]);
     assert_eq!(told, "");
     assert!(table.ends_with("3 pods: 0 placed, 3 unschedulable, 0 gated\n"), "{table}");
+}
+
+#[test]
+fn claims_of_pods_get_devices() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/devices/devices.yaml");
+    let (printed, told) = played(&fs::read_to_string(path).expect("the example exists"), &[]);
+    let on = |pod: &str, node: &str| {
+        let line = |line: &&str| line.starts_with(pod) && line.ends_with(&format!("-> {node}"));
+        printed.lines().filter(line).count()
+    };
+    let (trainer, notebook) = ("pod training/trainer-", "pod training/notebook-");
+    let counts = [on(trainer, "gpu-1"), on(trainer, "gpu-2"), on(trainer, "gpu-3"), on(notebook, "gpu-3")];
+    assert_eq!(counts, [2, 2, 0, 2], "{printed}");
+    assert!(printed.contains("3 cannot allocate all claims"), "{printed}");
+    assert!(printed.contains("7 pods: 6 placed, 1 unschedulable, 0 gated"), "{printed}");
+    assert_eq!(told, "", "nothing here needs a word");
 }

@@ -234,6 +234,18 @@ fn volumes_of_claims_are_shown_as_json() {
     assert_golden("storage.json", &[STORAGE.as_slice(), &["-o", "json"]].concat());
 }
 
+const DEVICES: [&str; 3] = ["simulate", "-f", "examples/devices"];
+
+#[test]
+fn devices_of_claims_are_shown_in_a_table() {
+    assert_golden("devices.txt", &DEVICES);
+}
+
+#[test]
+fn devices_of_claims_are_shown_as_json() {
+    assert_golden("devices.json", &[DEVICES.as_slice(), &["-o", "json"]].concat());
+}
+
 /// Starts a server that answers every request with 404.
 fn lost_server() -> String {
     use std::io::{Read as _, Write as _};

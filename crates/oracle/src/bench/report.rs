@@ -28,8 +28,8 @@ pub struct Comparison {
     pub size: Size,
     /// Runs of each contender in order; runs with the same index are a pair.
     pub runs: [Vec<Measurement>; 2],
-    /// Second divided by first for each column: the median over the pairs that did
-    /// equal work.
+    /// Ratios of the second contender to the first, one per column. Each is the median over the pairs that did equal
+    /// work.
     pub ratios: Vec<Ratio>,
     /// Pairs that did unequal work, which are excluded from the ratios.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -183,8 +183,8 @@ impl Comparison {
         median(&mut complete.map(CPU.1).collect::<Vec<_>>())
     }
 
-    /// Formats the number of events that one contender's runs delivered, with the expected number unless all were
-    /// delivered.
+    /// Formats the number of events that one contender's runs delivered. If events are missing, adds the expected
+    /// number.
     fn events(&self, contender: usize) -> String {
         let events = || self.runs[contender].iter().map(|run| run.events);
         let (Some(least), Some(most)) = (events().min(), events().max()) else { return String::new() };

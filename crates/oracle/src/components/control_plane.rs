@@ -11,7 +11,7 @@ use super::endpoint::write_file;
 use super::ports::free_ports;
 use super::{ApiClient, Component, Endpoint, Error, RealBinary, flags, io_error};
 
-/// Token of a member of system:masters; kube-apiserver listens on loopback only.
+/// Token of a member of system:masters. It need not be secret, because kube-apiserver listens on loopback only.
 const TOKEN: &str = "harbormaster-admin";
 
 /// Number of attempts to start the components. A component exits early if another process has taken one of its ports.
@@ -22,7 +22,7 @@ const POLL: Duration = Duration::from_millis(50);
 /// Options of a [`ControlPlane`]. The defaults suit most tests.
 #[derive(Debug, Clone)]
 pub struct ControlPlaneOptions {
-    /// True to run kube-controller-manager too. It handles Deployments, ReplicaSets and service accounts, updates the
+    /// If true, kube-controller-manager runs too. It handles Deployments, ReplicaSets and service accounts, updates the
     /// status of PodDisruptionBudgets, binds volumes, and removes the finalizers of namespaces. Its node lifecycle and
     /// taint eviction controllers are disabled, because no kubelet sends heartbeats.
     pub controller_manager: bool,
@@ -69,9 +69,9 @@ impl ControlPlane {
     /// The administrator's token, which a custom `--token-auth-file` must contain.
     pub const TOKEN: &str = TOKEN;
 
-    /// Builds the program if necessary, starts the components on free ports of
+    /// Builds the components if necessary, starts them on free ports of
     /// 127.0.0.1 and returns when `/readyz` succeeds and the namespace `default`
-    /// exists. An error contains the end of the component's log.
+    /// exists. An error contains the end of the log of the component that failed.
     pub fn start(options: &ControlPlaneOptions) -> Result<Self, Error> {
         let binary = RealBinary::ensure()?;
         let mut attempt = 1;

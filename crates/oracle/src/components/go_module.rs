@@ -32,7 +32,7 @@ pub(super) struct GoModule {
 #[derive(Debug, Clone)]
 pub(super) struct Program {
     pub(super) path: PathBuf,
-    /// Its Kubernetes version: `v1.36.1`.
+    /// The program's Kubernetes version, such as `v1.36.1`.
     pub(super) version: String,
 }
 

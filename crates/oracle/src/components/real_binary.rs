@@ -18,10 +18,9 @@ const COMPONENTS: GoModule = GoModule {
     minutes: 4,
 };
 
-/// The built program, `target/real/components-KEY` under the workspace. Its
-/// first argument selects the role: `etcd`, `kube-apiserver`,
-/// `kube-controller-manager`, `kube-scheduler`, `types`, `verdicts`,
-/// `service-account-key`.
+/// The Go program that contains all real components, built as `target/real/components-KEY` under the workspace. Its
+/// first argument selects the role: `etcd`, `kube-apiserver`, `kube-controller-manager`, `kube-scheduler`, `types`,
+/// `verdicts`, `service-account-key`.
 #[derive(Debug, Clone)]
 pub struct RealBinary(Program);
 

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-/// Number of seconds within which all pods start.
+/// Half the number of seconds within which all pods start; a prime number.
 const SPAN: u64 = 100_003;
 
 /// The status of a running `pod`. The start time depends only on the pod's name, and no two pods of a script have the
@@ -15,8 +15,8 @@ pub(super) fn running_status(pod: &str) -> Value {
     })
 }
 
-/// The start time of a pod. Its name ends in a number; pods created without a node
-/// and pods created on one are numbered separately.
+/// The start time of a pod, derived from the number at the end of its name. Pods created without a node and pods created
+/// on one are numbered separately.
 fn start_time(pod: &str) -> String {
     let number: u64 = pod.rsplit('-').next().and_then(|digits| digits.parse().ok()).unwrap_or(0);
     // A prime modulus keeps numbers different and shuffles them.

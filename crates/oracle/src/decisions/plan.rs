@@ -60,7 +60,7 @@ struct Plan {
     /// True in every second script. In these scripts, pods preempt others and are retried in order of priority. In the
     /// other scripts, all pods have the same priority and are retried in the order of their timestamps in the queue.
     preempts: bool,
-    /// True if any change may wake a pod, because an extender has rejected it.
+    /// True if there are extenders. Any change may then wake a pod, because an extender may have rejected the pod.
     has_extenders: bool,
     /// True if deleted pods keep terminating until a later step deletes them.
     terminates_slowly: bool,

@@ -38,10 +38,10 @@ const CONTROLLERS: &[&str] = &[
     "ephemeral-volume-controller",
 ];
 
-/// Quiet time after steps whose result is visible.
+/// Time without any change after which a step is over if its result is visible.
 const QUIET: Duration = Duration::from_millis(60);
 
-/// Quiet time after steps that may cause pods to be retried.
+/// Time without any change after which a step is over if it may cause pods to be retried.
 const QUIET_AFTER_WAKING: Duration = Duration::from_millis(300);
 
 /// Time after which a backoff of one second has expired. The expiry time is rounded up to the next whole second.
@@ -170,7 +170,7 @@ struct Player<'a> {
     contender: &'a Contender,
     options: StartOptions,
     scheduler: Option<Scheduler>,
-    /// True if bound pods get the status that a kubelet would write.
+    /// True if pods preempt others. Bound pods then get the status that a kubelet would write.
     preempts: bool,
     refused: usize,
     /// End of the last step.

@@ -62,7 +62,7 @@ pub enum Step {
     Probe,
     /// Deletes pods without a node, so that later steps do not wake them.
     Sweep {
-        /// True to delete all pods without a node, false to delete only those that the binding of another pod can wake.
+        /// If true, all pods without a node are deleted; if false, only those that the binding of another pod can wake.
         all: bool,
     },
     /// Deletes the terminating pods one by one, and allows time for pods that wait for the freed resources to be

@@ -13,7 +13,8 @@ pub struct Shape {
     pub max_nodes: usize,
     /// Maximum number of pending pods; the minimum is a quarter of the maximum.
     pub max_pods: usize,
-    /// True to generate only objects that kube-apiserver's validation accepts, and a profile for every scheduler name.
+    /// If true, only objects that kube-apiserver's validation accepts are generated, and every scheduler name has a
+    /// profile.
     pub admitted: bool,
 }
 

@@ -7,8 +7,8 @@ use super::flavour::Flavour;
 use super::world::push;
 use super::{Profile, Random, World, quantity};
 
-/// Extended resources. The nasty scalar resources are hugepages and prefixed native
-/// resources, which the kubelet reports in the same way.
+/// Extended resources. [`SCALAR_NASTY`] contains other resources that the kubelet reports in the same way: hugepages
+/// and prefixed native resources.
 const EXTENDED: &[&str] = &[
     "example.com/gpu",
     "example.com/fpga",

@@ -148,8 +148,8 @@ impl Flavour for Storage {
     }
 }
 
-/// Returns true if bound pods may have volumes that cannot be determined. Scheduling fails for any pod that is
-/// evaluated on a node with one of these bound pods, so most clusters have none.
+/// Returns true if bound pods may have invalid volumes. Scheduling fails for every pod that is evaluated on a node with
+/// such a bound pod, so most clusters have no such pods.
 fn allows_failures(world: &World) -> bool {
     world.zones == 5
 }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 /// Names and limits that the flavours of a cluster choose from.
 #[derive(Debug, Clone)]
 pub struct World {
-    /// True to generate only objects that kube-apiserver's validation accepts.
+    /// If true, only objects that kube-apiserver's validation accepts are generated.
     pub admitted: bool,
     /// Names of nodes, including one that does not exist.
     pub node_names: Vec<String>,

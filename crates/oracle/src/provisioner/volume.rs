@@ -17,8 +17,8 @@ pub(super) fn topology(node: &Value, keys: &[String]) -> Option<Map<String, Valu
     keys.iter().map(|key| labels[key].is_string().then(|| (key.clone(), labels[key].clone()))).collect()
 }
 
-/// Returns true if a class allows volumes at `topology`: one of the class's terms matches, or the class has none. A
-/// term with a label that is not a topology key of the driver never matches.
+/// Returns true if a class allows volumes at `topology`: one of the class's terms matches, or the class has no
+/// terms. A term with a label that is not a topology key of the driver never matches.
 pub(super) fn is_allowed(class: &Value, topology: &Map<String, Value>) -> bool {
     let Some(terms) = class["allowedTopologies"].as_array().filter(|terms| !terms.is_empty()) else {
         return true;

@@ -1,9 +1,10 @@
 //! Writes and terms of the replicas, from kube-apiserver's audit log.
 //!
 //! A term starts with a lease write that changes the holder. Renewals by the same process extend it. Only the holder of
-//! the current term may write. A write is a violation if the API server *received* it after it had *completed* the
-//! request with which another replica acquired the lease. If etcd was suspended, a write may have been received before
-//! that time but answered after it. This is not a violation, because the write was sent in the writer's own term.
+//! the current term may write. A write is a violation if the API server *received* the write after it had *completed*
+//! the request with which another replica acquired the lease. If etcd was suspended, a write may have been received
+//! before that completion but answered after it. This is not a violation, because the write was sent in the writer's
+//! own term.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;

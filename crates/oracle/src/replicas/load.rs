@@ -111,7 +111,7 @@ impl Load {
         Self { creates, created, creators, deletes }
     }
 
-    /// Number of pods that the API server has created. The latest of them may appear in etcd's history only later.
+    /// Number of pods that the API server has created. The most recent ones may not have appeared in etcd's history yet.
     pub(super) fn created(&self) -> usize {
         self.created.load(Ordering::Relaxed)
     }

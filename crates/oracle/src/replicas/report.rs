@@ -46,9 +46,9 @@ pub struct Failover {
     pub killed: String,
     /// Time at which the replica was killed.
     pub at: String,
-    /// Replica that became the next leader.
+    /// Replica that became the next leader, if any.
     pub by: Option<String>,
-    /// Seconds from the kill to the answer that granted the lease.
+    /// Seconds from the kill to the answer that granted the lease to that replica.
     pub seconds: Option<f64>,
 }
 

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-/// Number of host ports that pods use in turn. There are always fewer pods.
+/// Number of host ports that pods use in turn. There are always fewer pods than ports, so no two pods share a port.
 const HOST_PORTS: u64 = 60_000;
 
 /// Gives a pod unique preferences for nodes and for pods, and a unique topology key, image and host port.

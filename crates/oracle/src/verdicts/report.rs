@@ -19,7 +19,7 @@ pub struct Report {
     pub elapsed: Duration,
     /// Differences by kind, if they are counted.
     pub kinds: BTreeMap<String, Kind>,
-    /// The first difference, if any, unless differences are counted.
+    /// The first difference, if any; `None` if differences are counted.
     pub finding: Option<Finding>,
 }
 

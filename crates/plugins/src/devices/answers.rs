@@ -1,102 +1,172 @@
 //! Answers that outlive an attempt: the pools that a row sees, and whether its free devices suffice for a demand.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{
+    Arc, Mutex, MutexGuard, PoisonError,
+    atomic::{AtomicU64, Ordering},
+};
 
 use harbormaster_framework::prelude::NodeIdx;
 
-use super::{DeviceGates, books::DeviceQuery, claim::ClaimSpec, pools::NodePool};
+use super::{
+    DeviceGates,
+    allocator::AllocationError,
+    books::{Change, DeviceQuery},
+    claim::ClaimSpec,
+    pools::NodePool,
+};
 
 /// Maximum number of demands with answers. The least recently used demand is forgotten first.
 const MAX_DEMANDS: usize = 64;
 
 /// Answers by row. Reading and writing answers does not change what the index says, so both are possible while an
 /// attempt borrows the index.
+///
+/// An answer needs 16 bytes for each row and demand.
 #[derive(Debug, Default)]
 pub(super) struct Answers(Mutex<Rows>);
 
 #[derive(Debug, Default)]
 struct Rows {
-    /// Pools by row, with the number of the change after which they were gathered.
-    pools: Vec<Option<(u64, Arc<[NodePool]>)>>,
+    /// Feature gates of all answers.
+    gates: DeviceGates,
+    pools: Vec<Option<RowPools>>,
     demands: Vec<Answered>,
-    /// Number of the latest use.
+    /// Position in `demands` of the latest use.
+    recent: usize,
+    /// Number of uses.
     uses: u64,
+}
+
+/// Pools that a row sees.
+#[derive(Clone, Debug)]
+pub(super) struct RowPools {
+    pub(super) pools: Arc<[Arc<NodePool>]>,
+    /// For each pool that other rows may see, too, the number of the latest change of the devices in use.
+    pub(super) shared: Box<[Arc<AtomicU64>]>,
+    /// Number of the latest change that the pools take into account.
+    pub(super) change: u64,
 }
 
 /// Answers for one demand.
 #[derive(Debug)]
 struct Answered {
-    demand: Demand,
-    last_use: u64,
-    rows: Vec<Option<Answer>>,
-}
-
-/// What an answer depends on, besides the row.
-#[derive(Clone, Debug, PartialEq)]
-struct Demand {
     claims: Vec<Arc<ClaimSpec>>,
-    gates: DeviceGates,
     max_steps: u64,
+    last_use: u64,
+    rows: Vec<Answer>,
 }
 
 /// Answer for one row.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Answer {
-    /// Number of the latest change that the answer takes into account.
+    /// Number of the latest change that the answer takes into account; 0 if there is no answer.
     change: u64,
-    /// Rank of the alternatives; `None` if there is no solution.
-    rank: Option<i64>,
+    /// Rank of the alternatives, or one of the constants below.
+    outcome: i32,
 }
 
+const NO_SOLUTION: i32 = -1;
+const INVALID_POOLS: i32 = -2;
+
 impl Answers {
-    /// Returns the answer for a row, if it was given after the change with this number.
-    pub(super) fn get(&self, query: &DeviceQuery<'_>, row: NodeIdx, latest: u64) -> Option<Option<i64>> {
-        let mut rows = self.rows();
-        let answer = (*rows.answered(query)?.rows.get(row.at())?)?;
-        (answer.change >= latest).then_some(answer.rank)
+    /// Returns the answer for a row if nothing has changed since it was given.
+    pub(super) fn get(
+        &self,
+        query: &DeviceQuery<'_>,
+        row: NodeIdx,
+        latest: Change,
+    ) -> Option<Result<i64, AllocationError>> {
+        let mut rows = self.rows(query.gates);
+        let pools = rows.pools.get(row.at())?.as_ref().filter(|pools| pools.change >= latest.supply)?;
+        let shared = pools.shared.iter().map(|change| change.load(Ordering::Relaxed));
+        let latest = shared.fold(latest.supply.max(latest.usage), u64::max);
+        let answer = *rows.answered(query)?.rows.get(row.at())?;
+        (answer.change != 0 && answer.change >= latest).then_some(match answer.outcome {
+            NO_SOLUTION => Err(AllocationError::NoSolution),
+            INVALID_POOLS => Err(AllocationError::InvalidPools),
+            rank => Ok(i64::from(rank)),
+        })
     }
 
-    /// Stores the answer for a row.
-    pub(super) fn set(&self, query: &DeviceQuery<'_>, row: NodeIdx, change: u64, rank: Option<i64>) {
-        let mut rows = self.rows();
+    /// Stores the answer for a row. Errors that may name a claim are not stored.
+    pub(super) fn set(
+        &self,
+        query: &DeviceQuery<'_>,
+        row: NodeIdx,
+        change: u64,
+        answer: &Result<i64, AllocationError>,
+    ) {
+        let outcome = match answer {
+            Ok(rank) => i32::try_from(*rank).ok().filter(|rank| *rank >= 0),
+            Err(AllocationError::NoSolution) => Some(NO_SOLUTION),
+            Err(AllocationError::InvalidPools) => Some(INVALID_POOLS),
+            Err(AllocationError::TimedOut | AllocationError::Fatal(_)) => None,
+        };
+        let Some(outcome) = outcome else { return };
+        let mut rows = self.rows(query.gates);
         if rows.answered(query).is_none() {
             rows.add(query);
         }
         let Some(answered) = rows.answered(query) else { return };
         if answered.rows.len() <= row.at() {
-            answered.rows.resize(row.at() + 1, None);
+            answered.rows.resize(row.at() + 1, Answer::default());
         }
-        answered.rows[row.at()] = Some(Answer { change, rank });
+        answered.rows[row.at()] = Answer { change, outcome };
     }
 
-    /// Returns the pools that a row sees, if they were gathered after the change with this number.
-    pub(super) fn pools(&self, row: NodeIdx, latest: u64) -> Option<Arc<[NodePool]>> {
-        let rows = self.rows();
-        let (change, pools) = rows.pools.get(row.at())?.as_ref()?;
-        (*change >= latest).then(|| pools.clone())
+    /// Returns the pools that a row sees, if they take the change with this number into account.
+    pub(super) fn pools(
+        &self,
+        gates: DeviceGates,
+        row: NodeIdx,
+        supply: u64,
+    ) -> Option<Arc<[Arc<NodePool>]>> {
+        let rows = self.rows(gates);
+        let known = rows.pools.get(row.at())?.as_ref()?;
+        (known.change >= supply).then(|| known.pools.clone())
     }
 
     /// Stores the pools that a row sees.
-    pub(super) fn set_pools(&self, row: NodeIdx, change: u64, pools: Arc<[NodePool]>) {
-        let mut rows = self.rows();
+    pub(super) fn set_pools(&self, gates: DeviceGates, row: NodeIdx, pools: RowPools) {
+        let mut rows = self.rows(gates);
         if rows.pools.len() <= row.at() {
             rows.pools.resize(row.at() + 1, None);
         }
-        rows.pools[row.at()] = Some((change, pools));
+        rows.pools[row.at()] = Some(pools);
     }
 
-    fn rows(&self) -> MutexGuard<'_, Rows> {
+    /// Forgets everything about a row.
+    pub(super) fn forget(&mut self, row: NodeIdx) {
+        let rows = self.0.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if let Some(pools) = rows.pools.get_mut(row.at()) {
+            *pools = None;
+        }
+    }
+
+    fn rows(&self, gates: DeviceGates) -> MutexGuard<'_, Rows> {
         // Answers are complete before they are stored.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        let mut rows = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if rows.gates != gates {
+            *rows = Rows { gates, ..Rows::default() };
+        }
+        rows
     }
 }
 
 impl Rows {
     fn answered(&mut self, query: &DeviceQuery<'_>) -> Option<&mut Answered> {
         self.uses += 1;
-        let known = self.demands.iter_mut().find(|answered| answered.demand.is_of(query))?;
-        known.last_use = self.uses;
-        Some(known)
+        let is_recent = self.demands.get(self.recent).is_some_and(|recent| recent.is_same(query));
+        if !is_recent {
+            self.recent = self.demands.iter().position(|answered| answered.is_equal(query))?;
+        }
+        let answered = &mut self.demands[self.recent];
+        if !is_recent {
+            // The claims of one attempt stay the same, so the next comparison is quick.
+            answered.claims = specs(query);
+        }
+        answered.last_use = self.uses;
+        Some(answered)
     }
 
     fn add(&mut self, query: &DeviceQuery<'_>) {
@@ -104,21 +174,33 @@ impl Rows {
             let oldest = self.demands.iter().enumerate().min_by_key(|(_, answered)| answered.last_use);
             oldest.map(|(at, _)| at).map(|at| self.demands.swap_remove(at));
         }
-        let demand = Demand::of(query);
-        self.demands.push(Answered { demand, last_use: self.uses, rows: Vec::new() });
+        let (claims, max_steps) = (specs(query), query.max_steps);
+        self.demands.push(Answered { claims, max_steps, last_use: self.uses, rows: Vec::new() });
     }
 }
 
-impl Demand {
-    fn of(query: &DeviceQuery<'_>) -> Self {
-        let claims = query.claims.iter().map(|claim| claim.spec.clone()).collect();
-        Self { claims, gates: query.gates, max_steps: query.max_steps }
+impl Answered {
+    /// Returns true if the query has the very same claims.
+    fn is_same(&self, query: &DeviceQuery<'_>) -> bool {
+        self.is_like(query, Arc::ptr_eq)
     }
 
-    fn is_of(&self, query: &DeviceQuery<'_>) -> bool {
-        self.gates == query.gates
-            && self.max_steps == query.max_steps
-            && self.claims.len() == query.claims.len()
-            && self.claims.iter().zip(query.claims).all(|(a, b)| Arc::ptr_eq(a, &b.spec) || *a == b.spec)
+    /// Returns true if the query asks for the same.
+    fn is_equal(&self, query: &DeviceQuery<'_>) -> bool {
+        self.is_like(query, |a, b| a == b)
     }
+
+    fn is_like(
+        &self,
+        query: &DeviceQuery<'_>,
+        are_alike: impl Fn(&Arc<ClaimSpec>, &Arc<ClaimSpec>) -> bool,
+    ) -> bool {
+        self.max_steps == query.max_steps
+            && self.claims.len() == query.claims.len()
+            && self.claims.iter().zip(query.claims).all(|(a, b)| are_alike(a, &b.spec))
+    }
+}
+
+fn specs(query: &DeviceQuery<'_>) -> Vec<Arc<ClaimSpec>> {
+    query.claims.iter().map(|claim| claim.spec.clone()).collect()
 }

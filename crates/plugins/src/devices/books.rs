@@ -1,59 +1,113 @@
 //! An index of all devices: which nodes see them and which are in use.
 //!
+//! An answer for a row is computed again after a change of a slice that the row sees, of the claims on devices of such
+//! a slice, of the row's node, or of a class. If many rows see the same devices, such as devices on a network, a claim
+//! on one of them concerns all these rows. If devices share counters, a claim concerns all rows that see the pool.
+//!
 //! Invariant: after any sequence of changes the index equals a rebuilt one. Devices of assumed allocations are in use,
 //! since an index sees objects as plugins do.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
+use std::sync::{
+    Arc, Mutex, PoisonError,
+    atomic::{AtomicU64, Ordering},
 };
 
-use harbormaster_api::Str;
+use harbormaster_api::{Labels, Str};
 use harbormaster_framework::prelude::*;
 use rustc_hash::FxHashMap;
 
 use super::{
     Allocation, DeviceClass, DeviceGates, ResourceClaim, ResourceSlice,
-    allocator::{AllocationError, Allocator, AllocatorRules, InUse, Solution},
-    answers::Answers,
-    capacity::Consumed,
-    pools::{NodeFacts, NodePool, PoolKey, PoolSlices, Slice, gather},
+    allocator::{AllocationError, Allocator, AllocatorRules},
+    answers::{Answers, RowPools},
+    claim::DeviceResult,
+    extended::ExtendedResources,
+    pools::{NodeFacts, NodePool, PoolKey, PoolSlices, Slice, SlicesByName, sort, visible},
     results::rank_of,
+    search::Solution,
     selectors::Selectors,
+    usage::{DeviceUsage, PoolUsage},
 };
 
-/// An index of all devices. See the [module documentation](self).
+/// An index of all devices: which nodes see them and which are in use.
 #[derive(Debug, Default)]
 pub struct Devices {
     slices: FxHashMap<Str, Arc<Slice>>,
     pools: FxHashMap<Arc<PoolKey>, Pool>,
     /// Slices that only one node can reach, by node.
-    local: FxHashMap<Str, PoolSlices>,
+    local: FxHashMap<Str, SlicesByName>,
     /// All other slices.
-    shared: PoolSlices,
+    shared: SlicesByName,
     /// Allocations whose devices are counted in `pools`, by namespace and name of the claim.
     allocations: FxHashMap<(Str, Str), Arc<Allocation>>,
+    extended: ExtendedResources,
+    /// Names and labels of the nodes, by row.
+    nodes: Vec<Option<(Str, Labels)>>,
     changes: Changes,
     selectors: Selectors,
     answers: Answers,
+}
+
+impl PartialEq for Devices {
+    /// Compares everything that decisions depend on.
+    fn eq(&self, other: &Self) -> bool {
+        let nodes =
+            |devices: &Self| devices.nodes.iter().rposition(Option::is_some).map_or(0, |last| last + 1);
+        self.slices == other.slices
+            && self.pools == other.pools
+            && self.local == other.local
+            && self.shared == other.shared
+            && self.allocations == other.allocations
+            && self.extended == other.extended
+            && self.nodes[..nodes(self)] == other.nodes[..nodes(other)]
+    }
 }
 
 /// A pool and its devices in use. There may be devices in use without slices.
 #[derive(Debug, Default)]
 struct Pool {
     slices: PoolSlices,
-    in_use: FxHashMap<Str, DeviceUse>,
+    usage: PoolUsage,
+    /// Number of the latest change of the use of devices that several nodes may reach.
+    usage_change: Arc<AtomicU64>,
+    /// The pool as a node saw it that was asked about. If nodes share the pool, many see the same.
+    latest_view: Mutex<Option<PoolView>>,
 }
 
-/// Use of one device.
-#[derive(Clone, Debug, Default, PartialEq)]
-struct DeviceUse {
-    /// Number of claims that have the whole device. More than one if schedulers compete.
-    claims: u32,
-    /// Number of claims that share the device.
-    shares: u32,
-    /// Amounts that the shares consume.
-    consumed: Consumed,
+impl PartialEq for Pool {
+    fn eq(&self, other: &Self) -> bool {
+        self.slices == other.slices && self.usage == other.usage
+    }
+}
+
+/// A pool as nodes see it that see the same slices.
+#[derive(Debug)]
+struct PoolView {
+    gates: DeviceGates,
+    seen: Vec<Arc<Slice>>,
+    pool: Option<Arc<NodePool>>,
+}
+
+impl Pool {
+    /// Returns the pool as a node sees it that sees these slices.
+    fn view(&self, key: Arc<PoolKey>, seen: Vec<Arc<Slice>>, gates: DeviceGates) -> Option<Arc<NodePool>> {
+        if !self.slices.is_shared() {
+            return NodePool::new(key, seen, &self.slices, gates).map(Arc::new);
+        }
+        let mut latest = self.latest_view.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_same = |known: &PoolView| {
+            let pairs = known.seen.iter().zip(&seen);
+            known.gates == gates
+                && known.seen.len() == seen.len()
+                && pairs.into_iter().all(|(a, b)| Arc::ptr_eq(a, b))
+        };
+        if let Some(known) = latest.as_ref().filter(|known| is_same(known)) {
+            return known.pool.clone();
+        }
+        let pool = NodePool::new(key, seen.clone(), &self.slices, gates).map(Arc::new);
+        *latest = Some(PoolView { gates, seen, pool: pool.clone() });
+        pool
+    }
 }
 
 /// Numbers of the latest changes. An answer is valid while nothing that it depends on has a higher number.
@@ -67,11 +121,11 @@ struct Changes {
 
 /// Numbers of changes.
 #[derive(Clone, Copy, Debug, Default)]
-struct Change {
+pub(super) struct Change {
     /// Change of slices or of the node.
-    supply: u64,
-    /// Change of the devices in use.
-    in_use: u64,
+    pub(super) supply: u64,
+    /// Change of the devices in use that only one node can reach, or of classes.
+    pub(super) usage: u64,
 }
 
 impl Changes {
@@ -87,20 +141,14 @@ impl Changes {
         &mut self.rows[row.at()]
     }
 
-    /// Returns the number of the latest change of what a row sees.
-    fn supply(&self, row: NodeIdx) -> u64 {
-        let of_row = self.rows.get(row.at()).copied().unwrap_or_default();
-        of_row.supply.max(self.all.supply)
-    }
-
-    /// Returns the number of the latest change that concerns a row.
-    fn latest(&self, row: NodeIdx) -> u64 {
-        let of_row = self.rows.get(row.at()).copied().unwrap_or_default();
-        of_row.supply.max(of_row.in_use).max(self.all.supply).max(self.all.in_use)
+    /// Returns the numbers of the latest changes that concern a row.
+    fn of(&self, row: NodeIdx) -> Change {
+        let Change { supply, usage } = self.rows.get(row.at()).copied().unwrap_or_default();
+        Change { supply: supply.max(self.all.supply), usage: usage.max(self.all.usage) }
     }
 }
 
-/// What to find devices for.
+/// Claims that need devices, and what decides about them.
 #[derive(Clone, Copy, Debug)]
 pub struct DeviceQuery<'a> {
     /// Claims that need devices.
@@ -109,7 +157,7 @@ pub struct DeviceQuery<'a> {
     pub classes: Watched<'a, DeviceClass>,
     /// Feature gates.
     pub gates: DeviceGates,
-    /// Maximum number of devices to examine for one node.
+    /// Maximum number of steps for one node: devices to examine, and decisions.
     pub max_steps: u64,
 }
 
@@ -119,18 +167,14 @@ impl Devices {
     /// # Errors
     /// When there is no solution.
     pub fn fits(&self, query: &DeviceQuery<'_>, node: NodeRef<'_>) -> Result<i64, AllocationError> {
-        let latest = self.changes.latest(node.idx());
-        let known = self.answers.get(query, node.idx(), latest);
-        if let Some(answer) = known {
-            return answer.ok_or(AllocationError::NoSolution);
+        if let Some(answer) = self.answers.get(query, node.idx(), self.changes.of(node.idx())) {
+            return answer;
         }
-        let answer = self.search(query, node, |_, solution| Ok(rank(query.claims, solution)));
-        match &answer {
-            Ok(rank) => self.answers.set(query, node.idx(), latest, Some(*rank)),
-            Err(AllocationError::NoSolution) => self.answers.set(query, node.idx(), latest, None),
-            // The text of an error may name the claim.
-            Err(_) => {}
-        }
+        let answer = self.search(query, node, |allocator, solution| {
+            allocator.check_nodes(solution)?;
+            Ok(rank(query.claims, solution))
+        });
+        self.answers.set(query, node.idx(), self.changes.latest, &answer);
         answer
     }
 
@@ -146,19 +190,26 @@ impl Devices {
         self.search(query, node, |allocator, solution| allocator.allocations(solution))
     }
 
+    /// Returns the name of the device class that provides an extended resource. Unlike kube-scheduler's, the answer
+    /// does not depend on the order of events.
+    pub fn class_of_extended_resource(&self, resource: &str) -> Option<&Str> {
+        self.extended.class(resource)
+    }
+
     fn search<T>(
         &self,
         query: &DeviceQuery<'_>,
         node: NodeRef<'_>,
-        answer: impl FnOnce(&Allocator<'_, InUseView<'_>>, &Solution) -> Result<T, AllocationError>,
+        answer: impl FnOnce(&Allocator<'_>, &Solution) -> Result<T, AllocationError>,
     ) -> Result<T, AllocationError> {
         let Some(object) = node.object() else { return Err(AllocationError::NoSolution) };
         let facts = NodeFacts { name: node.name(), labels: &object.labels };
         let pools = self.pools_of(node.idx(), facts, query.gates)?;
+        let usage = pools.iter().map(|pool| self.pools.get(&pool.key).map(|pool| &pool.usage));
         let allocator = Allocator {
             node: facts,
             pools: &pools,
-            in_use: &InUseView { devices: self, gates: query.gates },
+            usage: usage.map(|usage| usage.filter(|usage| !usage.is_empty())).collect(),
             claims: query.claims,
             classes: query.classes,
             selectors: &self.selectors,
@@ -176,45 +227,77 @@ impl Devices {
         row: NodeIdx,
         node: NodeFacts<'_>,
         gates: DeviceGates,
-    ) -> Result<Arc<[NodePool]>, AllocationError> {
-        let supply = self.changes.supply(row);
-        if let Some(known) = self.answers.pools(row, supply) {
+    ) -> Result<Arc<[Arc<NodePool>]>, AllocationError> {
+        if let Some(known) = self.answers.pools(gates, row, self.changes.of(row).supply) {
             return Ok(known);
         }
-        let local = self.local.get(node.name).into_iter().flat_map(BTreeMap::values);
-        let none = PoolSlices::new();
-        let all_of = |key: &PoolKey| self.pools.get(key).map_or(&none, |pool| &pool.slices);
-        let pools = gather(local.chain(self.shared.values()), node, gates, all_of);
-        let pools = pools.map_err(|why| AllocationError::Fatal(format!("gather pool information: {why}")));
-        let pools: Arc<[NodePool]> = pools?.into();
-        self.answers.set_pools(row, supply, pools.clone());
-        Ok(pools)
-    }
-
-    /// Marks a change of everything that concerns a pool: of the rows of the nodes that see it, or of all rows.
-    fn touch(&mut self, view: ClusterView<'_>, key: &PoolKey, change: fn(&mut Change) -> &mut u64) {
-        let number = self.changes.next();
-        let slices = self.pools.get(key).into_iter().flat_map(|pool| pool.slices.values());
-        let nodes: Option<BTreeSet<&Str>> = slices.map(|slice| slice.local_to()).collect();
-        match nodes {
-            Some(nodes) => {
-                let rows: Vec<NodeIdx> = nodes.into_iter().filter_map(|name| view.nodes.find(name)).collect();
-                rows.into_iter().for_each(|row| *change(self.changes.row(row)) = number);
+        let local = self.local.get(node.name).into_iter().flat_map(SlicesByName::values);
+        let slices = visible(local.chain(self.shared.values()), node, gates);
+        let slices = slices.map_err(|why| AllocationError::Fatal(format!("gather pool information: {why}")));
+        let (mut pools, mut shared) = (Vec::new(), Vec::new());
+        for (key, slices) in slices? {
+            let Some(pool) = self.pools.get(&key) else { continue };
+            if pool.slices.is_shared() {
+                shared.push(pool.usage_change.clone());
             }
-            None => *change(&mut self.changes.all) = number,
+            pools.extend(pool.view(key, slices, gates));
         }
+        sort(&mut pools);
+        let pools: Arc<[_]> = pools.into();
+        let known = RowPools { pools: pools.clone(), shared: shared.into(), change: self.changes.latest };
+        self.answers.set_pools(gates, row, known);
+        Ok(pools)
     }
 
     fn slice_changed(&mut self, view: ClusterView<'_>, name: &Str) {
         let (_, _, slices) = self.watched(view.objects);
-        let new = slices.get("", name).map(|slice| Arc::new(Slice::new(slice)));
-        if let Some(old) = self.slices.remove(name) {
-            self.touch(view, &old.key, |change| &mut change.supply);
+        let new = slices.get("", name);
+        let old = self.slices.get(name).cloned();
+        if old.as_ref().map(|old| &old.spec) == new.map(|new| &new.object) {
+            return;
+        }
+        let new = new.map(|slice| Arc::new(Slice::new(slice)));
+        let is_local = |slice: &Slice, pool: &PoolSlices| slice.local_to().is_some() && !pool.has_counters();
+        // A slice that only one node can reach matters for other nodes if they see a part of the same pool: when the
+        // pool becomes complete or incomplete, and when devices share counters.
+        let narrow = match (&old, &new) {
+            (Some(old), Some(new)) => {
+                let is_same_part = old.key == new.key && old.spec.pool == new.spec.pool;
+                let pool = self.pools.get(&old.key).map(|pool| &pool.slices);
+                let consumes_counters = old.consumes_counters || new.consumes_counters;
+                is_same_part
+                    && !consumes_counters
+                    && pool.is_some_and(|pool| is_local(old, pool) && is_local(new, pool))
+            }
+            _ => false,
+        };
+        if let Some(old) = old {
+            self.supply_changed(view, &old, narrow);
             self.remove_slice(&old);
         }
         if let Some(new) = new {
             self.add_slice(&new);
-            self.touch(view, &new.key, |change| &mut change.supply);
+            self.supply_changed(view, &new, narrow);
+        }
+    }
+
+    /// Marks the rows that a changed slice concerns: those that see a part of its pool or, if `narrow`, the slice.
+    fn supply_changed(&mut self, view: ClusterView<'_>, slice: &Slice, narrow: bool) {
+        let number = self.changes.next();
+        let Some(pool) = self.pools.get_mut(&slice.key) else { return };
+        *pool.latest_view.get_mut().unwrap_or_else(PoisonError::into_inner) = None;
+        let mut mark = |node: Option<&Str>| match node {
+            Some(node) => {
+                if let Some(row) = view.nodes.find(node) {
+                    self.changes.row(row).supply = number;
+                }
+            }
+            None => self.changes.all.supply = number,
+        };
+        match narrow {
+            true => mark(slice.local_to()),
+            false if pool.slices.is_shared() => mark(None),
+            false => pool.slices.iter().for_each(|slice| mark(slice.local_to())),
         }
     }
 
@@ -225,7 +308,7 @@ impl Devices {
             None => &mut self.shared,
         };
         of_node.insert(name.clone(), slice.clone());
-        self.pools.entry(slice.key.clone()).or_default().slices.insert(name.clone(), slice.clone());
+        self.pools.entry(slice.key.clone()).or_default().slices.insert(slice);
         self.slices.insert(name, slice.clone());
     }
 
@@ -244,11 +327,12 @@ impl Devices {
         if let Some(pool) = self.pools.get_mut(&*slice.key) {
             pool.slices.remove(&slice.name);
         }
+        self.slices.remove(&slice.name);
         self.forget_if_empty(&slice.key);
     }
 
     fn forget_if_empty(&mut self, key: &PoolKey) {
-        if self.pools.get(key).is_some_and(|pool| pool.slices.is_empty() && pool.in_use.is_empty()) {
+        if self.pools.get(key).is_some_and(|pool| pool.slices.is_empty() && pool.usage.is_empty()) {
             self.pools.remove(key);
         }
     }
@@ -256,15 +340,14 @@ impl Devices {
     fn claim_changed(&mut self, view: ClusterView<'_>, key: (Str, Str)) {
         let (claims, _, _) = self.watched(view.objects);
         let new = claims.get(&key.0, &key.1).and_then(|claim| claim.status.allocation.clone());
-        let old = self.allocations.get(&key);
-        if old.map(Arc::as_ptr) == new.as_ref().map(Arc::as_ptr) {
+        if self.allocations.get(&key) == new.as_ref() {
             return;
         }
         if let Some(old) = self.allocations.remove(&key) {
-            self.count(view, &old, DeviceUse::remove);
+            self.count(view, &old, DeviceUsage::remove);
         }
         if let Some(new) = new {
-            self.count(view, &new, DeviceUse::add);
+            self.count(view, &new, DeviceUsage::add);
             self.allocations.insert(key, new);
         }
     }
@@ -274,71 +357,44 @@ impl Devices {
         &mut self,
         view: ClusterView<'_>,
         allocation: &Allocation,
-        change: fn(&mut DeviceUse, &super::claim::DeviceResult),
+        change: fn(&mut DeviceUsage, &DeviceResult),
     ) {
         for result in &allocation.devices.results {
             if result.admin_access == Some(true) {
                 continue;
             }
-            let key = Arc::new(PoolKey { driver: result.driver.clone(), pool: result.pool.clone() });
-            let pool = self.pools.entry(key.clone()).or_default();
-            let device = pool.in_use.entry(result.device.clone()).or_default();
-            change(device, result);
-            if *device == DeviceUse::default() {
-                pool.in_use.remove(&result.device);
+            let key = PoolKey { driver: result.driver.clone(), pool: result.pool.clone() };
+            if !self.pools.contains_key(&key) {
+                self.pools.insert(Arc::new(key.clone()), Pool::default());
             }
-            self.touch(view, &key, |change| &mut change.in_use);
+            let Some(pool) = self.pools.get_mut(&key) else { continue };
+            let device = pool.usage.entry(result.device.clone()).or_default();
+            change(device, result);
+            if device.is_none() {
+                pool.usage.remove(&result.device);
+            }
+            self.usage_changed(view, &key, &result.device);
             self.forget_if_empty(&key);
         }
     }
-}
 
-impl DeviceUse {
-    fn add(&mut self, result: &super::claim::DeviceResult) {
-        if result.share_id.is_none() {
-            self.claims += 1;
-            return;
+    /// Marks the rows that a change of the use of a device concerns.
+    fn usage_changed(&mut self, view: ClusterView<'_>, key: &PoolKey, device: &str) {
+        let number = self.changes.next();
+        let Some(pool) = self.pools.get(key) else { return };
+        for slice in pool.slices.iter() {
+            if !pool.slices.has_counters() && !slice.has_device(device) {
+                continue;
+            }
+            match slice.local_to() {
+                Some(node) => {
+                    if let Some(row) = view.nodes.find(node) {
+                        self.changes.row(row).usage = number;
+                    }
+                }
+                None => pool.usage_change.store(number, Ordering::Relaxed),
+            }
         }
-        self.shares += 1;
-        for (name, amount) in &result.consumed_capacity {
-            *self.consumed.entry(name.clone()).or_default() += amount.nanos();
-        }
-    }
-
-    fn remove(&mut self, result: &super::claim::DeviceResult) {
-        if result.share_id.is_none() {
-            self.claims = self.claims.saturating_sub(1);
-            return;
-        }
-        self.shares = self.shares.saturating_sub(1);
-        for (name, amount) in &result.consumed_capacity {
-            *self.consumed.entry(name.clone()).or_default() -= amount.nanos();
-        }
-        self.consumed.retain(|_, amount| *amount != 0);
-    }
-}
-
-/// The devices in use, as the feature gates count them.
-struct InUseView<'a> {
-    devices: &'a Devices,
-    gates: DeviceGates,
-}
-
-impl InUseView<'_> {
-    fn device(&self, pool: &PoolKey, device: &str) -> Option<&DeviceUse> {
-        self.devices.pools.get(pool)?.in_use.get(device)
-    }
-}
-
-impl InUse for InUseView<'_> {
-    fn is_allocated(&self, pool: &PoolKey, device: &str) -> bool {
-        self.device(pool, device)
-            .is_some_and(|device| device.claims > 0 || (device.shares > 0 && !self.gates.consumable_capacity))
-    }
-
-    fn consumed(&self, pool: &PoolKey, device: &str) -> Option<&Consumed> {
-        let device = self.device(pool, device).filter(|_| self.gates.consumable_capacity)?;
-        (!device.consumed.is_empty()).then_some(&device.consumed)
     }
 }
 
@@ -360,7 +416,19 @@ impl Watches for Devices {
 impl Index for Devices {
     fn pod_changed(&mut self, _: ClusterView<'_>, _: NodeIdx, _: &PodInfo, _: &PodInfo) {}
 
-    fn node_changed(&mut self, _: ClusterView<'_>, row: NodeIdx) {
+    fn node_changed(&mut self, view: ClusterView<'_>, row: NodeIdx) {
+        let node = view.nodes.node(row);
+        let new = node.object().map(|object| (node.name().clone(), object.labels.clone()));
+        if self.nodes.len() <= row.at() {
+            self.nodes.resize(row.at() + 1, None);
+        }
+        if self.nodes[row.at()] == new {
+            return;
+        }
+        if new.is_none() {
+            self.answers.forget(row);
+        }
+        self.nodes[row.at()] = new;
         let number = self.changes.next();
         self.changes.row(row).supply = number;
     }
@@ -372,7 +440,9 @@ impl Index for Devices {
         } else if key.is_of::<ResourceSlice>() {
             self.slice_changed(view, &key.name);
         } else if key.is_of::<DeviceClass>() {
-            self.changes.all.in_use = self.changes.next();
+            let (_, classes, _) = self.watched(view.objects);
+            self.extended.set(&key.name, classes.get("", &key.name).map(|class| &class.object));
+            self.changes.all.usage = self.changes.next();
         }
     }
 }

@@ -12,6 +12,14 @@ use super::{
 /// Amounts by capacity, in units of 10⁻⁹.
 pub(super) type Consumed = BTreeMap<Str, i128>;
 
+/// Largest amount that [`nanos`] returns. Sums of 100,000 such amounts do not overflow.
+const MAX_NANOS: i128 = 1 << 110;
+
+/// Returns an amount in units of 10⁻⁹. Amounts that no device has are capped.
+pub(super) fn nanos(amount: &Quantity) -> i128 {
+    amount.nanos().clamp(-MAX_NANOS, MAX_NANOS)
+}
+
 /// Returns true if the device has enough capacity for a request, given the amounts that are consumed already, and if
 /// the device's policies allow the request.
 pub(super) fn suffices(
@@ -27,7 +35,7 @@ pub(super) fn suffices(
     device.capacity.iter().all(|(name, capacity)| {
         let amount = amount(wanted(name), capacity);
         !violates(&amount, capacity.request_policy.as_ref())
-            && consumed(name).saturating_add(amount.nanos()) <= capacity.value.nanos()
+            && consumed(name).saturating_add(nanos(&amount)) <= nanos(&capacity.value)
     })
 }
 

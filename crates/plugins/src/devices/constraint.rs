@@ -18,7 +18,7 @@ pub(super) struct RequestName<'a> {
 
 /// A constraint and the devices that it has accepted. Devices are removed in the reverse order in which they were
 /// added.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum Constraint<'a> {
     /// All devices have the same value of the attribute.
     Match { spec: &'a DeviceConstraint, attribute: &'a str, value: Option<&'a Attribute>, devices: usize },
@@ -42,6 +42,10 @@ impl<'a> Constraint<'a> {
         }
         let attribute = spec.distinct_attribute.as_ref()?;
         Some(Self::Distinct { spec, attribute, values: Vec::new(), devices: 0, by_request })
+    }
+
+    pub(super) fn is_distinct(&self) -> bool {
+        matches!(self, Self::Distinct { .. })
     }
 
     /// Adds a device, or returns false if the constraint does not allow it.

@@ -38,4 +38,10 @@ impl DeviceGates {
             filter_timeout: enabled(Feature::DRASchedulerFilterTimeout),
         }
     }
+
+    /// Returns true if kube-scheduler uses its "stable" allocator, which knows nothing of the newest features: it
+    /// ignores requests for capacity, and `distinctAttribute` is an unknown constraint.
+    pub(super) fn are_stable(self) -> bool {
+        !self.consumable_capacity && !self.binding_conditions && !self.list_attributes
+    }
 }

@@ -8,6 +8,9 @@ use rustc_hash::FxHashMap;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct ExpressionId(pub(super) u32);
 
+/// Maximum number of expressions with results. When there are more, all results are forgotten.
+const MAX_EXPRESSIONS: usize = 64;
+
 /// Results by expression and device. Errors are not kept.
 #[derive(Debug)]
 pub(super) struct SelectorMemo {
@@ -29,6 +32,9 @@ impl SelectorMemo {
         evaluate: impl FnOnce() -> Result<bool, E>,
     ) -> Result<bool, E> {
         let mut results = self.results.lock().unwrap_or_else(PoisonError::into_inner);
+        if results.len() >= MAX_EXPRESSIONS && !results.contains_key(&expression) {
+            results.clear();
+        }
         let known = results.entry(expression).or_insert_with(|| vec![None; self.devices].into());
         match known.get_mut(device) {
             Some(Some(result)) => Ok(*result),

@@ -11,7 +11,7 @@ use harbormaster_framework::resource::Custom;
 use super::{
     gates::DeviceGates,
     memo::SelectorMemo,
-    slice::{CounterConsumption, CounterSet, Device, ResourceSlice},
+    slice::{CounterConsumption, CounterSet, Device, ResourcePool, ResourceSlice},
 };
 
 /// Driver and name of a pool. Ordered as the allocator visits pools.
@@ -36,8 +36,16 @@ pub(super) struct Slice {
     selector: Option<ParsedNodeSelector>,
     /// Selectors of the devices, if each device has its own nodes.
     device_selectors: Vec<Option<ParsedNodeSelector>>,
+    /// True if some device consumes counters.
+    pub(super) consumes_counters: bool,
     /// Results of CEL selectors. A changed slice becomes a new one, so results never get stale.
     pub(super) memo: SelectorMemo,
+}
+
+impl PartialEq for Slice {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name && self.spec == other.spec
+    }
 }
 
 /// Name and labels of a node.
@@ -56,6 +64,7 @@ impl Slice {
             key: Arc::new(PoolKey { driver: spec.driver.clone(), pool: spec.pool.name.clone() }),
             selector: spec.nodes.node_selector.as_ref().map(ParsedNodeSelector::new),
             device_selectors: spec.devices.iter().map(parsed).collect(),
+            consumes_counters: spec.devices.iter().any(|device| !device.consumes_counters.is_empty()),
             memo: SelectorMemo::new(spec.devices.len()),
             spec,
         }
@@ -66,6 +75,11 @@ impl Slice {
     pub(super) fn local_to(&self) -> Option<&Str> {
         let name = self.spec.nodes.node_name.as_ref().filter(|name| !name.is_empty());
         name.filter(|_| self.spec.shared_counters.is_empty())
+    }
+
+    /// Returns true if the slice has a device of this name.
+    pub(super) fn has_device(&self, name: &str) -> bool {
+        self.spec.devices.iter().any(|device| *device.name == *name)
     }
 
     /// Returns true if the slice matters for the node.
@@ -122,8 +136,62 @@ fn matches(
     }
 }
 
-/// All slices of a pool, of every generation, by name.
-pub(super) type PoolSlices = BTreeMap<Str, Arc<Slice>>;
+/// Slices by name.
+pub(super) type SlicesByName = BTreeMap<Str, Arc<Slice>>;
+
+/// All slices of a pool, of every generation.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct PoolSlices {
+    by_name: SlicesByName,
+    /// Number of slices by generation.
+    generations: BTreeMap<i64, usize>,
+    /// Slices with devices that consume counters.
+    consumers: SlicesByName,
+    /// Number of slices that several nodes may reach.
+    shared: usize,
+}
+
+impl PoolSlices {
+    pub(super) fn insert(&mut self, slice: &Arc<Slice>) {
+        self.remove(&slice.name);
+        *self.generations.entry(slice.spec.pool.generation).or_default() += 1;
+        self.shared += usize::from(slice.local_to().is_none());
+        if slice.consumes_counters {
+            self.consumers.insert(slice.name.clone(), slice.clone());
+        }
+        self.by_name.insert(slice.name.clone(), slice.clone());
+    }
+
+    pub(super) fn remove(&mut self, name: &str) {
+        let Some(slice) = self.by_name.remove(name) else { return };
+        self.consumers.remove(name);
+        self.shared -= usize::from(slice.local_to().is_none());
+        if let Some(count) = self.generations.get_mut(&slice.spec.pool.generation) {
+            *count -= 1;
+            if *count == 0 {
+                self.generations.remove(&slice.spec.pool.generation);
+            }
+        }
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Arc<Slice>> {
+        self.by_name.values()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.by_name.is_empty()
+    }
+
+    /// Returns true if the devices of one slice matter for the others.
+    pub(super) fn has_counters(&self) -> bool {
+        !self.consumers.is_empty()
+    }
+
+    /// Returns true if several nodes may reach some slices.
+    pub(super) fn is_shared(&self) -> bool {
+        self.shared > 0
+    }
+}
 
 /// A pool as one node sees it.
 #[derive(Debug)]
@@ -132,10 +200,12 @@ pub(super) struct NodePool {
     pub(super) state: PoolState,
     /// Slices with devices that the node may reach, by name. Empty unless the pool is usable.
     pub(super) slices: Vec<Arc<Slice>>,
-    /// Other slices of the pool, whose devices consume the same counters.
+    /// Other slices of the pool with devices that consume the same counters.
     pub(super) elsewhere: Vec<Arc<Slice>>,
     /// Counters of the pool, by name of the set.
     pub(super) counters: BTreeMap<Str, CounterSet>,
+    /// True if some device has binding conditions.
+    has_binding_conditions: bool,
 }
 
 /// State of a pool.
@@ -149,14 +219,12 @@ pub(super) enum PoolState {
     Invalid,
 }
 
-/// Returns the pools that a node sees, in the order in which the allocator visits them: by driver and pool, pools with
-/// binding conditions last. `slices` are all slices that may matter for the node, and `pools` all slices of all pools.
-pub(super) fn gather<'a>(
+/// Returns the slices that a node sees, by pool. `slices` are all that may matter for the node.
+pub(super) fn visible<'a>(
     slices: impl Iterator<Item = &'a Arc<Slice>>,
     node: NodeFacts<'_>,
     gates: DeviceGates,
-    all_of: impl Fn(&PoolKey) -> &'a PoolSlices,
-) -> Result<Vec<NodePool>, String> {
+) -> Result<BTreeMap<Arc<PoolKey>, Vec<Arc<Slice>>>, String> {
     let mut visible: BTreeMap<Arc<PoolKey>, Vec<Arc<Slice>>> = BTreeMap::new();
     for slice in slices {
         let partitions = slice.spec.nodes.per_device.is_some() || !slice.spec.shared_counters.is_empty();
@@ -172,36 +240,36 @@ pub(super) fn gather<'a>(
         }
         known.push(slice.clone());
     }
-    let pools = visible.into_iter().filter_map(|(key, slices)| {
-        let all = all_of(&key);
-        NodePool::of(key, slices, all, gates)
-    });
-    let (last, mut first): (Vec<_>, Vec<_>) = pools.partition(NodePool::has_binding_conditions);
-    first.extend(last);
-    Ok(first)
+    Ok(visible)
+}
+
+/// Sorts the pools of a node in the order in which the allocator visits them: by driver and pool, pools with binding
+/// conditions last.
+pub(super) fn sort(pools: &mut [Arc<NodePool>]) {
+    pools.sort_by(|a, b| a.has_binding_conditions.cmp(&b.has_binding_conditions).then(a.key.cmp(&b.key)));
 }
 
 impl NodePool {
     /// Creates the pool from the slices that the node sees. Returns `None` if they are obsolete.
-    fn of(
+    pub(super) fn new(
         key: Arc<PoolKey>,
         mut slices: Vec<Arc<Slice>>,
         all: &PoolSlices,
         gates: DeviceGates,
     ) -> Option<Self> {
-        let first = slices.first()?.spec.pool.clone();
-        let count = |len: usize| i64::try_from(len).unwrap_or(i64::MAX);
+        let ResourcePool { generation, resource_slice_count, .. } = slices.first()?.spec.pool;
+        let is_complete = |count: usize| i64::try_from(count) == Ok(resource_slice_count);
         let mut elsewhere: Vec<Arc<Slice>> = Vec::new();
-        if count(slices.len()) != first.resource_slice_count {
-            if all.values().any(|slice| slice.spec.pool.generation > first.generation) {
+        if !is_complete(slices.len()) {
+            if all.generations.last_key_value().is_some_and(|(newest, _)| *newest > generation) {
                 return None;
             }
-            let current = all.values().filter(|slice| slice.spec.pool.generation == first.generation);
-            elsewhere = current.cloned().collect();
-            if count(elsewhere.len()) != first.resource_slice_count {
+            if !is_complete(all.generations.get(&generation).copied().unwrap_or_default()) {
                 return Some(Self::empty(key, PoolState::Incomplete));
             }
-            elsewhere.retain(|slice| slices.iter().all(|seen| seen.name != slice.name));
+            let seen: BTreeSet<&Str> = slices.iter().map(|slice| &slice.name).collect();
+            let current = all.consumers.values().filter(|slice| slice.spec.pool.generation == generation);
+            elsewhere = current.filter(|slice| !seen.contains(&slice.name)).cloned().collect();
         }
         slices.sort_by(|a, b| a.name.cmp(&b.name));
         let (counting, slices): (Vec<_>, Vec<_>) = match gates.partitionable_devices {
@@ -213,8 +281,7 @@ impl NodePool {
             return invalid(key);
         }
         if !gates.partitionable_devices {
-            let (elsewhere, counters) = Default::default();
-            return Some(Self { key, state: PoolState::Usable, slices, elsewhere, counters });
+            return Some(Self { slices, ..Self::empty(key, PoolState::Usable) }.checked());
         }
         let sets = counting.iter().flat_map(|slice| &slice.spec.shared_counters);
         if !are_unique(sets.clone().map(|set| &set.name)) {
@@ -226,17 +293,19 @@ impl NodePool {
         if !consumed.all(|consumed| are_known(consumed, &counters)) {
             return invalid(key);
         }
-        Some(Self { key, state: PoolState::Usable, slices, elsewhere, counters })
+        Some(Self { slices, elsewhere, counters, ..Self::empty(key, PoolState::Usable) }.checked())
     }
 
     fn empty(key: Arc<PoolKey>, state: PoolState) -> Self {
         let (slices, elsewhere, counters) = Default::default();
-        Self { key, state, slices, elsewhere, counters }
+        Self { key, state, slices, elsewhere, counters, has_binding_conditions: false }
     }
 
-    fn has_binding_conditions(&self) -> bool {
+    /// Looks for binding conditions.
+    fn checked(mut self) -> Self {
         let mut devices = self.slices.iter().flat_map(|slice| &slice.spec.devices);
-        devices.any(|device| device.binding_conditions.is_some())
+        self.has_binding_conditions = devices.any(|device| device.binding_conditions.is_some());
+        self
     }
 }
 

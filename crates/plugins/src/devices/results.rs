@@ -4,25 +4,40 @@ use harbormaster_api::{
     Str,
     selector::{NodeSelector, NodeSelectorTerm, Operator, Requirement},
 };
-use harbormaster_framework::resource::Custom;
+use harbormaster_framework::resource::{Custom, Metadata};
 
 use super::{
     ResourceClaim,
-    allocator::{AllocationError, Allocator, Chosen, InUse, Solution},
+    allocator::{AllocationError, Allocator},
     capacity,
     claim::{
         Allocation, AllocationConfiguration, DeviceAllocation, DeviceDemand, DeviceRequest, DeviceResult,
     },
     constraint::{RequestName, result_name},
+    search::{Chosen, Solution},
 };
 
 const NODE_NAME_FIELD: &str = "metadata.name";
 
-impl<U: InUse> Allocator<'_, U> {
+impl Allocator<'_> {
     /// Returns the allocations of all claims.
     pub(super) fn allocations(&self, solution: &Solution) -> Result<Vec<Allocation>, AllocationError> {
         let claims = self.claims.iter().zip(&solution.devices).zip(&solution.alternatives);
         claims.map(|((claim, devices), alternatives)| self.allocation(claim, devices, alternatives)).collect()
+    }
+
+    /// Checks that [`Self::allocations`] does not fail.
+    pub(super) fn check_nodes(&self, solution: &Solution) -> Result<(), AllocationError> {
+        let is_simple = |chosen: &Chosen| {
+            let selectors =
+                [&self.slice(chosen.at).spec.nodes.node_selector, &self.device(chosen.at).node_selector];
+            selectors.into_iter().flatten().all(|selector| selector.terms.len() <= 1)
+        };
+        if solution.devices.iter().flatten().all(is_simple) {
+            return Ok(());
+        }
+        let mut claims = self.claims.iter().zip(&solution.devices);
+        claims.try_for_each(|(claim, devices)| self.node_selector(claim, devices).map(drop))
     }
 
     fn allocation(
@@ -32,17 +47,14 @@ impl<U: InUse> Allocator<'_, U> {
         alternatives: &[usize],
     ) -> Result<Allocation, AllocationError> {
         let results = devices.iter().enumerate().map(|(at, chosen)| self.result(claim, at, chosen));
-        let node_selector = self.node_selector(devices).map_err(|why| {
-            let name = &claim.metadata.name;
-            AllocationError::Fatal(format!("create NodeSelector for claim {name}: {why}"))
-        })?;
+        let node_selector = self.node_selector(claim, devices)?;
         let devices =
             DeviceAllocation { results: results.collect(), config: self.configuration(claim, alternatives) };
         Ok(Allocation { devices, node_selector, allocation_timestamp: None })
     }
 
     fn result(&self, claim: &Custom<ResourceClaim>, at: usize, chosen: &Chosen) -> DeviceResult {
-        let (slice, device) = (self.slice_of(chosen.at), self.device(chosen.at));
+        let (slice, device) = (self.slice(chosen.at), self.device(chosen.at));
         let request = &claim.spec.devices.requests[chosen.request];
         let (name, demand) = demand_of(request, chosen.alternative);
         let capacity = demand.and_then(|demand| demand.capacity.as_ref());
@@ -59,7 +71,7 @@ impl<U: InUse> Allocator<'_, U> {
             tolerations: demand.map(|demand| demand.tolerations.clone()).unwrap_or_default(),
             binding_conditions: conditions(device.binding_conditions.as_deref().unwrap_or_default()),
             binding_failure_conditions: conditions(&device.binding_failure_conditions),
-            share_id: chosen.is_shared.then(|| share_id(&claim.metadata.uid, at)),
+            share_id: chosen.is_shared.then(|| share_id(&claim.metadata, at, &device.name)),
             consumed_capacity: match chosen.is_shared {
                 true => capacity::amounts(device, capacity),
                 false => Default::default(),
@@ -116,10 +128,14 @@ impl<U: InUse> Allocator<'_, U> {
     }
 
     /// Returns the nodes that can reach all devices; `None` for every node.
-    fn node_selector(&self, devices: &[Chosen]) -> Result<Option<NodeSelector>, String> {
+    fn node_selector(
+        &self,
+        claim: &Custom<ResourceClaim>,
+        devices: &[Chosen],
+    ) -> Result<Option<NodeSelector>, AllocationError> {
         let mut term = NodeSelectorTerm::default();
         for chosen in devices {
-            let (slice, device) = (self.slice_of(chosen.at), self.device(chosen.at));
+            let (slice, device) = (self.slice(chosen.at), self.device(chosen.at));
             let nodes = &slice.spec.nodes;
             let (name, selector) = match nodes.per_device {
                 Some(true) => (&device.node_name, &device.node_selector),
@@ -135,7 +151,10 @@ impl<U: InUse> Allocator<'_, U> {
                     add_missing(&only.match_expressions, &mut term.match_expressions);
                 }
                 Some(terms) => {
-                    return Err(format!("unsupported ResourceSlice.NodeSelector with {} terms", terms.len()));
+                    let (name, terms) = (&claim.metadata.name, terms.len());
+                    return AllocationError::fatal(format!(
+                        "create NodeSelector for claim {name}: unsupported ResourceSlice.NodeSelector with {terms} terms"
+                    ));
                 }
             }
         }
@@ -177,10 +196,13 @@ fn add_missing(from: &[Requirement], to: &mut Vec<Requirement>) {
     }
 }
 
-/// Returns the ID of a share: a UUID that is derived from the claim and the position of the result, so that the same
-/// decision gives the same ID. kube-scheduler's IDs are random.
-fn share_id(claim: &str, result: usize) -> Str {
-    let bytes = || claim.bytes().chain(result.to_le_bytes());
+/// Returns the ID of a share: a UUID that is derived from the version of the claim, the position of the result and the
+/// device, so that the same decision gives the same ID and a later one another. kube-scheduler's IDs are random.
+fn share_id(claim: &Metadata, result: usize, device: &str) -> Str {
+    let bytes = || {
+        let texts = [&*claim.uid, &*claim.resource_version, device].into_iter();
+        texts.flat_map(|text| text.bytes().chain([0])).chain(result.to_le_bytes())
+    };
     let (high, low) = (fnv(0xcbf2_9ce4_8422_2325, bytes()), fnv(0x8422_2325_cbf2_9ce4, bytes()));
     let (time, mid, version) = (high >> 32, (high >> 16) & 0xffff, (high & 0xfff) | 0x4000);
     let (variant, node) = ((low >> 48) & 0x3fff | 0x8000, low & 0xffff_ffff_ffff);

@@ -30,8 +30,9 @@ struct Expressions {
     next: u32,
 }
 
+/// A compiled expression.
 #[derive(Debug)]
-struct Expression {
+pub(super) struct Expression {
     id: ExpressionId,
     program: Result<Selector, CompileError>,
 }
@@ -53,21 +54,8 @@ impl fmt::Display for SelectorError {
 }
 
 impl Selectors {
-    /// Returns true if a device of a slice matches the expression.
-    pub(super) fn matches(
-        &self,
-        expression: &Str,
-        gates: DeviceGates,
-        slice: &Slice,
-        device: usize,
-    ) -> Result<bool, SelectorError> {
-        let expression = self.compiled(expression, gates);
-        let selector = expression.program.as_ref().map_err(|why| SelectorError::Compile(why.clone()))?;
-        let evaluate = || evaluate(selector, &slice.spec.driver, &slice.spec.devices[device]);
-        slice.memo.get(expression.id, device, evaluate).map_err(SelectorError::Runtime)
-    }
-
-    fn compiled(&self, text: &Str, gates: DeviceGates) -> Arc<Expression> {
+    /// Returns the compiled form of an expression. An expression with an error has one, too.
+    pub(super) fn compiled(&self, text: &Str, gates: DeviceGates) -> Arc<Expression> {
         let mut expressions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = expressions.compiled.get(text) {
             return known.clone();
@@ -77,13 +65,20 @@ impl Selectors {
         }
         let id = ExpressionId(expressions.next);
         expressions.next = expressions.next.wrapping_add(1);
-        let features = Features {
-            consumable_capacity: gates.consumable_capacity,
-            list_attributes: gates.list_attributes,
-        };
+        // Stored expressions may read `allowMultipleAllocations` whatever the gate.
+        let features = Features { consumable_capacity: true, list_attributes: gates.list_attributes };
         let compiled = Arc::new(Expression { id, program: Selector::compile(text, features) });
         expressions.compiled.insert(text.clone(), compiled.clone());
         compiled
+    }
+}
+
+impl Expression {
+    /// Returns true if a device of a slice matches the expression.
+    pub(super) fn matches(&self, slice: &Slice, device: usize) -> Result<bool, SelectorError> {
+        let selector = self.program.as_ref().map_err(|why| SelectorError::Compile(why.clone()))?;
+        let evaluate = || evaluate(selector, &slice.spec.driver, &slice.spec.devices[device]);
+        slice.memo.get(self.id, device, evaluate).map_err(SelectorError::Runtime)
     }
 }
 

@@ -1,3 +1,7 @@
+mod index;
+mod random;
+mod search;
+
 use serde_json::{Value, json};
 
 use super::{Allocation, ResourceClaim, ResourceSlice, slice::Attribute};

@@ -98,7 +98,7 @@ impl Demand {
     }
 }
 
-/// How long devices with binding conditions may take.
+/// Time that devices with binding conditions may take.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Patience {
     /// Maximum time since the allocation; `None` if binding conditions are not supported.

@@ -17,8 +17,8 @@ type VerdictsByPod = Vec<Vec<Result<(), Reject>>>;
 /// Checks that a pod that loses its node before it is bound leaves nothing behind in the plugin, in the cluster's
 /// objects or on the API server, whether or not PreBind has run. PreBind's writes must be repeatable and must not undo
 /// writes for another pod, and once they are visible, the plugin must no longer rely on assumed changes. `server` must
-/// have the same custom objects as `nodes`. It must be possible to reserve `node` for each of `pods`, whether or not it
-/// is already reserved for the pod before.
+/// have the same custom objects as `nodes`. It must be possible to reserve `node` for each of `pods`, alone or together
+/// with the pod before it in the list.
 ///
 /// # Panics
 /// If anything is left behind, or the plugin fails.

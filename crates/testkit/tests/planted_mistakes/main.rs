@@ -1,5 +1,5 @@
 //! Typical mistakes, planted one at a time into otherwise correct plugins. The conformance checks find each of them.
-//! Mistakes that row scope rules out do not even compile, as `scope.rs` in the framework shows.
+//! Mistakes that row scope prevents do not even compile, as `scope.rs` in the framework shows.
 //!
 //! This is a separate test program because it replaces the process's panic hook.
 

@@ -25,8 +25,8 @@ pub(crate) fn profile() -> Arc<Profile> {
     profile_with(|_| Vec::new())
 }
 
-/// Creates a profile with the row-scoped in-tree plugins and the plugins that `add` registers. `add` returns these
-/// plugins with their points.
+/// Creates a profile with the row-scoped in-tree plugins and the plugins that `add` registers. `add` returns the
+/// plugins that it registered, with their points.
 pub(crate) fn profile_with(
     add: impl FnOnce(&mut Registry) -> Vec<(&'static str, &'static str)>,
 ) -> Arc<Profile> {
@@ -126,7 +126,7 @@ impl World {
         self.input(Input::EvictFinished { task, outcome });
     }
 
-    /// Writes the condition as the API server does: sends the updated pod to the engine.
+    /// Stores the condition in the pod and sends the updated pod to the engine, as the API server would.
     pub(crate) fn record_condition(&mut self, name: &str, reason: &str, message: &str) {
         let mut pod = self.pods.iter().find(|p| p.name == name).unwrap().clone();
         pod.resource_version = format!("{}", self.now.0).into();

@@ -97,7 +97,7 @@ pub(crate) fn play(world: &mut World, model: &mut Model, step: Step) {
                 0 | 1 if free => {
                     let pod = pod.unwrap();
                     pod.node_name = Some(node.into());
-                    // The confirmation may arrive before or after the binding's result.
+                    // The update of the pod may arrive before or after the binding's result.
                     if how == 0 {
                         world.add_pod(pod.clone());
                     }

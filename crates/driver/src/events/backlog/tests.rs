@@ -65,7 +65,7 @@ fn without_room_the_oldest_normal_events_are_dropped_then_the_oldest_warnings() 
     for record in [warning(101), normal(102), normal(103)] {
         assert!(backlog.add(record, Write::Create));
     }
-    // Reasons of warnings are static, so they take as much memory as normal events.
+    // The reason of a warning is static, so a warning takes as much memory as a normal event.
     assert!(backlog.add(warning(104), Write::Create));
     assert!(backlog.add(warning(105), Write::Create), "102 is dropped");
     assert!(backlog.add(normal(106), Write::Create), "103 is dropped");

@@ -1,0 +1,183 @@
+//! The index in clusters that change at random.
+
+use std::collections::BTreeMap;
+
+use harbormaster_api::Str;
+use harbormaster_framework::{
+    cluster::Cluster,
+    index::{ClusterView, IndexKind, Indexes},
+};
+use harbormaster_testkit::{cluster, node, random::Dice, remove_custom, set_custom};
+use serde_json::Value;
+
+use super::{super::*, random};
+use crate::devices::books::DeviceQuery;
+
+const STEPS: u64 = 100_000;
+
+/// A cluster that changes at random.
+pub(super) struct World {
+    pub(super) dice: Dice,
+    pub(super) cluster: Cluster,
+    pub(super) gates: DeviceGates,
+    pub(super) slices: BTreeMap<String, Value>,
+    /// All claims, with their allocations.
+    pub(super) claims: BTreeMap<String, Value>,
+}
+
+impl World {
+    pub(super) fn new(seed: u64) -> Self {
+        let mut dice = Dice::new(seed);
+        let zones = random::NODES.map(|_| dice.pick(&random::ZONES));
+        let nodes = random::NODES.iter().zip(zones);
+        let mut cluster = cluster(nodes.map(|(name, zone)| node(name).label("zone", zone)), []);
+        set_custom::<ResourceClaim>(&mut cluster, []);
+        set_custom::<ResourceSlice>(&mut cluster, []);
+        set_custom::<DeviceClass>(&mut cluster, random::classes());
+        cluster.add_index(IndexKind::of::<Devices>());
+        let gates = random::gates(&mut dice);
+        Self { dice, cluster, gates, slices: BTreeMap::new(), claims: BTreeMap::new() }
+    }
+
+    pub(super) fn slice_changes(&mut self) {
+        let name = format!("s{}", self.dice.below(5));
+        if self.slices.contains_key(&name) && self.dice.one_in(4) {
+            self.slices.remove(&name);
+            return remove_custom::<ResourceSlice>(&mut self.cluster, "", &name);
+        }
+        let slice = random::slice(&mut self.dice, &name);
+        set_custom::<ResourceSlice>(&mut self.cluster, [slice.clone()]);
+        self.slices.insert(name, slice);
+    }
+
+    pub(super) fn node_changes(&mut self) {
+        let (name, zone) = (self.dice.pick(&random::NODES), self.dice.pick(&random::ZONES));
+        if self.dice.one_in(4) {
+            self.cluster.remove_node(name);
+        } else {
+            self.cluster.set_node(std::sync::Arc::new(node(name).label("zone", zone).build()));
+        }
+    }
+
+    pub(super) fn class_changes(&mut self) {
+        let classes = random::classes();
+        let at = self.dice.below(classes.len() as u64) as usize;
+        set_custom::<DeviceClass>(&mut self.cluster, [classes[at].clone()]);
+    }
+
+    /// Creates up to three claims. Returns their names.
+    pub(super) fn claims_come(&mut self, number: usize) -> Vec<String> {
+        let names: Vec<_> = (0..=self.dice.below(3)).map(|at| format!("c{number}-{at}")).collect();
+        for name in &names {
+            let claim = random::claim(&mut self.dice, name);
+            set_custom::<ResourceClaim>(&mut self.cluster, [claim.clone()]);
+            self.claims.insert(name.clone(), claim);
+        }
+        names
+    }
+
+    /// Tries to allocate the claims on every node. Answers of the kept index are checked against those of a new one.
+    pub(super) fn answers(&self, names: &[String]) -> Vec<Answer> {
+        let mut indexes = Indexes::default();
+        let view = ClusterView { nodes: self.cluster.nodes(), objects: self.cluster.objects() };
+        indexes.add(IndexKind::of::<Devices>(), view).unwrap();
+        let (kept, new) =
+            (self.cluster.indexes().get::<Devices>().unwrap(), indexes.get::<Devices>().unwrap());
+        assert_eq!(kept, new, "kept (left) and rebuilt (right)");
+        let all = self.cluster.watched::<ResourceClaim>();
+        let claims: Vec<_> = names.iter().filter_map(|name| all.get("default", name)).collect();
+        let classes = self.cluster.watched::<DeviceClass>();
+        let query = DeviceQuery { claims: &claims, classes, gates: self.gates, max_steps: STEPS };
+        let rows = random::NODES.iter().filter_map(|node| self.cluster.find(node));
+        let answer = |row| {
+            let node = self.cluster.node(row);
+            let fits = kept.fits(&query, node);
+            assert_eq!(fits, new.fits(&query, node), "{} with {names:?}", node.name());
+            assert_eq!(fits, kept.fits(&query, node), "the answer stays");
+            let allocations = kept.allocate(&query, node);
+            assert_eq!(fits.map(drop), allocations.as_ref().map(drop).map_err(Clone::clone));
+            Answer { node: node.name().to_string(), allocations }
+        };
+        rows.map(answer).collect()
+    }
+
+    /// Gives the claims the devices of one node, if that node has them.
+    pub(super) fn allocate(&mut self, names: &[String], answers: &[Answer]) {
+        let at = self.dice.below(random::NODES.len() as u64) as usize;
+        let Some(Answer { allocations: Ok(allocations), .. }) = answers.get(at) else { return };
+        for (name, allocation) in names.iter().zip(allocations) {
+            let claim = self.claims.get_mut(name).unwrap();
+            claim["status"]["allocation"] = serde_json::to_value(allocation).unwrap();
+            set_custom::<ResourceClaim>(&mut self.cluster, [claim.clone()]);
+        }
+    }
+
+    pub(super) fn claim_goes(&mut self) {
+        let Some(name) = self.claims.keys().next().cloned() else { return };
+        self.claims.remove(&name);
+        remove_custom::<ResourceClaim>(&mut self.cluster, "default", &name);
+    }
+
+    /// Fails if a device belongs to several claims, or if claims share more of a device than it has.
+    fn audit(&self) {
+        let mut users: BTreeMap<(Str, Str, Str), Vec<(&str, bool)>> = BTreeMap::new();
+        for (name, claim) in &self.claims {
+            let Some(allocation) = claim["status"].get("allocation") else { continue };
+            let allocation: Allocation = serde_json::from_value(allocation.clone()).unwrap();
+            for result in allocation.devices.results {
+                if result.admin_access != Some(true) {
+                    let device = (result.driver, result.pool, result.device);
+                    users.entry(device).or_default().push((name, result.share_id.is_some()));
+                }
+            }
+        }
+        for (device, users) in users {
+            let is_shared = users.iter().all(|(_, is_shared)| *is_shared);
+            assert!(users.len() == 1 || is_shared, "{device:?} belongs to {users:?}");
+        }
+    }
+}
+
+/// What a node answers.
+#[derive(Debug)]
+pub(super) struct Answer {
+    pub(super) node: String,
+    pub(super) allocations: Result<Vec<Allocation>, AllocationError>,
+}
+
+#[test]
+fn the_index_follows_all_changes_and_no_device_is_allocated_twice() {
+    let mut counts = [0; 4];
+    for seed in 0..10_000 {
+        let mut world = World::new(seed);
+        (0..6).for_each(|_| world.slice_changes());
+        for step in 0..4 {
+            match world.dice.below(8) {
+                0 => world.slice_changes(),
+                1 => world.node_changes(),
+                2 => world.claim_goes(),
+                3 => world.class_changes(),
+                _ => {
+                    let names = world.claims_come(step);
+                    let answers = world.answers(&names);
+                    for Answer { node, allocations } in &answers {
+                        counts[match allocations {
+                            Ok(_) => 0,
+                            Err(AllocationError::Fatal(_)) => 1,
+                            Err(AllocationError::TimedOut) => panic!("seed {seed}, {node}: too many steps"),
+                            Err(AllocationError::NoSolution) => 2,
+                            Err(AllocationError::InvalidPools) => 3,
+                        }] += 1;
+                    }
+                    world.allocate(&names, &answers);
+                    world.audit();
+                }
+            }
+        }
+    }
+    let [allocated, failed, refused, invalid] = counts;
+    assert!(
+        allocated > 3_000 && failed > 3_000 && refused > 10_000 && invalid > 500,
+        "the worlds vary too little: {allocated} allocated, {failed} failed, {refused} refused, {invalid} invalid"
+    );
+}
