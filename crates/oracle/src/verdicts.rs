@@ -22,6 +22,7 @@ pub use report::Report;
 pub use source::{RealPlugins, Result, VerdictSource, Verdicts};
 
 use crate::generate::{Cluster, Shape};
+use crate::verdict_oracle::Status;
 
 /// Options of a comparison.
 #[derive(Debug, Clone)]
@@ -55,6 +56,10 @@ pub struct Counts {
     pub errors: u64,
     /// Number of rejections by plugin, including those of whole pods. Shows the coverage of the clusters.
     pub rejections: BTreeMap<String, u64>,
+    /// Number of pairs of a claim and a node for which devices were chosen.
+    pub allocations: u64,
+    /// What DynamicResources says, without numbers.
+    pub about_devices: BTreeMap<String, u64>,
 }
 
 /// Compares `left` and `right` until the first difference, or in all clusters if [`Options::keep_going`] is true, and
@@ -109,6 +114,13 @@ pub struct Kind {
 }
 
 impl Counts {
+    fn note_devices(&mut self, point: &str, status: &Status) {
+        for reason in status.reasons.iter().filter(|_| status.plugin == "DynamicResources") {
+            let kind = compare::without_names(&format!("{point}{}: {reason}", status.code));
+            *self.about_devices.entry(kind).or_default() += 1;
+        }
+    }
+
     fn add(&mut self, verdicts: &Verdicts) {
         self.clusters += 1;
         for verdict in verdicts.values() {
@@ -120,7 +132,10 @@ impl Counts {
                 [&verdict.pre_enqueue, &verdict.pre_filter].into_iter().chain(verdict.nodes.values());
             for status in statuses.flatten() {
                 *self.rejections.entry(status.plugin.clone()).or_default() += 1;
+                self.note_devices("", status);
             }
+            verdict.post_filter.iter().for_each(|status| self.note_devices("PostFilter ", status));
+            self.allocations += verdict.allocations.values().map(|claims| claims.len() as u64).sum::<u64>();
         }
     }
 }

@@ -23,7 +23,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("manifests", &["api", "yaml", "validation"]),
     ("world", &["api", "framework", "validation", "plugins"]),
     ("sim", &["api", "validation", "framework", "config", "core", "plugins", "setup", "manifests", "world"]),
-    ("oracle", &["api", "framework", "core", "setup", "sim", "apiserver"]),
+    ("oracle", &["api", "framework", "core", "plugins", "setup", "sim", "apiserver"]),
     ("guide", &["harbormaster"]),
     ("validation", &["api", "cel"]),
     ("apiserver", &["api", "yaml", "validation", "serve"]),

@@ -133,7 +133,9 @@ fn allocations(
     let claims = before.into_iter().filter_map(|name| {
         let claim = nodes.watched::<ResourceClaim>().get(&pod.namespace, &name)?;
         let mut allocation = serde_json::to_value(claim.status.allocation.as_deref()?).unwrap_or_default();
-        for result in allocation["devices"]["results"].as_array_mut().into_iter().flatten() {
+        for result in
+            allocation.pointer_mut("/devices/results").and_then(Value::as_array_mut).into_iter().flatten()
+        {
             if !result["shareID"].is_null() {
                 result["shareID"] = json!("shared");
             }

@@ -78,7 +78,8 @@ impl Finding {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Counts { clusters, pods, verdicts, scores, errors, rejections } = &self.counts;
+        let Counts { clusters, pods, verdicts, scores, errors, rejections, allocations, about_devices } =
+            &self.counts;
         writeln!(
             f,
             "{clusters} clusters, {pods} pods, {verdicts} verdicts, {scores} scored nodes in {:.1} s: {}",
@@ -90,6 +91,10 @@ impl fmt::Display for Report {
             write!(f, " {} {count},", if plugin.is_empty() { "PreFilter's subset" } else { plugin })?;
         }
         writeln!(f, " pods with an error {errors}")?;
+        writeln!(f, "allocations of claims: {allocations}; DynamicResources says:")?;
+        for (text, count) in about_devices {
+            writeln!(f, "  {count} {text}")?;
+        }
         for (kind, Kind { pods, example }) in &self.kinds {
             writeln!(f, "{pods} times, e.g. {example}: {kind}")?;
         }
