@@ -28,7 +28,7 @@
 //! supplies the objects, decoded once. An object that does not decode is reported and treated as absent until a version
 //! of it decodes.
 //!
-//! The input is the JSON of the objects. Decoding is part of the engine, so that a recording can be replayed.
+//! The engine receives the objects as JSON and decodes them itself, so that a recording can be replayed.
 
 mod watches;
 
