@@ -360,7 +360,8 @@ impl Queue {
         self.in_flight.end(uid);
     }
 
-    /// Returns a pod to the queue after a failed attempt. If no plugin rejected the pod, the attempt ended with an error.
+    /// Returns a pod to the queue after a failed attempt. If no plugin rejected the pod, the attempt ended with an
+    /// error.
     pub fn give_back(
         &mut self,
         mut entry: QueuedPod,
