@@ -45,9 +45,9 @@ pub enum Operator {
     Exists,
     /// Absent.
     DoesNotExist,
-    /// Node selectors only: the value as an integer is greater.
+    /// Node selectors only: the label, read as an integer, is greater than the value.
     Gt,
-    /// Node selectors only: the value as an integer is less.
+    /// Node selectors only: the label, read as an integer, is less than the value.
     Lt,
     /// Anything else: a parse error.
     Unknown(Str),

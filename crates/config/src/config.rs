@@ -120,7 +120,7 @@ pub struct Profile {
     pub scheduler_name: String,
     /// Overrides the global value.
     pub percentage_of_nodes_to_score: Option<i32>,
-    /// Default plugins with the user's changes applied, not yet expanded.
+    /// Default plugins with the user's changes applied. `multiPoint` is not yet expanded.
     pub plugins: Plugins,
     /// The user's entries in order, then the defaults of the enabled in-tree plugins that have no entry.
     pub plugin_config: Vec<PluginConfig>,

@@ -359,7 +359,8 @@ impl Queue {
         self.in_flight.end(uid);
     }
 
-    /// Returns a pod to the queue after a failed attempt. An attempt without rejectors failed with an error.
+    /// Returns a pod to the queue after a failed attempt. If no plugin rejected the pod, the attempt ended with an
+    /// error.
     pub fn give_back(
         &mut self,
         mut entry: QueuedPod,
@@ -671,7 +672,7 @@ impl Queue {
 
     /// Returns the PreEnqueue plugin that gates the pod, if any. The plugin that gated it last time is called first.
     fn gate(&self, entry: &QueuedPod, at: Moment<'_>) -> Result<Option<&'static str>, PointError> {
-        // Always measured as a success, as in kube-scheduler.
+        // The stage is always measured as a success, as in kube-scheduler.
         let profile = &self.profiles[entry.profile];
         profile.measured(Stage::PreEnqueue, |_| Status::Success, || self.call_gates(entry, at))
     }

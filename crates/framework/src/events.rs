@@ -393,7 +393,7 @@ impl OwnedChange {
         (ClusterEvent::new(EventResource::named(resource), action), Self::Custom(old, new))
     }
 
-    /// Returns the view for hints.
+    /// Returns the change as hints see it.
     pub fn view(&self) -> Change<'_> {
         match self {
             Self::Pod(old, new) => Change::Pod { old: old.as_deref(), new: new.as_deref() },

@@ -141,7 +141,7 @@ pub trait Indexed: Plugin {
     /// Returns the index.
     ///
     /// # Errors
-    /// When the index panics and cannot be built.
+    /// When the index cannot be built because it panics.
     fn index<'a>(&self, cx: &Cycle<'a>) -> PluginResult<&'a Self::Index> {
         cx.indexes().get()
     }

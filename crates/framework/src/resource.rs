@@ -28,7 +28,7 @@
 //! supplies the objects, decoded once. An object that cannot be decoded is reported and treated as absent until a
 //! version arrives that can be decoded.
 //!
-//! The input is the JSON of the objects. Decoding is part of the engine, so that a recording can be replayed.
+//! The engine receives the objects as JSON and decodes them itself, so that a recording can be replayed.
 
 mod watches;
 
