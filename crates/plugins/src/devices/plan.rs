@@ -1,4 +1,4 @@
-//! What claims ask for, as the search needs it.
+//! Claims in the form that the search needs.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use super::{
     selectors::Expression,
 };
 
-/// What a claim asks for.
+/// Devices that a claim asks for.
 #[derive(Debug)]
 pub(super) struct ClaimPlan<'a> {
     pub(super) requests: Vec<RequestPlan<'a>>,
@@ -27,7 +27,7 @@ pub(super) struct RequestPlan<'a> {
     pub(super) has_alternatives: bool,
 }
 
-/// What a request, or one of its alternatives, asks for.
+/// Devices that a request, or one of its alternatives, asks for.
 #[derive(Debug)]
 pub(super) struct Plan<'a> {
     pub(super) name: RequestName<'a>,

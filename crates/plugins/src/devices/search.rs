@@ -59,7 +59,7 @@ pub(super) enum Step {
     TooMany,
 }
 
-/// What to do next.
+/// Next step of the search.
 #[derive(Clone, Copy, Debug)]
 enum Next {
     /// Find devices for everything from a place on. The position is that of the first device to consider.

@@ -138,7 +138,7 @@ impl World {
     }
 }
 
-/// What a node answers.
+/// Answer for a node.
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) node: String,

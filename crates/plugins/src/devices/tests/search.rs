@@ -1,4 +1,4 @@
-//! Which devices the search chooses, and rules that differ between versions of Kubernetes.
+//! Devices that the search chooses, and rules that differ between versions of Kubernetes.
 
 use harbormaster_framework::index::{ClusterView, IndexKind, Indexes};
 use harbormaster_testkit::{cluster, node, set_custom};
