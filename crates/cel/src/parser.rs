@@ -155,54 +155,49 @@ impl Parser<'_> {
     }
 
     fn relation(&mut self) -> Parsed {
-        let mut left = self.sum()?;
-        loop {
-            let function = match &self.token().kind {
-                TokenKind::Symbol("<") => Function::Less,
-                TokenKind::Symbol("<=") => Function::LessEquals,
-                TokenKind::Symbol(">") => Function::Greater,
-                TokenKind::Symbol(">=") => Function::GreaterEquals,
-                TokenKind::Symbol("==") => Function::Equals,
-                TokenKind::Symbol("!=") => Function::NotEquals,
-                TokenKind::Ident(name) if name == "in" => Function::In,
-                _ => return Ok(left),
-            };
-            let at = self.offset();
-            self.at += 1;
-            let right = self.sum()?;
-            left = Expr::call(at, function, vec![left, right]);
-        }
+        self.left_associative(Self::sum, |token| match token {
+            TokenKind::Symbol("<") => Some(Function::Less),
+            TokenKind::Symbol("<=") => Some(Function::LessEquals),
+            TokenKind::Symbol(">") => Some(Function::Greater),
+            TokenKind::Symbol(">=") => Some(Function::GreaterEquals),
+            TokenKind::Symbol("==") => Some(Function::Equals),
+            TokenKind::Symbol("!=") => Some(Function::NotEquals),
+            TokenKind::Ident(name) if name == "in" => Some(Function::In),
+            _ => None,
+        })
     }
 
     fn sum(&mut self) -> Parsed {
-        let mut left = self.product()?;
-        loop {
-            let function = match &self.token().kind {
-                TokenKind::Symbol("+") => Function::Add,
-                TokenKind::Symbol("-") => Function::Subtract,
-                _ => return Ok(left),
-            };
-            let at = self.offset();
-            self.at += 1;
-            let right = self.product()?;
-            left = Expr::call(at, function, vec![left, right]);
-        }
+        self.left_associative(Self::product, |token| match token {
+            TokenKind::Symbol("+") => Some(Function::Add),
+            TokenKind::Symbol("-") => Some(Function::Subtract),
+            _ => None,
+        })
     }
 
     fn product(&mut self) -> Parsed {
-        let mut left = self.unary()?;
-        loop {
-            let function = match &self.token().kind {
-                TokenKind::Symbol("*") => Function::Multiply,
-                TokenKind::Symbol("/") => Function::Divide,
-                TokenKind::Symbol("%") => Function::Modulo,
-                _ => return Ok(left),
-            };
+        self.left_associative(Self::unary, |token| match token {
+            TokenKind::Symbol("*") => Some(Function::Multiply),
+            TokenKind::Symbol("/") => Some(Function::Divide),
+            TokenKind::Symbol("%") => Some(Function::Modulo),
+            _ => None,
+        })
+    }
+
+    /// Parses operands with operators of one precedence between them.
+    fn left_associative(
+        &mut self,
+        operand: fn(&mut Self) -> Parsed,
+        operator: fn(&TokenKind) -> Option<Function>,
+    ) -> Parsed {
+        let mut left = operand(self)?;
+        while let Some(function) = operator(&self.token().kind) {
             let at = self.offset();
             self.at += 1;
-            let right = self.unary()?;
+            let right = operand(self)?;
             left = Expr::call(at, function, vec![left, right]);
         }
+        Ok(left)
     }
 
     fn unary(&mut self) -> Parsed {

@@ -6,6 +6,7 @@ mod hints;
 
 use harbormaster_api::pod::PodClaim;
 use harbormaster_testkit::{NodeBuilder, PodBuilder, Trial, cluster, node, pod, set_custom};
+use json_patch::merge;
 use serde_json::{Value, json};
 
 use super::*;
@@ -102,17 +103,6 @@ fn allocated(mut claim: Value, node: &str, devices: &[&str], pods: &[&str]) -> V
 fn reported(condition: &str) -> Value {
     let condition = json!({"type": condition, "status": "True", "reason": "R", "message": "M"});
     json!([{"driver": DRIVER, "pool": "n1", "device": "a", "conditions": [condition]}])
-}
-
-fn merge(into: &mut Value, change: &Value) {
-    match (into, change) {
-        (Value::Object(into), Value::Object(change)) => {
-            for (key, value) in change {
-                merge(into.entry(key).or_insert(Value::Null), value);
-            }
-        }
-        (into, change) => *into = change.clone(),
-    }
 }
 
 /// A pod that names these claims.

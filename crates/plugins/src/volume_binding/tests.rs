@@ -11,6 +11,7 @@ mod supply;
 
 use harbormaster_api::pod::VolumeSource;
 use harbormaster_testkit::{NodeBuilder, PodBuilder, Trial, cluster, pod, set_custom};
+use json_patch::merge;
 use serde_json::{Value, json};
 
 use super::*;
@@ -84,17 +85,6 @@ fn volume(name: &str, change: &Value) -> Value {
 fn on(key: &str, value: &str) -> Value {
     let label = json!({"key": key, "operator": "In", "values": [value]});
     json!({"spec": {"nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [label]}]}}}})
-}
-
-fn merge(into: &mut Value, change: &Value) {
-    match (into, change) {
-        (Value::Object(into), Value::Object(change)) => {
-            for (key, value) in change {
-                merge(into.entry(key).or_insert(Value::Null), value);
-            }
-        }
-        (into, change) => *into = change.clone(),
-    }
 }
 
 /// A pod that names these claims.
