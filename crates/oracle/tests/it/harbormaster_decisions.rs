@@ -23,7 +23,7 @@ fn compare_with(seed: u64, size: Size, options: Options) -> Report {
 
 #[test]
 fn retries_in_the_order_of_time_have_the_same_outcomes() {
-    let report = compare(2, Size { nodes: 15, pods: 60, changes: 8 });
+    let report = compare(6, Size { nodes: 15, pods: 60, changes: 8 });
     assert!(report.pods > report.pending && report.pending > 0, "{report}");
 }
 
