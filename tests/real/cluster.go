@@ -53,6 +53,7 @@ var knownKinds = []struct {
 	{&resourcev1.ResourceClaimTemplate{}, true},
 	{&resourcev1.ResourceSlice{}, false},
 	{&resourcev1.DeviceClass{}, false},
+	{taintRule, false},
 }
 
 var decoder = kjson.NewSerializerWithOptions(
@@ -75,13 +76,16 @@ func newCluster(client kubernetes.Interface, objects []json.RawMessage) (*cluste
 	stores := make(map[reflect.Type]cache.Indexer, len(knownKinds))
 	namespaced := make(map[reflect.Type]bool, len(knownKinds))
 	for _, kind := range knownKinds {
-		informer := c.informers.InformerFor(kind.object, func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer {
-			return newStaticInformer()
+		informer := newStaticInformer()
+		c.informers.InformerFor(kind.object, func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer {
+			return informer
 		})
+		if _, ok := kind.object.(*resourcev1.ResourceClaim); ok {
+			c.claims = informer
+		}
 		stores[reflect.TypeOf(kind.object)] = informer.GetIndexer()
 		namespaced[reflect.TypeOf(kind.object)] = kind.namespaced
 	}
-	c.claims = c.informers.Resource().V1().ResourceClaims().Informer().(*staticInformer)
 	for i, raw := range objects {
 		object, err := decode(raw)
 		if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	_ "unsafe" // for go:linkname
 
 	v1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
@@ -12,6 +13,7 @@ import (
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+	resourcehelper "k8s.io/component-helpers/resource"
 	"k8s.io/dynamic-resource-allocation/deviceclass/extendedresourcecache"
 	"k8s.io/dynamic-resource-allocation/resourceslice/tracker"
 	"k8s.io/klog/v2"
@@ -20,16 +22,20 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/dynamicresources"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+	schedutil "k8s.io/kubernetes/pkg/scheduler/util"
 	"k8s.io/kubernetes/pkg/scheduler/util/assumecache"
 )
 
 // claimAllocation contains the devices that DynamicResources chooses for a claim on one node.
 type claimAllocation struct {
-	// Claim is the name of the claim. The claim for extended resources has no name of its own.
+	// Claim is the name of the claim. The claim for extended resources, which does not exist yet, is
+	// named <extended-resources>.
 	Claim string `json:"claim"`
-	// Requests are set for the claim for extended resources, which the plugin itself creates.
+	// Requests is set only for the claim for extended resources, which the plugin itself creates.
 	Requests []resourcev1.DeviceRequest `json:"requests,omitempty"`
-	// Allocation is what the plugin would write. Share IDs are random, so they are replaced.
+	// Mappings are set only for the same claim. The plugin would write them into the pod's status.
+	Mappings []v1.ContainerExtendedResourceRequest `json:"mappings,omitempty"`
+	// Allocation is the allocation that the plugin would write. Share IDs are random, so a constant replaces them.
 	Allocation *resourcev1.AllocationResult `json:"allocation"`
 }
 
@@ -54,7 +60,7 @@ func (t *recordingTracker) SignalClaimPendingAllocation(uid types.UID, claim *re
 	return t.ResourceClaimTracker.SignalClaimPendingAllocation(uid, claim)
 }
 
-// take returns the recorded claims, and forgets that they are reserved.
+// take returns the recorded claims and releases them.
 func (t *recordingTracker) take() []*resourcev1.ResourceClaim {
 	taken := t.recorded
 	t.recorded = nil
@@ -66,16 +72,21 @@ func (t *recordingTracker) take() []*resourcev1.ResourceClaim {
 
 func (o *oracle) newDRAManager(ctx context.Context, c *cluster) (*recordingManager, error) {
 	resources := c.informers.Resource()
-	slices, err := tracker.StartTracker(ctx, tracker.Options{
+	options := tracker.Options{
+		EnableDeviceTaintRules:   utilfeature.DefaultFeatureGate.Enabled(features.DRADeviceTaintRules),
 		EnableConsumableCapacity: utilfeature.DefaultFeatureGate.Enabled(features.DRAConsumableCapacity),
 		SliceInformer:            resources.V1().ResourceSlices(),
-	})
+	}
+	if options.EnableDeviceTaintRules {
+		followTaintRules(&options, c)
+	}
+	slices, err := tracker.StartTracker(ctx, options)
 	if err != nil {
 		return nil, fmt.Errorf("following resource slices: %w", err)
 	}
 	claims := assumecache.NewAssumeCache(klog.FromContext(ctx), resources.V1().ResourceClaims().Informer(), "ResourceClaim", "", nil)
 	manager := dynamicresources.NewDRAManager(ctx, claims, slices, c.informers)
-	// kube-scheduler tells the cache of extended resources about classes before it tells its queue.
+	// As in kube-scheduler, the cache of extended resources receives the events of device classes.
 	if cache, ok := manager.DeviceClassResolver().(*extendedresourcecache.ExtendedResourceCache); ok && cache != nil {
 		if _, err := resources.V1().DeviceClasses().Informer().AddEventHandler(cache); err != nil {
 			return nil, fmt.Errorf("following device classes: %w", err)
@@ -90,7 +101,7 @@ type devicePlugin interface {
 	fwk.PostFilterPlugin
 }
 
-// withDevicePlugin returns a registry that passes DynamicResources to found when it is built.
+// withDevicePlugin returns a registry that builds the same plugins, and passes DynamicResources to found.
 func withDevicePlugin(registry frameworkruntime.Registry, found func(devicePlugin)) frameworkruntime.Registry {
 	noted := frameworkruntime.Registry{}
 	for name, factory := range registry {
@@ -107,7 +118,7 @@ func withDevicePlugin(registry frameworkruntime.Registry, found func(devicePlugi
 	return noted
 }
 
-// allocations returns, for each node on which the pod fits, the devices of the claims that have none yet.
+// allocations returns, for each node on which the pod fits, the allocations of the pod's unallocated claims.
 func (s *session) allocations(ctx context.Context, state fwk.CycleState, pod *v1.Pod, feasible []fwk.NodeInfo) (map[string][]claimAllocation, error) {
 	plugin := s.devices[pod.Spec.SchedulerName]
 	if plugin == nil {
@@ -126,10 +137,32 @@ func (s *session) allocations(ctx context.Context, state fwk.CycleState, pod *v1
 			if err != nil {
 				return nil, err
 			}
+			if len(one.Requests) > 0 {
+				wanted := s.wantedFromDevices(pod, node)
+				_, one.Mappings = createRequestsAndMappings(pod, wanted, klog.Background(), s.manager.DeviceClassResolver())
+			}
 			all[name] = append(all[name], one)
 		}
 	}
 	return all, nil
+}
+
+// createRequestsAndMappings is the function with which DynamicResources plans the claim for extended resources. The plugin
+// itself uses the mappings only in PreBind, which needs an API server.
+//
+//go:linkname createRequestsAndMappings k8s.io/kubernetes/pkg/scheduler/framework/plugins/dynamicresources.createRequestsAndMappings
+func createRequestsAndMappings(*v1.Pod, map[v1.ResourceName]int64, klog.Logger, fwk.DeviceClassResolver) ([]resourcev1.DeviceRequest, []v1.ContainerExtendedResourceRequest)
+
+// wantedFromDevices returns the extended resources of the pod that a device class provides and the node does not offer.
+func (s *session) wantedFromDevices(pod *v1.Pod, node fwk.NodeInfo) map[v1.ResourceName]int64 {
+	wanted := map[v1.ResourceName]int64{}
+	for name, amount := range resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{}) {
+		offered := node.GetAllocatable().GetScalarResources()[name]
+		if schedutil.IsDRAExtendedResourceName(name) && !amount.IsZero() && offered == 0 && s.manager.DeviceClassResolver().GetDeviceClass(name) != nil {
+			wanted[name] = amount.Value()
+		}
+	}
+	return wanted
 }
 
 func allocationOf(claim *resourcev1.ResourceClaim) (claimAllocation, error) {
@@ -142,7 +175,7 @@ func allocationOf(claim *resourcev1.ResourceClaim) (claimAllocation, error) {
 			*result.ShareID = shareID
 		}
 	}
-	// The canonical form of quantities is what the API server would store.
+	// The API server would store quantities in canonical form, so the allocation is encoded and decoded once.
 	text, err := json.Marshal(one)
 	if err != nil {
 		return one, err
@@ -151,7 +184,7 @@ func allocationOf(claim *resourcev1.ResourceClaim) (claimAllocation, error) {
 	return stored, json.Unmarshal(text, &stored)
 }
 
-// postFilter returns what DynamicResources alone does about a pod that fits nowhere.
+// postFilter runs PostFilter of DynamicResources, and of no other plugin, for a pod that fits nowhere.
 func (s *session) postFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod) *status {
 	plugin := s.devices[pod.Spec.SchedulerName]
 	if plugin == nil {

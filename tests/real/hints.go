@@ -65,7 +65,7 @@ func (c change) events() ([]event, error) {
 	action, object := fwk.Update, new
 	switch {
 	case old == nil && new == nil:
-		return nil, fmt.Errorf("nothing changes")
+		return nil, fmt.Errorf("old and new are both missing")
 	case old == nil:
 		action = fwk.Add
 	case new == nil:
@@ -80,7 +80,7 @@ func (c change) events() ([]event, error) {
 		case fwk.Delete:
 			names = append(names, framework.EventAssignedPodDelete)
 		default:
-			names = framework.PodSchedulingPropertiesChange(new.(*v1.Pod), old.(*v1.Pod))
+			names = podUpdates(old.(*v1.Pod), new.(*v1.Pod))
 		}
 	case *v1.Node:
 		if action == fwk.Update {
@@ -91,7 +91,7 @@ func (c change) events() ([]event, error) {
 	default:
 		resource, ok := eventResources[reflect.TypeOf(object)]
 		if !ok {
-			return nil, fmt.Errorf("no plugin hears of a %T", object)
+			return nil, fmt.Errorf("no plugin can register for changes of a %T", object)
 		}
 		names = append(names, fwk.ClusterEvent{Resource: resource, ActionType: action})
 	}
@@ -134,7 +134,7 @@ func hintsFor(ctx context.Context, f framework.Framework, claims *staticInformer
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", plugin.Name(), err)
 		}
-		listeners = append(listeners, listener{plugin.Name(), withTaints(registered)})
+		listeners = append(listeners, listener{plugin.Name(), completed(registered)})
 	}
 	all := make([]map[string]string, 0, len(changes))
 	for _, events := range changes {
@@ -153,24 +153,8 @@ func hintsFor(ctx context.Context, f framework.Framework, claims *staticInformer
 	return all, nil
 }
 
-// withTaints adds a registration for changes of taints if the plugin is registered for new nodes but not for such
-// changes, as kube-scheduler does.
-func withTaints(registered []fwk.ClusterEventWithHint) []fwk.ClusterEventWithHint {
-	var heard fwk.ActionType
-	for _, one := range registered {
-		if one.Event.Resource == fwk.Node {
-			heard |= one.Event.ActionType
-		}
-	}
-	if heard&fwk.Add != 0 && heard&fwk.UpdateNodeTaint == 0 {
-		taints := fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.UpdateNodeTaint}
-		registered = append(registered, fwk.ClusterEventWithHint{Event: taints})
-	}
-	return registered
-}
-
 // hint returns the plugin's answer to an event, and whether the plugin is registered for the event. If several
-// registrations match, one that queues the pod is enough.
+// registrations match, the answer is Error if any of them fails; otherwise, it is Queue if any of them queues the pod.
 func (l listener) hint(pod *v1.Pod, event event) (hint string, heard bool) {
 	for _, one := range l.registered {
 		if !framework.MatchClusterEvents(one.Event, event.ClusterEvent) {

@@ -1,5 +1,7 @@
-// Command real is the real Kubernetes control plane in one program: etcd, kube-apiserver, kube-controller-manager,
-// kube-scheduler, and the verdict oracle, which runs the real scheduler plugins on a described cluster.
+// Command real is the real Kubernetes control plane in one program: etcd, kube-apiserver, kube-controller-manager and
+// kube-scheduler. It also contains oracles and two helpers. The oracles run parts of the real scheduler: its plugins, on
+// a cluster that the request describes, and its evaluation of the CEL expressions that select devices. The helpers print
+// the fields of API types and a key for signing service account tokens.
 //
 // The base name of the program, or otherwise its first argument, selects the role.
 package main
@@ -22,6 +24,7 @@ var roles = map[string]func() int{
 	"verdicts":                runVerdicts,
 	"service-account-key":     runServiceAccountKey,
 	"types":                   runTypes,
+	"selectors":               runSelectors,
 }
 
 func main() {

@@ -108,7 +108,7 @@ func (o *oracle) config(text json.RawMessage) (*config.KubeSchedulerConfiguratio
 		return nil, err
 	}
 	if len(cfg.Extenders) > 0 {
-		return nil, fmt.Errorf("extenders are not asked here")
+		return nil, fmt.Errorf("extenders are not supported")
 	}
 	o.configs[string(text)] = cfg
 	return cfg, nil
@@ -122,7 +122,7 @@ type session struct {
 	frameworks map[string]framework.Framework
 	build      func(*config.KubeSchedulerProfile) (framework.Framework, error)
 	manager    *recordingManager
-	// devices contains DynamicResources of each profile that has it.
+	// devices contains each profile's DynamicResources plugin, by the profile's scheduler name.
 	devices map[string]devicePlugin
 }
 
@@ -137,7 +137,7 @@ func (o *oracle) newSession(ctx context.Context, cfg *config.KubeSchedulerConfig
 	if err != nil {
 		return nil, err
 	}
-	// The snapshot's order is random and must not change, because plugins use it, so a copy is sorted.
+	// Plugins use the snapshot's own list, which stays in its random order, so a copy is sorted.
 	s.nodes = append(s.nodes, nodes...)
 	sort.Slice(s.nodes, func(i, j int) bool { return s.nodes[i].Node().Name < s.nodes[j].Node().Name })
 	for i := range cfg.Profiles {
@@ -148,10 +148,9 @@ func (o *oracle) newSession(ctx context.Context, cfg *config.KubeSchedulerConfig
 	}
 	s.build = func(profile *config.KubeSchedulerProfile) (framework.Framework, error) {
 		registry := withDevicePlugin(o.registry, func(plugin devicePlugin) { s.devices[profile.SchedulerName] = plugin })
-		return frameworkruntime.NewFramework(ctx, registry, profile,
+		options := append(withSnapshot(s.snapshot),
 			frameworkruntime.WithClientSet(o.client),
 			frameworkruntime.WithInformerFactory(c.informers),
-			frameworkruntime.WithSnapshotSharedLister(s.snapshot),
 			frameworkruntime.WithEventRecorder(&events.FakeRecorder{}),
 			frameworkruntime.WithWaitingPods(frameworkruntime.NewWaitingPodsMap()),
 			frameworkruntime.WithPodNominator(noNominations{}),
@@ -161,6 +160,7 @@ func (o *oracle) newSession(ctx context.Context, cfg *config.KubeSchedulerConfig
 			frameworkruntime.WithMetricsRecorder(o.recorder),
 			frameworkruntime.WithParallelism(1),
 		)
+		return frameworkruntime.NewFramework(ctx, registry, profile, options...)
 	}
 	return s, nil
 }
@@ -183,8 +183,8 @@ func (s *session) framework(name string) (framework.Framework, error) {
 }
 
 // evaluate runs all extension points up to Score for the pod, and, if preempt is true and the pod fits nowhere,
-// preemption. An error means that the profile cannot be built or preemption failed; failures of other plugins are
-// in the verdict.
+// preemption. An error means that the profile cannot be built, that devices cannot be reserved, or that preemption
+// failed; failures of plugins at other points are in the verdict.
 func (s *session) evaluate(ctx context.Context, pod *v1.Pod, preempt bool) (podVerdict, error) {
 	verdict := podVerdict{
 		Pod:     pod.Namespace + "/" + pod.Name,

@@ -12,8 +12,9 @@ import (
 
 var errStatic = errors.New("the objects of this informer never change")
 
-// staticInformer is an informer with a fixed set of objects. It is always synced, and passes its objects to a handler
-// before AddEventHandler returns. So a framework can be built for each request without waiting for watches.
+// staticInformer is an informer with a fixed set of objects. It is always synced, and AddEventHandler passes all
+// objects to the handler before it returns. A framework can therefore be built for each request without waiting for
+// watches.
 type staticInformer struct {
 	indexer  cache.Indexer
 	handlers []cache.ResourceEventHandler
@@ -43,9 +44,10 @@ func sorted(keys []string) []string {
 	return keys
 }
 
-// apply shows the handlers the new object of a change of a claim, and returns a function that takes the change back.
-// Hints see the change because kube-scheduler's cache of claims hears of it before the queue does. The claims are
-// replaced rather than updated, because they need not have versions.
+// apply passes a changed claim to the handlers, and returns a function that reverts the change. In kube-scheduler, the
+// cache of claims receives a change before the queue does, so hints see the new claim. The claim is deleted and added
+// again rather than updated, because it may have no resource version. apply ignores changes to objects of
+// other kinds.
 func (s *staticInformer) apply(change event) (restore func()) {
 	if change.Resource != fwk.ResourceClaim {
 		return func() {}
@@ -60,22 +62,22 @@ func (s *staticInformer) apply(change event) (restore func()) {
 	}
 	before, existed, _ := s.indexer.GetByKey(key)
 	if existed {
-		s.tell(before, false)
+		s.notify(before, false)
 	}
 	if change.new != nil {
-		s.tell(change.new, true)
+		s.notify(change.new, true)
 	}
 	return func() {
 		if change.new != nil {
-			s.tell(change.new, false)
+			s.notify(change.new, false)
 		}
 		if existed {
-			s.tell(before, true)
+			s.notify(before, true)
 		}
 	}
 }
 
-func (s *staticInformer) tell(object any, exists bool) {
+func (s *staticInformer) notify(object any, exists bool) {
 	for _, handler := range s.handlers {
 		if exists {
 			handler.OnAdd(object, false)

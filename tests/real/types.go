@@ -30,8 +30,8 @@ var scalars = map[reflect.Kind]string{
 	reflect.String: "s", reflect.Bool: "t", reflect.Int32: "i", reflect.Int64: "l", reflect.Float64: "d",
 }
 
-// runTypes prints the fields of the kinds that the arguments name (GROUP.KIND, of version v1), and of the types that
-// these kinds contain, in the format of crates/validation/src/schema.txt.
+// runTypes prints the fields of the kinds that the arguments name (GROUP.KIND, of version v1, otherwise v1beta2), and of
+// the types that these kinds contain, in the format of crates/validation/src/schema.txt.
 func runTypes() int {
 	wanted := map[string]bool{}
 	for _, name := range os.Args[1:] {
@@ -39,13 +39,15 @@ func runTypes() int {
 	}
 	documents = openapi.GetOpenAPIDefinitions(func(string) spec.Ref { return spec.Ref{} })
 	table := typeTable{}
-	for kind, of := range scheme.Scheme.AllKnownTypes() {
-		if kind.Version == "v1" && wanted[groupName(kind)+"."+kind.Kind] {
-			delete(wanted, table.add(of))
+	for _, version := range []string{"v1", "v1beta2"} {
+		for kind, of := range scheme.Scheme.AllKnownTypes() {
+			if kind.Version == version && wanted[groupName(kind)+"."+kind.Kind] {
+				delete(wanted, table.add(of))
+			}
 		}
 	}
 	for name := range wanted {
-		fmt.Fprintf(os.Stderr, "there is no kind %s in version v1\n", name)
+		fmt.Fprintf(os.Stderr, "there is no kind %s in version v1 or v1beta2\n", name)
 		return 1
 	}
 	out := bufio.NewWriter(os.Stdout)

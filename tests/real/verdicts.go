@@ -1,12 +1,10 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"flag"
 	"fmt"
-	"io"
 	"os"
 	"runtime/debug"
 
@@ -22,8 +20,8 @@ type verdictRequest struct {
 	// Objects are Kubernetes objects, each with apiVersion and kind. They get the API server's defaults. A pod with a
 	// node name is bound; all other pods are pending.
 	Objects []json.RawMessage `json:"objects"`
-	// Pods are the namespace/name of the pending pods to evaluate. If it is empty, all pending pods are evaluated, in
-	// the order of Objects.
+	// Pods are the namespace/name of the pending pods to evaluate. If the list is empty, all pending pods are evaluated,
+	// in the order of Objects.
 	Pods []string `json:"pods"`
 	// Preempt is true to evaluate preemption for the pods that fit nowhere.
 	Preempt bool `json:"preempt"`
@@ -54,9 +52,10 @@ type podVerdict struct {
 	Nodes map[string]*status `json:"nodes"`
 	// Scores contains the score of every node on which the pod fits.
 	Scores map[string]nodeScore `json:"scores"`
-	// Allocations contains, for every node on which the pod fits, the devices for the pod's claims that have none yet.
+	// Allocations contains, for every node on which the pod fits, the allocations of the pod's unallocated claims.
 	Allocations map[string][]claimAllocation `json:"allocations,omitempty"`
-	// PostFilter is the answer of DynamicResources alone if the pod fits on no node and the profile has that plugin.
+	// PostFilter is the result of PostFilter of DynamicResources. It is set if the pod fits on no node and the profile
+	// has that plugin.
 	PostFilter *status `json:"postFilter,omitempty"`
 	// Preemption is set if the request asks for preemption and the pod fits on no node.
 	Preemption *preemptionVerdict `json:"preemption,omitempty"`
@@ -82,40 +81,14 @@ type nodeScore struct {
 // format as kube-scheduler's.
 func runVerdicts() int {
 	flags := flag.NewFlagSet("verdicts", flag.ContinueOnError)
-	flags.Func("feature-gates", "as kube-scheduler takes them", utilfeature.DefaultMutableFeatureGate.Set)
+	flags.Func("feature-gates", "feature gates in kube-scheduler's format, such as A=true,B=false",
+		utilfeature.DefaultMutableFeatureGate.Set)
 	if err := flags.Parse(os.Args[1:]); err != nil {
 		return 2
 	}
 	debug.SetGCPercent(400)
 	metrics.Register()
-	oracle := newOracle(context.Background())
-	in := bufio.NewReaderSize(os.Stdin, 1<<20)
-	out := bufio.NewWriterSize(os.Stdout, 1<<20)
-	encoder := json.NewEncoder(out)
-	encoder.SetEscapeHTML(false)
-	for {
-		line, readErr := in.ReadBytes('\n')
-		if len(line) > 1 {
-			if err := encoder.Encode(oracle.answerLine(line)); err != nil {
-				fmt.Fprintln(os.Stderr, "verdicts:", err)
-				return 1
-			}
-			// The responses to requests that are already waiting are written together.
-			if in.Buffered() == 0 {
-				if err := out.Flush(); err != nil {
-					fmt.Fprintln(os.Stderr, "verdicts:", err)
-					return 1
-				}
-			}
-		}
-		if readErr != nil {
-			if err := out.Flush(); err != nil || readErr != io.EOF {
-				fmt.Fprintln(os.Stderr, "verdicts:", readErr, err)
-				return 1
-			}
-			return 0
-		}
-	}
+	return serveLines("verdicts", newOracle(context.Background()).answerLine)
 }
 
 // answerLine answers one request. It never fails: the response contains any error or panic.

@@ -14,10 +14,11 @@ use crate::{labelled::LabelledNodes, score, usage::Usage};
 /// Scoring mode, which also determines the response if no node has the label.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Mode {
-    /// Scores from 0 to 10, and a reason for every node.
+    /// Scores from 0 to 10. If no node has the label, every node gets a reason.
     #[default]
     Corrected,
-    /// The article's scores: one point less per millicore above the lowest usage. One error for all nodes.
+    /// The article's scores: one point less per millicore above the lowest usage. If no node has the label, one error
+    /// stands for all nodes.
     Literal,
 }
 
@@ -36,7 +37,8 @@ pub struct MetricsExtender {
     pub usage: Usage,
     /// Nodes that have the label.
     pub labelled: LabelledNodes,
-    /// Client that lists labels again before a pod is rejected. If `None`, only known labels are used.
+    /// Client that lists the labels again before a pod is rejected, if the scheduler sent only node names. If `None`,
+    /// only known labels are used.
     pub client: Option<Client>,
 }
 
@@ -111,7 +113,7 @@ impl MetricsExtender {
     }
 
     /// Removes nodes known to lack the label: filter would reject these nodes, so evicting their pods would not help.
-    /// Labels are looked up by name, since schedulers send only node names.
+    /// Labels are looked up by node name, since schedulers send only names.
     fn preempt(&self, ask: &Preemption) -> Preempted {
         ask.keep(|node, _| self.labelled.has(node) != Some(false))
     }
@@ -198,7 +200,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn if_no_node_fits_every_node_has_a_reason_and_literal_mode_returns_one_error() {
+    async fn without_a_fitting_node_corrected_mode_gives_a_reason_per_node_and_literal_mode_one_error() {
         let filtered = extender(Mode::Corrected, &[]).filter(objects(&[])).await.unwrap();
         assert_eq!((fitting(&filtered).len(), filtered.verdicts.len()), (0, 3));
         let error = extender(Mode::Literal, &[]).filter(objects(&[])).await.unwrap_err();
@@ -228,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn preemption_keeps_all_candidates_except_nodes_without_the_label() {
+    fn preemption_keeps_all_candidates_except_nodes_known_to_lack_the_label() {
         let extender = extender(Mode::Literal, &[]);
         let victims = json!({"Pods": [{"UID": "u"}], "NumPDBViolations": 0});
         let pods = json!({"Pods": [{"metadata": {"uid": "u"}}], "NumPDBViolations": 0});
@@ -239,7 +241,7 @@ mod tests {
         let asks = forms.map(|form| Preemption::new(decode(form.to_string().as_bytes()).unwrap()).unwrap());
         let kept = |ask| -> Vec<String> { extender.preempt(ask).0.into_keys().collect() };
         for ask in &asks {
-            assert_eq!(kept(ask), ["a", "b"], "nothing is known of labels yet");
+            assert_eq!(kept(ask), ["a", "b"], "no labels are known yet");
         }
         extender.labelled.set(["b".to_owned()].into());
         for ask in &asks {

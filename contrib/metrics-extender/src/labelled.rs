@@ -1,5 +1,5 @@
-//! Nodes that have the label. These nodes are watched because schedulers may send only node names, as they always do
-//! for preemption.
+//! Nodes that have the label that the filter requires. These nodes are watched because schedulers may send only node
+//! names, as they always do for preemption.
 
 use std::{
     collections::BTreeSet,
@@ -21,7 +21,7 @@ use tokio::{
 
 /// Timeout of a list request.
 const LIMIT: Duration = Duration::from_secs(10);
-/// Delay between attempts.
+/// Delay before the nodes are listed and watched again.
 const AGAIN: Duration = Duration::from_secs(2);
 
 /// Names of the nodes with the label. Clones share them.

@@ -20,9 +20,9 @@ use crate::{
     usage::Usage,
 };
 
-/// Timeout for connecting to the API server.
+/// Timeout for connecting and writing to the API server.
 const CONNECT: Duration = Duration::from_secs(10);
-/// Timeout for reads. A watch sends a bookmark once a minute.
+/// Timeout for reads. Longer than a minute, since a watch may send nothing but a bookmark once a minute.
 const SILENCE: Duration = Duration::from_secs(150);
 
 /// Sends pods to nodes that have a label, preferring nodes with low CPU usage.
@@ -32,7 +32,7 @@ pub struct Flags {
     /// Kubeconfig file. By default, uses the in-cluster configuration or kubectl's
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
-    /// Key of the label that nodes must have; any value
+    /// Key of the label that nodes must have, with any value
     #[arg(long, value_name = "KEY", default_value = "filter.xy.com", value_parser = label_key)]
     pub label: String,
     /// Scores from 0 to 10, or those of the article

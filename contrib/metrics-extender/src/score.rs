@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use harbormaster_extender::{MAX_SCORE, Scores};
 
-/// Returns the article's scores for all known nodes: 1 for the node with the lowest usage, and one less for every
-/// additional millicore. There is no lower bound. Schedulers multiply scores by ten, so a difference of eleven
-/// millicores outweighs any plugin.
+/// Returns the article's scores (see `README.md`) for all nodes with metrics: 1 for the node with the lowest usage, and
+/// one less for every additional millicore. There is no lower bound. Schedulers multiply scores by ten, so a difference
+/// of eleven millicores outweighs any plugin of weight 1.
 pub fn literal(millicores: &BTreeMap<String, u64>) -> Scores {
     let least = millicores.values().min().copied().unwrap_or_default();
     let points = |used: u64| 1 - i64::try_from(used - least).unwrap_or(i64::MAX);
@@ -61,7 +61,7 @@ mod tests {
             (&[("a", u64::MAX), ("b", 1), ("c", u64::MAX / 2)], &[0, 10, 0]),
             (&[("a", 5)], &[10, 0, 0]),
             (&[], &[0, 0, 0]),
-            // Only requested nodes are compared.
+            // Only the nodes in the request are compared.
             (&[("idle", 1), ("a", 100), ("b", 100), ("c", 200)], &[10, 10, 5]),
         ] {
             assert_eq!(points(corrected(&usage(used), ["a", "b", "c"].into_iter())), expected, "{used:?}");

@@ -74,7 +74,7 @@ impl Usage {
             Some((Instant::now(), Arc::new(millicores)));
     }
 
-    /// Keeps fetching metrics; never returns. Logs when errors start, change or end.
+    /// Keeps fetching metrics; never returns. Logs when metrics first arrive, and when errors start, change or end.
     pub async fn follow(self, client: Client, every: Duration) {
         let mut ticks = interval(every);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -86,7 +86,7 @@ impl Usage {
                     self.metrics.refreshes.with_label_values(&["success"]).inc();
                     if self.last.read().unwrap_or_else(PoisonError::into_inner).is_none() || trouble.is_some()
                     {
-                        tracing::info!(nodes = millicores.len(), "metrics-server answers");
+                        tracing::info!(nodes = millicores.len(), "Metrics are available");
                     }
                     trouble = None;
                     self.set(millicores);
@@ -94,7 +94,10 @@ impl Usage {
                 Err(why) => {
                     self.metrics.refreshes.with_label_values(&["error"]).inc();
                     if trouble.as_ref() != Some(&why) {
-                        tracing::warn!(error = why, "Metrics are unavailable; nodes get no points");
+                        tracing::warn!(
+                            error = why,
+                            "Fetching metrics failed; once the last metrics are too old, nodes get no points"
+                        );
                         trouble = Some(why);
                     }
                 }
@@ -163,7 +166,7 @@ fn millicores(quantity: &str) -> Option<u64> {
     let rounded = match scale {
         Some(scale) if power < 0 => digits.div_ceil(scale),
         Some(scale) => digits.checked_mul(scale)?,
-        // Less than one millicore, but more than zero.
+        // The result is one for any positive amount below one millicore.
         None if power < 0 => u128::from(digits > 0),
         None => return None,
     };
@@ -207,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn unreadable_nodes_have_no_metrics() {
+    fn nodes_without_a_valid_cpu_usage_have_no_metrics() {
         let text = r#"{"kind":"NodeMetricsList","items":[
             {"metadata":{"name":"a"},"timestamp":"2024-02-14T07:29:00Z","window":"10s","usage":{"cpu":"67m","memory":"1Gi"}},
             {"metadata":{"name":"b"},"usage":{"memory":"1Gi"}},

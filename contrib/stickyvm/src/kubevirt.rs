@@ -61,7 +61,8 @@ fn is_of<R: Resource>(owner: &OwnerReference) -> bool {
     owner.kind == R::KIND && group == R::GROUP
 }
 
-/// Returns the pod's machine from the scheduler's cache, or `None` if the pod belongs to no machine.
+/// Returns the pod's machine from the scheduler's cache, or `None` if the pod belongs to no machine or is the target of
+/// a live migration.
 ///
 /// # Errors
 /// If an object is missing; the error names it.
@@ -82,7 +83,7 @@ pub fn machine<'a>(
     Ok(Some(machine.ok_or_else(|| not_found::<VirtualMachine>(pod, owner))?))
 }
 
-/// Returns the pod's machine from the API server.
+/// Like [`machine`], but reads from the API server.
 ///
 /// # Errors
 /// If an object is missing (the error names it), or the API server returns an error.

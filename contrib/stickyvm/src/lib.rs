@@ -8,10 +8,12 @@
 //! Reading order: [`kubevirt`] (from a pod to its machine), [`plugin`] (extension points and hints), [`memory`]
 //! (writing the annotation).
 //!
-//! Invariants, if the plugin is enabled in Reserve and PreBind: except for the targets of live migrations, no pod of a
-//! machine is bound before the annotation exists, and if the annotation exists when a pod is scheduled, the pod goes to
-//! the annotated node. It is therefore safe to kill a scheduler at any time, and if two schedulers compete, one writes
-//! the annotation and the other retries its pod.
+//! Invariants, if the plugin is enabled in Reserve and PreBind (targets of live migrations are exceptions):
+//! - No pod of a machine is bound before the annotation exists.
+//! - If the annotation exists when a pod is scheduled, the pod goes to the annotated node.
+//!
+//! It is therefore safe to kill a scheduler at any time. If two schedulers compete, one writes the annotation and the
+//! other retries its pod.
 
 pub mod kubevirt;
 pub mod memory;

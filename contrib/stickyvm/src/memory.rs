@@ -34,7 +34,7 @@ pub struct UnpinnedMachine {
 }
 
 impl UnpinnedMachine {
-    /// Returns `None` if the annotation already names the node.
+    /// Returns the machine if the annotation has to be written, or `None` if it already names the node.
     ///
     /// # Errors
     /// If the annotation names another node.
@@ -58,8 +58,8 @@ impl UnpinnedMachine {
     /// Writes the annotation, unless it already names the node.
     ///
     /// # Errors
-    /// If the annotation has been set to another node in the meantime, the machine no longer exists, or a request
-    /// fails.
+    /// If the annotation has been set to another node in the meantime, if the machine no longer exists or keeps
+    /// changing, or if a request fails.
     pub async fn write(self, api: &Api, pod: &Pod, annotation: &str, node: &str) -> Verdict {
         let Self { machine, mut version } = self;
         for _ in 0..TRIES {

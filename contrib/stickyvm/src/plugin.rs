@@ -1,9 +1,9 @@
 //! The `StickyVM` plugin.
 //!
 //! PreFilter allows only the pinned node, so that preemption does not try other nodes. On a machine's first start,
-//! Reserve immediately assumes the node, for other pods of the machine that are scheduled in the meantime, and PreBind
-//! writes the annotation before the pod is bound. If the scheduler stops after this write, the annotation is correct
-//! whether or not the pod was bound, and the next scheduler continues from there.
+//! Reserve records the node in memory, so that other pods of the machine that are scheduled in the meantime use the
+//! same node; PreBind writes the annotation before the pod is bound. If the scheduler stops after this write, the
+//! annotation is correct whether or not the pod was bound, and the next scheduler continues from there.
 //!
 //! If the plugin is enabled in PostBind but not in PreBind, the annotation is written after the binding, as in the
 //! article, and is lost if the scheduler stops or fails in between.
@@ -92,7 +92,7 @@ impl StickyVM {
         Ok(queue_if(owner.is_some() && is_news))
     }
 
-    /// Wakes pods if a machine in their namespace is new or has another node. A hint cannot look up the pod's own
+    /// Wakes pods if a machine in their namespace is new or its annotation changed. A hint cannot look up the pod's own
     /// machine.
     fn after_machine(&self, pod: &PodInfo, machine: Changed<'_, VirtualMachine>) -> PluginResult<Hint> {
         let is_near = machine.new.is_some_and(|new| new.metadata.namespace == pod.namespace);
@@ -185,8 +185,8 @@ impl Reserve<Option<NodeIdx>> for StickyVM {
 }
 
 impl StickyVM {
-    /// Writes the node into the annotation. Returns false if the annotation already named it. Without Reserve, first
-    /// reads the machine from the API server.
+    /// Writes the node into the annotation. Returns false if there is nothing to write. Without Reserve, first reads
+    /// the machine from the API server.
     async fn remember(&self, cx: &BindCycle) -> Result<bool, Stop> {
         let reserved = self.reserved(cx);
         let unpinned = match reserved {
@@ -204,7 +204,7 @@ impl StickyVM {
         Ok(true)
     }
 
-    /// Returns true if there is nothing left to do for the pod.
+    /// Returns true if the pod belongs to no machine, or if Reserve ran and nothing is left to write.
     fn is_done(&self, placement: &Placement) -> bool {
         let reserved = self.reserved(placement);
         instance_of(&placement.pod).is_none() || reserved.is_some_and(|reserved| reserved.done.load(Relaxed))

@@ -12,7 +12,7 @@ use crate::{
 pub const LEVEL_NOT_FIT: &str = "GPU Level Not Fit";
 /// Too few cards have enough memory.
 pub const MEMORY_NOT_FIT: &str = "GPU Memory Not Fit";
-/// The node has too few cards.
+/// The node has too few cards, or too few of its cards are healthy or free.
 pub const NUMBER_NOT_FIT: &str = "GPU Number Not Fit";
 /// Too few cards are fast enough.
 pub const CLOCK_NOT_FIT: &str = "GPU Clock Not Fit";
@@ -25,7 +25,8 @@ pub const STALE: &str = "GPU Report Stale";
 #[derive(Clone, Debug)]
 pub struct CardUsage<'a> {
     card: &'a Card,
-    /// Free memory in MiB, as measured by the sniffer, plus the memory of pods that a what-if question removes.
+    /// Free memory in MiB, as measured by the sniffer, plus the memory of pods that a what-if question removes. The
+    /// total memory if only the ledger decides.
     measured: u64,
     /// Memory in MiB held by pods that share the card.
     held: u64,
@@ -34,7 +35,7 @@ pub struct CardUsage<'a> {
 }
 
 impl<'a> CardUsage<'a> {
-    /// Returns the memory in MiB that a pod may have: the smaller of the free memory that the sniffer measured and the
+    /// Returns the memory in MiB that a pod can get: the smaller of the free memory that the sniffer measured and the
     /// memory that the ledger leaves free. Memory that a pod both holds and uses is therefore counted once.
     pub fn free(&self) -> u64 {
         match self.whole {
@@ -90,8 +91,8 @@ impl<'a> Cards<'a> {
         }
     }
 
-    /// Records that a pod holds `number` unknown cards. Assumes cards on which the pod fits, and prefers cards with the
-    /// most unexplained memory in use, so that a running pod is attributed to its own cards and counted once.
+    /// Records that a pod holds `number` unknown cards. Prefers cards on which the pod fits, and among them cards with
+    /// the most unexplained memory in use, so that a running pod is attributed to its own cards and counted once.
     pub fn take_unknown(&mut self, number: u32, memory: Option<u64>) {
         let mut likely: Vec<&mut CardUsage<'_>> = self.0.iter_mut().collect();
         likely.sort_by_key(|usage| {
@@ -102,7 +103,7 @@ impl<'a> Cards<'a> {
         }
     }
 
-    /// Removes a pod that held the cards with these IDs, and adds the memory it used back to the measured free memory.
+    /// Adds the memory of a removed pod, which held the cards with these IDs, to the measured free memory.
     pub fn give_back(&mut self, ids: &[u32], memory: Option<u64>) {
         for usage in self.0.iter_mut().filter(|usage| ids.contains(&usage.card.id)) {
             let more = usage.measured.saturating_add(memory.unwrap_or(u64::MAX));
@@ -121,7 +122,8 @@ impl<'a> Cards<'a> {
     /// node, so the choice does not depend on other nodes.
     ///
     /// # Errors
-    /// If too few cards satisfy the request. Evicting pods may help if enough cards would satisfy it when empty.
+    /// If too few cards satisfy the request. Evicting pods may help if enough cards would satisfy the request when
+    /// empty.
     pub fn choose(&self, request: &Request) -> Result<Vec<&CardUsage<'a>>, Reject> {
         let number = request.number as usize;
         let mut fitting: Vec<&CardUsage<'a>> = self.0.iter().collect();

@@ -1,12 +1,13 @@
 //! Queueing hints of `yoda`. These events wake a rejected pod:
 //!
-//! - In an Scv object, an additional card satisfies the request, or a card becomes larger.
-//! - A stale Scv object is updated.
+//! - In a new or changed Scv object, enough cards satisfy the request, and one of them did not satisfy it before or has
+//!   become larger.
+//! - An Scv object that may have been stale is updated, and enough of its cards satisfy the request.
 //! - The update time of an Scv object moves back, or the object is deleted (other reports may have been stale only
 //!   relative to this object).
 //! - A pod with cards leaves its node or changes its request.
 //! - The labels of the waiting pod itself change.
-//! - A node joins or gets the requested level.
+//! - A node joins with the requested level, if any, or gains it.
 
 use std::time::Duration;
 

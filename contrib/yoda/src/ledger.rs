@@ -166,7 +166,7 @@ fn shift(from: &mut Vec<Holding>, to: &mut Vec<Holding>, pod: &PodInfo) {
     }
 }
 
-/// Returns the cards of a node with what all pods except `except` hold on them.
+/// Returns the cards of a node, of which all its pods except the one with the UID `except` have taken their shares.
 pub fn cards<'a>(
     status: &'a ScvStatus,
     row: NodeIdx,
@@ -242,7 +242,7 @@ mod tests {
                 for at in 0..1000 {
                     chosen.insert(&uid(at), NodeIdx(0), vec![0], ledger);
                 }
-                assert!(chosen.by_uid.len() <= 2 * left + 64, "{} are left", chosen.by_uid.len());
+                assert!(chosen.by_uid.len() <= 2 * left + 64, "{} choices are left", chosen.by_uid.len());
                 let kept = (0..100).filter(|at| chosen.by_uid.contains_key(&uid(*at))).count();
                 assert_eq!(kept, left, "{pods} pods, annotated: {annotated}");
             });

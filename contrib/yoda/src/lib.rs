@@ -2,7 +2,7 @@
 //!
 //! A sniffer on every node reports the node's cards in an [`Scv`] object named after the node; labels on pods request
 //! cards. The plugin [`Yoda`] finds nodes whose cards satisfy the request, prefers better cards, and keeps a ledger of
-//! the cards that each pod holds. Labels, fields and formulas are the same as in the Yoda scheduler of 2020/21.
+//! the cards that each pod holds. Labels, fields and formulas follow the Yoda scheduler of 2020/21.
 //! `README.md` lists the differences between `mode: corrected` and `mode: literal`.
 //!
 //! Reading order: [`scv`] (reported cards), [`request`] (requested cards), [`cards`] (free memory, choice of cards),

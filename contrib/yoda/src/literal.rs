@@ -13,7 +13,7 @@ use crate::{
     scv::{Card, HEALTHY, ScvStatus},
 };
 
-/// A pod's labels.
+/// A pod's requested cards, as the original reads them from the labels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Request {
     number: Option<u64>,
@@ -58,12 +58,12 @@ impl Request {
     }
 }
 
-/// The greatest value of each fact among the scored cards.
+/// The greatest value of each fact among the scored cards, at least 1.
 #[derive(Clone, Copy, Debug)]
 pub struct Maxima([u64; 6]);
 
 impl Maxima {
-    /// Computes the maxima over all nodes, including those that do not fit.
+    /// Computes the maxima over all nodes that pass [`Request::fits`], including nodes that other plugins reject.
     pub fn of<'a>(request: &Request, all: impl Iterator<Item = &'a ScvStatus>) -> Self {
         let mut max = [1; 6];
         for status in all {
@@ -154,30 +154,35 @@ mod tests {
         let dead = card("Unhealthy", 16000, 6000);
         for (why, pairs, cards, expected) in [
             (
-                "bug 2: a faster card is not fast enough",
+                "a faster card is not fast enough",
                 &[(CLOCK, "5500")][..],
                 vec![fast.clone()],
                 Err(CLOCK_NOT_FIT),
             ),
             (
-                "bug 3: one card has the memory, another the clock",
+                "one card has the memory, another the clock",
                 &[(CLOCK, "6000"), (MEMORY, "8000")],
                 vec![fast.clone(), roomy],
                 Ok(()),
             ),
-            ("bug 4: an unhealthy card counts", &[], vec![dead.clone()], Ok(())),
-            ("an unhealthy card has no memory, though", &[(MEMORY, "1")], vec![dead], Err(MEMORY_NOT_FIT)),
-            ("bug 8: a request for 0 cards fits a node without cards", &[(NUMBER, "0")], vec![], Ok(())),
-            ("bug 9: an unreadable value is 0", &[(MEMORY, "much")], vec![fast.clone()], Ok(())),
-            ("bug 9: a negative value is huge", &[(MEMORY, "-1")], vec![fast], Err(MEMORY_NOT_FIT)),
-            ("bug 10: a pod without a request needs a card", &[], vec![], Err(NUMBER_NOT_FIT)),
+            ("an unhealthy card counts", &[], vec![dead.clone()], Ok(())),
+            (
+                "an unhealthy card does not count if memory is requested",
+                &[(MEMORY, "1")],
+                vec![dead],
+                Err(MEMORY_NOT_FIT),
+            ),
+            ("a request for 0 cards fits a node without cards", &[(NUMBER, "0")], vec![], Ok(())),
+            ("an unreadable value is 0", &[(MEMORY, "much")], vec![fast.clone()], Ok(())),
+            ("a negative value is huge", &[(MEMORY, "-1")], vec![fast], Err(MEMORY_NOT_FIT)),
+            ("a pod without a request needs a card", &[], vec![], Err(NUMBER_NOT_FIT)),
         ] {
             assert_eq!(Request::of(&labels(pairs)).fits(&status(&cards)), expected, "{why}");
         }
     }
 
     #[test]
-    fn nothing_is_divided_by_zero() {
+    fn a_node_without_card_memory_scores_zero() {
         let request = Request::of(&labels(&[(NUMBER, "0")]));
         let maxima = Maxima::of(&request, [status(&[])].iter());
         assert_eq!(score(&request, &maxima, &status(&[]), LabelledMemory::default()), 0);

@@ -79,7 +79,7 @@ pub enum ScoreInputs {
     /// The pod is not scored.
     #[default]
     Nothing,
-    /// The request, and the greatest value of each fact on any node.
+    /// The request, and the greatest value of each fact among the scored cards of all nodes.
     Literal(literal::Request, literal::Maxima),
     /// The candidates' offers, and the greatest value of each fact among them.
     Corrected(HashMap<NodeIdx, Arc<Offer>>, Maxima),

@@ -5,7 +5,7 @@ use thiserror::Error;
 
 /// Number of cards; 1 if only other labels request cards.
 pub const NUMBER: &str = "scv/number";
-/// Memory in MiB on each card, shared with other pods that set this label. Without it, the pod gets whole cards.
+/// Memory in MiB on each card. Pods with this label can share a card; a pod without it gets whole cards.
 pub const MEMORY: &str = "scv/memory";
 /// Minimum memory clock in MHz.
 pub const CLOCK: &str = "scv/clock";
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn bug_9_invalid_labels_are_reported_instead_of_counting_as_zero() {
+    fn invalid_labels_are_reported_instead_of_counting_as_zero() {
         for (label, value, expected) in [
             (NUMBER, "two", "label scv/number: \"two\" is not a whole number above zero"),
             (MEMORY, "-1", "label scv/memory: \"-1\" is not a whole number above zero"),
@@ -156,13 +156,13 @@ mod tests {
     }
 
     #[test]
-    fn bug_8_zero_is_not_a_valid_number_of_cards() {
+    fn zero_is_not_a_valid_number_of_cards() {
         let expected = "label scv/number: \"0\" is not a whole number above zero";
         assert_eq!(request(&[(NUMBER, "0")]), Err(expected.to_owned()));
     }
 
     #[test]
-    fn levels_are_ordered_and_priorities_may_be_negative() {
+    fn levels_are_ordered_and_priorities_can_be_negative() {
         assert!(Level::High > Level::Medium && Level::Medium > Level::Low);
         assert_eq!(priority(&labels(&[(PRIORITY, "-3")])), Ok(-3));
         assert_eq!(priority(&labels(&[])), Ok(0));

@@ -108,7 +108,7 @@ impl Card {
     }
 }
 
-/// Serializes `metav1.Time`.
+/// Reads and writes `metav1.Time`.
 mod time {
     use super::{Deserialize, Deserializer, Error, Serialize, Serializer, Timestamp};
 
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_report_survives_a_round_trip_and_may_be_missing() {
+    fn a_report_survives_a_round_trip_and_a_missing_report_is_empty() {
         let status = ScvStatus::of(vec![Card { id: 3, ..Card::default() }], Timestamp::from_secs(1));
         let written = json!({"metadata": {"name": "n"}, "status": status});
         assert_eq!(written["status"]["updateTime"], "1970-01-01T00:00:01Z");

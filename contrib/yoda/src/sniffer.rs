@@ -67,7 +67,9 @@ pub enum SnifferError {
     #[error("reporting to the API server: {0}")]
     Api(#[source] Box<kube::Error>),
     /// The API server does not know the kind Scv.
-    #[error("reporting to the API server: it does not serve scvs.core.run-linux.com; apply deploy/crd.yaml")]
+    #[error(
+        "reporting to the API server: the server does not serve scvs.core.run-linux.com; apply deploy/crd.yaml"
+    )]
     NoDefinition,
     /// The runtime cannot be started.
     #[error("starting: {0}")]

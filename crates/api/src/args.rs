@@ -40,12 +40,13 @@ impl Default for DefaultPreemptionArgs {
     }
 }
 
-/// `DynamicResourcesArgs`. The defaults depend on feature gates. The configuration crate fills them in, so here an
-/// absent field means off.
+/// `DynamicResourcesArgs`. The defaults depend on feature gates, so the configuration crate fills them in. A field that
+/// is still absent means no time limit.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct DynamicResourcesArgs {
-    /// Maximum duration of Filter for one node; zero or absent means unlimited.
+    /// Maximum work of Filter for one node, as a duration: one device may be examined per microsecond, since decisions do
+    /// not depend on a clock. Zero or absent means unlimited.
     pub filter_timeout: Option<GoDuration>,
     /// Maximum wait for the binding conditions of devices.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -58,7 +59,8 @@ pub struct DynamicResourcesArgs {
 pub struct InterPodAffinityArgs {
     /// Amount that a running pod's required affinity to the new pod adds to a node's score, 0..=100.
     pub hard_pod_affinity_weight: i32,
-    /// True if the preferences of running pods are ignored when the new pod has none itself.
+    /// True if nodes are not scored for a new pod without preferred affinity or anti-affinity terms. The terms of
+    /// running pods are then ignored.
     pub ignore_preferred_terms_of_existing_pods: bool,
 }
 
@@ -83,7 +85,8 @@ pub struct NodeAffinityArgs {
 pub struct VolumeBindingArgs {
     /// Timeout in seconds for binding the volumes of a pod.
     pub bind_timeout_seconds: i64,
-    /// Scores by used share of the storage capacity; requires the `StorageCapacityScoring` feature gate.
+    /// Points of a curve that maps the share of storage capacity in use to a score; requires the
+    /// `StorageCapacityScoring` feature gate.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub shape: Vec<UtilizationShapePoint>,
 }

@@ -2,7 +2,10 @@
 
 use std::{ops::BitOr, sync::Arc};
 
-use crate::{Node, Pod, requests::pod_request_list};
+use crate::{
+    Node, Pod, Str,
+    requests::{StatusRule, pod_request_list},
+};
 
 macro_rules! flags {
     ($(#[$doc:meta])* $name:ident { $($(#[$flag_doc:meta])* $flag:ident = $bit:expr;)* }) => {
@@ -26,7 +29,7 @@ macro_rules! flags {
                 self.0 & other.0 == other.0
             }
 
-            /// The single changes, in the order in which Kubernetes reports them.
+            /// Returns the single changes, in the order in which Kubernetes reports them.
             pub fn iter(self) -> impl Iterator<Item = Self> {
                 Self::ALL.iter().copied().filter(move |flag| self.contains(*flag))
             }
@@ -46,63 +49,73 @@ macro_rules! flags {
 }
 
 flags! {
-    /// Changes to a pod. Without any of them, Kubernetes reports a generic update.
+    /// Changes to a pod. If none of them applies, Kubernetes reports a generic update.
     PodChanges {
-        /// `metadata.labels`.
+        /// `metadata.labels` changed.
         LABELS = 0;
         /// The request for some resource became smaller or was removed.
         SCALE_DOWN = 1;
+        /// The request for some resource became larger or was added.
+        SCALE_UP = 2;
         /// The last scheduling gates were removed.
-        GATES_ELIMINATED = 2;
-        /// The number of tolerations changed. Existing tolerations cannot change in any other way.
-        TOLERATIONS = 3;
-        /// The generated resource claims in the status changed.
-        GENERATED_CLAIMS = 4;
+        GATES_ELIMINATED = 3;
+        /// The number of tolerations changed. Comparing the numbers is enough, because the API server allows only
+        /// additions (and changes of `tolerationSeconds`, which scheduling does not read).
+        TOLERATIONS = 4;
+        /// The names of resource claims in the status changed.
+        GENERATED_CLAIMS = 5;
     }
 }
 
 flags! {
-    /// Changes to a node. Without any of them, nothing is reported.
+    /// Changes to a node. If none of them applies, nothing is reported.
     NodeChanges {
         /// `spec.unschedulable` was cleared.
         UNSCHEDULABLE_CLEARED = 0;
-        /// `status.allocatable`.
+        /// `status.allocatable` changed.
         ALLOCATABLE = 1;
-        /// `metadata.labels`.
+        /// `metadata.labels` changed.
         LABELS = 2;
-        /// `spec.taints`.
+        /// `spec.taints` changed.
         TAINTS = 3;
-        /// The status of some condition; heartbeats are ignored.
+        /// The status of some condition changed; heartbeats are ignored.
         CONDITIONS = 4;
-        /// `metadata.annotations`.
+        /// `metadata.annotations` changed.
         ANNOTATIONS = 5;
-        /// `status.declaredFeatures`.
+        /// `status.declaredFeatures` changed.
         DECLARED_FEATURES = 6;
     }
 }
 
-/// Compares two versions of a pod.
-pub fn pod_changes(old: &Pod, new: &Pod) -> PodChanges {
+/// Compares two versions of a pod. `rule` says how their statuses count.
+pub fn pod_changes(old: &Pod, new: &Pod, rule: StatusRule) -> PodChanges {
     let gates_eliminated = new.scheduling_gates.is_empty() && !old.scheduling_gates.is_empty();
     PodChanges::LABELS.when(old.labels != new.labels)
-        | PodChanges::SCALE_DOWN.when(scaled_down(old, new))
+        | scaling(old, new, rule)
         | PodChanges::GATES_ELIMINATED.when(gates_eliminated)
         | PodChanges::TOLERATIONS.when(old.spec.tolerations.len() != new.spec.tolerations.len())
         | PodChanges::GENERATED_CLAIMS.when(old.status.resource_claims != new.status.resource_claims)
 }
 
-fn scaled_down(old: &Pod, new: &Pod) -> bool {
+fn scaling(old: &Pod, new: &Pod, rule: StatusRule) -> PodChanges {
     let same_spec = Arc::ptr_eq(&old.spec, &new.spec);
     let same_status = old.status.container_resources == new.status.container_resources
         && old.status.pod_level == new.status.pod_level
         && old.status.conditions == new.status.conditions;
     if same_spec && same_status {
-        return false;
+        return PodChanges::default();
     }
-    let after = pod_request_list(new);
-    pod_request_list(old)
-        .iter()
-        .any(|(name, before)| after.iter().find(|(n, _)| n == name).is_none_or(|(_, amount)| amount < before))
+    let (before, after) = (pod_request_list(old, rule), pod_request_list(new, rule));
+    PodChanges::SCALE_DOWN.when(exceeds(&before, &after))
+        | PodChanges::SCALE_UP.when(exceeds(&after, &before))
+}
+
+/// Returns true if `one` has more of some resource, or has a resource that `other` lacks.
+fn exceeds(one: &[(Str, i64)], other: &[(Str, i64)]) -> bool {
+    let lacks = |(name, amount): &(Str, i64)| {
+        other.iter().find(|(n, _)| n == name).is_none_or(|(_, others)| others < amount)
+    };
+    one.iter().any(lacks)
 }
 
 /// Compares two versions of a node.
@@ -133,22 +146,27 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_pod_scales_down_when_a_request_shrinks_or_disappears() {
-        let less = pod_changes(&pod_with_cpu(200), &pod_with_cpu(100));
-        assert_eq!(less, PodChanges::SCALE_DOWN);
-        assert_eq!(pod_changes(&pod_with_cpu(100), &pod_with_cpu(200)), PodChanges::default());
-        assert_eq!(pod_changes(&pod_with_cpu(0), &Pod::default()), PodChanges::SCALE_DOWN);
+    fn changes(old: &Pod, new: &Pod) -> PodChanges {
+        pod_changes(old, new, StatusRule::default())
     }
 
     #[test]
-    fn gates_count_only_when_the_last_one_is_removed() {
+    fn a_pod_scales_when_a_request_changes_appears_or_disappears() {
+        let (less, more) = (pod_with_cpu(100), pod_with_cpu(200));
+        assert_eq!(changes(&more, &less), PodChanges::SCALE_DOWN);
+        assert_eq!(changes(&less, &more), PodChanges::SCALE_UP);
+        assert_eq!(changes(&pod_with_cpu(0), &Pod::default()), PodChanges::SCALE_DOWN);
+        assert_eq!(changes(&Pod::default(), &pod_with_cpu(0)), PodChanges::SCALE_UP);
+    }
+
+    #[test]
+    fn the_removal_of_gates_is_reported_only_when_no_gate_is_left() {
         let gated = |gates: &[&str]| Pod {
             scheduling_gates: gates.iter().copied().map(Str::from).collect(),
             ..Pod::default()
         };
-        assert_eq!(pod_changes(&gated(&["a", "b"]), &gated(&["a"])), PodChanges::default());
-        assert_eq!(pod_changes(&gated(&["a"]), &gated(&[])), PodChanges::GATES_ELIMINATED);
+        assert_eq!(changes(&gated(&["a", "b"]), &gated(&["a"])), PodChanges::default());
+        assert_eq!(changes(&gated(&["a"]), &gated(&[])), PodChanges::GATES_ELIMINATED);
     }
 
     #[test]

@@ -1,8 +1,10 @@
-//! Feature gates that affect a scheduler, with the defaults of Kubernetes 1.36.
+//! Feature gates that affect a scheduler, with their history since Kubernetes 1.33.
 //!
 //! Plugins call [`Features::enabled`]; the configuration crate parses the command line.
 
 use std::fmt;
+
+use crate::release::Release;
 
 /// Maturity of a feature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,8 +31,97 @@ impl Stage {
     }
 }
 
+/// State of a feature gate in one version of Kubernetes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gate {
+    /// Maturity.
+    pub stage: Stage,
+    /// True if the gate is on by default.
+    pub on: bool,
+    /// True if the gate can no longer be changed.
+    pub locked: bool,
+}
+
+/// History of a feature gate: its changes, oldest first, separated by commas.
+///
+/// Each change names the minor version of Kubernetes 1 and the gate's state from then on, as in `34 Alpha off, 35 Beta
+/// on, 36 Ga on locked, 38 removed`. Versions before 33 are written as 33.
+#[derive(Clone, Copy, Debug)]
+pub struct GateHistory(pub &'static str);
+
+/// What a version of Kubernetes knows about a gate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GateState {
+    /// The release has no such gate.
+    Unknown,
+    /// The release has the gate, but emulates a version that did not.
+    Future,
+    /// The gate exists.
+    Exists(Gate),
+}
+
+impl GateHistory {
+    /// Returns the state of the gate in a release that emulates the minor version `emulated` of Kubernetes 1.
+    pub fn state(self, release: Release, emulated: u32) -> GateState {
+        let known = || self.changes().filter(|(since, _)| *since <= release.minor());
+        match known().last() {
+            None | Some((_, None)) => GateState::Unknown,
+            Some(_) => match known().filter(|(since, _)| *since <= emulated).last() {
+                Some((_, Some(gate))) => GateState::Exists(gate),
+                _ => GateState::Future,
+            },
+        }
+    }
+
+    /// Iterates over the changes: the minor version, and the state from then on or `None` if the gate was removed.
+    pub fn changes(self) -> impl Iterator<Item = (u32, Option<Gate>)> {
+        self.0.split(',').filter_map(|change| {
+            let (since, state) = change.trim().split_once(' ')?;
+            Some((since.parse().ok()?, Gate::parse(state)))
+        })
+    }
+}
+
+impl Gate {
+    /// Parses a state such as `Beta on`; `None` if it is not a state.
+    fn parse(text: &str) -> Option<Self> {
+        let mut words = text.split(' ');
+        let stage = match words.next()? {
+            "Alpha" => Stage::Alpha,
+            "Beta" => Stage::Beta,
+            "Ga" => Stage::Ga,
+            "Deprecated" => Stage::Deprecated,
+            _ => return None,
+        };
+        Some(Self { stage, on: words.next()? == "on", locked: words.next() == Some("locked") })
+    }
+}
+
+/// Treatment of a feature gate by Harbormaster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Support {
+    /// Harbormaster behaves as the gate says.
+    Honored,
+    /// Harbormaster behaves as if the gate were on.
+    AlwaysOn,
+    /// The gate changes nothing that a scheduler decides.
+    Neutral,
+    /// The feature is not implemented, so the gate must stay off.
+    Refused,
+}
+
+macro_rules! support {
+    () => {
+        Support::Honored
+    };
+    ($support:ident) => {
+        Support::$support
+    };
+}
+
+// Each line names a gate, its history, and its treatment unless the gate is honored.
 macro_rules! features {
-    ($($name:ident $stage:ident $default:ident $lock:ident;)*) => {
+    ($($name:ident $history:literal $($support:ident)?;)*) => {
         /// A feature gate under its Kubernetes name.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[expect(missing_docs, reason = "the names are Kubernetes' own and described in its feature gate reference")]
@@ -39,7 +130,7 @@ macro_rules! features {
         }
 
         impl Feature {
-            /// All gates.
+            /// All gates of all releases.
             pub const ALL: &[Self] = &[$(Self::$name,)*];
 
             /// Name in Kubernetes.
@@ -47,83 +138,84 @@ macro_rules! features {
                 match self { $(Self::$name => stringify!($name),)* }
             }
 
-            /// Maturity in 1.36.
-            pub const fn stage(self) -> Stage {
-                match self { $(Self::$name => Stage::$stage,)* }
+            /// The gate's changes.
+            pub const fn history(self) -> GateHistory {
+                match self { $(Self::$name => GateHistory($history),)* }
             }
 
-            /// Returns true if the gate is on by default.
-            pub const fn on_by_default(self) -> bool {
-                match self { $(Self::$name => features!(@on $default),)* }
-            }
-
-            /// Returns true if the gate can no longer be changed.
-            pub const fn locked(self) -> bool {
-                match self { $(Self::$name => features!(@locked $lock),)* }
+            /// Treatment of the gate by Harbormaster.
+            pub const fn support(self) -> Support {
+                match self { $(Self::$name => support!($($support)?),)* }
             }
         }
     };
-    (@on on) => { true };
-    (@on off) => { false };
-    (@locked locked) => { true };
-    (@locked free) => { false };
 }
 
 features! {
-    ClearingNominatedNodeNameAfterBinding Beta on free;
-    ComponentFlagz Beta on free;
-    ComponentStatusz Beta on free;
-    ContextualLogging Beta on free;
-    CoordinatedLeaderElection Beta off free;
-    DRAAdminAccess Ga on locked;
-    DRAConsumableCapacity Beta on free;
-    DRADeviceBindingConditions Beta on free;
-    DRADeviceTaintRules Beta off free;
-    DRADeviceTaints Beta on free;
-    DRAExtendedResource Beta on free;
-    DRAListTypeAttributes Alpha off free;
-    DRANodeAllocatableResources Alpha off free;
-    DRAPartitionableDevices Beta on free;
-    DRAPrioritizedList Ga on free;
-    DRAResourceClaimDeviceStatus Beta on free;
-    DRAResourceClaimGranularStatusAuthorization Beta on free;
-    DRASchedulerFilterTimeout Beta on free;
-    DRAWorkloadResourceClaims Alpha off free;
-    DynamicResourceAllocation Ga on locked;
-    GangScheduling Alpha off free;
-    GenericWorkload Alpha off free;
-    ImageVolume Ga on locked;
-    InPlacePodLevelResourcesVerticalScaling Beta on free;
-    InPlacePodVerticalScaling Ga on locked;
-    LoggingAlphaOptions Alpha off free;
-    LoggingBetaOptions Beta on free;
-    MatchLabelKeysInPodAffinity Ga on locked;
-    MatchLabelKeysInPodTopologySpread Beta on free;
-    MatchLabelKeysInPodTopologySpreadSelectorMerge Beta on free;
-    NativeHistograms Alpha off free;
-    NodeDeclaredFeatures Beta on free;
-    NodeInclusionPolicyInPodTopologySpread Ga on locked;
-    NominatedNodeNameForExpectation Beta on free;
-    OpportunisticBatching Beta on free;
-    PodLevelResources Beta on free;
-    PodObservedGenerationTracking Ga on locked;
-    PodSchedulingReadiness Ga on locked;
-    SchedulerAsyncAPICalls Beta off free;
-    SchedulerAsyncPreemption Beta on free;
-    SchedulerPopFromBackoffQ Beta on free;
-    SchedulerQueueingHints Ga on locked;
-    SidecarContainers Ga on locked;
-    StorageCapacityScoring Alpha off free;
-    TaintTolerationComparisonOperators Alpha off free;
-    TopologyAwareWorkloadScheduling Alpha off free;
-    VolumeAttributesClass Ga on locked;
-    VolumeLimitScaling Alpha off free;
-    WatchListClient Beta on free;
-    WorkloadAwarePreemption Alpha off free;
+    ClearingNominatedNodeNameAfterBinding "34 Alpha off, 35 Beta on" Neutral;
+    ComponentFlagz "33 Alpha off, 36 Beta on" Neutral;
+    ComponentStatusz "33 Alpha off, 36 Beta on" Neutral;
+    CompositePodGroup "37 Alpha off" Refused;
+    ContextualLogging "33 Beta on" Neutral;
+    CoordinatedLeaderElection "33 Beta off";
+    DRAAdminAccess "33 Alpha off, 34 Beta on, 36 Ga on locked";
+    DRAConsumableCapacity "34 Alpha off, 36 Beta on";
+    DRADerivedAttributes "37 Alpha off" Refused;
+    DRADeviceBindingConditions "34 Alpha off, 36 Beta on";
+    DRADeviceCompatibilityGroups "37 Alpha off" Refused;
+    DRADeviceTaintRules "35 Alpha off, 36 Beta off, 37 Ga on";
+    DRADeviceTaints "33 Alpha off, 36 Beta on, 37 Ga on";
+    DRAExtendedResource "34 Alpha off, 36 Beta on, 37 Ga on locked";
+    DRAFractionalCapacityRange "37 Beta off" Refused;
+    DRAListTypeAttributes "36 Alpha off";
+    DRANodeAllocatableResources "36 Alpha off" Refused;
+    DRAOptionalNodeOperations "37 Alpha off" Refused;
+    DRAPartitionableDevices "33 Alpha off, 36 Beta on";
+    DRAPartitionableDevicesType "37 Alpha off" Refused;
+    DRAPrioritizedList "33 Alpha off, 34 Beta on, 36 Ga on, 37 Ga on locked";
+    DRAResourceClaimDeviceStatus "33 Beta on, 37 Ga on locked";
+    DRAResourceClaimGranularStatusAuthorization "36 Beta on" Neutral;
+    DRASchedulerFilterTimeout "34 Beta on";
+    DRAWorkloadResourceClaims "36 Alpha off, 37 Beta off" Refused;
+    DynamicResourceAllocation "33 Beta off, 34 Ga on, 35 Ga on locked";
+    GangScheduling "35 Alpha off, 37 removed" Refused;
+    GenericWorkload "35 Alpha off, 37 Beta off" Refused;
+    ImageVolume "33 Beta off, 35 Beta on, 36 Ga on locked" Neutral;
+    InPlacePodLevelResourcesVerticalScaling "35 Alpha off, 36 Beta on" AlwaysOn;
+    InPlacePodVerticalScaling "33 Beta on, 35 Ga on locked" AlwaysOn;
+    InPlacePodVerticalScalingSchedulerPreemption "37 Alpha off" Refused;
+    InterPodAffinityHostnameFastPath "37 Alpha off" Neutral;
+    LoggingAlphaOptions "33 Alpha off";
+    LoggingBetaOptions "33 Beta on";
+    MatchLabelKeysInPodAffinity "33 Ga on locked" Neutral;
+    MatchLabelKeysInPodTopologySpread "33 Beta on";
+    MatchLabelKeysInPodTopologySpreadSelectorMerge "34 Beta on" Neutral;
+    NativeHistograms "36 Alpha off, 37 Beta on" Neutral;
+    NodeDeclaredFeatures "35 Alpha off, 36 Beta on, 37 Ga on locked";
+    NodeInclusionPolicyInPodTopologySpread "33 Ga on locked";
+    NominatedNodeNameForExpectation "34 Alpha off, 35 Beta on" AlwaysOn;
+    OpportunisticBatching "35 Beta on";
+    PodGroupPreemptionPolicy "37 Alpha off" Refused;
+    PodLevelResources "33 Alpha off, 34 Beta on" AlwaysOn;
+    PodObservedGenerationTracking "33 Alpha off, 34 Beta on, 35 Ga on locked" AlwaysOn;
+    PodSchedulingReadiness "33 Ga on locked" AlwaysOn;
+    SchedulerAsyncAPICalls "34 Beta off" Neutral;
+    SchedulerAsyncPreemption "33 Beta on" AlwaysOn;
+    SchedulerPopFromBackoffQ "33 Beta on" AlwaysOn;
+    SchedulerPreQueueingHints "37 Alpha off" Neutral;
+    SchedulerQueueingHints "33 Beta on, 34 Ga on locked, 37 removed" AlwaysOn;
+    SidecarContainers "33 Ga on locked, 37 removed" AlwaysOn;
+    StorageCapacityScoring "33 Alpha off, 37 Beta on";
+    TaintTolerationComparisonOperators "35 Alpha off";
+    TopologyAwareWorkloadScheduling "36 Alpha off" Refused;
+    VolumeAttributesClass "33 Beta off, 34 Ga on, 36 Ga on locked" AlwaysOn;
+    VolumeLimitScaling "35 Alpha off, 37 Beta on";
+    WatchListClient "33 Beta off, 35 Beta on" Neutral;
+    WorkloadAwarePreemption "36 Alpha off, 37 removed" Refused;
 }
 
 // One bit per gate.
-const _: () = assert!(Feature::ALL.len() <= 64);
+const _: () = assert!(Feature::ALL.len() <= 128);
 
 impl Feature {
     /// Returns the gate with the given name, if a scheduler uses it.
@@ -138,23 +230,58 @@ impl fmt::Display for Feature {
     }
 }
 
-/// The set of gates that are on. [`Default`] is Kubernetes 1.36 without `--feature-gates`.
+/// The release of Kubernetes that applies, and the set of its gates that are on. [`Default`] is the default release
+/// without `--feature-gates`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Features(u64);
+pub struct Features {
+    release: Release,
+    on: u128,
+}
 
 impl Features {
-    /// Returns true if the gate is on.
+    /// Returns the default gates of a release.
+    pub fn of(release: Release) -> Self {
+        let mut features = Self { release, on: 0 };
+        for &feature in Feature::ALL {
+            let state = feature.history().state(release, release.minor());
+            features.set(feature, matches!(state, GateState::Exists(gate) if gate.on));
+        }
+        features
+    }
+
+    /// The release that applies.
+    pub const fn release(self) -> Release {
+        self.release
+    }
+
+    /// Returns true if the gate exists and is on.
     pub const fn enabled(self, feature: Feature) -> bool {
-        self.0 & (1 << feature as u64) != 0
+        self.on & (1 << feature as u128) != 0
+    }
+
+    /// Iterates over the gates that are on although their features are not implemented. Gates that the release turns on
+    /// by default are left out.
+    pub fn refused(self) -> impl Iterator<Item = Feature> {
+        let default = Self::of(self.release);
+        let is_set = move |gate: &Feature| self.enabled(*gate) && !default.enabled(*gate);
+        Feature::ALL.iter().copied().filter(|gate| gate.support() == Support::Refused).filter(is_set)
+    }
+
+    /// Iterates over the gates that are off although Harbormaster behaves as if they were on. Gates that the release
+    /// does not have are left out.
+    pub fn ignored(self) -> impl Iterator<Item = Feature> {
+        let default = Self::of(self.release);
+        let is_set = move |gate: &Feature| !self.enabled(*gate) && default.enabled(*gate);
+        Feature::ALL.iter().copied().filter(|gate| gate.support() == Support::AlwaysOn).filter(is_set)
     }
 
     /// Turns a gate on or off. The caller is responsible for locked gates and for dependencies between gates.
     pub fn set(&mut self, feature: Feature, on: bool) {
-        let bit = 1 << feature as u64;
+        let bit = 1 << feature as u128;
         if on {
-            self.0 |= bit;
+            self.on |= bit;
         } else {
-            self.0 &= !bit;
+            self.on &= !bit;
         }
     }
 
@@ -168,14 +295,13 @@ impl Features {
 
 impl Default for Features {
     fn default() -> Self {
-        let mut features = Self(0);
-        Feature::ALL.iter().for_each(|&f| features.set(f, f.on_by_default()));
-        features
+        Self::of(Release::default())
     }
 }
 
 impl fmt::Debug for Features {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ", self.release)?;
         f.debug_map().entries(Feature::ALL.iter().map(|&g| (g.name(), self.enabled(g)))).finish()
     }
 }
@@ -196,14 +322,66 @@ mod tests {
     }
 
     #[test]
-    fn alpha_gates_are_off_and_locked_gates_are_stable_and_on() {
+    fn each_release_has_its_own_defaults() {
+        let (old, new) = (Features::of(Release::V1_36), Features::of(Release::V1_37));
+        assert_eq!((old.release(), new.release()), (Release::V1_36, Release::V1_37));
+        for feature in [Feature::StorageCapacityScoring, Feature::VolumeLimitScaling] {
+            assert!(!old.enabled(feature) && new.enabled(feature), "{feature}");
+        }
+    }
+
+    #[test]
+    fn a_gate_exists_from_its_first_change_until_it_is_removed() {
+        let state = |feature: Feature, release, emulated| feature.history().state(release, emulated);
+        let alpha = GateState::Exists(Gate { stage: Stage::Alpha, on: false, locked: false });
+        for (release, emulated, expected) in [
+            (Release::V1_36, 34, GateState::Future),
+            (Release::V1_36, 35, alpha),
+            (Release::V1_36, 36, alpha),
+            (Release::V1_37, 36, GateState::Unknown),
+            (Release::V1_37, 37, GateState::Unknown),
+        ] {
+            assert_eq!(state(Feature::GangScheduling, release, emulated), expected, "{release} {emulated}");
+        }
+        assert_eq!(state(Feature::CompositePodGroup, Release::V1_36, 36), GateState::Unknown);
+        assert_eq!(state(Feature::CompositePodGroup, Release::V1_37, 36), GateState::Future);
+    }
+
+    #[test]
+    fn a_gate_is_refused_only_while_it_is_on_and_ignored_only_while_it_is_off() {
+        for &release in Release::ALL {
+            let default = Features::of(release);
+            assert_eq!((default.refused().next(), default.ignored().next()), (None, None), "{release}");
+            let changed = default
+                .with(Feature::GenericWorkload, true)
+                .with(Feature::PodLevelResources, false)
+                .with(Feature::OpportunisticBatching, false);
+            assert_eq!(changed.refused().collect::<Vec<_>>(), [Feature::GenericWorkload]);
+            assert_eq!(changed.ignored().collect::<Vec<_>>(), [Feature::PodLevelResources]);
+        }
+    }
+
+    #[test]
+    fn histories_are_well_formed_and_stages_have_fitting_defaults() {
         for &feature in Feature::ALL {
             assert_eq!(Feature::from_name(feature.name()), Some(feature));
-            match feature.stage() {
-                Stage::Alpha => assert!(!feature.on_by_default(), "{feature}"),
-                Stage::Beta => assert!(!feature.locked(), "{feature}"),
-                Stage::Ga => assert!(feature.on_by_default(), "{feature}"),
-                Stage::Deprecated => panic!("a scheduler reads no deprecated gate: {feature}"),
+            assert_eq!(
+                feature.history().changes().count(),
+                feature.history().0.split(',').count(),
+                "{feature}"
+            );
+            assert!(feature.history().changes().is_sorted_by_key(|(since, _)| since), "{feature}");
+            for (since, gate) in feature.history().changes() {
+                let Some(gate) = gate else {
+                    assert!(feature.history().0.ends_with(&format!("{since} removed")), "{feature}");
+                    continue;
+                };
+                match gate.stage {
+                    Stage::Alpha => assert!(!gate.on, "{feature}"),
+                    Stage::Beta => assert!(!gate.locked, "{feature}"),
+                    Stage::Ga => assert!(gate.on, "{feature}"),
+                    Stage::Deprecated => panic!("a scheduler reads no deprecated gate: {feature}"),
+                }
             }
         }
         assert_eq!(Feature::from_name("Nonsense"), None);

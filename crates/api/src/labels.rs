@@ -1,5 +1,5 @@
-//! String maps for labels, annotations and node selectors, and the syntax of label keys and values with the API's error
-//! messages.
+//! String maps for labels, annotations and node selectors. Also the syntax of label keys and values, with the API
+//! server's error messages.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -65,7 +65,7 @@ impl<'de> Deserialize<'de> for Labels {
     }
 }
 
-/// Maximum number of bytes in the name part of a qualified name, in a label value and in a DNS label.
+/// Maximum number of bytes in the name part of a qualified name and in a label value.
 const MAX_NAME: usize = 63;
 /// Maximum number of bytes in a DNS subdomain.
 const MAX_SUBDOMAIN: usize = 253;
@@ -76,8 +76,8 @@ const NAME_WORDS: &str = "must consist of alphanumeric characters, '-', '_' or '
 const NAME_EXAMPLES: &str = "(e.g. 'MyName',  or 'my.name',  or '123-abc', ";
 const SUBDOMAIN_REGEX: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*";
 
-/// Returns true if `text` is a qualified name, the syntax of label keys and extended resource names: up to 63 letters,
-/// digits, `-`, `_` and `.`, optionally after a DNS subdomain and a slash.
+/// Returns true if `text` is a qualified name, the syntax of label keys and extended resource names: optionally a DNS
+/// subdomain and a slash, then up to 63 letters, digits, `-`, `_` and `.` with a letter or digit at both ends.
 pub fn is_qualified_name(text: &str) -> bool {
     match text.split_once('/') {
         Some((prefix, name)) => is_subdomain(prefix) && is_name(name),
@@ -96,7 +96,7 @@ pub fn is_subdomain(text: &str) -> bool {
     text.len() <= MAX_SUBDOMAIN && has_subdomain_form(text)
 }
 
-/// Returns the reasons why `text` is not a qualified name, in the API's words; empty if it is one.
+/// Returns the API server's error messages for a qualified name; none if `text` is valid.
 pub fn qualified_name_errors(text: &str) -> Vec<String> {
     let wrong_form = || format!("{NAME_WORDS} {NAME_EXAMPLES}regex used for validation is '{NAME_REGEX}')");
     let mut parts = text.split('/');
@@ -130,7 +130,7 @@ pub fn qualified_name_errors(text: &str) -> Vec<String> {
     errors
 }
 
-/// Returns the reasons why `text` is not a label value, in the API's words; empty if it is one.
+/// Returns the API server's error messages for a label value; none if `text` is valid.
 pub fn label_value_errors(text: &str) -> Vec<String> {
     let mut errors = Vec::new();
     if text.len() > MAX_NAME {
@@ -146,20 +146,25 @@ pub fn label_value_errors(text: &str) -> Vec<String> {
     errors
 }
 
-/// Returns the reasons why `text` is not a DNS subdomain, in the API's words; empty if it is one.
+/// Returns the API server's error messages for a DNS subdomain; none if `text` is valid.
 pub fn subdomain_errors(text: &str) -> Vec<String> {
     let mut errors = Vec::new();
     if text.len() > MAX_SUBDOMAIN {
         errors.push(too_long(MAX_SUBDOMAIN));
     }
-    if !has_subdomain_form(text) {
-        errors.push(format!(
+    errors.extend(subdomain_form_error(text));
+    errors
+}
+
+/// Returns the API server's error message if `text` does not have the form of a DNS subdomain. Ignores the length.
+pub fn subdomain_form_error(text: &str) -> Option<String> {
+    (!has_subdomain_form(text)).then(|| {
+        format!(
             "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must \
              start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is \
              '{SUBDOMAIN_REGEX}')"
-        ));
-    }
-    errors
+        )
+    })
 }
 
 fn too_long(most: usize) -> String {
@@ -178,7 +183,8 @@ fn has_name_form(text: &str) -> bool {
         && bytes.iter().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'))
 }
 
-fn has_subdomain_form(text: &str) -> bool {
+/// Returns true if `text` has the form of a DNS subdomain. Ignores the length.
+pub fn has_subdomain_form(text: &str) -> bool {
     let is_inner = |b: &u8| b.is_ascii_lowercase() || b.is_ascii_digit();
     text.split('.').all(|label| {
         let bytes = label.as_bytes();
@@ -193,7 +199,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lookups_find_keys_and_the_last_of_equal_keys_wins() {
+    fn the_last_value_of_a_repeated_key_is_found() {
         let labels: Labels = [("b", "1"), ("a", "2"), ("b", "3")].into_iter().collect();
         assert_eq!(labels.len(), 2);
         assert_eq!(labels.get("b").map(Str::as_str), Some("3"));

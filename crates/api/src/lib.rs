@@ -9,7 +9,7 @@
 //! 1. [`strings`] and [`labels`] (vocabulary), [`quantity`] and [`resources`] (amounts)
 //! 2. [`selector`] and [`taint`] (matching)
 //! 3. [`pod`] and [`node`] (the objects), [`requests`] (effective resource requests)
-//! 4. [`args`] (arguments of the in-tree plugins), [`points`] and [`features`] (names that every crate needs),
+//! 4. [`args`] (arguments of the in-tree plugins), [`points`] and [`features`] (names that many crates use),
 //!    [`similar`] (suggestions for misspelled names)
 //! 5. [`wire`] (decoding)
 //!
@@ -27,6 +27,7 @@ pub mod pod;
 pub mod points;
 pub mod priority_class;
 pub mod quantity;
+pub mod release;
 pub mod requests;
 pub mod resources;
 pub mod selector;
@@ -44,6 +45,7 @@ pub use object_ref::ObjectRef;
 pub use pod::{Pod, PodSpec};
 pub use priority_class::PriorityClass;
 pub use quantity::Quantity;
+pub use release::Release;
 pub use resources::Resources;
 pub use strings::Str;
 pub use time::Timestamp;

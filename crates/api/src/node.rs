@@ -30,11 +30,11 @@ pub struct Node {
     pub labels: Labels,
     /// `metadata.annotations`, without kubectl's last-applied-configuration.
     pub annotations: Labels,
-    /// `spec.unschedulable`: cordoned.
+    /// `spec.unschedulable`; true if the node is cordoned.
     pub unschedulable: bool,
     /// `spec.taints`, in order.
     pub taints: Arc<[Taint]>,
-    /// `status.allocatable`, rounded up as in kube-scheduler, without unknown resource names.
+    /// `status.allocatable`, rounded up as in kube-scheduler, without resources that the scheduler does not count.
     pub allocatable: Resources,
     /// `status.images`, in order.
     pub images: Arc<[Image]>,

@@ -5,18 +5,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Labels, Namespace, Str, selector::LabelSelector};
 
-/// `v1.Service`, reduced to what scheduling reads: the pods that it selects are spread by default.
+/// `v1.Service`, reduced to what scheduling reads. The pods that a service selects are spread by default.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Service {
     /// `metadata.namespace`.
     pub namespace: Str,
     /// `metadata.name`.
     pub name: Str,
-    /// `spec.selector`; `None` selects nothing, an empty selector everything.
+    /// `spec.selector`; `None` selects nothing, and an empty selector selects everything.
     pub selector: Option<Labels>,
 }
 
-/// Kinds of owners whose pods are spread by default: the pods that the owner's selector matches.
+/// Kinds of owners. The pods that an owner's selector matches are spread by default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum WorkloadKind {
     /// `v1`

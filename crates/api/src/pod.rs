@@ -89,7 +89,7 @@ pub struct PodSpec {
     pub scheduler_name: Str,
     /// `priority`, zero when absent.
     pub priority: i32,
-    /// `preemptionPolicy: Never`.
+    /// True with `preemptionPolicy: Never`.
     pub never_preempts: bool,
     /// `nodeSelector`; `None` and empty differ (see NodeAffinity's PreFilter).
     pub node_selector: Option<Labels>,
@@ -114,8 +114,7 @@ pub struct PodSpec {
     /// `resources.limits`: pod-level limits, which are displayed but not counted.
     #[serde(default)]
     pub pod_level_limits: ResourceList,
-    /// `volumes` that are relevant for scheduling, in order (without config maps, secrets, projected volumes and empty
-    /// dirs).
+    /// `volumes` that are relevant for scheduling, in order. Others, such as `configMap` and `emptyDir`, are omitted.
     pub volumes: Vec<Volume>,
     /// `resourceClaims`.
     pub resource_claims: Vec<PodClaim>,
@@ -127,6 +126,8 @@ pub struct PodSpec {
     pub host_users: Option<bool>,
     /// True if some container has a `restartPolicyRules` entry with the action `RestartAllContainers`.
     pub restarts_all_containers: bool,
+    /// True if some `volumeMounts` entry has `bindMountOptions`.
+    pub has_mount_options: bool,
 }
 
 /// A container, reduced to what scheduling reads.
@@ -140,7 +141,7 @@ pub struct Container {
     pub requests: ResourceList,
     /// `ports` with a host port.
     pub host_ports: Vec<HostPort>,
-    /// `restartPolicy: Always` of an init container: a sidecar (KEP-753).
+    /// True with `restartPolicy: Always`, which makes an init container a sidecar (KEP-753).
     pub restart_always: bool,
     /// `resources.limits`. An extender's `managedResources` are compared with both requests and limits.
     pub limits: ResourceList,
@@ -194,15 +195,15 @@ pub struct TopologySpreadConstraint {
     pub max_skew: i32,
     /// `topologyKey`.
     pub topology_key: Str,
-    /// `whenUnsatisfiable: DoNotSchedule` (otherwise `ScheduleAnyway`).
+    /// True with `whenUnsatisfiable: DoNotSchedule`, false with `ScheduleAnyway`.
     pub hard: bool,
     /// `labelSelector`; `None` matches nothing.
     pub label_selector: Option<LabelSelector>,
     /// `minDomains`.
     pub min_domains: Option<i32>,
-    /// `nodeAffinityPolicy: Ignore` (the default is Honor).
+    /// True with `nodeAffinityPolicy: Ignore`; the default is `Honor`.
     pub ignore_node_affinity: bool,
-    /// `nodeTaintsPolicy: Honor` (the default is Ignore).
+    /// True with `nodeTaintsPolicy: Honor`; the default is `Ignore`.
     pub honor_node_taints: bool,
     /// `matchLabelKeys`.
     pub match_label_keys: Vec<Str>,
@@ -217,7 +218,7 @@ pub struct Volume {
     pub source: VolumeSource,
 }
 
-/// Sources of volumes that restrict the choice of nodes.
+/// Sources of volumes that affect the choice of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum VolumeSource {
     /// `persistentVolumeClaim.claimName`.
@@ -228,12 +229,12 @@ pub enum VolumeSource {
     Image(Str),
     /// `csi.driver`: an inline CSI volume.
     InlineCsi(Str),
-    /// A disk for which Kubernetes once had an in-tree driver.
+    /// A disk of a type that had an in-tree driver.
     InTree(InTreeDisk),
 }
 
-/// A disk in a pod's volume or a persistent volume, for which Kubernetes itself once had a driver. CSI drivers have
-/// replaced most of these drivers.
+/// A disk in a pod's volume or in a persistent volume. Kubernetes had an in-tree driver for each of these types; CSI
+/// drivers have replaced most of them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum InTreeDisk {
     /// `gcePersistentDisk`
@@ -312,17 +313,17 @@ pub struct PodStatus {
     /// `startTime`.
     pub start_time: Option<Timestamp>,
     /// Resources in the statuses of containers and init containers (in-place resize, KEP-1287). Statuses without
-    /// resources are omitted.
+    /// `resources` and `allocatedResources` are omitted.
     pub container_resources: Vec<ContainerResources>,
-    /// Pod-level `resources.requests` and `allocatedResources` of the status.
+    /// Pod-level `resources.requests` and `allocatedResources` of the status; `None` without `resources`.
     pub pod_level: Option<ContainerResources>,
     /// `resourceClaimStatuses` and `extendedResourceClaimStatus`, as pairs of a name in the pod and the name
     /// of the claim.
     pub resource_claims: Labels,
 }
 
-/// Name under which [`PodStatus::resource_claims`] contains the claim of `extendedResourceClaimStatus`. No entry of a
-/// pod's `resourceClaims` can have this name.
+/// Key in [`PodStatus::resource_claims`] of the claim that `extendedResourceClaimStatus` names. No entry of a pod's
+/// `resourceClaims` can have this name.
 pub const EXTENDED_CLAIM: &str = "extendedResourceClaimStatus";
 
 /// `status.phase`.
@@ -356,19 +357,19 @@ pub struct PodCondition {
     pub last_transition: Option<Timestamp>,
 }
 
-/// Actual and allocated resources of a running container.
+/// Actual and allocated resources of a running container or pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ContainerResources {
     /// Container name; empty for pod-level resources.
     pub name: Str,
-    /// `resources.requests`.
-    pub requests: ResourceList,
+    /// `resources.requests`; `None` if there is no `resources`.
+    pub requests: Option<ResourceList>,
     /// `allocatedResources`.
     pub allocated: ResourceList,
 }
 
 impl Resources {
-    /// Converts a list. Names that are neither well known nor scalar resources are ignored.
+    /// Converts a list. Resources other than cpu, memory, ephemeral-storage, pods and scalar resources are ignored.
     pub fn from_list(list: &ResourceList) -> Resources {
         let mut total = Resources::default();
         for (name, amount) in list {

@@ -6,7 +6,7 @@ use std::fmt;
 macro_rules! extension_points {
     ($($(#[$doc:meta])* $point:ident = $field:literal;)*) => {
         /// A point at which plugins take part in scheduling a pod. The points are in the order in which a pod passes
-        /// them; the points of pod groups come last.
+        /// through them; the points of pod groups come last.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub enum ExtensionPoint {
             $($(#[$doc])* $point,)*
@@ -34,33 +34,33 @@ macro_rules! extension_points {
 }
 
 extension_points! {
-    /// Before a pod enters the active queue.
+    /// Runs before a pod enters the active queue.
     PreEnqueue = "preEnqueue";
     /// Orders the active queue; one plugin for all profiles.
     QueueSort = "queueSort";
-    /// Once per pod, before nodes are filtered.
+    /// Runs once per pod, before nodes are filtered.
     PreFilter = "preFilter";
-    /// Per pod and node: may the pod run on the node?
+    /// Decides whether a pod may run on a node.
     Filter = "filter";
-    /// When no node fits.
+    /// Runs when no node fits.
     PostFilter = "postFilter";
-    /// Once per pod, before nodes are scored.
+    /// Runs once per pod, before nodes are scored.
     PreScore = "preScore";
-    /// Per pod and node: how well does the node suit the pod? Includes normalization.
+    /// Rates how well a node suits a pod. Includes normalization.
     Score = "score";
-    /// After the node is chosen.
+    /// Runs after the node is chosen.
     Reserve = "reserve";
-    /// Before the binding: allow, reject or wait.
+    /// Allows, rejects or delays the binding.
     Permit = "permit";
-    /// Before the binding call.
+    /// Runs before the binding call.
     PreBind = "preBind";
-    /// The binding call.
+    /// Makes the binding call.
     Bind = "bind";
-    /// After the binding call.
+    /// Runs after the binding call.
     PostBind = "postBind";
-    /// Candidate placements of a pod group.
+    /// Generates candidate placements of a pod group.
     PlacementGenerate = "placementGenerate";
-    /// Score of a placement of a pod group.
+    /// Scores a placement of a pod group.
     PlacementScore = "placementScore";
 }
 

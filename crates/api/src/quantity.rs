@@ -1,9 +1,10 @@
 //! Kubernetes quantities: `100m`, `1.5Gi`, `1e3`.
 //!
-//! Grammar, rounding and overflow follow the API's definition (`resource.Quantity` in apimachinery): amounts finer than
-//! 1n are rounded up to 1n, amounts with a binary suffix are capped at the largest `i64`, and conversions to integers
-//! round away from zero. Like the API, this module has two parsers, one with 64-bit integers and one with decimals of
-//! any length. The parser that accepts the text determines the result of an overflow.
+//! Grammar, rounding and overflow follow the API's definition (`resource.Quantity` in apimachinery): amounts are
+//! rounded away from zero to multiples of 1n, amounts with a binary suffix are capped at the largest `i64`, and
+//! conversions to integers round away from zero, except for some negative amounts. Like the API, this module has two
+//! parsers, one with 64-bit integers and one with decimals of any length. The parser that accepts the text determines
+//! the result of an overflow.
 
 use std::{cmp::Ordering, fmt, str::FromStr};
 
@@ -11,8 +12,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 /// An amount as written in a manifest.
 ///
-/// Compares by amount; the notation affects only [`fmt::Display`]. Amounts beyond about 10^29 compare and print as the
-/// largest amount that can be represented; [`Quantity::value`] and [`Quantity::milli_value`] are unaffected.
+/// Compares by amount; the notation affects only [`fmt::Display`]. Amounts beyond about 10^29 units compare and print
+/// as the largest amount that can be represented; [`Quantity::value`] and [`Quantity::milli_value`] are unaffected.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Quantity {
     nanos: i128,
@@ -33,7 +34,7 @@ enum Notation {
     DecimalExponent,
 }
 
-/// Error for a text that is not a quantity.
+/// Error for an invalid quantity.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("quantity {text:?}: {problem}")]
 pub struct QuantityError {
@@ -43,7 +44,7 @@ pub struct QuantityError {
     pub problem: QuantityProblem,
 }
 
-/// Problem with a quantity, in the API's words.
+/// Problem with a quantity, with the API server's message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QuantityProblem {
     /// Not a number followed by a suffix.
@@ -80,18 +81,25 @@ impl Quantity {
         Self::short(units, 0, Notation::BinarySi)
     }
 
-    /// Units, rounded away from zero.
+    /// Creates a whole number of units in the notation of this quantity.
+    #[must_use]
+    pub fn with_units(&self, units: i64) -> Self {
+        Self::short(units, 0, self.notation)
+    }
+
+    /// Units, rounded away from zero. On overflow and for some negative amounts, the result is the same wrong number as
+    /// in Kubernetes.
     pub fn value(&self) -> i64 {
         self.value
     }
 
-    /// Thousandths, rounded away from zero. On overflow, the result is the same as in Kubernetes: a wrapped number or,
-    /// for example for `1E`, zero.
+    /// Thousandths, rounded away from zero. On overflow and for some negative amounts, the result is the same wrong
+    /// number as in Kubernetes: zero for `1E`, for example.
     pub fn milli_value(&self) -> i64 {
         self.milli
     }
 
-    /// Billionths. This is the finest resolution, so nothing is rounded.
+    /// Billionths, the finest resolution of a quantity. Amounts beyond about 10^29 units are capped.
     pub fn nanos(&self) -> i128 {
         self.nanos
     }
@@ -249,7 +257,7 @@ fn parse(text: &str) -> Result<Quantity, QuantityProblem> {
     Ok(Quantity::long(&amount, parts.negative, notation))
 }
 
-/// The 64-bit parser. It accepts at most 18 digits, nothing finer than 1n, and only small numbers with a binary suffix.
+/// The 64-bit parser. It accepts at most 18 digits, nothing finer than 1n, and binary suffixes only on small integers.
 fn parse_short(parts: &ParsedText<'_>, factor: Factor) -> Option<Quantity> {
     let digits = parts.whole.len().max(1) + parts.fraction.len();
     if digits > SAFE_DIGITS {
@@ -264,7 +272,7 @@ fn parse_short(parts: &ParsedText<'_>, factor: Factor) -> Option<Quantity> {
             (exponent >= NANO).then(|| Quantity::short(number, exponent, notation))
         }
         Factor::Two(exponent) => {
-            // Reserve three decimal digits for every factor of 1024, and one more digit.
+            // As in the API: 14 digits, of which every factor of 1024 takes three.
             let room = 14 - 3 * i64::from(exponent / 10);
             if !parts.fraction.is_empty() || i64::try_from(digits).ok()? > room {
                 return None;
@@ -275,7 +283,7 @@ fn parse_short(parts: &ParsedText<'_>, factor: Factor) -> Option<Quantity> {
 }
 
 /// Returns `number * 10^up`, rounded away from zero. On overflow, the result is that of the 64-bit parser: a wrapped
-/// number for small powers of ten, and zero for all others.
+/// number if `up` is 1, 2, 3, 6 or 9, and otherwise zero.
 fn scale_i64(number: i64, up: i64) -> i64 {
     if up < 0 {
         return match power_of_ten(-up) {

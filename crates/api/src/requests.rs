@@ -1,17 +1,17 @@
 //! Effective resource requests of a pod, its host ports and images.
 //!
 //! The rules are part of the API. A request is the sum over containers and sidecars, but at least as much as each init
-//! container needs together with the sidecars started before it (KEP-753). For a running pod, each amount is the
-//! maximum of requested, allocated and actual resources (KEP-1287). Pod-level requests replace the sum (KEP-2837), and
-//! the pod's overhead is added (KEP-688).
+//! container needs together with the sidecars started before it (KEP-753). For a running pod, the requested, allocated
+//! and actual resources count as [`StatusRule`] says; the requested ones do not count if the pod's resize is infeasible
+//! (KEP-1287). Pod-level requests replace the sum (KEP-2837), and the pod's overhead is added (KEP-688).
 //!
-//! Amounts of single containers are rounded up before they are added. The API server rounds CPU to thousandths anyway,
+//! Each container's amounts are rounded up before they are added. The API server rounds CPU to thousandths anyway,
 //! so rounding before the addition rather than after it matters only for fractions of bytes and of countable resources.
 
 use std::borrow::Cow;
 
 use crate::{
-    Pod, PodSpec, Resources, Str,
+    Pod, PodSpec, Release, Resources, Str,
     pod::{Container, ContainerResources, HostPort, PodStatus, ResourceList, VolumeSource},
     resources::{CPU, MEMORY, is_pod_level},
 };
@@ -21,33 +21,58 @@ pub const DEFAULT_MILLI_CPU: i64 = 100;
 /// Memory that scores assume for a container without a memory request: 200 MiB, in bytes.
 pub const DEFAULT_MEMORY: i64 = 200 << 20;
 
-/// Condition of a pod with a pending resize.
+/// Type of the condition of a pod whose resize is pending.
 const RESIZE_PENDING: &str = "PodResizePending";
 /// Reason in this condition if the resize can never happen on the node.
 const INFEASIBLE: &str = "Infeasible";
 
+/// How the resources in a running pod's status count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StatusRule {
+    /// Each container counts with the largest of its requested, allocated and actual amounts (Kubernetes 1.36). The
+    /// status of an init container that is not a sidecar is ignored.
+    #[default]
+    LargestOfContainer,
+    /// The pod counts with the largest of the totals of requested, allocated and actual amounts (Kubernetes 1.37).
+    LargestTotal,
+}
+
+impl StatusRule {
+    /// Returns the rule of a release.
+    pub fn of(release: Release) -> Self {
+        if release >= Release::V1_37 { Self::LargestTotal } else { Self::LargestOfContainer }
+    }
+}
+
 /// Resources that the pod occupies on its node. The status, pod-level requests and overhead are taken into account.
-/// NodeInfo sums these amounts.
-pub fn pod_request(pod: &Pod) -> Resources {
-    Resources::from_list(&pod_request_list(pod))
+/// A node's row holds the sum of these amounts over its pods.
+pub fn pod_request(pod: &Pod, rule: StatusRule) -> Resources {
+    Resources::from_list(&pod_request_list(pod, rule))
 }
 
-/// [`pod_request`] with all names, including those that the scheduler does not count; sorted by name.
-pub fn pod_request_list(pod: &Pod) -> ResourceList {
-    RequestSource::running(pod).list(true)
+/// [`pod_request`] with all resources, including those that the scheduler does not count; sorted by name.
+pub fn pod_request_list(pod: &Pod, rule: StatusRule) -> ResourceList {
+    RequestSource::running(pod, rule).list(true)
 }
 
-/// Request of a pod that is not running yet: [`pod_request`] without its status.
+/// Returns true if [`pod_request`] may differ from [`spec_request`] because of the pod's status.
+pub fn status_counts(pod: &Pod) -> bool {
+    let status = &pod.status;
+    let reported = !status.container_resources.is_empty() || status.pod_level.is_some();
+    reported || is_infeasible(pod)
+}
+
+/// Request of a pod that is not running yet: like [`pod_request`], but ignores the pod's status.
 pub fn spec_request(spec: &PodSpec) -> Resources {
     Resources::from_list(&spec_request_list(spec))
 }
 
-/// [`spec_request`] with all names, including those that the scheduler does not count; sorted by name.
+/// [`spec_request`] with all resources, including those that the scheduler does not count; sorted by name.
 pub fn spec_request_list(spec: &PodSpec) -> ResourceList {
     RequestSource::planned(spec).list(true)
 }
 
-/// Effective limits of the pod with all names, sorted by name. Pod-level limits (KEP-2837) replace those of the
+/// The pod's effective limits for all resources, sorted by name. Pod-level limits (KEP-2837) replace those of the
 /// containers. Overhead is added to nonzero limits.
 pub fn limit_list(spec: &PodSpec) -> ResourceList {
     let containers = spec.containers.iter().chain(&spec.init_containers);
@@ -66,11 +91,11 @@ pub fn limit_list(spec: &PodSpec) -> ResourceList {
     names.into_iter().map(limit).collect()
 }
 
-/// The pod's request as (CPU in thousandths, memory in bytes). A container without a request is counted as requesting
-/// [`DEFAULT_MILLI_CPU`] and [`DEFAULT_MEMORY`]. If the pod has pod-level requests, the defaults apply only to
-/// resources that neither the pod nor any of its containers names.
-pub fn nonzero_request(pod: &Pod) -> (i64, i64) {
-    let source = RequestSource::running(pod);
+/// The pod's request as (CPU in thousandths, memory in bytes). [`DEFAULT_MILLI_CPU`] counts for a container without a
+/// CPU request, and [`DEFAULT_MEMORY`] for a container without a memory request. If the pod has pod-level requests,
+/// each default applies only if neither these requests nor the overhead nor any container names its resource.
+pub fn nonzero_request(pod: &Pod, rule: StatusRule) -> (i64, i64) {
+    let source = RequestSource::running(pod, rule);
     let pod_level = pod.spec.pod_level_requests.iter().any(|(name, _)| is_pod_level(name));
     let names = if pod_level { source.names(true) } else { Vec::new() };
     let total = |name: &str, default: i64| {
@@ -109,16 +134,15 @@ pub fn volume_images(spec: &PodSpec) -> impl Iterator<Item = &Str> {
     })
 }
 
-/// Returns the image's name, with `:latest` if it has neither a tag nor a digest, in the form in which nodes report
-/// names.
+/// Returns the image's name in the form that nodes report: with `:latest` if it has neither a tag nor a digest.
 pub fn normalized_image(image: &str) -> Cow<'_, str> {
     let last = image.rsplit('/').next().unwrap_or(image);
     if last.contains(':') { Cow::Borrowed(image) } else { Cow::Owned(format!("{image}:latest")) }
 }
 
-/// Aggregates one resource over containers: the sum over containers and sidecars, or the largest need of an init
-/// container together with the sidecars started before it, if that is larger. `amount` is called with true for init
-/// containers.
+/// Aggregates one resource over containers. The result is the larger of two amounts: the sum over containers and
+/// sidecars, and the largest need of an init container together with the sidecars started before it. `amount` is called
+/// with true for init containers.
 pub(crate) fn aggregate(spec: &PodSpec, amount: impl Fn(&Container, bool) -> i64) -> i64 {
     let mut total = spec.containers.iter().map(|c| amount(c, false)).fold(0, i64::saturating_add);
     let (mut sidecars, mut peak) = (0i64, i64::MIN);
@@ -139,63 +163,141 @@ pub(crate) fn listed(list: &[(Str, i64)], name: &str) -> Option<i64> {
     list.iter().find(|(n, _)| *n == name).map(|(_, amount)| *amount)
 }
 
+/// Returns true if the pod has a pending resize that can never happen on its node.
+fn is_infeasible(pod: &Pod) -> bool {
+    pod.condition(RESIZE_PENDING).is_some_and(|c| c.reason == INFEASIBLE)
+}
+
+/// Amounts of resources by name.
+type List<'a> = &'a [(Str, i64)];
+
+/// Returns the list unless it is empty. The API server does not distinguish an empty list from an absent one.
+fn given<'a>(list: List<'a>) -> Option<List<'a>> {
+    (!list.is_empty()).then_some(list)
+}
+
+/// The amounts with which containers count. If there are several views, the largest total counts.
+#[derive(Clone, Copy)]
+enum View {
+    /// For each container, the largest of its requested, allocated and actual amounts.
+    Merged,
+    /// The requested amounts.
+    Requested,
+    /// The allocated amounts, or else the requested ones.
+    Allocated,
+    /// The actual amounts, or else the allocated or requested ones.
+    Actual,
+}
+
 /// Source of a pod's requests: the spec alone, or the spec and the status.
 struct RequestSource<'a> {
     spec: &'a PodSpec,
     status: Option<&'a PodStatus>,
-    /// True if the pending resize can never happen. The request in the spec is then ignored.
+    /// True if the pending resize can never happen. The request in the spec is then ignored; under
+    /// [`StatusRule::LargestOfContainer`], it is ignored only where the status has amounts.
     infeasible: bool,
+    rule: StatusRule,
 }
 
 /// Up to three lists of amounts. The largest amount of each resource counts.
-type Lists<'a> = [&'a [(Str, i64)]; 3];
+type Lists<'a> = [List<'a>; 3];
 
 impl<'a> RequestSource<'a> {
     fn planned(spec: &'a PodSpec) -> Self {
-        Self { spec, status: None, infeasible: false }
+        Self { spec, status: None, infeasible: false, rule: StatusRule::default() }
     }
 
-    fn running(pod: &'a Pod) -> Self {
-        let infeasible = pod.condition(RESIZE_PENDING).is_some_and(|c| c.reason == INFEASIBLE);
-        Self { spec: &pod.spec, status: Some(&pod.status), infeasible }
+    fn running(pod: &'a Pod, rule: StatusRule) -> Self {
+        Self { spec: &pod.spec, status: Some(&pod.status), infeasible: is_infeasible(pod), rule }
     }
 
-    fn effective<'c>(
-        &self,
-        requested: &'c ResourceList,
-        actual: Option<&'c ContainerResources>,
-    ) -> Lists<'c> {
-        match actual {
-            None => [requested, &[], &[]],
-            Some(actual) if self.infeasible => [&actual.requests, &actual.allocated, &[]],
-            Some(actual) => [requested, &actual.requests, &actual.allocated],
+    fn views(&self) -> &'static [View] {
+        match (self.status, self.rule, self.infeasible) {
+            (None, ..) => &[View::Requested],
+            (_, StatusRule::LargestOfContainer, _) => &[View::Merged],
+            (_, StatusRule::LargestTotal, false) => &[View::Requested, View::Allocated, View::Actual],
+            (_, StatusRule::LargestTotal, true) => &[View::Allocated, View::Actual],
         }
     }
 
-    fn lists<'c>(&self, container: &'c Container, is_init: bool) -> Lists<'c>
+    fn effective<'c>(&self, requested: List<'c>, actual: Option<&'c ContainerResources>) -> Lists<'c> {
+        match actual.and_then(|actual| Some((actual.requests.as_ref()?, &actual.allocated))) {
+            None => [requested, &[], &[]],
+            Some((requests, allocated)) if self.infeasible => [requests, allocated, &[]],
+            Some((requests, allocated)) => [requested, requests, allocated],
+        }
+    }
+
+    /// Returns a container's amounts in a view.
+    fn lists<'c>(&self, view: View, container: &'c Container, is_init: bool) -> Lists<'c>
     where
         'a: 'c,
     {
-        let status = self.status.filter(|_| !is_init || container.restart_always);
-        let actual = status.and_then(|s| s.container_resources.iter().find(|r| r.name == container.name));
-        self.effective(&container.requests, actual)
+        let status =
+            self.status.and_then(|s| s.container_resources.iter().find(|r| r.name == container.name));
+        let requested: List<'c> = if self.infeasible { &[] } else { &container.requests };
+        let allocated = || status.and_then(|status| given(&status.allocated)).unwrap_or(requested);
+        let actual = || status.and_then(|status| given(status.requests.as_ref()?));
+        match view {
+            View::Merged => {
+                let status = status.filter(|_| !is_init || container.restart_always);
+                self.effective(&container.requests, status)
+            }
+            View::Requested => [&container.requests, &[], &[]],
+            View::Allocated => [allocated(), &[], &[]],
+            View::Actual => [actual().unwrap_or_else(allocated), &[], &[]],
+        }
     }
 
+    /// Returns the totals in the pod's own status. They replace the totals of the containers if the status has both.
+    fn own_total(&self, view: View) -> Option<List<'a>> {
+        let own = self.status?.pod_level.as_ref()?;
+        let (allocated, actual) = (given(&own.allocated)?, given(own.requests.as_ref()?)?);
+        match view {
+            View::Merged | View::Requested => None,
+            View::Allocated => Some(allocated),
+            View::Actual => Some(actual),
+        }
+    }
+
+    /// Returns the pod-level requests and the amounts of the pod's own status; none if no pod-level request counts.
     fn pod_level(&self) -> Lists<'a> {
-        self.effective(&self.spec.pod_level_requests, self.status.and_then(|s| s.pod_level.as_ref()))
+        let requested = &self.spec.pod_level_requests;
+        match requested.iter().any(|(name, _)| is_pod_level(name)) {
+            true => self.effective(requested, self.status.and_then(|s| s.pod_level.as_ref())),
+            false => Lists::default(),
+        }
+    }
+
+    /// Returns the pod-level amount of one resource, which replaces the total of the containers.
+    fn own_request(&self, name: &str) -> Option<i64> {
+        let amount = || largest(self.pod_level(), name);
+        match self.rule {
+            _ if !is_pod_level(name) => None,
+            StatusRule::LargestOfContainer => {
+                listed(&self.spec.pod_level_requests, name).map(|_| amount().unwrap_or(0))
+            }
+            StatusRule::LargestTotal => amount(),
+        }
     }
 
     /// Names of the resources in the request, sorted.
     fn names(&self, with_pod_level: bool) -> Vec<&'a Str> {
-        let containers = self.spec.containers.iter().map(|c| self.lists(c, false));
-        let init_containers = self.spec.init_containers.iter().map(|c| self.lists(c, true));
-        let mut names: Vec<&Str> =
-            containers.chain(init_containers).flatten().flatten().map(|(name, _)| name).collect();
-        if with_pod_level {
-            let pod_level = self.spec.pod_level_requests.iter().map(|(name, _)| name);
-            names.extend(pod_level.filter(|name| is_pod_level(name)));
+        let (spec, mut names) = (self.spec, Vec::new());
+        for view in self.views() {
+            if let Some(own) = self.own_total(*view) {
+                names.extend(keys(own));
+                continue;
+            }
+            let containers = spec.containers.iter().map(|c| self.lists(*view, c, false));
+            let init_containers = spec.init_containers.iter().map(|c| self.lists(*view, c, true));
+            names.extend(containers.chain(init_containers).flatten().flat_map(keys));
         }
-        names.extend(self.spec.overhead.iter().map(|(name, _)| name));
+        if with_pod_level {
+            let named = keys(&spec.pod_level_requests).chain(self.pod_level().into_iter().flat_map(keys));
+            names.extend(named.filter(|name| self.own_request(name).is_some()));
+        }
+        names.extend(keys(&spec.overhead));
         names.sort_unstable();
         names.dedup();
         names
@@ -208,21 +310,30 @@ impl<'a> RequestSource<'a> {
 
     /// Total of one resource; `default` is the amount for containers that do not name the resource.
     fn total(&self, name: &str, default: i64, with_pod_level: bool) -> i64 {
-        let replaced =
-            with_pod_level && is_pod_level(name) && listed(&self.spec.pod_level_requests, name).is_some();
-        let amount = if replaced {
-            largest(self.pod_level(), name).unwrap_or(0)
-        } else {
-            aggregate(self.spec, |container, is_init| {
-                largest(self.lists(container, is_init), name).unwrap_or(default)
-            })
-        };
+        let own = self.own_request(name).filter(|_| with_pod_level);
+        let amount = own.unwrap_or_else(|| {
+            let totals = self.views().iter().map(|view| self.total_in(*view, name, default));
+            totals.max().unwrap_or(0)
+        });
         amount.saturating_add(listed(&self.spec.overhead, name).unwrap_or(0))
+    }
+
+    fn total_in(&self, view: View, name: &str, default: i64) -> i64 {
+        match self.own_total(view) {
+            Some(own) => listed(own, name).unwrap_or(0),
+            None => aggregate(self.spec, |container, is_init| {
+                largest(self.lists(view, container, is_init), name).unwrap_or(default)
+            }),
+        }
     }
 }
 
 fn largest(lists: Lists<'_>, name: &str) -> Option<i64> {
     lists.iter().filter_map(|list| listed(list, name)).max()
+}
+
+fn keys<'a>(list: List<'a>) -> impl Iterator<Item = &'a Str> {
+    list.iter().map(|(name, _)| name)
 }
 
 #[cfg(test)]

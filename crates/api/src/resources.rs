@@ -49,7 +49,7 @@ pub fn is_pod_level(name: &str) -> bool {
 
 /// Amounts of resources: cpu in millicores, memory and ephemeral storage in bytes, everything else in units.
 ///
-/// Can also represent a resource *list*. If the presence of a key matters, see [`crate::pod::ResourceList`].
+/// An absent resource and an amount of zero are the same here; [`crate::pod::ResourceList`] distinguishes them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Resources {
     /// cpu, in thousandths of a core.

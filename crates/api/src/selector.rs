@@ -13,8 +13,8 @@ use crate::{
     labels::{is_label_value, is_qualified_name, label_value_errors, qualified_name_errors},
 };
 
-/// `metav1.LabelSelector`: all parts must match. An absent selector matches nothing, an empty one everything. Users of
-/// this type represent absence as `Option::None`.
+/// `metav1.LabelSelector`: all parts must match. An absent selector (`Option::None`) matches nothing; an empty selector
+/// matches everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct LabelSelector {
     /// `matchLabels`.
@@ -37,19 +37,19 @@ pub struct Requirement {
 /// Operators of label and node selectors.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Operator {
-    /// Present, and one of the values.
+    /// The label has one of the values.
     In,
-    /// Absent, or none of the values.
+    /// The label is absent or has none of the values.
     NotIn,
-    /// Present.
+    /// The label is present.
     Exists,
-    /// Absent.
+    /// The label is absent.
     DoesNotExist,
     /// Node selectors only: the label, read as an integer, is greater than the value.
     Gt,
     /// Node selectors only: the label, read as an integer, is less than the value.
     Lt,
-    /// Anything else: a parse error.
+    /// Any other name, which is a syntax error.
     Unknown(Str),
 }
 
@@ -90,12 +90,12 @@ pub struct NodeAffinity {
 /// The only field that node selectors can match.
 const FIELD_NAME: &str = "metadata.name";
 
-/// Errors in a selector, one message for each, in the API's words.
+/// The API server's messages for the errors in a selector.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SelectorError(pub Vec<String>);
 
 impl fmt::Display for SelectorError {
-    /// Writes a single message as it is, and several messages as a list in brackets. Repeated messages are omitted.
+    /// Writes a single message unchanged, and several messages as a list in brackets. Repeated messages are omitted.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut seen: Vec<&str> = Vec::with_capacity(self.0.len());
         for finding in &self.0 {
@@ -239,7 +239,7 @@ impl LabelSelector {
     /// Finds syntax errors.
     ///
     /// # Errors
-    /// The errors of the first entry that the API server would not accept.
+    /// The errors of the first entry that the API server would reject.
     pub fn check(&self) -> Result<(), SelectorError> {
         for (key, value) in self.match_labels.iter() {
             let pair = Requirement { key: key.clone(), operator: Operator::In, values: vec![value.clone()] };
@@ -391,7 +391,7 @@ impl ParsedNodeSelector {
         self.terms.iter().any(|term| term.matches(node_labels, node_name))
     }
 
-    /// Returns the label and the values if the only requirement is that a label has one of several values.
+    /// Returns the label key and the values if the only valid term consists of a single `In` expression.
     pub fn one_label(&self) -> Option<(&Str, &[Str])> {
         let [ParsedTerm { expressions, fields }] = self.terms.as_slice() else { return None };
         match expressions.as_slice() {

@@ -1,7 +1,8 @@
 //! Suggestions for misspelled names.
 
 /// Returns the name in `known` that `written` probably stands for: the nearest name, if at most a third of its letters
-/// are wrong, missing, superfluous or swapped. Case is ignored.
+/// (or one letter, if it has fewer than three) are wrong, missing, superfluous or swapped. Case is ignored. `written`
+/// itself is never returned.
 pub fn similar<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let lower = written.to_lowercase();
     let near = |name: &'a str| {
@@ -11,7 +12,7 @@ pub fn similar<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> O
     known.into_iter().filter_map(near).min_by_key(|(wrong, _)| *wrong).map(|(_, name)| name)
 }
 
-/// Returns a suffix for a message about an unknown name: `` (did you mean `name`?)`` after a space, or nothing.
+/// Returns a suffix for a message about an unknown name: a space and `` (did you mean `name`?)``, or the empty string.
 pub fn did_you_mean<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     suggestion(similar(written, known))
 }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A shared immutable string. Cloning copies a pointer.
 ///
-/// Comparisons check the pointers first, so strings from the same [`Interner`] compare in one step.
+/// Equality checks the pointers first, so a string from an [`Interner`] is found equal to its copies in one step.
 #[derive(Clone, Eq, PartialOrd, Ord)]
 pub struct Str(Arc<str>);
 

@@ -28,16 +28,16 @@ pub struct Taint {
     pub effect: TaintEffect,
 }
 
-/// Comparison of a toleration's value.
+/// Comparison of a taint's value with a toleration's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum TolerationOperator {
-    /// The same value. Also the meaning of an absent operator.
+    /// The values are equal. An absent operator means the same.
     Equal,
-    /// Any value.
+    /// The taint may have any value.
     Exists,
-    /// A smaller number. Requires the alpha feature gate `TaintTolerationComparisonOperators`.
+    /// The taint's value is a smaller number. Requires the alpha feature gate `TaintTolerationComparisonOperators`.
     Lt,
-    /// A larger number. Requires the alpha feature gate `TaintTolerationComparisonOperators`.
+    /// The taint's value is a larger number. Requires the alpha feature gate `TaintTolerationComparisonOperators`.
     Gt,
     /// Anything else: tolerates nothing.
     Unknown,
@@ -59,7 +59,7 @@ pub struct Toleration {
 /// Key of the taint that represents `spec.unschedulable`.
 pub const TAINT_NODE_UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
 
-/// The taint that a cordoned node has in addition to its real taints.
+/// The taint that scheduling assumes on a cordoned node in addition to its real taints.
 pub static UNSCHEDULABLE: LazyLock<Taint> = LazyLock::new(|| Taint {
     key: TAINT_NODE_UNSCHEDULABLE.into(),
     value: Str::default(),
@@ -143,7 +143,7 @@ pub fn find_untolerated<'a>(
     taints.iter().find(|taint| filter(taint) && !is_tolerated(taint))
 }
 
-/// Parses a 64-bit integer without a plus sign, leading zeros or negative zero.
+/// Parses a 64-bit integer. Rejects a plus sign, leading zeros and negative zero.
 fn canonical_integer(text: &str) -> Option<i64> {
     let digits = text.strip_prefix('-').unwrap_or(text);
     let is_canonical = digits.starts_with(|c: char| ('1'..='9').contains(&c)) || text == "0";
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn tolerations_match_by_effect_key_and_operator() {
+    fn tolerations_match_by_effect_and_key_and_operator() {
         let taint = Taint { key: "k".into(), value: "5".into(), effect: TaintEffect::NoSchedule };
         for (toleration, expected) in [
             (toleration("k", Equal, "5", None), true),

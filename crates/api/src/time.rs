@@ -4,7 +4,7 @@ use std::{fmt, ops::Add, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-/// Nanoseconds since the Unix epoch. The core never reads a clock, so every `Timestamp` comes from the host.
+/// Nanoseconds since the Unix epoch. The core never reads a clock; the host passes the current time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Timestamp(pub i64);
 

@@ -56,9 +56,9 @@ impl Decoder {
         Self::default()
     }
 
-    /// Makes this a decoder for manifests that no API server has processed. It fills in the fields that affect
-    /// scheduling and that an API server sets on creation. Priority classes are not resolved, and fields that admission
-    /// plugins would set are missing.
+    /// Makes this a decoder for manifests that no API server has processed. The decoder sets the fields that affect
+    /// scheduling and that an API server sets on creation. It does not resolve priority classes, and leaves out fields
+    /// that admission plugins would set.
     #[must_use]
     pub fn with_api_defaults(mut self) -> Self {
         self.api_defaults = true;
@@ -172,8 +172,8 @@ fn from_slice<'a, T: Deserialize<'a>>(kind: &'static str, json: &'a [u8]) -> Res
     decode(json).map_err(|FieldError { path, problem }| DecodeError { kind, path, problem })
 }
 
-/// Converts a parsed object back to text. Texts and parsed objects are then decoded by the same code, which halves the
-/// amount of compiled code.
+/// Converts a parsed object back to text. The same code then decodes texts and parsed objects, which halves the amount
+/// of compiled code.
 fn bytes(value: &Value) -> Vec<u8> {
     value.to_string().into_bytes()
 }

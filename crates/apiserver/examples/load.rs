@@ -1,5 +1,5 @@
 //! Measures the rate at which pods are created while ten clients watch all of them, and the memory that a large cluster
-//! uses: `cargo run --release -p harbormaster-apiserver --example load [-- -o json]`. Fails if a promise is not kept.
+//! uses: `cargo run --release -p harbormaster-apiserver --example load [-- -o json]`. Fails if a target is missed.
 //!
 //! This process runs only the server. It starts another process on the same machine for the clients. All requests go
 //! over HTTP on loopback.
@@ -21,7 +21,7 @@ const CREATORS: u64 = 16;
 const WATCHERS: usize = 10;
 const PODS: u64 = 100_000;
 const NODES: u64 = 10_000;
-/// The lowest rate and the highest memory use promised for a machine with two cores.
+/// Targets for a machine with two cores: the lowest acceptable rate and the highest acceptable memory use.
 const LEAST_PER_SECOND: f64 = 5000.0;
 const MOST_MIB: f64 = 1536.0;
 
@@ -32,7 +32,7 @@ struct Measure {
     name: &'static str,
     value: f64,
     unit: &'static str,
-    /// True if the promise is kept; `None` if nothing is promised.
+    /// True if the target is met; `None` if there is no target.
     kept: Option<bool>,
 }
 
@@ -124,7 +124,7 @@ fn mib(field: &str) -> f64 {
     line.trim().trim_end_matches(" kB").parse::<f64>().unwrap_or(0.0) / 1024.0
 }
 
-/// Runs the clients of a phase in a separate process. Returns what they report.
+/// Runs the clients of a phase and returns their measurements. Called in the client process.
 async fn client(phase: &str, address: &str) -> Outcome<Value> {
     const PATH: &str = "/api/v1/namespaces/default/pods";
     let start = Instant::now();
@@ -260,7 +260,7 @@ async fn write(
     Ok(())
 }
 
-/// Reads a response of known length, which must report success.
+/// Reads a response that has a `content-length`. Fails if the response does not report success.
 async fn answer(stream: &mut TcpStream, buffer: &mut [u8]) -> Outcome<()> {
     let mut read = 0;
     loop {

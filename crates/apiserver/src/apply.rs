@@ -2,7 +2,7 @@
 //! which fields.
 //!
 //! Reading order: [`apply()`] and [`note`] (the operations), `managers` (entries of `managedFields`), `fields` (sets
-//! of fields), `walk` (traversal of objects). [`ownership`](crate::ownership) defines which values belong together.
+//! of fields), `walk` (traversal of objects). [`ownership`](crate::ownership) defines which values have a single owner.
 //!
 //! Field ownership is tracked from the first apply, or from creation if the client names its field manager. Fields that
 //! existed before the first apply belong to `before-first-apply`.
@@ -70,8 +70,8 @@ impl Writer<'_> {
     }
 }
 
-/// Records in the new version of an object which fields the writer wrote. `old` is `None` for a new object. If neither
-/// the old version nor the request contains `managedFields`, the new version gets none.
+/// Records in the new version of an object which fields the writer wrote. `old` is `None` for a new object. An
+/// existing object without `managedFields` gets none, unless the request contains some.
 pub(crate) fn note(kind: &Kind, old: Option<&Value>, new: &mut Value, writer: &Writer<'_>, now: &str) {
     let said = new.pointer("/metadata/managedFields").and_then(Value::as_array);
     let is_reset = said.is_some_and(|said| match said.as_slice() {
@@ -96,7 +96,7 @@ pub(crate) fn note(kind: &Kind, old: Option<&Value>, new: &mut Value, writer: &W
     let old = without_managers(old.unwrap_or(&nothing));
     let changes = walk::compare(TypedPosition::of(kind), Some(&old), Some(new));
     let changes = writer.limit_changes(kind, changes);
-    // A scale update records nothing for fields that no manager owns.
+    // A scale update is recorded only if it writes a field that a manager owns.
     if writer.subresource != "scale" || managers.owns(&changes) {
         managers.update(writer.manager(kind, false), &changes, now);
     }
@@ -112,7 +112,7 @@ pub(crate) struct Application<'a> {
 }
 
 impl Application<'_> {
-    /// Refuses a configuration that is not an object of the kind or sets fields that only the server may set.
+    /// Refuses a configuration of another kind, one with `managedFields`, and one that contradicts the kind's schema.
     pub(crate) fn check(&self, kind: &Kind) -> Result<()> {
         let config = self.config;
         let (version, name) = (text(config, "/apiVersion"), text(config, "/kind"));
@@ -167,7 +167,7 @@ impl Application<'_> {
         let is_changed = new != old;
         managers.apply(manager, fields, &changes, is_changed.then_some(now));
         if live.is_none() {
-            // The configuration cannot name the version of an object that does not exist yet.
+            // An object that does not exist yet has no version, so a version in the configuration is dropped.
             remove(&mut new["metadata"], "resourceVersion");
         }
         if self.writer.manager == KUBECTL && !last_applied(&old).is_empty() {
@@ -178,7 +178,8 @@ impl Application<'_> {
         Ok(new)
     }
 
-    /// Refuses conflicts, except over fields that kubectl owns through client-side apply.
+    /// Refuses conflicts, except over fields that kubectl last set with client-side apply and now sets with server-side
+    /// apply.
     fn settle(
         &self,
         place: TypedPosition<'_>,

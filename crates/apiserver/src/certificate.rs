@@ -22,7 +22,8 @@ impl fmt::Debug for Certificate {
 }
 
 impl Certificate {
-    /// Creates a certificate for the given names and addresses, and for `localhost` and `127.0.0.1`.
+    /// Creates a certificate for the given names and addresses, and for `localhost`, `127.0.0.1`, `::1` and
+    /// `kubernetes`.
     ///
     /// # Errors
     /// When a name is invalid.
@@ -53,8 +54,8 @@ impl Certificate {
     }
 }
 
-/// Returns a kubeconfig for a server at the given address. Clients use HTTPS if an authority (PEM) is given, and send
-/// the token if there is one.
+/// Returns a kubeconfig for a server at the given address. Clients use HTTPS if an authority (PEM) is given. If no
+/// token is given, they send a placeholder.
 pub fn kubeconfig_yaml(address: SocketAddr, authority_pem: Option<&str>, token: Option<&str>) -> String {
     let (scheme, authority) = match authority_pem {
         Some(pem) => ("https", format!("\n    certificate-authority-data: {}", STANDARD.encode(pem))),

@@ -3,13 +3,11 @@
 use serde_json::{Value, json};
 
 use crate::{
+    Options,
     kinds::{Kind, Kinds, REVIEW, Rules, api_version},
     request::Request,
     status::{Failure, Result},
 };
-
-/// Kubernetes version whose API this server implements.
-pub const VERSION: &str = "v1.36.1";
 
 const VERBS: [&str; 8] = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
 /// Verbs of namespaces, which cannot be deleted as a collection.
@@ -22,15 +20,16 @@ const CREATE: [&str; 1] = ["create"];
 const WRITE: [&str; 3] = ["get", "patch", "update"];
 
 /// Handles `/version`.
-pub(crate) fn version() -> Value {
+pub(crate) fn version(options: &Options) -> Value {
+    let minor = options.minor_version;
     json!({
         "major": "1",
-        "minor": "36",
+        "minor": minor.to_string(),
         "emulationMajor": "1",
-        "emulationMinor": "36",
+        "emulationMinor": minor.to_string(),
         "minCompatibilityMajor": "1",
-        "minCompatibilityMinor": "35",
-        "gitVersion": VERSION,
+        "minCompatibilityMinor": minor.saturating_sub(1).to_string(),
+        "gitVersion": options.kubernetes_version(),
         "gitCommit": "harbormaster",
         "gitTreeState": "clean",
         "buildDate": "1970-01-01T00:00:00Z",
@@ -203,4 +202,22 @@ pub(crate) fn needs_kubelet(kind: &Kind, subresource: &str) -> bool {
     let of_pods = ["log", "exec", "attach", "portforward", "proxy"];
     (kind.rules == Rules::Pod && of_pods.contains(&subresource))
         || (kind.rules == Rules::Node && subresource == "proxy")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_version_of_the_server_is_that_of_its_options() {
+        for (minor, git, oldest) in [(36, "v1.36.1", "35"), (37, "v1.37.2", "36"), (99, "v1.99.0", "98")] {
+            let version = version(&Options { minor_version: minor, ..Options::default() });
+            assert_eq!(
+                (&version["gitVersion"], &version["minCompatibilityMinor"]),
+                (&json!(git), &json!(oldest))
+            );
+            assert_eq!(version["minor"], minor.to_string());
+            assert_eq!(version["emulationMinor"], version["minor"]);
+        }
+    }
 }

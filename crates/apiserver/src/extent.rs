@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::status::{Failure, Result};
 
-/// Maximum nesting depth of lists and maps. JSON parsers accept at most 128 levels, and lists and events add levels
+/// Maximum nesting depth of lists and maps. serde_json parses at most 128 levels, and lists and events add levels
 /// around an object.
 pub(crate) const DEEPEST: usize = 100;
 /// Maximum size of an object in bytes: etcd's default limit.

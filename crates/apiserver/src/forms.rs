@@ -34,7 +34,8 @@ pub(crate) fn other_version(given: &str, expected: &str) -> Failure {
     ))
 }
 
-/// Refuses a body that is not an object or whose `kind` or `apiVersion` contradicts the kind.
+/// Refuses a body that is not an object, whose `kind` or `apiVersion` contradicts the kind, or whose `metadata` is
+/// not an object.
 pub(crate) fn check(kind: &Kind, object: &Value) -> Result<()> {
     let Some(map) = object.as_object() else {
         return Err(Failure::bad_request(format!(

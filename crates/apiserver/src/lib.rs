@@ -14,8 +14,8 @@
 //! There are no controllers and no kubelets. The server itself does only three of their jobs: it removes the contents
 //! of a deleted namespace, creates the `default` service account in each namespace, and establishes custom resource
 //! definitions immediately and deletes their objects along with them. Protobuf responses, logs and exec are not
-//! implemented, and requests for them are refused. Quotas and authorization are not implemented either: nothing is
-//! limited, and everyone may do everything.
+//! implemented, and requests for them are refused. Quotas and authorization are not implemented either: every
+//! authenticated client may do everything.
 
 mod apply;
 mod certificate;
@@ -46,7 +46,6 @@ mod tokens;
 mod watch;
 
 pub use certificate::{Certificate, kubeconfig_yaml};
-pub use discovery::VERSION;
 pub use object::StoredObject;
 pub use serve::Running;
 pub use server::ApiServer;
@@ -54,12 +53,13 @@ pub use status::Failure;
 pub use store::Store;
 pub use watch::{Event, EventType, Expired, Watch};
 
+use harbormaster_api::Release;
 use harbormaster_validation::{admission, ownership, schema, value};
 
 /// Configuration of a server. The defaults suit tests.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Bearer token that clients must present. Without a token, everyone may do everything.
+    /// Bearer token that clients must present. If `None`, clients need no token.
     pub token: Option<String>,
     /// Number of changes to remember per resource. It limits how far a watcher may fall behind, and how old the
     /// resource version of a list may be.
@@ -69,13 +69,15 @@ pub struct Options {
     /// True if pods by default tolerate unready and unreachable nodes for 300 s, as with the DefaultTolerationSeconds
     /// admission plugin.
     pub default_tolerations: bool,
-    /// True if new nodes are tainted as not ready, as with the TaintNodesByCondition admission plugin. Something must
-    /// then remove the taint.
+    /// True if new nodes are tainted as not ready, as with the TaintNodesByCondition admission plugin. A controller
+    /// must then remove the taint.
     pub taint_new_nodes: bool,
     /// Reason given when requests that need a pod's containers are refused. Without a reason, only requests that a
     /// kubelet would have to answer are refused: logs, exec and the like. With a reason, debug containers are refused
     /// too.
     pub no_containers: Option<String>,
+    /// Minor version of Kubernetes 1 that the server reports as its own. The version does not change what is served.
+    pub minor_version: u32,
     /// Seed that makes generated names and UIDs the same in every run.
     pub seed: Option<u64>,
 }
@@ -89,7 +91,19 @@ impl Default for Options {
             default_tolerations: true,
             taint_new_nodes: false,
             no_containers: None,
+            minor_version: Release::default().minor(),
             seed: None,
+        }
+    }
+}
+
+impl Options {
+    /// Returns the full version that the server reports, for example `v1.36.1`.
+    pub(crate) fn kubernetes_version(&self) -> String {
+        let minor = self.minor_version;
+        match Release::ALL.iter().find(|release| release.minor() == minor) {
+            Some(release) => release.version().to_owned(),
+            None => format!("v1.{minor}.0"),
         }
     }
 }

@@ -201,7 +201,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn an_object_is_what_was_encoded_plus_its_version() {
+    fn an_object_equals_the_encoded_value_plus_its_version() {
         let value = json!({
             "kind": "Pod", "apiVersion": "v1",
             "metadata": {"name": "a", "namespace": "b", "labels": {"x": "y"}, "resourceVersion": "3",

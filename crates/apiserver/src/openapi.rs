@@ -1,12 +1,12 @@
 //! The part of OpenAPI that kubectl reads. It announces server-side field validation, and provides `kubectl explain`
-//! with everything except the descriptions. kubectl 1.27 looks for field validation in version 2, in protobuf only.
+//! with everything except the descriptions of built-in types. kubectl 1.27 looks for field validation only in version 2
+//! of OpenAPI, in protobuf.
 
 mod schemas;
 
 use serde_json::{Map, Value, json};
 
 use crate::{
-    discovery::VERSION,
     kinds::{Kind, Kinds, REVIEW},
     status::{Failure, Result},
 };
@@ -16,9 +16,9 @@ pub(crate) const ACCEPTED: &str = "application/com.github.proto-openapi.spec.v2@
 /// Media type of the response. It differs from [`ACCEPTED`], which is not well-formed.
 pub(crate) const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 
-/// Handles `/openapi/v2`. The document has one patch operation per kind, with the parameter that kubectl looks for. The
-/// field numbers come from gnostic's `OpenAPIv2.proto`.
-pub(crate) fn version_2(kinds: &Kinds) -> Vec<u8> {
+/// Handles `/openapi/v2`. The document has one patch operation for each kind except reviews, with the parameter that
+/// kubectl looks for. The field numbers come from gnostic's `OpenAPIv2.proto`.
+pub(crate) fn version_2(kinds: &Kinds, kubernetes_version: &str) -> Vec<u8> {
     let paths = kinds.all().iter().filter(|kind| !kind.has(REVIEW)).map(|kind| {
         let parameter = [text(2, "query"), text(4, "fieldValidation"), text(6, "string")].concat();
         let parameter = nested(&[8, 1, 2, 3], parameter);
@@ -29,11 +29,11 @@ pub(crate) fn version_2(kinds: &Kinds) -> Vec<u8> {
         let path = format!("/{}/{}", kind.api_version(), kind.plural);
         nested(&[8, 2], [text(1, &path), nested(&[2, 8], patch)].concat())
     });
-    let info = [text(1, "Kubernetes"), text(2, VERSION)].concat();
+    let info = [text(1, "Kubernetes"), text(2, kubernetes_version)].concat();
     [text(1, "2.0"), nested(&[2], info)].into_iter().chain(paths).flatten().collect()
 }
 
-/// Wraps a message in nested fields; `fields` lists them from the outside in.
+/// Wraps a message in nested fields; `fields` contains the field numbers, the outermost first.
 fn nested(fields: &[u8], mut message: Vec<u8>) -> Vec<u8> {
     for field in fields.iter().rev() {
         let mut outer = vec![field << 3 | 2];
@@ -54,7 +54,7 @@ fn text(field: u8, text: &str) -> Vec<u8> {
 }
 
 /// Handles `/openapi/v3` and its documents. They announce field validation and contain the schemas of the kinds.
-pub(crate) fn version_3(kinds: &Kinds, path: &[String]) -> Result<Value> {
+pub(crate) fn version_3(kinds: &Kinds, path: &[String], kubernetes_version: &str) -> Result<Value> {
     let place = |group: &str, version: &str| match group {
         "" => format!("api/{version}"),
         group => format!("apis/{group}/{version}"),
@@ -90,7 +90,7 @@ pub(crate) fn version_3(kinds: &Kinds, path: &[String]) -> Result<Value> {
         .collect();
     Ok(json!({
         "openapi": "3.0.0",
-        "info": {"title": "Kubernetes", "version": VERSION},
+        "info": {"title": "Kubernetes", "version": kubernetes_version},
         "paths": paths,
         "components": {"schemas": schemas::schemas(kinds, kinds.of_version(group, version).map(AsRef::as_ref))},
     }))
@@ -121,10 +121,10 @@ mod tests {
     use crate::shelf::Versions;
 
     #[test]
-    fn messages_have_the_lengths_of_their_contents() {
+    fn nested_messages_are_preceded_by_their_lengths() {
         assert_eq!(text(1, "ab"), [0x0a, 2, b'a', b'b']);
         assert_eq!(nested(&[2, 1], vec![7; 200])[..6], [0x12, 203, 1, 0x0a, 200, 1]);
-        let document = version_2(&Kinds::of_table(&Versions::new(), 1));
+        let document = version_2(&Kinds::of_table(&Versions::new(), 1), "v1.36.1");
         assert!(document.windows(15).any(|window| window == b"fieldValidation"));
     }
 
@@ -134,7 +134,7 @@ mod tests {
         for (group, version) in kinds.versions() {
             let place = if group.is_empty() { vec!["api", version] } else { vec!["apis", group, version] };
             let place: Vec<String> = place.into_iter().map(str::to_owned).collect();
-            let document = version_3(&kinds, &place).unwrap();
+            let document = version_3(&kinds, &place, "v1.36.1").unwrap();
             let schemas = document["components"]["schemas"].as_object().unwrap();
             let text = document.to_string();
             for name in text.split("#/components/schemas/").skip(1).filter_map(|rest| rest.split('"').next())

@@ -93,7 +93,8 @@ fn not_an_object() -> Failure {
     Failure::bad_request("the patch result is not an object")
 }
 
-/// Failure for a JSON patch that cannot be applied. As in kube-apiserver, the message does not mention the cause.
+/// Returns the failure for a JSON patch that cannot be parsed or applied. As in kube-apiserver, the message does not
+/// mention the cause.
 fn refused() -> Failure {
     Failure::new(422, "Invalid", "the server rejected our request due to an error in our request")
 }
@@ -169,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_merge_patch_replaces_lists_and_removes_nulls() {
+    fn a_merge_patch_replaces_lists_and_removes_fields_that_it_sets_to_null() {
         let object = json!({"spec": {"list": [1, 2], "gone": 1}});
         let patch = json!({"spec": {"list": [3], "gone": null}});
         assert_eq!(

@@ -72,7 +72,7 @@ fn bindable(pod: &Value, name: &str) -> std::result::Result<(), String> {
     Ok(())
 }
 
-/// Replaces the condition of the same type. The transition time changes only if the condition's status does.
+/// Adds a condition, or replaces the one of the same type. The transition time changes only if the status does.
 fn set_condition(object: &mut Value, mut condition: Value) {
     condition["lastTransitionTime"] = now().to_rfc3339().into();
     default(object, "status", json!({}));
@@ -154,7 +154,7 @@ fn set_allowed(budget: &mut Value, allowed: bool) {
     set_condition(budget, condition);
 }
 
-/// Subtracts one disruption from a budget.
+/// Subtracts one disruption from a budget, or refuses the eviction if the budget allows none.
 fn spend(
     store: &Store,
     budgets: &Kind,

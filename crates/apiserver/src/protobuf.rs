@@ -1,5 +1,6 @@
-//! Request bodies in protobuf, the default format of client-go's typed clients, including those in kubectl. Bodies are
-//! decoded with the table of types and become JSON. Responses are always JSON, which those clients accept too.
+//! Request bodies in protobuf, the default format of client-go's typed clients, including those in kubectl. Bodies
+//! are decoded with the table of types and become JSON. Objects are always returned as JSON, which those clients
+//! accept too.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use harbormaster_api::Timestamp;
@@ -7,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use crate::schema::{self, Shape};
 
-/// Prefix of every body.
+/// Prefix of every body in protobuf.
 const MAGIC: &[u8] = b"k8s\0";
 /// Maximum nesting depth of messages; deeper ones are refused.
 const DEEPEST: u32 = 64;
@@ -41,7 +42,7 @@ enum Raw<'a> {
     Bytes(&'a [u8]),
 }
 
-/// Fields of a message, in wire order. If a field occurs more than once, the last one wins. A missing field is 0 or
+/// Fields of a message, in wire order. A lookup returns the last occurrence of a field. A missing field is 0 or
 /// empty.
 struct Fields<'a>(Vec<(u64, Raw<'a>)>);
 
@@ -112,7 +113,7 @@ fn message(name: &str, bytes: &[u8], depth: u32) -> Result<Map<String, Value>, S
     if depth > DEEPEST {
         return Err("messages are nested too deeply".to_owned());
     }
-    let of = schema::find(name).ok_or_else(|| format!("no message {name}"))?;
+    let of = schema::find(name).ok_or_else(|| format!("there is no message type {name}"))?;
     let mut object = Map::new();
     for (number, raw) in Fields::read(bytes)?.0 {
         let Some(field) = of.fields.get(&number) else { continue };
@@ -134,10 +135,10 @@ fn message(name: &str, bytes: &[u8], depth: u32) -> Result<Map<String, Value>, S
                     map.insert(key, element);
                 }
             }
-            Shape::Single | Shape::Shy => {
+            Shape::Single | Shape::NonZero => {
                 let value = value(field.of, raw, depth)?;
                 let zero = value == "" || value == 0 || value == false;
-                if !(value.is_null() || zero && field.shape == Shape::Shy) {
+                if !(value.is_null() || zero && field.shape == Shape::NonZero) {
                     object.insert(field.name.to_owned(), value);
                 }
             }
@@ -207,7 +208,7 @@ mod tests {
         let amount = [bytes(1, b"cpu"), bytes(2, &bytes(1, b"100m"))].concat();
         let container = [bytes(1, b"c"), bytes(2, b"i"), bytes(8, &bytes(2, &amount))].concat();
         let secret = [bytes(1, b"v"), bytes(2, &bytes(6, &bytes(1, b"s")))].concat();
-        // Field 4, a number of seconds, is optional, so an explicit 0 is kept.
+        // Field 4, `terminationGracePeriodSeconds`, is optional, so an explicit 0 is kept.
         let spec = [bytes(1, &secret), bytes(2, &container), vec![4 << 3, 0]].concat();
         let pod = [bytes(1, &metadata), bytes(2, &spec)].concat();
         let expected = json!({
@@ -220,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn garbage_is_an_error() {
+    fn garbage_causes_errors_and_truncated_bodies_cause_no_panics() {
         let good = body("v1", "Pod", &bytes(1, &bytes(1, b"a")));
         for end in 0..good.len() {
             let _ = decode(&good[..end]);

@@ -10,7 +10,7 @@ use std::{
 pub(crate) struct Random(AtomicU64);
 
 impl Random {
-    /// Seeds the source differently in every process unless a seed is given.
+    /// Creates a source with the given seed, or with a random one if it is `None`.
     pub(crate) fn new(seed: Option<u64>) -> Self {
         Self(AtomicU64::new(seed.unwrap_or_else(|| RandomState::new().hash_one(0u8))))
     }
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn identities_are_well_formed_and_differ() {
+    fn uids_are_well_formed_and_distinct_and_repeat_with_the_same_seed() {
         let random = Random::new(Some(7));
         let uid = random.uid();
         assert_eq!((uid.len(), &uid[14..15]), (36, "4"), "{uid}");

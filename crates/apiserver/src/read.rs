@@ -32,7 +32,7 @@ use crate::{
 const BOOKMARKS: Duration = Duration::from_secs(60);
 /// Duration of a watch without `timeoutSeconds`.
 const WATCH_TIME: Duration = Duration::from_secs(1800);
-/// Tables with more rows than this are built outside the threads that answer requests.
+/// Tables and metadata lists of more objects than this are built outside the threads that answer requests.
 const MANY_ROWS: usize = 200;
 
 /// Continue token of a list: the version to read and the position at which the list continues.
@@ -75,7 +75,7 @@ fn viewed(kind: &Kind, view: View, object: &StoredObject, metadata: Value) -> Va
     match view {
         View::Plain => value,
         View::Metadata => only_metadata(value),
-        // The columns of tables read events in their stored form.
+        // Table columns read `Event` objects in their stored form.
         View::Table(include) => rows(kind, &[object], include, metadata),
     }
 }
@@ -143,7 +143,8 @@ async fn list(store: &Store, target: &Target, selector: &Selector, request: &Req
     Ok(reply::value(200, &made))
 }
 
-/// Returns the objects, and the token with which the list continues.
+/// Returns the objects of a list, and the token with which the client continues the list (empty if the list is
+/// complete).
 fn page(store: &Store, target: &Target, selector: &Selector, request: &Request) -> Result<(Page, String)> {
     let limit = request.number::<i64>("limit")?.unwrap_or(0);
     // A negative limit means no limit.

@@ -15,7 +15,7 @@ use crate::{kinds::Kind, request::Request, status::Failure};
 /// Outcome of a request.
 pub(crate) type Answer = Result<Response<Body>, Failure>;
 
-/// Number of bytes in each piece of a response.
+/// Approximate size of each piece of a response, in bytes.
 pub(crate) const PIECE: usize = 64 << 10;
 
 /// Returns a JSON response.
@@ -39,7 +39,7 @@ fn respond(code: u16, content_type: &'static str, body: Body) -> Response<Body> 
     response
 }
 
-/// Adds the warnings for the client: kube-apiserver's warning about deprecated kinds, and the request's own warnings.
+/// Adds warnings to the response: those about deprecated kinds, and those that were collected in the request.
 pub(crate) fn with_warnings(mut response: Response<Body>, kind: &Kind, request: &Request) -> Response<Body> {
     const ENDPOINTS: &str = "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice";
     if kind.group.is_empty() && kind.kind == "Endpoints" {

@@ -31,7 +31,7 @@ pub(crate) struct Request {
     warnings: Arc<Mutex<Vec<String>>>,
 }
 
-/// Resource that a request's path names.
+/// Resource that is named by the path of a request.
 pub(crate) struct Target {
     pub(crate) kind: Arc<Kind>,
     pub(crate) namespace: String,
@@ -203,7 +203,7 @@ impl Request {
         })
     }
 
-    /// Returns the form in which the client accepts objects.
+    /// Returns the first form that the client accepts and the server supports.
     pub(crate) fn view(&self) -> Result<View> {
         let mut any = false;
         for accepted in self.accepted() {
@@ -237,8 +237,8 @@ impl Request {
         Err(Failure::new(
             406,
             "NotAcceptable",
-            "only the following media types are accepted: application/json (this API server does not speak protobuf: \
-             configure the client to use the content type application/json)",
+            "only the following media types are accepted: application/json (this API server sends no protobuf: \
+             configure the client to accept application/json)",
         ))
     }
 }

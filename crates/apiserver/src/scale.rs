@@ -13,8 +13,8 @@ use crate::{
     value::{map, text},
 };
 
-/// Returns the paths of a kind's replica counts: for a custom resource, those that its definition specifies; otherwise
-/// those of workloads.
+/// Returns the paths of a kind's replica counts. The definition of a custom resource specifies them; all built-in
+/// kinds have the same paths.
 fn paths(kind: &Kind) -> ScalePaths {
     let of_workloads = || ScalePaths {
         spec: ".spec.replicas".to_owned(),
@@ -24,13 +24,13 @@ fn paths(kind: &Kind) -> ScalePaths {
     kind.custom.as_ref().and_then(|custom| custom.scale.clone()).unwrap_or_else(of_workloads)
 }
 
-/// Replica count of an object that does not specify one.
-const UNSAID: i64 = i32::MIN as i64;
+/// Replica count in the scale of a custom resource that does not specify one.
+const UNSPECIFIED: i64 = i32::MIN as i64;
 
-/// Returns the scale of an object, or a failure if the object does not specify its replicas.
+/// Returns the scale of an object, or a failure for a custom resource that does not specify its replicas.
 pub(crate) fn found(kind: &Kind, object: &Value) -> Result<Value> {
     let scale = of(kind, object);
-    if scale.pointer("/spec/replicas") == Some(&json!(UNSAID)) {
+    if scale.pointer("/spec/replicas") == Some(&json!(UNSPECIFIED)) {
         let why = format!("the spec replicas field {:?} does not exist", paths(kind).spec);
         let failure = Failure::new(500, "InternalError", format!("Internal error occurred: {why}"));
         return Err(failure.with_cause("", &why));
@@ -46,7 +46,7 @@ pub(crate) fn of(kind: &Kind, object: &Value) -> Value {
     let metadata: serde_json::Map<String, Value> =
         kept.iter().filter_map(|name| Some(((*name).to_owned(), metadata.get(name)?.clone()))).collect();
     let at = |path: &str| object.pointer(&ScalePaths::pointer(path));
-    let unsaid = if kind.is_custom() { UNSAID } else { 0 };
+    let unspecified = if kind.is_custom() { UNSPECIFIED } else { 0 };
     let mut status = json!({"replicas": at(&paths.status).cloned().unwrap_or(json!(0))});
     if !kind.is_custom() {
         status["selector"] = as_text(&object["spec"]["selector"]).into();
@@ -57,7 +57,7 @@ pub(crate) fn of(kind: &Kind, object: &Value) -> Value {
         "kind": "Scale",
         "apiVersion": "autoscaling/v1",
         "metadata": metadata,
-        "spec": {"replicas": at(&paths.spec).cloned().unwrap_or(json!(unsaid))},
+        "spec": {"replicas": at(&paths.spec).cloned().unwrap_or(json!(unspecified))},
         "status": status,
     })
 }
@@ -75,7 +75,7 @@ pub(crate) fn shown(scale: Value, view: View) -> Value {
 pub(crate) fn write(kind: &Kind, scale: &Value, object: &mut Value) -> Result<()> {
     let path = paths(kind).spec;
     let replicas = scale.pointer("/spec/replicas");
-    if replicas == Some(&json!(UNSAID)) {
+    if replicas == Some(&json!(UNSPECIFIED)) {
         return Err(Failure::bad_request(format!("the spec replicas field {path:?} cannot be empty")));
     }
     let mut parts = path.split('.').filter(|part| !part.is_empty()).peekable();

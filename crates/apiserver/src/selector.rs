@@ -37,7 +37,7 @@ enum Field {
 
 impl Selector {
     /// Parses selectors. `known` contains the fields that the kind's field selectors may name in addition to name and
-    /// namespace; it is `None` for kinds without such fields.
+    /// namespace; it is `None` for built-in kinds without such fields.
     pub(crate) fn parse(
         namespace: &str,
         labels: &str,
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn label_selectors_match_as_in_kubectl() {
+    fn label_selectors_match_as_in_kube_apiserver() {
         for (selector, expected) in [
             ("", true),
             ("app", true),

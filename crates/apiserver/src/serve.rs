@@ -58,7 +58,7 @@ impl ApiServer {
         let tls = tls.map(|config| Arc::new(Arc::new(config)) as Arc<dyn TlsSource>);
         let server = Server { name: "API server", limits: limits(), admission: Admission::Unlimited, tls };
         let (stop, stopped) = oneshot::channel();
-        let api = self.with_an_end_of_its_own();
+        let api = self.with_separate_end();
         let router = api.router();
         let stopping = async move {
             // Dropping the handle also stops the server.

@@ -36,7 +36,7 @@ use crate::{
 /// Maximum size of a request body: 3 MiB.
 const MOST_BYTES: usize = 3 << 20;
 /// Number of bytes of an oversized body that are read before the server responds. A client may miss a response that
-/// arrives while it is still writing.
+/// arrives while the client is still writing.
 const MOST_IGNORED: usize = 4 * MOST_BYTES;
 /// Maximum number of attempts at an apply while other clients create or delete the object.
 const TRIES: u32 = 10;
@@ -53,7 +53,7 @@ pub struct ApiServer {
 }
 
 impl ApiServer {
-    /// Creates a server with the namespaces and priority classes that every cluster has, and nothing else.
+    /// Creates a server with the objects that every cluster has, such as the `default` namespace, and nothing else.
     pub fn new(options: Options) -> Self {
         let token = options.token.clone().unwrap_or_default().into();
         Self { store: Store::new(options), token, ending: watch::channel(false).0 }
@@ -70,7 +70,7 @@ impl ApiServer {
     }
 
     /// Returns another handle to the same server. Ending one handle does not end the other.
-    pub(crate) fn with_an_end_of_its_own(&self) -> Self {
+    pub(crate) fn with_separate_end(&self) -> Self {
         Self { ending: watch::channel(false).0, ..self.clone() }
     }
 
@@ -79,7 +79,7 @@ impl ApiServer {
         self.ending.send_replace(true);
     }
 
-    /// Returns a receiver that becomes true when the server ends.
+    /// Returns a receiver whose value becomes true when the server ends.
     pub(crate) fn ending(&self) -> watch::Receiver<bool> {
         self.ending.subscribe()
     }
@@ -98,13 +98,15 @@ impl ApiServer {
                 self.resource(&request, group, version, rest, body).await
             }
             _ if request.method != Method::GET => Err(Failure::wrong_method()),
-            ["version"] => Ok(reply::value(200, &discovery::version())),
+            ["version"] => Ok(reply::value(200, &discovery::version(self.store.options()))),
             ["openapi", "v2"] if request.accepted().any(|accepted| accepted.name == openapi::ACCEPTED) => {
-                Ok(reply::typed(200, openapi::PROTOBUF, openapi::version_2(&self.store.kinds())))
+                let document = openapi::version_2(&self.store.kinds(), &self.store.kubernetes_version());
+                Ok(reply::typed(200, openapi::PROTOBUF, document))
             }
             ["openapi", "v3", ..] => {
-                let kinds = self.store.kinds();
-                openapi::version_3(&kinds, &request.path[2..]).map(|document| reply::value(200, &document))
+                let (kinds, version) = (self.store.kinds(), self.store.kubernetes_version());
+                openapi::version_3(&kinds, &request.path[2..], &version)
+                    .map(|document| reply::value(200, &document))
             }
             ["api" | "apis", ..] => {
                 let (value, content_type) = discovery::discover(&self.store.kinds(), &request)?;
@@ -358,7 +360,7 @@ impl ApiServer {
             if part != Part::Whole {
                 return Ok(new);
             }
-            // `ephemeralcontainers` is the only subresource that writes part of the spec.
+            // The `ephemeralcontainers` subresource changes only this field.
             let mut kept = old.clone();
             kept["spec"]["ephemeralContainers"] = new["spec"]["ephemeralContainers"].clone();
             admission::default_pod_spec(&mut kept["spec"]);
@@ -385,7 +387,7 @@ impl ApiServer {
         let application = Application { writer, force: request.flag("force"), config: &config };
         let time = || now().to_rfc3339();
         for _ in 0..TRIES {
-            let manner = Manner { part, dry_run, tracking: Tracking::Said };
+            let manner = Manner { part, dry_run, tracking: Tracking::Recorded };
             let changed = self.store.modify(kind, namespace, name, manner, |old| {
                 application.check(kind)?;
                 let new = application.apply(kind, Some(old), &time())?;
@@ -406,7 +408,7 @@ impl ApiServer {
             }
             let new = application.apply(kind, None, &time())?;
             check_place(&new, namespace, name)?;
-            match self.store.create_in(kind, namespace, new, dry_run, Tracking::Said) {
+            match self.store.create_in(kind, namespace, new, dry_run, Tracking::Recorded) {
                 // Another client created the object first.
                 Err(failure) if failure.code == 409 && failure.reason == "AlreadyExists" => {}
                 created => return created.map(|object| (201, object)),
@@ -480,7 +482,7 @@ impl ApiServer {
         Ok(reply::list(kind, &metadata, items))
     }
 
-    /// Returns the object in a request body. An empty body is an object without fields.
+    /// Returns the object in a request body; `null` stands for an object without fields.
     fn body(&self, request: &Request, body: &Bytes) -> Result<Value> {
         let value = parsed(request, body)?;
         Ok(if value.is_null() { json!({}) } else { value })
@@ -518,15 +520,15 @@ impl Change {
 async fn handle(State(server): State<ApiServer>, request: axum::extract::Request) -> Response<Body> {
     let (parts, body) = request.into_parts();
     let request = Request::new(parts.method, &parts.uri, &parts.headers);
-    // The body is always read, even if it is not needed: a connection with an unread body cannot be reused.
+    // The body is read even if it is not needed: a connection with an unread body cannot be reused.
     match bytes(body).await {
         Ok(body) => answered(server.answer(request, &parts.headers, body)).await,
         Err(failure) => reply::failure(&failure),
     }
 }
 
-/// Turns failures into responses. A panic becomes a response too: it is a defect of this server, and other requests
-/// continue.
+/// Turns failures into responses. A panic, which is a defect of this server, becomes a response too, so that it does
+/// not affect other requests.
 async fn answered(answer: impl Future<Output = Answer>) -> Response<Body> {
     // State that outlives a request is protected by locks that remain usable after a panic.
     let answer = AssertUnwindSafe(answer).catch_unwind().await;
@@ -627,7 +629,7 @@ fn check_unknown(
     Ok(())
 }
 
-/// Refuses a patch whose result is not an object of the kind.
+/// Refuses a patch that changes the UID, or whose result does not fit the kind.
 fn check_patched(request: &Request, kind: &Kind, old: &Value, object: &Value) -> Result<()> {
     let uid = text(object, "/metadata/uid");
     if !uid.is_empty() && uid != text(old, "/metadata/uid") {
@@ -643,7 +645,7 @@ fn check_patched(request: &Request, kind: &Kind, old: &Value, object: &Value) ->
     })
 }
 
-/// Refuses an object whose name or namespace contradicts the path.
+/// Refuses an object without a name, and one whose name or namespace contradicts the path.
 fn check_place(object: &Value, namespace: &str, name: &str) -> Result<()> {
     let given = text(object, "/metadata/name");
     if given.is_empty() {
@@ -679,7 +681,7 @@ fn check_named(kind: &Kind, object: &Value) -> Result<()> {
     }
 }
 
-/// Refuses a subresource body whose `kind` is not the expected kind.
+/// Refuses a subresource body that names a different `kind`.
 fn check_kind(body: &Value, kind: &str) -> Result<()> {
     match text(body, "/kind") {
         given if given.is_empty() || given == kind => Ok(()),
@@ -720,7 +722,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_panic_is_answered() {
+    async fn a_panic_becomes_a_response_with_code_500() {
         let response = answered(async { panic!("on purpose") }).await;
         assert_eq!(response.status(), 500);
     }

@@ -1,7 +1,7 @@
-//! The objects of one resource and its recent history.
+//! The objects and the recent history of one resource.
 //!
-//! Watchers have no queues: each has a position in one bounded history and reads on from there. So every watcher sees
-//! every change once and in order, and a watcher that is too slow loses its position instead of using up the server's
+//! Watchers have no queues: each has a position in one bounded history and reads on from there. So a watcher that keeps
+//! up sees every change once and in order, and one that is too slow loses its position instead of using up the server's
 //! memory.
 
 use std::{
@@ -77,7 +77,8 @@ struct State {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Refused;
 
-/// Failure of a read from a version that is older than the history. Contains the oldest available version.
+/// Failure of a read: the history no longer contains the version, or the shelf is closed. Contains the oldest
+/// available version.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TooOld(pub(crate) u64);
 
@@ -119,13 +120,13 @@ pub(crate) struct Batch {
 
 /// Maximum number of changes in a batch.
 const BATCH: usize = 256;
-/// Maximum number of bytes of JSON in a batch, not counting the last object. If a client does not read, at most this
-/// much data waits for it.
+/// Maximum number of bytes of JSON in a batch, not counting the last object. If a client does not read, about this much
+/// data waits for it.
 const BATCH_BYTES: usize = 64 << 10;
-/// Maximum number of bytes of JSON in the history, not counting the last object.
+/// Maximum number of bytes of JSON in the history. The newest change is kept even if it alone is larger.
 const HISTORY_BYTES: usize = 128 << 20;
 
-/// Returns the number of these objects to send in one step: at least one.
+/// Returns the number of these objects to send in one step: at least one if there are any.
 pub(crate) fn at_once<'a>(objects: impl Iterator<Item = &'a Arc<StoredObject>>) -> usize {
     let mut total = 0;
     let fits = |object: &&Arc<StoredObject>| {
@@ -137,7 +138,7 @@ pub(crate) fn at_once<'a>(objects: impl Iterator<Item = &'a Arc<StoredObject>>) 
 }
 
 impl Shelf {
-    /// Creates an empty shelf that keeps the last `history` changes.
+    /// Creates an empty shelf that keeps at most the last `history` changes.
     pub(crate) fn new(versions: Versions, history: usize, fields: Vec<String>) -> Self {
         // This shelf knows nothing about earlier objects of the resource.
         let forgotten_version = versions.now();
@@ -221,7 +222,7 @@ impl Shelf {
         }
     }
 
-    /// Closes the shelf: its readers end once they have read everything. Used when the resource is no longer served or
+    /// Closes the shelf: its watches end once they have sent all changes. Used when the resource is no longer served or
     /// gets a new shelf.
     pub(crate) fn close(&self) {
         self.state().closed = true;
@@ -288,7 +289,8 @@ impl Shelf {
         state.index_behind(version).map(|index| state.forgotten + index as u64)
     }
 
-    /// Returns all objects, and the position at which a watcher that has seen them continues.
+    /// Returns the objects of a namespace that `wanted` selects, and the position at which a watcher that has seen
+    /// them continues.
     pub(crate) fn list_and_place(
         &self,
         namespace: &str,
@@ -301,7 +303,7 @@ impl Shelf {
         (Page { objects, version: self.versions.now(), remaining: 0 }, place)
     }
 
-    /// Returns the changes from `place` on, which may be none.
+    /// Returns the first batch of changes from `place` on, which may be empty.
     pub(crate) fn read(&self, place: u64) -> Result<Batch, TooOld> {
         let state = self.state();
         let Some(index) = place.checked_sub(state.forgotten).and_then(|index| usize::try_from(index).ok())

@@ -32,7 +32,7 @@ pub(crate) struct About<'a> {
 }
 
 impl About<'_> {
-    /// Returns the form `deployments.apps "web"`.
+    /// Formats the object as in `deployments.apps "web"`.
     fn resource(&self) -> String {
         format!("{} \"{}\"", qualified(self.plural, self.group), self.name)
     }
@@ -65,7 +65,7 @@ impl Failure {
         Self::new(404, "NotFound", "the server could not find the requested resource")
     }
 
-    /// Failure for a path whose group or version is unknown. The response has no `Status`.
+    /// Failure for a path outside the served groups and versions. The response is plain text, not a `Status`.
     pub(crate) fn no_such_page() -> Self {
         Self::new(404, "", "404 page not found")
     }
@@ -141,7 +141,7 @@ impl Failure {
         self
     }
 
-    /// Makes the client retry after `seconds`.
+    /// Tells the client to retry after `seconds`.
     pub(crate) fn with_retry_after(mut self, seconds: u64) -> Self {
         self.details.insert("retryAfterSeconds".into(), seconds.into());
         self
@@ -160,7 +160,7 @@ impl Failure {
         if !self.reason.is_empty() {
             status["reason"] = self.reason.into();
         }
-        // kube-apiserver derives these failures from the code alone, and always gives them details.
+        // In kube-apiserver, failures with these reasons always have details.
         if !self.details.is_empty() || matches!(self.reason, "NotFound" | "MethodNotAllowed" | "Invalid") {
             status["details"] = Value::Object(self.details.clone());
         }
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn an_invalid_object_lists_its_causes() {
+    fn the_failure_for_an_invalid_object_lists_the_causes() {
         let status = Failure::invalid(POD, &[FieldError::required("spec.containers", "")]).to_value();
         assert_eq!(
             status["details"],

@@ -50,7 +50,8 @@ struct Inner {
 const NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
 
 impl Store {
-    /// Creates a store with the namespaces and priority classes that every cluster has.
+    /// Creates a store with the objects that every cluster has: the `kubernetes` service, priority classes, and
+    /// namespaces with their service accounts.
     pub(crate) fn new(options: Options) -> Self {
         let versions = Versions::new();
         let kinds = RwLock::new(Arc::new(Kinds::of_table(&versions, options.history)));
@@ -94,6 +95,11 @@ impl Store {
     /// Returns a new UID.
     pub(crate) fn new_uid(&self) -> String {
         self.0.random.uid()
+    }
+
+    /// Returns the version of Kubernetes that the server reports, for example `v1.36.1`.
+    pub fn kubernetes_version(&self) -> String {
+        self.0.options.kubernetes_version()
     }
 
     /// Returns the latest resource version.

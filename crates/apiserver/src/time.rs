@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_have_the_form_of_kubectl() {
+    fn durations_are_printed_as_in_kubectl() {
         for (seconds, expected) in [
             (0, "0s"),
             (119, "119s"),

@@ -67,7 +67,8 @@ pub(crate) fn issue(account: &Value, mut request: Value, id: &str, now: Timestam
     Ok(request)
 }
 
-/// Returns the user that a service account's token stands for, or `None` for any other token.
+/// Returns the user that a service account's token stands for, or `None` if the token is of another kind or has
+/// expired.
 pub(crate) fn user(token: &str, now: Timestamp) -> Option<Value> {
     let claims = URL_SAFE_NO_PAD.decode(token.split('.').nth(1)?).ok()?;
     let claims: Value = serde_json::from_slice(&claims).ok()?;

@@ -35,16 +35,17 @@ impl EventType {
 pub struct Event {
     /// Type of the change.
     pub event: EventType,
-    /// Object after the change; after a deletion, its final state.
+    /// Object after the change. A deleted object has its final state; an object that the selector no longer matches has
+    /// the last state that the selector matched.
     pub object: Arc<StoredObject>,
 }
 
-/// The watcher was too slow or began too far back, so the history no longer contains the changes that it needs. List
-/// again.
+/// The history no longer contains the changes that the watcher needs, or the resource is no longer served in its old
+/// form. The watcher must list again.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("too old resource version: {asked} ({oldest})")]
 pub struct Expired {
-    /// Version that the watcher asked for.
+    /// Version up to which the watcher has seen all changes.
     pub asked: u64,
     /// Oldest version from which watches can begin.
     pub oldest: u64,
@@ -68,13 +69,13 @@ impl Watch {
         Ok(Self { shelf, selector, place, version, initial: VecDeque::new() })
     }
 
-    /// Watches from now on: first all existing objects, then all changes.
+    /// Watches from now on: first the existing objects that the selector matches, then all changes.
     pub(crate) fn from_now(shelf: Arc<Shelf>, namespace: &str, selector: Selector) -> Self {
         let (page, place) = shelf.list_and_place(namespace, |object| selector.matches(object));
         Self { shelf, selector, place, version: page.version, initial: page.objects.into() }
     }
 
-    /// Returns the version up to which all events have been read.
+    /// Returns the version up to which all events have been read, provided that [`Self::is_past_initial`] is true.
     pub fn version(&self) -> u64 {
         self.version
     }
@@ -87,7 +88,7 @@ impl Watch {
     /// Returns the next events, in order. Waits until there is at least one.
     ///
     /// # Errors
-    /// When the watcher was so slow that the history no longer contains all events that it needs.
+    /// When the watcher must list again; see [`Expired`].
     pub async fn next(&mut self) -> Result<Vec<Event>, Expired> {
         loop {
             let shelf = self.shelf.clone();

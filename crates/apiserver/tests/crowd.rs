@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tokio::{runtime::Handle, task::JoinSet, time::sleep};
 use wire::{Client, PODS};
 
-/// Returns 1000, or the number of clients that this machine allows one process, if that is smaller.
+/// Returns 1000, or fewer if this process may not open enough files for 1000 clients.
 fn crowd() -> usize {
     let limits = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
     let files = limits.lines().find_map(|line| line.strip_prefix("Max open files"));

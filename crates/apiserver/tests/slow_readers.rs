@@ -20,7 +20,7 @@ fn resident_mib() -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn fifty_clients_that_do_not_read_use_no_more_memory_than_the_history() {
+async fn data_is_not_queued_for_fifty_clients_that_do_not_read() {
     let (server, running) = wire::serve(Options { history: 300, ..Options::default() }).await;
     let (store, address) = (server.store(), running.address());
     let map = |i: usize, text: &str| json!({"metadata": {"name": format!("m{i}")}, "data": {"text": text}});

@@ -1,53 +1,57 @@
 //! The device that a selector examines.
 
-use harbormaster_api::Quantity;
+use std::collections::BTreeMap;
 
-use crate::{errors::EvalError, semver::Semver, value::Section};
+use harbormaster_api::{Quantity as ApiQuantity, Str};
+
+use crate::{
+    attribute::Attribute,
+    errors::EvalError,
+    semver::Semver,
+    value::{Quantity, QuantitySource, Value},
+};
 
 /// A device. Names without a domain belong to the domain of the driver.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct Device<'a> {
     /// Name of the driver.
     pub driver: &'a str,
     /// Attributes by qualified name: `id` or `domain/id`.
-    pub attributes: &'a [(&'a str, Attribute<'a>)],
+    pub attributes: &'a BTreeMap<Str, Attribute>,
     /// Capacities by qualified name.
-    pub capacity: &'a [(&'a str, Quantity)],
+    pub capacity: &'a [(&'a str, ApiQuantity)],
     /// True if several claims can share the device.
     pub allow_multiple_allocations: bool,
 }
 
-/// Value of an attribute.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Attribute<'a> {
-    /// A truth value.
-    Bool(bool),
-    /// A number.
-    Int(i64),
-    /// A string.
-    String(&'a str),
-    /// A semantic version.
-    Version(&'a str),
-    /// A list of truth values.
-    Bools(&'a [bool]),
-    /// A list of numbers.
-    Ints(&'a [i64]),
-    /// A list of strings.
-    Strings(&'a [&'a str]),
-    /// A list of semantic versions.
-    Versions(&'a [&'a str]),
-    /// A value of an unknown kind.
-    Unsupported,
+/// Part of a device that expressions read by domain and ID.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Section {
+    Attributes,
+    Capacity,
+}
+
+static NO_ATTRIBUTES: BTreeMap<Str, Attribute> = BTreeMap::new();
+
+/// A device without a driver name, attributes or capacities.
+pub(crate) static NO_DEVICE: Device<'static> =
+    Device { driver: "", attributes: &NO_ATTRIBUTES, capacity: &[], allow_multiple_allocations: false };
+
+impl Default for Device<'_> {
+    fn default() -> Self {
+        NO_DEVICE
+    }
 }
 
 impl<'a> Device<'a> {
-    /// Checks that every attribute has a value that expressions can read, even if the expression does not read it.
+    /// Checks that expressions can read the value of every attribute, including attributes that the selector does not
+    /// use.
     pub(crate) fn check(&self, list_attributes: bool) -> Result<(), EvalError> {
         for (name, attribute) in self.attributes {
             let fail = |why: &str| Err(EvalError::new(format!("attribute {name}: {why}")));
-            let versions: &[&str] = match attribute {
+            let versions: &[Str] = match attribute {
                 Attribute::Bool(_) | Attribute::Int(_) | Attribute::String(_) => &[],
-                Attribute::Version(version) => &[*version],
+                Attribute::Version(version) => std::slice::from_ref(version),
                 Attribute::Bools(_) | Attribute::Ints(_) | Attribute::Strings(_) if list_attributes => &[],
                 Attribute::Versions(versions) if list_attributes => versions,
                 _ => return fail("unsupported attribute value"),
@@ -61,19 +65,37 @@ impl<'a> Device<'a> {
         Ok(())
     }
 
-    pub(crate) fn attribute(&self, domain: &str, id: &str) -> Option<&Attribute<'a>> {
-        let found = self.attributes.iter().find(|(name, _)| self.split(name) == (domain, id));
+    pub(crate) fn attribute(&self, domain: &str, id: &str) -> Option<&'a Attribute> {
+        let found = self.attributes.iter().find(|(name, _)| self.is_named(name, domain, id));
         found.map(|(_, attribute)| attribute)
     }
 
-    /// Returns a capacity in units of 10⁻⁹.
-    pub(crate) fn capacity(&self, domain: &str, id: &str) -> Option<i128> {
-        let found = self.capacity.iter().find(|(name, _)| self.split(name) == (domain, id));
-        found.map(|(_, capacity)| capacity.nanos())
+    pub(crate) fn capacity(&self, domain: &str, id: &str) -> Option<Value<'a>> {
+        let found = self.capacity.iter().find(|(name, _)| self.is_named(name, domain, id));
+        found.map(|(_, quantity)| {
+            Value::Quantity(Quantity { source: QuantitySource::Device(quantity), is_computed: false })
+        })
     }
 
-    pub(crate) fn domains(&self, section: Section) -> impl Iterator<Item = &'a str> + '_ {
-        self.names(section).map(|name| self.split(name).0)
+    fn is_named(&self, name: &str, domain: &str, id: &str) -> bool {
+        name == id && domain == self.driver && !id.contains('/')
+            || name.len() == domain.len() + 1 + id.len()
+                && name.starts_with(domain)
+                && name.ends_with(id)
+                && name.as_bytes().get(domain.len()) == Some(&b'/')
+                && !domain.contains('/')
+    }
+
+    pub(crate) fn has_domain(&self, section: Section, domain: &str) -> bool {
+        self.names(section).any(|name| self.split(name).0 == domain)
+    }
+
+    /// Domains of the names in a section, each once.
+    pub(crate) fn domains(&self, section: Section) -> Vec<&'a str> {
+        let mut domains: Vec<&str> = self.names(section).map(|name| self.split(name).0).collect();
+        domains.sort_unstable();
+        domains.dedup();
+        domains
     }
 
     pub(crate) fn ids<'b>(&'b self, section: Section, domain: &'b str) -> impl Iterator<Item = &'a str> + 'b {
@@ -81,14 +103,11 @@ impl<'a> Device<'a> {
         names.filter(move |(of, _)| *of == domain).map(|(_, id)| id)
     }
 
-    fn names(&self, section: Section) -> impl Iterator<Item = &'a str> + '_ {
-        let attributes = self.attributes.iter().map(|(name, _)| *name);
-        let capacities = self.capacity.iter().map(|(name, _)| *name);
-        let (attributes, capacities) = match section {
-            Section::Attributes => (Some(attributes), None),
-            Section::Capacity => (None, Some(capacities)),
-        };
-        attributes.into_iter().flatten().chain(capacities.into_iter().flatten())
+    fn names(&self, section: Section) -> Box<dyn Iterator<Item = &'a str> + 'a> {
+        match section {
+            Section::Attributes => Box::new(self.attributes.keys().map(|name| &**name)),
+            Section::Capacity => Box::new(self.capacity.iter().map(|(name, _)| *name)),
+        }
     }
 
     /// Splits a qualified name into domain and ID.

@@ -1,290 +1,169 @@
-//! Functions: operators, the standard library, and the libraries that Kubernetes adds.
+//! Functions and operators: their signatures, and the operations that compute them.
 
-use crate::types::Sig::{self, *};
+mod network;
+mod operators;
+mod optionals;
+mod sequences;
+mod standard;
+mod texts;
+mod values;
 
-/// One way to call a function.
-#[derive(Clone, Copy, Debug)]
+use std::{collections::HashMap, fmt, sync::OnceLock};
+
+use crate::{
+    fuel::Fuel,
+    signature::Sig,
+    value::{Traits, Value},
+};
+
+/// Computes the result of a function from its arguments. The first argument of a member function is its target.
+pub(crate) type Op = for<'a> fn(&[Value<'a>], &Fuel) -> Value<'a>;
+
+/// A function or operator.
+pub(crate) struct Function {
+    pub(crate) name: &'static str,
+    pub(crate) overloads: &'static [Overload],
+    pub(crate) binding: Binding,
+}
+
+/// Way in which a function is computed.
+#[derive(Clone, Copy)]
+pub(crate) enum Binding {
+    /// Every overload has its own operation, and its arguments are checked.
+    Overloads,
+    /// Like [`Self::Overloads`], but the operations check their arguments themselves.
+    Unguarded,
+    /// One operation for all overloads. The operation is not called if the first argument lacks the traits.
+    Single(Op, Traits),
+    /// The evaluator computes the function itself.
+    Evaluator,
+}
+
+/// An overload of a function.
 pub(crate) struct Overload {
-    /// True if the first argument is the target: `target.f(…)`.
+    pub(crate) id: &'static str,
     pub(crate) is_member: bool,
     pub(crate) args: &'static [Sig],
     pub(crate) result: Sig,
+    pub(crate) op: Op,
+    /// True if evaluation of the arguments stops at the first one that is an error.
+    pub(crate) stops_at_error: bool,
 }
 
-const fn global(args: &'static [Sig], result: Sig) -> Overload {
-    Overload { is_member: false, args, result }
+impl fmt::Debug for Function {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
 }
 
-const fn member(args: &'static [Sig], result: Sig) -> Overload {
-    Overload { is_member: true, args, result }
+impl fmt::Debug for Overload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.id)
+    }
 }
 
-macro_rules! functions {
-    ($($function:ident $name:literal: [$($overload:expr),* $(,)?];)*) => {
-        /// A function.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub(crate) enum Function {
-            $($function,)*
-        }
-
-        /// All functions.
-        const ALL: &[Function] = &[$(Function::$function,)*];
-
-        impl Function {
-            /// Name in cel-go. Operators have names such as `_==_`.
-            pub(crate) fn name(self) -> &'static str {
-                match self {
-                    $(Self::$function => $name,)*
-                }
-            }
-
-            /// Ways to call the function.
-            pub(crate) fn overloads(self) -> &'static [Overload] {
-                match self {
-                    $(Self::$function => const { &[$($overload),*] },)*
-                }
-            }
-        }
-    };
+/// An overload that is called as `function(arguments)`.
+const fn global(id: &'static str, args: &'static [Sig], result: Sig, op: Op) -> Overload {
+    Overload { id, is_member: false, args, result, op, stops_at_error: args.len() > 2 }
 }
 
-const A: Sig = Param(0);
-const B: Sig = Param(1);
-const LIST_A: Sig = List(&A);
-const MAP_AB: Sig = Map(&A, &B);
-const LIST_STRING: Sig = List(&String);
-const OPTIONAL_A: Sig = Optional(&A);
-const OPTIONAL_B: Sig = Optional(&B);
-
-functions! {
-    Conditional "_?_:_": [global(&[Bool, A, A], A)];
-    And "_&&_": [global(&[Bool, Bool], Bool)];
-    Or "_||_": [global(&[Bool, Bool], Bool)];
-    Not "!_": [global(&[Bool], Bool)];
-    NotStrictlyFalse "@not_strictly_false": [global(&[Bool], Bool)];
-    Equals "_==_": [global(&[A, A], Bool)];
-    NotEquals "_!=_": [global(&[A, A], Bool)];
-    Less "_<_": [
-        global(&[Bool, Bool], Bool), global(&[Int, Int], Bool), global(&[Int, Double], Bool),
-        global(&[Int, Uint], Bool), global(&[Uint, Uint], Bool), global(&[Uint, Double], Bool),
-        global(&[Uint, Int], Bool), global(&[Double, Double], Bool), global(&[Double, Int], Bool),
-        global(&[Double, Uint], Bool), global(&[String, String], Bool), global(&[Bytes, Bytes], Bool),
-    ];
-    LessEquals "_<=_": [
-        global(&[Bool, Bool], Bool), global(&[Int, Int], Bool), global(&[Int, Double], Bool),
-        global(&[Int, Uint], Bool), global(&[Uint, Uint], Bool), global(&[Uint, Double], Bool),
-        global(&[Uint, Int], Bool), global(&[Double, Double], Bool), global(&[Double, Int], Bool),
-        global(&[Double, Uint], Bool), global(&[String, String], Bool), global(&[Bytes, Bytes], Bool),
-    ];
-    Greater "_>_": [
-        global(&[Bool, Bool], Bool), global(&[Int, Int], Bool), global(&[Int, Double], Bool),
-        global(&[Int, Uint], Bool), global(&[Uint, Uint], Bool), global(&[Uint, Double], Bool),
-        global(&[Uint, Int], Bool), global(&[Double, Double], Bool), global(&[Double, Int], Bool),
-        global(&[Double, Uint], Bool), global(&[String, String], Bool), global(&[Bytes, Bytes], Bool),
-    ];
-    GreaterEquals "_>=_": [
-        global(&[Bool, Bool], Bool), global(&[Int, Int], Bool), global(&[Int, Double], Bool),
-        global(&[Int, Uint], Bool), global(&[Uint, Uint], Bool), global(&[Uint, Double], Bool),
-        global(&[Uint, Int], Bool), global(&[Double, Double], Bool), global(&[Double, Int], Bool),
-        global(&[Double, Uint], Bool), global(&[String, String], Bool), global(&[Bytes, Bytes], Bool),
-    ];
-    Add "_+_": [
-        global(&[Bytes, Bytes], Bytes), global(&[Double, Double], Double), global(&[Int, Int], Int),
-        global(&[LIST_A, LIST_A], LIST_A), global(&[String, String], String), global(&[Uint, Uint], Uint),
-    ];
-    Subtract "_-_": [
-        global(&[Double, Double], Double), global(&[Int, Int], Int), global(&[Uint, Uint], Uint),
-    ];
-    Multiply "_*_": [
-        global(&[Double, Double], Double), global(&[Int, Int], Int), global(&[Uint, Uint], Uint),
-    ];
-    Divide "_/_": [
-        global(&[Double, Double], Double), global(&[Int, Int], Int), global(&[Uint, Uint], Uint),
-    ];
-    Modulo "_%_": [global(&[Int, Int], Int), global(&[Uint, Uint], Uint)];
-    Negate "-_": [global(&[Double], Double), global(&[Int], Int)];
-    In "@in": [global(&[A, LIST_A], Bool), global(&[A, MAP_AB], Bool)];
-    Index "_[_]": [
-        global(&[LIST_A, Int], A), global(&[MAP_AB, A], B),
-        global(&[Optional(&LIST_A), Int], OPTIONAL_A), global(&[Optional(&MAP_AB), A], OPTIONAL_B),
-    ];
-    OptionalIndex "_[?_]": [
-        global(&[LIST_A, Int], OPTIONAL_A), global(&[Optional(&LIST_A), Int], OPTIONAL_A),
-        global(&[MAP_AB, A], OPTIONAL_B), global(&[Optional(&MAP_AB), A], OPTIONAL_B),
-    ];
-
-    Size "size": [
-        global(&[Bytes], Int), member(&[Bytes], Int), global(&[LIST_A], Int), member(&[LIST_A], Int),
-        global(&[MAP_AB], Int), member(&[MAP_AB], Int), global(&[String], Int), member(&[String], Int),
-    ];
-    Contains "contains": [member(&[String, String], Bool)];
-    StartsWith "startsWith": [member(&[String, String], Bool)];
-    EndsWith "endsWith": [member(&[String, String], Bool)];
-    Matches "matches": [global(&[String, String], Bool), member(&[String, String], Bool)];
-    ToBool "bool": [global(&[Bool], Bool), global(&[String], Bool)];
-    ToBytes "bytes": [global(&[Bytes], Bytes), global(&[String], Bytes)];
-    ToDouble "double": [
-        global(&[Double], Double), global(&[Int], Double), global(&[String], Double), global(&[Uint], Double),
-    ];
-    ToDyn "dyn": [global(&[A], Dyn)];
-    ToInt "int": [global(&[Int], Int), global(&[Double], Int), global(&[String], Int), global(&[Uint], Int)];
-    ToString "string": [
-        global(&[String], String), global(&[Bool], String), global(&[Bytes], String),
-        global(&[Double], String), global(&[Int], String), global(&[Uint], String),
-    ];
-    ToUint "uint": [
-        global(&[Uint], Uint), global(&[Double], Uint), global(&[Int], Uint), global(&[String], Uint),
-    ];
-    TypeOf "type": [global(&[A], Type)];
-
-    CharAt "charAt": [member(&[String, Int], String)];
-    IndexOf "indexOf": [
-        member(&[String, String], Int), member(&[String, String, Int], Int), member(&[LIST_A, A], Int),
-    ];
-    LastIndexOf "lastIndexOf": [
-        member(&[String, String], Int), member(&[String, String, Int], Int), member(&[LIST_A, A], Int),
-    ];
-    Join "join": [member(&[LIST_STRING], String), member(&[LIST_STRING, String], String)];
-    LowerAscii "lowerAscii": [member(&[String], String)];
-    UpperAscii "upperAscii": [member(&[String], String)];
-    Replace "replace": [
-        member(&[String, String, String], String), member(&[String, String, String, Int], String),
-    ];
-    Split "split": [
-        member(&[String, String], LIST_STRING), member(&[String, String, Int], LIST_STRING),
-    ];
-    Substring "substring": [member(&[String, Int], String), member(&[String, Int, Int], String)];
-    Trim "trim": [member(&[String], String)];
-    Find "find": [member(&[String, String], String)];
-    FindAll "findAll": [member(&[String, String], LIST_STRING), member(&[String, String, Int], LIST_STRING)];
-
-    IsSorted "isSorted": [
-        member(&[List(&Int)], Bool), member(&[List(&Uint)], Bool), member(&[List(&Double)], Bool),
-        member(&[List(&Bool)], Bool), member(&[LIST_STRING], Bool), member(&[List(&Bytes)], Bool),
-    ];
-    Sum "sum": [
-        member(&[List(&Int)], Int), member(&[List(&Uint)], Uint), member(&[List(&Double)], Double),
-    ];
-    Min "min": [
-        member(&[List(&Int)], Int), member(&[List(&Uint)], Uint), member(&[List(&Double)], Double),
-        member(&[List(&Bool)], Bool), member(&[LIST_STRING], String), member(&[List(&Bytes)], Bytes),
-    ];
-    Max "max": [
-        member(&[List(&Int)], Int), member(&[List(&Uint)], Uint), member(&[List(&Double)], Double),
-        member(&[List(&Bool)], Bool), member(&[LIST_STRING], String), member(&[List(&Bytes)], Bytes),
-    ];
-    SetsContains "sets.contains": [global(&[LIST_A, LIST_A], Bool)];
-    SetsEquivalent "sets.equivalent": [global(&[LIST_A, LIST_A], Bool)];
-    SetsIntersects "sets.intersects": [global(&[LIST_A, LIST_A], Bool)];
-
-    OptionalOf "optional.of": [global(&[A], OPTIONAL_A)];
-    OptionalOfNonZero "optional.ofNonZeroValue": [global(&[A], OPTIONAL_A)];
-    OptionalNone "optional.none": [global(&[], OPTIONAL_A)];
-    OptionalValue "value": [member(&[OPTIONAL_A], A)];
-    HasValue "hasValue": [member(&[OPTIONAL_A], Bool)];
-    OptionalOr "or": [member(&[OPTIONAL_A, OPTIONAL_A], OPTIONAL_A)];
-    OptionalOrValue "orValue": [member(&[OPTIONAL_A, A], A)];
-
-    ToQuantity "quantity": [global(&[String], Quantity)];
-    IsQuantity "isQuantity": [global(&[String], Bool)];
-    Sign "sign": [member(&[Quantity], Int)];
-    IsInteger "isInteger": [member(&[Quantity], Bool)];
-    AsInteger "asInteger": [member(&[Quantity], Int)];
-    AsFloat "asApproximateFloat": [member(&[Quantity], Double)];
-    AddTo "add": [member(&[Quantity, Quantity], Quantity), member(&[Quantity, Int], Quantity)];
-    SubtractFrom "sub": [member(&[Quantity, Quantity], Quantity), member(&[Quantity, Int], Quantity)];
-    IsGreaterThan "isGreaterThan": [member(&[Quantity, Quantity], Bool), member(&[Semver, Semver], Bool)];
-    IsLessThan "isLessThan": [member(&[Quantity, Quantity], Bool), member(&[Semver, Semver], Bool)];
-    CompareTo "compareTo": [member(&[Quantity, Quantity], Int), member(&[Semver, Semver], Int)];
-    ToSemver "semver": [global(&[String], Semver), global(&[String, Bool], Semver)];
-    IsSemver "isSemver": [global(&[String], Bool), global(&[String, Bool], Bool)];
-    Major "major": [member(&[Semver], Int)];
-    Minor "minor": [member(&[Semver], Int)];
-    Patch "patch": [member(&[Semver], Int)];
+/// An overload that is called as `target.function(arguments)`. The target is the first of `args`.
+const fn member(id: &'static str, args: &'static [Sig], result: Sig, op: Op) -> Overload {
+    Overload { id, is_member: true, args, result, op, stops_at_error: args.len() > 2 }
 }
 
-/// Functions of Kubernetes' environment that are not evaluated here. They are reported as such, so that nobody looks
-/// for a typing error.
-const UNSUPPORTED: &[&str] = &[
-    "duration",
-    "timestamp",
-    "getFullYear",
-    "getMonth",
-    "getDate",
-    "getDayOfMonth",
-    "getDayOfWeek",
-    "getDayOfYear",
-    "getHours",
-    "getMinutes",
-    "getSeconds",
-    "getMilliseconds",
-    "format",
-    "strings.quote",
-    "reverse",
-    "sort",
-    "sortBy",
-    "distinct",
-    "flatten",
-    "slice",
-    "lists.range",
-    "first",
-    "last",
-    "transformList",
-    "transformMap",
-    "transformMapEntry",
-    "url",
-    "isURL",
-    "getScheme",
-    "getHost",
-    "getHostname",
-    "getPort",
-    "getEscapedPath",
-    "getQuery",
-    "ip",
-    "isIP",
-    "ip.isCanonical",
-    "family",
-    "isUnspecified",
-    "isLoopback",
-    "isLinkLocalMulticast",
-    "isLinkLocalUnicast",
-    "isGlobalUnicast",
-    "cidr",
-    "isCIDR",
-    "containsIP",
-    "containsCIDR",
-    "masked",
-    "prefixLength",
-    "format.named",
-    "validate",
-    "includes",
-    "unwrapOpt",
-    "optional.unwrap",
-];
+/// An overload without an operation of its own.
+const fn declared(id: &'static str, args: &'static [Sig], result: Sig) -> Overload {
+    global(id, args, result, not_bound)
+}
+
+/// Like [`declared`], but for a member function.
+const fn declared_member(id: &'static str, args: &'static [Sig], result: Sig) -> Overload {
+    member(id, args, result, not_bound)
+}
+
+fn not_bound<'a>(_: &[Value<'a>], _: &Fuel) -> Value<'a> {
+    Value::no_overload()
+}
+
+/// A function whose overloads have their own operations.
+const fn function(name: &'static str, overloads: &'static [Overload]) -> Function {
+    Function { name, overloads, binding: Binding::Overloads }
+}
+
+const A: Sig = Sig::Param("A");
+const B: Sig = Sig::Param("B");
+const LIST_OF_A: Sig = Sig::List(&A);
+const MAP_OF_AB: Sig = Sig::Map(&A, &B);
+const LIST_OF_STRINGS: Sig = Sig::List(&Sig::String);
+
+/// Name of the function that new expressions can call only if list-type attributes are enabled.
+pub(crate) const INCLUDES: &str = "includes";
+/// The overload of [`INCLUDES`] that examines lists of any length.
+pub(crate) const INCLUDES_ANY_LENGTH: &str = "list_includes_dyn_dyn";
+
+pub(crate) use standard::INCLUDES_OF_ANY_LENGTH;
+
+/// Returns the function with the name.
+pub(crate) fn find(name: &str) -> Option<&'static Function> {
+    static ALL: OnceLock<HashMap<&str, &Function>> = OnceLock::new();
+    let all = ALL.get_or_init(|| {
+        let groups = [
+            operators::FUNCTIONS,
+            standard::FUNCTIONS,
+            texts::FUNCTIONS,
+            sequences::FUNCTIONS,
+            optionals::FUNCTIONS,
+            network::FUNCTIONS,
+        ];
+        groups
+            .into_iter()
+            .chain(values::FUNCTIONS)
+            .flatten()
+            .map(|function| (function.name, function))
+            .collect()
+    });
+    all.get(name).copied()
+}
+
+/// Returns the error for arguments that no overload accepts, or the first argument that is an error.
+pub(crate) fn no_such_overload<'a>(function: &str, args: &[Value<'a>]) -> Value<'a> {
+    if let Some(error) = args.iter().find(|arg| arg.is_error()) {
+        return error.clone();
+    }
+    let types: Vec<&str> = args.iter().map(Value::type_name).collect();
+    Value::error(format!("no such overload: {function}({})", types.join(", ")))
+}
 
 impl Function {
-    /// Returns the function with the name, if it can be called without a target.
-    pub(crate) fn global(name: &str) -> Option<Self> {
-        Self::find(name, false)
+    /// Calls the first overload that accepts the arguments.
+    pub(crate) fn call<'a>(&self, args: &[Value<'a>], fuel: &Fuel) -> Value<'a> {
+        match self.overloads.iter().find(|overload| overload.fits(args)) {
+            Some(overload) => (overload.op)(args, fuel),
+            None => no_such_overload(self.name, args),
+        }
     }
+}
 
-    /// Returns the function with the name, if it can be called with a target.
-    pub(crate) fn member(name: &str) -> Option<Self> {
-        Self::find(name, true)
+impl Overload {
+    /// Returns true if the arguments fit at run time.
+    pub(crate) fn fits(&self, args: &[Value<'_>]) -> bool {
+        self.args.len() == args.len()
+            && self.args.iter().zip(args).all(|(sig, arg)| !arg.is_error() && sig.fits(arg))
     }
+}
 
-    /// Returns the function with the name. A function that exists only in the other form is found as well, and the
-    /// checker reports that no overload matches.
-    fn find(name: &str, is_member: bool) -> Option<Self> {
-        let mut named = ALL.iter().copied().filter(|function| function.name() == name);
-        let is_operator = name.starts_with(['_', '@', '!', '-']);
-        let found = named.next().filter(|_| !is_operator)?;
-        let fits = |overload: &Overload| overload.is_member == is_member;
-        (found.overloads().iter().any(fits) || !found.name().contains('.')).then_some(found)
-    }
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-    /// Returns true if Kubernetes has a function of this name that is not evaluated here.
-    pub(crate) fn is_unsupported(name: &str) -> bool {
-        UNSUPPORTED.contains(&name)
+    #[test]
+    fn functions_are_found_by_name() {
+        for name in
+            ["_+_", "size", "format", "sort", "optional.of", "quantity", "cidr", "validate", "includes"]
+        {
+            assert_eq!(find(name).map(|function| function.name), Some(name));
+        }
+        assert!(find("missing").is_none());
     }
 }

@@ -1,243 +1,310 @@
-//! Tokens of an expression.
+//! Splits a text into tokens.
+//!
+//! As in cel-go, the longest token wins. Text that is not a token is reported and skipped, up to and including the
+//! first character with which no token can continue.
 
-use crate::{ast::Offset, errors::Issue};
+use crate::{
+    source::{Offset, Source},
+    token::{Token, TokenKind},
+};
 
-/// A token and its position.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Token {
-    pub(crate) at: Offset,
-    pub(crate) kind: TokenKind,
+/// The tokens of a text, ending with [`TokenKind::End`], and the parts of the text that are not tokens.
+#[derive(Debug)]
+pub(crate) struct Tokens {
+    /// All tokens, including those that the parser ignores.
+    pub(crate) all: Vec<Token>,
+    /// Ranges of the text that are not tokens.
+    pub(crate) unknown: Vec<(Offset, Offset)>,
 }
 
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum TokenKind {
-    /// An identifier, `true`, `false`, `null` or `in`.
-    Ident(String),
-    /// An identifier in backquotes, which only a selection may use.
-    Quoted(String),
-    Int(String),
-    Uint(String),
-    Double(String),
-    String(String),
-    Bytes(Vec<u8>),
-    /// An operator or a bracket.
-    Symbol(&'static str),
-    End,
+/// Result of reading one token.
+enum Lexeme {
+    /// A token, and the position after it.
+    Token(TokenKind, usize),
+    /// Text that is not a token, and the position of the first character with which no token can continue.
+    Unknown(usize),
 }
 
-/// Symbols, longer ones first.
-const SYMBOLS: [&str; 25] = [
-    "&&", "||", "==", "!=", "<=", ">=", "?", ":", "<", ">", "+", "-", "*", "/", "%", "!", ".", ",", "(", ")",
-    "[", "]", "{", "}", "=",
-];
-
-/// Splits an expression into tokens.
-pub(crate) fn tokens(text: &[char]) -> Result<Vec<Token>, Issue> {
-    let mut lexer = Lexer { text, at: 0 };
-    let mut tokens = Vec::new();
-    loop {
-        lexer.skip_space();
-        let at = lexer.at;
-        let kind = lexer.next()?;
-        let is_end = kind == TokenKind::End;
-        tokens.push(Token { at, kind });
-        if is_end {
-            return Ok(tokens);
+pub(crate) fn tokens(source: &Source) -> Tokens {
+    let lexer = Lexer { chars: source.chars() };
+    let (mut all, mut unknown) = (Vec::new(), Vec::new());
+    let mut at = 0;
+    while at < lexer.chars.len() {
+        match lexer.lexeme(at) {
+            Lexeme::Token(kind, end) => {
+                all.push(Token { kind, start: at as Offset, end: end as Offset });
+                at = end;
+            }
+            Lexeme::Unknown(end) => {
+                let end = (end + 1).min(lexer.chars.len());
+                unknown.push((at as Offset, end as Offset));
+                at = end;
+            }
         }
     }
+    let end = lexer.chars.len() as Offset;
+    all.push(Token { kind: TokenKind::End, start: end, end });
+    Tokens { all, unknown }
 }
 
 struct Lexer<'a> {
-    text: &'a [char],
-    at: Offset,
+    chars: &'a [char],
 }
 
 impl Lexer<'_> {
-    fn peek(&self, ahead: usize) -> Option<char> {
-        self.text.get(self.at + ahead).copied()
+    fn char(&self, at: usize) -> Option<char> {
+        self.chars.get(at).copied()
     }
 
-    fn skip_space(&mut self) {
-        while let Some(c) = self.peek(0) {
-            if c == '/' && self.peek(1) == Some('/') {
-                while self.peek(0).is_some_and(|c| c != '\n') {
-                    self.at += 1;
+    fn lexeme(&self, at: usize) -> Lexeme {
+        use TokenKind as T;
+        let Some(first) = self.char(at) else { return Lexeme::Token(T::End, at) };
+        let next = self.char(at + 1);
+        let one = |kind| Lexeme::Token(kind, at + 1);
+        // `both` is the kind of the two characters, and `single` is the kind of the first one alone.
+        let two = |second, both, single| match next == Some(second) {
+            true => Lexeme::Token(both, at + 2),
+            false => one(single),
+        };
+        match first {
+            '\t' | ' ' | '\r' | '\n' | '\u{c}' => {
+                let is_space = |c| matches!(c, '\t' | ' ' | '\r' | '\n' | '\u{c}');
+                Lexeme::Token(T::Whitespace, self.run(at, is_space))
+            }
+            '/' if next == Some('/') => Lexeme::Token(T::Comment, self.run(at, |c| c != '\n')),
+            '=' | '&' | '|' => match next == Some(first) {
+                true => {
+                    let kind = match first {
+                        '=' => T::Equals,
+                        '&' => T::And,
+                        _ => T::Or,
+                    };
+                    Lexeme::Token(kind, at + 2)
                 }
-            } else if matches!(c, ' ' | '\t' | '\r' | '\n' | '\u{c}') {
-                self.at += 1;
-            } else {
-                return;
+                false => Lexeme::Unknown(at + 1),
+            },
+            '!' => two('=', T::NotEquals, T::Exclamation),
+            '<' => two('=', T::LessEquals, T::Less),
+            '>' => two('=', T::GreaterEquals, T::Greater),
+            '[' => one(T::LeftBracket),
+            ']' => one(T::RightBracket),
+            '{' => one(T::LeftBrace),
+            '}' => one(T::RightBrace),
+            '(' => one(T::LeftParen),
+            ')' => one(T::RightParen),
+            ',' => one(T::Comma),
+            '-' => one(T::Minus),
+            '?' => one(T::Question),
+            ':' => one(T::Colon),
+            '+' => one(T::Plus),
+            '*' => one(T::Star),
+            '/' => one(T::Slash),
+            '%' => one(T::Percent),
+            '.' if next.is_some_and(|c| c.is_ascii_digit()) => {
+                Lexeme::Token(T::Float, self.exponent(self.digits(at + 1)))
             }
+            '.' => one(T::Dot),
+            '0'..='9' => self.number(at),
+            '"' | '\'' => match self.string(at, false) {
+                Ok(end) => Lexeme::Token(T::String, end),
+                Err(end) => Lexeme::Unknown(end),
+            },
+            '`' => self.escaped_ident(at),
+            'a'..='z' | 'A'..='Z' | '_' => self.word(at),
+            _ => Lexeme::Unknown(at),
         }
     }
 
-    fn next(&mut self) -> Result<TokenKind, Issue> {
-        let Some(c) = self.peek(0) else { return Ok(TokenKind::End) };
-        if let Some((is_raw, is_bytes, quote_at)) = self.string_prefix() {
-            self.at += quote_at;
-            return self.string(is_raw, is_bytes);
-        }
-        if c.is_ascii_digit() || (c == '.' && self.peek(1).is_some_and(|c| c.is_ascii_digit())) {
-            return self.number();
-        }
-        if c.is_ascii_alphabetic() || c == '_' {
-            return Ok(TokenKind::Ident(self.take_while(|c| c.is_ascii_alphanumeric() || c == '_')));
-        }
-        if c == '`' {
-            return self.quoted();
-        }
-        for symbol in SYMBOLS {
-            if symbol.chars().enumerate().all(|(ahead, c)| self.peek(ahead) == Some(c)) {
-                self.at += symbol.len();
-                return Ok(TokenKind::Symbol(symbol));
-            }
-        }
-        Err(Issue::syntax(self.at, format!("token recognition error at: '{c}'")))
+    /// Returns the end of the run of characters that fit.
+    fn run(&self, start: usize, fits: impl Fn(char) -> bool) -> usize {
+        let rest = self.chars.get(start..).unwrap_or_default();
+        start + rest.iter().position(|c| !fits(*c)).unwrap_or(rest.len())
     }
 
-    fn take_while(&mut self, accept: impl Fn(char) -> bool) -> String {
-        let begin = self.at;
-        while self.peek(0).is_some_and(&accept) {
-            self.at += 1;
-        }
-        self.text[begin..self.at].iter().collect()
+    fn digits(&self, start: usize) -> usize {
+        self.run(start, |c| c.is_ascii_digit())
     }
 
-    /// Returns whether a string begins here: raw, bytes, and the length of the prefix.
-    fn string_prefix(&self) -> Option<(bool, bool, usize)> {
-        let (mut is_raw, mut is_bytes) = (false, false);
-        for ahead in 0..3 {
-            match self.peek(ahead)? {
-                '"' | '\'' => return Some((is_raw, is_bytes, ahead)),
-                'r' | 'R' if !is_raw => is_raw = true,
-                'b' | 'B' if !is_bytes => is_bytes = true,
-                _ => return None,
-            }
+    /// Returns the end of an exponent, or `start` if there is none.
+    fn exponent(&self, start: usize) -> usize {
+        if !matches!(self.char(start), Some('e' | 'E')) {
+            return start;
         }
-        None
+        let sign = usize::from(matches!(self.char(start + 1), Some('+' | '-')));
+        let digits = start + 1 + sign;
+        match self.digits(digits) {
+            end if end > digits => end,
+            _ => start,
+        }
     }
 
-    fn string(&mut self, is_raw: bool, is_bytes: bool) -> Result<TokenKind, Issue> {
-        let begin = self.at;
-        let Some(quote) = self.peek(0) else { return Ok(TokenKind::End) };
-        let is_triple = self.peek(1) == Some(quote) && self.peek(2) == Some(quote);
-        let width = if is_triple { 3 } else { 1 };
-        self.at += width;
-        let (mut text, mut bytes) = (String::new(), Vec::new());
+    fn number(&self, at: usize) -> Lexeme {
+        let digits = self.digits(at);
+        let hex = match self.chars.get(at..at + 2) {
+            Some(['0', 'x']) => self.run(at + 2, |c| c.is_ascii_hexdigit()),
+            _ => at,
+        };
+        if hex > at + 2 {
+            return self.with_suffix(hex);
+        }
+        let fraction = match self.char(digits) {
+            Some('.') => self.digits(digits + 1),
+            _ => digits,
+        };
+        if fraction > digits + 1 {
+            return Lexeme::Token(TokenKind::Float, self.exponent(fraction));
+        }
+        match self.exponent(digits) {
+            end if end > digits => Lexeme::Token(TokenKind::Float, end),
+            _ => self.with_suffix(digits),
+        }
+    }
+
+    fn with_suffix(&self, end: usize) -> Lexeme {
+        match self.char(end) {
+            Some('u' | 'U') => Lexeme::Token(TokenKind::Uint, end + 1),
+            _ => Lexeme::Token(TokenKind::Int, end),
+        }
+    }
+
+    fn word(&self, at: usize) -> Lexeme {
+        let first = self.char(at).unwrap_or_default();
+        // A prefix without a string is an identifier.
+        let (is_bytes, rest) = match first {
+            'b' | 'B' => (true, at + 1),
+            _ => (false, at),
+        };
+        let is_raw = matches!(self.char(rest), Some('r' | 'R'));
+        let quote = rest + usize::from(is_raw);
+        if quote > at
+            && matches!(self.char(quote), Some('"' | '\''))
+            && let Ok(end) = self.string(quote, is_raw)
+        {
+            return Lexeme::Token(if is_bytes { TokenKind::Bytes } else { TokenKind::String }, end);
+        }
+        let end = self.run(at, |c| c.is_ascii_alphanumeric() || c == '_');
+        let kind = match self.chars.get(at..end).unwrap_or_default() {
+            ['i', 'n'] => TokenKind::In,
+            ['t', 'r', 'u', 'e'] => TokenKind::True,
+            ['f', 'a', 'l', 's', 'e'] => TokenKind::False,
+            ['n', 'u', 'l', 'l'] => TokenKind::Null,
+            _ => TokenKind::Ident,
+        };
+        Lexeme::Token(kind, end)
+    }
+
+    fn escaped_ident(&self, at: usize) -> Lexeme {
+        let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-' | '/' | ' ');
+        let end = self.run(at + 1, fits);
+        match self.char(end) {
+            Some('`') if end > at + 1 => Lexeme::Token(TokenKind::EscapedIdent, end + 1),
+            _ => Lexeme::Unknown(end),
+        }
+    }
+
+    /// Returns the end of a string that begins with a quote. `Err` holds the position of the first
+    /// character with which no string can continue.
+    fn string(&self, at: usize, is_raw: bool) -> Result<usize, usize> {
+        let quote = self.char(at);
+        if self.char(at + 1) != quote {
+            return self.quoted(at + 1, quote, is_raw);
+        }
+        if self.char(at + 2) == quote
+            && let Some(end) = self.triple_quoted(at + 3, quote, is_raw)
+        {
+            return Ok(end);
+        }
+        Ok(at + 2)
+    }
+
+    fn quoted(&self, mut at: usize, quote: Option<char>, is_raw: bool) -> Result<usize, usize> {
         loop {
-            let unterminated = || {
-                let found: String = self.text[begin..].iter().collect();
-                Issue::syntax(begin, format!("token recognition error at: '{found}'"))
-            };
-            let Some(c) = self.peek(0) else { return Err(unterminated()) };
-            if (0..width).all(|ahead| self.peek(ahead) == Some(quote)) {
-                self.at += width;
-                return Ok(if is_bytes { TokenKind::Bytes(bytes) } else { TokenKind::String(text) });
-            }
-            if matches!(c, '\n' | '\r') && !is_triple {
-                return Err(unterminated());
-            }
-            self.at += 1;
-            let unescaped = if c == '\\' && !is_raw { self.escape(is_bytes)? } else { Unescaped::Char(c) };
-            match unescaped {
-                Unescaped::Char(c) => {
-                    text.push(c);
-                    bytes.extend(c.encode_utf8(&mut [0; 4]).bytes());
-                }
-                Unescaped::Byte(byte) => bytes.push(byte),
+            match self.char(at) {
+                None | Some('\n' | '\r') => return Err(at),
+                found if found == quote => return Ok(at + 1),
+                Some('\\') if !is_raw => at = self.escape(at)?,
+                Some(_) => at += 1,
             }
         }
     }
 
-    /// Reads an escape sequence after the backslash.
-    fn escape(&mut self, is_bytes: bool) -> Result<Unescaped, Issue> {
-        let at = self.at - 1;
-        let invalid = || Issue::syntax(at, "unable to unescape string".to_owned());
-        let c = self.peek(0).ok_or_else(invalid)?;
-        self.at += 1;
-        let simple = match c {
-            'a' => '\u{7}',
-            'b' => '\u{8}',
-            'f' => '\u{c}',
-            'n' => '\n',
-            'r' => '\r',
-            't' => '\t',
-            'v' => '\u{b}',
-            '\\' | '\'' | '"' | '`' | '?' => c,
-            'x' | 'X' => return self.code(2, 16, is_bytes).ok_or_else(invalid),
-            'u' if !is_bytes => return self.code(4, 16, false).ok_or_else(invalid),
-            'U' if !is_bytes => return self.code(8, 16, false).ok_or_else(invalid),
-            '0'..='3' => {
-                self.at -= 1;
-                return self.code(3, 8, is_bytes).ok_or_else(invalid);
+    fn triple_quoted(&self, mut at: usize, quote: Option<char>, is_raw: bool) -> Option<usize> {
+        loop {
+            let found = self.char(at)?;
+            if Some(found) == quote && self.char(at + 1) == quote && self.char(at + 2) == quote {
+                return Some(at + 3);
             }
-            _ => return Err(invalid()),
+            match found {
+                '\\' if !is_raw => at = self.escape(at).ok()?,
+                _ => at += 1,
+            }
+        }
+    }
+
+    /// Returns the end of an escape sequence that begins with a backslash. `Err` holds the position of the first
+    /// character that is wrong.
+    fn escape(&self, at: usize) -> Result<usize, usize> {
+        let (digits, fits): (usize, fn(char) -> bool) = match self.char(at + 1) {
+            Some('a' | 'b' | 'f' | 'n' | 'r' | 't' | 'v' | '"' | '\'' | '\\' | '?' | '`') => {
+                return Ok(at + 2);
+            }
+            Some('x' | 'X') => (2, |c| c.is_ascii_hexdigit()),
+            Some('u') => (4, |c| c.is_ascii_hexdigit()),
+            Some('U') => (8, |c| c.is_ascii_hexdigit()),
+            Some('0'..='3') => (2, |c| matches!(c, '0'..='7')),
+            _ => return Err(at + 1),
         };
-        Ok(Unescaped::Char(simple))
-    }
-
-    fn code(&mut self, digits: usize, radix: u32, is_byte: bool) -> Option<Unescaped> {
-        let text: String = self.text.get(self.at..self.at + digits)?.iter().collect();
-        let code = u32::from_str_radix(&text, radix).ok()?;
-        self.at += digits;
-        match is_byte {
-            true => u8::try_from(code).ok().map(Unescaped::Byte),
-            false => char::from_u32(code).map(Unescaped::Char),
-        }
-    }
-
-    fn number(&mut self) -> Result<TokenKind, Issue> {
-        let is_hex = self.peek(0) == Some('0') && matches!(self.peek(1), Some('x' | 'X'));
-        let mut text = match is_hex {
-            true => {
-                self.at += 2;
-                format!("0x{}", self.take_while(|c| c.is_ascii_hexdigit()))
-            }
-            false => self.take_while(|c| c.is_ascii_digit()),
-        };
-        let mut is_double = false;
-        if !is_hex {
-            if self.peek(0) == Some('.') && self.peek(1).is_some_and(|c| c.is_ascii_digit()) {
-                is_double = true;
-                self.at += 1;
-                text.push('.');
-                text.push_str(&self.take_while(|c| c.is_ascii_digit()));
-            }
-            let sign = usize::from(matches!(self.peek(1), Some('+' | '-')));
-            let has_exponent = self.peek(1 + sign).is_some_and(|c| c.is_ascii_digit());
-            if matches!(self.peek(0), Some('e' | 'E')) && has_exponent {
-                is_double = true;
-                text.push('e');
-                text.extend(self.text[self.at + 1..self.at + 1 + sign].iter());
-                self.at += 1 + sign;
-                text.push_str(&self.take_while(|c| c.is_ascii_digit()));
+        for digit in at + 2..at + 2 + digits {
+            if !self.char(digit).is_some_and(fits) {
+                return Err(digit);
             }
         }
-        if is_double {
-            return Ok(TokenKind::Double(text));
-        }
-        if matches!(self.peek(0), Some('u' | 'U')) {
-            self.at += 1;
-            return Ok(TokenKind::Uint(text));
-        }
-        Ok(TokenKind::Int(text))
-    }
-
-    fn quoted(&mut self) -> Result<TokenKind, Issue> {
-        let begin = self.at;
-        self.at += 1;
-        let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-' | '/' | ' ');
-        let name = self.take_while(allowed);
-        if self.peek(0) != Some('`') || name.is_empty() {
-            return Err(Issue::syntax(begin, "token recognition error at: '`'".to_owned()));
-        }
-        self.at += 1;
-        Ok(TokenKind::Quoted(name))
+        Ok(at + 2 + digits)
     }
 }
 
-/// A character or byte of a string.
-enum Unescaped {
-    Char(char),
-    Byte(u8),
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lexed(text: &str) -> String {
+        let source = Source::new(text);
+        let found = tokens(&source);
+        let shown = found.all.iter().filter(|token| !token.kind.is_hidden() && token.kind != TokenKind::End);
+        let shown = shown.map(|token| format!("{:?} {}", token.kind, source.slice(token.start, token.end)));
+        let unknown = found.unknown.iter().map(|(start, end)| format!("? {}", source.slice(*start, *end)));
+        shown.chain(unknown).collect::<Vec<_>>().join(" | ")
+    }
+
+    #[test]
+    fn the_longest_token_wins() {
+        for (text, expected) in [
+            ("a.b == 1u // c", "Ident a | Dot . | Ident b | Equals == | Uint 1u"),
+            (
+                "1.5e3 .5 1e 0x1F 0xu 1.x",
+                "Float 1.5e3 | Float .5 | Int 1 | Ident e | Int 0x1F | Int 0 | Ident xu | Int 1 | Dot . | Ident x",
+            ),
+            (
+                r#"'a\'b' r'\d' b"x" br'''y''' rb'z'"#,
+                r#"String 'a\'b' | String r'\d' | Bytes b"x" | Bytes br'''y''' | Ident rb | String 'z'"#,
+            ),
+            (r#""""a"b""" """c"#, r#"String """a"b""" | String "" | ? "c"#),
+            ("in inner true `a.b/c`", "In in | Ident inner | True true | EscapedIdent `a.b/c`"),
+        ] {
+            assert_eq!(lexed(text), expected);
+        }
+    }
+
+    #[test]
+    fn text_that_is_not_a_token_is_skipped_including_the_first_wrong_character() {
+        for (text, expected) in [
+            ("1 = 2", "Int 1 | Int 2 | ? = "),
+            ("@a", "Ident a | ? @"),
+            (r"'\q'", r"? '\q | ? '"),
+            ("'a\nb", "Ident b | ? 'a\n"),
+            ("`a", "? `a"),
+        ] {
+            assert_eq!(lexed(text), expected);
+        }
+    }
 }

@@ -1,87 +1,68 @@
-//! CEL expressions that select devices, as Kubernetes 1.36 evaluates them (KEP-4381).
+//! CEL expressions that select devices, as Kubernetes evaluates them (KEP-4381).
 //!
 //! ```
 //! use harbormaster_cel::{Attribute, Device, Features, Selector};
 //!
 //! let selector = Selector::compile(r#"device.attributes["gpu.example.com"].model == "a1""#, Features::default())?;
-//! let attributes = [("model", Attribute::String("a1"))];
+//! let attributes = [("model".into(), Attribute::String("a1".into()))].into();
 //! let device = Device { driver: "gpu.example.com", attributes: &attributes, ..Device::default() };
 //! assert!(selector.matches(&device)?);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Reading order: `ast`, `lexer` and `parser` (text to tree, macros included), `types`, `functions` and `checker` (types
-//! and overloads), `value` and `device` (what expressions read), `eval` with `library` (evaluation). `errors` prints
-//! errors as cel-go does.
-//!
-//! Not everything of Kubernetes' environment is there: times, durations, URLs, IP addresses, formats, comprehensions
-//! with two variables, and some functions of strings and lists are compile errors that say so. The text of a syntax
-//! error differs from ANTLR's. The cost of an evaluation is counted in steps, which are close to cel-go's cost but
-//! not the same.
+//! Reading order: `selector` (the stages of compiling), `parser` and `ast`, `checker` and `types`, `functions`
+//! (signatures) and `library` (operations), `planner` and `plan`, `eval` and `value`, `cost` and `meter`.
 //!
 //! Invariants: no input causes a panic or an endless evaluation; the same expression and device give the same result.
 
+mod amount;
 mod ast;
+mod attribute;
 mod checker;
+mod cidr;
+mod constant;
+mod convert;
+mod cost;
 mod device;
+mod environment;
+mod equality;
 mod errors;
 mod eval;
+mod fuel;
 mod functions;
+mod inference;
 mod lexer;
 mod library;
+mod list;
+mod literal;
+mod macros;
+mod map;
+mod meter;
+mod named_format;
+mod number;
 mod parser;
+mod pattern;
+mod plan;
+mod planner;
+mod printed;
+mod scope;
+mod selector;
 mod semver;
+mod signature;
+mod sort;
+mod source;
+mod stack;
+mod time;
+mod token;
 mod types;
+mod url;
+mod validators;
 mod value;
 
-pub use device::{Attribute, Device};
+pub use attribute::Attribute;
+pub use device::Device;
 pub use errors::{CompileError, EvalError};
-
-/// Maximum cost of one evaluation (`CELSelectorExpressionMaxCost`).
-const MAX_COST: u64 = 1_000_000;
-
-/// Feature gates that decide what expressions can read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Features {
-    /// `DRAConsumableCapacity`: `device.allowMultipleAllocations`.
-    pub consumable_capacity: bool,
-    /// `DRAListTypeAttributes`: attributes that are lists.
-    pub list_attributes: bool,
-}
-
-impl Default for Features {
-    fn default() -> Self {
-        Self { consumable_capacity: true, list_attributes: false }
-    }
-}
-
-/// A compiled expression.
-#[derive(Clone, Debug)]
-pub struct Selector {
-    expression: ast::Expr,
-    features: Features,
-}
-
-impl Selector {
-    /// Compiles an expression.
-    ///
-    /// # Errors
-    /// When the expression has a syntax error or a type error, or does not evaluate to a truth value.
-    pub fn compile(expression: &str, features: Features) -> Result<Self, CompileError> {
-        let parsed = parser::parse(expression)?;
-        checker::check(expression, &parsed, features)?;
-        Ok(Self { expression: parsed, features })
-    }
-
-    /// Returns true if the device matches.
-    ///
-    /// # Errors
-    /// When the expression cannot be evaluated for the device, for example because an attribute is missing.
-    pub fn matches(&self, device: &Device<'_>) -> Result<bool, EvalError> {
-        device.check(self.features.list_attributes)?;
-        eval::evaluate(&self.expression, device, MAX_COST)
-    }
-}
+pub use selector::{Evaluation, Features, MAX_COST, Selector};
 
 #[cfg(test)]
 mod tests;

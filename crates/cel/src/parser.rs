@@ -1,587 +1,548 @@
-//! The parser, which also expands macros.
+//! Parses an expression into a tree.
+//!
+//! The grammar is that of the CEL specification (`doc/langdef.md`, "Syntax"), with cel-go's extensions: optional fields
+//! and elements (`?`), and names in backticks. Each rule of cel-go's version of the grammar has a function here,
+//! because the depth of rules is limited and the recovery from a syntax error depends on the active rules.
+//!
+//! Reading order: this file (the grammar), `actions` (trees), `recovery` (tokens and errors), `places` (the tokens that
+//! fit at each place).
+
+mod actions;
+mod places;
+mod recovery;
 
 use crate::{
-    ast::{Comprehension, Expr, Kind, Literal, Offset},
-    errors::{CompileError, Issue},
-    functions::Function,
-    lexer::{Token, TokenKind, tokens},
+    ast::{Expr, Field},
+    errors::CompileError,
+    lexer,
+    source::{Issues, Offset, Source},
+    token::{Token, TokenKind as T, TokenSet},
 };
 
-/// Maximum depth of nested expressions, as in cel-go.
-const MAX_DEPTH: usize = 250;
-/// Maximum number of characters of an expression, as in cel-go.
-const MAX_LENGTH: usize = 100_000;
-/// Name of the variable that a macro accumulates its result in. No expression can use it.
-pub(crate) const ACCUMULATOR: &str = "@result";
-/// Name of a variable that no expression reads.
-const UNUSED: &str = "#unused";
+use actions::{Actions, ESCAPED_NAME, ItemTree, MessageField, NO_NAME, Name, Tree, UnaryParts};
+use places::{CALC, ELEMENT, EXPR, FIELD, MEMBER, POSTFIX, Place, RELATION, RULE_END, set};
+use recovery::{Parsing, Recovery, Rule};
 
-const RESERVED: [&str; 17] = [
-    "as",
-    "break",
-    "const",
-    "continue",
-    "else",
-    "for",
-    "function",
-    "if",
-    "import",
-    "let",
-    "loop",
-    "package",
-    "namespace",
-    "return",
-    "var",
-    "void",
-    "while",
-];
+/// Maximum number of times that a grammar rule is nested in itself, and maximum depth of a tree.
+pub(crate) const DEEPEST: u32 = 250;
+/// Maximum number of characters of an expression.
+const LONGEST: usize = 100_000;
 
-/// Parses an expression.
-pub(crate) fn parse(text: &str) -> Result<Expr, CompileError> {
-    let characters: Vec<char> = text.chars().collect();
-    if characters.len() > MAX_LENGTH {
-        let length = characters.len();
-        return Err(CompileError(format!(
-            "compilation failed: ERROR: <input>:-1:0: expression code point size exceeds limit: size: {length}, \
-             limit {MAX_LENGTH}"
-        )));
+/// A parsed expression.
+#[derive(Debug)]
+pub(crate) struct Parsed {
+    pub(crate) root: Expr,
+    /// Largest ID that has been given to an expression.
+    pub(crate) last_id: u32,
+}
+
+pub(crate) fn parse(source: &Source) -> Result<Parsed, CompileError> {
+    let size = source.chars().len();
+    if size > LONGEST {
+        let message = format!("expression code point size exceeds limit: size: {size}, limit {LONGEST}");
+        return Err(Issues::everywhere(source, message));
     }
-    let parse = || -> Result<Expr, Issue> {
-        let tokens = tokens(&characters)?;
-        let mut parser = Parser { tokens: &tokens, at: 0, depth: 0 };
-        let expression = parser.expression()?;
-        parser.expect_end()?;
-        Ok(expression)
-    };
-    parse().map_err(|issue| CompileError::of(text, vec![issue]))
+    let tokens = lexer::tokens(source);
+    let mut parser = Parser { input: Recovery::new(source, &tokens), actions: Actions::default() };
+    let root = parser.start();
+    let Parser { input, mut actions } = parser;
+    let mut issues = input.errors;
+    match root {
+        Ok(tree) => {
+            let root = actions.finish(tree);
+            issues.append(actions.issues);
+            issues.into_result(source)?;
+            Ok(Parsed { root, last_id: actions.builder.last_id() })
+        }
+        Err(_) => Err(issues.into_error(source)),
+    }
 }
 
-struct Parser<'a> {
-    tokens: &'a [Token],
-    at: usize,
-    depth: usize,
+struct Parser<'s> {
+    input: Recovery<'s>,
+    actions: Actions,
 }
 
-type Parsed = Result<Expr, Issue>;
+const COLON: TokenSet = set(&[T::Colon]);
+const OR: TokenSet = set(&[T::Or]).or(RULE_END);
+const AND: TokenSet = set(&[T::And]).or(RULE_END);
+const LIST_ITEM: TokenSet = set(&[T::Comma]).or(RULE_END);
+const RIGHT_PAREN: TokenSet = set(&[T::RightParen]);
 
+/// Each function parses a rule. `follow` is the set of tokens that fit after the rule at the place where it is used.
 impl Parser<'_> {
-    fn token(&self) -> &Token {
-        &self.tokens[self.at.min(self.tokens.len() - 1)]
+    fn start(&mut self) -> Parsing<Tree> {
+        let tree = self.expr(set(&[T::End]))?;
+        let end = self.input.expect(Place::End).map(drop);
+        self.input.recover(end)?;
+        self.input.report_unknown_texts()?;
+        Ok(tree)
     }
 
-    fn offset(&self) -> Offset {
-        self.token().at
-    }
-
-    fn is(&self, symbol: &str) -> bool {
-        matches!(&self.token().kind, TokenKind::Symbol(found) if *found == symbol)
-    }
-
-    /// Skips a symbol. Returns its position if it is there.
-    fn skip(&mut self, symbol: &str) -> Option<Offset> {
-        let at = self.is(symbol).then(|| self.offset())?;
-        self.at += 1;
-        Some(at)
-    }
-
-    fn expect(&mut self, symbol: &str) -> Result<Offset, Issue> {
-        match self.skip(symbol) {
-            Some(at) => Ok(at),
-            None => Err(self.unexpected(&format!("expecting '{symbol}'"))),
-        }
-    }
-
-    fn expect_end(&self) -> Result<(), Issue> {
-        match self.token().kind {
-            TokenKind::End => Ok(()),
-            _ => Err(self.unexpected("expecting <EOF>")),
-        }
-    }
-
-    fn unexpected(&self, expected: &str) -> Issue {
-        let found = match &self.token().kind {
-            TokenKind::End => "<EOF>".to_owned(),
-            TokenKind::Symbol(symbol) => (*symbol).to_owned(),
-            TokenKind::Ident(name) | TokenKind::Quoted(name) => name.clone(),
-            TokenKind::Int(text) | TokenKind::Double(text) => text.clone(),
-            TokenKind::Uint(text) => format!("{text}u"),
-            TokenKind::String(text) => format!("\"{text}\""),
-            TokenKind::Bytes(_) => "b\"\"".to_owned(),
+    fn expr(&mut self, follow: TokenSet) -> Parsing<Tree> {
+        self.input.enter_limited(Rule::Expr, follow)?;
+        let condition = self.or(set(&[T::Question]).or(RULE_END))?;
+        let tree = match self.input.take(T::Question) {
+            None => condition,
+            Some(op) => {
+                let then = self.or(COLON)?;
+                let (mut otherwise, result) = (Tree::missing(), self.input.expect(Place::TernaryColon));
+                let result = match result {
+                    Ok(_) => self.expr(RULE_END).map(|tree| otherwise = tree),
+                    Err(stop) => Err(stop),
+                };
+                self.input.recover(result)?;
+                self.actions.ternary(op.start, condition, then, otherwise)
+            }
         };
-        Issue::syntax(self.offset(), format!("mismatched input '{found}' {expected}"))
+        self.input.leave_limited(Rule::Expr);
+        Ok(tree)
     }
 
-    /// Parses one level deeper.
-    fn nested(&mut self, parse: impl FnOnce(&mut Self) -> Parsed) -> Parsed {
-        if self.depth >= MAX_DEPTH {
-            let message = format!("expression recursion limit exceeded: {MAX_DEPTH}");
-            return Err(Issue::new(self.offset(), message));
+    fn or(&mut self, follow: TokenSet) -> Parsing<Tree> {
+        self.input.enter(follow);
+        let mut terms = vec![self.and(OR)?];
+        let mut ops = Vec::new();
+        while let Some(op) = self.input.take(T::Or) {
+            ops.push(op.start);
+            terms.push(self.and(OR)?);
         }
-        self.depth += 1;
-        let parsed = parse(self);
-        self.depth -= 1;
-        parsed
+        self.input.leave();
+        Ok(self.actions.logic("_||_", terms, &ops))
     }
 
-    fn expression(&mut self) -> Parsed {
-        self.nested(|this| {
-            let condition = this.or()?;
-            let Some(at) = this.skip("?") else { return Ok(condition) };
-            let then = this.or()?;
-            this.expect(":")?;
-            let otherwise = this.expression()?;
-            Ok(Expr::call(at, Function::Conditional, vec![condition, then, otherwise]))
-        })
-    }
-
-    fn or(&mut self) -> Parsed {
-        self.chain("||", Function::Or, Self::and)
-    }
-
-    fn and(&mut self) -> Parsed {
-        self.chain("&&", Function::And, Self::relation)
-    }
-
-    /// Parses operands with the same logical operator between them.
-    fn chain(&mut self, symbol: &str, function: Function, operand: fn(&mut Self) -> Parsed) -> Parsed {
-        let first = operand(self)?;
-        let mut operands = vec![first];
-        let mut operators = Vec::new();
-        while let Some(at) = self.skip(symbol) {
-            operators.push(at);
-            operands.push(operand(self)?);
+    fn and(&mut self, follow: TokenSet) -> Parsing<Tree> {
+        self.input.enter(follow);
+        let mut terms = vec![self.relation(0, AND)?];
+        let mut ops = Vec::new();
+        while let Some(op) = self.input.take(T::And) {
+            ops.push(op.start);
+            terms.push(self.relation(0, AND)?);
         }
-        Ok(balanced(function, operands, &operators))
+        self.input.leave();
+        Ok(self.actions.logic("_&&_", terms, &ops))
     }
 
-    fn relation(&mut self) -> Parsed {
-        self.left_associative(Self::sum, |token| match token {
-            TokenKind::Symbol("<") => Some(Function::Less),
-            TokenKind::Symbol("<=") => Some(Function::LessEquals),
-            TokenKind::Symbol(">") => Some(Function::Greater),
-            TokenKind::Symbol(">=") => Some(Function::GreaterEquals),
-            TokenKind::Symbol("==") => Some(Function::Equals),
-            TokenKind::Symbol("!=") => Some(Function::NotEquals),
-            TokenKind::Ident(name) if name == "in" => Some(Function::In),
-            _ => None,
-        })
-    }
-
-    fn sum(&mut self) -> Parsed {
-        self.left_associative(Self::product, |token| match token {
-            TokenKind::Symbol("+") => Some(Function::Add),
-            TokenKind::Symbol("-") => Some(Function::Subtract),
-            _ => None,
-        })
-    }
-
-    fn product(&mut self) -> Parsed {
-        self.left_associative(Self::unary, |token| match token {
-            TokenKind::Symbol("*") => Some(Function::Multiply),
-            TokenKind::Symbol("/") => Some(Function::Divide),
-            TokenKind::Symbol("%") => Some(Function::Modulo),
-            _ => None,
-        })
-    }
-
-    /// Parses operands with operators of one precedence between them.
-    fn left_associative(
-        &mut self,
-        operand: fn(&mut Self) -> Parsed,
-        operator: fn(&TokenKind) -> Option<Function>,
-    ) -> Parsed {
-        let mut left = operand(self)?;
-        while let Some(function) = operator(&self.token().kind) {
-            let at = self.offset();
-            self.at += 1;
-            let right = operand(self)?;
-            left = Expr::call(at, function, vec![left, right]);
+    /// Parses relations whose operators bind at least as strongly as `least`.
+    fn relation(&mut self, least: u8, follow: TokenSet) -> Parsing<Tree> {
+        self.input.enter_limited(Rule::Relation, follow)?;
+        let mut left = self.calc(0, RELATION)?;
+        while least <= 1
+            && let Some(function) = relation_operator(self.input.peek())
+        {
+            let op = self.input.next();
+            let right = self.relation(2, RELATION)?;
+            left = self.actions.binary(op.start, function, left, right);
         }
+        self.input.leave_limited(Rule::Relation);
         Ok(left)
     }
 
-    fn unary(&mut self) -> Parsed {
-        let at = self.offset();
-        let mut count = 0;
-        while self.skip("!").is_some() {
-            count += 1;
-        }
-        if count > 0 {
-            let operand = self.member()?;
-            return Ok(if count % 2 == 0 { operand } else { Expr::call(at, Function::Not, vec![operand]) });
-        }
-        while self.is("-") && !(count == 0 && self.is_negative_literal()) {
-            self.at += 1;
-            count += 1;
-        }
-        let operand = self.member()?;
-        Ok(if count % 2 == 0 { operand } else { Expr::call(at, Function::Negate, vec![operand]) })
-    }
-
-    fn is_negative_literal(&self) -> bool {
-        let next = self.tokens.get(self.at + 1).map(|token| &token.kind);
-        matches!(next, Some(TokenKind::Int(_) | TokenKind::Double(_)))
-    }
-
-    fn member(&mut self) -> Parsed {
-        let mut expression = self.nested(Self::primary)?;
-        let mut links = 0;
-        loop {
-            if let Some(at) = self.skip(".") {
-                let optional = self.skip("?").is_some();
-                let (name, is_quoted) = self.name()?;
-                let is_call = self.is("(") && !optional && !is_quoted;
-                expression = match is_call {
-                    true => self.member_call(expression, &name)?,
-                    false => {
-                        let operand = Box::new(expression);
-                        Expr::new(at, Kind::Select { operand, field: name, test: false, optional })
-                    }
-                };
-            } else if let Some(at) = self.skip("[") {
-                let optional = self.skip("?").is_some();
-                let index = self.expression()?;
-                self.expect("]")?;
-                let function = if optional { Function::OptionalIndex } else { Function::Index };
-                expression = Expr::call(at, function, vec![expression, index]);
-            } else {
-                return Ok(expression);
-            }
-            links += 1;
-            if self.depth + links > MAX_DEPTH {
-                let message = format!("expression recursion limit exceeded: {MAX_DEPTH}");
-                return Err(Issue::new(self.offset(), message));
-            }
-        }
-    }
-
-    fn name(&mut self) -> Result<(String, bool), Issue> {
-        let named = match &self.token().kind {
-            TokenKind::Ident(name) => (name.clone(), false),
-            TokenKind::Quoted(name) => (name.clone(), true),
-            _ => return Err(self.unexpected("expecting IDENTIFIER")),
-        };
-        self.at += 1;
-        Ok(named)
-    }
-
-    fn arguments(&mut self) -> Result<Vec<Expr>, Issue> {
-        let mut arguments = Vec::new();
-        while !self.is(")") {
-            arguments.push(self.expression()?);
-            if self.skip(",").is_none() {
-                break;
-            }
-        }
-        self.expect(")")?;
-        Ok(arguments)
-    }
-
-    fn member_call(&mut self, target: Expr, name: &str) -> Parsed {
-        let at = self.expect("(")?;
-        let arguments = self.arguments()?;
-        if let Some(expanded) = expand(at, &target, name, &arguments)? {
-            return Ok(expanded);
-        }
-        // A namespace, as in `sets.contains`.
-        if let Kind::Ident(namespace) = &target.kind
-            && let Some(function) = Function::global(&format!("{namespace}.{name}"))
+    /// Parses calculations whose operators bind at least as strongly as `least`.
+    fn calc(&mut self, least: u8, follow: TokenSet) -> Parsing<Tree> {
+        self.input.enter_limited(Rule::Calc, follow)?;
+        let mut left = self.unary(CALC)?;
+        while let Some((function, strength)) =
+            calc_operator(self.input.peek()).filter(|(_, strength)| *strength >= least)
         {
-            return Ok(Expr::call(at, function, arguments));
+            let op = self.input.next();
+            let right = self.calc(strength + 1, CALC)?;
+            left = self.actions.binary(op.start, function, left, right);
         }
-        let target = Some(Box::new(target));
-        Ok(Expr::new(
-            at,
-            match Function::member(name) {
-                Some(function) => Kind::Call { function, target, args: arguments },
-                None => Kind::Unknown { name: name.to_owned(), target, args: arguments },
-            },
-        ))
+        self.input.leave_limited(Rule::Calc);
+        Ok(left)
     }
 
-    fn primary(&mut self) -> Parsed {
-        let at = self.offset();
-        let token = self.token().kind.clone();
-        match token {
-            TokenKind::Symbol("(") => {
-                self.at += 1;
-                let inner = self.expression()?;
-                self.expect(")")?;
-                Ok(inner)
-            }
-            TokenKind::Symbol("[") => self.list(),
-            TokenKind::Symbol("{") => self.map(),
-            TokenKind::Symbol("-") => {
-                self.at += 1;
-                self.literal(at, "-")
-            }
-            TokenKind::Symbol(".") => {
-                self.at += 1;
-                self.identifier()
-            }
-            TokenKind::Ident(name) if !matches!(name.as_str(), "true" | "false" | "null") => {
-                self.identifier()
-            }
-            _ => self.literal(at, ""),
-        }
+    fn unary(&mut self, follow: TokenSet) -> Parsing<Tree> {
+        self.input.enter(follow);
+        let start = self.input.token().start;
+        let mut parts = UnaryParts { start, is_known: false, operators: Vec::new(), member: Tree::missing() };
+        let result = self.unary_parts(&mut parts);
+        self.input.recover(result)?;
+        self.input.leave();
+        Ok(self.actions.unary(parts))
     }
 
-    fn identifier(&mut self) -> Parsed {
-        let at = self.offset();
-        let (name, _) = self.name()?;
-        if RESERVED.contains(&name.as_str()) {
-            return Err(Issue::syntax(at, format!("reserved identifier: {name}")));
-        }
-        if name == "in" {
-            self.at -= 1;
-            return Err(self.unexpected("expecting IDENTIFIER"));
-        }
-        if self.is("{") {
-            return Err(Issue::new(at, format!("undeclared reference to '{name}' (in container '')")));
-        }
-        let Some(open) = self.skip("(") else { return Ok(Expr::ident(at, &name)) };
-        let arguments = self.arguments()?;
-        if name == "has" && arguments.len() == 1 {
-            return has(open, arguments);
-        }
-        Ok(match Function::global(&name) {
-            Some(function) => Expr::call(open, function, arguments),
-            None => Expr::new(open, Kind::Unknown { name, target: None, args: arguments }),
-        })
-    }
-
-    fn list(&mut self) -> Parsed {
-        let at = self.expect("[")?;
-        let mut elements = Vec::new();
-        while !self.is("]") {
-            let optional = self.skip("?").is_some();
-            elements.push((self.expression()?, optional));
-            if self.skip(",").is_none() {
-                break;
-            }
-        }
-        self.expect("]")?;
-        Ok(Expr::new(at, Kind::List(elements)))
-    }
-
-    fn map(&mut self) -> Parsed {
-        let at = self.expect("{")?;
-        let mut entries = Vec::new();
-        while !self.is("}") {
-            let optional = self.skip("?").is_some();
-            let key = self.expression()?;
-            self.expect(":")?;
-            entries.push((key, self.expression()?, optional));
-            if self.skip(",").is_none() {
-                break;
-            }
-        }
-        self.expect("}")?;
-        Ok(Expr::new(at, Kind::Map(entries)))
-    }
-
-    fn literal(&mut self, at: Offset, sign: &str) -> Parsed {
-        let invalid = |what: &str| Issue::syntax(at, format!("invalid {what} literal"));
-        let literal = match &self.token().kind {
-            TokenKind::Int(text) => Literal::Int(int(sign, text).ok_or_else(|| invalid("int"))?),
-            TokenKind::Uint(text) if sign.is_empty() => {
-                Literal::Uint(uint(text).ok_or_else(|| invalid("uint"))?)
-            }
-            TokenKind::Double(text) => {
-                let number: f64 = format!("{sign}{text}").parse().map_err(|_| invalid("double"))?;
-                Literal::Double(number)
-            }
-            TokenKind::String(text) if sign.is_empty() => Literal::String(text.clone()),
-            TokenKind::Bytes(bytes) if sign.is_empty() => Literal::Bytes(bytes.clone()),
-            TokenKind::Ident(name) if sign.is_empty() => match name.as_str() {
-                "true" => Literal::Bool(true),
-                "false" => Literal::Bool(false),
-                "null" => Literal::Null,
-                _ => return Err(self.unexpected("expecting a literal")),
-            },
-            _ => {
-                return Err(self.unexpected(
-                    "expecting {'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, \
-                     NUM_UINT, STRING, BYTES, IDENTIFIER}",
-                ));
-            }
+    fn unary_parts(&mut self, parts: &mut UnaryParts) -> Parsing<()> {
+        self.input.check(Place::Unary)?;
+        let operator = self.input.peek();
+        let is_operator = match (operator, self.input.peek_at(1)) {
+            (T::Exclamation, _) => true,
+            (T::Minus, T::Int | T::Float) => false,
+            (T::Minus, next) if MEMBER.contains(next) => true,
+            (T::Minus, _) => return Err(self.input.no_alternative(Place::Unary, 1)),
+            (first, _) if MEMBER.contains(first) => false,
+            _ => return Err(self.input.no_alternative(Place::Unary, 0)),
         };
-        self.at += 1;
-        Ok(Expr::new(at, Kind::Literal(literal)))
-    }
-}
-
-fn int(sign: &str, text: &str) -> Option<i64> {
-    match text.strip_prefix("0x") {
-        Some(digits) => i64::from_str_radix(&format!("{sign}{digits}"), 16).ok(),
-        None => format!("{sign}{text}").parse().ok(),
-    }
-}
-
-fn uint(text: &str) -> Option<u64> {
-    match text.strip_prefix("0x") {
-        Some(digits) => u64::from_str_radix(digits, 16).ok(),
-        None => text.parse().ok(),
-    }
-}
-
-/// Joins the operands of a logical operator to a balanced tree, so that long chains do not nest deeply.
-fn balanced(function: Function, mut operands: Vec<Expr>, operators: &[Offset]) -> Expr {
-    if operators.is_empty() {
-        return operands.swap_remove(0);
-    }
-    let middle = operators.len() / 2;
-    let right = operands.split_off(middle + 1);
-    let left = balanced(function, operands, &operators[..middle]);
-    let right = balanced(function, right, &operators[middle + 1..]);
-    Expr::call(operators[middle], function, vec![left, right])
-}
-
-/// `has(operand.field)`
-fn has(at: Offset, mut arguments: Vec<Expr>) -> Parsed {
-    match arguments.swap_remove(0) {
-        Expr { kind: Kind::Select { operand, field, test: false, optional: false }, .. } => {
-            Ok(Expr::new(at, Kind::Select { operand, field, test: true, optional: false }))
+        parts.is_known = true;
+        if is_operator {
+            self.unary_operators(operator, &mut parts.operators)?;
         }
-        other => Err(Issue::new(other.at, "invalid argument to has() macro".to_owned())),
+        parts.member = self.member(RULE_END)?;
+        Ok(())
     }
-}
 
-/// Expands a macro; returns `None` if the call is not one.
-fn expand(at: Offset, target: &Expr, name: &str, args: &[Expr]) -> Result<Option<Expr>, Issue> {
-    let expanded = match (name, args) {
-        ("all", [variable, test]) => quantifier(at, target, variable, test, true)?,
-        ("exists", [variable, test]) => quantifier(at, target, variable, test, false)?,
-        ("exists_one" | "existsOne", [variable, test]) => exists_one(at, target, variable, test)?,
-        ("map", [variable, transform]) => map(at, target, variable, None, transform)?,
-        ("map", [variable, test, transform]) => map(at, target, variable, Some(test), transform)?,
-        ("filter", [variable, test]) => map(at, target, variable, Some(test), variable)?,
-        ("bind", [variable, init, body]) if matches!(&target.kind, Kind::Ident(name) if name == "cel") => {
-            let Kind::Ident(name) = &variable.kind else {
-                let message = "cel.bind() variable names must be simple identifiers".to_owned();
-                return Err(Issue::new(variable.at, message));
-            };
-            bind(at, name, init.clone(), body.clone())
+    /// Parses an operator and its repetitions.
+    fn unary_operators(&mut self, operator: T, into: &mut Vec<(T, Offset)>) -> Parsing<()> {
+        let place = if operator == T::Minus { Place::AfterMinus } else { Place::AfterNot };
+        loop {
+            into.push((operator, self.input.next().start));
+            self.input.check_repeated(place)?;
+            match (operator, self.input.peek()) {
+                (T::Exclamation, T::Exclamation) => {}
+                (T::Exclamation, _) => return Ok(()),
+                (_, T::Minus) if MEMBER.contains(self.input.peek_at(1)) => {}
+                (_, T::Minus) => return Err(self.input.no_alternative(place, 1)),
+                (_, next) if MEMBER.contains(next) => return Ok(()),
+                _ => return Err(self.input.no_alternative(place, 0)),
+            }
         }
-        ("optMap", [variable, body]) => {
-            let name = simple_name(variable, "optMap() variable name must be a simple identifier")?;
-            let body = bind(at, name, value(at, target), body.clone());
-            if_present(at, target, Expr::call(at, Function::OptionalOf, vec![body]))
-        }
-        ("optFlatMap", [variable, body]) => {
-            let name = simple_name(variable, "optFlatMap() variable name must be a simple identifier")?;
-            if_present(at, target, bind(at, name, value(at, target), body.clone()))
-        }
-        _ => return Ok(None),
-    };
-    Ok(Some(expanded))
-}
-
-fn simple_name<'a>(variable: &'a Expr, message: &str) -> Result<&'a str, Issue> {
-    match &variable.kind {
-        Kind::Ident(name) => Ok(name),
-        _ => Err(Issue::new(variable.at, message.to_owned())),
     }
-}
 
-fn loop_variable(variable: &Expr) -> Result<String, Issue> {
-    simple_name(variable, "argument must be a simple name").map(str::to_owned)
-}
+    fn member(&mut self, follow: TokenSet) -> Parsing<Tree> {
+        self.input.enter_limited(Rule::Member, follow)?;
+        let mut tree = self.primary(POSTFIX)?;
+        while matches!(self.input.peek(), T::Dot | T::LeftBracket) {
+            let (longer, result) = self.postfix(tree);
+            tree = longer;
+            let is_complete = result.is_ok();
+            self.input.recover(result)?;
+            if !is_complete {
+                break;
+            }
+        }
+        self.input.leave_limited(Rule::Member);
+        Ok(tree)
+    }
 
-fn accumulated(at: Offset) -> Expr {
-    Expr::ident(at, ACCUMULATOR)
-}
-
-fn looped(at: Offset, comprehension: Comprehension) -> Expr {
-    Expr::new(at, Kind::Comprehension(Box::new(comprehension)))
-}
-
-/// `all` and `exists`
-fn quantifier(at: Offset, target: &Expr, variable: &Expr, test: &Expr, all: bool) -> Parsed {
-    let so_far = match all {
-        true => accumulated(at),
-        false => Expr::call(at, Function::Not, vec![accumulated(at)]),
-    };
-    let function = if all { Function::And } else { Function::Or };
-    Ok(looped(
-        at,
-        Comprehension {
-            range: target.clone(),
-            variable: loop_variable(variable)?,
-            accumulator: ACCUMULATOR.to_owned(),
-            init: Expr::bool(at, all),
-            condition: Expr::call(at, Function::NotStrictlyFalse, vec![so_far]),
-            step: Expr::call(at, function, vec![accumulated(at), test.clone()]),
-            result: accumulated(at),
-        },
-    ))
-}
-
-fn exists_one(at: Offset, target: &Expr, variable: &Expr, test: &Expr) -> Parsed {
-    let number = |number| Expr::new(at, Kind::Literal(Literal::Int(number)));
-    let more = Expr::call(at, Function::Add, vec![accumulated(at), number(1)]);
-    Ok(looped(
-        at,
-        Comprehension {
-            range: target.clone(),
-            variable: loop_variable(variable)?,
-            accumulator: ACCUMULATOR.to_owned(),
-            init: number(0),
-            condition: Expr::bool(at, true),
-            step: Expr::call(at, Function::Conditional, vec![test.clone(), more, accumulated(at)]),
-            result: Expr::call(at, Function::Equals, vec![accumulated(at), number(1)]),
-        },
-    ))
-}
-
-/// `map` and `filter`
-fn map(at: Offset, target: &Expr, variable: &Expr, test: Option<&Expr>, transform: &Expr) -> Parsed {
-    let element = Expr::new(at, Kind::List(vec![(transform.clone(), false)]));
-    let more = Expr::call(at, Function::Add, vec![accumulated(at), element]);
-    Ok(looped(
-        at,
-        Comprehension {
-            range: target.clone(),
-            variable: loop_variable(variable)?,
-            accumulator: ACCUMULATOR.to_owned(),
-            init: Expr::new(at, Kind::List(Vec::new())),
-            condition: Expr::bool(at, true),
-            step: match test {
-                Some(test) => {
-                    Expr::call(at, Function::Conditional, vec![test.clone(), more, accumulated(at)])
+    /// Parses a field, call or index after a member. After an error, the tree contains the parts before the error.
+    fn postfix(&mut self, operand: Tree) -> (Tree, Parsing<()>) {
+        if self.input.peek() == T::LeftBracket {
+            return self.index(operand);
+        }
+        match (self.input.peek_at(1), self.input.peek_at(2)) {
+            (T::Ident, T::LeftParen) => {
+                self.input.next();
+                let name = self.input.next();
+                let name = self.input.text(name);
+                let open = self.input.next();
+                let (args, result) = self.arguments(Place::MemberArguments, Place::MemberArgumentsEnd);
+                (self.actions.member_call(open.start, &name, operand, args), result)
+            }
+            (T::Ident | T::EscapedIdent | T::Question, _) => {
+                let op = self.input.next();
+                let is_optional = self.input.take(T::Question).is_some();
+                match self.name(POSTFIX) {
+                    Ok(name) => (self.actions.select(op.start, operand, name, is_optional), Ok(())),
+                    Err(stop) => (operand, Err(stop)),
                 }
-                None => more,
-            },
-            result: accumulated(at),
-        },
-    ))
+            }
+            _ => (operand, Err(self.input.no_alternative(Place::Member, 1))),
+        }
+    }
+
+    fn index(&mut self, operand: Tree) -> (Tree, Parsing<()>) {
+        let op = self.input.next();
+        let (mut index, mut is_optional) = (Tree::missing(), false);
+        let result = self.input.check(Place::Index).and_then(|()| {
+            is_optional = self.input.take(T::Question).is_some();
+            index = self.expr(set(&[T::RightBracket]))?;
+            self.input.expect(Place::IndexEnd).map(drop)
+        });
+        (self.actions.index(op.start, operand, index, is_optional), result)
+    }
+
+    /// Parses the arguments of a call and its closing parenthesis.
+    fn arguments(&mut self, begin: Place, end: Place) -> (Vec<Tree>, Parsing<()>) {
+        let mut args = Vec::new();
+        let result = self.input.check(begin).and_then(|()| {
+            if EXPR.contains(self.input.peek()) {
+                self.input.enter(RIGHT_PAREN);
+                args.push(self.expr(LIST_ITEM)?);
+                while self.input.take(T::Comma).is_some() {
+                    args.push(self.expr(LIST_ITEM)?);
+                }
+                self.input.leave();
+            }
+            self.input.expect(end).map(drop)
+        });
+        (args, result)
+    }
+
+    fn primary(&mut self, follow: TokenSet) -> Parsing<Tree> {
+        self.input.enter(follow);
+        let mut tree = Tree::missing();
+        let result = self.primary_parts(&mut tree);
+        self.input.recover(result)?;
+        self.input.leave();
+        Ok(tree)
+    }
+
+    fn primary_parts(&mut self, tree: &mut Tree) -> Parsing<()> {
+        let start = self.input.token().start;
+        self.input.check(Place::Primary)?;
+        match self.input.peek() {
+            T::Ident => self.named(start, tree),
+            T::Dot if self.input.peek_at(1) == T::Ident => self.named(start, tree),
+            T::Dot => Err(self.input.no_alternative(Place::Primary, 1)),
+            T::LeftParen => {
+                self.input.next();
+                *tree = self.expr(RIGHT_PAREN)?;
+                self.input.expect(Place::NestedEnd).map(drop)
+            }
+            T::LeftBracket => self.list(tree),
+            T::LeftBrace => self.map(tree),
+            kind if MEMBER.contains(kind) => {
+                *tree = self.literal(RULE_END)?;
+                Ok(())
+            }
+            _ => Err(self.input.no_alternative(Place::Primary, 0)),
+        }
+    }
+
+    /// Parses an identifier, a call, or a message. `start` is the position of the first token.
+    fn named(&mut self, start: Offset, tree: &mut Tree) -> Parsing<()> {
+        let dot = if self.input.take(T::Dot).is_some() { "." } else { "" };
+        let name = self.input.next();
+        let text = self.input.text(name);
+        if let Some(brace) = self.message_brace() {
+            return self.message(tree, format!("{dot}{text}"), brace);
+        }
+        let Some(open) = self.input.take(T::LeftParen) else {
+            *tree = self.actions.ident(start, name.start, dot, &text);
+            return Ok(());
+        };
+        let before = self.actions.issues.len();
+        let (args, result) = self.arguments(Place::Arguments, Place::ArgumentsEnd);
+        *tree = self.actions.call(start, open.start, dot, &text, args, before);
+        result
+    }
+
+    /// Returns the number of tokens before the brace if the next tokens are the rest of a message's name and an opening
+    /// brace.
+    fn message_brace(&mut self) -> Option<usize> {
+        let mut ahead = 0;
+        while self.input.peek_at(ahead) == T::Dot && self.input.peek_at(ahead + 1) == T::Ident {
+            ahead += 2;
+        }
+        (self.input.peek_at(ahead) == T::LeftBrace).then_some(ahead)
+    }
+
+    fn message(&mut self, tree: &mut Tree, mut name: String, brace: usize) -> Parsing<()> {
+        for _ in 0..brace {
+            let part = self.input.next();
+            name.push_str(&self.input.text(part));
+        }
+        let open = self.input.next();
+        let mut fields = Vec::new();
+        let result = self.input.check(Place::Message).and_then(|()| {
+            if FIELD.contains(self.input.peek()) {
+                self.fields(set(&[T::Comma, T::RightBrace]), &mut fields)?;
+            }
+            self.end_of_list(Place::MessageComma, Place::MessageEnd)
+        });
+        *tree = self.actions.message(open.start, name, fields);
+        result
+    }
+
+    /// Parses an optional comma and the end of a list, map or message.
+    fn end_of_list(&mut self, comma: Place, end: Place) -> Parsing<()> {
+        self.input.check(comma)?;
+        self.input.take(T::Comma);
+        self.input.expect(end).map(drop)
+    }
+
+    fn fields(&mut self, follow: TokenSet, fields: &mut Vec<(Field, u32)>) -> Parsing<()> {
+        self.input.enter(follow);
+        let start = self.input.token().start;
+        let result = self.each_field(start, fields);
+        self.input.recover(result)?;
+        self.input.leave();
+        Ok(())
+    }
+
+    fn each_field(&mut self, start: Offset, fields: &mut Vec<(Field, u32)>) -> Parsing<()> {
+        let mut place = Place::FirstFieldColon;
+        loop {
+            let (name, is_optional) = self.field_name(COLON)?;
+            let at = self.input.expect(place)?.start;
+            let before = self.actions.issues.len();
+            let value = self.expr(LIST_ITEM)?;
+            let field = MessageField { at, name, value, is_optional };
+            fields.extend(self.actions.field(field, start, before));
+            if !self.has_another(FIELD) {
+                return Ok(());
+            }
+            place = Place::FieldColon;
+        }
+    }
+
+    fn field_name(&mut self, follow: TokenSet) -> Parsing<(Name, bool)> {
+        self.input.enter(follow);
+        let (mut name, mut is_optional) = (self.no_name(), false);
+        let result = self.input.check(Place::Field).and_then(|()| {
+            is_optional = self.input.take(T::Question).is_some();
+            name = self.name(RULE_END)?;
+            Ok(())
+        });
+        self.input.recover(result)?;
+        self.input.leave();
+        Ok((name, is_optional))
+    }
+
+    fn list(&mut self, tree: &mut Tree) -> Parsing<()> {
+        let open = self.input.next();
+        let mut elements = Vec::new();
+        let result = self.input.check(Place::List).and_then(|()| {
+            if ELEMENT.contains(self.input.peek()) {
+                self.elements(set(&[T::Comma, T::RightBracket]), &mut elements)?;
+            }
+            self.end_of_list(Place::ListComma, Place::ListEnd)
+        });
+        *tree = self.actions.list(open.start, elements);
+        result
+    }
+
+    fn elements(&mut self, follow: TokenSet, elements: &mut Vec<ItemTree>) -> Parsing<()> {
+        self.input.enter(follow);
+        loop {
+            elements.push(self.element(LIST_ITEM)?);
+            if !self.has_another(ELEMENT) {
+                break;
+            }
+        }
+        self.input.leave();
+        Ok(())
+    }
+
+    /// Takes a comma that is followed by a token of `first`. Returns true if there was such a comma.
+    fn has_another(&mut self, first: TokenSet) -> bool {
+        let has_another = self.input.peek() == T::Comma && first.contains(self.input.peek_at(1));
+        if has_another {
+            self.input.next();
+        }
+        has_another
+    }
+
+    fn element(&mut self, follow: TokenSet) -> Parsing<ItemTree> {
+        self.input.enter(follow);
+        let (mut tree, mut is_optional) = (Tree::missing(), false);
+        let result = self.input.check(Place::Element).and_then(|()| {
+            is_optional = self.input.take(T::Question).is_some();
+            tree = self.expr(RULE_END)?;
+            Ok(())
+        });
+        self.input.recover(result)?;
+        self.input.leave();
+        Ok((tree, is_optional))
+    }
+
+    fn map(&mut self, tree: &mut Tree) -> Parsing<()> {
+        let open = self.input.next();
+        let mut entries = Vec::new();
+        let result = self.input.check(Place::Map).and_then(|()| {
+            if ELEMENT.contains(self.input.peek()) {
+                self.input.enter(set(&[T::Comma, T::RightBrace]));
+                let result = self.entries(&mut entries);
+                self.input.recover(result)?;
+                self.input.leave();
+            }
+            self.end_of_list(Place::MapComma, Place::MapEnd)
+        });
+        *tree = self.actions.map(open.start, entries);
+        result
+    }
+
+    fn entries(&mut self, entries: &mut Vec<(ItemTree, Tree)>) -> Parsing<()> {
+        let mut place = Place::FirstEntryColon;
+        loop {
+            let before = self.actions.issues.len();
+            let key = self.element(COLON)?;
+            if let Err(stop) = self.input.expect(place) {
+                // cel-go reports no problems in a key that no colon follows.
+                self.actions.issues.truncate(before);
+                return Err(stop);
+            }
+            entries.push((key, self.expr(LIST_ITEM)?));
+            if !self.has_another(ELEMENT) {
+                return Ok(());
+            }
+            place = Place::EntryColon;
+        }
+    }
+
+    fn name(&mut self, follow: TokenSet) -> Parsing<Name> {
+        self.input.enter(follow);
+        let mut name = self.no_name();
+        let result = self.input.check(Place::Name).and_then(|()| {
+            let kind = self.input.peek();
+            if !matches!(kind, T::Ident | T::EscapedIdent) {
+                return Err(self.input.no_alternative(Place::Name, 0));
+            }
+            let token = self.input.next();
+            name.text = match kind {
+                T::Ident => Ok(self.input.text(token)),
+                _ => Err(ESCAPED_NAME),
+            };
+            Ok(())
+        });
+        self.input.recover(result)?;
+        self.input.leave();
+        Ok(name)
+    }
+
+    fn no_name(&self) -> Name {
+        Name { at: self.input.token().start, text: Err(NO_NAME) }
+    }
+
+    fn literal(&mut self, follow: TokenSet) -> Parsing<Tree> {
+        self.input.enter(follow);
+        let mut tree = Tree::missing();
+        let result = self.literal_parts().map(|(sign, token)| {
+            let at = sign.unwrap_or(token).start;
+            let sign = if sign.is_some() { "-" } else { "" };
+            tree = self.actions.literal(at, token.kind, sign, &self.input.text(token));
+        });
+        self.input.recover(result)?;
+        self.input.leave();
+        Ok(tree)
+    }
+
+    fn literal_parts(&mut self) -> Parsing<(Option<Token>, Token)> {
+        self.input.check(Place::Literal)?;
+        let is_signed = self.input.peek() == T::Minus;
+        if is_signed && !matches!(self.input.peek_at(1), T::Int | T::Float) {
+            return Err(self.input.no_alternative(Place::Literal, 1));
+        }
+        let sign = is_signed.then(|| self.input.next());
+        Ok((sign, self.input.next()))
+    }
 }
 
-/// `cel.bind`: a loop that never runs, whose accumulator is the variable.
-fn bind(at: Offset, name: &str, init: Expr, body: Expr) -> Expr {
-    looped(
-        at,
-        Comprehension {
-            range: Expr::new(at, Kind::List(Vec::new())),
-            variable: UNUSED.to_owned(),
-            accumulator: name.to_owned(),
-            init,
-            condition: Expr::bool(at, false),
-            step: Expr::ident(at, name),
-            result: body,
-        },
-    )
+fn relation_operator(kind: T) -> Option<&'static str> {
+    Some(match kind {
+        T::Less => "_<_",
+        T::LessEquals => "_<=_",
+        T::GreaterEquals => "_>=_",
+        T::Greater => "_>_",
+        T::Equals => "_==_",
+        T::NotEquals => "_!=_",
+        T::In => "@in",
+        _ => return None,
+    })
 }
 
-fn value(at: Offset, target: &Expr) -> Expr {
-    let target = Some(Box::new(target.clone()));
-    Expr::new(at, Kind::Call { function: Function::OptionalValue, target, args: Vec::new() })
+/// Returns the function of an arithmetic operator, and how strongly it binds.
+fn calc_operator(kind: T) -> Option<(&'static str, u8)> {
+    Some(match kind {
+        T::Star => ("_*_", 2),
+        T::Slash => ("_/_", 2),
+        T::Percent => ("_%_", 2),
+        T::Plus => ("_+_", 1),
+        T::Minus => ("_-_", 1),
+        _ => return None,
+    })
 }
 
-/// Evaluates `then` if the optional has a value.
-fn if_present(at: Offset, target: &Expr, then: Expr) -> Expr {
-    let target = Some(Box::new(target.clone()));
-    let is_present = Expr::new(at, Kind::Call { function: Function::HasValue, target, args: Vec::new() });
-    let none = Expr::call(at, Function::OptionalNone, Vec::new());
-    Expr::call(at, Function::Conditional, vec![is_present, then, none])
-}
+#[cfg(test)]
+mod tests;

@@ -1,9 +1,11 @@
 //! Semantic versions (semver.org 2.0.0), with the errors of the library that Kubernetes uses.
 
-use std::cmp::Ordering;
+use std::{cmp::Ordering, fmt};
+
+use crate::printed::quoted;
 
 /// A semantic version.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(crate) struct Semver {
     pub(crate) major: u64,
     pub(crate) minor: u64,
@@ -30,18 +32,12 @@ impl Semver {
         let [major, minor, rest] = parts.as_slice() else {
             return Err("No Major.Minor.Patch elements found".to_owned());
         };
-        let (rest, build) = match rest.split_once('+') {
-            Some((rest, build)) => (rest, Some(build)),
-            None => (*rest, None),
-        };
-        let (patch, pre) = match rest.split_once('-') {
-            Some((patch, pre)) => (patch, Some(pre)),
-            None => (rest, None),
-        };
+        let (rest, build) = rest.split_once('+').map_or((*rest, None), |(rest, build)| (rest, Some(build)));
+        let (patch, pre) = rest.split_once('-').map_or((rest, None), |(patch, pre)| (patch, Some(pre)));
         Ok(Self {
-            major: number(major, "Major", "major")?,
-            minor: number(minor, "Minor", "minor")?,
-            patch: number(patch, "Patch", "patch")?,
+            major: number(major, "Major")?,
+            minor: number(minor, "Minor")?,
+            patch: number(patch, "Patch")?,
             pre: pre.map_or(Ok(Vec::new()), |pre| pre.split('.').map(part).collect())?,
             build: build.map_or(Ok(Vec::new()), |build| build.split('.').map(meta).collect())?,
         })
@@ -50,15 +46,14 @@ impl Semver {
     /// Parses a version that may begin with `v`, lack its last numbers, or have leading zeros.
     pub(crate) fn parse_tolerant(text: &str) -> Result<Self, String> {
         let text = text.strip_prefix('v').unwrap_or(text);
-        let end = text.find(['-', '+']).unwrap_or(text.len());
-        let (numbers, rest) = text.split_at(end);
-        let trimmed = |number: &str| {
-            let trimmed = number.trim_start_matches('0');
-            if trimmed.is_empty() && !number.is_empty() { "0".to_owned() } else { trimmed.to_owned() }
-        };
-        let mut numbers: Vec<String> = numbers.splitn(3, '.').map(trimmed).collect();
-        numbers.resize(3, "0".to_owned());
-        Self::parse(&format!("{}{rest}", numbers.join(".")))
+        let mut parts: Vec<String> = text.splitn(3, '.').map(without_zeros).collect();
+        if parts.len() < 3 {
+            if parts.last().is_some_and(|last| last.contains(['+', '-'])) {
+                return Err("short version cannot contain PreRelease/Build meta data".to_owned());
+            }
+            parts.resize(3, "0".to_owned());
+        }
+        Self::parse(&parts.join("."))
     }
 
     /// Compares two versions. Build metadata does not count.
@@ -73,29 +68,51 @@ impl Semver {
     }
 }
 
-fn number(text: &str, what: &str, lower: &str) -> Result<u64, String> {
-    if !text.chars().all(|c| c.is_ascii_digit()) {
-        return Err(format!("Invalid character(s) found in {lower} number {text:?}"));
+fn without_zeros(part: &str) -> String {
+    if part.len() < 2 {
+        return part.to_owned();
+    }
+    let trimmed = part.trim_start_matches('0');
+    match trimmed.starts_with(|c: char| c.is_ascii_digit()) {
+        true => trimmed.to_owned(),
+        false => format!("0{trimmed}"),
+    }
+}
+
+fn number(text: &str, what: &str) -> Result<u64, String> {
+    if !text.bytes().all(|c| c.is_ascii_digit()) {
+        let what = what.to_lowercase();
+        return Err(format!("Invalid character(s) found in {what} number {}", quoted(text)));
     }
     if text.len() > 1 && text.starts_with('0') {
-        return Err(format!("{what} number must not contain leading zeroes {text:?}"));
+        return Err(format!("{what} number must not contain leading zeroes {}", quoted(text)));
     }
-    text.parse().map_err(|_| format!("strconv.ParseUint: parsing {text:?}: invalid syntax"))
+    parsed(text)
+}
+
+fn parsed(digits: &str) -> Result<u64, String> {
+    digits.parse().map_err(|_| {
+        let why = if digits.is_empty() { "invalid syntax" } else { "value out of range" };
+        format!("strconv.ParseUint: parsing {}: {why}", quoted(digits))
+    })
 }
 
 fn part(text: &str) -> Result<Part, String> {
     if text.is_empty() {
         return Err("Prerelease is empty".to_owned());
     }
-    if text.chars().all(|c| c.is_ascii_digit()) {
+    if text.bytes().all(|c| c.is_ascii_digit()) {
         if text.len() > 1 && text.starts_with('0') {
-            return Err(format!("Numeric PreRelease version must not contain leading zeroes {text:?}"));
+            return Err(format!(
+                "Numeric PreRelease version must not contain leading zeroes {}",
+                quoted(text)
+            ));
         }
-        return text.parse().map(Part::Number).map_err(|why| why.to_string());
+        return parsed(text).map(Part::Number);
     }
     match text.chars().all(is_word) {
         true => Ok(Part::Text(text.to_owned())),
-        false => Err(format!("Invalid character(s) found in prerelease {text:?}")),
+        false => Err(format!("Invalid character(s) found in prerelease {}", quoted(text))),
     }
 }
 
@@ -105,12 +122,29 @@ fn meta(text: &str) -> Result<String, String> {
     }
     match text.chars().all(is_word) {
         true => Ok(text.to_owned()),
-        false => Err(format!("Invalid character(s) found in build meta data {text:?}")),
+        false => Err(format!("Invalid character(s) found in build meta data {}", quoted(text))),
     }
 }
 
 fn is_word(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '-'
+}
+
+impl fmt::Display for Semver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}.{}", self.major, self.minor, self.patch)?;
+        for (at, part) in self.pre.iter().enumerate() {
+            f.write_str(if at == 0 { "-" } else { "." })?;
+            match part {
+                Part::Number(number) => write!(f, "{number}")?,
+                Part::Text(text) => f.write_str(text)?,
+            }
+        }
+        for (at, part) in self.build.iter().enumerate() {
+            write!(f, "{}{part}", if at == 0 { "+" } else { "." })?;
+        }
+        Ok(())
+    }
 }
 
 #[cfg(test)]
@@ -130,11 +164,14 @@ mod tests {
     }
 
     #[test]
-    fn only_tolerant_parsing_accepts_incomplete_versions() {
-        for text in ["1", "1.2", "v1.2.3", "01.2.3"] {
+    fn only_tolerant_parsing_accepts_deviations_from_the_syntax() {
+        for (text, expected) in
+            [("1", "1.0.0"), ("1.2", "1.2.0"), ("v1.2.3", "1.2.3"), ("01.2.03-a+b.c", "1.2.3-a+b.c")]
+        {
             assert!(Semver::parse(text).is_err(), "{text}");
-            assert!(Semver::parse_tolerant(text).is_ok(), "{text}");
+            assert_eq!(Semver::parse_tolerant(text).unwrap().to_string(), expected);
         }
         assert!(Semver::parse_tolerant("one").is_err());
+        assert!(Semver::parse_tolerant("1.2-a").is_err());
     }
 }

@@ -21,13 +21,13 @@ pub(crate) struct ServerAccess {
 /// Folder where the kubelet mounts a pod's service account.
 const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
-/// Why the credentials of a pod cannot be used.
+/// The reason why the credentials of a pod cannot be used.
 #[derive(Debug, Error)]
 pub(crate) enum InClusterError {
     /// The process does not run in a pod.
     #[error("KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT must be defined")]
     NotInPod,
-    #[error("the address {0:?} of the API server in the environment is not valid")]
+    #[error("KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT form the invalid address {0:?}")]
     Address(String),
     #[error("open {path}: {source}")]
     Read { path: String, source: io::Error },

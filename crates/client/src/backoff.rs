@@ -6,7 +6,7 @@ use std::{
 };
 
 /// A random generator that spreads the retries of many clients over time. It is unsuitable for secrets: it is a small
-/// generator (splitmix64), seeded from the random keys that the standard library gives its hash maps.
+/// generator (splitmix64) whose seed comes from the random keys of the standard library's hash maps.
 #[derive(Clone, Debug)]
 pub struct Jitter(u64);
 
@@ -64,7 +64,7 @@ impl Backoff {
         delay + delay.mul_f64(self.spread * self.jitter.fraction())
     }
 
-    /// Makes the next delay the first delay again.
+    /// Starts over with the first delay.
     pub fn reset(&mut self) {
         self.next = self.first;
     }

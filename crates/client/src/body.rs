@@ -1,4 +1,4 @@
-//! Bodies of responses whose length is not known in advance.
+//! Reads response bodies of limited size, whose length may not be known in advance.
 
 use bytes::Bytes;
 use http_body::Body;
@@ -6,8 +6,8 @@ use http_body_util::BodyExt;
 
 use crate::{client::ResponseBody, error::error_chain};
 
-/// Reads a body of at most `largest` bytes. Stops reading a longer body at the limit, or does not read it at all if its
-/// length is known in advance.
+/// Reads a body of at most `largest` bytes. Stops reading a longer body at the limit, or reads none of it if its length
+/// is known in advance.
 ///
 /// # Errors
 /// If the body is too long or cannot be read; the error contains the reason.
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nothing_is_read_of_a_reply_that_is_known_to_be_too_long() {
+    async fn a_reply_that_is_known_to_be_too_long_is_not_read() {
         let read = Arc::new(AtomicUsize::new(0));
         let reply = async |length| whole(Long(length, read.clone()).boxed_unsync(), 1000).await;
         assert!(reply(1001).await.is_err());
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn the_buffer_is_little_larger_than_its_content() {
+    fn the_capacity_of_the_buffer_exceeds_its_content_by_at_most_two_blocks() {
         for piece in [1, 10, 16 << 10, 3 << 20] {
             let mut read = BlockBuffer::default();
             while read.length < 8 << 20 {

@@ -27,8 +27,8 @@ pub type ResponseBody = UnsyncBoxBody<Bytes, BoxError>;
 /// Service that answers requests: the network or, in tests, a function.
 pub type HttpService = BoxCloneSyncService<Request<RequestBody>, Response<ResponseBody>, BoxError>;
 
-/// Time limit for an ordinary request, including its response. If a request has a longer limit, this is the longest
-/// time for which its response may be silent.
+/// Time limit for an ordinary request, including its response. A `GET` request with a longer limit fails if its
+/// response is silent for this long.
 pub const REQUEST_LIMIT: Duration = Duration::from_secs(30);
 
 /// Content type of a JSON body.
@@ -115,7 +115,7 @@ impl ApiClient {
         Self { limit, ..self.clone() }
     }
 
-    /// Returns the same client, which writes only while `gate` is open. It may read at any time.
+    /// Returns the same client, which writes only while `gate` is open. Reading is always allowed.
     pub fn with_gate(&self, gate: Arc<dyn WriteGate>) -> Self {
         Self { gate: Some(gate), ..self.clone() }
     }
@@ -162,7 +162,7 @@ impl ApiClient {
         self.get_within(path, self.limit).await
     }
 
-    /// Does the same as [`Self::get`] with a different time limit, for responses that take a long time.
+    /// Same as [`Self::get`], but with a different time limit, for responses that take a long time.
     ///
     /// # Errors
     /// See [`ApiError`].
@@ -353,7 +353,8 @@ impl ApiClient {
         outcome
     }
 
-    /// Does `work` within a time limit. If the limit expires, abandons `connections`, since they may be dead.
+    /// Does `work` within a time limit. If the limit expires, abandons `connections`, since they may be dead. Fails
+    /// earlier if another request has found them dead.
     async fn within<T>(
         &self,
         limit: Duration,
@@ -372,7 +373,7 @@ impl ApiClient {
                 silent
             }
             () = connections.are_lost() => {
-                Err(ApiError::Unreachable(format!("{method} {path}: its connections are dead")))
+                Err(ApiError::Unreachable(format!("{method} {path}: the connections to the server are dead")))
             }
         }
     }
@@ -455,7 +456,7 @@ mod tests {
         });
         let error = waiting.unwrap_err();
         assert!(error.is_passing(), "it may be retried");
-        assert_eq!(error.to_string(), "GET /z: its connections are dead");
+        assert_eq!(error.to_string(), "GET /z: the connections to the server are dead");
         assert!(
             client.with_limiter(None).connections.current().pools.get().is_none(),
             "all clients have new connections"

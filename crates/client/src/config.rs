@@ -18,9 +18,10 @@ use crate::{
 /// Address, credentials and limits of a client.
 #[derive(Clone, Debug, Default)]
 pub struct ConnectionConfig {
-    /// `clientConnection.kubeconfig` or `--kubeconfig`; if absent, in-cluster credentials are used.
+    /// `clientConnection.kubeconfig` or `--kubeconfig`. If neither this nor `master` is given, the credentials of the
+    /// pod are used.
     pub kubeconfig: Option<PathBuf>,
-    /// `--master`: overrides the address in the kubeconfig.
+    /// `--master`: the address of the API server; overrides the address in the kubeconfig.
     pub master: Option<String>,
     /// `clientConnection.qps`; a negative value means no limit.
     pub qps: f32,
@@ -28,7 +29,7 @@ pub struct ConnectionConfig {
     pub burst: i32,
 }
 
-/// Why no client can be created.
+/// The reason why no client can be created.
 #[derive(Debug, Error)]
 pub enum ClientError {
     /// There is neither a kubeconfig nor an address, and the process does not run in a pod.
@@ -42,7 +43,7 @@ pub enum ClientError {
     Kubeconfig {
         /// Path of the file.
         path: PathBuf,
-        /// Cause.
+        /// The cause.
         source: KubeconfigError,
     },
     /// The address is invalid.
@@ -50,7 +51,7 @@ pub enum ClientError {
     Address {
         /// The address as given.
         address: String,
-        /// Cause.
+        /// The cause.
         source: http::uri::InvalidUri,
     },
     /// The certificates cannot be used.
@@ -66,7 +67,7 @@ impl ConnectionConfig {
     /// connect yet.
     ///
     /// # Errors
-    /// If there is no configuration, or it cannot be used.
+    /// If there is no configuration, or the configuration cannot be used.
     pub async fn client(&self, idle_connections: usize) -> Result<ApiClient, ClientError> {
         install_crypto_provider();
         let client = over_network(self.access()?, idle_connections).await?;
@@ -81,7 +82,7 @@ impl ConnectionConfig {
     /// Reads the kubeconfig, if there is one. Does not connect.
     ///
     /// # Errors
-    /// If it cannot be used.
+    /// If the kubeconfig cannot be used.
     pub fn check(&self) -> Result<(), ClientError> {
         self.kubeconfig.as_deref().map_or(Ok(()), |path| from_file(path).map(drop))
     }
@@ -102,9 +103,9 @@ impl ConnectionConfig {
 }
 
 /// Returns a client for TokenReview and SubjectAccessReview, with the credentials of `kubeconfig` or of the pod in
-/// which this process runs; `None` if neither exists. kube-scheduler has one such client for
-/// `--authentication-kubeconfig` and one for `--authorization-kubeconfig`. The rate limit is 200 requests per second
-/// with a burst of 400.
+/// which this process runs; `None` if there is no kubeconfig and the credentials of a pod cannot be read.
+/// kube-scheduler has one such client for `--authentication-kubeconfig` and one for `--authorization-kubeconfig`. The
+/// rate limit is 200 requests per second with a burst of 400.
 ///
 /// # Errors
 /// If the kubeconfig cannot be used.
@@ -131,7 +132,7 @@ pub async fn reviewer(
 /// Sets the process's default crypto provider. rustls chooses a default only as long as no dependency enables a second
 /// provider.
 fn install_crypto_provider() {
-    // Fails if a default is already set, which is just as good.
+    // Fails if a default is already set, which is equally good.
     let _ = rustls::crypto::ring::default_provider().install_default();
 }
 
@@ -170,7 +171,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn without_any_configuration_the_message_is_the_one_from_kubernetes() {
+    async fn the_error_without_any_configuration_is_that_of_kubernetes() {
         // The tests do not run in a pod, and there is no address in the environment.
         let error = ConnectionConfig::default().client(8).await.unwrap_err();
         assert_eq!(

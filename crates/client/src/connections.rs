@@ -1,9 +1,8 @@
-//! Sets of connections that are trusted together and abandoned together.
+//! Sets of connections that are used together and abandoned together.
 //!
 //! A proxy or a firewall can swallow packets while sockets stay open: no error occurs, and no data arrives. When one
-//! request detects this, all connections in its set are abandoned, since the other connections over the same path are
-//! dead as well; the next request makes new connections. The table shows the longest time until a dead connection is
-//! detected:
+//! request detects this, all connections in its set are abandoned, since connections over the same path die together.
+//! The next request makes new connections. The table shows the longest time until a dead connection is detected:
 //!
 //! | request | time | detected by |
 //! |---|---|---|
@@ -33,7 +32,7 @@ pub(crate) const LAST_CHANCE: Duration = Duration::from_secs(5);
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Connections(Arc<Mutex<Arc<ConnectionSet>>>);
 
-/// Connections that were made in the same period of time.
+/// Connections that are abandoned together.
 #[derive(Debug)]
 pub struct ConnectionSet {
     /// Created by the first request.
@@ -49,7 +48,7 @@ impl Default for ConnectionSet {
 }
 
 impl ConnectionSet {
-    /// Resolves when there is no longer any reason to wait for a response over these connections.
+    /// Waits until a watch over these connections is found dead, then for [`LAST_CHANCE`].
     pub(crate) async fn are_lost(&self) {
         let mut lost = self.lost.subscribe();
         // The sender is in `self`, so this cannot fail.
@@ -74,7 +73,7 @@ impl Connections {
         is_current
     }
 
-    /// Does the same as [`Self::give_up`], and limits the time of requests in progress to [`LAST_CHANCE`].
+    /// Same as [`Self::give_up`], but also limits the time of requests in progress to [`LAST_CHANCE`].
     pub(crate) fn lose(&self, set: &Weak<ConnectionSet>) -> bool {
         // No request is in progress on connections that no longer exist.
         let Some(set) = set.upgrade() else { return false };

@@ -20,7 +20,7 @@ use crate::{
 
 /// Time for which the content of a token file is used before the file is read again, as in client-go.
 const TOKEN_FILE_AGE: Duration = Duration::from_secs(60);
-/// Time before the expiry of a plugin's credentials at which the plugin is run again.
+/// A plugin runs again when its credentials expire within this time.
 const PLUGIN_MARGIN: SignedDuration = SignedDuration::from_secs(60);
 
 /// Credentials of a client, as configured.
@@ -52,7 +52,7 @@ impl fmt::Debug for Credentials {
     }
 }
 
-/// Why there are no credentials for a request.
+/// The reason why there are no credentials for a request.
 #[derive(Debug, Error)]
 pub enum CredentialsError {
     /// The token file cannot be read.
@@ -60,7 +60,7 @@ pub enum CredentialsError {
     TokenFile {
         /// Path of the file.
         path: PathBuf,
-        /// Cause.
+        /// The cause.
         source: io::Error,
     },
     /// The credentials contain characters that are not allowed in a header.
@@ -154,7 +154,7 @@ impl Authorizer {
     /// Returns the `Authorization` header for a request that is about to be sent.
     ///
     /// # Errors
-    /// If the plugin must be run again and fails.
+    /// If the plugin must be run again, and fails or prints credentials that cannot be sent in a header.
     pub(crate) async fn header(&self) -> Result<Option<HeaderValue>, CredentialsError> {
         match self {
             Self::Fixed(header) => Ok(header.clone()),
@@ -228,7 +228,9 @@ mod tests {
         let (authorizer, _) = Authorizer::new(credentials).await.unwrap();
         let header = async || authorizer.header().await.unwrap().unwrap().to_str().unwrap().to_owned();
         let a_minute_passes = || {
-            let Authorizer::TokenFile { last, .. } = &authorizer else { panic!("it is a file") };
+            let Authorizer::TokenFile { last, .. } = &authorizer else {
+                panic!("the authorizer reads a file")
+            };
             last.lock().unwrap().at -= TOKEN_FILE_AGE;
         };
         assert_eq!(header().await, "Bearer first");

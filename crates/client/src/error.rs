@@ -9,14 +9,14 @@ use thiserror::Error;
 
 use crate::client::ResponseBody;
 
-/// Maximum number of bytes of an error response's body that are read.
+/// Number of bytes after which the client stops reading the body of an error response.
 const ERROR_BODY: usize = 64 << 10;
 
 /// Failure of a request.
 #[derive(Clone, Debug, Error)]
 pub enum ApiError {
-    /// There was no response because of a refused, reset or broken connection, a TLS error, or a name that cannot be
-    /// resolved.
+    /// There was no complete response, for example because of a broken connection, a TLS error, or a name that cannot
+    /// be resolved.
     #[error("{0}")]
     Unreachable(String),
     /// There was no complete response in time.
@@ -35,7 +35,7 @@ pub enum ApiError {
     GateClosed(String),
 }
 
-/// An error response: `metav1.Status`, or whatever was sent instead.
+/// An error response: a `metav1.Status`, or other content.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Refusal {
     /// HTTP status code.
@@ -75,8 +75,8 @@ impl ApiError {
         }
     }
 
-    /// Returns true if the client itself logs this error, at least if the error persists, so that callers need not log
-    /// it. Outages, refused credentials and missing permissions are such errors.
+    /// Returns true if the client itself logs this error or will log it if it persists, so callers need not log it.
+    /// Outages, refused credentials and missing permissions are such errors.
     pub fn is_logged_by_client(&self) -> bool {
         crate::reachability::is_logged(self)
     }
@@ -125,7 +125,7 @@ impl Refusal {
     /// Reads a `metav1.Status`, for example from an `ERROR` event of a watch.
     ///
     /// # Errors
-    /// If it is not valid JSON, or a field has the wrong type.
+    /// If `json` is not valid JSON, or a field has the wrong type.
     pub fn from_status(json: &[u8]) -> serde_json::Result<Self> {
         let Status { code, reason, message, details } = serde_json::from_slice(json)?;
         let wait = details.map_or(0, |d| d.retry_after_seconds);

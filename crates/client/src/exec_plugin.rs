@@ -78,7 +78,7 @@ pub(crate) struct PrintedCredentials {
     pub expires: Option<Timestamp>,
 }
 
-/// Why a plugin provided no credentials.
+/// The reason why a plugin provided no credentials.
 #[derive(Debug, Error)]
 pub enum PluginError {
     /// The plugin could not be started.
@@ -86,7 +86,7 @@ pub enum PluginError {
     Start {
         /// The program.
         command: String,
-        /// Cause.
+        /// The cause.
         source: io::Error,
         /// The kubeconfig's installation hint for the plugin.
         install_hint: String,
@@ -98,7 +98,7 @@ pub enum PluginError {
         command: String,
         /// Exit status.
         status: std::process::ExitStatus,
-        /// Content of the plugin's standard error.
+        /// Content of the plugin's standard error; empty if the plugin was interactive.
         text: String,
     },
     /// The plugin requires interaction with a user.
@@ -109,7 +109,7 @@ pub enum PluginError {
     Output {
         /// The program.
         command: String,
-        /// Reason.
+        /// The reason.
         reason: String,
     },
 }
@@ -141,8 +141,8 @@ struct Status {
 }
 
 impl ExecPlugin {
-    /// Returns the program to run. A name with a slash is relative to the kubeconfig's folder; any other name is looked
-    /// up on the `PATH`.
+    /// Returns the program to run. A relative path with a slash is resolved against the kubeconfig's folder; a name
+    /// without a slash is looked up on the `PATH`.
     pub(crate) fn command_in(&self, folder: &Path) -> String {
         if self.command.contains('/') {
             folder.join(&self.command).to_string_lossy().into_owned()
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn the_error_of_a_failed_plugin_has_its_name_and_output() {
+    fn the_error_of_a_plugin_says_why_it_provided_no_credentials() {
         for (plugin, expected) in [
             (shell("echo no luck >&2; exit 3"), "/bin/sh failed with exit status: 3: no luck"),
             (shell("echo '{}'"), "printed no ExecCredential: missing field `apiVersion`"),

@@ -45,7 +45,7 @@ pub struct FakeServer {
 }
 
 impl FakeServer {
-    /// Returns a server that calls a function, which returns a response or, to break the connection, an error.
+    /// Returns a server that answers requests with `answer`. An error from `answer` breaks the connection.
     pub fn new(
         answer: impl FnMut(&RecordedRequest) -> Result<Response<ResponseBody>, BoxError> + Send + 'static,
     ) -> Self {

@@ -4,7 +4,7 @@ use std::{fmt, pin::Pin};
 
 /// Permission to write, which can be withdrawn at any time.
 ///
-/// The gate exists for leader election: an instance that is not the leader may read, but must not write.
+/// The gate exists for leader election: a replica that is not the leader may read, but must not write.
 pub trait WriteGate: fmt::Debug + Send + Sync {
     /// Resolves as soon as writing is forbidden, or immediately if it already is.
     ///

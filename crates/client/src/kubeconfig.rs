@@ -17,7 +17,7 @@ use crate::{
     tls::{Identity, TlsOptions},
 };
 
-/// Why a kubeconfig cannot be used.
+/// The reason why a kubeconfig cannot be used.
 #[derive(Debug, Error)]
 pub enum KubeconfigError {
     /// The kubeconfig itself cannot be read.
@@ -62,7 +62,7 @@ pub enum KubeconfigError {
     Server {
         /// The address as written.
         server: String,
-        /// Cause.
+        /// The cause.
         source: http::uri::InvalidUri,
     },
     /// A field that should be base64 is not valid base64.
@@ -70,7 +70,7 @@ pub enum KubeconfigError {
     Base64 {
         /// Name of the field.
         field: &'static str,
-        /// Cause.
+        /// The cause.
         source: DecodeError,
     },
     /// A file that the kubeconfig names cannot be read.
@@ -80,7 +80,7 @@ pub enum KubeconfigError {
         field: &'static str,
         /// Path of the file.
         path: PathBuf,
-        /// Cause.
+        /// The cause.
         source: io::Error,
     },
     /// A certificate without a key, or a key without a certificate.
@@ -93,7 +93,7 @@ pub enum KubeconfigError {
     },
     /// An authentication provider that client-go no longer supports.
     #[error(
-        "the user's auth-provider {0:?} is not supported: use an exec plugin instead, as kubectl does since 1.26"
+        "the user's auth-provider {0:?} is not supported: use an exec plugin instead, which kubectl has required since 1.26"
     )]
     AuthProvider(String),
 }
@@ -301,7 +301,7 @@ impl User {
     }
 
     /// Returns the credentials that are sent with requests. As in client-go, a token file takes precedence over a
-    /// token, and both take precedence over a password.
+    /// token, a token over a password, and a password over a plugin.
     fn credentials(&self, folder: &Path, cluster: &Cluster) -> Result<Credentials, KubeconfigError> {
         if let Some(provider) = &self.auth_provider {
             return Err(KubeconfigError::AuthProvider(provider.name.clone()));
@@ -446,7 +446,7 @@ clusters:
     }
 
     #[test]
-    fn a_command_without_a_folder_is_left_for_the_search_path() {
+    fn a_command_without_a_folder_is_looked_up_on_the_path() {
         let plugin = |command: &str| ExecPlugin { command: command.to_owned(), ..ExecPlugin::default() };
         assert_eq!(plugin("aws").command_in(Path::new("/etc/k")), "aws");
         assert_eq!(plugin("./aws").command_in(Path::new("/etc/k")), "/etc/k/./aws");

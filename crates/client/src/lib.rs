@@ -1,6 +1,6 @@
 //! A client for the Kubernetes API server.
 //!
-//! The client sends requests; it has no knowledge of watches, object types or leader election.
+//! The client sends requests; watching, object types and leader election are the concern of its callers.
 //!
 //! ```text
 //! [`config`] ──> [`ApiClient`] ──rate limit, write gate──> [`connections`] ──> `network` ──> API server
@@ -15,7 +15,7 @@
 //! [`gate`] (permission to write).
 //!
 //! Invariants:
-//! - every request has a time limit;
+//! - every request has a time limit, which covers only the beginning of a stream;
 //! - a request with a body is sent only while the [`WriteGate`] is open, and canceled when the gate closes;
 //! - no response, however malformed, terminates the process.
 

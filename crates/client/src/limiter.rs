@@ -29,9 +29,9 @@ struct Bucket {
 }
 
 impl RateLimiter {
-    /// Returns a bucket for `clientConnection.qps` and `clientConnection.burst` with client-go's meaning: a negative
-    /// rate means no limit (`None`); a rate of zero stands for 5 requests per second, and a burst of zero or less for
-    /// 10 requests.
+    /// Returns a bucket for `clientConnection.qps` and `clientConnection.burst`, which have the same meaning as in
+    /// client-go: a negative rate means no limit (`None`), a rate of zero means 5 requests per second, and a burst of
+    /// zero or less means 10 requests.
     pub fn new(qps: f32, burst: i32) -> Option<Self> {
         let qps = match qps {
             q if q < 0.0 => return None,

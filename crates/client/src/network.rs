@@ -29,7 +29,7 @@ use crate::{
 /// Time limit for making a connection, including the TLS handshake.
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 /// Time for which a connection for watches may be silent before it is pinged over HTTP/2. The kernel probes all
-/// connections at the same interval, but an intermediate proxy may answer those probes.
+/// connections after the same time, but an intermediate proxy may answer those probes.
 const PING_AFTER: Duration = Duration::from_secs(15);
 /// Time limit for the answer to a ping.
 const PING_LIMIT: Duration = Duration::from_secs(10);
@@ -210,8 +210,8 @@ pub fn connector(tls: ClientConfig, name: Option<ServerName<'static>>, http2: bo
     }))
 }
 
-/// Returns the user agent in the form that Kubernetes components use: `name/version (os/arch)
-/// kubernetes/commit/purpose`.
+/// Returns the user agent in the form that Kubernetes components use, without their commit: `name/version (os/arch)
+/// kubernetes/purpose`.
 fn user_agent() -> HeaderValue {
     const ARCH: &str = match std::env::consts::ARCH.as_bytes() {
         b"x86_64" => "amd64",
@@ -220,7 +220,7 @@ fn user_agent() -> HeaderValue {
         _ => std::env::consts::ARCH,
     };
     let text = format!(
-        "harbormaster/{} ({}/{ARCH}) kubernetes/v1.36/scheduler",
+        "harbormaster/{} ({}/{ARCH}) kubernetes/scheduler",
         env!("CARGO_PKG_VERSION"),
         std::env::consts::OS
     );
@@ -247,9 +247,6 @@ mod tests {
     fn the_user_agent_has_the_form_of_kubernetes_components() {
         let text = user_agent();
         let text = text.to_str().unwrap();
-        assert!(
-            text.starts_with("harbormaster/") && text.ends_with(") kubernetes/v1.36/scheduler"),
-            "{text}"
-        );
+        assert!(text.starts_with("harbormaster/") && text.ends_with(") kubernetes/scheduler"), "{text}");
     }
 }

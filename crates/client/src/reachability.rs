@@ -22,7 +22,7 @@ pub(crate) struct Reachability(Arc<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
-    /// Address.
+    /// Address of the API server.
     server: String,
     state: Mutex<State>,
 }
@@ -131,7 +131,7 @@ impl Reachability {
             tracing::info!(
                 v = 0,
                 server = self.0.server,
-                "The API server grants this scheduler the permissions that it needs"
+                "The API server now grants this scheduler all permissions that it needs"
             );
         }
     }
@@ -142,8 +142,9 @@ impl Reachability {
 }
 
 impl State {
-    /// Returns the duration of the outage if it should be logged. If a request timed out, `silence` is the time for
-    /// which it waited; there is no outage if another request was answered during that time.
+    /// Returns the duration of the outage so far if a log line about the outage is due. If a request timed out,
+    /// `silence` is the time for which it waited; there is no outage if another request was answered during that
+    /// time.
     fn troubled(&mut self, trouble: Trouble, silence: Option<Duration>, now: Instant) -> Option<Duration> {
         let answered_since = |silence| self.answered.is_some_and(|at| now - at < silence);
         if silence.is_some_and(answered_since) {
@@ -162,7 +163,7 @@ impl State {
         outage.logged.then(|| now - outage.since)
     }
 
-    /// Returns the kinds that the client may not read, if they should be logged.
+    /// Returns the kinds that the client may not read, if a log line about them is due.
     fn forbidden(&mut self, kind: &str, why: &str, now: Instant) -> Option<String> {
         self.forbidden.insert(kind.to_owned(), why.to_owned());
         let due = self.is_due(Trouble::Forbidden, now);
@@ -193,9 +194,12 @@ fn hint_of_forbidden(kinds: &str) -> &'static str {
     // Kinds whose names contain a group are custom resources.
     match kinds.contains('.') {
         true => {
-            "give its user a role that may list and watch them; system:kube-scheduler covers no custom resources"
+            "give this scheduler's user a role that may list and watch these kinds; the role system:kube-scheduler \
+             covers no custom resources"
         }
-        false => "give its user the role system:kube-scheduler, or one with the same permissions",
+        false => {
+            "give this scheduler's user the role system:kube-scheduler, or a role with the same permissions"
+        }
     }
 }
 
@@ -211,7 +215,7 @@ fn hint(error: &ApiError) -> &'static str {
     } else if has("dns error") {
         "check the server's name in the kubeconfig or --master"
     } else if has("refused") {
-        "check that it is running, and check its address in the kubeconfig or --master"
+        "check that the server is running, and check its address in the kubeconfig or --master"
     } else {
         "the request will be retried"
     }
@@ -285,7 +289,7 @@ mod tests {
     #[test]
     fn common_causes_come_with_advice() {
         for (cause, part) in [
-            ("tcp connect error: Connection refused (os error 111)", "that it is running"),
+            ("tcp connect error: Connection refused (os error 111)", "that the server is running"),
             ("dns error: failed to lookup address information", "server's name"),
             ("invalid peer certificate: UnknownIssuer", "certificate-authority"),
         ] {

@@ -22,7 +22,7 @@ impl Retries {
     /// Waits before the next try.
     ///
     /// # Errors
-    /// Returns `error` if it is permanent, or if the request has been tried often enough.
+    /// Returns `error` if it is permanent, or if it is the fourth error of the request.
     pub async fn wait_after(&mut self, error: ApiError) -> Result<(), ApiError> {
         self.failed += 1;
         if !error.is_passing() || self.failed >= TRIES {

@@ -18,15 +18,15 @@ use thiserror::Error;
 pub struct TlsOptions {
     /// Certificates of the authorities, in PEM; the system's authorities if absent.
     pub authorities: Option<Vec<u8>>,
-    /// Certificate of the client.
+    /// Certificate and key of the client.
     pub identity: Option<Identity>,
-    /// Name that the server's certificate must be valid for; the host in the address if absent.
+    /// Name for which the server's certificate must be valid; the host in the address if absent.
     pub server_name: Option<String>,
     /// True if every certificate is accepted.
     pub insecure: bool,
 }
 
-/// A client's certificate.
+/// A client's certificate and its private key.
 #[derive(Clone)]
 pub struct Identity {
     /// Certificate, followed by intermediate certificates, in PEM.
@@ -41,7 +41,7 @@ impl std::fmt::Debug for Identity {
     }
 }
 
-/// Why certificates cannot be used.
+/// The reason why certificates cannot be used.
 #[derive(Debug, Error)]
 pub enum TlsError {
     /// The authorities are not PEM.
@@ -58,7 +58,7 @@ pub enum TlsError {
     Identity {
         /// `client-certificate` or `client-key`.
         field: &'static str,
-        /// Cause.
+        /// The cause.
         source: pem::Error,
     },
     /// TLS does not accept a certificate authority, or the client's certificate and key.
@@ -69,7 +69,7 @@ pub enum TlsError {
     ServerName {
         /// The name as given.
         name: String,
-        /// Cause.
+        /// The cause.
         source: rustls::pki_types::InvalidDnsNameError,
     },
 }
@@ -98,7 +98,7 @@ impl TlsOptions {
         Ok(config)
     }
 
-    /// Returns the expected name of the server, if it differs from the host in the server's address.
+    /// Returns the name for which the server's certificate must be valid; `None` means the host in the address.
     ///
     /// # Errors
     /// If the name is not valid.

@@ -152,7 +152,7 @@ fn check_expression(path: &str, requirement: &RequirementArg, errors: &mut Field
     }
 }
 
-/// Formats a list of strings as field errors do.
+/// Formats a list of strings as Kubernetes' field errors do: as JSON, with `null` for an empty list.
 fn list(values: &[String]) -> String {
     match values {
         [] => "null".to_owned(),
@@ -473,11 +473,11 @@ mod tests {
         assert!(
             errors.contains(&format!("{path}.values[0][/]: Invalid value: \" \": a valid label must be"))
         );
-        assert!(!errors.contains("Execution[0]"), "a preference without weight is not validated: {errors}");
+        assert!(!errors.contains("Execution[0]"), "a term with weight 0 is not validated: {errors}");
     }
 
     #[test]
-    fn arguments_of_the_fit_plugin_are_checked_with_kube_schedulers_messages() {
+    fn arguments_of_node_resources_fit_are_checked_with_kube_schedulers_messages() {
         for (args, message) in [
             ("{}", ""),
             (

@@ -1,6 +1,6 @@
 //! The configuration after defaulting.
 
-use harbormaster_api::{args::GoDuration, features::Features, points::ExtensionPoint};
+use harbormaster_api::{args::GoDuration, features::Features};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -14,13 +14,13 @@ use crate::{
 pub const API_VERSION: &str = "kubescheduler.config.k8s.io/v1";
 /// Kind of the configuration.
 pub const KIND: &str = "KubeSchedulerConfiguration";
-/// Default name of a profile, if it is the only one.
+/// Default name of a configuration's only profile.
 pub const DEFAULT_SCHEDULER_NAME: &str = "default-scheduler";
 
 /// `KubeSchedulerConfiguration` of `kubescheduler.config.k8s.io/v1`, with all defaults filled in.
 ///
-/// Returned by [`crate::load`] and [`KubeSchedulerConfiguration::default_config`], not yet validated: apply the flags,
-/// then call [`crate::validate`].
+/// [`crate::load`] and [`KubeSchedulerConfiguration::default_config`] do not validate it: apply the flags, then call
+/// [`crate::validate`].
 #[derive(Clone, Debug)]
 pub struct KubeSchedulerConfiguration {
     /// Number of workers that filter and score nodes in kube-scheduler; no effect in Harbormaster.
@@ -29,12 +29,13 @@ pub struct KubeSchedulerConfiguration {
     pub leader_election: LeaderElection,
     /// Connection to the API server.
     pub client_connection: ClientConnection,
-    /// Serve `/debug/flags/v` on the secure port.
+    /// True if the secure port serves `/debug/flags/v`.
     pub enable_profiling: bool,
-    /// Profile lock contention in kube-scheduler; no effect in Harbormaster.
+    /// True if kube-scheduler profiles lock contention; no effect in Harbormaster.
     pub enable_contention_profiling: bool,
-    /// Percentage of nodes that must be found feasible before scoring starts; 0 for the adaptive number. `None` if not
-    /// given, which kube-scheduler treats as 0.
+    /// Percentage of nodes that must be found feasible before scoring starts. If it is 0 or `None`, Harbormaster scores
+    /// all feasible nodes; with `--parity`, it derives the percentage from the size of the cluster, as kube-scheduler
+    /// does.
     pub percentage_of_nodes_to_score: Option<i32>,
     /// First backoff of an unschedulable pod, in seconds.
     pub pod_initial_backoff_seconds: i64,
@@ -44,7 +45,7 @@ pub struct KubeSchedulerConfiguration {
     pub profiles: Vec<Profile>,
     /// HTTP extenders.
     pub extenders: Vec<Extender>,
-    /// Fill the cache only while leading.
+    /// True if the cache is filled only while this replica is the leader.
     pub delay_cache_until_active: bool,
     /// The file that the configuration was read from, for error messages.
     pub source: Source,
@@ -62,7 +63,7 @@ pub struct LeaderElection {
     pub renew_deadline: GoDuration,
     /// Interval between attempts to acquire or renew the lease.
     pub retry_period: GoDuration,
-    /// Resource of the lock object; only `leases`.
+    /// Resource of the lock object; must be `leases`.
     pub resource_lock: String,
     /// Name of the lock object.
     pub resource_name: String,
@@ -94,9 +95,9 @@ pub struct ClientConnection {
     pub accept_content_types: String,
     /// `Content-Type` header.
     pub content_type: String,
-    /// Requests per second.
+    /// Maximum number of requests per second.
     pub qps: f32,
-    /// Number of requests that may be sent in a burst above [`Self::qps`].
+    /// Number of requests that may exceed [`Self::qps`] in a burst.
     pub burst: i32,
 }
 
@@ -133,12 +134,6 @@ impl Profile {
     pub fn args(&self, plugin: &str) -> Option<&PluginArgs> {
         self.plugin_config.iter().find(|c| c.name == plugin).map(|c| &c.args)
     }
-
-    /// Returns true if the file enables the plugin by name. A plugin that is enabled only by default does not qualify.
-    pub fn enables_by_name(&self, plugin: &str) -> bool {
-        let at_a_point = || ExtensionPoint::ALL.iter().any(|point| self.plugins.at(*point).enables(plugin));
-        self.multi_point_in_file.iter().any(|name| name == plugin) || at_a_point()
-    }
 }
 
 /// Arguments of one plugin.
@@ -171,7 +166,7 @@ pub struct Extender {
     /// Verb for binding; empty if the extender does not bind.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub bind_verb: String,
-    /// Use TLS.
+    /// True if requests use TLS.
     #[serde(rename = "enableHTTPS", skip_serializing_if = "std::ops::Not::not")]
     pub enable_https: bool,
     /// TLS settings.
@@ -180,13 +175,14 @@ pub struct Extender {
     /// Timeout of each request; zero means 5 s.
     #[serde(rename = "httpTimeout")]
     pub http_timeout: GoDuration,
-    /// The extender caches nodes and receives only their names.
+    /// True if the extender caches nodes and receives only their names.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub node_cache_capable: bool,
-    /// The extender is called only for pods that request one of these resources; empty means all pods.
+    /// Resources that the extender manages. Only pods that request one of these resources are sent to the extender; an
+    /// empty list means all pods.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub managed_resources: Vec<ManagedResource>,
-    /// Scheduling continues when the extender fails.
+    /// True if scheduling continues when the extender fails.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub ignorable: bool,
 }
@@ -224,7 +220,7 @@ pub struct ExtenderTls {
 pub struct ManagedResource {
     /// Name of an extended resource.
     pub name: String,
-    /// The scheduler itself ignores the resource.
+    /// True if the scheduler itself ignores the resource.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub ignored_by_scheduler: bool,
 }
@@ -251,7 +247,7 @@ impl KubeSchedulerConfiguration {
     /// profile, these resources replace the plugin's `ignoredResources`.
     ///
     /// # Errors
-    /// If a profile has no arguments for NodeResourcesFit, with kube-scheduler's message.
+    /// kube-scheduler's message if a profile has no arguments for NodeResourcesFit.
     pub fn ignore_managed_resources(&mut self) -> Result<(), ConfigError> {
         let managed = self.extenders.iter().flat_map(|extender| &extender.managed_resources);
         let ignored: Vec<String> = managed

@@ -84,7 +84,7 @@ impl<'a> Decoder<'a> {
         Err(self.error(format!("cannot unmarshal {} into type {expected}", self.node.type_name())))
     }
 
-    /// Adds the position of this value to an error, unless the error already has the position of a nested value.
+    /// Adds the path and position of this value to an error, unless the error already has those of a nested value.
     fn located<T>(path: String, at: Position, result: Result<T, WrongValue>) -> Result<T, WrongValue> {
         result.map_err(|e| match e.at {
             Some(_) => e,
@@ -237,7 +237,8 @@ impl<'de> de::Deserializer<'de> for Decoder<'_> {
     }
 }
 
-/// Entries of a mapping. Skips nulls; records and skips entries that match no field of the struct.
+/// Entries of a mapping. For a struct, skips nulls and all but the last occurrence of a key, and records and skips
+/// unknown fields.
 struct Fields<'a> {
     rest: std::slice::Iter<'a, Entry>,
     value: Option<&'a Entry>,

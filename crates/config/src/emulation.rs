@@ -1,16 +1,18 @@
 //! Parsing of `--emulated-version` and `--min-compatibility-version`.
 
+use harbormaster_api::Release;
 use thiserror::Error;
 
-/// The minor version of Kubernetes 1 that Harbormaster implements.
-const BINARY: u64 = 36;
+/// The newest minor version of Kubernetes 1 that Harbormaster implements.
+const BINARY: u64 = Release::NEWEST.minor() as u64;
 /// The oldest minor version that can be emulated.
 const FLOOR: u64 = 33;
 /// The only component whose versions can be set.
 const COMPONENT: &str = "kube";
 
 /// Two minor versions of Kubernetes 1: the emulated version and the minimum compatible version. The emulated version
-/// determines the feature gates and their defaults.
+/// determines the release whose kube-scheduler is reproduced. An older version than all releases only changes the
+/// feature gates and their defaults, as it does in kube-scheduler 1.36.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Emulation {
     emulated: u32,
@@ -19,7 +21,7 @@ pub struct Emulation {
 
 impl Default for Emulation {
     fn default() -> Self {
-        Self { emulated: 36, min_compatible: 35 }
+        Self::of(Release::default())
     }
 }
 
@@ -33,21 +35,23 @@ pub struct EmulationError(String);
 struct Version(Vec<u64>);
 
 impl Emulation {
-    /// Parses the values of all occurrences of both flags, for example `1.35` and `kube=1.35`.
+    /// Returns the versions that apply if the flags are not given.
+    pub fn of(release: Release) -> Self {
+        Self { emulated: release.minor(), min_compatible: release.minor() - 1 }
+    }
+
+    /// Parses the values of all occurrences of both flags, for example `1.35` and `kube=1.35`. Without
+    /// `--emulated-version`, `default` applies.
     ///
     /// # Errors
-    /// Values that are not versions, versions of other components, and versions out of range.
+    /// kube-scheduler's message if a value is not a version or if the version is not allowed.
     pub fn parse<'a>(
         emulated: impl IntoIterator<Item = &'a str>,
         min_compatible: impl IntoIterator<Item = &'a str>,
+        default: Release,
     ) -> Result<Self, EmulationError> {
-        let given = read(emulated)?;
-        let emulated = given.clone().unwrap_or(Version(vec![1, BINARY]));
-        let min_compatible = match (read(min_compatible)?, given) {
-            (Some(version), _) => version,
-            (None, Some(emulated)) => emulated.before(),
-            (None, None) => Version(vec![1, BINARY - 1]),
-        };
+        let emulated = read(emulated)?.unwrap_or(Version(vec![1, default.minor().into()]));
+        let min_compatible = read(min_compatible)?.unwrap_or_else(|| emulated.before());
         let mut wrong = Vec::new();
         if !(FLOOR..=BINARY).contains(&emulated.minor()) {
             wrong.push(format!(
@@ -77,9 +81,9 @@ impl Emulation {
         self.emulated
     }
 
-    /// Returns true if no older version is emulated.
-    pub(crate) fn is_none(self) -> bool {
-        self.emulated == Self::default().emulated
+    /// Returns the release whose kube-scheduler is reproduced.
+    pub fn release(self) -> Release {
+        Release::nearest(self.emulated)
     }
 
     /// Returns the emulated version, for example `1.36`.
@@ -103,7 +107,7 @@ impl Version {
         }
     }
 
-    /// Returns the previous minor version, but no version below [`FLOOR`].
+    /// Returns the previous minor version, but at least [`FLOOR`].
     fn before(&self) -> Self {
         let Some((major, minor)) = self.0.first().zip(self.0.get(1)) else { return self.clone() };
         let before = Self(vec![*major, minor.saturating_sub(1)]);
@@ -171,7 +175,7 @@ mod tests {
     use super::*;
 
     fn parsed(emulated: &[&str], min: &[&str]) -> Result<(String, String), String> {
-        let emulation = Emulation::parse(emulated.iter().copied(), min.iter().copied());
+        let emulation = Emulation::parse(emulated.iter().copied(), min.iter().copied(), Release::V1_36);
         emulation.map(|e| (e.emulated(), e.min_compatible())).map_err(|error| error.to_string())
     }
 
@@ -183,6 +187,7 @@ mod tests {
             (&["1.35"], &[], ("1.35", "1.34")),
             (&["kube=1.34"], &[], ("1.34", "1.33")),
             (&["1.33"], &[], ("1.33", "1.33")),
+            (&["1.37"], &[], ("1.37", "1.36")),
             (&["v1.35.0"], &["1.33"], ("1.35", "1.33")),
             (&["1.034"], &[], ("1.34", "1.33")),
             (&[], &["1.36"], ("1.36", "1.36")),
@@ -198,11 +203,11 @@ mod tests {
             (
                 &["1.0"][..],
                 &[][..],
-                "[emulation version 1.0 is not between [1.33, 1.36.0], minCompatibilityVersion version 1.33 is not \
+                "[emulation version 1.0 is not between [1.33, 1.37.0], minCompatibilityVersion version 1.33 is not \
                  between [1.33, 1.0]]",
             ),
-            (&["1.37"], &[], "emulation version 1.37 is not between [1.33, 1.36.0]"),
-            (&["2.0"], &[], "emulation version 2.0 is not between [1.33, 1.36.0]"),
+            (&["1.38"], &[], "emulation version 1.38 is not between [1.33, 1.37.0]"),
+            (&["2.0"], &[], "emulation version 2.0 is not between [1.33, 1.37.0]"),
             (&["x"], &[], "could not parse \"x\" as version"),
             (&["a=b=c"], &[], "could not parse \"b=c\" as version"),
             (&["1"], &[], "illegal version string \"1\""),

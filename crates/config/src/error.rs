@@ -72,7 +72,8 @@ impl ConfigErrors {
         Self { errors, style: Style::StrictDecoding }
     }
 
-    /// Returns the errors in kube-scheduler's one-line form: `a`, `[a, b]` or `strict decoding error: a, b`.
+    /// Returns the errors in kube-scheduler's one-line form: `a`, `[a, b]` or `strict decoding error: a, b`. Repeated
+    /// messages are omitted.
     pub fn kube_text(&self) -> String {
         let mut messages: Vec<&str> = Vec::new();
         for error in &self.errors {

@@ -39,7 +39,7 @@ impl<'a> FieldErrors<'a> {
         self.add(path, format!("Invalid value: {value}: {detail}"));
     }
 
-    /// Sets the help of the last error.
+    /// Adds advice to the last error.
     pub(crate) fn help(&mut self, help: Option<&str>) {
         if let (Some(last), Some(help)) = (self.errors.last_mut(), help) {
             last.help = Some(help.to_owned());
@@ -71,7 +71,7 @@ fn with_detail(what: &str, detail: &str) -> String {
     if detail.is_empty() { what.to_owned() } else { format!("{what}: {detail}") }
 }
 
-/// Quotes a string as field errors do.
+/// Quotes a string as Kubernetes' field errors do.
 pub(crate) fn quoted(text: impl Display) -> String {
     format!("{:?}", text.to_string())
 }

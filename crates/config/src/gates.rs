@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 
 use harbormaster_api::{
-    features::{Feature, Features, Stage},
+    Release,
+    features::{Feature, Features, Gate, GateHistory, GateState, Stage, Support},
     similar::did_you_mean,
 };
 use thiserror::Error;
 
 use crate::{
     emulation::Emulation,
-    gate_history::{GateChange, HISTORY},
     gate_table::{DEPENDENCIES, FOREIGN_GATES},
 };
 
@@ -40,9 +40,14 @@ pub enum GateError {
         /// The rejected value.
         value: String,
     },
-    /// No component of Kubernetes has this gate.
-    #[error("unrecognized feature gate: {0}{hint}", hint = did_you_mean(.0, all()))]
-    Unknown(String),
+    /// No component of the release has this gate.
+    #[error("unrecognized feature gate: {name}{hint}", hint = did_you_mean(name, all_in(*emulation)))]
+    Unknown {
+        /// The rejected name.
+        name: String,
+        /// The emulated version.
+        emulation: Emulation,
+    },
     /// The gate can no longer be changed.
     #[error("cannot set feature gate {name} to {value}, feature is locked to {}", !value)]
     Locked {
@@ -83,53 +88,47 @@ pub enum GateError {
     Several(Vec<GateError>),
 }
 
-#[derive(Clone, Copy)]
-struct Gate {
-    stage: Stage,
-    on: bool,
-    locked: bool,
-    /// The gate was added after the emulated version.
-    is_future: bool,
+/// Looks up a gate of any component as of the emulated version.
+fn state(name: &str, emulation: Emulation) -> GateState {
+    let history = match name {
+        ALL_ALPHA => GateHistory("33 Alpha off"),
+        ALL_BETA => GateHistory("33 Beta off"),
+        _ => match Feature::from_name(name).map(Feature::history).or_else(|| foreign(name)) {
+            Some(history) => history,
+            None => return GateState::Unknown,
+        },
+    };
+    history.state(emulation.release(), emulation.minor())
 }
 
-impl Gate {
-    const fn new(stage: Stage, on: bool, locked: bool) -> Self {
-        Self { stage, on, locked, is_future: false }
+/// Looks up a gate that exists in the emulated version.
+fn existing(name: &str, emulation: Emulation) -> Option<Gate> {
+    match state(name, emulation) {
+        GateState::Exists(gate) => Some(gate),
+        GateState::Unknown | GateState::Future => None,
     }
 }
 
-/// Looks up a gate. A gate of the scheduler is returned as of the emulated version, a gate of another component as of
-/// 1.36.
-fn known(name: &str, emulation: Emulation) -> Option<Gate> {
-    if let Some(feature) = Feature::from_name(name) {
-        let history = HISTORY.iter().find(|(known, _)| *known == name && !emulation.is_none());
-        return Some(match history {
-            Some((_, history)) => gate_as_of(history, emulation),
-            None => Gate::new(feature.stage(), feature.on_by_default(), feature.locked()),
-        });
-    }
-    match name {
-        ALL_ALPHA => Some(Gate::new(Stage::Alpha, false, false)),
-        ALL_BETA => Some(Gate::new(Stage::Beta, false, false)),
-        _ => FOREIGN_GATES
-            .iter()
-            .find(|foreign| foreign.names.split_whitespace().any(|n| n == name))
-            .map(|foreign| Gate::new(foreign.stage, foreign.on, foreign.locked)),
-    }
+/// Looks up the history of another component's gate.
+fn foreign(name: &str) -> Option<GateHistory> {
+    foreign_gates().find(|(known, _)| *known == name).map(|(_, history)| history)
 }
 
-/// Returns a gate as of the emulated version.
-fn gate_as_of(history: &[GateChange], emulation: Emulation) -> Gate {
-    match history.iter().rev().find(|(since, ..)| *since <= emulation.minor()) {
-        Some((_, stage, on, locked)) => Gate::new(*stage, *on, *locked),
-        None => Gate { is_future: true, ..Gate::new(Stage::Alpha, false, true) },
-    }
+fn foreign_gates() -> impl Iterator<Item = (&'static str, GateHistory)> {
+    FOREIGN_GATES
+        .lines()
+        .filter_map(|line| line.trim().split_once(": "))
+        .map(|(name, h)| (name, GateHistory(h)))
 }
 
-/// Iterates over the names of all gates except `AllAlpha` and `AllBeta`.
+/// Iterates over the names of all gates of all releases except `AllAlpha` and `AllBeta`.
 fn all() -> impl Iterator<Item = &'static str> {
-    let foreign = FOREIGN_GATES.iter().flat_map(|foreign| foreign.names.split_whitespace());
-    Feature::ALL.iter().map(|f| f.name()).chain(foreign)
+    Feature::ALL.iter().map(|f| f.name()).chain(foreign_gates().map(|(name, _)| name))
+}
+
+/// Iterates over the names of all gates that exist in the emulated version, except `AllAlpha` and `AllBeta`.
+fn all_in(emulation: Emulation) -> impl Iterator<Item = &'static str> {
+    all().filter(move |name| existing(name, emulation).is_some())
 }
 
 impl FeatureGates {
@@ -138,12 +137,12 @@ impl FeatureGates {
     pub fn all(&self) -> impl Iterator<Item = (&'static str, Stage, bool)> {
         let features = self.features();
         let emulation = self.emulation;
-        let known = move |gate: &'static Feature| Some((gate, known(gate.name(), emulation)?));
-        let existing = Feature::ALL.iter().filter_map(known).filter(|(_, gate)| !gate.is_future);
+        let existing = move |gate: &'static Feature| Some((gate, existing(gate.name(), emulation)?));
+        let existing = Feature::ALL.iter().filter_map(existing);
         existing.map(move |(feature, gate)| (feature.name(), gate.stage, features.enabled(*feature)))
     }
 
-    /// Parses the values of all `--feature-gates` flags: `A=true,B=false`, each gate with or without `kube:`.
+    /// Parses the values of all `--feature-gates` flags: `A=true,B=false`, with or without `kube:` before every gate.
     ///
     /// # Errors
     /// Invalid syntax, unknown gates, changes to locked gates, and enabled gates that depend on disabled gates.
@@ -151,8 +150,7 @@ impl FeatureGates {
         Self::parse_at(flags, Emulation::default())
     }
 
-    /// Parses like [`Self::parse`], but with the gates and defaults of the emulated version. The gates of other
-    /// components are always those of 1.36.
+    /// Parses like [`Self::parse`], but with the gates and defaults of the emulated version.
     ///
     /// # Errors
     /// Those of [`Self::parse`], and gates that do not exist in the emulated version.
@@ -169,14 +167,18 @@ impl FeatureGates {
     }
 
     fn from_map(given: BTreeMap<String, bool>, emulation: Emulation) -> Result<Self, GateError> {
-        if let Some(name) = given.keys().find(|name| known(name, emulation).is_none()) {
-            return Err(GateError::Unknown(name.clone()));
+        if let Some(name) = given.keys().find(|name| state(name, emulation) == GateState::Unknown) {
+            return Err(GateError::Unknown { name: name.clone(), emulation });
         }
         let refused = |(name, &value): (&String, &bool)| {
-            let (gate, name) = (known(name, emulation)?, name.clone());
-            match gate.is_future {
-                true => Some(GateError::PreAlpha { name, value, emulation }),
-                false => (gate.locked && gate.on != value).then_some(GateError::Locked { name, value }),
+            let state = state(name, emulation);
+            let name = name.clone();
+            match state {
+                GateState::Unknown => None,
+                GateState::Future => Some(GateError::PreAlpha { name, value, emulation }),
+                GateState::Exists(gate) => {
+                    (gate.locked && gate.on != value).then_some(GateError::Locked { name, value })
+                }
             }
         };
         several(given.iter().filter_map(refused).collect())?;
@@ -190,21 +192,19 @@ impl FeatureGates {
     /// Applies `AllAlpha` or `AllBeta` to the gates that are not set by name.
     fn apply_to_stage(&mut self, name: &str, stage: Stage) {
         let Some(&on) = self.set.get(name) else { return };
-        let is_affected = |gate: Gate| gate.stage == stage && !gate.is_future;
         let emulation = self.emulation;
-        for gate in all().filter(|name| known(name, emulation).is_some_and(is_affected)) {
+        for gate in all().filter(|name| existing(name, emulation).is_some_and(|gate| gate.stage == stage)) {
             self.set.entry(gate.to_owned()).or_insert(on);
         }
     }
 
     fn unmet_dependencies(&self) -> Vec<GateError> {
         let mut unmet = Vec::new();
-        // The state of other components' gates in older versions is unknown, so their dependencies are not checked.
-        let is_known = |name: &str| self.emulation.is_none() || Feature::from_name(name).is_some();
+        let exists = |name: &str| existing(name, self.emulation).is_some();
         for (name, needs) in DEPENDENCIES.lines().filter_map(|line| line.trim().split_once(": ")) {
-            let off: Vec<_> =
-                needs.split_whitespace().filter(|need| !self.enabled(need)).map(str::to_owned).collect();
-            if is_known(name) && self.enabled(name) && !off.is_empty() {
+            let off = needs.split_whitespace().filter(|need| exists(need) && !self.enabled(need));
+            let off: Vec<_> = off.map(str::to_owned).collect();
+            if self.enabled(name) && !off.is_empty() {
                 unmet.push(GateError::Dependency { name: name.to_owned(), needs: off });
             }
         }
@@ -213,27 +213,44 @@ impl FeatureGates {
 
     /// Returns true if the gate exists and is enabled.
     pub fn enabled(&self, name: &str) -> bool {
-        self.set.get(name).copied().unwrap_or_else(|| known(name, self.emulation).is_some_and(|gate| gate.on))
+        self.set
+            .get(name)
+            .copied()
+            .unwrap_or_else(|| existing(name, self.emulation).is_some_and(|gate| gate.on))
     }
 
-    /// Returns the state of the gates that the scheduler uses.
+    /// Returns the release and the state of the gates that the scheduler uses.
     pub fn features(&self) -> Features {
-        let mut features = Features::default();
+        let mut features = Features::of(self.emulation.release());
         Feature::ALL.iter().for_each(|&feature| features.set(feature, self.enabled(feature.name())));
         features
     }
 
-    /// Returns the alpha and beta gates as sorted lines for `--help`.
+    /// Returns a line for `--help` about each gate that a scheduler uses, that is alpha or beta in some release, and that
+    /// is not refused. A gate that differs between the releases is described for each release.
     pub fn help() -> Vec<String> {
-        let line = |name: &str| {
-            let gate = known(name, Emulation::default())
-                .filter(|gate| matches!(gate.stage, Stage::Alpha | Stage::Beta))?;
-            Some(format!("{name}=true|false ({} - default={})", gate.stage.name(), gate.on))
-        };
-        let mut lines: Vec<_> = all().chain([ALL_ALPHA, ALL_BETA]).filter_map(line).collect();
-        lines.sort_unstable();
-        lines
+        let known = Feature::ALL.iter().filter(|gate| gate.support() != Support::Refused);
+        let mut names: Vec<_> = known.map(|gate| gate.name()).chain([ALL_ALPHA, ALL_BETA]).collect();
+        names.sort_unstable();
+        names.into_iter().filter_map(help_line).collect()
     }
+}
+
+/// Returns the line of a gate for `--help`; `None` if the gate is neither alpha nor beta in any release.
+fn help_line(name: &str) -> Option<String> {
+    let state = |&release: &Release| {
+        let gate = existing(name, Emulation::of(release))?;
+        let is_listed = matches!(gate.stage, Stage::Alpha | Stage::Beta);
+        is_listed.then(|| (release, format!("{} - default={}", gate.stage.name(), gate.on)))
+    };
+    let states: Vec<_> = Release::ALL.iter().filter_map(state).collect();
+    let (_, first) = states.first()?;
+    let is_same = states.len() == Release::ALL.len() && states.iter().all(|(_, state)| state == first);
+    let states = match is_same {
+        true => first.clone(),
+        false => states.iter().map(|(r, state)| format!("{r}: {state}")).collect::<Vec<_>>().join("; "),
+    };
+    Some(format!("{name}=true|false ({states})"))
 }
 
 /// Splits flags into names and unparsed values.
@@ -354,11 +371,11 @@ mod tests {
 
     #[test]
     fn an_older_version_has_its_own_gates_and_defaults() {
-        let at = |version| Emulation::parse([version], []).unwrap();
+        let at = |version| Emulation::parse([version], [], Release::V1_36).unwrap();
         let features = FeatureGates::parse_at([], at("1.34")).unwrap().features();
-        assert!(!features.enabled(Feature::OpportunisticBatching), "it was added in 1.35");
-        assert!(!features.enabled(Feature::NodeDeclaredFeatures), "it was added in 1.35 too");
-        assert!(features.enabled(Feature::PodLevelResources), "it has been on since 1.34");
+        assert!(!features.enabled(Feature::OpportunisticBatching), "OpportunisticBatching was added in 1.35");
+        assert!(!features.enabled(Feature::NodeDeclaredFeatures), "NodeDeclaredFeatures was added in 1.35");
+        assert!(features.enabled(Feature::PodLevelResources), "PodLevelResources has been on since 1.34");
         assert!(!FeatureGates::parse_at([], at("1.33")).unwrap().enabled("PodLevelResources"));
         assert_eq!(FeatureGates::parse_at([], at("1.36")).unwrap().features(), Features::default());
         let gates = FeatureGates::parse_at(["NodeDeclaredFeatures=true"], at("1.35")).unwrap();
@@ -375,6 +392,35 @@ mod tests {
     }
 
     #[test]
+    fn the_next_release_has_its_own_gates_and_defaults() {
+        let parse = |flag| FeatureGates::parse_at([flag], Emulation::of(Release::V1_37));
+        let features = parse("").unwrap().features();
+        assert_eq!(features, Features::of(Release::V1_37));
+        assert!(
+            features.enabled(Feature::StorageCapacityScoring) && !features.enabled(Feature::GenericWorkload)
+        );
+        assert!(
+            parse("EtcdRangeStream=false").is_ok() && FeatureGates::parse(["EtcdRangeStream=false"]).is_err()
+        );
+        assert!(parse("PodCertificateRequest=true").is_ok());
+        for (flag, message) in [
+            ("GangScheduling=true", "unrecognized feature gate: GangScheduling"),
+            ("SidecarContainers=true", "unrecognized feature gate: SidecarContainers"),
+            (
+                "NodeDeclaredFeatures=false",
+                "cannot set feature gate NodeDeclaredFeatures to false, feature is locked to true",
+            ),
+            (
+                "CompositePodGroup=true",
+                "CompositePodGroup is enabled, but depends on features that are disabled: [GenericWorkload \
+                 TopologyAwareWorkloadScheduling]",
+            ),
+        ] {
+            assert_eq!(parse(flag).unwrap_err().to_string(), message);
+        }
+    }
+
+    #[test]
     fn the_tables_are_consistent() {
         let mut names: Vec<_> = all().collect();
         names.sort_unstable();
@@ -383,16 +429,33 @@ mod tests {
         assert_eq!(names.len(), count);
         for (name, needs) in DEPENDENCIES.lines().filter_map(|line| line.trim().split_once(": ")) {
             for name in needs.split_whitespace().chain([name]) {
-                assert!(known(name, Emulation::default()).is_some(), "{name}");
+                assert!(all().any(|known| known == name), "{name}");
             }
         }
-        for (name, history) in HISTORY {
-            assert!(Feature::from_name(name).is_some(), "{name}");
-            assert!(history.is_sorted_by_key(|(since, ..)| *since), "{name}");
+        for (name, history) in foreign_gates() {
+            assert_eq!(history.changes().count(), history.0.split(',').count(), "{name}");
+            assert!(history.changes().is_sorted_by_key(|(since, _)| since), "{name}");
+            let removed = history.changes().filter(|(_, gate)| gate.is_none()).count();
+            assert_eq!(removed, history.0.matches("removed").count(), "{name}");
         }
         assert!(FeatureGates::default().unmet_dependencies().is_empty());
+    }
+
+    #[test]
+    fn the_help_describes_each_gate_once_and_names_the_releases_in_which_it_differs() {
         let help = FeatureGates::help();
-        assert!(help.contains(&"GangScheduling=true|false (ALPHA - default=false)".to_owned()));
-        assert!(!help.iter().any(|line| line.starts_with("SidecarContainers")));
+        assert!(help.is_sorted());
+        for line in [
+            "AllAlpha=true|false (ALPHA - default=false)",
+            "OpportunisticBatching=true|false (BETA - default=true)",
+            "StorageCapacityScoring=true|false (1.36: ALPHA - default=false; 1.37: BETA - default=true)",
+            "SchedulerPreQueueingHints=true|false (1.37: ALPHA - default=false)",
+            "NodeDeclaredFeatures=true|false (1.36: BETA - default=true)",
+        ] {
+            assert!(help.iter().any(|known| known == line), "{line} is not in\n{}", help.join("\n"));
+        }
+        for absent in ["SidecarContainers", "GenericWorkload", "KubeletPSI"] {
+            assert!(!help.iter().any(|line| line.starts_with(absent)), "{absent}");
+        }
     }
 }

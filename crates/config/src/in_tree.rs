@@ -1,6 +1,7 @@
-//! The plugins of kube-scheduler 1.36 with their extension points and defaults, and replacements for removed names.
+//! The plugins of kube-scheduler with their extension points and defaults, and replacements for removed names.
 
 use harbormaster_api::{
+    Release,
     features::{Feature, Features},
     points::{ExtensionPoint, PointSet},
 };
@@ -9,8 +10,9 @@ use ExtensionPoint::{
     Bind, Filter, Permit, PlacementGenerate, PlacementScore, PostFilter, PreBind, PreEnqueue, PreFilter,
     PreScore, QueueSort, Reserve, Score,
 };
+use Release::{V1_36, V1_37};
 
-/// A plugin of kube-scheduler 1.36.
+/// A plugin of kube-scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InTreePlugin {
     /// Name in profiles.
@@ -21,10 +23,12 @@ pub struct InTreePlugin {
     pub default_weight: i32,
     /// Feature gate of the plugin. If it is off, the plugin is not in the default list and does nothing.
     pub gate: Option<Feature>,
+    /// The only release to which this row applies; `None` if it applies to all.
+    only: Option<Release>,
 }
 
 const fn plugin(name: &'static str, default_weight: i32, points: &[ExtensionPoint]) -> InTreePlugin {
-    InTreePlugin { name, points: PointSet::of(points), default_weight, gate: None }
+    InTreePlugin { name, points: PointSet::of(points), default_weight, gate: None, only: None }
 }
 
 const fn gated(
@@ -33,16 +37,23 @@ const fn gated(
     default_weight: i32,
     points: &[ExtensionPoint],
 ) -> InTreePlugin {
-    InTreePlugin { name, points: PointSet::of(points), default_weight, gate: Some(gate) }
+    InTreePlugin { gate: Some(gate), ..plugin(name, default_weight, points) }
 }
 
-/// All in-tree plugins, in the order of the default `multiPoint` list.
-pub const IN_TREE: &[InTreePlugin] = &[
+const fn only(release: Release, plugin: InTreePlugin) -> InTreePlugin {
+    InTreePlugin { only: Some(release), ..plugin }
+}
+
+/// The in-tree plugins of all releases, in the order of the default `multiPoint` list.
+const IN_TREE: &[InTreePlugin] = &[
     plugin("SchedulingGates", 0, &[PreEnqueue]),
     plugin("PrioritySort", 0, &[QueueSort]),
-    plugin("NodeUnschedulable", 0, &[Filter]),
-    plugin("NodeName", 0, &[Filter]),
-    plugin("TaintToleration", 3, &[Filter, PreScore, Score]),
+    only(V1_36, plugin("NodeUnschedulable", 0, &[Filter])),
+    only(V1_36, plugin("NodeName", 0, &[Filter])),
+    only(V1_36, plugin("TaintToleration", 3, &[Filter, PreScore, Score])),
+    only(V1_37, plugin("NodeName", 0, &[PreFilter, Filter])),
+    only(V1_37, plugin("NodeUnschedulable", 0, &[PreFilter, Filter])),
+    only(V1_37, plugin("TaintToleration", 3, &[PreFilter, Filter, PreScore, Score])),
     plugin("NodeAffinity", 2, &[PreFilter, Filter, PreScore, Score]),
     plugin("NodePorts", 0, &[PreFilter, Filter]),
     plugin("NodeResourcesFit", 1, &[PreFilter, Filter, PreScore, Score, PlacementScore]),
@@ -63,7 +74,8 @@ pub const IN_TREE: &[InTreePlugin] = &[
     plugin("ImageLocality", 1, &[Score]),
     plugin("DefaultBinder", 0, &[Bind]),
     gated(Feature::NodeDeclaredFeatures, "NodeDeclaredFeatures", 0, &[PreFilter, Filter]),
-    gated(Feature::GangScheduling, "GangScheduling", 0, &[PreEnqueue, Permit]),
+    only(V1_36, gated(Feature::GangScheduling, "GangScheduling", 0, &[PreEnqueue, Permit])),
+    only(V1_37, gated(Feature::GenericWorkload, "GangScheduling", 0, &[PreEnqueue, Permit])),
     gated(Feature::TopologyAwareWorkloadScheduling, "TopologyPlacementGenerator", 0, &[PlacementGenerate]),
     gated(Feature::TopologyAwareWorkloadScheduling, "PodGroupPodsCount", 1, &[PlacementScore]),
 ];
@@ -75,9 +87,9 @@ impl InTreePlugin {
     }
 }
 
-/// Returns the in-tree plugin with the given name.
-pub fn in_tree(name: &str) -> Option<&'static InTreePlugin> {
-    IN_TREE.iter().find(|p| p.name == name)
+/// Iterates over the in-tree plugins of a release, in the order of the default `multiPoint` list.
+pub fn in_tree(release: Release) -> impl Iterator<Item = &'static InTreePlugin> {
+    IN_TREE.iter().filter(move |plugin| plugin.only.is_none_or(|only| only == release))
 }
 
 /// Plugins that `kubescheduler.config.k8s.io/v1` rejects by name.
@@ -139,34 +151,41 @@ pub(crate) fn replacement(name: &str) -> Option<&'static str> {
 mod tests {
     use super::*;
 
-    fn names(point: ExtensionPoint) -> Vec<&'static str> {
-        let features = Features::default();
-        IN_TREE.iter().filter(|p| p.points.contains(point) && p.active(&features)).map(|p| p.name).collect()
+    fn names(release: Release, point: ExtensionPoint) -> Vec<&'static str> {
+        let features = Features::of(release);
+        in_tree(release).filter(|p| p.points.contains(point) && p.active(&features)).map(|p| p.name).collect()
     }
 
     #[test]
     fn the_table_yields_kube_schedulers_default_lists() {
-        assert_eq!(names(PreEnqueue), ["SchedulingGates", "DynamicResources", "DefaultPreemption"]);
-        assert_eq!(names(PostFilter), ["DynamicResources", "DefaultPreemption"]);
-        assert_eq!(names(Reserve), ["VolumeBinding", "DynamicResources"]);
-        assert_eq!(names(PreBind), names(Reserve));
-        assert_eq!(names(Bind), ["DefaultBinder"]);
-        assert_eq!(names(QueueSort), ["PrioritySort"]);
-        assert_eq!(names(PlacementScore), ["NodeResourcesFit"]);
-        let mut filter = vec!["NodeUnschedulable", "NodeName", "TaintToleration"];
-        filter.extend(names(PreFilter));
-        assert_eq!(names(Filter), filter);
-        assert_eq!(names(PreFilter).len(), 11);
-        assert_eq!(names(PreScore).len(), 7);
-        assert_eq!(names(Score).len(), 9);
+        for &release in Release::ALL {
+            let names = |point| names(release, point);
+            assert_eq!(names(PreEnqueue), ["SchedulingGates", "DynamicResources", "DefaultPreemption"]);
+            assert_eq!(names(PostFilter), ["DynamicResources", "DefaultPreemption"]);
+            assert_eq!(names(Reserve), ["VolumeBinding", "DynamicResources"]);
+            assert_eq!(names(PreBind), names(Reserve));
+            assert_eq!(names(Bind), ["DefaultBinder"]);
+            assert_eq!(names(QueueSort), ["PrioritySort"]);
+            assert_eq!(names(PlacementScore), ["NodeResourcesFit"]);
+            assert_eq!(names(Filter).len(), 14);
+            assert_eq!(names(PreScore).len(), 7);
+            assert_eq!(names(Score).len(), 9);
+        }
+        assert_eq!(names(V1_36, Filter)[..3], ["NodeUnschedulable", "NodeName", "TaintToleration"]);
+        assert_eq!(names(V1_36, Filter)[3..], names(V1_36, PreFilter));
+        assert_eq!(names(V1_37, Filter)[..3], ["NodeName", "NodeUnschedulable", "TaintToleration"]);
+        assert_eq!(names(V1_37, Filter), names(V1_37, PreFilter));
     }
 
     #[test]
-    fn names_are_unique_and_replaced_names_are_no_longer_plugins() {
-        for plugin in IN_TREE {
-            assert_eq!(in_tree(plugin.name), Some(plugin));
-            assert_eq!(replacement(plugin.name), None);
+    fn names_are_unique_and_no_replaced_name_is_a_plugin() {
+        for &release in Release::ALL {
+            for plugin in in_tree(release) {
+                assert_eq!(in_tree(release).filter(|other| other.name == plugin.name).count(), 1);
+                assert_eq!(replacement(plugin.name), None);
+            }
+            let is_plugin = |name: &str| in_tree(release).any(|plugin| plugin.name == name);
+            assert!(REMOVED_IN_V1.iter().all(|name| replacement(name).is_some() && !is_plugin(name)));
         }
-        assert!(REMOVED_IN_V1.iter().all(|name| replacement(name).is_some() && in_tree(name).is_none()));
     }
 }

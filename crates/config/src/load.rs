@@ -34,13 +34,13 @@ pub(crate) struct FileConfig {
     leader_election: LeaderElection,
     /// Connection to the API server.
     client_connection: ClientConnection,
-    /// Serve /debug/flags/v on the secure port.
+    /// True if the secure port serves /debug/flags/v.
     enable_profiling: bool,
-    /// Profile lock contention in kube-scheduler; no effect in Harbormaster.
+    /// True if kube-scheduler profiles lock contention; no effect in Harbormaster.
     enable_contention_profiling: Option<bool>,
-    /// Percentage of nodes that must be found feasible before scoring starts. If it is 0 or absent, kube-scheduler (and
-    /// Harbormaster with --parity) derives it from the size of the cluster; otherwise, Harbormaster considers all
-    /// nodes.
+    /// Percentage of nodes that must be found feasible before scoring starts. If it is 0 or absent, Harbormaster
+    /// considers all nodes, whereas kube-scheduler (and Harbormaster with --parity) derives the percentage from the
+    /// size of the cluster.
     percentage_of_nodes_to_score: Option<i32>,
     /// First backoff of an unschedulable pod, in seconds.
     pod_initial_backoff_seconds: i64,
@@ -50,7 +50,7 @@ pub(crate) struct FileConfig {
     profiles: Vec<FileProfile>,
     /// HTTP extenders.
     extenders: Vec<Extender>,
-    /// Fill the cache only while leading.
+    /// True if the cache is filled only while this replica is the leader.
     delay_cache_until_active: bool,
 }
 
@@ -103,7 +103,7 @@ pub(crate) struct FilePluginConfig {
     _args: serde::de::IgnoredAny,
 }
 
-/// Parses a configuration (YAML or JSON) and fills in the defaults. Errors name the file `file`.
+/// Parses a configuration (YAML or JSON) and fills in the defaults. `file` is the name of the file in errors.
 ///
 /// Decoding is strict, as in kube-scheduler: unknown and duplicate fields are errors. The result is *not* validated:
 /// apply the flags, then call [`crate::validate`].
@@ -488,7 +488,13 @@ mod tests {
         .unwrap();
         assert!(config.is_set_in_file("leaderElection.leaderElect"));
         assert!(!config.is_set_in_file("leaderElection.resourceName"));
-        let by_name = |plugin| config.profiles[0].enables_by_name(plugin);
+        let profile = &config.profiles[0];
+        let by_name = |plugin: &str| {
+            profile.multi_point_in_file.iter().any(|name| name == plugin)
+                || harbormaster_api::points::ExtensionPoint::ALL
+                    .iter()
+                    .any(|point| profile.plugins.at(*point).enables(plugin))
+        };
         assert!(by_name("VolumeZone") && by_name("VolumeBinding") && !by_name("NodePorts"));
     }
 
@@ -563,7 +569,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_has_no_type_or_is_not_yaml_is_rejected() {
+    fn a_file_that_lacks_a_kind_or_version_or_is_not_yaml_is_rejected() {
         let message = |text: &str| load(text, "s.yaml", &Features::default()).unwrap_err().to_string();
         assert!(message("").starts_with("s.yaml: Object 'Kind' is missing in 's.yaml'"));
         assert!(

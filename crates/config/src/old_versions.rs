@@ -115,7 +115,8 @@ fn find<'a>(root: &'a Node, path: &str) -> Option<&'a Node> {
     path.split('.').try_fold(root, |node, key| node.get(key))
 }
 
-/// Adds an error for every `name:` of a removed plugin, predicate or priority, and for every removed extension point.
+/// Adds an error for every `name:` of a removed plugin, predicate or priority, and for every use of the removed
+/// extension point `unreserve`.
 fn removed_plugins(node: &Node, path: &str, source: &Source, errors: &mut Vec<ConfigError>) {
     for (i, item) in node.items().iter().enumerate() {
         removed_plugins(item, &format!("{path}[{i}]"), source, errors);
@@ -158,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_about_an_old_version_list_the_moved_fields() {
+    fn moved_fields_of_an_old_version_are_reported_with_their_positions() {
         let lines = lines(
             "kind: KubeSchedulerConfiguration\n\
              apiVersion: kubescheduler.config.k8s.io/v1alpha1\n\
@@ -207,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_about_a_policy_name_the_replacements() {
+    fn removed_predicates_of_a_policy_are_reported_with_their_replacements() {
         let lines = lines(
             "{\"kind\": \"Policy\", \"apiVersion\": \"v1\",\n\"predicates\": [{\"name\": \"PodFitsResources\"}],\n\
              \"priorities\": [{\"name\": \"LeastRequestedPriority\", \"weight\": 1}]}",
@@ -225,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn the_error_about_another_kind_names_the_right_one() {
+    fn the_error_about_another_kind_names_the_expected_kind() {
         let lines = lines("apiVersion: v1\nkind: Pod\n");
         assert_eq!(lines.len(), 1);
         assert!(lines[0].contains("no kind \"Pod\" is registered for version \"v1\""));

@@ -1,4 +1,4 @@
-//! Expands the plugins of each profile to one list per extension point.
+//! Expands the plugins of each profile into one list per extension point.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::{
     config::{KubeSchedulerConfiguration, Profile},
     error::{ConfigError, ConfigErrors},
     fields::FieldErrors,
-    in_tree,
+    in_tree::{InTreePlugin, in_tree, replacement},
     plugin_args::PluginArgs,
     plugins::ALL,
 };
@@ -65,11 +65,9 @@ pub struct ProfilePlan {
     /// The profile's value, or else the global value; `None` if neither is given.
     pub percentage_of_nodes_to_score: Option<i32>,
     points: BTreeMap<ExtensionPoint, Vec<(String, i64)>>,
-    /// Arguments of the enabled plugins that have any. The arguments are valid, include defaults, and do not contain
+    /// Arguments of the enabled plugins that take arguments. They are valid, include defaults, and do not contain
     /// `apiVersion` or `kind`.
     pub args: BTreeMap<String, Value>,
-    /// Enabled in-tree plugins that the catalog does not contain, with their points.
-    pub missing: Vec<(String, PointSet)>,
 }
 
 impl ProfilePlan {
@@ -93,7 +91,8 @@ impl ProfilePlan {
 /// Expands the plugins of all profiles. The configuration should be [valid](crate::validate).
 ///
 /// # Errors
-/// The first error of each profile that cannot be built, with kube-scheduler's messages.
+/// For each profile that cannot be built: all errors in the arguments of one plugin, or else the first other error. The
+/// messages are kube-scheduler's.
 pub fn plan_profiles(
     config: &KubeSchedulerConfiguration,
     catalog: &dyn PluginCatalog,
@@ -143,19 +142,25 @@ impl<'a> Planner<'a> {
         let sort = self.check_counts(&lists)?;
         let score = self.weights(ExtensionPoint::Score, "score plugins")?;
         let placement = self.weights(ExtensionPoint::PlacementScore, "placement score plugins")?;
+        self.check_catalog(&lists)?;
         Ok((self.assemble(lists, &score, &placement), sort))
+    }
+
+    /// Looks up an in-tree plugin of the release.
+    fn in_tree(&self, name: &str) -> Option<&'static InTreePlugin> {
+        in_tree(self.features.release()).find(|plugin| plugin.name == name)
     }
 
     /// Returns the points of a plugin: from the catalog or, if the catalog lacks the plugin, from kube-scheduler's
     /// table.
     fn points(&self, plugin: &str) -> Option<PointSet> {
-        self.catalog.points(plugin).or_else(|| in_tree::in_tree(plugin).map(|p| p.points))
+        self.catalog.points(plugin).or_else(|| self.in_tree(plugin).map(|p| p.points))
     }
 
     /// Returns true if the plugin may be listed at a point. Harbormaster's version of an in-tree plugin may implement
     /// different points from kube-scheduler's, so the points in kube-scheduler's table are accepted too.
     fn may_extend(&self, plugin: &str, point: ExtensionPoint) -> bool {
-        let in_tree = in_tree::in_tree(plugin).is_some_and(|p| p.points.contains(point));
+        let in_tree = self.in_tree(plugin).is_some_and(|p| p.points.contains(point));
         in_tree || self.points(plugin).is_some_and(|points| points.contains(point))
     }
 
@@ -193,9 +198,9 @@ impl<'a> Planner<'a> {
 
     fn does_not_exist(&self, field: &str, point: ExtensionPoint, plugin: &str) -> Vec<ConfigError> {
         let mut errors = self.error(field, &format!("{point}Plugin {plugin:?} does not exist"));
-        let help = in_tree::replacement(plugin);
+        let help = replacement(plugin);
         errors.iter_mut().for_each(|e| e.help = help.map(str::to_owned));
-        let known = in_tree::IN_TREE.iter().map(|known| known.name).chain(self.catalog.names());
+        let known = in_tree(self.features.release()).map(|known| known.name).chain(self.catalog.names());
         let suggestion = similar(plugin, known);
         errors.into_iter().map(|e| e.meaning(suggestion)).collect()
     }
@@ -292,6 +297,20 @@ impl<'a> Planner<'a> {
         Ok((*sort).to_owned())
     }
 
+    /// Checks that the catalog contains the listed plugins, because a missing plugin cannot reject the pods that it
+    /// should reject. A plugin whose feature gate is off may be missing, because it does nothing in kube-scheduler
+    /// either.
+    fn check_catalog(&self, lists: &Lists<'_>) -> Result<(), Vec<ConfigError>> {
+        let mut missing = lists.values().flatten().filter(|name| self.catalog.points(name).is_none());
+        let active = |name: &&str| self.in_tree(name).filter(|plugin| plugin.active(self.features));
+        let Some(plugin) = missing.find_map(active) else { return Ok(()) };
+        let message = format!("plugin {:?} is not implemented", plugin.name);
+        let mut errors = self.error(&self.multi_point_field(plugin.name), &message);
+        let help = plugin.gate.map(|gate| format!("turn off the feature gate {}", gate.name()));
+        errors.iter_mut().for_each(|error| error.help.clone_from(&help));
+        Err(errors)
+    }
+
     /// Returns the weights of all listed plugins that can score at the point. The point's own list takes precedence
     /// over `multiPoint`; the default weight is 1.
     fn weights(&self, point: ExtensionPoint, what: &str) -> Result<BTreeMap<&'a str, i64>, Vec<ConfigError>> {
@@ -336,12 +355,8 @@ impl<'a> Planner<'a> {
                     ExtensionPoint::PlacementScore => placement.get(name).copied().unwrap_or(1),
                     _ => 0,
                 };
-                match self.catalog.points(name) {
-                    Some(points) if points.contains(point) => {
-                        plan.points.entry(point).or_default().push((name.to_owned(), weight));
-                    }
-                    Some(_) => {}
-                    None => self.add_missing(&mut plan.missing, name, point),
+                if self.catalog.points(name).is_some_and(|points| points.contains(point)) {
+                    plan.points.entry(point).or_default().push((name.to_owned(), weight));
                 }
             }
         }
@@ -349,18 +364,6 @@ impl<'a> Planner<'a> {
         let configs = self.profile.plugin_config.iter().filter(|c| needed.contains(&c.name.as_str()));
         plan.args = configs.filter_map(|c| Some((c.name.clone(), c.args.to_value()?))).collect();
         plan
-    }
-
-    /// Records a plugin as missing, unless its feature gate is off: then the plugin does nothing in kube-scheduler
-    /// either.
-    fn add_missing(&self, missing: &mut Vec<(String, PointSet)>, name: &str, point: ExtensionPoint) {
-        if !in_tree::in_tree(name).is_some_and(|p| p.active(self.features)) {
-            return;
-        }
-        match missing.iter_mut().find(|(known, _)| known == name) {
-            Some((_, points)) => points.insert(point),
-            None => missing.push((name.to_owned(), PointSet::of(&[point]))),
-        }
     }
 
     /// Checks a profile against the previous profiles: their names must differ, and they must sort the queue in the
@@ -403,15 +406,15 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::{in_tree::in_tree, load::load};
+    use crate::load::load;
 
-    /// Returns the points of a plugin: any in-tree plugin, or one of three other plugins.
+    /// Returns the points of an in-tree plugin or of one of three other plugins.
     fn catalog(name: &str) -> Option<PointSet> {
         match name {
             "Mine" => Some(PointSet::of(&[Filter, Score])),
             "OtherSort" => Some(PointSet::of(&[QueueSort])),
             "Generator" => Some(PointSet::of(&[ExtensionPoint::PlacementGenerate])),
-            _ => in_tree(name).map(|p| p.points),
+            _ => in_tree(Features::default().release()).find(|p| p.name == name).map(|p| p.points),
         }
     }
 
@@ -430,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn the_default_lists_are_kube_schedulers() {
+    fn the_default_lists_equal_those_of_kube_scheduler() {
         let plan = plan("{}");
         assert_eq!(names(&plan, PreEnqueue), ["SchedulingGates", "DynamicResources", "DefaultPreemption"]);
         assert_eq!(names(&plan, QueueSort), ["PrioritySort"]);
@@ -455,7 +458,7 @@ mod tests {
         );
         assert_eq!(plan.args["DynamicResources"], json!({"filterTimeout": "10s", "bindingTimeout": "10m0s"}));
         assert_eq!(plan.args.len(), 8);
-        assert_eq!((plan.missing.len(), plan.scheduler_name.as_str()), (0, "default-scheduler"));
+        assert_eq!(plan.scheduler_name, "default-scheduler");
         assert_eq!(plan.plugins().len(), 20);
     }
 
@@ -483,19 +486,19 @@ mod tests {
                 vec!["SchedulingGates", "DefaultPreemption"],
             ),
             (
-                "enabled beats disabled at the point",
+                "a plugin that the point disables and enables comes last",
                 "{preEnqueue: {disabled: [{name: SchedulingGates}], enabled: [{name: SchedulingGates}]}}",
                 PreEnqueue,
                 vec!["DynamicResources", "DefaultPreemption", "SchedulingGates"],
             ),
-            ("nothing implements this point", "{}", Permit, vec![]),
+            ("no default plugin implements Permit", "{}", Permit, vec![]),
         ] {
             assert_eq!(names(&plan(plugins), point), expected, "{what}");
         }
     }
 
     #[test]
-    fn the_points_weight_overrides_that_of_multi_point_and_the_default_is_one() {
+    fn the_weight_at_the_point_overrides_that_in_multi_point_and_the_default_is_one() {
         let weight = |plugins: &str, name: &str| {
             plan(plugins).at(Score).iter().find(|(n, _)| n == name).map(|(_, weight)| *weight)
         };
@@ -576,7 +579,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_of_the_fit_plugin_are_checked_when_it_is_enabled() {
+    fn arguments_of_node_resources_fit_are_checked_if_it_is_enabled() {
         let config =
             "- pluginConfig:\n  - name: NodeResourcesFit\n    args:\n      scoringStrategy: {type: Foo}\n";
         let errors = plan_profiles(&read(config), &catalog, &Features::default()).unwrap_err();
@@ -591,7 +594,7 @@ mod tests {
     }
 
     #[test]
-    fn all_profiles_share_one_queue() {
+    fn profiles_must_have_different_names_and_the_same_queue_sort_plugin() {
         let other_sort = "queueSort: {enabled: [{name: OtherSort}], disabled: [{name: '*'}]}";
         for (second, message) in [
             (
@@ -622,21 +625,16 @@ mod tests {
     }
 
     #[test]
-    fn in_tree_plugins_that_the_catalog_lacks_are_listed_and_not_rejected() {
-        let few = |name: &str| {
-            ["PrioritySort", "NodeName", "DefaultBinder"].contains(&name).then(|| catalog(name)).flatten()
-        };
+    fn an_in_tree_plugin_that_the_catalog_lacks_is_an_error_if_its_gate_is_on() {
+        let without_gangs = |name: &str| (name != "GangScheduling").then(|| catalog(name)).flatten();
         let config = read("- plugins: {permit: {enabled: [{name: GangScheduling}]}}\n");
-        let plan = plan_profiles(&config, &few, &Features::default()).unwrap().remove(0);
-        assert_eq!(names(&plan, Filter), ["NodeName"]);
-        let missing = |name: &str| plan.missing.iter().find(|(n, _)| n == name).map(|(_, points)| *points);
-        assert_eq!(missing("SchedulingGates"), Some(PointSet::of(&[PreEnqueue])));
-        assert_eq!(missing("NodePorts"), Some(PointSet::of(&[PreFilter, Filter])));
-        assert_eq!(missing("GangScheduling"), None, "its gate is off, so it would do nothing");
-        assert_eq!(plan.missing.len(), 17);
+        let plan = |features: &Features| plan_profiles(&config, &without_gangs, features);
+        let off = plan(&Features::default()).unwrap().remove(0);
+        assert_eq!(names(&off, Permit), [""; 0]);
         let on = Features::default().with(Feature::GenericWorkload, true).with(Feature::GangScheduling, true);
-        let plan = plan_profiles(&config, &few, &on).unwrap().remove(0);
-        assert_eq!(plan.missing.iter().filter(|(name, _)| name == "GangScheduling").count(), 1);
+        let error = plan(&on).unwrap_err().to_string();
+        assert!(error.contains("plugin \"GangScheduling\" is not implemented"), "{error}");
+        assert!(error.contains("turn off the feature gate GangScheduling"), "{error}");
     }
 
     #[test]

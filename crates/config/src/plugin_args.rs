@@ -23,7 +23,7 @@ macro_rules! plugin_args {
             /// No arguments are given, and the plugin has no defaults.
             #[default]
             Absent,
-            /// Arguments of an out-of-tree plugin, as in the file.
+            /// Arguments, as written in the file, of a plugin whose arguments have no type here.
             Other(Value),
             $($name($args),)*
         }
@@ -96,7 +96,7 @@ impl PluginArgs {
         Self::of_kind(&format!("{plugin}Args")).map(|args| args.with_defaults(features)).unwrap_or_default()
     }
 
-    /// Decodes the arguments of a plugin and adds defaults. `node` must not have `apiVersion` and `kind`.
+    /// Decodes the arguments of a plugin and adds defaults. `node` must not contain `apiVersion` or `kind`.
     pub(crate) fn read(
         plugin: &str,
         node: &Node,
@@ -107,8 +107,8 @@ impl PluginArgs {
         (args.map(|args| args.with_defaults(features)), unknown)
     }
 
-    /// Adds the defaults that the types cannot express: those that depend on feature gates, and those that replace a
-    /// zero meaning "not given".
+    /// Adds the defaults that the types cannot express: defaults that depend on feature gates, and defaults for zeros
+    /// that mean "not given".
     fn with_defaults(self, features: &Features) -> Self {
         match self {
             Self::DynamicResources(args) => Self::DynamicResources(with_timeouts(args, features)),
@@ -161,6 +161,7 @@ fn with_weights(mut resources: Vec<ResourceSpec>) -> Vec<ResourceSpec> {
 
 #[cfg(test)]
 mod tests {
+    use harbormaster_api::Release;
     use serde_json::json;
 
     use super::*;
@@ -178,6 +179,8 @@ mod tests {
             .with(Feature::DRAResourceClaimDeviceStatus, false);
         let scoring = Features::default().with(Feature::StorageCapacityScoring, true);
         let cpu_and_memory = json!([{"name": "cpu", "weight": 1}, {"name": "memory", "weight": 1}]);
+        let with_shape = json!({"bindTimeoutSeconds": 600, "shape": [
+            {"utilization": 0, "score": 10}, {"utilization": 100, "score": 0}]});
         for (plugin, features, expected) in [
             (
                 "DefaultPreemption",
@@ -204,12 +207,8 @@ mod tests {
             ),
             ("PodTopologySpread", Features::default(), json!({"defaultingType": "System"})),
             ("VolumeBinding", Features::default(), json!({"bindTimeoutSeconds": 600})),
-            (
-                "VolumeBinding",
-                scoring,
-                json!({"bindTimeoutSeconds": 600, "shape": [
-                    {"utilization": 0, "score": 10}, {"utilization": 100, "score": 0}]}),
-            ),
+            ("VolumeBinding", scoring, with_shape.clone()),
+            ("VolumeBinding", Features::of(Release::V1_37), with_shape),
         ] {
             assert_eq!(
                 PluginArgs::default_for(plugin, &features).to_value(),

@@ -1,15 +1,15 @@
-//! The `plugins` field of a profile, and how it is merged into the defaults.
+//! The `plugins` field of a profile, and its merging into the defaults.
 
 use harbormaster_api::{features::Features, points::ExtensionPoint};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::in_tree::IN_TREE;
+use crate::in_tree::in_tree;
 
-/// Name that stands for every plugin in a `disabled` list.
+/// Name in a `disabled` list that stands for all plugins.
 pub(crate) const ALL: &str = "*";
 
-/// One plugin of a list.
+/// An entry of a plugin list.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PluginRef {
@@ -20,7 +20,7 @@ pub struct PluginRef {
 }
 
 impl PluginRef {
-    /// Creates a reference without a weight.
+    /// Creates an entry without a weight.
     pub fn named(name: &str) -> Self {
         Self { name: name.to_owned(), weight: 0 }
     }
@@ -50,9 +50,9 @@ impl PluginSet {
 
     /// Applies the user's changes to this list of defaults.
     ///
-    /// A default plugin that the user lists keeps its position and gets the user's weight; the user's other plugins
-    /// follow. If the user lists a default plugin twice, the last entry takes the plugin's position and the first
-    /// entry is appended, so that the duplicate is detected later.
+    /// A default plugin that the user enables without disabling it keeps its position and gets the user's weight; all
+    /// other plugins that the user enables follow. If the user enables a default plugin twice, the last entry takes the
+    /// plugin's position and the first entry is appended, so that the duplicate is detected later.
     fn merged(self, user: PluginSet) -> PluginSet {
         let mut disabled: Vec<_> = user.disabled.iter().map(|p| PluginRef::named(&p.name)).collect();
         disabled.extend(self.disabled.iter().map(|p| PluginRef::named(&p.name)));
@@ -88,7 +88,7 @@ macro_rules! plugin_lists {
         #[expect(missing_docs, reason = "one list per extension point, named after it")]
         pub struct Plugins {
             $(pub $list: PluginSet,)*
-            /// Plugins at every extension point that they implement.
+            /// Plugins to enable or disable at every extension point that they implement.
             pub multi_point: PluginSet,
             $(pub $group_list: PluginSet,)*
         }
@@ -136,7 +136,7 @@ plugin_lists! {
 impl Plugins {
     /// The default plugins, all in `multiPoint`.
     pub fn default_plugins(features: &Features) -> Self {
-        let active = IN_TREE.iter().filter(|p| p.active(features));
+        let active = in_tree(features.release()).filter(|p| p.active(features));
         let enabled =
             active.map(|p| PluginRef { name: p.name.to_owned(), weight: p.default_weight }).collect();
         Self { multi_point: PluginSet { enabled, disabled: Vec::new() }, ..Self::default() }
@@ -182,7 +182,7 @@ mod tests {
     #[test]
     fn user_lists_are_merged_into_the_defaults() {
         for (what, enabled, disabled, expected) in [
-            ("nothing changes nothing", "", "", "A B=2 C"),
+            ("empty lists change nothing", "", "", "A B=2 C"),
             ("a new plugin goes to the end", "X", "", "A B=2 C X"),
             ("a default is replaced in place", "B=5 X", "", "A B=5 C X"),
             ("a default listed without a weight loses its weight", "B", "", "A B C"),

@@ -171,7 +171,7 @@ fn check_queue_sort(profiles: &[Profile], errors: &mut FieldErrors<'_>) {
     }
 }
 
-/// Formats a plugin set as field errors do: with the field names and field order of the Go struct.
+/// Formats a plugin set as kube-scheduler's field errors do: with the field names and field order of the Go struct.
 fn go_plugin_set(set: &PluginSet) -> String {
     let list = |plugins: &[PluginRef]| {
         let plugins: Vec<_> =
@@ -238,7 +238,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn every_field_is_checked_with_kube_schedulers_messages() {
+    fn invalid_fields_are_reported_in_kube_schedulers_words() {
         for (text, message) in [
             (
                 "clientConnection: {burst: -1}",
@@ -354,7 +354,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn values_that_only_flags_can_set_are_checked_too() {
+    fn empty_values_that_replace_the_defaults_are_rejected() {
         let mut config = KubeSchedulerConfiguration::default_config();
         config.leader_election.resource_name.clear();
         config.profiles.clear();

@@ -7,8 +7,8 @@ use serde_json::{Map, Value, json};
 use crate::config::{API_VERSION, KIND, KubeSchedulerConfiguration, PluginConfig, Profile};
 
 impl KubeSchedulerConfiguration {
-    /// Returns the configuration with all defaults as YAML, with plugins in `multiPoint` form, the arguments of every
-    /// enabled plugin, and sorted keys. [`crate::load`] can read the result.
+    /// Returns the configuration as YAML with sorted keys, including all defaults and the arguments of every enabled
+    /// plugin. Plugins that the profile lists under `multiPoint` stay there. [`crate::load`] can read the result.
     pub fn to_yaml(&self) -> String {
         harbormaster_yaml::write(&self.to_value())
     }

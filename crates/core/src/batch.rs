@@ -1,9 +1,9 @@
 //! Opportunistic batching (KEP-5598), for parity with kube-scheduler.
 //!
 //! After a pod is placed, the rest of its node ranking is cached. If the next pod has the same signature but does not
-//! fit on the node that was just chosen, the next node in the ranking is tried first. If the pod fits there, that node
-//! is taken without scoring. Batching is no optimization here, because unchanged answers are cached anyway. It is
-//! implemented only because it can choose a different node than a new ranking would.
+//! fit on the node that was just chosen, the next node in the ranking is tried first. If the pod fits there, that
+//! node is taken without scoring. Batching does not save time here, because unchanged answers are cached anyway. It
+//! is implemented only because it can choose a different node than a new ranking would.
 
 use std::time::Duration;
 
@@ -37,8 +37,8 @@ impl Batch {
         self.flush_reason.take()
     }
 
-    /// Returns the next node of the cached ranking if the ranking is valid for the pod. `is_full` returns true if the
-    /// given node rejects the pod, and `None` if that node no longer exists.
+    /// Returns the next node of the cached ranking if the ranking is valid for the pod. `is_full` returns
+    /// `Some(true)` if the given node rejects the pod, and `None` if that node no longer exists.
     pub(crate) fn hint(
         &mut self,
         signature: Option<&[SignFragment]>,
@@ -66,7 +66,8 @@ impl Batch {
         cached.ranking.pop().and_then(|at| cached.nodes.get(at).cloned())
     }
 
-    /// Records the chosen node. Caches the new ranking unless the chosen node came from the cached one.
+    /// Records the chosen node. Unless the node came from the cached ranking, the new ranking replaces the cached one;
+    /// if the new ranking cannot be cached, nothing is cached.
     pub(crate) fn chosen(
         &mut self,
         node: &Str,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use harbormaster_api::{Node, Object, ObjectKey, Pod, Str, Timestamp};
+use harbormaster_api::{Node, Object, ObjectKey, Pod, Str, Timestamp, requests::StatusRule};
 use harbormaster_framework::{
     cluster::Cluster,
     pod::{PodInfo, SpecTable},
@@ -38,9 +38,15 @@ struct PodOnNode {
 }
 
 impl Cache {
-    /// Creates an empty cache that stores the custom objects that plugins of these profiles read.
+    /// Creates an empty cache. The statuses of pods count as `status_rule` says.
+    pub fn new(status_rule: StatusRule) -> Self {
+        Self { specs: SpecTable::new(status_rule), ..Self::default() }
+    }
+
+    /// Creates an empty cache that will store the custom objects that plugins of these profiles read. There must be at
+    /// least one profile.
     pub fn for_profiles(profiles: &[Arc<Profile>]) -> Self {
-        let mut cache = Self::default();
+        let mut cache = Self::new(StatusRule::of(profiles[0].release()));
         cache.add_resources_for(profiles);
         cache
     }
@@ -49,7 +55,7 @@ impl Cache {
     /// use.
     pub fn prepare_for(&mut self, profiles: &[Arc<Profile>]) {
         self.add_resources_for(profiles);
-        for (_, kind) in profiles.iter().flat_map(|profile| profile.indexed()) {
+        for kind in profiles.iter().flat_map(|profile| profile.indexes()) {
             self.cluster.add_index(*kind);
         }
     }

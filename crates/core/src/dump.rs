@@ -29,13 +29,13 @@ pub struct DumpedNode {
     pub name: Str,
     /// True if the node object was deleted or has not arrived yet.
     pub deleted: bool,
-    /// Total requests of its pods.
+    /// Total requests of the node's pods.
     pub requested: Resources,
-    /// Its allocatable resources.
+    /// Allocatable resources of the node.
     pub allocatable: Resources,
-    /// Pods that occupy it, bound or assumed.
+    /// Pods on the node, bound or assumed.
     pub pods: Vec<Arc<PodInfo>>,
-    /// Pods nominated to it.
+    /// Pods nominated to the node.
     pub nominated: Vec<Arc<PodInfo>>,
 }
 

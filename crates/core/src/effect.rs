@@ -23,8 +23,8 @@ pub enum Effect {
     Evict(EvictTask),
     /// Stop a pod's PreBind, so that its binding fails. Later steps of the binding are not stopped.
     CallOff(CallOffTask),
-    /// Send the API requests of Unreserve and PostFilter plugins, before any other task for the pod. No answer is expected;
-    /// failures are logged.
+    /// Send the API requests of Unreserve and PostFilter plugins, before any other task for the pod. No answer is
+    /// expected; failures are logged.
     Call(CallTask),
 }
 
@@ -46,7 +46,8 @@ pub struct CallTask {
     pub calls: Vec<ApiCall>,
 }
 
-/// A pod to evict: its status gets the `DisruptionTarget` condition unless it is already set, then the pod is deleted.
+/// A pod to evict: its status gets the `DisruptionTarget` condition, unless the pod already has it with this message;
+/// then the pod is deleted.
 #[derive(Clone, Debug)]
 pub struct EvictTask {
     /// UID of the pod that needs the resources.
@@ -129,7 +130,7 @@ pub struct PodEvent {
 /// Maximum length of a note in the API server, in bytes.
 const MAX_NOTE: usize = 1024;
 
-/// Cuts a note that exceeds the API server's maximum to 1020 bytes and appends ` ...`, as kube-scheduler does.
+/// Cuts a note that exceeds the API server's maximum to at most 1020 bytes and appends ` ...`, as kube-scheduler does.
 pub fn cut_note(note: &str) -> String {
     if note.len() <= MAX_NOTE {
         return note.to_owned();
@@ -149,6 +150,6 @@ mod tests {
     fn long_notes_are_cut_at_a_character_boundary() {
         assert_eq!(cut_note("short"), "short");
         assert_eq!(cut_note(&"x".repeat(2000)).len(), 1024);
-        assert!(cut_note(&"é".repeat(1000)).ends_with("é ..."));
+        assert!(cut_note(&format!("x{}", "é".repeat(1000))).ends_with("é ..."));
     }
 }

@@ -11,8 +11,9 @@ mod scheduling_cycle;
 
 use std::{sync::Arc, time::Duration};
 
-use harbormaster_api::Timestamp;
+use harbormaster_api::{Release, Timestamp, requests::StatusRule};
 use harbormaster_framework::{
+    events::PodEvents,
     extender::Extenders,
     pod::PodInfo,
     profile::Profile,
@@ -42,7 +43,8 @@ pub struct EngineConfig {
     pub profiles: Vec<Arc<Profile>>,
     /// Delays between the attempts to schedule one pod.
     pub backoff: Backoff,
-    /// `percentageOfNodesToScore` for all profiles; `None` scores every feasible node.
+    /// `percentageOfNodesToScore` for profiles that do not set it themselves. If it is `None`, every feasible node is
+    /// scored unless `parity` is true; in parity, the percentage depends on the number of nodes, as in kube-scheduler.
     pub percentage_of_nodes_to_score: Option<i32>,
     /// True if nodes are visited and sampled, and ties are broken, exactly as in kube-scheduler with `parallelism: 1`.
     pub parity: bool,
@@ -56,9 +58,6 @@ pub struct EngineConfig {
     pub meter: Option<Arc<dyn Meter>>,
     /// Webhooks that take part in decisions. The host supplies [the client](Extenders::with_client).
     pub extenders: Extenders,
-    /// Name of the plugin that rejects a pod because it needs a feature that is not implemented. The host logs a
-    /// warning the first time the plugin rejects a pod.
-    pub unbuilt_plugin: Option<&'static str>,
 }
 
 impl EngineConfig {
@@ -74,8 +73,12 @@ impl EngineConfig {
             notes: Notes::default(),
             meter: None,
             extenders: Extenders::default(),
-            unbuilt_plugin: None,
         }
+    }
+
+    /// The release that applies: that of the profiles, which all have the same.
+    pub fn release(&self) -> Release {
+        self.profiles[0].release()
     }
 
     /// The custom resources that plugins read, each name once. The host supplies their objects as [`Input::Custom`].
@@ -136,6 +139,8 @@ pub struct Engine {
     bindings: Bindings,
     /// Evictions in progress.
     evictions: Evictions,
+    /// Events for changes to pods.
+    pod_events: PodEvents,
     /// Collects effects and notes.
     reporter: Reporter,
     /// Time of the next check for pods that have waited too long.
@@ -149,7 +154,7 @@ impl Engine {
     /// Creates an engine without nodes or pods.
     pub fn new(config: EngineConfig) -> Self {
         let config = config.metered();
-        let mut cache = Cache::default();
+        let mut cache = Cache::new(StatusRule::of(config.release()));
         cache.prepare_for(&config.profiles);
         let mut engine = Self {
             pods: Pods::default(),
@@ -160,6 +165,7 @@ impl Engine {
                 .with_meter(config.meter.clone()),
             bindings: Bindings::default(),
             evictions: Evictions::default(),
+            pod_events: PodEvents::of(config.release()),
             reporter: Reporter::new(config.notes),
             queue: Queue::new(config.profiles, config.backoff, config.max_wait)
                 .with_extenders(!config.extenders.is_empty())
@@ -177,10 +183,10 @@ impl Engine {
         self.reporter.take_effects()
     }
 
-    /// Reports plugin failures that belong to no attempt. Each call to the engine ends with this report, so that a
-    /// failure is reported by the call that caused it and not by the next attempt.
+    /// Reports plugin failures that belong to no attempt. Every call that can cause such a failure ends with this
+    /// report, so that the next attempt does not report it.
     fn report_plugin_failures(&mut self) {
-        // Every input and every attempt ends here, so the usual case (no failure) must cost no more than these checks.
+        // Called for every input and every attempt, so the usual case (no failure) must cost no more than these checks.
         if !self.queue.has_failures() && !self.cache.cluster.has_failures() {
             return;
         }
@@ -252,7 +258,7 @@ impl Engine {
         self.report_plugin_failures();
     }
 
-    /// Returns the time at which [`Self::tick`] next has something to do, if no input arrives.
+    /// Returns the time at which [`Self::tick`] must be called next if no input arrives.
     pub fn next_wakeup(&self) -> Option<Timestamp> {
         let flush = self.next_flush.filter(|_| self.queue.anyone_waits());
         [self.queue.next_backoff_end(), self.bindings.next_timeout(), flush].into_iter().flatten().min()
@@ -274,7 +280,7 @@ impl Engine {
         self.queue.lengths()
     }
 
-    /// Sizes of the parts other than the queue.
+    /// Sizes of the parts other than the queue, and the number of pods in flight.
     pub fn sizes(&self) -> Sizes {
         let (pods, assumed) = self.cache.pod_counts();
         Sizes {

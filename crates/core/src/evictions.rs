@@ -9,7 +9,7 @@
 //! is over. It is released slightly earlier if the engine sees the last victim terminating, because that event must
 //! wake the preemptor.
 //!
-//! This part decides the next step; its caller carries the step out.
+//! This module decides the next step; its caller carries the step out.
 
 use std::sync::Arc;
 

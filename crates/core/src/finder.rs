@@ -1,4 +1,4 @@
-//! Finds nodes. Holds the runners of all profiles with their caches, and the position where the next search starts.
+//! Finds nodes. Holds the runners of all profiles with their caches, and the positions where the next searches start.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ pub(crate) struct Finder {
     window: Window,
     /// Chooses among equally good nodes.
     tie: Tie,
-    /// Position where the next search starts; shared by all profiles.
+    /// Positions where the next searches start; shared by all profiles.
     rotation: Rotation,
     extenders: Extenders,
     meter: Option<Arc<dyn Meter>>,
@@ -109,7 +109,7 @@ impl Finder {
         now: Timestamp,
     ) -> Result<Attempt, Failure> {
         cluster.set_now(now);
-        let signature = self.sign(entry)?;
+        let signature = self.sign(cluster, entry)?;
         let hint = self.hint(cluster, entry, signature.as_deref(), cycle, now);
         let nominated_node = &entry.pod.status.nominated_node_name;
         let preferred: Vec<Str> = nominated_node.iter().chain(&hint).take(1).cloned().collect();
@@ -143,10 +143,17 @@ impl Finder {
         self.runners[profile].scores(cluster, attempt).unwrap_or_default()
     }
 
-    fn sign(&self, entry: &QueuedPod) -> Result<Option<Vec<SignFragment>>, PointError> {
+    /// Returns the pod's signature. `None` if batching is off, if the pod cannot be signed, or if plugins
+    /// [read the cluster](Runner::reads_cluster) for the pod.
+    fn sign(
+        &self,
+        cluster: &mut Cluster,
+        entry: &QueuedPod,
+    ) -> Result<Option<Vec<SignFragment>>, PointError> {
+        let runner = &self.runners[entry.profile];
         match self.batches.get(entry.profile) {
-            Some(_) => self.profile(entry.profile).sign(&entry.pod),
-            None => Ok(None),
+            Some(_) if !runner.reads_cluster(cluster, &entry.pod)? => runner.profile().sign(&entry.pod),
+            _ => Ok(None),
         }
     }
 

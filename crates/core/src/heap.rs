@@ -148,7 +148,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_behaves_like_a_sorted_list(steps in prop::collection::vec((0u8..3, 0u8..20, any::<u16>()), 0..200)) {
+        fn heap_behaves_like_a_sorted_list(steps in prop::collection::vec((0u8..3, 0u8..20, any::<u16>()), 0..200)) {
             let mut heap = IndexedHeap::new(Natural);
             let mut model: Vec<(u16, u8)> = Vec::new();
             for (what, key, value) in steps {

@@ -30,18 +30,19 @@ pub enum Input {
     Custom(RawObject),
     /// A custom object was deleted.
     CustomGone(CustomKey),
-    /// A binding requested by [`crate::Effect::Bind`] has ended.
+    /// A binding requested by [`crate::Effect::Bind`] has ended. Before this input, the host sends the changes
+    /// that the binding made to custom objects.
     BindFinished {
         /// UID of the pod.
         uid: Str,
-        /// Its outcome.
+        /// Outcome of the binding.
         outcome: BindOutcome,
     },
     /// An eviction requested by [`crate::Effect::Evict`] has ended.
     EvictFinished {
         /// The requested eviction.
         task: EvictTask,
-        /// Its outcome.
+        /// Outcome of the eviction.
         outcome: EvictOutcome,
     },
 }
@@ -52,7 +53,7 @@ pub enum Input {
 pub enum EvictOutcome {
     /// This eviction deleted the pod, or started its deletion.
     Evicted,
-    /// The pod's binding was called off before it started; the pod returns to the queue.
+    /// The pod's binding was called off before PreBind had ended; the pod returns to the queue.
     CalledOff,
     /// The pod no longer existed.
     Gone,

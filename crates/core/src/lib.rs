@@ -17,9 +17,10 @@
 //! 5. [`recording`]: recording and replay of calls to the engine; [`dump`]: the engine's complete state.
 //!
 //! Invariants:
-//! - no pod is lost: every pod that has no node and whose profile exists is in the queue, in flight, waiting on Permit
-//!   or being bound;
-//! - a pod occupies its chosen node from the decision until the binding fails or the pod is deleted;
+//! - no pod is lost: every pod that has a profile but no node, and is neither finished nor being deleted, is in the
+//!   queue, being scheduled, waiting on Permit or being bound;
+//! - a pod occupies its chosen node from the decision until the binding fails, the pod finishes, or the pod is deleted
+//!   (if it is not bound yet, until its deletion begins);
 //! - the engine never visits all pods in order to handle one pod.
 
 mod batch;

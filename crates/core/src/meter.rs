@@ -18,7 +18,7 @@ use crate::note::{Cause, QueueState};
 pub enum AttemptResult {
     /// The pod is bound.
     Scheduled,
-    /// The pod was rejected.
+    /// The pod was rejected, or there are no nodes.
     Unschedulable,
     /// The attempt failed with an error.
     Error,
@@ -38,9 +38,9 @@ impl AttemptResult {
 /// Result of a queueing hint: kube-scheduler's `hint` label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum HintResult {
-    /// The pod may fit now.
+    /// The event may make the pod schedulable.
     Queue,
-    /// The pod still does not fit.
+    /// The event cannot make the pod schedulable.
     QueueSkip,
     /// The hint failed, which has the same effect as [`Self::Queue`].
     Error,
@@ -79,7 +79,7 @@ impl BatchResult {
     }
 }
 
-/// Records measurements. The engine calls it from its own thread.
+/// Records measurements. The methods are called on the engine's thread.
 pub trait Meter: fmt::Debug + Send + Sync {
     /// Current time.
     fn now(&self) -> Stamp;
@@ -107,7 +107,7 @@ pub trait Meter: fmt::Debug + Send + Sync {
     /// Records that a pod enters the given part of the queue.
     fn queued(&self, state: QueueState, cause: Cause);
 
-    /// Increments (or decrements, if `more` is false) the number of the profile's pods that the plugin has rejected or
+    /// Increments (or decrements, if `more` is false) the number of the profile's pods that the plugin rejects or
     /// gates.
     fn rejects(&self, profile: &Str, plugin: &'static str, more: bool);
 
@@ -138,7 +138,7 @@ pub trait Meter: fmt::Debug + Send + Sync {
     /// Records the result of opportunistic batching for a pod.
     fn batched(&self, profile: usize, result: BatchResult);
 
-    /// Records a discarded ranking, with the reason in kube-scheduler's words.
+    /// Records that opportunistic batching discarded its ranking of nodes, with the reason in kube-scheduler's words.
     fn batch_flushed(&self, profile: usize, reason: &'static str);
 }
 

@@ -52,8 +52,8 @@ impl Nominator {
         }
     }
 
-    /// Updates the nomination after a change to the pod. A nomination made by this engine survives updates that do not
-    /// contain it yet; otherwise the nomination follows the pod's status.
+    /// Updates the nomination after a change to the pod. If the status names a node neither before nor after the change,
+    /// the engine's own nomination is kept; otherwise the nomination follows the new status.
     pub(crate) fn follow(&mut self, old: &PodInfo, new: &PodInfo) {
         match (&old.status.nominated_node_name, &new.status.nominated_node_name) {
             (None, None) => {}
@@ -107,7 +107,7 @@ pub(crate) struct Nominated<'a> {
 }
 
 impl Nominated<'_> {
-    /// Returns the rows with nominated pods that count for `pod`.
+    /// Returns the rows of nodes, each with its nominated pods that count for `pod`. Omits nodes without such pods.
     pub(crate) fn rows_for(&self, pod: &PodInfo, cluster: &Cluster) -> Vec<NominatedRow> {
         if self.nominator.is_empty() {
             return Vec::new();

@@ -13,7 +13,7 @@ pub struct Notes {
     pub rejections: bool,
     /// [`Note::Moved`].
     pub moves: bool,
-    /// [`Note::Scored`] and [`Note::Total`]. Cached scores are recomputed for these notes.
+    /// [`Note::Scored`] and [`Note::Total`]. They make every attempt that compares nodes slower.
     pub scores: bool,
 }
 
@@ -45,7 +45,7 @@ pub enum Note {
         plugin: &'static str,
         /// Reason.
         reason: String,
-        /// Number of nodes.
+        /// Number of nodes that were rejected for this reason.
         nodes: usize,
     },
     /// The pod has moved between parts of the queue.
@@ -104,11 +104,8 @@ impl fmt::Display for QueueState {
 }
 
 /// Cause of a move in the queue, displayed as kube-scheduler's label.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Cause {
-    /// The pod is new.
-    #[default]
-    Added,
     /// An attempt or a binding failed.
     AttemptFailed,
     /// The pod's backoff has ended.
@@ -121,14 +118,13 @@ pub enum Cause {
     Timeout,
     /// A new configuration was applied.
     ConfigChanged,
-    /// A change in the cluster.
+    /// A change in the cluster, or the creation of the pod.
     Event(ClusterEvent),
 }
 
 impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Added => f.write_str("UnschedulablePodAdd"),
             Self::AttemptFailed => f.write_str("ScheduleAttemptFailure"),
             Self::BackoffComplete => f.write_str("BackoffComplete"),
             Self::PoppedFromBackoff => f.write_str("PopFromBackoffQ"),

@@ -83,7 +83,9 @@ fn call_plugins(
         let pre_filter = pre_filter.as_ref().map(|(_, reject)| reject.clone());
         let mut cx = PostFilterCycle { pod, pre_filter, pre_filtered, calls: &mut *calls, what_if };
         match profile.plugin(*plugin).post_filter(&mut cx, attempt.state(*plugin)) {
-            Ok(PostFiltered::Nominate { node, victims }) => {
+            // This answer and the next are final, so the reasons of earlier plugins are dropped.
+            Ok(PostFiltered::Nominate { node, victims, reasons }) => {
+                diagnosis.post_filter = reasons.join(", ");
                 let (nomination, status) = (NewNomination::Set(node), Status::Success);
                 return Ok(PostFilterResult { diagnosis, nomination, victims, calls: Vec::new(), status });
             }
@@ -93,7 +95,6 @@ fn call_plugins(
                     nomination = NewNomination::Clear;
                 }
             }
-            // This answer is final, so the reasons of earlier plugins are dropped.
             Ok(PostFiltered::Unresolvable { reasons, nomination }) => {
                 diagnosis.post_filter = reasons.join(", ");
                 let (nomination, status) = (nomination.into(), Status::Unresolvable);
@@ -112,8 +113,8 @@ fn call_plugins(
 
 /// Returns true if the plugin's PreFilter method was called, given the rejection by PreFilter. If no eviction can
 /// resolve the rejection, the plugins after the one that rejected the pod were not called. A rejection that names no
-/// plugin means that several plugins allow nodes but have no node in common. It does not tell which plugins were
-/// called, so the result is then false.
+/// plugin means that each plugin allows some nodes, but no node is allowed by all of them. Such a rejection does not
+/// tell which plugins were called, so the result is then false.
 fn was_pre_filtered(
     profile: &Profile,
     plugin: PluginIdx,

@@ -20,10 +20,10 @@ mod wakers;
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use harbormaster_api::{Str, Timestamp, points::ExtensionPoint};
+use harbormaster_api::{Release, Str, Timestamp, points::ExtensionPoint};
 use harbormaster_framework::{
     cycle::EnqueueCycle,
-    events::ClusterEvent,
+    events::{Action, ClusterEvent, PodEvents},
     guard::{PointError, Stopped},
     meter::{Stage, Status},
     objects::Objects,
@@ -52,7 +52,7 @@ use wakers::{Listener, Wakers};
 pub struct Moment<'a> {
     /// Current time.
     pub now: Timestamp,
-    /// Objects that PreEnqueue plugins read.
+    /// Objects that PreEnqueue plugins and hints read.
     pub objects: &'a Objects,
 }
 
@@ -72,7 +72,6 @@ struct Origin {
 }
 
 impl Origin {
-    const NEW: Self = Self { from: QueueState::New, cause: Cause::Added };
     const ATTEMPT_FAILED: Self = Self { from: QueueState::InFlight, cause: Cause::AttemptFailed };
 
     fn backoff(cause: Cause) -> Self {
@@ -111,6 +110,10 @@ pub struct Queue {
     wakers: Wakers,
     backoff: Backoff,
     max_wait: std::time::Duration,
+    /// True if [`Self::flush_unschedulable`] also retries gated pods.
+    flushes_gated: bool,
+    /// Event that stands for the creation of a pod.
+    pod_created: ClusterEvent,
     active: IndexedHeap<Str, QueuedPod, BySort>,
     rejected_backoff: IndexedHeap<Str, QueuedPod, ByExpiry<BySort>>,
     error_backoff: IndexedHeap<Str, QueuedPod, ByExpiry<ByArrival>>,
@@ -121,8 +124,8 @@ pub struct Queue {
     in_flight: InFlight,
     /// UIDs of all pods that were added and not deleted, keyed by namespace and name.
     uid_by_name: FxHashMap<(Str, Str), Str>,
-    /// Plugin failures that kept pods from entering, stored until [`Self::take_failed`] is called. These pods are in
-    /// backoff.
+    /// Failures of PreEnqueue and QueueSort plugins, stored until [`Self::take_failed`] is called. The pods concerned
+    /// are in backoff.
     failed: Vec<EnqueueFailure>,
     /// Pods for which other pods are being evicted.
     held_for_eviction: FxHashSet<Str>,
@@ -136,7 +139,10 @@ pub struct Queue {
 impl Queue {
     /// Creates an empty queue for pods of these profiles. There must be at least one profile.
     pub fn new(profiles: Vec<Arc<Profile>>, backoff: Backoff, max_wait: std::time::Duration) -> Self {
+        let release = profiles[0].release();
         Self {
+            flushes_gated: release >= Release::V1_37,
+            pod_created: ClusterEvent::new(PodEvents::of(release).unbound, Action::ADD),
             wakers: Wakers::new(&profiles),
             active: IndexedHeap::new(BySort::new(profiles[0].clone())),
             rejected_backoff: IndexedHeap::new(ByExpiry(BySort::new(profiles[0].clone()))),
@@ -163,7 +169,8 @@ impl Queue {
         self.moves = wanted.then(|| self.take_moves());
     }
 
-    /// Registers extenders, if there are any, so that every event wakes the pods that they reject.
+    /// Registers extenders, if there are any, for the default events, so that each of these events wakes the pods that
+    /// the extenders reject.
     pub(crate) fn with_extenders(mut self, any: bool) -> Self {
         if any {
             self.wakers.add_extenders(self.profiles.len());
@@ -195,7 +202,7 @@ impl Queue {
             || self.sorted_by().into_iter().any(BySort::has_panic)
     }
 
-    /// Takes the plugin panics since the last call, except those that kept a pod from entering.
+    /// Takes the plugin panics since the last call, except those that [`Self::take_failed`] returns.
     pub fn take_panics(&mut self) -> Vec<PointError> {
         let mut panics = self.wakers.take_panics();
         panics.extend(self.sorted_by().into_iter().filter_map(BySort::take_panic));
@@ -275,7 +282,8 @@ impl Queue {
         self.next_sequence += 1;
         self.uid_by_name.insert((pod.namespace.clone(), pod.name.clone()), pod.uid.clone());
         let entry = QueuedPod::new(pod, profile, at.now, self.next_sequence);
-        self.enter_active(entry, Origin::NEW, at);
+        let origin = Origin { from: QueueState::New, cause: Cause::Event(self.pod_created) };
+        self.enter_active(entry, origin, at);
     }
 
     /// Updates a pod; `events` describe the change. An unknown pod is added. For a pod in flight, only the events are
@@ -306,8 +314,9 @@ impl Queue {
             self.error_backoff.push(uid, entry);
         } else if let Some(entry) = self.unschedulable.get_mut(&uid) {
             entry.pod = pod;
-            let verdict =
-                |event: &ClusterEvent| (self.requeue_on(&self.unschedulable[&uid], *event, change), *event);
+            let verdict = |event: &ClusterEvent| {
+                (self.requeue_on(&self.unschedulable[&uid], *event, change, at.objects), *event)
+            };
             if let Some((how, event)) = events.iter().map(verdict).find(|(how, _)| *how != Requeue::Stay) {
                 self.wake(&uid, how, Cause::Event(event), at);
             }
@@ -359,8 +368,8 @@ impl Queue {
         self.in_flight.end(uid);
     }
 
-    /// Returns a pod to the queue after a failed attempt. If no plugin rejected the pod, the attempt ended with an
-    /// error.
+    /// Returns a pod to the queue after a failed attempt or binding. If `rejectors` and `pending` are both empty, the
+    /// failure counts as an error.
     pub fn give_back(
         &mut self,
         mut entry: QueuedPod,
@@ -385,7 +394,11 @@ impl Queue {
         entry.pending = pending;
         entry.after_timeout = false;
         self.count_rejectors(&entry, true);
-        let how = if entry.has_rejectors() { self.requeue_on_missed(&entry) } else { Requeue::AfterBackoff };
+        let how = if entry.has_rejectors() {
+            self.requeue_on_missed(&entry, at.objects)
+        } else {
+            Requeue::AfterBackoff
+        };
         self.in_flight.end(&uid);
         self.insert(entry, how, Origin::ATTEMPT_FAILED, at);
     }
@@ -476,7 +489,7 @@ impl Queue {
         let woken: BTreeSet<(u64, Str)> = concerned.flat_map(|(_, pods)| pods).cloned().collect();
         for (_, uid) in woken {
             let Some(entry) = self.unschedulable.get(&uid).filter(|e| concerns(&e.pod)) else { continue };
-            let how = self.requeue_on(entry, event, change);
+            let how = self.requeue_on(entry, event, change, at.objects);
             if how != Requeue::Stay {
                 self.wake(&uid, how, Cause::Event(event), at);
             }
@@ -519,16 +532,23 @@ impl Queue {
 
     /// Retries pods that have waited too long, in case an event was missed.
     pub fn flush_unschedulable(&mut self, at: Moment<'_>) {
-        let mut stale: Vec<(u64, Str)> = self
-            .unschedulable
-            .values()
-            .filter(|e| e.gated_by.is_none() && at.now.since(e.since) > self.max_wait)
-            .map(|e| (e.sequence, e.pod.uid.clone()))
-            .collect();
+        let is_stale = |entry: &&QueuedPod| {
+            let since = entry.flushed.map_or(entry.since, |flushed| flushed.max(entry.since));
+            self.is_flushed(entry) && at.now.since(since) > self.max_wait
+        };
+        let mut stale: Vec<(u64, Str)> =
+            self.unschedulable.values().filter(is_stale).map(|e| (e.sequence, e.pod.uid.clone())).collect();
         stale.sort();
         for (_, uid) in stale {
+            if let Some(entry) = self.unschedulable.get_mut(&uid) {
+                entry.flushed = Some(at.now);
+            }
             self.wake(&uid, Requeue::AfterBackoff, Cause::Timeout, at);
         }
+    }
+
+    fn is_flushed(&self, entry: &QueuedPod) -> bool {
+        self.flushes_gated || entry.gated_by.is_none()
     }
 
     /// Time at which the first backoff ends.
@@ -537,14 +557,21 @@ impl Queue {
         heads.into_iter().flatten().map(|e| self.backoff.release(e)).min()
     }
 
-    /// Returns true if an ungated pod waits for an event.
+    /// Returns true if a pod waits that [`Self::flush_unschedulable`] will retry.
     pub fn anyone_waits(&self) -> bool {
-        self.unschedulable.len() > self.gated
+        let never_flushed = if self.flushes_gated { 0 } else { self.gated };
+        self.unschedulable.len() > never_flushed
     }
 
     // --- internals ---
 
-    fn requeue_on(&self, entry: &QueuedPod, event: ClusterEvent, change: &OwnedChange) -> Requeue {
+    fn requeue_on(
+        &self,
+        entry: &QueuedPod,
+        event: ClusterEvent,
+        change: &OwnedChange,
+        objects: &Objects,
+    ) -> Requeue {
         if let Some(gate) = entry.gated_by
             && !self.wakers.listens(Listener { profile: entry.profile, plugin: gate }, event)
         {
@@ -554,7 +581,7 @@ impl Queue {
             return Requeue::AfterBackoff;
         }
         let mut answer = Requeue::Stay;
-        for plugin in self.wakers.waking_rejectors(entry, event, change) {
+        for plugin in self.wakers.waking_rejectors(entry, objects, event, change) {
             if entry.pending.contains(&plugin) {
                 return Requeue::Now;
             }
@@ -567,12 +594,12 @@ impl Queue {
     }
 
     /// Returns the effect of the events that have occurred since the pod was handed out.
-    fn requeue_on_missed(&self, entry: &QueuedPod) -> Requeue {
+    fn requeue_on_missed(&self, entry: &QueuedPod, objects: &Objects) -> Requeue {
         let uid = entry.uid();
         let woke = |plugin: &&'static str| {
             let listener = Listener { profile: entry.profile, plugin };
-            self.in_flight
-                .missed(uid, listener, |event, change| self.wakers.wakes(listener, entry, event, change))
+            let wakes = |event, change: &_| self.wakers.wakes(listener, entry, objects, event, change);
+            self.in_flight.missed(uid, listener, wakes)
         };
         if entry.pending.iter().any(woke) {
             Requeue::Now
@@ -614,7 +641,7 @@ impl Queue {
     }
 
     /// Moves a pod out of backoff. PreEnqueue plugins were called before the backoff began, and are called again only
-    /// if one of them failed.
+    /// if one of them or the QueueSort plugin failed.
     fn leave_backoff(&mut self, entry: QueuedPod, cause: Cause, at: Moment<'_>) {
         let origin = Origin::backoff(cause);
         match entry.gate_failed {

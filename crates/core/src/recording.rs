@@ -1,8 +1,9 @@
 //! Recordings of calls to the engine, which can be replayed exactly.
 //!
-//! A [`Recorder`] takes the place of the engine: it passes every call on to the engine and writes the call, its time
-//! and its result as one line of JSON. [`replay`] creates a new engine, makes the same calls and compares the results.
-//! The first line with a different result is an error. The host opens the files.
+//! A [`Recorder`] takes the place of the engine: it passes every call on to the engine. Except for
+//! [`Recorder::take_notes`], it writes each call as a line of JSON, with its time and its result, if any. [`replay`]
+//! creates a new engine, makes the same calls and compares the results. The first line with a different result is an
+//! error. The host opens the files.
 //!
 //! Requests to extenders and their answers are recorded on the line before the attempt that made them, so a replay
 //! contacts no extender.
@@ -261,7 +262,8 @@ impl Replayer {
             }
             Line::Reconfigure(at, setup) => {
                 let mut config = self.later.pop_front().ok_or_else(|| {
-                    let why = "a new configuration was applied here, but none is given".to_owned();
+                    let why =
+                        "a new configuration was applied here, but none was given to the replay".to_owned();
                     ReplayError::NotReplayable(number, why)
                 })?;
                 expect_equal(number, setup.value(), Setup::of(&config).value())?;

@@ -1,5 +1,5 @@
 //! Binding cycles: PreBind, Bind and PostBind, concurrently with the scheduling of other pods. Also makes the API calls
-//! that plugins need after a pod has given up its node. All work for one pod is done in order.
+//! that plugins need after a pod has given up its node or has found none. All work for the same pod runs in order.
 
 mod writes;
 
@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 
 use futures_util::future::join_all;
 use harbormaster_api::{Str, points::ExtensionPoint};
-use harbormaster_core::{BindOutcome, BindTask, CallTask, EvictOutcome, EvictTask, Input};
+use harbormaster_core::{BindOutcome, BindTask, CallTask, EvictOutcome, EvictTask, Input, PodEvent};
 use harbormaster_framework::{
-    api_call::{Api, ClusterApi},
+    api_call::{Api, ClusterApi, Verb},
     cycle::BindCycle,
     guard::Stopped,
     meter::{Stage, Status},
@@ -17,7 +17,7 @@ use harbormaster_framework::{
     sweep::PluginIdx,
 };
 use rustc_hash::FxHashMap;
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::{Semaphore, mpsc::UnboundedSender, oneshot};
 
 use self::writes::RecordedApi;
 use crate::{
@@ -56,17 +56,21 @@ impl BindingActivity {
 #[derive(Clone)]
 pub struct Binder {
     api: Arc<dyn ClusterApi>,
-    /// Queue keyed by pod, without a limit, since PreBind may wait for minutes.
+    /// Queue keyed by pod. It has no limit, since PreBind may wait for minutes.
     tasks: Arc<KeyedTaskQueue>,
     engine: mpsc::Sender<EngineMessage>,
+    events: PodEvents,
     room: Arc<Semaphore>,
     pre_binding: Arc<PreBinding>,
     traces: Traces,
     extenders: Option<Binders>,
 }
 
-/// Extenders that bind instead of plugins, and the leadership that permits binding.
+/// Extenders that may bind pods, and the leadership that permits them to.
 type Binders = (CurrentExtenders, Leadership);
+
+/// Sender for the events that plugins emit during bindings.
+pub type PodEvents = UnboundedSender<PodEvent>;
 
 /// Maps the UID of each pod in PreBind to a sender that cancels the binding.
 type PreBinding = Mutex<FxHashMap<Str, oneshot::Sender<&'static str>>>;
@@ -75,12 +79,17 @@ type PreBinding = Mutex<FxHashMap<Str, oneshot::Sender<&'static str>>>;
 const PREEMPTED: &str = "preempted by DefaultPreemption";
 
 impl Binder {
-    /// Returns a binder whose plugins access the cluster through `api`.
-    pub fn new(api: Arc<dyn ClusterApi>, tasks: Tasks, engine: mpsc::Sender<EngineMessage>) -> Self {
+    /// Returns a binder whose plugins access the cluster through `api` and emit events through `events`.
+    pub fn new(
+        api: Arc<dyn ClusterApi>,
+        tasks: Tasks,
+        engine: mpsc::Sender<EngineMessage>,
+        events: PodEvents,
+    ) -> Self {
         let tasks = KeyedTaskQueue::new(tasks, Semaphore::MAX_PERMITS);
         let room = Arc::new(Semaphore::new(BINDINGS_AT_ONCE));
         let (pre_binding, traces) = Default::default();
-        Self { api, tasks, engine, room, pre_binding, traces, extenders: None }
+        Self { api, tasks, engine, events, room, pre_binding, traces, extenders: None }
     }
 
     /// Includes each binding in the trace of its scheduling attempt.
@@ -100,7 +109,7 @@ impl Binder {
 
     /// Starts a binding cycle.
     pub fn run(&self, task: BindTask) {
-        let Self { api, engine, room, pre_binding, extenders, .. } = self.clone();
+        let Self { api, engine, events, room, pre_binding, extenders, .. } = self.clone();
         let uid = task.pod().uid.clone();
         let trace = self.traces.of(&uid);
         let called_off = (!task.pre_bind.is_empty()).then(|| {
@@ -109,21 +118,18 @@ impl Binder {
             called_off
         });
         self.tasks.run(&uid.clone(), async move {
-            let writes = Arc::new(RecordedApi::new(api));
+            let writes = Arc::new(RecordedApi::new(api, task.profile.clone(), events));
             let api = Api::new(writes.clone());
             let cycle = BindingCycle { task, api, room, pre_binding, extenders };
             let outcome = within(trace, traced(|| cycle.about(), cycle.run(called_off), end_of_cycle)).await;
-            if !matches!(outcome, BindOutcome::Bound) {
-                writes.seen().await;
-            }
+            writes.seen().await;
             log(&cycle.task, &outcome);
             // The engine is gone only when the process ends.
             let _ = engine.send(EngineMessage::Inputs(vec![Input::BindFinished { uid, outcome }]));
         });
     }
 
-    /// Cancels the binding of a pod during PreBind, with `why` as its error. Returns false if the pod is past PreBind
-    /// or is not being bound.
+    /// Cancels the binding of a pod in PreBind, with `why` as its error. Returns false if the pod is not in PreBind.
     pub fn call_off(&self, uid: &str, why: &'static str) -> bool {
         let call_off = locked(&self.pre_binding).remove(uid);
         call_off.is_some_and(|call_off| call_off.send(why).is_ok())
@@ -139,15 +145,18 @@ impl Binder {
         Ok(())
     }
 
-    /// Makes the API calls that plugins need after a pod has given up its node.
+    /// Makes the API calls that plugins need after a pod has given up its node or has found none.
     pub fn call(&self, task: CallTask) {
         let api = self.api.clone();
         self.tasks.run(&task.pod.uid.clone(), async move {
             for call in task.calls {
-                let url = call.path.url();
+                let (url, is_deletion) = (call.path.url(), call.verb == Verb::Delete);
                 if let Err(failure) = api.call(call).await {
+                    if is_deletion && failure.is_not_found() {
+                        continue;
+                    }
                     let pod = task.pod.full_name();
-                    tracing::error!(pod, url, err = %failure, "A plugin's call failed after its pod gave up its node");
+                    tracing::error!(pod, url, err = %failure, "A plugin's request to the API server failed");
                 }
             }
         });
@@ -266,7 +275,7 @@ impl BindingCycle {
                 Bound::NotMine => {}
             }
         }
-        Err(BindOutcome::Failed("no Bind plugin was responsible for the pod".to_owned()))
+        Err(BindOutcome::Failed("no Bind plugin bound the pod".to_owned()))
     }
 
     fn about(&self) -> SpanInfo {

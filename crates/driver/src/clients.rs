@@ -1,4 +1,4 @@
-//! The clients of a scheduler.
+//! The API clients of a scheduler.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,7 +14,7 @@ use crate::traces;
 /// Maximum number of concurrent bindings at the API server; a higher limit would only open more connections.
 pub const BINDINGS_AT_ONCE: usize = 64;
 
-/// The clients of a scheduler.
+/// One API client for each kind of traffic.
 #[derive(Clone, Debug)]
 pub struct Clients {
     /// Client for lists, watches, bindings and status patches.
@@ -27,10 +27,10 @@ pub struct Clients {
 }
 
 impl Clients {
-    /// Reads the configuration. Does not connect yet.
+    /// Returns the clients for a configuration. Does not connect yet.
     ///
     /// # Errors
-    /// If there is no configuration, or it cannot be used.
+    /// If no configuration is found, or the configuration is invalid.
     pub async fn new(config: &ConnectionConfig) -> Result<Self, ClientError> {
         let main = config.client(2 * BINDINGS_AT_ONCE).await?;
         Ok(Self {
@@ -40,7 +40,7 @@ impl Clients {
         })
     }
 
-    /// Returns the same clients. While `gate` is closed, they write nothing but the lease.
+    /// Returns the same clients behind `gate`. While the gate is closed, they write only the lease.
     pub(crate) fn gated_by(&self, gate: Arc<dyn WriteGate>) -> Self {
         let gated = |client: &ApiClient| client.with_gate(gate.clone());
         Self { main: gated(&self.main), events: gated(&self.events), leases: self.leases.clone() }

@@ -7,8 +7,8 @@ use harbormaster_api::Timestamp;
 /// Maximum lead of the system clock over the engine's clock; beyond it, the engine's clock jumps forward.
 const FOLLOW: Duration = Duration::from_secs(1);
 
-/// Wall time that never goes back. It advances with the monotonic clock, so that setting the system clock back does not
-/// make pods wait longer, and it follows a system clock that is set forward.
+/// Wall time that never goes back. It advances with the monotonic clock, so setting the system clock back does not make
+/// pods wait longer. It follows a system clock that is set forward.
 #[derive(Debug)]
 pub struct Clock {
     wall: Timestamp,

@@ -20,7 +20,7 @@ struct Requests {
 }
 
 impl Console {
-    /// Logs nodes, pods and the queue and compares them with the API server, as kube-scheduler does on SIGUSR2. All
+    /// Logs nodes, pods and the queue, and compares them with the API server, as kube-scheduler does on SIGUSR2. All
     /// requests that arrive during a dump are answered by one further dump.
     pub fn dump(&self) {
         self.0.dump.notify_one();
@@ -31,7 +31,7 @@ impl Console {
         self.0.notes.send_replace(Some(Notes::at(verbosity)));
     }
 
-    /// Forwards requests until the engine has ended.
+    /// Forwards requests until the task is aborted.
     pub(crate) async fn serve(self, client: ApiClient, engine: mpsc::Sender<EngineMessage>) {
         tokio::join!(
             self.pass_on_notes(&engine),

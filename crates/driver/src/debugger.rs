@@ -1,9 +1,9 @@
 //! Compares the engine's state with that of the API server and logs the engine's state, like kube-scheduler's cache
 //! debugger.
 //!
-//! kube-scheduler compares its cache with its own informers. Here, nodes and pods are listed again, so that a watch
-//! that has lost an event is detected as well. Since the cluster may change during the comparison, differences are
-//! logged only if they still exist after a pause.
+//! kube-scheduler compares its cache with its own informers. This module lists nodes and pods again, so it also
+//! detects a watch that has lost an event. Since the cluster may change during the comparison, differences are logged
+//! only if they still exist after a pause.
 
 use std::{
     collections::BTreeSet,
@@ -174,7 +174,7 @@ async fn log_dump(dump: &Dump) {
     );
     let pending: Vec<&Arc<PodInfo>> =
         dump.active.iter().chain(&dump.backoff).chain(&dump.unschedulable).collect();
-    // An empty queue also has a line.
+    // An empty queue also gets a line.
     let mut parts = pending.chunks(PODS_PER_LINE);
     let mut part = parts.next().unwrap_or_default();
     loop {
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_are_found_in_any_place_and_deleted_nodes_do_not_count() {
+    fn pods_on_nodes_and_in_all_queues_are_compared_but_deleted_nodes_are_not() {
         let held = Dump {
             nodes: vec![node("a", &["bound"]), DumpedNode { deleted: true, ..node("gone", &["ghost"]) }],
             active: vec![pod("new")],
@@ -315,7 +315,7 @@ mod tests {
         assert_eq!((compared.nodes.missed, compared.nodes.redundant), (set(&["ns/node-1"]), set(&["gone"])));
         assert_eq!(compared.pods.missed, set(&["1(ns/pod-1)", "2(ns/pod-2)"]));
         drop(debugger);
-        assert_eq!(engine_thread.join().unwrap(), 2, "it was compared twice");
+        assert_eq!(engine_thread.join().unwrap(), 2, "the comparison was repeated once");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The thread that owns the engine. It passes inputs to the engine, has it try one pod at a time, and forwards the
+//! The thread that owns the engine. It passes inputs to the engine, requests one attempt at a time, and forwards the
 //! effects.
 
 use std::{
@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use harbormaster_api::{Str, Timestamp};
+use harbormaster_api::Timestamp;
 use harbormaster_core::{Attempted, Effect, Engine, EngineConfig, Input, Outcome};
 use harbormaster_framework::{guard::panic_text, resource::ResourceName};
 use harbormaster_metrics::{AttemptTimes, Attempts, Metrics};
@@ -29,7 +29,8 @@ use crate::{
 /// starve pods. After a long attempt, for example because of an extender, messages are handled for up to the duration
 /// of that attempt, so that the next attempt uses the inputs that arrived in the meantime.
 const BATCH: usize = 1024;
-/// Maximum age of gauges while the thread is busy; the gauges are exact when the thread is idle.
+/// Minimum interval between updates of the gauges while the thread is busy. The gauges are exact when the thread is
+/// idle.
 const PUBLISH_EVERY: Duration = Duration::from_secs(1);
 /// Shortest sleep of the idle thread.
 const SHORTEST_SLEEP: Duration = Duration::from_millis(1);
@@ -48,12 +49,12 @@ pub struct EngineSinks {
     pub synced: oneshot::Sender<()>,
     /// Traces of attempts.
     pub traces: Traces,
-    /// Objects in the form of the API server, if extenders need them.
+    /// Objects in the API server's JSON form, if extenders need them.
     pub raw: Option<RawObjects>,
 }
 
-/// Starts the thread. No pod is tried until `unsynced` watches have delivered all objects and this instance is the
-/// leader.
+/// Starts the thread. `unsynced` is the number of watches. No pod is tried until all of them have delivered all objects
+/// and this instance is the leader.
 ///
 /// # Errors
 /// If the operating system cannot start a thread.
@@ -73,7 +74,7 @@ pub fn spawn(
             let sinks = (sinks, attempts);
             EngineLoop::new(config, unsynced, inbox, effects, custom_feed, sinks).run();
         });
-        // If the process is shutting down, the receiver is gone.
+        // The receiver is gone if the run failed or its shutdown took too long.
         let _ = ended.send(catch_unwind(work).map_err(|panic| panic_text(&*panic).to_owned()));
     })?;
     Ok(end)
@@ -95,11 +96,8 @@ struct EngineLoop {
     synced: Option<oneshot::Sender<()>>,
     leads: bool,
     stopping: bool,
-    /// Duration of the last attempt; zero once the messages that arrived in the meantime have been handled.
+    /// Duration of the last attempt; zero once the messages that arrived during it have been handled.
     listen_for: Duration,
-    /// Name of the plugin that rejects pods that need unimplemented features; `None` once its first rejection has been
-    /// logged.
-    stand_in: Option<&'static str>,
     /// Metrics; `published` is the time when gauges were last updated.
     metrics: Metrics,
     published: Instant,
@@ -121,7 +119,6 @@ impl EngineLoop {
     ) -> Self {
         let EngineSinks { metrics, health, synced, traces, raw } = sinks;
         Self {
-            stand_in: config.unbuilt_plugin,
             engine: Engine::new(config),
             clock: Clock::default(),
             inbox,
@@ -212,7 +209,8 @@ impl EngineLoop {
         }
     }
 
-    /// Handles messages; waits for a message if there is nothing else to do. Returns false when all senders are gone.
+    /// Handles messages; waits for a message if there is nothing else to do. Returns false if it waited in vain because
+    /// all senders are gone.
     fn take_messages(&mut self) -> bool {
         let busy = self.is_to_schedule();
         if busy && self.published.elapsed() >= PUBLISH_EVERY {
@@ -291,7 +289,6 @@ impl EngineLoop {
         if !lacks.is_empty() {
             return Err(lacks.iter().map(|kind| kind.name()).collect());
         }
-        self.stand_in = config.unbuilt_plugin;
         self.engine.reconfigure(config, self.clock.now());
         Ok(())
     }
@@ -320,27 +317,11 @@ impl EngineLoop {
                 "Unable to schedule pod; no nodes are registered to the cluster; waiting"
             ),
             Outcome::Unschedulable(why) => {
-                self.warn_of_stand_in(&attempted.pod.uid, why);
                 tracing::debug!(v = 2, pod, err = why, "Unable to schedule pod; no fit; waiting");
             }
             Outcome::Error(why) => tracing::error!(pod, err = why, "Error scheduling pod; retrying"),
             Outcome::Skipped => tracing::trace!(v = 3, pod, "Skip schedule deleting pod"),
         }
-    }
-
-    /// Logs a warning about the first pod that needs a feature that is not implemented yet.
-    fn warn_of_stand_in(&mut self, uid: &Str, why: &str) {
-        let entry = self.stand_in.and_then(|plugin| Some((plugin, self.engine.queue().get(uid)?)));
-        let Some((_, entry)) = entry.filter(|(plugin, entry)| entry.rejectors.contains(plugin)) else {
-            return;
-        };
-        tracing::warn!(
-            pod = entry.pod.full_name(),
-            err = why,
-            "Pods that need a plugin which is not built yet stay pending, and their events name it; this is the \
-             first such pod"
-        );
-        self.stand_in = None;
     }
 
     fn forward(&mut self) {

@@ -1,11 +1,13 @@
 //! Events about pods (`events.k8s.io/v1`), which `kubectl describe pod` shows.
 //!
 //! An event that differs from an earlier event only in its note is a repetition, and turns the earlier event into a
-//! series. The second occurrence is written immediately; later occurrences are counted, and the count is written from
-//! time to time. Otherwise, pods that wait for a long time would flood the API server.
+//! series. The second occurrence is written immediately. Later occurrences are counted, and the count is written every
+//! half hour and when the series is finished, so that pods that wait for a long time do not flood the API server.
 //!
-//! The recorder (in this file) puts writes into the backlog; the writer sends them. Events may be late but are not
-//! lost: the backlog is bounded only by a memory limit, and while the server accepts no events, the writer waits.
+//! The recorder (in this file) puts writes into the backlog; the writer sends them. Events may be late: while the
+//! server accepts no events, the writer waits. An event is lost only if the server rejects it, if the backlog reaches
+//! its memory limit, if the write of the event fails too often or for too long, or if the scheduler stops while the
+//! server accepts no events.
 //!
 //! Reading order: here, `record` (one event), `backlog` (order, limits and retries of writes), `writer` (the requests),
 //! `tally` (errors in the log).
@@ -36,7 +38,7 @@ pub use self::writer::EventWriter;
 
 /// Interval between writes of the counts of series.
 const REFRESH: Duration = Duration::from_secs(30 * 60);
-/// Time after the last occurrence of a series at which the series is finished.
+/// Time after which a series without a new occurrence is finished.
 const FINISH: Duration = Duration::from_secs(6 * 60);
 
 /// Records events. An [`EventWriter`] sends them.
@@ -103,8 +105,10 @@ impl EventRecorder {
 
     /// Records an event, or counts it if it is a repetition.
     pub fn record(&mut self, event: PodEvent, now: Timestamp) {
-        // A pod is bound only once, so the event about its binding is never repeated and need not be remembered.
-        let key = event.warning.then(|| SeriesKey::of(&event));
+        // A pod is bound only once and preempted only once, so these events are never repeated and need not be
+        // remembered.
+        let is_unique = matches!(event.reason, "Scheduled" | "Preempted");
+        let key = (!is_unique).then(|| SeriesKey::of(&event));
         if let Some(series) = key.as_ref().and_then(|key| self.series.get_mut(key)) {
             series.count += 1;
             series.last = now;
@@ -125,7 +129,7 @@ impl EventRecorder {
         }
     }
 
-    /// Writes the counts of series and forgets finished ones. Must be called every few minutes.
+    /// Writes the counts that are due, and forgets finished series. Must be called every few minutes.
     pub fn tick(&mut self, now: Timestamp) {
         let refresh = now.since(*self.refreshed.get_or_insert(now)) >= REFRESH;
         if refresh {

@@ -43,7 +43,8 @@ impl Evictor {
         Self { client, tasks, engine, room: Arc::new(Semaphore::new(AT_ONCE)) }
     }
 
-    /// Starts to evict a pod; `now` is the transition time of the pod's `DisruptionTarget` condition.
+    /// Starts to evict a pod; `now` is the transition time of the `DisruptionTarget` condition if the pod does not have
+    /// it yet.
     pub fn evict(&self, task: EvictTask, now: Timestamp) {
         let (client, engine, room) = (self.client.clone(), self.engine.clone(), self.room.clone());
         self.tasks.spawn(async move {
@@ -92,7 +93,7 @@ fn not_evicted(task: &EvictTask, error: &ApiError, gone: bool, what: &'static st
     EvictOutcome::Failed(error.to_string())
 }
 
-/// Returns the condition to set; `None` if the victim already has it.
+/// Returns the condition to set; `None` if the victim already has it with this message.
 fn condition(task: &EvictTask, now: Timestamp) -> Option<NewCondition<'_>> {
     let known = task.victim.condition(DISRUPTION_TARGET).filter(|c| c.status == "True");
     if known.is_some_and(|c| c.reason == PREEMPTION && c.message == task.message.as_str()) {

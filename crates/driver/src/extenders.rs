@@ -5,10 +5,10 @@
 //! separate runtime, so that time limits hold however busy this process is.
 //!
 //! Reading order: this file (all extenders), `connection` (one request), `wire` (requests and replies), [`raw`]
-//! (objects in the form of the API server, which requests contain), `current` (replacing the extenders).
+//! (the objects in requests, in the API server's JSON form), `current` (replacing the extenders).
 //!
-//! Invariants: every call ends within the extender's `httpTimeout`; no reply makes this process panic or use unbounded
-//! memory; an instance that is not the leader binds nothing.
+//! Invariants: no call takes much longer than the extender's `httpTimeout`; no reply makes this process panic or use
+//! unbounded memory; an instance that is not the leader binds nothing.
 
 mod connection;
 pub(crate) mod current;
@@ -44,7 +44,7 @@ use crate::{health::Health, leader::Leadership};
 
 /// Default of `httpTimeout`, as in kube-scheduler.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Time after a call's limit at which the engine stops waiting, in case the runtime does not enforce the limit.
+/// Time that the engine waits beyond the limit of a call, in case the runtime does not enforce the limit.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// An `Extender` of the configuration.
@@ -93,9 +93,9 @@ pub struct HttpExtenders {
 struct HttpExtender {
     config: ExtenderConfig,
     connection: Arc<Connection>,
-    /// True if a log line has reported that the extender names unknown nodes; `logged_range` is the counterpart for
-    /// scores out of range.
-    logged_strange: AtomicBool,
+    /// True once a log line has reported an unknown node in a reply of the extender; `logged_range` is the counterpart
+    /// for a score out of range.
+    logged_unknown: AtomicBool,
     logged_range: AtomicBool,
 }
 
@@ -122,11 +122,11 @@ impl HttpExtenders {
         };
         let all = configs.iter().map(|config| {
             let connection = Connection::new(config).map_err(|why| failed(config, why))?;
-            let (logged_strange, logged_range) = Default::default();
+            let (logged_unknown, logged_range) = Default::default();
             Ok(HttpExtender {
                 config: config.clone(),
                 connection: Arc::new(connection),
-                logged_strange,
+                logged_unknown,
                 logged_range,
             })
         });
@@ -305,11 +305,11 @@ impl ExtenderClient for HttpExtenders {
                 "Ignored node for which the extender didn't report victims"
             ),
             Remark::UnknownNode(node) => {
-                if !one.logged_strange.swap(true, Ordering::Relaxed) {
+                if !one.logged_unknown.swap(true, Ordering::Relaxed) {
                     tracing::warn!(
                         extender = name,
                         node,
-                        "An extender names nodes that it was not asked about, which are ignored; this is the first one"
+                        "An extender returned a node that was not in its request; such nodes are ignored and not logged again"
                     );
                 }
             }
@@ -318,7 +318,7 @@ impl ExtenderClient for HttpExtenders {
                     tracing::warn!(
                         extender = name,
                         score,
-                        "An extender returns scores outside of 0 to 10, which are used unchanged; this is the first one"
+                        "An extender returned a score outside of 0 to 10; such scores are used unchanged and not logged again"
                     );
                 }
             }

@@ -27,7 +27,7 @@ impl Default for State {
 }
 
 impl Health {
-    /// Returns true if all watches have delivered all objects.
+    /// Returns true if all watches have delivered their initial objects.
     pub fn is_synced(&self) -> bool {
         self.0.synced.load(Ordering::Relaxed)
     }

@@ -10,7 +10,7 @@
 //!
 //! Invariants:
 //! - an instance leads at most for the renew deadline after it sent its last successful renewal, so it stops before
-//!   another instance may begin;
+//!   another instance may lead;
 //! - an instance that stops leading never leads again: its process ends;
 //! - a lease is released only when the instance can no longer write anything.
 

@@ -6,7 +6,7 @@
 //! ```text
 //! API server ──watch──> [`watch`] ──inputs──> engine thread ([`run`]) ──effects──> [`binder`], [`evictor`],
 //!                                                    ^                                    [`status`], [`events`]
-//!                                                    └──────── how bindings and evictions ended ────┘
+//!                                                    └──────── outcomes of bindings and evictions ──┘
 //! ```
 //!
 //! Layers; each uses only the layers above it in this list:
@@ -23,12 +23,12 @@
 //!
 //! Invariants:
 //! - the engine belongs to one operating system thread; nothing else touches it;
-//! - nothing waits forever: every request has a time limit, every retry is bounded, and shutdown takes at most ten
-//!   seconds plus three to release the lease;
+//! - nothing waits forever: every request has a time limit, every write about a pod is retried only a limited number
+//!   of times, and shutdown takes at most ten seconds plus three to release the lease;
 //! - an instance that is not the leader writes nothing but the lease: once another instance may lead, only the client
 //!   for the lease sends requests with a body;
-//! - no event is lost while the API server accepts events: events give way to bindings, but they wait in a queue that
-//!   only a memory limit bounds;
+//! - no event is lost while the API server accepts events: bindings take precedence, but events wait in a queue that is
+//!   bounded only by a memory limit;
 //! - no response from an API server, however malformed, terminates the process.
 //!
 //! Log lines carry kube-scheduler's verbosity in the `v` field. Lines with a `v` of 0 have tracing's `INFO` level,
@@ -51,6 +51,7 @@ pub mod metrics;
 mod notes;
 pub mod reload;
 pub mod run;
+pub mod served_version;
 mod slow;
 pub mod status;
 pub mod tasks;

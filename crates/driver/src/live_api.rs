@@ -27,7 +27,7 @@ use tokio::{
     time::timeout,
 };
 
-use crate::clock::system_time;
+use crate::{clock::system_time, served_version::ServedVersion};
 
 /// Maximum number of buffered changes for a waiting task. A task that misses a change reads the object again.
 const NEWS_KEPT: usize = 1024;
@@ -37,7 +37,7 @@ const NEWS_KEPT: usize = 1024;
 #[derive(Clone, Debug)]
 pub struct CustomFeed {
     changes: broadcast::Sender<CustomChange>,
-    /// Highest version published of each kind.
+    /// Highest published version of each watched kind; 0 if nothing was published.
     latest: Arc<Mutex<FxHashMap<Str, u64>>>,
 }
 
@@ -56,6 +56,13 @@ impl Default for CustomFeed {
 }
 
 impl CustomFeed {
+    /// Creates a feed of the given kinds, each named by the `resource` of its [`CustomKey`]s.
+    pub(crate) fn of(kinds: impl IntoIterator<Item = Str>) -> Self {
+        let feed = Self::default();
+        feed.latest().extend(kinds.into_iter().map(|kind| (kind, 0)));
+        feed
+    }
+
     /// Publishes a change.
     pub(crate) fn publish(&self, key: &CustomKey, json: Option<&Str>) {
         if let Some(version) = json.and_then(|json| version_in(json)) {
@@ -79,12 +86,13 @@ impl CustomFeed {
         self.latest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until a version of the kind has been published that is at least `version`, or until the object is gone.
+    /// Waits until `version` or a later version of the kind has been published, or until the object is gone. Returns
+    /// immediately if the kind is not watched.
     async fn reached(&self, key: &CustomKey, version: u64) {
         // Subscribing before looking ensures that no change is missed in between.
         let mut changes = self.listen();
         loop {
-            if self.latest().get(&key.resource).is_some_and(|latest| *latest >= version) {
+            if self.latest().get(&key.resource).is_none_or(|latest| *latest >= version) {
                 return;
             }
             match changes.recv().await {
@@ -132,17 +140,40 @@ fn failure(error: ApiError) -> ApiFailure {
 pub struct LiveApi {
     client: ApiClient,
     feed: CustomFeed,
+    served: Arc<[ServedVersion]>,
 }
 
 impl LiveApi {
-    /// Returns access through `client`; `feed` supplies changes of custom objects.
+    /// Returns access to the API server through `client`; `feed` supplies changes to custom objects.
     pub fn new(client: ApiClient, feed: CustomFeed) -> Self {
-        Self { client, feed }
+        Self { client, feed, served: Arc::default() }
+    }
+
+    /// Returns the same access, except that requests about these kinds use the version that the server serves.
+    #[must_use]
+    pub fn in_versions(self, served: Arc<[ServedVersion]>) -> Self {
+        Self { served, ..self }
+    }
+
+    /// Sends a request in the version that the server serves.
+    async fn make(&self, call: &ApiCall) -> Result<Value, ApiError> {
+        let Some(older) = self.served.iter().find_map(|kind| kind.older_of(&call.path)) else {
+            return self.send(call).await;
+        };
+        let mut call = call.clone();
+        call.path.version = older.name.into();
+        if let Some(version) = call.body.get_mut("apiVersion") {
+            *version = format!("{}/{}", call.path.group, older.name).into();
+        }
+        (older.downgrade)(&mut call.body);
+        let mut reply = self.send(&call).await?;
+        (older.upgrade)(&mut reply);
+        Ok(reply)
     }
 
     /// Sends a request. Retries temporary failures a few times, even though the first try may have succeeded. A patch
     /// or deletion may therefore be carried out twice, and a creation may fail with a conflict.
-    async fn make(&self, call: &ApiCall) -> Result<Value, ApiError> {
+    async fn send(&self, call: &ApiCall) -> Result<Value, ApiError> {
         let (method, content_type) = match call.verb {
             Verb::Get => (Method::GET, JSON),
             Verb::Create => (Method::POST, JSON),
@@ -191,7 +222,7 @@ impl LiveApi {
             if is_settled(object.as_ref()) {
                 return Ok(());
             }
-            // The loop ends when a change was missed, and the object must be read again.
+            // The loop ends if a change was missed; then the object must be read again.
             while let Ok(change) = feed.recv().await {
                 if change.key != key {
                     continue;

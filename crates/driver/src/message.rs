@@ -11,7 +11,7 @@ use crate::extenders::raw::RawObject;
 /// A message to the engine's thread.
 #[derive(Debug)]
 pub enum EngineMessage {
-    /// Objects in the form of the API server, for extenders. The corresponding inputs come next.
+    /// Objects in the API server's JSON form, for extenders. The corresponding inputs come next.
     Raw(Vec<RawObject>),
     /// Inputs of the engine.
     Inputs(Vec<Input>),

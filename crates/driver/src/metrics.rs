@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 
+use harbormaster_api::Release;
 use tokio::sync::oneshot;
 
 use crate::message::EngineMessage;
@@ -22,13 +23,18 @@ pub struct Metrics {
 }
 
 impl Metrics {
+    /// Creates the metrics of a release, all at zero.
+    pub fn of(release: Release) -> Self {
+        Self { numbers: harbormaster_metrics::Metrics::of(release), engine: Arc::default() }
+    }
+
     /// Returns the `/metrics` page, whose content type is [`CONTENT_TYPE`].
     pub fn page(&self) -> String {
         self.numbers.page()
     }
 
-    /// Returns the `/metrics/resources` page, with the same content type; the page is empty while this process does not
-    /// schedule. Requests the pods from the engine, which takes about a millisecond per 100,000 pods.
+    /// Returns the `/metrics/resources` page, with the same content type; the page is empty while no engine is
+    /// running. Requests the pods from the engine, which takes about a millisecond per 100,000 pods.
     pub async fn resources(&self) -> String {
         let (answer, pods) = oneshot::channel();
         let sent = match &*self.engine.lock().unwrap_or_else(PoisonError::into_inner) {
@@ -63,7 +69,7 @@ impl Metrics {
         self.numbers.set_emulation(emulated, min_compatible);
     }
 
-    /// Limits the metrics that the pages show.
+    /// Limits the metrics that the `/metrics` page shows. Only the first call has an effect.
     pub fn limit(&self, limits: Limits) {
         self.numbers.limit(limits);
     }

@@ -30,17 +30,19 @@ struct Running {
     extenders: CurrentExtenders,
 }
 
-/// Why a configuration was not applied. The old configuration stays in use.
+/// The reason why a configuration was not applied. The old configuration stays in use.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ReloadError {
     /// The scheduler has not started or is shutting down.
     #[error("the scheduler is not running")]
     NotRunning,
     /// Plugins of the configuration read kinds of objects that are not watched.
-    #[error("plugins read {}, which the scheduler does not watch yet: this needs a restart", Kinds(.0))]
+    #[error("plugins read {}, which the running scheduler does not watch: restart it to apply the configuration", Kinds(.0))]
     NotWatched(Vec<ResourceName>),
     /// Extenders of the configuration need objects that are not stored.
-    #[error("extenders need {0}, which the scheduler has not stored so far: this needs a restart")]
+    #[error(
+        "extenders need {0}, which the running scheduler does not store: restart it to apply the configuration"
+    )]
     NotStored(&'static str),
     /// The extenders are not configured correctly.
     #[error(transparent)]
@@ -68,7 +70,7 @@ impl fmt::Display for Kinds<'_> {
 impl Reload {
     /// Applies a configuration between two attempts; see [`harbormaster_core::Engine::reconfigure`]. `extenders` are
     /// the extenders of the new configuration, in its order. Bindings in progress continue with the old configuration.
-    /// Metrics and notes do not change.
+    /// The engine keeps its meter and its choice of notes.
     ///
     /// # Errors
     /// If the configuration cannot be applied; the old configuration then stays in use.

@@ -9,9 +9,8 @@ use std::{
 };
 
 use harbormaster_api::Str;
-use harbormaster_client::{ClientError, ConnectionConfig};
-use harbormaster_core::{Effect, EngineConfig};
-use harbormaster_framework::resource::ResourceKind;
+use harbormaster_client::ClientError;
+use harbormaster_core::{Effect, EngineConfig, PodEvent};
 use thiserror::Error;
 use tokio::{
     sync::{mpsc as channel, oneshot},
@@ -39,6 +38,7 @@ use crate::{
     message::EngineMessage,
     metrics::Metrics,
     reload::Reload,
+    served_version::ServedVersion,
     status::StatusWriter,
     tasks::Tasks,
     traces::Traces,
@@ -57,8 +57,6 @@ const EVENTS_TICK: Duration = Duration::from_secs(60);
 /// Configuration of a driver.
 #[derive(Clone, Debug, Default)]
 pub struct DriverConfig {
-    /// Address and credentials of the API server.
-    pub connection: ConnectionConfig,
     /// `leaderElection`.
     pub election: LeaderElection,
     /// Leadership of this instance; see [`Driver::leadership`].
@@ -79,7 +77,7 @@ pub struct DriverConfig {
     pub reload: Reload,
 }
 
-/// Why [`run`] ended.
+/// Result of a [`run`] that ended without an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExitReason {
     /// The scheduler was asked to stop and finished everything in progress, except for events that the API server did
@@ -122,11 +120,11 @@ pub enum DriverError {
 /// If the configuration is invalid, the lease is lost, or something in this process fails. An unreachable API server is
 /// not an error; a leader waits for it as long as its lease is valid.
 pub async fn run(
+    clients: Clients,
     config: DriverConfig,
     engine: EngineConfig,
     shutdown: impl Future<Output = ()>,
 ) -> Result<ExitReason, DriverError> {
-    let clients = Clients::new(&config.connection).await?;
     let extenders = HttpExtenders::new(&config.extenders, config.health.clone())?;
     let DriverConfig { election, leadership, hostname, metrics, health, console, traces, reload, .. } =
         config;
@@ -185,16 +183,19 @@ impl Driver {
         self.election.check().map_err(DriverError::Election)?;
         let clients =
             self.clients.observed(self.metrics.numbers()).gated_by(Arc::new(self.leadership.clone()));
-        // This channel is unbounded: the tasks that send to it must not block their runtime, and if a watch were not
-        // read in time, the server would cut it off, and all objects would have to be listed again. In practice, the
-        // channel holds only the messages that arrive during one attempt.
+        // This channel is unbounded, because its senders must not block their runtime. If a watch were not read in
+        // time, the server would end the watch, and all objects would have to be listed again. In practice, the channel
+        // holds only the messages that arrive during one attempt.
         let (to_engine, inbox) = mpsc::channel();
         let (effects_out, effects) = channel::channel(MAX_EFFECTS);
         let (tasks, all_done) = Tasks::new();
-        let custom_feed = CustomFeed::default();
-        let api = Arc::new(LiveApi::new(clients.main.clone(), custom_feed.clone()));
+        let custom_feed =
+            CustomFeed::of(engine.resources().iter().map(|kind| kind.name().to_string().into()));
+        let served: Arc<[ServedVersion]> = engine.resources().iter().map(ServedVersion::of).collect();
+        let api = LiveApi::new(clients.main.clone(), custom_feed.clone()).in_versions(served.clone());
         let extenders = CurrentExtenders::new(self.extenders.clone(), self.health.clone());
-        let binder = Binder::new(api, tasks.clone(), to_engine.clone())
+        let (emitted_out, emitted) = channel::unbounded_channel();
+        let binder = Binder::new(Arc::new(api), tasks.clone(), to_engine.clone(), emitted_out)
             .traced_by(&self.traces)
             .with_extenders(&extenders, &self.leadership);
         if let Some(extenders) = &self.extenders {
@@ -208,10 +209,11 @@ impl Driver {
             evictor: Evictor::new(clients.main.clone(), tasks.clone(), to_engine.clone()),
             status: StatusWriter::new(clients.main.clone(), tasks, to_engine.clone()),
             events,
+            emitted,
             clock: Clock::default(),
         };
         let reporter = engine.profiles.first().map(|profile| profile.name().clone()).unwrap_or_default();
-        let mut watches = self.watch_all(&clients, &engine.resources(), extenders.wanted(), &to_engine);
+        let mut watches = self.watch_all(&clients, &served, extenders.wanted(), &to_engine);
         let (synced, all_synced) = oneshot::channel();
         let sinks = EngineSinks {
             metrics: self.metrics.numbers().clone(),
@@ -316,11 +318,11 @@ impl Driver {
         Election::begin(self.election.clone(), stand, ready, lead)
     }
 
-    /// Starts one watch per kind. Scheduling begins when every watch has delivered all its objects.
+    /// Starts one watch per kind. Scheduling does not begin before every watch has delivered all its objects.
     fn watch_all(
         &self,
         clients: &Clients,
-        resources: &[ResourceKind],
+        served: &[ServedVersion],
         wanted: RawSelection,
         engine: &mpsc::Sender<EngineMessage>,
     ) -> JoinSet<()> {
@@ -330,8 +332,8 @@ impl Driver {
             let watcher = Watcher::new(objects, clients.main.clone(), streaming.clone(), engine.clone());
             watches.spawn(self.when_due(watcher.run()));
         }
-        for resource in resources {
-            let objects = CustomKind::new(resource.name());
+        for kind in served {
+            let objects = CustomKind::new(kind.clone());
             let watcher = Watcher::new(objects, clients.main.clone(), streaming.clone(), engine.clone());
             watches.spawn(self.when_due(watcher.run()));
         }
@@ -377,6 +379,8 @@ struct Outbox {
     evictor: Evictor,
     status: StatusWriter,
     events: EventRecorder,
+    /// Events that plugins emit during bindings.
+    emitted: channel::UnboundedReceiver<PodEvent>,
     clock: Clock,
 }
 
@@ -391,6 +395,7 @@ impl Outbox {
                     Some(some) => self.begin(some),
                     None => return,
                 },
+                Some(event) = self.emitted.recv() => self.events.record(event, self.clock.now()),
                 _ = tick.tick() => self.events.tick(self.clock.now()),
             }
         }
@@ -424,8 +429,8 @@ fn engine_failed(end: Result<EngineEnd, oneshot::error::RecvError>) -> DriverErr
     })
 }
 
-/// Returns the error of a run whose carrier ended too early. A carrier that did not panic ends only after the engine,
-/// so the engine's end is then the error.
+/// Returns the error of a run whose carrier ended too early. A carrier that did not panic ends only after the engine;
+/// the error is then the engine's.
 async fn carrier_failed(end: Result<(), JoinError>, engine: oneshot::Receiver<EngineEnd>) -> DriverError {
     match end {
         Ok(()) => engine_failed(engine.await),

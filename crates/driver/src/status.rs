@@ -1,7 +1,7 @@
 //! Patches to the status of pods: the `PodScheduled` condition and the nominated node.
 //!
 //! When many pods wait, attempts produce new messages faster than an API server accepts them. Therefore, at most one
-//! patch per pod waits (the newest one), and the engine is notified when more patches are accepted
+//! patch per pod waits (newer patches are merged into it), and the engine is notified when more patches are accepted
 //! ([`EngineMessage::StatusesWritten`]).
 
 mod pending;
@@ -25,7 +25,7 @@ use pending::PatchQueue;
 /// Maximum number of patches that are sent concurrently, as in kube-scheduler's API dispatcher. While fewer patches
 /// than this are unwritten, more patches are accepted.
 pub(crate) const AT_ONCE: usize = 16;
-/// Maximum number of tries.
+/// Maximum number of times that a patch is sent.
 const TRIES: u32 = 4;
 /// Type of the condition that explains why a pod waits.
 const POD_SCHEDULED: &str = "PodScheduled";

@@ -17,7 +17,7 @@ pub struct Tasks {
     alive: mpsc::Sender<()>,
 }
 
-/// Resolves when all [`Tasks`] handles are gone and all tasks have ended.
+/// A handle that waits until all [`Tasks`] handles are gone and all tasks have ended.
 #[derive(Debug)]
 pub struct AllDone(mpsc::Receiver<()>);
 

@@ -5,12 +5,12 @@
 //!         └───────────── Binding cycle ── PreBind, Bind, PostBind ── a plugin ── its requests
 //! ```
 //!
-//! kube-scheduler has no traces of pods, so pod traces are off unless OpenTelemetry's environment variables enable
-//! them; see `docs/operating.md`. The sampling decision is made when an attempt begins; nothing is measured for an
-//! attempt that is not sampled. Spans are put into a bounded queue and sent by a separate thread: when the collector is
-//! slow or unreachable, spans are dropped, and scheduling is not affected.
+//! kube-scheduler does not trace pods, so tracing is off unless OpenTelemetry's environment variables enable it; see
+//! `docs/operating.md`. The sampling decision is made when an attempt begins; for an attempt that is not sampled,
+//! nothing is measured for tracing. Spans are put into a bounded queue and sent by a separate thread: when the
+//! collector is slow or unreachable, spans are dropped, and scheduling is not affected.
 //!
-//! Without the `otlp` feature, these functions do nothing, except that they warn about variables that would enable
+//! Without the `otlp` feature, this module records nothing; it only warns if an environment variable would have enabled
 //! traces.
 
 #[cfg(not(feature = "otlp"))]
@@ -29,7 +29,8 @@ pub use otlp::Traces;
 #[cfg(feature = "otlp")]
 pub(crate) use otlp::{AttemptSpan, request_tracer, traced, within};
 
-/// Environment variables that set the endpoint; setting either of them enables spans.
+/// Environment variables that set the endpoint; setting either of them enables spans, unless another variable disables
+/// them.
 const ENDPOINTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"];
 
 /// Name and attributes of a span.

@@ -6,7 +6,8 @@
 //!                      └──410 Gone, garbage──> Unlisted     (problems lead through Resting, except the first 410)
 //! ```
 //!
-//! A rest takes as long as `Backoff::for_watches` specifies, or as long as the server requests if that is longer.
+//! A rest lasts as long as `Backoff::for_watches` specifies, or as long as the server requests if that is longer. If
+//! the server does not serve a kind that may be missing, `UNSERVED` limits the rest instead.
 //!
 //! A connection can die silently. Over HTTP/2, the client pings the connection, and an unanswered ping breaks the
 //! watch. HTTP/1.1 has no pings, so the watcher requests short watches: if a watch does not end in time, its connection
@@ -77,13 +78,14 @@ const SHORT_WATCH: Duration = Duration::from_secs(1);
 const ANEW: &str = "new connections to the API server will be made";
 /// Minimum and maximum delay before a kind that the server does not serve is requested again. Within these bounds, the
 /// delay is a quarter of the time since the first request: in the beginning, the kind may be about to be defined.
+/// Jitter then shortens the delay by up to half.
 const UNSERVED: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(4));
 /// Number of refused watches in a row after which all objects are listed again, since a server that was restored from a
 /// backup may not have the requested version.
 const REFUSED_WATCHES: u32 = 5;
 
-/// Whether streaming lists are used; shared by all watchers of a process. Turned off when the server refuses such a
-/// list.
+/// Switch for streaming lists, shared by all watchers of a process. It is turned off when the server refuses a
+/// streaming list.
 #[derive(Clone, Debug)]
 pub struct StreamingLists(Arc<AtomicBool>);
 
@@ -159,12 +161,12 @@ impl Watch {
     }
 }
 
-/// Why a list or a watch ended.
+/// Reason for the end of a list or a watch.
 #[derive(Debug)]
 enum Trouble {
     /// The server does not serve this kind, at least not yet.
     NotServed(String),
-    /// A temporary problem. `logged`: the client logs it, at least if it persists.
+    /// A temporary problem. `logged` is true if the client logs the problem, either at once or if it persists.
     Passing { why: String, retry_after: Option<Duration>, logged: bool },
     /// The version is too old; a new list is needed.
     Expired(String),
@@ -300,15 +302,14 @@ impl<K: Kind> Watcher<K> {
         let next = match outcome {
             Ok(next) => {
                 self.finish_list()?;
-                if self.unserved.take().is_some() {
-                    tracing::info!(v = 0, kind = self.kind.name(), "The API server now serves this kind");
-                }
+                self.log_served();
                 next
             }
             Err(Trouble::NoStreaming(why)) => {
                 self.streaming.give_up(self.kind.name(), &why);
                 State::Unlisted
             }
+            Err(Trouble::NotServed(_)) if self.kind.try_older() => State::Unlisted,
             Err(Trouble::NotServed(why)) if self.kind.may_be_missing() => self.missing(&why)?,
             Err(Trouble::NotServed(why)) => self.rest("Failed to list", &why, None, State::Unlisted),
             Err(Trouble::Expired(why)) => {
@@ -347,6 +348,18 @@ impl<K: Kind> Watcher<K> {
         let delay = (since.unwrap_or_default() / 4).clamp(UNSERVED.0, UNSERVED.1);
         let delay = self.jitter.between(delay / 2, delay);
         Ok(State::Resting { delay, then: Box::new(State::Unlisted) })
+    }
+
+    /// Logs that the server now serves the kind, or that it serves an older version only.
+    fn log_served(&mut self) {
+        let older = self.kind.note_served();
+        let kind = self.kind.name();
+        if self.unserved.take().is_some() {
+            tracing::info!(v = 0, kind, "The API server now serves this kind");
+        }
+        if let Some(version) = older {
+            tracing::info!(v = 0, kind, version, "The API server serves only an older version of this kind");
+        }
     }
 
     async fn listed(&mut self, version: Str) -> State {
@@ -398,7 +411,7 @@ impl<K: Kind> Watcher<K> {
         Ok(State::Watching { version, watch })
     }
 
-    /// Resets the backoff.
+    /// Records a success: resets the backoff, and allows another immediate list after an expired version.
     fn went_well(&mut self) {
         self.backoff.reset();
         self.relisted = false;
@@ -427,7 +440,7 @@ impl<K: Kind> Watcher<K> {
         self.after(trouble, State::Listed { version })
     }
 
-    /// Returns the state after a problem; this is `retry` if trying again is enough.
+    /// Returns the state after a problem. If trying again is enough, this is a pause, followed by `retry`.
     fn after(&mut self, trouble: Trouble, retry: State) -> State {
         match trouble {
             Trouble::Passing { why, retry_after, logged } => {

@@ -1,4 +1,4 @@
-//! Requests and answers of the filter and prioritize verbs.
+//! Requests and answers for the filter and prioritize verbs.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -77,14 +77,15 @@ impl Reject {
     }
 }
 
-/// Answer of filter: verdicts keyed by node name. Nodes without a verdict do not fit, and no reason is given for them.
+/// Answer to a filter request: verdicts keyed by node name. Nodes without a verdict do not fit, and no reason is
+/// given for them.
 #[derive(Clone, Debug, Default)]
 pub struct Filtered {
     /// The verdict for each node: whether the node fits, and if not, the reason.
     pub verdicts: BTreeMap<String, Result<(), Reject>>,
 }
 
-/// Answer of prioritize: node names with scores from 0 to [`MAX_SCORE`]. Nodes without a score get 0.
+/// Answer to a prioritize request: node names with scores from 0 to [`MAX_SCORE`]. Nodes without a score get 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scores(pub Vec<(String, i64)>);
 
@@ -226,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_are_answered_with_objects_unchanged_and_in_order() {
+    fn nodes_sent_as_objects_are_returned_as_the_same_objects_in_order() {
         let ask = ask(&json!({"Pod": {}, "Nodes": nodes(), "NodeNames": null})).unwrap();
         ask.need_objects().unwrap();
         let expected = json!({
@@ -240,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_answered_with_names() {
+    fn nodes_sent_as_names_are_returned_as_names() {
         let ask = ask(&json!({"Pod": {}, "Nodes": null, "NodeNames": ["b", "a"]})).unwrap();
         let error = ask.need_objects().unwrap_err().to_string();
         assert!(error.contains("nodeCacheCapable: false"), "{error}");

@@ -1,4 +1,4 @@
-//! The request of the bind verb.
+//! The request for the bind verb.
 
 use crate::wire::ExtenderBindingArgs;
 

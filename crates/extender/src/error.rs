@@ -1,13 +1,13 @@
-//! Errors returned by authors' functions.
+//! Errors returned by the functions that serve verbs.
 
 use std::fmt;
 
-/// An error returned by a function, which the scheduler receives instead of an answer. `?` converts other
-/// error types into `Error`; [`Error::new`] creates an `Error` from a message.
+/// An error returned by a function that serves a verb. The scheduler receives the error instead of an answer. `?`
+/// converts other error types into `Error`; [`Error::new`] creates an `Error` from a message.
 ///
 /// If the verb's answer has an `Error` field (filter, bind), the scheduler receives the message in that field, and
-/// kube-scheduler puts it into the pod's `FailedScheduling` event. Otherwise the response is HTTP 500, and the message
-/// is in the extender's log.
+/// kube-scheduler puts it into the pod's `FailedScheduling` event. Otherwise, the response has the HTTP status 500. The
+/// extender logs the message in both cases.
 pub struct Error(String);
 
 impl Error {

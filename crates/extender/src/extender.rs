@@ -207,7 +207,8 @@ impl Extender {
         self
     }
 
-    /// Adds a check to `/readyz`. While the check returns an error, a Service sends no requests here.
+    /// Sets the check that `/readyz` makes, in place of any earlier check. While the check returns an error, a Service
+    /// sends no requests to this extender.
     pub fn ready(mut self, check: impl Fn() -> Result<(), String> + Send + Sync + 'static) -> Self {
         self.ready = Some(Arc::new(check));
         self
@@ -255,7 +256,7 @@ impl Outcome {
     }
 }
 
-/// Decodes a request. Consumes the body, so that its memory is freed before the author's function is called.
+/// Decodes a request. Consumes the body, so that its memory is freed before the extender's function is called.
 fn read<W, T>(body: Bytes, make: impl FnOnce(W) -> Result<T, String>) -> Result<T, String>
 where
     W: for<'de> serde::Deserialize<'de>,

@@ -23,11 +23,11 @@
 //!
 //! Invariants:
 //! - Objects pass through unchanged: the JSON text of every pod and node is available and is returned byte for byte.
-//! - An answer has the form of the request: objects if the scheduler sent objects, names if it sent names
-//!   (`nodeCacheCapable: true`), in the order of the request.
+//! - The answer to a filter request has the form of the request: objects if the scheduler sent objects, names if it
+//!   sent names (`nodeCacheCapable: true`), in the order of the request.
 //! - Nothing that a client sends affects other requests, and a function that panics fails only the current request.
 //!
-//! Of the other Harbormaster crates, this crate uses only `harbormaster-serve`, an HTTP server that contains nothing
+//! The only other Harbormaster crate that this crate uses is `harbormaster-serve`, an HTTP server that contains nothing
 //! specific to Kubernetes.
 
 pub mod ask;

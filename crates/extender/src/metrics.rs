@@ -56,7 +56,8 @@ impl Metrics {
         &self.registry
     }
 
-    /// Creates all time series for a verb.
+    /// Creates the time series of a verb, so that they are on the page before the first request. Status codes other
+    /// than 200 are added as they occur.
     pub(crate) fn prepare(&self, verb: Verb) {
         self.requests.with_label_values(&[verb.as_str(), "200"]);
         self.errors.with_label_values(&[verb.as_str()]);

@@ -1,4 +1,4 @@
-//! The request and answer of the preempt verb.
+//! The request and answer for the preempt verb.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -34,8 +34,8 @@ pub struct Victim {
     pub pod: Option<Pod>,
 }
 
-/// Answer of preempt: the nodes on which pods may be evicted, each with the pods to evict. The pods must be among the
-/// node's victims in the request.
+/// Answer to a preempt request: the nodes on which pods may be evicted, each with the pods to evict. The pods must be
+/// among the node's victims in the request.
 #[derive(Clone, Debug, Default)]
 pub struct Preempted(pub BTreeMap<String, Victims>);
 

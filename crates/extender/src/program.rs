@@ -15,7 +15,7 @@ pub(crate) fn main(extender: Extender) -> ExitCode {
     init_log();
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
-        Err(error) => return failed(&format!("starting: {error}")),
+        Err(error) => return failed(&format!("starting the runtime: {error}")),
     };
     match runtime.block_on(extender.run(&serving)) {
         Ok(()) => ExitCode::SUCCESS,
@@ -36,7 +36,7 @@ impl Extender {
     }
 }
 
-/// Logs to stderr, one line per event. Does not read `RUST_LOG`; programs that need it set up logging themselves.
+/// Logs to stderr, one line per event. Does not read `RUST_LOG`; a program that needs this must set up logging itself.
 pub fn init_log() {
     // Fails only if logging is already set up.
     let _ = tracing_subscriber::fmt().with_ansi(false).with_writer(io::stderr).try_init();
@@ -60,7 +60,7 @@ fn told_to_end() -> impl Future<Output = ()> {
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}
         }
-        tracing::info!("Told to end");
+        tracing::info!("Received a stop signal");
     }
 }
 

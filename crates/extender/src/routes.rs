@@ -146,7 +146,7 @@ async fn outcome(shared: &Shared, verb: Verb, request: Request) -> Result<Outcom
     let Some(handler) = shared.extender.handlers.get(&verb) else {
         return Err((StatusCode::NOT_FOUND, format!("{verb} is not served")));
     };
-    // The author's function runs in a separate task, which contains its panics.
+    // The extender's function runs in a separate task, so that a panic ends only this task.
     let task = tokio::spawn(handler(body));
     let _aborted = OnDrop({
         let task: AbortHandle = task.abort_handle();

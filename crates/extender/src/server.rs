@@ -110,7 +110,7 @@ pub enum ServeError {
     )]
     NoVerb,
     /// Two verbs have the same path, or a verb has the path of a page.
-    #[error("two things are served at {0}: give verbs different names")]
+    #[error("the path {0} is used twice: give each verb its own path")]
     SamePath(String),
 }
 
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_extender_that_cannot_be_served_returns_the_reason() {
+    async fn the_reason_why_an_extender_cannot_be_served_is_returned() {
         let listen = Serving { listen: ([127, 0, 0, 1], 0).into(), ..Serving::default() };
         let bind = async |extender: Extender, serving: &Serving| {
             Server::bind(extender, serving).await.unwrap_err().to_string()
@@ -268,7 +268,7 @@ mod tests {
         let metrics = binding().path(crate::Verb::Bind, "/metrics");
         assert_eq!(
             bind(metrics, &listen).await,
-            "two things are served at /metrics: give verbs different names"
+            "the path /metrics is used twice: give each verb its own path"
         );
         let half = Serving { tls_cert_file: Some("x".into()), ..listen.clone() };
         assert!(bind(binding(), &half).await.contains("both"));

@@ -34,7 +34,7 @@ impl Certificate {
         Ok(Arc::new(Self { paths: paths.clone(), provider, files: Mutex::new(files), current }))
     }
 
-    /// Returns the TLS configuration. The file of client authorities is read only once.
+    /// Returns the TLS configuration. Reads the file of client authorities, which is not reloaded when it changes.
     pub(crate) fn server_config(self: &Arc<Self>) -> Result<ServerConfig, String> {
         let builder = ServerConfig::builder_with_provider(self.provider.clone())
             .with_safe_default_protocol_versions()
@@ -55,7 +55,7 @@ impl Certificate {
         Ok(config)
     }
 
-    /// Keeps reloading the files when they change; never returns.
+    /// Keeps reloading the certificate and its key when their files change; never returns.
     pub(crate) async fn follow(self: Arc<Self>) {
         loop {
             sleep(INTERVAL).await;
@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn errors_name_unusable_files() {
+    fn errors_contain_the_path_of_the_unusable_file() {
         let directory = tempfile::tempdir().unwrap();
         let path = |name: &str| directory.path().join(name);
         let mut files = TlsFiles { certificate: path("tls.crt"), key: path("tls.key"), client_ca: None };
@@ -102,7 +102,7 @@ mod tests {
         fs::write(&files.key, made.signing_key.serialize_pem()).unwrap();
         files.client_ca = Some(files.key.clone());
         let certificate = Certificate::open(&files).unwrap();
-        assert!(certificate.server_config().unwrap_err().contains("tls.key: it has no PEM block"));
+        assert!(certificate.server_config().unwrap_err().contains("tls.key: no PEM block"));
         files.client_ca = Some(files.certificate.clone());
         assert!(Certificate::open(&files).unwrap().server_config().is_ok());
     }

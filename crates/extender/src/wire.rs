@@ -74,7 +74,7 @@ macro_rules! go_struct {
 }
 
 go_struct! {
-    /// Request of filter and prioritize. Either `nodes` or `node_names` is present: `node_names` if the configuration
+    /// A filter or prioritize request. Either `nodes` or `node_names` is present: `node_names` if the configuration
     /// has `nodeCacheCapable: true`.
     ExtenderArgs {
         /// The pod that is being scheduled.
@@ -97,7 +97,7 @@ go_struct! {
 }
 
 go_struct! {
-    /// Answer of filter. If `nodes` and `node_names` are both absent, no node fits.
+    /// Answer to a filter request. If `nodes` and `node_names` are both absent, no node fits.
     ExtenderFilterResult {
         /// The nodes that fit; used by schedulers that sent objects.
         nodes: Option<NodeList> => "Nodes",
@@ -113,7 +113,7 @@ go_struct! {
 }
 
 go_struct! {
-    /// The score of one node. The answer of prioritize is a list of scores.
+    /// The score of one node. The answer to a prioritize request is a list of scores.
     HostPriority {
         /// The node's name.
         host: String => "Host",
@@ -124,7 +124,7 @@ go_struct! {
 }
 
 go_struct! {
-    /// Request of preempt. `node_name_to_meta_victims` is present if the configuration has `nodeCacheCapable: true`,
+    /// A preempt request. `node_name_to_meta_victims` is present if the configuration has `nodeCacheCapable: true`,
     /// and `node_name_to_victims` otherwise.
     ExtenderPreemptionArgs {
         /// The preemptor.
@@ -137,7 +137,7 @@ go_struct! {
 }
 
 go_struct! {
-    /// Answer of preempt. Victims are always identified by UID.
+    /// Answer to a preempt request. Victims are always identified by UID.
     ExtenderPreemptionResult {
         /// The nodes on which pods may be evicted, each with the pods to evict.
         node_name_to_meta_victims: Option<BTreeMap<String, Option<MetaVictims>>> => "NodeNameToMetaVictims",
@@ -173,7 +173,7 @@ go_struct! {
 }
 
 go_struct! {
-    /// Request of bind.
+    /// A bind request.
     ExtenderBindingArgs {
         /// The pod's name.
         pod_name: String => "PodName",
@@ -187,7 +187,7 @@ go_struct! {
 }
 
 go_struct! {
-    /// Answer of bind.
+    /// Answer to a bind request.
     ExtenderBindingResult {
         /// The error; empty if the pod is bound.
         error: String => "Error",
@@ -234,7 +234,7 @@ fn is_key(key: &str, field: &str) -> bool {
     key.chars().map(fold).eq(field.chars().map(fold))
 }
 
-/// A value that is decoded as in Go: into an existing value.
+/// A type whose values are decoded as in Go: into an existing value.
 trait GoValue: Default {
     fn read<'de, D: Deserializer<'de>>(&mut self, from: D) -> Result<(), D::Error>;
 }

@@ -56,7 +56,7 @@ pub(crate) struct AnswerCache {
     columns: Vec<Column>,
     /// Key and usage of each column, in the order of `columns`.
     column_entries: Vec<ColumnEntry>,
-    by_reads: FxHashMap<(PluginIdx, Reads), ColumnId>,
+    by_reads: FxHashMap<ColumnKey, ColumnId>,
     free_columns: Vec<ColumnId>,
     slates: Vec<Slate>,
     by_columns: FxHashMap<Box<[Option<ColumnId>]>, usize>,
@@ -74,14 +74,35 @@ struct ColumnEntry {
     /// Number of slates that use the column.
     users: usize,
     /// Key of the column; `None` if the entry is free.
-    key: Option<(PluginIdx, Reads)>,
+    key: Option<ColumnKey>,
     usage: Usage,
+}
+
+/// Everything that the answers of a column depend on, apart from the rows.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct ColumnKey {
+    plugin: PluginIdx,
+    /// Parts of the pod.
+    reads: Reads,
+    /// Facts about the cluster.
+    facts: Option<Reads>,
+}
+
+impl ColumnKey {
+    fn new(plugin: PluginIdx, reads: Reads, facts: &[(PluginIdx, Reads)]) -> Self {
+        let facts = facts.iter().find(|(of, _)| *of == plugin).map(|(_, facts)| facts.clone());
+        Self { plugin, reads, facts }
+    }
+
+    fn size(&self) -> usize {
+        self.reads.size() + self.facts.as_ref().map_or(0, Reads::size)
+    }
 }
 
 impl ColumnEntry {
     /// Approximate size in bytes, including the entry in the map.
     fn size(&self) -> usize {
-        let reads = self.key.as_ref().map_or(0, |(_, reads)| reads.size());
+        let reads = self.key.as_ref().map_or(0, ColumnKey::size);
         2 * (size_of::<Self>() + reads)
     }
 }
@@ -95,12 +116,17 @@ impl AnswerCache {
     /// Returns the slate for the pod of `cx`, after bringing the slate's columns up to date with the current nodes.
     pub(crate) fn open(&mut self, profile: &Profile, cx: &Cycle<'_>) -> Result<SlateId, PointError> {
         self.clock += 1;
-        let at = match self.by_spec.get(cx.pod, &self.slates) {
+        let facts = profile.cluster_reads(cx)?;
+        // Pods with equal specs share a slate only if the slate depends on nothing else.
+        let known = if facts.is_empty() { self.by_spec.get(cx.pod, &self.slates) } else { None };
+        let at = match known {
             Some(known) => known,
             None => {
                 self.enforce_budget(cx.nodes.rows());
-                let found = self.find(profile, cx.pod)?;
-                self.by_spec.insert(cx.pod, found, &self.slates);
+                let found = self.find(profile, cx.pod, &facts)?;
+                if facts.is_empty() {
+                    self.by_spec.insert(cx.pod, found, &self.slates);
+                }
                 found
             }
         };
@@ -164,18 +190,24 @@ impl AnswerCache {
         self.slates[slate.0].columns[plugin.at()].map(|column| &self.columns[column])
     }
 
-    /// The column of a row-scoped plugin, for calls that add answers to it.
+    /// The column of a row-scoped plugin, for adding answers; `None` for a cluster-scoped plugin.
     pub(crate) fn column_mut(&mut self, slate: SlateId, plugin: PluginIdx) -> Option<&mut Column> {
         self.slates[slate.0].columns[plugin.at()].map(|column| &mut self.columns[column])
     }
 
-    /// Finds or creates the slate of a pod whose spec was not seen recently.
-    fn find(&mut self, profile: &Profile, pod: &PodInfo) -> Result<usize, PointError> {
+    /// Finds or creates the slate of a pod whose spec was not seen recently, or for which the answers depend on facts
+    /// about the cluster.
+    fn find(
+        &mut self,
+        profile: &Profile,
+        pod: &PodInfo,
+        facts: &[(PluginIdx, Reads)],
+    ) -> Result<usize, PointError> {
         let mut keys = Vec::with_capacity(profile.plugins().len());
         for (at, plugin) in profile.plugins().iter().enumerate() {
             keys.push(match plugin.scope() {
                 Scope::Cluster => None,
-                Scope::Row => Some((PluginIdx(at as u16), plugin.reads(pod)?)),
+                Scope::Row => Some(ColumnKey::new(PluginIdx(at as u16), plugin.reads(pod)?, facts)),
             });
         }
         let fingerprint = fingerprint(&keys);
@@ -198,7 +230,7 @@ impl AnswerCache {
     }
 
     /// Finds or creates a column. An existing column becomes protected, because it is being used again.
-    fn column_for(&mut self, key: (PluginIdx, Reads)) -> ColumnId {
+    fn column_for(&mut self, key: ColumnKey) -> ColumnId {
         if let Some(known) = self.by_reads.get(&key) {
             self.budget.promote(&mut self.column_entries[*known].usage);
             return *known;
@@ -208,6 +240,7 @@ impl AnswerCache {
             self.columns.push(Column::default());
             self.column_entries.push(ColumnEntry::default());
         }
+        self.columns[id] = Column::new(key.facts.is_some());
         let usage = self.budget.admit(fingerprint(&key), self.clock, &mut self.recently_evicted);
         self.by_reads.insert(key.clone(), id);
         self.column_entries[id] = ColumnEntry { users: 0, key: Some(key), usage };
@@ -226,10 +259,10 @@ struct SlatesBySpec {
     cleanup_at: usize,
 }
 
-/// Below this number of specs, no cleanup happens.
+/// Minimum number of specs for a cleanup.
 const MIN_SPECS_FOR_CLEANUP: usize = 1024;
 
-/// The position of a spec's slate and the attempt that created the slate. The position may hold another slate by now.
+/// The position of a spec's slate and the attempt that created the slate. A newer slate may have taken the position.
 #[derive(Debug)]
 struct SpecEntry {
     spec: Weak<SpecInfo>,
@@ -244,7 +277,7 @@ impl SpecEntry {
 }
 
 impl SlatesBySpec {
-    /// Specs are shared, so the address identifies a spec while the spec is alive.
+    /// Returns the key of a pod's spec. Specs are shared, so the address identifies a spec while the spec is alive.
     fn key(pod: &PodInfo) -> (usize, Option<Str>) {
         (Arc::as_ptr(&pod.derived).addr(), pod.node_name.clone())
     }

@@ -1,8 +1,8 @@
-//! Requests that plugins send to the API server while a pod is being bound, after it has given up its node, and after
-//! it has found none.
+//! Requests that plugins send to the API server while a pod is being bound, after it gives up its node, and after an
+//! attempt finds no node.
 //!
-//! An [`ApiCall`] is plain data: Unreserve and PostFilter hand calls to the framework, which sends them later. PreBind,
-//! Bind and PostBind have an [`Api`] and wait for the responses.
+//! Unreserve and PostFilter collect [`ApiCall`]s (plain data), and the framework sends them later. PreBind, Bind and
+//! PostBind use an [`Api`] and wait for the responses.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use thiserror::Error;
 
 use crate::{
+    meter::Measurement,
     outcome::PluginError,
     plugin::BoxFuture,
     pod::PodInfo,
@@ -151,6 +152,19 @@ impl ApiCall {
     }
 }
 
+/// An event (events.k8s.io) of type `Normal` about a pod that is being bound.
+#[derive(Clone, Debug)]
+pub struct BindingEvent {
+    /// The pod.
+    pub pod: Arc<PodInfo>,
+    /// Reason, for example `BindingConditionsPending`.
+    pub reason: &'static str,
+    /// Action, for example `Scheduling`.
+    pub action: &'static str,
+    /// Human-readable note.
+    pub note: String,
+}
+
 /// Failure of a request.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{message}")]
@@ -210,16 +224,26 @@ pub trait ClusterApi: Send + Sync {
     /// Current time of the host's clock.
     fn now(&self) -> Timestamp;
 
-    /// Waits until the engine has seen the given version of an object, or a later version of an object of its kind.
-    /// The default is for hosts whose engine sees every write immediately.
+    /// Waits until the engine has seen the given version of an object, or a later version of any object of that kind.
+    /// The default returns immediately; it suits hosts whose engine sees every write at once.
     fn seen<'a>(&'a self, path: &'a ObjectPath, version: u64) -> BoxFuture<'a, ()> {
         let _ = (path, version);
         Box::pin(std::future::ready(()))
     }
+
+    /// Emits an event. The default drops it; it suits hosts without events.
+    fn event(&self, event: BindingEvent) {
+        let _ = event;
+    }
+
+    /// Records a measurement. The default drops it; it suits hosts without metrics.
+    fn measure(&self, measurement: &Measurement) {
+        let _ = measurement;
+    }
 }
 
-/// The API server as plugins see it while a pod is being bound. If a request fails, the method returns the API server's
-/// error.
+/// A plugin's access to the API server while a pod is being bound. A method whose request fails returns the API
+/// server's error.
 #[derive(Clone)]
 pub struct Api(Arc<dyn ClusterApi>);
 
@@ -232,6 +256,16 @@ impl Api {
     /// Current time of the host's clock, for timestamps in API objects.
     pub fn now(&self) -> Timestamp {
         self.0.now()
+    }
+
+    /// Emits an event about a pod that is being bound.
+    pub fn event(&self, event: BindingEvent) {
+        self.0.event(event);
+    }
+
+    /// Records a measurement.
+    pub fn measure(&self, measurement: &Measurement) {
+        self.0.measure(measurement);
     }
 
     /// Binds a pod.
@@ -266,7 +300,8 @@ impl Api {
         }
     }
 
-    /// Creates a custom object from `json`, which needs `metadata.name` but no `apiVersion` or `kind`.
+    /// Creates a custom object from `json`, which needs `metadata.name` or `metadata.generateName`, but no `apiVersion`
+    /// or `kind`.
     ///
     /// # Errors
     /// When the request fails.
@@ -328,6 +363,15 @@ impl Api {
     pub async fn patch_pod(&self, pod: &PodInfo, mut patch: Value) -> Result<(), ApiFailure> {
         patch["metadata"]["uid"] = pod.uid.as_str().into();
         self.call(ApiCall::patch(ObjectPath::pod(pod), patch)).await.map(drop)
+    }
+
+    /// Changes the status of a pod, unless another pod has taken its name.
+    ///
+    /// # Errors
+    /// When the request fails, or another pod has the name.
+    pub async fn patch_pod_status(&self, pod: &PodInfo, mut patch: Value) -> Result<(), ApiFailure> {
+        patch["metadata"]["uid"] = pod.uid.as_str().into();
+        self.call(ApiCall::patch(ObjectPath::pod(pod).status(), patch)).await.map(drop)
     }
 
     /// Waits until `settle` returns a value for a custom object of a kind that the plugin declares. Calls `settle`

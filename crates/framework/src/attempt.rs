@@ -1,4 +1,4 @@
-//! One scheduling attempt: from a pod and the node table to a node, or to the reasons why there is none.
+//! One scheduling attempt: finds a node for a pod, or the reasons why no node fits.
 //!
 //! A [`Runner`] makes attempts for one profile and owns the answer cache that they share. [`Runner::find`] narrows the
 //! nodes (PreFilter), filters and scores them, and chooses one. The [`Attempt`] that it returns owns its state, so
@@ -40,7 +40,7 @@ use crate::{
 };
 use draft::Draft;
 use filter::Narrowing;
-use walk::{best_rotating, walk};
+use walk::{best_rotating, considered, walk};
 
 /// Settings for searching and choosing nodes.
 #[derive(Debug)]
@@ -49,7 +49,7 @@ pub struct Search<'a> {
     pub window: Window,
     /// Choice among equally good nodes.
     pub tie: Tie,
-    /// Position where the search starts; the search advances it.
+    /// Positions where the search starts; the search advances them.
     pub rotation: &'a mut Rotation,
     /// Nodes to which pods are nominated. These pods are treated as occupying the nodes.
     pub nominated: &'a [NominatedRow],
@@ -75,7 +75,7 @@ pub struct NominatedRow {
     pub pods: Vec<Arc<PodInfo>>,
 }
 
-/// Result of an attempt: a node, or the reasons why there is none.
+/// Result of an attempt: a node, or the reasons why no node fits.
 #[derive(Debug)]
 pub enum Decision {
     /// The chosen node.
@@ -96,7 +96,7 @@ pub enum Decision {
 /// Error that ended an attempt without a decision.
 #[derive(Debug, thiserror::Error)]
 pub enum AttemptError {
-    /// The cluster is empty.
+    /// The cluster has no nodes.
     #[error("no nodes available to schedule pods")]
     NoNodes,
     /// A plugin failed unexpectedly.
@@ -148,7 +148,7 @@ impl Rejections {
         by_pre_filter.or_else(|| self.by_row.get(row).map(|(_, reject)| reject))
     }
 
-    /// Returns the Filter plugin that rejected the row; `None` if PreFilter rejected it or the row fits.
+    /// Returns the Filter plugin that rejected the row; `None` if PreFilter rejected the row or the row fits.
     fn filter_of(&self, row: NodeIdx) -> Option<PluginIdx> {
         let is_outside = self.outside.as_ref().is_some_and(|(only, _)| !only.contains(row));
         if self.all.is_some() || is_outside { None } else { self.by_row.get(row).map(|(plugin, _)| *plugin) }
@@ -163,7 +163,7 @@ enum Candidates {
 }
 
 impl Attempt {
-    /// The chosen node, or the reasons why there is none.
+    /// The chosen node, or the reasons why no node fits.
     pub fn decision(&self) -> &Decision {
         &self.decision
     }
@@ -191,7 +191,7 @@ impl Attempt {
     }
 
     /// Runs the Reserve plugins on the chosen row. `reservation` receives their reservations, and their assumptions are
-    /// applied to the cluster. If this fails, the caller must undo the reservations with [`unreserve`].
+    /// applied to the cluster. If a plugin fails, the caller must undo the reservations with [`unreserve`].
     ///
     /// # Errors
     /// The first rejection or error.
@@ -238,7 +238,8 @@ impl Attempt {
         self.rejections.as_ref()?.of(row)
     }
 
-    /// Returns the Filter plugin that rejected a row; `None` if no filter did.
+    /// Returns the name of the Filter plugin that rejected a row, or of the extenders if they did; `None` if neither
+    /// did.
     pub fn rejected_by(&self, row: NodeIdx) -> Option<&'static str> {
         let plugin = self.rejections.as_ref()?.filter_of(row)?;
         Some(self.profile.name_of(plugin))
@@ -261,7 +262,7 @@ impl Attempt {
 pub struct UnreserveOutcome {
     /// Calls to the API server, in order.
     pub calls: Vec<ApiCall>,
-    /// Plugin panics. The other plugins were called nevertheless.
+    /// Panics of plugins. The other plugins were still called.
     pub errors: Vec<PointError>,
 }
 
@@ -326,15 +327,15 @@ impl Runner {
         self.cache.forget_unused();
     }
 
-    /// Looks for a node for `pod`.
+    /// Makes one attempt to find a node for `pod`.
     ///
     /// # Errors
-    /// When the cluster is empty, or a plugin fails unexpectedly.
+    /// When the cluster has no nodes, a plugin fails, an extender that is not ignorable fails, or a score is invalid.
     pub fn find(
         &mut self,
         cluster: &mut Cluster,
         pod: &Arc<PodInfo>,
-        search: Search<'_>,
+        mut search: Search<'_>,
     ) -> Result<Attempt, AttemptError> {
         if cluster.node_count() == 0 {
             return Err(AttemptError::NoNodes);
@@ -348,7 +349,7 @@ impl Runner {
         };
         let preferred = search.preferred.iter().find_map(|name| cluster.find(name));
         let fits_preferred = self.reported(Stage::Filter, status_of, |runner| {
-            runner.filter_from(cluster, &mut draft, search.nominated, preferred)
+            runner.filter_from(cluster, &mut draft, &mut search, preferred)
         });
         if let Some(row) = fits_preferred? {
             return Ok(draft.finish_at(row, vec![row], 1, None));
@@ -364,16 +365,61 @@ impl Runner {
         &mut self,
         cluster: &mut Cluster,
         draft: &mut Draft,
-        nominated: &[NominatedRow],
+        search: &mut Search<'_>,
         preferred: Option<NodeIdx>,
     ) -> Result<Option<NodeIdx>, AttemptError> {
         if let Some(row) = preferred
-            && self.fits(cluster, draft, nominated, row)?
+            && self.fits(cluster, draft, search.nominated, row)?
             && self.extenders_accept(cluster, draft, row)
         {
             return Ok(Some(row));
         }
-        self.filter(cluster, draft, nominated).map(|()| None)
+        match self.filter(cluster, draft, search.nominated) {
+            Err(_) if search.tie == Tie::FirstOnHeap => self.filter_in_order(cluster, draft, search)?,
+            filtered => filtered?,
+        }
+        Ok(None)
+    }
+
+    /// Repeats a failed search one node at a time. kube-scheduler reports the first failure that it reaches, or none if
+    /// it finds enough feasible nodes before it reaches a failure.
+    fn filter_in_order(
+        &self,
+        cluster: &mut Cluster,
+        draft: &mut Draft,
+        search: &mut Search<'_>,
+    ) -> Result<(), AttemptError> {
+        let mut rows: Vec<NodeIdx> = considered(cluster, draft.restriction.only.as_ref()).collect();
+        let wanted = self.wanted(rows.len(), search);
+        let start = search.rotation.position % rows.len().max(1);
+        rows.rotate_left(start);
+        let mut fits = NodeSet::default();
+        for (visited, row) in rows.into_iter().enumerate() {
+            match self.fits(cluster, draft, search.nominated, row) {
+                // The walk that follows ends here.
+                Ok(true) if fits.len() == wanted => {
+                    fits.insert(row);
+                    break;
+                }
+                Ok(true) => fits.insert(row),
+                Ok(false) => {}
+                Err(error) => {
+                    search.rotation.position = (search.rotation.position + visited) % cluster.node_count();
+                    return Err(error);
+                }
+            }
+        }
+        draft.fits = fits;
+        Ok(())
+    }
+
+    /// Number of feasible nodes to find among `considered` nodes.
+    fn wanted(&self, considered: usize, search: &Search<'_>) -> usize {
+        let has_preferences = !self.profile.scorers().is_empty() || self.extenders.choose_nodes();
+        if !has_preferences {
+            return 1;
+        }
+        search.window.wanted(considered, self.profile.percentage_of_nodes_to_score())
     }
 
     /// Reports PreScore and Score to the meter if nodes were scored.
@@ -412,9 +458,7 @@ impl Runner {
         tried: Option<NodeIdx>,
     ) -> Result<Attempt, AttemptError> {
         let considered = draft.considered(cluster);
-        let wanted = search.window.wanted(considered, self.profile.percentage_of_nodes_to_score());
-        let has_preferences = !self.profile.scorers().is_empty() || self.extenders.choose_nodes();
-        let wanted = if has_preferences { wanted } else { 1 };
+        let wanted = self.wanted(considered, &search);
         let asks_extenders = self.extenders.choose_for(&draft.pod);
         if wanted >= considered && search.tie == Tie::Rotate && !asks_extenders {
             return self.choose_of_all(cluster, draft, search.rotation);
@@ -422,7 +466,8 @@ impl Runner {
         let only = draft.restriction.only.as_ref();
         let mut walk = walk(cluster, &draft.fits, only, search.rotation.position, wanted, tried);
         search.rotation.position = (search.rotation.position + walk.visited) % cluster.node_count();
-        // True only in parity with kube-scheduler, which ignores the pods on nodes that an extender returns as objects.
+        // Set only when choices must equal those of kube-scheduler, which ignores the pods on nodes that an extender
+        // returns as objects.
         let mut stripped = false;
         if asks_extenders {
             let passed = self.ask_filters(cluster, &mut draft, walk.feasible)?;
@@ -493,8 +538,9 @@ impl Runner {
         self.unstaged(|runner| runner.extenders.add_scores(&draft.pod, cluster.nodes(), rows, totals));
     }
 
-    /// Returns true if the extenders accept `row`. An extender failure is treated as a rejection here: the extender is
-    /// called again for the other rows, and an error from that call is reported.
+    /// Returns true if the extenders accept `row`. An extender failure is treated as a rejection here: the
+    /// extenders are then called again with all feasible rows, possibly including this one, and an error from that
+    /// call is reported.
     fn extenders_accept(&mut self, cluster: &Cluster, draft: &Draft, row: NodeIdx) -> bool {
         if !self.extenders.choose_for(&draft.pod) {
             return true;

@@ -66,7 +66,7 @@ impl Cluster {
         &self.indexes
     }
 
-    /// Splits the cluster into the state without the indexes, and the indexes.
+    /// Borrows the nodes and objects, and separately the indexes.
     pub fn split(&mut self) -> (ClusterView<'_>, &mut Indexes) {
         (ClusterView { nodes: &self.nodes, objects: &self.objects }, &mut self.indexes)
     }
@@ -89,7 +89,7 @@ impl Cluster {
         !self.errors.is_empty() || !self.undecodable.is_empty()
     }
 
-    /// Returns the errors of indexes and assumptions since the last call. The errors have no other effect.
+    /// Returns the errors of indexes and assumptions since the last call, for reporting.
     pub fn take_errors(&mut self) -> Vec<PointError> {
         std::mem::take(&mut self.errors)
     }
@@ -165,6 +165,7 @@ impl Cluster {
         if !outcome.changes.is_empty() {
             self.custom_changed(raw.key.clone());
         }
+        outcome.replaced.into_iter().for_each(|key| self.custom_changed(key));
         outcome.changes
     }
 
@@ -182,9 +183,16 @@ impl Cluster {
     /// # Errors
     /// When a plugin's assumption panics.
     pub fn assume(&mut self, pod: &Str, assume: Assume) -> Result<(), PointError> {
-        for assumption in assume.into_assumptions() {
+        let (assumptions, creations) = assume.into_parts();
+        for assumption in assumptions {
             let key = assumption.key.clone();
             if self.objects.assume(pod, assumption)? {
+                self.custom_changed(key);
+            }
+        }
+        for creation in creations {
+            let key = creation.key.clone();
+            if self.objects.expect(pod, creation) {
                 self.custom_changed(key);
             }
         }
@@ -210,8 +218,8 @@ impl Cluster {
         self.errors.extend(result.err());
     }
 
-    /// Updates what is derived from all nodes: the node order and the image counts. Call this before every scheduling
-    /// cycle.
+    /// Updates the data that is derived from all nodes: the node order and the image counts. Call this before every
+    /// scheduling cycle.
     pub fn refresh(&mut self) {
         self.nodes.refresh();
     }

@@ -31,6 +31,8 @@ pub struct Cycle<'a> {
     pub pod: &'a PodInfo,
     /// Time at which the attempt began. Plugins have no other clock.
     pub now: Timestamp,
+    /// True if row-scoped plugins see the cluster.
+    rows_see_cluster: bool,
 }
 
 impl<'a> Cycle<'a> {
@@ -41,7 +43,19 @@ impl<'a> Cycle<'a> {
 
     /// Creates a view with indexes that do not belong to the cluster.
     pub fn with_indexes(cluster: &'a Cluster, indexes: &'a Indexes, pod: &'a PodInfo) -> Self {
-        Self { nodes: cluster.nodes(), objects: cluster.objects(), indexes, pod, now: cluster.now() }
+        let (nodes, objects) = (cluster.nodes(), cluster.objects());
+        Self { nodes, objects, indexes, pod, now: cluster.now(), rows_see_cluster: true }
+    }
+
+    /// Returns the view for answers that outlive the attempt. `reads_cluster` is true if they are stored together with
+    /// the facts about the cluster that they depend on.
+    pub(crate) fn for_cached(self, reads_cluster: bool) -> Self {
+        Self { rows_see_cluster: reads_cluster, ..self }
+    }
+
+    /// Returns the view for row-scoped plugins that may see the cluster.
+    pub(crate) fn for_rows(&self) -> Option<Self> {
+        self.rows_see_cluster.then_some(*self)
     }
 
     /// The indexes of all plugins.
@@ -65,8 +79,8 @@ pub struct EnqueueCycle<'a> {
 pub struct PostFilterCycle<'a> {
     /// The pod that fits no node.
     pub pod: &'a PodInfo,
-    /// Present if PreFilter rejected the pod for all nodes. If no eviction can help, the PreFilter plugins after the
-    /// one that rejected the pod were not called.
+    /// PreFilter's rejection of the pod for all nodes, if there was one. If no eviction can help, the PreFilter plugins
+    /// after the one that rejected the pod were not called.
     pub pre_filter: Option<Reject>,
     /// True if the PreFilter method of this plugin was called in this attempt.
     pub pre_filtered: bool,
@@ -74,7 +88,7 @@ pub struct PostFilterCycle<'a> {
     /// to the pod. A failed request is reported but has no other effect: the pod waits for events as if the request had
     /// succeeded.
     pub calls: &'a mut Vec<ApiCall>,
-    /// Dry runs: would the pod fit a given node without certain pods?
+    /// Dry runs, which show whether the pod would fit a node without certain other pods.
     pub what_if: &'a mut dyn WhatIf,
 }
 
@@ -99,7 +113,8 @@ pub trait WhatIf {
     /// always visit the same nodes first.
     fn offset(&self) -> usize;
 
-    /// Returns true if a search stops after enough nodes, as kube-scheduler's does, and false if it visits all nodes.
+    /// Returns true if a search stops once it has found enough nodes, as in kube-scheduler. Returns false if a search
+    /// visits all nodes.
     fn stops_early(&self) -> bool;
 
     /// Returns true if [`Self::agreed`] calls extenders for the pod.
@@ -120,7 +135,7 @@ pub trait WhatIf {
     fn dry_run(&mut self, row: NodeIdx) -> DryRun<'_>;
 }
 
-/// Pods that Permit holds back, as one plugin sees them: the plugin can act only on its own behalf.
+/// One plugin's access to the pods that Permit holds back. The plugin acts only on its own behalf.
 pub struct Waiting<'a> {
     pods: &'a mut (dyn WaitingPods + 'a),
     plugin: &'static str,
@@ -153,7 +168,7 @@ impl<'a> Waiting<'a> {
     }
 }
 
-/// Pods that Permit holds back, as the host keeps them. Plugins see them as [`Waiting`].
+/// The pods that Permit holds back. Plugins access them through [`Waiting`].
 pub trait WaitingPods {
     /// Returns the waiting pods and their nodes, in the order in which they began to wait.
     fn list(&self) -> Vec<(Arc<PodInfo>, Str)>;
@@ -168,7 +183,7 @@ pub trait WaitingPods {
     fn activate(&mut self, namespace: &str, name: &str);
 }
 
-/// A pod and the node chosen for it, with the reservation of the plugin that this placement is passed to.
+/// A pod, the node chosen for it, and the reservation of the plugin that receives the placement.
 #[derive(Clone, Debug)]
 pub struct Placement {
     /// The pod, not yet bound.
@@ -191,12 +206,12 @@ impl Placement {
     }
 }
 
-/// A pod and the node chosen for it, with the reservations of all plugins.
+/// A pod, the node chosen for it, and the reservations of all plugins.
 #[derive(Clone, Debug)]
 pub struct Reservation {
     pod: Arc<PodInfo>,
     node: Str,
-    /// Reservation of each plugin; empty if there is no Reserve plugin.
+    /// Reservation of each plugin; plugins past the end have none.
     reserved: Vec<Slot>,
 }
 

@@ -62,6 +62,7 @@ detect! {
     pre_bind: PreBind<>;
     bind: Bind<>;
     post_bind: PostBind<>;
+    reads_cluster: ReadsCluster<>;
     watches: Watches<>;
 }
 
@@ -132,7 +133,7 @@ macro_rules! implemented_points {
             let mut probe = $crate::detection::Probe(points);
             $crate::implemented_points!(@detect probe:
                 pre_enqueue queue_sort pre_filter filter post_filter pre_score score reserve permit pre_bind bind post_bind
-                watches);
+                reads_cluster watches);
             let mut index = (&mut &mut probe).index();
             (&mut &mut index).index_watches(probe);
         }

@@ -2,9 +2,10 @@
 
 use std::{any::Any, fmt, ops::BitOr, sync::Arc};
 
-use harbormaster_api::{Node, Pod, changes};
+use harbormaster_api::{Node, Pod, Release, changes, requests::StatusRule};
 
 use crate::{
+    objects::Objects,
     outcome::PluginResult,
     pod::PodInfo,
     resource::{AnyCustom, Changed, Custom, CustomChange, Resource, ResourceName},
@@ -16,7 +17,7 @@ use crate::{
 pub struct Action(pub u32);
 
 /// The single actions with kube-scheduler's names, in bit order.
-const ACTIONS: [(Action, &str); 13] = [
+const ACTIONS: [(Action, &str); 14] = [
     (Action::ADD, "Add"),
     (Action::DELETE, "Delete"),
     (Action::UPDATE_NODE_ALLOCATABLE, "UpdateNodeAllocatable"),
@@ -27,6 +28,7 @@ const ACTIONS: [(Action, &str); 13] = [
     (Action::UPDATE_NODE_DECLARED_FEATURE, "UpdateNodeDeclaredFeature"),
     (Action::UPDATE_POD_LABEL, "UpdatePodLabel"),
     (Action::UPDATE_POD_SCALE_DOWN, "UpdatePodScaleDown"),
+    (Action::UPDATE_POD_SCALE_UP, "UpdatePodScaleUp"),
     (Action::UPDATE_POD_TOLERATION, "UpdatePodToleration"),
     (Action::UPDATE_POD_GATES_ELIMINATED, "UpdatePodSchedulingGatesEliminated"),
     (Action::UPDATE_POD_GENERATED_RESOURCE_CLAIM, "UpdatePodGeneratedResourceClaim"),
@@ -53,16 +55,18 @@ impl Action {
     pub const UPDATE_POD_LABEL: Self = Self(1 << 8);
     /// An effective request decreased.
     pub const UPDATE_POD_SCALE_DOWN: Self = Self(1 << 9);
+    /// An effective request increased. In Kubernetes 1.36, this is an update with no specific change.
+    pub const UPDATE_POD_SCALE_UP: Self = Self(1 << 10);
     /// The number of tolerations changed.
-    pub const UPDATE_POD_TOLERATION: Self = Self(1 << 10);
+    pub const UPDATE_POD_TOLERATION: Self = Self(1 << 11);
     /// The last scheduling gate was removed.
-    pub const UPDATE_POD_GATES_ELIMINATED: Self = Self(1 << 11);
+    pub const UPDATE_POD_GATES_ELIMINATED: Self = Self(1 << 12);
     /// Generated resource claims were recorded in the status.
-    pub const UPDATE_POD_GENERATED_RESOURCE_CLAIM: Self = Self(1 << 12);
+    pub const UPDATE_POD_GENERATED_RESOURCE_CLAIM: Self = Self(1 << 13);
     /// In a registration: any update. In an incoming event: an update with no specific change.
-    pub const UPDATE: Self = Self(8188);
-    /// Any change at all.
-    pub const ALL: Self = Self(8191);
+    pub const UPDATE: Self = Self(Self::ALL.0 & !(Self::ADD.0 | Self::DELETE.0));
+    /// Any change.
+    pub const ALL: Self = Self((1 << ACTIONS.len()) - 1);
 
     /// All single actions, in bit order.
     pub fn each() -> impl Iterator<Item = Self> {
@@ -75,17 +79,18 @@ impl Action {
     }
 }
 
-/// Actions that can happen to pods.
+/// Single actions that are reported for pods.
 const OF_PODS: Action = Action(
     Action::ADD.0
         | Action::DELETE.0
         | Action::UPDATE_POD_LABEL.0
         | Action::UPDATE_POD_SCALE_DOWN.0
+        | Action::UPDATE_POD_SCALE_UP.0
         | Action::UPDATE_POD_TOLERATION.0
         | Action::UPDATE_POD_GATES_ELIMINATED.0
         | Action::UPDATE_POD_GENERATED_RESOURCE_CLAIM.0,
 );
-/// Actions that can happen to nodes.
+/// Single actions that are reported for nodes.
 const OF_NODES: Action = Action(
     Action::ADD.0
         | Action::DELETE.0
@@ -96,7 +101,7 @@ const OF_NODES: Action = Action(
         | Action::UPDATE_NODE_ANNOTATION.0
         | Action::UPDATE_NODE_DECLARED_FEATURE.0,
 );
-/// Actions that can happen to all other objects.
+/// Single actions that are reported for all other objects.
 const OF_OTHERS: Action = Action(Action::ADD.0 | Action::DELETE.0);
 
 impl BitOr for Action {
@@ -125,9 +130,13 @@ impl fmt::Display for Action {
 pub enum EventResource {
     /// In a registration: any pod.
     Pod,
-    /// A pod that is bound (incoming events only).
+    /// A pod that is bound or gives up its node.
     AssignedPod,
-    /// A pod that is not bound (incoming events only).
+    /// In a registration: the waiting pod itself. In an incoming event of Kubernetes 1.37: a pod in the queue.
+    TargetPod,
+    /// A pod that is not bound, other than the waiting pod itself, in Kubernetes 1.37 (incoming events only).
+    UnscheduledPod,
+    /// A pod that is not bound, in Kubernetes 1.36 (incoming events only).
     UnschedulablePod,
     /// A node.
     Node,
@@ -159,8 +168,7 @@ pub enum EventResource {
     Custom(ResourceName),
 }
 
-/// Group and plural name of Kubernetes' own kinds that plugins name as [`Resource`]s but that have a separate
-/// [`EventResource`].
+/// Kubernetes' own kinds that plugins name as [`Resource`]s: group, plural name, and the kind's own [`EventResource`].
 const OWN_KINDS: [(&str, &str, EventResource); 11] = [
     ("", "persistentvolumes", EventResource::PersistentVolume),
     ("", "persistentvolumeclaims", EventResource::PersistentVolumeClaim),
@@ -191,7 +199,11 @@ impl EventResource {
     /// [`Action::UPDATE`].
     pub fn actions(self) -> Action {
         match self {
-            Self::Pod | Self::AssignedPod | Self::UnschedulablePod => OF_PODS,
+            Self::Pod
+            | Self::AssignedPod
+            | Self::TargetPod
+            | Self::UnscheduledPod
+            | Self::UnschedulablePod => OF_PODS,
             Self::Node => OF_NODES,
             Self::WildCard => Action::ALL,
             _ => OF_OTHERS,
@@ -209,6 +221,8 @@ impl fmt::Display for EventResource {
         f.write_str(match self {
             Self::Pod => "Pod",
             Self::AssignedPod => "AssignedPod",
+            Self::TargetPod => "TargetPod",
+            Self::UnscheduledPod => "UnscheduledPod",
             Self::UnschedulablePod => "UnschedulablePod",
             Self::Node => "Node",
             Self::PersistentVolume => "PersistentVolume",
@@ -228,7 +242,7 @@ impl fmt::Display for EventResource {
     }
 }
 
-/// A change in the cluster, or one that a plugin listens to.
+/// A change in the cluster, or a kind of change that a plugin listens for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ClusterEvent {
     /// Kind of the changed object.
@@ -264,16 +278,19 @@ impl ClusterEvent {
 
     /// Returns true if a registration for `self` matches the incoming event `happened`.
     ///
-    /// This is kube-scheduler's rule, odd as it is: the two sets of actions must share a bit, and the incoming set must
-    /// not be numerically larger than the registered set, so a generic update reaches only listeners for all updates.
+    /// This is kube-scheduler's rule: the two sets of actions must share a bit, and the incoming set must not be
+    /// numerically larger than the registered set. A generic update therefore reaches only listeners for all updates.
     pub fn matches(self, happened: Self) -> bool {
-        use EventResource::{AssignedPod, Pod, UnschedulablePod, WildCard};
+        use EventResource::{AssignedPod, Pod, TargetPod, UnschedulablePod, UnscheduledPod, WildCard};
         if self.is_wild_card() {
             return true;
         }
-        let same_resource = self.resource == happened.resource
-            || self.resource == WildCard
-            || (self.resource == Pod && matches!(happened.resource, AssignedPod | UnschedulablePod));
+        let same_resource = match (self.resource, happened.resource) {
+            (WildCard, _) | (Pod, AssignedPod | TargetPod | UnscheduledPod | UnschedulablePod) => true,
+            // In Kubernetes 1.36, the only pod without a node whose changes reach its hints is the waiting pod itself.
+            (TargetPod, UnschedulablePod) => true,
+            (registered, happened) => registered == happened,
+        };
         same_resource && self.action.intersects(happened.action) && happened.action <= self.action
     }
 }
@@ -284,23 +301,58 @@ impl fmt::Display for ClusterEvent {
     }
 }
 
-/// Returns the events for a change to a pod; a change that matches no action is a generic update.
-pub fn pod_events(resource: EventResource, old: &Pod, new: &Pod) -> impl Iterator<Item = ClusterEvent> {
-    use changes::PodChanges as C;
-    let changed = changes::pod_changes(old, new);
-    let known = [
-        (C::LABELS, Action::UPDATE_POD_LABEL),
-        (C::SCALE_DOWN, Action::UPDATE_POD_SCALE_DOWN),
-        (C::GATES_ELIMINATED, Action::UPDATE_POD_GATES_ELIMINATED),
-        (C::TOLERATIONS, Action::UPDATE_POD_TOLERATION),
-        (C::GENERATED_CLAIMS, Action::UPDATE_POD_GENERATED_RESOURCE_CLAIM),
-    ];
-    let mut actions: Vec<Action> =
-        known.into_iter().filter(|(what, _)| changed.contains(*what)).map(|(_, action)| action).collect();
-    if actions.is_empty() {
-        actions.push(Action::UPDATE);
+/// How a release reports changes to pods.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PodEvents {
+    /// Resource of a pod without a node, for all but the pod's own hints.
+    pub unbound: EventResource,
+    /// Resource of a pod without a node, for the pod's own hints.
+    pub own: EventResource,
+    /// True if larger requests have an event of their own.
+    scale_up: bool,
+    status_rule: StatusRule,
+}
+
+impl PodEvents {
+    /// Returns the rules of a release.
+    pub fn of(release: Release) -> Self {
+        use EventResource::{TargetPod, UnschedulablePod, UnscheduledPod};
+        let split = release >= Release::V1_37;
+        Self {
+            unbound: if split { UnscheduledPod } else { UnschedulablePod },
+            own: if split { TargetPod } else { UnschedulablePod },
+            scale_up: split,
+            status_rule: StatusRule::of(release),
+        }
     }
-    actions.into_iter().map(move |action| ClusterEvent::new(resource, action))
+
+    /// Returns the events for a change to a pod; a change that matches no action is a generic update.
+    pub fn updates(
+        self,
+        resource: EventResource,
+        old: &Pod,
+        new: &Pod,
+    ) -> impl Iterator<Item = ClusterEvent> + use<> {
+        use changes::PodChanges as C;
+        let changed = changes::pod_changes(old, new, self.status_rule);
+        let known = [
+            (C::LABELS, Action::UPDATE_POD_LABEL),
+            (C::SCALE_DOWN, Action::UPDATE_POD_SCALE_DOWN),
+            (C::SCALE_UP, Action::UPDATE_POD_SCALE_UP),
+            (C::GATES_ELIMINATED, Action::UPDATE_POD_GATES_ELIMINATED),
+            (C::TOLERATIONS, Action::UPDATE_POD_TOLERATION),
+            (C::GENERATED_CLAIMS, Action::UPDATE_POD_GENERATED_RESOURCE_CLAIM),
+        ];
+        let happened = |(what, action): (C, Action)| {
+            let reported = action != Action::UPDATE_POD_SCALE_UP || self.scale_up;
+            (reported && changed.contains(what)).then_some(action)
+        };
+        let mut actions: Vec<Action> = known.into_iter().filter_map(happened).collect();
+        if actions.is_empty() {
+            actions.push(Action::UPDATE);
+        }
+        actions.into_iter().map(move |action| ClusterEvent::new(resource, action))
+    }
 }
 
 /// Returns the events for a change to a node; none for a change that matches no action.
@@ -327,27 +379,27 @@ pub fn node_events(old: &Node, new: &Node) -> impl Iterator<Item = ClusterEvent>
 pub enum Change<'a> {
     /// A pod; `old` is absent on add, `new` on delete.
     Pod {
-        /// Before.
+        /// The pod before the change.
         old: Option<&'a Pod>,
-        /// After.
+        /// The pod after the change.
         new: Option<&'a Pod>,
     },
     /// A node; `old` is absent on add, `new` on delete.
     Node {
-        /// Before.
+        /// The node before the change.
         old: Option<&'a Node>,
-        /// After.
+        /// The node after the change.
         new: Option<&'a Node>,
     },
     /// An object of a kind that a plugin names; `old` is absent on add, `new` on delete. [`Self::of`] restores the type
     /// of the objects.
     Custom {
-        /// Before.
+        /// The object before the change.
         old: Option<&'a (dyn Any + Send + Sync)>,
-        /// After.
+        /// The object after the change.
         new: Option<&'a (dyn Any + Send + Sync)>,
     },
-    /// An object of another kind, or no object at all.
+    /// An object of another kind, or no object.
     Other,
 }
 
@@ -377,7 +429,7 @@ pub enum OwnedChange {
     Node(Option<Arc<Node>>, Option<Arc<Node>>),
     /// A custom object before and after.
     Custom(Option<AnyCustom>, Option<AnyCustom>),
-    /// An object of another kind, or no object at all.
+    /// An object of another kind, or no object.
     #[default]
     Other,
 }
@@ -420,11 +472,24 @@ pub type HintFn<P> = fn(&P, &PodInfo, &Change<'_>) -> PluginResult<Hint>;
 /// [`Hint::Queue`].
 pub type CustomHintFn<P, R> = fn(&P, &PodInfo, Changed<'_, R>) -> PluginResult<Hint>;
 
-/// A [`HintFn`] or a [`CustomHintFn`], boxed.
-pub(crate) type BoxedHint<P> = Box<dyn Fn(&P, &PodInfo, &Change<'_>) -> PluginResult<Hint> + Send + Sync>;
+/// A pending pod, and the objects other than nodes and pods as they are after a change.
+#[derive(Clone, Copy, Debug)]
+pub struct HintCycle<'a> {
+    /// The pending pod.
+    pub pod: &'a PodInfo,
+    /// The objects. If several changes have happened since the pod's attempt began, the state after the last of them.
+    pub objects: &'a Objects,
+}
+
+/// A [`HintFn`] that reads other objects.
+pub type ObjectsHintFn<P> = fn(&P, HintCycle<'_>, &Change<'_>) -> PluginResult<Hint>;
+
+/// A [`HintFn`], a [`CustomHintFn`] or an [`ObjectsHintFn`], boxed.
+pub(crate) type BoxedHint<P> =
+    Box<dyn Fn(&P, HintCycle<'_>, &Change<'_>) -> PluginResult<Hint> + Send + Sync>;
 
 /// The hint of one registration of one plugin.
-pub type ErasedHint = Box<dyn Fn(&PodInfo, &Change<'_>) -> PluginResult<Hint> + Send + Sync>;
+pub type ErasedHint = Box<dyn Fn(HintCycle<'_>, &Change<'_>) -> PluginResult<Hint> + Send + Sync>;
 
 /// An event that a plugin listens to, with the hint bound to the plugin.
 pub struct ErasedRegistration {
@@ -438,7 +503,7 @@ pub struct ErasedRegistration {
 pub struct Registration<P> {
     /// The event.
     pub event: ClusterEvent,
-    /// Decides per pod; `None` requeues every pod that the plugin rejected.
+    /// The hint; with `None`, the event requeues every pod that the plugin rejected.
     pub(crate) hint: Option<BoxedHint<P>>,
 }
 
@@ -451,14 +516,20 @@ impl<P: 'static> Registration<P> {
     /// When `action` happens to `resource`, requeues those pods that the plugin rejected and for which `hint` returns
     /// [`Hint::Queue`].
     pub fn hinted(resource: EventResource, action: Action, hint: HintFn<P>) -> Self {
+        let hint: BoxedHint<P> = Box::new(move |plugin, cx, change| hint(plugin, cx.pod, change));
+        Self { event: ClusterEvent::new(resource, action), hint: Some(hint) }
+    }
+
+    /// Same as [`Self::hinted`], but the hint reads other objects.
+    pub fn hinted_with_objects(resource: EventResource, action: Action, hint: ObjectsHintFn<P>) -> Self {
         Self { event: ClusterEvent::new(resource, action), hint: Some(Box::new(hint)) }
     }
 
     /// Listens for `action` on custom objects of kind `R`, which the plugin or its index must declare with
     /// [`Watches`](crate::resource::Watches). `hint` decides whether to requeue a pod.
     pub fn on<R: Resource>(action: Action, hint: CustomHintFn<P, R>) -> Self {
-        let typed: BoxedHint<P> = Box::new(move |plugin, pod, change| match change.of::<R>() {
-            Some(changed) => hint(plugin, pod, changed),
+        let typed: BoxedHint<P> = Box::new(move |plugin, cx, change| match change.of::<R>() {
+            Some(changed) => hint(plugin, cx.pod, changed),
             // The object was decoded into another plugin's type for the same kind. This plugin receives a separate
             // change with its own type.
             None => Ok(Hint::Skip),
@@ -469,11 +540,13 @@ impl<P: 'static> Registration<P> {
 
 #[cfg(test)]
 mod tests {
+    use harbormaster_api::{self as api, PodSpec, pod::Container};
+
     use super::*;
     use EventResource::{AssignedPod, Node, Pod};
 
     #[test]
-    fn labels_match_those_that_kube_scheduler_prints() {
+    fn event_names_match_those_that_kube_scheduler_prints() {
         assert_eq!(ClusterEvent::new(Node, Action::UPDATE_NODE_TAINT).to_string(), "NodeUpdateNodeTaint");
         assert_eq!(ClusterEvent::new(AssignedPod, Action::DELETE).to_string(), "AssignedPodDelete");
         assert_eq!(
@@ -518,6 +591,42 @@ mod tests {
                 assert!(ClusterEvent::new(resource, Action::ADD | action).matches(event), "{event}");
             }
         }
+    }
+
+    #[test]
+    fn each_release_names_pods_without_a_node_and_larger_requests_in_its_own_way() {
+        let asks = |milli| {
+            let container = Container { requests: vec![("cpu".into(), milli)], ..Container::default() };
+            let spec = PodSpec { containers: vec![container], ..PodSpec::default() };
+            api::Pod { spec: Arc::new(spec), ..api::Pod::default() }
+        };
+        for (release, own, unbound, grown) in [
+            (Release::V1_36, "UnschedulablePod", "UnschedulablePod", "Update"),
+            (Release::V1_37, "TargetPod", "UnscheduledPod", "UpdatePodScaleUp"),
+        ] {
+            let events = PodEvents::of(release);
+            let named = |old, new| {
+                let events = events.updates(events.own, &asks(old), &asks(new));
+                events.map(|event| event.to_string()).collect::<Vec<_>>()
+            };
+            assert_eq!(events.unbound.to_string(), unbound);
+            assert_eq!(named(1, 2), [format!("{own}{grown}")], "{release}");
+            assert_eq!(named(2, 1), [format!("{own}UpdatePodScaleDown")], "{release}");
+            assert_eq!(named(1, 1), [format!("{own}Update")], "{release}");
+        }
+    }
+
+    #[test]
+    fn changes_to_the_waiting_pod_reach_listeners_of_any_pod_and_of_the_pod_itself() {
+        for release in Release::ALL {
+            let own = ClusterEvent::new(PodEvents::of(*release).own, Action::UPDATE_POD_LABEL);
+            for (listener, hears) in [(Pod, true), (EventResource::TargetPod, true), (AssignedPod, false)] {
+                let registered = ClusterEvent::new(listener, Action::UPDATE_POD_LABEL);
+                assert_eq!(registered.matches(own), hears, "{release} {listener}");
+            }
+        }
+        let assigned = ClusterEvent::new(AssignedPod, Action::UPDATE_POD_LABEL);
+        assert!(!ClusterEvent::new(EventResource::TargetPod, Action::ALL).matches(assigned));
     }
 
     #[test]

@@ -1,11 +1,11 @@
 //! Extenders: webhooks that take part in scheduling decisions (`extenders` in the configuration).
 //!
 //! An [`Extender`] is the engine's description of one webhook. Requests go through the host's [`ExtenderClient`]; this
-//! module does no I/O. [`Extenders`] contains the rules: the order of requests, the answers that are allowed, and the
-//! handling of errors.
+//! module does no I/O. [`Extenders`] contains the rules: the order in which extenders are called, the answers that are
+//! allowed, and the handling of errors.
 //!
-//! Invariants: an answer can only remove nodes and evictions from those in the request; an ignorable extender never
-//! makes an attempt fail.
+//! Invariants: an answer adds no nodes to those in the request, and its victims are less important than the pod; an
+//! ignorable extender never makes an attempt fail.
 
 use std::{fmt, sync::Arc};
 
@@ -29,7 +29,7 @@ const MAX_SCORE: i64 = 10;
 /// Factor that converts extender scores to plugin scores, which go up to 100.
 const SCALE: i64 = 100 / MAX_SCORE;
 
-/// Description of an extender.
+/// The engine's description of an extender.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Extender {
@@ -44,9 +44,9 @@ pub struct Extender {
     /// Factor by which the extender's scores are multiplied.
     pub weight: i64,
     /// Resources that the extender manages. Pods that request none of these resources are not sent to the extender; if
-    /// the list is empty, it receives all pods.
+    /// the list is empty, all pods are sent.
     pub managed_resources: Vec<Str>,
-    /// True if a failure of the extender is ignored: pods are then scheduled without it.
+    /// True if pods are scheduled without the extender when it fails.
     pub ignorable: bool,
     /// True if requests contain node objects, not only names (the extender is not `nodeCacheCapable`).
     pub sees_objects: bool,
@@ -87,18 +87,18 @@ pub struct NodeVictims {
     pub violations: i64,
 }
 
-/// Evictions that would allow a pod to fit one node.
+/// Evictions that would make a pod fit on one node.
 #[derive(Clone, Debug)]
 pub struct EvictionPlan {
     /// The node.
     pub row: NodeIdx,
-    /// Pods to evict, at least one, most important first.
+    /// Pods to evict, at least one: most important first, or in the order in which an extender named them.
     pub victims: Vec<Arc<PodInfo>>,
     /// Number of victims whose eviction violates a disruption budget.
     pub violations: usize,
 }
 
-/// Something unusual about an answer, for the log.
+/// A remark about an unusual answer, for the log.
 #[derive(Clone, Copy, Debug)]
 pub enum Remark<'a> {
     /// The extender failed, and pods are scheduled without it.
@@ -141,7 +141,7 @@ pub trait ExtenderClient: fmt::Debug + Send + Sync {
         plans: &[NodeVictims],
     ) -> Result<Vec<NodeVictims>, String>;
 
-    /// Reports something unusual about an answer.
+    /// Reports an unusual answer.
     fn remark(&self, extender: usize, pod: &PodInfo, remark: Remark<'_>) {
         let _ = (extender, pod, remark);
     }
@@ -152,7 +152,7 @@ pub trait ExtenderClient: fmt::Debug + Send + Sync {
 #[error("{0}")]
 pub struct ExtenderError(pub String);
 
-/// All extenders in the order of requests, and the client for them.
+/// All extenders in the order in which they are called, and the client for them.
 #[derive(Clone, Debug, Default)]
 pub struct Extenders {
     all: Arc<[Extender]>,
@@ -185,7 +185,7 @@ impl Extenders {
         Self { all: self.all.clone(), client: Some(client) }
     }
 
-    /// The extenders in the order of requests.
+    /// The extenders in the order in which they are called.
     pub fn all(&self) -> &[Extender] {
         &self.all
     }
@@ -293,7 +293,7 @@ impl Extenders {
         }
     }
 
-    /// Handles a failure, which is an error unless the extender is ignorable.
+    /// Returns an error for a failed extender, unless the extender is ignorable.
     fn failed(&self, at: usize, pod: &PodInfo, why: String) -> Result<(), ExtenderError> {
         if !self.all[at].ignorable {
             return Err(ExtenderError(why));
@@ -444,7 +444,7 @@ impl EvictionPlan {
     }
 }
 
-/// Checks that an extender adds no nodes. It may only remove them.
+/// Checks that an extender's answer accepts only nodes that were in the request.
 fn check_nodes(extender: &Extender, requested: &[Str], answer: &Filtered) -> Result<(), String> {
     let requested: FxHashSet<&str> = requested.iter().map(Str::as_str).collect();
     match answer.nodes.iter().find(|node| !requested.contains(node.as_str())) {

@@ -1,4 +1,4 @@
-//! The single place through which every plugin call passes.
+//! The functions through which every plugin call passes.
 //!
 //! A call arrives with the plugin's type erased and returns an answer, or an error that names the plugin and the call.
 //! A panic becomes such an error, so that one pod fails while the scheduler continues. Calls are measured here if there
@@ -14,6 +14,7 @@ use std::{
 
 use harbormaster_api::{
     Str,
+    features::Features,
     points::{ExtensionPoint, PointSet},
 };
 use thiserror::Error;
@@ -61,7 +62,7 @@ pub enum Call {
     Index,
     /// A queueing hint.
     Hint,
-    /// Computes a signature for opportunistic batching, or lists the parts of a pod that the plugin reads.
+    /// Computes a signature for opportunistic batching, or lists what the plugin's cached answers depend on.
     Sign,
 }
 
@@ -294,6 +295,12 @@ impl GuardedPlugin {
         Self { plugin: Arc::new(plugin), calls: Calls::of::<P>(), meter: None }
     }
 
+    /// Returns the same plugin, which watches only the kinds that these feature gates allow.
+    pub(crate) fn with_features(mut self, features: Features) -> Self {
+        self.calls.resources.retain(|kind| kind.is_watched(features));
+        self
+    }
+
     /// Returns the same plugin with its calls measured; `stages` are the stages at which it is called.
     pub(crate) fn metered(&self, meter: &dyn ProfileMeter, stages: &[Stage]) -> Self {
         Self { meter: Some(meter.plugin(self.name(), stages)), ..self.clone() }
@@ -427,12 +434,13 @@ impl GuardedPlugin {
         &self.calls.resources
     }
 
-    /// Checks that the plugin can work: its points agree on the types of their states, the events that it listens to
-    /// can happen, the objects of these events are watched, and it does not compare candidates if its answers are
-    /// cached row by row.
+    /// Checks the plugin's declarations:
+    /// - its points agree on the types of their states;
+    /// - the events that it listens to can happen, and their objects are watched;
+    /// - if it is row-scoped, it does not compare candidates.
     ///
     /// # Errors
-    /// The reason why the plugin cannot work.
+    /// The first mistake.
     pub fn check(&self) -> Result<(), BuildError> {
         let (plugin, resources) = (self.name(), self.resources());
         if let Some(conflict) = self.calls.filter_states.conflict().or(self.calls.score_states.conflict()) {
@@ -441,7 +449,7 @@ impl GuardedPlugin {
         if self.scope() == Scope::Row && self.normalization() == Normalize::Custom {
             return Err(BuildError::RowNormalizes { plugin });
         }
-        // A plugin that panics here is treated as one without registrations.
+        // If the plugin panics here, it is treated as having no registrations.
         for ErasedRegistration { event, .. } in self.events().unwrap_or_default().unwrap_or_default() {
             let resource = event.resource;
             let names = |kind: &ResourceKind| EventResource::named(kind.name()) == resource;
@@ -482,10 +490,10 @@ impl GuardedPlugin {
     pub fn hint(
         &self,
         hint: &crate::events::ErasedHint,
-        pod: &PodInfo,
+        cx: crate::events::HintCycle<'_>,
         change: &crate::events::Change<'_>,
     ) -> Result<crate::events::Hint, PointError> {
-        self.try_call(Call::Hint, |_| hint(pod, change))
+        self.try_call(Call::Hint, |_| hint(cx, change))
     }
 
     /// See [`Plugin::sign`]; `None` if the pod cannot be signed.
@@ -494,6 +502,30 @@ impl GuardedPlugin {
     /// When the plugin panics.
     pub fn sign(&self, pod: &PodInfo) -> Result<Option<Vec<SignFragment>>, PointError> {
         self.call(Call::Sign, |this| (self.calls.sign)(this, pod).ok())
+    }
+
+    /// Returns true if [`Self::prepare`] is called for the plugin. A row-scoped plugin does not look at its index for most
+    /// pods.
+    pub(crate) fn is_prepared(&self) -> bool {
+        self.scope() == Scope::Cluster && self.calls.index.is_some()
+    }
+
+    /// Returns true if the plugin implements [`crate::plugin::ReadsCluster`] and its answers are cached.
+    pub(crate) fn may_read_cluster(&self) -> bool {
+        self.scope() == Scope::Row && self.calls.shims.reads_cluster.is_some()
+    }
+
+    /// See [`crate::plugin::ReadsCluster::reads_cluster`].
+    ///
+    /// # Errors
+    /// When the plugin fails.
+    pub(crate) fn reads_cluster(&self, cx: &Cycle<'_>) -> Result<Reads, PointError> {
+        let mut reads = Reads::default();
+        if let Some(run) = self.calls.shims.reads_cluster {
+            let listed = caught(self.calls.name, Call::Sign, || run(&*self.plugin, cx, &mut reads));
+            listed?.map_err(|source| PointError { plugin: self.calls.name, call: Call::Sign, source })?;
+        }
+        Ok(reads)
     }
 
     /// See [`Plugin::reads`].
@@ -547,7 +579,7 @@ impl GuardedPlugin {
     /// See [`crate::plugin::PreFilter`]; fills `slot` unless the plugin skips.
     ///
     /// # Errors
-    /// When no node can fit, or the plugin fails.
+    /// When the plugin rejects the pod or fails.
     pub fn pre_filter(&self, cx: &Cycle<'_>, slot: &mut Slot) -> Result<PreFiltered<()>, Stopped> {
         let Some(run) = self.calls.shims.pre_filter else { return Ok(PreFiltered::Skip) };
         self.ask(Call::Point(ExtensionPoint::PreFilter), |this| run(this, cx, slot))

@@ -5,7 +5,7 @@
 //! to other objects and to the pods on rows, whether the pods are assumed, confirmed or forgotten. Dry runs do not
 //! change an index; they change a plugin's filter state.
 //!
-//! Invariant: an index always equals one newly built from the cluster. An index that panics is discarded and rebuilt
+//! Invariant: an index always equals a newly built one. An index that panics is discarded and rebuilt
 //! without the pod, node or object that caused the panic; the caller that made the change gets the error.
 
 use std::any::{Any, TypeId};
@@ -21,7 +21,7 @@ use crate::{
     table::NodeTable,
 };
 
-/// The state of the cluster without the indexes.
+/// The state of the cluster, without indexes.
 #[derive(Clone, Copy, Debug)]
 pub struct ClusterView<'a> {
     /// All nodes and the pods on them.
@@ -112,6 +112,11 @@ impl IndexKind {
         let name = name.rsplit("::").next().unwrap_or(name);
         Self { type_id: TypeId::of::<I>(), name, build: || Box::new(I::default()) }
     }
+
+    /// Returns true if both are kinds of the same type of index.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        self.type_id == other.type_id
+    }
 }
 
 impl std::fmt::Debug for IndexKind {
@@ -127,7 +132,7 @@ pub struct Indexes(Vec<IndexEntry>);
 /// One index.
 struct IndexEntry {
     kind: IndexKind,
-    /// `None` if the index was discarded or panicked too often while being built.
+    /// `None` if the index was discarded, or if its constructor or too many subjects made it panic.
     index: Option<Box<dyn ErasedIndex>>,
     /// Subjects that made the index panic. The index was rebuilt without them and is not notified of them until they
     /// change.
@@ -143,7 +148,8 @@ enum Subject {
     Object(ObjectId),
 }
 
-/// Maximum number of subjects withheld from an index. An index with more of them is dropped until a plugin needs it.
+/// Maximum number of subjects withheld from an index. If more subjects make the index panic, the index is dropped until
+/// a plugin needs it.
 const MAX_WITHHELD: usize = 16;
 
 impl IndexEntry {
@@ -157,8 +163,10 @@ impl IndexEntry {
                     self.index = Some(index);
                     return panicked;
                 }
-                Err((subject, error)) => {
-                    self.withheld.extend(subject);
+                // The constructor panicked, so it would panic again.
+                Err((None, error)) => return Err(error),
+                Err((Some(subject), error)) => {
+                    self.withheld.push(subject);
                     panicked = Err(error);
                 }
             }
@@ -199,7 +207,7 @@ impl IndexEntry {
         caught(self.kind.name, Call::Index, run)
     }
 
-    /// Passes on a change. If the index panics, it is rebuilt without the subject of the change.
+    /// Notifies the index of a change. If the index panics, it is rebuilt without the subject of the change.
     fn notify(
         &mut self,
         view: ClusterView<'_>,
@@ -258,9 +266,10 @@ impl Indexes {
     /// Builds an index of the given kind from everything in `view`, unless it already exists.
     ///
     /// # Errors
-    /// When the index panics on a subject. It is built without that subject, unless there are too many such subjects.
+    /// When the index panics. It is built without the subjects on which it panics, unless there are too many of them or
+    /// its constructor panics.
     pub fn add(&mut self, kind: IndexKind, view: ClusterView<'_>) -> Result<(), PointError> {
-        let at = self.0.iter().position(|entry| entry.kind.type_id == kind.type_id);
+        let at = self.0.iter().position(|entry| entry.kind.is_same(&kind));
         let at = at.unwrap_or_else(|| {
             self.0.push(IndexEntry { kind, index: None, withheld: Vec::new() });
             self.0.len() - 1
@@ -268,9 +277,9 @@ impl Indexes {
         if self.0[at].index.is_some() { Ok(()) } else { self.0[at].rebuild(view) }
     }
 
-    /// Discards an index that was left half changed; the next [`Self::add`] rebuilds it.
+    /// Discards a partially updated index; the next [`Self::add`] rebuilds it.
     pub(crate) fn discard(&mut self, kind: IndexKind) {
-        for entry in self.0.iter_mut().filter(|entry| entry.kind.type_id == kind.type_id) {
+        for entry in self.0.iter_mut().filter(|entry| entry.kind.is_same(&kind)) {
             entry.index = None;
         }
     }
@@ -339,7 +348,7 @@ impl Indexes {
 fn missing<I>(is_listed: bool) -> PluginError {
     let index = std::any::type_name::<I>();
     if is_listed {
-        return format!("the index {index} panics and cannot be built").into();
+        return format!("the index {index} cannot be built because it panics").into();
     }
     format!("the index {index} does not exist: no plugin declares it").into()
 }

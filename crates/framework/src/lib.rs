@@ -13,7 +13,8 @@
 //! 5. [`attempt`] (one scheduling cycle), `answer_cache` with [`reads`], `totals` and `max_tree` (answers that outlive
 //!    an attempt)
 //!
-//! Invariants: synchronous, no I/O, no clock, no randomness; the same input gives the same decision.
+//! Invariants: decisions are synchronous and use no I/O, no clock and no randomness; the same input gives the same
+//! decision.
 
 mod answer_cache;
 pub mod api_call;
@@ -59,7 +60,7 @@ pub mod prelude {
         attempt::DryRun,
         cluster::Cluster,
         cycle::{BindCycle, Cycle, EnqueueCycle, Placement, PostFilterCycle, Waiting, WhatIf},
-        events::{Action, Change, EventResource, Hint, Registration},
+        events::{Action, Change, EventResource, Hint, HintCycle, Registration},
         extender::EvictionPlan,
         implemented_points,
         index::{ClusterView, Index},
@@ -72,7 +73,8 @@ pub mod prelude {
         per_node::PerNode,
         plugin::{
             Bind, Filter, Indexed, Permit, Plugin, PostBind, PostFilter, PreBind, PreEnqueue, PreFilter,
-            PreScore, QueueSort, Queued, Reserve, Scope, Score, SignFragment, State, Unsignable,
+            PreScore, QueueSort, Queued, ReadsCluster, Reserve, Scope, Score, SignFragment, State,
+            Unsignable,
         },
         pod::PodInfo,
         reads::Reads,

@@ -1,12 +1,12 @@
 //! The largest of many numbers, kept up to date while the numbers change one by one.
 
-/// Number of neighbors that share a maximum one level up.
+/// Number of neighbors that share one maximum in the next level.
 const FAN: usize = 16;
 
 /// Numbers and their maxima: the maximum of every [`FAN`] neighbors, the maximum of every [`FAN`] of these maxima, and
 /// so on, up to a single group.
 ///
-/// Changing a number, finding the largest one and finding its position each visit a few neighbors per level.
+/// Changing a number, finding the largest number and finding its position each visit a few neighbors per level.
 ///
 /// Invariant: after [`MaxTree::rebuild`] and [`MaxTree::set`], every maximum is that of the numbers below it.
 #[derive(Debug)]

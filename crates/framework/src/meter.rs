@@ -1,11 +1,11 @@
 //! Interfaces for measuring plugins and extension points.
 //!
-//! Nothing here reads a clock. The host gives a profile a [`ProfileMeter`] that reads the time and stores the
+//! This crate reads no clock. The host gives a profile a [`ProfileMeter`] that reads the time and stores the
 //! measurements; meters cannot influence decisions. Without a meter, which is the default, the only cost is a branch.
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use harbormaster_api::points::ExtensionPoint as P;
+use harbormaster_api::{Str, points::ExtensionPoint as P};
 
 use crate::{guard::Call, outcome::Fix};
 
@@ -140,16 +140,66 @@ impl From<Fix> for Status {
     }
 }
 
+/// A measurement that a plugin takes itself while a pod is being bound. The framework takes all other measurements, for
+/// every plugin.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Measurement {
+    /// A request to create a resource claim succeeded or failed.
+    ClaimCreation {
+        /// True if the claim was created.
+        succeeded: bool,
+    },
+    /// A wait for binding conditions (KEP-5007) ended. There is one measurement for each device of the pod.
+    DeviceWait {
+        /// Driver of the device.
+        driver: Str,
+        /// True if the device itself has binding conditions.
+        has_conditions: bool,
+        /// End of the wait.
+        end: DeviceWaitEnd,
+        /// Duration of the wait.
+        waited: Duration,
+    },
+}
+
+/// End of a wait for binding conditions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum DeviceWaitEnd {
+    /// All conditions are true.
+    Ready,
+    /// A device has failed.
+    Failed,
+    /// The conditions did not become true in time.
+    TimedOut,
+    /// A claim could not be read.
+    Error,
+}
+
+impl DeviceWaitEnd {
+    /// kube-scheduler's label.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ready => "success",
+            Self::Failed => "failure",
+            Self::TimedOut => "timeout",
+            Self::Error => "error",
+        }
+    }
+}
+
 /// Records the measurements of one profile.
 pub trait ProfileMeter: fmt::Debug + Send + Sync {
     /// Current time.
     fn now(&self) -> Stamp;
 
-    /// Records that all plugins of a point were called for a pod.
+    /// Records that the plugins of a point were called for a pod.
     fn point(&self, stage: Stage, status: Status, spent: Duration);
 
-    /// Returns the meter of one plugin of the profile; `stages` are the stages at which the profile calls it.
+    /// Returns the meter of one plugin of the profile; `stages` are the stages at which the profile calls the plugin.
     fn plugin(&self, name: &'static str, stages: &[Stage]) -> Arc<dyn PluginMeter>;
+
+    /// Records a measurement that a plugin took itself.
+    fn measured(&self, measurement: &Measurement);
 }
 
 /// Records the measurements of one plugin of one profile.
@@ -206,7 +256,7 @@ impl StageTimer {
 
     /// Enters a stage; with `None`, time is not counted. Returns the enclosing stage.
     fn enter(&mut self, stage: Option<Stage>) -> Option<Stage> {
-        // A stage that follows another begins where the other one ended, which saves a clock read.
+        // A stage begins where the previous stage ended, which saves a clock read.
         if self.current.is_some() {
             self.count();
         }
@@ -297,6 +347,8 @@ mod tests {
         fn plugin(&self, _: &'static str, _: &[Stage]) -> Arc<dyn PluginMeter> {
             unreachable!("no plugin is measured here")
         }
+
+        fn measured(&self, _: &Measurement) {}
     }
 
     #[test]

@@ -46,7 +46,7 @@ impl NodeSet {
         self.words.get(row.at() / 64).is_some_and(|w| w >> (row.at() % 64) & 1 == 1)
     }
 
-    /// Adds a row, growing if needed.
+    /// Adds a row, growing the set if needed.
     pub fn insert(&mut self, row: NodeIdx) {
         let word = row.at() / 64;
         if word >= self.words.len() {

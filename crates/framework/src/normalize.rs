@@ -8,7 +8,7 @@ use crate::{
     points::Slot,
 };
 
-/// Returns the score in 0..=100 for a raw score, given the largest raw score among the candidates (at least zero).
+/// Converts a raw score to 0..=100. `max` is the largest raw score among the candidates, at least zero.
 pub fn normalized(how: Normalize, raw: i64, max: i64) -> i64 {
     match how {
         Normalize::Proportional { reverse } if max == 0 => {

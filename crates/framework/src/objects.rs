@@ -11,7 +11,7 @@ use harbormaster_api::{
 use rustc_hash::FxHashMap;
 
 use crate::{
-    assume::Assumption,
+    assume::{Assumption, Creation},
     guard::PointError,
     resource::{AnyCustom, CustomKey, RawObject, Resource, ResourceKind},
 };
@@ -49,7 +49,7 @@ impl Objects {
         self.services.get(namespace).into_iter().flat_map(BTreeMap::values)
     }
 
-    /// Returns a workload, which may own pods.
+    /// Returns a workload (a possible owner of pods).
     pub fn workload(&self, kind: WorkloadKind, namespace: &Str, name: &Str) -> Option<&Workload> {
         self.workloads.get(&(kind, namespace.clone(), name.clone()))
     }
@@ -106,6 +106,11 @@ impl Objects {
     /// Applies an assumption made for a pod to a custom object. Returns true if the object changed.
     pub(crate) fn assume(&mut self, pod: &Str, assumption: Assumption) -> Result<bool, PointError> {
         self.custom.assume(pod, assumption)
+    }
+
+    /// Shows plugins a custom object that does not exist yet. Returns false if no plugin reads its kind.
+    pub(crate) fn expect(&mut self, pod: &Str, creation: Creation) -> bool {
+        self.custom.expect(pod, creation)
     }
 
     /// Reverts the assumptions made for a pod. Returns the objects that changed and any errors.

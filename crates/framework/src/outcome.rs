@@ -1,4 +1,4 @@
-//! What plugins return. Each extension point has its own type, so an answer that is invalid at a point does not
+//! Return types of the extension points. Each point has its own type, so an answer that is invalid at a point does not
 //! compile. The only exception is [`Fix::Pending`], which compiles in PreFilter but is an error there.
 
 use std::{borrow::Cow, error::Error, sync::Arc, time::Duration};
@@ -14,8 +14,8 @@ pub type PluginError = Box<dyn Error + Send + Sync>;
 /// Result of a plugin call that may fail unexpectedly.
 pub type PluginResult<T> = Result<T, PluginError>;
 
-/// The reason a pod does not pass a point. Rejections and errors both convert into it, so `?` and `.into()` work for
-/// either.
+/// The reason why a pod does not pass a point. Rejections and errors both convert into this type, so `?` and `.into()`
+/// work for both.
 #[derive(Debug)]
 pub enum Stop {
     /// The plugin rejects the pod or node.
@@ -81,7 +81,7 @@ impl Reject {
         Self { fix: Fix::NothingHelps, reasons: vec![reason.into()] }
     }
 
-    /// The reasons joined as kube-scheduler prints a status.
+    /// The reasons, joined as in kube-scheduler's statuses.
     pub fn message(&self) -> String {
         self.reasons.join(", ")
     }
@@ -92,9 +92,9 @@ impl Reject {
 pub enum PreFiltered<S> {
     /// The plugin's Filter has nothing to check for this pod.
     Skip,
-    /// Continue with this state for Filter. If `only` is set, no node outside this set can fit.
+    /// Continue with this state. If `only` is set, no node outside this set can fit.
     Continue {
-        /// Passed to the plugin's Filter.
+        /// Passed to the plugin's Filter, PostFilter, PreScore and Reserve.
         state: S,
         /// The only nodes that can fit.
         only: Option<NodeSet>,
@@ -141,9 +141,11 @@ pub enum PostFiltered {
     Nominate {
         /// The node.
         node: Str,
-        /// Pods to evict, in order; may be empty. Until they are gone, PreEnqueue sees
-        /// [`crate::cycle::EnqueueCycle::awaits_eviction`].
+        /// Pods to evict, in order; may be empty. Until they are gone,
+        /// [`crate::cycle::EnqueueCycle::awaits_eviction`] is true for the pod.
         victims: Vec<Arc<PodInfo>>,
+        /// Human-readable additions to the pod's message; may be empty.
+        reasons: Vec<Cow<'static, str>>,
     },
     /// This plugin found no way to make the pod fit; the next PostFilter plugin is called.
     NoHelp {
@@ -171,10 +173,10 @@ pub enum Nomination {
     Clear,
 }
 
-/// Answer of Permit, unless the plugin rejects the pod.
+/// Result of Permit, unless the plugin rejects the pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Permitted {
-    /// Go on with the binding.
+    /// Continue with the binding.
     Allow,
     /// Delay the pod until every plugin that made it wait has allowed it, but for at most this duration (capped at 15
     /// minutes).
@@ -190,7 +192,7 @@ pub enum Bound {
     NotMine,
 }
 
-/// Result of PreBind's pre-flight: whether there is anything to do for this pod.
+/// Result of PreBind's pre-flight: the work that PreBind has for this pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PreFlight {
     /// PreBind need not run.

@@ -1,6 +1,6 @@
 //! The interface for plugin authors: one trait per extension point.
 //!
-//! A plugin is a type that implements [`Plugin`] and the traits of the points it takes part in:
+//! A plugin is a type that implements [`Plugin`] and the traits of its extension points:
 //!
 //! ```
 //! use harbormaster_framework::prelude::*;
@@ -26,12 +26,12 @@
 //! An earlier point passes data to later points of the same attempt as a [`State`], which is a type parameter of the
 //! points' traits. PreFilter returns the state for Filter, PostFilter, PreScore and Reserve; PreScore returns the state
 //! for Score. The default type is `()`. A point receives the default value of its state if the plugin lacks the point
-//! that returns the state, or if that point was not called or returned `Skip`. A plugin cannot be built if its points
-//! disagree on the type of a state.
+//! that returns the state, or if that point was not called or returned `Skip`. After `Skip`, the plugin's own Filter or
+//! Score is not called. A plugin cannot be built if its points disagree on the type of a state.
 //!
-//! Points are written for a single node but may run over the whole table: by default, [`Filter::filter_batch`] and
-//! [`Score::score_batch`] call the single-node method for each row. An override must return the same answers; the test
-//! kit checks that it does.
+//! Filter and Score are written for a single node but may run over the whole table: by default,
+//! [`Filter::filter_batch`] and [`Score::score_batch`] call the single-node method for each row. An override must
+//! return the same answers; the test kit checks that it does.
 
 use harbormaster_api::Str;
 
@@ -74,8 +74,8 @@ pub trait Plugin: Sized + Send + Sync + 'static {
     /// generates this method.
     fn points(points: &mut Points<Self>);
 
-    /// Returns the events that may make a pod schedulable after this plugin has rejected it. With `None`, every event
-    /// requeues the pod.
+    /// Returns the events that may make a pod schedulable after this plugin has rejected it. With `None`, any event of
+    /// the kinds in [`EVERYTHING`](crate::profile::EVERYTHING) or of the plugin's own resources requeues the pod.
     fn events(&self) -> Option<Vec<Registration<Self>>> {
         None
     }
@@ -93,6 +93,15 @@ pub trait Plugin: Sized + Send + Sync + 'static {
         let _ = pod;
         Err(Unsignable)
     }
+}
+
+/// Lets a [row-scoped](crate::scope::Row) plugin base its answers for a few pods on more than the row: on other objects
+/// or on an index.
+pub trait ReadsCluster: Plugin {
+    /// Lists the facts about the cluster that the answers for the pod depend on. Called in every attempt, so it must be
+    /// quick. Pods share cached answers only while these facts are equal. If the method adds nothing, the plugin must
+    /// not use [`RowCycle::cluster`](crate::scope::RowCycle::cluster).
+    fn reads_cluster(&self, cx: &Cycle<'_>, reads: &mut Reads) -> PluginResult<()>;
 }
 
 /// Data that a point of a plugin prepares for later points of the same attempt. See the [module documentation](self).
@@ -131,9 +140,9 @@ pub trait Indexed: Plugin {
     /// The type of the index.
     type Index: Index;
 
-    /// Prepares the index for the pod that is about to be scheduled, before any other point of this plugin is called.
-    /// This is the only place where a plugin can change the index. Afterwards, the index must still give the same
-    /// answers as a newly built one.
+    /// Prepares the index for the pod that is about to be scheduled. Called at the start of an attempt, before
+    /// PreFilter, but not for row-scoped plugins. This is the only place where a plugin can change the index.
+    /// Afterwards, the index must still give the same answers as a newly built one.
     fn prepare(&self, index: &mut Self::Index, view: ClusterView<'_>, pod: &PodInfo) {
         let _ = (index, view, pod);
     }
@@ -211,14 +220,14 @@ pub trait Filter<V: Scoped = WholeCluster, S: State = ()>: Plugin {
     }
 
     /// Describes the shortfall of a node that this plugin rejects, in the plugin's own terms, for example
-    /// `wants 400 W, 120 W free`. Called only by `simulate --explain`.
+    /// `wants 400 W, 120 W free`. Called only for explanations, as in `simulate --explain`.
     fn lacks(&self, cx: &V::Cycle<'_>, state: &S, node: NodeRef<'_>) -> Option<String> {
         let _ = (cx, state, node);
         None
     }
 }
 
-/// Called when no node fits; may find a node that would fit after evictions.
+/// Looks for a way to make a pod fit, for example by evictions. Called when no node fits.
 pub trait PostFilter<S: State = ()>: Plugin {
     /// Looks for a way to make the pod fit. `state` is the state that PreFilter returned, or the default if PreFilter
     /// was not called or returned `Skip`.
@@ -237,8 +246,8 @@ pub trait Score<V: Scoped = WholeCluster, S: State = ()>: Plugin {
     /// Conversion of raw scores to 0..=100.
     const NORMALIZE: Normalize = Normalize::AsIs;
 
-    /// Returns false if all nodes are equally good for the pod, so that the plugin is not called for it. A plugin with
-    /// PreScore returns `Skip` there instead.
+    /// Returns false if all nodes are equally good for the pod; the plugin then does not score them. If the
+    /// plugin has PreScore, this method is not called; PreScore returns `Skip` instead.
     fn scores_pod(&self, cx: &V::Cycle<'_>) -> bool {
         let _ = cx;
         true
@@ -291,8 +300,8 @@ pub trait Reserve<S: State = ()>: Plugin {
     }
 
     /// Releases the reservation. Called for every Reserve plugin, including those whose `reserve` was not called or
-    /// rejected the node. The framework reverts assumed objects itself. `calls` are sent later, but before anything
-    /// else happens to the pod.
+    /// rejected the node. The framework itself reverts the plugin's assumptions. `calls` are sent later, but before
+    /// anything else happens to the pod.
     fn unreserve(&self, placement: &Placement, calls: &mut Vec<ApiCall>);
 }
 
@@ -302,7 +311,7 @@ pub trait Permit: Plugin {
     fn permit(&self, cx: &Cycle<'_>, node: &Str, waiting: &mut Waiting<'_>) -> Result<Permitted, Stop>;
 }
 
-/// Prepares the binding, for example attaches a volume. Runs in the binding cycle, concurrently with scheduling.
+/// Prepares the binding, for example by attaching a volume. Runs in the binding cycle, concurrently with scheduling.
 pub trait PreBind: Plugin {
     /// Reports whether there is anything to do. Must be local and quick.
     fn pre_flight(&self, placement: &Placement) -> PluginResult<PreFlight> {
@@ -320,7 +329,7 @@ pub trait Bind: Plugin {
     fn bind(&self, cx: &BindCycle) -> impl Future<Output = Result<Bound, Stop>> + Send;
 }
 
-/// Called after a successful binding. Runs in the binding cycle, concurrently with scheduling.
+/// Follows up on a successful binding. Runs in the binding cycle, concurrently with scheduling.
 pub trait PostBind: Plugin {
     /// Does follow-up work. The pod stays bound whatever happens here.
     fn post_bind(&self, cx: &BindCycle) -> impl Future<Output = ()> + Send;

@@ -1,4 +1,4 @@
-//! A pod with the information that the framework computes from it once.
+//! A pod, with information that the framework computes once.
 
 use std::{
     fmt,
@@ -6,7 +6,11 @@ use std::{
     sync::Arc,
 };
 
-use harbormaster_api::{Pod, PodSpec, Resources, Str, pod::HostPort, requests};
+use harbormaster_api::{
+    Pod, PodSpec, Resources, Str,
+    pod::HostPort,
+    requests::{self, StatusRule},
+};
 use rustc_hash::FxHashMap;
 
 /// CPU and memory of a pod as scores count them, with defaults for containers without requests.
@@ -37,7 +41,8 @@ impl SpecInfo {
     /// Computes everything from the spec.
     pub fn new(spec: Arc<PodSpec>) -> Self {
         let probe = Pod { spec: spec.clone(), ..Pod::default() };
-        let (milli_cpu, memory) = requests::nonzero_request(&probe);
+        // A pod without a status counts equally under all rules.
+        let (milli_cpu, memory) = requests::nonzero_request(&probe, StatusRule::default());
         Self {
             request: requests::spec_request(&spec),
             nonzero: NonZero { milli_cpu, memory },
@@ -61,8 +66,8 @@ pub struct PodInfo {
     pub pod: Arc<Pod>,
     /// Information derived from the spec, shared by all pods with an equal spec.
     pub derived: Arc<SpecInfo>,
-    /// Present if the status changes the pod's effective requests (in-place resize).
-    resized: Option<Box<(Resources, NonZero)>>,
+    /// Present if the status can change the pod's effective requests (in-place resize).
+    resized: Option<Arc<(Resources, NonZero)>>,
 }
 
 impl PodInfo {
@@ -70,16 +75,12 @@ impl PodInfo {
     pub fn new(mut pod: Pod, specs: &mut SpecTable) -> Self {
         let derived = specs.intern(pod.spec.clone());
         pod.spec = derived.spec.clone();
-        Self::with_derived(Arc::new(pod), derived)
-    }
-
-    fn with_derived(pod: Arc<Pod>, derived: Arc<SpecInfo>) -> Self {
-        let status_counts = !pod.status.container_resources.is_empty() || pod.status.pod_level.is_some();
-        let resized = status_counts.then(|| {
-            let (milli_cpu, memory) = requests::nonzero_request(&pod);
-            Box::new((requests::pod_request(&pod), NonZero { milli_cpu, memory }))
+        let resized = requests::status_counts(&pod).then(|| {
+            let (milli_cpu, memory) = requests::nonzero_request(&pod, specs.status_rule);
+            let nonzero = NonZero { milli_cpu, memory };
+            Arc::new((requests::pod_request(&pod, specs.status_rule), nonzero))
         });
-        Self { pod, derived, resized }
+        Self { pod: Arc::new(pod), derived, resized }
     }
 
     /// Creates a pod that shares its spec with no other pod, for tests and one-off uses.
@@ -90,7 +91,7 @@ impl PodInfo {
     /// Returns the same pod bound to `node`: the version that the cache holds until the binding is confirmed.
     pub fn assumed_on(&self, node: &Str) -> Arc<Self> {
         let pod = Arc::new(Pod { node_name: Some(node.clone()), ..Pod::clone(&self.pod) });
-        Arc::new(Self::with_derived(pod, self.derived.clone()))
+        Arc::new(Self { pod, derived: self.derived.clone(), resized: self.resized.clone() })
     }
 
     /// Resources that the pod occupies on its node, including in-place resizes.
@@ -132,9 +133,15 @@ impl fmt::Debug for PodInfo {
 pub struct SpecTable {
     known: FxHashMap<SpecKey, Arc<SpecInfo>>,
     shrink_at: usize,
+    status_rule: StatusRule,
 }
 
 impl SpecTable {
+    /// Creates an empty table. The statuses of its pods count as `status_rule` says.
+    pub fn new(status_rule: StatusRule) -> Self {
+        Self { status_rule, ..Self::default() }
+    }
+
     /// Returns the shared information for `spec`.
     pub fn intern(&mut self, spec: Arc<PodSpec>) -> Arc<SpecInfo> {
         let key = SpecKey(spec);
@@ -161,7 +168,7 @@ impl SpecTable {
     }
 }
 
-/// Compares by pointer first, because pods with the same owner usually share the allocation already.
+/// A spec as a key. Equality compares pointers first, which is fast for a spec that is already interned.
 #[derive(Debug)]
 struct SpecKey(Arc<PodSpec>);
 

@@ -28,8 +28,8 @@ use crate::{
     },
     plugin::{
         Bind, BoxFuture, CopiedState, Filter, Indexed, Permit, Plugin, PostBind, PostFilter, PreBind,
-        PreEnqueue, PreFilter, PreScore, QueueSort, Queued, Reserve, Scope, Score, SignFragment, State,
-        Unsignable,
+        PreEnqueue, PreFilter, PreScore, QueueSort, Queued, ReadsCluster, Reserve, Scope, Score,
+        SignFragment, State, Unsignable,
     },
     pod::PodInfo,
     reads::Reads,
@@ -100,6 +100,7 @@ pub(crate) struct Shims {
     pub(crate) bind:
         Option<for<'a> fn(ErasedPlugin<'a>, &'a BindCycle) -> BoxFuture<'a, Result<Bound, Stop>>>,
     pub(crate) post_bind: Option<for<'a> fn(ErasedPlugin<'a>, &'a BindCycle) -> BoxFuture<'a, ()>>,
+    pub(crate) reads_cluster: Option<fn(ErasedPlugin<'_>, &Cycle<'_>, &mut Reads) -> PluginResult<()>>,
 }
 
 impl Calls {
@@ -133,7 +134,7 @@ fn registrations<P: Plugin>(this: &AnyPlugin) -> Option<Vec<ErasedRegistration>>
         let hint = registration.hint.map(|hint| {
             let this = this.clone();
             let hint: crate::events::ErasedHint =
-                Box::new(move |pod, change| hint(plugin::<P>(&*this), pod, change));
+                Box::new(move |cx, change| hint(plugin::<P>(&*this), cx, change));
             hint
         });
         ErasedRegistration { event: registration.event, hint }
@@ -190,7 +191,7 @@ impl StateOf {
     }
 }
 
-/// The states that one point of a plugin returns and others take.
+/// The type of state that one point of a plugin returns, and the types that other points take.
 #[derive(Clone, Default)]
 pub(crate) struct States {
     made: Option<StateOf>,
@@ -231,7 +232,7 @@ pub struct StateConflict {
 impl fmt::Display for StateConflict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ((maker, made), (taker, taken)) = (self.made, self.taken);
-        write!(f, "its {maker} has the state {made}, its {taker} takes {taken}")
+        write!(f, "the state is {made} in {maker} but {taken} in {taker}")
     }
 }
 
@@ -247,7 +248,7 @@ impl<P: Plugin> Points<P> {
     }
 
     /// Records the scope of one of the points whose answers may be cached.
-    fn judges<V: Scoped>(&mut self) {
+    fn record_scope<V: Scoped>(&mut self) {
         let is_first = ![
             ExtensionPoint::PreFilter,
             ExtensionPoint::Filter,
@@ -261,7 +262,7 @@ impl<P: Plugin> Points<P> {
         }
     }
 
-    /// Declares an index.
+    /// Adds the plugin's index.
     pub(crate) fn index(&mut self)
     where
         P: Indexed,
@@ -273,7 +274,7 @@ impl<P: Plugin> Points<P> {
         self.calls.index = Some((IndexKind::of::<P::Index>(), prepare));
     }
 
-    /// Declares the resources of the plugin.
+    /// Adds the resources that the plugin watches.
     pub(crate) fn watches(&mut self)
     where
         P: Watches,
@@ -281,7 +282,7 @@ impl<P: Plugin> Points<P> {
         self.resources::<P>();
     }
 
-    /// Declares the resources of the plugin or its index.
+    /// Adds the resources that the plugin or its index watches.
     pub(crate) fn resources<W: Watches>(&mut self) {
         for kind in W::Resources::kinds() {
             if !self.calls.resources.iter().any(|known| known.is_same(&kind)) {
@@ -290,7 +291,15 @@ impl<P: Plugin> Points<P> {
         }
     }
 
-    /// Takes part in PreEnqueue.
+    /// Lets row-scoped answers depend on facts about the cluster.
+    pub(crate) fn reads_cluster(&mut self)
+    where
+        P: ReadsCluster,
+    {
+        self.calls.shims.reads_cluster = Some(|this, cx, reads| plugin::<P>(this).reads_cluster(cx, reads));
+    }
+
+    /// Adds PreEnqueue to the points of the plugin.
     pub(crate) fn pre_enqueue(&mut self)
     where
         P: PreEnqueue,
@@ -299,7 +308,7 @@ impl<P: Plugin> Points<P> {
         self.has(ExtensionPoint::PreEnqueue);
     }
 
-    /// Takes part in QueueSort.
+    /// Adds QueueSort to the points of the plugin.
     pub(crate) fn queue_sort(&mut self)
     where
         P: QueueSort,
@@ -308,7 +317,7 @@ impl<P: Plugin> Points<P> {
         self.has(ExtensionPoint::QueueSort);
     }
 
-    /// Takes part in PreFilter.
+    /// Adds PreFilter to the points of the plugin.
     pub(crate) fn pre_filter<V: Scoped, S: CopiedState>(&mut self)
     where
         P: PreFilter<V, S>,
@@ -334,11 +343,11 @@ impl<P: Plugin> Points<P> {
             Some(state) => plugin::<P>(this).remove_pod(&V::part(cx), state, pod, cx.nodes.node(row)),
             None => Ok(()),
         });
-        self.judges::<V>();
+        self.record_scope::<V>();
         self.has(ExtensionPoint::PreFilter);
     }
 
-    /// Takes part in Filter.
+    /// Adds Filter to the points of the plugin.
     pub(crate) fn filter<V: Scoped, S: State>(&mut self)
     where
         P: Filter<V, S>,
@@ -355,11 +364,11 @@ impl<P: Plugin> Points<P> {
         self.calls.shims.lacks = Some(|this, cx, slot, row| {
             plugin::<P>(this).lacks(&V::part(cx), state_in::<S>(slot)?, cx.nodes.node(row))
         });
-        self.judges::<V>();
+        self.record_scope::<V>();
         self.has(ExtensionPoint::Filter);
     }
 
-    /// Takes part in PostFilter.
+    /// Adds PostFilter to the points of the plugin.
     pub(crate) fn post_filter<S: State>(&mut self)
     where
         P: PostFilter<S>,
@@ -372,7 +381,7 @@ impl<P: Plugin> Points<P> {
         self.has(ExtensionPoint::PostFilter);
     }
 
-    /// Takes part in PreScore.
+    /// Adds PreScore to the points of the plugin.
     pub(crate) fn pre_score<V: Scoped, F: State, S: State>(&mut self)
     where
         P: PreScore<V, F, S>,
@@ -391,11 +400,11 @@ impl<P: Plugin> Points<P> {
             };
             Ok(())
         });
-        self.judges::<V>();
+        self.record_scope::<V>();
         self.has(ExtensionPoint::PreScore);
     }
 
-    /// Takes part in Score (and NormalizeScore).
+    /// Adds Score (and NormalizeScore) to the points of the plugin.
     pub(crate) fn score<V: Scoped, S: State>(&mut self)
     where
         P: Score<V, S>,
@@ -415,11 +424,11 @@ impl<P: Plugin> Points<P> {
             Some(state) => plugin::<P>(this).normalize(&V::part(cx), state, rows, scores),
             None => Ok(()),
         });
-        self.judges::<V>();
+        self.record_scope::<V>();
         self.has(ExtensionPoint::Score);
     }
 
-    /// Takes part in Reserve.
+    /// Adds Reserve to the points of the plugin.
     pub(crate) fn reserve<S: State>(&mut self)
     where
         P: Reserve<S>,
@@ -438,7 +447,7 @@ impl<P: Plugin> Points<P> {
         self.has(ExtensionPoint::Reserve);
     }
 
-    /// Takes part in Permit.
+    /// Adds Permit to the points of the plugin.
     pub(crate) fn permit(&mut self)
     where
         P: Permit,
@@ -448,7 +457,7 @@ impl<P: Plugin> Points<P> {
         self.has(ExtensionPoint::Permit);
     }
 
-    /// Takes part in PreBind.
+    /// Adds PreBind to the points of the plugin.
     pub(crate) fn pre_bind(&mut self)
     where
         P: PreBind,
@@ -458,7 +467,7 @@ impl<P: Plugin> Points<P> {
         self.has(ExtensionPoint::PreBind);
     }
 
-    /// Takes part in Bind.
+    /// Adds Bind to the points of the plugin.
     pub(crate) fn bind(&mut self)
     where
         P: Bind,
@@ -467,7 +476,7 @@ impl<P: Plugin> Points<P> {
         self.has(ExtensionPoint::Bind);
     }
 
-    /// Takes part in PostBind.
+    /// Adds PostBind to the points of the plugin.
     pub(crate) fn post_bind(&mut self)
     where
         P: PostBind,

@@ -1,8 +1,8 @@
-//! A profile: the plugins, in order, that schedule the pods with one scheduler name.
+//! A profile: the ordered plugins that schedule the pods with one scheduler name.
 
 use std::sync::Arc;
 
-use harbormaster_api::{Str, points::ExtensionPoint};
+use harbormaster_api::{Release, Str, points::ExtensionPoint};
 use serde_json::Value;
 use thiserror::Error;
 
@@ -17,6 +17,7 @@ use crate::{
     outcome::Normalize,
     plugin::{Queued, Scope, SignFragment},
     pod::PodInfo,
+    reads::Reads,
     registry::{BuildCycle, BuildError, Registry},
     resource::ResourceKind,
     sweep::PluginIdx,
@@ -58,7 +59,7 @@ pub struct Scorer {
     pub scope: Scope,
 }
 
-/// Built plugins in order. Immutable: the engine and running binding cycles share it.
+/// Built plugins in order. A profile is immutable, because the engine and running binding cycles share it.
 #[derive(Clone)]
 pub struct Profile {
     name: Str,
@@ -68,15 +69,21 @@ pub struct Profile {
     points: Vec<Vec<PluginIdx>>,
     scorers: Vec<Scorer>,
     row_filters: Vec<PluginIdx>,
-    /// By plugin: whether the profile enables it at PreFilter, and whether the profile enables it at PreScore.
+    /// Two flags per plugin: enabled at PreFilter, and enabled at PreScore.
     pre: Vec<(bool, bool)>,
-    indexed: Vec<(PluginIdx, IndexKind)>,
+    /// Indexes of the plugins, each once.
+    indexes: Vec<IndexKind>,
+    /// Plugins whose [`crate::plugin::Indexed::prepare`] is called.
+    preparers: Vec<PluginIdx>,
+    /// Row-scoped plugins that may read the cluster.
+    cluster_readers: Vec<PluginIdx>,
     implied: Vec<(&'static str, ExtensionPoint)>,
     percentage_of_nodes_to_score: Option<i32>,
+    release: Release,
 }
 
 impl Profile {
-    /// Builds every plugin that the spec names, each once.
+    /// Builds the plugins that the spec names, each only once.
     ///
     /// # Errors
     /// When a plugin is not registered, refuses its arguments or fails its [check](GuardedPlugin::check).
@@ -118,12 +125,23 @@ impl Profile {
         let pre = all
             .map(|p| (at(ExtensionPoint::PreFilter).contains(&p), at(ExtensionPoint::PreScore).contains(&p)));
         let pre = pre.collect();
-        let indexed = plugins.iter().enumerate();
-        let indexed =
-            indexed.filter_map(|(at, plugin)| Some((PluginIdx(at as u16), plugin.index()?))).collect();
+        let which = |is_wanted: fn(&GuardedPlugin) -> bool| {
+            let wanted = plugins.iter().enumerate().filter(move |(_, plugin)| is_wanted(plugin));
+            wanted.map(|(at, _)| PluginIdx(at as u16)).collect()
+        };
+        let preparers = which(GuardedPlugin::is_prepared);
+        let cluster_readers = which(GuardedPlugin::may_read_cluster);
+        let mut indexes: Vec<IndexKind> = Vec::new();
+        for kind in plugins.iter().filter_map(GuardedPlugin::index) {
+            if !indexes.iter().any(|known| known.is_same(&kind)) {
+                indexes.push(kind);
+            }
+        }
         Ok(Self {
             name: spec.name.as_str().into(),
-            indexed,
+            indexes,
+            preparers,
+            cluster_readers,
             plugins,
             meter: None,
             points,
@@ -132,6 +150,7 @@ impl Profile {
             pre,
             implied,
             percentage_of_nodes_to_score: spec.percentage_of_nodes_to_score,
+            release: cx.features.release(),
         })
     }
 
@@ -165,6 +184,11 @@ impl Profile {
     /// `schedulerName`.
     pub fn name(&self) -> &Str {
         &self.name
+    }
+
+    /// The release that applies.
+    pub fn release(&self) -> Release {
+        self.release
     }
 
     /// The profile's own `percentageOfNodesToScore`.
@@ -203,9 +227,9 @@ impl Profile {
     }
 
     /// Returns a row-scoped plugin together with the cycle in which it is called.
-    pub(crate) fn column_source<'a>(&'a self, idx: PluginIdx, cx: &'a Cycle<'a>) -> ColumnSource<'a> {
+    pub(crate) fn column_source<'a>(&'a self, idx: PluginIdx, cx: &Cycle<'a>) -> ColumnSource<'a> {
         let (pre_filters, pre_scores) = self.pre[idx.at()];
-        ColumnSource { idx, plugin: self.plugin(idx), pre_filters, pre_scores, cx }
+        ColumnSource { idx, plugin: self.plugin(idx), pre_filters, pre_scores, cx: *cx }
     }
 
     /// Returns true if the plugin filters without a PreFilter that creates its state.
@@ -213,9 +237,29 @@ impl Profile {
         !self.pre[plugin.at()].0 && self.enabled(plugin, ExtensionPoint::Filter)
     }
 
-    /// The plugins that use an index.
-    pub fn indexed(&self) -> &[(PluginIdx, IndexKind)] {
-        &self.indexed
+    /// Indexes of the plugins, each once.
+    pub fn indexes(&self) -> &[IndexKind] {
+        &self.indexes
+    }
+
+    /// Plugins that prepare their index for each pod.
+    pub(crate) fn preparers(&self) -> &[PluginIdx] {
+        &self.preparers
+    }
+
+    /// Returns the facts about the cluster that cached answers for the pod depend on, by plugin; empty for most pods.
+    ///
+    /// # Errors
+    /// When a plugin fails.
+    pub(crate) fn cluster_reads(&self, cx: &Cycle<'_>) -> Result<Vec<(PluginIdx, Reads)>, PointError> {
+        let mut all = Vec::new();
+        for plugin in &self.cluster_readers {
+            let reads = self.plugin(*plugin).reads_cluster(cx)?;
+            if !reads.is_empty() {
+                all.push((*plugin, reads));
+            }
+        }
+        Ok(all)
     }
 
     /// The custom resources that the profile's plugins name, each Rust type once.
@@ -229,7 +273,7 @@ impl Profile {
         kinds
     }
 
-    /// Points that were added because a plugin needs them and the configuration lacks them.
+    /// Points that a plugin needs and that were added because the configuration lacks them.
     pub fn implied(&self) -> &[(&'static str, ExtensionPoint)] {
         &self.implied
     }
@@ -250,9 +294,9 @@ impl Profile {
 
     /// Returns the registrations of every plugin that names events or can reject pods.
     ///
-    /// A plugin that names no events listens to all of them. A plugin that listens to new nodes but not to taint
-    /// changes also gets a registration, without a hint, for taint changes. kube-scheduler adds the same registration,
-    /// because the plugin may learn of a node only through a change to the node's taints.
+    /// A plugin that can reject pods but names no events listens to all events of the kinds in [`EVERYTHING`] and of
+    /// its own resources. In Kubernetes 1.36, a plugin that listens to new nodes but not to taint changes also gets a
+    /// registration, without a hint, for taint changes.
     pub fn registrations(&self) -> Vec<(PluginIdx, Vec<ErasedRegistration>)> {
         const POINTS: [ExtensionPoint; 5] = [
             ExtensionPoint::PreEnqueue,
@@ -263,14 +307,14 @@ impl Profile {
         ];
         let indexed = self.plugins.iter().enumerate().map(|(at, plugin)| (PluginIdx(at as u16), plugin));
         let by_plugin = indexed.filter_map(|(idx, plugin)| {
-            let has_say = POINTS.iter().any(|point| self.enabled(idx, *point));
-            Some((idx, registrations(plugin, has_say)?))
+            let can_reject = POINTS.iter().any(|point| self.enabled(idx, *point));
+            Some((idx, registrations(plugin, can_reject, self.release)?))
         });
         by_plugin.collect()
     }
 
     /// Returns the pod's signature for opportunistic batching (KEP-5598): pods with equal signatures get equal answers
-    /// from every plugin. Returns `None` if some plugin cannot sign the pod.
+    /// from every plugin that filters or scores. Returns `None` if one of these plugins cannot sign the pod.
     ///
     /// # Errors
     /// When a plugin panics.
@@ -304,9 +348,8 @@ impl Profile {
     }
 }
 
-/// Adds the points that a plugin needs, so that no plugin is called without its state: its Filter and Reserve read the
-/// state that its PreFilter returns, and its Score reads the state that its PreScore returns. At an added point, the
-/// plugin comes after all others.
+/// Adds the points without which a plugin would lack its state: Filter and Reserve need PreFilter's state, and Score
+/// needs PreScore's. At an added point, the plugin comes after all others.
 fn add_implied(
     plugins: &[GuardedPlugin],
     points: &mut [Vec<PluginIdx>],
@@ -326,16 +369,22 @@ fn add_implied(
     implied
 }
 
-/// Returns the registrations of a plugin, including those that are added to its own. `has_say` is true if the plugin
+/// Returns the registrations of a plugin, including those that the framework adds. `can_reject` is true if the plugin
 /// can reject pods. Returns `None` for a plugin that cannot reject pods and names no events.
-pub fn registrations(plugin: &GuardedPlugin, has_say: bool) -> Option<Vec<ErasedRegistration>> {
-    // A plugin that panics here is treated as one without registrations.
+pub fn registrations(
+    plugin: &GuardedPlugin,
+    can_reject: bool,
+    release: Release,
+) -> Option<Vec<ErasedRegistration>> {
+    // If the plugin panics here, it is treated as having no registrations.
     let mut wants = match plugin.events().unwrap_or_default() {
         Some(wants) => wants,
-        None if has_say => everything(plugin),
+        None if can_reject => everything(plugin),
         None => return None,
     };
-    add_taint_registration(&mut wants);
+    if release < Release::V1_37 {
+        add_taint_registration(&mut wants);
+    }
     Some(wants)
 }
 

@@ -14,14 +14,19 @@ impl Reads {
         self
     }
 
+    /// Returns true if no value was added.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Size in bytes.
     pub(crate) fn size(&self) -> usize {
         self.0.len()
     }
 }
 
-/// Records the hashed bytes. If [`Hash`] writes the same bytes for two values of one type, the values are equal,
-/// because implementations of [`Hash`] separate the parts that they write.
+/// Records the hashed bytes. Two values of one type for which [`Hash`] writes the same bytes are equal, because
+/// implementations of [`Hash`] delimit the parts that they write.
 struct Bytes<'a>(&'a mut Vec<u8>);
 
 impl Hasher for Bytes<'_> {

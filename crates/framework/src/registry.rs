@@ -21,16 +21,16 @@ use crate::{
 
 /// Construction of a plugin from its arguments. A plugin without arguments implements [`Default`] instead.
 pub trait Build: Plugin {
-    /// The type that `pluginConfig[].args` decodes into; [`NoArgs`] for none. `deny_unknown_fields` makes misspelled
-    /// fields visible. If the configuration has no arguments for the plugin, the plugin gets the value that an empty
-    /// object decodes into, so serde's defaults apply and fields without a default are required.
+    /// The type into which `pluginConfig[].args` is decoded; [`NoArgs`] for none. `deny_unknown_fields` makes
+    /// misspelled fields visible. If the configuration has no arguments for the plugin, an empty object is decoded
+    /// instead, so serde's defaults apply and fields without a default are required.
     type Args: DeserializeOwned;
 
     /// Builds the plugin.
     ///
     /// # Errors
-    /// An error that describes the problem with the arguments; the scheduler then does not start. The message is
-    /// prefixed with the file, the line and `profiles[].pluginConfig[].args`.
+    /// An error that describes the problem with the arguments; the scheduler then does not start. The printed message
+    /// begins with the file, the line and `profiles[].pluginConfig[].args`.
     fn build(args: Self::Args, cx: &BuildCycle) -> Result<Self, PluginError>;
 }
 
@@ -82,7 +82,11 @@ pub enum BuildError {
         source: PluginError,
     },
     /// The plugin registers for events that are never sent.
-    #[error("plugin {plugin:?} listens to {}, which never happens: {} has {}", action_names(*never), event.resource, possible_actions(*event))]
+    #[error(
+        "plugin {plugin:?} listens to {}; the possible actions are {}",
+        listened(*event, *never),
+        possible_actions(*event)
+    )]
     NeverHappens {
         /// Name of the plugin.
         plugin: &'static str,
@@ -92,7 +96,7 @@ pub enum BuildError {
         never: Action,
     },
     /// Two points of the plugin name different states.
-    #[error("plugin {plugin:?}: {conflict}, but the types must be the same")]
+    #[error("plugin {plugin:?}: {conflict}; use the same type in both")]
     DifferentStates {
         /// Name of the plugin.
         plugin: &'static str,
@@ -101,8 +105,8 @@ pub enum BuildError {
     },
     /// The plugin's answers are cached row by row, but the plugin compares candidates.
     #[error(
-        "plugin {plugin:?} judges rows and normalizes its scores itself: Normalize::Custom sees all candidates, so \
-         implement Score, and not Score<Row>"
+        "plugin {plugin:?} is row-scoped but uses Normalize::Custom, which compares all candidates: implement Score \
+         instead of Score<Row>"
     )]
     RowNormalizes {
         /// Name of the plugin.
@@ -110,8 +114,8 @@ pub enum BuildError {
     },
     /// The plugin registers for objects that nothing watches.
     #[error(
-        "plugin {plugin:?} listens to changes of {resource}, which are not watched: name the type in the plugin's \
-         `Watches::Resources`"
+        "plugin {plugin:?} listens for changes to {resource}, a resource that is not watched: add the type to the \
+         plugin's `Watches::Resources`"
     )]
     UnwatchedResource {
         /// Name of the plugin.
@@ -121,21 +125,26 @@ pub enum BuildError {
     },
 }
 
-fn action_names(never: Action) -> String {
-    if never == Action(0) { "no action".to_owned() } else { never.to_string() }
+fn listened(event: ClusterEvent, never: Action) -> String {
+    let resource = event.resource;
+    match never == Action(0) {
+        true => format!("no action of {resource}"),
+        false => format!("{never} of {resource}, which never happens"),
+    }
 }
 
 fn possible_actions(event: ClusterEvent) -> String {
     let all = event.resource.actions();
     let names: Vec<String> =
         Action::each().filter(|one| all.intersects(*one)).map(|one| one.to_string()).collect();
-    format!("{} and Update, which is all updates", names.join(", "))
+    format!("{} and Update (any update)", names.join(", "))
 }
 
 /// Error for arguments that cannot be decoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ArgsError {
-    /// The path of the field below the arguments (`strategy.resources[0].weight`); empty for the arguments themselves.
+    /// Path of the field within the arguments, such as `strategy.resources[0].weight`; empty for the arguments
+    /// themselves.
     pub field: String,
     /// serde's message.
     pub message: String,
@@ -204,7 +213,8 @@ impl Registry {
         let build: BuildFn = |args, cx| {
             let args = read(args).map_err(|source| BuildError::Args { plugin: P::NAME, source })?;
             let plugin = P::build(args, cx);
-            Ok(GuardedPlugin::new(plugin.map_err(|source| BuildError::Refused { plugin: P::NAME, source })?))
+            let plugin = plugin.map_err(|source| BuildError::Refused { plugin: P::NAME, source })?;
+            Ok(GuardedPlugin::new(plugin).with_features(cx.features))
         };
         let path = std::any::type_name::<P>();
         let home = path.split("::").next().unwrap_or(path);
@@ -231,7 +241,7 @@ impl Registry {
     /// Builds a plugin.
     ///
     /// # Errors
-    /// When there is no such plugin, or it refuses its arguments.
+    /// When there is no such plugin, its arguments cannot be decoded, or the plugin refuses them.
     pub fn build(
         &self,
         plugin: &str,

@@ -28,7 +28,7 @@
 //! supplies the objects, decoded once. An object that cannot be decoded is reported and treated as absent until a
 //! version arrives that can be decoded.
 //!
-//! The engine receives the objects as JSON and decodes them itself, so that a recording can be replayed.
+//! The engine itself decodes the objects from JSON, so that a recording can be replayed.
 
 mod watches;
 
@@ -39,7 +39,11 @@ use std::{
     sync::Arc,
 };
 
-use harbormaster_api::{Labels, Str, Timestamp, pod::OwnerReference};
+use harbormaster_api::{
+    Labels, Str, Timestamp,
+    features::{Feature, Features},
+    pod::OwnerReference,
+};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use thiserror::Error;
@@ -61,6 +65,22 @@ pub trait Resource: DeserializeOwned + Send + Sync + 'static {
     const PLURAL: &'static str;
     /// Scope of the objects.
     const SCOPE: ResourceScope;
+    /// Versions that are used if the API server does not serve [`Self::VERSION`], most preferred first.
+    const OLDER_VERSIONS: &'static [OlderVersion] = &[];
+    /// Feature gate without which the kind is not watched, so that it has no objects.
+    const GATE: Option<Feature> = None;
+}
+
+/// An older version of a kind. The host converts the objects that it receives and sends, so plugins see only
+/// [`Resource::VERSION`].
+#[derive(Clone, Copy, Debug)]
+pub struct OlderVersion {
+    /// Name, for example `v1beta1`.
+    pub name: &'static str,
+    /// Converts an object or a part of it from this version. Must not fail: it leaves unknown fields alone.
+    pub upgrade: fn(&mut Value),
+    /// Converts an object or a part of it, such as a patch, to this version. Must not fail either.
+    pub downgrade: fn(&mut Value),
 }
 
 /// Scope of the objects of a kind.
@@ -96,7 +116,7 @@ impl fmt::Display for ResourceName {
     }
 }
 
-/// An object of a custom resource: its metadata and a value of the author's type, to which it derefs.
+/// An object of a custom resource: its metadata and a value of the author's type, to which it dereferences.
 #[derive(Clone, Debug)]
 pub struct Custom<R> {
     /// `metadata`.
@@ -198,6 +218,8 @@ pub struct ResourceKind {
     type_id: TypeId,
     name: ResourceName,
     kind: &'static str,
+    older_versions: &'static [OlderVersion],
+    gate: Option<Feature>,
     decode: Decode,
 }
 
@@ -205,7 +227,14 @@ impl ResourceKind {
     /// Returns the kind for type `R`.
     pub fn of<R: Resource>() -> Self {
         let decode: Decode = |key, json| Ok(Arc::new(decode::<R>(key, json)?));
-        Self { type_id: TypeId::of::<R>(), name: ResourceName::of::<R>(), kind: R::KIND, decode }
+        Self {
+            type_id: TypeId::of::<R>(),
+            name: ResourceName::of::<R>(),
+            kind: R::KIND,
+            older_versions: R::OLDER_VERSIONS,
+            gate: R::GATE,
+            decode,
+        }
     }
 
     /// Name in the API server.
@@ -216,6 +245,16 @@ impl ResourceKind {
     /// See [`Resource::KIND`].
     pub fn kind(&self) -> &'static str {
         self.kind
+    }
+
+    /// See [`Resource::OLDER_VERSIONS`].
+    pub fn older_versions(&self) -> &'static [OlderVersion] {
+        self.older_versions
+    }
+
+    /// Returns true if the kind is watched when these feature gates apply; see [`Resource::GATE`].
+    pub(crate) fn is_watched(&self, features: Features) -> bool {
+        self.gate.is_none_or(|gate| features.enabled(gate))
     }
 
     /// Returns true if both kinds have the same Rust type.
@@ -231,7 +270,7 @@ impl ResourceKind {
     /// Decodes an object into the plugin's type.
     ///
     /// # Errors
-    /// Names the field that cannot be decoded.
+    /// If a field cannot be decoded. The error names the field.
     pub fn decode(&self, raw: &RawObject) -> Result<AnyCustom, Undecodable> {
         (self.decode)(&raw.key, &raw.json)
     }
@@ -323,10 +362,10 @@ fn decode<R: Resource>(key: &CustomKey, json: &str) -> Result<Custom<R>, Undecod
     let misplaced = |problem: &str| wrong(("metadata.namespace".to_owned(), problem.to_owned()));
     match (R::SCOPE, key.namespace.is_empty()) {
         (ResourceScope::Cluster, false) => {
-            Err(misplaced("it is in a namespace, but the plugin expects objects that are in none"))
+            Err(misplaced("the object has a namespace, but the plugin declares the kind as cluster-scoped"))
         }
         (ResourceScope::Namespaced, true) => {
-            Err(misplaced("it is in no namespace, but the plugin expects objects that are in one"))
+            Err(misplaced("the object has no namespace, but the plugin declares the kind as namespaced"))
         }
         (ResourceScope::Cluster, true) | (ResourceScope::Namespaced, false) => {
             let head: Head = read(json).map_err(wrong)?;
@@ -342,8 +381,8 @@ pub(crate) fn decode_value<R: Resource>(key: &CustomKey, json: &Value) -> Result
     decode(key, &json.to_string())
 }
 
-/// Decodes JSON text. On error, returns a field and a message. The message contains no position in the text, so it
-/// stays the same when other parts of the object change.
+/// Decodes JSON text. On error, returns a field and a message. The message contains no position in the text, so changes
+/// to other parts of the object do not affect it.
 ///
 /// Tracking the path of the field takes time, so the text is decoded with tracking only after an error. The position in
 /// the error does not identify the field, because an author's type may report an error after its value has been read.
@@ -355,7 +394,7 @@ fn read<T: DeserializeOwned>(json: &str) -> Result<T, (String, String)> {
     let tracked = serde_path_to_error::deserialize::<_, T>(&mut serde_json::Deserializer::from_str(json));
     let (field, message) = match tracked {
         Err(error) => field_and_message(&error),
-        // The object decodes; the error is in the text after it.
+        // The object can be decoded; the error is in the text after it.
         Ok(_) => (String::new(), error.to_string()),
     };
     let end = message.rfind(" at line ").unwrap_or(message.len());
@@ -437,7 +476,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_has_its_metadata_and_the_decoded_type() {
+    fn an_object_is_decoded_into_metadata_and_the_authors_type() {
         let red = decoded(&json!({
             "apiVersion": "example.com/v1",
             "kind": "Team",
@@ -515,6 +554,54 @@ mod tests {
     listener!(Watching);
     listener!(NotWatching);
 
+    /// A kind that is watched only if a gate is on.
+    #[derive(serde::Deserialize)]
+    struct Gated {}
+
+    impl Resource for Gated {
+        const GROUP: &'static str = "example.com";
+        const VERSION: &'static str = "v1";
+        const KIND: &'static str = "Gated";
+        const PLURAL: &'static str = "gated";
+        const SCOPE: ResourceScope = ResourceScope::Cluster;
+        const GATE: Option<Feature> = Some(Feature::DRADeviceTaintRules);
+    }
+
+    #[derive(Default)]
+    struct Careful;
+
+    impl Plugin for Careful {
+        const NAME: &'static str = "Listener";
+        implemented_points!();
+    }
+
+    impl Watches for Careful {
+        type Resources = (Team, Gated);
+    }
+
+    impl crate::plugin::Filter for Careful {
+        fn filter(
+            &self,
+            _: &crate::cycle::Cycle<'_>,
+            (): &(),
+            _: crate::table::NodeRef<'_>,
+        ) -> crate::outcome::Verdict {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_kind_whose_gate_is_off_is_not_watched() {
+        for (on, expected) in [(false, vec!["Team"]), (true, vec!["Team", "Gated"])] {
+            let mut registry = Registry::default();
+            registry.register::<Careful>();
+            let features = Features::default().with(Feature::DRADeviceTaintRules, on);
+            let plugin = registry.build("Listener", None, &BuildCycle { features }).unwrap();
+            let kinds: Vec<_> = plugin.resources().iter().map(ResourceKind::kind).collect();
+            assert_eq!(kinds, expected);
+        }
+    }
+
     impl Watches for Watching {
         type Resources = Team;
     }
@@ -533,7 +620,7 @@ mod tests {
         assert_eq!(built::<Watching>().unwrap().resources().len(), 1);
         let unnamed = built::<NotWatching>().unwrap_err();
         assert!(
-            unnamed.starts_with("plugin \"Listener\" listens to changes of teams.v1.example.com"),
+            unnamed.starts_with("plugin \"Listener\" listens for changes to teams.v1.example.com"),
             "{unnamed}"
         );
     }

@@ -2,7 +2,8 @@
 //!
 //! A plugin chooses its scope by the trait that it implements. `impl Filter for P` sees the whole cluster and is called
 //! in every attempt. `impl Filter<Row> for P` sees a [`RowCycle`], and its answers are cached until the row changes. A
-//! [`RowCycle`] lacks everything that could make a cached answer wrong, so this plugin does not compile:
+//! [`RowCycle`] lacks data on which cached answers must not depend, such as annotations, so this plugin does not
+//! compile:
 //!
 //! ```compile_fail,E0609
 //! use harbormaster_framework::prelude::*;
@@ -90,12 +91,13 @@ pub enum WholeCluster {}
 
 /// A single row, in a [`RowCycle`].
 ///
-/// Verdicts and scores depend only on the parts of the pod's spec and `spec.nodeName` that the plugin
+/// Verdicts and scores may depend only on the parts of the pod's spec and `spec.nodeName` that the plugin
 /// [reads](crate::plugin::Plugin::reads), on the node's own row, on the number of nodes and on the plugin's arguments.
 /// They are cached until the row changes or a node joins or leaves. PreFilter and PreScore run once for all pods that
 /// are equal in the parts that the plugin reads. PreScore sees an empty set of candidates, and scores must not use
-/// [`Normalize::Custom`](crate::outcome::Normalize::Custom). `nodes` is passed for its columns: a verdict that depends
-/// on another row becomes wrong as soon as that row changes.
+/// [`Normalize::Custom`](crate::outcome::Normalize::Custom). Use `nodes` only for the columns of the node's own row: a
+/// verdict that depends on another row becomes wrong as soon as that row changes. With
+/// [`ReadsCluster`](crate::plugin::ReadsCluster), answers may depend on listed facts about the cluster, too.
 #[derive(Clone, Copy, Debug)]
 pub enum Row {}
 
@@ -130,20 +132,30 @@ impl Scoped for Row {
     const SCOPE: Scope = Scope::Row;
 
     fn part<'a>(cx: &Cycle<'a>) -> RowCycle<'a> {
-        RowCycle { nodes: cx.nodes, pod: cx.pod.for_rows() }
+        RowCycle { nodes: cx.nodes, pod: cx.pod.for_rows(), cluster: cx.for_rows() }
     }
 }
 
-/// The view of a [`Cycle`] for row-scoped plugins: it lacks everything else that their answers could depend on.
+/// The part of a [`Cycle`] that answers of row-scoped plugins may depend on.
 #[derive(Clone, Copy)]
 pub struct RowCycle<'a> {
     /// All nodes and the pods on them.
     pub nodes: &'a NodeTable,
     /// The pod to be scheduled.
     pub pod: RowPod<'a>,
+    cluster: Option<Cycle<'a>>,
 }
 
-/// The view of a pod for row-scoped plugins. Derefs to its [`SpecInfo`].
+impl<'a> RowCycle<'a> {
+    /// Returns the whole cluster for a plugin that [reads it](crate::plugin::ReadsCluster) for this pod. Answers may
+    /// depend only on the facts that the plugin has listed. If the answer is going to be cached and the plugin has
+    /// listed no facts, returns `None`.
+    pub fn cluster(&self) -> Option<Cycle<'a>> {
+        self.cluster
+    }
+}
+
+/// The part of a pod that answers of row-scoped plugins may depend on. Derefs to its [`SpecInfo`].
 #[derive(Clone, Copy, Debug)]
 pub struct RowPod<'a> {
     /// The spec and the information derived from it, shared by all pods with an equal spec.

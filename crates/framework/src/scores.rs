@@ -4,7 +4,7 @@ use crate::nodeset::{NodeIdx, NodeSet};
 
 /// The scores of one plugin for a set of rows.
 ///
-/// The rows are a part of the node table or all of it, because a batch may be split. Other rows are never touched.
+/// A batch may be split, so the rows may be only part of the node table. Other rows are never touched.
 #[derive(Debug)]
 pub struct Scores<'a> {
     rows: &'a NodeSet,
@@ -33,8 +33,8 @@ impl<'a> Scores<'a> {
         }
     }
 
-    /// Iterates over the rows in ascending order, each with its score to be written. This is the fastest way to write
-    /// all scores.
+    /// Iterates over the rows in ascending order and yields a mutable reference to each row's score. This is the
+    /// fastest way to write all scores.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (NodeIdx, &mut i64)> {
         let (mut places, mut next) = (self.scores.iter_mut(), self.first);
         self.rows.iter().filter_map(move |row| {

@@ -22,7 +22,7 @@ impl PluginIdx {
 #[derive(Clone, Debug)]
 pub struct Verdicts {
     /// The code of each row: 0 if the row fits, otherwise the position of its rejection in `distinct` plus one. Rows
-    /// after the last rejected one have no entry.
+    /// after the last rejected row have no entry.
     by_row: Vec<u32>,
     distinct: Vec<(PluginIdx, Reject)>,
     /// Code of each rejection; empty while there are only a few rejections.
@@ -30,7 +30,7 @@ pub struct Verdicts {
     compact_at: usize,
 }
 
-/// Up to this many distinct rejections are searched linearly.
+/// Maximum number of distinct rejections that are searched linearly.
 const MAX_LINEAR_SEARCH: usize = 8;
 /// Minimum number of distinct rejections for compaction.
 const MIN_FOR_COMPACTION: usize = 256;
@@ -104,7 +104,7 @@ impl Verdicts {
     }
 
     /// Counts the rejections of `rows`. Returns each distinct rejection with its number of rows, in the order in which
-    /// the rejections were first recorded.
+    /// the rejections were first recorded; [`Self::compact`] may change this order.
     pub fn count(&self, rows: impl Iterator<Item = NodeIdx>) -> Vec<(&(PluginIdx, Reject), usize)> {
         let mut counts = vec![0usize; self.distinct.len() + 1];
         for row in rows {
@@ -113,7 +113,8 @@ impl Verdicts {
         self.distinct.iter().zip(&counts[1..]).filter(|(_, n)| **n > 0).map(|(why, n)| (why, *n)).collect()
     }
 
-    /// Drops rejections that no row has anymore. Runs so rarely that its cost per rejection is small.
+    /// Drops rejections that no row has anymore. Does nothing until there are many rejections, and twice as many as the
+    /// last compaction kept, so that the cost per rejection is small.
     pub fn compact(&mut self) {
         if self.distinct.len() < self.compact_at {
             return;
@@ -160,7 +161,7 @@ impl Verdicts {
 
 /// One plugin's pass over rows that still fit.
 ///
-/// The rows are a part of the node table or all of it, because a batch may be split. Other rows are never touched.
+/// A batch may be split, so the rows may be only part of the node table. Other rows are never touched.
 pub struct Sweep<'a> {
     plugin: PluginIdx,
     rows: &'a NodeSet,

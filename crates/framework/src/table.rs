@@ -1,8 +1,8 @@
 //! The node table: one row per node, one column per fact.
 //!
 //! The table is both cache and snapshot. The [`crate::cluster`] owns it and changes it between scheduling cycles;
-//! plugins borrow it during a cycle. Every change is appended to a log of rows, so a cache of answers per row (see
-//! `answer_cache`) needs to update only the changed rows.
+//! plugins borrow it during a cycle. Every change, except by dry runs, is appended to a log of rows, so a cache of
+//! answers per row (see `answer_cache`) needs to update only the changed rows.
 //!
 //! Invariants:
 //! - a row's `used_*` and `nonzero_*` columns are the sums over its pods;
@@ -67,7 +67,7 @@ pub struct Columns {
     pub with_ports: NodeSet,
 }
 
-/// The part of a row that is not in columns.
+/// The facts about a row that are not in columns.
 #[derive(Debug, Default)]
 struct Row {
     name: Str,
@@ -108,7 +108,7 @@ pub(crate) struct StrippedRow {
 impl NodeTable {
     // --- reading ---
 
-    /// Number of rows including free ones: the length of every column.
+    /// Number of rows including free ones: the length of every numeric column.
     pub fn rows(&self) -> usize {
         self.rows.len()
     }
@@ -138,7 +138,7 @@ impl NodeTable {
         NodeRef { table: self, row }
     }
 
-    /// All nodes in [`Self::order`].
+    /// All nodes, in [`Self::order`]'s order.
     pub fn nodes(&self) -> impl Iterator<Item = NodeRef<'_>> {
         self.order.iter().map(|row| self.node(*row))
     }
@@ -276,7 +276,7 @@ impl NodeTable {
         self.take(row, uid)
     }
 
-    /// Ends the dry run of a row whose pods are all back, by restoring their order.
+    /// Ends a dry run once all removed pods are back on the row. Restores the pods' order, which `before` contains.
     pub fn dry_run_end(&mut self, row: NodeIdx, before: Vec<Arc<PodInfo>>) {
         self.rows[row.at()].pods = before;
     }
@@ -298,10 +298,10 @@ impl NodeTable {
         self.rows[row.at()].images = images;
     }
 
-    /// Updates what is derived from all nodes. Call this before every scheduling cycle.
+    /// Updates the data that is derived from all nodes. Call this before every scheduling cycle.
     ///
     /// The node order changes only when a node joins or leaves, and the number of nodes that have an image is updated
-    /// only in rows that change. Both match kube-scheduler's snapshot.
+    /// only in rows that change. kube-scheduler's snapshot behaves the same way.
     pub(crate) fn refresh(&mut self) {
         let end = self.log_end();
         let from = self.refreshed.0.saturating_sub(self.log_start) as usize;
@@ -322,7 +322,7 @@ impl NodeTable {
         self.trim_log();
     }
 
-    // --- inside ---
+    // --- internals ---
 
     fn row_for(&mut self, name: &Str) -> NodeIdx {
         if let Some(row) = self.by_name.get(name) {

@@ -104,7 +104,7 @@ impl Totals {
         self.invalid == 0
     }
 
-    /// Removes a row that fits and is about to change.
+    /// Removes a row that fits, before its scores are updated.
     pub(crate) fn leave(&mut self, row: NodeIdx) {
         self.parts.iter_mut().filter(|part| part.is_relative()).for_each(|part| part.leave(row));
     }

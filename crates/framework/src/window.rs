@@ -15,9 +15,9 @@ pub enum Window {
 /// Choice among equally good nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tie {
-    /// The first one at or after the row that follows the last choice.
+    /// The first one after the last choice, wrapping around.
     Rotate,
-    /// The one that kube-scheduler would find at the top of its heap.
+    /// The one at the top of kube-scheduler's heap.
     FirstOnHeap,
 }
 
@@ -46,7 +46,7 @@ impl Rotation {
     }
 }
 
-/// Clusters with fewer nodes than this are always searched completely.
+/// Minimum number of feasible nodes to find; clusters with fewer nodes are always searched completely.
 const MIN_FEASIBLE: usize = 100;
 
 impl Window {
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn ties_have_a_definite_order_on_the_heap_but_not_always_by_position() {
+    fn ties_on_the_heap_have_a_definite_order_that_is_not_always_by_position() {
         let order = |totals: &[i64]| {
             let mut ranking = Ranking::new(totals.to_vec());
             std::iter::from_fn(move || ranking.pop()).collect::<Vec<_>>()

@@ -3,9 +3,10 @@
 //! Reading order: this file (selects the command), [`flags`] and [`run`] (the scheduler), `sandbox` (a make-believe
 //! cluster), [`dump`] (the objects of a real cluster), `simulate`, `manifest_files`, `table`, `alike` and `layout`
 //! (scheduling the pods of manifests), [`generate`] (completions, manual pages and the schema), [`log`] and
-//! [`log_output`] (log lines), [`reload`] (changes to the configuration file), [`metric_limits`] (metrics and labels
-//! that are not shown). If a program is called as `kube-scheduler` (through a symbolic link), it behaves as if the
-//! `run` command were given.
+//! [`log_output`] (log lines), [`settings`] (what the flags mean under a release of Kubernetes), [`server_version`]
+//! (the release to follow), [`reload`] (changes to the configuration file), [`secure_port`] (health, metrics and
+//! configuration), [`metric_limits`] (metrics and labels that are not shown). If a program is called as
+//! `kube-scheduler` (through a symbolic link), it behaves as if the `run` command were given.
 
 #[cfg(any(feature = "sandbox", feature = "simulate"))]
 mod alike;
@@ -25,6 +26,8 @@ mod run;
 #[cfg(feature = "sandbox")]
 mod sandbox;
 mod secure_port;
+mod server_version;
+mod settings;
 #[cfg(feature = "simulate")]
 mod simulate;
 #[cfg(feature = "simulate")]
@@ -38,6 +41,11 @@ use std::{
 };
 
 use clap::{ArgMatches, Command, FromArgMatches};
+use harbormaster_api::Release;
+#[cfg(any(feature = "sandbox", feature = "simulate"))]
+use harbormaster_api::features::Features;
+#[cfg(any(feature = "sandbox", feature = "simulate"))]
+use harbormaster_config::{Emulation, FeatureGates};
 use harbormaster_framework::registry::Registry;
 use harbormaster_setup::Choices;
 
@@ -47,12 +55,15 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 const COMMIT: Option<&str> = option_env!("HARBORMASTER_COMMIT");
 /// Program name that selects the `run` command.
 const KUBE_SCHEDULER: &str = "kube-scheduler";
-const AFTER_HELP: &str = "Exit codes: 0 success; 1 any error.";
+/// Release that `simulate` and `sandbox` reproduce unless a flag names another.
+#[cfg(any(feature = "sandbox", feature = "simulate"))]
+const SIMULATED: Release = Release::V1_36;
+const AFTER_HELP: &str = "Exit codes: 0 success; 1 any error; for others, see the help of the command.";
 
 /// Result of a command. Commands print their own errors.
 pub(crate) type CommandResult = Result<(), CommandError>;
 
-/// Failure of a command that has already printed its error.
+/// Reason why the exit code is not 0. Errors have already been printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CommandError {
     /// An error.
@@ -154,11 +165,27 @@ impl Program {
         let built = COMMIT.map(|commit| format!(", commit {commit}")).unwrap_or_default();
         match self.name.as_str() {
             "harbormaster" | KUBE_SCHEDULER => {
-                format!("harbormaster v{VERSION} (kube-scheduler v1.36{built})")
+                format!("harbormaster v{VERSION} (kube-scheduler {}{built})", releases(" or "))
             }
-            name => format!("{name} (harbormaster v{VERSION}, kube-scheduler v1.36{built})"),
+            name => {
+                format!("{name} (harbormaster v{VERSION}, kube-scheduler {}{built})", releases(" or "))
+            }
         }
     }
+}
+
+/// Returns the releases of Kubernetes that can be reproduced, for example `v1.36 or v1.37`.
+fn releases(separator: &str) -> String {
+    Release::ALL.iter().map(|release| format!("v{release}")).collect::<Vec<_>>().join(separator)
+}
+
+/// Returns the gates of a scheduler without a real cluster, for the values of `--emulated-version` and
+/// `--feature-gates`.
+#[cfg(any(feature = "sandbox", feature = "simulate"))]
+fn features(emulated_version: &str, feature_gates: &[String]) -> Result<Features, String> {
+    let emulation = Emulation::parse([emulated_version], [], SIMULATED).map_err(|e| e.to_string())?;
+    let gates = feature_gates.iter().map(String::as_str);
+    Ok(FeatureGates::parse_at(gates, emulation).map_err(|e| e.to_string())?.features())
 }
 
 /// Runs a command with its options.
@@ -201,10 +228,13 @@ mod tests {
     fn help_and_version_name_the_program() {
         let own = called("/bin/own-scheduler");
         assert_eq!(own.command().render_version(), format!("own-scheduler (harbormaster {VERSION})\n"));
-        assert_eq!(own.version(), format!("own-scheduler (harbormaster v{VERSION}, kube-scheduler v1.36)"));
+        assert_eq!(
+            own.version(),
+            format!("own-scheduler (harbormaster v{VERSION}, kube-scheduler v1.36 or v1.37)")
+        );
         assert_eq!(
             called(KUBE_SCHEDULER).version(),
-            format!("harbormaster v{VERSION} (kube-scheduler v1.36)")
+            format!("harbormaster v{VERSION} (kube-scheduler v1.36 or v1.37)")
         );
         let help = own.command().render_help().to_string();
         assert!(help.contains("Usage: own-scheduler <COMMAND>") && !help.contains("harbormaster"), "{help}");

@@ -1,7 +1,7 @@
-//! A Kubernetes scheduler with your own plugins.
+//! A Kubernetes scheduler that you extend with your own plugins.
 //!
-//! [`main`] is a complete program: the commands `run`, `simulate` and `sandbox` with all flags and your plugins.
-//! [`Scheduler`] provides the same functionality inside another program or a test. Plugins are written with
+//! [`main`] is a complete program: all commands of `harbormaster`, with their flags and your plugins. [`Scheduler`]
+//! schedules a cluster, simulates, or starts a sandbox inside another program or a test. Plugins are written with
 //! [`prelude`], [`api`] and [`framework`], and tested with `testkit` (a feature) and [`sandbox`].
 //!
 //! ```no_run
@@ -77,7 +77,7 @@ pub mod prelude {
 pub mod api {
     pub use harbormaster_api::{
         Labels, Namespace, Node, Object, ObjectKey, ObjectKind, Pod, PodDisruptionBudget, PodSpec, Quantity,
-        Resources, Service, Str, Timestamp, Workload, WorkloadKind,
+        Release, Resources, Service, Str, Timestamp, Workload, WorkloadKind,
         features::{Feature, Features},
         labels, node, pod,
         points::ExtensionPoint,

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-/// Scheduling a pod makes a few hundred small allocations, most of which are freed on another thread.
+/// Allocator that is fast for the few hundred small allocations of an attempt, most of which another thread frees.
 #[cfg(feature = "mimalloc")]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

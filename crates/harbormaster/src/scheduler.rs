@@ -4,12 +4,14 @@ use std::path::{Path, PathBuf};
 #[cfg(feature = "simulate")]
 use std::sync::Arc;
 
+#[cfg(feature = "sandbox")]
+use harbormaster_api::Release;
 use harbormaster_api::features::{Feature, Features};
 use harbormaster_config::{ConfigError, ConfigErrors, KubeSchedulerConfiguration};
 use harbormaster_core::Notes;
 use harbormaster_driver::{
-    ConnectionConfig, DriverConfig, DriverError, ExitReason, ExtenderConfig, ExtenderTls, LeaderElection,
-    LeaseElection,
+    Clients, ConnectionConfig, DriverConfig, DriverError, ExitReason, ExtenderConfig, ExtenderTls,
+    LeaderElection, LeaseElection,
 };
 #[cfg(feature = "simulate")]
 use harbormaster_driver::{ExtenderSetupError, Health, HttpExtenders};
@@ -30,6 +32,8 @@ use crate::witness::Witness;
 #[derive(Clone, Debug)]
 pub struct Scheduler {
     setup: Setup,
+    #[cfg(feature = "sandbox")]
+    release: Release,
     election: LeaderElection,
     kubeconfig: Option<PathBuf>,
 }
@@ -49,12 +53,12 @@ pub struct Builder {
 pub struct Simulation {
     /// Result for every pod.
     pub report: Report,
-    /// Notices that a reader of the report should see too, one line each.
+    /// Notices about the manifests and about failures of extenders, one line each.
     pub notices: Vec<String>,
 }
 
 impl Builder {
-    /// Adds a plugin that the configuration may name. A plugin whose name is already registered replaces the earlier
+    /// Adds a plugin that the configuration can name. A plugin whose name is already registered replaces the earlier
     /// plugin.
     #[must_use]
     pub fn plugin<P: Build>(self) -> Self {
@@ -70,8 +74,8 @@ impl Builder {
         self
     }
 
-    /// Sets the KubeSchedulerConfiguration, as YAML or JSON; errors name it `file`. Without a configuration, the
-    /// scheduler has the default profile.
+    /// Sets the KubeSchedulerConfiguration, as YAML or JSON. Error messages use `file` as its file name. Without a
+    /// configuration, the scheduler has the default profile.
     #[must_use]
     pub fn config(mut self, file: impl Into<String>, text: impl Into<String>) -> Self {
         self.config = Some(Source { name: file.into(), text: text.into() });
@@ -92,7 +96,7 @@ impl Builder {
         self
     }
 
-    /// Sets whether the scheduler walks and samples nodes and breaks ties exactly as kube-scheduler does with
+    /// Sets whether the scheduler orders and samples nodes and breaks ties exactly as kube-scheduler does with
     /// `parallelism: 1`.
     #[must_use]
     pub fn parity(mut self, parity: bool) -> Self {
@@ -117,7 +121,13 @@ impl Builder {
         let mut setup = Setup::read(config, &self.choices)?;
         setup.engine.notes = Notes::at(self.verbosity);
         let election = election(&setup.config, &self.choices.features)?;
-        Ok(Scheduler { setup, election, kubeconfig: self.kubeconfig })
+        Ok(Scheduler {
+            setup,
+            #[cfg(feature = "sandbox")]
+            release: self.choices.features.release(),
+            election,
+            kubeconfig: self.kubeconfig,
+        })
     }
 }
 
@@ -151,16 +161,16 @@ impl Scheduler {
         let mut connection = connection(config);
         connection.kubeconfig = connection.kubeconfig.or(self.kubeconfig);
         let extenders = extenders(config);
-        let driver =
-            DriverConfig { connection, election: self.election, extenders, ..DriverConfig::default() };
-        harbormaster_driver::run(driver, self.setup.engine, shutdown).await
+        let driver = DriverConfig { election: self.election, extenders, ..DriverConfig::default() };
+        let clients = Clients::new(&connection).await?;
+        harbormaster_driver::run(clients, driver, self.setup.engine, shutdown).await
     }
 
     /// Places the pods of manifests under virtual time, as the `simulate` command does. Calls the configuration's
     /// extenders for everything except binding.
     ///
     /// # Errors
-    /// Everything in the manifests that a real API server would reject, with file, line, object and field.
+    /// All errors in the manifests, with file, line, object and field.
     #[cfg(feature = "simulate")]
     pub fn simulate(&self, manifests: &[Source]) -> Result<Simulation, ManifestErrors> {
         let mut setup = self.setup.clone();
@@ -179,20 +189,20 @@ impl Scheduler {
         Ok(Simulation { report, notices })
     }
 
-    /// Starts a make-believe cluster with this scheduler; `options.scheduler` is ignored. Needs a tokio runtime with
-    /// time and I/O.
+    /// Starts a make-believe cluster with this scheduler, of this scheduler's release; `options.scheduler` and
+    /// `options.release` are ignored. Needs a tokio runtime with time and I/O.
     ///
     /// # Errors
-    /// If the manifests are invalid or the port cannot be opened.
+    /// If the manifests are invalid, the port cannot be opened, or the API server or the scheduler fails.
     #[cfg(feature = "sandbox")]
     pub async fn sandbox(&self, options: Options) -> Result<Sandbox, SandboxError> {
         let scheduler = AttachedScheduler::Engine(self.setup.engine.clone());
         let extenders = extenders(&self.setup.config);
-        Sandbox::start(Options { scheduler, extenders, ..options }).await
+        Sandbox::start(Options { scheduler, extenders, release: self.release, ..options }).await
     }
 }
 
-/// Returns the connection to the API server.
+/// Returns the settings of the connection to the API server.
 pub(crate) fn connection(config: &KubeSchedulerConfiguration) -> ConnectionConfig {
     let client = &config.client_connection;
     ConnectionConfig {
@@ -267,9 +277,9 @@ pub(crate) fn election(
         return Ok(LeaderElection::Off);
     }
     if features.enabled(Feature::CoordinatedLeaderElection) {
-        let message = format!("{FIELD}: coordinated leader election is not built yet");
-        let help = "leave the feature gate CoordinatedLeaderElection off in all replicas: they elect their leader by the \
-                    Lease alone then; or run one replica without leader election";
+        let message = format!("{FIELD}: coordinated leader election is not supported");
+        let help = "leave the feature gate CoordinatedLeaderElection off in all replicas, so that they elect a leader \
+                    through the Lease alone, or run one replica without leader election";
         return Err(ConfigError { help: Some(help.to_owned()), ..config.error(FIELD, message) });
     }
     Ok(LeaderElection::Lease(LeaseElection {
@@ -322,7 +332,7 @@ mod tests {
         let error = elected("leaderElection: {leaderElect: true}", &features).unwrap_err().to_string();
         assert!(
             error.starts_with(
-                "s.yaml:3:18: leaderElection.leaderElect: coordinated leader election is not built yet ("
+                "s.yaml:3:18: leaderElection.leaderElect: coordinated leader election is not supported ("
             ) && error.contains("gate CoordinatedLeaderElection off"),
             "{error}"
         );

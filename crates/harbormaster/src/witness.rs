@@ -1,5 +1,5 @@
-//! Records the failures of extenders during a simulation: if an extender fails, the result is not what the real
-//! scheduler would do.
+//! Records the failures of extenders during a simulation: after a failure, the result may differ from what a scheduler
+//! would do in the cluster.
 
 use std::{
     collections::BTreeMap,
@@ -38,7 +38,8 @@ impl Witness {
         self.seen().failure.clone()
     }
 
-    /// Returns a line for each ignored failure.
+    /// Returns one line for each distinct message of the ignored failures. A message that occurred more than once is
+    /// followed by the number of times.
     pub(crate) fn warnings(&self) -> Vec<String> {
         let times = |(why, times): (&String, &usize)| match times {
             1 => why.clone(),

@@ -43,7 +43,7 @@ const MOST_FILES: usize = 512 + 100;
 const THREADS: usize = 4;
 /// Shortest interval between two bytes on one connection.
 const TRICKLE: Duration = Duration::from_millis(100);
-/// Number of closed connections that each thread reopens per round.
+/// Maximum number of closed connections that each thread reopens per round.
 const RENEWED: usize = 5;
 
 /// State shared by all slow clients.
@@ -67,7 +67,7 @@ enum Slow {
 
 impl Crowd {
     fn session(&self) -> ClientConnection {
-        let name = ServerName::try_from("localhost").expect("it is a name");
+        let name = ServerName::try_from("localhost").expect("localhost is a valid name");
         ClientConnection::new(self.tls.clone(), name).expect("a session begins")
     }
 
@@ -118,7 +118,7 @@ impl Crowd {
 }
 
 impl Slow {
-    /// Sends another byte. Returns true if the connection is still open.
+    /// Sends another byte, unless the client is silent. Returns true if the connection is still open.
     fn goes_on(&mut self) -> bool {
         let is_open = |stream: &mut TcpStream| match stream.read(&mut [0; 64]) {
             Ok(length) => length > 0,
@@ -181,7 +181,7 @@ fn pods_are_bound_and_health_checks_pass_while_thousands_of_clients_are_slow() {
         format!("--tls-private-key-file={key_file}"),
     ];
     let harbormaster = Harbormaster::start(&args, cluster.directory().join("log"));
-    // Each request uses a new client and thus a new connection.
+    // Each request uses a new client, and therefore a new connection.
     let health = || ApiClient::new(&format!("https://{address}"), "").get_text("/healthz");
     eventually("the port is open", PATIENCE, || health().ok());
 
@@ -198,7 +198,7 @@ fn pods_are_bound_and_health_checks_pass_while_thousands_of_clients_are_slow() {
         }
         // Even if an assertion fails below, the threads must end.
         let _stop = Stop(&crowd.stop);
-        eventually("all are there", PATIENCE, || {
+        eventually("all slow clients have connected", PATIENCE, || {
             (crowd.opened.load(Ordering::Relaxed) >= connections / THREADS * THREADS).then_some(())
         });
         let mut tries = 0;
@@ -208,18 +208,20 @@ fn pods_are_bound_and_health_checks_pass_while_thousands_of_clients_are_slow() {
                 .post(PODS, &pod(&name, "crowd", json!({"cpu": "10m"}), json!({})))
                 .expect("the pod is created");
             wait_until_bound(client, &name);
-            eventually("health is answered", PATIENCE, || {
+            eventually("the health check succeeds", PATIENCE, || {
                 tries += 1;
                 health().ok().filter(|answer| answer == "ok")
             });
-            let files = fs::read_dir(format!("/proc/{}/fd", harbormaster.pid())).expect("its files").count();
+            let files = fs::read_dir(format!("/proc/{}/fd", harbormaster.pid()))
+                .expect("the scheduler's open files can be listed")
+                .count();
             assert!(files <= MOST_FILES, "{files} files are open");
         }
         let (opened, closed) = (crowd.opened.load(Ordering::Relaxed), crowd.closed.load(Ordering::Relaxed));
         eprintln!(
             "{connections} connections: {opened} opened, {closed} closed; 20 answers took {tries} tries"
         );
-        // Other clients may displace a request's connection once or twice; kubelet would retry too.
+        // A slow client may displace the connection of a health check once or twice; the kubelet would retry too.
         assert!(tries <= 30, "{tries} tries for 20 answers");
         assert!(closed > 0, "the port keeps fewer connections than were opened");
     });

@@ -1,8 +1,9 @@
-//! Three replicas under faults, for little more than a minute. `harbormaster-oracle replicas` injects more faults for a
-//! longer time and also checks time limits. Faults and load depend on the clock, so this test has its own program.
+//! Three replicas under faults, for little more than a minute. `harbormaster-oracle replicas` injects more faults, runs
+//! longer, and also checks time limits. Faults and load depend on the clock, so this test has its own program.
 
 use std::path::PathBuf;
 
+use harbormaster_api::Release;
 use harbormaster_oracle::replicas::{Fault, Options, Plan, run};
 
 #[test]
@@ -18,7 +19,15 @@ fn three_replicas_keep_their_guarantees_while_the_leader_is_killed_and_servers_a
         skew_s: 300,
     };
     let harbormaster = PathBuf::from(env!("CARGO_BIN_EXE_harbormaster"));
-    let options = Options { harbormaster, plan, seed: 1, rate: 20, nodes: 30, checks_times: false };
+    let options = Options {
+        release: Release::V1_36,
+        harbormaster,
+        plan,
+        seed: 1,
+        rate: 20,
+        nodes: 30,
+        checks_times: false,
+    };
     let report = run(&options, |progress| eprintln!("{progress:?}")).expect("everything starts");
     assert_eq!(report.violations, [], "{report}");
     assert!(report.created > 200 && report.deleted > 0, "{report}");

@@ -1,5 +1,5 @@
-//! Connections that die silently: the side that sends or waits has to detect the loss. These tests measure how long the
-//! detection takes, so they have their own program.
+//! Connections that die silently: the scheduler must detect the loss when it sends or waits. These tests measure how
+//! long the detection takes, so they have their own program.
 
 #[path = "it/e2e/mod.rs"]
 mod e2e;
@@ -24,7 +24,7 @@ on_both_servers! {
     a_silent_network_is_detected_and_no_pod_is_bound_twice_or_lost,
 }
 
-/// Longest time from the start of the silence to the first binding. kube-scheduler takes 46 s.
+/// Time limit from the start of the silence to the first binding. kube-scheduler takes 46 s.
 const FIRST_BINDING: Duration = Duration::from_secs(50);
 /// Time for which only responses are lost: pods are bound, but the scheduler does not learn of the bindings.
 const HALF_SILENCE: Duration = Duration::from_secs(2);
@@ -43,7 +43,7 @@ struct Tunnelled {
     scene: Scene,
     tunnel: Tunnel,
     harbormaster: Harbormaster,
-    /// Keeps the kubeconfig file alive.
+    /// Owns the kubeconfig file.
     _endpoint: Endpoint,
 }
 
@@ -95,7 +95,9 @@ fn while_bindings_hang(server: Server, name: &'static str, over: Over) {
     scene.create_many(PODS);
     for index in 0..PODS {
         let pod = scene.full(&format!("many-{index}"));
-        eventually("it is decided", PATIENCE, || (harbormaster.attempts(&pod) == 1).then_some(()));
+        eventually("a node has been chosen for the pod", PATIENCE, || {
+            (harbormaster.attempts(&pod) == 1).then_some(())
+        });
     }
     thread::sleep(Duration::from_secs(1));
     tunnel.fall_silent();
@@ -116,7 +118,7 @@ fn while_answers_are_lost(server: Server, name: &'static str, over: Over) {
         tunnelled(server, name, over, config, NODES - 1);
     let prefix = scene.full("many-");
     scene.create_many(PODS);
-    eventually("some are bound", PATIENCE, || (scene.watch.bound_of(&prefix) > 5).then_some(()));
+    eventually("some pods are bound", PATIENCE, || (scene.watch.bound_of(&prefix) > 5).then_some(()));
     tunnel.swallow_answers();
     thread::sleep(HALF_SILENCE);
     tunnel.fall_silent();
@@ -125,7 +127,7 @@ fn while_answers_are_lost(server: Server, name: &'static str, over: Over) {
     if over == Over::Http1 {
         let binds = scene.proxy.records(|request| request.path.ends_with("/binding"));
         let conflicts = binds.iter().filter(|bind| bind.status == 409).count();
-        assert!(conflicts > 0, "some were bound without the knowledge of the scheduler, and tried again");
+        assert!(conflicts > 0, "some pods were bound without the scheduler's knowledge and then tried again");
     }
     scene.ends_well(harbormaster);
 }
@@ -137,11 +139,11 @@ fn goes_on(scene: &Scene, harbormaster: &Harbormaster, silent: Instant, pods: us
     // The server soon finishes the requests that it has received.
     thread::sleep(Duration::from_secs(2));
     let before = bound();
-    assert!(before < pods, "{name}: all were bound before the network fell silent");
-    eventually("another is bound", PATIENCE, || (bound() > before).then_some(()));
+    assert!(before < pods, "{name}: all pods were bound before the network fell silent");
+    eventually("another pod is bound", PATIENCE, || (bound() > before).then_some(()));
     let first = silent.elapsed();
     assert!(first <= FIRST_BINDING, "{name}: {first:?}");
-    eventually("all are bound", PATIENCE, || (bound() >= pods).then_some(()));
+    eventually("all pods are bound", PATIENCE, || (bound() >= pods).then_some(()));
     println!("{name}: bound after {first:.1?}, and all after {:.1?}", silent.elapsed());
     scene.many_are_bound(pods);
     assert_eq!(bound(), pods);
@@ -171,6 +173,10 @@ fn tunnelled(server: Server, name: &'static str, over: Over, config: Value, more
     let protocol = format!("is_probed={}", over == Over::Http2);
     harbormaster.wait_for_line(&["Watch opened", "kind=\"pods\"", &protocol]);
     let unchecked = harbormaster.lines_with(&["insecure-skip-tls-verify"]).len();
-    assert_eq!(unchecked, usize::from(over == Over::Http2), "the warning is logged once");
+    assert_eq!(
+        unchecked,
+        usize::from(over == Over::Http2),
+        "a warning is logged only for TLS without verification, and only once"
+    );
     Tunnelled { scene, tunnel, harbormaster, _endpoint: endpoint }
 }

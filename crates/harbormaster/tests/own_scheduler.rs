@@ -104,7 +104,7 @@ struct Running(Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Fails only if the process has already exited.
+        // Both calls fail only if the process has already exited.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -138,7 +138,7 @@ async fn under_the_name_kube_scheduler_the_program_runs_in_a_cluster_with_the_pl
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const TEAMS: &str = "/apis/example.com/v1/teams";
 
-/// Returns the example's definition without its validation rules.
+/// Returns the example's custom resource definition without its validation rules.
 fn definition() -> Value {
     json!({
         "apiVersion": "apiextensions.k8s.io/v1",

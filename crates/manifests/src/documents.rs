@@ -8,7 +8,7 @@ use serde_json::Value;
 /// Location of an object in the input.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Location {
-    /// File as named by the user; empty for objects from memory.
+    /// File as named by the user; empty for objects that were not read from a file.
     pub file: Arc<str>,
     /// Number of the document in the file, counted from 1.
     pub document: usize,
@@ -23,7 +23,7 @@ pub struct Location {
 pub(crate) struct DocumentObject {
     json: Box<str>,
     pub(crate) location: Location,
-    /// Paths of keys that are given twice.
+    /// Paths of duplicate keys.
     pub(crate) repeated: Vec<String>,
 }
 
@@ -214,7 +214,7 @@ struct Fields {
 
 impl Fields {
     /// Returns true if the value of a key may be the members of a list. The list's kind may not be known yet, because
-    /// kubectl writes the members first.
+    /// kubectl writes `items` before `kind`.
     fn has_members_in(&self, key: &str) -> bool {
         let kind = || self.entries.iter().rev().find(|entry| entry.key == "kind");
         key == "items"
@@ -241,7 +241,8 @@ impl Fields {
     }
 }
 
-/// Returns the members of a list. Members of typed lists do not repeat their kind, so the kind is added.
+/// Returns the members of a list. Members without a `kind`, as in typed lists, get the `kind` and `apiVersion` that the
+/// list implies.
 fn members_of(list: &Node, items: Vec<Document>) -> Vec<(String, Encoded)> {
     let kind = list.get("kind").and_then(Node::text).unwrap_or_default();
     let kind = kind.strip_suffix("List").unwrap_or_default();
@@ -302,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn json_is_read_too_and_octal_numbers_are_read_as_in_kubernetes() {
+    fn json_is_read_and_octal_numbers_are_read_as_in_kubernetes() {
         let objects = read(&"f".into(), r#"{"kind": "Pod", "spec": {"x": [1, null, "yes", 0644]}}"#).unwrap();
         assert_eq!(objects[0].value()["spec"]["x"], serde_json::json!([1, null, "yes", 420]));
     }
@@ -324,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn all_keys_given_twice_are_reported_and_the_last_counts() {
+    fn all_duplicate_keys_are_reported_and_the_last_value_is_used() {
         let text =
             "kind: A\na: 1\na: 2\nb:\n- c: 1\n  c: 2\n  d: 1\n---\nitems:\n- {x: {w: 1, w: 2}}\nkind: List\n";
         let objects = read(&"f".into(), text).unwrap();

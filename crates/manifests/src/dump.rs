@@ -45,7 +45,7 @@ struct ReplicaSetPods {
 }
 
 impl Dump {
-    /// Removes the fields of an object that only a server sets, and records the objects that it refers to.
+    /// Removes some of an object's fields that only a server sets, and records the objects to which the object refers.
     pub(crate) fn take(&mut self, kind: &Kind, object: &mut Value, location: &Location) {
         for field in ["resourceVersion", "managedFields", "selfLink"] {
             remove(&mut object["metadata"], field);
@@ -95,21 +95,21 @@ impl Dump {
         }
     }
 
-    /// Returns a line with the kinds that are referred to but do not occur in the input at all.
+    /// Returns a line with the kinds that other objects refer to but that do not occur in the input.
     pub(crate) fn lacks(&self) -> Option<String> {
         let lacking = self.named.iter().filter(|(kind, _)| !self.kinds.contains(**kind));
         let names = lacking.map(|(kind, names)| {
             let first = names.first().map_or("", String::as_str);
             match names.len() {
                 1 => format!("{kind} {first}"),
-                more => format!("{more} {kind}s ({first}, …)"),
+                more => format!("{more} {kind}{} ({first}, …)", if kind.ends_with('s') { "es" } else { "s" }),
             }
         });
         let names: Vec<String> = names.collect();
         (!names.is_empty()).then(|| {
             format!(
-                "the input refers to {}, but contains no objects of that kind: the dump command writes everything \
-                 needed",
+                "the input refers to {}, but does not contain them; the `dump` command writes everything \
+                 that is needed",
                 names.join(" and ")
             )
         })
@@ -150,7 +150,7 @@ impl Dump {
         }
     }
 
-    /// Returns objects that are referred to but missing, as far as they can be restored.
+    /// Returns the missing objects that other objects refer to and that can be restored.
     pub(crate) fn missing(
         &self,
         objects: &[Manifest],
@@ -193,8 +193,8 @@ impl Dump {
         missing
     }
 
-    /// Restores the ReplicaSets between a Deployment and its pods, so that the Deployment owns them. The ReplicaSet
-    /// with the most pods is treated as the current one and gets the missing replicas.
+    /// Restores the ReplicaSets between a Deployment and its pods, so that the pods belong to the Deployment. The
+    /// ReplicaSet with the most pods is treated as the current one and gets the missing replicas.
     fn sets_of(&self, deployment: &Value) -> Vec<(Value, Location)> {
         let is_missing = |(uid, set): &(&String, &ReplicaSetPods)| {
             let of_deployment = set.name.rsplit_once('-').is_some_and(|(owner, _)| owner == name(deployment));

@@ -1,8 +1,8 @@
 //! Manifests and dumps of clusters: from file contents to the objects that an API server would store.
 //!
 //! Reading order: [`Manifests`] (the whole), `documents` (from text to objects with their locations), `dump` (removal
-//! of fields that only the server could set, restoration of objects that a dump lacks), `scaling` (Deployments from a
-//! dump with changed replicas), `admission` (the API server's rules), `error` and [`notices`] (messages).
+//! of fields that only the server sets, restoration of objects that a dump lacks), `scaling` (Deployments whose
+//! `replicas` were edited in a dump), `admission` (the API server's rules), `error` and [`notices`] (messages).
 //!
 //! Invariants: nothing here reads a clock, a file or the environment; the same text gives the same objects.
 

@@ -1,7 +1,7 @@
 //! From the text of manifests to the objects that an API server would store.
 //!
-//! Every object is checked twice: first in its written form (kind, types, unknown fields) and then, once all objects
-//! are known, by the rules of the API server ([`harbormaster_validation::admission`]).
+//! Every object that is kept is checked twice: first in its written form (kind, types, unknown fields) and then, once
+//! all objects are known, by the rules of the API server ([`harbormaster_validation::admission`]).
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -56,9 +56,9 @@ impl FromStr for Validate {
 /// Settings for reading manifests.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ReadOptions<'a> {
-    /// Treatment of unknown fields.
+    /// Treatment of unknown and repeated fields.
     pub validate: Validate,
-    /// True if pods on missing nodes become pending again.
+    /// True if pods on missing nodes become pending again. DaemonSet and static pods are removed instead.
     pub reschedule_missing: bool,
     /// Names of nodes that exist in addition to those of the manifests.
     pub extra_nodes: &'a [String],
@@ -75,7 +75,7 @@ pub struct Manifest {
     pub name: String,
     /// Location in the input. An object that was restored because a dump lacks it has the default location.
     pub location: Location,
-    /// Number of earlier objects in the input.
+    /// Number of earlier objects in the input; `usize::MAX` for a restored object.
     pub order: usize,
     /// Node that the pod is bound to.
     node: Option<Box<str>>,
@@ -142,14 +142,15 @@ pub struct Manifests {
     pub warnings: Vec<String>,
     /// Number of pods on each missing node. Empty if these pods become pending again.
     pub missing_nodes: BTreeMap<String, usize>,
-    /// Namespace and UID of each pod with resource claims that has finished. Such pods are left out.
+    /// Namespace and UID of each finished pod that has resource claims. No finished pod is in `objects`.
     pub finished: Vec<(String, String)>,
     classes: Classes,
 }
 
 impl Manifests {
     /// Reads YAML or JSON: any number of documents, including lists and dumps from `kubectl get -o yaml`. Calls `each`
-    /// once for every object, in the form in which an API server would store it; `each` may refuse the object.
+    /// once for every object that the API server's rules accept, in the form in which an API server would store it;
+    /// `each` may still refuse the object.
     ///
     /// # Errors
     /// All mistakes, with file, line, object and field.
@@ -244,7 +245,7 @@ impl Reader {
                 };
             }
             _ if value.is_object() => "Object 'Kind' is missing",
-            _ => "is not a Kubernetes object",
+            _ => "not a Kubernetes object",
         };
         self.error(&object.location, String::new(), "", problem);
     }
@@ -334,7 +335,7 @@ impl Reader {
             self.doubt(&location, &label, unknown.field, format!("unknown field{hint}"));
         }
         for field in object.repeated {
-            self.doubt(&location, &label, field, "is given twice".to_owned());
+            self.doubt(&location, &label, field, "duplicate field".to_owned());
         }
         for wrong in &misfits.wrong {
             self.error(&location, label.clone(), &wrong.field, &wrong.problem);
@@ -371,7 +372,8 @@ impl Reader {
         let mut new = manifest.value();
         let admission = self.manifests.classes.admission(&manifest.kind);
         let changed = match admission.create(&mut old).and_then(|()| admission.create(&mut new)) {
-            // A mistake in one of the two objects is reported later.
+            // A mistake in the later object is reported when all objects are admitted. One in the earlier object no
+            // longer matters.
             Err(_) => Ok(()),
             Ok(()) => admission.update(&old, &mut new),
         };
@@ -389,7 +391,7 @@ impl Reader {
             }
             Err(refusal) => {
                 for FieldProblem { field, message } in problems(refusal) {
-                    let message = format!("{message} (is given twice, first in {first})");
+                    let message = format!("{message} (the object is given twice, first in {first})");
                     self.error(&manifest.location, label.clone(), &field, &message);
                 }
             }
@@ -407,7 +409,7 @@ impl Reader {
         true
     }
 
-    /// Restores objects that a dump lacks, and sorts all objects.
+    /// Restores objects that a dump lacks, scales ReplicaSets to match their Deployments, and sorts all objects.
     fn complete(&mut self) {
         let kind = |kind: &str| self.kinds.iter().find(|known| known.kind == kind).cloned();
         for (kind, value, location) in self.dump.missing(&self.manifests.objects, &kind) {
@@ -453,11 +455,10 @@ impl Reader {
             true
         });
         if waiting > 0 {
-            self.manifests.warnings.push(format!("{waiting} pods on missing nodes are pending again"));
+            self.manifests.warnings.push(format!("made {waiting} pod(s) on missing nodes pending again"));
         }
         if gone > 0 {
-            let line =
-                format!("{gone} pods of DaemonSets and static pods were removed with their missing nodes");
+            let line = format!("removed {gone} DaemonSet or static pod(s) on missing nodes");
             self.manifests.warnings.push(line);
         }
     }
@@ -528,7 +529,7 @@ impl Reader {
     }
 }
 
-/// Returns true if an object from a dump has finished, so nothing depends on it anymore.
+/// Returns true for a finished pod, and for a finished Job from a dump. Nothing depends on these objects.
 fn is_over(kind: &Kind, object: &Value) -> bool {
     match kind.rules {
         Rules::Pod => matches!(text(object, "/status/phase"), "Succeeded" | "Failed"),

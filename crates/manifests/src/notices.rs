@@ -20,7 +20,7 @@ pub fn ignored_line(ignored: &BTreeMap<String, usize>) -> Option<String> {
     (!kinds.is_empty()).then(|| format!("ignored: {}", kinds.join(", ")))
 }
 
-/// Returns a line with the number of pods on each missing node: `3 pods are on nodes that the input does not have: …`.
+/// Returns a line with the number of pods on each missing node: `3 pods are on nodes that are not in the input: …`.
 pub fn missing_nodes_line(nodes: &BTreeMap<String, usize>) -> Option<String> {
     let mut by_count: Vec<(&String, &usize)> = nodes.iter().collect();
     by_count.sort_by_key(|(_, pods)| Reverse(**pods));
@@ -30,7 +30,7 @@ pub fn missing_nodes_line(nodes: &BTreeMap<String, usize>) -> Option<String> {
     let names = shortened(&names);
     (pods > 0).then(|| {
         format!(
-            "{pods} {are} on nodes that the input does not have, and are ignored: {names}; --reschedule-missing makes \
+            "{pods} {are} on nodes that are not in the input, and are ignored: {names}; --reschedule-missing makes \
              them pending again"
         )
     })

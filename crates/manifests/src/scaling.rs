@@ -1,4 +1,4 @@
-//! Deployments from a dump whose `replicas` were edited after the dump.
+//! Deployments whose `replicas` were edited after the dump was made.
 
 use harbormaster_validation::value::{controller, text};
 use serde_json::{Value, json};
@@ -79,7 +79,7 @@ pub(crate) fn follow_deployments(objects: &mut [Manifest]) -> Vec<String> {
         }
         if had != wanted {
             followed.push(format!(
-                "{label} requests {wanted} pods, its ReplicaSets {had}: they are scaled to match"
+                "{label} requests {wanted} pods, but its ReplicaSets request {had}: scaling the ReplicaSets to match"
             ));
         }
     }

@@ -1,9 +1,9 @@
-//! Cost of measuring: the same pods are scheduled by the same engine, alternately with and without metrics.
+//! Cost of metrics: schedules the same pods in the same cluster, alternately with and without metrics.
 //!
 //! `cargo bench -p harbormaster-metrics --bench cost [-- NODES PODS]`
 //!
 //! Every pod is created, scheduled, and confirmed as the API server would confirm it. Compare the time that metrics add
-//! per pod with the total time per pod, including requests to the API server (`README.md`, Benchmarks), which is a few
+//! per pod with the total time per pod, including requests to the API server (`docs/benchmarks.md`), which is a few
 //! hundred microseconds.
 
 #![allow(clippy::unwrap_used, reason = "a failing set-up ends the benchmark")]
@@ -16,7 +16,7 @@ use harbormaster_metrics::Metrics;
 use harbormaster_setup::{Choices, Setup};
 use harbormaster_testkit::{node, pod};
 
-/// Number of rounds. Each round measures once with and once without metrics, in an order that alternates.
+/// Number of rounds. Each round measures once with and once without metrics; the order alternates.
 const ROUNDS: usize = 6;
 
 fn run(nodes: usize, pods: usize, metrics: Option<&Metrics>) -> Duration {
@@ -48,7 +48,7 @@ fn main() {
     let nodes = words.first().copied().unwrap_or(1000);
     let pods = words.get(1).copied().unwrap_or(20_000);
     run(nodes, pods, None);
-    let metrics = Metrics::new();
+    let metrics = Metrics::default();
     let (mut without, mut with) = (Vec::new(), Vec::new());
     for round in 0..ROUNDS {
         let order = if round % 2 == 0 { [false, true] } else { [true, false] };
@@ -62,7 +62,7 @@ fn main() {
         best.as_secs_f64() * 1e6 / pods as f64
     };
     let (without, with) = (each(&without), each(&with));
-    println!("{nodes} nodes, {pods} pods, the best of {ROUNDS} rounds each, µs per pod of the engine alone");
+    println!("{nodes} nodes, {pods} pods, best of {ROUNDS} rounds, µs of engine time per pod");
     println!("without metrics  {without:>7.2}");
     println!("with metrics     {with:>7.2}");
     println!("metrics          {:>7.2}", with - without);

@@ -1,7 +1,6 @@
 //! Timings of the last attempt, for log lines about slow attempts and for traces of sampled attempts.
 //!
-//! An attempt that is not traced costs only a few stores, because extension points are reported once per attempt
-//! anyway.
+//! An attempt that is not traced costs only a few stores, because extension points are reported only once per attempt.
 
 use std::{
     sync::{
@@ -15,8 +14,8 @@ use harbormaster_framework::meter::{Stage, Stamp, Status};
 
 use crate::plugins::Sampling;
 
-/// Reads the timings of a meter's attempts; see [`crate::Metrics::meter_with_attempts`]. For use on the engine's
-/// thread.
+/// Reads the timings of the attempts that a meter measures; see [`crate::Metrics::meter_with_attempts`]. For use on the
+/// engine's thread.
 #[derive(Clone, Debug)]
 pub struct Attempts(Arc<Sampling>);
 
@@ -31,7 +30,8 @@ pub struct AttemptTimes {
     pub scoring: Option<Duration>,
     /// True if Filter completed without an error.
     pub filtered: bool,
-    /// Extension points and plugins, in the order in which they ended; empty unless the attempt is traced.
+    /// Extension points and plugins, in the order in which they were first recorded; empty unless the attempt is
+    /// traced.
     pub parts: Vec<Part>,
 }
 
@@ -97,7 +97,7 @@ impl LastAttempt {
         self.filtered.store(false, Relaxed);
     }
 
-    /// True if all parts are recorded.
+    /// Returns true if all parts are recorded.
     pub(crate) fn is_traced(&self) -> bool {
         self.traced.load(Relaxed)
     }
@@ -167,7 +167,7 @@ impl LastAttempt {
     }
 
     fn parts(&self) -> MutexGuard<'_, Vec<Part>> {
-        // A panic cannot leave the list half changed.
+        // A panic cannot leave the list partially updated.
         self.parts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -2,14 +2,17 @@
 
 use std::{sync::OnceLock, time::Duration};
 
-use prometheus::{Histogram, HistogramVec, IntCounter, IntCounterVec, Registry};
+use prometheus::{Histogram, HistogramVec, IntCounter, IntCounterVec};
 
-use crate::{families as table, series::Series};
+use crate::{
+    families as table,
+    series::{Registry, Series},
+};
 
 /// client-go's label for a request without a status code.
 const NO_CODE: &str = "<error>";
 
-/// The metric families about requests.
+/// Metric families for requests.
 #[derive(Debug)]
 pub(crate) struct Families {
     duration: HistogramVec,
@@ -22,11 +25,11 @@ pub(crate) struct Families {
 impl Families {
     pub(crate) fn new(registry: &Registry) -> Self {
         Self {
-            duration: table::REQUEST_DURATION.histograms(registry),
-            request_size: table::REQUEST_SIZE.histograms(registry),
-            response_size: table::RESPONSE_SIZE.histograms(registry),
-            limited: table::RATE_LIMITER_DURATION.histograms(registry),
-            results: table::REQUESTS_TOTAL.counters(registry),
+            duration: registry.histograms(&table::REQUEST_DURATION),
+            request_size: registry.histograms(&table::REQUEST_SIZE),
+            response_size: registry.histograms(&table::RESPONSE_SIZE),
+            limited: registry.histograms(&table::RATE_LIMITER_DURATION),
+            results: registry.counters(&table::REQUESTS_TOTAL),
         }
     }
 }

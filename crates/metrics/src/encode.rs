@@ -3,6 +3,7 @@
 //! Other encoders write `0.000015` where Go writes `1.5e-05`. Prometheus would treat these two spellings as two
 //! buckets.
 
+use harbormaster_api::Release;
 use prometheus::proto::{LabelPair, Metric, MetricFamily, MetricType};
 
 use crate::families::Family;
@@ -29,9 +30,9 @@ pub(crate) fn page(families: &[MetricFamily]) -> String {
     page
 }
 
-/// Writes the header of a family whose samples the caller writes one by one.
+/// Writes the header of a family that does not depend on the release, and whose samples the caller writes one by one.
 pub(crate) fn begin_family(page: &mut String, family: &Family) {
-    header(page, family.name, &family.full_help(), family.kind.name());
+    header(page, family.name, &family.full_help(Release::NEWEST), family.kind.name());
 }
 
 /// Writes one sample, with labels in the given order.
@@ -111,7 +112,7 @@ fn push_escaped(page: &mut String, text: &str, quotes: bool) {
 }
 
 /// Formats a number as Go's `strconv.FormatFloat(value, 'g', -1, 64)` does: with the fewest digits that parse to the
-/// same number, and with an exponent if the exponent is below -4 or above 5.
+/// same number, and with an exponent if the exponent is below -4 or above 5. Unlike Go, writes -0 as `0`.
 pub fn float(value: f64) -> String {
     if value.is_nan() {
         return "NaN".to_owned();
@@ -162,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_histogram_ends_with_the_infinite_bucket_the_sum_and_the_count() {
+    fn a_histogram_ends_with_the_infinite_bucket_then_the_sum_then_the_count() {
         let opts = HistogramOpts::new("took_seconds", "[ALPHA] How long.").buckets(vec![0.000_01, 0.5]);
         let histogram = HistogramVec::new(opts, &["who", "where"]).unwrap();
         let series = histogram.with_label_values(&["a\"b\\c\nd", "x"]);

@@ -1,7 +1,9 @@
 //! The table of all metrics.
 //!
-//! Names, help texts, labels and buckets are those of kube-scheduler v1.36, so that dashboards and alerts written for
-//! it keep working.
+//! Metrics that kube-scheduler also has keep its names, help texts, labels and buckets, so that dashboards and alerts
+//! written for kube-scheduler keep working. Where its releases differ, so do the metrics.
+
+use harbormaster_api::Release;
 
 /// Type of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +77,24 @@ impl Buckets {
     }
 }
 
+/// A value that may change once, from some release on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Versioned<T> {
+    first: T,
+    later: Option<(Release, T)>,
+}
+
+impl<T: Copy> Versioned<T> {
+    const fn new(first: T) -> Self {
+        Self { first, later: None }
+    }
+
+    /// Returns the value in a release.
+    pub fn at(self, release: Release) -> T {
+        self.later.filter(|(since, _)| release >= *since).map_or(self.first, |(_, later)| later)
+    }
+}
+
 /// A metric.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Family {
@@ -83,20 +103,37 @@ pub struct Family {
     /// Type.
     pub kind: Kind,
     /// Stability level.
-    pub stability: Stability,
+    pub stability: Versioned<Stability>,
     /// Help text: kube-scheduler's, word for word, if kube-scheduler has the metric.
-    pub help: &'static str,
+    pub help: Versioned<&'static str>,
     /// Names of the labels, in the order in which their values are passed.
     pub labels: &'static [&'static str],
     /// Buckets of a histogram.
     pub buckets: Buckets,
+    /// The first release that has the metric; `None` if the oldest has it.
+    pub since: Option<Release>,
+    /// The first release that has the metric no more; `None` if the newest has it.
+    pub removed: Option<Release>,
+    /// The first release that deprecates the metric; `None` if no release does.
+    pub deprecated: Option<Release>,
     /// Difference in meaning from kube-scheduler's metric; empty if there is none.
     pub difference: &'static str,
 }
 
 impl Family {
     const fn new(kind: Kind, stability: Stability, name: &'static str, help: &'static str) -> Self {
-        Self { name, kind, stability, help, labels: &[], buckets: Buckets::None, difference: "" }
+        Self {
+            name,
+            kind,
+            stability: Versioned::new(stability),
+            help: Versioned::new(help),
+            labels: &[],
+            buckets: Buckets::None,
+            since: None,
+            removed: None,
+            deprecated: None,
+            difference: "",
+        }
     }
 
     const fn by(self, labels: &'static [&'static str]) -> Self {
@@ -111,16 +148,59 @@ impl Family {
         Self { buckets: Buckets::Listed(bounds), ..self }
     }
 
+    const fn since(self, release: Release) -> Self {
+        Self { since: Some(release), ..self }
+    }
+
+    const fn removed_in(self, release: Release) -> Self {
+        Self { removed: Some(release), ..self }
+    }
+
+    const fn deprecated_in(self, release: Release) -> Self {
+        Self { deprecated: Some(release), ..self }
+    }
+
+    const fn stability_since(self, release: Release, stability: Stability) -> Self {
+        let stability = Versioned { first: self.stability.first, later: Some((release, stability)) };
+        Self { stability, ..self }
+    }
+
+    const fn help_since(self, release: Release, help: &'static str) -> Self {
+        let help = Versioned { first: self.help.first, later: Some((release, help)) };
+        Self { help, ..self }
+    }
+
     const fn differs(self, difference: &'static str) -> Self {
         Self { difference, ..self }
     }
 
-    /// Text of the `HELP` line: the stability level and the help text.
-    pub fn full_help(&self) -> String {
-        match self.stability {
-            Stability::Undeclared => self.help.to_owned(),
-            declared => format!("[{}] {}", declared.name(), self.help),
+    /// Returns true if the release has the metric.
+    pub fn exists_in(&self, release: Release) -> bool {
+        self.since.is_none_or(|since| release >= since)
+            && self.removed.is_none_or(|removed| release < removed)
+    }
+
+    /// Returns true if the release deprecates the metric.
+    fn is_deprecated_in(&self, release: Release) -> bool {
+        self.deprecated.is_some_and(|deprecated| release >= deprecated)
+    }
+
+    /// Returns true if the release hides the metric unless `--show-hidden-metrics-for-version` is given. Alpha metrics
+    /// are hidden as soon as they are deprecated. No other metric is deprecated.
+    pub fn is_hidden_in(&self, release: Release) -> bool {
+        self.is_deprecated_in(release) && self.stability.at(release) == Stability::Alpha
+    }
+
+    /// Text of the `HELP` line in a release: the stability level and the help text.
+    pub fn full_help(&self, release: Release) -> String {
+        let mut text = match self.stability.at(release) {
+            Stability::Undeclared => String::new(),
+            declared => format!("[{}] ", declared.name()),
+        };
+        if let Some(deprecated) = self.deprecated.filter(|_| self.is_deprecated_in(release)) {
+            text.push_str(&format!("(Deprecated since {deprecated}.0) "));
         }
+        text + self.help.at(release)
     }
 }
 
@@ -162,6 +242,7 @@ macro_rules! families {
     };
 }
 
+use Release::V1_37;
 use Stability::{Alpha, Beta, Stable, Undeclared};
 
 families! { METRICS,
@@ -174,7 +255,7 @@ families! { METRICS,
         .by(&["result", "profile"]).exponential(0.001, 2.0, 15)
         .differs("For a bound pod, ends when the engine learns that the pod is bound.");
     ALGORITHM_DURATION = histogram(Alpha, "scheduler_scheduling_algorithm_duration_seconds",
-        "Scheduling algorithm latency in seconds").exponential(0.001, 2.0, 15);
+        "Scheduling algorithm latency in seconds").exponential(0.001, 2.0, 15).stability_since(V1_37, Beta);
     SLI_DURATION = histogram(Beta, "scheduler_pod_scheduling_sli_duration_seconds",
         "E2e latency for a pod being scheduled, from the time the pod enters the scheduling queue and might involve multiple scheduling attempts.")
         .by(&["attempts"]).exponential(0.01, 2.0, 20);
@@ -182,6 +263,7 @@ families! { METRICS,
         "Number of attempts to successfully schedule a pod.").exponential(1.0, 2.0, 5);
     SCHEDULED_AFTER_FLUSH = counter(Alpha, "scheduler_pod_scheduled_after_flush_total",
         "Number of pods that were successfully scheduled after being flushed from unschedulablePods due to timeout. This metric helps detect potential queueing hint misconfigurations or event handling issues.")
+        .help_since(V1_37, "Number of pods that were successfully scheduled after being flushed from unschedulableEntities due to timeout. This metric helps detect potential queueing hint misconfigurations or event handling issues.")
         .differs("Counted as described; in kube-scheduler it stays at 0.");
 
     // --- extension points and plugins ---
@@ -191,7 +273,7 @@ families! { METRICS,
         .differs("Filter, PreScore and Score: total time of a cycle at the point, observed once per cycle. Cached answers are reused, so most values are far smaller. PreScore and Score are observed only if more than one node was feasible. Sign exists only with `--parity`.");
     PLUGIN_DURATION = histogram(Alpha, "scheduler_plugin_execution_duration_seconds",
         "Duration for running a plugin at a specific extension point.")
-        .by(&["plugin", "extension_point", "status"]).exponential(0.00001, 1.5, 20)
+        .by(&["plugin", "extension_point", "status"]).exponential(0.00001, 1.5, 20).stability_since(V1_37, Beta)
         .differs("Every tenth cycle is measured rather than a random tenth, and every tenth call outside a cycle (PreEnqueue, Unreserve, PreBindPreFlight, PreBind, Bind, PostBind). For Filter, Score and their extensions, one observation is the plugin's total time in the cycle, not its time for one node; rejecting nodes has status Success.");
     PLUGIN_EVALUATIONS = counter(Beta, "scheduler_plugin_evaluation_total",
         "Number of attempts to schedule pods by each plugin and the extension point (available only in PreFilter, Filter, PreScore, and Score).")
@@ -202,13 +284,22 @@ families! { METRICS,
     PENDING_PODS = gauge(Stable, "scheduler_pending_pods",
         "Number of pending pods, by the queue type. 'active' means number of pods in activeQ; 'backoff' means number of pods in backoffQ; 'unschedulable' means number of pods in unschedulablePods that the scheduler attempted to schedule and failed; 'gated' is the number of unschedulable pods that the scheduler never attempted to schedule because they are gated.")
         .by(&["queue"])
+        .help_since(V1_37, "Number of pending pods, by the queue type. 'active' means number of pods in activeQ; 'backoff' means number of pods in backoffQ; 'unschedulable' means number of pods in unschedulableEntities that the scheduler attempted to schedule and failed; 'gated' is the number of unschedulable pods that the scheduler never attempted to schedule because they are gated; 'incomplete' means number of pods in incompletePodGroupPods; 'pending' means number of pods in pendingPodGroupPods.")
+        .differs("Up to one second old while pods are being scheduled; exact when idle.");
+    QUEUED_ENTITIES = gauge(Alpha, "scheduler_queued_entities",
+        "Number of queued scheduling entities ('pod' or 'podgroup'; 'pod' stands for individual pods that are not members of any podgroup) by the queue type. 'active' means number of entities in activeQ; 'backoff' means number of entities in backoffQ; 'unschedulable' means number of entities in unschedulableEntities that the scheduler attempted to schedule and failed; 'gated' is the number of unschedulable entities that the scheduler never attempted to schedule because they are gated.")
+        .by(&["queue", "type"]).since(V1_37)
         .differs("Up to one second old while pods are being scheduled; exact when idle.");
     INCOMING_PODS = counter(Stable, "scheduler_queue_incoming_pods_total",
         "Number of pods added to scheduling queues by event and queue type.").by(&["queue", "event"]);
+    INCOMING_ENTITIES = counter(Alpha, "scheduler_queue_incoming_entities_total",
+        "Number of scheduling entities added to scheduling queues by event, queue type, and entity type. Entity types are either 'pod' (for individual pods that are not members of any podgroup) or 'podgroup'.")
+        .by(&["queue", "event", "type"]).since(V1_37)
+        .differs("As in kube-scheduler, moves to backoffQ or unschedulablePods after an attempt or an event are not counted. Of the other moves after an attempt or an event, kube-scheduler leaves out those that skip the backoff, but counts pods that become gated.");
     UNSCHEDULABLE_PODS = gauge(Beta, "scheduler_unschedulable_pods",
         "The number of unschedulable pods broken down by plugin name. A pod will increment the gauge for all plugins that caused it to not schedule and so this metric have meaning only when broken down by plugin.")
         .by(&["plugin", "profile"])
-        .differs("Also decreases when a rejected pod is deleted while it is in backoffQ or activeQ.");
+        .differs("Also decreases when a rejected pod is deleted while it is in backoffQ or activeQ, as in kube-scheduler 1.37.");
     EVENT_DURATION = histogram(Alpha, "scheduler_event_handling_duration_seconds",
         "Event handling latency in seconds.").by(&["event"]).exponential(0.0001, 2.0, 12)
         .differs("Each event is observed once, measured from the start of the change that caused it. A pod that becomes bound is observed only as AssignedPodAdd.");
@@ -216,6 +307,10 @@ families! { METRICS,
         "Duration for running a queueing hint function of a plugin.")
         .by(&["plugin", "event", "hint"]).exponential(0.00001, 1.5, 20)
         .differs("At most 1,000 calls per second are measured, as in kube-scheduler.");
+    PRE_HINTS = counter(Alpha, "scheduler_pre_queueing_hint_evaluations_total",
+        "Number of PreQueueingHint evaluations, labeled by plugin and result (all_pods or narrowed).")
+        .by(&["plugin", "result"]).since(V1_37)
+        .differs("Always empty, as in kube-scheduler without the feature gate SchedulerPreQueueingHints.");
     INFLIGHT_EVENTS = gauge(Alpha, "scheduler_inflight_events",
         "Number of events currently tracked in the scheduling queue.").by(&["event"])
         .differs("An event is counted once for each plugin whose queueing hint must see it, and not for plugins without a hint. Up to one second old.");
@@ -224,14 +319,15 @@ families! { METRICS,
     PREEMPTION_ATTEMPTS = counter(Stable, "scheduler_preemption_attempts_total",
         "Total preemption attempts in the cluster till now");
     PREEMPTION_VICTIMS = histogram(Stable, "scheduler_preemption_victims",
-        "Number of selected preemption victims").exponential(1.0, 2.0, 7);
+        "Number of selected preemption victims").exponential(1.0, 2.0, 7)
+        .help_since(V1_37, "Number of selected preemption victims for preemption initiated by a single pod");
     PREEMPTION_DURATION = histogram(Alpha, "scheduler_preemption_goroutines_duration_seconds",
         "Duration in seconds for running goroutines for the preemption.")
-        .by(&["result"]).exponential(0.01, 2.0, 20)
-        .differs("From the first request for a victim to the last response; kube-scheduler always reports success and about 0.");
+        .by(&["result"]).exponential(0.01, 2.0, 20).deprecated_in(V1_37)
+        .differs("From the first request for a victim to the last response; kube-scheduler 1.36 always reports success and about 0.");
     PREEMPTION_EXECUTIONS = counter(Alpha, "scheduler_preemption_goroutines_execution_total",
         "Number of preemption goroutines executed.").by(&["result"])
-        .differs("One per round of evictions, by its result; kube-scheduler always reports success.");
+        .differs("One per round of evictions, by its result; kube-scheduler 1.36 always reports success.");
 
     // --- from decision to binding ---
     PERMIT_DURATION = histogram(Beta, "scheduler_permit_wait_duration_seconds",
@@ -249,16 +345,39 @@ families! { METRICS,
     BATCH_FLUSHES = counter(Alpha, "scheduler_batch_cache_flushed_total",
         "Counts of cache flushes by reason.").by(&["profile", "reason"])
         .differs("With `--parity` only.");
+    RESCORE_ATTEMPTS = counter(Alpha, "scheduler_batch_rescore_attempts_total",
+        "Counts of rescore attempts during opportunistic batching.").by(&["profile"]).since(V1_37)
+        .differs("Always empty: the last chosen node is not scored again.");
+    RESCORE_DURATION = histogram(Alpha, "scheduler_batch_rescore_duration_seconds",
+        "Latency for rescoring a node during opportunistic batching.")
+        .by(&["profile"]).exponential(0.00001, 2.0, 12).since(V1_37)
+        .differs("Always empty.");
     HINT_NODE_DURATION = histogram(Alpha, "scheduler_get_node_hint_duration_seconds",
         "Latency for getting a node hint.").by(&["hinted", "profile"]).exponential(0.00001, 2.0, 12)
         .differs("With `--parity` only.");
     STORE_RESULTS_DURATION = histogram(Alpha, "scheduler_store_schedule_results_duration_seconds",
         "Latency for getting a no.").by(&["profile"]).exponential(0.00001, 2.0, 12)
+        .help_since(V1_37, "Latency for storing scheduling results.")
         .differs("With `--parity` only.");
 
     // --- volumes ---
     VOLUME_STAGE_ERRORS = counter(Alpha, "scheduler_volume_scheduling_stage_error_total",
         "Volume scheduling stage error count").by(&["operation"]);
+
+    // --- devices ---
+    CLAIM_CREATIONS = counter(Alpha, "scheduler_resourceclaim_creates_total",
+        "Number of ResourceClaims creation requests within scheduler").by(&["status"]).removed_in(V1_37);
+    OWNED_CLAIM_CREATIONS = counter(Alpha, "dynamic_resource_allocation_resourceclaim_creates_total",
+        "Number of ResourceClaims creation requests, categorized by creation status, admin access, and owning API group and kind (either Pod or scheduling.k8s.io/PodGroup)")
+        .by(&["status", "admin_access", "owner_api_group", "owner_api_kind"]).since(V1_37);
+    DEVICE_WAITS = counter(Alpha, "scheduler_dra_bindingconditions_allocations_total",
+        "Number of allocations using devices with BindingConditions, counted per driver per scheduling attempt")
+        .by(&["profile", "driver", "status"])
+        .differs("A wait that a preemption ends is not counted.");
+    DEVICE_WAIT_DURATION = histogram(Alpha, "scheduler_dra_bindingconditions_wait_duration_seconds",
+        "Time in seconds spent waiting for BindingConditions to be satisfied during PreBind.")
+        .by(&["profile", "driver", "status"]).exponential(0.1, 2.0, 14)
+        .differs("Ends with the event that makes the conditions true; kube-scheduler looks every 5 seconds. A wait that a preemption ends is not observed.");
 
     // --- requests ---
     REQUEST_DURATION = histogram(Alpha, "rest_client_request_duration_seconds",
@@ -340,8 +459,44 @@ mod tests {
         for family in all() {
             let is_counter = family.kind == Kind::Counter;
             assert_eq!(family.name.ends_with("_total"), is_counter, "{}", family.name);
-            assert!(!family.help.is_empty() && !family.help.contains('\n'), "{}", family.name);
+            for &release in Release::ALL {
+                let help = family.help.at(release);
+                assert!(!help.is_empty() && !help.contains('\n'), "{}", family.name);
+            }
         }
+    }
+
+    #[test]
+    fn a_family_exists_from_its_first_release_until_it_is_removed() {
+        let family = |name: &str| all().find(|family| family.name == name).unwrap();
+        for (name, expected) in [
+            ("scheduler_pending_pods", [true, true]),
+            ("scheduler_queued_entities", [false, true]),
+            ("scheduler_resourceclaim_creates_total", [true, false]),
+        ] {
+            let exists: Vec<bool> = Release::ALL.iter().map(|r| family(name).exists_in(*r)).collect();
+            assert_eq!(exists, expected, "{name}");
+        }
+        assert!(Release::ALL.iter().all(|release| all().any(|family| family.exists_in(*release))));
+    }
+
+    #[test]
+    fn a_help_line_starts_with_the_stability_and_the_deprecation_in_the_release() {
+        let help = |name: &str, release| all().find(|f| f.name == name).unwrap().full_help(release);
+        for (name, old, new) in [
+            ("scheduler_plugin_execution_duration_seconds", "[ALPHA] Duration", "[BETA] Duration"),
+            (
+                "scheduler_preemption_goroutines_duration_seconds",
+                "[ALPHA] Duration",
+                "[ALPHA] (Deprecated since 1.37.0) Duration",
+            ),
+            ("process_open_fds", "Number of", "Number of"),
+        ] {
+            let (before, after) = (help(name, Release::V1_36), help(name, V1_37));
+            assert!(before.starts_with(old) && after.starts_with(new), "{name}: {before}; {after}");
+        }
+        let hidden = |release| all().filter(move |family| family.is_hidden_in(release)).count();
+        assert_eq!((hidden(Release::V1_36), hidden(V1_37)), (0, 1));
     }
 
     #[test]

@@ -13,8 +13,8 @@
 //! metrics and label values on the first page.
 //!
 //! Invariants:
-//! - a series is looked up by its labels once; later observations find it by index, or in a small map if the label
-//!   values are not known in advance;
+//! - a series that is used often is looked up by its labels once; later observations find it by index, or in a small
+//!   map if the label values are not known in advance;
 //! - recording never influences a decision;
 //! - a page is text in version 0.0.4 of Prometheus' format, with floats as Go prints them, so that buckets have the
 //!   labels that dashboards expect.

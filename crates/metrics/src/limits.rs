@@ -1,8 +1,8 @@
 //! Metrics and label values that the configuration hides.
 //!
 //! Limits are applied when a page is written; counting is not affected. kube-scheduler applies them when it counts. If
-//! several gauges are reduced to the same label value, kube-scheduler therefore shows the last one, and this module
-//! shows their sum.
+//! several series of a gauge end up with the same labels, kube-scheduler therefore shows the last value, and this
+//! module shows their sum.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,20 +14,33 @@ const UNEXPECTED: &str = "unexpected";
 /// Allowed label values, keyed by metric and label.
 pub type AllowedLabelValues = BTreeMap<(String, String), BTreeSet<String>>;
 
-/// Disabled metrics and allowed label values. By default nothing is hidden.
+/// Disabled metrics and allowed label values. By default, only the metrics that the release hides are hidden.
 #[derive(Clone, Debug, Default)]
 pub struct Limits {
     disabled: BTreeSet<String>,
     allowed: AllowedLabelValues,
+    shows_hidden: bool,
 }
 
 impl Limits {
     /// Creates limits. Empty metric names are ignored.
     pub fn new(disabled: impl IntoIterator<Item = String>, allowed: AllowedLabelValues) -> Self {
-        Self { disabled: disabled.into_iter().filter(|name| !name.is_empty()).collect(), allowed }
+        let disabled = disabled.into_iter().filter(|name| !name.is_empty()).collect();
+        Self { disabled, allowed, shows_hidden: false }
     }
 
-    /// Number of disabled metrics, whether they exist or not.
+    /// Sets whether the metrics that the release hides are shown.
+    #[must_use]
+    pub fn with_hidden(self, shows_hidden: bool) -> Self {
+        Self { shows_hidden, ..self }
+    }
+
+    /// Returns true if the metrics that the release hides are shown.
+    pub(crate) fn shows_hidden(&self) -> bool {
+        self.shows_hidden
+    }
+
+    /// Number of disabled metrics, including metrics that do not exist.
     pub(crate) fn disabled(&self) -> usize {
         self.disabled.len()
     }

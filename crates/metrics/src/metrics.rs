@@ -5,8 +5,9 @@ use std::{
     time::SystemTime,
 };
 
+use harbormaster_api::Release;
 use harbormaster_core::{Engine, meter::Meter};
-use prometheus::{GaugeVec, IntCounter, Registry};
+use prometheus::{GaugeVec, IntCounter};
 
 use crate::{
     attempts::Attempts,
@@ -16,6 +17,7 @@ use crate::{
     limits::Limits,
     process::Process,
     recorder::{self, Recorder},
+    series::Registry,
 };
 
 /// The metrics of one process. Clones share all values.
@@ -42,14 +44,12 @@ struct Inner {
 
 impl Default for Metrics {
     fn default() -> Self {
-        Self::new()
+        Self::of(Release::default())
     }
 }
 
-/// The Kubernetes release whose behavior is implemented.
-const RELEASE: (&str, &str) = ("1", "36");
-/// The oldest release that this release is compatible with.
-const MIN_COMPATIBLE: &str = "1.35";
+/// Major version of Kubernetes.
+const MAJOR: &str = "1";
 
 /// Version information of a program.
 #[derive(Clone, Copy, Debug)]
@@ -61,22 +61,22 @@ pub struct Build<'a> {
 }
 
 impl Metrics {
-    /// Creates the metrics, all at zero.
-    pub fn new() -> Self {
-        let registry = Registry::new();
+    /// Creates the metrics of a release, all at zero.
+    pub fn of(release: Release) -> Self {
+        let registry = Registry::of(release);
         Self(Arc::new(Inner {
             engine: Arc::new(recorder::Families::new(&registry)),
             gauges: Gauges::new(&registry),
             client: Arc::new(client::Families::new(&registry)),
             process: Process::new(&registry),
-            features: table::FEATURE_ENABLED.gauges(&registry),
-            build_info: table::BUILD_INFO.gauges(&registry),
-            version_info: table::VERSION_INFO.gauges(&registry),
-            master_status: table::MASTER_STATUS.gauges(&registry),
-            config_info: table::CONFIG_INFO.gauges(&registry),
-            config_successful: table::CONFIG_SUCCESSFUL.gauges(&registry),
-            config_time: table::CONFIG_TIME.gauges(&registry),
-            disabled: table::DISABLED_METRICS.counters(&registry).with_label_values::<&str>(&[]),
+            features: registry.gauges(&table::FEATURE_ENABLED),
+            build_info: registry.gauges(&table::BUILD_INFO),
+            version_info: registry.gauges(&table::VERSION_INFO),
+            master_status: registry.gauges(&table::MASTER_STATUS),
+            config_info: registry.gauges(&table::CONFIG_INFO),
+            config_successful: registry.gauges(&table::CONFIG_SUCCESSFUL),
+            config_time: registry.gauges(&table::CONFIG_TIME),
+            disabled: registry.counters(&table::DISABLED_METRICS).with_label_values::<&str>(&[]),
             limits: OnceLock::new(),
             registry,
         }))
@@ -87,7 +87,7 @@ impl Metrics {
         self.meter_with_attempts().0
     }
 
-    /// Creates a meter and a reader of its attempts' timings.
+    /// Creates a meter, and a reader of the timings of the attempts that the meter measures.
     pub fn meter_with_attempts(&self) -> (Arc<dyn Meter>, Attempts) {
         let recorder = Recorder::new(self.0.engine.clone());
         let attempts = recorder.attempts();
@@ -107,11 +107,12 @@ impl Metrics {
     /// Sets the program's version information.
     pub fn set_build(&self, build: Build<'_>) {
         let platform = format!("{}/{}", std::env::consts::OS, architecture());
-        let (Build { version, commit }, (major, minor)) = (build, RELEASE);
-        let labels = [major, minor, version, commit, "", "", "", "rustc", &platform];
+        let Build { version, commit } = build;
+        let release = self.0.registry.release();
+        let minor = release.minor().to_string();
+        let labels = [MAJOR, &minor, version, commit, "", "", "", "rustc", &platform];
         self.0.build_info.with_label_values(&labels).set(1.0);
-        let release = format!("{major}.{minor}");
-        self.0.version_info.with_label_values(&["kube", &release, &release, MIN_COMPATIBLE]).set(1.0);
+        self.set_emulation(&release.to_string(), &format!("{MAJOR}.{}", release.minor() - 1));
     }
 
     /// Records whether a feature is enabled; `stage` is `ALPHA`, `BETA`, `DEPRECATED`, or empty.
@@ -124,11 +125,12 @@ impl Metrics {
         self.0.master_status.with_label_values(&[lease]).set(f64::from(u8::from(leads)));
     }
 
-    /// Sets the emulated Kubernetes version and the oldest compatible version, by default `1.36` and `1.35`.
+    /// Sets the emulated Kubernetes version and the oldest compatible version. By default, these are the release and the
+    /// one before.
     pub fn set_emulation(&self, emulated: &str, min_compatible: &str) {
-        let (major, minor) = RELEASE;
+        let release = self.0.registry.release().to_string();
         self.0.version_info.reset();
-        let labels = ["kube", &format!("{major}.{minor}"), emulated, min_compatible];
+        let labels = ["kube", &release, emulated, min_compatible];
         self.0.version_info.with_label_values(&labels).set(1.0);
     }
 
@@ -157,8 +159,9 @@ impl Metrics {
     /// Returns the `/metrics` page; its content type is [`encode::CONTENT_TYPE`].
     pub fn page(&self) -> String {
         self.0.process.refresh();
-        let families = self.0.registry.gather();
-        match self.0.limits.get() {
+        let limits = self.0.limits.get();
+        let families = self.0.registry.gather(limits.is_some_and(Limits::shows_hidden));
+        match limits {
             Some(limits) => encode::page(&limits.apply(families)),
             None => encode::page(&families),
         }
@@ -170,7 +173,9 @@ fn architecture() -> &'static str {
     match std::env::consts::ARCH {
         "x86_64" => "amd64",
         "aarch64" => "arm64",
-        "powerpc64" => "ppc64le",
+        "powerpc64" if cfg!(target_endian = "little") => "ppc64le",
+        "powerpc64" => "ppc64",
+        "x86" => "386",
         other => other,
     }
 }

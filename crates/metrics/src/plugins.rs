@@ -11,7 +11,8 @@ use prometheus::{Histogram, IntCounter};
 
 use crate::{attempts::LastAttempt, recorder::Families};
 
-/// One in this many cycles is measured plugin by plugin, as is one in this many calls outside a cycle.
+/// Of this many cycles, one is measured plugin by plugin. The same ratio applies to calls outside a cycle, except that
+/// every call at [`Stage::Sign`] is measured.
 const SAMPLE_EVERY: u64 = 10;
 /// The plugin whose PostFilter performs preemption.
 const PREEMPTION: &str = "DefaultPreemption";

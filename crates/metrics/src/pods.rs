@@ -37,7 +37,7 @@ struct Sample {
 }
 
 impl Sample {
-    /// Returns `None` if the amount is zero. CPU amounts are in thousandths.
+    /// Creates the sample for one resource of a pod; `None` if the amount is zero. CPU amounts are in thousandths.
     fn of(pod: &Pod, resource: &str, amount: i64) -> Option<Self> {
         if amount == 0 {
             return None;

@@ -2,16 +2,16 @@
 
 use std::fs;
 
-use prometheus::{Counter, Gauge, Opts, Registry};
+use prometheus::{Counter, Gauge};
 
-use crate::{families as table, series::register};
+use crate::{families as table, series::Registry};
 
 /// Clock ticks per second. The kernel reports processor time to programs in ticks, at this rate on every architecture.
 const TICKS_PER_SECOND: f64 = 100.0;
-/// Value of an unlimited resource: the largest number, as in Go.
+/// Value of an unlimited resource: the largest 64-bit number, as in Go.
 const UNLIMITED: f64 = u64::MAX as f64;
 
-/// The metric families about the process.
+/// Metric families for the process.
 #[derive(Debug)]
 pub(crate) struct Process {
     cpu_seconds: Counter,
@@ -36,19 +36,16 @@ struct ProcStat {
 
 impl Process {
     pub(crate) fn new(registry: &Registry) -> Self {
-        let counter = |family: &'static table::Family| {
-            register(registry, Counter::with_opts(Opts::new(family.name, family.full_help())))
-        };
         let process = Self {
-            cpu_seconds: counter(&table::CPU_SECONDS),
-            open_fds: table::OPEN_FDS.gauge(registry),
-            max_fds: table::MAX_FDS.gauge(registry),
-            virtual_memory: table::VIRTUAL_MEMORY.gauge(registry),
-            max_virtual_memory: table::MAX_VIRTUAL_MEMORY.gauge(registry),
-            resident_memory: table::RESIDENT_MEMORY.gauge(registry),
-            start_time: table::START_TIME.gauge(registry),
-            received: counter(&table::RECEIVED_BYTES),
-            sent: counter(&table::SENT_BYTES),
+            cpu_seconds: registry.counter(&table::CPU_SECONDS),
+            open_fds: registry.gauge(&table::OPEN_FDS),
+            max_fds: registry.gauge(&table::MAX_FDS),
+            virtual_memory: registry.gauge(&table::VIRTUAL_MEMORY),
+            max_virtual_memory: registry.gauge(&table::MAX_VIRTUAL_MEMORY),
+            resident_memory: registry.gauge(&table::RESIDENT_MEMORY),
+            start_time: registry.gauge(&table::START_TIME),
+            received: registry.counter(&table::RECEIVED_BYTES),
+            sent: registry.counter(&table::SENT_BYTES),
         };
         process.refresh();
         process
@@ -136,6 +133,8 @@ fn traffic(netstat: &str) -> Option<(f64, f64)> {
 
 #[cfg(test)]
 mod tests {
+    use harbormaster_api::Release;
+
     use super::*;
 
     #[test]
@@ -148,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_limits_and_traffic_are_found_by_name() {
+    fn values_in_proc_files_are_found_by_name() {
         assert_eq!(resident("Name:\tx\nVmRSS:\t    2048 kB\n"), Some(2_097_152.0));
         let limits = "Limit  Soft Limit  Hard Limit  Units\nMax open files   1024   4096   files\nMax address space unlimited unlimited bytes\n";
         assert_eq!(limit(limits, "Max open files"), Some(1024.0));
@@ -161,7 +160,7 @@ mod tests {
     #[test]
     #[cfg(target_os = "linux")]
     fn this_process_started_before_now_and_uses_memory() {
-        let process = Process::new(&Registry::new());
+        let process = Process::new(&Registry::of(Release::default()));
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
         let age = now.as_secs_f64() - process.start_time.get();
         assert!((-2.0..86_400.0).contains(&age), "{age}");

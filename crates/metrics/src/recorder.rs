@@ -14,19 +14,20 @@ use harbormaster_core::{
     note::{Cause, QueueState},
 };
 use harbormaster_framework::{
-    events::ClusterEvent,
-    meter::{PluginMeter, ProfileMeter, Stage, Stamp, Status},
+    events::{Action, ClusterEvent, EventResource},
+    meter::{Measurement, PluginMeter, ProfileMeter, Stage, Stamp, Status},
 };
-use prometheus::{Gauge, GaugeVec, Histogram, HistogramVec, IntCounter, IntCounterVec, Registry};
+use prometheus::{Gauge, GaugeVec, Histogram, HistogramVec, IntCounter, IntCounterVec};
 
 use crate::{
     attempts::Attempts,
     families as table,
+    gauges::POD,
     plugins::{ByStage, ByStatus, PluginSeries, Sampling, is_in_cycle},
-    series::Series,
+    series::{Registry, Series},
 };
 
-/// Maximum number of hints measured per second, because a single change may call a hint for each waiting pod.
+/// Maximum number of hint calls measured per second. A single change may cause one call for each waiting pod.
 const HINTS_PER_SECOND: i64 = 1000;
 /// Pods with at least this number of attempts share a series.
 const MANY_ATTEMPTS: usize = 15;
@@ -44,6 +45,7 @@ pub(crate) struct Families {
     pub(crate) plugin_duration: HistogramVec,
     pub(crate) plugin_evaluations: IntCounterVec,
     incoming_pods: IntCounterVec,
+    incoming_entities: IntCounterVec,
     unschedulable_pods: GaugeVec,
     event_duration: HistogramVec,
     hint_duration: HistogramVec,
@@ -57,12 +59,16 @@ pub(crate) struct Families {
     hint_node_duration: HistogramVec,
     store_results_duration: HistogramVec,
     pub(crate) volume_stage_errors: IntCounterVec,
+    claim_creations: IntCounterVec,
+    owned_claim_creations: IntCounterVec,
+    device_waits: IntCounterVec,
+    device_wait_duration: HistogramVec,
 }
 
 impl Families {
     pub(crate) fn new(registry: &Registry) -> Self {
-        let counters = |family: &'static table::Family| family.counters(registry);
-        let histograms = |family: &'static table::Family| family.histograms(registry);
+        let counters = |family| registry.counters(family);
+        let histograms = |family| registry.histograms(family);
         let one = |family| histograms(family).with_label_values::<&str>(&[]);
         let count = |family| counters(family).with_label_values::<&str>(&[]);
         Self {
@@ -76,7 +82,8 @@ impl Families {
             plugin_duration: histograms(&table::PLUGIN_DURATION),
             plugin_evaluations: counters(&table::PLUGIN_EVALUATIONS),
             incoming_pods: counters(&table::INCOMING_PODS),
-            unschedulable_pods: table::UNSCHEDULABLE_PODS.gauges(registry),
+            incoming_entities: counters(&table::INCOMING_ENTITIES),
+            unschedulable_pods: registry.gauges(&table::UNSCHEDULABLE_PODS),
             event_duration: histograms(&table::EVENT_DURATION),
             hint_duration: histograms(&table::HINT_DURATION),
             preemption_attempts: count(&table::PREEMPTION_ATTEMPTS),
@@ -89,6 +96,43 @@ impl Families {
             hint_node_duration: histograms(&table::HINT_NODE_DURATION),
             store_results_duration: histograms(&table::STORE_RESULTS_DURATION),
             volume_stage_errors: counters(&table::VOLUME_STAGE_ERRORS),
+            claim_creations: counters(&table::CLAIM_CREATIONS),
+            owned_claim_creations: counters(&table::OWNED_CLAIM_CREATIONS),
+            device_waits: counters(&table::DEVICE_WAITS),
+            device_wait_duration: histograms(&table::DEVICE_WAIT_DURATION),
+        }
+    }
+}
+
+/// The series of one part of the queue and one cause.
+#[derive(Debug)]
+struct IncomingSeries {
+    pods: IntCounter,
+    entities: Option<IntCounter>,
+}
+
+impl IncomingSeries {
+    fn inc(&self) {
+        self.pods.inc();
+        if let Some(entities) = &self.entities {
+            entities.inc();
+        }
+    }
+}
+
+/// Returns true if a move is counted as an entity that enters a part of the queue. kube-scheduler compares the part
+/// with the one that the outcome of the attempt, or the hint about the event, prescribes, and counts only if they
+/// differ.
+fn is_new_entity(place: QueueState, cause: Cause) -> bool {
+    match cause {
+        Cause::BackoffComplete | Cause::PoppedFromBackoff | Cause::Activated => true,
+        // The pod was created.
+        Cause::Event(ClusterEvent {
+            resource: EventResource::UnscheduledPod | EventResource::UnschedulablePod,
+            action: Action::ADD,
+        }) => true,
+        Cause::AttemptFailed | Cause::Timeout | Cause::ConfigChanged | Cause::Event(_) => {
+            place == QueueState::Active
         }
     }
 }
@@ -100,7 +144,7 @@ pub(crate) struct Recorder {
     sampling: Arc<Sampling>,
     profiles: Mutex<Vec<Arc<ProfileSeries>>>,
     sli_durations: [OnceLock<Histogram>; MANY_ATTEMPTS],
-    incoming: Series<(QueueState, Cause), IntCounter>,
+    incoming: Series<(QueueState, Cause), IncomingSeries>,
     rejections: Series<(Str, &'static str), Gauge>,
     events: Series<ClusterEvent, Histogram>,
     hints: Series<(&'static str, ClusterEvent, HintResult), Histogram>,
@@ -206,9 +250,15 @@ impl Meter for Recorder {
             QueueState::New | QueueState::InFlight => return,
         };
         let find = |(_, cause): &(QueueState, Cause)| {
-            self.families.incoming_pods.with_label_values(&[queue, cause.to_string().as_str()])
+            let event = cause.to_string();
+            let Families { incoming_pods, incoming_entities, .. } = &*self.families;
+            let entities = || incoming_entities.with_label_values(&[queue, event.as_str(), POD]);
+            IncomingSeries {
+                pods: incoming_pods.with_label_values(&[queue, event.as_str()]),
+                entities: is_new_entity(place, *cause).then(entities),
+            }
         };
-        self.incoming.with((place, cause), find, IntCounter::inc);
+        self.incoming.with((place, cause), find, IncomingSeries::inc);
     }
 
     fn rejects(&self, profile: &Str, plugin: &'static str, more: bool) {
@@ -331,5 +381,25 @@ impl ProfileMeter for ProfileSeries {
         let plugin = Arc::new(PluginSeries::new(name, &self.name, stages, families, sampling));
         self.sampling.add(plugin.clone());
         plugin
+    }
+
+    fn measured(&self, measurement: &Measurement) {
+        match measurement {
+            Measurement::ClaimCreation { succeeded } => {
+                let status = if *succeeded { "success" } else { "failure" };
+                self.families.claim_creations.with_label_values(&[status]).inc();
+                // No claim is created for admin access or for a group of pods.
+                let labels = [status, "false", "", "Pod"];
+                self.families.owned_claim_creations.with_label_values(&labels).inc();
+            }
+            Measurement::DeviceWait { driver, has_conditions, end, waited } => {
+                let labels = [self.name.as_str(), driver, end.name()];
+                let duration = self.families.device_wait_duration.with_label_values(&labels);
+                duration.observe(waited.as_secs_f64());
+                if *has_conditions {
+                    self.families.device_waits.with_label_values(&labels).inc();
+                }
+            }
+        }
     }
 }

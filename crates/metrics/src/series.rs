@@ -1,47 +1,87 @@
-//! Creates families from the table and caches their series, so that a series is looked up by its labels only once.
+//! Creates the families of a release from the table, and caches their series, so that a series is looked up by its
+//! labels only once.
 
 use std::{
     hash::Hash,
     sync::{Mutex, PoisonError},
 };
 
+use harbormaster_api::Release;
 use prometheus::{
-    Gauge, GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, Opts, Registry, core::Collector,
+    Counter, Gauge, GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, Opts, core::Collector,
+    proto::MetricFamily,
 };
 use rustc_hash::FxHashMap;
 
-use crate::families::Family;
+use crate::families::{Family, METRICS};
 
-impl Family {
-    pub(crate) fn counters(&'static self, registry: &Registry) -> IntCounterVec {
-        register(registry, IntCounterVec::new(self.opts(), self.labels))
-    }
-
-    pub(crate) fn gauges(&'static self, registry: &Registry) -> GaugeVec {
-        register(registry, GaugeVec::new(self.opts(), self.labels))
-    }
-
-    /// The only series of a gauge without labels.
-    pub(crate) fn gauge(&'static self, registry: &Registry) -> Gauge {
-        register(registry, Gauge::with_opts(self.opts()))
-    }
-
-    pub(crate) fn histograms(&'static self, registry: &Registry) -> HistogramVec {
-        let opts = HistogramOpts::from(self.opts()).buckets(self.buckets.bounds());
-        register(registry, HistogramVec::new(opts, self.labels))
-    }
-
-    fn opts(&self) -> Opts {
-        Opts::new(self.name, self.full_help())
-    }
+/// The families of one release. A family that the release does not have is recorded like any other, but is not shown.
+#[derive(Debug)]
+pub(crate) struct Registry {
+    shown: prometheus::Registry,
+    release: Release,
 }
 
-pub(crate) fn register<C: Collector + Clone + 'static>(
-    registry: &Registry,
-    family: prometheus::Result<C>,
-) -> C {
-    let registered = family.and_then(|family| registry.register(Box::new(family.clone())).map(|()| family));
-    registered.expect("the table of families is valid, and each is registered once")
+impl Registry {
+    pub(crate) fn of(release: Release) -> Self {
+        Self { shown: prometheus::Registry::new(), release }
+    }
+
+    /// The release.
+    pub(crate) fn release(&self) -> Release {
+        self.release
+    }
+
+    /// Reads the families, including those that the release hides if `with_hidden` is set.
+    pub(crate) fn gather(&self, with_hidden: bool) -> Vec<MetricFamily> {
+        let mut families = self.shown.gather();
+        if !with_hidden {
+            let hidden = |name: &str| METRICS.iter().any(|f| f.name == name && f.is_hidden_in(self.release));
+            families.retain(|family| !hidden(family.name()));
+        }
+        families
+    }
+
+    pub(crate) fn counters(&self, family: &Family) -> IntCounterVec {
+        self.register(family, IntCounterVec::new(self.opts(family), family.labels))
+    }
+
+    /// Returns the only series of a counter without labels that may count fractions.
+    pub(crate) fn counter(&self, family: &Family) -> Counter {
+        self.register(family, Counter::with_opts(self.opts(family)))
+    }
+
+    pub(crate) fn gauges(&self, family: &Family) -> GaugeVec {
+        self.register(family, GaugeVec::new(self.opts(family), family.labels))
+    }
+
+    /// Returns the only series of a gauge without labels.
+    pub(crate) fn gauge(&self, family: &Family) -> Gauge {
+        self.register(family, Gauge::with_opts(self.opts(family)))
+    }
+
+    pub(crate) fn histograms(&self, family: &Family) -> HistogramVec {
+        let opts = HistogramOpts::from(self.opts(family)).buckets(family.buckets.bounds());
+        self.register(family, HistogramVec::new(opts, family.labels))
+    }
+
+    fn opts(&self, family: &Family) -> Opts {
+        Opts::new(family.name, family.full_help(self.release))
+    }
+
+    fn register<C: Collector + Clone + 'static>(
+        &self,
+        family: &Family,
+        collector: prometheus::Result<C>,
+    ) -> C {
+        let registered = collector.and_then(|collector| {
+            if family.exists_in(self.release) {
+                self.shown.register(Box::new(collector.clone()))?;
+            }
+            Ok(collector)
+        });
+        registered.expect("the table of families is valid, and each is registered once")
+    }
 }
 
 /// Series of a family whose label values are not known in advance, each under a key.

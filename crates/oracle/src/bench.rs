@@ -17,6 +17,7 @@ mod watcher;
 mod workload;
 
 use anyhow::Result;
+use harbormaster_api::Release;
 use serde_json::{Value, json};
 
 pub use measurement::Measurement;
@@ -28,11 +29,13 @@ use crate::scheduler::Contender;
 /// Options of a benchmark.
 #[derive(Debug, Clone)]
 pub struct Options {
+    /// Release of Kubernetes.
+    pub release: Release,
     /// Workloads to run, in order.
     pub workloads: Vec<&'static Workload>,
     /// Overrides for the workloads' sizes.
     pub sizing: SizeOverrides,
-    /// Number of runs of each scheduler.
+    /// Number of runs of each scheduler per workload.
     pub pairs: usize,
     /// Number of threads that create pods.
     pub threads: usize,
@@ -41,8 +44,8 @@ pub struct Options {
     pub backlog: bool,
 }
 
-/// Runs both contenders alternately with every workload, and calls `progress` after every run, with the names of the
-/// workload and the contender. If a workload fails, the next one still runs.
+/// Runs both contenders alternately with every workload. After every successful run, calls `progress` with the names of
+/// the workload and the contender. If a workload fails, the next one still runs.
 pub fn run(
     options: &Options,
     contenders: [&Contender; 2],

@@ -1,6 +1,7 @@
 //! The subcommands.
 
 pub(crate) mod bench;
+pub(crate) mod cel;
 pub(crate) mod decisions;
 pub(crate) mod hints;
 pub(crate) mod preemptions;
@@ -11,16 +12,33 @@ pub(crate) mod verdicts;
 use std::path::PathBuf;
 
 use clap::ValueEnum;
+use harbormaster_api::Release;
 use harbormaster_oracle::harbormaster::{self, harbormaster_binary};
 use harbormaster_oracle::scheduler::Contender;
 
-/// A side of a comparison.
+/// A contender, as named on the command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Side {
+pub(crate) enum ContenderName {
     /// Harbormaster, built by cargo unless `--harbormaster` is given
     Harbormaster,
     /// The real kube-scheduler; comparing it with itself validates the comparison
     KubeScheduler,
+}
+
+/// Release of Kubernetes.
+#[derive(Debug, Clone, Copy, clap::Args)]
+pub(crate) struct KubeArguments {
+    /// Release of the Kubernetes components, and of the kube-scheduler that Harbormaster reproduces
+    #[arg(long = "kube", value_name = "RELEASE", default_value_t = Release::V1_36, value_parser = release)]
+    pub(crate) release: Release,
+}
+
+fn release(text: &str) -> Result<Release, String> {
+    let found = Release::ALL.iter().find(|release| release.to_string() == text);
+    found.copied().ok_or_else(|| {
+        let known: Vec<_> = Release::ALL.iter().map(Release::to_string).collect();
+        format!("the known releases are {}", known.join(", "))
+    })
 }
 
 /// Harbormaster program to use.
@@ -39,10 +57,14 @@ impl HarbormasterArguments {
         }
     }
 
-    pub(crate) fn contender(&self, side: Side, shipped: bool) -> Result<Contender, harbormaster::Error> {
-        match side {
-            Side::KubeScheduler => Ok(Contender::KubeScheduler),
-            Side::Harbormaster => Ok(Contender::Harbormaster(self.binary(shipped)?)),
+    pub(crate) fn contender(
+        &self,
+        name: ContenderName,
+        shipped: bool,
+    ) -> Result<Contender, harbormaster::Error> {
+        match name {
+            ContenderName::KubeScheduler => Ok(Contender::KubeScheduler),
+            ContenderName::Harbormaster => Ok(Contender::Harbormaster(self.binary(shipped)?)),
         }
     }
 }

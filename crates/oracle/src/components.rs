@@ -13,6 +13,7 @@ mod go_mod_file;
 mod go_module;
 mod go_substitute;
 mod go_versions;
+mod line_process;
 mod ports;
 mod real_binary;
 mod scheduler_config;
@@ -21,6 +22,7 @@ pub use api_client::{ApiClient, unchecked_tls};
 pub use component::Component;
 pub use control_plane::{ControlPlane, ControlPlaneOptions};
 pub use endpoint::Endpoint;
+pub(crate) use line_process::LineProcess;
 pub use ports::free_ports;
 pub use real_binary::{Helm, HelmVersion, Kubectl, KubectlVersion, RealBinary, Rendered, YamlLibrary};
 
@@ -28,8 +30,8 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-/// The reason a real component could not be built, started or reached. `Debug` prints the message, so a test that
-/// unwraps it explains what to do.
+/// The reason a real component could not be built, started or reached. `Debug` prints the message, so a failed `unwrap`
+/// in a test shows what to do.
 #[derive(thiserror::Error)]
 pub enum Error {
     /// The Go toolchain is not installed. Install it and try again.
@@ -37,7 +39,8 @@ pub enum Error {
         "the real Kubernetes is built with Go, but no `go` command was found.\n\
          Install Go 1.26 or newer (https://go.dev/doc/install, your distribution's `golang` package, \
          or `brew install go`), check that `go version` works in this shell, and try again.\n\
-         The build takes about 4 minutes on 2 cores and 4 GiB of disk. The first build downloads modules from the network."
+         The build takes about 4 minutes on 2 cores and needs 4 GiB of disk. \
+         The first build downloads modules from the network."
     )]
     GoMissing,
 

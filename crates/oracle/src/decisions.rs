@@ -14,13 +14,13 @@
 //! - Pods that are created in a row while the scheduler runs have the same priority, because otherwise timing would
 //!   decide whether a later pod with a higher priority overtakes the others. Pods that are created while the scheduler
 //!   is down may have any priority.
-//! - When pods are tried in a row, neither they nor any other pending pods have a constraint that the binding of
-//!   another pod can satisfy. Otherwise, whether such a pod is woken would depend on whether the binding is confirmed
-//!   before or after the pod's attempt.
-//! - A step that can wake pods consists of one change. Woken pods are retried in order of priority if their backoff has
-//!   expired, and otherwise in order of its expiry time, in whole seconds. Therefore, in some scripts the backoff is
-//!   1 s, and the player waits for 2 s before such a step, so that the backoff of all pods has expired. In the other
-//!   scripts, the backoff never expires, and all pods have the same priority.
+//! - When pods are tried in a row, no pending pod has a constraint that the binding of another pod can satisfy.
+//!   Otherwise, timing would decide whether such a pod is woken: the binding may be confirmed before or after the pod's
+//!   attempt.
+//! - A step that can wake pods consists of one change. Woken pods whose backoff has expired are retried in order of
+//!   priority; other woken pods are retried in the order in which their backoffs expire, to the second. Therefore, in
+//!   some scripts the backoff is 1 s, and the player waits for 2 s before such a step, so that the backoff of all pods
+//!   has expired. In the other scripts, the backoff never expires, and all pods have the same priority.
 //! - kube-scheduler scores an image by the number of nodes that had it when the node being scored was last copied to
 //!   the scheduler's snapshot. A node is copied in the first cycle after a pod on it is confirmed. Before a change that
 //!   affects images, an unschedulable probe pod makes kube-scheduler copy the remaining nodes.
@@ -31,20 +31,25 @@
 //! - The volume controller and the drivers (see `provisioner`) finish before a step ends, and claims that do not wait
 //!   for a pod have their volumes before any pods are created. `storage` describes the consequences for pods with
 //!   claims.
+//! - The player makes the requests of the resource claim controller (see `claim_controller`) one by one, and waits for
+//!   the scheduler after each request that frees devices. `devices` describes the consequences for pods with claims.
 //! - The answers of extenders depend only on the names in the request, except that each verb may fail the first time it
 //!   is called for a pod. Any change wakes the pods that extenders have rejected, so pods are created in a row only if
 //!   no pod is pending. A rejected pod may preempt repeatedly in one step, faster than the disruption controller
 //!   updates budgets, so a budget allows either every disruption or none.
-//! - The node that preemption chooses must not depend on a tie. So all running pods have different start times, and
-//!   there are at most 100 nodes, so that every candidate is evaluated. [`crate::preemptions`] covers larger clusters.
+//! - The node that preemption chooses must not depend on a tie. Therefore, all running pods have different start times,
+//!   and a script has at most 100 nodes, so that every candidate is evaluated. [`crate::preemptions`] covers larger
+//!   clusters.
 //!
 //! Some randomness remains in kube-scheduler: it may notice that one pod is gone either before or after it returns
-//! another pod to its queue. So kube-scheduler runs again to confirm a difference; a scheduler that matches any run of
-//! kube-scheduler is correct.
+//! another pod to its queue. Therefore, kube-scheduler runs again to confirm a difference. A scheduler that matches any
+//! run of kube-scheduler is correct.
 
+mod claim_controller;
 mod claims;
 mod cluster_view;
 mod compare;
+mod devices;
 mod extenders;
 mod kubelet;
 mod outcome;
@@ -52,6 +57,7 @@ mod paths;
 mod plan;
 mod player;
 mod report;
+mod resource_claims;
 mod script;
 mod settle;
 mod shrink;
@@ -100,6 +106,7 @@ pub fn compare_on(
         pending: left.outcomes.last().map_or(0, Outcomes::pending),
         preempted: left.outcomes.last().map_or(0, Outcomes::preempted),
         with_volumes: left.outcomes.last().map_or(0, Outcomes::with_volumes),
+        with_devices: left.outcomes.iter().map(Outcomes::with_devices).max().unwrap_or(0),
         extender_calls: left.extender_calls.iter().map(std::collections::BTreeSet::len).sum(),
         refused: left.refused,
         tried,

@@ -4,6 +4,7 @@ use std::fs;
 use std::ops::Deref;
 
 use anyhow::Result;
+use harbormaster_api::Release;
 use harbormaster_apiserver::{ApiServer, Certificate, Options, Running, kubeconfig_yaml};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
@@ -26,8 +27,17 @@ impl Embedded {
     /// # Errors
     /// Any error from `before`, or an error if no port or no temporary directory is available.
     pub fn start(before: impl FnOnce(&ApiServer) -> Result<()>) -> Result<Self> {
+        Self::start_as(Options::default().minor_version, before)
+    }
+
+    /// Same as [`Self::start`], but the server reports the given minor version of Kubernetes 1.
+    ///
+    /// # Errors
+    /// Those of [`Self::start`].
+    pub fn start_as(minor_version: u32, before: impl FnOnce(&ApiServer) -> Result<()>) -> Result<Self> {
         let threads = Runtime::new()?;
-        let server = ApiServer::new(Options { token: Some(TOKEN.to_owned()), ..Options::default() });
+        let options = Options { token: Some(TOKEN.to_owned()), minor_version, ..Options::default() };
+        let server = ApiServer::new(options);
         let certificate = Certificate::self_signed(&[])?;
         let running = threads.block_on(async {
             before(&server)?;
@@ -35,7 +45,8 @@ impl Embedded {
             anyhow::Ok(server.serve(listener, Some(&certificate))?)
         })?;
         let address = running.address();
-        let endpoint = Endpoint::new(&format!("https://{address}"), TOKEN)?;
+        let endpoint = Endpoint::new(&format!("https://{address}"), TOKEN)?
+            .with_release(Release::nearest(minor_version));
         // Clients that use the kubeconfig verify the certificate.
         let authority = certificate.authority_pem();
         fs::write(endpoint.kubeconfig(), kubeconfig_yaml(address, Some(&authority), Some(TOKEN)))?;

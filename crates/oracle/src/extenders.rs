@@ -1,8 +1,8 @@
-//! Simulated HTTP extenders. Their answers depend only on a seed and the request, and they record the requests.
+//! Simulated HTTP extenders, which record their requests. Their answers depend only on a seed and the request, except
+//! that some requests fail the first time.
 //!
-//! [`Character`] determines the answers of one extender. [`Extenders`] serves any
-//! number of them, each under its own path. [`ExtenderCall`] is a recorded
-//! request without the values that differ between two runs of the same script.
+//! [`Character`] determines the answers of one extender. [`Extenders`] serves any number of them, each under its own
+//! path. [`ExtenderCall`] is a recorded request without the values that differ between two runs of the same script.
 
 mod answers;
 mod calls;

@@ -8,7 +8,7 @@
 mod affinity;
 mod cluster;
 mod config;
-mod devices;
+pub(crate) mod devices;
 mod features;
 mod flavour;
 mod gates;
@@ -33,6 +33,7 @@ pub use cluster::{Cluster, Generator, Shape, is_pending};
 pub(crate) use config::SCORERS;
 pub use flavour::Flavour;
 pub(crate) use gates::priority_class_name;
+pub(crate) use namespaces::ADMIN_NAMESPACE;
 pub use namespaces::namespaces;
 pub(crate) use owners::service;
 pub use random::Random;

@@ -12,7 +12,7 @@ pub const VARIABLE: &str = "HARBORMASTER_BINARY";
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// cargo could not be run.
-    #[error("running cargo to build harbormaster: {0}")]
+    #[error("cannot run cargo to build harbormaster: {0}")]
     Cargo(#[from] io::Error),
     /// cargo failed; its output is on stderr.
     #[error("cargo could not build harbormaster; see its messages above")]
@@ -23,7 +23,7 @@ pub enum Error {
 }
 
 /// Returns the path of the `harbormaster` program. If the program is out of date, cargo builds it with the features
-/// that are shipped. The profile is the shipped one if `shipped` is true, and otherwise that of the running program.
+/// that are shipped. The build profile is the shipped one if `shipped` is true, and otherwise the running program's.
 /// The environment variable [`VARIABLE`] overrides the path.
 pub fn harbormaster_binary(shipped: bool) -> Result<PathBuf, Error> {
     if let Some(path) = env::var_os(VARIABLE) {
@@ -45,8 +45,8 @@ pub fn harbormaster_binary(shipped: bool) -> Result<PathBuf, Error> {
     existing(target.join(folder).join("harbormaster"))
 }
 
-/// Returns a command for the cargo that runs this process, or else for the one on the `PATH`. The command runs in the
-/// environment of a shell, without the variables that cargo sets for tests.
+/// Returns a command for the cargo that started this process, or otherwise for the one on the `PATH`. The command runs
+/// in the environment of a shell, without the variables that cargo sets for tests.
 pub fn cargo() -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     // When cargo runs a test, it sets variables that describe the test's package. If they were passed on, build scripts

@@ -22,6 +22,8 @@ enum Command {
     Hints(commands::hints::Arguments),
     /// Compares the victims of preemption in large clusters.
     Preemptions(commands::preemptions::Arguments),
+    /// Compares the values, errors and costs of random CEL expressions.
+    Cel(commands::cel::Arguments),
     /// Compares the outcome of every pod while a cluster changes.
     Decisions(commands::decisions::Arguments),
     /// Compares pods per second, CPU time and memory.
@@ -49,6 +51,7 @@ fn main() -> ExitCode {
         Command::Verdicts(arguments) => arguments.run(),
         Command::Hints(arguments) => arguments.run(),
         Command::Preemptions(arguments) => arguments.run(),
+        Command::Cel(arguments) => arguments.run(),
         Command::Decisions(arguments) => arguments.run(),
         Command::Bench(arguments) => arguments.run(),
         Command::Soak(arguments) => arguments.run(),

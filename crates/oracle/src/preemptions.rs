@@ -1,10 +1,11 @@
 //! Comparison of the victims of two schedulers in clusters of hundreds of full nodes.
 //!
 //! kube-scheduler's DefaultPreemption evaluates every node and reports its choice. Harbormaster's engine makes its
-//! decision for the same pod in the same cluster. The choice between equal nodes is random, so only the cost of the
-//! victims is compared, not the nodes themselves. The cost consists of violated disruption budgets, the highest
-//! priority, the sum of priorities, the number of victims, and the start time of the most important victim, in this
-//! order.
+//! decision for the same pod in the same cluster. The choice between equal nodes is random, so the nodes
+//! themselves are not compared. On Harbormaster's node, both schedulers must choose the same victims, and these must
+//! not cost more than the victims on kube-scheduler's node. The cost consists of violated disruption budgets, the
+//! highest priority, the sum of priorities, the number of victims, and the start time of the most important victim, in
+//! this order.
 
 mod cost;
 mod ours;
@@ -14,17 +15,20 @@ mod scene;
 use std::ops::RangeInclusive;
 
 use anyhow::{Context, Result, bail};
+use harbormaster_api::Release;
 
 pub use report::{Finding, Report};
 
 use crate::verdict_oracle::{Preemption, Request, VerdictOracle};
-use cost::Prices;
+use cost::Importance;
 use ours::{Eviction, Ours};
 use scene::Scene;
 
 /// Options of a comparison.
 #[derive(Debug, Clone)]
 pub struct Options {
+    /// Release of Kubernetes.
+    pub release: Release,
     /// Seed of the first cluster; the others have consecutive seeds.
     pub seed: u64,
     /// Number of clusters.
@@ -33,7 +37,8 @@ pub struct Options {
     pub nodes: RangeInclusive<usize>,
     /// Number of pods created in each cluster. Each pod is evaluated without the others.
     pub preemptors: usize,
-    /// True if Harbormaster's search stops early, as with `--parity`, to measure the cost of stopping early.
+    /// If true, Harbormaster's search stops early, as with `--parity`. The report then shows how much more the victims
+    /// cost.
     pub parity: bool,
 }
 
@@ -41,15 +46,12 @@ pub struct Options {
 ///
 /// # Errors
 /// If one of the two schedulers fails. Different decisions are not errors; they are in the report.
-pub fn run(
-    options: &Options,
-    original: &mut VerdictOracle,
-    mut progress: impl FnMut(&Report),
-) -> Result<Report> {
+pub fn run(options: &Options, mut progress: impl FnMut(&Report)) -> Result<Report> {
+    let original = &mut VerdictOracle::start(options.release)?;
     let mut report = Report::default();
     for seed in options.seed..options.seed.saturating_add(options.clusters) {
         let scene = Scene::new(seed, &options.nodes, options.preemptors);
-        let mut ours = Ours::new(&scene.objects, options.parity)?;
+        let mut ours = Ours::new(options, &scene.objects)?;
         compare(&scene, original, &mut ours, &mut report).with_context(|| format!("seed {seed}"))?;
         report.clusters += 1;
         progress(&report);
@@ -58,11 +60,11 @@ pub fn run(
 }
 
 fn compare(scene: &Scene, original: &mut VerdictOracle, ours: &mut Ours, report: &mut Report) -> Result<()> {
-    let prices = Prices::of(&scene.objects);
+    let importance = Importance::of(&scene.objects);
     let request = Request { objects: scene.objects.clone(), preempt: true, ..Request::default() };
     let response = original.ask(&request)?;
     if let Some(error) = response.error {
-        bail!("the original plugins refuse the cluster: {error}");
+        bail!("kube-scheduler's plugins rejected the cluster: {error}");
     }
     for verdict in response.pods {
         let Some(theirs) = verdict.preemption else {
@@ -71,7 +73,7 @@ fn compare(scene: &Scene, original: &mut VerdictOracle, ours: &mut Ours, report:
         };
         report.preemptors += 1;
         let eviction = ours.evicted_for(&verdict.pod)?;
-        if let Some(wrong) = judge(&prices, &theirs, eviction.as_ref(), report) {
+        if let Some(wrong) = judge(&importance, &theirs, eviction.as_ref(), report) {
             report.findings.push(Finding { seed: scene.seed, pod: verdict.pod, wrong });
         }
     }
@@ -80,12 +82,12 @@ fn compare(scene: &Scene, original: &mut VerdictOracle, ours: &mut Ours, report:
 
 /// Describes the mistake in Harbormaster's decision, if there is one.
 fn judge(
-    prices: &Prices,
+    importance: &Importance,
     theirs: &Preemption,
     ours: Option<&Eviction>,
     report: &mut Report,
 ) -> Option<String> {
-    let best = theirs.candidates.get(&theirs.node).map(|candidate| prices.of_victims(candidate));
+    let best = theirs.candidates.get(&theirs.node).map(|candidate| importance.cost_of(candidate));
     let (Some(best), Some(ours)) = (&best, ours) else {
         return (best.is_some() != ours.is_some()).then(|| {
             format!("kube-scheduler evicts on {:?}, Harbormaster on {:?}", theirs.node, ours.map(|o| &o.node))
@@ -100,9 +102,9 @@ fn judge(
     victims.sort();
     if victims != ours.victims {
         let Eviction { node, victims: evicted } = ours;
-        return Some(format!("on {node} {evicted:?} are evicted, where kube-scheduler evicts {victims:?}"));
+        return Some(format!("on {node}, Harbormaster evicts {evicted:?}, kube-scheduler {victims:?}"));
     }
-    let cost = prices.of_victims(candidate);
+    let cost = importance.cost_of(candidate);
     report.on_the_same_node += usize::from(ours.node == theirs.node);
-    (cost > *best).then(|| format!("{} costs {cost}, and {} only {best}", ours.node, theirs.node))
+    (cost > *best).then(|| format!("{} costs {cost}; {} costs only {best}", ours.node, theirs.node))
 }

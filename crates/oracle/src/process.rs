@@ -5,7 +5,7 @@ use std::io;
 use std::process::Command;
 use std::time::Duration;
 
-/// Clock ticks per second in `/proc/PID/stat`: 100 on every architecture that matters here.
+/// Clock ticks per second in `/proc/PID/stat`: 100 on all common architectures.
 const TICKS_PER_SECOND: u64 = 100;
 
 /// Resident memory in KiB.
@@ -31,11 +31,11 @@ pub fn memory(pid: u32) -> io::Result<Memory> {
     };
     match (field("VmRSS:"), field("VmHWM:")) {
         (Some(resident), Some(peak)) => Ok(Memory { resident, peak }),
-        _ => Err(io::Error::other(format!("/proc/{pid}/status has no memory: the process has ended"))),
+        _ => Err(io::Error::other(format!("/proc/{pid}/status lists no memory: the process has ended"))),
     }
 }
 
-/// Sends SIGTERM to `pid`, because the standard library can send only SIGKILL. Returns true if the process exists.
+/// Sends SIGTERM to `pid`; the standard library can send only SIGKILL. Returns true if the process exists.
 ///
 /// # Errors
 /// If the program `kill` cannot be run.
@@ -50,8 +50,8 @@ pub(crate) fn last_lines(log: &str, count: usize) -> String {
 }
 
 fn parse_cpu_time(stat: &str) -> Option<Duration> {
-    // The name in parentheses may contain anything; utime and stime are the
-    // 14th and 15th fields, the 12th and 13th after the name.
+    // The name in parentheses may contain anything; utime and stime are the 14th and 15th fields, the 12th and 13th
+    // after the name.
     let (_, fields) = stat.rsplit_once(')')?;
     let mut fields = fields.split_whitespace().skip(11);
     let user: u64 = fields.next()?.parse().ok()?;
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn this_process_has_memory_and_time() {
+    fn memory_and_cpu_time_of_a_running_process_can_be_read() {
         let pid = std::process::id();
         let memory = memory(pid).unwrap();
         assert!(memory.resident > 0 && memory.peak >= memory.resident);

@@ -10,8 +10,9 @@
 //! - at some etcd revision, the pods on a node exceeded the node's capacity for CPU, memory or pods;
 //! - a pod has no node although there was time and capacity;
 //! - a replica wrote anything after another replica had acquired the lease;
-//! - a replica exited without a reason, or panicked;
-//! - with [`Options::checks_times`], a killed replica kept the lease for too long.
+//! - a replica exited for a reason other than a lost lease, or panicked;
+//! - no other replica led after a leader was killed;
+//! - with [`Options::checks_times`], another replica led too late after a kill, or a pod was bound too late.
 //!
 //! Reading order: [`Plan`], `processes`, `load` (the pods), `history`, `ledger`, `audit`, `skew` (the wrong clock),
 //! [`Report`].
@@ -34,7 +35,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, ensure};
-use harbormaster_api::Timestamp;
+use harbormaster_api::{Release, Timestamp};
 
 use self::audit::{AuditLog, WriteLog};
 use self::ledger::Ledger;
@@ -69,6 +70,8 @@ const PATIENCE: Duration = Duration::from_secs(180);
 /// Options of a run.
 #[derive(Debug, Clone)]
 pub struct Options {
+    /// Release of Kubernetes.
+    pub release: Release,
     /// Path of the harbormaster program.
     pub harbormaster: PathBuf,
     /// Faults.
@@ -144,7 +147,7 @@ impl<'a> Run<'a> {
         let files = tempfile::tempdir()?;
         let names: Vec<String> = (0..REPLICAS).map(|index| format!("replica-{index}")).collect();
         let (flags, log) = audit::flags(files.path(), &names)?;
-        let cluster = start_cluster(files.path(), &names, flags)?;
+        let cluster = start_cluster(options.release, files.path(), &names, flags)?;
         let client = cluster.client();
         for (name, capacity) in load::nodes(options.nodes) {
             client.post(load::NODES, &load::node(&name, capacity)).context("creating nodes")?;
@@ -349,7 +352,12 @@ impl<'a> Run<'a> {
 }
 
 /// Starts a cluster with a user for each replica and an audit log of their requests.
-fn start_cluster(files: &Path, replicas: &[String], audit: Vec<String>) -> Result<ControlPlane> {
+fn start_cluster(
+    release: Release,
+    files: &Path,
+    replicas: &[String],
+    audit: Vec<String>,
+) -> Result<ControlPlane> {
     let tokens = files.join("tokens.csv");
     let mut lines = format!("{},admin,admin,system:masters\n", ControlPlane::TOKEN);
     for name in replicas {
@@ -359,7 +367,8 @@ fn start_cluster(files: &Path, replicas: &[String], audit: Vec<String>) -> Resul
     let mut apiserver_flags = audit;
     apiserver_flags.push(format!("--token-auth-file={}", tokens.display()));
     apiserver_flags.push(history::FLAG.to_owned());
-    Ok(ControlPlane::start(&ControlPlaneOptions { apiserver_flags, ..ControlPlaneOptions::default() })?)
+    let options = ControlPlaneOptions { release, apiserver_flags, ..ControlPlaneOptions::default() };
+    Ok(ControlPlane::start(&options)?)
 }
 
 fn follow(

@@ -7,6 +7,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use harbormaster_api::Release;
 
 use crate::components::{ApiClient, Component, Endpoint, free_ports};
 use crate::process;
@@ -83,8 +84,7 @@ pub struct Activity {
 }
 
 impl Scheduler {
-    /// Starts `contender` on `cluster` and, if it serves metrics, waits until it is
-    /// ready.
+    /// Starts `contender` for the release of `cluster` and, if it serves metrics, waits until it is ready.
     pub fn start(contender: &Contender, cluster: &Endpoint, options: &StartOptions) -> Result<Self> {
         let mut scheduler = match contender {
             Contender::KubeScheduler => start_kube_scheduler(cluster, options)?,
@@ -121,7 +121,7 @@ impl Scheduler {
         };
         match status {
             None => Ok(()),
-            Some(status) => bail!("the scheduler ended ({status}); the end of its log:\n{}", tail(&log)),
+            Some(status) => bail!("the scheduler exited ({status}); the end of its log:\n{}", tail(&log)),
         }
     }
 
@@ -211,6 +211,11 @@ fn start_kube_scheduler(cluster: &Endpoint, options: &StartOptions) -> Result<Sc
     Ok(Scheduler { process: Process::KubeScheduler(component), metrics })
 }
 
+/// Returns Harbormaster's flag that makes it reproduce the kube-scheduler of a release.
+pub(crate) fn emulating(release: Release) -> String {
+    format!("--emulated-version={release}")
+}
+
 fn start_harbormaster(binary: &Path, cluster: &Endpoint, options: &StartOptions) -> Result<Scheduler> {
     let config = cluster.write_scheduler_config(&options.config)?;
     let log = config.with_extension("harbormaster.log");
@@ -219,6 +224,7 @@ fn start_harbormaster(binary: &Path, cluster: &Endpoint, options: &StartOptions)
     command
         .arg("run")
         .arg(format!("--config={}", config.display()))
+        .arg(emulating(cluster.release()))
         .args(["--leader-elect=false", "--pod-max-in-unschedulable-pods-duration=24h"]);
     let mut metrics = None;
     if options.metrics {

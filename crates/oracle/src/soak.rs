@@ -1,11 +1,12 @@
 //! Checks that Harbormaster's cost per pod does not grow over many minutes.
 //!
 //! Pods are created at a steady rate, and after a minute the oldest are deleted at the same rate. Each pod has a unique
-//! label, as the pods of Jobs and StatefulSets have, and every tenth pod has a unique anti-affinity selector, so
-//! selectors distinguish every pod from the others. With [`Options::churn`], nodes, workloads and claims are created
-//! and deleted too, every pod has unique preferences, a unique image and host port, and memory must not grow either.
-//! The in-memory API server runs in this process, so the scheduler's own process uses CPU and memory only for
-//! scheduling.
+//! label, as the pods of Jobs and StatefulSets have, and every tenth pod has an anti-affinity selector for its own
+//! label, so no two pods and no two selectors are equal. The in-memory API server runs in this process, so the
+//! scheduler's own process uses CPU and memory only for scheduling.
+//!
+//! With [`Options::churn`], nodes, workloads and claims are created and deleted too, and every pod has unique
+//! preferences, a unique image and a unique host port. Memory must not grow either.
 
 mod churn;
 mod memory;
@@ -18,6 +19,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use harbormaster_api::Release;
 use serde_json::{Value, json};
 
 use self::churn::Churn;
@@ -31,7 +33,7 @@ use crate::scheduler::{Contender, Scheduler, StartOptions, sum};
 const STEP: Duration = Duration::from_secs(10);
 const STEPS_PER_MINUTE: usize = 6;
 const PODS: &str = "/api/v1/namespaces/default/pods";
-/// Index of the minute with which the last minute is compared. In the minutes before, caches are still filling up.
+/// Index of the minute with which the last minute is compared. In earlier minutes, caches are still filling up.
 const THIRD: usize = 2;
 /// Maximum ratio of the cost in the last minute to the cost in the third.
 const MAX_RATIO: f64 = 1.2;
@@ -43,16 +45,18 @@ const SELECTIVE: u64 = 10;
 /// Options of a run.
 #[derive(Debug, Clone)]
 pub struct Options {
+    /// Release of kube-scheduler that Harbormaster reproduces.
+    pub release: Release,
     /// Path of the harbormaster program.
     pub harbormaster: PathBuf,
     /// Number of pods created, and deleted, per second.
     pub rate: u64,
     /// Duration in minutes; at least four, so that the last minute can be compared with the third.
     pub minutes: usize,
-    /// Number of nodes, each with 4 CPUs, 32 GiB and 110 pods.
+    /// Number of nodes, each with 4 CPUs, 32 GiB of memory and room for 110 pods.
     pub nodes: usize,
-    /// True if nodes, workloads with Services, and claims with volumes are created and deleted too, and every pod is
-    /// unique for every plugin that evaluates nodes.
+    /// True if nodes, workloads with Services, and claims with volumes are created and deleted too, and every pod has
+    /// preferences, an image and a host port of its own.
     pub churn: bool,
 }
 
@@ -100,7 +104,7 @@ impl Report {
         Trend::of(&self.samples)
     }
 
-    /// Returns true if the cost, and with churn the memory, has not grown.
+    /// Returns true if the cost, and with churn the memory, has not grown beyond its limit.
     #[must_use]
     pub fn is_steady(&self) -> bool {
         let is_flat = || self.trend().is_some_and(|trend| trend.growth <= MAX_GROWTH);
@@ -125,7 +129,7 @@ impl fmt::Display for Report {
 /// # Errors
 /// If the scheduler exits, the API server rejects a request, or pods stay pending.
 pub fn run(options: &Options, mut progress: impl FnMut(usize, &Minute)) -> Result<Report> {
-    let cluster = Embedded::start(|_| Ok(()))?;
+    let cluster = Embedded::start_as(options.release.minor(), |_| Ok(()))?;
     let client = cluster.client();
     for index in 0..options.nodes {
         client.post("/api/v1/nodes", &node(index)).context("creating nodes")?;
@@ -322,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn every_pod_has_a_unique_label_and_every_tenth_has_a_unique_selector() {
+    fn every_pod_has_a_unique_label_and_every_tenth_has_anti_affinity() {
         let pods: Vec<Value> = (0..100).map(pod).collect();
         let own: std::collections::HashSet<_> =
             pods.iter().map(|pod| pod["metadata"]["labels"]["own"].to_string()).collect();

@@ -7,13 +7,14 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::process::Command;
 
+use harbormaster_api::Release;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::components::RealBinary;
+use crate::components::{LineProcess, RealBinary};
 use crate::generate::is_pending;
 
 /// A cluster with pending pods to evaluate. Each pending pod is evaluated without the others.
@@ -23,11 +24,9 @@ pub struct Request {
     pub id: i64,
     /// A KubeSchedulerConfiguration v1 without extenders; `None` for the defaults.
     pub config: Option<Value>,
-    /// Kubernetes objects with `apiVersion` and `kind`. A pod with
-    /// `spec.nodeName` is bound; finished pods are ignored.
+    /// Kubernetes objects with `apiVersion` and `kind`. A pod with `spec.nodeName` is bound; finished pods are ignored.
     pub objects: Vec<Value>,
-    /// `namespace/name` of pending pods; empty for all, in the order of
-    /// `objects`.
+    /// `namespace/name` of pending pods; empty for all, in the order of `objects`.
     pub pods: Vec<String>,
     /// If true, preemption is evaluated for pods that do not fit.
     pub preempt: bool,
@@ -55,24 +54,6 @@ impl Change {
     }
 }
 
-impl Change {
-    /// Returns true if the change makes a resource claim unusable for the pod: the claim is deleted or about to be, or
-    /// another pod controls a claim that has the name of this pod.
-    #[must_use]
-    pub fn breaks_claim_of(&self, pod: &Value) -> bool {
-        let object = self.new.as_ref().or(self.old.as_ref());
-        let Some(claim) = object.filter(|object| object["kind"] == "ResourceClaim") else { return false };
-        let metadata = &claim["metadata"];
-        let name = |object: &Value| object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-        let owner = &metadata["ownerReferences"][0];
-        let is_owned = owner["controller"] == true && owner["name"] == pod["metadata"]["name"];
-        let is_generated = name(claim).starts_with(&format!("{}-", name(pod)));
-        let has_other_owner = owner["uid"] == "another-owner";
-        let is_deleted = self.new.is_none() || !metadata["deletionTimestamp"].is_null();
-        is_deleted || is_generated && (!is_owned || has_other_owner)
-    }
-}
-
 impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let object =
@@ -90,7 +71,7 @@ pub type Hints = BTreeMap<String, String>;
 pub struct Response {
     /// ID of the request.
     pub id: i64,
-    /// The reason the request could not be evaluated at all; `pods` is then empty.
+    /// The reason the request could not be evaluated; `pods` is then empty.
     pub error: Option<String>,
     /// One verdict per pod, in the requested order.
     pub pods: Vec<PodVerdict>,
@@ -110,15 +91,15 @@ pub struct PodVerdict {
     pub pre_enqueue: Option<Status>,
     /// Rejection of the whole pod; `nodes` is then empty.
     pub pre_filter: Option<Status>,
-    /// Status of every node; `None` if the pod fits. A node outside the set that
-    /// PreFilter returned has a status without a plugin.
+    /// Status of every node; `None` if the pod fits. A node outside the set that PreFilter returned has a status
+    /// without a plugin.
     pub nodes: BTreeMap<String, Option<Status>>,
     /// Score of every node that the pod fits, even if there is only one.
     pub scores: BTreeMap<String, NodeScore>,
-    /// Devices for the claims that have none yet, for every node that the pod fits.
+    /// Allocations of the pod's unallocated claims, for every node that the pod fits.
     #[serde(default)]
     pub allocations: BTreeMap<String, Vec<ClaimAllocation>>,
-    /// Answer of DynamicResources alone if the pod does not fit and the profile has that plugin.
+    /// Result of PostFilter of DynamicResources, if the pod does not fit and the profile has that plugin.
     #[serde(default)]
     pub post_filter: Option<Status>,
     /// Result of preemption, if it was requested and the pod does not fit.
@@ -129,14 +110,20 @@ pub struct PodVerdict {
     pub hints: Vec<Hints>,
 }
 
+/// Name of the claim for extended resources until it is created.
+pub const EXTENDED_CLAIM: &str = "<extended-resources>";
+
 /// Devices that DynamicResources chooses for a claim on one node.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct ClaimAllocation {
     /// Name of the claim.
     pub claim: String,
-    /// Requests, if the plugin itself creates the claim, for extended resources.
+    /// Requests of a claim that the plugin itself creates, for extended resources; otherwise empty.
     #[serde(default)]
     pub requests: Vec<Value>,
+    /// Requests that give containers their extended resources, for the same claim.
+    #[serde(default)]
+    pub mappings: Vec<Value>,
     /// The `allocation` that the plugin would write, with the same share ID everywhere.
     pub allocation: Value,
 }
@@ -186,10 +173,10 @@ pub enum Error {
     #[error(transparent)]
     Components(#[from] crate::components::Error),
     /// The process could not be started.
-    #[error("running the verdict oracle: {0}")]
+    #[error("cannot run the verdict oracle: {0}")]
     Io(#[from] io::Error),
     /// The process exited; the value is the end of its log.
-    #[error("the verdict oracle has ended; the end of its log:\n{0}")]
+    #[error("the verdict oracle exited; the end of its log:\n{0}")]
     Ended(String),
     /// The output is not a response.
     #[error("the verdict oracle returned an invalid response: {0}")]
@@ -207,53 +194,31 @@ pub enum Error {
 /// The running oracle. Dropping it kills the process.
 #[derive(Debug)]
 pub struct VerdictOracle {
-    child: Child,
-    input: BufWriter<ChildStdin>,
-    output: BufReader<ChildStdout>,
+    process: LineProcess,
     /// Log of the plugins.
     log: File,
-    line: Vec<u8>,
 }
 
 impl VerdictOracle {
-    /// Builds the Go program with the real plugins if necessary, and starts the oracle.
-    pub fn start() -> Result<Self, Error> {
-        Self::with_features(&[])
+    /// Builds the Go program with the real plugins of a release if necessary, and starts the oracle.
+    pub fn start(release: Release) -> Result<Self, Error> {
+        Self::with_features(release, &[])
     }
 
     /// Starts the oracle with these feature gates enabled.
-    pub fn with_features(features: &[String]) -> Result<Self, Error> {
+    pub fn with_features(release: Release, features: &[String]) -> Result<Self, Error> {
         let gates: Vec<String> = features.iter().map(|feature| format!("{feature}=true")).collect();
         let log = tempfile::tempfile()?;
-        let mut child = Command::new(RealBinary::ensure()?.path())
-            .arg("verdicts")
-            .arg(format!("--feature-gates={}", gates.join(",")))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(log.try_clone()?)
-            .spawn()?;
-        let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
-            return Err(io::Error::other("a child process without pipes").into());
-        };
-        Ok(Self {
-            child,
-            input: BufWriter::with_capacity(1 << 16, input),
-            output: BufReader::with_capacity(1 << 16, output),
-            log,
-            line: Vec::new(),
-        })
+        let mut command = Command::new(RealBinary::ensure(release)?.path());
+        command.arg("verdicts").arg(format!("--feature-gates={}", gates.join(",")));
+        let process = LineProcess::start(command.stderr(log.try_clone()?))?;
+        Ok(Self { process, log })
     }
 
     /// Sends a request and waits for the response.
     pub fn ask(&mut self, request: &Request) -> Result<Response, Error> {
-        serde_json::to_writer(&mut self.input, request)?;
-        self.input.write_all(b"\n")?;
-        self.input.flush()?;
-        self.line.clear();
-        if self.output.read_until(b'\n', &mut self.line)? == 0 {
-            return Err(Error::Ended(self.log_tail()));
-        }
-        let response: Response = serde_json::from_slice(&self.line)?;
+        let Some(line) = self.process.ask(request)? else { return Err(Error::Ended(self.log_tail())) };
+        let response: Response = serde_json::from_slice(line)?;
         if response.id == request.id {
             Ok(response)
         } else {
@@ -272,13 +237,5 @@ impl VerdictOracle {
             .seek(SeekFrom::Start(end.saturating_sub(4096)))
             .and_then(|_| self.log.read_to_end(&mut bytes));
         read.map(|_| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
-    }
-}
-
-impl Drop for VerdictOracle {
-    fn drop(&mut self) {
-        // Both fail only if the process has already exited.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }

@@ -1,7 +1,7 @@
 //! Comparison of the verdicts of every plugin on every node.
 //!
 //! kube-scheduler's plugins and Harbormaster evaluate random clusters. Each pending pod is evaluated as if it were the
-//! only pending pod. The first difference is shrunk to a small cluster and returned with the verdicts of both sides.
+//! only pending pod. The first difference is shrunk to a small cluster and returned with both schedulers' verdicts.
 
 mod compare;
 mod devices;
@@ -15,6 +15,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use harbormaster_api::Release;
 
 pub use compare::{Difference, compare};
 pub use library_source::HarbormasterLibrary;
@@ -27,6 +28,8 @@ use crate::verdict_oracle::Status;
 /// Options of a comparison.
 #[derive(Debug, Clone)]
 pub struct Options {
+    /// Release of both sources, for the command that reproduces a difference.
+    pub release: Release,
     /// Seed of the first cluster; the others have consecutive seeds.
     pub seed: u64,
     /// Number of clusters.
@@ -58,12 +61,12 @@ pub struct Counts {
     pub rejections: BTreeMap<String, u64>,
     /// Number of pairs of a claim and a node for which devices were chosen.
     pub allocations: u64,
-    /// What DynamicResources says, without numbers.
+    /// Number of reasons that DynamicResources gave, by status code and text. The texts contain no numbers.
     pub about_devices: BTreeMap<String, u64>,
 }
 
 /// Compares `left` and `right` until the first difference, or in all clusters if [`Options::keep_going`] is true, and
-/// calls `progress` after every cluster.
+/// calls `progress` after every evaluated cluster.
 pub fn run(
     options: &Options,
     left: &mut dyn VerdictSource,
@@ -96,7 +99,7 @@ pub fn run(
             }
         } else if let Some(difference) = differences.next() {
             let small = shrink::shrink(cluster, &difference, left, right, options.shrink_for);
-            let finding = report::Finding::new(seed, small, left, right, difference)?;
+            let finding = report::Finding::new(options.release, seed, small, left, right, difference)?;
             return Ok(Report { counts, elapsed: start.elapsed(), kinds, finding: Some(finding) });
         }
         progress(&counts);
@@ -109,7 +112,7 @@ pub fn run(
 pub struct Kind {
     /// Number of pods whose first difference is of this kind, or number of clusters that could not be evaluated.
     pub pods: u64,
-    /// Seed and name of one of these pods or clusters.
+    /// Seed and name of one of these pods, or seed of one of these clusters.
     pub example: String,
 }
 

@@ -1,12 +1,14 @@
-//! A benchmark completes and measures something. This test has a program of its own, so that no other test runs at the
-//! same time and slows down the measured processes.
+//! A benchmark completes and measures something. These tests have a program of their own, so that the crate's other
+//! tests do not run at the same time and slow down the measured processes.
 
+use harbormaster_api::Release;
 use harbormaster_oracle::bench::{Options, SizeOverrides, WORKLOADS, run};
 use harbormaster_oracle::harbormaster::harbormaster_binary;
 use harbormaster_oracle::scheduler::Contender;
 
 fn options(workloads: &[&str], nodes: usize, pods: usize) -> Options {
     Options {
+        release: Release::V1_36,
         workloads: WORKLOADS.iter().filter(|workload| workloads.contains(&workload.name)).collect(),
         sizing: SizeOverrides { nodes: Some(nodes), init_pods: Some(nodes), pods: Some(pods), scale: 1.0 },
         pairs: 1,

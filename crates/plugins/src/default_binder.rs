@@ -4,7 +4,7 @@
 //! Extension point: Bind. Posts a `Binding` for the pod, which sets `spec.nodeName`.
 //!
 //! # Rejects when
-//! Never. If the API server refuses the binding, that is an error, and the pod is retried.
+//! Never. If the API server refuses the binding, the attempt fails with an error, and the pod is retried.
 //!
 //! # Scores by
 //! It does not score.

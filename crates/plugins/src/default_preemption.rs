@@ -8,20 +8,21 @@
 //! node (`choice`).
 //!
 //! The search considers every node where evictions might make room. It computes a lower bound on the cost of the
-//! evictions on each node, tries the most promising node first, and stops when no other node can be better. If the
-//! bounds are too optimistic because something other than resource requests prevents scheduling, the search stops after
-//! 1,000 nodes or a tenth of all nodes, whichever is more, once it has a candidate that violates no disruption budget.
-//! With `--parity`, or with arguments other than the defaults, it tries the nodes in order until it has enough
-//! candidates.
+//! evictions on each node, tries the most promising node first, and stops when no other node can be better. The bounds
+//! are too optimistic if something other than resource requests prevents scheduling. The search therefore also stops
+//! after 1,000 nodes, or a tenth of the nodes considered if that is more, once it has a candidate that violates no
+//! disruption budget. With `--parity`, or with arguments other than the defaults, it tries the nodes in order until it
+//! has enough candidates.
 //!
 //! # Rejects when
 //! PreEnqueue rejects the pod while victims are being evicted for it: `waiting for the preemption for this pod to be
-//! finished`. PostFilter nominates a node or gives one of these reasons, prefixed with `preemption: `:
+//! finished`. PostFilter nominates a node (from Kubernetes 1.37, with the reason `preemption: found a potential
+//! placement for pod on node N, preempting K victims`) or gives one of these reasons, prefixed with `preemption: `:
 //! - `not eligible due to preemptionPolicy=Never.`
 //! - `not eligible due to a terminating pod on the nominated node.`: an earlier preemption is still in progress.
 //! - `not eligible due to workload aware preemption enabled`: for pods of a group, if the feature gate for
 //!   workload-aware preemption is enabled.
-//! - `no candidate node for preemption`: the extenders accept no eviction.
+//! - `no candidate node for preemption`: the extenders reject every candidate.
 //! - `0/N nodes are available: …`: no eviction helps. A node without pods of lower priority is counted under `No
 //!   preemption victims found for incoming pod`. A node that a filter rejects even after all evictions is counted under
 //!   that filter's reasons, and a node on which evictions cannot help is counted under `Preemption is not helpful for
@@ -35,13 +36,14 @@
 //! then retried is up to the plugins that rejected it.
 //!
 //! # Differs from kube-scheduler
-//! - A missing `status.startTime` means "now" in kube-scheduler. This plugin has no clock: a pod without a start time
-//!   is treated as having started after all others. Among pods of equal priority without a start time, the last one to
-//!   join a node is the most important on that node, which matches the order in which kube-scheduler sorts them; across
-//!   nodes, such pods are equally important.
-//! - Among equally good nodes the first one found wins; kube-scheduler's choice is random.
-//! - The default search considers all nodes. It starts at a pseudo-random node that is the same in every run. A search
-//!   that stops early stops exactly when it has seen enough nodes.
+//! - A missing `status.startTime` means "now" in kube-scheduler. This plugin has no clock: it treats a pod without a
+//!   start time as having started after all others. Among pods of equal priority without a start time, the last one
+//!   to join a node is the most important on that node, as in kube-scheduler. Across nodes, such pods are equally
+//!   important.
+//! - Among equally good nodes, the first one found wins; kube-scheduler's choice is random.
+//! - The default search considers all nodes. It starts at a pseudo-random node that is the same in every run. A
+//!   search that stops early tries no further node, whereas kube-scheduler searches in parallel and may try more
+//!   nodes than it needs.
 //! - Evictions never block the scheduler, so PreEnqueue holds pods back whether or not the `SchedulerAsyncPreemption`
 //!   feature gate is enabled.
 //! - Scheduling constraints of pod groups are not supported.
@@ -57,7 +59,7 @@ mod victims;
 
 use std::borrow::Cow;
 
-use harbormaster_api::{args::DefaultPreemptionArgs, features::Feature};
+use harbormaster_api::{Release, args::DefaultPreemptionArgs, features::Feature};
 use harbormaster_framework::prelude::*;
 
 use search::Search;
@@ -71,6 +73,10 @@ pub struct DefaultPreemption {
     args: DefaultPreemptionArgs,
     /// True if preemption treats a pod group as a whole, not pod by pod.
     workload_aware: bool,
+    /// True if the pod's message tells that victims were found.
+    reports_success: bool,
+    /// True if an eviction uses up no further budget after the first that it violates.
+    stops_at_violation: bool,
 }
 
 impl Plugin for DefaultPreemption {
@@ -78,7 +84,7 @@ impl Plugin for DefaultPreemption {
     implemented_points!();
 
     fn events(&self) -> Option<Vec<Registration<Self>>> {
-        Some(vec![Registration::hinted(EventResource::Pod, Action::DELETE, Self::after_pod)])
+        Some(vec![Registration::hinted(EventResource::AssignedPod, Action::DELETE, Self::after_pod)])
     }
 }
 
@@ -86,7 +92,13 @@ impl Build for DefaultPreemption {
     type Args = DefaultPreemptionArgs;
 
     fn build(args: Self::Args, cx: &BuildCycle) -> Result<Self, PluginError> {
-        Ok(Self { args, workload_aware: cx.features.enabled(Feature::WorkloadAwarePreemption) })
+        let newer = cx.features.release() >= Release::V1_37;
+        Ok(Self {
+            args,
+            workload_aware: cx.features.enabled(Feature::WorkloadAwarePreemption),
+            reports_success: newer,
+            stops_at_violation: newer,
+        })
     }
 }
 
@@ -101,7 +113,7 @@ impl PostFilter for DefaultPreemption {
         if let Some(why) = eligibility::ineligible_reason(cx, self.workload_aware) {
             return Ok(no_help(why, Nomination::Keep));
         }
-        let mut search = Search::default();
+        let mut search = Search::new(self.stops_at_violation);
         search.run(&self.args, cx.pod, cx.what_if);
         if search.candidates.is_empty() {
             if let Some(error) = search.error() {
@@ -115,7 +127,14 @@ impl PostFilter for DefaultPreemption {
             return Ok(no_help(REASON_NO_CANDIDATE, Nomination::Keep));
         };
         let node = cx.what_if.nodes().node(best.row).name().clone();
-        Ok(PostFiltered::Nominate { node, victims: best.victims })
+        let found = || {
+            let victims = best.victims.len();
+            prefixed(&format!(
+                "found a potential placement for pod on node {node}, preempting {victims} victims"
+            ))
+        };
+        let reasons = self.reports_success.then(found).into_iter().map(Cow::Owned).collect();
+        Ok(PostFiltered::Nominate { node, victims: best.victims, reasons })
     }
 }
 

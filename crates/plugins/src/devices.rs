@@ -1,12 +1,13 @@
 //! Devices as [`DynamicResources`](crate::DynamicResources) allocates them.
 //!
-//! Reading order: the API objects [`claim`] (what pods ask for and get), [`class`], [`mod@slice`] (what drivers offer) and
-//! [`taint`]; `pools` (what one node sees) and `usage`; `allocator` (the search for free devices) with `plan`, `search`,
-//! `constraint`, `capacity`, `counters` and `selectors`; `results` (what is written about the chosen devices); `books`
-//! (the index) with `extended`, `answers` and `memo`.
+//! Reading order: the API objects [`claim`] (what pods ask for and get), [`class`], [`mod@slice`] (what drivers
+//! offer), [`taint`] and [`taint_rule`]; `pools` (pools as one node sees them) and `usage`; `allocator` (the search for
+//! free devices) with `plan`, `search`, `constraint`, `capacity`, `counters`, `selectors` and `memo`; `results`
+//! (allocations of the chosen devices); `rules` (differences between releases); `versions` (older versions of the API);
+//! `books` (the index) with `extended` and `answers`.
 //!
-//! Invariants: everything that kube-apiserver may omit or set to null decodes to the default, and an allocation that is
-//! decoded and encoded again is unchanged. An answer that is kept equals the answer that the allocator would give now.
+//! Invariants: everything that kube-apiserver may omit or set to null decodes to the default, and an allocation that
+//! is decoded and encoded again is unchanged. A cached answer equals the answer that the allocator would compute.
 
 mod allocator;
 mod answers;
@@ -22,21 +23,25 @@ mod memo;
 mod plan;
 mod pools;
 mod results;
+mod rules;
 mod search;
 mod selectors;
 pub mod slice;
 pub mod taint;
+pub mod taint_rule;
 mod usage;
+mod versions;
 mod wire;
 
 pub use allocator::AllocationError;
 pub use books::{DeviceQuery, Devices};
 pub use claim::{Allocation, ResourceClaim};
 pub use class::DeviceClass;
-pub use extended::CLASS_PREFIX;
+pub use extended::{CLAIM_ANNOTATION, CLASS_PREFIX, is_provided, may_be_provided, pod_of};
 pub use gates::DeviceGates;
 pub use results::rank;
 pub use slice::{Device, ResourceSlice};
+pub use taint_rule::DeviceTaintRule;
 
 #[cfg(test)]
 mod tests;

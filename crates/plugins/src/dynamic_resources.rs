@@ -5,64 +5,95 @@
 //! devices of certain classes, and drivers offer devices in resource slices. A claim that has devices restricts its pod
 //! to the nodes that can reach them. For a claim without devices, Filter looks for a free set of devices on each node.
 //! Reserve assumes the devices of the chosen node, so that no other pod gets them. PreBind writes the allocation and
-//! reserves the claim for the pod, then waits until the devices are ready if they have binding conditions. PostFilter
-//! takes the devices from a claim that keeps its pod away from every node, if nobody else uses the claim.
+//! reserves the claim for the pod, then waits until the devices are ready if they have binding conditions. If the pod
+//! fits on no node, PostFilter takes the devices from a claim that was unavailable on some node, unless another pod
+//! uses the claim. For extended resources that a device class provides (KEP-5004) and that the node does not offer, the
+//! plugin itself creates a claim.
 //!
 //! # Rejects when
-//! On all nodes: a claim does not exist, is being deleted or belongs to another pod; another pod is about to allocate
-//! the claim; a device class does not exist. On a single node: `cannot allocate all claims`, or `resourceclaim not
-//! available on the node`. Evicting pods does not help.
+//! The pod is rejected on all nodes if:
+//! - a claim does not exist or is being deleted, or a generated claim belongs to another pod;
+//! - devices have been chosen for a claim, but the API server has not recorded them yet;
+//! - a device class does not exist, or a request is of an unknown or disabled kind;
+//! - a claim that was created for the pod's extended resources is left from an earlier attempt. PostFilter deletes it.
+//!
+//! A node is rejected with `cannot allocate all claims`, `invalid resource pools were encountered`, `resourceclaim not
+//! available on the node` or `cannot fit resource`.
+//!
+//! Evicting pods does not help.
 //!
 //! # Scores by
-//! The rank of the alternatives that were allocated for requests with `firstAvailable`: 8 for the first alternative, 7
-//! for the second, and so on.
+//! The sum of the ranks of the alternatives that the pod would use on the node for its requests with `firstAvailable`:
+//! 8 for the first alternative, 7 for the second, and so on.
 //!
 //! # Requeued by
-//! A claim that loses its devices; new and changed claims of the pod; claims that were generated for the pod; new or
-//! changed classes and slices; a new node, or a node whose labels or allocatable resources change.
+//! A claim that loses its devices; a new claim of the pod, or one whose status changes; claims that were generated for
+//! the pod; the deletion of the claim for the pod's extended resources; a pod that needs devices and loses its node
+//! before it is bound; new or changed classes and slices; a rule that no longer taints devices; a new node, or a node
+//! whose labels or allocatable resources change.
 //!
 //! # Differs from kube-scheduler
-//! - `filterTimeout` limits the number of devices that are examined for one node, not the time, so that the same inputs
-//!   always give the same decision.
+//! - `filterTimeout` limits the number of search steps for one node, not the time, so that the same inputs always give
+//!   the same decision.
 //! - Share IDs are derived from the claim, so a replayed decision gives the same IDs.
-//! - A device that several claims share and that its driver then makes exclusive stays in use until the last of them ends.
-//!   Version 1.36 allocates it once more if the device has no capacities.
-//! - Requests for all devices may get devices that consume counters. Version 1.36 panics.
+//! - If several claims share a device and its driver then makes the device exclusive, the device stays in use until
+//!   the last of these claims ends. Version 1.36 allocates the device once more if it has no capacities.
+//! - A request for all devices can get devices that consume counters. Version 1.36 panics.
 //! - A pod with both allocated and unallocated claims is scored by the allocations of the right claims, as in
 //!   Kubernetes 1.37. Version 1.36 compares allocations with the wrong claims, or fails.
-//! - PostFilter takes the devices from the first such claim instead of a random one, and reports it before the API
-//!   server has answered.
-//! - After a changed claim, a pod whose other claims are incomplete is examined by PreEnqueue instead of the hint.
+//! - Among the claims that nobody else uses, PostFilter takes the devices from the first in the pod's order; the choice
+//!   of kube-scheduler is random. PostFilter reports success before the API server has answered.
+//! - If a pod has claims, and its extended resources need no devices on the chosen node, the pod is bound. Version 1.36
+//!   creates an empty claim for these resources and then fails.
+//! - A claim that is deleted with its devices, and a pod that loses its node before the devices chosen for it are
+//!   written, wake the pods that wait for devices. In kube-scheduler, these pods wait until another event wakes them or
+//!   five minutes have passed; only the deletion of such a claim wakes them in version 1.37.
+//! - A rule that taints more devices wakes no pods. In kube-scheduler, every rule that changes the taints of a device
+//!   counts as an update of the device's slice, and version 1.36 crashes if a rule exists.
+//! - Of several classes for one extended resource, the newest always counts. In version 1.36, the order of events may
+//!   matter.
 //!
-//! Reading order: `claims` (the pod), `demand` (one attempt), `readiness` (binding conditions), `reserved` and `bind`
-//! (the result), `hints`. The devices themselves are in [`crate::devices`].
+//! Reading order: `claims` (the pod), `extended` (its extended resources), `demand` (one attempt), `readiness` (binding
+//! conditions), `reserved` and `bind` (the result), `hints`. The devices themselves are in [`crate::devices`].
 
 mod bind;
 mod claims;
 mod demand;
+mod extended;
 mod hints;
 mod readiness;
 mod reserved;
 
 use std::{sync::Arc, time::Duration};
 
-use harbormaster_api::args::{DynamicResourcesArgs, GoDuration};
+use harbormaster_api::{
+    Release,
+    args::{DynamicResourcesArgs, GoDuration},
+    features::Feature,
+};
 use harbormaster_framework::prelude::*;
 
 use crate::devices::{
-    AllocationError, DeviceClass, DeviceGates, DeviceQuery, Devices, ResourceClaim, ResourceSlice,
+    AllocationError, DeviceClass, DeviceGates, DeviceQuery, DeviceTaintRule, Devices, ResourceClaim,
+    ResourceSlice,
 };
 use bind::Binding;
 use demand::{Demand, Patience};
-use reserved::ReservedClaim;
+use extended::ExtendedResources;
 pub use reserved::ReservedClaims;
+use reserved::{ReservedClaim, ReservedExtended};
 
 /// Allocates devices for claims. See the [module documentation](self).
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DynamicResources {
     gates: DeviceGates,
+    /// Feature gate `DRAExtendedResource`.
+    extended_resources: bool,
+    /// `filterTimeout`, which [`Self::max_steps`] converts to a number of steps; zero for no limit.
     filter_timeout: Duration,
     binding_timeout: Duration,
+    /// True if PostFilter gives a reason even if it does nothing (Kubernetes 1.36).
+    explains_inaction: bool,
 }
 
 /// The claims of a pod in one attempt. See [`DynamicResources`].
@@ -74,7 +105,7 @@ impl Plugin for DynamicResources {
     implemented_points!();
 
     fn events(&self) -> Option<Vec<Registration<Self>>> {
-        Some(hints::events())
+        Some(hints::events(self.gates))
     }
 
     fn sign(&self, pod: &PodInfo) -> Result<Vec<SignFragment>, Unsignable> {
@@ -83,7 +114,7 @@ impl Plugin for DynamicResources {
 }
 
 impl Watches for DynamicResources {
-    type Resources = (ResourceClaim, DeviceClass, ResourceSlice);
+    type Resources = (ResourceClaim, DeviceClass, ResourceSlice, DeviceTaintRule);
 }
 
 impl Indexed for DynamicResources {
@@ -96,16 +127,19 @@ impl Build for DynamicResources {
     fn build(args: Self::Args, cx: &BuildCycle) -> Result<Self, PluginError> {
         let timeout = args.filter_timeout.map(GoDuration::to_std).unwrap_or_default();
         Ok(Self {
-            gates: DeviceGates::of(|feature| cx.features.enabled(feature)),
+            gates: DeviceGates::of(cx.features),
+            extended_resources: cx.features.enabled(Feature::DRAExtendedResource),
             filter_timeout: timeout,
             binding_timeout: args.binding_timeout.map_or(BINDING_TIMEOUT, GoDuration::to_std),
+            explains_inaction: cx.features.release() < Release::V1_37,
         })
     }
 }
 
-/// Number of devices that are examined in a millisecond of `filterTimeout`. kube-scheduler examines about as many on
-/// current hardware; Harbormaster needs less time.
-const STEPS_PER_MILLISECOND: u64 = 1000;
+/// Number of search steps per microsecond of `filterTimeout`. kube-scheduler stops when the time is up. Harbormaster
+/// counts steps instead, because a replayed decision must end in the same way. On current hardware, kube-scheduler
+/// takes about one step per microsecond; Harbormaster is faster.
+const STEPS_PER_MICROSECOND: u64 = 1;
 
 /// Default of `bindingTimeout`.
 const BINDING_TIMEOUT: Duration = Duration::from_secs(600);
@@ -115,23 +149,23 @@ impl DynamicResources {
         Patience { timeout: self.gates.binding_conditions.then_some(self.binding_timeout), now: cx.now }
     }
 
-    /// Returns the number of devices that may be examined for one node.
+    /// Returns the maximum number of search steps for one node.
     fn max_steps(&self) -> u64 {
         let is_limited = self.gates.filter_timeout && !self.filter_timeout.is_zero();
-        let millis = u64::try_from(self.filter_timeout.as_millis()).unwrap_or(u64::MAX);
-        if is_limited { millis.saturating_mul(STEPS_PER_MILLISECOND).max(1) } else { u64::MAX }
+        let micros = u64::try_from(self.filter_timeout.as_micros()).unwrap_or(u64::MAX);
+        if is_limited { micros.saturating_mul(STEPS_PER_MICROSECOND).max(1) } else { u64::MAX }
     }
 
-    /// Returns the query for devices for the claims.
+    /// Returns the query for the devices of these claims.
     fn query<'a>(&self, cx: &Cycle<'a>, claims: &'a [&'a Custom<ResourceClaim>]) -> DeviceQuery<'a> {
-        let (_, classes, _) = self.watched(cx.objects);
+        let (_, classes, ..) = self.watched(cx.objects);
         DeviceQuery { claims, classes, gates: self.gates, max_steps: self.max_steps() }
     }
 }
 
 impl PreEnqueue for DynamicResources {
     fn pre_enqueue(&self, cx: EnqueueCycle<'_>) -> Verdict {
-        let (all, _, _) = self.watched(cx.objects);
+        let (all, ..) = self.watched(cx.objects);
         claims::of(cx.pod, all).map(drop).map_err(|reason| Reject::unresolvable(reason).into())
     }
 }
@@ -146,11 +180,13 @@ impl PreFilter<WholeCluster, PodDevices> for DynamicResources {
 }
 
 impl Filter<WholeCluster, PodDevices> for DynamicResources {
-    /// Claims count as unavailable only on nodes where devices for all other claims are free.
+    /// An allocated claim that cannot be used on the node is remembered for PostFilter only if the claims that still
+    /// need devices could get them there.
     fn filter(&self, cx: &Cycle<'_>, PodDevices(demand): &PodDevices, node: NodeRef<'_>) -> Verdict {
         let Some(demand) = demand else { return Ok(()) };
+        let extended = demand.extended_on(cx.pod, node)?;
         let unusable = demand.unusable_on(node, &self.patience(cx));
-        let claims = demand.to_allocate();
+        let claims = demand.to_allocate(extended.as_deref());
         if !claims.is_empty() {
             let fits = self.index(cx)?.fits(&self.query(cx, &claims), node);
             fits.map_err(|error| stop(error, node))?;
@@ -163,7 +199,7 @@ impl Filter<WholeCluster, PodDevices> for DynamicResources {
     }
 }
 
-/// Returns the reason for a node on which no devices can be allocated.
+/// Converts an error of the allocator to a rejection of the node or to an error that fails the attempt.
 fn stop(error: AllocationError, node: NodeRef<'_>) -> Stop {
     match error {
         AllocationError::NoSolution | AllocationError::InvalidPools => {
@@ -186,16 +222,23 @@ impl PostFilter<PodDevices> for DynamicResources {
             // The state that PreFilter would have written is missing.
             return Err("not found".into());
         }
-        let claim = demand.as_ref().map(|demand| demand.to_deallocate(cx.pod));
-        let reason = match claim {
-            None => "no new claims to deallocate",
-            Some(None) => "still not schedulable",
-            Some(Some(claim)) => {
-                cx.calls.push(bind::deallocate(&claim.metadata));
-                "deallocation of ResourceClaim completed"
+        let inaction = |reason| self.explains_inaction.then_some(reason);
+        let reason = match demand {
+            None => inaction("no new claims to deallocate"),
+            Some(demand) => {
+                if let Some(claim) = demand.to_deallocate(cx.pod) {
+                    cx.calls.push(bind::deallocate(&claim.metadata));
+                    Some("deallocation of ResourceClaim completed")
+                } else if let Some(claim) = demand.extended().and_then(ExtendedResources::left_over) {
+                    cx.calls.extend(bind::delete(&claim.metadata));
+                    Some("deletion of ResourceClaim completed")
+                } else {
+                    inaction("still not schedulable")
+                }
             }
         };
-        Ok(PostFiltered::NoHelp { reasons: vec![reason.into()], nomination: Nomination::Keep })
+        let reasons = reason.into_iter().map(Into::into).collect();
+        Ok(PostFiltered::NoHelp { reasons, nomination: Nomination::Keep })
     }
 }
 
@@ -232,15 +275,16 @@ impl DynamicResources {
             return Ok(None);
         }
         match Demand::of(self, cx) {
-            Ok(demand) => Ok(demand.filter(|demand| !demand.to_allocate().is_empty())),
+            Ok(demand) => Ok(demand.filter(|demand| !demand.to_allocate(None).is_empty())),
             Err(Stop::Reject(_)) => Ok(None),
             Err(Stop::Error(error)) => Err(error),
         }
     }
 
-    /// Returns the sum of the ranks of all allocated alternatives if the pod runs on the node.
+    /// Returns the sum of the ranks of the alternatives that the pod would use on the node; 0 if it finds no devices.
     fn rank(&self, cx: &Cycle<'_>, demand: &Demand, node: NodeRef<'_>) -> PluginResult<i64> {
-        let claims = demand.to_allocate();
+        let Ok(extended) = demand.extended_on(cx.pod, node) else { return Ok(0) };
+        let claims = demand.to_allocate(extended.as_deref());
         match self.index(cx)?.fits(&self.query(cx, &claims), node) {
             Ok(rank) => Ok(rank + demand.rank_of_allocated()),
             Err(AllocationError::Fatal(why)) => Err(why.into()),
@@ -260,7 +304,8 @@ impl Reserve<PodDevices> for DynamicResources {
         assume: &mut Assume,
     ) -> Result<ReservedClaims, Stop> {
         let Some(demand) = demand else { return Ok(ReservedClaims::default()) };
-        let claims = demand.to_allocate();
+        let extended = demand.extended_on(cx.pod, node)?;
+        let claims = demand.to_allocate(extended.as_deref());
         let allocations = match claims.is_empty() {
             true => Vec::new(),
             false => {
@@ -273,15 +318,24 @@ impl Reserve<PodDevices> for DynamicResources {
             let allocation = if claim.has_devices() { None } else { allocations.next() };
             ReservedClaim::new(claim.claim.clone(), allocation, cx.pod)
         });
-        let reserved = ReservedClaims::new(reserved.collect());
-        reserved.assume(assume);
+        let claims: Vec<ReservedClaim> = reserved.collect();
+        let extended = match demand.extended() {
+            None => ReservedExtended::NotWanted,
+            Some(_) => ReservedExtended::new(extended, allocations.next()),
+        };
+        let reserved = ReservedClaims::new(claims, extended);
+        reserved.assume(cx.pod, self.gates, assume);
         Ok(reserved)
     }
 
-    /// The allocation stays if it was written: the next attempt uses it, or PostFilter takes it back.
+    /// The allocation stays if it was written: the next attempt uses it, or PostFilter takes it back. The claim for
+    /// extended resources is deleted.
     fn unreserve(&self, placement: &Placement, calls: &mut Vec<ApiCall>) {
-        let written = self.reserved(placement).into_iter().flat_map(ReservedClaims::written);
+        let Some(reserved) = self.reserved(placement) else { return };
+        let written = reserved.written();
         calls.extend(written.map(|claim| bind::release(&claim.claim.metadata, &placement.pod)));
+        let created = reserved.created();
+        calls.extend(created.into_iter().flat_map(|created| bind::delete(&created.claim.metadata)));
     }
 }
 

@@ -9,9 +9,10 @@
 //!
 //! # Scores by
 //! The total size of the pod's images that are on the node. Each size is multiplied by the fraction of nodes that have
-//! the image, so that one node does not attract all pods. A total of 23 MiB scores 0, and a total of 1000 MiB per
-//! container scores 100. Image volumes add to the size but do not count as containers. A name without a tag or digest
-//! means `:latest`; the names that nodes report are compared unchanged.
+//! the image, so that one node does not attract all pods. A total of up to 23 MiB scores 0, a total of at least 1000
+//! MiB per container scores 100, and the score grows linearly in between. An image volume counts as a container; in
+//! Kubernetes 1.36, it only adds to the size. In the pod, an image name without a tag or digest means `:latest`; the
+//! names that nodes report are compared unchanged.
 //!
 //! # Requeued by
 //! Nothing.
@@ -21,7 +22,7 @@
 
 use std::borrow::Cow;
 
-use harbormaster_api::{PodSpec, Str, requests};
+use harbormaster_api::{PodSpec, Release, Str, requests};
 use harbormaster_framework::prelude::*;
 
 use crate::sign;
@@ -33,8 +34,11 @@ const LEAST: i64 = 23 * MIB;
 const MOST_PER_CONTAINER: i64 = 1000 * MIB;
 
 /// Prefers nodes that have the pod's images. See the [module documentation](self).
-#[derive(Clone, Copy, Debug, Default)]
-pub struct ImageLocality;
+#[derive(Clone, Copy, Debug)]
+pub struct ImageLocality {
+    /// True if image volumes count as containers.
+    counts_image_volumes: bool,
+}
 
 impl Plugin for ImageLocality {
     const NAME: &'static str = "ImageLocality";
@@ -45,7 +49,7 @@ impl Plugin for ImageLocality {
         images_of(spec).for_each(|image| {
             reads.of(image);
         });
-        reads.of(&containers_of(spec));
+        reads.of(&self.containers_of(spec));
     }
 
     fn sign(&self, pod: &PodInfo) -> Result<Vec<SignFragment>, Unsignable> {
@@ -53,14 +57,22 @@ impl Plugin for ImageLocality {
     }
 }
 
+impl Build for ImageLocality {
+    type Args = NoArgs;
+
+    fn build(_: NoArgs, cx: &BuildCycle) -> Result<Self, PluginError> {
+        Ok(Self { counts_image_volumes: cx.features.release() >= Release::V1_37 })
+    }
+}
+
 impl Score<Row> for ImageLocality {
     fn score(&self, cx: &RowCycle<'_>, (): &(), node: NodeRef<'_>) -> PluginResult<i64> {
-        Ok(Images::of(cx).score(node))
+        Ok(self.images(cx).score(node))
     }
 
     fn score_batch(&self, cx: &RowCycle<'_>, (): &(), scores: &mut Scores<'_>) -> PluginResult<()> {
-        let mut images = Images::of(cx);
-        // Usually, most of a pod's images are not on any node yet.
+        let mut images = self.images(cx);
+        // An image that is on no node adds nothing to any score.
         images.names.retain(|name| cx.nodes.has_image(name));
         for (row, score) in scores.iter_mut() {
             *score = images.score(cx.nodes.node(row));
@@ -80,20 +92,24 @@ fn images_of(spec: &PodSpec) -> impl Iterator<Item = &Str> {
     requests::container_images(spec).chain(requests::volume_images(spec))
 }
 
-fn containers_of(spec: &PodSpec) -> i64 {
-    (spec.containers.len() + spec.init_containers.len()) as i64
-}
-
-impl<'a> Images<'a> {
-    fn of(cx: &RowCycle<'a>) -> Self {
+impl ImageLocality {
+    fn images<'a>(&self, cx: &RowCycle<'a>) -> Images<'a> {
         let spec: &PodSpec = &cx.pod.derived.spec;
-        Self {
+        Images {
             names: images_of(spec).map(|image| requests::normalized_image(image)).collect(),
-            containers: containers_of(spec),
+            containers: self.containers_of(spec),
             nodes: cx.nodes.node_count() as f64,
         }
     }
 
+    /// Returns the number of containers, including image volumes that count as containers.
+    fn containers_of(&self, spec: &PodSpec) -> i64 {
+        let volumes = if self.counts_image_volumes { requests::volume_images(spec).count() } else { 0 };
+        (spec.containers.len() + spec.init_containers.len() + volumes) as i64
+    }
+}
+
+impl Images<'_> {
     fn score(&self, node: NodeRef<'_>) -> i64 {
         let found = self.names.iter().filter_map(|name| node.image(name));
         let shares = found.map(|i| (i.size_bytes as f64 * (i.nodes as f64 / self.nodes)) as i64);
@@ -105,13 +121,19 @@ impl<'a> Images<'a> {
 
 #[cfg(test)]
 mod tests {
-    use harbormaster_api::pod::VolumeSource;
+    use harbormaster_api::{features::Features, pod::VolumeSource};
     use harbormaster_testkit::{NodeBuilder, PodBuilder, Trial, cluster, node, pod};
 
     use super::*;
 
     fn scores<const N: usize>(nodes: [NodeBuilder; N], pod: PodBuilder) -> Vec<i64> {
-        Trial::of(ImageLocality).scores(&cluster(nodes, []), &pod.info()).unwrap().unwrap()
+        scores_in(Release::V1_36, nodes, pod)
+    }
+
+    fn scores_in<const N: usize>(release: Release, nodes: [NodeBuilder; N], pod: PodBuilder) -> Vec<i64> {
+        let cx = BuildCycle { features: Features::of(release) };
+        let trial = Trial::of(ImageLocality::build(NoArgs, &cx).unwrap());
+        trial.scores(&cluster(nodes, []), &pod.info()).unwrap().unwrap()
     }
 
     fn two(first: &str, second: &str) -> PodBuilder {
@@ -135,10 +157,12 @@ mod tests {
     }
 
     #[test]
-    fn image_volumes_add_size_but_are_not_containers() {
-        let nodes = [node("n1").image("gcr.io/300:latest", 300 * MIB), node("n2")];
-        let mounts = pod("p").image("none").volume(VolumeSource::Image("gcr.io/300".into()));
-        assert_eq!(scores(nodes, mounts), [12, 0]);
+    fn image_volumes_add_size_and_count_as_containers_from_1_37() {
+        for (release, expected) in [(Release::V1_36, 12), (Release::V1_37, 6)] {
+            let nodes = [node("n1").image("gcr.io/300:latest", 300 * MIB), node("n2")];
+            let mounts = pod("p").image("none").volume(VolumeSource::Image("gcr.io/300".into()));
+            assert_eq!(scores_in(release, nodes, mounts), [expected, 0], "{release}");
+        }
     }
 
     #[test]
@@ -149,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_name_without_tag_and_digest_means_latest() {
+    fn only_a_name_with_neither_tag_nor_digest_means_latest() {
         for (image, on_node, found) in [
             ("gcr.io/10", "gcr.io/10:latest", true),
             ("gcr.io/10:v1", "gcr.io/10:latest", false),

@@ -4,8 +4,8 @@
 //! Extension points: PreFilter, Filter, PreScore, Score. Applies `spec.affinity.podAffinity` and `podAntiAffinity` of
 //! the pod to the pods on nodes, and the terms of the pods on nodes to the pod. For a term, two nodes are in the same
 //! topology domain if they have the same value for the label in its `topologyKey`. Terminating pods are counted until
-//! they are gone. The [pod index](crate::pod_index) keeps the number of pods that match a term, and the terms that
-//! select a pod.
+//! they are gone. The [pod index](crate::pod_index) counts the pods that match a term, and finds the terms of other
+//! pods that select a pod.
 //!
 //! # Rejects when
 //! In this order:
@@ -37,12 +37,15 @@
 //!
 //! # Requeued by
 //! - A change to the pod's own labels.
-//! - A change to another pod that has a node or a nominated node: it is added or relabeled and now matches all
-//!   required affinity terms of this pod; it is relabeled or deleted and no longer matches all required anti-affinity
-//!   terms of this pod; or it is deleted and all its required anti-affinity terms matched this pod. Hints do not look
-//!   up namespace labels, so a namespace selector that requires labels matches nothing here.
-//! - A new node with the key of an affinity term, or a node that gains the key or gets another value for it. For a pod
-//!   with anti-affinity, any new node, or a node that loses the key of a term or gets another value for it.
+//! - Another pod that is bound or nominated is added or relabeled, and now matches all required affinity terms of this
+//!   pod.
+//! - Another pod that is bound or nominated is relabeled or deleted, and no longer matches all required anti-affinity
+//!   terms of this pod.
+//! - Another pod that is bound or nominated is deleted, and all its required anti-affinity terms matched this pod.
+//! - A new node has the key of an affinity term, or a node gains the key or gets another value for it.
+//! - For a pod with anti-affinity: a new node, or a node that loses the key of a term or gets another value for it.
+//!
+//! Hints do not look up namespace labels, so a namespace selector that requires labels matches nothing here.
 //!
 //! # Differs from kube-scheduler
 //! No differences.
@@ -54,7 +57,7 @@ mod score;
 mod sums;
 mod terms;
 
-use harbormaster_api::args::InterPodAffinityArgs;
+use harbormaster_api::{Release, args::InterPodAffinityArgs};
 use harbormaster_framework::prelude::*;
 
 use crate::{pod_index::PodIndex, sign};
@@ -65,6 +68,12 @@ use terms::{Required, Term};
 #[derive(Clone, Debug)]
 pub struct InterPodAffinity {
     args: InterPodAffinityArgs,
+    /// True if a namespace selector of the pod being scheduled is evaluated not only on the labels of namespaces but
+    /// also on empty labels (Kubernetes 1.36).
+    selects_as_unlabeled: bool,
+    /// True if a pod that matched one anti-affinity term wakes the pods that it kept away; false if it must have
+    /// matched all terms (Kubernetes 1.36).
+    any_anti_term_wakes: bool,
 }
 
 impl Plugin for InterPodAffinity {
@@ -72,11 +81,13 @@ impl Plugin for InterPodAffinity {
     implemented_points!();
 
     fn events(&self) -> Option<Vec<Registration<Self>>> {
+        use EventResource::{AssignedPod, Node, TargetPod};
         let pods = Action::ADD | Action::UPDATE_POD_LABEL | Action::DELETE;
         let nodes = Action::ADD | Action::UPDATE_NODE_LABEL;
         Some(vec![
-            Registration::hinted(EventResource::Pod, pods, |_, pod, change| hints::after_pod(pod, change)),
-            Registration::hinted(EventResource::Node, nodes, |_, pod, change| hints::after_node(pod, change)),
+            Registration::hinted(AssignedPod, pods, Self::after_pod),
+            Registration::always(TargetPod, Action::UPDATE_POD_LABEL),
+            Registration::hinted(Node, nodes, |_, pod, change| hints::after_node(pod, change)),
         ])
     }
 
@@ -93,8 +104,9 @@ impl Plugin for InterPodAffinity {
 impl Build for InterPodAffinity {
     type Args = InterPodAffinityArgs;
 
-    fn build(args: Self::Args, _: &BuildCycle) -> Result<Self, PluginError> {
-        Ok(Self { args })
+    fn build(args: Self::Args, cx: &BuildCycle) -> Result<Self, PluginError> {
+        let newer = cx.features.release() >= Release::V1_37;
+        Ok(Self { args, selects_as_unlabeled: !newer, any_anti_term_wakes: newer })
     }
 }
 
@@ -102,12 +114,12 @@ impl Indexed for InterPodAffinity {
     type Index = PodIndex;
 
     fn prepare(&self, index: &mut PodIndex, known: ClusterView<'_>, pod: &PodInfo) {
-        let Required { affinity_keys, affinity, anti } = Required::of(pod);
+        let Required { affinity_keys, affinity, anti } = self.required(pod);
         affinity_keys.iter().for_each(|key| index.watch_key(known, key));
         if let Some(pods) = &affinity {
             index.watch_pods(pods);
         }
-        let preferred = terms::preferred(pod).into_iter().map(|(_, term)| term);
+        let preferred = self.preferred(pod).into_iter().map(|(_, term)| term);
         for Term { key, pods } in anti.into_iter().chain(preferred) {
             index.watch_key(known, &key);
             index.watch_pods(&pods);

@@ -1,18 +1,19 @@
-//! The in-tree plugins: kube-scheduler's plugins under their own names, and [`Unbuilt`], which rejects pods that need a
-//! plugin that is not built yet.
+//! The in-tree plugins: kube-scheduler's plugins under the same names.
 //!
 //! Reading order: [`node_name`] (the smallest), [`node_unschedulable`] (events and batches), [`node_affinity`]
-//! (arguments and state), [`node_resources`] (columns). Each module documents what its plugin does, when it rejects,
-//! how it scores, what requeues its pods, and how it differs from kube-scheduler.
+//! (arguments and state), [`node_resources`] (columns). Each plugin's module documents what the plugin does, when it
+//! rejects a pod, how it scores nodes, what requeues rejected pods, and how it differs from kube-scheduler.
 //!
-//! Next, [`pod_index`]; [`pod_topology_spread`] and [`inter_pod_affinity`], which use the index; and
-//! [`default_preemption`].
+//! Then [`pod_index`], which [`pod_topology_spread`] and [`inter_pod_affinity`] use, and [`default_preemption`].
 //!
-//! For volumes: [`storage`] (the objects), [`volume_restrictions`], [`volume_zone`] and [`node_volume_limits`].
+//! For volumes: [`storage`] (the objects), [`volume_restrictions`], [`volume_zone`], [`node_volume_limits`] and
+//! [`volume_binding`]. For devices: [`devices`] (the objects and the allocator) and [`dynamic_resources`].
 //!
-//! Invariants: filters and scores that depend only on the pod's spec and the node's row implement `Filter<Row>` and
-//! `Score<Row>` and are cached until the row changes; no attempt counts pods one by one; integers are truncated and
-//! floats rounded as in kube-scheduler, so that scores are equal.
+//! Invariants:
+//! - Filters and scores that depend only on the pod's spec and the node's row implement `Filter<Row>` and
+//!   `Score<Row>`. Their answers are cached until the row changes.
+//! - Counts of pods are kept in indexes that every change updates, and are not recomputed for each attempt.
+//! - Integers are truncated and floats rounded as in kube-scheduler, so that scores are equal.
 
 pub mod default_binder;
 pub mod default_preemption;
@@ -27,6 +28,7 @@ pub mod node_ports;
 pub mod node_resources;
 pub mod node_unschedulable;
 pub mod node_volume_limits;
+mod placement;
 pub mod pod_index;
 pub mod pod_topology_spread;
 pub mod priority_sort;
@@ -37,7 +39,6 @@ mod shape;
 mod sign;
 pub mod storage;
 pub mod taint_toleration;
-pub mod unbuilt;
 pub mod volume_binding;
 pub mod volume_restrictions;
 pub mod volume_users;
@@ -61,7 +62,6 @@ pub use pod_topology_spread::PodTopologySpread;
 pub use priority_sort::PrioritySort;
 pub use scheduling_gates::SchedulingGates;
 pub use taint_toleration::TaintToleration;
-pub use unbuilt::Unbuilt;
 pub use volume_binding::{Decision as VolumeDecision, VolumeBinding};
 pub use volume_restrictions::VolumeRestrictions;
 pub use volume_zone::VolumeZone;
@@ -75,16 +75,14 @@ pub fn in_tree(registry: &mut Registry) {
         // Before the queue, so that gated pods never cost an attempt.
         .register::<SchedulingGates>()
         .register::<PrioritySort>()
-        // First in PreFilter, since pods that cannot be scheduled correctly must not be scheduled.
-        .register::<Unbuilt>()
         // Filters, ordered by cost and by how permanent their reasons are: cordons and names, then taints, then
         // selectors.
         .register::<NodeUnschedulable>()
         .register::<NodeName>()
         .register::<TaintToleration>()
         .register::<NodeAffinity>()
-        // Filters whose reasons may disappear when other pods leave come after the others, so that permanent reasons
-        // are reported first.
+        // Filters whose reasons may disappear when other pods leave. They run later, so that a node is reported under
+        // its permanent reasons.
         .register::<NodePorts>()
         .register::<NodeResourcesFit>()
         // Volume filters, which most pods do not need.
@@ -94,10 +92,10 @@ pub fn in_tree(registry: &mut Registry) {
         .register::<VolumeZone>()
         .register::<PodTopologySpread>()
         .register::<InterPodAffinity>()
-        // Run if no node fits: devices that nobody uses are taken back before pods are evicted.
+        // PostFilter plugins, in this order so that unused devices are released before pods are evicted.
         .register::<DynamicResources>()
         .register::<DefaultPreemption>()
-        // Plugins that only score; their order does not matter.
+        // Plugins that only score or bind; their order does not matter.
         .register::<NodeResourcesBalancedAllocation>()
         .register::<ImageLocality>()
         .register::<DefaultBinder>()

@@ -1,8 +1,8 @@
 //! NodeAffinity: selects nodes by label or name.
 //!
 //! # What it does
-//! Extension points: PreFilter, Filter, Score. Applies `spec.nodeSelector` and `spec.affinity.nodeAffinity` of the pod,
-//! and the `addedAffinity` argument, which applies to every pod of the profile.
+//! Extension points: PreFilter, Filter, PreScore, Score. Applies `spec.nodeSelector` and `spec.affinity.nodeAffinity`
+//! of the pod, and the `addedAffinity` argument, which applies to every pod of the profile.
 //!
 //! # Rejects when
 //! - The node does not match `addedAffinity`: `node(s) didn't match scheduler-enforced node affinity`.
@@ -11,14 +11,16 @@
 //! - Every required term names nodes, but no node can satisfy any term: `pod affinity terms conflict`.
 //!
 //! No eviction resolves any of these. If every required term names nodes (`matchFields` on `metadata.name`), only the
-//! named nodes are filtered.
+//! named nodes are considered.
 //!
 //! # Scores by
-//! The sum of the weights of all matching preferred terms, both the pod's and those of `addedAffinity`, scaled to the
-//! largest sum among the candidates. Pods without preferred terms are not scored.
+//! The sum of the weights of all matching preferred terms, both the pod's and those of `addedAffinity`. The sums are
+//! scaled so that the largest among the candidates becomes 100. A pod is not scored if neither it nor `addedAffinity`
+//! has preferred terms.
 //!
 //! # Requeued by
-//! A new node that matches; a node that did not match before but does after a change to its labels.
+//! A new node that matches; a change to a node's labels after which the node matches the pod's node selector and
+//! required affinity and before which it did not. In both cases, the node must also match `addedAffinity`.
 //!
 //! # Differs from kube-scheduler
 //! No differences.
@@ -160,8 +162,8 @@ fn preferences(spec: &PodSpec) -> PluginResult<Option<ParsedPreferred>> {
     Ok(terms.map(|terms| ParsedPreferred::new(terms)).transpose()?)
 }
 
-/// Returns the nodes that the terms name, if every term names nodes: the union over all terms, where each term
-/// contributes the intersection of its lists.
+/// Returns the union of the nodes that the terms name, or `None` if a term does not select nodes by name. A term names
+/// the nodes that are in all of its lists of names.
 fn named_nodes(terms: &[NodeSelectorTerm]) -> Option<BTreeSet<&Str>> {
     let mut all = BTreeSet::new();
     for term in terms {

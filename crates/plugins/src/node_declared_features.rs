@@ -3,8 +3,9 @@
 //! # What it does
 //! Extension points: PreFilter, Filter. Active only with the `NodeDeclaredFeatures` feature gate. Infers the required
 //! node features from the spec: `RestartAllContainersOnContainerExits` if a container has a restart rule with the
-//! `RestartAllContainers` action, and `UserNamespacesHostNetworkSupport` if the pod uses the host's network together
-//! with a user namespace.
+//! `RestartAllContainers` action, `UserNamespacesHostNetworkSupport` if the pod uses the host's network together with
+//! a user namespace, and, from Kubernetes 1.37, `VolumeBindMountOptions` if a container mounts a volume with
+//! `bindMountOptions`.
 //!
 //! # Rejects when
 //! The node does not declare all required features in `status.declaredFeatures`: `node(s) didn't match Pod's required
@@ -20,20 +21,38 @@
 //! If its PreFilter is disabled, the plugin still filters instead of failing. The order of a node's features does not
 //! matter.
 
-use harbormaster_api::{PodSpec, Str, features::Feature};
+use harbormaster_api::{PodSpec, Release, Str, features::Feature};
 use harbormaster_framework::prelude::*;
 
 use crate::sign;
 
 const REASON: &str = "node(s) didn't match Pod's required features";
 
-/// Features known to kube-scheduler 1.36, sorted, with the rules that infer them from a spec.
-const KNOWN: [(&str, fn(&PodSpec) -> bool); 5] = [
-    ("ExtendWebSocketsToKubelet", |_| false),
-    ("InPlacePodLevelResourcesVerticalScaling", |_| false),
-    ("InPlacePodVerticalScalingInitContainers", |_| false),
-    ("RestartAllContainersOnContainerExits", |spec| spec.restarts_all_containers),
-    ("UserNamespacesHostNetworkSupport", |spec| spec.host_network && spec.host_users == Some(false)),
+/// A node feature that some pods require.
+struct KnownFeature {
+    name: &'static str,
+    /// The first release whose kube-scheduler infers the feature.
+    since: Release,
+    is_needed: fn(&PodSpec) -> bool,
+}
+
+/// Features that kube-scheduler infers from a spec.
+const KNOWN: [KnownFeature; 3] = [
+    KnownFeature {
+        name: "RestartAllContainersOnContainerExits",
+        since: Release::V1_36,
+        is_needed: |spec| spec.restarts_all_containers,
+    },
+    KnownFeature {
+        name: "UserNamespacesHostNetworkSupport",
+        since: Release::V1_36,
+        is_needed: |spec| spec.host_network && spec.host_users == Some(false),
+    },
+    KnownFeature {
+        name: "VolumeBindMountOptions",
+        since: Release::V1_37,
+        is_needed: |spec| spec.has_mount_options,
+    },
 ];
 
 /// Features in [`KNOWN`] that a pod requires.
@@ -41,8 +60,8 @@ const KNOWN: [(&str, fn(&PodSpec) -> bool); 5] = [
 struct Needs([bool; KNOWN.len()]);
 
 impl Needs {
-    fn of(spec: &PodSpec) -> Self {
-        Self(KNOWN.map(|(_, needs)| needs(spec)))
+    fn of(spec: &PodSpec, release: Release) -> Self {
+        Self(KNOWN.map(|feature| feature.since <= release && (feature.is_needed)(spec)))
     }
 
     fn is_empty(self) -> bool {
@@ -51,7 +70,7 @@ impl Needs {
 
     fn met_by(self, declared: &[Str]) -> bool {
         let declares = |name: &str| declared.iter().any(|d| *d == name);
-        KNOWN.iter().zip(self.0).all(|((name, _), needed)| !needed || declares(name))
+        KNOWN.iter().zip(self.0).all(|(feature, needed)| !needed || declares(feature.name))
     }
 }
 
@@ -59,6 +78,7 @@ impl Needs {
 #[derive(Clone, Copy, Debug)]
 pub struct NodeDeclaredFeatures {
     enabled: bool,
+    release: Release,
 }
 
 impl Plugin for NodeDeclaredFeatures {
@@ -66,23 +86,23 @@ impl Plugin for NodeDeclaredFeatures {
     implemented_points!();
 
     fn events(&self) -> Option<Vec<Registration<Self>>> {
-        use EventResource::{Node, Pod};
+        use EventResource::{Node, TargetPod};
         if !self.enabled {
             return Some(Vec::new());
         }
         let of_nodes = Action::ADD | Action::UPDATE_NODE_DECLARED_FEATURE;
         Some(vec![
             Registration::hinted(Node, of_nodes, Self::after_node),
-            Registration::hinted(Pod, Action::UPDATE, Self::after_pod),
+            Registration::hinted(TargetPod, Action::UPDATE, Self::after_own_update),
         ])
     }
 
     fn reads(&self, pod: RowPod<'_>, reads: &mut Reads) {
-        reads.of(&Needs::of(&pod.spec));
+        reads.of(&self.needs(&pod.spec));
     }
 
     fn sign(&self, pod: &PodInfo) -> Result<Vec<SignFragment>, Unsignable> {
-        let bits: String = Needs::of(&pod.spec).0.map(|b| if b { '1' } else { '0' }).iter().collect();
+        let bits: String = self.needs(&pod.spec).0.map(|b| if b { '1' } else { '0' }).iter().collect();
         Ok(vec![sign::features(&bits)])
     }
 }
@@ -90,25 +110,30 @@ impl Plugin for NodeDeclaredFeatures {
 impl Build for NodeDeclaredFeatures {
     type Args = NoArgs;
     fn build(_: NoArgs, cx: &BuildCycle) -> Result<Self, PluginError> {
-        Ok(Self { enabled: cx.features.enabled(Feature::NodeDeclaredFeatures) })
+        let enabled = cx.features.enabled(Feature::NodeDeclaredFeatures);
+        Ok(Self { enabled, release: cx.features.release() })
     }
 }
 
 impl PreFilter<Row> for NodeDeclaredFeatures {
     fn pre_filter(&self, cx: &RowCycle<'_>) -> Result<PreFiltered<()>, Stop> {
-        let nothing_to_do = !self.enabled || Needs::of(&cx.pod.spec).is_empty();
+        let nothing_to_do = !self.enabled || self.needs(&cx.pod.spec).is_empty();
         Ok(if nothing_to_do { PreFiltered::Skip } else { PreFiltered::state(()) })
     }
 }
 
 impl Filter<Row> for NodeDeclaredFeatures {
     fn filter(&self, cx: &RowCycle<'_>, (): &(), node: NodeRef<'_>) -> Verdict {
-        let fits = !self.enabled || Needs::of(&cx.pod.spec).met_by(node.declared_features());
+        let fits = !self.enabled || self.needs(&cx.pod.spec).met_by(node.declared_features());
         if fits { Ok(()) } else { Err(Reject::unresolvable(REASON).into()) }
     }
 }
 
 impl NodeDeclaredFeatures {
+    fn needs(&self, spec: &PodSpec) -> Needs {
+        Needs::of(spec, self.release)
+    }
+
     fn after_node(&self, _: &PodInfo, change: &Change<'_>) -> PluginResult<Hint> {
         Ok(match change {
             Change::Node { old: Some(old), new: Some(new) }
@@ -120,9 +145,9 @@ impl NodeDeclaredFeatures {
         })
     }
 
-    fn after_pod(&self, pod: &PodInfo, change: &Change<'_>) -> PluginResult<Hint> {
+    fn after_own_update(&self, _: &PodInfo, change: &Change<'_>) -> PluginResult<Hint> {
         let Change::Pod { old: Some(old), new: Some(new) } = change else { return Ok(Hint::Queue) };
-        let helps = new.uid == pod.uid && Needs::of(&old.spec) != Needs::of(&new.spec);
+        let helps = self.needs(&old.spec) != self.needs(&new.spec);
         Ok(if helps { Hint::Queue } else { Hint::Skip })
     }
 }
@@ -185,6 +210,18 @@ mod tests {
     }
 
     #[test]
+    fn bind_mount_options_need_a_feature_from_the_release_that_knows_it() {
+        let nodes = cluster([node("n"), node("declares").feature("VolumeBindMountOptions")], []);
+        let pod = pod("p").spec(|s| s.has_mount_options = true).info();
+        for (release, fits) in [(Release::V1_36, [true, true]), (Release::V1_37, [false, true])] {
+            let cx = BuildCycle { features: Features::of(release) };
+            let trial = Trial::of(NodeDeclaredFeatures::build(NoArgs, &cx).unwrap());
+            let found = ["n", "declares"].map(|node| trial.verdict(&nodes, &pod, node).is_ok());
+            assert_eq!(found, fits, "{release}");
+        }
+    }
+
+    #[test]
     fn skips_pods_that_need_nothing_and_all_pods_without_the_gate() {
         let nodes = cluster([node("n")], []);
         let skips = |on, pod: PodBuilder| {
@@ -207,13 +244,16 @@ mod tests {
         let added = ClusterEvent::new(EventResource::Node, Action::ADD);
         let change = Change::Node { old: None, new: Some(&bare) };
         assert_eq!(trial(true).hint(added, &waiting, &change), Some(Hint::Queue));
-        let generic = ClusterEvent::new(EventResource::UnschedulablePod, Action::UPDATE);
-        for (name, expected) in [("p", Hint::Queue), ("q", Hint::Skip)] {
-            let (old, new) = (restarts(pod(name)).build(), pod(name).build());
-            let change = Change::Pod { old: Some(&old), new: Some(&new) };
-            assert_eq!(trial(true).hint(generic, &waiting, &change), Some(expected));
-            let change = Change::Pod { old: Some(&new), new: Some(&new) };
-            assert_eq!(trial(true).hint(generic, &waiting, &change), Some(Hint::Skip));
+        let (rich, bare) = (restarts(pod("p")).build(), pod("p").build());
+        for (resource, old, expected) in [
+            (EventResource::UnschedulablePod, &rich, Some(Hint::Queue)),
+            (EventResource::TargetPod, &rich, Some(Hint::Queue)),
+            (EventResource::TargetPod, &bare, Some(Hint::Skip)),
+            (EventResource::AssignedPod, &rich, None),
+        ] {
+            let change = Change::Pod { old: Some(old), new: Some(&bare) };
+            let generic = ClusterEvent::new(resource, Action::UPDATE);
+            assert_eq!(trial(true).hint(generic, &waiting, &change), expected, "{resource}");
         }
     }
 }

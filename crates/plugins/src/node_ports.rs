@@ -1,20 +1,21 @@
-//! NodePorts: gives each host port of a node to only one pod.
+//! NodePorts: keeps pods with conflicting host ports off the same node.
 //!
 //! # What it does
 //! Extension points: PreFilter, Filter. Compares the host ports of the pod's containers and sidecars with the host
 //! ports in use on the node.
 //!
 //! # Rejects when
-//! A port is in use: the protocol and number are equal, and the addresses are equal or one of them is `0.0.0.0`.
-//! Evicting the other pod helps: `node(s) didn't have free ports for the requested pod ports`. Pods without host ports
-//! are skipped; ports of init containers that are not sidecars do not count.
+//! A port is in use: `node(s) didn't have free ports for the requested pod ports`. Two ports conflict if their
+//! protocols and numbers are equal, and their addresses are equal or one of them is `0.0.0.0`. Evicting the pod that
+//! uses the port helps. Pods without host ports are skipped; ports of init containers that are not sidecars do not
+//! count.
 //!
 //! # Scores by
 //! It does not score.
 //!
 //! # Requeued by
-//! A new node; the deletion or termination of a pod that was on a node and had a port that conflicts with the waiting
-//! pod's.
+//! A new node; the deletion or termination of a bound or nominated pod that has a port that conflicts with a port of
+//! the waiting pod.
 //!
 //! # Differs from kube-scheduler
 //! If its PreFilter is disabled, the plugin still filters instead of failing.
@@ -35,9 +36,9 @@ impl Plugin for NodePorts {
     implemented_points!();
 
     fn events(&self) -> Option<Vec<Registration<Self>>> {
-        use EventResource::{Node, Pod};
+        use EventResource::{AssignedPod, Node};
         Some(vec![
-            Registration::hinted(Pod, Action::DELETE, Self::after_pod),
+            Registration::hinted(AssignedPod, Action::DELETE, Self::after_pod),
             Registration::always(Node, Action::ADD),
         ])
     }
@@ -105,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn ports_collide_by_protocol_number_and_address() {
+    fn ports_collide_if_protocols_and_numbers_are_equal_and_addresses_overlap() {
         let refused = Err(Reject::evictable("node(s) didn't have free ports for the requested pod ports"));
         for (wanted, used, fits) in [
             (vec!["TCP/0.0.0.0/8080"], vec![], true),
@@ -137,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_end_of_a_placed_pod_with_a_conflicting_port_helps() {
+    fn the_removal_of_a_bound_or_nominated_pod_with_a_conflicting_port_wakes_the_pod() {
         let waiting = with_ports("p", &["TCP/0.0.0.0/80"]).info();
         let event = ClusterEvent::new(EventResource::AssignedPod, Action::DELETE);
         for (gone, expected) in [

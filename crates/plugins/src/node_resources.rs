@@ -1,8 +1,9 @@
 //! The plugins that compare requests with the resources of nodes: [`NodeResourcesFit`] and
 //! [`NodeResourcesBalancedAllocation`].
 //!
-//! Both use the columns of the node table: a lane is one resource over all rows.
+//! Both read the columns of the node table. A lane is one resource over all rows.
 
+mod backing;
 pub mod balanced;
 mod demand;
 pub mod fit;

@@ -37,10 +37,10 @@ impl Plugin for NodeUnschedulable {
     implemented_points!();
 
     fn events(&self) -> Option<Vec<Registration<Self>>> {
-        use EventResource::{Node, Pod};
+        use EventResource::{Node, TargetPod};
         Some(vec![
             Registration::hinted(Node, Action::ADD | Action::UPDATE_NODE_TAINT, Self::after_node),
-            Registration::hinted(Pod, Action::UPDATE_POD_TOLERATION, Self::after_toleration),
+            Registration::hinted(TargetPod, Action::UPDATE_POD_TOLERATION, Self::after_toleration),
         ])
     }
 
@@ -87,9 +87,9 @@ impl NodeUnschedulable {
         Ok(if opened { Hint::Queue } else { Hint::Skip })
     }
 
-    fn after_toleration(&self, pod: &PodInfo, change: &Change<'_>) -> PluginResult<Hint> {
+    fn after_toleration(&self, _: &PodInfo, change: &Change<'_>) -> PluginResult<Hint> {
         let Change::Pod { new: Some(new), .. } = change else { return Ok(Hint::Queue) };
-        let helps = new.uid == pod.uid && self.tolerated(&new.spec.tolerations);
+        let helps = self.tolerated(&new.spec.tolerations);
         Ok(if helps { Hint::Queue } else { Hint::Skip })
     }
 }
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_opens_wakes_the_pod_and_an_unchanged_one_does_not() {
+    fn an_uncordoned_node_wakes_the_pod_and_an_unchanged_one_does_not() {
         let (open, cordoned) = (node("n").build(), node("n").unschedulable().build());
         let waiting = pod("p").info();
         let hint = |action, old, new| {
@@ -148,16 +148,17 @@ mod tests {
 
     #[test]
     fn only_the_pods_own_toleration_of_the_cordon_wakes_it() {
-        let event = ClusterEvent::new(EventResource::UnschedulablePod, Action::UPDATE_POD_TOLERATION);
+        let event = |resource| ClusterEvent::new(resource, Action::UPDATE_POD_TOLERATION);
         let waiting = pod("p").info();
-        for (new, expected) in [
-            (pod("p").tolerate(tolerates(KEY, "NoSchedule")), Hint::Queue),
-            (pod("p").tolerate(tolerates("unrelated", "NoSchedule")), Hint::Skip),
-            (pod("q").tolerate(tolerates(KEY, "NoSchedule")), Hint::Skip),
+        for (resource, key, expected) in [
+            (EventResource::UnschedulablePod, KEY, Some(Hint::Queue)),
+            (EventResource::TargetPod, KEY, Some(Hint::Queue)),
+            (EventResource::TargetPod, "unrelated", Some(Hint::Skip)),
+            (EventResource::AssignedPod, KEY, None),
         ] {
-            let new = new.build();
+            let new = pod("p").tolerate(tolerates(key, "NoSchedule")).build();
             let change = Change::Pod { old: Some(&waiting.pod), new: Some(&new) };
-            assert_eq!(trial().hint(event, &waiting, &change), Some(expected), "{}", new.name);
+            assert_eq!(trial().hint(event(resource), &waiting, &change), expected, "{resource} {key}");
         }
     }
 }

@@ -22,13 +22,14 @@
 //! It does not score.
 //!
 //! # Requeued by
-//! A new CSINode, or a CSINode with a higher limit; the deletion or termination of a pod that was on a node and has
-//! volumes that may count; a new claim of the pod; a deleted VolumeAttachment, if the pod has a claim or a disk of the
-//! attachment's driver.
+//! A new CSINode, or a CSINode with a higher limit; the deletion or termination of a bound or nominated pod that has
+//! volumes that may count; a new claim of the pod; a deleted VolumeAttachment, if the pod has any claim, or a disk of
+//! the attachment's driver.
 //!
 //! # Differs from kube-scheduler
-//! An index keeps the attached volumes ([`AttachedVolumes`]), so no attempt counts them pod by pod. The signature
-//! includes the namespace, and pods with ephemeral volumes have no signature.
+//! An index keeps the attached volumes ([`AttachedVolumes`]). They are counted pod by pod only in what-if questions and
+//! on nodes with a volume that cannot be determined. The signature includes the namespace, and pods with ephemeral
+//! volumes have no signature.
 
 mod attached;
 mod claims;
@@ -82,11 +83,11 @@ impl Plugin for NodeVolumeLimits {
     implemented_points!();
 
     fn events(&self) -> Option<Vec<Registration<Self>>> {
-        use EventResource::{CsiNode as Limits, Pod};
+        use EventResource::{AssignedPod, CsiNode as Limits};
         Some(vec![
             Registration::always(Limits, Action::ADD),
             Registration::on::<CsiNode>(Action::UPDATE, Self::after_limits),
-            Registration::hinted(Pod, Action::DELETE, Self::after_pod),
+            Registration::hinted(AssignedPod, Action::DELETE, Self::after_pod),
             Registration::on::<PersistentVolumeClaim>(Action::ADD, Self::after_claim),
             Registration::on::<VolumeAttachment>(Action::DELETE, Self::after_attachment),
         ])
@@ -154,7 +155,7 @@ impl PreFilter<WholeCluster, LimitsState> for NodeVolumeLimits {
     }
 }
 
-/// Returns true if the volume may belong to a CSI driver.
+/// Returns true if the volume may count toward the limit of a CSI driver. Inline CSI volumes never count.
 fn may_count(source: &VolumeSource) -> bool {
     match source {
         VolumeSource::Claim(_) | VolumeSource::Ephemeral => true,

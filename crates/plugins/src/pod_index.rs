@@ -4,16 +4,16 @@
 //! selectors), `label_map` and `selector_map` (lookup by label), `groups` (pods with equal namespace and labels),
 //! `watched` (selectors in use), `held_terms` (affinity terms of pods on nodes).
 //!
-//! Pods are matched to selectors and held terms through the labels that the selectors name, so no operation on a pod
+//! Pods are matched to selectors and held terms through the labels that the selectors require, so no operation on a pod
 //! visits all selectors or terms. For an added or removed pod, the index looks under each of the pod's labels for
 //! selectors that count the pod. The index watches a selector from its first use on. To find the groups of pods that
-//! the selector counts, it looks under only one label: of the labels that the selector names, the one with the fewest
-//! groups. Only selectors that name no label (`NotIn`, `DoesNotExist`, or empty ones) are tried on every pod and group
-//! of their namespaces. Groups and terms are dropped with their last pod. If there are too many selectors or node label
-//! keys, those that were used least recently are dropped.
+//! the selector counts, it looks under only one label: of the labels that the selector requires, the one with the
+//! fewest groups. Only selectors that require no label (empty ones, or ones with only `NotIn` and `DoesNotExist`) are
+//! tried on every pod and group of their namespaces. Groups and terms are dropped with their last pod. If there are too
+//! many selectors or node label keys, those that were used least recently are dropped.
 //!
-//! Counts are kept per node, not per topology value. So a relabeled node keeps its counts, and the nodes whose counts
-//! matter may differ from pod to pod.
+//! Counts are kept per node, not per topology value, so that a relabeled node keeps its counts and each pod can choose
+//! the nodes whose counts matter to it.
 //!
 //! Invariant: after any sequence of changes the index gives the same answers as a rebuilt one.
 

@@ -11,7 +11,7 @@
 //! except for terminating pods. The nodes with the same value form a *domain*. Nodes that lack the key of at least one
 //! constraint of the same kind are ignored. So are nodes that the pod's node selector or required node affinity
 //! excludes, unless the constraint has `nodeAffinityPolicy: Ignore`. With `nodeTaintsPolicy: Honor`, nodes with taints
-//! that the pod does not tolerate are ignored as well. A missing selector matches nothing. An empty selector counts no
+//! that the pod does not tolerate are also ignored. A missing selector matches nothing. An empty selector counts no
 //! pods on nodes either, but it matches the pod itself and pods that are added or removed in what-if questions.
 //!
 //! # Rejects when
@@ -26,8 +26,8 @@
 //! Each constraint with `whenUnsatisfiable: ScheduleAnyway` contributes the number of pods in the node's domain,
 //! multiplied by `ln(domains + 2)`, plus `maxSkew - 1`. The contributions are added up and rounded. Fewer pods are
 //! better: the result is `100 * (largest + smallest - score) / largest`. Only the domains of the candidates count; for
-//! `kubernetes.io/hostname` every candidate is a domain, and all its pods count. Candidates that lack a key score 0,
-//! except under system defaults, where a missing key is ignored.
+//! `kubernetes.io/hostname` every candidate is a domain, and the policies do not apply. Candidates that lack a key
+//! score 0, except under system defaults, where a missing key is ignored.
 //!
 //! # Requeued by
 //! A pod that a hard constraint selects, if that pod is bound, deleted, terminated or relabeled. A change to the
@@ -49,6 +49,7 @@ mod score;
 mod tests;
 
 use harbormaster_api::{
+    Release,
     args::{DefaultingType, PodTopologySpreadArgs},
     features::Feature,
     node::{LABEL_HOSTNAME, LABEL_ZONE},
@@ -68,6 +69,8 @@ pub struct PodTopologySpread {
     match_label_keys: bool,
     inclusion_policies: bool,
     compare_numbers: bool,
+    /// True if changes to the tolerations of bound pods are events for the plugin, as in Kubernetes 1.36.
+    hears_others_tolerations: bool,
 }
 
 impl Plugin for PodTopologySpread {
@@ -75,16 +78,22 @@ impl Plugin for PodTopologySpread {
     implemented_points!();
 
     fn events(&self) -> Option<Vec<Registration<Self>>> {
-        let pod = Action::ADD | Action::DELETE | Action::UPDATE_POD_LABEL | Action::UPDATE_POD_TOLERATION;
+        use EventResource::{AssignedPod, Node, TargetPod};
+        let mut pod = Action::ADD | Action::DELETE | Action::UPDATE_POD_LABEL;
+        if self.hears_others_tolerations {
+            pod = pod | Action::UPDATE_POD_TOLERATION;
+        }
+        let own = Action::UPDATE_POD_LABEL | Action::UPDATE_POD_TOLERATION;
         let node = Action::ADD | Action::DELETE | Action::UPDATE_NODE_LABEL | Action::UPDATE_NODE_TAINT;
         Some(vec![
-            Registration::hinted(EventResource::Pod, pod, Self::after_pod),
-            Registration::hinted(EventResource::Node, node, Self::after_node),
+            Registration::hinted(AssignedPod, pod, Self::after_pod),
+            Registration::hinted(TargetPod, own, Self::after_own_update),
+            Registration::hinted(Node, node, Self::after_node),
         ])
     }
 
-    /// A pod with constraints of its own or by default has no signature, because the answers for it depend on other
-    /// pods.
+    /// A pod with constraints has no signature, because the answers for it depend on other pods. If there are default
+    /// constraints, no pod has a signature.
     fn sign(&self, pod: &PodInfo) -> Result<Vec<SignFragment>, Unsignable> {
         let spread = !pod.spec.topology_spread.is_empty() || !self.defaults.is_empty();
         if spread { Err(Unsignable) } else { Ok(Vec::new()) }
@@ -112,6 +121,7 @@ impl Build for PodTopologySpread {
             match_label_keys: enabled(Feature::MatchLabelKeysInPodTopologySpread),
             inclusion_policies,
             compare_numbers: enabled(Feature::TaintTolerationComparisonOperators),
+            hears_others_tolerations: cx.features.release() < Release::V1_37,
         })
     }
 }

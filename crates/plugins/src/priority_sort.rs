@@ -1,8 +1,8 @@
 //! PrioritySort: orders the queue by priority, then by waiting time.
 //!
 //! # What it does
-//! Extension point: QueueSort. Orders by `spec.priority`, higher first, then by the time the pod entered the queue,
-//! earlier first.
+//! Extension point: QueueSort. Orders by `spec.priority`, higher first, then by the time at which the pod entered the
+//! queue, earlier first.
 //!
 //! # Rejects when
 //! Never.
@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn priority_comes_first_then_time_and_neither_of_two_equal_pods_is_less() {
+    fn priority_decides_before_time_and_no_pod_is_less_than_an_equal_one() {
         let (low, high) = (pod("low").priority(10).info(), pod("high").priority(100).info());
         let at = |pod, since| Queued { pod, since: Timestamp(since) };
         for (a, b, less) in [

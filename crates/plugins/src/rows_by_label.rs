@@ -11,7 +11,7 @@ pub(crate) struct RowsByLabel(FxHashMap<Str, Key>);
 /// One label key, with its values on all nodes.
 #[derive(Debug, Default)]
 struct Key {
-    /// Number of [`RowsByLabel::acquire`] calls for the key that have not been released. At zero, the key is dropped.
+    /// Number of [`RowsByLabel::acquire`] calls for the key without a matching release. At zero, the key is dropped.
     users: usize,
     rows: FxHashMap<Str, Rows>,
     values: FxHashMap<NodeIdx, Str>,
@@ -24,7 +24,7 @@ struct Key {
 enum Rows {
     /// Rows in ascending order.
     List(Vec<NodeIdx>),
-    /// The rows, and how many there are.
+    /// The rows and their number.
     Set(NodeSet, usize),
 }
 

@@ -27,8 +27,7 @@ impl Plugin for SchedulingGates {
     implemented_points!();
 
     fn events(&self) -> Option<Vec<Registration<Self>>> {
-        let gates_gone = Action::UPDATE_POD_GATES_ELIMINATED;
-        Some(vec![Registration::hinted(EventResource::Pod, gates_gone, Self::after_update)])
+        Some(vec![Registration::always(EventResource::TargetPod, Action::UPDATE_POD_GATES_ELIMINATED)])
     }
 }
 
@@ -39,15 +38,6 @@ impl PreEnqueue for SchedulingGates {
         }
         let gates = cx.pod.scheduling_gates.join(" ");
         Err(Reject::unresolvable(format!("waiting for scheduling gates: [{gates}]")).into())
-    }
-}
-
-impl SchedulingGates {
-    fn after_update(&self, pod: &PodInfo, change: &Change<'_>) -> PluginResult<Hint> {
-        Ok(match change {
-            Change::Pod { new: Some(new), .. } if new.uid != pod.uid => Hint::Skip,
-            _ => Hint::Queue,
-        })
     }
 }
 
@@ -72,14 +62,19 @@ mod tests {
     }
 
     #[test]
-    fn only_the_pods_own_last_gate_wakes_it() {
+    fn only_the_removal_of_the_pods_own_last_gate_wakes_it() {
         let trial = Trial::of(SchedulingGates);
-        let (gated, free, other) = (pod("p").gate("g"), pod("p").build(), pod("q").build());
-        let event = ClusterEvent::new(EventResource::UnschedulablePod, Action::UPDATE_POD_GATES_ELIMINATED);
-        let hint = |new| trial.hint(event, &gated.clone().info(), &Change::Pod { old: None, new: Some(new) });
-        assert_eq!(hint(&free), Some(Hint::Queue));
-        assert_eq!(hint(&other), Some(Hint::Skip));
-        let labels = ClusterEvent::new(EventResource::UnschedulablePod, Action::UPDATE_POD_LABEL);
-        assert_eq!(trial.hint(labels, &gated.info(), &Change::Pod { old: None, new: Some(&free) }), None);
+        let (gated, free) = (pod("p").gate("g").info(), pod("p").build());
+        use EventResource::{AssignedPod, TargetPod, UnschedulablePod};
+        for (resource, action, expected) in [
+            (UnschedulablePod, Action::UPDATE_POD_GATES_ELIMINATED, Some(Hint::Queue)),
+            (TargetPod, Action::UPDATE_POD_GATES_ELIMINATED, Some(Hint::Queue)),
+            (TargetPod, Action::UPDATE_POD_LABEL, None),
+            (AssignedPod, Action::UPDATE_POD_GATES_ELIMINATED, None),
+        ] {
+            let event = ClusterEvent::new(resource, action);
+            let change = Change::Pod { old: Some(&gated.pod), new: Some(&free) };
+            assert_eq!(trial.hint(event, &gated, &change), expected, "{event}");
+        }
     }
 }

@@ -1,22 +1,22 @@
-//! Shapes: functions from the used fraction of a resource to a score, as given in the arguments.
+//! Shapes: curves, given in the arguments, that map the used percentage of a resource to a score.
 
 use harbormaster_api::args::UtilizationShapePoint;
 use harbormaster_framework::outcome::PluginError;
 
-/// Factor from the scores in shapes (0..=10) to node scores (0..=100).
+/// Factor that converts scores in shapes (0..=10) to node scores (0..=100).
 const SHAPE_SCALE: i64 = 10;
 
-/// A piecewise linear function from the used percentage to the score.
+/// A piecewise linear curve that maps the used percentage to the score.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Shape {
     points: Vec<(i64, i64)>,
 }
 
 impl Shape {
-    /// Returns the function through these points.
+    /// Returns the curve through these points.
     ///
     /// # Errors
-    /// If there are no points, or they are out of order.
+    /// If there are no points, or if their utilization does not increase from point to point.
     pub(crate) fn new(points: &[UtilizationShapePoint]) -> Result<Self, PluginError> {
         if points.is_empty() {
             return Err("at least one point must be specified".into());
@@ -29,8 +29,8 @@ impl Shape {
         Ok(Self { points })
     }
 
-    /// Returns the score at a used percentage of `share`: constant outside the given points, linear between them and
-    /// truncated toward zero.
+    /// Returns the score at the used percentage `share`. The score is constant outside the given points. Between
+    /// them, it is linear and truncated toward zero.
     pub(crate) fn at(&self, share: i64) -> i64 {
         let next = self.points.partition_point(|(utilization, _)| *utilization < share);
         match (next.checked_sub(1).map(|before| self.points[before]), self.points.get(next).copied()) {

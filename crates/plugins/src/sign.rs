@@ -1,4 +1,4 @@
-//! Fragments of a pod's signature (KEP-5598), with kube-scheduler's names: the parts of a pod that plugins read.
+//! Fragments of a pod's signature (KEP-5598): the parts of a pod that plugins read, under kube-scheduler's names.
 
 use harbormaster_api::{
     pod::VolumeSource,
@@ -94,7 +94,8 @@ pub(crate) fn labels(pod: &PodInfo) -> SignFragment {
     fragment("v1.Pod.Labels", (&pod.namespace, &pod.labels))
 }
 
-/// Includes the namespace, since claims are namespaced. Claims of ephemeral volumes depend on the pod's name.
+/// Includes the namespace, since claims are namespaced. A pod with ephemeral volumes has no signature, since the names
+/// of their claims contain the pod's name.
 pub(crate) fn volumes(pod: &PodInfo) -> Result<Vec<SignFragment>, Unsignable> {
     let sources = pod.spec.volumes.iter().map(|volume| &volume.source);
     if sources.clone().any(|source| matches!(source, VolumeSource::Ephemeral)) {
@@ -131,7 +132,7 @@ mod tests {
         assert_ne!(
             resources(&plain),
             resources(&pod("p").container().info()),
-            "defaults count per container"
+            "defaults apply per container"
         );
         assert_ne!(images(&plain), images(&pod("p").image("other").info()));
         assert_eq!(images(&pod("p").image("x").info()), images(&pod("p").image("x:latest").info()));

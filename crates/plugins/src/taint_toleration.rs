@@ -1,9 +1,9 @@
 //! TaintToleration: keeps pods off nodes whose taints they do not tolerate.
 //!
 //! # What it does
-//! Extension points: Filter, Score. Compares `spec.taints` of the node with `spec.tolerations` of the pod. Tolerations
-//! with the `Lt` and `Gt` operators take effect only with the `TaintTolerationComparisonOperators` feature gate
-//! (KEP-5471).
+//! Extension points: Filter, PreScore, Score. Compares `spec.taints` of the node with `spec.tolerations` of the pod.
+//! Tolerations with the `Lt` and `Gt` operators take effect only with the `TaintTolerationComparisonOperators` feature
+//! gate (KEP-5471).
 //!
 //! # Rejects when
 //! A `NoSchedule` or `NoExecute` taint is not tolerated: `node(s) had untolerated taint(s)`, which no eviction
@@ -42,10 +42,10 @@ impl Plugin for TaintToleration {
     implemented_points!();
 
     fn events(&self) -> Option<Vec<Registration<Self>>> {
-        use EventResource::{Node, Pod};
+        use EventResource::{Node, TargetPod};
         Some(vec![
             Registration::hinted(Node, Action::ADD | Action::UPDATE_NODE_TAINT, Self::after_node),
-            Registration::hinted(Pod, Action::UPDATE_POD_TOLERATION, Self::after_toleration),
+            Registration::always(TargetPod, Action::UPDATE_POD_TOLERATION),
         ])
     }
 
@@ -131,13 +131,6 @@ impl TaintToleration {
         let helps = was_rejected && !self.has_untolerated(&new.taints, tolerations);
         Ok(if helps { Hint::Queue } else { Hint::Skip })
     }
-
-    fn after_toleration(&self, pod: &PodInfo, change: &Change<'_>) -> PluginResult<Hint> {
-        Ok(match change {
-            Change::Pod { new: Some(new), .. } if new.uid != pod.uid => Hint::Skip,
-            _ => Hint::Queue,
-        })
-    }
 }
 
 #[cfg(test)]
@@ -174,24 +167,28 @@ mod tests {
     }
 
     #[test]
-    fn untolerated_taints_that_forbid_reject_the_pod() {
+    fn untolerated_taints_reject_the_pod_if_they_forbid_scheduling() {
         let tainted = |effect| node("n").taint("dedicated", "user1", effect);
         for (node, pod, expected) in [
             (tainted("NoSchedule"), pod("none"), false),
             (tainted("NoExecute"), pod("none"), false),
             (tainted("PreferNoSchedule"), pod("none"), true),
             (tainted("NoSchedule"), pod("equal").tolerate(equal("dedicated", "user1", "NoSchedule")), true),
-            (tainted("NoSchedule"), pod("value").tolerate(equal("dedicated", "user2", "NoSchedule")), false),
+            (
+                tainted("NoSchedule"),
+                pod("other value").tolerate(equal("dedicated", "user2", "NoSchedule")),
+                false,
+            ),
             (tainted("NoSchedule"), pod("exists").tolerate(tolerates("dedicated", "NoSchedule")), true),
             (
                 tainted("NoSchedule"),
-                pod("effect").tolerate(equal("dedicated", "user1", "PreferNoSchedule")),
+                pod("other effect").tolerate(equal("dedicated", "user1", "PreferNoSchedule")),
                 false,
             ),
             (tainted("NoSchedule"), pod("all").tolerate(tolerates_all()), true),
             (
                 tainted("NoSchedule").taint("x", "", "NoExecute"),
-                pod("first").tolerate(tolerates("dedicated", "")),
+                pod("only one of two").tolerate(tolerates("dedicated", "")),
                 false,
             ),
             (node("n"), pod("clean"), true),
@@ -228,7 +225,7 @@ mod tests {
         assert_eq!(scores(hard), [100, 0, 0]);
         let nodes = cluster([node("hard").taint("k", "v", "NoSchedule"), soft(0)], []);
         let raw = trial().raw_scores(&nodes, &pod("p").info()).unwrap();
-        assert_eq!(raw, Some(vec![0, 0]), "taints that forbid do not count");
+        assert_eq!(raw, Some(vec![0, 0]), "taints that forbid scheduling do not count");
     }
 
     #[test]
@@ -253,12 +250,16 @@ mod tests {
 
     #[test]
     fn any_change_of_the_pods_own_tolerations_wakes_it() {
-        let event = ClusterEvent::new(EventResource::UnschedulablePod, Action::UPDATE_POD_TOLERATION);
         let waiting = pod("p").info();
-        for (name, expected) in [("p", Hint::Queue), ("q", Hint::Skip)] {
-            let new = pod(name).tolerate(tolerates("unrelated", "NoSchedule")).build();
+        for (resource, expected) in [
+            (EventResource::UnschedulablePod, Some(Hint::Queue)),
+            (EventResource::TargetPod, Some(Hint::Queue)),
+            (EventResource::AssignedPod, None),
+        ] {
+            let event = ClusterEvent::new(resource, Action::UPDATE_POD_TOLERATION);
+            let new = pod("p").tolerate(tolerates("unrelated", "NoSchedule")).build();
             let change = Change::Pod { old: None, new: Some(&new) };
-            assert_eq!(trial().hint(event, &waiting, &change), Some(expected));
+            assert_eq!(trial().hint(event, &waiting, &change), expected, "{resource}");
         }
     }
 }

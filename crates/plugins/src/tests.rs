@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use harbormaster_api::{
-    PodSpec, Service, pod::TopologySpreadConstraint, points::ExtensionPoint, selector::LabelSelector,
+    PodSpec, Release, Service, features::Features, pod::TopologySpreadConstraint, points::ExtensionPoint,
+    selector::LabelSelector,
 };
 use harbormaster_framework::{
     attempt::{Decision, Runner, Search},
@@ -21,6 +22,7 @@ use serde_json::json;
 use super::*;
 use crate::pod_index::tests::random_pod;
 
+mod registrations;
 mod storage_world;
 mod waking;
 
@@ -60,10 +62,15 @@ fn filters_and_scorers() -> Vec<Trial> {
         ("NodeDeclaredFeatures", None),
     ];
     let registry = registry();
-    let build = |(name, args): (&str, Option<serde_json::Value>)| {
-        Trial::of_made(registry.build(name, args.as_ref(), &BuildCycle::default()).unwrap())
+    let build = |release: Release, name: &str, args: Option<serde_json::Value>| {
+        let cx = BuildCycle { features: Features::of(release) };
+        Trial::of_made(registry.build(name, args.as_ref(), &cx).unwrap())
     };
-    made.map(build).into()
+    let mut all: Vec<Trial> =
+        made.into_iter().map(|(name, args)| build(Release::V1_36, name, args)).collect();
+    // The plugins that read other fields in this release.
+    all.extend(["ImageLocality", "NodeDeclaredFeatures"].map(|name| build(Release::V1_37, name, None)));
+    all
 }
 
 #[test]
@@ -140,14 +147,13 @@ fn every_plugin_is_registered_at_the_points_of_kube_scheduler() {
         ("ImageLocality", vec![Score]),
         ("DefaultBinder", vec![Bind]),
         ("NodeDeclaredFeatures", vec![PreFilter, Filter]),
-        ("HarbormasterUnbuilt", vec![PreFilter]),
     ] {
         assert_eq!(registry.points(plugin), Some(points.into_iter().collect()), "{plugin}");
     }
-    assert_eq!(registry.names().count(), 21);
+    assert_eq!(registry.names().count(), 20);
 }
 
-/// Every filter and scorer, with the order and weights of the default profile.
+/// The row-scoped filters and scorers, with the order and weights of the default profile.
 fn default_runner() -> Runner {
     let filters = vec![
         ("NodeUnschedulable", 0),
@@ -158,7 +164,7 @@ fn default_runner() -> Runner {
         ("NodeResourcesFit", 0),
         ("NodeDeclaredFeatures", 0),
     ];
-    let pre_filters = [&[("HarbormasterUnbuilt", 0)], &filters[3..]].concat();
+    let pre_filters = filters[3..].to_vec();
     let scorers = vec![
         ("TaintToleration", 3),
         ("NodeAffinity", 2),
@@ -386,7 +392,7 @@ fn questions_about_a_bound_pod_do_not_affect_cached_answers_for_waiting_pods() {
 }
 
 #[test]
-fn every_filtering_plugin_signs_pods_and_pods_of_one_template_sign_alike() {
+fn pods_of_one_template_have_the_same_signature() {
     let profile = default_runner().profile().clone();
     let (one, two) = (pod("one").cpu("1").info(), pod("two").cpu("1").info());
     let sign = |pod: &PodInfo| profile.sign(pod).unwrap();
@@ -396,7 +402,7 @@ fn every_filtering_plugin_signs_pods_and_pods_of_one_template_sign_alike() {
 }
 
 #[test]
-fn priority_sort_equals_the_order_of_the_queue() {
+fn priority_sort_puts_the_higher_priority_first() {
     let (low, high) = (pod("low").info(), pod("high").priority(1).info());
     let since = harbormaster_api::Timestamp(0);
     assert!(PrioritySort.less(Queued { pod: &high, since }, Queued { pod: &low, since }));

@@ -3,16 +3,21 @@
 //! # What it does
 //! Extension points: PreFilter, Filter, PreScore, Score, Reserve, PreBind. Handles the claims of a pod, including those
 //! of ephemeral volumes. A claim with a volume restricts the pod to the nodes that can access the volume. A claim that
-//! waits for its first consumer (`volumeBindingMode: WaitForFirstConsumer`) gets the smallest matching volume on the
-//! chosen node; if there is none, a volume is provisioned. Reserve assumes the decision immediately. PreBind writes the
-//! decision and waits until the volumes exist, for at most `bindTimeoutSeconds`.
+//! waits for its first consumer (`volumeBindingMode: WaitForFirstConsumer`) gets the smallest matching volume to which
+//! the chosen node has access; if there is none, a volume is provisioned. Reserve assumes the decision immediately.
+//! PreBind writes the decision and waits until the volumes exist, for at most `bindTimeoutSeconds`.
 //!
 //! # Rejects when
-//! On all nodes: a claim does not exist, is being deleted, has lost its volume or was created for another pod
-//! (`persistentvolumeclaim "x" not found`, …); a claim that does not wait has no volume (`pod has unbound immediate
-//! PersistentVolumeClaims`). On a single node, all of these that apply, in this order: `node(s) didn't match
-//! PersistentVolume's node affinity`; `node(s) didn't find available persistent volumes to bind` or else `node(s) did
-//! not have enough free storage`; `node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)`.
+//! PreFilter rejects the pod on all nodes if:
+//! - a claim does not exist, is being deleted, has lost its volume or was created for another pod:
+//!   `persistentvolumeclaim "x" not found` and similar;
+//! - a claim that does not wait has no volume: `pod has unbound immediate PersistentVolumeClaims`.
+//!
+//! Filter rejects a node with all reasons that apply, in this order:
+//! - `node(s) didn't match PersistentVolume's node affinity`
+//! - `node(s) didn't find available persistent volumes to bind`, or else `node(s) did not have enough free storage`
+//! - `node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)`
+//!
 //! Evicting pods does not help.
 //!
 //! # Scores by
@@ -22,17 +27,17 @@
 //!
 //! # Requeued by
 //! A new or changed claim of the pod; a new or changed volume; a new class, or a class whose allowed topologies change;
-//! a new node, or a node whose labels change; a change to the migrated plugins of a CSINode; new or increased storage
-//! capacity; a driver that stops reporting capacity, for pods with inline volumes of that driver; a pod with claims
-//! that loses its node before it is bound.
+//! a new node, or a node whose labels change; a new CSINode, or a change to its migrated plugins; new or increased
+//! storage capacity; a driver that stops reporting capacity, for pods with inline volumes of that driver; another pod
+//! that has claims and loses its node before it is bound.
 //!
 //! # Differs from kube-scheduler
-//! - Among volumes of equal size the first one by name wins, even among several volumes reserved for the claim;
+//! - Among volumes of equal size, the first by name wins, even among several volumes reserved for the claim;
 //!   kube-scheduler's order is random.
 //! - An assumed change to an object survives unrelated updates of the object.
-//! - A claim that several volumes of a pod name counts once.
+//! - A claim counts once even if several volumes of a pod refer to it.
 //! - A pod that loses its node before it is bound wakes other pods, since its volumes may be free again.
-//! - PreBind reacts to events instead of polling and requires that a claim gets the volume chosen for it. It checks
+//! - PreBind reacts to events instead of polling. It requires that each claim gets the volume chosen for it. It checks
 //!   only once, when the volumes exist, that the node still exists.
 //! - Classes never disappear while a decision is being made.
 //!
@@ -68,7 +73,7 @@ pub use supply::Supply;
 #[derive(Clone, Debug)]
 pub struct VolumeBinding {
     bind_timeout: Duration,
-    /// Scoring function; `None` without the `StorageCapacityScoring` feature gate.
+    /// Scoring curve; `None` without the `StorageCapacityScoring` feature gate.
     shape: Option<Shape>,
 }
 

@@ -18,12 +18,12 @@
 //! It does not score.
 //!
 //! # Requeued by
-//! A new node; a new claim that the pod names; the deletion or termination of a pod in the same namespace that has one
-//! of this pod's disks or names one of its claims.
+//! A new node; a new claim that the pod names; the deletion or termination of a pod in the same namespace that uses
+//! one of this pod's disks or claims.
 //!
 //! # Differs from kube-scheduler
-//! An index keeps the users of volumes ([`VolumeUsers`]), so pods on nodes are not visited. The signature includes the
-//! namespace, and pods with ephemeral volumes have no signature.
+//! An index keeps the users of volumes ([`VolumeUsers`]), so pods on nodes are visited only in what-if questions. The
+//! signature includes the namespace, and pods with ephemeral volumes have no signature.
 
 use harbormaster_api::{
     Str,
@@ -53,7 +53,8 @@ pub struct VolumeRestrictions;
 pub struct RestrictionState {
     /// Names of the pod's `ReadWriteOncePod` claims.
     claims: Vec<Str>,
-    /// Number of these claims that are in use.
+    /// Number of these claims that are in use. In a what-if question, every use by an added pod adds one, and every
+    /// use by a removed pod subtracts one.
     conflicts: i64,
     /// Rows that pods have joined or left in a what-if question. The pods on these rows are checked one by one.
     changed: Vec<NodeIdx>,
@@ -64,9 +65,9 @@ impl Plugin for VolumeRestrictions {
     implemented_points!();
 
     fn events(&self) -> Option<Vec<Registration<Self>>> {
-        use EventResource::{Node, Pod};
+        use EventResource::{AssignedPod, Node};
         Some(vec![
-            Registration::hinted(Pod, Action::DELETE, Self::after_pod),
+            Registration::hinted(AssignedPod, Action::DELETE, Self::after_pod),
             Registration::always(Node, Action::ADD),
             Registration::on::<PersistentVolumeClaim>(Action::ADD, Self::after_claim),
         ])
@@ -145,7 +146,7 @@ impl RestrictionState {
         named_by(pod).filter(|name| self.claims.contains(name)).count().try_into()
     }
 
-    /// Returns true if a pod on the node has one of the incoming pod's disks.
+    /// Returns true if a pod on the node uses one of the incoming pod's disks and cannot share it.
     fn disk_is_taken(&self, pod: &PodInfo, users: &VolumeUsers, node: NodeRef<'_>) -> bool {
         if self.changed.contains(&node.idx()) {
             return node.pods().iter().any(|other| shares_a_disk(pod, other));

@@ -31,7 +31,7 @@ enum DiskKey {
 }
 
 impl DiskKey {
-    /// Returns the identity of a disk, or `None` if pods may share it.
+    /// Returns the identity of a disk, or `None` if pods may share the disk without restriction.
     fn of(disk: &InTreeDisk) -> Option<Self> {
         Some(match disk {
             InTreeDisk::GcePersistentDisk { name, .. } => Self::Gce(name.clone()),
@@ -47,7 +47,7 @@ impl DiskKey {
     }
 }
 
-/// Returns the pod's disks that other pods may not share.
+/// Returns the pod's disks that other pods may share only under conditions, or not at all: see [`excludes`].
 pub(crate) fn exclusive_disks(pod: &PodInfo) -> impl Iterator<Item = &InTreeDisk> {
     pod.spec.volumes.iter().filter_map(|volume| match &volume.source {
         VolumeSource::InTree(disk) => DiskKey::of(disk).is_some().then_some(disk),
@@ -55,8 +55,8 @@ pub(crate) fn exclusive_disks(pod: &PodInfo) -> impl Iterator<Item = &InTreeDisk
     })
 }
 
-/// Returns true if two pods on one node cannot have these two disks: both are the same disk, and it is an EBS volume or
-/// at least one of the two uses is not read-only.
+/// Returns true if two pods on one node cannot use these disks at the same time. That is the case if both are the same
+/// disk, and the disk is an EBS volume or at least one of the pods uses it read-write.
 pub(crate) fn excludes(a: &InTreeDisk, b: &InTreeDisk) -> bool {
     use InTreeDisk::{AwsElasticBlockStore, GcePersistentDisk, Iscsi, Rbd};
     let same = DiskKey::of(a).is_some_and(|a| Some(a) == DiskKey::of(b));
@@ -78,7 +78,7 @@ impl VolumeUsers {
         rows.is_some_and(|rows| rows.keys().any(|row| nodes.node(*row).object().is_some()))
     }
 
-    /// Returns true if a pod on the row has the disk and cannot share it with a pod that has `disk`.
+    /// Returns true if a pod on the row uses the same disk as `disk` and cannot share it.
     pub fn row_excludes(&self, disk: &InTreeDisk, row: NodeIdx) -> bool {
         let rows = DiskKey::of(disk).and_then(|key| self.disks.get(&key));
         let there = rows.and_then(|rows| rows.get(&row)).into_iter().flatten();

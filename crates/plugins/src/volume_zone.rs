@@ -13,8 +13,9 @@
 //! - a claim has no name: `PersistentVolumeClaim had no name`.
 //!
 //! Filter rejects a node that lacks a label of a volume or has another value for it: `node(s) had no available volume
-//! zone`. A volume's label may list several values, as in `a__b`. A beta label of a volume also matches the node's
-//! stable label, but not the reverse. A node without any zone or region label accepts every volume.
+//! zone`. A volume's label may list several values, as in `a__b`. If the node lacks a volume's beta label, the node's
+//! stable label is compared instead; a beta label never stands in for a stable label. A node without any zone or region
+//! label accepts every volume.
 //!
 //! No eviction resolves these rejections.
 //!
@@ -124,7 +125,7 @@ impl PreFilter<WholeCluster, Vec<ZoneLabel>> for VolumeZone {
     }
 }
 
-/// Returns the zone and region labels of a volume. Ignores labels with an empty value.
+/// Returns the zone and region labels of a volume. Ignores a label if one of its values is empty.
 fn zone_labels_of(volume: &Custom<PersistentVolume>) -> impl Iterator<Item = ZoneLabel> + '_ {
     LABELS.into_iter().filter_map(|(key, node_key)| {
         let value = volume.metadata.labels.get(key)?;

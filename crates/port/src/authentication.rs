@@ -1,4 +1,4 @@
-//! Authentication of requests by a proxy's headers, a client certificate or a token. Requests without any of these are
+//! Authentication of requests by a proxy's headers, a client certificate or a token. Requests without credentials are
 //! anonymous.
 
 use std::sync::Arc;

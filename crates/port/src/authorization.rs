@@ -1,5 +1,5 @@
-//! Authorization of requests. `system:masters` may do everything, some paths are readable by everybody, and the API
-//! server decides about all other requests.
+//! Authorization of requests. `system:masters` may do everything, anyone may access some paths, and the API server
+//! decides about all other requests.
 
 use std::time::Duration;
 
@@ -11,8 +11,8 @@ use crate::{
 };
 
 const MASTERS: &str = "system:masters";
-/// Maximum length, in bytes, of a review whose answer is cached.
-const LONGEST: usize = 10_000;
+/// The answer to a review is cached only if the review's verb and path together are shorter than this, in bytes.
+const MAX_CACHED_REVIEW: usize = 10_000;
 
 /// Decision about a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,6 +34,8 @@ pub(crate) struct Authorizer {
 }
 
 impl Authorizer {
+    /// Returns an authorizer that asks `reviews`.
+    ///
     /// # Errors
     /// If a path has a `*` that is not at its end.
     pub(crate) fn new(options: &options::Authorization, reviews: Option<Reviews>) -> Result<Self, String> {
@@ -75,7 +77,7 @@ impl Authorizer {
             return Ok(known);
         }
         let status = reviews.access(&spec).await?;
-        if verb.len() + path.len() < LONGEST {
+        if verb.len() + path.len() < MAX_CACHED_REVIEW {
             let time = if status.allowed { self.authorized } else { self.unauthorized };
             self.known.put(key, status.clone(), time);
         }
@@ -83,7 +85,7 @@ impl Authorizer {
     }
 }
 
-/// Paths that everybody may read. A leading slash is ignored.
+/// Paths that anyone may access. A leading slash is ignored.
 #[derive(Debug)]
 struct Paths {
     exact: Vec<String>,
@@ -159,7 +161,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_api_server_decides_about_other_paths_and_its_answers_are_cached() {
+    async fn the_api_server_decides_about_paths_that_are_not_always_allowed_and_its_answers_are_cached() {
         let asked = Arc::new(AtomicUsize::new(0));
         let count = asked.clone();
         let client = api_server(move |path, body| {
@@ -199,7 +201,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn without_an_api_server_other_paths_are_forbidden() {
+    async fn without_an_api_server_paths_that_are_not_always_allowed_are_forbidden() {
         let authorizer = Authorizer::new(&options::Authorization::default(), None).unwrap();
         let decision = authorizer.decide(&user("jane", &[]), "get", "/metrics").await;
         assert_eq!(decision, Ok(Decision::Forbidden(String::new())));

@@ -10,16 +10,16 @@ use std::{
 use tokio::time::Instant;
 
 /// Maximum number of cached answers, as in kube-scheduler; beyond it, the oldest answer is removed.
-const MOST: usize = 8192;
+const MAX_ANSWERS: usize = 8192;
 
-/// Answers, keyed by question. Each is kept until it expires.
+/// Answers, keyed by question. An answer is returned until it expires, unless newer answers have displaced it.
 #[derive(Debug)]
 pub(crate) struct Cache<K, V>(Mutex<Inner<K, V>>);
 
 #[derive(Debug)]
 struct Inner<K, V> {
     answers: HashMap<K, (V, Instant)>,
-    /// Contains every key of `answers`, and possibly keys that were removed.
+    /// Key and expiry time of every answer, and of answers that newer answers have replaced, oldest first.
     order: VecDeque<(K, Instant)>,
 }
 
@@ -36,7 +36,7 @@ impl<K: Clone + Eq + Hash, V: Clone> Cache<K, V> {
         (Instant::now() < *until).then(|| value.clone())
     }
 
-    /// Caches an answer for `time`, or not at all if `time` is zero.
+    /// Caches an answer for `time`. Does nothing if `time` is zero.
     pub(crate) fn put(&self, key: K, value: V, time: Duration) {
         if time.is_zero() {
             return;
@@ -45,7 +45,7 @@ impl<K: Clone + Eq + Hash, V: Clone> Cache<K, V> {
         let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         inner.answers.insert(key.clone(), (value, until));
         inner.order.push_back((key, until));
-        while inner.order.len() > MOST {
+        while inner.order.len() > MAX_ANSWERS {
             let Some((oldest, until)) = inner.order.pop_front() else { return };
             // A newer answer to the same question has a different expiry time and is kept.
             if inner.answers.get(&oldest).is_some_and(|(_, kept)| *kept == until) {
@@ -75,11 +75,14 @@ mod tests {
         let cache = Cache::default();
         let time = Duration::from_secs(10);
         cache.put(0, 0, time);
-        for key in 1..=MOST {
+        for key in 1..=MAX_ANSWERS {
             tokio::time::advance(Duration::from_micros(1)).await;
             cache.put(key, key, time);
         }
-        assert_eq!((cache.get(&0), cache.get(&1), cache.get(&MOST)), (None, Some(1), Some(MOST)));
-        assert!(cache.0.lock().unwrap().answers.len() <= MOST);
+        assert_eq!(
+            (cache.get(&0), cache.get(&1), cache.get(&MAX_ANSWERS)),
+            (None, Some(1), Some(MAX_ANSWERS))
+        );
+        assert!(cache.0.lock().unwrap().answers.len() <= MAX_ANSWERS);
     }
 }

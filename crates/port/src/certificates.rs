@@ -58,7 +58,7 @@ pub(crate) fn own(serving: &Serving) -> Result<PemPair, String> {
         (false, false) => {}
         (true, false) | (false, true) => {
             return Err(format!(
-                "of {} and {} only one exists: they must be supplied as a pair",
+                "only one of {} and {} exists: supply both files or delete the one that exists",
                 cert.display(),
                 key.display()
             ));
@@ -203,7 +203,7 @@ mod tests {
         assert!(parsed(&made).is_ok());
         assert_eq!(own(&serving).unwrap(), made);
         fs::remove_file(directory.path().join("certs/kube-scheduler.key")).unwrap();
-        assert!(own(&serving).unwrap_err().contains("pair"));
+        assert!(own(&serving).unwrap_err().starts_with("only one of "));
     }
 
     #[test]

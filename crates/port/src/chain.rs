@@ -16,13 +16,13 @@ use crate::{
     pages::{RequestInfo, Site},
     query,
     reply::{self, Reply, Status},
-    zpages::error_is_for_eyes,
+    zpages::error_wants_indent,
 };
 
-/// Maximum length of a request's body, in bytes. The only body that is read is a number.
-const LONGEST_BODY: usize = 1024;
+/// Maximum length of a request's body, in bytes. The only body that is read is the number in `PUT /debug/flags/v`.
+const MAX_BODY: usize = 1024;
 /// Time limit for reading a body.
-const BODY: Duration = Duration::from_secs(10);
+const BODY_LIMIT: Duration = Duration::from_secs(10);
 
 /// Answers requests.
 pub(crate) struct Chain {
@@ -65,7 +65,7 @@ impl Chain {
             Ok(user) => user,
             Err(why) => {
                 tracing::debug!(v = 2, err = why, path, "Unable to authenticate the request");
-                return Status::unauthorized().reply(error_is_for_eyes(&asked));
+                return Status::unauthorized().reply(error_wants_indent(&asked));
             }
         };
         let verb = parts.method.as_str().to_ascii_lowercase();
@@ -73,7 +73,7 @@ impl Chain {
             Ok(Decision::Allowed) => self.site.answer(&asked, whole(body)).await,
             Ok(Decision::Forbidden(why)) => {
                 let refused = Status::forbidden(&user.name, &verb, &path, &why);
-                reply::nosniff(refused.reply(error_is_for_eyes(&asked)))
+                reply::nosniff(refused.reply(error_wants_indent(&asked)))
             }
             Err(why) => {
                 tracing::error!(
@@ -97,11 +97,13 @@ async fn whole(mut body: Incoming) -> Result<Bytes, String> {
             if let Ok(piece) = frame.map_err(|e| e.to_string())?.into_data() {
                 read.extend_from_slice(&piece);
             }
-            if read.len() > LONGEST_BODY {
+            if read.len() > MAX_BODY {
                 return Err("http: request body too large".to_owned());
             }
         }
         Ok(read.freeze())
     };
-    timeout(BODY, reading).await.unwrap_or_else(|_| Err(format!("it did not come within {BODY:?}")))
+    timeout(BODY_LIMIT, reading)
+        .await
+        .unwrap_or_else(|_| Err(format!("no complete body within {BODY_LIMIT:?}")))
 }

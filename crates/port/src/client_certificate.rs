@@ -67,7 +67,7 @@ pub(crate) fn texts(name: &Name, attribute: ObjectIdentifier) -> impl Iterator<I
     })
 }
 
-/// Returns the last common name of a certificate, which is the one that Kubernetes uses.
+/// Returns the last common name of a certificate, as Kubernetes does.
 pub(crate) fn common_name(certificate: &CertificateDer<'_>) -> Result<String, String> {
     let certificate = Certificate::from_der(certificate).map_err(|e| e.to_string())?;
     let names = texts(&certificate.tbs_certificate.subject, COMMON_NAME).flatten();

@@ -13,11 +13,11 @@ use crate::{client_certificate::Authorities, options::RequestHeader, proxy::Prox
 const NAMESPACE: &str = "kube-system";
 const NAME: &str = "extension-apiserver-authentication";
 /// Duration of a watch, in seconds. Afterwards, the configmap is read again.
-const WATCH: u64 = 300;
+const WATCH_SECONDS: u64 = 300;
 /// Minimum delay between two reads of the configmap.
-const PAUSE: Duration = Duration::from_secs(1);
+const MIN_PAUSE: Duration = Duration::from_secs(1);
 /// Maximum delay after a failed read, and the additional delay if the watch cannot be opened.
-const LONG_PAUSE: Duration = Duration::from_secs(30);
+const MAX_PAUSE: Duration = Duration::from_secs(30);
 
 /// Reads the configmap.
 #[derive(Debug)]
@@ -66,15 +66,15 @@ impl Lookup {
         Ok(list.metadata.resource_version)
     }
 
-    /// Keeps applying changes to the configmap; never returns.
+    /// Applies each change of the configmap; never returns.
     pub(crate) async fn follow(mut self, secured: Arc<TlsState>) {
-        let mut pause = PAUSE;
+        let mut pause = MIN_PAUSE;
         loop {
             match self.once(&secured).await {
                 Ok(version) => {
-                    pause = PAUSE;
+                    pause = MIN_PAUSE;
                     if self.change_after(&version).await.is_err() {
-                        sleep(LONG_PAUSE).await;
+                        sleep(MAX_PAUSE).await;
                     }
                 }
                 Err(why) => {
@@ -82,7 +82,7 @@ impl Lookup {
                         err = why,
                         "Error looking up in-cluster authentication configuration; will retry"
                     );
-                    pause = (pause * 2).min(LONG_PAUSE);
+                    pause = (pause * 2).min(MAX_PAUSE);
                 }
             }
             sleep(pause).await;
@@ -91,10 +91,10 @@ impl Lookup {
 
     /// Waits until the configmap may have changed.
     async fn change_after(&self, version: &str) -> Result<(), ApiError> {
-        let watch = format!("&watch=true&timeoutSeconds={WATCH}&resourceVersion={version}");
+        let watch = format!("&watch=true&timeoutSeconds={WATCH_SECONDS}&resourceVersion={version}");
         let mut stream = self.client.open(&path(&watch), REQUEST_LIMIT).await?;
         // The event's content does not matter, since the configmap is then read again.
-        let _ = timeout(Duration::from_secs(WATCH) + REQUEST_LIMIT, stream.body.frame()).await;
+        let _ = timeout(Duration::from_secs(WATCH_SECONDS) + REQUEST_LIMIT, stream.body.frame()).await;
         Ok(())
     }
 
@@ -110,7 +110,7 @@ impl Lookup {
                 Ok(authorities) => secured.change_trust(|trust| trust.clients = Some(authorities)),
                 Err(why) => tracing::warn!(
                     err = why,
-                    "The new authorities of clients cannot be used; the previous ones stay in use"
+                    "The new certificate authorities for clients cannot be used; the previous ones stay in use"
                 ),
             }
         }
@@ -119,7 +119,7 @@ impl Lookup {
                 Ok(proxies) => secured.change_trust(|trust| trust.proxies = Some(proxies)),
                 Err(why) => tracing::warn!(
                     err = why,
-                    "The new authorities of proxies cannot be used; the previous ones stay in use"
+                    "The new certificate authorities for proxies cannot be used; the previous ones stay in use"
                 ),
             }
         }

@@ -112,8 +112,8 @@ impl Files {
         Ok((files, secured))
     }
 
-    /// Returns two values: true if the authorities for clients come from a file, and true if the authorities for
-    /// proxies do.
+    /// Returns two flags: true if a file contains the authorities for clients, and true if a file contains the
+    /// authorities for proxies.
     pub(crate) fn has_authorities(&self) -> (bool, bool) {
         (self.clients.is_some(), self.proxies.is_some())
     }
@@ -128,7 +128,7 @@ impl Files {
         Certificates::new(default, &named)
     }
 
-    /// Keeps reloading the files when they change; never returns.
+    /// Reloads files whenever they change; never returns.
     pub(crate) async fn follow(mut self, secured: Arc<TlsState>) {
         loop {
             tokio::time::sleep(INTERVAL).await;

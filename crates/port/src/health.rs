@@ -101,7 +101,7 @@ impl Endpoint {
             slis.observe(name, self.name, end.is_ok());
             match end {
                 Ok(()) => lines += &format!("[+]{name} ok\n"),
-                // Everybody may read the response, so the reason is only logged.
+                // By default, anyone can read this response, so the reason goes only to the log.
                 Err(why) => {
                     lines += &format!("[-]{name} failed: reason withheld\n");
                     failed.push(format!("[-]{name} failed: {why}"));

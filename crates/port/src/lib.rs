@@ -13,8 +13,8 @@
 //! - the port has its own thread and runtime, so that clients cannot slow down scheduling;
 //! - a client can affect only its own connection: handshakes, request heads, bodies and responses have time limits, and
 //!   when there are too many connections, an idle connection is closed;
-//! - TLS does not require a client certificate; each request is authenticated, and is answered with 401 if the
-//!   certificate is invalid;
+//! - TLS does not require a client certificate; each request is authenticated, and is answered with 401 if it has
+//!   invalid credentials and no valid ones;
 //! - a credential that cannot be verified is rejected: without authorities, no certificate is valid; without an API
 //!   server, no token is valid;
 //! - files and the configmap are reloaded when they change; an invalid version is logged, and the previous version

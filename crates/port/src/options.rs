@@ -6,14 +6,14 @@ use std::{
     time::Duration,
 };
 
-/// All flags.
+/// All flags of the secure port.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// "Secure serving flags".
+    /// Flags in the group "Secure serving".
     pub serving: Serving,
-    /// "Authentication flags".
+    /// Flags in the group "Authentication".
     pub authentication: Authentication,
-    /// "Authorization flags".
+    /// Flags in the group "Authorization".
     pub authorization: Authorization,
 }
 
@@ -186,7 +186,7 @@ impl Default for Authorization {
 }
 
 impl RequestHeader {
-    /// Checks the names of headers, with kube-scheduler's messages.
+    /// Returns kube-scheduler's message about the names of headers; `None` if the names are valid.
     pub fn problem(&self) -> Option<String> {
         let lists = [
             ("requestheader-username-headers", &self.username_headers),

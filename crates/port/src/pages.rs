@@ -2,7 +2,7 @@
 
 use std::{
     fmt,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, OnceLock, PoisonError},
     time::SystemTime,
 };
 
@@ -69,7 +69,7 @@ impl From<Value> for Configuration {
     }
 }
 
-/// Content of a port.
+/// Content that a port serves.
 #[derive(Clone, Default)]
 pub struct Content {
     /// The checks of `/healthz`, `/livez` and `/readyz`.
@@ -82,6 +82,8 @@ pub struct Content {
     pub flags: Vec<Flag>,
     /// `/statusz`: the version of this program.
     pub version: &'static str,
+    /// `/statusz`: the version of Kubernetes that is emulated, for example `1.36`, once it is known.
+    pub emulates: Arc<OnceLock<String>>,
     /// `/debug/flags/v`; if absent, nothing is served under `/debug`.
     pub set_verbosity: Option<SetVerbosity>,
 }
@@ -128,7 +130,7 @@ impl Site {
             pages: content.pages,
             config: content.config,
             flags: content.flags,
-            status: zpages::Status { version: content.version, started, paths },
+            status: zpages::Status { version: content.version, emulates: content.emulates, started, paths },
             set_verbosity: content.set_verbosity,
         }
     }

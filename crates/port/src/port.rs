@@ -30,11 +30,11 @@ use crate::{
 };
 
 /// Maximum number of connections, which is below the usual limit on open files per process.
-const MOST_CONNECTIONS: usize = 512;
-/// Number of idle connections that each client for reviews keeps open.
+const MAX_CONNECTIONS: usize = 512;
+/// Maximum number of idle connections that each client for reviews keeps open.
 const IDLE_CONNECTIONS: usize = 128;
 
-/// The reason the port cannot be opened.
+/// The reason why the port cannot be opened.
 #[derive(Debug, Error)]
 pub enum PortError {
     /// The port is in use, or this machine does not have the address.
@@ -68,13 +68,13 @@ fn listening_text(address: &SocketAddr, source: &io::Error) -> String {
     let text = format!("failed to create listener: failed to listen on {address}: {source}");
     match source.kind() {
         io::ErrorKind::AddrInUse => format!(
-            "{text}; another scheduler may run here: end it, choose another port with --secure-port, or turn the port \
-             off with --secure-port=0"
+            "{text}; another scheduler may be running here: stop it, choose another port with --secure-port, or turn \
+             the port off with --secure-port=0"
         ),
         io::ErrorKind::AddrNotAvailable => {
             format!("{text}; this machine has no such address: correct --bind-address")
         }
-        io::ErrorKind::PermissionDenied => format!("{text}; choose a --secure-port from 1024 on"),
+        io::ErrorKind::PermissionDenied => format!("{text}; choose a --secure-port of 1024 or higher"),
         _ => text,
     }
 }
@@ -90,7 +90,8 @@ pub struct Port {
 impl Port {
     /// Opens the port and returns once it accepts connections. A port of 0 in `options` means any free port.
     ///
-    /// Blocks while files are read and, unless lookup failures are tolerated, until the API server has answered.
+    /// Blocks while files are read and, if the configmap with authorities must be read, until the API server has
+    /// answered.
     ///
     /// # Errors
     /// If an option, a file or the address cannot be used.
@@ -119,7 +120,7 @@ impl Port {
                     }
                 }
             });
-            // Tasks that watch files and the cluster end with the runtime.
+            // This ends the tasks that watch files and the cluster.
             runtime.shutdown_background();
         };
         let thread = thread::Builder::new().name("secure-port".to_owned()).spawn(work);
@@ -130,7 +131,7 @@ impl Port {
                 Ok(Self { address, stop, thread: Some(thread) })
             }
             Ok(Err(error)) => Err(error),
-            Err(_) => Err(PortError::Thread(io::Error::other("its thread vanished"))),
+            Err(_) => Err(PortError::Thread(io::Error::other("its thread ended unexpectedly"))),
         }
     }
 
@@ -176,7 +177,7 @@ impl OpenPort {
             })
         };
         let stop = async {
-            // If the handle is dropped, the port stops as well.
+            // Dropping the handle also stops the port.
             let _ = stopped.wait_for(|stop| *stop).await;
         };
         self.server.run(self.listener, service, stop).await;
@@ -227,7 +228,7 @@ async fn open(options: &Options, content: Content) -> Result<OpenPort, PortError
     let server = Server {
         name: "secure port",
         limits: limits(serving.max_streams),
-        admission: Admission::CloseIdle(MOST_CONNECTIONS),
+        admission: Admission::CloseIdle(MAX_CONNECTIONS),
         tls: Some(secured),
     };
     Ok(OpenPort { server, listener, address, chain: Arc::new(chain) })

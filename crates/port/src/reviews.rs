@@ -28,16 +28,16 @@ const PAUSES: [Duration; 4] = [
 ];
 /// Maximum number of concurrent reviews. Further reviews wait, so that a flood of tokens cannot exhaust the client's
 /// rate limit for long.
-const AT_ONCE: usize = 64;
+const MAX_CONCURRENT: usize = 64;
 
-/// Kinds of reviews.
+/// The kind of a review.
 #[derive(Clone, Copy, Debug)]
-enum Question {
+enum ReviewKind {
     Token,
     Access,
 }
 
-impl Question {
+impl ReviewKind {
     fn path(self) -> &'static str {
         match self {
             Self::Token => "/apis/authentication.k8s.io/v1/tokenreviews",
@@ -50,11 +50,12 @@ impl Question {
         match self {
             Self::Token => {
                 "This scheduler may not create TokenReviews, so the secure port accepts no bearer token. \
-                 Bind its user to the cluster role system:auth-delegator"
+                 Bind the scheduler's user to the cluster role system:auth-delegator"
             }
             Self::Access => {
-                "This scheduler may not create SubjectAccessReviews, so the secure port serves only what is open to everyone. \
-                 Bind its user to the cluster role system:auth-delegator"
+                "This scheduler may not create SubjectAccessReviews, so only members of system:masters may access more \
+                 than the secure port's --authorization-always-allow-paths. Bind the scheduler's user to the cluster \
+                 role system:auth-delegator"
             }
         }
     }
@@ -66,7 +67,7 @@ pub(crate) struct Reviews {
     client: ApiClient,
     turns: Semaphore,
     /// For each kind of review, true if a missing permission has been logged.
-    told: [AtomicBool; 2],
+    logged: [AtomicBool; 2],
 }
 
 /// `status` of a TokenReview.
@@ -114,31 +115,31 @@ struct Review<S> {
 
 impl Reviews {
     pub(crate) fn new(client: ApiClient) -> Self {
-        Self { client, turns: Semaphore::new(AT_ONCE), told: Default::default() }
+        Self { client, turns: Semaphore::new(MAX_CONCURRENT), logged: Default::default() }
     }
 
-    /// Returns the owner of a token.
+    /// Asks the API server for the owner of a token.
     pub(crate) async fn token(&self, token: &str) -> Result<TokenStatus, String> {
         let review = json!({
             "apiVersion": "authentication.k8s.io/v1",
             "kind": "TokenReview",
             "spec": {"token": token},
         });
-        self.ask(Question::Token, &review).await
+        self.ask(ReviewKind::Token, &review).await
     }
 
-    /// Returns whether a user may do what `spec` describes. `spec` comes from [`access_spec`].
+    /// Asks the API server whether a user may do what `spec` describes. [`access_spec`] creates `spec`.
     pub(crate) async fn access(&self, spec: &Value) -> Result<AccessStatus, String> {
         let review = json!({
             "apiVersion": "authorization.k8s.io/v1",
             "kind": "SubjectAccessReview",
             "spec": spec,
         });
-        self.ask(Question::Access, &review).await
+        self.ask(ReviewKind::Access, &review).await
     }
 
-    async fn ask<S: DeserializeOwned>(&self, question: Question, review: &Value) -> Result<S, String> {
-        let path = question.path();
+    async fn ask<S: DeserializeOwned>(&self, kind: ReviewKind, review: &Value) -> Result<S, String> {
+        let path = kind.path();
         let body = Bytes::from(review.to_string());
         let asking = async {
             // The semaphore is never closed.
@@ -147,7 +148,7 @@ impl Reviews {
         };
         let reply = match timeout(LIMIT, asking).await {
             Ok(reply) => {
-                self.heed(question, &reply);
+                self.heed(kind, &reply);
                 reply.map_err(|e| e.to_string())?
             }
             Err(_) => return Err(format!("POST {path}: no reply within {LIMIT:?}")),
@@ -156,14 +157,14 @@ impl Reviews {
         Ok(reviewed.status)
     }
 
-    /// Logs a missing permission once, and once more if the permission is granted and later revoked.
-    fn heed(&self, question: Question, reply: &Result<Bytes, ApiError>) {
-        let told = &self.told[question as usize];
+    /// Logs a missing permission once, and again if the permission is granted and later revoked.
+    fn heed(&self, kind: ReviewKind, reply: &Result<Bytes, ApiError>) {
+        let logged = &self.logged[kind as usize];
         match reply {
-            Ok(_) => told.store(false, Ordering::Relaxed),
+            Ok(_) => logged.store(false, Ordering::Relaxed),
             Err(error) if error.code() == Some(403) => {
-                if !told.swap(true, Ordering::Relaxed) {
-                    tracing::error!(err = %error, "{}", question.forbidden());
+                if !logged.swap(true, Ordering::Relaxed) {
+                    tracing::error!(err = %error, "{}", kind.forbidden());
                 }
             }
             Err(_) => {}

@@ -25,11 +25,11 @@ struct Tally {
 impl Slis {
     pub(crate) fn new(started: SystemTime) -> Self {
         let started = started.duration_since(UNIX_EPOCH).unwrap_or_default();
-        // The kernel records the start time of a process in hundredths of a second.
+        // Rounded to hundredths of a second, the precision of the start time that kube-scheduler reads from the kernel.
         Self { started: (started.as_secs_f64() * 100.0).round() / 100.0, checks: Mutex::default() }
     }
 
-    /// Records the result of a check for one of the three endpoints.
+    /// Records the result of a check of an endpoint (`healthz`, `livez` or `readyz`).
     pub(crate) fn observe(&self, name: &'static str, endpoint: &'static str, passed: bool) {
         let mut checks = self.checks.lock().unwrap_or_else(PoisonError::into_inner);
         let tally = checks.entry((name, endpoint)).or_default();
@@ -79,7 +79,7 @@ impl Slis {
     }
 }
 
-/// Writes the counts by name, status and endpoint.
+/// Returns the nonzero counts with their names, statuses and endpoints, sorted.
 fn counts(
     checks: &BTreeMap<(&'static str, &'static str), Tally>,
 ) -> Vec<(&'static str, &'static str, &'static str, u64)> {
@@ -91,8 +91,8 @@ fn counts(
     counts
 }
 
-/// Formats a finite number as the Prometheus library for Go does: with the fewest digits, and with an exponent from a
-/// million upwards.
+/// Formats a finite number as the Prometheus library for Go does: with the fewest digits, and with an exponent if the
+/// number is at least a million or below 0.0001.
 fn go_float(number: f64) -> String {
     let scientific = format!("{number:e}");
     let Some((digits, exponent)) = scientific.split_once('e') else { return scientific };

@@ -70,7 +70,7 @@ pub(crate) struct Policy {
 }
 
 impl Policy {
-    /// Reads the flags. An error contains the unsupported value and the supported values.
+    /// Reads the flags. An error contains the unsupported value.
     pub(crate) fn new(serving: &Serving) -> Result<Self, String> {
         let mut provider = ring::default_provider();
         if !serving.cipher_suites.is_empty() {
@@ -119,7 +119,7 @@ fn versions(min: &str) -> Result<Vec<&'static SupportedProtocolVersion>, String>
         "" | "VersionTLS12" => Ok(vec![&TLS12, &TLS13]),
         "VersionTLS13" => Ok(vec![&TLS13]),
         "VersionTLS10" | "VersionTLS11" => Err(format!(
-            "--tls-min-version: {min} is not served here, as it is not safe: set VersionTLS12 or VersionTLS13"
+            "--tls-min-version: {min} is insecure and not supported: set VersionTLS12 or VersionTLS13"
         )),
         other => Err(format!("unknown tls version {other:?}")),
     }
@@ -134,7 +134,7 @@ fn suites(names: &[String]) -> Result<Vec<CipherSuite>, String> {
             None if OLD_SUITES.contains(&name) => {
                 let all: Vec<&str> = SUITES.iter().map(|(name, _)| *name).collect();
                 return Err(format!(
-                    "--tls-cipher-suites: {name} is not served here, as it is not safe: leave it out, and choose from {}",
+                    "--tls-cipher-suites: {name} is insecure and not supported: choose from {}",
                     all.join(", ")
                 ));
             }
@@ -155,7 +155,7 @@ fn groups(numbers: &[i32]) -> Result<Vec<NamedGroup>, String> {
         }
         if let Some((_, name)) = OTHER_GROUPS.iter().find(|(other, _)| other == number) {
             return Err(format!(
-                "--tls-curve-preferences: {number} ({name}) is not served here: leave it out, and choose from 23 (CurveP256), \
+                "--tls-curve-preferences: {number} ({name}) is not supported: choose from 23 (CurveP256), \
                  24 (CurveP384) and 29 (X25519)"
             ));
         }
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn go_names_select_versions_suites_and_curves() {
+    fn the_flags_determine_the_tls_settings() {
         let names = ["TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256", "TLS_AES_128_GCM_SHA256"].map(str::to_owned);
         let chosen = policy(|s| s.cipher_suites = names.to_vec()).unwrap();
         let old: Vec<_> = chosen.provider.cipher_suites.iter().filter(|s| s.tls13().is_none()).collect();
@@ -258,12 +258,12 @@ mod tests {
             (policy(|s| s.cipher_suites = vec!["X".into()]), "Cipher suite X not supported or doesn't exist"),
             (
                 policy(|s| s.cipher_suites = vec!["TLS_RSA_WITH_AES_128_CBC_SHA".into()]),
-                "TLS_RSA_WITH_AES_128_CBC_SHA is not served here",
+                "TLS_RSA_WITH_AES_128_CBC_SHA is insecure and not supported",
             ),
             (policy(|s| s.curves = vec![0]), "curve preference 0 is out of range (must be 1-65535)"),
             (policy(|s| s.curves = vec![23, 23]), "duplicate curve preference 23"),
             (policy(|s| s.curves = vec![9]), "curve preference 9 is not supported by the current Go version"),
-            (policy(|s| s.curves = vec![4588]), "4588 (X25519MLKEM768) is not served here"),
+            (policy(|s| s.curves = vec![4588]), "4588 (X25519MLKEM768) is not supported"),
         ] {
             let error = serving.unwrap_err();
             assert!(error.contains(expected), "{error}");

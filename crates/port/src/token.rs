@@ -7,12 +7,12 @@ use ring::{hmac, rand::SystemRandom};
 
 use crate::{cache::Cache, reviews::Reviews, single_flight::SingleFlight, user::User};
 
-/// The user of a token, or the reason the token is invalid.
+/// The user of a token, or the reason why the token is invalid.
 type Owner = Result<User, String>;
 /// A keyed digest of a token.
 type Digest = Vec<u8>;
 
-/// Message for an invalid token if the API server does not provide one.
+/// Message for an invalid token if the API server provides no message.
 const INVALID: &str = "invalid bearer token";
 
 /// Authenticates tokens.
@@ -24,7 +24,7 @@ pub(crate) struct Tokens {
     /// `None`, nothing is cached.
     key: Option<hmac::Key>,
     known: Cache<Digest, Owner>,
-    under_way: SingleFlight<Digest, Result<Owner, String>>,
+    in_flight: SingleFlight<Digest, Result<Owner, String>>,
 }
 
 impl Tokens {
@@ -32,7 +32,7 @@ impl Tokens {
     pub(crate) fn new(reviews: Reviews, time: Duration) -> Self {
         // Without random numbers, nothing is cached.
         let key = hmac::Key::generate(hmac::HMAC_SHA256, &SystemRandom::new()).ok();
-        Self { reviews, time, key, known: Cache::default(), under_way: SingleFlight::default() }
+        Self { reviews, time, key, known: Cache::default(), in_flight: SingleFlight::default() }
     }
 
     /// Returns the user of a request's token; `None` without a token.
@@ -59,7 +59,7 @@ impl Tokens {
             }
             answer
         };
-        self.under_way.answer(digest.clone(), ask).await?
+        self.in_flight.answer(digest.clone(), ask).await?
     }
 
     /// Asks the API server about a token and returns its answer.
@@ -163,6 +163,6 @@ mod tests {
         let headers = carrying("Bearer wrong");
         let answers = futures_util::future::join_all((0..150).map(|_| tokens.user(&headers))).await;
         assert!(answers.iter().all(Result::is_err));
-        assert_eq!(asked.load(Ordering::Relaxed), 5, "attempts for one question");
+        assert_eq!(asked.load(Ordering::Relaxed), 5, "attempts to review one token");
     }
 }

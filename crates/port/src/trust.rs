@@ -2,7 +2,7 @@
 
 use crate::{client_certificate::Authorities, proxy::Proxies};
 
-/// Authorities of clients and proxies. Without them, no certificate is valid.
+/// Certificate authorities for clients and proxies. Without them, no certificate is valid.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Trust {
     pub(crate) clients: Option<Authorities>,

@@ -26,7 +26,7 @@ impl User {
         self.name == ANONYMOUS || self.groups.iter().any(|group| group == UNAUTHENTICATED)
     }
 
-    /// Adds the group of authenticated users, unless the user is already in that group or in the group of
+    /// Adds the group of authenticated users, unless the user is anonymous, already in that group, or in the group of
     /// unauthenticated users.
     pub(crate) fn authenticated(mut self) -> Self {
         let said = |group: &String| group == AUTHENTICATED || group == UNAUTHENTICATED;
@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn authenticated_users_are_in_the_group_of_authenticated_users() {
+    fn only_users_who_are_not_anonymous_join_the_group_of_authenticated_users() {
         for (name, groups, expected) in [
             ("jane", &["dev"][..], &["dev", AUTHENTICATED][..]),
             ("jane", &[AUTHENTICATED], &[AUTHENTICATED]),

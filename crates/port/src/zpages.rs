@@ -2,6 +2,7 @@
 
 use std::{
     fmt::Write,
+    sync::{Arc, OnceLock},
     time::{SystemTime, UNIX_EPOCH},
 };
 
@@ -22,8 +23,6 @@ const WARNING: &str = "Warning: This endpoint is not meant to be machine parseab
 const GROUP: &str = "config.k8s.io";
 /// API versions of the JSON form of these pages; `v1alpha1` is deprecated.
 const VERSIONS: [&str; 2] = ["v1alpha1", "v1beta1"];
-/// The emulated version of Kubernetes.
-const EMULATES: &str = "1.36";
 
 /// A flag with its value as a string.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,6 +37,7 @@ pub struct Flag {
 #[derive(Debug)]
 pub(crate) struct Status {
     pub(crate) version: &'static str,
+    pub(crate) emulates: Arc<OnceLock<String>>,
     pub(crate) started: SystemTime,
     pub(crate) paths: Vec<String>,
 }
@@ -72,27 +72,32 @@ pub(crate) fn flagz(flags: &[Flag], asked: &RequestInfo<'_>) -> Reply {
 pub(crate) fn statusz(status: &Status, asked: &RequestInfo<'_>) -> Reply {
     let text = || {
         let up = status.uptime();
+        let emulates = status.emulates.get().map(|version| format!("Emulation version: {version}\n"));
         format!(
             "\n{COMPONENT} statusz\n{WARNING}\n\n\
              Started: {}\nUp: {} hr {:02} min {:02} sec\nGo version: none\nBinary version: {} (harbormaster)\n\
-             Emulation version: {EMULATES}\nPaths: {}\n",
+             {}Paths: {}\n",
             unix_date(status.started_unix()),
             up / 3600,
             up / 60 % 60,
             up % 60,
             status.version,
+            emulates.unwrap_or_default(),
             status.paths.join(" ")
         )
     };
     let object = || {
-        json!({
+        let mut object = json!({
             "startTime": rfc3339(status.started_unix()),
             "uptimeSeconds": status.uptime(),
             "goVersion": "",
             "binaryVersion": status.version,
-            "emulationVersion": EMULATES,
             "paths": status.paths,
-        })
+        });
+        if let Some(version) = status.emulates.get() {
+            object["emulationVersion"] = version.as_str().into();
+        }
+        object
     };
     in_form("statusz", "Statusz", asked, text, object)
 }
@@ -116,7 +121,7 @@ fn in_form(
             if let (Value::Object(object), Value::Object(fields)) = (&mut object, fields()) {
                 object.extend(fields);
             }
-            let written = match is_for_eyes(asked) {
+            let written = match wants_indent(asked) {
                 true => serde_json::to_string_pretty(&object),
                 false => serde_json::to_string(&object).map(|text| text + "\n"),
             };
@@ -132,7 +137,7 @@ fn in_form(
             }
             reply
         }
-        None => reply::Status::not_acceptable("application/json, text/plain").reply(is_for_eyes(asked)),
+        None => reply::Status::not_acceptable("application/json, text/plain").reply(wants_indent(asked)),
     }
 }
 
@@ -143,7 +148,7 @@ enum Form {
     Json(&'static str),
 }
 
-/// Returns the first supported form in `Accept`; weights are ignored, since each client names one form.
+/// Returns the first supported form in `Accept`; weights are ignored, since clients usually name one form.
 fn wanted(asked: &RequestInfo<'_>, kind: &str) -> Option<Form> {
     let accept = asked.headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     if accept.trim().is_empty() {
@@ -169,7 +174,7 @@ fn wanted(asked: &RequestInfo<'_>, kind: &str) -> Option<Form> {
 }
 
 /// Returns true if JSON should be indented for readability: on request, or for browsers, curl and Wget.
-fn is_for_eyes(asked: &RequestInfo<'_>) -> bool {
+fn wants_indent(asked: &RequestInfo<'_>) -> bool {
     let said =
         query::pairs(asked.query).into_iter().find(|(name, value)| name == "pretty" && !value.is_empty());
     if let Some((_, value)) = said {
@@ -181,12 +186,12 @@ fn is_for_eyes(asked: &RequestInfo<'_>) -> bool {
 }
 
 /// Returns true if a JSON error should be indented: under the same conditions as other JSON, and also if the client
-/// does not accept JSON, since it gets the error as JSON anyway.
-pub(crate) fn error_is_for_eyes(asked: &RequestInfo<'_>) -> bool {
+/// does not accept JSON, which is the form of every error.
+pub(crate) fn error_wants_indent(asked: &RequestInfo<'_>) -> bool {
     let accept = asked.headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let media = accept.split(',').map(|clause| clause.split(';').next().unwrap_or_default().trim());
     let takes_json = |media: &str| matches!(media, "*/*" | "application/*" | "application/json");
-    is_for_eyes(asked) || !(accept.trim().is_empty() || media.into_iter().any(takes_json))
+    wants_indent(asked) || !(accept.trim().is_empty() || media.into_iter().any(takes_json))
 }
 
 /// Answers `PUT /debug/flags/v`; `body` is absent for other methods.
@@ -219,9 +224,10 @@ pub(crate) fn flag_index() -> Reply {
 
 /// Answers `/debug/pprof` by explaining the alternatives to a Go program's profiles.
 pub(crate) fn no_profile(is_index: bool) -> Reply {
-    const WHY: &str = "No profiles are served: they are those of a Go program, and this is none. For where processor time goes, \
-                       record it on the node, for example with: perf record -g -p PID (the program keeps the names of its \
-                       functions). For where the time of pods goes, see \"Traces\" in docs/operating.md.";
+    const WHY: &str = "No profiles are served here, because this is not a Go program. To see where CPU time goes, \
+                       profile the process on the node, for example with: perf record -g -p PID (the program contains \
+                       the names of its functions). To see where pods spend their time, see \"Traces\" in \
+                       docs/operating.md.";
     if is_index {
         reply::text(StatusCode::OK, format!("{WHY}\n"))
     } else {
@@ -283,10 +289,7 @@ fn rfc3339(unix: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{
-        Arc,
-        atomic::{AtomicU32, Ordering},
-    };
+    use std::sync::atomic::{AtomicU32, Ordering};
 
     use http::{HeaderMap, Method};
 

@@ -11,8 +11,8 @@ use crate::{
     sandbox::SandboxError,
 };
 
-/// Time without changes after which a sandbox with a decision for every pod is considered settled. It is longer than
-/// the backoff before a rejected pod's second attempt.
+/// Time without changes after which a sandbox is considered settled if every pod has a decision and none is being
+/// deleted. It is longer than the backoff before a rejected pod's second attempt.
 const QUIET: Duration = Duration::from_millis(1500);
 /// Time without changes after which a sandbox is considered settled in any case.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -168,8 +168,8 @@ pub enum Update {
     News(Vec<News>),
     /// Something that the user should know; one line. Reported once.
     Notice(String),
-    /// Every pod has a node or a reason for having none, and nothing more will happen without an external change.
-    /// Reported again only after a further change.
+    /// Nothing has changed for a while, so nothing more is expected without an external change. Reported again only
+    /// after a further change.
     Settled,
 }
 

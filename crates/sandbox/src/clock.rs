@@ -1,4 +1,4 @@
-//! The clock for stand-ins that wait for minutes or hours.
+//! The clock by which the stand-ins for kubelets and controllers wait for minutes or hours.
 
 use std::{
     sync::Arc,
@@ -9,7 +9,7 @@ use harbormaster_api::Timestamp;
 use tokio::{sync::watch, time::sleep};
 
 /// Clock by which pods run and fail, tolerations expire and CronJobs start. It starts at the machine's time, can run
-/// faster by a factor, and can be moved ahead. Clones share everything.
+/// faster by a factor, and can be moved ahead. All clones show the same time.
 #[derive(Clone, Debug)]
 pub struct Clock {
     began: SystemTime,

@@ -118,7 +118,7 @@ impl Controllers {
         })
     }
 
-    /// Replaces the machine's clock by another clock.
+    /// Replaces the machine's clock with another clock.
     #[must_use]
     pub fn with_clock(mut self, clock: Clock) -> Self {
         self.tools.clock = clock;

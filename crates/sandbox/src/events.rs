@@ -1,7 +1,7 @@
 //! Events, as client-go's recorder writes them for controllers and kubelets.
 //!
-//! Thousands of pods do not cause thousands of events: events of a component about one object are counted, combined and
-//! finally dropped by the rules of client-go's correlator.
+//! An owner of thousands of pods does not cause thousands of events: events of a component about one object are
+//! counted, combined and finally dropped by the rules of client-go's correlator.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -21,7 +21,7 @@ use crate::{
 const BURST: f64 = 25.0;
 /// Number of further events about that object per second.
 const REFILL: f64 = 1.0 / 300.0;
-/// From this number of different messages with the same reason on, new messages are combined.
+/// Number of different messages with the same reason at which new messages begin to be combined.
 const MOST_SIMILAR: usize = 10;
 /// Time without similar messages after which messages are no longer combined.
 const SIMILAR_FOR: Duration = Duration::from_secs(600);
@@ -134,7 +134,7 @@ impl Events {
         carry_on(source.component, self.store.create("events", event).map(|_| ()));
     }
 
-    /// Updates the count of an event that was written before. Returns false if that event is gone.
+    /// Updates the count of an event that was written earlier. Returns false if that event is gone.
     fn count(&self, told: &SentEvent, namespace: &str, message: &str) -> bool {
         let namespace = if namespace.is_empty() { "default" } else { namespace };
         let counted = self.store.update("events", namespace, &told.name, |event| {
@@ -195,7 +195,7 @@ impl ObjectEvents {
     }
 }
 
-/// Returns a reference to an object for events.
+/// Returns the reference by which events name an object.
 pub(crate) fn reference(object: &Value) -> Value {
     json!({
         "apiVersion": object["apiVersion"], "kind": object["kind"], "name": name(object),

@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_condition_keeps_its_time_until_it_changes() {
+    fn a_condition_keeps_its_transition_time_until_its_status_changes() {
         let mut pod = json!({"status": {"conditions": [
             {"type": "Ready", "status": "True", "lastTransitionTime": "2020-01-01T00:00:00Z"}]}});
         set_condition(&mut pod, "Ready", true, "", "still");

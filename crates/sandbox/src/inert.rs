@@ -6,12 +6,13 @@ use tokio::{sync::mpsc, task::JoinSet};
 use crate::sandbox::SandboxError;
 
 /// Resource, plural of the kind, and the words with which the notice tells users that these objects have no effect.
-const KINDS: [(&str, &str, &str); 14] = [
+const KINDS: [(&str, &str, &str); 15] = [
     ("resourcequotas", "ResourceQuotas", "limit nothing"),
     ("limitranges", "LimitRanges", "set no defaults and limit nothing"),
     ("ingresses.networking.k8s.io", "Ingresses", "route nothing"),
     ("networkpolicies.networking.k8s.io", "NetworkPolicies", "block no traffic"),
     ("podtemplates", "PodTemplates", "are not used by any controller"),
+    ("devicetaintrules.resource.k8s.io", "DeviceTaintRules", "evict no pods"),
     ("horizontalpodautoscalers.autoscaling", "HorizontalPodAutoscalers", "scale nothing"),
     ("volumeattributesclasses.storage.k8s.io", "VolumeAttributesClasses", "change no volumes"),
     (
@@ -73,7 +74,7 @@ impl Inert {
     pub(crate) async fn next(&mut self) -> String {
         match self.notices.recv().await {
             Some(notice) => notice,
-            // Every kind has caused its notice, so no more will follow.
+            // Every watch has caused its notice or has failed, so no more notices will follow.
             None => std::future::pending().await,
         }
     }

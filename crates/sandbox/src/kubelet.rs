@@ -31,9 +31,9 @@ use crate::{
 /// Annotation that, if `true`, stops a node as if its power had been cut.
 pub const STOPPED: &str = "sandbox.harbormaster.dev/stopped";
 
-/// Number of pods in a burst for whose containers kubelets send events.
+/// Maximum number of pods in a burst for which kubelets send events about containers.
 const MOST_TOLD: f64 = 1000.0;
-/// Number of further pods per second.
+/// Number of further pods per second for which kubelets send these events.
 const TOLD_PER_SECOND: f64 = 10.0;
 
 #[derive(Debug)]
@@ -42,7 +42,7 @@ pub(crate) struct Kubelet {
     pods: Watch,
     nodes: Watch,
     network: Network,
-    /// Number of nodes seen so far.
+    /// Highest node number so far. A node's number determines its address.
     node_count: usize,
     /// Nodes that are not ready.
     troubled: HashMap<String, NodeState>,
@@ -166,8 +166,8 @@ impl Kubelet {
         self.note_state(node);
         if !nodes::is_complete(node) {
             self.node_count += 1;
-            let number = self.node_count;
-            let change = |node: &mut Value| nodes::complete(node, number);
+            let (number, version) = (self.node_count, self.store.kubernetes_version());
+            let change = |node: &mut Value| nodes::complete(node, number, &version);
             carry_on("The kubelet", self.store.update_status("nodes", "", name(node), change).map(|_| ()));
         }
         if self.node_state(name(node)) != NodeState::Silent {
@@ -341,7 +341,7 @@ impl Kubelet {
     }
 
     /// Sends the events about a pod's starting containers. The number of pods with such events is limited, because each
-    /// causes at least three.
+    /// of these pods causes at least three events.
     fn tell_start(&mut self, pod: &Value) {
         if text(pod, "/status/phase") != "Running" || !self.told.spend() {
             return;
@@ -381,7 +381,8 @@ impl Kubelet {
             return;
         }
         for container in list(pod, "/spec/containers") {
-            let message = format!("Readiness probe failed: the annotation {READY_AFTER} says so");
+            let message =
+                format!("Readiness probe failed: simulated because of the annotation {READY_AFTER}");
             self.tell(pod, "containers", container, Kind::Warning, "Unhealthy", &message);
         }
     }

@@ -9,12 +9,13 @@
 //! The stand-ins:
 //! - *kubelet*: nodes are ready, have an address range and renew their leases, unless they are [`STOPPED`]. Pods with a
 //!   node become Running and Ready, with an address from the node's range, and deleted pods disappear after a moment.
-//!   Pods of Jobs, and other pods that may finish, do so after the time in their [`RUN_FOR`] annotation. [`FAIL_AFTER`]
-//!   and [`READY_AFTER`] make pods fail, or become ready late or never.
+//!   Pods that may finish do so after the time in their [`RUN_FOR`] annotation; pods of Jobs also finish without it.
+//!   [`FAIL_AFTER`] and [`READY_AFTER`] make pods fail, or become ready late or never.
 //! - *controllers*: Deployments, ReplicaSets, ReplicationControllers, StatefulSets, DaemonSets and Jobs get pods,
 //!   CronJobs get Jobs, disruption budgets get a status, services get endpoints, and load balancers get an address.
-//!   Nodes get the taints that correspond to their conditions, and pods leave nodes with `NoExecute` taints that they
-//!   do not tolerate. Objects of deleted owners are deleted, and so are pods of deleted nodes.
+//!   Pods get resource claims from templates. Nodes get the taints that correspond to their conditions, and pods
+//!   leave nodes with `NoExecute` taints that they do not tolerate. Objects of deleted owners are deleted, and so are
+//!   pods of deleted nodes.
 //! - *volume controllers and provisioners*: a claim gets the smallest suitable volume. If there is none and the claim's
 //!   class names a provisioner (any will do), a volume is provisioned for the node of the claim's pod. Ephemeral
 //!   volumes and StatefulSets get claims.
@@ -49,6 +50,7 @@ pub use harbormaster_manifests::{Source, Validate};
 pub use kubelet::{FAIL_AFTER, READY_AFTER, RUN_FOR, STOPPED};
 pub use sandbox::{Sandbox, SandboxError};
 
+use harbormaster_api::Release;
 use harbormaster_core::EngineConfig;
 use harbormaster_driver::ExtenderConfig;
 
@@ -59,12 +61,15 @@ pub struct Options {
     pub manifests: Vec<Source>,
     /// Treatment of unknown fields in manifests.
     pub validate: Validate,
-    /// True if pods on missing nodes become pending again.
+    /// True if pods on missing nodes become pending again. DaemonSet and static pods are removed instead.
     pub reschedule_missing: bool,
     /// Number of generated nodes, in three zones.
     pub nodes: usize,
     /// The scheduler that places pods.
     pub scheduler: AttachedScheduler,
+    /// The release of Kubernetes that the API server and the kubelets report as their version, and that the scheduler
+    /// reproduces if it is [`AttachedScheduler::Default`].
+    pub release: Release,
     /// Connections to the scheduler's extenders, in the order in which its configuration lists them.
     pub extenders: Vec<ExtenderConfig>,
     /// Port on 127.0.0.1; 0 selects a free port.

@@ -33,17 +33,17 @@ pub(crate) fn load(store: &Store, options: &Options) -> Result<Vec<String>, Sand
         let created = store.create("storageclasses.storage.k8s.io", nodes::standard_class());
         wrong.extend(created.err().map(|failure| format!("--nodes: {failure}")));
     }
-    let mut nodes = 0;
+    let (mut nodes, version) = (0, store.kubernetes_version());
     for mut node in made {
         nodes += 1;
-        nodes::complete(&mut node, nodes);
+        nodes::complete(&mut node, nodes, &version);
         if let Err(failure) = store.create("nodes", node) {
             wrong.push(format!("--nodes: {failure}"));
         }
     }
     // Owners get new UIDs, so references to them must be updated.
     let mut identities: HashMap<String, Value> = HashMap::new();
-    // Resource claims refer to the pods that own and use them, so they follow.
+    // Resource claims refer to the pods that own and use them, so the claims come last.
     let is_claim = |manifest: &&Manifest| manifest.kind.rules == Rules::ResourceClaim;
     let objects = manifests.objects.iter();
     for manifest in objects.clone().filter(|manifest| !is_claim(manifest)).chain(objects.filter(is_claim)) {
@@ -53,7 +53,7 @@ pub(crate) fn load(store: &Store, options: &Options) -> Result<Vec<String>, Sand
         }
         if manifest.kind.rules == Rules::Node {
             nodes += 1;
-            nodes::complete(&mut value, nodes);
+            nodes::complete(&mut value, nodes, &version);
         }
         let old = uid(&value).to_owned();
         if let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut) {
@@ -107,8 +107,8 @@ fn has_class(manifests: &Manifests) -> bool {
     classes.clone().any(|class| class.name == nodes::STANDARD || is_default(&class.value()))
 }
 
-/// Creates a custom object or a resource claim with the status from the manifest. No controller in the sandbox would set
-/// the status, and the API server ignores it on creation if the status is a subresource.
+/// Creates a custom object or a resource claim with the status from the manifest. No controller in the sandbox would
+/// set the status, and the API server ignores the status on creation if it is a subresource.
 fn create_with_status(
     store: &Store,
     resource: &str,

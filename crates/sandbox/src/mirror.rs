@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use crate::sandbox::SandboxError;
 
-/// The objects of one resource as of the last [`Mirror::catch_up`]. The next `catch_up` sees all earlier writes by this
-/// process.
+/// The objects of one resource as of the last [`Mirror::changed`] or [`Mirror::catch_up`]. `catch_up` sees all earlier
+/// writes by this process.
 #[derive(Debug)]
 pub(crate) struct Mirror {
     store: Store,
@@ -58,7 +58,9 @@ impl Mirror {
         let Ok(events) = events else {
             match self.store.watch(self.resource, "", "", "") {
                 Ok(watch) => self.watch = watch,
-                Err(error) => tracing::error!(err = %error, resource = self.resource, "Cannot be watched"),
+                Err(error) => {
+                    tracing::error!(err = %error, resource = self.resource, "A resource cannot be watched");
+                }
             }
             self.objects.clear();
             return;

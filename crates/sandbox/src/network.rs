@@ -143,7 +143,7 @@ impl Network {
         }
     }
 
-    /// Returns the address for a starting pod. A pod always gets the same address.
+    /// Returns the address for a starting pod: the address that the pod already has, or a new one.
     pub(crate) fn address(&mut self, pod: &Value) -> String {
         if let Some((_, address)) = self.pods.get(uid(pod)) {
             return Ipv4Addr::from(*address).to_string();
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_get_distinct_addresses_of_their_node() {
+    fn pods_get_distinct_addresses_from_the_range_of_their_node() {
         let mut network = Network::new();
         network.add_node(&node("a", "10.244.7.0/24"));
         let mut running = pod(0, "a");
@@ -218,9 +218,13 @@ mod tests {
         network.add_pod(&running);
         let mut addresses: Vec<String> = (1..=3).map(|uid| network.address(&pod(uid, "a"))).collect();
         assert_eq!(addresses, ["10.244.7.2", "10.244.7.4", "10.244.7.5"]);
-        assert_eq!(network.address(&pod(1, "a")), "10.244.7.2", "always the same");
+        assert_eq!(network.address(&pod(1, "a")), "10.244.7.2", "a pod keeps its address");
         network.remove_pod("1");
-        assert_eq!(network.address(&pod(4, "a")), "10.244.7.6", "not reused immediately");
+        assert_eq!(
+            network.address(&pod(4, "a")),
+            "10.244.7.6",
+            "a released address is not reused immediately"
+        );
         addresses = (5..=300).map(|uid| network.address(&pod(uid, "a"))).collect();
         assert!(addresses.contains(&"10.244.7.2".to_owned()));
         assert_eq!(addresses.last().map(String::as_str), Some("100.64.0.48"), "a full range overflows");

@@ -1,6 +1,5 @@
 //! Generated nodes, and the objects that are created with them.
 
-use harbormaster_apiserver::VERSION;
 use serde_json::{Value, json};
 
 use crate::fields::{condition, now, set_condition, text};
@@ -77,8 +76,8 @@ fn say_conditions(node: &mut Value, is_replaced: impl Fn(&Value) -> bool) {
     }
 }
 
-/// Adds the status fields that a kubelet would write, where the node does not specify them.
-pub(crate) fn complete(node: &mut Value, number: usize) {
+/// Adds the status fields that a kubelet of the given version would write, where the node does not specify them.
+pub(crate) fn complete(node: &mut Value, number: usize, version: &str) {
     if !node["status"].is_object() {
         node["status"] = json!({});
     }
@@ -95,7 +94,7 @@ pub(crate) fn complete(node: &mut Value, number: usize) {
     if !node["status"]["nodeInfo"].is_object() {
         node["status"]["nodeInfo"] = json!({
             "architecture": "amd64", "bootID": "", "containerRuntimeVersion": "sandbox://1", "kernelVersion": "sandbox",
-            "kubeProxyVersion": "", "kubeletVersion": VERSION, "machineID": "", "operatingSystem": "linux",
+            "kubeProxyVersion": "", "kubeletVersion": version, "machineID": "", "operatingSystem": "linux",
             "osImage": "sandbox", "systemUUID": "",
         });
     }

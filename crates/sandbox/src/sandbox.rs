@@ -6,10 +6,11 @@ use std::{
     time::Duration,
 };
 
+use harbormaster_api::features::Features;
 use harbormaster_apiserver::{ApiServer, Certificate, Failure, Running, Store, kubeconfig_yaml};
 use harbormaster_config::ConfigErrors;
 use harbormaster_core::EngineConfig;
-use harbormaster_driver::{ConnectionConfig, DriverConfig, DriverError, ExitReason, ExtenderConfig};
+use harbormaster_driver::{Clients, ConnectionConfig, DriverConfig, DriverError, ExitReason, ExtenderConfig};
 use harbormaster_manifests::ManifestErrors;
 use harbormaster_setup::{Choices, Setup};
 use tokio::{
@@ -70,7 +71,7 @@ pub struct Sandbox {
     store: Store,
     server: Running,
     authority: String,
-    /// The server's listener for the scheduler.
+    /// The API server's second listener, without TLS, for the scheduler.
     inner: Option<Running>,
     scheduler: Option<RunningScheduler>,
     stand_ins: JoinSet<()>,
@@ -96,7 +97,8 @@ impl Sandbox {
             AttachedScheduler::None => None,
             AttachedScheduler::Engine(engine) => Some(engine),
             AttachedScheduler::Default => {
-                let setup = Setup::read(None, &Choices::default())?;
+                let features = Features::of(options.release);
+                let setup = Setup::read(None, &Choices { features, ..Choices::default() })?;
                 notices.extend(setup.warnings);
                 Some(setup.engine)
             }
@@ -107,6 +109,7 @@ impl Sandbox {
             .collect();
         let api = ApiServer::new(harbormaster_apiserver::Options {
             no_containers: Some(NO_CONTAINERS.to_owned()),
+            minor_version: options.release.minor(),
             ..harbormaster_apiserver::Options::default()
         });
         let store = api.store();
@@ -129,7 +132,7 @@ impl Sandbox {
         Ok(Self { board, store, server, authority, inner, scheduler, stand_ins, inert, schedulers, notices })
     }
 
-    /// Returns the store with all objects. All clients see what is written to it.
+    /// Returns the store with all objects. Clients see everything that is written to the store.
     pub fn store(&self) -> &Store {
         &self.store
     }
@@ -170,7 +173,7 @@ impl Sandbox {
         timeout(limit, shown).await.is_ok()
     }
 
-    /// Waits for the next change of the board, or the scheduler's failure.
+    /// Waits for the next update, or for the end of the scheduler.
     ///
     /// # Errors
     /// If the scheduler has ended.
@@ -239,7 +242,7 @@ fn attach(engine: EngineConfig, extenders: Vec<ExtenderConfig>, server: SocketAd
         ..ConnectionConfig::default()
     };
     let hostname = Some("sandbox".to_owned());
-    let config = DriverConfig { connection, hostname, extenders, ..DriverConfig::default() };
+    let config = DriverConfig { hostname, extenders, ..DriverConfig::default() };
     let (stop, stopped) = oneshot::channel();
     let task = tokio::spawn(async move {
         let shutdown = async {
@@ -248,7 +251,8 @@ fn attach(engine: EngineConfig, extenders: Vec<ExtenderConfig>, server: SocketAd
                 tracing::debug!(v = 2, "The sandbox is gone");
             }
         };
-        harbormaster_driver::run(config, engine, shutdown).await
+        let clients = Clients::new(&connection).await?;
+        harbormaster_driver::run(clients, config, engine, shutdown).await
     });
     RunningScheduler { stop, task }
 }
@@ -263,6 +267,6 @@ pub(crate) fn carry_on(who: &str, done: Result<(), Failure>) {
     if let Err(failure) = done
         && !is_passing(&failure)
     {
-        tracing::warn!(err = %failure, "{who} was refused a request");
+        tracing::warn!(err = %failure, "{who}: the API server refused a request");
     }
 }

@@ -36,10 +36,10 @@ impl PemPair {
         let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&self.cert).collect();
         let chain = chain.map_err(|e| format!("the certificate is not PEM: {e}"))?;
         if chain.is_empty() {
-            return Err("the file of the certificate has no PEM block \"CERTIFICATE\"".to_owned());
+            return Err("the certificate file has no PEM block \"CERTIFICATE\"".to_owned());
         }
         let key = PrivateKeyDer::from_pem_slice(&self.key)
-            .map_err(|e| format!("the private key is not PEM, or of no known kind: {e}"))?;
+            .map_err(|e| format!("the private key is not PEM or has an unknown type: {e}"))?;
         let pair = CertifiedKey::from_der(chain, key, provider)
             .map_err(|e| format!("the certificate and its key cannot be used: {e}"))?;
         Ok(Arc::new(pair))
@@ -54,10 +54,10 @@ pub fn authorities(pem: &[u8]) -> Result<RootCertStore, String> {
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(pem) {
         let certificate = certificate.map_err(|e| format!("not PEM: {e}"))?;
-        roots.add(certificate).map_err(|e| format!("one of its certificates cannot be used: {e}"))?;
+        roots.add(certificate).map_err(|e| format!("a certificate cannot be used: {e}"))?;
     }
     if roots.is_empty() {
-        return Err("it has no PEM block \"CERTIFICATE\"".to_owned());
+        return Err("no PEM block \"CERTIFICATE\"".to_owned());
     }
     Ok(roots)
 }

@@ -19,11 +19,11 @@ use tokio::{
 pub enum Admission {
     /// No limit.
     Unlimited,
-    /// At most this many. Further clients wait until a connection is closed.
+    /// At most this many connections. Further clients wait until a connection is closed.
     Wait(usize),
-    /// At most this many. To admit a further client, an idle connection is closed: the oldest connection that has not
-    /// had a request or, if there is none, the oldest connection between two requests. If all connections are busy, the
-    /// new client is turned away.
+    /// At most this many connections. To admit a further client, an idle connection is closed: the oldest connection
+    /// that has not had a request or, if there is none, the oldest connection between two requests. If all connections
+    /// are busy, the new client is turned away.
     CloseIdle(usize),
 }
 
@@ -93,8 +93,8 @@ impl ConnectionTable {
         Some(Admitted { table: self.clone(), connection, _place: place })
     }
 
-    /// Closes an idle connection if the number of connections is limited. Called when the process has too many open
-    /// files.
+    /// Closes an idle connection if [`Admission::CloseIdle`] allows it. Called when no connection can be accepted,
+    /// for example because the process has too many open files.
     pub(crate) fn relieve(&self) {
         if self.most < usize::MAX {
             self.open().close_idle();

@@ -5,7 +5,7 @@ use std::time::Duration;
 /// Limits of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Time limit for the client's part of a TLS handshake.
+    /// Time limit for a TLS handshake.
     pub handshake: Duration,
     /// Time limit for the head of a request over HTTP/1.1, counted from the end of the previous request. It should
     /// exceed the 90 s after which clients written in Go close idle connections; otherwise, a client may send a request

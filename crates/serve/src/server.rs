@@ -124,7 +124,7 @@ impl Server {
                         let connection = admitted.connection.clone();
                         tokio::select! {
                             () = server.secure(stream, &connection, &*service, stopped) => {}
-                            () = connection.closed() => tracing::trace!(v = 5, "Too many connections: one is closed"),
+                            () = connection.closed() => tracing::trace!(v = 5, "Closing an idle connection: too many are open"),
                         }
                         drop(admitted);
                     });
@@ -134,7 +134,7 @@ impl Server {
             }
         }
         drop(listener);
-        // Each connection has a receiver.
+        // Every connection receives this signal.
         let _ = stopping.send(true);
         let deadline = Instant::now() + grace;
         while let Ok(Some(ended)) = timeout_at(deadline, connections.join_next()).await {
@@ -250,7 +250,7 @@ impl Server {
         Box::pin(stream)
     }
 
-    /// Serves a connection until the client closes it or is idle for too long, or until the connection must be closed.
+    /// Serves a connection until the client closes it, the client is idle for too long, or the server must close it.
     async fn until_end(
         &self,
         served: impl GracefulConnection,

@@ -1,14 +1,16 @@
 //! Builds an engine's configuration from a KubeSchedulerConfiguration, identically for a live scheduler, a simulation
 //! and a sandbox.
 //!
-//! [`Choices`] contains the settings from outside the configuration, including the available plugins. [`Setup`] is the
-//! result of combining both.
+//! [`Choices`] contains the settings that do not come from the configuration, including the available plugins.
+//! [`Setup`] combines the configuration with these settings.
 //!
-//! Invariants: nothing here reads a clock, a file or the environment; every error names the file, line and field.
+//! Invariants: this crate reads no clock, file or environment variable; every error about a field in a configuration
+//! file names the file, line and field.
 
 use std::{sync::Arc, time::Duration};
 
 use harbormaster_api::{
+    Release,
     features::{Feature, Features},
     points::{ExtensionPoint, PointSet},
     similar::similar,
@@ -22,15 +24,11 @@ use harbormaster_framework::{
     profile::{Profile, ProfileError, ProfileSpec},
     registry::{BuildCycle, BuildError, Registry},
 };
-use serde_json::json;
 
 /// Name that stands for every plugin in a `disabled` list.
 const ALL: &str = "*";
 
-/// The plugin that keeps a pod pending if the pod needs a plugin that is not implemented yet.
-const UNBUILT: &str = "HarbormasterUnbuilt";
-
-/// Settings from outside the configuration.
+/// Settings that do not come from the configuration.
 #[derive(Clone, Debug)]
 pub struct Choices {
     /// Plugins that the configuration may name. The default contains the plugins of this repository.
@@ -80,16 +78,38 @@ impl Setup {
     /// # Errors
     /// All errors in the configuration.
     pub fn of(mut config: KubeSchedulerConfiguration, choices: &Choices) -> Result<Self, ConfigErrors> {
+        check_gates(choices.features)?;
         harbormaster_config::validate(&config, &choices.features)?;
         config.ignore_managed_resources()?;
         let registry = &choices.plugins;
         let plans = harbormaster_config::plan_profiles(&config, &Catalog(registry), &choices.features)?;
         let engine = engine(&config, profiles(&config, &plans, choices)?, choices);
-        let mut warnings = unbuilt_plugins(&config, &plans);
+        let mut warnings = ignored_gates(choices.features);
         warnings.extend(zero_weights(&config));
-        warnings.extend(unknown_plugins(&config, registry));
+        warnings.extend(unknown_plugins(&config, registry, choices.features.release()));
         Ok(Self { warnings, config, engine })
     }
+}
+
+/// Refuses gates whose features are not implemented. A scheduler that accepted them would ignore pod groups, taints or
+/// claims, or overcommit nodes.
+fn check_gates(features: Features) -> Result<(), ConfigErrors> {
+    let refused: Vec<&str> = features.refused().map(Feature::name).collect();
+    let message = match refused.as_slice() {
+        [] => return Ok(()),
+        [only] => format!("the feature gate {only} is not supported: leave it off"),
+        _ => format!("the feature gates {} are not supported: leave them off", refused.join(", ")),
+    };
+    let (file, field) = (String::new(), String::new());
+    Err(ConfigError { file, position: None, field, message, help: None }.into())
+}
+
+/// Warns about gates that are off although Harbormaster behaves as if they were on.
+fn ignored_gates(features: Features) -> Vec<String> {
+    let warning = |gate: Feature| {
+        format!("the feature gate {gate} is off, but this has no effect: its feature cannot be turned off")
+    };
+    features.ignored().map(warning).collect()
 }
 
 /// Builds the plugins of all profiles.
@@ -101,7 +121,7 @@ fn profiles(
     let cx = BuildCycle { features: choices.features };
     let (mut profiles, mut errors) = (Vec::new(), Vec::new());
     for (at, plan) in plans.iter().enumerate() {
-        match Profile::build(&spec(plan, &choices.plugins, choices.parity), &choices.plugins, &cx) {
+        match Profile::build(&spec(plan, choices.parity), &choices.plugins, &cx) {
             Ok(profile) => profiles.push(Arc::new(profile)),
             Err(error) => errors.push(build_error(config, at, &error)),
         }
@@ -147,14 +167,13 @@ fn engine(
     let mut engine = EngineConfig::new(profiles);
     engine.parity = choices.parity;
     engine.batching = choices.features.enabled(Feature::OpportunisticBatching);
-    // Each profile already contains its own value or the global one.
+    // Each profile already contains its own value or the global value.
     engine.percentage_of_nodes_to_score = None;
     engine.backoff = Backoff {
         initial: seconds(config.pod_initial_backoff_seconds),
         max: seconds(config.pod_max_backoff_seconds),
     };
     engine.extenders = Extenders::new(config.extenders_in_order().into_iter().map(extender));
-    engine.unbuilt_plugin = Some(UNBUILT);
     if let Some(max_wait) = choices.max_wait {
         engine.max_wait = max_wait;
     }
@@ -183,51 +202,15 @@ fn seconds(seconds: i64) -> Duration {
     Duration::from_secs(u64::try_from(seconds).unwrap_or(0))
 }
 
-fn spec(plan: &ProfilePlan, registry: &Registry, parity: bool) -> ProfileSpec {
-    let mut spec = ProfileSpec {
+fn spec(plan: &ProfilePlan, parity: bool) -> ProfileSpec {
+    ProfileSpec {
         name: plan.scheduler_name.clone(),
         points: ExtensionPoint::ALL.iter().map(|point| (*point, plan.at(*point).to_vec())).collect(),
         args: plan.args.iter().map(|(plugin, args)| (plugin.clone(), args.clone())).collect(),
-        // Zero selects kube-scheduler's adaptive sample. Where scoring is cheap, scoring all nodes is better.
+        // Zero selects kube-scheduler's adaptive sample. Scoring is cheap in Harbormaster, so unless parity is
+        // required, all nodes are scored.
         percentage_of_nodes_to_score: plan.percentage_of_nodes_to_score.filter(|p| *p != 0 || parity),
-    };
-    if !plan.missing.is_empty() {
-        add_unbuilt(&mut spec, plan, registry);
     }
-    spec
-}
-
-/// Adds the plugin that keeps pods pending if they need a missing plugin. It comes first at its points, so that no
-/// other plugin's rejection hides its message.
-fn add_unbuilt(spec: &mut ProfileSpec, plan: &ProfilePlan, registry: &Registry) {
-    let points = registry.points(UNBUILT).unwrap_or_default();
-    for (point, plugins) in &mut spec.points {
-        if points.contains(*point) {
-            plugins.insert(0, (UNBUILT.to_owned(), 0));
-        }
-    }
-    let missing: Vec<&str> = plan.missing.iter().map(|(name, _)| name.as_str()).collect();
-    spec.args.push((UNBUILT.to_owned(), json!({ "missing": missing })));
-}
-
-/// Returns one warning about all missing plugins that the user enables by name in any profile. Other missing plugins
-/// are reported for the pods that need them.
-fn unbuilt_plugins(config: &KubeSchedulerConfiguration, plans: &[ProfilePlan]) -> Vec<String> {
-    let mut enabled: Vec<String> = Vec::new();
-    for (profile, plan) in config.profiles.iter().zip(plans) {
-        for (plugin, _) in plan.missing.iter().filter(|(plugin, _)| profile.enables_by_name(plugin)) {
-            if !enabled.contains(plugin) {
-                enabled.push(plugin.clone());
-            }
-        }
-    }
-    if enabled.is_empty() {
-        return Vec::new();
-    }
-    vec![format!(
-        "the configuration enables plugins that are not built yet: {}; pods that need them stay pending",
-        enabled.join(", ")
-    )]
 }
 
 /// The plugins that a configuration may name.
@@ -267,8 +250,12 @@ fn zero_weights(config: &KubeSchedulerConfiguration) -> Vec<String> {
 }
 
 /// Warns about nonexistent plugins in places where kube-scheduler silently ignores them.
-fn unknown_plugins(config: &KubeSchedulerConfiguration, registry: &Registry) -> Vec<String> {
-    let known = || harbormaster_config::IN_TREE.iter().map(|plugin| plugin.name).chain(registry.names());
+fn unknown_plugins(
+    config: &KubeSchedulerConfiguration,
+    registry: &Registry,
+    release: Release,
+) -> Vec<String> {
+    let known = || harbormaster_config::in_tree(release).map(|plugin| plugin.name).chain(registry.names());
     let mut warnings = Vec::new();
     let mut warn = |field: String, name: &str, effect: &str| {
         if !known().any(|known| known == name) {

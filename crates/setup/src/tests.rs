@@ -1,4 +1,6 @@
-use harbormaster_api::features::Feature;
+use std::collections::BTreeSet;
+
+use harbormaster_api::Release;
 use harbormaster_config::PluginArgs;
 use harbormaster_framework::prelude::*;
 use serde::Deserialize;
@@ -12,31 +14,15 @@ fn of(profiles: &str) -> Result<Setup, ConfigErrors> {
 }
 
 #[test]
-fn the_default_profile_lacks_nothing() {
+fn the_default_profile_contains_exactly_the_active_in_tree_plugins() {
     let setup = Setup::read(None, &Choices::default()).unwrap();
     let [profile] = setup.engine.profiles.as_slice() else { panic!("{setup:?}") };
     assert_eq!(*profile.name(), "default-scheduler");
-    assert!(profile.plugins().iter().all(|plugin| plugin.name() != UNBUILT));
+    let ours: BTreeSet<&str> = profile.plugins().iter().map(|plugin| plugin.name()).collect();
+    let theirs =
+        harbormaster_config::in_tree(Release::V1_36).filter(|plugin| plugin.active(&Features::default()));
+    assert_eq!(ours, theirs.map(|plugin| plugin.name).collect());
     assert!(setup.warnings.is_empty(), "{:?}", setup.warnings);
-}
-
-#[test]
-fn enabled_plugins_that_are_not_built_are_reported_once_and_reject_the_pods_that_need_them() {
-    let features =
-        Features::default().with(Feature::GenericWorkload, true).with(Feature::GangScheduling, true);
-    let asked = "plugins: {multiPoint: {enabled: [{name: GangScheduling}]}}";
-    let text = format!(
-        "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles:\n\
-         - {{schedulerName: a, {asked}}}\n- {{schedulerName: b, {asked}}}\n"
-    );
-    let choices = Choices { features, ..Choices::default() };
-    let setup = Setup::read(Some(("s.yaml", &text)), &choices).unwrap();
-    let [warning] = setup.warnings.as_slice() else { panic!("{:?}", setup.warnings) };
-    assert_eq!(warning.matches("GangScheduling").count(), 1, "{warning}");
-    for profile in &setup.engine.profiles {
-        let first = profile.at(ExtensionPoint::PreFilter)[0];
-        assert_eq!(profile.plugin(first).name(), UNBUILT);
-    }
 }
 
 #[test]
@@ -47,7 +33,7 @@ fn arguments_of_a_plugin_that_does_not_exist_cause_a_warning() {
 }
 
 #[test]
-fn a_disabled_plugin_that_does_not_exist_is_reported_with_file_line_and_field() {
+fn a_disabled_plugin_that_does_not_exist_is_reported_with_its_position_and_field() {
     let setup = of("profiles:\n- schedulerName: a\n  plugins:\n    preFilter:\n      disabled:\n      - name: '*'\n      \
                     - name: NodeResourceFit\n    multiPoint: {disabled: [{name: NodePorts}, {name: Zebra}]}\n")
     .unwrap();
@@ -101,7 +87,7 @@ fn backoff_and_waiting_times_come_from_configuration_and_choices() {
 }
 
 #[test]
-fn errors_name_file_and_line() {
+fn errors_contain_the_file_and_the_line() {
     let error = of("profiles:\n- pluginConfig: 7\n").unwrap_err().to_string();
     assert!(error.starts_with("s.yaml:4:"), "{error}");
 }
@@ -205,7 +191,7 @@ fn guarded(args: &str) -> Result<Setup, ConfigErrors> {
 }
 
 #[test]
-fn arguments_that_a_plugin_rejects_are_reported_with_file_line_and_field() {
+fn arguments_that_a_plugin_rejects_are_reported_with_their_position_and_field() {
     for (args, expected) in [
         (
             "    args:\n      minMemory: x",

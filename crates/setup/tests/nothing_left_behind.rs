@@ -1,8 +1,9 @@
 //! A scheduler runs for months, so deleted pods, nodes, workloads and claims must leave nothing behind in the engine.
 //!
-//! Every object is unique: each pod has its own labels, selectors, preferences, image, host port and claim, every two
-//! pods have their own workload, and each node has its own name. Caches of these values are bounded, and the bounds are
-//! reached before the first measurement. The test is a separate program because it counts the process's allocations.
+//! Every object is unique: each pod has its own labels, selectors, preferences, image, host port and claim, each pair
+//! of pods has its own workload, and each node has its own name. Caches of these values are bounded, and the bounds
+//! are reached before the first measurement. The test is a separate program because it counts the process's
+//! allocations.
 
 #![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
 
@@ -169,7 +170,7 @@ impl Stream {
         self.set::<CsiNode>(&drivers_of(number));
     }
 
-    /// Removes the oldest node, then its pods.
+    /// Adds a node, then removes the oldest node and its pods.
     fn replace_node(&mut self) {
         let oldest = self.oldest_node;
         self.oldest_node += 1;

@@ -94,7 +94,7 @@ pub fn explain_independently(
     }
 }
 
-/// Evaluates single pods: the nodes with their pods, and the profiles' plugins.
+/// Evaluates single pods on a cluster, with the plugins of the profiles.
 pub(crate) struct Judge {
     pub(crate) cache: Cache,
     runners: Vec<Runner>,
@@ -138,7 +138,7 @@ impl Judge {
     fn report(&mut self, pod: &Arc<PodInfo>) -> PodReport {
         let mut report = PodReport::of(pod);
         let Some(at) = self.runner_of(pod) else {
-            report.is_of_no_profile();
+            report.mark_foreign();
             return report;
         };
         report.pre_enqueue = pre_enqueue(self.runners[at].profile(), self.cache.cluster.objects(), pod);

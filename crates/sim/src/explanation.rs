@@ -1,4 +1,4 @@
-//! Verdicts of every plugin on every node, with equal nodes grouped.
+//! The plugins' verdicts on every node, with equal nodes grouped.
 
 use std::{borrow::Cow, cmp::Reverse, collections::BTreeMap};
 
@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use crate::{lack::Shortages, report::Status};
 
-/// Verdicts of every plugin on every node, at the time of the pod's last attempt.
+/// The plugins' verdicts on every node, at the time of the pod's last attempt.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PodExplanation {

@@ -35,16 +35,16 @@ pub struct Inventory {
     pub objects: Vec<Object>,
     /// All nodes.
     pub nodes: Vec<Node>,
-    /// Pods with a node.
+    /// Pods that are bound to a node.
     pub bound: Vec<Pod>,
-    /// Pods without a node.
+    /// Pods that are not bound.
     pub pending: Vec<Pod>,
     /// Objects that plugins may read: objects of other built-in kinds, and custom resources whose definitions are among
     /// the manifests. [`Self::custom_notices`] reports the objects that no plugin reads.
     pub custom: Vec<CustomObject>,
     /// The claims and volumes among the objects, with the bindings that exist before the first pod is scheduled.
     pub volumes: Volumes,
-    /// Group, version and plural of each resource that the definitions serve.
+    /// Group, version and plural of each resource that a CustomResourceDefinition among the manifests serves.
     pub served: Vec<[String; 3]>,
     /// Lines to show to the user in addition to the result.
     pub notices: Vec<String>,
@@ -120,7 +120,7 @@ impl Inventory {
                 message: message.to_owned(),
             };
             if kind.is_empty() || name(&value).is_empty() {
-                let is_object = if kind.is_empty() { "is not a Kubernetes object" } else { "Required value" };
+                let is_object = if kind.is_empty() { "not a Kubernetes object" } else { "Required value" };
                 errors.push(wrong(if kind.is_empty() { "" } else { "metadata.name" }, is_object));
             } else {
                 match cluster.decode(&mut decoder, kind, &value) {
@@ -165,13 +165,13 @@ impl Inventory {
         }));
     }
 
-    /// Returns the custom resources of a kind, in the order of the manifests.
+    /// Returns the objects of this kind in [`Self::custom`], in the same order.
     pub fn custom_of(&self, group: &str, kind: &str) -> impl Iterator<Item = &Value> {
         let all = self.custom.iter().filter(move |object| object.group == group && object.kind == kind);
         all.map(|object| &object.value)
     }
 
-    /// Returns the custom resources of these kinds as inputs of the engine, in the order of the manifests.
+    /// Returns the objects of these kinds in [`Self::custom`] as inputs of the engine, in the same order.
     pub(crate) fn raw_objects(&self, kinds: &[ResourceKind]) -> Vec<RawObject> {
         // Two plugins may read the same object in different versions.
         let raw = |object: &CustomObject| {
@@ -231,7 +231,7 @@ impl Inventory {
         unread.into_iter().chain(ignored_line(&ignored)).chain(undecodable).collect()
     }
 
-    /// Adds an object of a built-in kind. Returns false for other kinds.
+    /// Adds a node, a pod or an object of an [`ObjectKind`]. Returns false for any other kind.
     fn decode(&mut self, decoder: &mut Decoder, kind: &str, value: &Value) -> Result<bool, DecodeError> {
         match kind {
             "Node" => {
@@ -274,11 +274,11 @@ struct Builder {
     cluster: Inventory,
     workloads: Vec<Workload>,
     existing: ExistingPods,
-    /// For each pod without a node, the position of its manifest.
+    /// For each pending pod, the position of its manifest.
     orders: Vec<usize>,
     /// Claims of pods and workloads. The same claims may be among the manifests, too.
     claims: Vec<Value>,
-    /// Resource claims that pods want or no longer need.
+    /// Pods with resource claims. Missing claims are created for them at the end, and removed pods lose their claims.
     devices: PodClaims,
 }
 
@@ -324,7 +324,7 @@ impl Builder {
         Ok(())
     }
 
-    /// Creates the pods that workloads lack.
+    /// Creates the pods that workloads lack, settles claims and volumes, and returns the inventory.
     fn finish(mut self, mut manifests: Manifests, fill: bool) -> Inventory {
         let mut notices = std::mem::take(&mut manifests.warnings);
         notices.extend(missing_nodes_line(&manifests.missing_nodes));
@@ -344,7 +344,7 @@ impl Builder {
             if !surplus.is_empty() {
                 let (pods, wanted) = (surplus.len(), workload.replicas());
                 notices.push(format!(
-                    "{}: {pods} surplus pod(s) removed, since it wants {wanted}",
+                    "{}: removed {pods} surplus pod(s), since spec.replicas is {wanted}",
                     workload.label
                 ));
                 gone.extend(surplus);
@@ -386,7 +386,8 @@ impl Builder {
         }
         if left > 0 {
             notices.push(format!(
-                "{left} workload(s) come from a cluster without their pods: --fill makes these {left_pods} pods"
+                "{left} workload(s) come from a cluster, but their pods are not in the input; --fill creates these \
+                 {left_pods} pods"
             ));
         }
         self.cluster.notices = notices;

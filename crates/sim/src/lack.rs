@@ -28,7 +28,7 @@ const NAMED: usize = 3;
 pub(crate) struct Shortages {
     nodes: usize,
     amounts: Vec<Amount>,
-    /// Each thing that nodes lack, with the number of those nodes.
+    /// Things that nodes lack, each with the number of nodes that lack it.
     things: Vec<(String, usize)>,
 }
 
@@ -87,7 +87,7 @@ impl Shortages {
         }
     }
 
-    /// Returns one description for each thing that the nodes lack.
+    /// Returns a description for each resource and for the most frequent other things, and the number of the rest.
     pub(crate) fn words(mut self) -> Vec<String> {
         self.things.sort_by_key(|(_, nodes)| std::cmp::Reverse(*nodes));
         let others = self.things.len().saturating_sub(NAMED);

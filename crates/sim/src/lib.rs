@@ -24,7 +24,7 @@ pub use simulate::{explain_simulated, simulate};
 use harbormaster_config::ConfigErrors;
 use harbormaster_manifests::ManifestErrors;
 
-/// Why nothing could be simulated.
+/// The reason why a simulation could not start.
 #[derive(Debug, thiserror::Error)]
 pub enum SimError {
     /// The configuration is wrong.

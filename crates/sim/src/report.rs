@@ -11,7 +11,7 @@ use serde::{Serialize, Serializer, ser::SerializeMap as _};
 pub struct Report {
     /// One entry for each pod that had no node, then one for each pod that had a node and lost it.
     pub pods: Vec<PodReport>,
-    /// For each missing node, the number of pods on it, which `pods` does not contain.
+    /// For each node that pods name but that does not exist, the number of these pods. `pods` does not contain them.
     pub missing_nodes: BTreeMap<String, usize>,
 }
 
@@ -49,15 +49,16 @@ pub struct PodReport {
     pub node: Option<String>,
     /// Verdict of the PreEnqueue plugin that keeps the pod out of the queue.
     pub pre_enqueue: Option<Status>,
-    /// Why the pod has no node, in kube-scheduler's words.
+    /// The reason why the pod has no node, in kube-scheduler's words.
     pub message: Option<String>,
-    /// Volumes of the pod's claims that were unbound before the simulation, in the order of the pod's volumes.
+    /// The volume of each of the pod's claims that was unbound before the simulation, in the order of the pod's
+    /// volumes.
     pub claims: Vec<ClaimReport>,
-    /// Devices that the pod's claims got with the pod, in the order of the claims.
+    /// Devices that the pod's claims got when the pod was placed, in the order of the claims.
     pub devices: Vec<DeviceReport>,
     /// Pods (`namespace/name`) that were preempted for the pod.
     pub victims: Vec<String>,
-    /// The pod (`namespace/name`) for which the pod was preempted.
+    /// Preemptor of the pod (`namespace/name`).
     pub preempted_by: Option<String>,
     /// Number of attempts.
     pub attempts: u32,
@@ -117,7 +118,7 @@ impl fmt::Display for ClaimReport {
             ClaimedVolume::Volume(volume) => write!(f, "claim {claim}: gets volume {volume}"),
             ClaimedVolume::Provisioned(place) => {
                 write!(f, "claim {claim}: a volume of class {class} would be provisioned")?;
-                // The last part of the key names the kind of place: `topology.kubernetes.io/zone`.
+                // The last part of the key names the kind of place, such as `zone` in `topology.kubernetes.io/zone`.
                 let words = place
                     .iter()
                     .map(|(key, value)| format!("{} {value}", key.rsplit('/').next().unwrap_or_default()));
@@ -195,8 +196,8 @@ impl Fate {
 /// A rejection.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Status {
-    /// The plugin that rejected the pod. Empty if the framework rejected it, because the node is not in PreFilter's
-    /// result.
+    /// The plugin that rejected the pod. Empty if the framework itself rejected the pod for a node that PreFilter's
+    /// results exclude.
     pub plugin: Cow<'static, str>,
     /// kube-scheduler's status code: `Unschedulable`, `UnschedulableAndUnresolvable`, `Pending` or `Error`.
     pub code: Cow<'static, str>,
@@ -213,7 +214,7 @@ impl Status {
         }
     }
 
-    /// Returns the reasons, joined as kube-scheduler prints a status.
+    /// Returns the reasons, joined as in kube-scheduler's status messages.
     pub fn text(&self) -> String {
         self.reasons.join(", ")
     }
@@ -242,7 +243,7 @@ impl PodReport {
     }
 
     /// Records that no profile has the pod's scheduler name.
-    pub(crate) fn is_of_no_profile(&mut self) {
+    pub(crate) fn mark_foreign(&mut self) {
         self.is_foreign = true;
         self.message = Some(format!("no profile has the scheduler name {:?}", self.profile));
     }

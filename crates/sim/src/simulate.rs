@@ -38,15 +38,16 @@ const MAX_FRUITLESS: u32 = 3;
 
 /// Places the pending pods one after another, as the only scheduler of the cluster would.
 ///
-/// Calls `progress` after every attempt with the number of placed pods and the total number of pods.
+/// Calls `progress` regularly, between attempts, with the number of placed pods and the number of pods that were
+/// pending at the start.
 pub fn simulate(config: EngineConfig, cluster: Inventory, progress: &mut dyn FnMut(usize, usize)) -> Report {
     let mut world = SimulatedCluster::new(config, cluster, None);
     world.run(progress);
     world.finish()
 }
 
-/// Explains the last attempt of each pod in `report` that was tried and that `concerns` selects, with the verdicts of
-/// every plugin on every node at that time. `report` must be the result of [`simulate`] for the same cluster.
+/// Explains the last attempt of each pod in `report` that was tried and that `concerns` selects, with the plugins'
+/// verdicts on every node at that time. `report` must be the result of [`simulate`] for the same cluster.
 ///
 /// Runs the simulation again, with the same decisions, until the last of these attempts. To limit memory use, `tell`
 /// gets the explanations one by one.
@@ -168,7 +169,7 @@ impl<'a> SimulatedCluster<'a> {
                     let objects = self.engine.cache().cluster.objects();
                     report.pre_enqueue = pre_enqueue(profile, objects, &info);
                 }
-                None => report.is_of_no_profile(),
+                None => report.mark_foreign(),
             }
             if let Some(status) = &report.pre_enqueue {
                 report.message = Some(status.text());
@@ -188,7 +189,7 @@ impl<'a> SimulatedCluster<'a> {
         loop {
             let hope = self.try_all(progress);
             let lengths = self.engine.queue_lengths();
-            // Waiting pods need events, which in a simulation only the placement of other pods causes.
+            // Waiting pods need events. In a simulation, only the placement and eviction of other pods cause events.
             let moving = lengths.backoff > 0 || self.engine.bindings_in_progress() > 0;
             let goes_on = moving && hope && self.is_of_interest();
             let Some(wakeup) = self.engine.next_wakeup().filter(|_| goes_on) else { return };
@@ -226,7 +227,7 @@ impl<'a> SimulatedCluster<'a> {
         let Attempted { pod, outcome } = attempted;
         let Some(report) = self.reports.get_mut(&pod.uid) else { return };
         report.attempts += 1;
-        // Attempts that found a node count as well, since the pod may lose the node before it is bound.
+        // Attempts that found a node also count, since the pod may lose the node before it is bound.
         *self.fruitless.entry(pod.uid.clone()).or_default() += 1;
         match outcome {
             Outcome::Assumed { evaluated, feasible, .. } => report.looked_at = Some((evaluated, feasible)),

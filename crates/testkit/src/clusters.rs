@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use harbormaster_api::points::ExtensionPoint;
+use harbormaster_api::{features::Features, points::ExtensionPoint};
 use harbormaster_framework::{
     cluster::Cluster,
     pod::{PodInfo, SpecTable},
@@ -55,8 +55,7 @@ pub fn profile_with_args(
     points: &[(&str, &[&str])],
     args: &[(&str, Value)],
 ) -> Arc<Profile> {
-    let weighted = points.iter().map(|(point, names)| (*point, names.iter().map(|n| (*n, 1)).collect()));
-    profile_with_weights(registry, &weighted.collect::<Vec<_>>(), args)
+    profile_for(Features::default(), registry, points, args)
 }
 
 /// Like [`profile_with_args`], with weights.
@@ -64,6 +63,29 @@ pub fn profile_with_args(
 /// # Panics
 /// If a point or plugin does not exist, or a plugin rejects its arguments.
 pub fn profile_with_weights(
+    registry: &Registry,
+    points: &[(&str, Vec<(&str, i64)>)],
+    args: &[(&str, Value)],
+) -> Arc<Profile> {
+    build(Features::default(), registry, points, args)
+}
+
+/// Like [`profile_with_args`], for a release of Kubernetes and its feature gates.
+///
+/// # Panics
+/// If a point or plugin does not exist, or a plugin rejects its arguments.
+pub fn profile_for(
+    features: Features,
+    registry: &Registry,
+    points: &[(&str, &[&str])],
+    args: &[(&str, Value)],
+) -> Arc<Profile> {
+    let weighted = points.iter().map(|(point, names)| (*point, names.iter().map(|n| (*n, 1)).collect()));
+    build(features, registry, &weighted.collect::<Vec<_>>(), args)
+}
+
+fn build(
+    features: Features,
     registry: &Registry,
     points: &[(&str, Vec<(&str, i64)>)],
     args: &[(&str, Value)],
@@ -77,7 +99,7 @@ pub fn profile_with_weights(
         args: args.iter().map(|(plugin, args)| ((*plugin).to_owned(), args.clone())).collect(),
         percentage_of_nodes_to_score: None,
     };
-    match Profile::build(&spec, registry, &BuildCycle::default()) {
+    match Profile::build(&spec, registry, &BuildCycle { features }) {
         Ok(profile) => Arc::new(profile),
         Err(error) => panic!("{error}"),
     }

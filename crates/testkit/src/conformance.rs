@@ -1,5 +1,5 @@
-//! Checks of the rules that every plugin must follow. A failed check panics with a message that names the pod and node
-//! for which the plugin breaks a rule.
+//! Checks of the rules that every plugin must follow. A failed check panics with a message that says where the plugin
+//! breaks a rule, for example for which pod and node.
 
 mod batches;
 mod hints;

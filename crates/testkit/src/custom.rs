@@ -19,8 +19,8 @@ pub fn custom<R: Resource + Clone>(object: &Value) -> Custom<R> {
     }
 }
 
-/// Adds objects of a kind to the cluster, replacing objects with the same name. With an empty list, the cluster knows
-/// the kind but has no objects of it. Without any call, the kind is unknown, as if no plugin named it.
+/// Adds objects of a kind to the cluster, replacing objects with the same name. An empty list only makes the kind
+/// known to the cluster. Without any call, the kind is unknown, as if no plugin named it.
 ///
 /// # Panics
 /// If an object cannot be decoded.

@@ -8,7 +8,8 @@ use std::{
 
 use harbormaster_api::{Str, Timestamp};
 use harbormaster_framework::{
-    api_call::{Api, ApiCall, ApiFailure, ClusterApi, ObjectPath, Verb},
+    api_call::{Api, ApiCall, ApiFailure, BindingEvent, ClusterApi, ObjectPath, Verb},
+    meter::Measurement,
     outcome::PluginError,
     plugin::BoxFuture,
     pod::PodInfo,
@@ -18,8 +19,9 @@ use serde_json::Value;
 
 /// Stores objects as JSON and records calls. Behaves like the API server as far as plugins can tell: a request for a
 /// missing object returns "not found"; creating an existing object, or patching an object that has a different resource
-/// version, returns a conflict. A numeric resource version increases with every patch. Does not validate objects. A pod
-/// exists only after [`set_pod`](Self::set_pod).
+/// version or UID, returns a conflict. A numeric resource version increases with every patch. A deleted object with
+/// finalizers stays until a patch removes them. Does not validate objects. A pod exists only after
+/// [`set_pod`](Self::set_pod).
 #[derive(Clone, Debug, Default)]
 pub struct FakeApi(Arc<Mutex<State>>);
 
@@ -33,6 +35,8 @@ struct State {
     bound: Vec<String>,
     refusal: Option<ApiFailure>,
     now: Timestamp,
+    events: Vec<String>,
+    measurements: Vec<Measurement>,
 }
 
 impl FakeApi {
@@ -64,6 +68,14 @@ impl FakeApi {
     /// Returns an object, or `null` if it does not exist.
     pub fn object(&self, path: &ObjectPath) -> Value {
         self.state().objects.get(&path.url()).cloned().unwrap_or_default()
+    }
+
+    /// Returns the objects of a kind in a namespace, ordered by name. The namespace is empty for cluster-scoped kinds.
+    pub fn all<R: Resource>(&self, namespace: &str) -> Vec<Value> {
+        let collection = format!("{}/", ObjectPath::of::<R>(namespace, "").url());
+        let state = self.state();
+        let members = state.objects.iter().filter(|(path, _)| path.starts_with(&collection));
+        members.map(|(_, object)| object.clone()).collect()
     }
 
     /// Returns all objects, keyed by path.
@@ -106,6 +118,16 @@ impl FakeApi {
         self.state().bound.clone()
     }
 
+    /// Returns the events so far, as `namespace/pod reason action: note`.
+    pub fn events(&self) -> Vec<String> {
+        self.state().events.clone()
+    }
+
+    /// Returns the measurements so far.
+    pub fn measurements(&self) -> Vec<Measurement> {
+        self.state().measurements.clone()
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -119,31 +141,57 @@ impl State {
         match call.verb {
             Verb::Get => self.objects.get(&object).cloned().ok_or_else(|| not_found(&object)),
             Verb::Create => {
-                let name = call.body["metadata"]["name"].as_str().unwrap_or_default();
+                let mut body = call.body;
+                self.name(&mut body);
+                let name = body["metadata"]["name"].as_str().unwrap_or_default();
                 let made = ObjectPath { name: name.into(), ..call.path.clone() }.url();
                 if self.objects.contains_key(&made) {
                     return Err(failure(409, "AlreadyExists", format!("{made} already exists")));
                 }
-                self.objects.insert(made, call.body.clone());
-                Ok(call.body)
+                self.objects.insert(made, body.clone());
+                Ok(body)
             }
             Verb::Patch | Verb::StrategicPatch => {
                 let known = self.objects.get_mut(&object).ok_or_else(|| not_found(&object))?;
-                let version = known["metadata"]["resourceVersion"].clone();
-                let asked = &call.body["metadata"]["resourceVersion"];
-                if !asked.is_null() && *asked != version {
-                    return Err(failure(409, "Conflict", format!("{object} has been modified")));
+                for (field, reads) in [("resourceVersion", "has been modified"), ("uid", "has been replaced")]
+                {
+                    let asked = &call.body["metadata"][field];
+                    if !asked.is_null() && *asked != known["metadata"][field] {
+                        return Err(failure(409, "Conflict", format!("{object} {reads}")));
+                    }
                 }
                 match call.verb {
                     Verb::StrategicPatch => merge_lists_by_uid(known, &call.body),
                     _ => json_patch::merge(known, &call.body),
                 }
-                if let Some(version) = version.as_str().and_then(|version| version.parse::<u64>().ok()) {
-                    known["metadata"]["resourceVersion"] = (version + 1).to_string().into();
+                renew_version(known);
+                let known = known.clone();
+                if is_being_deleted(&known) && !has_finalizers(&known) {
+                    self.objects.remove(&object);
                 }
-                Ok(known.clone())
+                Ok(known)
             }
-            Verb::Delete => self.objects.remove(&object).ok_or_else(|| not_found(&object)),
+            Verb::Delete => match self.objects.get_mut(&object) {
+                Some(known) if has_finalizers(known) => {
+                    if !is_being_deleted(known) {
+                        known["metadata"]["deletionTimestamp"] = self.now.to_rfc3339().into();
+                        renew_version(known);
+                    }
+                    Ok(known.clone())
+                }
+                _ => self.objects.remove(&object).ok_or_else(|| not_found(&object)),
+            },
+        }
+    }
+
+    /// Gives a new object with `generateName` a name, a UID and a version.
+    fn name(&self, object: &mut Value) {
+        let metadata = &mut object["metadata"];
+        if let Some(prefix) = metadata["generateName"].as_str().filter(|_| metadata["name"].is_null()) {
+            let name = format!("{prefix}{}", self.calls.len());
+            metadata["uid"] = format!("uid-{name}").into();
+            metadata["name"] = name.into();
+            metadata["resourceVersion"] = "1".into();
         }
     }
 
@@ -152,12 +200,38 @@ impl State {
     }
 }
 
+fn has_finalizers(object: &Value) -> bool {
+    object["metadata"]["finalizers"].as_array().is_some_and(|finalizers| !finalizers.is_empty())
+}
+
+fn is_being_deleted(object: &Value) -> bool {
+    !object["metadata"]["deletionTimestamp"].is_null()
+}
+
+/// Increments the resource version of an object if the version is a number.
+fn renew_version(object: &mut Value) {
+    let version =
+        object["metadata"]["resourceVersion"].as_str().and_then(|version| version.parse::<u64>().ok());
+    if let Some(version) = version {
+        object["metadata"]["resourceVersion"] = (version + 1).to_string().into();
+    }
+}
+
+/// Prefix of the name of a patch field that contains the values to remove from a list of plain values.
+const DELETE_FROM_LIST: &str = "$deleteFromPrimitiveList/";
+
 /// Merges a patch like [`json_patch::merge`], except for lists: an entry of the patch replaces the entry with the same
-/// `uid`, and an entry with `$patch: delete` removes it.
+/// `uid`, and an entry with `$patch: delete` removes it. Fields with [`DELETE_FROM_LIST`] remove plain values.
 fn merge_lists_by_uid(known: &mut Value, patch: &Value) {
     match (known, patch) {
         (Value::Object(known), Value::Object(patch)) => {
             for (field, change) in patch {
+                if let Some(list) = field.strip_prefix(DELETE_FROM_LIST) {
+                    if let Some(Value::Array(known)) = known.get_mut(list) {
+                        known.retain(|entry| !change.as_array().is_some_and(|gone| gone.contains(entry)));
+                    }
+                    continue;
+                }
                 match known.get_mut(field) {
                     Some(value) if value.is_object() || value.is_array() => merge_lists_by_uid(value, change),
                     _ if change.is_null() => drop(known.remove(field)),
@@ -201,6 +275,14 @@ impl ClusterApi for FakeApi {
 
     fn now(&self) -> Timestamp {
         self.state().now
+    }
+
+    fn event(&self, BindingEvent { pod, reason, action, note }: BindingEvent) {
+        self.state().events.push(format!("{} {reason} {action}: {note}", pod.full_name()));
+    }
+
+    fn measure(&self, measurement: &Measurement) {
+        self.state().measurements.push(measurement.clone());
     }
 
     /// Returns immediately, since nothing changes while a plugin waits.

@@ -1,11 +1,11 @@
-//! Changes in a cluster, reported as an engine reports them.
+//! Changes in a cluster, reported as an engine for the newest release reports them.
 
 use std::{fmt, sync::Arc};
 
-use harbormaster_api::{Node, Pod, Str};
+use harbormaster_api::{Node, Pod, Release, Str};
 use harbormaster_framework::{
     cluster::Cluster,
-    events::{Action, ClusterEvent, EventResource, OwnedChange, node_events, pod_events},
+    events::{Action, ClusterEvent, EventResource, OwnedChange, PodEvents, node_events},
     pod::PodInfo,
     resource::{CustomChange, Resource},
 };
@@ -20,11 +20,11 @@ type CustomHappening = Box<dyn FnOnce(&mut Cluster) -> Vec<CustomChange>>;
 pub enum Happening {
     /// A node is added, or its object changes.
     Node(Node),
-    /// A node is removed, together with the pods on it.
+    /// A node is removed; its pods remain until they are removed themselves.
     NodeGone(Str),
-    /// A pod that is on a node is added or changes.
+    /// A bound pod is added or changes.
     Pod(Box<Pod>),
-    /// A pod on a node terminates or is deleted: the node's name and the pod's UID.
+    /// A bound pod terminates or is deleted: the node's name and the pod's UID.
     PodGone(Str, Str),
     /// The object of the waiting pod changes.
     Own(Box<Pod>),
@@ -113,14 +113,18 @@ impl Happening {
             Self::Own(new) => {
                 let (old, new) = (pod.pod.clone(), PodInfo::standalone(*new));
                 *pod = new.clone();
-                let events = pod_events(EventResource::UnschedulablePod, &old, &new.pod);
-                told(events, &OwnedChange::Pod(Some(old.clone()), Some(new.pod.clone())))
+                let updates = pod_events().updates(pod_events().own, &old, &new.pod);
+                told(updates, &OwnedChange::Pod(Some(old.clone()), Some(new.pod.clone())))
             }
             Self::Custom(_, happens) => happens(cluster).into_iter().map(custom_told).collect(),
         };
         cluster.refresh();
         told
     }
+}
+
+fn pod_events() -> PodEvents {
+    PodEvents::of(Release::NEWEST)
 }
 
 fn told(events: impl Iterator<Item = ClusterEvent>, change: &OwnedChange) -> Vec<Told> {
@@ -166,7 +170,7 @@ fn set_pod(cluster: &mut Cluster, pod: Pod) -> Vec<Told> {
         Some(old) => {
             cluster.replace_pod(&node, &new);
             let change = OwnedChange::Pod(Some(old.pod.clone()), Some(new.pod.clone()));
-            told(pod_events(EventResource::AssignedPod, &old.pod, &new.pod), &change)
+            told(pod_events().updates(EventResource::AssignedPod, &old.pod, &new.pod), &change)
         }
     }
 }

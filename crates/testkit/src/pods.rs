@@ -122,7 +122,7 @@ impl PodBuilder {
         self
     }
 
-    /// Adds an entry to `status.resourceClaimStatuses`. An empty name means that the pod needs no claim.
+    /// Adds an entry to `status.resourceClaimStatuses`. An empty `claim` means that the entry needs no claim.
     #[must_use]
     pub fn generated_claim(mut self, entry: &str, claim: &str) -> Self {
         let known = self.pod.status.resource_claims.iter().map(|(name, claim)| (name.clone(), claim.clone()));

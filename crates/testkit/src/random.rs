@@ -111,7 +111,8 @@ impl Dice {
         built
     }
 
-    /// Returns some of the words of one kind and of two common words, each with a value.
+    /// Returns some of the words of one kind, each with a value. For every kind but resources, two common words may be
+    /// among them.
     fn some_of(&mut self, place: WordKind) -> Vec<(String, String)> {
         let words: Vec<_> = self.words.of(place).map(|(key, all)| (key.to_owned(), all.to_vec())).collect();
         let known = ["a", "b"].map(|key| (key.to_owned(), vec!["x".to_owned(), "y".to_owned()]));
@@ -281,7 +282,7 @@ impl Dice {
         variants.swap_remove(at).1
     }
 
-    /// Returns a cluster of `size` nodes, some with pods. Some pods are on unknown nodes.
+    /// Returns a cluster of `size` nodes and twice as many bound pods. Some pods may be bound to an unknown node.
     pub fn cluster(&mut self, size: usize) -> Cluster {
         let nodes: Vec<NodeBuilder> = (0..size).map(|at| self.node(&format!("n{at}"))).collect();
         let pods: Vec<PodBuilder> = (0..2 * size)

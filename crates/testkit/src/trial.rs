@@ -9,11 +9,12 @@ use harbormaster_framework::{
     attempt::{AttemptError, valid},
     cluster::Cluster,
     cycle::{BindCycle, Cycle, Placement, Reservation},
-    events::{Action, Change, ClusterEvent, EventResource, Hint},
+    events::{Action, Change, ClusterEvent, EventResource, Hint, HintCycle},
     guard::{GuardedPlugin, PointError, Stopped},
     index::{ClusterView, Indexes},
     nodeset::{NodeIdx, NodeSet},
     normalize::normalize,
+    objects::Objects,
     outcome::{PreFiltered, Reject},
     plugin::{Plugin, Scope},
     pod::PodInfo,
@@ -24,7 +25,7 @@ use harbormaster_framework::{
 
 use crate::words::Words;
 
-/// A single plugin. Each method first runs the earlier points: PreFilter before Filter, PreScore before Score.
+/// A single plugin. Public methods that run Filter run PreFilter first, and those that run Score run PreScore first.
 #[derive(Clone)]
 pub struct Trial {
     plugin: GuardedPlugin,
@@ -101,7 +102,8 @@ impl Trial {
         Ok((answer, slot))
     }
 
-    /// Runs PreFilter, then Filter for every node. Returns the state, or `None` if PreFilter rejects the pod.
+    /// Runs PreFilter, then Filter for every node. Returns the state, or `None` if there is no state, or if PreFilter
+    /// rejects the pod or fails.
     fn filtered(&self, nodes: &Cluster, pod: &PodInfo) -> Slot {
         let Ok((_, slot)) = self.pre_filtered(nodes, pod) else { return None };
         let indexes = self.indexes(nodes, pod);
@@ -179,14 +181,14 @@ impl Trial {
         }
     }
 
-    /// Returns the verdict that one node would get if some pods were removed. Each of these pods is given by its node
-    /// and its name. Restores the cluster afterwards.
+    /// Returns the verdict that one node would get if some pods were removed. `gone` lists these pods, each as a
+    /// node name and a pod name. Restores the cluster afterwards.
     ///
     /// # Errors
     /// If the plugin rejects the node or the pod; the error is the rejection.
     ///
     /// # Panics
-    /// If a node or pod does not exist, PreFilter skips or rejects the pod, or the plugin fails.
+    /// If a node or pod does not exist, PreFilter skips the pod, or the plugin fails.
     pub fn verdict_without(
         &self,
         nodes: &mut Cluster,
@@ -228,7 +230,7 @@ impl Trial {
         self.plugin.filter(&Cycle::with_indexes(nodes, indexes, pod), slot, row).map_err(rejection)
     }
 
-    /// Returns the batch method's verdicts for `rows`.
+    /// Runs the batch method for `rows`. Returns the verdicts of all nodes; nodes that are not in `rows` fit.
     ///
     /// # Errors
     /// If PreFilter rejects the pod, or the plugin fails.
@@ -241,7 +243,7 @@ impl Trial {
         self.batch_verdicts_on_parts(nodes, pod, std::slice::from_ref(rows))
     }
 
-    /// Returns the batch method's verdicts for several subsets of the rows, processed in sequence.
+    /// Like [`Self::batch_verdicts`], but runs the batch method once for each of several subsets of the rows.
     pub(crate) fn batch_verdicts_on_parts(
         &self,
         nodes: &Cluster,
@@ -329,6 +331,17 @@ impl Trial {
     /// Returns whether the plugin would requeue the pod after an event, or `None` if it does not register for the
     /// event. The answer is the one that the queue would get for a pod that only this plugin rejected.
     pub fn hint(&self, event: ClusterEvent, pod: &PodInfo, change: &Change<'_>) -> Option<Hint> {
+        self.hint_with_objects(&Objects::default(), event, pod, change)
+    }
+
+    /// Like [`Self::hint`], for a plugin whose hints read other objects.
+    pub fn hint_with_objects(
+        &self,
+        objects: &Objects,
+        event: ClusterEvent,
+        pod: &PodInfo,
+        change: &Change<'_>,
+    ) -> Option<Hint> {
         let events = self.plugin.events().unwrap_or_else(|e| panic!("{e}"));
         let heard: Vec<_> = events?.into_iter().filter(|r| r.event.matches(event)).collect();
         if heard.is_empty() {
@@ -336,7 +349,9 @@ impl Trial {
         }
         let queues = heard.iter().any(|r| match &r.hint {
             None => true,
-            Some(hint) => !matches!(self.plugin.hint(hint, pod, change), Ok(Hint::Skip)),
+            Some(hint) => {
+                !matches!(self.plugin.hint(hint, HintCycle { pod, objects }, change), Ok(Hint::Skip))
+            }
         });
         Some(if queues { Hint::Queue } else { Hint::Skip })
     }

@@ -29,11 +29,11 @@ const AMOUNTS: [(&str, &[&str]); 5] = [
 /// Priorities around the limits that plugins use.
 const PRIORITIES: [i32; 9] = [-1, 0, 1, 10, 100, 1000, 1_000_000, 1_000_000_000, 2_000_001_000];
 
-/// Returns variants of the pod that differ in one spec field, each with the field's name. Varies every field in every
-/// way that may make a difference.
+/// Returns variants of the pod that differ in one spec field, or in two that belong together, each with the field's
+/// name. Varies every field, in ways that may make a difference.
 pub(crate) fn of_spec(pod: &Pod, words: &Words) -> Vec<(&'static str, Pod)> {
     let mut all = Variants { pod, variants: Vec::new() };
-    // There is no `..` in the pattern, so that a new field causes a compile error until it is varied below.
+    // There is no `..` in the pattern, so that a new field causes a compile error. Vary the new field below.
     let PodSpec {
         scheduler_name: _,
         priority: _,
@@ -55,6 +55,7 @@ pub(crate) fn of_spec(pod: &Pod, words: &Words) -> Vec<(&'static str, Pod)> {
         host_network: _,
         host_users: _,
         restarts_all_containers: _,
+        has_mount_options: _,
     } = &*pod.spec;
     all.scalars();
     all.node_selection(words);
@@ -97,6 +98,7 @@ impl Variants<'_> {
         self.add("spec.containers[].restartPolicyRules", |s| {
             s.restarts_all_containers = !s.restarts_all_containers;
         });
+        self.add("spec.containers[].volumeMounts", |s| s.has_mount_options = !s.has_mount_options);
         let claim = |name: &str| PodClaim { name: name.into(), claim: Some(name.into()), template: None };
         self.add("spec.resourceClaims", |s| s.resource_claims.push(claim("claim")));
         for claims in [Vec::new(), vec![claim("one")]] {
@@ -237,7 +239,7 @@ fn put(list: &mut ResourceList, name: &str, amount: Option<i64>) {
 
 /// Returns variants of the node that differ in one field, each with the field's name.
 pub(crate) fn of_node(node: &Node, words: &Words) -> Vec<(&'static str, Node)> {
-    // There is no `..` in the pattern, so that a new field causes a compile error until it is varied below.
+    // There is no `..` in the pattern, so that a new field causes a compile error. Vary the new field below.
     let Node {
         name: _,
         uid: _,

@@ -43,7 +43,7 @@ impl WhatIfTrial {
         }
     }
 
-    /// Makes searches stop once enough nodes are found, as with `--parity`.
+    /// Makes plugins stop their searches once they have found enough nodes, as with `--parity`.
     #[must_use]
     pub fn in_parity(mut self) -> Self {
         self.stops_early = true;
@@ -67,7 +67,7 @@ impl WhatIfTrial {
         &mut self.cluster
     }
 
-    /// Returns the nodes that were dry-run for the last pod, in order.
+    /// Returns the names of the nodes on which dry runs were made for the last pod, in order.
     pub fn dry_runs(&self) -> &[String] {
         &self.dry_runs
     }

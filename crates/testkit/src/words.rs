@@ -61,9 +61,9 @@ impl Words {
         self.word(WordKind::Resource, name, amounts)
     }
 
-    /// Keeps a field from changing while a pod waits, for a plugin that deliberately has no hint for it. Use the name
-    /// that the checks print, such as `metadata.deletionTimestamp`. With `nodes`, nodes are never added, removed or
-    /// changed; with `spec.affinity.podAffinity`, no random pod has pod affinity.
+    /// Keeps a field from changing while a pod waits, for a plugin that deliberately has no hint for such changes. Use
+    /// the name that the checks print, such as `metadata.deletionTimestamp`. With `nodes`, nodes are never added,
+    /// removed or changed; with `spec.affinity.podAffinity`, no random pod has pod affinity.
     #[must_use]
     pub fn fixed(mut self, field: &'static str) -> Self {
         self.fixed.push(field);

@@ -95,15 +95,16 @@ impl Context<'_> {
     /// Prepares a new object for storage. The name and namespace must already be set.
     ///
     /// # Errors
-    /// Mistakes in the object.
+    /// When the object is refused.
     pub fn create(&self, object: &mut Value) -> Result<()> {
         self.create_noting(object, |_| {})
     }
 
-    /// Like [`Self::create`]; calls `note` after all defaults are set and before admission plugins change the object.
+    /// Like [`Self::create`], but calls `note` after all defaults are set and before admission plugins change the
+    /// object.
     ///
     /// # Errors
-    /// Mistakes in the object.
+    /// When the object is refused.
     pub fn create_noting(&self, object: &mut Value, note: impl FnOnce(&mut Value)) -> Result<()> {
         if self.kind.has(STATUS) && !self.kind.has(STATUS_AT_ONCE) {
             remove(object, "status");
@@ -126,15 +127,16 @@ impl Context<'_> {
     /// Prepares a changed object for storage.
     ///
     /// # Errors
-    /// Mistakes in the object.
+    /// When the object is refused.
     pub fn update(&self, old: &Value, object: &mut Value) -> Result<()> {
         self.update_noting(old, object, |_| {})
     }
 
-    /// Like [`Self::update`]; calls `note` after all defaults are set and before admission plugins change the object.
+    /// Like [`Self::update`], but calls `note` after all defaults are set and before admission plugins change the
+    /// object.
     ///
     /// # Errors
-    /// Mistakes in the object.
+    /// When the object is refused.
     pub fn update_noting(
         &self,
         old: &Value,
@@ -222,7 +224,7 @@ fn refuse(errors: Errors) -> Result<()> {
     if errors.is_empty() { Ok(()) } else { Err(Refusal::Invalid(errors)) }
 }
 
-/// Refuses to delete objects that every cluster has.
+/// Refuses to delete protected namespaces and system priority classes.
 ///
 /// # Errors
 /// The reason why the object may not be deleted.

@@ -27,7 +27,7 @@ use crate::{
 pub struct Custom {
     /// Schema of the objects.
     pub schema: Schema,
-    /// Paths of the replicas, if the version has the `scale` subresource.
+    /// Paths of the fields that the `scale` subresource reads and writes, if the version has this subresource.
     pub scale: Option<ScalePaths>,
     /// Deprecation warning for users of the version; empty if there is none.
     pub warning: String,

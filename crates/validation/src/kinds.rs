@@ -75,14 +75,15 @@ pub enum Rules {
     ResourceClaim,
     ResourceClaimTemplate,
     DeviceClass,
+    DeviceTaintRule,
     ResourceSlice,
 }
 
 impl Rules {
     /// Returns true for the kinds of dynamic resource allocation.
     pub(crate) fn are_of_devices(self) -> bool {
-        use Rules::{DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice};
-        matches!(self, ResourceClaim | ResourceClaimTemplate | DeviceClass | ResourceSlice)
+        use Rules::{DeviceClass, DeviceTaintRule, ResourceClaim, ResourceClaimTemplate, ResourceSlice};
+        matches!(self, ResourceClaim | ResourceClaimTemplate | DeviceClass | DeviceTaintRule | ResourceSlice)
     }
 }
 
@@ -225,8 +226,8 @@ pub fn is_left_out(api_version: &str, kind: &str) -> bool {
     LEFT_OUT.iter().any(|(of, kinds)| *of == api_version && kinds.contains(&kind))
 }
 
-/// Returns true if only Kubernetes itself can have kinds in a group. Groups of custom resource definitions contain
-/// dots.
+/// Returns true for a named group in which only Kubernetes itself can define kinds: a group without a dot. Groups of
+/// custom resource definitions contain dots.
 pub fn is_own_group(group: &str) -> bool {
     !group.contains('.') && !group.is_empty()
 }

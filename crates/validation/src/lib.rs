@@ -2,8 +2,8 @@
 //! in-memory API server applies these rules to requests, and the manifest reader applies them to files.
 //!
 //! Reading order: [`kinds`] (the table of all kinds), [`schema`] (types and their fields), [`admission`] (defaults,
-//! admission and checks), [`custom`] (custom resources), [`forms`] (kinds whose stored form differs), [`ownership`]
-//! (parts of objects with one owner), [`value`] (reading and writing JSON values).
+//! admission and checks), [`custom`] (custom resources), [`forms`] (kinds whose stored form differs from their wire
+//! form), [`ownership`] (parts of objects with one owner), [`value`] (reading and writing JSON values).
 //!
 //! Invariants: nothing here reads a clock, random numbers, the environment, a file or a socket; no object, however odd,
 //! causes a panic.

@@ -22,7 +22,7 @@ pub enum TypedPosition<'a> {
     /// A whole custom resource. Its metadata has a type; all other fields have a schema.
     Resource(&'a Schema),
     /// A value without a type or schema.
-    Unsaid,
+    Untyped,
     /// A value that is owned as a whole.
     Leaf,
 }
@@ -64,7 +64,7 @@ impl<'a> TypedPosition<'a> {
         match (&kind.custom, schema::type_of(kind).and_then(|name| schema::find(&name))) {
             (Some(custom), _) => TypedPosition::Resource(&custom.schema),
             (None, Some(of)) => TypedPosition::Type(of),
-            (None, None) => TypedPosition::Unsaid,
+            (None, None) => TypedPosition::Untyped,
         }
     }
 
@@ -72,8 +72,8 @@ impl<'a> TypedPosition<'a> {
     pub fn parts(self, value: &Value) -> Parts<'a> {
         match self {
             TypedPosition::Leaf => Parts::None,
-            TypedPosition::Unsaid if value.is_object() => Parts::Fields,
-            TypedPosition::Unsaid => Parts::None,
+            TypedPosition::Untyped if value.is_object() => Parts::Fields,
+            TypedPosition::Untyped => Parts::None,
             TypedPosition::Resource(_) => Parts::Fields,
             TypedPosition::Type(of) if of.whole => Parts::None,
             TypedPosition::Type(_) => Parts::Fields,
@@ -81,7 +81,7 @@ impl<'a> TypedPosition<'a> {
             TypedPosition::Field(field) => match field.shape {
                 Shape::List => elements(&field.identity),
                 Shape::Map => Parts::Fields,
-                Shape::Single | Shape::Shy | Shape::Inline => of_type(field.of).parts(value),
+                Shape::Single | Shape::NonZero | Shape::Inline => of_type(field.of).parts(value),
             },
             TypedPosition::Element(field) => of_type(field.of).parts(value),
             TypedPosition::Schema(schema) => schema.parts(value),
@@ -92,7 +92,7 @@ impl<'a> TypedPosition<'a> {
     pub fn field(self, name: &str) -> Option<InnerField<'a>> {
         match self {
             TypedPosition::Leaf => None,
-            TypedPosition::Unsaid => Some(InnerField { place: TypedPosition::Unsaid, named: false }),
+            TypedPosition::Untyped => Some(InnerField { place: TypedPosition::Untyped, named: false }),
             TypedPosition::Type(_) | TypedPosition::Resource(_) if matches!(name, "kind" | "apiVersion") => {
                 Some(InnerField { place: TypedPosition::Leaf, named: true })
             }
@@ -102,7 +102,7 @@ impl<'a> TypedPosition<'a> {
             TypedPosition::Field(field) => match field.shape {
                 Shape::Map => Some(InnerField { place: TypedPosition::Element(field), named: false }),
                 Shape::List => None,
-                Shape::Single | Shape::Shy | Shape::Inline => of_type(field.of).field(name),
+                Shape::Single | Shape::NonZero | Shape::Inline => of_type(field.of).field(name),
             },
             TypedPosition::Element(field) => of_type(field.of).field(name),
             TypedPosition::Resource(_) if name == "metadata" => {
@@ -112,10 +112,10 @@ impl<'a> TypedPosition<'a> {
         }
     }
 
-    /// Returns the type of plain values at this position, or `None` if there are several types or none.
+    /// Returns the type of the plain values at this position; `None` if there is not exactly one such type.
     pub fn plain(self) -> Option<Plain> {
         let of = match self {
-            TypedPosition::Field(field) if matches!(field.shape, Shape::Single | Shape::Shy) => field.of,
+            TypedPosition::Field(field) if matches!(field.shape, Shape::Single | Shape::NonZero) => field.of,
             TypedPosition::Element(field) => field.of,
             TypedPosition::Schema(schema) => return schema.plain(),
             _ => return None,
@@ -133,7 +133,7 @@ impl<'a> TypedPosition<'a> {
         match self {
             TypedPosition::Field(field) => TypedPosition::Element(field),
             TypedPosition::Schema(schema) => schema.element(),
-            _ => TypedPosition::Unsaid,
+            _ => TypedPosition::Untyped,
         }
     }
 }
@@ -142,7 +142,7 @@ impl<'a> TypedPosition<'a> {
 fn of_type<'a>(name: &str) -> TypedPosition<'a> {
     match (name, schema::find(name)) {
         (_, Some(of)) => TypedPosition::Type(of),
-        ("RawExtension" | "FieldsV1" | "SchemaOrMore", None) => TypedPosition::Unsaid,
+        ("RawExtension" | "FieldsV1" | "SchemaOrMore", None) => TypedPosition::Untyped,
         (_, None) => TypedPosition::Leaf,
     }
 }

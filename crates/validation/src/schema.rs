@@ -49,7 +49,7 @@ pub enum Shape {
     /// A single value.
     Single,
     /// A single value that is not written when it is zero.
-    Shy,
+    NonZero,
     /// A list of values of the type.
     List,
     /// A map from strings to values of the type.
@@ -122,7 +122,7 @@ fn field(word: &'static str) -> Option<(u64, Field)> {
     let (required, of) = sign(of, '+');
     let (always, of) = sign(of, '!');
     let (whole, of) = sign(of, '@');
-    let shapes = [('?', Shape::Shy), ('*', Shape::List), ('%', Shape::Map), ('^', Shape::Inline)];
+    let shapes = [('?', Shape::NonZero), ('*', Shape::List), ('%', Shape::Map), ('^', Shape::Inline)];
     let found = shapes.into_iter().find_map(|(sign, shape)| of.strip_prefix(sign).map(|of| (shape, of)));
     let (shape, of) = found.unwrap_or((Shape::Single, of));
     let (identity, of) = match of.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
@@ -159,7 +159,8 @@ pub fn type_of(kind: &Kind) -> Option<String> {
 }
 
 /// Makes an object conform to its type: removes unknown fields, writes quantities as Kubernetes does, and adds the
-/// fields that are always present. For kinds without a type, only the metadata is processed.
+/// fields that are always present. A custom resource conforms to its definition's schema instead. For other kinds
+/// without a type, only the metadata is processed.
 ///
 /// # Errors
 /// The first value of the wrong type, in Go's wording.
@@ -322,7 +323,7 @@ impl Walk {
             (_, value) => self.single(owner, field, value),
         };
         let zero = value == "" || value == 0 || value == false;
-        (field.shape != Shape::Shy || !zero).then_some(value)
+        (field.shape != Shape::NonZero || !zero).then_some(value)
     }
 
     fn single(&mut self, owner: &str, field: &Field, mut value: Value) -> Value {
@@ -338,14 +339,14 @@ impl Walk {
             "Quantity" => {
                 match quantity(&value) {
                     Ok(quantity) => value = quantity.into(),
-                    Err(why) => self.is_no(&value, "a quantity", why),
+                    Err(why) => self.is_malformed(&value, "a quantity", why),
                 }
                 true
             }
             "Time" => {
                 match time(&value) {
                     Ok(()) => {}
-                    Err(why) => self.is_no(&value, "a time", why),
+                    Err(why) => self.is_malformed(&value, "a time", why),
                 }
                 true
             }
@@ -401,7 +402,7 @@ impl Walk {
     }
 
     /// Reports a value that has the right type but is malformed.
-    fn is_no(&mut self, value: &Value, what: &str, in_go: String) {
+    fn is_malformed(&mut self, value: &Value, what: &str, in_go: String) {
         let problem = format!("{value} is not {what}");
         self.wrong.push(WrongValue { field: self.shown(true), problem, in_go });
     }
@@ -532,7 +533,7 @@ mod tests {
     }
 
     #[test]
-    fn every_type_in_the_table_is_known() {
+    fn every_field_in_the_table_has_a_known_type() {
         const BASIC: [&str; 12] = [
             "s",
             "b",
@@ -556,7 +557,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_is_made_to_conform() {
+    fn an_object_is_made_to_conform_to_its_type() {
         let mut pod = json!({
             "kind": "Pod", "apiVersion": "v1", "more": 1,
             "metadata": {"name": "a", "labels": {}, "odd": 1},

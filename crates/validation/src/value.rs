@@ -88,7 +88,7 @@ pub fn uid(object: &Value) -> &str {
     text(object, "/metadata/uid")
 }
 
-/// Returns the owner that manages an object.
+/// Returns the reference to the owner that manages an object.
 pub fn controller(object: &Value) -> Option<&Value> {
     let owners = list(object, "/metadata/ownerReferences");
     owners.iter().find(|owner| owner.get("controller") == Some(&Value::Bool(true)))

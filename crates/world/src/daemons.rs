@@ -26,11 +26,12 @@ pub enum NodeFit {
     Runs,
     /// The node gets no pod, but keeps the pod that it has.
     Keeps,
-    /// The node may not have a pod.
+    /// The node gets no pod, and loses the pod that it has.
     Refuses,
 }
 
-/// Returns the relation of each node to a DaemonSet. `pod` is any of the DaemonSet's pods, after [`tolerate`].
+/// Returns the relation of each node to a DaemonSet. `pod` is a pod made from the DaemonSet's template, after
+/// [`tolerate`] and before [`tie`].
 pub fn fits<'a>(pod: &'a Pod, nodes: &'a [Node]) -> impl Iterator<Item = (&'a Node, NodeFit)> {
     let demands = RequiredNodeAffinity::new(pod.spec.node_selector.as_ref(), pod.spec.node_affinity.as_ref());
     nodes.iter().map(move |node| {
@@ -57,7 +58,7 @@ fn is_tolerated(pod: &Pod, taint: &Taint) -> bool {
     pod.spec.tolerations.iter().any(|toleration| toleration.tolerates(taint, false))
 }
 
-/// Adds the controller's tolerations to the spec of a pod.
+/// Adds the tolerations of the DaemonSet controller to the spec of a pod.
 pub fn tolerate(spec: &mut Value) {
     let own = (spec["hostNetwork"] == true).then_some(&TOLERATED_BY_HOST_NETWORK);
     let tolerations: Vec<Value> = TOLERATED
@@ -74,7 +75,7 @@ pub fn tolerate(spec: &mut Value) {
     }
 }
 
-/// Ties the spec of a pod to a node by affinity, so that the scheduler still binds the pod.
+/// Ties the spec of a pod to a node by affinity rather than by `nodeName`, so that the scheduler binds the pod.
 pub fn tie(spec: &mut Value, node: &str) {
     let field = json!({"key": "metadata.name", "operator": "In", "values": [node]});
     spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"] =
@@ -113,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_template_allows_nodes_by_selector_affinity_name_and_taints() {
+    fn the_template_and_the_taints_of_nodes_decide_which_nodes_get_a_pod() {
         let labelled = json!({"metadata": {"labels": {"disk": "ssd"}}});
         let tainted = |key: &str, effect: &str| json!({"spec": {"taints": [{"key": key, "effect": effect}]}});
         let named = |operator: &str| {

@@ -1,5 +1,5 @@
-//! Resource claims of pods, as the resource claim controller treats them: claims are created from templates, given back
-//! when their pods are done, and deleted with them.
+//! Resource claims of pods, as the resource claim controller treats them: claims lose their devices when their pods are
+//! done; claims from templates are created for a pod and deleted with the pod.
 
 use harbormaster_validation::value::{controller, list, name, namespace, present, text, uid};
 use serde_json::{Value, json};
@@ -76,7 +76,7 @@ pub fn is_done(pod: &Value) -> bool {
         || (is_ending && text(pod, "/spec/nodeName").is_empty())
 }
 
-/// Returns a new claim for an entry of a pod. It has no name yet, only `generateName`.
+/// Returns a new claim for an entry of a pod's `spec.resourceClaims`. The claim has no name yet, only `generateName`.
 pub fn of_template(pod: &Value, entry: &str, template: &Value) -> Value {
     let labels = template.pointer("/spec/metadata/labels").cloned().unwrap_or_default();
     let mut annotations = template.pointer("/spec/metadata/annotations").cloned().unwrap_or_default();
@@ -116,12 +116,12 @@ pub fn is_for_entry(pod: &Value, entry: &str, claim: &Value) -> bool {
     is_for(pod, claim) && claim["metadata"]["annotations"][ENTRY] == entry
 }
 
-/// Returns the entry of a pod in `status.reservedFor`.
+/// Returns the entry for a pod in `status.reservedFor`.
 pub fn consumer(pod: &Value) -> Value {
     json!({"resource": "pods", "name": name(pod), "uid": uid(pod)})
 }
 
-/// Returns true if a claim has devices that a running pod uses without being recorded as a consumer.
+/// Returns true if a claim is allocated but not reserved for the pod.
 pub fn lacks_consumer(pod: &Value, claim: &Value) -> bool {
     let consumers = list(claim, "/status/reservedFor");
     present(claim, "/status/allocation").is_some()
@@ -139,10 +139,10 @@ pub struct Upkeep {
     pub delete: bool,
 }
 
-/// Returns the necessary changes of a claim; `pod` finds pods by name in the claim's namespace.
+/// Returns the necessary changes to a claim; `pod` finds pods by name in the claim's namespace.
 ///
 /// A claim that loses its last consumer also loses its devices, so that the next consumer can get devices elsewhere. A
-/// claim that was created for a pod ends with the pod.
+/// claim that was created for a pod is deleted once the pod is gone or no longer needs it.
 pub fn upkeep<'a>(claim: &Value, pod: impl Fn(&str) -> Option<&'a Value>) -> Upkeep {
     let uses = |consumer: &Value| {
         let is_pod = text(consumer, "/apiGroup").is_empty() && text(consumer, "/resource") == "pods";
@@ -179,7 +179,7 @@ pub fn upkeep<'a>(claim: &Value, pod: impl Fn(&str) -> Option<&'a Value>) -> Upk
     }
 }
 
-/// Returns the necessary changes of a claim once the pod with the given UID is gone. All other pods are assumed to run.
+/// Returns the necessary changes to a claim once the pod with the given UID is gone. All other pods are assumed to run.
 pub fn upkeep_without(claim: &Value, gone: &str) -> Upkeep {
     let users = list(claim, "/status/reservedFor").iter().chain(owner(claim));
     let others = users.filter(|user| text(user, "/uid") != gone);
@@ -188,7 +188,7 @@ pub fn upkeep_without(claim: &Value, gone: &str) -> Upkeep {
     upkeep(claim, |wanted| others.iter().find(|pod| name(pod) == wanted))
 }
 
-/// Gives devices to a claim, if it has none yet, and reserves the claim for a pod, as a scheduler does.
+/// Records an allocation, if there is a new one, and reserves the claim for a pod, as a scheduler does.
 pub fn allot(claim: &mut Value, allocation: Option<Value>, pod: Value) {
     if !claim["status"].is_object() {
         claim["status"] = json!({});
@@ -208,7 +208,7 @@ pub fn allot(claim: &mut Value, allocation: Option<Value>, pod: Value) {
     }
 }
 
-/// Returns the pod that controls a claim.
+/// Returns the reference to the pod that controls a claim.
 fn owner(claim: &Value) -> Option<&Value> {
     let is_pod = |owner: &&Value| text(owner, "/apiVersion") == "v1" && text(owner, "/kind") == "Pod";
     controller(claim).filter(is_pod)

@@ -5,10 +5,10 @@
 //! a claim), `provision` (new volumes and their topology), [`pod_claims`] (claims that belong to pods), `index`
 //! (volumes by class and claim).
 //!
-//! The simulation is simpler than the original controllers: nothing fails, nothing takes time, and volumes are neither
-//! resized nor recycled. Claims in use are not protected from deletion.
+//! The simulation is simpler than the original controllers: storage operations never fail and take no time, and
+//! volumes are neither resized nor recycled. Claims in use are not protected from deletion.
 //!
-//! Invariant: calling [`Volumes::settle`] a second time changes nothing.
+//! Invariant: calling [`Volumes::settle`] a second time changes no claim and no volume.
 
 mod claiming;
 mod index;
@@ -67,7 +67,7 @@ pub struct Volumes {
     index: Index,
     /// Volumes whose topology is still open.
     floating: BTreeSet<String>,
-    /// Volumes that this simulation bound, each with true if the simulation also provisioned it.
+    /// Volumes that this simulation bound. The value is true if the simulation also provisioned the volume.
     given: BTreeMap<String, bool>,
     pending: PendingChanges,
 }
@@ -212,7 +212,7 @@ impl Volumes {
         (!volume.is_empty()).then_some(volume)
     }
 
-    /// Returns the class that a claim names, or an empty string for none.
+    /// Returns the class that a claim names: an empty string if it names none, and `None` if there is no such claim.
     pub fn class_of(&self, key: &ClaimKey) -> Option<&str> {
         Some(&self.claims.get(key)?.read.class)
     }
@@ -230,7 +230,7 @@ impl Volumes {
         })
     }
 
-    /// Removes the claim of a deleted pod, and releases its volume.
+    /// Removes the claim of a deleted pod, and releases the claim's volume.
     pub fn remove_claim(&mut self, key: &ClaimKey) -> Option<Value> {
         let claim = self.claims.remove(key)?;
         self.release(claim.read.volume_name.as_str());

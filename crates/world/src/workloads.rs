@@ -97,7 +97,7 @@ impl ExistingPods {
 /// A workload whose pods may have to be created.
 #[derive(Debug)]
 pub struct Workload {
-    /// Kind and name for users: `Deployment default/web`.
+    /// Kind and name as users see them: `Deployment default/web`.
     pub label: String,
     /// [`key`] of the workload: `Deployment/default/web`.
     pub key: String,
@@ -163,8 +163,9 @@ impl Workload {
         }
     }
 
-    /// Returns the names of the pods that the workload's controller would delete to scale down: pods without a node
-    /// first, then the youngest; for a StatefulSet, the pods with the highest ordinals.
+    /// Returns the `namespace/name` of each pod that the workload's controller would delete to scale down: pods without
+    /// a node first, then the youngest; for a StatefulSet, the pods with the highest ordinals. Only ReplicaSets,
+    /// ReplicationControllers and StatefulSets from a cluster are scaled down.
     pub fn surplus_pods(&self, existing: &ExistingPods) -> Vec<String> {
         let is_scaled = ["ReplicaSet", "ReplicationController", "StatefulSet"].contains(&self.kind.as_str());
         if !self.is_live || !is_scaled {
@@ -238,7 +239,7 @@ impl Workload {
         pod_claims::of_stateful_set(&self.value, pod_name).filter(|_| is_set).collect()
     }
 
-    /// Returns one pod for each node that the template allows and that does not have a pod yet.
+    /// Returns one pod for each node that the template allows and that does not have a pod of the DaemonSet yet.
     fn daemons(&self, existing: &ExistingPods, nodes: &[Node], decoder: &mut Decoder) -> Vec<Value> {
         let mut general = self.pod(name(&self.value));
         tolerate(&mut general["spec"]);

@@ -24,7 +24,7 @@ fn float(value: f32) -> String {
     let scientific = format!("{value:e}");
     let (digits, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
     match exponent.parse::<i32>().unwrap_or_default() {
-        // The exponent alone decides between the two forms.
+        // The exponent alone determines whether the form is scientific.
         -4..=20 if value == 0.0 => value.to_string(),
         -4..=5 => value.to_string(),
         exponent => {

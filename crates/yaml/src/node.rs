@@ -25,14 +25,14 @@ pub struct Node {
 /// A value.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Content {
-    /// Nothing.
+    /// No value.
     #[default]
     Null,
     /// True or false.
     Bool(bool),
     /// An integer that fits into 64 bits, signed or unsigned.
     Int(i128),
-    /// A finite number.
+    /// A finite floating-point number.
     Float(f64),
     /// A string.
     String(String),
@@ -132,7 +132,8 @@ fn integer(value: i128) -> Option<Number> {
     signed.or_else(|_| u64::try_from(value).map(Number::from)).ok()
 }
 
-/// Converts a number to JSON as Kubernetes does: a number without a fraction becomes an integer.
+/// Converts a number to JSON as Kubernetes does: a number without a fraction becomes an integer if it fits
+/// into 64 bits.
 fn float(value: f64) -> Option<Number> {
     /// The smallest positive integer that does not fit into a signed 64-bit integer.
     const END: f64 = 9_223_372_036_854_775_808.0;

@@ -16,12 +16,12 @@ const MAX_NODES_OF_ALIASES: usize = 100_000;
 /// Maximum depth of a document with all its aliases expanded.
 const MAX_DEPTH: usize = 300;
 
-/// Reason why a text cannot be read as YAML and converted to JSON.
+/// The reason why a text cannot be read as YAML and converted to JSON.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
     /// Position, if known.
     pub at: Option<Position>,
-    /// Reason.
+    /// The reason.
     pub message: String,
 }
 

@@ -85,7 +85,7 @@ fn every_value_has_its_line_and_column() {
 }
 
 #[test]
-fn the_later_of_an_own_key_and_a_merged_key_wins() {
+fn the_later_of_a_merged_key_and_an_unmerged_key_wins() {
     let text = "base: &b {x: 1, w: 1}\nbefore: {x: 2, <<: *b}\nbehind: {<<: [*b, {w: 3, z: 3}], x: 2}\n";
     let document = parse(text).unwrap();
     assert_eq!(document.repeated_keys(), []);
@@ -95,7 +95,7 @@ fn the_later_of_an_own_key_and_a_merged_key_wins() {
 }
 
 #[test]
-fn json_is_read_as_well_even_with_tabs() {
+fn json_is_read_too_even_with_tabs() {
     let node = parse("{\n\t\"a\": [true, null],\n\t\"b\": \"\\u00e9\\/\"\n}").unwrap();
     assert_eq!(node.clone().into_json(), json!({"a": [true, null], "b": "é/"}));
     assert_eq!(node.entry("b").unwrap().at, Position { line: 3, column: 2 });

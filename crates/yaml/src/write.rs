@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use crate::scalar::{self, Scalar};
 
 /// Formats a value as YAML in kubectl's style: keys are sorted, each level is indented by two columns, and lists are
-/// indented as far as their key.
+/// indented as far as their keys.
 pub fn write(value: &Value) -> String {
     let mut text = String::new();
     match value {

@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pod_is_woken_by_a_new_gang_member_and_by_room_that_other_pods_leave() {
+    fn a_new_gang_member_and_a_pod_that_frees_its_node_wake_a_pod() {
         let trial = Trial::of(Gang { patience_seconds: 60 });
         let of = |gang, name| pod(name).label(GANG, gang);
         let waits = of("g", "waits").info();
@@ -134,15 +134,15 @@ mod tests {
             (other, Action::DELETE, Hint::Skip),
         ] {
             let changed = changed.build();
-            let of_that = Some(&changed);
-            let (old, new) = if action == Action::ADD { (None, of_that) } else { (of_that, None) };
+            let object = Some(&changed);
+            let (old, new) = if action == Action::ADD { (None, object) } else { (object, None) };
             let event = ClusterEvent::new(EventResource::AssignedPod, action);
             assert_eq!(trial.hint(event, &waits, &Change::Pod { old, new }), Some(expected), "{changed:?}");
         }
     }
 
     #[test]
-    fn a_gang_is_allowed_when_its_last_pod_has_a_node_in_any_order() {
+    fn a_gang_is_allowed_when_its_last_pod_gets_a_node_whatever_the_order() {
         let mut nodes = cluster([node("n"), node("m")], []);
         let member = |name| pod(name).label(GANG, "g").label(SIZE, "3").info();
         let pods = [(member("a"), "n"), (member("b"), "m"), (member("c"), "n")];
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn the_index_keeps_up_with_whatever_happens() {
+    fn after_random_changes_the_index_equals_a_rebuilt_one() {
         for seed in 0..10 {
             index_equals_rebuilt_one::<Gangs>(
                 seed,

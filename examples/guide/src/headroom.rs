@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn it_keeps_what_it_promises() {
+    fn it_passes_the_conformance_checks() {
         for seed in 0..10 {
             let mut dice = Dice::new(seed);
             let mut nodes = dice.cluster(6);

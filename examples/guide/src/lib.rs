@@ -1,6 +1,6 @@
 //! The plugins of `docs/plugins.md`, the guide for plugin authors, one file per plugin. `tests/it/listings.rs` checks
-//! that every listing in the guide appears unchanged in the examples. All plugins except [`shaky`] have unit tests;
-//! `tests/it/sandbox.rs` runs the plugins in the sandbox.
+//! that every listing in the guide appears unchanged in the examples. All plugins except [`shaky`] have unit tests, and
+//! `tests/it/sandbox.rs` runs them in the sandbox.
 //!
 //! Reading order: [`gpu`], [`headroom`], [`maintenance`], [`tenants`], [`gang`], [`licenses`], [`shaky`].
 

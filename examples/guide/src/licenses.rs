@@ -142,8 +142,8 @@ impl Seats {
         Ok(if is_its_own && license.has_a_seat_for(pod) { Hint::Queue } else { Hint::Skip })
     }
 
-    /// Wakes the pod if its own labels change, or if a pod that had a node and the same license is deleted: that pod's
-    /// seat may never have been recorded.
+    /// Wakes the pod if its own labels change, or if a scheduled pod with the same license is deleted: the seat of the
+    /// deleted pod may never have been recorded.
     fn after_pod(&self, pod: &PodInfo, change: &Change<'_>) -> PluginResult<Hint> {
         let Change::Pod { old: Some(old), new } = change else { return Ok(Hint::Queue) };
         let is_same = old.namespace == pod.namespace && license_of(old) == license_of(pod);
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_reserved_and_written_is_taken_back() {
+    fn a_reserved_or_written_seat_is_given_back() {
         let (trial, mut nodes) = (Trial::of(Seats), cluster([node("n")], []));
         set_custom::<License>(&mut nodes, [license(3, json!({}))]);
         let server = FakeApi::default();
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_helps_a_pod_wakes_it() {
+    fn every_change_that_helps_a_pod_wakes_it() {
         let (trial, mut nodes) = (Trial::of(Seats), cluster([node("n")], []));
         set_custom::<License>(&mut nodes, [license(0, json!({}))]);
         let full = || Happening::custom::<License>(&license(1, json!({ "uid-other": "other" })));

@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_under_maintenance_accept_no_pods_until_it_is_over() {
+    fn nodes_accept_no_pods_during_their_maintenance() {
         let (trial, pod) = (Trial::of(NoMaintenance), pod("p").info());
         let mut nodes = cluster([node("a").label("rack", "1"), node("b").label("rack", "2")], []);
         set_custom::<Maintenance>(&mut nodes, [of_rack("1", "new cables")]);
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_helps_a_pod_wakes_it() {
+    fn every_change_that_helps_a_pod_wakes_it() {
         let mut nodes = cluster([node("a").label("rack", "1"), node("b").label("rack", "2")], []);
         set_custom::<Maintenance>(&mut nodes, [of_rack("1", "new cables")]);
         let happenings = [

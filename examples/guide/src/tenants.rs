@@ -14,7 +14,7 @@ fn tenant_of(pod: &Pod) -> Option<&Str> {
     pod.labels.get(TENANT)
 }
 
-/// Number of pods with a node, per tenant. Tenants with no such pods are absent.
+/// Number of scheduled pods by tenant. Tenants without scheduled pods are absent.
 #[derive(Debug, Default, PartialEq)]
 pub struct PodsOfTenants(BTreeMap<Str, usize>);
 
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn the_index_keeps_up_with_whatever_happens() {
+    fn after_random_changes_the_index_equals_a_rebuilt_one() {
         for seed in 0..10 {
             index_equals_rebuilt_one::<PodsOfTenants>(
                 seed,
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_helps_a_pod_wakes_it() {
+    fn every_change_that_helps_a_pod_wakes_it() {
         let mut dice = Dice::knowing(1, Words::default().pod_label(TENANT, &["red", "blue"]));
         let trial = Trial::of(TenantLimit { pods_per_tenant: 2 });
         assert!(what_helps_wakes_anywhere(&trial, &mut dice, 40, 40) > 20);

@@ -39,7 +39,7 @@ async fn a_teams_nodes_accept_only_its_own_pods() {
 }
 
 #[test]
-fn a_simulation_decides_the_same() {
+fn a_simulation_makes_the_same_decisions() {
     let simulation = scheduler(CONFIG).unwrap().simulate(&manifests()).unwrap();
     assert!(simulation.notices.is_empty(), "{:?}", simulation.notices);
     let pods = simulation.report.pods;
@@ -48,7 +48,7 @@ fn a_simulation_decides_the_same() {
 }
 
 #[test]
-fn a_team_that_has_a_pods_namespace_lets_it_in_and_wakes_it() {
+fn a_pod_fits_and_is_woken_if_the_nodes_team_has_its_namespace() {
     let trial = Trial::of(TeamNodes { node_label: "team".to_owned() });
     let mut nodes = cluster([node("n").label("team", "red"), node("free")], []);
     let pod = pod("p").namespace("paint").info();
@@ -64,7 +64,7 @@ fn a_team_that_has_a_pods_namespace_lets_it_in_and_wakes_it() {
     let (mine, not_mine) = (custom::<Team>(&mine), custom::<Team>(&not_mine));
     assert_eq!(trial.custom_hint(&pod, Some(&not_mine), Some(&mine)), Some(Hint::Queue));
     assert_eq!(trial.custom_hint(&pod, None, Some(&not_mine)), Some(Hint::Skip));
-    assert_eq!(trial.custom_hint(&pod, Some(&mine), None), None, "nobody listens to that");
+    assert_eq!(trial.custom_hint(&pod, Some(&mine), None), None, "no hint is registered for deletions");
 }
 
 #[test]

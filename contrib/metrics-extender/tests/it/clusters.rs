@@ -157,7 +157,7 @@ impl World {
         });
         assert!(is_article.eq(ARTICLE), "the example has the article's numbers");
         for metrics in &told {
-            eventually("they are taken", PATIENCE, || self.client().post(METRICS, metrics).ok());
+            eventually("the metrics are accepted", PATIENCE, || self.client().post(METRICS, metrics).ok());
         }
     }
 
@@ -234,7 +234,7 @@ fn in_literal_mode_the_demonstration_runs_as_in_the_article() {
 }
 
 #[test]
-fn in_corrected_mode_the_demonstration_ends_as_in_the_article_with_either_form() {
+fn in_corrected_mode_the_demonstration_ends_as_in_the_article_whether_nodes_are_sent_as_objects_or_names() {
     for contender in schedulers() {
         for by_name in [false, true] {
             let message = "0/3 nodes are available: 3 node(s) had no label filter.xy.com.";
@@ -243,9 +243,10 @@ fn in_corrected_mode_the_demonstration_ends_as_in_the_article_with_either_form()
     }
 }
 
-/// Both nodes are full. The pod on the labeled node is evicted, although the other pod has a lower priority.
+/// All nodes are full. The pod on the labeled node is evicted, although the pods on the other nodes have lower
+/// priorities.
 #[test]
-fn a_preemptor_gets_the_node_with_the_label_with_either_form() {
+fn a_preemptor_gets_the_labeled_node_whether_nodes_are_sent_as_objects_or_names() {
     for contender in schedulers() {
         for by_name in [false, true] {
             let world = World::start(&contender, &[], &json!({"nodeCacheCapable": by_name}), &nodes("1"));
@@ -325,7 +326,7 @@ fn the_deployed_role_suffices() {
             "ClusterRoleBinding" => "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
             other => panic!("no path for kind {other}"),
         };
-        eventually("the manifest is taken", PATIENCE, || {
+        eventually("the manifest is accepted", PATIENCE, || {
             client.post(&format!("{path}?fieldValidation=Strict"), &object).ok()
         });
     }
@@ -358,10 +359,12 @@ fn the_program_ends_on_sigterm() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_metrics-extender"));
     command.arg("--kubeconfig").arg(&kubeconfig).arg("--listen=127.0.0.1:0");
     let mut child = command.stderr(File::create(&log).unwrap()).spawn().unwrap();
-    eventually("it serves", PATIENCE, || fs::read_to_string(&log).unwrap().contains("Serving").then_some(()));
+    eventually("the extender serves", PATIENCE, || {
+        fs::read_to_string(&log).unwrap().contains("Serving").then_some(())
+    });
     assert!(terminate(child.id()).unwrap());
     let status = eventually("the program has ended", Duration::from_secs(60), || child.try_wait().unwrap());
     assert!(status.success(), "{status}");
     let said = fs::read_to_string(&log).unwrap();
-    assert!(said.contains("Told to end"), "{said}");
+    assert!(said.contains("Received a stop signal"), "{said}");
 }

@@ -1,5 +1,5 @@
-//! Unit tests. All objects are in the namespace `default`. The machine and its instance are both named `vm`, and all
-//! pods of the machine are named `virt-launcher-vm`; only UIDs tell such objects apart.
+//! Unit tests. All objects are in the namespace `default` unless a test says otherwise. The machine and its instance
+//! are both named `vm`, and `launcher` gives every pod the name `virt-launcher-vm`; only UIDs tell such objects apart.
 
 use std::{sync::Arc, time::Duration};
 
@@ -124,7 +124,7 @@ fn any_change_that_helps_a_pod_wakes_it() {
 }
 
 #[test]
-fn the_first_pod_may_go_anywhere_and_later_pods_follow_it() {
+fn the_first_pod_can_go_anywhere_and_later_pods_follow_it() {
     assert_eq!(pinned(&world(machine_with(json!(null))), &launcher("a")), None);
     assert_eq!(pinned(&world(machine_on("")), &launcher("a")), None);
     assert_eq!(pinned(&world(machine_on("n2")), &launcher("a")).as_deref(), Some("n2"));
@@ -243,7 +243,7 @@ fn only_changes_of_the_node_or_the_owner_wake_the_pod() {
 }
 
 #[test]
-fn a_live_migration_may_leave_the_node_and_the_machine_stays_pinned_to_the_source() {
+fn a_live_migration_can_leave_the_node_and_does_not_change_the_annotation() {
     let target =
         pod("target").label(MIGRATION, "m").pod(|pod| pod.controller = launcher("a").controller.clone());
     let target = target.info();
@@ -320,7 +320,7 @@ fn if_two_schedulers_compete_one_writes_and_the_pod_of_the_other_is_rejected() {
     let server = server(machine_with(json!({})));
     written_by(&trial, &decided("n1"), &server).unwrap();
     assert_eq!(written_by(&trial, &decided("n2"), &server), Err(ELSEWHERE.to_owned()));
-    assert_eq!(written_by(&trial, &decided("n1"), &server), Ok(()), "they agree");
+    assert_eq!(written_by(&trial, &decided("n1"), &server), Ok(()), "both schedulers chose the same node");
     assert_eq!(on_server(&server), "n1");
 }
 
@@ -373,12 +373,12 @@ impl ClusterApi for EverChanging {
 }
 
 #[test]
-fn a_machine_that_keeps_changing_is_retried_later() {
+fn pre_bind_fails_if_the_machine_keeps_changing() {
     let trial = sticky();
     let placement = trial.reserve(&mut world(machine_with(json!({}))), &launcher("a"), "n1").unwrap();
     let api = Api::new(Arc::new(EverChanging(server(machine_with(json!({}))))));
     let Err(Stopped::Error(error)) = finished(trial.pre_bind(&placement, &api)) else {
-        panic!("it is written")
+        panic!("the annotation was written")
     };
     assert!(error.to_string().contains("changed 10 times while its node was being recorded"), "{error}");
 }

@@ -153,7 +153,7 @@ fn a_machine_stays_on_its_node_across_restarts_of_machine_and_scheduler(server: 
         let mut home = None;
         for round in 0..=RESTARTS {
             start_machine(client, &machine, &name);
-            // Disrupt the first start of every machine.
+            // Kill the scheduler during the first start of a machine and during every seventh start after it.
             if round % 7 == 0 {
                 sleep(Duration::from_millis(dice.below(30)));
                 scheduler.kill();
@@ -174,7 +174,7 @@ fn a_machine_stays_on_its_node_across_restarts_of_machine_and_scheduler(server: 
     scheduler.ends_well();
 }
 
-/// Fills the node so that every other node has more free resources.
+/// Puts pods on the node so that a pod without a pinned node goes elsewhere, and checks this with a probe pod.
 fn make_unattractive(client: &ApiClient, node: &str, number: usize) {
     for filler in 0..2 {
         let name = format!("filler-{number}-{filler}");

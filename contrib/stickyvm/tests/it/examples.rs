@@ -7,12 +7,13 @@ use std::{
 
 use harbormaster::{Scheduler, config::ConfigErrors};
 
-/// Placed pods with their node, and unschedulable pods with their message.
+/// Pods that are placed, with their nodes.
 const PLACED: [(&str, &str); 3] = [
     ("default/virt-launcher-fedora", "node-1"),
     ("default/virt-launcher-debian", "node-2"),
     ("default/virt-launcher-debian-target", "node-1"),
 ];
+/// Pods that are unschedulable, with their messages.
 const WAITING: [(&str, &str); 2] = [
     (
         "default/virt-launcher-windows",
@@ -76,7 +77,7 @@ fn the_articles_typo_causes_a_warning_and_is_harmless() {
 }
 
 #[test]
-fn errors_about_arguments_name_file_line_and_field() {
+fn errors_about_arguments_contain_the_file_and_the_field() {
     let built = |args: &str| -> Result<Scheduler, ConfigErrors> {
         let config = include_str!("../../deploy/scheduler-config.yaml");
         let (start, _) = config.split_once("    args:").unwrap();

@@ -1,5 +1,4 @@
-//! Every mistake of the original that `mode: corrected` avoids has a test whose name contains the number of the
-//! mistake.
+//! Tests of both modes. `README.md` lists the mistakes of the original that `mode: corrected` avoids.
 
 use std::slice;
 
@@ -93,7 +92,7 @@ fn full(reason: &'static str) -> Result<(), Reject> {
 }
 
 #[test]
-fn the_golden_vector_of_the_original_is_reproduced_exactly() {
+fn in_literal_mode_scores_equal_those_of_the_original() {
     let n1 = scv("n1", &[card(0, 16000, 8000), card(1, 16000, 16000)]);
     let n2 = scv("n2", &[card(0, 16000, 16000)]);
     let nodes = nodes(["n1", "n2"], [asks("other", &[(MEMORY, "1000")]).on("n1")], [n1, n2]);
@@ -103,9 +102,9 @@ fn the_golden_vector_of_the_original_is_reproduced_exactly() {
 }
 
 #[test]
-fn bug_1_the_clock_is_compared_with_the_fastest_clock() {
-    // A card with half the clock loses 50 points. The original divides by the greatest bandwidth, so it would lose
-    // only 6.
+fn the_clock_of_a_card_is_scored_relative_to_the_fastest_clock() {
+    // A card with half the clock loses 50 points. In the original, which divides by the greatest bandwidth, the card
+    // would lose only 6.
     let slow = Card { clock: 1000, ..card(0, 16000, 16000) };
     let fast = Card { clock: 2000, ..card(0, 16000, 16000) };
     let nodes = nodes(["n", "m"], [], [scv("n", &[slow]), scv("m", &[fast])]);
@@ -114,7 +113,7 @@ fn bug_1_the_clock_is_compared_with_the_fastest_clock() {
 }
 
 #[test]
-fn bug_2_a_faster_card_is_fast_enough_for_filter_and_score_alike() {
+fn a_card_with_at_least_the_requested_clock_is_fast_enough() {
     let nodes = nodes(["n"], [], [scv("n", &[card(0, 16000, 16000)])]);
     for (clock, expected) in [("5000", Ok(())), ("5705", Ok(())), ("5706", no(CLOCK_NOT_FIT))] {
         is(&nodes, &[(CLOCK, clock)], expected);
@@ -122,7 +121,7 @@ fn bug_2_a_faster_card_is_fast_enough_for_filter_and_score_alike() {
 }
 
 #[test]
-fn bug_3_the_same_card_must_have_the_memory_and_the_clock() {
+fn the_same_card_must_have_the_memory_and_the_clock() {
     let fast = Card { clock: 6000, ..card(0, 16000, 1000) };
     let nodes = nodes(["n"], [], [scv("n", &[fast, card(1, 16000, 16000)])]);
     is(&nodes, &[(CLOCK, "6000")], Ok(()));
@@ -131,7 +130,7 @@ fn bug_3_the_same_card_must_have_the_memory_and_the_clock() {
 }
 
 #[test]
-fn bug_4_unhealthy_cards_neither_count_nor_skew_scores() {
+fn unhealthy_cards_neither_count_nor_skew_scores() {
     let dead = Card { health: "Unhealthy".to_owned(), power: 1000, ..card(1, 32000, 32000) };
     let spelt = Card { health: "healthy".to_owned(), ..card(0, 16000, 16000) };
     let alone = nodes(["n"], [], [scv("n", slice::from_ref(&dead))]);
@@ -139,11 +138,11 @@ fn bug_4_unhealthy_cards_neither_count_nor_skew_scores() {
     let both = nodes(["n"], [], [scv("n", &[spelt, dead])]);
     is(&both, &[(NUMBER, "2")], no(NUMBER_NOT_FIT));
     let scores = corrected().raw_scores(&both, &asks("p", &[(NUMBER, "1")]).info());
-    assert_eq!(scores.unwrap(), Some(vec![1200]), "every card that counts is the best");
+    assert_eq!(scores.unwrap(), Some(vec![1200]), "only the healthy card counts toward the greatest values");
 }
 
 #[test]
-fn bug_5_many_half_used_cards_do_not_beat_a_free_one() {
+fn many_half_used_cards_do_not_beat_a_free_one() {
     let n1 = scv("n1", &[card(0, 16000, 8000), card(1, 16000, 8000), card(2, 16000, 8000)]);
     let n2 = scv("n2", &[card(0, 16000, 16000)]);
     let nodes = nodes(["n1", "n2"], [], [n1, n2]);
@@ -156,7 +155,7 @@ fn bug_5_many_half_used_cards_do_not_beat_a_free_one() {
 }
 
 #[test]
-fn only_the_best_cards_count_as_many_as_are_requested() {
+fn only_the_requested_number_of_best_cards_counts() {
     let mixed = scv("n", &[card(0, 16000, 2000), card(1, 16000, 16000), card(2, 16000, 12000)]);
     let nodes = nodes(["n"], [], [mixed]);
     let ids = |pairs: &[(&str, &str)]| {
@@ -175,7 +174,7 @@ fn only_the_best_cards_count_as_many_as_are_requested() {
 }
 
 #[test]
-fn bug_6_held_cards_are_not_assigned_again_before_the_sniffer_reports_them() {
+fn held_cards_are_not_assigned_again_before_the_sniffer_reports_them() {
     let report = || scv("n", &[card(0, 16000, 16000), card(1, 16000, 16000)]);
     let one_whole = nodes(["n"], [holds("a", "0", &[(NUMBER, "1")])], [report()]);
     is(&one_whole, &[(NUMBER, "1")], Ok(()));
@@ -198,7 +197,7 @@ fn memory_that_a_pod_holds_and_uses_is_not_counted_twice() {
 }
 
 #[test]
-fn memory_that_others_use_is_not_assigned() {
+fn memory_in_use_that_no_pod_holds_is_not_assigned() {
     let used = scv("n", &[card(0, 16000, 3000), card(1, 16000, 0)]);
     let nodes = nodes(["n"], [], [used]);
     is(&nodes, &[(MEMORY, "3000")], Ok(()));
@@ -207,7 +206,7 @@ fn memory_that_others_use_is_not_assigned() {
 }
 
 #[test]
-fn bug_7_a_pod_counts_on_each_of_its_cards_and_a_finished_pod_on_none() {
+fn a_pod_takes_memory_on_each_of_its_cards_but_a_finished_pod_takes_none() {
     let report = || scv("n", &[card(0, 16000, 16000), card(1, 16000, 16000)]);
     let pairs = [(NUMBER, "2"), (MEMORY, "8000")];
     let score = |pods: Vec<PodBuilder>| {
@@ -222,7 +221,7 @@ fn bug_7_a_pod_counts_on_each_of_its_cards_and_a_finished_pod_on_none() {
 }
 
 #[test]
-fn bug_8_and_9_a_pod_with_invalid_labels_is_rejected() {
+fn a_pod_with_invalid_labels_is_rejected() {
     let nodes = nodes(["n"], [], [scv("n", &[card(0, 16000, 16000)])]);
     for (label, value, why) in [
         (NUMBER, "0", "label scv/number: \"0\" is not a whole number above zero"),
@@ -241,7 +240,7 @@ fn nodes_without_cards() -> Cluster {
 }
 
 #[test]
-fn bug_10_a_pod_that_requests_no_card_is_ignored() {
+fn a_pod_that_requests_no_card_is_ignored() {
     let nodes = nodes(["n"], [], []);
     let pod = asks("p", &[("app", "web"), (PRIORITY, "7")]).info();
     assert!(matches!(corrected().pre_filter(&nodes, &pod), Ok(PreFiltered::Skip)));
@@ -249,13 +248,13 @@ fn bug_10_a_pod_that_requests_no_card_is_ignored() {
 }
 
 #[test]
-fn bug_11_a_node_without_a_report_has_no_gpu_and_no_score() {
+fn a_node_without_a_report_has_no_gpu() {
     let nodes = nodes(["n", "m"], [], [scv("m", &[card(0, 16000, 16000)])]);
     is(&nodes, &[(NUMBER, "1")], no(NO_GPU));
 }
 
 #[test]
-fn bug_12_the_queue_is_ordered_by_priority_then_label_then_level_then_time() {
+fn the_queue_is_ordered_by_priority_then_label_then_level_then_time() {
     let plugin = yoda(Mode::Corrected);
     let ordered = [
         asks("class", &[]).priority(10),
@@ -281,11 +280,11 @@ fn bug_12_the_queue_is_ordered_by_priority_then_label_then_level_then_time() {
     let (early, late) =
         (asks("a", &[(PRIORITY, "1")]).priority(10).info(), asks("b", &[(PRIORITY, "2")]).info());
     let at = |pod, since| Queued { pod, since: Timestamp(since) };
-    assert!(yoda(Mode::Literal).less(at(&late, 2), at(&early, 1)), "the original considers only its label");
+    assert!(yoda(Mode::Literal).less(at(&late, 2), at(&early, 1)), "the original orders by its label alone");
 }
 
 #[test]
-fn bug_14_a_report_that_is_much_older_than_the_newest_is_not_used() {
+fn a_report_that_is_much_older_than_the_newest_is_not_used() {
     let full_card = [card(0, 16000, 16000)];
     for (age, expected) in [(0, Ok(())), (60, Ok(())), (61, no(STALE))] {
         let nodes =
@@ -416,7 +415,7 @@ fn any_change_that_helps_a_pod_wakes_it() {
         let pod = asks("p", &[(MEMORY, "9000")]).info();
         helped += what_helps_wakes(&corrected(), &mut nodes, &pod, happenings);
     }
-    assert!(helped > 200, "too tame: {helped}");
+    assert!(helped > 200, "the changes vary too little: {helped}");
 }
 
 #[test]
@@ -441,24 +440,30 @@ fn scv_hint(pairs: &[(&str, &str)], old: Option<&[Card]>, new: Option<&[Card]>) 
 }
 
 #[test]
-fn bug_15_a_report_wakes_the_pods_that_it_helps_and_no_others() {
+fn a_report_wakes_the_pods_that_it_helps_and_no_others() {
     let (used, free) = ([card(0, 16000, 7000)], [card(0, 16000, 9000)]);
     let dead = [Card { health: "Unhealthy".to_owned(), ..card(0, 16000, 16000) }];
     let large = [card(0, 32000, 9000)];
     for (why, pairs, old, new, expected) in [
         ("a card has enough memory now", (MEMORY, "8000"), Some(&used), Some(&free), Hint::Queue),
-        ("it had enough before", (MEMORY, "6000"), Some(&used), Some(&free), Hint::Skip),
-        ("it still has too little", (MEMORY, "9001"), Some(&used), Some(&free), Hint::Skip),
+        ("the card had enough before", (MEMORY, "6000"), Some(&used), Some(&free), Hint::Skip),
+        ("the card still has too little", (MEMORY, "9001"), Some(&used), Some(&free), Hint::Skip),
         ("less is free", (MEMORY, "6000"), Some(&free), Some(&used), Hint::Skip),
         ("one card is not two", (NUMBER, "2"), Some(&dead), Some(&free), Hint::Skip),
         ("a card is healthy again", (NUMBER, "1"), Some(&dead), Some(&free), Hint::Queue),
-        ("a larger card", (MEMORY, "8000"), Some(&free), Some(&large), Hint::Queue),
-        ("too slow", (CLOCK, "9999"), Some(&used), Some(&free), Hint::Skip),
+        ("the card is larger", (MEMORY, "8000"), Some(&free), Some(&large), Hint::Queue),
+        ("the card is too slow", (CLOCK, "9999"), Some(&used), Some(&free), Hint::Skip),
         ("a new node", (MEMORY, "8000"), None, Some(&free), Hint::Queue),
         ("a new node that is too small", (MEMORY, "9001"), None, Some(&free), Hint::Skip),
         ("nothing has changed", (NUMBER, "1"), Some(&free), Some(&free), Hint::Skip),
-        ("others may be fresh by comparison", (NUMBER, "1"), Some(&free), None, Hint::Queue),
-        ("only its own labels can help", (NUMBER, "0"), None, Some(&free), Hint::Skip),
+        (
+            "the report is deleted, so other reports may count as fresh",
+            (NUMBER, "1"),
+            Some(&free),
+            None,
+            Hint::Queue,
+        ),
+        ("the pod has an invalid label", (NUMBER, "0"), None, Some(&free), Hint::Skip),
     ] {
         let (old, new) = (old.map(|cards| &cards[..]), new.map(|cards| &cards[..]));
         assert_eq!(scv_hint(&[pairs], old, new), Some(expected), "{why}");
@@ -466,7 +471,7 @@ fn bug_15_a_report_wakes_the_pods_that_it_helps_and_no_others() {
 }
 
 #[test]
-fn a_sniffer_that_reports_again_or_sets_its_clock_back_wakes_pods() {
+fn a_sniffer_that_reports_after_a_long_pause_or_sets_its_clock_back_wakes_pods() {
     let at = |seconds| custom::<Scv>(&scv_at("n", seconds, &[card(0, 16000, 16000)]));
     let pod = asks("p", &[(NUMBER, "1")]).info();
     for (old, new, expected) in
@@ -481,7 +486,7 @@ fn a_sniffer_that_reports_again_or_sets_its_clock_back_wakes_pods() {
 }
 
 #[test]
-fn only_pods_that_release_cards_wake_the_pod() {
+fn of_other_pods_only_those_that_release_cards_wake_the_pod() {
     use harbormaster::framework::ClusterEvent;
     let waiting = asks("p", &[(NUMBER, "1")]).info();
     let hint = |event, action, old: Option<&Pod>, new: Option<&Pod>| {
@@ -504,7 +509,7 @@ fn only_pods_that_release_cards_wake_the_pod() {
 }
 
 #[test]
-fn a_node_that_joins_or_gets_the_level_wakes_the_pod() {
+fn a_node_wakes_the_pod_only_if_it_newly_fits_the_requested_level() {
     use harbormaster::framework::ClusterEvent;
     let (plain, high) = (node("n").build(), node("n").label(LEVEL, "High").build());
     let hint = |pairs: &[(&str, &str)], action, old, new| {
@@ -542,7 +547,7 @@ fn reserve_takes_the_best_cards_and_pre_bind_writes_them_to_the_pod() {
 }
 
 #[test]
-fn cards_chosen_by_reserve_count_until_the_annotation_names_them_and_can_be_released() {
+fn cards_chosen_by_reserve_override_an_old_annotation_and_are_freed_by_unreserve() {
     let plugin = corrected();
     let mut nodes = nodes(["n"], [], [scv("n", &[card(0, 16000, 16000)])]);
     let (first, second) = (asks("first", &[(NUMBER, "1")]).info(), asks("second", &[(NUMBER, "1")]).info());

@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_card_is_unhealthy() {
+    fn a_card_that_cannot_be_read_is_unhealthy() {
         assert!(!unreadable_card(3).is_healthy());
     }
 }

@@ -51,7 +51,7 @@ impl Reporter {
     /// Sets the status; creates the object first if it does not exist.
     ///
     /// # Errors
-    /// If the API server returns an error.
+    /// If the API server cannot be reached or returns an error.
     pub async fn report(&self, spec: &ScvSpec, status: &ScvStatus) -> Result<(), SnifferError> {
         match self.set_status(status).await {
             Err(error) if is_missing(&error) => {}

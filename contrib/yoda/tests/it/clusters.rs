@@ -168,7 +168,7 @@ fn the_sniffer_reports_the_contents_of_the_file(server: Server) {
     let time = first["status"]["updateTime"].as_str().unwrap();
     assert!(harbormaster::api::Timestamp::parse(time).is_ok(), "{time}");
 
-    // While the file is invalid, the last report stays unchanged; once the file is valid, it is reported again.
+    // While the file is invalid, the last report stays unchanged; once the file is valid, its cards are reported.
     fs::write(&file, "- {health: Healthy}\n").unwrap();
     eventually("the error is logged", PATIENCE, || {
         fs::read_to_string(&log).unwrap().contains("missing field `id`").then_some(())

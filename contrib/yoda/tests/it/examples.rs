@@ -14,7 +14,7 @@ const ARGS: [&str; 6] = [
     "examples/yoda/cluster",
 ];
 
-/// Placed pods with the nodes on which they may be placed, and unschedulable pods with a part of their message.
+/// Pods that are placed, with the nodes on which they may be placed.
 const PLACED: [(&str, &[&str]); 6] = [
     ("default/notebook", &["v100-a"]),
     ("default/two-fast-cards", &["titan"]),
@@ -23,6 +23,7 @@ const PLACED: [(&str, &[&str]); 6] = [
     ("default/beside-notebook", &["v100-a"]),
     ("default/web", &["v100-a", "v100-b", "titan", "silent", "plain"]),
 ];
+/// Pods that are unschedulable, with their messages.
 const WAITING: [(&str, &str); 4] = [
     ("default/late", "0/5 nodes are available: 1 GPU Report Stale, 1 No GPU, 3 GPU Number Not Fit."),
     ("default/too-large", "0/5 nodes are available: 1 GPU Report Stale, 1 No GPU, 3 GPU Memory Not Fit."),
@@ -134,7 +135,7 @@ fn a_simulation_in_literal_mode_has_the_same_scores_as_the_original() {
 }
 
 #[test]
-fn errors_about_arguments_name_file_line_and_field() {
+fn errors_about_arguments_contain_the_file_and_the_field() {
     let built = |args: &str| -> Result<(), ConfigErrors> {
         let config = include_str!("../../deploy/scheduler-config.yaml");
         let (start, _) = config.split_once("    args:").unwrap();

@@ -38,7 +38,7 @@ pub struct NodeSelectorArg {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct PreferredTermArg {
-    /// 1..=100 when valid.
+    /// Weight, 1..=100 if valid.
     pub weight: i32,
     /// The preferred nodes.
     pub preference: NodeSelectorTermArg,

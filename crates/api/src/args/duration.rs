@@ -13,7 +13,7 @@ pub struct GoDuration {
     nanos: i64,
 }
 
-/// Error for a text that is not a duration, in Go's words.
+/// Error for an invalid duration, with Go's message.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum DurationError {
     /// Not a number with a unit, or out of range (about 292 years).
@@ -166,7 +166,7 @@ impl JsonSchema for GoDuration {
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({
-            "description": "A duration as Go writes it: 1h2m3.5s, 300ms, 0.",
+            "description": "A duration in Go's syntax: 1h2m3.5s, 300ms, 0.",
             "type": "string",
             "pattern": "^[-+]?(0|([0-9]+(\\.[0-9]*)?|\\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)(([0-9]+(\\.[0-9]*)?|\\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))*)$",
         })
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn invalid_durations_are_rejected_in_the_words_of_go() {
+    fn invalid_durations_are_rejected_with_the_messages_of_go() {
         for (text, message) in [
             ("", r#"time: invalid duration """#),
             ("-", r#"time: invalid duration "-""#),

@@ -32,7 +32,7 @@ pub struct ScoringStrategy {
     /// Resources in the score and their weights.
     #[serde(default = "cpu_and_memory")]
     pub resources: Vec<ResourceSpec>,
-    /// Only with [`ScoringStrategyType::RequestedToCapacityRatio`].
+    /// Parameters of `RequestedToCapacityRatio`; not allowed with other types.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requested_to_capacity_ratio: Option<RequestedToCapacityRatioParam>,
 }
@@ -55,7 +55,7 @@ pub enum ScoringStrategyType {
     LeastAllocated,
     /// Favors nodes with little free capacity.
     MostAllocated,
-    /// Scores nodes by a function of the used share.
+    /// Maps the share of capacity in use to a score.
     RequestedToCapacityRatio,
     /// Any other text; never in validated arguments.
     Unknown(String),
@@ -69,8 +69,8 @@ impl JsonSchema for ScoringStrategyType {
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         let known = [Self::LeastAllocated, Self::MostAllocated, Self::RequestedToCapacityRatio];
         json_schema!({
-            "description": "Formula of the score: favor nodes with large free capacity, favor those with little, or \
-                            use a function of the used share.",
+            "description": "Formula of the score: favor nodes with much free capacity, favor nodes with little free \
+                            capacity, or map the share of capacity in use to a score.",
             "type": "string",
             "enum": known.each_ref().map(Self::as_str),
         })
@@ -127,16 +127,16 @@ pub struct ResourceSpec {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct RequestedToCapacityRatioParam {
-    /// Points of the function, in order of increasing utilization.
+    /// Points of the score curve, in order of increasing utilization.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub shape: Vec<UtilizationShapePoint>,
 }
 
-/// `UtilizationShapePoint`: one point of a function from used share to score.
+/// `UtilizationShapePoint`: one point of a curve that maps the share of capacity in use to a score.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct UtilizationShapePoint {
-    /// Used share in percent, 0..=100.
+    /// Share of capacity in use, in percent, 0..=100.
     pub utilization: i32,
     /// Score, 0..=10.
     pub score: i32,
@@ -146,7 +146,7 @@ pub struct UtilizationShapePoint {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct NodeResourcesBalancedAllocationArgs {
-    /// Resources whose utilization is to be balanced; every weight is 1.
+    /// Resources whose utilization is balanced; every weight is 1.
     pub resources: Vec<ResourceSpec>,
 }
 

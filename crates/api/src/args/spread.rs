@@ -11,10 +11,10 @@ use super::affinity::RequirementArg;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct PodTopologySpreadArgs {
-    /// Constraints of pods that have none; only with [`DefaultingType::List`].
+    /// Constraints for pods that define none; only with [`DefaultingType::List`].
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub default_constraints: Vec<DefaultConstraint>,
-    /// Source of the constraints of pods that have none.
+    /// Source of the constraints for pods that define none.
     pub defaulting_type: DefaultingType,
 }
 
@@ -39,7 +39,7 @@ impl JsonSchema for DefaultingType {
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         let known = [Self::System, Self::List];
         json_schema!({
-            "description": "Kubernetes' own two soft constraints, or those of defaultConstraints.",
+            "description": "Kubernetes' own two soft constraints, or the constraints in defaultConstraints.",
             "type": "string",
             "enum": known.each_ref().map(Self::as_str),
         })
@@ -77,7 +77,7 @@ impl From<DefaultingType> for String {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct DefaultConstraint {
-    /// Maximum difference between domains, in pods.
+    /// Maximum difference between the numbers of matching pods in two domains.
     pub max_skew: i32,
     /// The node label whose values are the domains.
     pub topology_key: String,
@@ -104,10 +104,10 @@ pub struct DefaultConstraint {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct LabelSelectorArg {
-    /// Labels that must be equal.
+    /// Labels that a pod must have.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub match_labels: BTreeMap<String, String>,
-    /// Expressions.
+    /// Expressions over labels.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub match_expressions: Vec<RequirementArg>,
 }

@@ -140,7 +140,7 @@ fn json_numbers_and_null_are_quantities_too() {
 }
 
 #[test]
-fn texts_of_any_length_are_parsed_without_panic() {
+fn texts_of_any_length_are_parsed_without_a_panic() {
     for text in ["9".repeat(500), format!("{}Ei", "9".repeat(60)), format!("0.{}1", "0".repeat(300))] {
         let quantity: Quantity = text.parse().unwrap();
         assert!(quantity > Quantity::default(), "{text}");

@@ -18,7 +18,7 @@ fn sidecar(name: &str, requests: &[(&str, i64)]) -> Container {
 }
 
 fn status(name: &str, requests: &[(&str, i64)], allocated: &[(&str, i64)]) -> ContainerResources {
-    ContainerResources { name: name.into(), requests: list(requests), allocated: list(allocated) }
+    ContainerResources { name: name.into(), requests: Some(list(requests)), allocated: list(allocated) }
 }
 
 fn pod(spec: PodSpec) -> Pod {
@@ -66,42 +66,136 @@ fn pod_level_requests_replace_the_sum_for_the_resources_that_they_name() {
     assert_eq!((score.milli_cpu, score.memory, score.scalar("hugepages-2Mi")), (101, 5, 0));
 }
 
+/// A resource list as a test writes it.
+type Amounts<'a> = &'a [(&'a str, i64)];
+
+/// A status with `allocatedResources` but without `resources`.
+fn allocated(name: &str, amounts: Amounts<'_>) -> ContainerResources {
+    ContainerResources { name: name.into(), requests: None, allocated: list(amounts) }
+}
+
+fn resize_pending(reason: &str) -> PodCondition {
+    PodCondition { type_: "PodResizePending".into(), reason: reason.into(), ..PodCondition::default() }
+}
+
+/// Returns the pod's request under the rules of both releases.
+fn under_both(pod: &Pod) -> [ResourceList; 2] {
+    [StatusRule::LargestOfContainer, StatusRule::LargestTotal].map(|rule| pod_request_list(pod, rule))
+}
+
 #[test]
-fn a_running_pod_counts_with_the_largest_of_requested_actual_and_allocated() {
-    let mut pod = pod(PodSpec {
-        containers: vec![container("a", &[("cpu", 100), ("memory", 5)]), container("b", &[("cpu", 1)])],
+fn the_status_counts_for_each_container_or_in_total() {
+    let spec = PodSpec {
+        containers: vec![container("a", &[("cpu", 100), ("memory", 5)]), container("b", &[("cpu", 60)])],
         init_containers: vec![sidecar("s", &[("cpu", 10)]), container("i", &[("cpu", 20)])],
+        overhead: list(&[("cpu", 1)]),
+        ..PodSpec::default()
+    };
+    let none: Amounts<'_> = &[];
+    let cases: [(&str, Vec<ContainerResources>, Amounts<'_>, Amounts<'_>); 6] = [
+        ("no status", vec![], &[("cpu", 171), ("memory", 5)], &[("cpu", 171), ("memory", 5)]),
+        (
+            "one container grows while the other shrinks",
+            vec![status("a", &[("cpu", 80)], &[("cpu", 90)]), status("b", &[("cpu", 90)], &[("cpu", 70)])],
+            &[("cpu", 201), ("memory", 5)],
+            &[("cpu", 181), ("memory", 5)],
+        ),
+        (
+            "only allocated amounts",
+            vec![allocated("a", &[("cpu", 300), ("memory", 9)])],
+            &[("cpu", 171), ("memory", 5)],
+            &[("cpu", 371), ("memory", 9)],
+        ),
+        (
+            "no actual amounts",
+            vec![status("a", none, &[("cpu", 300)])],
+            &[("cpu", 371), ("memory", 5)],
+            &[("cpu", 371), ("memory", 5)],
+        ),
+        (
+            "an init container",
+            vec![status("i", &[("cpu", 999)], none)],
+            &[("cpu", 171), ("memory", 5)],
+            &[("cpu", 1010), ("memory", 5)],
+        ),
+        (
+            "a sidecar",
+            vec![status("s", &[("cpu", 15)], none)],
+            &[("cpu", 176), ("memory", 5)],
+            &[("cpu", 176), ("memory", 5)],
+        ),
+    ];
+    for (case, statuses, of_containers, in_total) in cases {
+        let mut pod = pod(spec.clone());
+        pod.status.container_resources = statuses;
+        assert_eq!(under_both(&pod), [list(of_containers), list(in_total)], "{case}");
+        assert_eq!(spec_request(&pod.spec).milli_cpu, 171);
+    }
+}
+
+#[test]
+fn the_pods_own_status_replaces_the_totals_of_its_containers_if_it_is_complete() {
+    let mut pod = pod(PodSpec { containers: vec![container("a", &[("cpu", 100)])], ..PodSpec::default() });
+    pod.status.container_resources = vec![status("a", &[("cpu", 500)], &[("cpu", 600)])];
+    for (own, in_total) in [
+        (status("", &[("cpu", 200)], &[("cpu", 150), ("memory", 8)]), list(&[("cpu", 200), ("memory", 8)])),
+        (status("", &[("cpu", 200)], &[]), list(&[("cpu", 600)])),
+        (status("", &[], &[("cpu", 150)]), list(&[("cpu", 600)])),
+    ] {
+        pod.status.pod_level = Some(own);
+        assert_eq!(under_both(&pod), [list(&[("cpu", 600)]), in_total], "{:?}", pod.status.pod_level);
+    }
+}
+
+#[test]
+fn pod_level_requests_count_with_the_largest_amount_of_spec_and_status() {
+    let mut pod = pod(PodSpec {
+        containers: vec![container("a", &[("cpu", 100), ("memory", 5)])],
+        pod_level_requests: list(&[("cpu", 300)]),
         ..PodSpec::default()
     });
-    pod.status.container_resources = vec![
-        status("a", &[("cpu", 80)], &[("cpu", 120), ("memory", 4)]),
-        status("s", &[("cpu", 15)], &[]),
-        status("i", &[("cpu", 999)], &[]),
-    ];
-    let request = pod_request(&pod);
-    assert_eq!((request.milli_cpu, request.memory), (136, 5));
-    assert_eq!(spec_request(&pod.spec).milli_cpu, 111);
+    pod.status.pod_level = Some(status("", &[("cpu", 310), ("memory", 7)], &[("cpu", 320)]));
+    let expected = [list(&[("cpu", 320), ("memory", 5)]), list(&[("cpu", 320), ("memory", 7)])];
+    assert_eq!(under_both(&pod), expected);
 }
 
 #[test]
 fn the_request_of_an_infeasible_resize_does_not_count() {
     let mut pod = pod(PodSpec {
-        containers: vec![container("a", &[("cpu", 500), ("x.com/y", 1)])],
+        containers: vec![container("a", &[("cpu", 500), ("x.com/y", 1)]), container("b", &[("cpu", 1)])],
         pod_level_requests: list(&[("memory", 50)]),
         ..PodSpec::default()
     });
     pod.status.container_resources = vec![status("a", &[("cpu", 80)], &[("cpu", 90)])];
     pod.status.pod_level = Some(status("", &[("memory", 7)], &[("memory", 6)]));
-    assert_eq!(pod_request_list(&pod), list(&[("cpu", 500), ("memory", 50), ("x.com/y", 1)]));
-    let pending = |reason: &str| PodCondition {
-        type_: "PodResizePending".into(),
-        reason: reason.into(),
-        ..PodCondition::default()
-    };
-    pod.status.conditions = vec![pending("Deferred")];
-    assert_eq!(pod_request(&pod).milli_cpu, 500);
-    pod.status.conditions = vec![pending("Infeasible")];
-    assert_eq!(pod_request_list(&pod), list(&[("cpu", 90), ("memory", 7)]));
+    let requested = list(&[("cpu", 501), ("memory", 50), ("x.com/y", 1)]);
+    assert_eq!(pod_request_list(&pod, StatusRule::LargestOfContainer), requested);
+    pod.status.conditions = vec![resize_pending("Deferred")];
+    assert_eq!(pod_request(&pod, StatusRule::LargestOfContainer).milli_cpu, 501);
+    pod.status.conditions = vec![resize_pending("Infeasible")];
+    let of_container = list(&[("cpu", 91), ("memory", 7)]);
+    assert_eq!(under_both(&pod), [of_container, list(&[("memory", 7)])], "the pod's own status is complete");
+    pod.status.pod_level = None;
+    let of_container = list(&[("cpu", 91), ("memory", 50)]);
+    assert_eq!(under_both(&pod), [of_container, list(&[("cpu", 90), ("memory", 50)])]);
+    pod.status.container_resources.clear();
+    assert_eq!(under_both(&pod), [requested, list(&[("memory", 50)])]);
+    assert!(status_counts(&pod));
+}
+
+#[test]
+fn with_defaults_a_missing_amount_counts_at_every_stage() {
+    let mut pod = pod(PodSpec {
+        containers: vec![container("a", &[("cpu", 500)]), container("b", &[])],
+        ..PodSpec::default()
+    });
+    pod.status.container_resources = vec![status("a", &[("cpu", 600)], &[("cpu", 400)])];
+    let request = |pod: &Pod| nonzero_request(pod, StatusRule::LargestTotal);
+    assert_eq!(request(&pod), (600 + DEFAULT_MILLI_CPU, 2 * DEFAULT_MEMORY));
+    pod.status.conditions = vec![resize_pending("Infeasible")];
+    assert_eq!(request(&pod), (600 + DEFAULT_MILLI_CPU, 2 * DEFAULT_MEMORY));
+    pod.status.container_resources.clear();
+    assert_eq!(request(&pod), (2 * DEFAULT_MILLI_CPU, 2 * DEFAULT_MEMORY));
 }
 
 #[test]
@@ -127,20 +221,21 @@ fn scores_assume_default_requests_for_containers_without_any() {
         overhead: list(&[("cpu", 1)]),
         ..PodSpec::default()
     };
-    assert_eq!(nonzero_request(&pod(spec.clone())), (106, 2 * DEFAULT_MEMORY));
+    assert_eq!(nonzero_request(&pod(spec.clone()), StatusRule::default()), (106, 2 * DEFAULT_MEMORY));
     let score = score_request(&spec);
     assert_eq!((score.milli_cpu, score.memory), (106, 2 * DEFAULT_MEMORY));
-    assert_eq!(pod_request(&pod(spec)).memory, 0);
+    assert_eq!(pod_request(&pod(spec), StatusRule::default()).memory, 0);
 }
 
 #[test]
-fn with_pod_level_requests_the_defaults_apply_only_to_resources_not_named() {
+fn with_pod_level_requests_the_defaults_apply_only_to_resources_that_nothing_requests() {
     let named = |container_requests: &[(&str, i64)]| {
-        nonzero_request(&pod(PodSpec {
+        let spec = PodSpec {
             containers: vec![container("a", container_requests), container("b", &[])],
             pod_level_requests: list(&[("cpu", 300)]),
             ..PodSpec::default()
-        }))
+        };
+        nonzero_request(&pod(spec), StatusRule::default())
     };
     assert_eq!(named(&[]), (300, 2 * DEFAULT_MEMORY));
     assert_eq!(named(&[("memory", 10)]), (300, 10));
@@ -162,7 +257,7 @@ fn host_ports_of_plain_init_containers_do_not_count() {
 }
 
 #[test]
-fn images_without_a_tag_are_named_with_latest() {
+fn images_without_a_tag_or_digest_get_the_tag_latest() {
     for (image, expected) in [
         ("nginx", "nginx:latest"),
         ("gcr.io:5000/10", "gcr.io:5000/10:latest"),

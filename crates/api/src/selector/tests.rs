@@ -22,7 +22,7 @@ fn selects(terms: Vec<NodeSelectorTerm>) -> bool {
 }
 
 #[test]
-fn requirements_compare_the_labels_value() {
+fn requirements_compare_the_value_of_the_label() {
     let labels = labels(&[("a", "x"), ("n", "5"), ("text", "five")]);
     for (key, operator, values, expected) in [
         ("a", "In", &["x", "y"][..], true),
@@ -50,7 +50,7 @@ fn requirements_compare_the_labels_value() {
 }
 
 #[test]
-fn label_selectors_need_all_parts_and_an_empty_one_matches_everything() {
+fn a_label_selector_matches_if_all_its_parts_match_and_an_empty_one_matches_everything() {
     let mut selector = LabelSelector::default();
     assert!(selector.is_empty() && selector.matches(&Labels::default()));
     selector.match_labels = labels(&[("app", "web")]);
@@ -61,7 +61,7 @@ fn label_selectors_need_all_parts_and_an_empty_one_matches_everything() {
 }
 
 #[test]
-fn errors_in_label_selectors_are_reported_in_the_words_of_the_api() {
+fn errors_in_label_selectors_have_the_messages_of_the_api_server() {
     let error = |selector: &LabelSelector| selector.check().unwrap_err().to_string();
     let with = |expression| LabelSelector { match_expressions: vec![expression], ..LabelSelector::default() };
     assert_eq!(
@@ -127,7 +127,7 @@ fn an_invalid_term_is_skipped_and_its_errors_are_kept() {
 }
 
 #[test]
-fn weights_of_preferred_terms_add_up_and_one_invalid_term_is_an_error() {
+fn weights_of_matching_preferred_terms_add_up_and_an_invalid_term_is_an_error_unless_its_weight_is_zero() {
     let preferred = |weight, preference| PreferredTerm { weight, preference };
     let zone = |value: &str| term(vec![requirement("zone", "In", &[value])], vec![]);
     let wrong = || term(vec![requirement("zone", "Gt", &["x"])], vec![]);

@@ -1,4 +1,4 @@
-//! The API server's defaults for new pods that affect scheduling.
+//! Defaults that the API server sets on new pods, as far as they affect scheduling.
 
 use crate::{
     Labels, PodSpec, Str,
@@ -11,8 +11,9 @@ use crate::{
 /// Namespace of objects that do not name a namespace.
 pub(super) const NAMESPACE: &str = "default";
 
-/// Fills missing requests from limits, and missing pod-level requests from the containers' requests and then from
-/// pod-level limits (KEP-2837). `pod_level_limits` is absent if the pod has no pod-level resources at all.
+/// Fills each container's missing requests from its limits. In a pod with pod-level limits, also fills the missing
+/// pod-level requests: first cpu and memory from the containers' requests; the pod-level limits then supply those that
+/// are still missing (KEP-2837). `pod_level_limits` is `None` if the pod has no pod-level resources.
 pub(super) fn fill_requests(spec: &mut PodSpec, pod_level_limits: Option<ResourceList>) {
     for container in spec.containers.iter_mut().chain(&mut spec.init_containers) {
         for (name, amount) in &container.limits {
@@ -28,7 +29,8 @@ pub(super) fn fill_requests(spec: &mut PodSpec, pod_level_limits: Option<Resourc
     }
 }
 
-/// Derives the pod's hugepages limits from those of its containers.
+/// Derives missing pod-level limits for hugepages from the containers' limits, except for hugepages that the pod-level
+/// requests name.
 fn fill_hugepages(spec: &PodSpec, limits: &mut ResourceList) {
     let containers = spec.containers.iter().chain(&spec.init_containers);
     let names: Vec<&Str> =
@@ -66,7 +68,8 @@ fn insert_absent(list: &mut ResourceList, name: &Str, amount: i64) {
     }
 }
 
-/// Converts `matchLabelKeys` and `mismatchLabelKeys` to expressions over the pod's own labels (KEP-3633, KEP-3243).
+/// Extends the selector of each affinity term and spread constraint: for each of its `matchLabelKeys` and
+/// `mismatchLabelKeys` that is a label of the pod, adds an expression with the label's value (KEP-3633, KEP-3243).
 pub(super) fn merge_label_keys(spec: &mut PodSpec, labels: &Labels) {
     for affinity in [&mut spec.pod_affinity, &mut spec.pod_anti_affinity].into_iter().flatten() {
         for term in terms(affinity) {

@@ -71,7 +71,7 @@ fn path_at(read: &[u8]) -> String {
     path(&open)
 }
 
-/// Length of a string, excluding its opening quote and including its closing one.
+/// Length of a JSON string without its opening quote but with its closing quote.
 fn string_length(text: &[u8]) -> usize {
     let mut at = 0;
     while let Some(byte) = text.get(at) {
@@ -165,7 +165,7 @@ mod tests {
         })
     }
 
-    /// Trees that are mostly valid, so that errors are deep inside.
+    /// Trees that are mostly valid; their errors, if any, are usually deep inside.
     fn trees() -> impl Strategy<Value = Value> {
         let leaf = Just(json!({"number": 1, "kind": "Two", "texts": ["a", "b"], "pairs": {"x.y/z": 3}}));
         leaf.prop_recursive(4, 40, 4, |inner| {
@@ -196,28 +196,28 @@ mod tests {
         fn the_path_from_a_position_equals_the_tracked_path(tree in trees(), pretty: bool) {
             let text = if pretty { serde_json::to_string_pretty(&tree).unwrap() } else { tree.to_string() };
             let (located, tracked) = (decode::<Tree>(text.as_bytes()).err(), tracked(&text));
-            // serde_json reports these errors further on in the text: at the name of the variant, or at the first
-            // superfluous entry.
-            let leads_further = |error: &FieldError| {
+            // The path from the position may be longer: serde_json reports these errors at the name of the variant or
+            // at the first superfluous entry.
+            let may_be_longer = |error: &FieldError| {
                 ["unknown variant", "trailing characters"].iter().any(|start| error.problem.starts_with(start))
             };
-            let further = located.as_ref().is_some_and(leads_further);
+            let longer = located.as_ref().is_some_and(may_be_longer);
             match (located.map(|error| error.path), tracked) {
-                (Some(located), Some(tracked)) if further => prop_assert!(located.starts_with(&tracked), "{}", text),
+                (Some(located), Some(tracked)) if longer => prop_assert!(located.starts_with(&tracked), "{}", text),
                 (located, tracked) => prop_assert_eq!(located, tracked, "{}", text),
             }
         }
     }
 
     #[test]
-    fn text_after_the_object_is_an_error_of_the_root() {
+    fn text_after_the_object_is_an_error_at_the_root() {
         let error = decode::<Tree>(b"{\"text\": \"a\"} x").unwrap_err();
         assert_eq!(error.path, "");
         assert!(error.problem.starts_with("trailing characters at line 1"), "{}", error.problem);
     }
 
     #[test]
-    fn a_truncated_text_is_an_error_of_the_field_in_which_it_ends() {
+    fn truncated_text_is_an_error_in_its_last_field() {
         let error = decode::<Tree>(b"{\"many\": [{}, {\"text\": \"a").unwrap_err();
         assert_eq!(error.path, "many[1].text");
         assert!(error.problem.starts_with("EOF while parsing a string at line 1"), "{}", error.problem);

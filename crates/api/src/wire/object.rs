@@ -54,7 +54,7 @@ struct Template<'a> {
     metadata: Option<Metadata<'a>>,
 }
 
-/// Only disruption budgets have these fields.
+/// Status of a disruption budget.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
 struct Status<'a> {

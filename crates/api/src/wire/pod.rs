@@ -113,7 +113,7 @@ impl Status<'_> {
             start_time: self.start_time.map(|at| at.0),
             container_resources: containers.filter_map(|c| c.resized(interner)).collect(),
             pod_level: self.resources.as_ref().map(|resources| ContainerResources {
-                requests: resources.requests.resources(interner),
+                requests: Some(resources.requests.resources(interner)),
                 allocated: self.allocated_resources.resources(interner),
                 ..ContainerResources::default()
             }),
@@ -147,11 +147,12 @@ impl Condition<'_> {
 impl ContainerStatus<'_> {
     /// Returns `None` for a container whose status has no resources.
     fn resized(&self, interner: &mut Interner) -> Option<ContainerResources> {
-        let resources = self.resources.as_ref()?;
-        Some(ContainerResources {
+        let requests = self.resources.as_ref().map(|resources| resources.requests.resources(interner));
+        let allocated = self.allocated_resources.resources(interner);
+        (requests.is_some() || !allocated.is_empty()).then(|| ContainerResources {
             name: self.name.intern(interner),
-            requests: resources.requests.resources(interner),
-            allocated: self.allocated_resources.resources(interner),
+            requests,
+            allocated,
         })
     }
 }

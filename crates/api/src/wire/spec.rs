@@ -35,6 +35,7 @@ pub(super) struct Spec<'a> {
     topology_spread_constraints: List<WireSpread<'a>>,
     containers: List<WireContainer<'a>>,
     init_containers: List<WireContainer<'a>>,
+    ephemeral_containers: List<Mounting>,
     overhead: Map<'a, Quantity>,
     pub(super) resources: Option<WireResources<'a>>,
     volumes: List<WireVolume<'a>>,
@@ -91,6 +92,20 @@ struct WireContainer<'a> {
     ports: List<WirePort<'a>>,
     restart_policy: Text<'a>,
     restart_policy_rules: List<RestartRule<'a>>,
+    volume_mounts: List<Mount>,
+}
+
+/// A container from which only the mounts are read.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Mounting {
+    volume_mounts: List<Mount>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Mount {
+    bind_mount_options: List<IgnoredAny>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -169,7 +184,8 @@ struct Csi<'a> {
 }
 
 impl Spec<'_> {
-    /// Converts the spec. With `fill_host_ports`, all ports of a pod on the host's network become host ports.
+    /// Converts the spec. If `fill_host_ports` is true and the pod uses the host's network, all its ports become host
+    /// ports.
     pub(super) fn intern(&self, interner: &mut Interner, fill_host_ports: bool) -> PodSpec {
         let host_network = self.host_network.unwrap_or_default();
         let fill = fill_host_ports && host_network;
@@ -200,12 +216,20 @@ impl Spec<'_> {
             host_network,
             host_users: self.host_users,
             restarts_all_containers: self.restarts_all_containers(),
+            has_mount_options: self.has_mount_options(),
         }
     }
 
     fn restarts_all_containers(&self) -> bool {
         let containers = self.containers.0.iter().chain(&self.init_containers.0);
         containers.flat_map(|c| &c.restart_policy_rules.0).any(|rule| *rule.action == *"RestartAllContainers")
+    }
+
+    fn has_mount_options(&self) -> bool {
+        let containers = self.containers.0.iter().chain(&self.init_containers.0);
+        let mounts = containers.flat_map(|c| &c.volume_mounts.0);
+        let of_others = self.ephemeral_containers.0.iter().flat_map(|c| &c.volume_mounts.0);
+        mounts.chain(of_others).any(|mount| !mount.bind_mount_options.0.is_empty())
     }
 }
 
@@ -280,7 +304,7 @@ impl WireSpread<'_> {
 }
 
 impl WireVolume<'_> {
-    /// Returns `None` for sources that every node can provide.
+    /// Returns `None` for sources that do not affect the choice of a node.
     fn restricting(&self, interner: &mut Interner) -> Option<Volume> {
         let source = if let Some(claim) = &self.persistent_volume_claim {
             VolumeSource::Claim(claim.claim_name.intern(interner))

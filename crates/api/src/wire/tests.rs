@@ -4,7 +4,7 @@ use super::*;
 use crate::{
     Labels, PodDisruptionBudget, Service, Str, Timestamp, Workload, WorkloadKind,
     pod::{EXTENDED_CLAIM, InTreeDisk, Phase, PodClaim, Volume, VolumeSource},
-    requests::{host_ports, pod_request_list, spec_request},
+    requests::{StatusRule, host_ports, pod_request_list, spec_request},
     selector::{LabelSelector, Operator},
     taint::{TaintEffect, TolerationOperator},
 };
@@ -21,7 +21,7 @@ fn manifest(value: &Value) -> Pod {
 }
 
 #[test]
-fn a_pod_is_decoded_with_metadata_spec_and_status() {
+fn a_pod_is_decoded_with_its_metadata_and_spec_and_status() {
     let pod = pod(&json!({
         "apiVersion": "v1", "kind": "Pod",
         "metadata": {
@@ -54,7 +54,8 @@ fn a_pod_is_decoded_with_metadata_spec_and_status() {
             "phase": "Running", "nominatedNodeName": "", "startTime": "2026-01-02T03:04:06Z",
             "conditions": [{"type": "Ready", "status": "True"}, {"type": "PodScheduled", "status": "True"}],
             "containerStatuses": [{"name": "c", "resources": {"requests": {"cpu": "2"}},
-                "allocatedResources": {"cpu": "3"}}, {"name": "bare"}],
+                "allocatedResources": {"cpu": "3"}}, {"name": "bare"},
+                {"name": "new", "allocatedResources": {"cpu": "1"}}],
             "resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": "p-gpu"}],
             "extendedResourceClaimStatus": {"resourceClaimName": "ext"}
         }
@@ -82,13 +83,17 @@ fn a_pod_is_decoded_with_metadata_spec_and_status() {
     assert_eq!(spec.resource_claims, [claim]);
     assert_eq!((pod.status.phase, &pod.status.nominated_node_name), (Phase::Running, &None));
     assert_eq!(pod.status.conditions.len(), 1);
-    assert_eq!(pod.status.container_resources.len(), 1);
+    let resources = pod.status.container_resources.iter().map(|c| (c.name.as_str(), c.requests.is_some()));
+    assert_eq!(resources.collect::<Vec<_>>(), [("c", true), ("new", false)]);
     assert_eq!(pod.status.resource_claims.get(EXTENDED_CLAIM).map(Str::as_str), Some("ext"));
-    assert_eq!(pod_request_list(&pod), [("cpu".into(), 3001), ("memory".into(), 1024)]);
+    assert_eq!(
+        pod_request_list(&pod, StatusRule::default()),
+        [("cpu".into(), 3001), ("memory".into(), 1024)]
+    );
 }
 
 #[test]
-fn absent_and_empty_affinity_and_spreading_are_distinguished() {
+fn affinity_and_spreading_are_decoded_and_absent_differs_from_empty() {
     let pod = pod(&json!({"spec": {
         "affinity": {
             "nodeAffinity": {
@@ -117,7 +122,7 @@ fn absent_and_empty_affinity_and_spreading_are_distinguished() {
 }
 
 #[test]
-fn only_volumes_that_restrict_placement_are_kept() {
+fn only_volumes_that_affect_placement_are_kept() {
     let pod = pod(&json!({"spec": {"volumes": [
         {"name": "a", "configMap": {"name": "x"}}, {"name": "b", "persistentVolumeClaim": {"claimName": "pvc"}},
         {"name": "c", "ephemeral": {"volumeClaimTemplate": {}}}, {"name": "d", "image": {"reference": "i"}},
@@ -138,7 +143,7 @@ fn only_volumes_that_restrict_placement_are_kept() {
 }
 
 #[test]
-fn disks_are_decoded_with_their_identity_and_the_server_defaults() {
+fn in_tree_disks_are_decoded_with_the_defaults_of_the_api_server() {
     let disk = |json: serde_json::Value| match &pod(&json!({"spec": {"volumes": [json]}})).spec.volumes[..] {
         [Volume { source: VolumeSource::InTree(disk), .. }] => disk.clone(),
         other => panic!("{other:?}"),
@@ -180,7 +185,7 @@ fn disks_are_decoded_with_their_identity_and_the_server_defaults() {
 }
 
 #[test]
-fn null_is_absent() {
+fn null_means_absent() {
     let nulls = pod(&json!({"metadata": {"name": null, "labels": null, "creationTimestamp": null}, "spec": {
         "nodeName": null, "affinity": null, "nodeSelector": null, "priority": null, "volumes": null,
         "containers": [{"name": "c", "resources": {"requests": null}, "ports": null}],
@@ -273,7 +278,7 @@ fn manifests_get_the_defaults_that_the_api_server_would_set() {
 }
 
 #[test]
-fn pod_level_limits_become_requests_after_those_of_the_containers() {
+fn missing_pod_level_requests_come_from_container_requests_and_then_from_pod_level_limits() {
     let pod_level = |resources: Value| {
         let limits = json!({"hugepages-2Mi": "4Mi"});
         let filled = manifest(&json!({"spec": {
@@ -295,7 +300,7 @@ fn pod_level_limits_become_requests_after_those_of_the_containers() {
 }
 
 #[test]
-fn namespaces_priority_classes_and_references_are_decoded() {
+fn a_namespace_and_a_priority_class_and_a_reference_are_decoded() {
     let value = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "n", "uid": "u", "labels": {"a": "b"}}});
     let namespace = |mut decoder: Decoder| match decoder.object_value(ObjectKind::Namespace, &value) {
         Ok(Object::Namespace(namespace)) => namespace,
@@ -404,7 +409,7 @@ fn manifests_without_a_namespace_are_in_the_default_namespace() {
 }
 
 #[test]
-fn errors_in_selectors_name_the_kind() {
+fn errors_in_selectors_name_the_kind_and_the_field() {
     for (kind, selector, path) in [
         (ObjectKind::Service, json!({"app": 1}), "spec.selector.app"),
         (ObjectKind::PodDisruptionBudget, json!({"matchLabels": []}), "spec.selector.matchLabels"),
@@ -414,5 +419,17 @@ fn errors_in_selectors_name_the_kind() {
         assert_eq!((error.kind, error.path.as_str()), (kind.name(), path));
         let from_bytes = Decoder::new().object(kind, value.to_string().as_bytes()).unwrap_err();
         assert_eq!(from_bytes.path, path);
+    }
+}
+
+#[test]
+fn bind_mount_options_of_any_container_are_noticed() {
+    for containers in ["containers", "initContainers", "ephemeralContainers"] {
+        for (options, expected) in [(json!(["ro"]), true), (json!([]), false)] {
+            let mounts =
+                json!([{"name": "v", "mountPath": "/a"}, {"name": "w", "bindMountOptions": options}]);
+            let pod = pod(&json!({"spec": {containers: [{"name": "c", "volumeMounts": mounts}]}}));
+            assert_eq!(pod.spec.has_mount_options, expected, "{containers}");
+        }
     }
 }

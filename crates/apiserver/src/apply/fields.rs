@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-/// A set of an object's fields: a tree in which each level is a step into a value.
+/// A set of an object's fields, as a tree whose edges are steps into a value.
 ///
-/// Steps have the form of `FieldsV1`: `f:NAME` is a field, `k:{…}` is the list element with the given keys, and `v:…`
-/// is the list element with the given value.
+/// Steps have the form of `FieldsV1`: `f:NAME` is a field, `k:{…}` is the list element with the given keys, `v:…` is
+/// the list element with the given value, and `i:…` is the list element at the given index.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Fields {
     /// True if the value itself is in the set.
@@ -102,8 +102,8 @@ impl Fields {
         Self { own: self.own && other.own, below: both.collect() }
     }
 
-    /// Returns the paths of all fields in readable form: `.spec.containers[name="a"].image`. At each level, the set's
-    /// own fields precede the deeper fields.
+    /// Returns the paths of all fields in readable form: `.spec.containers[name="a"].image`. At each level, the fields
+    /// of that level precede the deeper fields.
     pub(super) fn paths(&self) -> Vec<String> {
         let mut paths = Vec::new();
         self.collect("", &mut paths);
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn sets_are_added_subtracted_and_compared() {
+    fn sets_can_be_added_subtracted_and_intersected() {
         let set = |value: Value| Fields::parse(&value).unwrap();
         let mut all = set(json!({"f:a": {".": {}, "f:b": {}}, "f:c": {}}));
         let some = set(json!({"f:a": {"f:b": {}}, "f:d": {}}));

@@ -55,7 +55,7 @@ pub(super) struct Entry {
 pub(super) struct Managers(pub(super) Vec<Entry>);
 
 impl Managers {
-    /// Reads the entries of an object. If any entry is invalid, returns none.
+    /// Reads the entries of an object. If any entry is invalid, returns no entries.
     pub(super) fn read(object: &Value) -> Self {
         let entries = list(object, "/metadata/managedFields").iter().map(Entry::read);
         Self(entries.collect::<Option<_>>().unwrap_or_default())
@@ -88,14 +88,14 @@ impl Managers {
         all
     }
 
-    /// Returns, for each other manager, the fields that it owns and that a change touches.
+    /// Returns the fields that a change writes and that other managers own, grouped by manager.
     pub(super) fn conflicts(&self, manager: &Manager, changes: &Changes) -> Vec<(&Manager, Fields)> {
         let others = self.0.iter().filter(|entry| !entry.manager.is(manager));
         let touched = others.map(|entry| (&entry.manager, entry.fields.common(&changes.written)));
         touched.filter(|(_, fields)| !fields.is_empty()).collect()
     }
 
-    /// Returns true if a change writes fields that any manager owns.
+    /// Returns true if a change writes a field that any manager owns.
     pub(super) fn owns(&self, changes: &Changes) -> bool {
         self.0.iter().any(|entry| !entry.fields.common(&changes.written).is_empty())
     }
@@ -127,7 +127,7 @@ impl Managers {
         self.cap();
     }
 
-    /// Records an apply of `fields` that made these changes. `now` is `None` if the object did not change.
+    /// Records an apply of `fields`, and the changes that it made. `now` is `None` if the object did not change.
     pub(super) fn apply(
         &mut self,
         manager: Manager,
@@ -148,7 +148,7 @@ impl Managers {
         }
     }
 
-    /// Merges the oldest update entries of the same API version if there are too many entries.
+    /// If there are too many update entries, merges the oldest ones that have the same API version.
     fn cap(&mut self) {
         let updates = self.0.iter().filter(|entry| !entry.manager.applies).count();
         let mut too_many = updates.saturating_sub(MOST_UPDATES);

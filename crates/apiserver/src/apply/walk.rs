@@ -150,8 +150,7 @@ fn merge_lists(
     list
 }
 
-/// Removes the fields of the previous apply (`last`) that no manager owns any longer (`kept` contains the fields still
-/// owned).
+/// Removes the fields of the previous apply (`last`), except those that a manager still owns (`kept`).
 pub(super) fn prune(place: TypedPosition<'_>, value: &mut Value, last: &Fields, kept: &Fields) {
     let nothing = Fields::default();
     // A manager owns a field that the type declares if the manager owns any part of the field.
@@ -251,7 +250,7 @@ fn name_in_go(value: &Value) -> &'static str {
 
 /// Returns the named field of a position. A field that the type does not declare has no type.
 fn inner<'a>(place: TypedPosition<'a>, name: &str) -> InnerField<'a> {
-    place.field(name).unwrap_or(InnerField { place: TypedPosition::Unsaid, named: false })
+    place.field(name).unwrap_or(InnerField { place: TypedPosition::Untyped, named: false })
 }
 
 /// Returns the elements of a list, each with the step into it.

@@ -90,7 +90,7 @@ fn of_field(field: &Field) -> Value {
     let mut schema = match field.shape {
         Shape::List => json!({"type": "array", "items": element}),
         Shape::Map => json!({"type": "object", "additionalProperties": element}),
-        Shape::Single | Shape::Shy | Shape::Inline => element,
+        Shape::Single | Shape::NonZero | Shape::Inline => element,
     };
     if field.whole {
         schema["x-kubernetes-map-type"] = "atomic".into();

@@ -1,4 +1,5 @@
-//! Strategic merge patches: lists of the built-in types are merged by key.
+//! Strategic merge patches: a list of a built-in type is merged by key, united as a set or replaced, as its type
+//! specifies.
 
 use serde_json::{Map, Value};
 
@@ -175,7 +176,7 @@ fn by_key(
     for element in patch {
         let directive = directive(&element);
         let Value::Object(element) = element else {
-            return Err(format!("the elements of {} are objects", place.parent));
+            return Err(format!("the elements of {} must be objects", place.parent));
         };
         let Some(identity) = element.get(key).cloned() else {
             return Err(format!(
@@ -273,7 +274,7 @@ mod tests {
                 json!({"spec": {"tolerations": [{"key": "b"}], "taints": [{"key": "b"}]}}),
             ),
             (
-                "sets of strings",
+                "sets of strings are merged",
                 json!({"metadata": {"finalizers": ["a", "b"]}}),
                 json!({"metadata": {"finalizers": ["c", "b"], "$deleteFromPrimitiveList/finalizers": ["a"]}}),
                 json!({"metadata": {"finalizers": ["c", "b"]}}),
@@ -285,14 +286,14 @@ mod tests {
                 json!({"spec": {"strategy": {"type": "Recreate"}}}),
             ),
             (
-                "named elements are put in order, others stay",
+                "elements named by $setElementOrder are put in that order, and other elements stay",
                 json!({"spec": {"containers": [{"name": "a"}, {"name": "server"}, {"name": "b"}]}}),
                 json!({"spec": {"$setElementOrder/containers": [{"name": "c"}, {"name": "b"}, {"name": "a"}],
                                 "containers": [{"name": "c"}]}}),
                 json!({"spec": {"containers": [{"name": "c"}, {"name": "server"}, {"name": "b"}, {"name": "a"}]}}),
             ),
             (
-                "ports of containers",
+                "ports of containers merge by containerPort",
                 json!({"spec": {"containers": [{"name": "a", "ports": [{"containerPort": 1, "name": "x"}]}]}}),
                 json!({"spec": {"containers": [{"name": "a", "ports": [{"containerPort": 1, "protocol": "UDP"}]}]}}),
                 json!({"spec": {"containers": [{"name": "a", "ports": [{"containerPort": 1, "name": "x", "protocol": "UDP"}]}]}}),

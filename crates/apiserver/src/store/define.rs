@@ -124,7 +124,8 @@ impl Store {
         }
     }
 
-    /// Deletes the objects of a definition that is being deleted, and then removes the definition's cleanup finalizer.
+    /// Deletes the objects of a definition that is being deleted. Once they are gone, removes the definition's
+    /// cleanup finalizer.
     pub(super) fn clean_up(&self, definition: &Value) {
         self.define(text(definition, "/metadata/name"), Some(definition));
         let (group, plural) = place(definition);

@@ -63,7 +63,7 @@ fn a_definition_is_established_immediately_and_its_schema_applies_to_its_objects
 }
 
 #[test]
-fn the_generation_counts_changes_of_the_spec_and_each_part_is_changed_separately() {
+fn the_status_is_changed_separately_and_only_spec_changes_increment_the_generation() {
     let store = with_things();
     store.create(THINGS, json!({"metadata": {"name": "t"}, "spec": {"size": 1}})).unwrap();
     let generation = |thing: &Value| thing["metadata"]["generation"].as_i64().unwrap();

@@ -34,7 +34,7 @@ pub(crate) enum Deleted {
 }
 
 impl Store {
-    /// Deletes an object, or begins to.
+    /// Deletes an object, or begins its deletion.
     pub(crate) fn delete_in(
         &self,
         kind: &Kind,
@@ -105,7 +105,7 @@ fn check_preconditions(kind: &Kind, current: &StoredObject, old: &Value, how: &D
     Ok(())
 }
 
-/// Marks a definition as being deleted. It is removed once its objects are gone.
+/// Returns the definition marked as being deleted. It is removed once its objects are gone.
 fn ending_definition(old: &Value) -> Value {
     let mut new = old.clone();
     if present(old, "/metadata/deletionTimestamp").is_none() {
@@ -135,7 +135,7 @@ fn ending(kind: &Kind, old: &Value, how: &Deletion) -> Value {
     new
 }
 
-/// Returns the grace period of a pod. A pod that has no node or has already ended is removed immediately.
+/// Returns the grace period of a pod in seconds. A pod that has no node or has already ended is removed immediately.
 fn grace_of_pod(pod: &Value, how: &Deletion) -> i64 {
     if text(pod, "/spec/nodeName").is_empty() || matches!(text(pod, "/status/phase"), "Succeeded" | "Failed")
     {

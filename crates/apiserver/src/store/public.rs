@@ -1,4 +1,5 @@
-//! The store's interface for stand-ins for controllers and kubelets: no HTTP, but the same rules.
+//! The store's interface for code in the same process, such as stand-ins for controllers: no HTTP, but the same
+//! rules.
 
 use std::sync::Arc;
 
@@ -39,8 +40,8 @@ impl Store {
         kind.shelf.get(&key(namespace, name)).ok_or_else(|| Failure::not_found(kind.about(name)))
     }
 
-    /// Returns all objects that match both selectors, in name order, and the resource version of the list. Empty
-    /// selectors match everything; an empty namespace means all namespaces.
+    /// Returns all objects that match both selectors, sorted by namespace and name, and the resource version of the
+    /// list. Empty selectors match everything; an empty namespace means all namespaces.
     ///
     /// # Errors
     /// When a selector is invalid.
@@ -135,8 +136,8 @@ impl Store {
         self.change(resource, namespace, name, part, |object| json_patch::merge(object, patch))
     }
 
-    /// Deletes an object. Without `grace`, the object's own grace period applies; a `grace` of 0 removes a pod
-    /// immediately.
+    /// Deletes an object. Without `grace` (in seconds), the object's own grace period applies; a `grace` of 0 removes
+    /// a pod immediately.
     ///
     /// # Errors
     /// When there is no such object.
@@ -158,7 +159,7 @@ impl Store {
     /// Binds a pod to a node, as the `binding` subresource does.
     ///
     /// # Errors
-    /// When the pod is bound already, or is being deleted.
+    /// When there is no such pod, or the pod is already bound, is being deleted or has scheduling gates.
     pub fn bind(&self, namespace: &str, name: &str, node: &str) -> Result<()> {
         let binding =
             serde_json::json!({"metadata": {"name": name}, "target": {"kind": "Node", "name": node}});

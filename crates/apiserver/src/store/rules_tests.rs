@@ -44,7 +44,7 @@ fn a_pod_gets_the_defaults_of_the_api() {
 }
 
 #[test]
-fn invalid_pods_are_refused_with_the_field() {
+fn the_refusal_of_an_invalid_pod_names_the_field() {
     let long = "x".repeat(64);
     for (more, message) in [
         (json!({"containers": []}), "spec.containers: Required value"),
@@ -109,7 +109,7 @@ fn invalid_pods_are_refused_with_the_field() {
 }
 
 #[test]
-fn label_keys_are_merged_into_their_selectors() {
+fn match_label_keys_are_merged_into_label_selectors() {
     let term = json!({"topologyKey": "z", "matchLabelKeys": ["a", "absent"], "mismatchLabelKeys": ["b"],
                       "labelSelector": {"matchLabels": {"app": "a"}}});
     let mut pod = pod(json!({
@@ -134,7 +134,7 @@ fn label_keys_are_merged_into_their_selectors() {
 }
 
 #[test]
-fn pod_requests_default_to_those_of_its_containers_or_else_to_its_limits() {
+fn pod_level_requests_default_to_those_of_the_containers_or_else_to_pod_level_limits() {
     let created = store().create(
         "pods",
         pod(json!({
@@ -237,7 +237,7 @@ fn a_pods_priority_comes_from_its_class() {
 }
 
 #[test]
-fn little_of_an_existing_pod_may_change() {
+fn most_fields_of_an_existing_pod_are_immutable() {
     let store = store();
     store.create("pods", pod(json!({"activeDeadlineSeconds": 10}))).unwrap();
     let change = |change: fn(&mut Value)| store.update("pods", "default", "a", change).map(|_| ());
@@ -294,7 +294,7 @@ fn fields_set_by_admission_survive_updates_that_omit_them() {
 }
 
 #[test]
-fn a_gated_pod_has_a_condition_and_may_be_restricted_further() {
+fn a_gated_pod_has_a_condition_and_its_node_selector_may_be_extended() {
     let store = store();
     let created = store.create("pods", pod(json!({"schedulingGates": [{"name": "g"}]}))).unwrap().value();
     assert_eq!(created["status"]["conditions"][0]["reason"], json!("SchedulingGated"));
@@ -305,7 +305,7 @@ fn a_gated_pod_has_a_condition_and_may_be_restricted_further() {
 }
 
 #[test]
-fn capacity_is_allocatable_by_default_and_taints_are_checked() {
+fn a_nodes_taints_are_checked_and_allocatable_defaults_to_capacity() {
     let store = store();
     let node = |taints: Value| json!({"metadata": {"name": "n"}, "spec": {"taints": taints}, "status": {"capacity": {"cpu": 4, "memory": "1024Ki"}}});
     let double = json!([{"key": "a", "effect": "NoSchedule"}, {"key": "a", "effect": "NoSchedule"}]);
@@ -328,7 +328,7 @@ fn capacity_is_allocatable_by_default_and_taints_are_checked() {
 }
 
 #[test]
-fn metadata_is_checked_for_every_kind() {
+fn invalid_metadata_is_refused() {
     for (metadata, words) in [
         (json!({"name": "A"}), "metadata.name: Invalid value: \"A\": a lowercase RFC 1123 subdomain"),
         (json!({"name": "a", "labels": {"-": "x"}}), "metadata.labels: Invalid value: \"-\": name part"),
@@ -345,7 +345,7 @@ fn metadata_is_checked_for_every_kind() {
 }
 
 #[test]
-fn a_workloads_selector_matches_its_template() {
+fn a_workloads_selector_must_match_its_template() {
     let workload = |labels: Value| json!({"metadata": {"name": "d"}, "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "i"}]}}}});
     let failure = store().create("deployments.apps", workload(json!({"a": "c"}))).unwrap_err();
     assert!(failure.message.contains("`selector` does not match template `labels`"), "{failure}");
@@ -357,7 +357,7 @@ fn a_workloads_selector_matches_its_template() {
 }
 
 #[test]
-fn services_have_distinct_addresses_and_ports() {
+fn services_have_distinct_addresses_and_node_ports() {
     let store = store();
     let create = |name: &str, spec: Value| {
         let mut service = json!({"metadata": {"name": name}, "spec": {"ports": [{"port": 80}]}});

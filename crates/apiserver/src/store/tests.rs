@@ -99,7 +99,7 @@ fn a_write_that_changes_nothing_creates_no_version() {
 }
 
 #[test]
-fn only_what_scheduling_needs_counts_as_a_generation() {
+fn a_change_of_the_spec_increments_the_generation_and_a_new_label_does_not() {
     let store = store();
     let web = json!({"metadata": {"name": "d"}, "spec": {"selector": {"matchLabels": {"a": "b"}},
                      "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}}});
@@ -113,7 +113,7 @@ fn only_what_scheduling_needs_counts_as_a_generation() {
 }
 
 #[test]
-fn a_pod_is_bound_once() {
+fn a_pod_can_be_bound_only_once() {
     let store = store();
     store.create("pods", pod("a")).unwrap();
     store.bind("default", "a", "n1").unwrap();
@@ -201,7 +201,7 @@ fn only_the_newest_of_many_events_are_kept() {
 }
 
 #[test]
-fn events_of_thirty_thousand_pods_are_kept() {
+fn thirty_thousand_events_are_kept_by_default() {
     let store = store();
     for i in 0..30_000 {
         store.create("events", json!({"metadata": {"name": format!("e{i}")}})).unwrap();

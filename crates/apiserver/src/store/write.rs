@@ -18,7 +18,7 @@ use crate::{
 
 /// Maximum number of attempts at a write while other writers are faster.
 const TRIES: u32 = 100;
-/// Maximum number of names to generate for an object if the generated names are taken.
+/// Maximum number of further names to try if a generated name is taken.
 const NAMES: u32 = 8;
 /// Maximum length of the prefix in a generated name.
 const LONGEST_PREFIX: usize = 58;
@@ -28,9 +28,9 @@ const LONGEST_PREFIX: usize = 58;
 pub(crate) enum Part {
     /// Everything except the status.
     Main,
-    /// The status and, for most kinds, the metadata.
+    /// The status and, for most built-in kinds, the metadata.
     Status,
-    /// Everything, unchecked: for writes by the server itself.
+    /// Everything, unchecked: for changes that the server itself computes.
     Whole,
 }
 
@@ -42,7 +42,7 @@ pub(crate) enum Tracking<'a> {
     /// The writer of an update becomes the owner of the fields that it changes.
     Update(Writer<'a>),
     /// Server-side apply has already updated `managedFields` in the object.
-    Said,
+    Recorded,
 }
 
 /// Settings for changing an object.
@@ -54,7 +54,7 @@ pub(crate) struct Manner<'a> {
 }
 
 impl Manner<'_> {
-    /// Returns the settings for writes by the server itself.
+    /// Returns the settings for changes that the server itself computes.
     pub(crate) fn whole(dry_run: bool) -> Self {
         Self { part: Part::Whole, dry_run, tracking: Tracking::Nothing }
     }
@@ -99,8 +99,8 @@ impl Store {
         let name = text(&object, "/metadata/name").to_owned();
         let note = |new: &mut Value| match (&tracking, said) {
             (Tracking::Update(writer), _) => note(kind, None, new, writer, &time),
-            (Tracking::Said, Some(said)) => new["metadata"]["managedFields"] = said,
-            (Tracking::Said | Tracking::Nothing, _) => {}
+            (Tracking::Recorded, Some(said)) => new["metadata"]["managedFields"] = said,
+            (Tracking::Recorded | Tracking::Nothing, _) => {}
         };
         self.rules(kind, &name, Part::Main, |rules| rules.create_noting(&mut object, note))?;
         self.complete(kind, &mut object);
@@ -178,7 +178,7 @@ impl Store {
             } else {
                 let note = |new: &mut Value| match tracking {
                     Tracking::Update(writer) => note(kind, Some(&old), new, &writer, &now().to_rfc3339()),
-                    Tracking::Nothing | Tracking::Said => {}
+                    Tracking::Nothing | Tracking::Recorded => {}
                 };
                 self.rules(kind, name, part, |rules| rules.update_noting(&old, &mut new, note))?;
                 self.complete(kind, &mut new);
@@ -225,7 +225,8 @@ fn place(kind: &Kind, object: &mut Value, namespace: &str) -> Result<()> {
     Ok(())
 }
 
-/// Refuses a change whose version or UID is not that of the current object.
+/// Refuses a change that names a version or UID other than the current object's. For some kinds, also refuses a change
+/// that names no version.
 fn check_version(kind: &Kind, current: &StoredObject, old: &Value, new: &Value) -> Result<()> {
     let about = kind.about(current.name());
     let given = text(new, "/metadata/resourceVersion");

@@ -1,4 +1,4 @@
-//! Columns of each kind, identical to those of kubectl.
+//! Columns of each kind: those that kube-apiserver returns, but without descriptions for built-in kinds.
 
 use std::borrow::Cow;
 
@@ -297,6 +297,14 @@ pub(crate) const SLICES: &[Column] = &[
     text("Pool", Cell::At(".spec.pool.name")),
     AGE,
 ];
+pub(crate) const TAINT_RULES: &[Column] = &[
+    NAME,
+    text("Key", Cell::At(".spec.taint.key")),
+    text("Value", Cell::At(".spec.taint.value")),
+    text("Effect", Cell::At(".spec.taint.effect")),
+    text("TimeAdded", Cell::Since(".spec.taint.timeAdded", "")),
+    AGE,
+];
 pub(crate) const LEASES: &[Column] = &[NAME, text("Holder", Cell::At(".spec.holderIdentity")), AGE];
 pub(crate) const ENDPOINT_SLICES: &[Column] = &[
     NAME,
@@ -369,6 +377,7 @@ pub(crate) fn of(group: &str, plural: &str) -> &'static [Column] {
         ("discovery.k8s.io", "endpointslices") => ENDPOINT_SLICES,
         ("resource.k8s.io", "resourceclaims") => RESOURCE_CLAIMS,
         ("resource.k8s.io", "resourceslices") => SLICES,
+        ("resource.k8s.io", "devicetaintrules") => TAINT_RULES,
         _ => PLAIN,
     }
 }

@@ -12,7 +12,7 @@ struct Summary {
     total: usize,
     status: String,
     restarts: i64,
-    /// Time at which a container last ended, in RFC 3339 format.
+    /// Latest time at which a container ended before it was restarted, in RFC 3339 format.
     restarted: String,
 }
 
@@ -101,7 +101,7 @@ impl Summary {
         }
     }
 
-    /// Returns true if the pod is still being initialized.
+    /// Summarizes the init containers. Returns true if the pod is still being initialized.
     fn init_containers(&mut self, pod: &Value, sidecars: &[&str], all: usize) -> bool {
         for (i, status) in list(pod, "/status/initContainerStatuses").iter().enumerate() {
             self.count(status);

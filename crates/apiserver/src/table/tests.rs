@@ -57,7 +57,7 @@ fn a_pods_status_summarizes_its_containers() {
 }
 
 #[test]
-fn a_nodes_status_and_roles_are_joined() {
+fn a_nodes_statuses_and_its_roles_are_each_joined_with_commas() {
     let node = json!({
         "metadata": {"name": "n", "labels": {"node-role.kubernetes.io/b": "", "kubernetes.io/role": "a"}},
         "spec": {"unschedulable": true},
@@ -84,7 +84,7 @@ fn a_row_contains_as_much_of_the_object_as_requested() {
 }
 
 #[test]
-fn every_column_copes_with_any_object() {
+fn every_column_copes_with_malformed_objects() {
     let odd = json!({"metadata": 5, "spec": [], "status": "x", "kind": []});
     for kind in crate::kinds::Kinds::of_table(&crate::shelf::Versions::new(), 1).all() {
         assert_eq!(cells(&kind.columns, &odd).len(), kind.columns.len(), "{}", kind.kind);

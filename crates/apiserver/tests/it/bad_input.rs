@@ -1,5 +1,5 @@
-//! Invalid input of every kind on real sockets. The server refuses it with errors in kube-apiserver's form or closes
-//! the connection, and continues to serve all other clients.
+//! Invalid input on real sockets. The server refuses it with errors in kube-apiserver's form or closes the
+//! connection, and continues to serve all other clients.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -20,7 +20,7 @@ const SHIPS: &str = "/apis/example.com/v1/ships";
 
 const PAGE_NOT_FOUND: &[u8] = b"404 page not found\n";
 
-/// Checks that every refusal is a complete `Status`.
+/// Checks that a refusal is a complete `Status`.
 fn check_shape(what: &str, answer: &Answer) {
     let body = answer.json();
     // Paths outside the API have no kinds, so their failures are not a `Status`.
@@ -58,7 +58,7 @@ fn map_of(length: usize) -> String {
 }
 
 #[tokio::test]
-async fn odd_requests_are_answered_with_a_status() {
+async fn odd_requests_are_served_or_refused_with_a_status() {
     let (_server, running) = wire::serve(Options::default()).await;
     let mut client = Client::connect(running.address()).await;
     define_ships(&mut client).await;
@@ -174,7 +174,7 @@ async fn input_that_is_not_http_is_refused_or_cut_off() {
     }
 }
 
-/// A request that is refused before its body arrives does not spoil the next request on the connection.
+/// A request whose body is not needed leaves the connection usable, even if the body arrives late.
 #[tokio::test]
 async fn an_unused_body_leaves_the_connection_usable() {
     let (_server, running) = wire::serve(Options::default()).await;
@@ -182,7 +182,7 @@ async fn an_unused_body_leaves_the_connection_usable() {
     for _ in 0..3 {
         let head = "PUT /api/v1/nodes HTTP/1.1\r\nhost: localhost\r\ncontent-length: 2\r\n\r\n";
         client.write(head.as_bytes()).await.unwrap();
-        // Long enough for the server to respond before the body arrives.
+        // A server that does not wait for the body would respond during this pause.
         tokio::time::sleep(Duration::from_millis(50)).await;
         client.write(b"{}").await.unwrap();
         assert_eq!(client.answer(false).await.unwrap().code, 405);
@@ -200,13 +200,13 @@ async fn an_endless_body_is_cut_off() {
         let mut written = 0;
         while stream.write_all(chunk.as_bytes()).await.is_ok() {
             written += 1;
-            assert!(written < 2000, "{framing}: 128 MiB were taken");
+            assert!(written < 2000, "{framing}: the server read more than 120 MiB");
         }
     }
     check_alive(running.address()).await;
 }
 
-/// In this test, time advances whenever no task can run.
+/// Between `pause` and `resume`, time advances whenever no task can run.
 #[tokio::test]
 async fn slow_clients_are_cut_off_and_do_not_hinder_others() {
     let (server, running) = wire::serve(Options::default()).await;
@@ -229,7 +229,7 @@ async fn slow_clients_are_cut_off_and_do_not_hinder_others() {
         }
     }
     let mut quiet = Client::connect(address).await.watch(&format!("{MAPS}?watch=true")).await;
-    // The server asks for the body once it is ready to read it.
+    // Once the server is ready to read the body, it tells the client to send the body.
     let mut client = Client::connect(address).await;
     let head =
         format!("POST {MAPS} HTTP/1.1\r\nhost: x\r\ncontent-length: 500\r\nexpect: 100-continue\r\n\r\n");
@@ -288,7 +288,7 @@ async fn garbage_on_the_secure_port_is_cut_off() {
     }
 }
 
-/// Each operation is small, but together the operations would create an object that is too large to read.
+/// Each patch is small, but together the patches would create an object that is too deep or too large to be read.
 #[tokio::test]
 async fn an_object_cannot_be_patched_beyond_its_limits() {
     let (server, running) = wire::serve(Options::default()).await;
@@ -318,7 +318,7 @@ async fn an_object_cannot_be_patched_beyond_its_limits() {
     assert_eq!(server.store().get("ships.example.com", "", "a").unwrap().value(), ship);
 }
 
-/// Generates parts of valid requests, so that invalid input passes the first checks.
+/// Generates mostly segments of valid paths, so that many requests pass the first checks.
 fn segment() -> impl Strategy<Value = String> {
     let words = vec![
         "api",
@@ -516,7 +516,7 @@ fn body() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
-/// Runs all cases of a property on one server and one connection to it.
+/// Runs one case of a property on a new connection to the server that all cases share.
 fn with_client<T>(run: impl AsyncFnOnce(&mut Client, SocketAddr) -> T) -> T {
     use std::sync::LazyLock;
     type Served = (tokio::runtime::Runtime, harbormaster_apiserver::Running);
@@ -547,7 +547,7 @@ proptest! {
             for (method, path, query, content_type, body) in requests {
                 let what = format!("{method} {path}?{query} {content_type} {}", String::from_utf8_lossy(&body));
                 if query.contains("watch") {
-                    // The response may be long.
+                    // The response may take long, so only its head is read.
                     let head = format!("{method} {path}?{query} HTTP/1.1\r\nhost: x\r\ncontent-length: 0\r\n\r\n");
                     client.write(head.as_bytes()).await.unwrap();
                     assert!((200..600).contains(&client.code().await.expect(&what)), "{what}");

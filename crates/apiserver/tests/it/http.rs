@@ -92,7 +92,7 @@ fn message(answer: &(u16, Value)) -> &str {
 }
 
 #[tokio::test]
-async fn requests_for_anything_not_served_fail_with_a_status() {
+async fn refused_requests_get_a_status() {
     let client = Client::new();
     client.post(PODS, &pod("a")).await;
     let long = "x".repeat(4 << 20);
@@ -307,7 +307,7 @@ async fn bookmarks_contain_the_latest_version_and_watches_time_out() {
         .filter(|l| !l.is_empty())
         .map(|l| serde_json::from_slice(l).unwrap())
         .collect();
-    assert_eq!(lines.len(), 2, "one a minute");
+    assert_eq!(lines.len(), 2, "one bookmark a minute");
     let told: u64 = lines[0]["object"]["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap();
     assert!(told > version.parse().unwrap(), "{told} {version}");
 }
@@ -379,7 +379,7 @@ async fn evictions_spend_the_disruption_budget() {
 }
 
 #[tokio::test]
-async fn discovery_lists_the_same_resources_in_both_forms() {
+async fn discovery_lists_the_same_groups_in_both_forms_and_the_subresources_of_pods() {
     let client = Client::new();
     let accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json";
     let (_, aggregated) = client.send("GET", "/apis", &[("accept", accept)], "").await;
@@ -484,7 +484,7 @@ fn twisted(object: &Value, random: &mut impl FnMut(usize) -> usize) -> Value {
 }
 
 #[tokio::test]
-async fn odd_objects_are_accepted_or_refused() {
+async fn odd_objects_are_accepted_or_refused_without_a_panic() {
     let client = Client::new();
     let mut state = 11u64;
     let mut random = move |below: usize| {

@@ -59,7 +59,7 @@ async fn text(body: Incoming) -> String {
 }
 
 #[tokio::test]
-async fn clients_can_use_http2_and_its_requests_do_not_wait_for_each_other() {
+async fn http2_requests_on_one_connection_do_not_wait_for_each_other() {
     let certificate = Certificate::self_signed(&[]).unwrap();
     let server = ApiServer::new(Options { history: 64, ..Options::default() });
     let running = server.serve(listener().await, Some(&certificate)).unwrap();
@@ -92,7 +92,7 @@ async fn clients_can_use_http2_and_its_requests_do_not_wait_for_each_other() {
 }
 
 #[tokio::test]
-async fn it_serves_over_tls_with_a_certificate_from_its_authority() {
+async fn the_server_presents_a_certificate_from_its_authority_over_tls() {
     let certificate = Certificate::self_signed(&["example.com"]).unwrap();
     let running = ApiServer::new(Options::default()).serve(listener().await, Some(&certificate)).unwrap();
     let connector = trusting(&certificate, &[]);
@@ -106,7 +106,7 @@ async fn it_serves_over_tls_with_a_certificate_from_its_authority() {
 }
 
 #[tokio::test]
-async fn it_ends_watches_when_it_stops() {
+async fn the_server_ends_watches_when_it_stops() {
     let server = ApiServer::new(Options::default());
     let running = server.serve(listener().await, None).unwrap();
     let address = running.address();
@@ -123,15 +123,15 @@ async fn it_ends_watches_when_it_stops() {
     let watch =
         tokio::spawn(exchange(TcpStream::connect(again.address()).await.unwrap(), "/api/v1/pods?watch=true"));
     tokio::time::sleep(Duration::from_millis(100)).await;
-    assert!(!watch.is_finished(), "stopping one does not stop the other");
+    assert!(!watch.is_finished(), "stopping one listener ends no watch of the next one");
     drop(again);
     timeout(Duration::from_secs(3), watch).await.unwrap().unwrap();
 }
 
-/// A client that requests everything and reads nothing is disconnected once the history has moved past it. Other
-/// clients are not affected.
+/// The watch of a client that does not read ends once the history no longer contains its position. The response remains
+/// complete: it ends with an error event and a final chunk.
 #[tokio::test]
-async fn a_client_that_does_not_read_costs_nothing_but_its_connection() {
+async fn the_watch_of_a_client_that_does_not_read_ends_with_an_error() {
     let server = ApiServer::new(Options { history: 64, ..Options::default() });
     let running = server.serve(listener().await, None).unwrap();
     let mut lazy = TcpStream::connect(running.address()).await.unwrap();
@@ -157,7 +157,7 @@ async fn a_client_that_does_not_read_costs_nothing_but_its_connection() {
     }
     let rest = String::from_utf8_lossy(&rest);
     assert!(rest.contains("too old resource version"), "{} bytes", rest.len());
-    assert!(rest.trim_end().ends_with('0'), "the stream has its end");
+    assert!(rest.trim_end().ends_with('0'), "the response has no final chunk");
 }
 
 #[test]

@@ -25,7 +25,7 @@ enum Step {
     Watch(usize, u64),
     /// A watcher reads its pending events.
     Read(usize),
-    /// A watcher leaves, and a new watcher continues at the same position.
+    /// A new watcher continues at the position of an existing one.
     Resume(usize),
 }
 
@@ -51,7 +51,7 @@ struct Node {
 
 type State = BTreeMap<u8, Node>;
 
-/// A view with its filter.
+/// Query of a view, and the filter that selects the same nodes.
 type View = (&'static str, fn(u8, &Node) -> bool);
 
 const VIEWS: [View; 6] = [
@@ -65,7 +65,7 @@ const VIEWS: [View; 6] = [
     }),
 ];
 
-/// Type, name and version.
+/// Type of an event; name and version of its object.
 type Told = (String, String, u64);
 
 /// All states so far with their versions, the oldest first.
@@ -213,13 +213,16 @@ async fn play(steps: Vec<Step>, history: usize) {
         }
     }
     for mut watcher in watchers {
-        // The bookmark follows all other events.
+        // The last bookmark follows all other events.
         while watcher.bookmark < store.version() && watcher.read_piece(Duration::from_secs(100)).await {}
         let expected = model.told(watcher.view.1, watcher.start);
         if watcher.expired {
             assert!(expected.starts_with(&watcher.told), "{:?} {expected:?}", watcher.told);
             let ahead = model.0.iter().filter(|(version, _)| *version > watcher.last()).count();
-            assert!(ahead > history || watcher.start < model.0[0].0, "nothing it needed was forgotten");
+            assert!(
+                ahead > history || watcher.start < model.0[0].0,
+                "the watch expired although the history contained all that it needed"
+            );
         } else {
             assert_eq!(watcher.told, expected, "{}", watcher.view.0);
             assert_eq!(watcher.bookmark, store.version());
@@ -237,9 +240,9 @@ proptest! {
     }
 }
 
-/// A bookmark that falls due while the first list is still being read must wait until the list has been read.
+/// A bookmark falls due while the first list is still being read. Changes must nevertheless come after the list.
 #[tokio::test(start_paused = true)]
-async fn a_bookmark_never_overtakes_the_first_list() {
+async fn changes_follow_the_first_list_even_if_a_bookmark_falls_due_before_its_end() {
     let server = ApiServer::new(Options::default());
     let store = server.store();
     for i in 0..3000 {
@@ -290,7 +293,8 @@ async fn a_watch_of_a_custom_resource_ends_with_its_definition() {
     };
     let types = async |mut pieces: BodyDataStream| {
         let mut all = Vec::new();
-        while let Some(piece) = timeout(Duration::from_secs(1), pieces.next()).await.expect("it ends") {
+        while let Some(piece) = timeout(Duration::from_secs(1), pieces.next()).await.expect("the watch ends")
+        {
             all.extend_from_slice(&piece.unwrap());
         }
         let lines = all.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());

@@ -215,9 +215,9 @@ impl Scene {
         client.watch(&format!("{view}&watch=true&resourceVersion={}", replay.version)).await
     }
 
-    /// Watches until everything is written and the watcher knows the final list. Later events must cancel out.
-    /// `restless` is the number of events after which the watcher reconnects. A watcher that is not `eager` reads
-    /// nothing until everything is written.
+    /// Watches until everything is written and the watcher knows the final list. Events that still arrive afterwards
+    /// must lead back to the same list. `restless` is the number of events after which the watcher reconnects. A
+    /// watcher that is not `eager` reads nothing until everything is written.
     async fn replay(self, view: usize, start: Start, restless: Option<usize>, eager: bool) {
         let (path, mut last) = (VIEWS[view], self.last.clone());
         let mut client = Client::connect(self.address).await;
@@ -265,7 +265,7 @@ async fn everybody_at_once(seed: u64) {
     let mut watchers = JoinSet::new();
     let mut random = Random(!seed);
     for wave in 0..3 {
-        // The first watchers start before anything is written, all later ones while writers are writing.
+        // The first watchers start together with the writers, all later ones while the writers are writing.
         while scene.written.load(Ordering::Relaxed) < wave * 2 * ROUNDS {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }

@@ -1,14 +1,14 @@
 //! Decisions per second of the engine alone, by cluster size and mix of pods.
 //!
-//! `cargo bench -p harbormaster-core --bench decisions [-- NODES… | permit [PODS] | preemption | volumes [SHAPE] | wide [NODES] | streams | NAME OF A STREAM…]`
+//! `cargo bench -p harbormaster-core --bench decisions [-- NODES… | shapes | preemption | templates | volumes [SHAPE] | permit [PODS] | wide [NODES] | streams | NAME OF A STREAM…]`
 //!
-//! Each node has 4 CPUs, 32 GiB of memory and capacity for 110 pods. Every pod requests cpu and memory. Each decision
-//! is confirmed as the API server would confirm it, so "whole" includes the clean-up after a binding. There are three
-//! mixes of plain pods: replicas of one template, pods of 50 templates in turn, and pods that are all different. Next
-//! come pods for which plugins read other pods; each of these shapes is measured on 5,000 nodes with 5,000 and with
-//! 50,000 pods already bound. They are followed by [preemption] on full nodes, pods with [volumes], pods that wait on
-//! [Permit](permit), and the decisions and memory of a [wide] cluster of 100,000 nodes. Last come [streams](churn) of
-//! pods that come and go.
+//! Each node has 4 CPUs, 32 GiB of memory and capacity for 110 pods. Every pod requests CPU and memory. Each decision
+//! is confirmed as the API server would confirm it, so "us/whole" includes the clean-up after a binding. There are
+//! three mixes of plain pods: replicas of one template, pods of 50 templates in turn, and pods that are all different.
+//! Next come pods for which plugins read other pods; each of these [shapes] is measured on 5,000 nodes with 5,000 and
+//! with 50,000 pods already bound. They are followed by [preemption] on full nodes, many [templates] in turn, pods with
+//! [volumes], pods that wait on [Permit](permit), and the decisions and memory of a [wide] cluster of 100,000 nodes.
+//! Last come [streams](churn) of pods that come and go.
 
 mod churn;
 mod permit;
@@ -31,16 +31,16 @@ use harbormaster_framework::{
     registry::{BuildCycle, Registry},
 };
 
-/// Plugins at a point, with their weights.
+/// An extension point and its plugins, with their weights.
 type At = (P, Vec<(String, i64)>);
 
-/// The in-tree plugins in the default order with the default weights.
+/// The in-tree plugins, except those for volumes, in the default order with the default weights.
 fn profile() -> Arc<Profile> {
     profile_with(|_| Vec::new())
 }
 
-/// Profile with the in-tree plugins and the plugins that `add` registers. `add` returns the plugins that it registered,
-/// with their points.
+/// Profile with the plugins of [`profile`] and those that `add` returns for each extension point. `add` first registers
+/// the plugins that are not in-tree.
 fn profile_with(add: impl FnOnce(&mut Registry) -> Vec<At>) -> Arc<Profile> {
     let mut registry = Registry::default();
     harbormaster_plugins::in_tree(&mut registry);
@@ -55,6 +55,7 @@ fn profile_with(add: impl FnOnce(&mut Registry) -> Vec<At>) -> Arc<Profile> {
         ("NodeResourcesFit", 0),
         ("PodTopologySpread", 0),
         ("InterPodAffinity", 0),
+        ("DynamicResources", 0),
         ("NodeDeclaredFeatures", 0),
     ];
     let scores = [
@@ -63,17 +64,20 @@ fn profile_with(add: impl FnOnce(&mut Registry) -> Vec<At>) -> Arc<Profile> {
         ("NodeResourcesFit", 1),
         ("PodTopologySpread", 2),
         ("InterPodAffinity", 2),
+        ("DynamicResources", 2),
         ("NodeResourcesBalancedAllocation", 1),
         ("ImageLocality", 1),
     ];
     let mut points = vec![
-        (P::PreEnqueue, list(&[("SchedulingGates", 0)])),
+        (P::PreEnqueue, list(&[("SchedulingGates", 0), ("DynamicResources", 0)])),
         (P::QueueSort, list(&[("PrioritySort", 0)])),
         (P::PreFilter, list(&filters[3..])),
         (P::Filter, list(&filters)),
-        (P::PostFilter, list(&[("DefaultPreemption", 0)])),
-        (P::PreScore, list(&scores[..6])),
+        (P::PostFilter, list(&[("DynamicResources", 0), ("DefaultPreemption", 0)])),
+        (P::PreScore, list(&[&scores[..5], &scores[6..7]].concat())),
         (P::Score, list(&scores)),
+        (P::Reserve, list(&[("DynamicResources", 0)])),
+        (P::PreBind, list(&[("DynamicResources", 0)])),
         (P::Bind, list(&[("DefaultBinder", 0)])),
     ];
     points.append(&mut more);

@@ -26,7 +26,7 @@ const SIZES: [usize; 2] = [1000, 10_000];
 /// Number of pods that come and go while pods wait, per waiting pod.
 const MEANWHILE: usize = 2;
 
-/// Delays pods until a pod arrives whose name begins with `open`. Allows pods whose name begins with `pass`.
+/// Delays pods until a pod arrives whose name begins with `open`.
 #[derive(Default)]
 struct Gatekeeper;
 
@@ -81,7 +81,7 @@ impl Hall {
         Self { engine, now, pods: 0 }
     }
 
-    /// Advances the clock by `time` and ticks, as a host does after each step.
+    /// Advances the clock by `time` and calls the engine's `tick`, as a host does after each step.
     fn pass(&mut self, time: Duration) {
         self.now = self.now + time;
         self.engine.tick(self.now);
@@ -150,7 +150,7 @@ impl Hall {
         let events_kib = memory_in_use().saturating_sub(before);
         let let_go = timed(|| {
             hall.come("open");
-            assert_eq!(hall.confirm(), pods + 1, "all are let go");
+            assert_eq!(hall.confirm(), pods + 1, "all pods are released");
         });
         hall.wait(pods);
         hall.engine.take_effects();
@@ -181,19 +181,19 @@ fn timed(work: impl FnOnce()) -> Duration {
 pub(crate) fn compare(selected: Option<usize>) {
     let sizes = selected.map_or(SIZES.to_vec(), |pods| vec![pods]);
     println!(
-        "\n{:<22}  {:>10}  {:>12}  {:>16}  {:>12}  {:>14}",
+        "\n{:<22}  {:>12}  {:>12}  {:>14}  {:>13}  {:>14}",
         "pods waiting on Permit",
-        "us to come",
+        "us to arrive",
         "us per event",
-        "KiB by the events",
-        "us to be let go",
+        "KiB for events",
+        "us to release",
         "us to time out"
     );
     for pods in sizes {
         let Costs { come, event, events_kib, let_go, time_out } = Hall::costs(pods);
         let [come, event, let_go, time_out] = [come, event, let_go, time_out].map(|d| d.as_secs_f64() * 1e6);
         println!(
-            "{pods:<22}  {come:>10.1}  {event:>12.1}  {events_kib:>17}  {let_go:>15.1}  {time_out:>14.1}"
+            "{pods:<22}  {come:>12.1}  {event:>12.1}  {events_kib:>14}  {let_go:>13.1}  {time_out:>14.1}"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! Preemption.
+//! The cost of preemption on full nodes.
 
 use std::{
     hint::black_box,
@@ -15,7 +15,7 @@ const NODES: usize = 5000;
 const PREEMPTORS: usize = 200;
 /// Priority of the preemptors; all other pods have a lower priority.
 const HIGHEST: i32 = 1000;
-/// Capacity of a node, in thousandths of a core.
+/// CPU capacity of a node, in millicores.
 const WHOLE: usize = 4000;
 
 /// The pods of a full node.
@@ -23,7 +23,7 @@ struct Shape {
     name: &'static str,
     /// Number of pods that fill a node.
     pods: usize,
-    /// CPU that a preemptor needs, in thousandths of a core.
+    /// CPU that a preemptor needs, in millicores.
     needs: usize,
     /// Returns the priority of a given pod on a given node.
     priority: fn(node: usize, pod: usize) -> i32,
@@ -56,7 +56,7 @@ fn sized(at: usize, milli_cpu: usize, change: impl FnOnce(&mut PodSpec)) -> Pod 
     pod
 }
 
-/// Measures the time from a preemptor's first attempt until it gets a node. Every eviction succeeds immediately.
+/// Measures the time of a preemptor's attempts until it gets a node. Every eviction succeeds immediately.
 fn run(shape: &Shape) -> Duration {
     let mut now = Timestamp::from_secs(1_000_000);
     let mut engine = Engine::new(EngineConfig::new(vec![profile()]));

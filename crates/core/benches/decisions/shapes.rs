@@ -16,7 +16,7 @@ use harbormaster_core::{BindOutcome, Effect, Engine, EngineConfig, Input};
 use super::{node, pod, profile};
 
 const NODES: usize = 5000;
-/// Number of decisions before the measurement, which fill the caches.
+/// Number of decisions that fill the caches before the measurement.
 const WARM: usize = 50;
 const MEASURED: usize = 1000;
 const HOSTNAME: &str = "kubernetes.io/hostname";
@@ -40,11 +40,11 @@ const SHAPES: [Shape; 9] = [
         pod.labels = app();
         spec.topology_spread = vec![spread(ZONE, 5, false)];
     }),
-    ("affinity to a zone", |pod, spec| {
+    ("pod affinity, same zone", |pod, spec| {
         pod.labels = app();
         spec.pod_affinity = Some(PodAffinity { required: vec![term(ZONE)], preferred: Vec::new() });
     }),
-    ("preferred affinity to nodes", |pod, spec| {
+    ("preferred pod affinity, same node", |pod, spec| {
         pod.labels = app();
         spec.pod_affinity = Some(PodAffinity { required: Vec::new(), preferred: vec![(1, term(HOSTNAME))] });
     }),
@@ -53,7 +53,7 @@ const SHAPES: [Shape; 9] = [
         let alike = PodAffinityTerm { label_selector: Some(select(&pod.labels)), ..term(HOSTNAME) };
         spec.pod_anti_affinity = Some(PodAffinity { required: vec![alike], preferred: Vec::new() });
     }),
-    ("anti-affinity over namespaces", |pod, spec| {
+    ("anti-affinity across namespaces", |pod, spec| {
         pod.labels = [("color", "green")].into_iter().collect();
         let teams = select(&[("team", "devops")].into_iter().collect());
         let alike = PodAffinityTerm {

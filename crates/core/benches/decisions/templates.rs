@@ -19,14 +19,14 @@ const MEASURED: usize = 4 * TEMPLATES;
 
 /// Differences between the templates.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Differ {
+struct Differences {
     templates: usize,
     requests: bool,
     /// Different labels, and an anti-affinity to pods with the same labels on the same node.
     groups: bool,
 }
 
-fn pod_of(at: usize, differ: Differ) -> Pod {
+fn pod_of(at: usize, differ: Differences) -> Pod {
     let template = at % differ.templates;
     let mut pod = pod(at, 0);
     let mut spec = PodSpec::clone(&pod.spec);
@@ -47,7 +47,7 @@ fn pod_of(at: usize, differ: Differ) -> Pod {
 }
 
 /// Measures the time per decision.
-fn run(differ: Differ) -> Duration {
+fn run(differ: Differences) -> Duration {
     let mut engine = Engine::new(EngineConfig::new(vec![profile()]));
     let mut now = Timestamp::from_secs(1_000_000);
     (0..NODES).for_each(|at| engine.handle(Input::Node(node(at)), now));
@@ -76,10 +76,10 @@ pub(crate) fn compare() {
     println!("\nat {NODES:>5} nodes, {TEMPLATES} templates in turn       us, one    us, {TEMPLATES}   ratio");
     for (label, groups, requests) in [
         ("differing in labels and anti-affinity", true, false),
-        ("in requests as well", true, true),
+        ("also in requests", true, true),
         ("plain pods, differing in requests", false, true),
     ] {
-        let us = |templates| 1e6 * run(Differ { templates, requests, groups }).as_secs_f64();
+        let us = |templates| 1e6 * run(Differences { templates, requests, groups }).as_secs_f64();
         let (one, many) = (us(1), us(TEMPLATES));
         println!("{label:<40}  {one:>10.2}  {many:>10.2}  {:>6.2}", many / one);
     }

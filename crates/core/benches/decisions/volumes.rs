@@ -3,7 +3,7 @@
 //! The benchmark acts as the API server and the volume controller. If a claim waits for its pod, the benchmark binds a
 //! volume to the claim before it reports the pod as bound.
 //!
-//! Pass `-- volumes [NAME]` to run only one case, for example to count instructions with `valgrind --tool=callgrind`.
+//! Pass `-- volumes NAME` to run only one case, for example to count instructions with `valgrind --tool=callgrind`.
 
 use std::{
     hint::black_box,
@@ -249,7 +249,7 @@ fn engine(volumes: Volumes, now: Timestamp) -> Engine {
         engine.handle(Input::Node(node(at)), now);
         volumes.of_node(at).into_iter().for_each(|input| engine.handle(input, now));
     }
-    // Every node has only one local volume, which is reserved for a measured pod.
+    // With `Local`, every node has only one volume, which is left for a measured pod.
     let before = if volumes == Volumes::Local { Volumes::None } else { volumes };
     for at in 0..BOUND {
         let node = format!("node-{}", at % NODES);

@@ -11,7 +11,7 @@ use harbormaster_core::{BindOutcome, Effect, Engine, EngineConfig, Input};
 use super::{memory_in_use, node, pod, profile};
 
 const NODES: usize = 100_000;
-/// Number of decisions per template before the measurement, which fill the caches.
+/// Number of decisions per template that fill the caches before the measurement.
 const WARM: usize = 5;
 const MEASURED: usize = 1000;
 

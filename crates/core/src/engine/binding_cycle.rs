@@ -23,8 +23,8 @@ use crate::{
 };
 
 impl Engine {
-    /// Starts the binding of a pod, or starts its wait if plugins delay it. Then carries out the plugins' requests
-    /// concerning other pods.
+    /// Starts the binding of a pod or, if plugins delay the pod, its wait on Permit. Then carries out the plugins'
+    /// requests concerning other pods.
     pub(super) fn enter_binding(
         &mut self,
         entry: QueuedPod,
@@ -89,7 +89,7 @@ impl Engine {
         self.end_wait(uid, Failure::rejected_on_node(plugin, &Reject::evictable(why)), now)
     }
 
-    /// Ends a pod's wait on Permit because another pod needs its resources. Returns false if the pod is not waiting.
+    /// Ends the wait on Permit of a pod that is being preempted. Returns false if the pod is not waiting.
     pub(super) fn preempt_waiting(&mut self, uid: &str, now: Timestamp) -> bool {
         self.end_wait(uid, Failure::Error("waiting on permit for pod: preempted".to_owned()), now)
     }

@@ -1,10 +1,11 @@
-//! Changes to pods, nodes and custom objects: each updates the cache and wakes pods in the queue.
+//! Changes to pods, nodes and custom objects wake the queued pods that they may help. Changes to bound pods and nodes
+//! also update the cache.
 
 use std::sync::Arc;
 
 use harbormaster_api::{Node, Pod, Str, Timestamp};
 use harbormaster_framework::{
-    events::{Action, ClusterEvent, EventResource, node_events, pod_events},
+    events::{Action, ClusterEvent, EventResource, PodEvents, node_events},
     meter::Stamp,
     pod::PodInfo,
     resource::CustomChange,
@@ -80,7 +81,7 @@ impl Engine {
                 self.notify_queue(added, &change, at);
             }
             Some(old) => {
-                for event in pod_events(EventResource::AssignedPod, &old.pod, &new.pod) {
+                for event in self.pod_events.updates(EventResource::AssignedPod, &old.pod, &new.pod) {
                     self.notify_queue(event, &change, at);
                 }
             }
@@ -93,7 +94,7 @@ impl Engine {
             self.nominator.nominate(&pod.uid, node);
         }
         self.queue.add(pod, profile, self.cache.at(at.now));
-        self.report_handled(ClusterEvent::new(EventResource::UnschedulablePod, Action::ADD), at);
+        self.report_handled(ClusterEvent::new(self.pod_events.unbound, Action::ADD), at);
     }
 
     fn pending_pod_changed(&mut self, old: &Arc<PodInfo>, new: Arc<PodInfo>, at: ChangeTime) {
@@ -106,13 +107,17 @@ impl Engine {
             }
             return;
         }
+        // The binding has ended, but this change predates the binding, which the watch will report later.
+        if self.cache.is_assumed(&new.uid) {
+            return;
+        }
         let Some(profile) = self.queue.profile_of(&new.spec.scheduler_name) else { return };
         self.nominator.follow(old, &new);
-        let events: Vec<ClusterEvent> =
-            pod_events(EventResource::UnschedulablePod, &old.pod, &new.pod).collect();
+        let PodEvents { own, unbound, .. } = self.pod_events;
+        let events: Vec<ClusterEvent> = self.pod_events.updates(own, &old.pod, &new.pod).collect();
         let change = OwnedChange::Pod(Some(old.pod.clone()), Some(new.pod.clone()));
         self.queue.update(new.clone(), profile, &events, &change, self.cache.at(at.now));
-        events.iter().for_each(|event| self.report_handled(*event, at));
+        events.iter().for_each(|event| self.report_handled(ClusterEvent::new(unbound, event.action), at));
         let nominated = &old.status.nominated_node_name;
         if nominated.is_some() && *nominated != new.status.nominated_node_name {
             self.room_given_up(old, at);
@@ -136,7 +141,7 @@ impl Engine {
         } else {
             self.queue.delete(&old);
             if self.queue.profile_of(&old.spec.scheduler_name).is_some() {
-                let deleted = ClusterEvent::new(EventResource::UnschedulablePod, Action::DELETE);
+                let deleted = ClusterEvent::new(self.pod_events.unbound, Action::DELETE);
                 self.report_handled(deleted, at);
             }
             if self.cache.is_assumed(uid) {
@@ -145,8 +150,8 @@ impl Engine {
                 self.room_given_up(&old, at);
             }
         }
-        // Plugins may have made assumptions for the pod, whatever its state. If the pod is being bound, they are
-        // reverted when the binding ends.
+        // Plugins may have made assumptions for the pod, whatever its state. If the pod is being bound, these
+        // assumptions are reverted when the binding ends.
         if self.bindings.contains(uid) {
             self.reporter.call_off(uid, "pod does not exist any more");
         } else {
@@ -154,7 +159,7 @@ impl Engine {
         }
     }
 
-    /// Handles the deletion of a pod that has a node but is not bound yet.
+    /// Handles a pod that is deleted, or starts terminating, after its node was chosen and before it is bound.
     fn assumed_pod_deleted(&mut self, pod: &Arc<PodInfo>, at: ChangeTime) {
         if !self.reject_waiting(&pod.uid, "", "removed".to_owned(), at.now) {
             self.cache.forget(&pod.uid);

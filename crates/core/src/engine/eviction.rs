@@ -1,4 +1,5 @@
-//! Evicts victims step by step, and releases the preemptor once the victims are gone or terminating.
+//! Evicts victims step by step. The preemptor is held back until the last victim is terminating or gone, or until the
+//! evictions have ended.
 
 use std::sync::Arc;
 

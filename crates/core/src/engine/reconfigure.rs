@@ -1,14 +1,15 @@
 //! Applies a new configuration to an engine that has pods.
 //!
-//! Between two attempts, every pod is in the queue, waits on Permit or is being bound:
+//! Between two attempts, every pod to be scheduled is in the queue, waits on Permit or is being bound. A new
+//! configuration affects these pods as follows:
 //! - Bindings finish under the profile that started them, because each binding holds its profile.
 //! - Pods stop waiting on Permit, because the plugins that would release them may be gone. They return to the queue
-//!   like any rejected pod, so the old profile's Unreserve plugins run.
+//!   as after a rejected binding, so the old profile's Unreserve plugins run.
 //! - Pods in the queue are retried as soon as their backoff allows, because the plugins that rejected them may be gone
 //!   or may decide differently now.
 //! - Pods of removed profiles are dropped unless they are being bound. Pods that had no profile before are added.
 //!
-//! Pods on nodes, indexes and the position where the next search starts are kept.
+//! Indexes, pods that are already on nodes, and the positions where the next searches start are kept.
 
 use std::sync::Arc;
 
@@ -24,8 +25,8 @@ const CHANGED: &str = "the configuration of the scheduler has changed";
 impl Engine {
     /// Applies new profiles, delays, extenders and search limits. The meter and the notes stay unchanged.
     ///
-    /// Custom objects of a kind that only the new profiles read were ignored before this call, so the host must then
-    /// supply all of them again; see [`Self::missing_resources`].
+    /// Custom objects of a kind that only the new profiles read were ignored before this call, so the host must supply
+    /// all of them again afterwards; see [`Self::missing_resources`].
     pub fn reconfigure(&mut self, config: EngineConfig, now: Timestamp) {
         self.end_waits(now);
         self.report_plugin_failures();

@@ -10,32 +10,35 @@ use harbormaster_framework::{meter::Stamp, pod::PodInfo};
 pub struct QueuedPod {
     /// The pod.
     pub pod: Arc<PodInfo>,
-    /// Index of its profile.
+    /// Index of the pod's profile.
     pub profile: usize,
-    /// Time at which it entered the queue, or returned to it after its last failed attempt.
+    /// Time at which the pod entered the queue, or returned to the queue after its last failed attempt.
     pub since: Timestamp,
-    /// Time at which it first became active, from which its waiting time is measured. Time spent gated before that does
-    /// not count.
+    /// Time at which the pod first became active. Its waiting time is measured from then on, so time spent gated before
+    /// that does not count.
     pub first_active: Option<Timestamp>,
-    /// Number of times that the queue has handed it out.
+    /// Number of times that the queue has handed out the pod.
     pub attempts: u32,
-    /// Number of rejections. Increases the backoff and is never reset.
+    /// Number of attempts in which plugins rejected the pod. Increases the backoff and is never reset.
     pub rejections: u32,
-    /// Number of errors since its last rejection.
+    /// Number of errors, and of failures that are retried like errors, since the last rejection.
     pub consecutive_errors: u32,
-    /// Plugins that rejected it in the last attempt, or have gated it since.
+    /// Plugins that rejected the pod in the last attempt, or have gated it since.
     pub rejectors: Vec<&'static str>,
     /// The subset of `rejectors` that waits for an asynchronous step.
     pub pending: Vec<&'static str>,
-    /// PreEnqueue plugin that gates it.
+    /// PreEnqueue plugin that gates the pod.
     pub gated_by: Option<&'static str>,
-    /// True if a PreEnqueue plugin failed on its last call. PreEnqueue is called again when the backoff ends.
+    /// True if a PreEnqueue plugin or the QueueSort plugin failed on its last call. PreEnqueue is called again when the
+    /// backoff ends.
     pub gate_failed: bool,
-    /// True if it is retried because it has waited too long.
+    /// True if the pod is retried because it has waited too long.
     pub after_timeout: bool,
-    /// Start of its last attempt, if it is measured.
+    /// Time at which the pod was last retried because it had waited too long.
+    pub flushed: Option<Timestamp>,
+    /// Start of the last attempt, if it is measured.
     pub attempt_begun: Option<Stamp>,
-    /// End of its backoff, if it has one.
+    /// End of the backoff, if the pod has one.
     pub backoff_until: Option<Timestamp>,
     /// Position in the order of arrival, which breaks ties.
     pub(super) sequence: u64,
@@ -56,18 +59,19 @@ impl QueuedPod {
             gated_by: None,
             gate_failed: false,
             after_timeout: false,
+            flushed: None,
             attempt_begun: None,
             backoff_until: None,
             sequence,
         }
     }
 
-    /// Returns true if a plugin rejected the pod, and false after an error.
+    /// Returns true if there are plugins whose events may wake the pod.
     pub fn has_rejectors(&self) -> bool {
         !self.rejectors.is_empty() || !self.pending.is_empty()
     }
 
-    /// All plugins whose events may wake it, each once.
+    /// All plugins whose events may wake the pod, each once.
     pub fn all_rejectors(&self) -> impl Iterator<Item = &'static str> + '_ {
         let pending = self.pending.iter().filter(|p| !self.rejectors.contains(p));
         self.rejectors.iter().chain(pending).copied()

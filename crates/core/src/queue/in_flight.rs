@@ -15,7 +15,7 @@ use rustc_hash::FxHashMap;
 
 use super::wakers::Listener;
 
-/// Maximum number of events stored for the hints of one plugin.
+/// Maximum number of events stored for the hints of one listener.
 const MAX_HINTED_EVENTS: usize = 4096;
 
 /// An event with its sequence number.
@@ -89,7 +89,7 @@ impl Default for InFlight {
 }
 
 impl InFlight {
-    /// Creates storage for `limit` events per plugin with hints.
+    /// Creates storage for at most `limit` hinted events per listener.
     fn with_limit(limit: usize) -> Self {
         let (pods, starts, logs) = (FxHashMap::default(), VecDeque::new(), FxHashMap::default());
         Self { pods, starts, logs, counts: EventCounts::default(), wild: 0, next: 0, limit }
@@ -200,7 +200,7 @@ mod tests {
     const LIMIT: usize = 6;
     const LISTENERS: u8 = 3;
 
-    /// All events since each pod was handed out, each as (listener, certain, number).
+    /// For each pod, all events since it was handed out, as (listener, certain, number).
     type Naive = BTreeMap<u8, Vec<(u8, bool, u32)>>;
 
     fn listener(which: u8) -> Listener {

@@ -38,7 +38,7 @@ impl QueueSort for Fifo {
     }
 }
 
-/// Listens to one event; its hint wakes only pods of even priority.
+/// Listens to all events of one kind of object; its hint wakes only pods whose priority is an even number.
 struct Listener<const WHICH: u8>;
 
 impl<const WHICH: u8> Plugin for Listener<WHICH> {
@@ -111,7 +111,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
-    fn pods_are_in_the_same_places_as_in_the_model_and_the_index_equals_a_recount(
+    fn the_queue_behaves_like_the_model_and_its_index_equals_a_recount(
         steps in prop::collection::vec((0u8..6, 0u8..12, 0u8..3), 1..120)
     ) {
         let mut queue = queue();

@@ -3,9 +3,10 @@
 use std::{cell::RefCell, sync::Arc};
 
 use harbormaster_framework::{
-    events::{Action, ClusterEvent, ErasedHint, ErasedRegistration, Hint},
+    events::{Action, ClusterEvent, ErasedHint, ErasedRegistration, Hint, HintCycle},
     extender::EXTENDER,
     guard::{GuardedPlugin, PointError},
+    objects::Objects,
     profile::{EVERYTHING, Profile},
 };
 
@@ -51,8 +52,8 @@ impl Wakers {
         Self { wakers, panicked: RefCell::default(), meter: None }
     }
 
-    /// Registers extenders. They cannot name the events that they wait for, so every event wakes the pods that they
-    /// rejected.
+    /// Registers extenders. They cannot name the events that they wait for, so every event of the resources in
+    /// [`EVERYTHING`] wakes the pods that the extenders rejected.
     pub(super) fn add_extenders(&mut self, profiles: usize) {
         for profile in 0..profiles {
             let listener = Listener { profile, plugin: EXTENDER };
@@ -62,7 +63,7 @@ impl Wakers {
         }
     }
 
-    /// Adds a meter for hints.
+    /// Sets the meter for hints; `None` for no meter.
     pub(super) fn set_meter(&mut self, meter: Option<Arc<dyn Meter>>) {
         self.meter = meter;
     }
@@ -102,16 +103,19 @@ impl Wakers {
         &self,
         listener: Listener,
         entry: &QueuedPod,
+        objects: &Objects,
         event: ClusterEvent,
         change: &OwnedChange,
     ) -> bool {
-        self.wakers_for(event).any(|w| w.listener == listener && self.should_wake(w, entry, event, change))
+        let wakes = |w: &Waker| self.should_wake(w, entry, objects, event, change);
+        self.wakers_for(event).any(|w| w.listener == listener && wakes(w))
     }
 
     /// Returns the pod's rejectors whose registrations let the event wake the pod.
     pub(super) fn waking_rejectors<'a>(
         &'a self,
         entry: &'a QueuedPod,
+        objects: &'a Objects,
         event: ClusterEvent,
         change: &'a OwnedChange,
     ) -> impl Iterator<Item = &'static str> + 'a {
@@ -119,19 +123,23 @@ impl Wakers {
             w.listener.profile == entry.profile && entry.all_rejectors().any(|r| r == w.listener.plugin)
         };
         let concerned = self.wakers_for(event).filter(concerned);
-        concerned.filter(move |w| self.should_wake(w, entry, event, change)).map(|w| w.listener.plugin)
+        concerned
+            .filter(move |w| self.should_wake(w, entry, objects, event, change))
+            .map(|w| w.listener.plugin)
     }
 
     fn should_wake(
         &self,
         waker: &Waker,
         entry: &QueuedPod,
+        objects: &Objects,
         event: ClusterEvent,
         change: &OwnedChange,
     ) -> bool {
         let Some((plugin, hint)) = &waker.hint else { return true };
         let begun = self.meter.as_ref().and_then(|meter| meter.hint_begins());
-        let answer = plugin.hint(hint, &entry.pod, &change.view());
+        let cx = HintCycle { pod: &entry.pod, objects };
+        let answer = plugin.hint(hint, cx, &change.view());
         if let (Some(meter), Some(begun)) = (&self.meter, begun) {
             meter.hinted(waker.listener.plugin, event, result(&answer), begun);
         }

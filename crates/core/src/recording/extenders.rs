@@ -98,13 +98,13 @@ impl ExtenderClient for ExtenderRecorder {
     }
 }
 
-/// Returns the recorded answers if the requests equal the recorded ones.
+/// Returns the recorded answers if the requests equal the recorded ones and arrive in the same order.
 #[derive(Debug, Default)]
 pub(super) struct ExtenderReplay(Mutex<VecDeque<ExtenderExchange>>);
 
 /// Error for a request that was not recorded.
 fn not_recorded<T>(request: &ExtenderRequest<T>) -> String {
-    format!("the recording has no answer of extender {} here", request.extender)
+    format!("the recording has no answer from extender {} here", request.extender)
 }
 
 impl ExtenderReplay {

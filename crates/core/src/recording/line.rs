@@ -20,14 +20,14 @@ use crate::{
 };
 
 /// Version of the format, increased with every change to it.
-const FORMAT: u32 = 4;
+const FORMAT: u32 = 5;
 
-/// One call to the engine, with its time and result.
+/// A line: the engine's settings, a call to the engine, or the results of a call.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[expect(clippy::large_enum_variant, reason = "one is alive at a time")]
 pub(super) enum Line<'a> {
-    /// The first line.
+    /// The engine's settings; always the first line.
     Setup(Setup),
     Input(Timestamp, RecordedInput<'a>),
     Tick(Timestamp),
@@ -47,6 +47,7 @@ pub(super) enum Line<'a> {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Setup {
     format: u32,
+    release: String,
     profiles: Vec<Str>,
     percentage_of_nodes_to_score: Option<i32>,
     parity: bool,
@@ -61,6 +62,7 @@ impl Setup {
     pub(super) fn of(config: &EngineConfig) -> Self {
         Self {
             format: FORMAT,
+            release: config.release().to_string(),
             profiles: config.profiles.iter().map(|profile| profile.name().clone()).collect(),
             percentage_of_nodes_to_score: config.percentage_of_nodes_to_score,
             parity: config.parity,

@@ -23,7 +23,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("manifests", &["api", "yaml", "validation"]),
     ("world", &["api", "framework", "validation", "plugins"]),
     ("sim", &["api", "validation", "framework", "config", "core", "plugins", "setup", "manifests", "world"]),
-    ("oracle", &["api", "framework", "core", "plugins", "setup", "sim", "apiserver"]),
+    ("oracle", &["api", "cel", "framework", "core", "plugins", "setup", "sim", "apiserver"]),
     ("guide", &["harbormaster"]),
     ("validation", &["api", "cel"]),
     ("apiserver", &["api", "yaml", "validation", "serve"]),
@@ -52,15 +52,15 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
     // For authors of extenders, who need only the server.
     ("extender", &["serve"]),
-    // Like any extender, this crate uses only the kit. It is not a scheduler, so it does not use the library for
-    // schedulers.
+    // Like any extender, this crate uses only the extender kit. It is not a scheduler, so it does not use the
+    // library for schedulers.
     ("metrics-extender", &["extender"]),
     // Like any custom scheduler, these crates use only the library for plugin authors.
     ("stickyvm", &["harbormaster"]),
     ("yoda", &["harbormaster"]),
 ];
 
-/// Crates that do I/O, and the libraries that only they may use.
+/// Crates that do I/O.
 const OUTSIDE: &[&str] = &[
     "client",
     "serve",
@@ -74,6 +74,7 @@ const OUTSIDE: &[&str] = &[
     "metrics-extender",
     "yoda",
 ];
+/// Libraries that only the crates in [`OUTSIDE`] may use.
 const ONLY_OUTSIDE: &[&str] =
     &["tokio", "hyper", "hyper-util", "kube", "k8s-openapi", "ureq", "rustls", "tower"];
 

@@ -1,5 +1,5 @@
-//! Assumed objects, with a license as the example: a seat that Reserve takes is visible to the next pod, written by
-//! PreBind, and returned when the pod loses its node.
+//! Assumed objects, with the seats of a license as the example: a seat that Reserve takes is visible to the next pod,
+//! written by PreBind, and returned when the pod loses its node.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use harbormaster_framework::{
 use harbormaster_testkit::{FakeApi, profile, trial::finished};
 use serde_json::{Value, json};
 
-use crate::world::{World, node, pod};
+use crate::world::{World, node, permit_by_name, pod};
 
 #[derive(Clone, Debug, serde::Deserialize)]
 struct License {
@@ -54,7 +54,7 @@ impl Watches for Seats {
 }
 
 fn license(licenses: Watched<'_, License>) -> PluginResult<&Custom<License>> {
-    Ok(licenses.get("default", "pro").ok_or("no licence")?)
+    Ok(licenses.get("default", "pro").ok_or("no license")?)
 }
 
 impl PreFilter<WholeCluster, PerNode<usize>> for Seats {
@@ -111,17 +111,13 @@ impl Permit for Seats {
         _: &harbormaster_api::Str,
         _: &mut Waiting<'_>,
     ) -> Result<Permitted, Stop> {
-        match cx.pod.name.as_str() {
-            UNWELCOME => Err(Reject::evictable("go away").into()),
-            PATIENT => Ok(Permitted::Wait(Duration::from_secs(5))),
-            _ => Ok(Permitted::Allow),
-        }
+        permit_by_name(&cx.pod.name, UNWELCOME, PATIENT)
     }
 }
 
 impl PreBind for Seats {
     async fn pre_bind(&self, cx: &BindCycle) -> Verdict {
-        let now = cx.api.get::<License>("default", "pro").await?.ok_or("no licence")?;
+        let now = cx.api.get::<License>("default", "pro").await?.ok_or("no license")?;
         let holders = [now.object.holders, vec![cx.pod.name.to_string()]].concat();
         cx.api.patch::<License>("default", "pro", json!({ "holders": holders })).await?;
         Ok(())
@@ -196,7 +192,7 @@ fn is_full(outcome: &Outcome) -> bool {
 }
 
 #[test]
-fn a_seat_that_is_taken_counts_before_and_after_it_is_written() {
+fn a_taken_seat_counts_before_and_after_prebind_writes_it() {
     let mut world = world();
     assert!(matches!(world.schedule_new("one"), Outcome::Assumed { .. }));
     assert_eq!(world.holders(), "one");
@@ -215,9 +211,9 @@ fn a_seat_that_is_taken_counts_before_and_after_it_is_written() {
 
     world.set_license(&written);
     world.bind_finished("one", BindOutcome::Bound);
-    assert_eq!(world.holders(), "one", "it does not take two seats");
+    assert_eq!(world.holders(), "one", "the pod does not take two seats");
     world.set_license(&seats(1, &[]));
-    assert_eq!(world.holders(), "", "nor is the seat assumed once it has been written");
+    assert_eq!(world.holders(), "", "a written seat is no longer assumed");
 }
 
 #[test]

@@ -26,7 +26,7 @@ fn spark(call: &str, name: &str) {
     assert!(!(name == "bad" && is_armed(call)), "boom");
 }
 
-/// A plugin that implements every extension point.
+/// A plugin that implements every extension point that the engine itself calls.
 #[derive(Default)]
 struct Bomb;
 
@@ -273,7 +273,7 @@ impl Reports {
     }
 }
 
-/// The engine's state, as shown by the message about a pod that is rejected on every node.
+/// Returns the engine's state, as shown by the message about a pod that is rejected on every node.
 fn known(world: &mut World) -> String {
     world.add_pod(pod("probe", 1));
     let attempted = std::iter::from_fn(|| world.attempt()).find(|a| a.pod.name == "probe").unwrap();
@@ -281,7 +281,7 @@ fn known(world: &mut World) -> String {
     message
 }
 
-/// Creates a new engine and sends it the given objects.
+/// Creates a new engine that knows all nodes, and those of `pods` that are bound.
 fn world_anew(nodes: &[Node], bound: &BTreeMap<String, String>, pods: &[Pod]) -> World {
     let mut world = world();
     nodes.iter().for_each(|node| world.set_node(node.clone()));
@@ -293,7 +293,7 @@ fn world_anew(nodes: &[Node], bound: &BTreeMap<String, String>, pods: &[Pod]) ->
     world
 }
 
-/// Makes the bomb panic at the given call. `prepare` creates the cluster, in which "bad" and "good" are then scheduled.
+/// Makes the bomb panic at the given call. `prepare` changes the cluster before "bad" and "good" are scheduled in it.
 /// `defused` changes the cluster so that "bad" fits once the bomb is disarmed.
 fn set_off(
     call: &'static str,
@@ -330,7 +330,7 @@ fn set_off(
 }
 
 /// The plugin panics when a pod is taken out of the queue, because the remaining pods are then compared.
-fn a_panic_of_queue_sort_is_reported_after_every_pod_has_entered() {
+fn a_panic_in_queue_sort_is_reported_after_every_pod_has_entered() {
     let (mut world, mut reports, mut bound) = (world(), Reports::default(), BTreeMap::new());
     world.set_node(labelled("a", 1000, "calm"));
     for name in ["first", "bad", "good"] {
@@ -385,13 +385,13 @@ fn a_panic_at_any_point_fails_its_pod_and_affects_no_other_pod() {
     };
     let preemptor = with_priority(pod("bad", 900), 10);
     set_off("RemovePod", "Bomb", &preemptor, full, |world| world.remove_pod("low-a"));
-    // Not separate tests, because tests run in parallel and share the static `ARMED`.
-    a_panic_of_queue_sort_is_reported_after_every_pod_has_entered();
-    an_index_that_panics_is_rebuilt_without_what_makes_it_panic();
+    // These are not separate tests, because tests run in parallel and share the static `ARMED`.
+    a_panic_in_queue_sort_is_reported_after_every_pod_has_entered();
+    an_index_is_complete_again_after_a_panic();
 }
 
-/// Makes the index panic on `news`, a change between scheduling cycles. After `other`, another change to the same
-/// object, the index is complete again.
+/// Applies `news`, a change on which the index panics between two scheduling cycles, and then `other`, another change
+/// to the same object. Checks that the index is complete afterwards.
 fn disturb_index(
     call: &'static str,
     prepare: impl Fn(&mut World),
@@ -416,7 +416,7 @@ fn disturb_index(
     assert_eq!(known(&mut world), known(&mut world_anew(&world.nodes(), &bound, &pods)), "{call}");
 }
 
-fn an_index_that_panics_is_rebuilt_without_what_makes_it_panic() {
+fn an_index_is_complete_again_after_a_panic() {
     let (bad, nothing) = (pod("bad", 100), |_: &mut World| {});
     set_off("pod_joined", "Ledger", &bad, nothing, nothing);
     let bound = |world: &mut World| world.add_bound_pod(pod("bad", 100), "a");
@@ -431,4 +431,52 @@ fn an_index_that_panics_is_rebuilt_without_what_makes_it_panic() {
         })));
     };
     disturb_index("object_changed", nothing, namespace, nothing);
+}
+
+/// A plugin whose index cannot be constructed.
+#[derive(Default)]
+struct Hollow;
+
+#[derive(Debug)]
+struct Unconstructible;
+
+impl Default for Unconstructible {
+    fn default() -> Self {
+        panic!("no index today")
+    }
+}
+
+impl Index for Unconstructible {
+    fn pod_joined(&mut self, _: ClusterView<'_>, _: NodeIdx, _: &PodInfo) {}
+    fn pod_left(&mut self, _: ClusterView<'_>, _: NodeIdx, _: &PodInfo) {}
+}
+
+impl Plugin for Hollow {
+    const NAME: &'static str = "Hollow";
+    implemented_points!();
+}
+
+impl Indexed for Hollow {
+    type Index = Unconstructible;
+}
+
+impl Filter for Hollow {
+    fn filter(&self, _: &Cycle<'_>, (): &(), _: NodeRef<'_>) -> Verdict {
+        Ok(())
+    }
+}
+
+#[test]
+fn an_index_that_cannot_be_constructed_fails_each_pod_with_an_error_that_names_it() {
+    let mut registry = Registry::default();
+    harbormaster_plugins::in_tree(&mut registry);
+    registry.register::<Hollow>();
+    let points: &[(&str, &[&str])] =
+        &[("QueueSort", &["PrioritySort"]), ("Filter", &["Hollow"]), ("Bind", &["DefaultBinder"])];
+    let mut world = World::with(EngineConfig::new(vec![harbormaster_testkit::profile(&registry, points)]));
+    world.set_node(node("a", 1000));
+    world.add_pod(pod("p", 1));
+    let attempted = world.attempt().unwrap();
+    let Outcome::Error(error) = &attempted.outcome else { panic!("{attempted:?}") };
+    assert!(error.contains("Hollow") && error.contains("Unconstructible"), "{error}");
 }

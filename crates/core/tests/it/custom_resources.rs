@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::world::{World, node, pod};
 
-/// Number of additional pods that a node may run.
+/// Limits the number of pods on the node that has the quota's name.
 #[derive(Clone, Debug, Deserialize)]
 struct Quota {
     spec: QuotaSpec,
@@ -29,7 +29,7 @@ impl Resource for Quota {
     const SCOPE: ResourceScope = ResourceScope::Cluster;
 }
 
-/// The same objects, decoded as another plugin's type.
+/// The same objects, decoded into another type.
 #[derive(Clone, Debug, Deserialize)]
 struct Named {}
 
@@ -189,7 +189,7 @@ fn a_custom_object_is_read_and_wakes_the_pods_that_the_hint_selects() {
     let rejected = world.attempt().unwrap().outcome.message().unwrap();
     assert_eq!(rejected, "0/1 nodes are available: 1 no quota left.");
     world.set_quota(0);
-    assert!(world.waits(), "no more than before");
+    assert!(world.waits(), "the quota has not increased");
     world.set_quota(1);
     assert!(!world.waits());
     assert!(matches!(world.attempt().unwrap().outcome, Outcome::Assumed { .. }));
@@ -198,7 +198,7 @@ fn a_custom_object_is_read_and_wakes_the_pods_that_the_hint_selects() {
     world.attempt().unwrap();
     world.set_quota(1);
     world.remove_quota();
-    assert!(world.waits(), "no plugin listens to that");
+    assert!(world.waits(), "no plugin listens to the deletion of quotas");
     world.set_quota(2);
     assert!(!world.waits());
 }
@@ -227,7 +227,7 @@ fn a_change_wakes_a_pod_that_was_in_flight_at_the_time() {
 }
 
 #[test]
-fn an_object_that_cannot_be_decoded_is_reported_once_and_absent_until_it_can() {
+fn an_object_that_cannot_be_decoded_is_reported_once_and_treated_as_absent() {
     let mut world = world();
     world.set_quota(1);
     world.all_effects();
@@ -242,7 +242,7 @@ fn an_object_that_cannot_be_decoded_is_reported_once_and_absent_until_it_can() {
     world.attempt().unwrap();
     assert!(world.waits());
     world.set_quota(1);
-    assert!(!world.waits(), "it counts again");
+    assert!(!world.waits(), "the quota counts again");
     world.set_quota("many");
     assert_eq!(world.undecodable().len(), 1);
 }
@@ -253,9 +253,9 @@ fn an_object_in_a_namespace_is_rejected_for_a_cluster_scoped_kind() {
     let object = json!({"metadata": {"name": "n", "namespace": "a"}, "spec": {"pods": 1}});
     world.input(Input::Custom(raw::<Quota>(&object)));
     let errors = world.undecodable();
-    let expected = "Quota \"a/n\" counts as absent: metadata.namespace: it is in a namespace, but the plugin expects \
-                    objects that are in none";
-    assert_eq!(errors, [expected, expected], "each type reports it");
+    let expected = "Quota \"a/n\" counts as absent: metadata.namespace: the object has a namespace, but the \
+                    plugin declares the kind as cluster-scoped";
+    assert_eq!(errors, [expected, expected], "each type reports the error");
 }
 
 #[test]
@@ -281,7 +281,7 @@ fn objects_of_kinds_that_no_plugin_reads_are_ignored() {
 }
 
 #[test]
-fn each_kind_is_named_once_to_the_host() {
+fn each_watched_kind_is_reported_to_the_host_once() {
     let mut registry = Registry::default();
     registry.register::<Quotas>();
     let profile = testkit::profile(&registry, &[("Filter", &["Quotas"])]);

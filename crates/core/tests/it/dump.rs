@@ -52,7 +52,7 @@ fn every_pod_is_listed_where_it_counts_or_waits() {
 }
 
 #[test]
-fn deleted_nodes_and_finished_pods_are_not_dumped() {
+fn finished_pods_and_deleted_nodes_without_pods_are_not_dumped() {
     let mut world = World::new();
     world.set_node(node("a", 1000));
     world.set_node(node("b", 1000));

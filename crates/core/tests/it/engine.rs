@@ -15,7 +15,7 @@ use harbormaster_framework::{prelude::*, registry::Registry};
 use crate::world::{self, World, node, pod};
 
 #[test]
-fn a_pod_goes_to_the_emptier_node_and_the_event_follows_when_it_is_bound() {
+fn a_pod_goes_to_the_emptier_node_and_gets_its_event_once_it_is_bound() {
     let mut world = World::new();
     world.set_node(node("a", 1000));
     world.set_node(node("b", 4000));
@@ -25,9 +25,23 @@ fn a_pod_goes_to_the_emptier_node_and_the_event_follows_when_it_is_bound() {
         Outcome::Assumed { node: "b".into(), evaluated: 2, feasible: 2 }
     );
     assert_eq!(world.bindings(), [("p".to_owned(), "b".to_owned())]);
-    assert!(world.events().is_empty(), "not bound yet");
+    assert!(world.events().is_empty(), "the event waits for the binding");
     world.bind_finished("p", BindOutcome::Bound);
     assert_eq!(world.events(), ["Normal Scheduled Binding: Successfully assigned default/p to b"]);
+    assert!(world.attempt().is_none());
+}
+
+#[test]
+fn a_bound_pod_is_not_tried_again_if_an_older_change_arrives_late() {
+    let mut world = World::new();
+    world.set_node(node("a", 1000));
+    world.add_pod(pod("p", 500));
+    world.attempt().unwrap();
+    world.bind_finished("p", BindOutcome::Bound);
+    // PreBind has written the pod's status, and the watch reports that after the response to the binding.
+    world.add_pod(harbormaster_api::Pod { resource_version: "7".into(), ..pod("p", 500) });
+    assert!(world.attempt().is_none());
+    world.add_bound_pod(pod("p", 500), "a");
     assert!(world.attempt().is_none());
 }
 
@@ -50,7 +64,7 @@ fn a_pod_that_fits_nowhere_gets_its_condition_once_and_an_event_per_attempt() {
 }
 
 #[test]
-fn without_nodes_a_pod_is_unschedulable_and_is_retried_without_an_event() {
+fn without_nodes_a_pod_is_unschedulable_and_is_retried_after_its_backoff() {
     let mut world = World::new();
     world.add_pod(pod("p", 1));
     world.attempt().unwrap();
@@ -70,9 +84,9 @@ fn only_events_that_may_free_cpu_wake_a_pod_that_lacks_cpu() {
     world.attempt().unwrap();
     let still_waits = |world: &mut World, why: &str| {
         world.wait(Duration::from_secs(20));
-        assert!(world.attempt().is_none(), "must not wake for {why}");
+        assert!(world.attempt().is_none(), "the pod must not wake for {why}");
     };
-    still_waits(&mut world, "nothing at all");
+    still_waits(&mut world, "nothing");
     let mut labelled = node("a", 1000);
     labelled.labels = [("x", "y")].into_iter().collect::<Labels>();
     world.set_node(labelled.clone());
@@ -84,9 +98,15 @@ fn only_events_that_may_free_cpu_wake_a_pod_that_lacks_cpu() {
     world.set_node(node("tiny", 100));
     still_waits(&mut world, "a node that is too small when empty");
     world.add_pod(pod("small", 10));
-    assert!(matches!(world.attempt().unwrap().outcome, Outcome::Assumed { .. }), "others are not held up");
+    assert!(
+        matches!(world.attempt().unwrap().outcome, Outcome::Assumed { .. }),
+        "other pods are not held up"
+    );
     world.remove_pod("running");
-    assert!(matches!(world.attempt().unwrap().outcome, Outcome::Assumed { .. }), "room was made");
+    assert!(
+        matches!(world.attempt().unwrap().outcome, Outcome::Assumed { .. }),
+        "a pod that uses the cpu is deleted"
+    );
 }
 
 #[test]
@@ -124,7 +144,7 @@ fn a_gated_pod_is_tried_when_its_last_gate_is_removed() {
 }
 
 #[test]
-fn a_failed_binding_frees_the_room_and_the_pod_is_retried_after_its_backoff() {
+fn a_failed_binding_frees_the_resources_and_the_pod_is_retried_after_its_backoff() {
     let mut world = World::new();
     world.set_node(node("a", 1000));
     world.add_pod(pod("p", 800));
@@ -133,7 +153,7 @@ fn a_failed_binding_frees_the_room_and_the_pod_is_retried_after_its_backoff() {
     world.bind_finished("p", BindOutcome::Failed("running Bind plugin \"DefaultBinder\": it broke".into()));
     assert_eq!(world.engine.cache().pod_counts(), (0, 0));
     assert_eq!(world.conditions(), ["p SchedulerError: running Bind plugin \"DefaultBinder\": it broke"]);
-    assert!(world.attempt().is_none(), "backs off");
+    assert!(world.attempt().is_none(), "the pod backs off");
     assert_eq!(world.engine.queue_lengths().backoff, 1);
     world.wait(Duration::from_secs(3));
     assert!(matches!(world.attempt().unwrap().outcome, Outcome::Assumed { .. }));
@@ -194,7 +214,7 @@ fn pods_of_other_schedulers_are_left_alone_but_count_on_their_nodes() {
 }
 
 #[test]
-fn pods_go_in_order_of_priority_then_of_arrival() {
+fn pods_are_tried_in_order_of_priority_and_then_of_arrival() {
     let mut world = World::new();
     world.set_node(node("a", 10_000));
     for (name, priority) in [("low", 0), ("first", 5), ("second", 5), ("high", 9)] {
@@ -205,7 +225,7 @@ fn pods_go_in_order_of_priority_then_of_arrival() {
 }
 
 #[test]
-fn a_pod_without_an_event_is_tried_again_after_five_minutes() {
+fn a_pod_that_no_event_wakes_is_tried_again_after_five_minutes() {
     let mut world = World::new();
     world.set_node(node("a", 100));
     world.add_pod(pod("p", 500));
@@ -217,7 +237,7 @@ fn a_pod_without_an_event_is_tried_again_after_five_minutes() {
 }
 
 #[test]
-fn room_kept_for_a_nominated_pod_is_not_given_to_pods_of_lower_priority() {
+fn resources_for_a_nominated_pod_are_not_given_to_pods_of_lower_priority() {
     let mut world = World::new();
     world.set_node(node("a", 1000));
     let mut chosen = world::with_priority(pod("chosen", 800), 10);
@@ -272,7 +292,7 @@ fn a_panicking_plugin_fails_its_pod_but_no_other_pod() {
     );
     assert_eq!(world.bindings(), [("good".to_owned(), "a".to_owned())]);
     world.wait(Duration::from_secs(3));
-    assert_eq!(world.attempt().unwrap().pod.name, "bad", "it is tried again");
+    assert_eq!(world.attempt().unwrap().pod.name, "bad", "the pod is tried again");
 }
 
 /// Counts its pre-flights, and delays pods with the label `waits`.
@@ -318,7 +338,7 @@ fn a_pre_flight_runs_once_when_the_binding_begins_and_the_binding_is_in_flight_f
     patient.labels = [("waits", "")].into_iter().collect::<Labels>();
     world.add_pod(patient);
     world.attempt().unwrap();
-    assert_eq!((PRE_FLIGHTS.load(Ordering::Relaxed), world.engine.work_in_flight()), (0, 0), "it waits");
+    assert_eq!((PRE_FLIGHTS.load(Ordering::Relaxed), world.engine.work_in_flight()), (0, 0), "the pod waits");
     world.add_pod(pod("p", 1));
     world.attempt().unwrap();
     assert_eq!((PRE_FLIGHTS.load(Ordering::Relaxed), world.engine.work_in_flight()), (2, 2));

@@ -39,7 +39,7 @@ impl PostFilter for Bully {
         let names = cx.pod.annotations.get("victims").map(|names| names.split(','));
         let victim = |name: &str| there.iter().find(|pod| pod.name == name).cloned();
         let victims = names.into_iter().flatten().filter_map(victim).collect();
-        Ok(PostFiltered::Nominate { node: "n".into(), victims })
+        Ok(PostFiltered::Nominate { node: "n".into(), victims, reasons: Vec::new() })
     }
 }
 
@@ -55,7 +55,7 @@ impl Permit for Bully {
     }
 }
 
-/// A cluster with one node, `n`, which the given pods fill. `x`, `y` and `z` are victims of `p`.
+/// Creates a cluster with one node, `n`, which the given pods fill.
 fn full_of(pods: &[&str]) -> World {
     let mut registry = Registry::default();
     harbormaster_plugins::in_tree(&mut registry);
@@ -83,7 +83,7 @@ fn annotated(mut pod: Pod, key: &str, value: &str) -> Pod {
     pod
 }
 
-/// A pod of high priority, for which `victims` are evicted.
+/// Returns a pod of high priority, for which `victims` are evicted.
 fn preemptor(victims: &[&str]) -> Pod {
     with_priority(annotated(pod("p", 100), "victims", &victims.join(",")), 10)
 }
@@ -131,7 +131,7 @@ fn the_last_victim_is_evicted_only_after_all_the_others() {
     assert_eq!(
         world.events(),
         ["Normal Preempted Preempting: Preempted by pod p on node n"],
-        "x went without being evicted"
+        "x left without an eviction"
     );
     assert_eq!(names(&world.evictions()), ["z"]);
 }
@@ -149,7 +149,7 @@ fn the_preemptor_is_released_when_the_last_victim_is_seen_leaving() {
         assert!(!is_tried(&mut world), "y is being evicted");
         if !last_is_gone_at_once {
             begins_to_go(&mut world, "y");
-            assert!(!is_tried(&mut world), "nothing has made room yet");
+            assert!(!is_tried(&mut world), "y still uses the node");
         }
         world.remove_pod("y");
         world.wait(Duration::from_secs(20));
@@ -164,7 +164,7 @@ fn the_end_of_the_last_eviction_releases_the_preemptor_before_the_victim_is_seen
     let mut world = full_of(&["x"]);
     preempts(&mut world, preemptor(&["x"]));
     finish_all(&mut world, &EvictOutcome::Evicted);
-    assert!(!is_tried(&mut world), "there is no room yet");
+    assert!(!is_tried(&mut world), "x still uses the node");
     world.remove_pod("x");
     assert!(is_tried(&mut world));
 }
@@ -209,7 +209,7 @@ fn the_preemptor_is_released_if_the_last_victim_is_leaving_before_its_turn() {
     begins_to_go(&mut world, "y");
     finish_all(&mut world, &EvictOutcome::Evicted);
     world.remove_pod("x");
-    assert!(is_tried(&mut world), "another update of y does not matter");
+    assert!(is_tried(&mut world), "no other update of y is needed");
 }
 
 #[test]
@@ -224,7 +224,7 @@ fn terminating_victims_are_left_alone_and_do_not_hold_the_preemptor_back() {
     preempts(&mut world, preemptor(&["x", "y"]));
     assert!(world.evictions().is_empty());
     world.remove_pod("x");
-    assert!(is_tried(&mut world), "it was never held back");
+    assert!(is_tried(&mut world), "the preemptor was never held back");
 }
 
 #[test]
@@ -278,7 +278,7 @@ fn the_preemptor_is_released_if_the_last_victim_waits_on_permit() {
 }
 
 #[test]
-fn pods_of_lower_priority_lose_their_nomination_to_the_node() {
+fn a_preemption_clears_the_nominations_of_pods_with_lower_priority_to_the_node() {
     let mut world = full_of(&["x"]);
     let nominated = |name: &str, priority| {
         let mut pod = with_priority(pod(name, 5000), priority);
@@ -303,7 +303,7 @@ fn no_more_pods_are_evicted_for_a_preemptor_that_is_deleted() {
     finish_all(&mut world, &EvictOutcome::Evicted);
     assert!(world.evictions().is_empty(), "no pod needs y's room");
     assert_eq!(world.events().len(), 1, "the event about x is recorded");
-    // The engine has forgotten that round.
+    // The engine has forgotten the round of the deleted preemptor.
     preempts(&mut world, preemptor(&[]));
     world.remove_pod("x");
     assert!(is_tried(&mut world));

@@ -124,7 +124,7 @@ fn only(nodes: &[&str], keep: impl Fn(&str) -> bool, asked: &[Str]) -> Filtered 
     Filtered { nodes: kept, ..Filtered::default() }
 }
 
-/// Accepts everything.
+/// Accepts all nodes.
 fn all(asked: &[Str]) -> Filtered {
     Filtered { nodes: asked.to_vec(), ..Filtered::default() }
 }
@@ -149,7 +149,7 @@ fn bound(world: &mut World) -> String {
 }
 
 #[test]
-fn each_filter_is_asked_about_the_nodes_that_the_one_before_it_left() {
+fn each_filter_gets_only_the_nodes_that_the_previous_filter_accepted() {
     let filter: Filter = |extender, asked| {
         Ok(match extender {
             0 => all_but(asked, &[("a", "not a")]),
@@ -168,7 +168,7 @@ fn each_filter_is_asked_about_the_nodes_that_the_one_before_it_left() {
 }
 
 #[test]
-fn reasons_of_extenders_are_counted_with_those_of_plugins() {
+fn reasons_of_extenders_are_counted_with_the_reasons_of_plugins() {
     let filter: Filter = |_, _| {
         Ok(Filtered {
             failed: vec![("a".into(), "no GPU".into()), ("b".into(), "no GPU".into())],
@@ -191,7 +191,7 @@ fn reasons_of_extenders_are_counted_with_those_of_plugins() {
 }
 
 #[test]
-fn in_parity_mode_pods_on_nodes_that_are_returned_as_objects_are_forgotten() {
+fn in_parity_mode_scores_ignore_pods_on_nodes_that_are_returned_as_objects() {
     let filter: Filter = |_, asked| Ok(all(asked));
     for (parity, sees_objects, chosen) in
         [(false, false, "small"), (false, true, "small"), (true, false, "small"), (true, true, "large")]
@@ -271,7 +271,7 @@ fn an_extender_that_adds_nodes_fails_the_pod() {
 }
 
 #[test]
-fn reasons_for_nodes_that_were_not_asked_about_are_ignored() {
+fn reasons_for_nodes_that_the_extender_was_not_asked_about_are_ignored() {
     let filter: Filter =
         |_, asked| Ok(all_but(asked, &[("a", "full"), ("small", "mine"), ("nowhere", "mine")]));
     let (mut world, fake) =
@@ -294,7 +294,7 @@ fn a_node_named_twice_counts_once() {
 }
 
 #[test]
-fn scores_of_extenders_are_added_to_those_of_plugins() {
+fn scores_of_extenders_are_added_to_the_scores_of_plugins() {
     // A plugin's 100 points equal an extender's 10 points.
     let prioritize: Prioritize = |extender| Ok(if extender == 0 { vec![("b", 10)] } else { vec![("c", 4)] });
     for (weight, best) in [(2, "b"), (3, "c")] {
@@ -310,7 +310,7 @@ fn scores_of_extenders_are_added_to_those_of_plugins() {
 }
 
 #[test]
-fn without_preferences_one_node_is_enough_unless_an_extender_scores() {
+fn without_score_plugins_one_feasible_node_is_enough_unless_an_extender_scores() {
     let mut registry = harbormaster_framework::registry::Registry::default();
     harbormaster_plugins::in_tree(&mut registry);
     let points: [(&str, &[&str]); 3] =
@@ -331,7 +331,7 @@ fn without_preferences_one_node_is_enough_unless_an_extender_scores() {
 }
 
 #[test]
-fn scores_out_of_range_count_unchanged_and_cause_a_remark() {
+fn unknown_nodes_and_scores_out_of_range_cause_remarks() {
     let prioritize: Prioritize = |_| Ok(vec![("a", 1), ("b", i64::MAX / 10), ("c", -5), ("nowhere", 9)]);
     let (mut world, fake) = world(
         vec![prioritizes("u", 1)],
@@ -421,8 +421,8 @@ fn a_nominated_node_must_pass_the_extenders_too() {
 
 // --- preemption ---
 
-/// A pod of high priority and two full nodes: `a` with two possible victims, and `b` with one possible victim of higher
-/// priority.
+/// Creates a pod of priority 5 and two full nodes: `a` with two possible victims of priority 1, and `b` with one
+/// possible victim of priority 2.
 fn crowded(extenders: Vec<Extender>, preempt: Preempt) -> (World, Arc<Fake>) {
     let (mut world, fake) = world(extenders, Fake { preempt: Some(preempt), ..Fake::default() }, &["a", "b"]);
     world.add_bound_pod(with_priority(pod("v", 500), 1), "a");
@@ -459,7 +459,7 @@ fn evicted(world: &mut World) -> Nodes {
 #[test]
 fn an_extender_chooses_among_evictions() {
     let (mut world, _) = crowded(Vec::new(), |_, _| unreachable!());
-    assert_eq!(evicted(&mut world), ["v", "w"], "without extenders the less important pods go");
+    assert_eq!(evicted(&mut world), ["v", "w"], "without extenders, the less important pods are evicted");
 
     let (mut world, fake) = crowded(vec![preempts("u")], |_, _| Ok(vec![victims("b", &["x"])]));
     assert_eq!(evicted(&mut world), ["x"]);
@@ -472,14 +472,14 @@ fn an_extender_chooses_among_evictions() {
 }
 
 #[test]
-fn an_extender_may_agree_to_no_eviction() {
+fn an_extender_may_reject_all_evictions() {
     let (mut world, _) = crowded(vec![preempts("u"), preempts("v")], |_, _| Ok(Vec::new()));
     let said = message(&mut world);
     assert!(said.ends_with(". preemption: no candidate node for preemption"), "{said}");
 }
 
 #[test]
-fn evictions_that_were_not_proposed_are_refused() {
+fn invalid_evictions_are_refused() {
     const ASKED: &str = "extender: u claims to preempt ";
     let wrong: [(Preempt, &str); 6] = [
         (|_, _| Err("u is down".into()), "u is down"),
@@ -504,7 +504,7 @@ fn evictions_that_were_not_proposed_are_refused() {
         let said = message(&mut world);
         assert!(said.ends_with(&format!(" preemption: {expected}")), "{said}");
         assert!(world.evictions().is_empty());
-        // The invalid answer of an ignorable extender is ignored, and the plugin's own choice is used.
+        // If the extender is ignorable, its invalid answers are ignored, except that a node without victims is dropped.
         let lenient = Extender { ignorable: true, ..preempts("u") };
         let (mut world, fake) = crowded(vec![lenient], preempt);
         world.set_node(node("small", 10));
@@ -552,7 +552,7 @@ fn answers_of_extenders_are_recorded_and_replayed() {
 }
 
 #[test]
-fn backoff_starts_when_an_extender_has_failed_and_not_when_it_was_asked() {
+fn backoff_starts_when_an_extender_has_failed_and_not_when_it_was_called() {
     let filter: Filter = |_, _| Err("context deadline exceeded".to_owned());
     let asked = Fake { filter: Some(filter), ..Fake::default() };
     let (mut world, fake) = world(vec![filters("slow")], asked, &["n"]);

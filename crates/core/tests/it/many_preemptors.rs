@@ -9,7 +9,8 @@ const NODES: usize = 300;
 const PODS: usize = 4;
 const PREEMPTORS: usize = 60;
 
-/// Two thirds of the nodes are full of pods of priority 900, and the remaining nodes are full of pods of priority 0.
+/// Creates a cluster in which two thirds of the nodes are full of pods of priority 900, and the others are full of pods
+/// of priority 0.
 fn full(parity: bool) -> World {
     let profile = profile_with(|_| vec![("PostFilter", "DefaultPreemption")]);
     let mut world = World::with(EngineConfig { parity, ..EngineConfig::new(vec![profile]) });
@@ -25,7 +26,7 @@ fn full(parity: bool) -> World {
     world
 }
 
-/// Adds a pod that needs a whole node and binds it. Returns the names of its victims.
+/// Adds a pod that needs a whole node, and binds the pod. Returns the names of its victims.
 fn preempt(world: &mut World, name: &str) -> Vec<String> {
     world.add_pod(with_priority(pod(name, 4000), 1000));
     assert!(matches!(world.attempt().unwrap().outcome, Outcome::Unschedulable(_)));
@@ -65,7 +66,7 @@ fn no_important_pod_makes_way_while_less_important_pods_could() {
 }
 
 #[test]
-fn in_parity_mode_the_window_moves_on_with_each_preemptor() {
+fn in_parity_mode_different_preemptors_search_different_nodes() {
     let mut world = full(true);
     let mut seen = Vec::new();
     for at in 0..PREEMPTORS {

@@ -1,4 +1,5 @@
-//! After any sequence of steps, every pod is in some part of the engine, and each node contains exactly its own pods.
+//! After any sequence of steps, every pod that is not terminating is queued, being bound or bound, and the CPU
+//! requested on each node is the sum over the node's pods.
 
 use harbormaster_core::{Effect, EngineConfig};
 use proptest::prelude::*;
@@ -17,7 +18,11 @@ fn check(world: &World, model: &Model) -> Result<(), TestCaseError> {
         prop_assert!(!(queued && bound), "{} is bound and still queued", pod.name);
         prop_assert!(!(queued && binding), "{} is queued and being bound", pod.name);
         prop_assert!(queued || bound || binding || pod.is_terminating(), "{} is lost", pod.name);
-        prop_assert!(!bound || engine.cache().is_on_node(&pod.uid), "{} does not count", pod.name);
+        prop_assert!(
+            !bound || engine.cache().is_on_node(&pod.uid),
+            "{} does not count on its node",
+            pod.name
+        );
     }
     let nodes = &engine.cache().cluster;
     for row in 0..nodes.rows() {
@@ -48,12 +53,12 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn every_pod_is_in_exactly_one_place(steps in prop::collection::vec(step(), 1..150)) {
+    fn no_pod_is_lost_and_no_placed_pod_is_queued(steps in prop::collection::vec(step(), 1..150)) {
         run(steps, false)?;
     }
 
     #[test]
-    fn every_pod_is_in_exactly_one_place_in_parity_mode(steps in prop::collection::vec(step(), 1..150)) {
+    fn no_pod_is_lost_and_no_placed_pod_is_queued_in_parity_mode(steps in prop::collection::vec(step(), 1..150)) {
         run(steps, true)?;
     }
 }

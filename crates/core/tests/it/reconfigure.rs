@@ -146,7 +146,7 @@ fn the_next_pod_goes_to_the_best_node_by_the_new_scores() {
 }
 
 #[test]
-fn pods_that_were_rejected_before_are_tried_again() {
+fn pods_rejected_under_the_old_configuration_are_tried_again() {
     let mut world = World::with(plain());
     world.set_node(node("n", 1000));
     world.add_pod(pod("big", 2000));
@@ -176,7 +176,7 @@ fn backoff_continues_with_the_new_delays() {
 }
 
 #[test]
-fn gates_are_checked_again() {
+fn gates_are_checked_again_under_a_new_configuration() {
     let mut world = World::with(plain());
     world.set_node(node("n", 1000));
     world.add_pod(pod("p", 100));
@@ -224,7 +224,7 @@ fn a_nomination_is_dropped_with_the_profile() {
 }
 
 #[test]
-fn a_victim_stays_if_no_pod_needs_its_room_any_longer() {
+fn a_victim_stays_once_no_pod_needs_its_room() {
     let mut world = World::with(plain());
     world.set_node(node("n", 1000));
     world.add_bound_pod(pod("v1", 500), "n");
@@ -273,7 +273,7 @@ fn a_pod_whose_binding_fails_is_tried_again_if_it_has_a_profile() {
 }
 
 #[test]
-fn waits_on_permit_end_and_the_pods_are_tried_again() {
+fn pods_that_wait_on_permit_give_up_their_nodes_and_are_tried_again() {
     let mut world = World::with(with_turnstile());
     world.set_node(node("n", 1000));
     world.add_pod(pod("p", 100));
@@ -325,7 +325,7 @@ fn a_recording_continues_across_configurations() {
 #[derive(Clone, Debug)]
 enum Any {
     Step(Step),
-    /// A pod of the other scheduler.
+    /// A new pod that names the other scheduler.
     Other {
         name: u8,
         cpu: u8,
@@ -372,13 +372,13 @@ fn check(world: &World, model: &Model, live: &[&str]) -> Result<(), TestCaseErro
     let known = model.pods.values().filter(|p| engine.cache().is_on_node(&p.uid)).count();
     prop_assert_eq!(engine.cache().pod_counts().0, known, "a pod that is gone still counts");
     let waiting = engine.bindings_in_progress() - model.bindings.len();
-    prop_assert_eq!(engine.sizes().in_flight, waiting, "only pods that wait may miss something");
+    prop_assert_eq!(engine.sizes().in_flight, waiting, "only pods that wait on Permit are in flight");
     let uids: BTreeSet<&String> = model.bindings.iter().map(|(uid, _)| uid).collect();
-    prop_assert_eq!(uids.len(), model.bindings.len(), "a pod is bound twice at a time");
+    prop_assert_eq!(uids.len(), model.bindings.len(), "a pod is bound twice at the same time");
     Ok(())
 }
 
-fn begin_evictions(world: &mut World, model: &mut Model) {
+fn carry_out_evictions(world: &mut World, model: &mut Model) {
     for task in world.evictions() {
         model.pods.remove(task.victim.name.as_str());
         world.input(Input::PodGone(task.victim.uid.clone()));
@@ -410,7 +410,7 @@ fn run(steps: Vec<Any>) -> Result<(), TestCaseError> {
             }
         }
         model.bindings.extend(world.binding_uids());
-        begin_evictions(&mut world, &mut model);
+        carry_out_evictions(&mut world, &mut model);
         model.bindings.extend(world.binding_uids());
         check(&world, &model, live)?;
     }
@@ -423,7 +423,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
-    fn no_pod_is_lost_or_bound_twice_under_any_configurations(steps in prop::collection::vec(any_step(), 1..120)) {
+    fn no_pod_is_lost_or_bound_twice_across_configurations(steps in prop::collection::vec(any_step(), 1..120)) {
         run(steps)?;
     }
 }

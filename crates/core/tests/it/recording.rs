@@ -91,7 +91,7 @@ fn record(steps: Vec<Step>, parity: bool) -> Vec<u8> {
     world.engine.finish().unwrap()
 }
 
-/// Returns the recording of a deterministic run that contains every kind of line.
+/// Returns the recording of a deterministic run with bindings, evictions, timeouts and rejections.
 fn long_run() -> Vec<u8> {
     use proptest::{strategy::ValueTree, test_runner::TestRunner};
     let mut runner = TestRunner::deterministic();
@@ -115,7 +115,7 @@ proptest! {
 }
 
 #[test]
-fn a_long_run_contains_every_kind_of_line() {
+fn a_long_run_contains_bindings_evictions_timeouts_and_rejections() {
     let recording = long_run();
     let text = String::from_utf8(recording.clone()).unwrap();
     for what in
@@ -152,7 +152,7 @@ fn a_changed_line_is_reported_with_its_number() {
 }
 
 #[test]
-fn a_changed_input_is_found_where_it_first_matters() {
+fn a_changed_input_is_reported_at_the_first_line_that_differs() {
     let mut world = World::with(config(false));
     world.set_node(node("a", 1000));
     world.set_node(node("b", 1000));
@@ -161,7 +161,7 @@ fn a_changed_input_is_found_where_it_first_matters() {
     let text = String::from_utf8(world.engine.finish().unwrap()).unwrap();
     let text = text.replacen("\"milli_cpu\":1000", "\"milli_cpu\":500", 1);
     let found = replay(config(false), text.as_bytes()).unwrap_err();
-    // The setup, then three inputs, each with its effects, then the attempt.
+    // The lines are the setup, three inputs (each followed by its effects), and the attempt.
     assert!(matches!(found, ReplayError::Differs { line: 8, .. }), "{found}");
     assert_eq!(
         found.to_string(),
@@ -171,7 +171,7 @@ fn a_changed_input_is_found_where_it_first_matters() {
 }
 
 #[test]
-fn every_kind_of_input_is_written_and_read_back() {
+fn changes_and_binding_outcomes_are_written_and_read_back() {
     let labels: Labels = [("a", "b")].into_iter().collect();
     let mut tainted = node("n", 1);
     tainted.taints =
@@ -231,7 +231,7 @@ fn a_truncated_recording_is_replayed_up_to_its_end() {
 }
 
 #[test]
-fn a_file_that_is_no_recording_of_this_engine_is_rejected_with_its_line() {
+fn a_line_that_no_recording_of_this_engine_contains_is_rejected_with_its_number() {
     let setup = String::from_utf8(Recorder::new(config(false), Vec::new()).finish().unwrap()).unwrap();
     let gone = r#"{"input":[5,{"evictFinished":[{"preemptor":"p","round":1,"victim":"v"},"gone"]}]}"#;
     for (text, expected) in [
@@ -261,7 +261,7 @@ impl Write for Full {
 }
 
 #[test]
-fn a_recording_that_cannot_be_written_keeps_no_pod_from_being_scheduled() {
+fn pods_are_scheduled_even_if_the_recording_cannot_be_written() {
     let mut recorder = Recorder::new(config(false), Full(400));
     recorder.handle(Input::Node(node("a", 1000)), Timestamp(1));
     recorder.handle(Input::Pod(world::with_priority(pod("p", 1), 2)), Timestamp(2));

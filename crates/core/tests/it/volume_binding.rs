@@ -1,4 +1,4 @@
-//! A pod with a claim that waits for its first consumer: the pod goes through Reserve and PreBind until it is bound,
+//! A pod whose claim waits for its first consumer: the pod goes through Reserve and PreBind until it is bound,
 //! and returns to the queue if binding fails.
 
 use std::{sync::Arc, time::Duration};
@@ -7,18 +7,14 @@ use harbormaster_api::{
     Pod, Timestamp,
     pod::{Volume, VolumeSource},
 };
-use harbormaster_core::{BindOutcome, BindTask, Effect, EngineConfig, Input, Outcome};
-use harbormaster_framework::{
-    prelude::*,
-    registry::Registry,
-    resource::{RawObject, ResourceName},
-};
+use harbormaster_core::{BindOutcome, Effect, EngineConfig, Input, Outcome};
+use harbormaster_framework::{prelude::*, registry::Registry};
 use harbormaster_plugins::storage::{PersistentVolume, PersistentVolumeClaim, StorageClass};
-use harbormaster_testkit::{FakeApi, profile, trial::finished};
+use harbormaster_testkit::{FakeApi, profile};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::world::{World, node, pod};
+use crate::world::{World, node, pod, pre_bind};
 
 const NO_VOLUME: &str = "node(s) didn't find available persistent volumes to bind";
 
@@ -57,31 +53,16 @@ fn with_claim(name: &str, claim: &str) -> Pod {
 }
 
 impl World {
-    fn tell<R: Resource>(&mut self, object: &Value) {
-        let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default().into();
-        let resource = ResourceName::of::<R>().to_string().into();
-        let key = CustomKey { resource, namespace: text("namespace"), name: text("name") };
-        self.input(Input::Custom(RawObject { key, json: object.to_string().into() }));
-    }
-
     fn comes(&mut self, pod: Pod) -> Outcome {
         self.add_pod(pod);
         self.attempt().unwrap().outcome
     }
 
-    /// Returns the claim that is bound to the volume.
+    /// Returns the name of the claim in the volume's `claimRef`, or an empty string.
     fn claimed_by(&self) -> String {
         let volumes = self.engine.cache().cluster.watched::<PersistentVolume>();
         let volume = volumes.get("", "v").unwrap();
         volume.claim_ref.as_ref().map(|claimed| claimed.name.to_string()).unwrap_or_default()
-    }
-
-    fn binding(&mut self) -> BindTask {
-        let tasks = self.all_effects().into_iter().filter_map(|effect| match effect {
-            Effect::Bind(task) => Some(task),
-            _ => None,
-        });
-        tasks.last().unwrap()
     }
 }
 
@@ -124,16 +105,8 @@ fn server() -> FakeApi {
     server
 }
 
-/// Runs the PreBind plugins of the given binding.
-fn pre_bind(task: &BindTask, server: &FakeApi) -> Result<(), String> {
-    assert_eq!(task.pre_bind.len(), 1, "one group with work to do");
-    let plugin = task.pre_bind[0][0];
-    let cx = BindCycle { placement: task.reservation.of(plugin), api: server.api() };
-    finished(task.profile.plugin(plugin).pre_bind(&cx)).map_err(|why| why.to_string())
-}
-
 #[test]
-fn a_volume_is_taken_when_the_pod_is_decided_and_written_before_the_pod_is_bound() {
+fn a_volume_is_reserved_with_the_decision_and_written_before_the_pod_is_bound() {
     let mut world = world();
     assert!(matches!(world.comes(with_claim("one", "c")), Outcome::Assumed { .. }));
     assert_eq!(world.claimed_by(), "c");
@@ -141,7 +114,7 @@ fn a_volume_is_taken_when_the_pod_is_decided_and_written_before_the_pod_is_bound
     assert!(refused.message().is_some_and(|message| message.contains(NO_VOLUME)), "{refused:?}");
 
     let (task, server) = (world.binding(), server());
-    pre_bind(&task, &server).unwrap();
+    pre_bind(&task, &server.api()).unwrap();
     let written = server.object(&ObjectPath::of::<PersistentVolume>("", "v"));
     assert_eq!(written["spec"]["claimRef"]["uid"], "uid-c");
 
@@ -159,7 +132,7 @@ fn a_volume_is_taken_when_the_pod_is_decided_and_written_before_the_pod_is_bound
 }
 
 #[test]
-fn when_a_binding_fails_a_volume_not_written_yet_is_freed_and_wakes_pods_that_wait_for_one() {
+fn when_a_binding_fails_an_unwritten_volume_is_freed_and_wakes_waiting_pods() {
     let mut world = world();
     world.comes(with_claim("one", "c"));
     world.comes(with_claim("two", "d"));
@@ -168,7 +141,7 @@ fn when_a_binding_fails_a_volume_not_written_yet_is_freed_and_wakes_pods_that_wa
     let mut newer = volume();
     newer["metadata"]["resourceVersion"] = "8".into();
     server.set::<PersistentVolume>(newer);
-    let conflict = pre_bind(&task, &server).unwrap_err();
+    let conflict = pre_bind(&task, &server.api()).unwrap_err();
     assert!(conflict.contains("has been modified"), "{conflict}");
 
     world.bind_finished("one", BindOutcome::Failed(conflict));
@@ -188,20 +161,20 @@ fn a_volume_that_was_written_stays_with_its_claim_when_the_binding_fails() {
     let mut world = world();
     world.comes(with_claim("one", "c"));
     let (task, server) = (world.binding(), server());
-    pre_bind(&task, &server).unwrap();
+    pre_bind(&task, &server.api()).unwrap();
     world.tell::<PersistentVolume>(&server.object(&ObjectPath::of::<PersistentVolume>("", "v")));
     world.bind_finished("one", BindOutcome::Failed("binding volumes: context deadline exceeded".to_owned()));
     assert_eq!(world.claimed_by(), "c");
     world.wait(Duration::from_secs(20));
     assert!(
         matches!(world.attempt().unwrap().outcome, Outcome::Assumed { .. }),
-        "it finds the volume that was set aside for it"
+        "the pod finds the volume reserved for its claim"
     );
     assert_eq!(world.binding().pre_bind.len(), 1);
 }
 
 #[test]
-fn when_a_pod_is_deleted_the_volume_chosen_for_it_is_freed_and_wakes_pods_that_wait_for_one() {
+fn when_a_pod_is_deleted_its_chosen_volume_is_freed_and_wakes_waiting_pods() {
     let terminating =
         |pod: Pod| Pod { deleted: Some(Timestamp::default()), resource_version: "2".into(), ..pod };
     let bound_by_others = |pod: Pod| Pod { node_name: Some("n".into()), resource_version: "2".into(), ..pod };

@@ -57,7 +57,7 @@ impl PostFilter<usize> for Quota {
             // The plugin returns while the pod is still removed; the cluster is restored nevertheless.
             dry_run.remove_pod(&first)?;
             if fits_without && !fits_with {
-                return Ok(PostFiltered::Nominate { node: name, victims: Vec::new() });
+                return Ok(PostFiltered::Nominate { node: name, victims: Vec::new(), reasons: Vec::new() });
             }
         }
         Ok(PostFiltered::NoHelp {
@@ -88,7 +88,7 @@ fn world() -> World {
 }
 
 #[test]
-fn plugins_see_pods_leave_and_return_in_a_dry_run_and_nothing_stays_changed() {
+fn plugins_see_pods_leave_and_return_in_a_dry_run_that_changes_nothing() {
     let mut world = world();
     world.set_node(node("empty", 1000));
     world.set_node(node("used", 1000));
@@ -104,7 +104,7 @@ fn plugins_see_pods_leave_and_return_in_a_dry_run_and_nothing_stays_changed() {
 }
 
 #[test]
-fn when_no_dry_run_helps_the_reasons_follow_the_message() {
+fn the_reasons_of_post_filter_follow_the_message_if_no_dry_run_helps() {
     let mut world = world();
     world.set_node(node("used", 1000));
     for name in ["x", "y", "z"] {

@@ -9,7 +9,7 @@ use harbormaster_framework::{
 };
 use harbormaster_testkit::{pod, profile};
 use serde_json::json;
-use tokio::time::sleep;
+use tokio::{sync::mpsc::unbounded_channel, time::sleep};
 
 use super::*;
 use crate::live_api::{CustomFeed, LiveApi};
@@ -23,6 +23,18 @@ fn log(cx: &BindCycle, what: &str) {
 fn logged(pod: &str) -> Vec<String> {
     let prefix = format!("{pod} ");
     LOG.lock().unwrap().iter().filter_map(|l| l.strip_prefix(&prefix)).map(str::to_owned).collect()
+}
+
+/// Path of an object of a custom kind.
+pub(super) fn boat() -> ObjectPath {
+    ObjectPath {
+        group: "example.com".into(),
+        version: "v1".into(),
+        plural: "boats".into(),
+        namespace: "default".into(),
+        name: "ark".into(),
+        subresource: Str::default(),
+    }
 }
 
 /// Defines a plugin whose behavior depends on the pod's labels.
@@ -44,6 +56,10 @@ macro_rules! toy {
                     Some("pre-error") => Err(PluginError::from("no volume").into()),
                     Some("pre-panic") => panic!("oh no"),
                     Some("pre-reject") => Err(Stop::Reject(Reject::evictable("not now"))),
+                    Some("pre-write") => {
+                        cx.api.call(ApiCall::patch(boat(), json!({}))).await.unwrap();
+                        Ok(())
+                    }
                     _ => Ok(()),
                 }
             }
@@ -97,7 +113,7 @@ async fn cycle(name: &str, labels: &[(&str, &str)], groups: &[&[u16]]) -> BindOu
     let (to_engine, engine) = mpsc::channel();
     let api = Arc::new(LiveApi::new(FakeServer::script(Vec::new()).client(), CustomFeed::default()));
     let pod = labels.iter().fold(pod(name).uid(name), |pod, (key, value)| pod.label(key, value)).info();
-    Binder::new(api, tasks, to_engine).run(task(pod, groups));
+    Binder::new(api, tasks, to_engine, unbounded_channel().0).run(task(pod, groups));
     sleep(Duration::from_secs(1)).await;
     let Ok(EngineMessage::Inputs(mut inputs)) = engine.try_recv() else { panic!("nothing was reported") };
     match inputs.pop() {
@@ -161,7 +177,7 @@ async fn calls_for_a_pod_that_gave_up_its_node_precede_its_next_binding() {
     let (tasks, _done) = Tasks::new();
     let (to_engine, _engine) = mpsc::channel();
     let api = Arc::new(LiveApi::new(server.client(), CustomFeed::default()));
-    let binder = Binder::new(api, tasks, to_engine);
+    let binder = Binder::new(api, tasks, to_engine, unbounded_channel().0);
     let pod = pod("undone").info();
     let calls =
         ["a", "b"].map(|name| ApiCall::delete(ObjectPath { name: name.into(), ..ObjectPath::pod(&pod) }));
@@ -173,13 +189,33 @@ async fn calls_for_a_pod_that_gave_up_its_node_precede_its_next_binding() {
     assert_eq!(logged("undone"), [&a, &b, "bind Slow", "post Slow", "post Quick"]);
 }
 
+#[tokio::test(start_paused = true)]
+async fn the_end_of_a_binding_is_reported_after_the_engine_has_seen_what_the_binding_wrote() {
+    for (name, label) in [("wrote", "pre-write"), ("wrote-in-vain", "bind-error")] {
+        let ark = json!({ "metadata": { "name": "ark", "resourceVersion": "7" } });
+        let server = FakeServer::always(move |_| fake_server::json(200, &ark));
+        let ((tasks, _done), (to_engine, engine)) = (Tasks::new(), mpsc::channel());
+        let feed = CustomFeed::of([boat().key().resource]);
+        let live = Arc::new(LiveApi::new(server.client(), feed.clone()));
+        let binder = Binder::new(live, tasks, to_engine, unbounded_channel().0);
+        binder.run(task(pod(name).label("Slow", label).label("Quick", "pre-write").info(), &[&[0], &[1]]));
+        sleep(Duration::from_secs(1)).await;
+        assert!(logged(name).contains(&"bind Slow".to_owned()));
+        assert!(engine.try_recv().is_err(), "{name}");
+        let ark = json!({ "metadata": { "name": "ark", "resourceVersion": "7" } }).to_string();
+        feed.publish(&boat().key(), Some(&ark.as_str().into()));
+        sleep(Duration::from_secs(1)).await;
+        assert!(engine.try_recv().is_ok(), "{name}");
+    }
+}
+
 /// Starts a binding whose PreBind runs two plugins in turn, for 50 ms and 1 ms, and tries to cancel the binding after
-/// `millis`. Returns whether it could be canceled, and its outcome.
+/// `millis`. Returns true if the binding could be canceled, and the outcome of the binding.
 async fn stopped_after(name: &str, millis: u64) -> (bool, BindOutcome) {
     let (tasks, _done) = Tasks::new();
     let (to_engine, engine) = mpsc::channel();
     let api = Arc::new(LiveApi::new(FakeServer::script(Vec::new()).client(), CustomFeed::default()));
-    let binder = Binder::new(api, tasks, to_engine);
+    let binder = Binder::new(api, tasks, to_engine, unbounded_channel().0);
     binder.run(task(pod(name).uid(name).info(), &[&[0], &[1]]));
     sleep(Duration::from_millis(millis)).await;
     let stopped = binder.call_off(name, "nobody needs it");
@@ -205,11 +241,11 @@ async fn a_victim_in_pre_bind_is_evicted_without_an_api_call() {
     let (to_engine, engine) = mpsc::channel();
     let server = FakeServer::script(Vec::new());
     let api = Arc::new(LiveApi::new(server.client(), CustomFeed::default()));
-    let binder = Binder::new(api, tasks, to_engine);
+    let binder = Binder::new(api, tasks, to_engine, unbounded_channel().0);
     let victim = pod("victim").uid("victim").info();
     let eviction =
         EvictTask { preemptor: "p".into(), round: 1, victim: victim.clone(), message: String::new() };
-    assert!(binder.preempt(eviction.clone()).is_err(), "it is not being bound");
+    assert!(binder.preempt(eviction.clone()).is_err(), "the victim is not being bound yet");
     binder.run(task(victim, &[&[0]]));
     sleep(Duration::from_millis(10)).await;
     assert!(binder.preempt(eviction).is_ok());

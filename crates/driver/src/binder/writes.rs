@@ -1,33 +1,54 @@
-//! Writes of one binding: the engine learns that a binding failed only after it has seen what the binding wrote.
+//! Writes of one binding. The end of a binding is reported to the engine only after the engine has seen what the binding
+//! wrote, or after a time limit.
 //!
-//! Otherwise the engine would revert what Reserve assumed, and for a moment a device or volume that the API server
-//! already counts as taken would look free.
+//! Otherwise, if the binding failed or the bound pod was deleted at once, the engine would revert Reserve's assumptions
+//! too early. For a moment, a device or volume that is already taken according to the API server would look free.
+//!
+//! If the answer to a write is lost, the write fails with a conflict when it is sent again, and the plugin reads the
+//! object. Such reads count as writes.
 
 use std::{
-    sync::{Arc, Mutex, PoisonError},
+    collections::HashSet,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
 use harbormaster_api::{Str, Timestamp};
+use harbormaster_core::{PodEvent, effect::cut_note};
 use harbormaster_framework::{
-    api_call::{ApiCall, ApiFailure, ClusterApi, ObjectPath, Verb},
+    api_call::{ApiCall, ApiFailure, BindingEvent, ClusterApi, ObjectPath, Verb},
+    meter::Measurement,
     outcome::PluginError,
     plugin::BoxFuture,
     pod::PodInfo,
+    profile::Profile,
 };
 use serde_json::Value;
 use tokio::{sync::oneshot, task::JoinHandle, time::timeout};
 
+use super::PodEvents;
 use crate::live_api::version;
 
-/// Maximum time to wait for the engine to see a write. A watch that lags further behind delays no pod.
+/// Maximum time to wait for the engine to see the writes of a binding, so that a lagging watch does not hold up the
+/// pod.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Access to the API server that remembers what was written.
+/// Access to the API server that records successful writes to objects other than pods. Passes on events and measurements
+/// in the name of a profile.
 pub(super) struct RecordedApi {
     api: Arc<dyn ClusterApi>,
-    /// Requests that change custom objects. They run as tasks, so they end even if the binding is canceled meanwhile.
-    writes: Mutex<Vec<JoinHandle<Option<Write>>>>,
+    profile: Arc<Profile>,
+    events: PodEvents,
+    writes: Mutex<Writes>,
+}
+
+#[derive(Default)]
+struct Writes {
+    /// Requests that change objects other than pods, or read them afterwards. They run as tasks, so they complete even
+    /// if the binding is canceled.
+    requests: Vec<JoinHandle<Option<Write>>>,
+    /// URLs of objects that the binding has tried to change.
+    changed: HashSet<String>,
 }
 
 /// A successful write.
@@ -37,23 +58,41 @@ struct Write {
 }
 
 impl RecordedApi {
-    pub(super) fn new(api: Arc<dyn ClusterApi>) -> Self {
-        Self { api, writes: Mutex::default() }
+    pub(super) fn new(api: Arc<dyn ClusterApi>, profile: Arc<Profile>, events: PodEvents) -> Self {
+        Self { api, profile, events, writes: Mutex::default() }
     }
 
     /// Waits until the engine has seen every write, but not longer than [`PATIENCE`].
     pub(super) async fn seen(&self) {
-        let writes = std::mem::take(&mut *self.writes.lock().unwrap_or_else(PoisonError::into_inner));
+        let writes = std::mem::take(&mut *self.writes());
         let all = async {
-            for write in writes {
-                // The task is never aborted, and a panic in it means that nothing is known to be written.
+            for write in writes.requests {
+                // The task is never aborted. If it panicked, there is no known write to wait for.
                 if let Ok(Some(Write { path, version })) = write.await {
                     self.api.seen(&path, version).await;
                 }
             }
         };
         if timeout(PATIENCE, all).await.is_err() {
-            tracing::warn!("A binding failed, and the watch did not report what the binding wrote");
+            tracing::warn!("The watch did not report the writes of a binding in time");
+        }
+    }
+
+    fn writes(&self) -> MutexGuard<'_, Writes> {
+        self.writes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns true if the request changes an object other than a pod, or reads one that the binding has tried to
+    /// change.
+    fn is_recorded(&self, call: &ApiCall) -> bool {
+        let object = ObjectPath { subresource: Str::default(), ..call.path.clone() }.url();
+        match call.verb {
+            Verb::Get => self.writes().changed.contains(&object),
+            _ if call.path.group.is_empty() && call.path.plural == "pods" => false,
+            _ => {
+                self.writes().changed.insert(object);
+                true
+            }
         }
     }
 
@@ -68,7 +107,7 @@ impl RecordedApi {
             let _ = to.send(result);
             written.map(|version| Write { path, version })
         });
-        self.writes.lock().unwrap_or_else(PoisonError::into_inner).push(write);
+        self.writes().requests.push(write);
         answer.await.unwrap_or_else(|_| {
             let message = "the request was interrupted".to_owned();
             Err(ApiFailure { code: None, reason: String::new(), message })
@@ -82,12 +121,10 @@ impl ClusterApi for RecordedApi {
     }
 
     fn call(&self, call: ApiCall) -> BoxFuture<'_, Result<Value, ApiFailure>> {
-        let is_read = call.verb == Verb::Get;
-        let is_of_pod = call.path.group.is_empty() && call.path.plural == "pods";
-        if is_read || is_of_pod {
-            return self.api.call(call);
+        match self.is_recorded(&call) {
+            true => Box::pin(self.send(call)),
+            false => self.api.call(call),
         }
-        Box::pin(self.send(call))
     }
 
     fn wait<'a>(
@@ -105,6 +142,19 @@ impl ClusterApi for RecordedApi {
 
     fn seen<'a>(&'a self, path: &'a ObjectPath, version: u64) -> BoxFuture<'a, ()> {
         self.api.seen(path, version)
+    }
+
+    fn event(&self, BindingEvent { pod, reason, action, note }: BindingEvent) {
+        let reporter = self.profile.name().clone();
+        let event = PodEvent { pod, warning: false, reason, action, note: cut_note(&note), reporter };
+        // The recorder is gone only when the process ends.
+        let _ = self.events.send(event);
+    }
+
+    fn measure(&self, measurement: &Measurement) {
+        if let Some(meter) = self.profile.meter() {
+            meter.measured(measurement);
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::{sync::mpsc, time::Instant};
 
+use harbormaster_api::Str;
 use harbormaster_core::{BindOutcome, EvictOutcome, queue::Backoff};
 use harbormaster_framework::{prelude::*, registry::Registry};
 use harbormaster_testkit::{node, pod, profile};
@@ -92,7 +93,7 @@ fn no_pod_is_tried_before_all_watches_have_synced() {
 }
 
 #[test]
-fn a_standby_takes_inputs_reports_when_it_has_synced_and_tries_pods_when_it_leads() {
+fn a_standby_takes_inputs_and_reports_that_it_has_synced_but_tries_pods_only_when_it_leads() {
     let mut hands = standing_by(EngineConfig::new(vec![first_fit()]), 1);
     hands.send(one_pod_one_node());
     thread::sleep(Duration::from_millis(50));
@@ -100,7 +101,7 @@ fn a_standby_takes_inputs_reports_when_it_has_synced_and_tries_pods_when_it_lead
     hands.inbox.send(EngineMessage::Synced).unwrap();
     let begun = Instant::now();
     while hands.synced.try_recv().is_err() {
-        assert!(begun.elapsed() < Duration::from_secs(5), "the test is not notified");
+        assert!(begun.elapsed() < Duration::from_secs(5), "the thread did not report that it has synced");
         thread::sleep(Duration::from_millis(1));
     }
     // The leader has bound this pod.
@@ -115,7 +116,7 @@ fn a_standby_takes_inputs_reports_when_it_has_synced_and_tries_pods_when_it_lead
 }
 
 #[test]
-fn a_standby_ends_immediately() {
+fn a_standby_stops_immediately() {
     let hands = standing_by(EngineConfig::new(vec![first_fit()]), 0);
     hands.send(one_pod_one_node());
     hands.inbox.send(EngineMessage::Stop).unwrap();
@@ -170,7 +171,11 @@ impl PostFilter for Jealous {
     fn post_filter(&self, cx: &mut PostFilterCycle<'_>, _: &()) -> PluginResult<PostFiltered> {
         let there = cx.what_if.evictable_rows().first().map(|row| cx.what_if.nodes().node(*row));
         let there = there.ok_or("no node")?;
-        Ok(PostFiltered::Nominate { node: there.name().clone(), victims: there.pods().to_vec() })
+        Ok(PostFiltered::Nominate {
+            node: there.name().clone(),
+            victims: there.pods().to_vec(),
+            reasons: Vec::new(),
+        })
     }
 }
 
@@ -206,7 +211,7 @@ fn pods_that_are_not_due_are_tried_when_there_is_room_for_their_statuses() {
     hands.inbox.send(EngineMessage::StatusesWritten(2)).unwrap();
     assert_eq!((hands.patched().len(), hands.patched().len()), (1, 1));
     thread::sleep(Duration::from_millis(50));
-    assert!(hands.effects.try_recv().is_err(), "there is no room once more");
+    assert!(hands.effects.try_recv().is_err(), "two more statuses have filled the room");
 }
 
 /// A plugin that fails to determine whether a pod may be tried, unless the pod's name is `sure`.
@@ -295,7 +300,7 @@ fn a_pod_that_fits_nowhere_gets_an_explanation() {
 }
 
 #[test]
-fn a_panic_in_a_plugin_fails_its_pod_and_the_thread_continues() {
+fn a_panic_in_a_plugin_fails_the_pod_and_the_thread_continues() {
     let mut hands = started(0);
     hands.send(vec![Input::Node(node("cursed").build()), Input::Pod(pod("p").build())]);
     let effects = hands.effects();

@@ -20,10 +20,11 @@ use super::{
 
 /// Memory limit in bytes: enough for well over a hundred thousand events of bound pods.
 pub(super) const ROOM: usize = 64 << 20;
-/// Maximum number of tries of a write that fails while other writes succeed, and the pause between these tries.
+/// Maximum number of tries of a write that fails while other writes succeed.
 pub(super) const TRIES: u32 = 12;
+/// Average pause before a write is retried.
 pub(super) const REST: Duration = Duration::from_secs(10);
-/// Longest pause, even if the server requests a longer pause.
+/// Maximum pause, even if the server requests a longer one.
 const LONGEST_REST: Duration = Duration::from_secs(60);
 /// Maximum time for which an event is retried; API servers keep events for an hour.
 const KEEP: Duration = Duration::from_secs(60 * 60);
@@ -53,7 +54,7 @@ pub(super) struct PendingWrite {
 #[derive(Clone, Copy, Debug)]
 struct Failures {
     since: Instant,
-    /// Number of failures while other writes succeeded.
+    /// Number of failures for which the event itself may be the cause.
     tries: u32,
     /// [`Backlog::taken`] at the last failure.
     taken: u64,
@@ -139,13 +140,13 @@ impl Backlog {
         self.count
     }
 
-    /// Returns true if the backlog has used more than half of its memory limit.
+    /// Returns true if the backlog uses more than half of its memory limit.
     pub(super) fn is_half_full(&self) -> bool {
         self.used > self.room / 2
     }
 
     /// Adds a write. If the backlog is full, drops the oldest normal events, then the oldest warnings. Returns false if
-    /// the new write is dropped as well.
+    /// the new write or another write for the same event is dropped.
     pub(super) fn add(&mut self, record: Arc<Record>, write: Write) -> bool {
         let new = record.id;
         let unwritten = PendingWrite::new(record, write);
@@ -229,7 +230,7 @@ impl Backlog {
             None => self.taken += 1,
             Some(error) => self.tally.note(Trouble::Rejected, unwritten.record.reason, Some(&error)),
         }
-        // The server accepts events again.
+        // The server processes events again.
         self.failures_in_row = 0;
         self.paused_until = None;
         self.pause.reset();

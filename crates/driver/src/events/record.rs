@@ -44,7 +44,7 @@ impl Record {
         }
     }
 
-    /// Returns the record's size in memory in bytes, including strings that may be shared.
+    /// Returns the record's size in memory in bytes, including the strings of the pod, which may be shared.
     pub(super) fn size(&self) -> usize {
         // Shared data is preceded by two counters.
         const SHARED: usize = 2 * size_of::<usize>();
@@ -147,7 +147,7 @@ impl SeriesBody {
         Self { count, last_observed_time: last.to_rfc3339_micro() }
     }
 
-    /// Returns the patch that turns an event into a series.
+    /// Returns the patch that sets the event's series: its count and the time of the last occurrence.
     pub(super) fn patch(&self) -> Bytes {
         serde_json::to_vec(&SeriesPatch { series: self }).unwrap_or_default().into()
     }

@@ -46,8 +46,8 @@ impl Tally {
         }
     }
 
-    /// Returns the time of the next log lines, if there are failures to log. The first failure in a while is logged
-    /// immediately.
+    /// Returns the time of the next log lines, if there are failures to log. A failure is logged immediately if nothing
+    /// has been logged for a while.
     pub(super) fn due(&self, now: Instant) -> Option<Instant> {
         let after_the_last = self.logged.map_or(now, |logged| now.max(logged + PERIOD));
         (!self.sums.is_empty()).then_some(after_the_last)

@@ -186,7 +186,7 @@ async fn an_event_that_fails_while_others_are_accepted_is_tried_twelve_times_and
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_event_is_given_up_after_an_hour_without_any_server() {
+async fn an_event_is_given_up_after_the_server_was_unreachable_for_an_hour() {
     let server = FakeServer::new(|_| Err(refused_connection().into()));
     let (mut recorder, done) = recorder(&server);
     let begun = Instant::now();
@@ -199,7 +199,7 @@ async fn an_event_is_given_up_after_an_hour_without_any_server() {
     assert!((300..450).contains(&tries), "about every ten seconds: {tries}");
 }
 
-/// Returns a server that gives the same kind of answer until some time has passed, and then accepts everything.
+/// Returns a server that replies with `answer` for `time`, and then accepts everything.
 fn in_trouble_for(time: Duration, answer: fn(usize) -> Response) -> FakeServer {
     let (begun, mut asked) = (Instant::now(), 0);
     FakeServer::always(move |_| {
@@ -209,7 +209,7 @@ fn in_trouble_for(time: Duration, answer: fn(usize) -> Response) -> FakeServer {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_accepts_nothing_for_minutes_is_spared_and_gets_everything_afterwards() {
+async fn a_server_that_accepts_nothing_for_minutes_gets_few_requests_and_later_every_event() {
     const EVENTS: usize = 1000;
     let busy = |_| {
         let mut busy = status(429, "TooManyRequests", "busy");
@@ -284,7 +284,7 @@ async fn the_count_of_an_event_waits_until_the_event_is_written() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn events_without_room_are_dropped_and_a_dropped_warning_starts_no_series() {
+async fn a_full_backlog_drops_events_and_a_dropped_warning_starts_no_series() {
     let server = ok();
     let (mut recorder, writer) =
         EventRecorder::with_room(10_000, server.client(), "host".into(), BindingActivity::idle());

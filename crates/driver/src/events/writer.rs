@@ -1,8 +1,8 @@
 //! Sends the writes in the backlog, a few at a time.
 //!
 //! The writer works in rounds: when everything has been written, it pauses for a moment, so that writes accumulate.
-//! Concurrent writes take much less processor time than the same writes one by one, and nothing waits until an event
-//! has been written. The first event after a period without events is sent immediately.
+//! Concurrent writes take much less processor time than the same writes one by one, and nothing waits for an event to
+//! be written. The first event after a period without events is sent immediately.
 
 use std::{sync::Arc, time::Duration};
 
@@ -44,7 +44,7 @@ impl EventWriter {
         Self { client, hostname, shared, bindings }
     }
 
-    /// Writes events; must run as a task.
+    /// Runs the writer.
     pub async fn run(self) {
         let mut writes = FuturesUnordered::new();
         let mut next_round = Instant::now();

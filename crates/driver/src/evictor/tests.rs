@@ -91,7 +91,7 @@ async fn a_victim_gets_its_condition_and_is_then_deleted_by_uid() {
 }
 
 #[tokio::test]
-async fn an_existing_condition_is_replaced_if_it_differs_and_its_time_follows_its_status() {
+async fn an_existing_condition_is_patched_if_it_differs_and_its_time_changes_with_its_status() {
     let rest = r#""observedGeneration":3,"type":"DisruptionTarget""#;
     for (status, message, expected) in [
         ("True", MESSAGE, None),
@@ -120,7 +120,7 @@ async fn an_existing_condition_is_replaced_if_it_differs_and_its_time_follows_it
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_victim_that_is_missing_or_has_been_replaced_is_gone() {
+async fn a_victim_that_is_missing_or_has_been_replaced_counts_as_gone() {
     assert_eq!(outcome_of(404, 200).await, (EvictOutcome::Gone, vec!["PATCH".to_owned()]));
     for delete in [404, 409] {
         assert_eq!(outcome_of(200, delete).await.0, EvictOutcome::Gone, "{delete}");
@@ -139,7 +139,7 @@ async fn a_pod_whose_condition_is_refused_is_not_deleted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deletion_is_retried_only_if_the_server_requests_it() {
+async fn a_deletion_is_retried_only_after_status_429() {
     for (code, deletes) in [(429, 4), (500, 1), (403, 1)] {
         let (outcome, methods) = outcome_of(200, code).await;
         assert_eq!(outcome, EvictOutcome::Failed("no".to_owned()));

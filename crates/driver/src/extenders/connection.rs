@@ -1,4 +1,4 @@
-//! One request to an extender.
+//! Requests to one extender.
 
 use std::time::Duration;
 
@@ -66,7 +66,7 @@ impl Connection {
         let failed = |why: &str| format!("Post {url:?}: {why}");
         let address: Uri = url.parse().map_err(|error: http::uri::InvalidUri| failed(&error.to_string()))?;
         if address.scheme().is_none() || address.host().is_none() {
-            return Err(failed("it is not a URL of the form http://HOST/PATH or https://HOST/PATH"));
+            return Err(failed("the URL must have the form http://HOST/PATH or https://HOST/PATH"));
         }
         let largest = LARGEST_REPLY + 2 * body.len();
         let request = Request::builder()

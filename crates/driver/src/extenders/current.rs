@@ -16,7 +16,7 @@ pub(crate) struct CurrentExtenders {
     health: Health,
 }
 
-/// Why the extenders cannot be replaced.
+/// The reason why the extenders cannot be replaced.
 pub(crate) enum SwitchError {
     /// The configuration of the new extenders has an error.
     Setup(ExtenderSetupError),
@@ -36,7 +36,7 @@ impl CurrentExtenders {
         (self.raw.wanted() != RawSelection::default()).then_some(&self.raw)
     }
 
-    /// Returns which objects are stored.
+    /// Returns the selection of objects that are stored.
     pub(crate) fn wanted(&self) -> RawSelection {
         self.raw.wanted()
     }

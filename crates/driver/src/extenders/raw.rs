@@ -1,4 +1,4 @@
-//! Objects in the form of the API server, since requests to extenders contain whole pods and nodes, not only the
+//! Objects in the API server's JSON form, since requests to extenders contain whole pods and nodes, not only the
 //! decoded fields.
 //!
 //! These objects are stored only if an extender needs them. They are passed along with the engine's inputs, so that
@@ -20,9 +20,9 @@ use super::ExtenderConfig;
 /// A selection of objects to store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RawSelection {
-    /// Pods without a node.
+    /// Pods that are not bound.
     pub pods: bool,
-    /// Pods on nodes, which may be victims.
+    /// Bound pods, which may be victims.
     pub bound_pods: bool,
     /// Nodes.
     pub nodes: bool,
@@ -77,8 +77,8 @@ pub struct RawObject {
     json: Box<str>,
 }
 
-/// Removes `kind`, `apiVersion` and the `managedFields` of pods, since kube-scheduler's objects in memory do not have
-/// these fields.
+/// Removes `kind` and `apiVersion`, and from pods also `managedFields`, since kube-scheduler's objects in memory do not
+/// have these fields.
 fn trimmed(json: &[u8], is_pod: bool) -> Option<Box<str>> {
     type Fields<'a> = BTreeMap<Cow<'a, str>, Cow<'a, RawValue>>;
     let mut object: Fields<'_> = serde_json::from_slice(json).ok()?;
@@ -123,7 +123,7 @@ impl RawObjects {
         Self { wanted, kept: Arc::default() }
     }
 
-    /// Returns which objects are stored.
+    /// Returns the selection of objects that are stored.
     pub fn wanted(&self) -> RawSelection {
         self.wanted
     }

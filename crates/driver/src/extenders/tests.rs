@@ -25,13 +25,13 @@ enum Reply {
     Body(String),
     /// Exactly these bytes; then the connection is closed.
     Raw(Vec<u8>),
-    /// A byte from time to time, forever.
+    /// A byte every 50 ms, forever.
     Drip,
     /// Nothing, forever.
     Hang,
     /// More than any client would read, with a `Content-Length` that announces it.
     Flood,
-    /// The same amount, in chunks.
+    /// More than any client would read, in chunks.
     ChunkedFlood,
 }
 
@@ -336,7 +336,7 @@ fn an_engine_that_waits_for_an_extender_is_not_considered_dead() {
 }
 
 #[test]
-fn an_unreachable_extender_is_an_error() {
+fn an_unreachable_extender_causes_an_error() {
     let refused = filtered_by(config("http://127.0.0.1:1/x")).unwrap_err();
     assert!(
         refused.starts_with("Post \"http://127.0.0.1:1/x/filter\": ") && refused.contains("refused"),
@@ -405,7 +405,7 @@ fn victims_are_read_by_uid() {
     }
 }
 
-/// Stores objects in the form of the API server, including fields that no decision depends on.
+/// Stores objects in the API server's JSON form, including fields that no decision depends on.
 fn with_objects(extenders: &HttpExtenders) {
     let node = r#"{"kind":"Node","apiVersion":"v1","metadata":{"name":"a","managedFields":[{"manager":"kubelet"}]},"status":{"nodeInfo":{"osImage":"x"}}}"#;
     let pod = r#"{"kind":"Pod","apiVersion":"v1","metadata":{"name":"p","namespace":"default","uid":"p","managedFields":[]},"spec":{"containers":[{"name":"c","env":[{"name":"E"}]}]}}"#;

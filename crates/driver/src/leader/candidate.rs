@@ -28,7 +28,7 @@ const GIVE_UP_TRIES: usize = 3;
 const HINT: &str = "this instance takes over when the lease is released or expires; a scheduler that runs alongside \
                     another one needs its own lease (--leader-elect-resource-name) or none (--leader-elect=false)";
 
-/// A running election, as a task. Dropping the election also releases the lease.
+/// A running election, as a task. If the election is dropped, the task releases the lease.
 pub(crate) struct Election {
     stop: Option<oneshot::Sender<()>>,
     task: JoinHandle<()>,
@@ -131,7 +131,7 @@ impl Candidate {
         }
     }
 
-    /// Runs until this instance is no longer the leader.
+    /// Runs until this instance loses the lease or is asked to stop.
     async fn run(
         mut self,
         ready: impl Future<Output = ()>,
@@ -282,7 +282,7 @@ async fn sleep_until_some(at: Option<Instant>) {
     }
 }
 
-/// Log lines about an election; repeated messages are suppressed.
+/// Log lines about an election. A repeated message is logged only at a higher verbosity.
 #[derive(Default)]
 struct Log {
     lock: String,
@@ -319,7 +319,8 @@ impl Log {
         if is_usual || is_logged || text == self.trouble {
             tracing::debug!(v = 2, lock, err = %error, "{what}");
         } else if error.code() == Some(403) {
-            let hint = "give its user a role that may create, get and update leases there";
+            let hint =
+                "grant this scheduler the verbs create, get and update for leases in the lease's namespace";
             tracing::error!(lock, err = %error, hint, "{what}");
             self.trouble = text;
         } else {

@@ -14,7 +14,7 @@ use super::{
     lease::{Claim, Lease},
 };
 
-/// Duration of a released lease in seconds; the smallest possible, so that no instance waits for it to expire.
+/// Duration of a released lease in seconds, as in client-go.
 const GIVEN_UP_SECONDS: u64 = 1;
 
 /// A candidate or leader.
@@ -25,7 +25,8 @@ pub(super) struct Elector {
     seen: Option<ObservedLease>,
     /// Time until which this instance leads; renewals extend it.
     leads_until: Option<Instant>,
-    /// True if the lease may name this instance, because a write was sent and no other holder has been read since.
+    /// True if the lease may name this instance: it did when it was last read, or a write was sent and the lease has
+    /// not been read since.
     may_hold: bool,
     next: Next,
     /// Start of the last try.
@@ -33,11 +34,11 @@ pub(super) struct Elector {
     jitter: Jitter,
 }
 
-/// The lease as it was last read.
+/// The lease as it was last read or written.
 #[derive(Debug)]
 struct ObservedLease {
     lease: Lease,
-    /// Time when this version of the lease's spec was first read.
+    /// Time when this instance first read or wrote this version of the lease's spec.
     since: Instant,
 }
 
@@ -123,7 +124,7 @@ impl Elector {
         self.leads_until
     }
 
-    /// Returns the lease as it was last read.
+    /// Returns the lease as it was last read or written.
     pub(super) fn lease(&self) -> Option<&Lease> {
         self.seen.as_ref().map(|seen| &seen.lease)
     }
@@ -174,7 +175,7 @@ impl Elector {
         }
     }
 
-    /// Returns true if the lease may name this instance.
+    /// Returns true if the lease may name this instance, and this instance has not lost it.
     pub(super) fn may_hold(&self) -> bool {
         self.may_hold && !matches!(self.next, Next::Lost)
     }
@@ -231,7 +232,7 @@ impl Elector {
         self.seen = Some(ObservedLease { lease, since });
         self.may_hold = is_mine;
         if is_mine {
-            // The response to an earlier write was lost.
+            // The last update failed, or the response to an earlier write was lost.
             self.next = Next::Send(Purpose::Renew);
         } else if !is_free && self.leads_until.is_some() {
             // The other instance may have started scheduling.

@@ -70,7 +70,7 @@ impl LeaseServer {
 }
 
 #[test]
-fn durations_that_leave_no_time_for_tries_are_refused_in_client_gos_words() {
+fn durations_that_leave_no_time_for_tries_are_refused_with_the_messages_of_client_go() {
     let seconds = Duration::from_secs_f64;
     for (lasts, deadline, period, wrong) in [
         (15.0, 10.0, 2.0, None),

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use harbormaster_client::fake_server::{self, FakeServer, refused_connection, reply, status};
+use harbormaster_framework::resource::{OlderVersion, ResourceName};
 use harbormaster_testkit::pod;
 use serde_json::json;
 use tokio::time::Instant;
@@ -28,7 +29,7 @@ fn placed(uid: &str, node: &str) -> http::Response<harbormaster_client::client::
 }
 
 #[tokio::test]
-async fn a_binding_contains_the_pod_its_uid_and_the_node() {
+async fn a_binding_identifies_the_pod_by_name_and_uid_and_contains_the_node() {
     let server = FakeServer::script(vec![reply(201, r#"{"kind":"Status","status":"Success"}"#)]);
     assert_eq!(bind(&server).await, Ok(()));
     let seen = &server.requests()[0];
@@ -78,7 +79,7 @@ async fn temporary_failures_are_retried() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_try_that_succeeded_despite_its_failure_counts() {
+async fn a_binding_that_succeeded_despite_an_error_response_counts() {
     let server = FakeServer::script(vec![status(504, "Timeout", "too slow"), taken(), placed("u1", "n1")]);
     assert_eq!(bind(&server).await, Ok(()));
 }
@@ -169,7 +170,7 @@ async fn a_refusal_contains_the_api_servers_message() {
     assert_eq!((refused.code, away.requests().len()), (None, 4));
 }
 
-/// Returns the versions that were examined, in order, and the result of the wait.
+/// Waits until the boat's crew is `wanted`. Returns the crews that were examined, in order, and the result of the wait.
 async fn waited(
     server: FakeServer,
     news: Vec<(u64, Option<Value>)>,
@@ -201,7 +202,7 @@ fn reads(objects: Vec<Value>) -> FakeServer {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wait_examines_every_change_of_the_object_in_order() {
+async fn a_wait_examines_the_changes_to_the_object_in_order_and_skips_older_versions() {
     let (three, five, six) = (at_version("3", "shem"), at_version("5", "ham"), at_version("6", "noah"));
     let news = vec![(1, Some(five)), (1, Some(three)), (1, None), (1, Some(six))];
     let (asked, outcome) = waited(reads(vec![at_version("4", "eve")]), news, "noah").await;
@@ -227,4 +228,36 @@ async fn a_wait_that_missed_changes_reads_the_object_again() {
     let server = reads(vec![at_version("4", "eve"), at_version("6", "noah")]);
     let (_, outcome) = waited(server.clone(), crowd, "noah").await;
     assert_eq!((outcome, server.requests().len()), (Ok(true), 2));
+}
+
+#[tokio::test]
+async fn requests_are_made_in_the_served_version() {
+    const CLAIMS: ResourceName =
+        ResourceName { plural: "resourceclaims", version: "v1", group: "resource.k8s.io" };
+    const OLDER: &[OlderVersion] = &[OlderVersion {
+        name: "v1beta1",
+        upgrade: |object| object["spec"] = "new".into(),
+        downgrade: |object| object["spec"] = "old".into(),
+    }];
+    let path = ObjectPath {
+        group: CLAIMS.group.into(),
+        version: CLAIMS.version.into(),
+        plural: CLAIMS.plural.into(),
+        namespace: "ns".into(),
+        name: Str::default(),
+        subresource: Str::default(),
+    };
+    let server = FakeServer::new(|_| Ok(reply(201, r#"{"spec":"old"}"#)));
+    let served = ServedVersion::new(CLAIMS, OLDER);
+    let api = api(&server).in_versions([served.clone()].into());
+    for (version, body, answer) in [(0, "new", "old"), (1, "old", "new")] {
+        served.note(version);
+        let call = ApiCall::create(path.clone(), json!({"apiVersion": "resource.k8s.io/v1", "spec": "new"}));
+        assert_eq!(api.call(call).await.unwrap()["spec"], answer, "version {version}");
+        let seen = server.requests().pop().unwrap();
+        let name = ["v1", "v1beta1"][version];
+        assert_eq!(seen.path, format!("/apis/resource.k8s.io/{name}/namespaces/ns/resourceclaims"));
+        let expected = json!({"apiVersion": format!("resource.k8s.io/{name}"), "spec": body});
+        assert_eq!(seen.body, expected.to_string());
+    }
 }

@@ -30,9 +30,8 @@ use crate::{
     leader::{LeaseElection, tests::LeaseServer},
 };
 
-/// Tries pods in the order of their arrival. Nodes named `full` accept no pod, the plugin panics at nodes named
-/// `cursed`, and after the plugin has filtered a node named `haunted`, its state panics when the state is dropped
-/// outside the plugin's panic guard.
+/// Tries pods in the order of their arrival. Rejects nodes named `full`, and panics at nodes named `cursed`. A node
+/// named `haunted` makes the plugin's state panic later, when the state is dropped outside the plugin's panic guard.
 #[derive(Default)]
 struct FirstFit;
 
@@ -229,7 +228,11 @@ impl World {
     async fn until(&self, what: &str, done: impl Fn(&[RecordedRequest]) -> bool) {
         let begun = Instant::now();
         while !done(&self.server.requests()) {
-            assert!(begun.elapsed() < Duration::from_secs(10), "{what}: {:#?}", self.server.requests());
+            assert!(
+                begun.elapsed() < Duration::from_secs(10),
+                "no sign of {what}: {:#?}",
+                self.server.requests()
+            );
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }
@@ -305,7 +308,7 @@ async fn scheduling_waits_until_every_kind_may_be_read() {
 }
 
 #[tokio::test]
-async fn an_engine_that_panics_is_an_error() {
+async fn a_panic_in_the_engine_ends_the_run_with_an_error() {
     let world = world(|cluster| {
         cluster.add_node("haunted");
         cluster.set_pod("p", None);
@@ -335,7 +338,7 @@ fn is_about_lease(seen: &RecordedRequest) -> bool {
 const LONG_AGO: &str = "2001-01-01T00:00:00.000000Z";
 
 #[tokio::test]
-async fn a_standby_reads_everything_and_writes_nothing_until_it_leads() {
+async fn a_standby_lists_pods_but_writes_nothing_until_it_leads() {
     let world = with_lease(false, |cluster| {
         cluster.leases.say("other", 3600, LONG_AGO);
         cluster.add_node("n1");
@@ -345,7 +348,10 @@ async fn a_standby_reads_everything_and_writes_nothing_until_it_leads() {
     let seen = world.server.requests();
     assert!(!seen.iter().any(is_write), "{seen:#?}");
     let first = |matches: &dyn Fn(&RecordedRequest) -> bool| seen.iter().position(matches);
-    assert!(first(&|s| s.path.starts_with("/api/v1/pods?")) < first(&is_about_lease), "watches come first");
+    assert!(
+        first(&|s| s.path.starts_with("/api/v1/pods?")) < first(&is_about_lease),
+        "pods are listed before the lease is read"
+    );
     assert!(!world.leadership.is_leading());
     world.cluster.lock().unwrap().leases.say("", 1, LONG_AGO);
     world.until("the pod", |seen| posts(seen, "/pods/p/binding") == 1).await;
@@ -356,7 +362,7 @@ async fn a_standby_reads_everything_and_writes_nothing_until_it_leads() {
 }
 
 #[tokio::test]
-async fn with_delayed_caches_nothing_is_read_before_this_instance_leads() {
+async fn with_delayed_caches_only_the_lease_is_read_before_this_instance_leads() {
     let world = with_lease(true, |cluster| {
         cluster.leases.say("other", 3600, LONG_AGO);
         cluster.add_node("n1");
@@ -413,7 +419,7 @@ async fn a_standby_stops_without_error_and_leaves_the_lease_alone() {
 }
 
 #[tokio::test]
-async fn an_election_without_time_for_tries_is_refused() {
+async fn a_renew_deadline_that_is_too_short_for_the_retry_period_is_refused() {
     let election = LeaseElection { retry_period: Duration::from_secs(9), ..Default::default() };
     let driver = driver(&FakeServer::always(|_| reply(200, "{}")), LeaderElection::Lease(election));
     let end = driver.run(EngineConfig::new(vec![first_fit()]), std::future::pending()).await;
@@ -424,7 +430,7 @@ async fn an_election_without_time_for_tries_is_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn on_shutdown_events_have_ten_seconds_while_some_are_written_and_three_otherwise() {
+async fn on_shutdown_events_get_ten_seconds_if_writes_succeed_and_three_if_none_succeeds() {
     let second = Duration::from_secs(1);
     // The number of events, the time per write, the time waited, and the number of events left.
     for (count, pace, waited, left) in

@@ -44,7 +44,7 @@ fn a_first_condition_is_written_in_full() {
 }
 
 #[test]
-fn a_changed_condition_is_written_as_its_difference() {
+fn only_the_changed_fields_of_a_condition_are_written() {
     let change = |pod: &mut Pod| known(pod, "PodScheduled", "False", "Unschedulable", "old");
     assert_eq!(
         body(change, Some(unschedulable("new", at(0))), None),
@@ -97,7 +97,7 @@ async fn send_all(server: &FakeServer, patches: Vec<StatusPatch>) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_the_newest_patch_of_each_pod_is_written_when_the_api_server_is_slow() {
+async fn only_the_newest_of_a_pods_waiting_patches_is_written() {
     let server = FakeServer::always(|_| reply(200, "{}"));
     let ((tasks, done), (to_engine, engine)) = (Tasks::new(), mpsc::channel());
     let writer = StatusWriter::new(server.client(), tasks, to_engine);
@@ -107,7 +107,7 @@ async fn only_the_newest_patch_of_each_pod_is_written_when_the_api_server_is_slo
             writer.patch(nominating(pod, &format!("n{round}")));
         }
     }
-    assert!(engine.try_recv().is_err(), "there is no room");
+    assert!(engine.try_recv().is_err(), "the engine was told that the writer accepts more patches");
     drop(writer);
     done.wait().await;
     let reports: Vec<usize> = engine
@@ -142,7 +142,7 @@ async fn patches_of_a_pod_keep_their_order_despite_retries() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_patch_is_tried_four_times_but_only_once_for_a_missing_pod() {
+async fn a_patch_is_tried_four_times_if_failures_are_temporary_and_once_if_they_are_permanent() {
     for (code, tries) in [(500, 4), (503, 4), (404, 1), (422, 1)] {
         let server = FakeServer::always(move |_| status(code, "X", "no"));
         send_all(&server, vec![nominating(&pod("p").info(), "n1")]).await;

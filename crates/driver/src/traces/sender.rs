@@ -18,7 +18,7 @@ use tokio::{runtime::Handle, time::timeout};
 
 /// Time limit for a request, including its response; OpenTelemetry's default.
 const LIMIT: Duration = Duration::from_secs(10);
-/// Maximum number of bytes that are read of a reply, which contains little more than the number of rejected spans.
+/// Maximum size of a reply in bytes. A reply contains little more than the number of rejected spans.
 const REPLY: usize = 1 << 20;
 
 /// A client that runs on the runtime in which it was created.
@@ -47,7 +47,7 @@ impl Sender {
             Some(why) if !was_away => tracing::warn!(
                 endpoint,
                 err = why,
-                "Traces cannot be sent and are dropped until they can; scheduling continues"
+                "Traces cannot be sent and are dropped until the collector accepts them; scheduling continues"
             ),
             None if was_away => tracing::info!(v = 0, endpoint, "Traces can be sent again"),
             _ => {}

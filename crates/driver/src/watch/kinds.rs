@@ -9,9 +9,10 @@ use harbormaster_api::{
     wire::{DecodeError, Decoder},
 };
 use harbormaster_core::Input;
-use harbormaster_framework::resource::{CustomKey, RawObject, ResourceName};
+use harbormaster_framework::resource::{CustomKey, OlderVersion, RawObject, ResourceName};
 
 use super::wire::{Stub, encoded};
+use crate::served_version::ServedVersion;
 
 /// A kind of object, and the conversion of its objects to inputs.
 pub trait Kind: Send + 'static {
@@ -32,9 +33,21 @@ pub trait Kind: Send + 'static {
     }
 
     /// Returns true if all objects are removed when the API server stops serving this kind. An API server never stops
-    /// serving Kubernetes' own kinds while it runs: if it seems to, the response does not come from the API server.
+    /// serving Kubernetes' own kinds while it runs: a response that says otherwise does not come from the API server.
     fn may_vanish(&self) -> bool {
         false
+    }
+
+    /// Makes the watcher request the next older version of this kind. Returns false if none is left; then the newest
+    /// version is requested next.
+    fn try_older(&mut self) -> bool {
+        false
+    }
+
+    /// Called when a list of the requested version has succeeded. Returns the version if it is an older one and has not
+    /// been returned before.
+    fn note_served(&mut self) -> Option<&'static str> {
+        None
     }
 
     /// Decodes a new or changed object.
@@ -209,24 +222,34 @@ impl Kind for BuiltInKind {
 /// All objects of a kind named by a plugin, undecoded.
 #[derive(Clone, Debug)]
 pub struct CustomKind {
-    /// The kind as a string.
+    /// The [`ResourceName`] as a string.
     resource: Str,
     name: String,
-    path: String,
+    /// Path of the list in each version, most preferred first.
+    paths: Vec<String>,
+    /// Index of the requested version.
+    requested: usize,
+    served: ServedVersion,
     /// True for a custom resource; false for a kind of Kubernetes itself.
     is_defined: bool,
 }
 
 impl CustomKind {
-    /// Returns the kind named `resource`.
-    pub fn new(resource: ResourceName) -> Self {
-        let ResourceName { plural, version, group } = resource;
-        let (name, path) = match group {
-            "" => (plural.to_owned(), format!("/api/{version}/{plural}")),
-            group => (format!("{plural}.{group}"), format!("/apis/{group}/{version}/{plural}")),
+    /// Returns the kind, which is watched in the first of its versions that the server serves.
+    pub fn new(served: ServedVersion) -> Self {
+        let resource = served.resource();
+        let ResourceName { plural, group, .. } = resource;
+        let name = match group {
+            "" => plural.to_owned(),
+            group => format!("{plural}.{group}"),
         };
+        let path = |version: &str| match group {
+            "" => format!("/api/{version}/{plural}"),
+            group => format!("/apis/{group}/{version}/{plural}"),
+        };
+        let paths = served.versions().map(path).collect();
         let is_own = !group.contains('.') || group.ends_with(".k8s.io");
-        Self { resource: resource.to_string().into(), name, path, is_defined: !is_own }
+        Self { resource: resource.to_string().into(), name, paths, requested: 0, served, is_defined: !is_own }
     }
 }
 
@@ -238,7 +261,7 @@ impl Kind for CustomKind {
     }
 
     fn path(&self) -> &str {
-        &self.path
+        &self.paths[self.requested]
     }
 
     fn may_be_missing(&self) -> bool {
@@ -250,12 +273,25 @@ impl Kind for CustomKind {
         self.is_defined
     }
 
+    fn try_older(&mut self) -> bool {
+        self.requested = (self.requested + 1) % self.paths.len();
+        self.requested > 0
+    }
+
+    fn note_served(&mut self) -> Option<&'static str> {
+        self.served.note(self.requested)
+    }
+
     fn decode(&self, _: &mut Decoder, json: &[u8]) -> Result<Decoded<CustomKey>, DecodeError> {
         let wrong = |problem: String| DecodeError { kind: "custom object", path: String::new(), problem };
         let text = std::str::from_utf8(json).map_err(|error| wrong(error.to_string()))?;
         let metadata = Stub::read(json).map_err(wrong)?.metadata;
         let key = self.key(&metadata.namespace, &metadata.name, &metadata.uid);
-        let input = Input::Custom(RawObject { key: key.clone(), json: text.into() });
+        let json = match self.served.older(self.requested) {
+            None => text.into(),
+            Some(older) => upgraded(older, text).map_err(|error| wrong(error.to_string()))?,
+        };
+        let input = Input::Custom(RawObject { key: key.clone(), json });
         Ok(Decoded { key, version: metadata.resource_version.as_ref().into(), input })
     }
 
@@ -266,6 +302,13 @@ impl Kind for CustomKind {
     fn gone(&self, key: CustomKey) -> Input {
         Input::CustomGone(key)
     }
+}
+
+/// Returns an object in the version that plugins read.
+fn upgraded(older: &OlderVersion, json: &str) -> Result<Str, serde_json::Error> {
+    let mut object = serde_json::from_str(json)?;
+    (older.upgrade)(&mut object);
+    Ok(object.to_string().into())
 }
 
 #[cfg(test)]

@@ -7,12 +7,16 @@ use harbormaster_client::{
     client::ResponseBody,
     fake_server::{FakeServer, refused_connection, reply, status, streamed, streamed_over_http1},
 };
-use harbormaster_framework::resource::{CustomKey, ResourceName};
+use harbormaster_framework::{
+    api_call::ObjectPath,
+    resource::{CustomKey, OlderVersion, ResourceName},
+};
 use http::Response;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::*;
+use crate::served_version::ServedVersion;
 
 fn pod(name: &str, version: u32) -> Value {
     json!({
@@ -100,6 +104,11 @@ fn watch_kind(kind: impl Kind, server: &FakeServer) -> Receiver<EngineMessage> {
     let (engine, inbox) = mpsc::channel();
     tokio::spawn(Watcher::new(kind, server.client(), StreamingLists::default(), engine).run());
     inbox
+}
+
+/// Returns a kind that exists in one version only.
+fn custom(resource: ResourceName) -> CustomKind {
+    CustomKind::new(ServedVersion::new(resource, &[]))
 }
 
 fn queries(server: &FakeServer) -> Vec<String> {
@@ -473,7 +482,7 @@ async fn a_kind_that_is_not_served_counts_as_empty_and_is_requested_again() {
     let server = FakeServer::script(vec![missing(), missing(), streamed(pieces, true)]);
     let engine = watch_kind(objects("namespaces"), &server);
     assert_eq!(heard(&engine, 2).await, ["synced", "+Namespace /n"]);
-    // A missing kind does not show whether the server supports streaming lists.
+    // A response with status 404 does not show whether the server supports streaming lists.
     assert_eq!(queries(&server), ["stream"; 3]);
 }
 
@@ -506,12 +515,65 @@ async fn a_kubernetes_kind_named_by_a_plugin_may_be_missing_at_first_but_does_no
         streamed(vec![end_of_initial_events(9)], true),
     ]);
     let claims = ResourceName { plural: "persistentvolumeclaims", version: "v1", group: "" };
-    let engine = watch_kind(CustomKind::new(claims), &server);
+    let engine = watch_kind(custom(claims), &server);
     let told = heard(&engine, 3).await;
     let [new, gone] = ["+", "-"].map(|sign| format!("{sign}persistentvolumeclaims.v1. x/c"));
-    assert_eq!(told, ["synced".to_owned(), new, gone], "it is gone when it is missing from a list");
-    assert_eq!(queries(&server).len(), 6, "it is not gone when the kind seems not to be served");
+    assert_eq!(told, ["synced".to_owned(), new, gone], "the claim is gone when it is missing from a list");
+    assert_eq!(queries(&server).len(), 6, "the claim stays while its kind seems not to be served");
     assert!(server.requests().iter().all(|seen| seen.path.starts_with("/api/v1/persistentvolumeclaims?")));
+}
+
+const CLAIMS: ResourceName =
+    ResourceName { plural: "resourceclaims", version: "v1", group: "resource.k8s.io" };
+const OLDER: &[OlderVersion] = &[
+    OlderVersion { name: "v1beta2", upgrade: |_| {}, downgrade: |_| {} },
+    OlderVersion { name: "v1beta1", upgrade: |object| object["from"] = "v1beta1".into(), downgrade: |_| {} },
+];
+
+#[tokio::test(start_paused = true)]
+async fn the_newest_served_version_is_read_and_converted() {
+    let claim = json!({"metadata": {"name": "c", "namespace": "x", "resourceVersion": "1"}});
+    let listed = |v: u32| streamed(vec![event("ADDED", &claim) + &end_of_initial_events(v)], false);
+    let missing = || reply(404, "404 page not found");
+    let server = FakeServer::script(vec![
+        missing(),
+        missing(),
+        missing(),
+        // All versions are missing, so the newest is requested again, after a pause.
+        missing(),
+        missing(),
+        listed(5),
+        streamed(Vec::new(), true),
+    ]);
+    let served = ServedVersion::new(CLAIMS, OLDER);
+    let engine = watch_kind(CustomKind::new(served.clone()), &server);
+    assert_eq!(heard(&engine, 2).await, ["synced", "+resourceclaims.v1.resource.k8s.io x/c"]);
+    let paths = server.requests().into_iter().map(|seen| seen.path);
+    let versions: Vec<_> = paths.map(|path| path.split('/').nth(3).unwrap_or_default().to_owned()).collect();
+    assert_eq!(versions[..6], ["v1", "v1beta2", "v1beta1", "v1", "v1beta2", "v1beta1"]);
+    assert!(versions[6..].iter().all(|version| version == "v1beta1"), "{versions:?}");
+    let path = |plural: &str| ObjectPath {
+        group: "resource.k8s.io".into(),
+        version: "v1".into(),
+        plural: plural.into(),
+        namespace: "x".into(),
+        name: "c".into(),
+        subresource: "status".into(),
+    };
+    assert_eq!(served.older_of(&path("resourceclaims")).unwrap().name, "v1beta1");
+    assert!(served.older_of(&path("resourceslices")).is_none());
+}
+
+#[test]
+fn objects_of_an_older_version_are_converted() {
+    let json = br#"{"metadata":{"name":"c","namespace":"x"}}"#;
+    let mut kind = CustomKind::new(ServedVersion::new(CLAIMS, OLDER));
+    for (older, converted) in [(true, false), (true, true), (false, false)] {
+        assert_eq!(kind.try_older(), older);
+        let Input::Custom(object) = kind.decode(&mut Decoder::new(), json).unwrap().input else { panic!() };
+        assert_eq!(object.key.resource, "resourceclaims.v1.resource.k8s.io");
+        assert_eq!(object.json.contains(r#""from":"v1beta1""#), converted);
+    }
 }
 
 #[test]
@@ -523,7 +585,7 @@ fn only_custom_kinds_vanish() {
         ("example.com", true),
         ("scheduling.x-k8s.io", true),
     ] {
-        let kind = CustomKind::new(ResourceName { plural: "things", version: "v1", group });
+        let kind = custom(ResourceName { plural: "things", version: "v1", group });
         assert_eq!(kind.may_vanish(), vanishes, "{group:?}");
         assert!(kind.may_be_missing());
     }
@@ -549,7 +611,7 @@ async fn the_objects_of_a_custom_kind_come_and_go_with_its_definition() {
         streamed(Vec::new(), true),
     ]);
     let teams = ResourceName { plural: "teams", version: "v1", group: "example.com" };
-    let engine = watch_kind(CustomKind::new(teams), &server);
+    let engine = watch_kind(custom(teams), &server);
     let told = heard(&engine, 6).await;
     let [a, b] = ["a", "b"].map(|name| format!("teams.v1.example.com /{name}"));
     let expected = [
@@ -568,7 +630,7 @@ async fn the_objects_of_a_custom_kind_come_and_go_with_its_definition() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pods_and_nodes_are_indispensable() {
+async fn pods_are_requested_until_the_server_serves_them() {
     let server = FakeServer::script(vec![
         reply(404, "404 page not found"),
         status(403, "Forbidden", "not yours"),

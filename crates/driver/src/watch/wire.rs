@@ -166,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_are_read_in_the_form_of_servers_and_in_any_other_json() {
+    fn events_are_read_both_as_servers_write_them_and_from_other_equivalent_json() {
         for line in [
             &br#"{"type":"ADDED","object":{"metadata":{"name":"a"}}}"#[..],
             br#"{ "object" : {"metadata":{"name":"a"}}, "type":"ADDED" }"#,

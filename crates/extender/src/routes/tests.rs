@@ -131,7 +131,7 @@ async fn unreadable_requests_get_an_error_with_the_reason() {
 }
 
 #[tokio::test]
-async fn errors_of_functions_are_sent_in_the_error_field_if_there_is_one() {
+async fn errors_of_functions_are_sent_in_the_error_field_of_results_that_have_one() {
     let router = served(all_verbs(), Limits::default());
     let (status, body) = post_to(&router, "/filter", args("fails")).await;
     assert_eq!((status, &body["Error"]), (200, &json!("the store is away")));

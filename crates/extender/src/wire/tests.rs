@@ -45,7 +45,7 @@ fn requests_are_decoded_as_go_decodes_them() {
     let empty = json!({"Pod": null, "Nodes": null, "NodeNames": null});
     let named = |names: Value| json!({"Pod": null, "Nodes": null, "NodeNames": names});
     for (text, expected) in [
-        // Keys match in any case; two non-ASCII letters match as well.
+        // Keys match in any case; two non-ASCII letters also match.
         (r#"{"nodenames":["a"]}"#, named(json!(["a"]))),
         (r#"{"NODENAMES":["a"]}"#, named(json!(["a"]))),
         ("{\"NodeName\u{17f}\":[\"a\"]}", named(json!(["a"]))),

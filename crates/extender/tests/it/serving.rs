@@ -122,7 +122,7 @@ async fn requests_are_answered_over_https_and_a_new_certificate_is_adopted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn only_clients_with_a_certificate_are_answered_if_one_is_required() {
+async fn only_clients_with_a_trusted_certificate_are_answered_if_one_is_required() {
     let directory = tempfile::tempdir().unwrap();
     let (ours, theirs) = (Authority::new(), Authority::new());
     let mut serving = ours.files(directory.path());
@@ -164,7 +164,7 @@ async fn shutdown_answers_open_requests_and_accepts_no_new_ones() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn data_that_is_not_http_affects_only_its_own_connection() {
+async fn invalid_http_affects_only_its_own_connection() {
     let (address, _stop, _task) = start(Extender::new().prioritize(ones), Serving::default()).await;
     for nonsense in [&b"\0\0\0\0\r\n\r\n"[..], b"POST /prioritize HTTP/1.1\r\nContent-Length: x\r\n\r\n"] {
         let mut stream = TcpStream::connect(address).await.unwrap();

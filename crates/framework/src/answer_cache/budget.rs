@@ -6,7 +6,7 @@ use super::{AnswerCache, Column, recently_evicted::RecentlyEvicted, slate::Colum
 const BYTES_PER_ROW: usize = 16 << 10;
 /// Size limit of the cache for a small cluster, in bytes.
 const MIN_BYTES: usize = 4 << 20;
-/// The probationary segment gets the size limit divided by this number; the protected segment gets the rest.
+/// The limit of the probationary segment is the size limit divided by this number; the protected segment gets the rest.
 const PROBATIONARY_SHARE: usize = 8;
 
 /// Segment of the cache that an entry is in.
@@ -45,9 +45,9 @@ enum CacheItem {
 #[derive(Debug, Default)]
 pub(super) struct Budget {
     at_most: usize,
-    /// By segment: number of slates and columns.
+    /// Number of slates and columns in each segment.
     count: [usize; 2],
-    /// By segment: [`Self::answers`] at the last measurement of the size.
+    /// [`Self::answers`] of each segment when its size was last measured.
     measured: [usize; 2],
     /// Value of the attempt counter at the last call to [`AnswerCache::forget_unused`].
     unused_since: u64,

@@ -15,6 +15,8 @@ use crate::{
 /// dropped when a node joins or leaves.
 #[derive(Debug, Default)]
 pub(crate) struct Column {
+    /// True if the key of the column contains facts about the cluster.
+    reads_cluster: bool,
     /// Shape of the node table for which the answers were computed; `None` before the first use and after a failure.
     shape: Option<u64>,
     synced: LogPosition,
@@ -22,7 +24,7 @@ pub(crate) struct Column {
     filter_state: Slot,
     /// `None` until PreScore has been called.
     score_state: Option<Slot>,
-    /// Rows with a verdict. The rows among them that fit are in `fits`.
+    /// Rows that have a verdict. A row in this set fits if it is also in `fits`.
     judged: NodeSet,
     fits: NodeSet,
     verdicts: Verdicts,
@@ -37,17 +39,35 @@ pub(crate) struct Column {
 pub(crate) struct ColumnSource<'a> {
     pub(crate) idx: PluginIdx,
     pub(crate) plugin: &'a GuardedPlugin,
-    /// `pre_filters` and `pre_scores` are true if the profile enables the plugin at PreFilter and PreScore,
-    /// respectively.
+    /// True if the profile enables the plugin at PreFilter.
     pub(crate) pre_filters: bool,
+    /// True if the profile enables the plugin at PreScore.
     pub(crate) pre_scores: bool,
-    pub(crate) cx: &'a Cycle<'a>,
+    pub(crate) cx: Cycle<'a>,
+}
+
+impl ColumnSource<'_> {
+    /// Returns the same source with a cycle that shows only the data on which the column's answers may depend.
+    fn for_column(self, column: &Column) -> Self {
+        Self { cx: self.cx.for_cached(column.reads_cluster), ..self }
+    }
 }
 
 impl Column {
-    /// Drops the answers for changed rows. If a node joined or left, or the log no longer lists all changes, drops all
-    /// answers and calls PreFilter again.
+    /// Creates a column without answers. `reads_cluster` is true if its key contains facts about the cluster.
+    pub(crate) fn new(reads_cluster: bool) -> Self {
+        Self { reads_cluster, ..Self::default() }
+    }
+
+    /// Returns an empty column for the same pods.
+    pub(crate) fn emptied(&self) -> Self {
+        Self::new(self.reads_cluster)
+    }
+
+    /// Drops the answers for changed rows. If a node joined or left, or the node table's log no longer lists all
+    /// changes, drops all answers and calls PreFilter again.
     pub(crate) fn catch_up(&mut self, source: ColumnSource<'_>) -> Result<(), PointError> {
+        let source = source.for_column(self);
         let nodes = source.cx.nodes;
         let changed = match self.shape == Some(nodes.shape()) {
             true if self.synced == nodes.log_end() => return Ok(()),
@@ -75,7 +95,7 @@ impl Column {
         self.filter_state = source.plugin.default_filter_slot();
         self.pre_filter = None;
         if source.pre_filters {
-            self.pre_filter = Some(match source.plugin.pre_filter(source.cx, &mut self.filter_state) {
+            self.pre_filter = Some(match source.plugin.pre_filter(&source.cx, &mut self.filter_state) {
                 Ok(answer) => Ok(answer),
                 Err(Stopped::Reject(_, reject)) => Err(reject),
                 Err(Stopped::Error(error)) => return Err(error),
@@ -105,7 +125,7 @@ impl Column {
         }
         if !self.judged.contains(row) {
             self.verdicts.compact();
-            match source.plugin.filter(source.cx, &self.filter_state, row) {
+            match source.plugin.filter(&source.for_column(self).cx, &self.filter_state, row) {
                 Ok(()) => self.fits.insert(row),
                 Err(Stopped::Reject(_, reject)) => {
                     self.fits.remove(row);
@@ -132,8 +152,9 @@ impl Column {
         if !self.missing.is_empty() {
             self.verdicts.compact();
             self.fits.unite(&self.missing);
+            let cx = source.for_column(self).cx;
             let mut sweep = Sweep::new(source.idx, &self.missing, &mut self.fits, &mut self.verdicts);
-            source.plugin.filter_batch(source.cx, &self.filter_state, &mut sweep)?;
+            source.plugin.filter_batch(&cx, &self.filter_state, &mut sweep)?;
             self.judged.unite(&self.missing);
         }
         rows.intersect(&self.fits);
@@ -151,7 +172,7 @@ impl Column {
         rejected
     }
 
-    /// The rejections. Entries for rows that fit are meaningless.
+    /// Rejections by row. Entries for rows that fit are meaningless.
     pub(crate) fn verdicts(&self) -> &Verdicts {
         &self.verdicts
     }
@@ -161,14 +182,15 @@ impl Column {
         if self.score_state.is_none() {
             let mut state = source.plugin.default_score_slot();
             if source.pre_scores {
-                source.plugin.pre_score(source.cx, &self.filter_state, &NodeSet::default(), &mut state)?;
+                let cx = source.for_column(self).cx;
+                source.plugin.pre_score(&cx, &self.filter_state, &NodeSet::default(), &mut state)?;
             }
             self.score_state = Some(state);
         }
         Ok(self.score_state.as_ref().is_some_and(Option::is_some))
     }
 
-    /// Returns true if PreScore was called and did not skip.
+    /// Returns true if scoring has been prepared and PreScore did not skip.
     pub(crate) fn has_pre_scored(&self) -> bool {
         matches!(&self.score_state, Some(Some(_)))
     }
@@ -180,7 +202,7 @@ impl Column {
         }
         self.raw.resize(source.cx.nodes.rows(), 0);
         let state = self.score_state.as_ref().unwrap_or(&None);
-        self.raw[row.at()] = source.plugin.score(source.cx, state, row)?;
+        self.raw[row.at()] = source.plugin.score(&source.for_column(self).cx, state, row)?;
         self.scored.insert(row);
         Ok(())
     }
@@ -195,8 +217,9 @@ impl Column {
         self.raw.resize(source.cx.nodes.rows(), 0);
         if !self.missing.is_empty() {
             let state = self.score_state.as_ref().unwrap_or(&None);
+            let cx = source.for_column(self).cx;
             let mut scores = Scores::new(&self.missing, NodeIdx(0), &mut self.raw);
-            source.plugin.score_batch(source.cx, state, &mut scores)?;
+            source.plugin.score_batch(&cx, state, &mut scores)?;
             self.scored.unite(&self.missing);
         }
         Ok(())

@@ -5,11 +5,11 @@ const SETS: usize = 2048;
 /// Number of fingerprints in a set.
 const WAYS: usize = 4;
 
-/// The latest fingerprints, in a fixed number of bytes: a new fingerprint replaces the oldest one in its set.
+/// The latest fingerprints, in a fixed amount of memory: a new fingerprint replaces the oldest one in its set.
 #[derive(Debug, Default)]
 pub(super) struct RecentlyEvicted {
-    /// Empty until the first fingerprint is inserted; then holds all sets, each with its latest fingerprint first. Zero
-    /// marks a free entry.
+    /// The sets, each with its latest fingerprint first; zero marks a free entry. Empty until the first fingerprint is
+    /// inserted.
     sets: Vec<[u64; WAYS]>,
 }
 
@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_of_a_full_set_is_forgotten() {
+    fn the_oldest_fingerprint_of_a_full_set_is_forgotten() {
         let mut recently_evicted = RecentlyEvicted::default();
         let colliding: Vec<u64> = (1..=5).map(|n| n * SETS as u64).collect();
         colliding.iter().for_each(|fingerprint| recently_evicted.insert(*fingerprint));
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn its_size_does_not_grow() {
+    fn a_full_table_of_fingerprints_does_not_grow() {
         let mut recently_evicted = RecentlyEvicted::default();
         recently_evicted.insert(1);
         let size = recently_evicted.size();

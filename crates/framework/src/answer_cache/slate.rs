@@ -1,4 +1,4 @@
-//! The combined answers of all row-scoped plugins for every row, shared by pods that the plugins cannot tell apart.
+//! The combined answers of all row-scoped plugins for every row, shared by pods that these plugins cannot tell apart.
 
 use harbormaster_api::points::ExtensionPoint;
 
@@ -20,7 +20,7 @@ use crate::{
 /// Position of a column in the cache.
 pub(super) type ColumnId = usize;
 
-/// Up to this many changed rows are updated one by one; more are updated as a batch.
+/// Maximum number of changed rows that are updated one by one; more rows are updated as a batch.
 const MAX_SINGLE_UPDATES: usize = 8;
 
 /// A pod's columns combined: the rows that fit, and their totals.
@@ -46,7 +46,7 @@ pub(super) struct Slate {
     changed: Vec<NodeIdx>,
 }
 
-/// Everything that a slate needs to update itself.
+/// Everything that a slate needs for an update.
 pub(super) struct SyncContext<'a> {
     pub(super) profile: &'a Profile,
     pub(super) cx: &'a Cycle<'a>,
@@ -78,7 +78,7 @@ impl Slate {
         Self { columns, usage, created, ..Self::default() }
     }
 
-    /// Returns true if this is a slate and not a free position.
+    /// Returns true if this position holds a slate.
     pub(super) fn exists(&self) -> bool {
         self.created != 0
     }
@@ -93,7 +93,7 @@ impl Slate {
         self.fit_count
     }
 
-    /// The sums of scores, if they can be used.
+    /// The sums of scores; `None` if they cannot be used.
     pub(super) fn totals(&self) -> Option<&Totals> {
         self.totals.as_ref().filter(|totals| totals.valid())
     }
@@ -112,7 +112,7 @@ impl Slate {
             return Ok(());
         }
         let known = self.find_changed(nodes);
-        // The slate is unusable until all rows are done: an error must not leave it half updated.
+        // The slate is unusable until all rows are done: an error must not leave it partially updated.
         self.shape = None;
         let done = match known {
             true => self.update(&mut context),

@@ -1,4 +1,4 @@
-//! Tests that the cache is bounded and that its entries are found.
+//! Tests of the cache's size limits and lookups.
 
 use harbormaster_api::{Node, Pod, PodSpec, points::ExtensionPoint};
 
@@ -45,7 +45,7 @@ fn pod(priority: i32) -> Arc<PodInfo> {
     PodInfo::standalone(Pod { spec, ..Pod::default() })
 }
 
-/// Opens and synchronizes the slate for the pod and checks its scores.
+/// Opens and synchronizes the pod's slate and checks the scores in it.
 fn use_for(cache: &mut AnswerCache, profile: &Profile, cluster: &Cluster, pod: &PodInfo) {
     let cx = Cycle::new(cluster, pod);
     let slate = cache.open(profile, &cx).unwrap();
@@ -100,7 +100,7 @@ fn entries_used_again_are_kept_up_to_slightly_more_than_the_bound() {
 }
 
 #[test]
-fn templates_used_in_turn_are_kept_from_the_second_round_on() {
+fn entries_used_in_turn_are_kept_from_the_second_round_on() {
     let (profile, cluster) = (profile(), cluster(50));
     let mut cache = AnswerCache::new(160 * size_of_one(&profile, &cluster));
     let pods: Vec<_> = (0..100).map(pod).collect();
@@ -109,7 +109,10 @@ fn templates_used_in_turn_are_kept_from_the_second_round_on() {
     }
     assert!(pods.iter().all(|pod| cache.finds(pod)));
     (1000..2000).for_each(|other| use_for(&mut cache, &profile, &cluster, &pod(other)));
-    assert!(pods.iter().all(|pod| cache.finds(pod)), "entries that are used once do not evict them");
+    assert!(
+        pods.iter().all(|pod| cache.finds(pod)),
+        "entries that are used once evict no entries that are used twice"
+    );
 }
 
 #[test]
@@ -122,16 +125,16 @@ fn an_entry_in_constant_use_stays_and_is_found_by_its_spec() {
     }
     let others: Vec<_> = (10..100).map(pod).collect();
     for other in &others {
-        // The second use moves these to the protected segment, too.
+        // The second use moves the other pods' entries to the protected segment, too.
         for _ in 0..2 {
             use_for(&mut cache, &profile, &cluster, other);
         }
         for pod in &often {
-            assert!(cache.finds(pod), "{} is forgotten for {}", pod.priority(), other.priority());
+            assert!(cache.finds(pod), "pod {} is forgotten after pod {}", pod.priority(), other.priority());
             use_for(&mut cache, &profile, &cluster, pod);
         }
     }
-    assert!(!cache.finds(&others[0]), "its slate was evicted");
+    assert!(!cache.finds(&others[0]), "the slate of the first other pod was evicted");
     others.iter().for_each(|pod| use_for(&mut cache, &profile, &cluster, pod));
 }
 
@@ -150,7 +153,7 @@ fn entries_are_evicted_when_the_cluster_grows() {
     cluster.refresh();
     pods.iter().for_each(|pod| use_for(&mut cache, &profile, &cluster, pod));
     use_for(&mut cache, &profile, &cluster, &pod(100));
-    assert_eq!(cache.slates(), 2, "the last one and the new one");
+    assert_eq!(cache.slates(), 2, "the last slate and the new one");
 }
 
 #[test]
@@ -180,7 +183,7 @@ fn entries_unused_for_a_long_time_are_dropped() {
         pods.iter().for_each(|pod| use_for(&mut cache, &profile, &cluster, pod));
     }
     cache.forget_unused();
-    assert!(pods.iter().all(|pod| cache.finds(pod)), "they were used before the first call");
+    assert!(pods.iter().all(|pod| cache.finds(pod)), "the entries were used before the first call");
     use_for(&mut cache, &profile, &cluster, &pods[0]);
     cache.forget_unused();
     assert!(cache.finds(&pods[0]));
@@ -188,4 +191,55 @@ fn entries_unused_for_a_long_time_are_dropped() {
     assert_eq!((cache.slates(), cache.by_reads.len()), (1, 1));
     cache.forget_unused();
     assert_eq!((cache.slates(), cache.by_reads.len(), cache.by_columns.len()), (0, 0, 0));
+}
+
+/// Scores every node by the time, but only for pods of a positive priority.
+#[derive(Default)]
+struct ByTime;
+
+impl Plugin for ByTime {
+    const NAME: &'static str = "ByTime";
+    implemented_points!();
+    fn reads(&self, pod: RowPod<'_>, reads: &mut Reads) {
+        reads.of(&pod.priority());
+    }
+}
+
+impl ReadsCluster for ByTime {
+    fn reads_cluster(&self, cx: &Cycle<'_>, reads: &mut Reads) -> PluginResult<()> {
+        if cx.pod.priority() > 0 {
+            reads.of(&cx.now);
+        }
+        Ok(())
+    }
+}
+
+impl Score<Row> for ByTime {
+    fn score(&self, cx: &RowCycle<'_>, (): &(), _: NodeRef<'_>) -> PluginResult<i64> {
+        let epoch = harbormaster_api::Timestamp::from_secs(0);
+        Ok(cx.cluster().map_or(-1, |cx| cx.now.since(epoch).as_secs() as i64))
+    }
+}
+
+#[test]
+fn answers_that_depend_on_the_cluster_are_shared_while_the_facts_are_equal() {
+    let mut registry = Registry::default();
+    registry.register::<ByTime>();
+    let points = vec![(ExtensionPoint::Score, vec![(ByTime::NAME.to_owned(), 1)])];
+    let spec = ProfileSpec { points, ..ProfileSpec::default() };
+    let profile = Profile::build(&spec, &registry, &BuildCycle::default()).unwrap();
+    let (mut cluster, mut cache) = (cluster(2), AnswerCache::new(usize::MAX));
+    let mut raw = |now: i64, pod: &PodInfo| {
+        cluster.set_now(harbormaster_api::Timestamp::from_secs(now));
+        let cx = Cycle::new(&cluster, pod);
+        let slate = cache.open(&profile, &cx).unwrap();
+        cache.sync(slate, &profile, &cx, &mut StageTimer::new(None)).unwrap();
+        (cache.column(slate, PluginIdx(0)).unwrap().raw().to_vec(), cache.slates())
+    };
+    let (cluster_reader, other) = (pod(1), pod(0));
+    assert_eq!(raw(5, &cluster_reader), (vec![5, 5], 1));
+    assert_eq!(raw(6, &cluster_reader), (vec![6, 6], 2));
+    assert_eq!(raw(5, &cluster_reader), (vec![5, 5], 2));
+    assert_eq!(raw(5, &other), (vec![-1, -1], 3), "the other pod does not see the cluster");
+    assert_eq!(raw(6, &other), (vec![-1, -1], 3));
 }

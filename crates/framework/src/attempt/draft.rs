@@ -34,7 +34,7 @@ pub(super) struct Draft {
     pub(super) fits: NodeSet,
     /// True if the rows that fit are exactly those that cached filters accept.
     pub(super) fits_as_cached: bool,
-    /// Rejections by cluster-scoped filters, and those caused by nominated pods.
+    /// Rejections by cluster-scoped filters and extenders, and rejections caused by nominated pods.
     pub(super) overlay: Verdicts,
     /// Rows whose rejection in `overlay` takes precedence over that of cached filters.
     pub(super) forced: NodeSet,
@@ -107,7 +107,7 @@ impl Draft {
     }
 }
 
-/// Returns the first Filter plugin that, given `states`, rejects the pod on a row, and the plugin's rejection.
+/// Runs the Filter plugins with `states` for a row. Returns the first plugin that rejects the pod, and its rejection.
 pub(super) fn rejection(
     profile: &Profile,
     cx: &Cycle<'_>,

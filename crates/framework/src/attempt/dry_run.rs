@@ -18,8 +18,8 @@ use crate::{
     sweep::PluginIdx,
 };
 
-/// A dry run of one node: would the pod fit without certain pods? The dry run changes the node in the cluster, and
-/// restores it when dropped.
+/// A dry run of one node, which shows whether the pod would fit without certain other pods. The dry run changes the
+/// node in the cluster and restores it when dropped.
 #[must_use = "the dry run ends when it is dropped"]
 pub struct DryRun<'a> {
     profile: &'a Profile,
@@ -87,7 +87,7 @@ impl<'a> DryRun<'a> {
     }
 
     /// Returns the rejection of the node in its current state; `None` if the pod fits. If there are nominated pods of
-    /// equal or higher priority, filters run twice: with these pods on the node, and without them.
+    /// equal or higher priority, the pod must fit twice: with these pods on the node, and without them.
     ///
     /// # Errors
     /// When a Filter plugin fails unexpectedly.

@@ -1,4 +1,4 @@
-//! The answers of all plugins and extenders for every node, for human readers and oracles.
+//! Explanations for human readers and oracles: why nodes do not fit, and the scores of the nodes that fit.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ pub struct ScoreSheet {
     pub plugins: Vec<(&'static str, i64, i64, i64)>,
 }
 
-/// All answers of the plugins for one pod, for human readers and oracles.
+/// Rejections and scores of all nodes for one pod, for human readers and oracles.
 #[derive(Debug, Default)]
 pub struct Explanation {
     /// The plugin whose PreFilter rejected the pod for all nodes (`None` for the framework itself), and its rejection.
@@ -38,7 +38,7 @@ pub struct Explanation {
 pub struct NodeRejection {
     /// Plugin that rejects the node; `None` for the framework itself.
     pub plugin: Option<&'static str>,
-    /// The rejection itself.
+    /// The rejection.
     pub reject: Reject,
     /// Shortfall of the node, in the plugin's own terms.
     pub lacks: Option<String>,
@@ -59,8 +59,8 @@ impl Draft {
 }
 
 impl Runner {
-    /// Collects the answers of every plugin for every node. Nominated pods are not counted on their nodes. Extenders
-    /// are called as in an attempt that evaluates all nodes.
+    /// Collects the rejection of every node that does not fit, and the scores of the nodes that fit. Nominated pods are
+    /// not counted on their nodes. Extenders are called as in an attempt that evaluates all nodes.
     ///
     /// # Errors
     /// Same as [`Self::find`].

@@ -28,7 +28,7 @@ pub(super) enum Narrowing {
 }
 
 impl Runner {
-    /// Prepares indexes for the pod, then runs PreFilter in order.
+    /// Prepares indexes for the pod, then runs the PreFilter plugins in order.
     pub(super) fn narrow(
         &mut self,
         cluster: &mut Cluster,
@@ -111,9 +111,18 @@ impl Runner {
         }
     }
 
+    /// Returns true if cached answers for the pod depend on [facts about the cluster](crate::plugin::ReadsCluster).
+    ///
+    /// # Errors
+    /// When a plugin fails.
+    pub fn reads_cluster(&self, cluster: &mut Cluster, pod: &PodInfo) -> Result<bool, PointError> {
+        self.profile.indexes().iter().for_each(|kind| cluster.add_index(*kind));
+        Ok(!self.profile.cluster_reads(&Cycle::new(cluster, pod))?.is_empty())
+    }
+
     fn prepare(&self, cluster: &mut Cluster, pod: &PodInfo) -> Result<(), PointError> {
-        for (plugin, kind) in self.profile.indexed() {
-            cluster.add_index(*kind);
+        self.profile.indexes().iter().for_each(|kind| cluster.add_index(*kind));
+        for plugin in self.profile.preparers() {
             let (view, indexes) = cluster.split();
             self.profile.plugin(*plugin).prepare(indexes, view, pod)?;
         }

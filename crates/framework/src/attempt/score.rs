@@ -4,7 +4,6 @@ use harbormaster_api::points::ExtensionPoint;
 
 use super::{AttemptError, Runner, draft::Draft, walk::best_rotating};
 use crate::{
-    answer_cache::Column,
     cluster::Cluster,
     cycle::Cycle,
     guard::PointError,
@@ -27,7 +26,7 @@ pub(super) struct Scratch {
 
 impl Runner {
     /// Returns the best of all rows that fit; if several are equally good, the first one at or after `start`.
-    /// Row-scoped scorers contribute cached sums; only cluster-scoped scorers are called.
+    /// While the cached sums of the row-scoped scorers hold for these rows, only cluster-scoped scorers are called.
     pub(super) fn best(
         &mut self,
         cluster: &Cluster,
@@ -125,7 +124,8 @@ impl Runner {
         Ok(totals)
     }
 
-    /// Calls `record(candidate, score)` for every scorer and candidate.
+    /// Calls `record(position, score)` for every candidate and every scorer that does not skip. `position` is that of
+    /// the candidate in `candidates`.
     pub(super) fn score_into(
         &mut self,
         cluster: &Cluster,
@@ -161,7 +161,7 @@ impl Runner {
 
     /// Writes a scorer's raw scores for the candidates to `column`. Returns false if there are none because the scorer
     /// skipped.
-    #[expect(clippy::too_many_arguments, reason = "all of it belongs to one call of one plugin")]
+    #[expect(clippy::too_many_arguments, reason = "every argument belongs to one call of one plugin")]
     fn raw_scores(
         &mut self,
         cx: &Cycle<'_>,
@@ -181,7 +181,7 @@ impl Runner {
             return Ok(slot.is_some());
         };
         let source = profile.column_source(scorer.plugin, cx);
-        let mut fresh = Column::default();
+        let mut fresh = of_slate.emptied();
         let of_rows = match cached {
             CachedScores::Use => of_slate,
             CachedScores::Ignore => {
@@ -198,7 +198,7 @@ impl Runner {
     }
 }
 
-/// Whether cached scores may be used.
+/// Treatment of cached scores.
 #[derive(Clone, Copy)]
 pub(super) enum CachedScores {
     /// Use cached scores where they exist.
@@ -235,7 +235,7 @@ fn active_cluster_scorers<'a>(
     scorers.map(|scorer| (scorer, &slots[scorer.plugin.at()])).filter(|(_, slot)| slot.is_some())
 }
 
-/// Runs PreScore of the cluster-scoped plugins. Returns the states by plugin; `None` for plugins that skip and for
+/// Runs PreScore of the cluster-scoped plugins. Returns the state of each plugin; `None` for plugins that skip and for
 /// row-scoped plugins.
 fn pre_score_cluster_scoped(
     profile: &Profile,

@@ -21,8 +21,9 @@ pub(super) struct Walk {
     pub(super) visited: usize,
 }
 
-/// Collects the first `wanted` feasible nodes at or after `start`. Like a single worker of kube-scheduler, it stops
-/// only at the next feasible node, so the rejected nodes before that one count as visited.
+/// Collects the first `wanted` feasible nodes at or after `start`, wrapping around at the end of the list. Like a
+/// single worker of kube-scheduler, the walk ends only when it finds one more feasible node or has visited all nodes,
+/// and the rejected nodes before the additional node count as visited.
 ///
 /// `tried` was evaluated before the walk and counts as visited even if the walk does not reach it.
 pub(super) fn walk(

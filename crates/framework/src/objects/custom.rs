@@ -6,7 +6,7 @@ use harbormaster_api::Str;
 use rustc_hash::FxHashMap;
 
 use crate::{
-    assume::Assumption,
+    assume::{Assumption, Creation},
     guard::PointError,
     resource::{AnyCustom, CustomChange, CustomKey, RawObject, Resource, ResourceKind, Undecodable},
 };
@@ -29,6 +29,8 @@ struct KindStore {
     objects: BTreeMap<Str, BTreeMap<Str, AnyCustom>>,
     /// Objects with assumptions.
     assumed: FxHashMap<CustomKey, AssumedObject>,
+    /// Objects that do not exist yet, each with the UID of the pod for which it was assumed.
+    expected: Vec<(Str, Creation)>,
     /// Errors for objects that cannot be decoded.
     undecodable: BTreeMap<CustomKey, Undecodable>,
 }
@@ -45,16 +47,18 @@ struct AssumedObject {
 /// Result of changing an object.
 #[derive(Debug, Default)]
 pub(crate) struct CustomOutcome {
-    /// Changes for plugins, each from one of the API server's versions of the object to the next.
+    /// Changes between consecutive versions from the API server, for plugins.
     pub(crate) changes: Vec<CustomChange>,
     /// New decoding errors.
     pub(crate) undecodable: Vec<Undecodable>,
-    /// Errors from assumptions; these assumptions were dropped.
+    /// Errors from assumptions and expected objects; these assumptions and objects were dropped.
     pub(crate) errors: Vec<PointError>,
+    /// Expected objects that plugins no longer see, because the real objects have arrived.
+    pub(crate) replaced: Vec<CustomKey>,
 }
 
 impl CustomObjects {
-    /// Stores objects of the given kind from now on. Two types for one kind are treated as two kinds here.
+    /// Stores objects of the given kind from now on. If two Rust types represent one kind, each type has its own store.
     pub(super) fn add_kind(&mut self, kind: ResourceKind) {
         if !self.kinds.iter().any(|store| store.kind.is_same(&kind)) {
             self.kinds.push(KindStore {
@@ -62,6 +66,7 @@ impl CustomObjects {
                 label: kind.name().to_string().into(),
                 objects: BTreeMap::new(),
                 assumed: FxHashMap::default(),
+                expected: Vec::new(),
                 undecodable: BTreeMap::new(),
             });
         }
@@ -82,6 +87,9 @@ impl CustomObjects {
                     None
                 }
             };
+            if let Some(new) = &new {
+                store.meet_expectations(new, &mut outcome);
+            }
             outcome.changes.extend(store.replace(&raw.key, new, &mut outcome.errors));
         }
         outcome
@@ -112,7 +120,17 @@ impl CustomObjects {
         Ok(true)
     }
 
-    /// Reverts the assumptions made for a pod. Returns the objects that changed.
+    /// Shows plugins an object that does not exist yet. Returns false if no plugin reads its kind.
+    pub(super) fn expect(&mut self, pod: &Str, creation: Creation) -> bool {
+        let store = self.kinds.iter_mut().find(|store| store.kind.is_same(&creation.kind));
+        let Some(store) = store else { return false };
+        store.show(&creation.key, creation.object.clone());
+        store.expected.push((pod.clone(), creation));
+        true
+    }
+
+    /// Reverts the assumptions made for a pod, and hides the objects that are expected for it. Returns the keys of the
+    /// objects that changed, and the errors of other pods' assumptions.
     pub(super) fn revert_assumptions(&mut self, pod: &str) -> (Vec<CustomKey>, Vec<PointError>) {
         let (mut different, mut errors) = (Vec::new(), Vec::new());
         for key in self.assumed_for.remove(pod).unwrap_or_default() {
@@ -122,6 +140,7 @@ impl CustomObjects {
                 different.push(key);
             }
         }
+        different.extend(self.kinds.iter_mut().flat_map(|store| store.expect_no_longer(pod)));
         (different, errors)
     }
 
@@ -170,6 +189,29 @@ impl KindStore {
             self.objects.remove(&key.namespace);
         }
         old
+    }
+
+    /// Hides the expected objects that the new object replaces.
+    fn meet_expectations(&mut self, new: &AnyCustom, outcome: &mut CustomOutcome) {
+        let mut met = Vec::new();
+        self.expected.retain(|(_, creation)| {
+            let is_met = creation.is_created(new).unwrap_or_else(|panic| {
+                outcome.errors.push(panic);
+                true
+            });
+            met.extend(is_met.then(|| creation.key.clone()));
+            !is_met
+        });
+        met.iter().for_each(|key| drop(self.hide(key)));
+        outcome.replaced.extend(met);
+    }
+
+    /// Hides the objects that are expected for a pod. Returns their keys.
+    fn expect_no_longer(&mut self, pod: &str) -> Vec<CustomKey> {
+        let of_pod = self.expected.extract_if(.., |(uid, _)| uid == pod);
+        let keys: Vec<CustomKey> = of_pod.map(|(_, creation)| creation.key).collect();
+        keys.iter().for_each(|key| drop(self.hide(key)));
+        keys
     }
 
     /// Replaces the API server's version of an object.

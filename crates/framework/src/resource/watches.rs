@@ -38,7 +38,7 @@ use super::{Custom, Resource, ResourceKind};
 /// }
 /// ```
 ///
-/// This is the only way to read objects of these kinds, so objects that are not watched cannot be read:
+/// Objects of these kinds cannot be read in any other way, so code that reads unwatched objects does not compile:
 ///
 /// ```compile_fail,E0599
 /// # use harbormaster_framework::prelude::*;
@@ -53,7 +53,7 @@ pub trait Watches {
     /// A [`Resource`], or a tuple of several.
     type Resources: ResourceSet;
 
-    /// Returns the objects of that resource, or of each resource in a tuple.
+    /// Returns the objects of the resource, or of each resource in the tuple.
     fn watched<'a>(&self, objects: &'a Objects) -> <Self::Resources as ResourceSet>::Objects<'a> {
         Self::Resources::in_objects(objects)
     }

@@ -17,7 +17,7 @@ pub struct RowImage {
     id: ImageId,
 }
 
-/// Number that identifies an image while some node has it.
+/// Identifies an image while some node has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct ImageId(u32);
 
@@ -118,7 +118,7 @@ mod tests {
     /// Returns every image of a node with its size and the number of nodes that have it.
     fn seen(table: &mut NodeTable, name: &str) -> Vec<(String, i64, i64)> {
         table.refresh();
-        let row = table.find(name).expect("the node is there");
+        let row = table.find(name).expect("the node exists");
         let images = table.rows[row.at()].images.iter();
         images.map(|image| (image.name.to_string(), image.size_bytes, image.nodes)).collect()
     }
@@ -133,7 +133,7 @@ mod tests {
         table.set_node(node("a", &[("web", 1), ("db", 2)]));
         assert_eq!(seen(&mut table, "a"), [("db".to_owned(), 2, 1), ("web".to_owned(), 1, 1)]);
         table.set_node(node("b", &[("web", 9)]));
-        assert_eq!(seen(&mut table, "a")[1], ("web".to_owned(), 1, 1), "a has not changed");
+        assert_eq!(seen(&mut table, "a")[1], ("web".to_owned(), 1, 1), "row a has not changed");
         place_a_pod(&mut table, "a");
         assert_eq!(seen(&mut table, "a"), [("db".to_owned(), 2, 1), ("web".to_owned(), 1, 2)]);
         table.remove_node("b");

@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn ports_collide_on_protocol_number_and_address_or_any_address() {
+    fn ports_conflict_if_their_numbers_and_protocols_and_addresses_match() {
         let mut used = UsedPorts::default();
         used.add(&port("TCP", "127.0.0.1", 80));
         assert!(used.conflicts(&port("TCP", "0.0.0.0", 80)));
@@ -63,7 +63,7 @@ mod tests {
         assert!(!used.conflicts(&port("UDP", "127.0.0.1", 80)));
         used.add(&port("TCP", "127.0.0.1", 80));
         used.remove(&port("TCP", "127.0.0.1", 80));
-        assert!(used.conflicts(&port("TCP", "127.0.0.1", 80)), "one of two users is left");
+        assert!(used.conflicts(&port("TCP", "127.0.0.1", 80)), "one of the two uses is left");
         used.remove(&port("TCP", "127.0.0.1", 80));
         assert!(used.is_empty());
     }

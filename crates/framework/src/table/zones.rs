@@ -7,8 +7,8 @@ use harbormaster_api::{
 
 use crate::nodeset::NodeIdx;
 
-/// Returns the zone of a node from its region and zone labels; the beta labels take precedence. Empty if the node has
-/// none of these labels.
+/// Returns the zone of a node from its region and zone labels; the beta labels take precedence. Empty if both region
+/// and zone are missing or empty.
 pub fn zone_key(labels: &Labels) -> Str {
     let pick = |beta: &str, stable: &str| labels.get(beta).or_else(|| labels.get(stable)).cloned();
     let region = pick(LABEL_REGION_BETA, LABEL_REGION).unwrap_or_default();
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nodes_are_dealt_round_robin_over_zones_in_first_seen_order() {
+    fn nodes_are_visited_round_robin_over_zones_in_first_seen_order() {
         let mut order = ZoneOrder::default();
         for (zone, row) in [("b", 0), ("b", 1), ("a", 2), ("b", 3), ("a", 4)] {
             order.add(zone.into(), NodeIdx(row));

@@ -117,7 +117,11 @@ fn a_change_that_the_api_server_confirms_is_no_longer_assumed() {
     tell(&mut sea, "ark", &["dove"], false);
     assert_eq!(crew(&sea, "ark").unwrap(), "dove");
     tell(&mut sea, "ark", &[], false);
-    assert_eq!(crew(&sea, "ark").unwrap(), "", "it was written, and somebody removed it again");
+    assert_eq!(
+        crew(&sea, "ark").unwrap(),
+        "",
+        "the API server's version first had the dove and then lost it"
+    );
 }
 
 #[test]
@@ -191,7 +195,7 @@ impl Naive {
 
 proptest! {
     #[test]
-    fn any_sequence_matches_a_list_that_is_rebuilt_each_time(
+    fn any_sequence_of_changes_matches_a_list_that_is_rebuilt_each_time(
         steps in prop::collection::vec((0u8..4, 0usize..4, prop::collection::btree_set(0usize..4, 0..4)), 1..60)
     ) {
         let (mut sea, mut naive) = (sea(), Naive::default());
@@ -221,4 +225,41 @@ proptest! {
             prop_assert_eq!(told, naive.seen().unwrap_or_default(), "indexes are notified");
         }
     }
+}
+
+/// Expects a boat with this crew, whatever its name will be.
+fn expect(cluster: &mut Cluster, pod: &'static str) {
+    let boat = Boat { crew: vec![pod.to_owned()], is_full: false };
+    let metadata =
+        Metadata { name: format!("<of {pod}>").into(), namespace: "sea".into(), ..Metadata::default() };
+    let mut assume = Assume::by("Boats");
+    assume.creation(Custom { metadata, object: boat }, move |boat: &Custom<Boat>| boat.crew == [pod]);
+    cluster.assume(&pod.into(), assume).unwrap();
+}
+
+#[test]
+fn an_expected_object_is_visible_until_the_api_server_reports_it() {
+    let mut sea = sea();
+    expect(&mut sea, "dove");
+    assert_eq!(crew(&sea, "<of dove>").unwrap(), "dove");
+    tell(&mut sea, "ark", &["noah"], false);
+    assert_eq!(crew(&sea, "<of dove>").unwrap(), "dove", "another object was reported");
+    tell(&mut sea, "raft", &["dove"], false);
+    assert_eq!(crew(&sea, "<of dove>"), None);
+    assert_eq!(crew(&sea, "raft").unwrap(), "dove");
+    let log = &sea.indexes().get::<Log>().unwrap().0;
+    assert_eq!(log[..], ["dove", "noah", "dove", ""], "indexes are notified");
+}
+
+#[test]
+fn an_expected_object_is_gone_once_its_assumption_is_reverted() {
+    let mut sea = sea();
+    expect(&mut sea, "dove");
+    expect(&mut sea, "raven");
+    sea.revert_assumptions("dove");
+    assert_eq!((crew(&sea, "<of dove>"), crew(&sea, "<of raven>").unwrap()), (None, "raven".to_owned()));
+    tell(&mut sea, "raft", &["dove"], false);
+    assert_eq!(crew(&sea, "raft").unwrap(), "dove");
+    let log = &sea.indexes().get::<Log>().unwrap().0;
+    assert_eq!(log[..], ["dove", "raven", "", "dove"], "indexes are notified");
 }

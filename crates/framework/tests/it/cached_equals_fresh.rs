@@ -15,7 +15,7 @@ use harbormaster_framework::{
 };
 use proptest::prelude::*;
 
-/// Rejects nodes without enough cpu and, in PreFilter, all nodes for pods of priority 13.
+/// Rejects nodes without enough CPU and, in PreFilter, all nodes for pods of priority 13.
 struct Cpu;
 
 impl Plugin for Cpu {
@@ -77,7 +77,7 @@ impl<const REVERSE: bool> Score<Row> for Label<REVERSE> {
     }
 }
 
-/// Cluster-scoped: rejects full nodes for pods whose name ends in "odd".
+/// Cluster-scoped: rejects nodes with several pods if the pod's name ends in "odd".
 struct Fickle;
 
 impl Plugin for Fickle {
@@ -237,12 +237,18 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn with_every_feasible_node_scored(steps in prop::collection::vec(step(), 1..120), fickle: bool) {
+    fn cached_answers_equal_fresh_ones_when_every_node_is_scored(
+        steps in prop::collection::vec(step(), 1..120),
+        fickle: bool,
+    ) {
         run(steps, fickle, Window::All, Tie::Rotate)?;
     }
 
     #[test]
-    fn walking_and_choosing_as_kube_scheduler_does(steps in prop::collection::vec(step(), 1..120), fickle: bool) {
+    fn cached_answers_equal_fresh_ones_when_nodes_are_chosen_as_in_kube_scheduler(
+        steps in prop::collection::vec(step(), 1..120),
+        fickle: bool,
+    ) {
         run(steps, fickle, Window::Sampled { percentage: 0 }, Tie::FirstOnHeap)?;
     }
 }

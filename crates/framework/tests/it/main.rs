@@ -4,3 +4,4 @@
 
 mod assumed_objects;
 mod cached_equals_fresh;
+mod failing_filters;

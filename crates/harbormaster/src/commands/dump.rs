@@ -178,7 +178,7 @@ async fn definition(client: &ApiClient, kind: &ListedKind, out: &mut impl Write)
             slim(&mut object);
             write(out, &object)
         }
-        Err(error) => left_out(&name, &error),
+        Err(error) => left_out(&format!("the definition of {name}"), &error),
     }
 }
 
@@ -217,13 +217,14 @@ async fn list(client: &ApiClient, kind: &ListedKind, out: &mut impl Write) -> Re
     }
 }
 
-/// Skips a kind that the server does not serve or does not allow the client to list.
+/// Skips objects for which the server returned an error status, and warns of it unless it is 404. Fails if the server
+/// returned no status.
 fn left_out(what: &str, error: &ApiError) -> Result<(), String> {
     match error.code() {
         // An older server does not serve this kind.
         Some(404) => Ok(()),
         Some(_) => {
-            eprintln!("warning: {what} are omitted: {error}");
+            eprintln!("warning: the dump lacks {what}: {error}");
             Ok(())
         }
         None => Err(format!("{what}: {error}")),
@@ -235,7 +236,7 @@ fn write(out: &mut impl Write, object: &Value) -> Result<(), String> {
 }
 
 /// Removes fields that scheduling never reads or that may contain secrets: managed fields, the last configuration
-/// applied by `kubectl apply`, commands, and environment variables.
+/// applied by `kubectl apply`, and the commands, arguments and environment variables of containers.
 fn slim(object: &mut Value) {
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.remove("managedFields");

@@ -1,7 +1,7 @@
 //! The flags of `run`: a table of all flags, most of which are kube-scheduler's, and their parser.
 //!
-//! The table generates the struct [`Flags`], the command with its help, manual page and completions, and the list for
-//! `/flagz`. [`read`] parses the arguments; [`super::run`] interprets them.
+//! From the table, a macro generates the struct [`Flags`], the list for `/flagz`, and the command with its help, manual
+//! page and completions. [`read`] parses the arguments; [`super::run`] interprets them.
 
 mod types;
 
@@ -13,6 +13,7 @@ use harbormaster_api::{
     quantity::Quantity,
     similar::{similar, suggestion},
 };
+use harbormaster_config::FeatureGates;
 
 pub(crate) use self::types::{FlagType, LabelValues, List, Settings, VersionRequest};
 
@@ -107,7 +108,8 @@ impl Row {
     }
 }
 
-/// Generates the flags from lines of the form `field: type = default, name, help`, in the order in which help lists them.
+/// Generates the flags from lines of the form `field: type = default, name, help`. The help lists the flags in the same
+/// order.
 macro_rules! flags {
     ($($section:ident { $($field:ident: $type:ty = $default:expr, $name:literal, $help:literal;)* })*) => {
         /// The flags of a command line.
@@ -121,7 +123,7 @@ macro_rules! flags {
             ///
             /// # Errors
             ///
-            /// Names the first flag, in the order of the table, whose value has the wrong type.
+            /// Names the first flag, in the order of the table, whose value is invalid.
             fn parse(matches: &ArgMatches) -> Result<Self, String> {
                 Ok(Self { $($($field: Flag::parse($name, $default.into(), matches)?,)*)* })
             }
@@ -186,9 +188,9 @@ flags! {
     Deprecated {
         profiling: bool = true, "profiling", "Serve /debug/flags/v on the secure port; there are no profiles";
         contention_profiling: bool = true, "contention-profiling", "Profile lock contention (accepted, but has no effect: there are no profiles)";
-        kubeconfig: String = "", "kubeconfig", "Path to a kubeconfig file; if the file of --config names a kubeconfig too, that one is used";
-        kube_api_qps: f32 = 50.0, "kube-api-qps", "Requests to the API server per second; ignored with --config [default]";
-        kube_api_burst: i32 = 100, "kube-api-burst", "Requests to the API server in a burst; ignored with --config [default]";
+        kubeconfig: String = "", "kubeconfig", "Path to a kubeconfig file; a kubeconfig named in the --config file takes precedence";
+        kube_api_qps: f32 = 50.0, "kube-api-qps", "Maximum number of requests to the API server per second; ignored with --config [default]";
+        kube_api_burst: i32 = 100, "kube-api-burst", "Maximum number of requests to the API server in a burst; ignored with --config [default]";
         kube_api_content_type: String = "application/vnd.kubernetes.protobuf", "kube-api-content-type", "Content type of requests to the API server; JSON is always used";
         pod_max_in_unschedulable_pods_duration: GoDuration = seconds(300), "pod-max-in-unschedulable-pods-duration", "How long a pod may stay unschedulable before it is retried even without an event that could help it [default]";
     }
@@ -203,13 +205,13 @@ flags! {
     }
     FeatureGates {
         feature_gates: Settings = [], "feature-gates", "Comma-separated list of pairs: Gate=true,Other=false";
-        emulated_version: List = [], "emulated-version", "Use the feature gates and defaults of an older version of Kubernetes: kube=1.33..1.36 [default: 1.36]";
-        min_compatibility_version: List = [], "min-compatibility-version", "Oldest control plane version to be compatible with: kube=1.33..1.36, at most the emulated version. Validated and shown, but has no other effect [default: 1.35]";
+        emulated_version: List = [], "emulated-version", "Version of Kubernetes whose kube-scheduler is reproduced: kube=1.33..1.37. Versions before 1.36 differ from 1.36 only in their feature gates. Without this flag, the scheduler follows the version of the API server";
+        min_compatibility_version: List = [], "min-compatibility-version", "Oldest control plane version to be compatible with: kube=1.33..1.37, at most the emulated version. Validated and shown, but has no other effect [default: the version before the emulated one]";
     }
     Metrics {
-        show_hidden_metrics_for_version: String = "", "show-hidden-metrics-for-version", "Show metrics hidden since this version: only 1.35 is accepted, and no metric is hidden";
+        show_hidden_metrics_for_version: String = "", "show-hidden-metrics-for-version", "Show the metrics that the emulated version hides; only the version before it is accepted";
         disabled_metrics: List = [], "disabled-metrics", "Names of metrics to disable";
-        allow_metric_labels: LabelValues = LabelValues::default(), "allow-metric-labels", "Allowed values of a label, metric,label=value,value; others are shown as unexpected";
+        allow_metric_labels: LabelValues = LabelValues::default(), "allow-metric-labels", "Allowed values of a label, as metric,label=value,value; other values are shown as unexpected";
         allow_metric_labels_manifest: String = "", "allow-metric-labels-manifest", "File that maps \"metric,label\" to \"value,value\", instead of --allow-metric-labels";
     }
     Logs {
@@ -232,7 +234,7 @@ const fn seconds(seconds: i64) -> GoDuration {
 }
 
 impl Flags {
-    /// Returns the names of the given flags that a configuration file overrides.
+    /// Returns the names of the client flags that were given. A configuration file overrides them.
     pub(crate) fn overridden(&self) -> Vec<String> {
         let flags = [
             self.kube_api_qps.given_name(),
@@ -260,7 +262,8 @@ pub(crate) fn command(name: &str) -> Command {
     Command::new(name.to_owned())
         .about("Schedule the pods of a cluster, in place of kube-scheduler")
         .long_about(
-            "Schedule the pods of a cluster, in place of kube-scheduler. Takes the flags of kube-scheduler v1.36.",
+            "Schedule the pods of a cluster, in place of kube-scheduler. Takes the flags of kube-scheduler v1.36 and \
+             v1.37.",
         )
         .after_help("Exit codes: 0 stopped by SIGTERM or SIGINT; 1 any error, or the lease was lost.")
         .disable_version_flag(true)
@@ -290,8 +293,7 @@ pub(crate) fn read(name: &str, args: impl IntoIterator<Item = OsString>) -> Read
     }
 }
 
-/// Replaces underscores in the flag's name with dashes: Go's flag library accepts `--leader_elect` for
-/// `--leader-elect`.
+/// Replaces underscores in the flag's name with dashes: kube-scheduler accepts `--leader_elect` for `--leader-elect`.
 fn dashed(arg: OsString) -> OsString {
     let Some(text) = arg.to_str().filter(|text| text.starts_with("--")) else { return arg };
     match text.split_once('=') {
@@ -300,7 +302,7 @@ fn dashed(arg: OsString) -> OsString {
     }
 }
 
-/// Returns the error as Go's flag library words it, or the first line of clap's message if Go's library has no
+/// Returns the error in the style of Go's flag library, or the first line of clap's message if Go's library has no
 /// counterpart.
 fn plain(error: &clap::Error) -> String {
     use clap::error::{ContextKind, ContextValue};
@@ -345,7 +347,13 @@ impl Row {
             true => arg.num_args(0..=1).require_equals(true).default_missing_value("true"),
             false => arg,
         };
-        if self.name == "v" { arg.short('v') } else { arg }
+        match self.name {
+            "v" => arg.short('v'),
+            "feature-gates" => {
+                arg.long_help(format!("{}. Options are:\n{}", self.help, FeatureGates::help().join("\n")))
+            }
+            _ => arg,
+        }
     }
 }
 

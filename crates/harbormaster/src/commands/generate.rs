@@ -58,7 +58,7 @@ pub(crate) fn main(program: &Program, options: &Options) -> CommandResult {
         }
     };
     done.map_err(|error| {
-        eprintln!("Error: {error}");
+        eprintln!("error: {error}");
         CommandError::Error
     })
 }

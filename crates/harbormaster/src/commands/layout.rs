@@ -60,7 +60,8 @@ pub(crate) struct Table {
 
 /// Number of spaces between two columns.
 const GAP: usize = 2;
-/// Minimum width of the last column; if less space is left, its text is placed below the other columns.
+/// Minimum width of the last column unless all its texts are shorter. If less space is left, the texts are placed below
+/// the other columns.
 const NARROW: usize = 30;
 /// Indentation of the last column's text if it is placed below the other columns.
 const INDENT: usize = 4;

@@ -1,8 +1,8 @@
 //! Log lines as kube-scheduler writes them: klog's text, or JSON.
 //!
 //! Events carry Kubernetes' verbosity in the field `v`: `tracing::debug!(v = 2, pod = %name, "…")`. Without the field,
-//! the level implies the verbosity. With `unstructured = true`, the message is written without quotes, as by klog's
-//! `Info`. Errors and warnings are always written.
+//! the level implies the verbosity. With `unstructured = true`, the text format writes the message without quotes, as
+//! klog's `Info` does. Errors and warnings are always written.
 
 use std::{
     collections::BTreeSet,
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_line_looks_like_klogs() {
+    fn log_lines_look_like_klogs() {
         let now = Timestamp::parse("2026-11-21T02:00:00Z").unwrap();
         let fields = Fields {
             message: "say \"it\"".into(),
@@ -409,7 +409,7 @@ mod tests {
         assert_eq!(line["msg"], "failed");
         assert_eq!(line["err"], "bad");
         assert_eq!((&line["n"], &line["ok"]), (&serde_json::json!(1.5), &Value::Bool(true)));
-        assert!(!line.contains_key("v"), "errors have none");
+        assert!(!line.contains_key("v"), "the line of an error has no verbosity");
     }
 
     #[test]

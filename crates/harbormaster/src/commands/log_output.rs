@@ -1,4 +1,5 @@
-//! Destination of log lines: all to stderr, or errors to stderr and the rest to stdout, which may be buffered.
+//! Destination of log lines: all to stderr; or errors (in text format, also warnings) to stderr, and the rest to
+//! stdout, which may be buffered.
 
 use std::{
     io::{self, Write},
@@ -30,7 +31,7 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    /// Returns an output that writes all lines to one stream.
+    /// Returns an output that writes all lines to stderr.
     #[cfg(feature = "sandbox")]
     pub(crate) fn one(format: Format) -> Self {
         Self { format, split: None, flush_every: FLUSH_EVERY }
@@ -40,8 +41,8 @@ impl Output {
     ///
     /// # Errors
     ///
-    /// Returns kube-scheduler's message if the format is unknown, or if a given option needs a feature gate that is
-    /// off.
+    /// Returns kube-scheduler's message if the format is unknown, or if the format or an option needs a feature gate
+    /// that is off.
     pub(crate) fn of(given: &Flags, gates: &FeatureGates) -> Result<Self, String> {
         let (alpha, beta) = ("LoggingAlphaOptions", "LoggingBetaOptions");
         let mut wrong = Vec::new();
@@ -178,7 +179,7 @@ impl Buffer {
     fn flush(&self) {
         let lines = std::mem::take(&mut *self.lines.lock().unwrap_or_else(PoisonError::into_inner));
         let mut out = io::stdout();
-        // The write fails only if the reader is gone.
+        // A failed write is ignored, because logging must not stop the scheduler.
         let _ = out.write_all(&lines).and_then(|()| out.flush());
     }
 }

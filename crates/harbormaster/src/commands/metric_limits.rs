@@ -1,17 +1,14 @@
-//! The flags that restrict metrics and labels: `--disabled-metrics`, `--allow-metric-labels` and
-//! `--allow-metric-labels-manifest`.
-//! `--show-hidden-metrics-for-version` is validated but has no effect, because no metric is hidden.
+//! The flags that restrict metrics and labels: `--disabled-metrics`, `--show-hidden-metrics-for-version`,
+//! `--allow-metric-labels` and `--allow-metric-labels-manifest`.
 
 use std::{collections::BTreeMap, fs, io::ErrorKind};
 
+use harbormaster_api::Release;
 use harbormaster_driver::metrics::{AllowedLabelValues, Limits};
 use serde_json::{Value, json};
 
 use super::flags::Flags;
 
-/// The only version that `--show-hidden-metrics-for-version` accepts: the version before the one that Harbormaster
-/// implements.
-const PREVIOUS: &str = "1.35";
 const METRIC: &str = "[a-zA-Z_:][a-zA-Z0-9_:]*";
 const LABEL: &str = "[a-zA-Z_][a-zA-Z0-9_]*";
 
@@ -22,14 +19,15 @@ pub(super) type Pairs = BTreeMap<String, String>;
 ///
 /// # Errors
 ///
-/// Returns kube-scheduler's message for each invalid value.
-pub(super) fn limits(given: &Flags) -> Result<Limits, String> {
+/// Returns the message of the release's kube-scheduler for each invalid value.
+pub(super) fn limits(given: &Flags, release: Release) -> Result<Limits, String> {
     let disabled: Vec<String> = given.disabled_metrics.get().texts().flat_map(csv).collect();
     let pairs = given.allow_metric_labels.get().pairs();
     let manifest = given.allow_metric_labels_manifest.get();
     let listed = read_manifest(manifest);
     let mut wrong: Vec<String> = Vec::new();
-    wrong.extend(wrong_version(given.show_hidden_metrics_for_version.get()));
+    let shown_version = given.show_hidden_metrics_for_version.get();
+    wrong.extend(wrong_version(shown_version, release));
     wrong.extend(wrong_name(&disabled));
     wrong.extend(wrong_keys(pairs, "metrics.allowListMapping"));
     wrong.extend(listed.as_ref().err().cloned());
@@ -45,7 +43,7 @@ pub(super) fn limits(given: &Flags) -> Result<Limits, String> {
         _ => return Err(format!("[{}]", wrong.join(", "))),
     }
     let allowed = if manifest.is_empty() { allowed(pairs) } else { allowed(&listed.unwrap_or_default()) };
-    Ok(Limits::new(disabled, allowed))
+    Ok(Limits::new(disabled, allowed).with_hidden(!shown_version.is_empty()))
 }
 
 fn wrong_name(disabled: &[String]) -> Option<String> {
@@ -57,10 +55,11 @@ fn wrong_name(disabled: &[String]) -> Option<String> {
     ))
 }
 
-fn wrong_version(version: &str) -> Option<String> {
-    (!version.is_empty() && version != PREVIOUS).then(|| {
+fn wrong_version(version: &str, release: Release) -> Option<String> {
+    let previous = format!("1.{}", release.minor() - 1);
+    (!version.is_empty() && version != previous).then(|| {
         format!(
-            "metrics.showHiddenMetricsForVersion: Invalid value: {version:?}: must be omitted or have the value '{PREVIOUS}'; \
+            "metrics.showHiddenMetricsForVersion: Invalid value: {version:?}: must be omitted or have the value '{previous}'; \
              only the previous minor version is allowed"
         )
     })
@@ -149,7 +148,7 @@ pub(super) fn pairs(text: &str) -> Result<Pairs, String> {
     entries.into_iter().map(pair).collect()
 }
 
-/// Splits a string at commas outside quotes. An empty string has no entries.
+/// Splits a string at commas outside quotes, and removes the quotes. An empty string has no entries.
 fn csv(text: &str) -> Vec<String> {
     if text.is_empty() {
         return Vec::new();
@@ -187,7 +186,7 @@ mod tests {
 
     fn read(args: &[&str]) -> Result<Limits, String> {
         match flags::read("run", args.iter().map(OsString::from)) {
-            Read::Flags(given) => limits(&given),
+            Read::Flags(given) => limits(&given, Release::V1_36),
             other => panic!("{other:?}"),
         }
     }

@@ -1,10 +1,10 @@
 //! Reloads the configuration file while `run` is scheduling: valid content is applied; invalid content is reported, and
 //! the old configuration stays active.
 //!
-//! A mounted ConfigMap is a link that kubelet swaps, so contents are compared, not timestamps. SIGHUP triggers an
-//! immediate check. A file that is written in place may be read half-written, and the partial content may be valid, so
-//! content is used only if a second read a moment later returns the same. Each SIGHUP in the meantime restarts this
-//! wait, up to a limit.
+//! The kubelet updates a mounted ConfigMap by swapping a symbolic link, so contents are compared, not timestamps.
+//! SIGHUP triggers an immediate check. A file that is written in place may be read half-written, and the partial
+//! content may be valid, so content is used only if a second read a moment later returns the same content. Each SIGHUP
+//! in the meantime restarts this wait, up to a limit.
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,11 @@ use harbormaster_setup::{Choices, Setup};
 use harbormaster_yaml::Source;
 use serde_json::Value;
 
-use super::{files, flags::Flags, run};
+use super::{
+    files,
+    flags::Flags,
+    settings::{self, Settings},
+};
 use crate::scheduler;
 
 /// Interval between two reads of the file.
@@ -87,24 +91,25 @@ enum ApplyError {
 }
 
 impl Follower {
-    /// Creates a follower of the file whose active content is `source`, from which `config` was read.
+    /// Creates a follower of the file whose active content is `source`, from which `settings` were read. Their release
+    /// also applies to later contents.
     pub(super) fn new(
-        (given, choices): (&Flags, &Choices),
-        (source, config): (Source, &KubeSchedulerConfiguration),
+        given: &Flags,
+        settings: &Settings,
+        source: Source,
         shown: Configuration,
         metrics: &Metrics,
         reload: Reload,
     ) -> Self {
         metrics.set_config(&sha256(&source.text));
-        let (given, choices) = (given.clone(), choices.clone());
-        let (config, metrics) = (config.clone(), metrics.clone());
+        let (given, choices) = (given.clone(), settings.choices.clone());
+        let (config, metrics) = (settings.setup.config.clone(), metrics.clone());
         let judged = Ok(source.text.clone());
         Self { given, choices, source, config, judged, fresh: None, shown, metrics, reload }
     }
 
-    /// Runs forever.
-    pub(super) async fn run(mut self) {
-        let mut hangups = Hangups::new();
+    /// Runs forever. Each of `hangups` triggers a check.
+    pub(super) async fn run(mut self, mut hangups: Hangups) {
         loop {
             let asked = tokio::select! {
                 () = tokio::time::sleep(if self.fresh.is_some() { SETTLE } else { LOOK }) => false,
@@ -178,7 +183,7 @@ impl Follower {
     /// Builds the setup from new content.
     fn setup(&self, text: &str) -> Result<Setup, String> {
         let source = Source { name: self.source.name.clone(), text: text.to_owned() };
-        let config = run::configured(&self.given, &self.choices, Some(&source))?;
+        let config = settings::configured(&self.given, &self.choices, Some(&source))?;
         let setup = Setup::of(config, &self.choices).map_err(|errors| errors.to_string())?;
         let wrong = ConfigErrors::from(needs_restart(&self.config, &setup.config));
         wrong.into_result().map_err(|errors| errors.to_string())?;
@@ -186,7 +191,7 @@ impl Follower {
     }
 }
 
-/// Returns an error for each changed field that is read only when the scheduler starts.
+/// Returns an error for each changed field that cannot be reloaded.
 fn needs_restart(old: &KubeSchedulerConfiguration, new: &KubeSchedulerConfiguration) -> Vec<ConfigError> {
     let mut different = Vec::new();
     differences("", &old.to_value(), &new.to_value(), &mut different);
@@ -197,7 +202,8 @@ fn needs_restart(old: &KubeSchedulerConfiguration, new: &KubeSchedulerConfigurat
     different.into_iter().map(error).collect()
 }
 
-/// Adds to `found` the fields in which two objects differ, each with both values.
+/// Adds to `found` the fields in which two configurations differ, each with both values. Skips the fields that can be
+/// reloaded.
 fn differences(path: &str, old: &Value, new: &Value, found: &mut Vec<(String, Value, Value)>) {
     let (Value::Object(olds), Value::Object(news)) = (old, new) else {
         if old != new {
@@ -224,11 +230,11 @@ fn sha256(text: &str) -> String {
 
 /// SIGHUP, on platforms that have it.
 #[cfg(unix)]
-struct Hangups(Option<tokio::signal::unix::Signal>);
+pub(super) struct Hangups(Option<tokio::signal::unix::Signal>);
 
 #[cfg(unix)]
 impl Hangups {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         use tokio::signal::unix::{SignalKind, signal};
         // Even without the signal, the file is checked periodically.
         Self(signal(SignalKind::hangup()).ok())
@@ -246,11 +252,11 @@ impl Hangups {
 
 /// SIGHUP, on platforms that have it.
 #[cfg(not(unix))]
-struct Hangups;
+pub(super) struct Hangups;
 
 #[cfg(not(unix))]
 impl Hangups {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self
     }
 
@@ -276,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn scheduling_fields_are_reloaded() {
+    fn changes_to_scheduling_fields_need_no_restart() {
         let new = "parallelism: 3\npercentageOfNodesToScore: 5\npodInitialBackoffSeconds: 2\n\
                    podMaxBackoffSeconds: 20\nprofiles: [{schedulerName: a}, {schedulerName: b}]\n";
         assert_eq!(refused("", new), [""; 0]);
@@ -284,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_that_is_read_only_at_the_start_is_rejected_with_its_position() {
+    fn a_change_that_needs_a_restart_is_rejected_with_its_position() {
         let new = "parallelism: 3\nleaderElection:\n  leaseDuration: 30s\nclientConnection: {qps: 7}\n";
         assert_eq!(
             refused("", new),
@@ -314,7 +320,7 @@ mod tests {
         assert!(pressed.has_settled(false, at(2800)));
         let mut storm = UnsettledContent::new(Ok("a".to_owned()), begin);
         assert!((1..500).all(|n| !storm.has_settled(true, at(10 * n))));
-        assert!(storm.has_settled(true, at(5000)), "it does not wait forever");
+        assert!(storm.has_settled(true, at(5000)), "signals delay the reload for at most 5 s");
     }
 
     #[test]

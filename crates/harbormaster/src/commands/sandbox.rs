@@ -11,13 +11,13 @@ use std::{
 };
 
 use clap::{Args, Command, ValueEnum};
-use harbormaster_config::FeatureGates;
 use harbormaster_core::Notes;
 use harbormaster_sandbox::{AttachedScheduler, Board, Clock, News, PodState, Sandbox, Update, Validate};
 use harbormaster_setup::{Choices, Setup};
 
 use super::{
-    CommandError, CommandResult, Program, files, log, log_output::Output, manifest_files, run::Signals,
+    CommandError, CommandResult, Program, SIMULATED, features, files, log, log_output::Output,
+    manifest_files, run::Signals,
 };
 use crate::scheduler;
 use kubeconfig::Kubeconfig;
@@ -33,14 +33,14 @@ pub(crate) struct Options {
     /// Treatment of unknown and duplicate fields: strict, warn or ignore
     #[arg(long, value_name = "HOW", num_args = 0..=1, require_equals = true, default_value = "strict", default_missing_value = "strict")]
     validate: Validate,
-    /// Make pods on missing nodes pending again; otherwise they stay there. Pods of DaemonSets and static pods are
-    /// removed with their nodes
+    /// Make pods on missing nodes pending again; without this flag, such pods stay bound. Pods of DaemonSets and static
+    /// pods are removed with their nodes
     #[arg(long)]
     reschedule_missing: bool,
     /// Add this many nodes, in three zones
     #[arg(long, value_name = "N")]
     nodes: Option<usize>,
-    /// Clock speed for tolerations, backoff after failures, deadlines and CronJobs
+    /// Speed of the clock for tolerations, backoff after failures, deadlines and CronJobs
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=3600))]
     clock_speed: u32,
     /// A KubeSchedulerConfiguration
@@ -53,15 +53,20 @@ pub(crate) struct Options {
     /// ./harbormaster-sandbox.kubeconfig]
     #[arg(long, value_name = "FILE")]
     kubeconfig_out: Option<PathBuf>,
-    /// The scheduler that places the pods; none leaves them to a scheduler of yours and keeps running, as with --serve
+    /// The scheduler that places the pods; with none, the sandbox leaves them to your own scheduler and keeps running,
+    /// as with --serve
     #[arg(long, value_enum, default_value_t)]
     scheduler: SchedulerChoice,
     /// Exit with code 2 if a pod is unschedulable at the end
     #[arg(long)]
     exit_code: bool,
-    /// The port of the API server on 127.0.0.1; 0 selects a free one
+    /// The port of the API server on 127.0.0.1; 0 selects a free port
     #[arg(long, value_name = "PORT", default_value_t = 0)]
     port: u16,
+    /// Version of Kubernetes whose kube-scheduler is reproduced, and which the API server reports: 1.33 to 1.37.
+    /// Versions before 1.36 differ from 1.36 only in their feature gates
+    #[arg(long, value_name = "VERSION", default_value_t = SIMULATED.to_string())]
+    emulated_version: String,
     /// Comma-separated list of pairs: Gate=true,Other=false
     #[arg(long, value_name = "LIST")]
     feature_gates: Vec<String>,
@@ -77,6 +82,8 @@ enum SchedulerChoice {
     None,
 }
 
+const EXIT_CODES: &str =
+    "Exit codes: 0 success; 1 any error; with --exit-code, 2 if a pod is unschedulable at the end.";
 const KUBECONFIG: &str = "harbormaster-sandbox.kubeconfig";
 /// Interval between two redraws of the screen.
 const REFRESH: Duration = Duration::from_millis(100);
@@ -95,7 +102,7 @@ pub(crate) fn command() -> Command {
     // `augment_args` sets the description to the doc comment of `Options`, so `about` must be called afterwards.
     Options::augment_args(Command::new("sandbox"))
         .about("Schedule pods in a make-believe cluster, with an API server for kubectl")
-        .after_help(super::AFTER_HELP)
+        .after_help(EXIT_CODES)
 }
 
 pub(crate) fn main(program: &Program, options: &Options) -> CommandResult {
@@ -118,16 +125,16 @@ pub(crate) fn main(program: &Program, options: &Options) -> CommandResult {
 
 /// Runs the sandbox, and returns the number of pods that are unschedulable at the end.
 async fn play(program: &Program, options: &Options) -> Result<usize, String> {
-    let mut signals = Signals::new().map_err(|e| format!("listening to signals: {e}"))?;
+    let mut signals = Signals::new().map_err(|e| format!("listening for signals: {e}"))?;
     let mut sandbox = Sandbox::start(contents(program, options)?).await.map_err(|e| e.to_string())?;
     if options.is_demonstration() {
-        eprintln!("note: without -f and --nodes this is a demonstration");
+        eprintln!("note: this is a demonstration; use -f or --nodes for your own cluster");
     }
     for notice in sandbox.notices() {
         eprintln!("note: {notice}");
     }
     if sandbox.store().list("nodes", "", "", "").is_ok_and(|(nodes, _)| nodes.is_empty()) {
-        eprintln!("note: there are no nodes; --nodes 3 would add some");
+        eprintln!("note: there are no nodes; add some with --nodes 3");
     }
     // The file is removed when this function returns, even with an error.
     let _kubeconfig = tell_how_to_connect(options, &sandbox)?;
@@ -135,27 +142,28 @@ async fn play(program: &Program, options: &Options) -> Result<usize, String> {
     let ended = watch(options, &mut sandbox, &mut signals, &mut view).await;
     view.end(&sandbox).map_err(|e| format!("standard output: {e}"))?;
     if sandbox.board.pods().next().is_none() && !options.stays() {
-        eprintln!("note: there were no pods; -f FILE adds some, --serve waits for yours");
+        eprintln!(
+            "note: there were no pods; add some with -f FILE, or use --serve and create them with kubectl"
+        );
     }
     let unschedulable = sandbox.board.count(PodState::Unschedulable);
     tokio::select! {
         stopped = sandbox.stop() => ended.and(stopped.map_err(|e| e.to_string())).map(|()| unschedulable),
-        () = signals.next() => Err("a second signal: exiting immediately".to_owned()),
+        () = signals.next() => Err("received a second signal: exiting immediately".to_owned()),
     }
 }
 
 /// Returns the settings of the sandbox.
 fn contents(program: &Program, options: &Options) -> Result<harbormaster_sandbox::Options, String> {
     let mut extenders = Vec::new();
+    let features = features(&options.emulated_version, &options.feature_gates)?;
     let scheduler = match options.scheduler {
         SchedulerChoice::None if options.config.is_some() => {
             return Err("--config has no effect with --scheduler=none".to_owned());
         }
         SchedulerChoice::None => AttachedScheduler::None,
         SchedulerChoice::Harbormaster => {
-            let gates = FeatureGates::parse(options.feature_gates.iter().map(String::as_str))
-                .map_err(|e| e.to_string())?;
-            let choices = Choices { features: gates.features(), ..program.choices() };
+            let choices = Choices { features, ..program.choices() };
             let config = options.config.as_deref().map(files::read).transpose()?;
             let config = config.as_ref().map(|source| (source.name.as_str(), source.text.as_str()));
             let mut setup = Setup::read(config, &choices).map_err(|e| e.to_string())?;
@@ -176,7 +184,8 @@ fn contents(program: &Program, options: &Options) -> Result<harbormaster_sandbox
         },
     };
     let clock = Clock::with_speed(options.clock_speed);
-    Ok(harbormaster_sandbox::Options { scheduler, extenders, port: options.port, clock, ..given })
+    let release = features.release();
+    Ok(harbormaster_sandbox::Options { scheduler, release, extenders, port: options.port, clock, ..given })
 }
 
 fn tell_how_to_connect(options: &Options, sandbox: &Sandbox) -> Result<Option<Kubeconfig>, String> {
@@ -246,7 +255,7 @@ impl View {
     fn news(&mut self, news: &[News]) -> io::Result<()> {
         match self {
             Self::Screen(screen) => {
-                screen.is_stale();
+                screen.mark_stale();
                 Ok(())
             }
             Self::Lines => {
@@ -274,7 +283,7 @@ impl View {
         }
     }
 
-    /// If there is a table, replaces it with all pods. Then shows a summary.
+    /// If there is a table, replaces it with a table of all pods. Then shows a summary.
     fn end(&self, sandbox: &Sandbox) -> io::Result<()> {
         let board = &sandbox.board;
         let table = match self {
@@ -298,7 +307,7 @@ fn colours() -> bool {
     std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty())
 }
 
-/// Returns `12 pods: 9 placed, 2 unschedulable, 1 gated`.
+/// Returns a summary such as `12 pods: 9 placed, 2 unschedulable, 1 gated`.
 fn summary(board: &Board) -> String {
     let always = [PodState::Placed, PodState::Unschedulable, PodState::Gated];
     let of = |state: PodState, word: &str| {
@@ -321,7 +330,7 @@ fn summary(board: &Board) -> String {
     format!("{count} {}: {}", if count == 1 { "pod" } else { "pods" }, parts.join(", "))
 }
 
-/// Returns `, 12 of them on missing nodes`.
+/// Returns a text such as `, 12 of them on missing nodes`; empty if there are no such pods.
 fn on_missing_nodes(sandbox: &Sandbox) -> String {
     let nodes = sandbox.store().list("nodes", "", "", "").map(|(nodes, _)| nodes).unwrap_or_default();
     let nodes: HashSet<&str> = nodes.iter().map(|node| node.name()).collect();

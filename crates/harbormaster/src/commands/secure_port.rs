@@ -3,7 +3,7 @@
 use std::{
     path::PathBuf,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -22,9 +22,11 @@ use harbormaster_port::{
 use super::{
     VERSION,
     flags::{Flag, Flags},
+    settings::Settings,
 };
 
-/// Maximum time for one pod. If the engine takes longer, something in it hangs, for example a plugin.
+/// Maximum time for one step of the engine, such as a pod's attempt. If a step takes longer, something in it hangs, for
+/// example a plugin.
 const STEP_LIMIT: Duration = Duration::from_secs(60);
 
 /// Returns the options of the port; `None` if it is turned off.
@@ -117,7 +119,9 @@ fn path(flag: &Flag<String>) -> Option<PathBuf> {
 pub(super) fn checks(health: &Health, stopping: &Arc<AtomicBool>, leader_election: Option<Check>) -> Checks {
     let engine = health.clone();
     let engine = Check::new("engine", move || match engine.busy_for() {
-        busy if busy > STEP_LIMIT => Err(format!("the engine has been at one step for {busy:?}")),
+        busy if busy > STEP_LIMIT => {
+            Err(format!("the engine has not finished its current step for {busy:?}"))
+        }
         _ => Ok(()),
     });
     let stopping = stopping.clone();
@@ -137,35 +141,59 @@ pub(super) fn checks(health: &Health, stopping: &Arc<AtomicBool>, leader_electio
     }
 }
 
+/// The parts of the content that the port serves only once the settings are known. Clones share them.
+#[derive(Clone, Default)]
+pub(super) struct Shown {
+    pub(super) config: Configuration,
+    release: Arc<OnceLock<String>>,
+    metrics: Arc<OnceLock<Metrics>>,
+}
+
+impl Shown {
+    /// Shows the settings and the metrics. Only the first call has an effect.
+    pub(super) fn set(&self, settings: &Settings, metrics: &Metrics) {
+        self.config.set(settings.setup.config.to_value());
+        self.release.get_or_init(|| settings.emulation.release().to_string());
+        self.metrics.get_or_init(|| metrics.clone());
+    }
+}
+
 /// Returns all content that the port serves.
 pub(super) fn content(
     given: &Flags,
     config: &KubeSchedulerConfiguration,
-    shown: &Configuration,
+    shown: &Shown,
     checks: Checks,
-    metrics: &Metrics,
     set_verbosity: SetVerbosity,
 ) -> Content {
     let flags = given.values().into_iter().map(|(name, value)| zpages::Flag { name, value });
     Content {
         checks,
-        pages: pages(metrics),
-        config: shown.clone(),
+        pages: pages(&shown.metrics),
+        config: shown.config.clone(),
         flags: flags.collect(),
         version: VERSION,
+        // As in kube-scheduler, `/statusz` shows the release, whatever `--emulated-version` says.
+        emulates: shown.release.clone(),
         set_verbosity: config.enable_profiling.then_some(set_verbosity),
     }
 }
 
-fn pages(metrics: &Metrics) -> Vec<Page> {
+/// Returns the pages of metrics, which are empty until there are metrics.
+fn pages(metrics: &Arc<OnceLock<Metrics>>) -> Vec<Page> {
     let (numbers, resources) = (metrics.clone(), metrics.clone());
     let page = move || {
         let numbers = numbers.clone();
-        Box::pin(async move { numbers.page() }) as _
+        Box::pin(async move { numbers.get().map(Metrics::page).unwrap_or_default() }) as _
     };
     let of_pods = move || {
         let metrics = resources.clone();
-        Box::pin(async move { metrics.resources().await }) as _
+        Box::pin(async move {
+            match metrics.get() {
+                Some(metrics) => metrics.resources().await,
+                None => String::new(),
+            }
+        }) as _
     };
     vec![
         Page { path: "/metrics", content_type: PROMETHEUS, render: Arc::new(page), reset: None },
@@ -219,7 +247,10 @@ mod tests {
         assert_eq!(options.authentication.cache_ttl, Duration::from_secs(60));
         assert!(!options.authentication.tolerate_lookup_failure);
         assert_eq!(options.authentication.kubeconfig, Some("/k".into()));
-        assert_eq!(options.authorization.kubeconfig, None, "neither is inherited");
+        assert_eq!(
+            options.authorization.kubeconfig, None,
+            "the kubeconfig for authentication is not used for authorization"
+        );
     }
 
     #[test]
@@ -243,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn checks_follow_the_scheduler() {
+    fn checks_reflect_the_state_of_the_scheduler() {
         let (health, stopping) = (Health::default(), Arc::new(AtomicBool::new(false)));
         let lease = Check::new("leaderElection", || Ok(()));
         let checks = checks(&health, &stopping, Some(lease));

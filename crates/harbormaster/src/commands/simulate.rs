@@ -8,7 +8,6 @@ use std::{
 
 use clap::{Args, Command, ValueEnum};
 use harbormaster_api::similar::did_you_mean;
-use harbormaster_config::FeatureGates;
 use harbormaster_core::EngineConfig;
 use harbormaster_framework::extender::Extenders;
 use harbormaster_manifests::Validate;
@@ -20,21 +19,21 @@ use harbormaster_sim::{
 use serde::{Serialize, Serializer, ser::SerializeSeq as _};
 
 use super::{
-    CommandError, CommandResult, Program, files,
+    CommandError, CommandResult, Program, SIMULATED, features, files,
     layout::{self, Style},
     manifest_files, table,
 };
 use crate::scheduler;
 
-const EXIT_CODES: &str = "Exit codes: 0 success; 1 any error; with --exit-code, 2 if a pod is unschedulable or preempted (gated pods and \
-     pods of other schedulers do not count).";
+const EXIT_CODES: &str = "Exit codes: 0 success; 1 any error; with --exit-code, 2 if one of the pods shown is unschedulable or preempted \
+     (gated pods and pods of other schedulers do not count).";
 
 /// Arguments of `simulate`.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     /// Manifests (YAML or JSON): files, directories, dumps (output of the command dump or of kubectl get -o yaml), or -
-    /// for standard input. Missing pods of workloads are created: for a DaemonSet one on each eligible node, for a
-    /// CronJob those of one run. Claims are bound to volumes, which are provisioned where their pods run if necessary
+    /// for standard input. Missing pods of workloads are created; a DaemonSet gets one pod on each eligible node, and a
+    /// CronJob gets the pods of one run. Claims are bound to volumes; missing volumes are provisioned
     #[arg(short = 'f', long = "filename", value_name = "FILE", required = true, num_args = 1..)]
     files: Vec<String>,
     /// Treatment of unknown and duplicate fields: strict, warn or ignore
@@ -43,8 +42,8 @@ pub(crate) struct Options {
     /// Also create the pods of workloads that come from a cluster (they have a uid) and have no pods in the manifests
     #[arg(long)]
     fill: bool,
-    /// Make pods on nodes that the input does not contain pending again; otherwise they are ignored. Pods of DaemonSets
-    /// and static pods are removed with their nodes
+    /// Make pods pending again if their node is missing from the input; without this flag, such pods are ignored. Pods
+    /// of DaemonSets and static pods are removed with their nodes
     #[arg(long)]
     reschedule_missing: bool,
     /// Show each pod in its own row, even if many are alike
@@ -75,6 +74,10 @@ pub(crate) struct Options {
     /// Do not call the extenders of the configuration
     #[arg(long)]
     no_extenders: bool,
+    /// Version of Kubernetes whose kube-scheduler is reproduced: 1.33 to 1.37. Versions before 1.36 differ from 1.36
+    /// only in their feature gates
+    #[arg(long, value_name = "VERSION", default_value_t = SIMULATED.to_string())]
+    emulated_version: String,
     /// Comma-separated list of pairs: Gate=true,Other=false
     #[arg(long, value_name = "LIST")]
     feature_gates: Vec<String>,
@@ -118,9 +121,8 @@ fn has_failed(pod: &PodReport) -> bool {
 
 /// Simulates and prints the result.
 fn simulate(program: &Program, options: &Options) -> Result<Report, String> {
-    let gates =
-        FeatureGates::parse(options.feature_gates.iter().map(String::as_str)).map_err(|e| e.to_string())?;
-    let choices = Choices { features: gates.features(), parity: options.parity, ..program.choices() };
+    let features = features(&options.emulated_version, &options.feature_gates)?;
+    let choices = Choices { features, parity: options.parity, ..program.choices() };
     let config = options.config.as_deref().map(files::read).transpose()?;
     let config = config.as_ref().map(|source| (source.name.as_str(), source.text.as_str()));
     let mut setup = Setup::read(config, &choices).map_err(|e| e.to_string())?;
@@ -184,7 +186,7 @@ fn shown(options: &Options, all: &Report) -> Result<Report, String> {
                 true => pod.pod.as_str(),
                 false => short(pod),
             });
-            return Err(format!("no pod without a node is called {name:?}{}", did_you_mean(name, known)));
+            return Err(format!("no pod without a node is named {name:?}{}", did_you_mean(name, known)));
         }
     }
     let pods = all.pods.iter().filter(|pod| is_wanted(options, pod)).cloned().collect();
@@ -207,7 +209,7 @@ fn short(pod: &PodReport) -> &str {
 /// Inputs of a second run, which explains the pods one by one, so that the explanations need not be kept in memory.
 type SecondRun = Option<(EngineConfig, Inventory)>;
 
-/// Explains one pod after another until `tell` fails.
+/// Passes the explanation of one pod after another to `tell` until `tell` fails.
 fn explain<E>(
     options: &Options,
     all: &Report,
@@ -243,7 +245,7 @@ fn print_table(options: &Options, all: &Report, shown: &Report, again: SecondRun
     out.flush()
 }
 
-/// Writes `{"pods": [...]}`, with `"explanations": [...]` if they were requested.
+/// Writes the report as JSON, with `"explanations": [...]` if they were requested.
 fn print_json(options: &Options, all: &Report, shown: &Report, again: SecondRun) -> io::Result<()> {
     let mut out = BufWriter::new(io::stdout().lock());
     match again {

@@ -21,7 +21,7 @@ pub(crate) const COLUMNS: &str = "Columns: FITS is how many of the evaluated nod
      attempts. With --explain, FIT and DO NOT FIT count nodes with equal results, and raw->final shows a plugin's score as \
      computed and as used: normalized to the range 0 to 100 and multiplied by the plugin's weight.";
 
-/// Renders all pods as a table; similar pods share a row unless `all` is set.
+/// Renders all pods as a table. If there are many, similar pods share a row unless `all` is set.
 pub(crate) fn render(report: &Report, all: bool, style: Style) -> String {
     if report.pods.is_empty() {
         return format!("no pod is waiting for a node{}\n", on_missing_nodes(report));
@@ -82,7 +82,7 @@ fn outcome(pod: &PodReport) -> (String, Colour) {
     }
 }
 
-/// Returns `, 12 on missing nodes`.
+/// Returns a text such as `, 12 on missing nodes`; empty if there are no such pods.
 fn on_missing_nodes(report: &Report) -> String {
     match report.missing_nodes.values().sum::<usize>() {
         0 => String::new(),
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn preempted_pods_are_counted_separately() {
+    fn preempted_pods_and_pods_of_other_schedulers_are_counted_separately() {
         let mut report = report();
         let preempted_by = Some("a/placed".to_owned());
         report.pods.push(PodReport { pod: "a/other".into(), is_foreign: true, ..PodReport::default() });

@@ -1,5 +1,5 @@
-//! Installs, upgrades and uninstalls the charts in `examples/charts` in the sandbox, and drains nodes on which they
-//! run, with the real helm and kubectl.
+//! Installs, upgrades and uninstalls the charts in `examples/charts` in the sandbox, and drains nodes on which their
+//! pods run, with the real helm and kubectl.
 
 #![cfg(unix)]
 
@@ -94,7 +94,7 @@ impl Sandbox {
             .spawn()
             .expect("the binary runs");
         let sandbox = Self { child, directory, kubectl, helm };
-        eventually("a kubeconfig", || sandbox.directory.path().join(KUBECONFIG).exists());
+        eventually("the kubeconfig exists", || sandbox.directory.path().join(KUBECONFIG).exists());
         sandbox
     }
 
@@ -136,8 +136,8 @@ impl Sandbox {
         list["items"].as_array().cloned().unwrap_or_default()
     }
 
-    /// Returns a release's pods, which must all be ready: first those that belong to no DaemonSet, then those of
-    /// DaemonSets.
+    /// Returns a release's pods, which must all be ready: first those of Deployments and StatefulSets, then those of
+    /// DaemonSets. Ignores pods of jobs and pods that are being deleted.
     fn pods(&self, namespace: &str) -> (Vec<Value>, Vec<Value>) {
         let mut pods = self.items(&format!("get pods -n {namespace} -o json"));
         pods.retain(|pod| {
@@ -168,7 +168,7 @@ impl Sandbox {
 
 impl Drop for Sandbox {
     fn drop(&mut self) {
-        // Both fail only if the process has already exited.
+        // Both calls fail only if the process has already exited.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -190,14 +190,14 @@ fn path_of(chart: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/charts").join(chart)
 }
 
-/// Installs a chart, upgrades it, drains a node on which it runs, and uninstalls it.
+/// Installs a chart, upgrades it, drains a node on which its pods run, and uninstalls it.
 fn live(sandbox: &Sandbox, chart: &Chart) {
     let Chart { name, pods, daemons, claims, upgrade: (change, then), kept } = chart;
     let place = format!("{name} {} -n {name}", path_of(name).display());
     sandbox.helm(&format!("install {place} --create-namespace --wait --timeout 60s"));
     let manifest = sandbox.helm(&format!("get manifest {name} -n {name}"));
     let documents = manifest.matches("\nkind: ").count();
-    assert_eq!(sandbox.there(&manifest, name).len(), documents, "{name}: not all objects are there");
+    assert_eq!(sandbox.there(&manifest, name).len(), documents, "{name}: objects of the manifest that exist");
     let running = sandbox.pods(name);
     assert_eq!((running.0.len(), running.1.len()), (*pods, *daemons), "{name}: pods and daemons");
     let bound = sandbox.items(&format!("get pvc -n {name} -o json"));
@@ -221,7 +221,7 @@ fn live(sandbox: &Sandbox, chart: &Chart) {
 
     let node = running[0]["spec"]["nodeName"].as_str().expect("a node").to_owned();
     sandbox.kubectl(&format!("drain {node} --ignore-daemonsets --delete-emptydir-data --timeout=60s"));
-    eventually(&format!("{name}: all pods are elsewhere"), || {
+    eventually(&format!("{name}: only pods of DaemonSets are on the drained node"), || {
         let left = sandbox.items(&format!("get pods -A --field-selector spec.nodeName={node} -o json"));
         left.iter().all(|pod| pod["metadata"]["ownerReferences"][0]["kind"] == "DaemonSet")
     });
@@ -235,11 +235,15 @@ fn live(sandbox: &Sandbox, chart: &Chart) {
     let unwanted: Vec<&String> =
         left.iter().filter(|left| !kept.iter().any(|kind| left.starts_with(kind))).collect();
     assert!(unwanted.is_empty(), "{name}: left behind: {unwanted:?}");
-    assert_eq!(left.is_empty(), kept.is_empty(), "{name}: {left:?} is left, {kept:?} should be");
+    assert_eq!(
+        left.is_empty(),
+        kept.is_empty(),
+        "{name}: {left:?} remain, but objects of these kinds should: {kept:?}"
+    );
     assert_eq!(sandbox.helm(&format!("list -n {name} -q")), "", "{name}: the release is listed");
     let secrets = sandbox.kubectl(&format!("get secrets -n {name} -l owner=helm -o name"));
-    assert_eq!(secrets, "", "{name}: releases are left behind");
-    eventually(&format!("{name}: no pods but those of hooks"), || {
+    assert_eq!(secrets, "", "{name}: secrets of releases are left behind");
+    eventually(&format!("{name}: only pods of hooks are left"), || {
         let pods = sandbox.items(&format!("get pods -n {name} -o json"));
         pods.iter().all(|pod| pod["metadata"]["ownerReferences"][0]["kind"] == "Job")
     });
@@ -299,11 +303,11 @@ fn tests_rollbacks_and_passwords(version: HelmVersion) {
 }
 
 #[test]
-fn helm_4_tests_rolls_back_and_keeps_passwords() {
+fn helm_4_runs_the_tests_of_a_chart_and_rolls_back_without_changing_passwords() {
     tests_rollbacks_and_passwords(HelmVersion::Four);
 }
 
 #[test]
-fn helm_3_tests_rolls_back_and_keeps_passwords() {
+fn helm_3_runs_the_tests_of_a_chart_and_rolls_back_without_changing_passwords() {
     tests_rollbacks_and_passwords(HelmVersion::Three);
 }

@@ -113,7 +113,7 @@ fn the_chart_reflects_its_values() {
 const STATIC_POD: &str = "system:kube-scheduler";
 
 /// Starts a cluster with RBAC and an audit log.
-fn careful_cluster() -> (ControlPlane, tempfile::TempDir) {
+fn audited_cluster() -> (ControlPlane, tempfile::TempDir) {
     let files = tempfile::tempdir().expect("a directory");
     let write = |name: &str, text: String| {
         let path = files.path().join(name);
@@ -136,7 +136,8 @@ fn careful_cluster() -> (ControlPlane, tempfile::TempDir) {
     (ControlPlane::start(&options).expect("the API server starts"), files)
 }
 
-/// Returns the certificate of an authority that issues client certificates. The API server publishes it to schedulers.
+/// Returns the certificate of an authority that issues client certificates. The API server publishes the certificate to
+/// schedulers.
 fn certificate() -> String {
     let key = rcgen::KeyPair::generate().expect("a key is made");
     rcgen::CertificateParams::default().self_signed(&key).expect("a certificate is made").pem()
@@ -184,7 +185,8 @@ fn start(cluster: &Endpoint, files: &Path, deployment: &str) -> Started {
     start_with(spec, "harbormaster", args, files)
 }
 
-/// Starts the scheduler as kubelet would start the static pod, with the permissions that Kubernetes grants to its user.
+/// Starts the scheduler as the kubelet would start the static pod, with the permissions that Kubernetes grants to its
+/// user.
 fn start_static_pod(cluster: &Endpoint, files: &Path) -> Started {
     let path = deploy("static-pod/kube-scheduler.yaml");
     let path = path.to_str().expect("a path in UTF-8");
@@ -198,7 +200,7 @@ fn start_static_pod(cluster: &Endpoint, files: &Path) -> Started {
     start_with(pod["spec"].take(), program, args, files)
 }
 
-/// Starts a pod's program. Only the port is changed, because other tests may run at the same time.
+/// Starts a pod's program on a free port, because other tests may run at the same time.
 fn start_with(spec: Value, program: &str, mut args: Vec<String>, files: &Path) -> Started {
     let [port] = free_ports().expect("a port is free");
     args.push(format!("--secure-port={port}"));
@@ -206,7 +208,7 @@ fn start_with(spec: Value, program: &str, mut args: Vec<String>, files: &Path) -
 }
 
 impl Started {
-    /// Asserts that kubelet's probes succeed.
+    /// Asserts that the kubelet's probes succeed.
     fn is_probed(&self) {
         let container = &self.spec["containers"][0];
         let nobody = ApiClient::new(&format!("https://127.0.0.1:{}", self.port), "");
@@ -214,7 +216,7 @@ impl Started {
             let get = &container[probe]["httpGet"];
             let ports = container["ports"].as_array().expect("ports");
             let port = ports.iter().find(|port| port["name"] == get["port"]).expect("the probe's port");
-            assert_eq!(port["containerPort"], 10259, "{probe}: the port where it is served by default");
+            assert_eq!(port["containerPort"], 10259, "{probe}: the scheduler's default port");
             assert_eq!(get["scheme"], "HTTPS", "{probe}");
             let path = get["path"].as_str().expect("a path");
             eventually(probe, PATIENCE, || nobody.get_text(path).ok().filter(|answer| answer == "ok"));
@@ -250,7 +252,7 @@ impl Started {
     /// Asserts that the scheduler holds the lease named `lease` until it exits.
     fn leads_and_ends(self, client: &ApiClient, lease: &str) {
         let path = format!("/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{lease}");
-        let holder = || client.get(&path).expect("there is the lease")["spec"]["holderIdentity"].take();
+        let holder = || client.get(&path).expect("the lease exists")["spec"]["holderIdentity"].take();
         assert_ne!(holder(), "");
         self.process.ends_well();
         assert_eq!(holder(), "");
@@ -271,7 +273,8 @@ fn write_kubeconfig(cluster: &Endpoint, files: &Path, token: &str) -> String {
     kubeconfig.display().to_string()
 }
 
-/// Returns the API calls of the schedulers' accounts that were allowed or denied: `verb resource[/subresource]`.
+/// Returns the API calls of the schedulers' accounts that were allowed, or those that were denied, as
+/// `verb resource[/subresource]`.
 fn calls(files: &Path, allowed: bool) -> BTreeSet<String> {
     let log = fs::read_to_string(files.join("audit.log")).expect("an audit log");
     let calls = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
@@ -360,7 +363,7 @@ fn every_kind_of_pod(client: &ApiClient, scheduler: &str) {
     });
     let (_, why) = wait_until_explained(client, "large");
     assert!(why.contains("2 Insufficient cpu"), "{why}");
-    // One pod has to be evicted.
+    // The next two pods fill the nodes, so that the pod after them must evict one.
     let fill = |number: usize| {
         let spec = json!({"terminationGracePeriodSeconds": 0});
         pod(&format!("low-{number}"), scheduler, json!({"cpu": "3"}), spec)
@@ -381,7 +384,7 @@ fn every_kind_of_pod(client: &ApiClient, scheduler: &str) {
 
 #[test]
 fn the_kustomize_deployment_can_schedule_every_kind_of_pod_with_its_permissions() {
-    let (cluster, files) = careful_cluster();
+    let (cluster, files) = audited_cluster();
     apply(&cluster, files.path(), &overlay("beside"));
     let harbormaster = start(&cluster, files.path(), "harbormaster");
     harbormaster.is_probed();
@@ -395,19 +398,24 @@ fn the_kustomize_deployment_can_schedule_every_kind_of_pod_with_its_permissions(
         assert!(used.contains(call), "{call}: {used:?}");
     }
     may_write_one_lease(cluster.client(), "harbormaster");
-    // Every granted permission is used, except those that are needed only in case of trouble.
+    // Every granted permission is used, except those that this test does not need.
     let unused: BTreeSet<String> =
         granted(cluster.client(), "harbormaster").difference(&used).cloned().collect();
     let expected = [
-        // Another scheduler may have bound the pod.
+        // After a conflict, the scheduler checks whether the pod is already bound.
         "get pods",
         // PreBind waits for provisioned volumes.
         "get persistentvolumeclaims",
         "get persistentvolumes",
         // A claim is read again after a conflict.
         "get resourceclaims",
+        // The scheduler creates a claim for extended resources that device classes provide.
+        "create resourceclaims",
+        "delete resourceclaims",
         // The API server checks this permission itself when an allocation is written.
         "patch resourceclaims/binding",
+        // This server is Kubernetes 1.36, whose scheduler does not watch them.
+        "watch devicetaintrules",
         // Repeated events form a series.
         "update events",
         "patch events",
@@ -420,7 +428,7 @@ fn the_kustomize_deployment_can_schedule_every_kind_of_pod_with_its_permissions(
 
 #[test]
 fn the_helm_release_that_replaces_kube_scheduler_can_schedule_every_kind_of_pod() {
-    let (cluster, files) = careful_cluster();
+    let (cluster, files) = audited_cluster();
     let values = "{schedulerName: default-scheduler, leaderElection: {resourceName: kube-scheduler, resourceNamespace: \
                   kube-system}}";
     apply(&cluster, files.path(), &chart("harbormaster", values).unwrap());
@@ -434,7 +442,7 @@ fn the_helm_release_that_replaces_kube_scheduler_can_schedule_every_kind_of_pod(
 
 #[test]
 fn the_static_pod_can_schedule_every_kind_of_pod_with_kube_schedulers_permissions() {
-    let (cluster, files) = careful_cluster();
+    let (cluster, files) = audited_cluster();
     let harbormaster = start_static_pod(&cluster, files.path());
     harbormaster.is_probed();
     every_kind_of_pod(cluster.client(), "default-scheduler");
@@ -443,7 +451,8 @@ fn the_static_pod_can_schedule_every_kind_of_pod_with_kube_schedulers_permission
     assert!(calls(files.path(), true).contains("watch configmaps"));
 }
 
-/// Asserts that the account may write the lease named `lease` and no other lease, least of all another scheduler's.
+/// Asserts that, of three leases, the account may get and update only the one named `lease`, and may patch or delete
+/// none.
 fn may_write_one_lease(client: &ApiClient, lease: &str) {
     let may = |verb: &str, name: &str| {
         let attributes = json!({
@@ -463,7 +472,7 @@ fn may_write_one_lease(client: &ApiClient, lease: &str) {
 
 #[test]
 fn overlays_and_chart_grant_the_same_permissions() {
-    let (cluster, files) = careful_cluster();
+    let (cluster, files) = audited_cluster();
     let client = cluster.client();
     apply(&cluster, files.path(), &overlay("beside"));
     let beside = (granted(client, "harbormaster"), lease_rights(client));

@@ -12,7 +12,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the repository's root")
 }
 
-/// Collects all Markdown files of the repository, except those in build folders.
+/// Collects all Markdown files of the repository, except those in build folders and hidden folders.
 fn documents(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path()) {
         let name = entry.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -86,7 +86,7 @@ fn every_alert_links_to_a_heading() {
 }
 
 #[test]
-fn every_path_that_a_document_names_exists() {
+fn the_paths_in_the_main_documents_exist() {
     let path =
         Regex::new(r"`((?:crates|contrib|docs|examples|deploy|tests)/[A-Za-z0-9_./-]+)`").expect("a pattern");
     let mut missing = Vec::new();

@@ -65,11 +65,11 @@ fn an_invalid_configuration_is_rejected_with_file_line_and_field() {
             "c.yaml:8:57: decoding .profiles[0].pluginConfig[0]: decoding args for plugin NodeResourcesFit: scoringStrategy.resources[0].weight: cannot unmarshal string into type int64",
         ),
         (
-            "extenders",
+            "extender without a weight",
             "extenders:\n- urlPrefix: http://127.0.0.1:1\n  prioritizeVerb: prioritize\n",
             "c.yaml:4:3: extenders[0].weight: Invalid value: 0: must have a positive weight applied to it",
         ),
-        ("no YAML", "profiles: [\n- x: }\n", "c.yaml:4:"),
+        ("not YAML", "profiles: [\n- x: }\n", "c.yaml:4:"),
     ] {
         let errors = refused_config(&format!("{HEAD}{text}"));
         assert!(errors.contains(expected), "{what}: {expected} is not in\n{errors}");

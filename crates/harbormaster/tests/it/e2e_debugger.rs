@@ -20,7 +20,8 @@ const SCHEDULER: &str = "default-scheduler";
 const COMPARED: &str = "Compared cache and queue with the API server";
 
 fn start(cluster: &Cluster, flags: &[&str]) -> Harbormaster {
-    let config = cluster.write_scheduler_config(&default_config().to_string()).expect("it is written");
+    let config =
+        cluster.write_scheduler_config(&default_config().to_string()).expect("the configuration is written");
     let flags = flags.iter().map(|flag| (*flag).to_owned());
     let args: Vec<String> = flags.chain([format!("--config={}", config.display())]).collect();
     Harbormaster::start(&args, cluster.directory().join("harbormaster.log"))
@@ -84,13 +85,13 @@ fn a_new_verbosity_reaches_the_engine(server: Server) {
     let moves = |pod: &str| {
         harbormaster.lines_with(&["Pod moved to an internal scheduling queue", &format!("default/{pod}")])
     };
-    assert_eq!(moves("before"), Vec::<String>::new(), "it was started with a verbosity of 4");
+    assert_eq!(moves("before"), Vec::<String>::new(), "moves in the queue are not logged at verbosity 4");
 
     let set = |v: &str| eventually("the port answers", PATIENCE, || ask(port, "PUT", "/debug/flags/v", v));
     assert_eq!(set("5"), (200, b"successfully set klog.logging.verbosity to 5\n".to_vec()));
     create(&cluster, "between", SCHEDULER, json!({}));
     wait_until_bound(client, "between");
-    eventually("its moves are logged", PATIENCE, || (!moves("between").is_empty()).then_some(()));
+    eventually("moves of the pod are logged", PATIENCE, || (!moves("between").is_empty()).then_some(()));
 
     assert_eq!(set("2").0, 200);
     create(&cluster, "after", SCHEDULER, json!({}));

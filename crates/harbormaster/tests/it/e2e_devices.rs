@@ -1,7 +1,7 @@
 //! Pods with resource claims: kube-scheduler and Harbormaster choose the same devices, write the same claims and give
 //! the same reasons.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use harbormaster_oracle::{
     components::ApiClient,
@@ -10,16 +10,21 @@ use harbormaster_oracle::{
 use serde_json::{Value, json};
 
 use crate::e2e::{
-    cluster::{PATIENCE, delete_pod, eventually, list, name_of, wait_until_bound, wait_until_explained},
-    objects::{NODES, PODS, default_config, node, pod},
+    cluster::{
+        PATIENCE, delete_pod, events, eventually, list, name_of, wait_until_bound, wait_until_explained,
+    },
+    objects::{EVENTS, NODES, PODS, default_config, node, pod},
     process::Harbormaster,
     server::{Server, on_both_servers},
 };
 
 on_both_servers! {
     both_schedulers_give_the_same_devices_and_reasons,
+    both_schedulers_serve_extended_resources_alike,
+    both_schedulers_wait_for_binding_conditions_alike,
+    the_claim_for_extended_resources_is_deleted_with_its_pod,
     a_claim_that_no_node_can_use_gets_other_devices,
-    claims_of_templates_are_created_allocated_and_given_back,
+    claims_from_templates_are_created_and_their_devices_are_freed_with_their_pods,
 }
 
 const CLASSES: &str = "/apis/resource.k8s.io/v1/deviceclasses";
@@ -47,7 +52,7 @@ fn slice(node: &str, gpus: &[(&str, &str)]) -> Value {
     })
 }
 
-/// Returns a claim for a number of devices of a class.
+/// Returns a claim for a number of devices of a device class.
 fn claim(name: &str, class: &str, count: u32) -> Value {
     let exactly = json!({"deviceClassName": class, "count": count});
     json!({"metadata": {"name": name}, "spec": {"devices": {"requests": [{"name": "r", "exactly": exactly}]}}})
@@ -59,7 +64,8 @@ fn user(name: &str, claim: &str) -> Value {
     pod(name, SCHEDULER, json!({"cpu": "1"}), json!({"resourceClaims": claims}))
 }
 
-/// Creates two nodes with GPUs, and classes for all GPUs, for those of one model, and one with a wrong selector.
+/// Creates two nodes with GPUs, and three device classes: one for all GPUs, one for the GPUs of one model, and one with
+/// a failing selector.
 fn create_world(client: &ApiClient) {
     let create = |path: &str, object: Value| drop(client.post(path, &object).expect("it is created"));
     // The nodes differ in size, so that no choice between them is arbitrary.
@@ -75,7 +81,7 @@ fn create_world(client: &ApiClient) {
     create(CLASSES, class("broken", &format!("device.attributes['{DRIVER}'].missing == 'x'")));
 }
 
-/// Claims by name: finalizers and status, without what differs between clusters.
+/// Returns the finalizers and status of each claim, keyed by name, without the fields that differ between clusters.
 fn claims(client: &ApiClient) -> BTreeMap<String, Value> {
     let comparable = |claim: &Value| {
         let mut claim = claim.clone();
@@ -90,7 +96,8 @@ fn claims(client: &ApiClient) -> BTreeMap<String, Value> {
     list(client, CLAIMS).iter().map(|claim| (name_of(claim).to_owned(), comparable(claim))).collect()
 }
 
-/// Creates pods and returns what a scheduler decides: their nodes or the reasons why they have none, and the claims.
+/// Creates pods and returns the scheduler's decisions: the pods' nodes or the reasons why they have none, and the
+/// claims.
 fn result(client: &ApiClient) -> (Vec<String>, BTreeMap<String, Value>) {
     create_world(client);
     let mut said = Vec::new();
@@ -114,7 +121,8 @@ fn result(client: &ApiClient) -> (Vec<String>, BTreeMap<String, Value>) {
     (said, claims(client))
 }
 
-fn both_schedulers_give_the_same_devices_and_reasons(server: Server) {
+/// Calls `result` in a cluster with kube-scheduler and in another cluster with Harbormaster, and returns both results.
+fn of_both<T>(server: Server, result: fn(&ApiClient) -> T) -> (T, T) {
     let theirs = {
         let cluster = server.own();
         let config = default_config().to_string();
@@ -128,12 +136,174 @@ fn both_schedulers_give_the_same_devices_and_reasons(server: Server) {
     let log = cluster.directory().join("harbormaster.log");
     let _harbormaster =
         Harbormaster::start(&[format!("--config={}", config.display()), "--parity".into()], log);
-    let ours = result(cluster.client());
+    (theirs, result(cluster.client()))
+}
+
+fn both_schedulers_give_the_same_devices_and_reasons(server: Server) {
+    let (theirs, ours) = of_both(server, result);
     assert_eq!(ours.0, theirs.0);
     assert_eq!(ours.1, theirs.1);
 }
 
-/// Starts a cluster with the world and Harbormaster.
+/// Extended resource of the device class `provider`.
+const RESOURCE: &str = "example.com/gpu";
+
+/// Creates a device class that provides [`RESOURCE`].
+fn create_provider(client: &ApiClient) {
+    let mut provider = class("provider", &format!("device.driver == '{DRIVER}'"));
+    provider["spec"]["extendedResourceName"] = RESOURCE.into();
+    client.post(CLASSES, &provider).expect("it is created");
+}
+
+/// Returns a pod whose containers request these amounts of an extended resource: first those of the init containers,
+/// then those of the containers.
+fn wanting(name: &str, resource: &str, init: &[u32], main: &[u32]) -> Value {
+    let container = |kind: &str, at: usize, amount: u32| {
+        let amounts = json!({resource: amount.to_string()});
+        let resources = json!({"requests": amounts, "limits": amounts});
+        json!({"name": format!("{kind}-{at}"), "image": "i", "resources": resources})
+    };
+    let all = |kind: &str, amounts: &[u32]| {
+        amounts.iter().enumerate().map(|(at, amount)| container(kind, at, *amount)).collect::<Vec<_>>()
+    };
+    let more = json!({"initContainers": all("init", init), "containers": all("main", main)});
+    pod(name, SCHEDULER, json!({}), more)
+}
+
+/// Creates pods with extended resources and returns the scheduler's decisions: the pods' nodes or the reasons why they
+/// have none, and the statuses and claims that the scheduler writes.
+fn extended(client: &ApiClient) -> (Vec<String>, Vec<Value>) {
+    create_world(client);
+    create_provider(client);
+    let mut plugged = node("n3", json!({}), "4", "8Gi", 100);
+    plugged["status"]["allocatable"][RESOURCE] = "4".into();
+    plugged["status"]["capacity"][RESOURCE] = "4".into();
+    client.post(NODES, &plugged).expect("it is created");
+    let own_name = "deviceclass.resource.kubernetes.io/provider";
+    let (mut said, mut written) = (Vec::new(), Vec::new());
+    // Each pod can get at most one node, even if the scheduler has not seen all objects yet at its first attempt.
+    for (name, resource, init, main, node) in [
+        ("init", RESOURCE, [2].as_slice(), [1].as_slice(), Some("n1")),
+        ("plugged", RESOURCE, &[], &[3], Some("n3")),
+        ("by-class", own_name, &[], &[1], Some("n2")),
+        ("too-much", RESOURCE, &[], &[2], None),
+        ("unknown", "example.com/unknown", &[], &[1], None),
+        ("one", RESOURCE, &[], &[1], Some("n3")),
+    ] {
+        let mut pod = wanting(name, resource, init, main);
+        if let Some(node) = node {
+            let field = json!({"key": "metadata.name", "operator": "In", "values": [node]});
+            let terms = json!([{"matchFields": [field]}]);
+            let required =
+                json!({"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}});
+            pod["spec"]["affinity"] = json!({ "nodeAffinity": required });
+        }
+        client.post(PODS, &pod).expect("it is created");
+        if node.is_none() {
+            said.push(format!("{name}: {:?}", wait_until_explained(client, name)));
+            continue;
+        }
+        said.push(format!("{name} on {}", wait_until_bound(client, name)));
+        let pod = client.get(&format!("{PODS}/{name}")).expect("it exists");
+        let mut status = pod["status"]["extendedResourceClaimStatus"].clone();
+        if let Some(claim) = status["resourceClaimName"].as_str().map(str::to_owned) {
+            assert!(claim.starts_with(&format!("{name}-extended-resources-")), "{claim}");
+            status["resourceClaimName"] = Value::Null;
+        }
+        written.push(json!({ name: status }));
+    }
+    let by_prefix = |claim: &Value| claim["metadata"]["generateName"].as_str().map(str::to_owned);
+    let mut claims = list(client, CLAIMS);
+    claims.sort_by_key(by_prefix);
+    written.extend(claims.into_iter().map(|mut claim| {
+        if let Some(allocation) = claim["status"]["allocation"].as_object_mut() {
+            allocation.remove("allocationTimestamp");
+        }
+        let metadata = claim["metadata"].take();
+        let mut owner = metadata["ownerReferences"][0].clone();
+        (owner["uid"], claim["status"]["reservedFor"][0]["uid"]) = (Value::Null, Value::Null);
+        let parts = ["generateName", "annotations", "finalizers"].map(|part| metadata[part].clone());
+        json!({"metadata": parts, "owner": owner, "spec": claim["spec"], "status": claim["status"]})
+    }));
+    (said, written)
+}
+
+fn both_schedulers_serve_extended_resources_alike(server: Server) {
+    let (theirs, ours) = of_both(server, extended);
+    assert_eq!(ours.0, theirs.0);
+    assert_eq!(ours.1, theirs.1);
+}
+
+/// Waits until a claim has a device about which nothing has been reported, and reports a condition of the device.
+fn report(client: &ApiClient, claim: &str, condition: &str) {
+    let path = format!("{CLAIMS}/{claim}");
+    let result = eventually(&format!("{claim} has a device"), PATIENCE, || {
+        let status = client.get(&path).expect("it exists")["status"].take();
+        let is_reserved = status["reservedFor"].is_array() && status["devices"].is_null();
+        let result = &status["allocation"]["devices"]["results"][0];
+        (is_reserved && result.is_object()).then(|| result.clone())
+    });
+    let condition = json!({
+        "type": condition, "status": "True", "reason": "R", "message": "it \"is\"",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    });
+    let [driver, pool, device] = ["driver", "pool", "device"].map(|field| result[field].clone());
+    let device = json!({"driver": driver, "pool": pool, "device": device, "conditions": [condition]});
+    let status = json!({"status": {"devices": [device]}});
+    client.merge_patch(&format!("{path}/status"), &status).expect("it is written");
+}
+
+/// Creates pods whose devices have binding conditions, and returns the events about the pods, without repetitions.
+fn awaited(client: &ApiClient) -> BTreeSet<[String; 5]> {
+    client.post(NODES, &node("n1", json!({}), "8", "8Gi", 100)).expect("it is created");
+    let mut slice = slice("n1", &[("gpu-0", "a1"), ("gpu-1", "a1")]);
+    for device in slice["spec"]["devices"].as_array_mut().expect("a slice has devices") {
+        device["bindingConditions"] = json!(["Ready"]);
+        device["bindingFailureConditions"] = json!(["Broken"]);
+        device["bindsToNode"] = json!(true);
+    }
+    client.post(SLICES, &slice).expect("it is created");
+    client.post(CLASSES, &class("gpu", &format!("device.driver == '{DRIVER}'"))).expect("it is created");
+    for (name, conditions) in [("ready", ["Ready"].as_slice()), ("broken", &["Broken", "Ready"])] {
+        client.post(CLAIMS, &claim(name, "gpu", 1)).expect("it is created");
+        client.post(PODS, &user(name, name)).expect("it is created");
+        conditions.iter().for_each(|condition| report(client, name, condition));
+        wait_until_bound(client, name);
+        // Events are written asynchronously.
+        eventually("the last event is written", PATIENCE, || events(client, name, "Scheduled").pop());
+    }
+    let all = list(client, EVENTS);
+    let fields = ["type", "reason", "action", "note", "reportingController"];
+    let of = |event: &Value| fields.map(|field| event[field].as_str().unwrap_or_default().to_owned());
+    // The API server writes events about its services.
+    all.iter().filter(|event| event["regarding"]["kind"] == "Pod").map(of).collect()
+}
+
+fn both_schedulers_wait_for_binding_conditions_alike(server: Server) {
+    let (theirs, ours) = of_both(server, awaited);
+    assert_eq!(ours, theirs);
+    assert!(ours.iter().any(|event| event[1] == "BindingConditionsPending"), "{ours:?}");
+}
+
+fn the_claim_for_extended_resources_is_deleted_with_its_pod(server: Server) {
+    let (cluster, _harbormaster) = started(server);
+    let client = cluster.client();
+    create_provider(client);
+    for name in ["a", "b"] {
+        client.post(PODS, &wanting(name, RESOURCE, &[], &[1])).expect("it is created");
+        wait_until_bound(client, name);
+    }
+    client.post(PODS, &wanting("c", RESOURCE, &[], &[2])).expect("it is created");
+    wait_until_explained(client, "c");
+    let count = || list(client, CLAIMS).len();
+    assert_eq!(count(), 2);
+    delete_pod(client, "a");
+    delete_pod(client, "b");
+    wait_until_bound(client, "c");
+    eventually("the claims of the deleted pods are gone", PATIENCE, || (count() == 1).then_some(()));
+}
+
+/// Starts a cluster with the objects of [`create_world`], and Harbormaster.
 fn started(server: Server) -> (crate::e2e::server::Cluster, Harbormaster) {
     let cluster = server.own_with_controllers();
     create_world(cluster.client());
@@ -162,7 +332,7 @@ fn a_claim_that_no_node_can_use_gets_other_devices(server: Server) {
     assert_eq!(claim["status"]["reservedFor"][0]["name"], "finder");
 }
 
-fn claims_of_templates_are_created_allocated_and_given_back(server: Server) {
+fn claims_from_templates_are_created_and_their_devices_are_freed_with_their_pods(server: Server) {
     let (cluster, _harbormaster) = started(server);
     let client = cluster.client();
     let exactly = json!({"deviceClassName": "gpu"});
@@ -181,7 +351,7 @@ fn claims_of_templates_are_created_allocated_and_given_back(server: Server) {
             let result = claim["status"]["allocation"]["devices"]["results"][0].clone();
             Some(format!("{}/{}", result["pool"].as_str()?, result["device"].as_str()?))
         });
-        devices.collect::<std::collections::BTreeSet<_>>()
+        devices.collect::<BTreeSet<_>>()
     };
     assert_eq!(taken().len(), 3, "every pod has its own device");
     client.post(PODS, &from_template("d")).expect("it is created");

@@ -1,5 +1,5 @@
-//! Replicas that elect a leader: one replica schedules, and another takes over when the first is gone, however it
-//! ended.
+//! Replicas that elect a leader: one replica schedules, and another takes over when the leader stops, for whatever
+//! reason.
 
 use std::{
     sync::{
@@ -22,9 +22,9 @@ use crate::e2e::{
 };
 
 on_both_servers! {
-    when_the_leader_is_killed_another_takes_over_after_its_lease_expires,
+    when_the_leader_is_killed_another_takes_over_after_the_lease_expires,
     a_terminated_leader_hands_over_immediately,
-    a_leader_that_was_suspended_for_long_writes_nothing_more_and_exits,
+    a_leader_that_was_suspended_for_a_long_time_writes_nothing_more_and_exits,
     a_leader_that_cannot_reach_the_server_exits_before_another_leads,
     a_second_signal_ends_a_leader_that_still_has_work_in_progress,
 }
@@ -102,11 +102,11 @@ impl Replica {
     }
 }
 
-/// Returns the time of the last lease renewal that reached the proxy.
+/// Returns the time of the last successful write of a lease through the proxy.
 fn last_renewal(proxy: &Proxy) -> Instant {
     let writes = proxy.records(|request| request.method != "GET" && request.path.contains("/leases"));
     let last = writes.iter().rfind(|write| (200..300).contains(&write.status));
-    last.expect("it has renewed").at
+    last.expect("the leader has renewed the lease").at
 }
 
 /// Returns the lease's spec.
@@ -119,7 +119,7 @@ fn body(record: &Record) -> Value {
     serde_json::from_slice(&record.request.body).expect("a body of JSON")
 }
 
-fn when_the_leader_is_killed_another_takes_over_after_its_lease_expires(server: Server) {
+fn when_the_leader_is_killed_another_takes_over_after_the_lease_expires(server: Server) {
     let scene = Scene::new(server, "election-killed");
     scene.create_node("second", "2", "a");
     let [a, b] = two(&scene, LASTS);
@@ -147,7 +147,7 @@ fn when_the_leader_is_killed_another_takes_over_after_its_lease_expires(server: 
     for index in 10..30 {
         scene.create(&format!("many-{index}"), "100m");
     }
-    eventually("some are being bound", PATIENCE, || (a.binds().len() > 12).then_some(()));
+    eventually("some pods are being bound", PATIENCE, || (a.binds().len() > 12).then_some(()));
     let Replica { process, proxy } = a;
     process.kill();
     let killed = Instant::now();
@@ -156,7 +156,7 @@ fn when_the_leader_is_killed_another_takes_over_after_its_lease_expires(server: 
     scene.many_are_bound(30);
     assert!(took <= LASTS + 2 * PAUSE + SLACK, "{took:?}");
     let waited = b.writes()[0].at - last_renewal(&proxy);
-    assert!(waited >= LASTS, "others wait until the lease has expired: {waited:?}");
+    assert!(waited >= LASTS, "the standby writes only after the lease has expired: {waited:?}");
     assert_eq!(spec(&scene)["holderIdentity"], b.identity());
     assert_eq!(spec(&scene)["leaseTransitions"], 1);
     scene.ends_well(b.process);
@@ -176,7 +176,11 @@ fn a_terminated_leader_hands_over_immediately(server: Server) {
     a.process.terminate();
     a.process.wait_for_line(&["Stopping: no more pods are tried"]);
     sleep(PERIOD);
-    assert_eq!(spec(&scene)["holderIdentity"], a.identity(), "it finishes what is under way first");
+    assert_eq!(
+        spec(&scene)["holderIdentity"],
+        a.identity(),
+        "the leader finishes its bindings before it releases the lease"
+    );
     gate.open();
     assert_eq!(a.process.wait(END).code(), Some(0), "{}", a.process.log());
     let ended = Instant::now();
@@ -201,26 +205,26 @@ fn a_terminated_leader_hands_over_immediately(server: Server) {
     assert!(log.contains("Released lease"), "{log}");
 }
 
-fn a_leader_that_was_suspended_for_long_writes_nothing_more_and_exits(server: Server) {
+fn a_leader_that_was_suspended_for_a_long_time_writes_nothing_more_and_exits(server: Server) {
     const PODS: usize = 30;
     let scene = Scene::new(server, "election-stopped");
     scene.create_node("second", "2", "a");
-    // A low request rate, so that many bindings are queued when the process is stopped.
+    // A low request rate, so that many bindings are queued when the process is suspended.
     let mut slow = config(scene.name);
     slow["clientConnection"] = json!({"qps": 2, "burst": 4, "contentType": "application/json"});
     let mut a = start(&scene, &slow, LASTS);
     a.leads();
     let b = start_standby(&scene, LASTS);
     scene.create_many(PODS);
-    eventually("all are decided", PATIENCE, || {
+    eventually("all pods have been tried", PATIENCE, || {
         let attempts = a.process.lines_with(&["Attempting to schedule pod", &scene.full("many-")]).len();
         (attempts >= PODS && a.binds().len() >= 2).then_some(())
     });
     a.process.signal("STOP");
-    assert!(a.binds().len() < PODS / 2, "most wait for their turn");
+    assert!(a.binds().len() < PODS / 2, "most bindings are still queued");
     b.leads();
     scene.many_are_bound(PODS);
-    // Events are not counted: the rest of a half-sent one may still arrive.
+    // Events are not counted: the rest of a half-sent event may still arrive.
     let decisions =
         |a: &Replica| a.writes().into_iter().filter(|write| !write.request.path.contains("/events")).count();
     let before = decisions(&a);

@@ -47,7 +47,8 @@ fn every_pod_of_a_burst_gets_its_event(server: Server) {
     create_all(client, PODS, &pods);
 
     let watch = PodWatch::start(client);
-    let config = cluster.write_scheduler_config(&default_config().to_string()).expect("it is written");
+    let config =
+        cluster.write_scheduler_config(&default_config().to_string()).expect("the configuration is written");
     let log = cluster.directory().join("harbormaster.log");
     let harbormaster = Harbormaster::start(&[format!("--config={}", config.display())], log);
     eventually("every pod that fits is bound", PATIENCE, || (watch.bound() >= POD_COUNT).then_some(()));
@@ -99,7 +100,9 @@ fn a_server_that_rejects_events_for_a_while_gets_all_of_them_afterwards(server: 
     sleep(Duration::from_secs(5));
     assert_eq!(explained(), BTreeSet::new());
     gate.open();
-    let all = eventually("all events", PATIENCE, || Some(explained()).filter(|all| all.len() > POD_COUNT));
+    let all = eventually("all events are written", PATIENCE, || {
+        Some(explained()).filter(|all| all.len() > POD_COUNT)
+    });
     let mut expected: BTreeSet<_> =
         (0..POD_COUNT).map(|index| ("Scheduled".to_owned(), scene.full(&format!("many-{index}")))).collect();
     expected.insert(("FailedScheduling".to_owned(), scene.full("misfit")));

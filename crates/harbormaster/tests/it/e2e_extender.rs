@@ -17,8 +17,8 @@ use crate::e2e::{
 };
 
 on_both_servers! {
-    an_extender_filters_scores_and_binds,
-    a_pod_that_an_extender_rejects_names_the_reason_and_is_retried_after_any_event,
+    an_extender_filters_and_scores_and_binds,
+    a_pod_that_an_extender_rejects_gets_the_reason_and_is_retried_after_a_node_changes,
     an_extender_that_hangs_fails_only_the_pods_that_need_it,
     an_ignorable_extender_is_ignored_when_it_hangs,
     an_extender_chooses_the_victims,
@@ -39,7 +39,7 @@ fn started(server: Server, name: &'static str, extender: Value) -> (Scene, Harbo
 }
 
 fn names(args: &Value) -> Vec<String> {
-    let items = args["Nodes"]["items"].as_array().expect("it is sent nodes");
+    let items = args["Nodes"]["items"].as_array().expect("the arguments contain nodes");
     items.iter().map(|node| node["metadata"]["name"].as_str().expect("nodes have names").to_owned()).collect()
 }
 
@@ -48,13 +48,13 @@ fn ending(args: &Value, end: &str) -> Vec<String> {
     names(args).into_iter().filter(|name| name.ends_with(end)).collect()
 }
 
-/// Accepts the candidate nodes whose names end with one of `ends`, and rejects the others as off limits.
+/// Accepts the candidate nodes whose names end with one of `ends`, and rejects the others as "off limits".
 fn only(args: &Value, ends: &[&str]) -> Value {
     let passes = |node: &Value| {
         let name = node["metadata"]["name"].as_str().unwrap_or_default();
         ends.iter().any(|end| name.ends_with(end))
     };
-    let items = args["Nodes"]["items"].as_array().expect("it is sent nodes");
+    let items = args["Nodes"]["items"].as_array().expect("the arguments contain nodes");
     let (pass, fail): (Vec<_>, Vec<_>) = items.iter().cloned().partition(passes);
     let failed = fail
         .iter()
@@ -63,8 +63,8 @@ fn only(args: &Value, ends: &[&str]) -> Value {
     json!({ "nodes": { "items": pass }, "failedNodes": failed, "error": "" })
 }
 
-fn an_extender_filters_scores_and_binds(server: Server) {
-    // The cluster ends when its last handle is dropped, so this handle outlives the extender that binds.
+fn an_extender_filters_and_scores_and_binds(server: Server) {
+    // The cluster ends when its last handle is dropped. This handle keeps it running while the extender binds.
     let cluster = server.shared();
     let client = cluster.client().clone();
     let extender = Extender::start(move |verb, args| {
@@ -82,7 +82,7 @@ fn an_extender_filters_scores_and_binds(server: Server) {
                 let bound = client.post(&format!("{PODS}/{name}/binding"), &binding);
                 json!({ "Error": bound.err().map(|error| error.to_string()).unwrap_or_default() })
             }
-            other => panic!("{other} is no verb of the configuration"),
+            other => panic!("{other} is not a verb of the configuration"),
         })
     });
     let (scene, harbormaster) = started(
@@ -100,7 +100,7 @@ fn an_extender_filters_scores_and_binds(server: Server) {
     scene.client.post(PODS, &object).expect("the pod is created");
     assert!(wait_until_bound(&scene.client, &name).ends_with("-c"));
     eventually("the event of the binding", PATIENCE, || events(&scene.client, &name, "Scheduled").pop());
-    let [filter] = extender.asked("filter", &name).try_into().expect("it is called once");
+    let [filter] = extender.asked("filter", &name).try_into().expect("the extender is called once");
     assert_eq!(filter["Pod"]["spec"]["containers"][0]["env"], json!([{"name": "A", "value": "B"}]));
     assert!(
         filter["Pod"].get("kind").is_none() && filter["Pod"]["metadata"].get("managedFields").is_none(),
@@ -120,10 +120,10 @@ fn an_extender_filters_scores_and_binds(server: Server) {
     harbormaster.ends_well();
 }
 
-fn a_pod_that_an_extender_rejects_names_the_reason_and_is_retried_after_any_event(server: Server) {
+fn a_pod_that_an_extender_rejects_gets_the_reason_and_is_retried_after_a_node_changes(server: Server) {
     let extender = Extender::start(|_, args| {
         let marked = |node: &&Value| !node["metadata"]["annotations"]["open"].is_null();
-        let items = args["Nodes"]["items"].as_array().expect("it is sent nodes");
+        let items = args["Nodes"]["items"].as_array().expect("the arguments contain nodes");
         let open: Vec<&Value> = items.iter().filter(marked).collect();
         let failed: serde_json::Map<String, Value> = match open.is_empty() {
             true => names(args).into_iter().map(|name| (name, json!("not open"))).collect(),
@@ -198,14 +198,17 @@ fn an_ignorable_extender_is_ignored_when_it_hangs(server: Server) {
     let begun = Instant::now();
     scene.create("pod", "10m");
     scene.is_bound("pod");
-    assert!(begun.elapsed() >= Duration::from_secs(1), "filter and prioritize were waited for");
+    assert!(
+        begun.elapsed() >= Duration::from_secs(1),
+        "the scheduler waits until filter and prioritize time out"
+    );
     harbormaster.wait_for_line(&["Skipping extender as it returned error and has ignorable flag set"]);
     harbormaster.ends_well();
 }
 
 fn an_extender_chooses_the_victims(server: Server) {
     let extender = Extender::start(|_, args| {
-        let victims = args["NodeNameToMetaVictims"].as_object().expect("it is sent victims");
+        let victims = args["NodeNameToMetaVictims"].as_object().expect("the arguments contain victims");
         let kept = victims.iter().filter(|(node, _)| node.ends_with("-b"));
         let kept: serde_json::Map<String, Value> =
             kept.map(|(node, victims)| (node.clone(), victims.clone())).collect();
@@ -225,9 +228,9 @@ fn an_extender_chooses_the_victims(server: Server) {
     let name = scene.full("urgent");
     let spec = json!({"nodeSelector": {"scene": scene.name}, "priorityClassName": "high"});
     let urgent = pod(&name, scene.name, json!({"cpu": "1"}), spec);
-    eventually("all are known", PATIENCE, || scene.get("on-c").filter(|pod| node_of(pod).is_some()));
+    eventually("the placed pods exist", PATIENCE, || scene.get("on-c").filter(|pod| node_of(pod).is_some()));
     scene.client.post(PODS, &urgent).expect("the pod is created");
-    eventually("its victim is terminating or gone", PATIENCE, || {
+    eventually("the victim is terminating or gone", PATIENCE, || {
         scene.get("on-b").is_none_or(|pod| is_terminating(&pod)).then_some(())
     });
     if scene.get("on-b").is_some() {
@@ -249,7 +252,7 @@ fn an_extender_chooses_the_victims(server: Server) {
 fn simulated(extender: Value, flags: &[&str]) -> String {
     let output = simulation(extender, flags);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).expect("it is text")
+    String::from_utf8(output.stdout).expect("the output is UTF-8")
 }
 
 fn simulation(extender: Value, flags: &[&str]) -> std::process::Output {
@@ -322,7 +325,7 @@ fn an_explanation_contains_the_results_of_extenders() {
         "urlPrefix": extender.url, "filterVerb": "filter", "prioritizeVerb": "prioritize", "weight": 2,
     });
     let said = simulated(config, &["--explain", "--independent", "-o", "json"]);
-    let said: Value = serde_json::from_str(&said).expect("it is JSON");
+    let said: Value = serde_json::from_str(&said).expect("the output is JSON");
     let [a, b] = [&said["explanations"][0], &said["explanations"][1]];
     let scores: Vec<(&str, i64)> = (a["fits"].as_array().into_iter().flatten())
         .filter_map(|fits| {
@@ -339,7 +342,7 @@ fn an_explanation_contains_the_results_of_extenders() {
 }
 
 #[test]
-fn over_https_certificates_are_verified_unless_the_configuration_disables_it() {
+fn certificates_are_verified_over_https_unless_the_configuration_disables_verification() {
     // Any server that rejects anonymous clients will do.
     let cluster = Server::Embedded.shared();
     let url = cluster.server_url();

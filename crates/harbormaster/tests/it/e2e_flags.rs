@@ -8,6 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use harbormaster_api::Release;
 use harbormaster_oracle::{
     components::{RealBinary, free_ports},
     process::terminate,
@@ -36,7 +37,7 @@ impl Process {
             if let Some(status) = self.0.try_wait().expect("the process can be polled") {
                 return status.code();
             }
-            assert!(Instant::now() < deadline, "it does not end");
+            assert!(Instant::now() < deadline, "the process does not exit");
             std::thread::sleep(Duration::from_millis(20));
         }
     }
@@ -44,13 +45,13 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Both fail only if the process has already exited.
+        // Both calls fail only if the process has already exited.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// Returns a command for the built program under the name of kube-scheduler.
+/// Returns a command that runs the built program under the name `kube-scheduler`.
 fn under_the_name_of_kube_scheduler(directory: &Path) -> Command {
     let link = directory.join("kube-scheduler");
     if !link.exists() {
@@ -72,7 +73,7 @@ fn reason(log: &str) -> String {
 
 #[test]
 fn invalid_values_give_the_same_message_and_exit_code() {
-    let real = RealBinary::ensure().expect("the real kube-scheduler");
+    let real = RealBinary::ensure(Release::V1_36).expect("the real kube-scheduler");
     let directory = tempfile::tempdir().expect("a temporary directory");
     let map = directory.path().join("map.yaml");
     fs::write(&map, "\"a\": \"c\"\n").expect("the file is written");
@@ -84,7 +85,7 @@ fn invalid_values_give_the_same_message_and_exit_code() {
         &["--emulated-version=1"],
         &["--emulated-version=1.35.2"],
         &["--emulated-version=foo=1.35"],
-        &["--emulated-version=1.37"],
+        &["--emulated-version=1.38"],
         &["--emulated-version=1.35,kube=1.35"],
         &["--emulated-version=1.34", "--feature-gates=GangScheduling=true"],
         &["--emulated-version=1.33", "--min-compatibility-version=1.35"],
@@ -103,13 +104,17 @@ fn invalid_values_give_the_same_message_and_exit_code() {
         &["--feature-gates=SchedulerQueueingHints=false"],
         &["--nonsense"],
     ] {
+        let is_version = |arg: &&str| arg.starts_with("--emulated-version");
+        let version = (!args.iter().any(is_version)).then_some("--emulated-version=1.36");
         let run = |command: &mut Command, log: &str| {
             let log = directory.path().join(log);
-            let code = Process::start(command.args(args), &log).end();
+            let code = Process::start(command.args(args).args(version), &log).end();
             (code, reason(&fs::read_to_string(log).expect("the log can be read")))
         };
         let theirs = run(Command::new(real.path()).arg("kube-scheduler"), "theirs");
-        let ours = run(&mut under_the_name_of_kube_scheduler(directory.path()), "ours");
+        let mut ours = run(&mut under_the_name_of_kube_scheduler(directory.path()), "ours");
+        // Harbormaster can emulate newer versions than this kube-scheduler.
+        ours.1 = ours.1.replace("[1.33, 1.37.0]", "[1.33, 1.36.0]");
         assert_eq!(ours, theirs, "{args:?}");
         assert_eq!(ours.0, Some(1), "{args:?}");
     }

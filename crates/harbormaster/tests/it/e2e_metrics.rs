@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use harbormaster_driver::{DriverConfig, ExitReason, Metrics, metrics::Build};
+use harbormaster_driver::{Clients, DriverConfig, ExitReason, Metrics, metrics::Build};
 use harbormaster_oracle::{
     components::ApiClient,
     scheduler::{self, Contender, StartOptions},
@@ -37,16 +37,16 @@ const QUIET: Duration = Duration::from_secs(4);
 const ONLY_THEIRS: &[(&str, &str)] = &[
     ("go_", "there is no Go runtime"),
     ("workqueue_", "client-go's work queues are not used"),
-    ("authentication_", "counted by the port that serves the page"),
-    ("authorization_", "counted by the port that serves the page"),
+    ("authentication_", "counted by the server of the secure port, which this test does not run"),
+    ("authorization_", "counted by the server of the secure port, which this test does not run"),
     ("apiserver_", "counted by the library that serves kube-scheduler's page"),
     ("aggregator_", "counted by the library that serves kube-scheduler's page"),
     ("apiextensions_", "a part of the test's program, which contains all components"),
     ("authenticated_user_requests", "a part of the test's program"),
     ("node_collector_", "a part of the test's program"),
     ("cardinality_enforcement_", "labels are restricted when a page is rendered"),
-    ("registered_metrics_total", "no metric is hidden"),
-    ("hidden_metrics_total", "no metric is hidden"),
+    ("registered_metrics_total", "counted by the library that registers kube-scheduler's metrics"),
+    ("hidden_metrics_total", "counted by the library that registers kube-scheduler's metrics"),
     ("rest_client_exec_plugin_", "a part of client-go"),
     ("rest_client_transport_", "a part of client-go"),
 ];
@@ -73,6 +73,9 @@ const SAME_VALUES: &[&str] = &[
     "scheduler_cache_size",
     "scheduler_goroutines{operation=\"binding\"}",
     "scheduler_batch_attempts_total",
+    "scheduler_resourceclaim_creates_total",
+    "scheduler_dra_bindingconditions_allocations_total",
+    "scheduler_dra_bindingconditions_wait_duration_seconds_count",
 ];
 
 /// A scheduler whose metrics pages can be read.
@@ -86,16 +89,16 @@ impl Scheduler {
         let config = config.to_owned();
         let options = StartOptions { config, parity: true, metrics: true, ..StartOptions::default() };
         let started = scheduler::Scheduler::start(&Contender::KubeScheduler, cluster, &options);
-        Self::Original(started.expect("it starts"))
+        Self::Original(started.expect("kube-scheduler starts"))
     }
 
     /// Runs Harbormaster in this process, because the secure port is not part of this test.
     fn ours(cluster: &Cluster, config: &str) -> Self {
-        let path = cluster.write_scheduler_config(config).expect("it is written");
-        let text = fs::read_to_string(&path).expect("it can be read");
+        let path = cluster.write_scheduler_config(config).expect("the configuration is written");
+        let text = fs::read_to_string(&path).expect("the configuration can be read");
         let choices = Choices { parity: true, ..Choices::default() };
         let file = path.display().to_string();
-        let setup = Setup::read(Some((&file, &text)), &choices).expect("the configuration is right");
+        let setup = Setup::read(Some((&file, &text)), &choices).expect("the configuration is valid");
         let metrics = Metrics::default();
         metrics.set_build(Build { version: "v0", commit: "" });
         metrics.set_feature("OpportunisticBatching", "BETA", true);
@@ -106,15 +109,18 @@ impl Scheduler {
             burst: client.burst,
             ..Default::default()
         };
-        let driver = DriverConfig { connection, metrics: metrics.clone(), ..DriverConfig::default() };
+        let driver = DriverConfig { metrics: metrics.clone(), ..DriverConfig::default() };
         let (stop, stopped) = oneshot::channel();
         let running = thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-            let ended =
-                runtime.expect("a runtime").block_on(harbormaster_driver::run(driver, setup.engine, async {
-                    let _ = stopped.await;
-                }));
-            assert_eq!(ended.expect("it ends well"), ExitReason::Finished);
+            let stopped = async {
+                let _ = stopped.await;
+            };
+            let ended = runtime.expect("a runtime").block_on(async {
+                let clients = Clients::new(&connection).await?;
+                harbormaster_driver::run(clients, driver, setup.engine, stopped).await
+            });
+            assert_eq!(ended.expect("the scheduler ends without an error"), ExitReason::Finished);
         });
         Self::Ours { metrics, stop: Some(stop), running: Some(running) }
     }
@@ -122,7 +128,7 @@ impl Scheduler {
     fn page(&self) -> String {
         match self {
             Self::Original(original) => {
-                original.page("/metrics").expect("it serves").expect("it was asked to")
+                original.page("/metrics").expect("the port answers").expect("the page exists")
             }
             Self::Ours { metrics, .. } => metrics.page(),
         }
@@ -131,7 +137,7 @@ impl Scheduler {
     fn resources(&self) -> String {
         match self {
             Self::Original(original) => {
-                original.page("/metrics/resources").expect("it serves").expect("it was asked to")
+                original.page("/metrics/resources").expect("the port answers").expect("the page exists")
             }
             Self::Ours { metrics, .. } => {
                 let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
@@ -147,7 +153,7 @@ impl Drop for Scheduler {
             drop(stop.take());
             if let Some(running) = running.take() {
                 let ended = running.join();
-                assert!(thread::panicking() || ended.is_ok(), "Harbormaster ends well");
+                assert!(thread::panicking() || ended.is_ok(), "Harbormaster exits without an error");
             }
         }
     }
@@ -193,7 +199,7 @@ fn read(page: &str) -> Page {
     (families, samples)
 }
 
-/// Splits a series into labels. No value in these pages contains a quote.
+/// Returns the labels of a series. No value in these pages contains a quote.
 fn labels_of(series: &str) -> Vec<(&str, &str)> {
     let Some((_, labels)) = series.split_once('{') else { return Vec::new() };
     let mut rest = labels.trim_end_matches('}');
@@ -232,13 +238,61 @@ fn work(client: &ApiClient) {
     wait_until_bound(client, "victim");
     create("preemptor", Some("high"), "800m", on("narrow"));
     wait_until_bound(client, "preemptor");
-    assert!(get_pod(client, "victim").is_none(), "it made way");
+    assert!(get_pod(client, "victim").is_none(), "the victim is gone");
+}
+
+/// Creates pods with devices: one whose device must become ready first, and one with an extended resource.
+fn work_with_devices(client: &ApiClient) {
+    const GROUP: &str = "/apis/resource.k8s.io/v1";
+    let claims = format!("{GROUP}/namespaces/default/resourceclaims");
+    let create = |path: &str, object: Value| drop(client.post(path, &object).expect("it is created"));
+    create(NODES, node("d", json!({"pool": "devices"}), "2", "4Gi", 100));
+    for (name, model) in [
+        ("slow", json!({"bindingConditions": ["Ready"], "bindingFailureConditions": ["Broken"]})),
+        ("fast", json!({})),
+    ] {
+        let mut device = model;
+        device["name"] = name.into();
+        let pool = json!({"name": name, "generation": 1, "resourceSliceCount": 1});
+        let driver = format!("{name}.example.com");
+        let spec = json!({"driver": driver, "nodeName": "d", "pool": pool, "devices": [device]});
+        create(&format!("{GROUP}/resourceslices"), json!({"metadata": {"name": name}, "spec": spec}));
+        let selectors = json!([{"cel": {"expression": format!("device.driver == '{driver}'")}}]);
+        let spec = json!({"selectors": selectors, "extendedResourceName": format!("example.com/{name}")});
+        create(&format!("{GROUP}/deviceclasses"), json!({"metadata": {"name": name}, "spec": spec}));
+    }
+    let exactly = json!({"deviceClassName": "slow"});
+    let spec = json!({"devices": {"requests": [{"name": "r", "exactly": exactly}]}});
+    create(&claims, json!({"metadata": {"name": "slow"}, "spec": spec}));
+    // The claim and the pod arrive through two watches. A scheduler that learned of the pod first would gate it.
+    sleep(Duration::from_secs(2));
+    let entry = json!([{"name": "slow", "resourceClaimName": "slow"}]);
+    create(PODS, pod("slow", PROFILE, json!({"cpu": "100m"}), json!({"resourceClaims": entry})));
+    let claim = format!("{claims}/slow");
+    eventually("the claim has a device", PATIENCE, || {
+        let claim = client.get(&claim).expect("it exists");
+        claim["status"]["reservedFor"].is_array().then_some(())
+    });
+    let condition = json!({
+        "type": "Ready", "status": "True", "reason": "R", "message": "M", "lastTransitionTime": "2026-01-01T00:00:00Z",
+    });
+    let device =
+        json!({"driver": "slow.example.com", "pool": "slow", "device": "slow", "conditions": [condition]});
+    let status = json!({"status": {"devices": [device]}});
+    client.merge_patch(&format!("{claim}/status"), &status).expect("it is written");
+    wait_until_bound(client, "slow");
+    let mut extended =
+        pod("fast", PROFILE, json!({"cpu": "100m"}), json!({"nodeSelector": {"pool": "devices"}}));
+    let amounts = json!({"example.com/fast": "1", "cpu": "100m"});
+    extended["spec"]["containers"][0]["resources"] = json!({"requests": amounts, "limits": amounts});
+    create(PODS, extended);
+    wait_until_bound(client, "fast");
 }
 
 /// Waits until the compared values are stable, and returns the page.
 fn settled(scheduler: &Scheduler) -> Page {
     let mut last = (read(&scheduler.page()), Instant::now());
-    eventually("the numbers stay as they are", PATIENCE, || {
+    eventually("the compared values are stable", PATIENCE, || {
         sleep(Duration::from_millis(200));
         let page = read(&scheduler.page());
         if same(&page) != same(&last.0) {
@@ -295,6 +349,7 @@ fn scrape(server: Server, start: fn(&Cluster, &str) -> Scheduler) -> (Page, Vec<
     }
     let scheduler = start(&cluster, &config(PROFILE).to_string());
     work(&client);
+    work_with_devices(&client);
     let page = settled(&scheduler);
     // Identical nodes may be chosen in any order.
     let resources = scheduler.resources();
@@ -338,9 +393,9 @@ fn the_metrics_pages_of_both_schedulers_agree(server: Server) {
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     assert!(our_values.len() > 60, "too little was compared: {our_values:#?}");
-    // No listed exception is superfluous.
+    // No exception in `ONLY_THEIRS` is superfluous.
     for (known, _) in ONLY_THEIRS {
         let needed = theirs.0.keys().any(|name| name.starts_with(known) && !ours.0.contains_key(name));
-        assert!(needed, "{known} is not among what only kube-scheduler has");
+        assert!(needed, "kube-scheduler has no family {known} that Harbormaster lacks");
     }
 }

@@ -23,10 +23,10 @@ on_both_servers! {
     scheduling_resumes_after_a_short_outage_of_the_api_server,
     full_nodes_stay_within_capacity_however_binds_fail,
     the_next_scheduler_continues_after_one_is_killed_while_binding,
-    sigterm_does_not_wait_for_events_that_cannot_be_delivered,
+    shutdown_does_not_wait_for_events_that_cannot_be_delivered,
 }
 
-/// Default status of an injected failure.
+/// Status of most injected failures.
 const TROUBLE: u16 = 500;
 
 fn after_sigterm_bindings_in_progress_are_finished_and_no_others_begin(server: Server) {
@@ -35,12 +35,14 @@ fn after_sigterm_bindings_in_progress_are_finished_and_no_others_begin(server: S
     let gate = Gate::default();
     scene.fault_binds("a", 1, Fault::hold(&gate));
     scene.create("a", "100m");
-    eventually("it is decided", PATIENCE, || (harbormaster.attempts(&scene.full("a")) == 1).then_some(()));
+    eventually("a node has been chosen for the pod", PATIENCE, || {
+        (harbormaster.attempts(&scene.full("a")) == 1).then_some(())
+    });
     harbormaster.terminate();
     harbormaster.wait_for_line(&["Stopping: no more pods are tried"]);
     scene.create("b", "100m");
     sleep(Duration::from_secs(1));
-    assert!(harbormaster.is_running(), "it waits for the binding");
+    assert!(harbormaster.is_running(), "the process waits for the binding");
     gate.open();
     let status = harbormaster.wait(END);
     let log = harbormaster.log();
@@ -119,7 +121,7 @@ fn the_next_scheduler_continues_after_one_is_killed_while_binding(server: Server
         .proxy
         .fault(PODS, Fault::delay(Duration::from_millis(50)), |request| request.path.ends_with("/binding"));
     scene.create_many(PODS / 2);
-    eventually("some are bound", PATIENCE, || (scene.watch.bound() > PODS / 10).then_some(()));
+    eventually("some pods are bound", PATIENCE, || (scene.watch.bound() > PODS / 10).then_some(()));
     first.kill();
     for index in PODS / 2..PODS {
         scene.create(&format!("many-{index}"), "100m");
@@ -129,7 +131,7 @@ fn the_next_scheduler_continues_after_one_is_killed_while_binding(server: Server
     scene.ends_well(second);
 }
 
-fn sigterm_does_not_wait_for_events_that_cannot_be_delivered(server: Server) {
+fn shutdown_does_not_wait_for_events_that_cannot_be_delivered(server: Server) {
     let scene = Scene::new(server, "deaf");
     let mut harbormaster = scene.started();
     let name = scene.full("a");

@@ -1,8 +1,8 @@
-//! High-priority pods evict the pods that they need to evict and no others, whatever happens in the meantime to the API
-//! server, the victims and Harbormaster itself.
+//! High-priority pods evict only the pods that they must evict, whatever happens to the API server, the victims and
+//! Harbormaster itself in the meantime.
 //!
-//! The tests place all victims. There is no kubelet: a pod with a grace period stays until the test ends it, and a pod
-//! without a grace period disappears when it is deleted.
+//! The tests place all victims. There is no kubelet: a pod with a grace period stays until the test removes it, and a
+//! pod without a grace period disappears when it is deleted.
 
 use std::{
     sync::{
@@ -27,7 +27,7 @@ on_both_servers! {
     a_pod_evicts_only_the_pods_in_its_way_and_waits_until_they_are_gone,
     the_last_of_several_victims_is_deleted_after_all_the_others,
     no_pod_is_evicted_if_eviction_cannot_help,
-    an_eviction_with_faults_is_finished_and_evicts_no_other_pods,
+    an_eviction_with_faults_is_finished_and_no_other_pod_is_evicted,
     a_victim_that_is_gone_or_has_been_replaced_is_not_deleted,
     a_preemptor_whose_victim_cannot_be_deleted_blocks_no_other_pod,
     the_next_scheduler_continues_after_one_is_killed_while_evicting,
@@ -44,8 +44,8 @@ fn deletes(scene: &Scene) -> usize {
     scene.proxy.count(|request| request.method == "DELETE")
 }
 
-/// Creates the node `node-{row}` with two CPUs in its own rack, and on it the pods `low-{row}` and `rest-{row}`, the
-/// latter with middle priority.
+/// Creates the node `node-{row}` with two CPUs in its own rack, and on it the pod `low-{row}` and, with middle
+/// priority, the pod `rest-{row}`.
 fn full_node(scene: &Scene, row: &str, rest_cpu: &str, seconds: u32) {
     let node = format!("node-{row}");
     scene.create_node(&node, "2", row);
@@ -60,7 +60,7 @@ fn preempted(scene: &Scene, row: &str) {
     stays(scene, &format!("rest-{row}"));
 }
 
-/// Asserts that the pod is running and was never marked for eviction.
+/// Asserts that the pod is bound, is not being deleted, and is not marked for eviction.
 fn stays(scene: &Scene, name: &str) {
     let pod = scene.get(name).unwrap_or_else(|| panic!("{name} is gone"));
     assert!(node_of(&pod).is_some() && !is_terminating(&pod) && disruption(&pod).is_none(), "{pod}");
@@ -94,10 +94,10 @@ fn a_pod_evicts_only_the_pods_in_its_way_and_waits_until_they_are_gone(server: S
     let (reason, message) = wait_until_explained(&scene.client, &scene.full("top-best"));
     assert_eq!(reason, "Unschedulable");
     assert!(message.contains("Insufficient cpu") && !message.contains("preemption:"), "{message}");
-    let preemptor = scene.get("top-best").expect("it is there");
+    let preemptor = scene.get("top-best").expect("the preemptor exists");
     let uid = preemptor["metadata"]["uid"].as_str().expect("a UID");
     let note = format!("Preempted by pod {uid} on node {}", scene.full("node-best"));
-    let event = eventually("the event", PATIENCE, || {
+    let event = eventually("the victim has an event", PATIENCE, || {
         events(&scene.client, &scene.full("low-best"), "Preempted").pop()
     });
     assert_eq!(event["note"], json!(note));
@@ -111,7 +111,7 @@ fn a_pod_evicts_only_the_pods_in_its_way_and_waits_until_they_are_gone(server: S
     wait_until_explained(&scene.client, &scene.full("late"));
     scene.finish("low-best");
     preempted(&scene, "best");
-    eventually("the late pod has its own victims", PATIENCE, || {
+    eventually("the late pod evicts other pods", PATIENCE, || {
         (scene.evicted() == ["low-best", "many-1", "many-2"]).then_some(())
     });
     assert_eq!(deletes(&scene), 3);
@@ -132,12 +132,17 @@ fn the_last_of_several_victims_is_deleted_after_all_the_others(server: Server) {
     assert_eq!(wait_until_bound(&scene.client, &scene.full("top")), scene.full("big"));
     let all = scene.proxy.records(|request| request.method == "DELETE");
     assert_eq!(all.len(), victims.len());
-    assert!(all[3].at - all[2].at >= Duration::from_millis(290), "the last waited for the answers");
+    assert!(
+        all[3].at - all[2].at >= Duration::from_millis(290),
+        "the last deletion waits for the responses to the others"
+    );
     assert_eq!(scene.evicted(), victims);
     assert_eq!(harbormaster.attempts(&scene.full("top")), 2);
     for name in victims {
         assert_eq!(
-            eventually("its event", PATIENCE, || Some(notes(&scene, name)).filter(|n| !n.is_empty())).len(),
+            eventually("the victim has an event", PATIENCE, || Some(notes(&scene, name))
+                .filter(|n| !n.is_empty()))
+            .len(),
             1
         );
     }
@@ -192,7 +197,7 @@ fn fault(scene: &Scene, step: &str, row: &str, times: usize, fault: Fault) {
     });
 }
 
-fn an_eviction_with_faults_is_finished_and_evicts_no_other_pods(server: Server) {
+fn an_eviction_with_faults_is_finished_and_no_other_pod_is_evicted(server: Server) {
     let scene = Scene::new(server, "trouble");
     let mut rows = Vec::new();
     for step in ["patch", "delete"] {
@@ -230,7 +235,7 @@ fn an_eviction_with_faults_is_finished_and_evicts_no_other_pods(server: Server) 
         // Each kind of request is sent once more if the preemptor is woken between the response and the victim's delete
         // event.
         assert!(deletes <= 4, "{row}: {deletes} DELETEs");
-        let top = scene.get(&format!("top-{row}")).expect("it is there");
+        let top = scene.get(&format!("top-{row}")).expect("the preemptor exists");
         let uid = top["metadata"]["uid"].as_str().expect("a UID");
         let notes = notes(&scene, &format!("low-{row}"));
         assert!(notes.len() <= 2 && notes.iter().all(|note| note.contains(uid)), "{row}: {notes:?}");
@@ -250,7 +255,7 @@ fn a_victim_that_is_gone_or_has_been_replaced_is_not_deleted(server: Server) {
         let act = move || {
             delete_pod(&client, &name);
             if let Some(next) = &next {
-                client.post(PODS, next).expect("it is created again");
+                client.post(PODS, next).expect("the pod is created again");
             }
         };
         fault(&scene, step, row, 1, Fault::After(Arc::new(act)));
@@ -303,7 +308,7 @@ fn a_preemptor_whose_victim_cannot_be_deleted_blocks_no_other_pod(server: Server
 fn the_next_scheduler_continues_after_one_is_killed_while_evicting(server: Server) {
     let scene = Scene::new(server, "slain");
     // When the scheduler is killed, two victims are terminating, and the third is marked for eviction but not deleted.
-    // The first victim is finished before the next scheduler starts.
+    // The first victim disappears before the next scheduler starts.
     for (row, seconds) in [("ended", LONG), ("ending", LONG), ("told", 0)] {
         full_node(&scene, row, "1", seconds);
     }

@@ -1,6 +1,6 @@
 //! Preemption compared with the real kube-scheduler: both choose the same victims and report the same messages. When
-//! the two compete for the same capacity, they stop evicting pods after a while. The real controller maintains the
-//! disruption budgets.
+//! the two compete for the same capacity, they stop evicting pods after a while. The disruption budgets are maintained
+//! by the real controller or, with the in-memory API server, by the sandbox's.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -25,9 +25,9 @@ use crate::e2e::{
 };
 
 on_both_servers! {
-    both_schedulers_choose_the_same_victims_and_report_the_same,
+    both_schedulers_choose_the_same_victims_and_report_the_same_messages,
     a_preemptor_is_not_tried_while_its_victims_are_being_evicted,
-    two_schedulers_that_compete_for_room_come_to_rest,
+    two_schedulers_that_compete_for_capacity_stop_evicting_pods,
 }
 
 const OURS: &str = "ours";
@@ -55,12 +55,13 @@ impl Pair {
         let proxies: BTreeMap<_, _> = BOTH.map(|name| (name, Proxy::new(&cluster))).into();
         proxies.values().for_each(Proxy::listen);
         let master = |name: &str| format!("--master=http://127.0.0.1:{}", proxies[name].port);
-        let path = cluster.write_scheduler_config(&config(OURS).to_string()).expect("it is written");
+        let path =
+            cluster.write_scheduler_config(&config(OURS).to_string()).expect("the configuration is written");
         let log = cluster.directory().join("harbormaster.log");
         let harbormaster = Harbormaster::start(&[format!("--config={}", path.display()), master(OURS)], log);
         let original = cluster
             .start_kube_scheduler(&config(THEIRS).to_string(), &[master(THEIRS), "--v=3".to_owned()])
-            .expect("it starts");
+            .expect("kube-scheduler starts");
         let watch = PodWatch::start(&client);
         Self { harbormaster, original, proxies, watch, client, _cluster: cluster }
     }
@@ -89,7 +90,7 @@ impl Pair {
     fn everything_is_known(&self) {
         let all = format!("0/{} nodes", list(&self.client, NODES).len());
         for scheduler in BOTH {
-            // A pod that no node can help is never woken, so every check needs a new pod.
+            // The marker is not retried when a node arrives, so every check needs a new pod.
             eventually("all nodes are known", PATIENCE, || {
                 self.create("marker", scheduler, "", "0", in_pool("nowhere"));
                 let (_, message) = wait_until_explained(&self.client, "marker");
@@ -124,7 +125,7 @@ impl Pair {
 
     fn end(self) {
         self.harbormaster.ends_well();
-        self.original.stop().expect("it ends");
+        self.original.stop().expect("kube-scheduler ends");
     }
 }
 
@@ -144,7 +145,7 @@ fn in_pool(pool: &str) -> Value {
 fn guard(pair: &Pair, name: &str) {
     let running =
         json!({"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}});
-    pair.client.strategic_patch(&format!("{PODS}/{name}/status"), &running).expect("the patch is taken");
+    pair.client.strategic_patch(&format!("{PODS}/{name}/status"), &running).expect("the patch is accepted");
     let budget = json!({
         "metadata": {"name": name},
         "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": name}}},
@@ -157,7 +158,7 @@ fn guard(pair: &Pair, name: &str) {
     });
 }
 
-fn both_schedulers_choose_the_same_victims_and_report_the_same(server: Server) {
+fn both_schedulers_choose_the_same_victims_and_report_the_same_messages(server: Server) {
     let pair = Pair::new(server.own_with_controllers());
     for scheduler in BOTH {
         // The guarded pod has the lower priority, but evicting the other pod violates no budget.
@@ -194,9 +195,10 @@ fn both_schedulers_choose_the_same_victims_and_report_the_same(server: Server) {
             let uid = pair.create(&top, scheduler, "high", "1", in_pool(scheduler));
             assert_eq!(wait_until_bound(&pair.client, &top), victim, "its node has the victim's name");
             assert!(get_pod(&pair.client, &victim).is_none());
-            let event =
-                eventually("the event", PATIENCE, || events(&pair.client, &victim, "Preempted").pop());
-            let failed = eventually("the other event", PATIENCE, || {
+            let event = eventually("the victim has an event", PATIENCE, || {
+                events(&pair.client, &victim, "Preempted").pop()
+            });
+            let failed = eventually("the preemptor has an event", PATIENCE, || {
                 events(&pair.client, &top, "FailedScheduling").pop()
             });
             let note = event["note"].as_str().unwrap_or_default().replace(&uid, "UID");
@@ -236,18 +238,18 @@ fn a_preemptor_is_not_tried_while_its_victims_are_being_evicted(server: Server) 
         pair.create(&top(scheduler), scheduler, "high", "1", in_pool(scheduler));
     }
     for scheduler in BOTH {
-        eventually("its victim is marked", PATIENCE, || {
+        eventually("the victim is marked for eviction", PATIENCE, || {
             disruption(&get_pod(&pair.client, &format!("low-{scheduler}"))?).map(|_| ())
         });
     }
     // There is free capacity now, which would wake the preemptors if they were not held back while their evictions are
     // in progress.
     for scheduler in BOTH {
-        pair.client.delete(&format!("{PODS}/beside-{scheduler}")).expect("it is deleted");
+        pair.client.delete(&format!("{PODS}/beside-{scheduler}")).expect("the pod is deleted");
     }
     sleep(QUIET / 2);
     let attempts = || BOTH.map(|scheduler| pair.attempts(&top(scheduler), scheduler));
-    assert_eq!(attempts(), [1, 1], "kept back");
+    assert_eq!(attempts(), [1, 1], "the preemptors are not tried while a deletion is in progress");
     gate.open();
     for scheduler in BOTH {
         wait_until_bound(&pair.client, &top(scheduler));
@@ -260,10 +262,10 @@ const NODES_OF_THE_CROWD: usize = 4;
 /// Number of CPUs of all nodes; each pod requests one.
 const ROOM: usize = 2 * NODES_OF_THE_CROWD;
 
-/// Deletes terminating pods and rejects pods on full nodes, as kubelets do.
+/// Stand-in for the kubelets: removes terminating pods and rejects pods on full nodes.
 #[derive(Default)]
 struct Kubelets {
-    /// UIDs of running pods.
+    /// UIDs of the pods that were not rejected.
     admitted: BTreeSet<String>,
     /// Names of rejected pods.
     rejected: BTreeSet<String>,
@@ -299,12 +301,12 @@ impl Kubelets {
     }
 }
 
-/// Lets the kubelets work until nothing changes anymore, and returns all pods.
+/// Lets the kubelets work until nothing changes, and returns all pods.
 fn settle(pair: &Pair, kubelets: &mut Kubelets) -> Vec<Value> {
     let seen = || (BOTH.map(|scheduler| pair.deletes(scheduler)), pair.watch.bound());
     let attempts = || pair.harbormaster.lines_with(&["Attempting to schedule pod"]).len();
     let (mut last, mut since, mut at_rest) = (seen(), Instant::now(), None);
-    eventually("it comes to rest", PATIENCE, || {
+    eventually("the schedulers stop binding and deleting pods", PATIENCE, || {
         let pods = kubelets.work(pair);
         if last != seen() {
             (last, since, at_rest) = (seen(), Instant::now(), None);
@@ -319,7 +321,7 @@ fn settle(pair: &Pair, kubelets: &mut Kubelets) -> Vec<Value> {
     })
 }
 
-fn two_schedulers_that_compete_for_room_come_to_rest(server: Server) {
+fn two_schedulers_that_compete_for_capacity_stop_evicting_pods(server: Server) {
     let pair = Pair::new(server.own());
     // The pods of one scheduler take a moment to terminate.
     let graceful = |scheduler: &str, mut spec: Value| {
@@ -366,7 +368,7 @@ fn two_schedulers_that_compete_for_room_come_to_rest(server: Server) {
     let waiting: Vec<&str> = pods.iter().filter(|pod| node_of(pod).is_none()).map(name_of).collect();
     let mut evicted = pair.watch.evicted();
     evicted.retain(|pod| !kubelets.rejected.contains(pod));
-    println!("{running:?}\nwait: {waiting:?}\nevicted: {evicted:?}\nturned away: {:?}", kubelets.rejected);
+    println!("{running:?}\nwaiting: {waiting:?}\nevicted: {evicted:?}\nrejected: {:?}", kubelets.rejected);
     assert!(running.len() == ROOM || waiting.is_empty() && running.len() < ROOM);
     let highest_waiting = waiting.iter().map(|pod| class_of(pod)).max().unwrap_or_default();
     assert!(running.iter().all(|pod| class_of(pod) >= highest_waiting));

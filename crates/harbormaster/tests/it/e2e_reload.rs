@@ -15,14 +15,14 @@ use crate::e2e::{
 
 on_both_servers! {
     weights_and_profiles_of_a_changed_file_take_effect,
-    a_change_that_cannot_be_applied_is_rejected_and_the_old_file_stays_active,
+    a_change_that_cannot_be_applied_is_rejected_and_the_old_configuration_stays_active,
     the_extenders_of_a_changed_file_are_called,
     a_half_written_file_is_not_applied,
 }
 
 const HEAD: &str = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n";
 
-/// A scheduler and its configuration file, which is mounted as kubelet would mount it: as a symbolic link that is
+/// A scheduler and its configuration file, which is mounted as the kubelet would mount it: as a symbolic link that is
 /// replaced.
 struct Scene {
     cluster: Cluster,
@@ -50,7 +50,7 @@ impl Scene {
     }
 
     fn scheduler(&self) -> &Harbormaster {
-        self.scheduler.as_ref().expect("it runs")
+        self.scheduler.as_ref().expect("the scheduler runs")
     }
 
     /// Returns a complete configuration: `config` with `apiVersion`, `kind` and the kubeconfig added.
@@ -100,11 +100,11 @@ impl Scene {
     }
 
     fn end(mut self) -> String {
-        self.scheduler.take().expect("it runs").ends_well()
+        self.scheduler.take().expect("the scheduler runs").ends_well()
     }
 }
 
-/// Returns a profile that scores nodes only by their utilization.
+/// Returns a profile that scores nodes only by their CPU utilization.
 fn profile(name: &str, strategy: &str) -> String {
     format!(
         "- schedulerName: {name}\n  plugins:\n    preScore: {{disabled: [{{name: '*'}}]}}\n    score: {{disabled: [{{name: '*'}}], enabled: [{{name: \
@@ -122,7 +122,7 @@ fn weights_and_profiles_of_a_changed_file_take_effect(server: Server) {
     scene.add_node("b", "8");
     // The scheduler may not know the new node yet. Once it does, it prefers that node, which is emptier.
     let mut probes = 0;
-    eventually("b is used", PATIENCE, || {
+    eventually("a pod is placed on b", PATIENCE, || {
         probes += 1;
         let name = format!("probe-{probes}");
         scene.add_pod(&name, "mine", "10m");
@@ -144,7 +144,7 @@ fn weights_and_profiles_of_a_changed_file_take_effect(server: Server) {
     scene.add_node("huge", "128");
     scene.add_pod("next", "other", "20");
     assert_eq!(scene.node_of("next"), "huge");
-    assert_eq!(scene.scheduler().attempts("too-large"), tried, "no profile is responsible for it");
+    assert_eq!(scene.scheduler().attempts("too-large"), tried, "no profile has its scheduler name");
     scene.take_over(&format!("profiles:\n{packs}{other}"));
     assert_eq!(scene.node_of("too-large"), "huge");
 
@@ -159,7 +159,7 @@ fn bound(log: &str) -> usize {
     pods.collect::<BTreeSet<_>>().len()
 }
 
-fn a_change_that_cannot_be_applied_is_rejected_and_the_old_file_stays_active(server: Server) {
+fn a_change_that_cannot_be_applied_is_rejected_and_the_old_configuration_stays_active(server: Server) {
     const REFUSED: &str = "The configuration file has changed and is refused";
     let mine = profile("mine", "LeastAllocated");
     let mut scene = Scene::new(server, &format!("profiles:\n{mine}"));
@@ -203,7 +203,7 @@ fn a_half_written_file_is_not_applied(server: Server) {
     let more = "profiles:\n- schedulerName: mine\n- schedulerName: other\npodMaxBackoffSeconds: 17\nparallelism: 8\n";
     let whole = scene.text(more);
     // Some of these truncated files are valid, because they end with a complete line.
-    let shortest = whole.find("profiles").expect("it is in there");
+    let shortest = whole.find("profiles").expect("the file contains profiles");
     for part in 0..=30 {
         let length = shortest + (whole.len() - shortest) * part / 30;
         fs::write(scene.link(), &whole[..length]).expect("the file is written");
@@ -246,7 +246,7 @@ fn the_extenders_of_a_changed_file_are_called(server: Server) {
 
     // The scheduler has not kept whole Node objects, so it cannot send them.
     let refused = "The configuration file has changed and is refused";
-    scene.change(&asking(&first, false), &[refused, "extenders need nodes", "needs a restart"]);
+    scene.change(&asking(&first, false), &[refused, "extenders need nodes", "restart it"]);
     scene.add_pod("third", "default-scheduler", "10m");
     assert_eq!(scene.node_of("third"), "b");
 

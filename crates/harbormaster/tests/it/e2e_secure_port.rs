@@ -1,4 +1,4 @@
-//! The secure port compared with kube-scheduler's: both get the same requests, and every response is compared.
+//! The secure port compared with kube-scheduler's: both get the same requests, and their responses are compared.
 
 use std::{fs, net::TcpListener, path::Path};
 
@@ -129,7 +129,8 @@ fn cluster(directory: &Path, clients: &Authority, proxies: &Authority) -> Contro
     cluster
 }
 
-/// Removes the parts that cannot be equal: times, versions, and traces of earlier requests.
+/// Removes what legitimately differs between the two schedulers: the bodies of `/metrics/slis`, `/flagz` and
+/// `/statusz`, Harbormaster's own `engine` check, and the kubeconfig path in `/configz`.
 fn comparable(path: &str, mut answer: Answer) -> Answer {
     let own = ["/metrics/slis", "/flagz", "/statusz"].iter().any(|own| path.starts_with(own));
     if own && answer.status.contains("200") {
@@ -171,7 +172,7 @@ fn both_schedulers_give_the_same_responses() {
 
     let reader = clients.client("reader", "dev", 2100);
     for port in [theirs, ours] {
-        eventually("the port is ready and knows the authorities", PATIENCE, || {
+        eventually("the port is ready and accepts certificates of the client authority", PATIENCE, || {
             let ready = ask(port, None, "GET", "/readyz", &[])?.status.contains("200");
             (ready && ask(port, Some(&reader), "GET", "/configz", &[])?.status.contains("200")).then_some(())
         });
@@ -256,7 +257,7 @@ fn both_schedulers_give_the_same_responses() {
     }
     let mut differences = Vec::new();
     for (identity, method, path, headers) in &questions {
-        // Not compared: metrics, which differ, and profiles, which Harbormaster does not have.
+        // Not compared: metrics, which differ, and pprof profiles, which Harbormaster does not serve.
         let foreign = |answer: &Answer| {
             !answer.status.contains("401")
                 && !answer.status.contains("403")
@@ -288,7 +289,7 @@ fn both_schedulers_give_the_same_responses() {
 fn an_occupied_port_ends_the_program_with_an_explanation() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let taken = TcpListener::bind("127.0.0.1:0").expect("there is a free port");
-    let port = taken.local_addr().expect("it has a number").port();
+    let port = taken.local_addr().expect("the listener has an address").port();
     let port = format!("--secure-port={port}");
     let args = ["run", "--master=http://127.0.0.1:1", "--bind-address=127.0.0.1", &port];
     let (code, errors) = run_to_end(&args, directory.path(), PATIENCE);

@@ -40,14 +40,14 @@ const BINDING: &str = "Binding cycle";
 struct Collector {
     port: u16,
     taken: Arc<Mutex<Vec<ExportTraceServiceRequest>>>,
-    /// True if the collector closes every connection immediately.
+    /// True if the collector closes connections instead of answering requests.
     away: Arc<AtomicBool>,
 }
 
 impl Collector {
     fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("there is a free port");
-        let port = listener.local_addr().expect("it has a number").port();
+        let port = listener.local_addr().expect("the listener has an address").port();
         let (taken, away) = <(Arc<Mutex<Vec<_>>>, Arc<AtomicBool>)>::default();
         let (all, hangs_up) = (taken.clone(), away.clone());
         // The threads end with the process.
@@ -91,7 +91,7 @@ fn serve(stream: &TcpStream, taken: &Mutex<Vec<ExportTraceServiceRequest>>, away
     let mut body = vec![0; length.trim().parse().ok()?];
     reader.read_exact(&mut body).ok()?;
     assert!(head.starts_with("post /v1/traces ") && head.contains("application/x-protobuf"), "{head}");
-    let request = ExportTraceServiceRequest::decode(body.as_slice()).expect("it is what it says");
+    let request = ExportTraceServiceRequest::decode(body.as_slice()).expect("the body is a trace request");
     taken.lock().expect("nothing has panicked").push(request);
     let mut stream = stream;
     stream
@@ -117,7 +117,8 @@ fn start(cluster: &Cluster, collector: &Collector, more: &[(&'static str, &str)]
         ("OTEL_BSP_SCHEDULE_DELAY", "100".to_owned()),
     ];
     variables.extend(more.iter().map(|(name, value)| (*name, (*value).to_owned())));
-    let config = cluster.write_scheduler_config(&default_config().to_string()).expect("it is written");
+    let config =
+        cluster.write_scheduler_config(&default_config().to_string()).expect("the configuration is written");
     let log = cluster.directory().join("harbormaster.log");
     Harbormaster::start_with_variables(&variables, &[format!("--config={}", config.display())], log)
 }
@@ -162,7 +163,7 @@ fn the_trace_of_a_pod_contains_its_attempt_and_its_binding(server: Server) {
     for (key, value) in [
         ("k8s.pod.name", "traced"),
         ("k8s.namespace.name", "default"),
-        ("k8s.pod.uid", uid.as_str().expect("it has one")),
+        ("k8s.pod.uid", uid.as_str().expect("the pod has a UID")),
         ("k8s.node.name", "node"),
         ("scheduler.profile", "default-scheduler"),
         ("scheduler.result", "assumed"),
@@ -174,7 +175,7 @@ fn the_trace_of_a_pod_contains_its_attempt_and_its_binding(server: Server) {
     let binding = find(&format!("{ATTEMPT} > {BINDING}"));
     assert_eq!(text(&binding.attributes, "scheduler.result").as_deref(), Some("scheduled"));
     let request = find(&format!("{ATTEMPT} > {BINDING} > Bind > DefaultBinder > POST"));
-    let path = text(&request.attributes, "url.path").expect("it has one");
+    let path = text(&request.attributes, "url.path").expect("the span has a path");
     assert_eq!(path, "/api/v1/namespaces/default/pods/traced/binding");
     assert!(trace.iter().all(|span| span.start_time_unix_nano <= span.end_time_unix_nano));
     assert!(attempt.start_time_unix_nano <= binding.start_time_unix_nano);
@@ -183,7 +184,7 @@ fn the_trace_of_a_pod_contains_its_attempt_and_its_binding(server: Server) {
     collector.away.store(true, Ordering::Relaxed);
     for name in ["one", "two", "three"] {
         is_scheduled(&cluster, name);
-        // This pause is long enough for each span to be sent in its own request.
+        // The pause is long enough for the spans of each pod to be sent in a separate request.
         sleep(Duration::from_millis(300));
     }
     let line = harbormaster.wait_for_line(&["Traces cannot be sent"]);

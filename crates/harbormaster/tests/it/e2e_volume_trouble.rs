@@ -1,7 +1,7 @@
 //! PreBind under faults: whatever happens to its writes and to the API server, pods end up on nodes that can use their
 //! volumes, no volume has two claims, and volumes that were reserved but not used are available to other claims.
 //!
-//! `e2e/volume_scene.rs` defines the conditions that must hold at the end. `e2e_volume_wait.rs` covers what may happen
+//! `e2e/volume_scene.rs` defines the conditions that must hold at the end. `e2e_volume_wait.rs` covers what can happen
 //! while PreBind waits.
 
 use std::{
@@ -15,37 +15,23 @@ use std::{
 
 use crate::e2e::{
     cluster::{PATIENCE, eventually},
-    proxy::{Fault, Request},
+    proxy::{Fault, Request, write_faults},
     scene::statuses,
     server::{Server, on_both_servers},
     volume_scene::VolumeScene,
 };
 
 on_both_servers! {
-    pods_are_bound_however_writes_of_volumes_fail,
-    pods_are_bound_however_writes_of_claims_fail,
-    pods_with_volumes_are_bound_however_bindings_fail,
+    pods_are_bound_despite_failing_writes_of_volumes,
+    pods_are_bound_despite_failing_writes_of_claims,
+    pods_with_volumes_are_bound_despite_failing_bindings,
     pods_are_bound_after_an_outage_of_the_api_server_at_any_write,
-}
-
-/// Returns the faults to inject, each with the name of the claim and pod whose write fails and the number of times to
-/// inject the fault.
-fn faults() -> [(&'static str, usize, Fault); 7] {
-    [
-        ("conflict", 1, Fault::status(409, "Conflict")),
-        ("throttled", 2, Fault::retry_after_a_second(429, "TooManyRequests")),
-        ("failing", 6, Fault::status(500, "InternalError")),
-        ("away", 6, Fault::status(503, "ServiceUnavailable")),
-        ("refused", 6, Fault::Break),
-        // The API server handles both of these requests.
-        ("unanswered", 1, Fault::BreakAfterwards),
-        ("denied", 1, Fault::LieAfterwards { status: 500 }),
-    ]
 }
 
 type Matcher = Box<dyn Fn(&Request) -> bool + Send>;
 
-/// Injects all kinds of faults into `write`, each for its own pod and claim.
+/// Injects every kind of fault into the requests that `write` selects, each fault for a different pod and claim, and
+/// checks that all pods are bound in the end.
 fn writes_fail(
     server: Server,
     name: &'static str,
@@ -54,18 +40,18 @@ fn writes_fail(
 ) {
     let scene = VolumeScene::new(server, name);
     let _provisioner = scene.provision(&[]);
-    for (index, (name, times, fault)) in faults().into_iter().enumerate() {
+    for (index, (name, times, fault)) in write_faults().into_iter().enumerate() {
         if class == "there" {
             scene.create_volume(&format!("v-{index}"), if index % 2 == 0 { "a" } else { "b" });
         }
         scene.proxy.fault(times, fault, write(&scene, name));
     }
     let harbormaster = scene.started();
-    let pods = faults().map(|(name, ..)| name);
+    let pods = write_faults().map(|(name, ..)| name);
     for name in pods {
         scene.create_user(name, class);
     }
-    for (name, times, _) in faults() {
+    for (name, times, _) in write_faults() {
         scene.is_bound(name);
         let answers = statuses(&scene.proxy.records(write(&scene, name)));
         assert!((times..=times + 6).contains(&answers.len()), "{name}: {answers:?}");
@@ -78,15 +64,15 @@ fn writes_fail(
     scene.ends_in_order(harbormaster, &pods, true);
 }
 
-fn pods_are_bound_however_writes_of_volumes_fail(server: Server) {
+fn pods_are_bound_despite_failing_writes_of_volumes(server: Server) {
     writes_fail(server, "setting-aside", "there", |scene, name| Box::new(scene.is_setting_aside(name)));
 }
 
-fn pods_are_bound_however_writes_of_claims_fail(server: Server) {
+fn pods_are_bound_despite_failing_writes_of_claims(server: Server) {
     writes_fail(server, "selecting", "made", |scene, name| Box::new(scene.is_selecting_for(name)));
 }
 
-fn pods_with_volumes_are_bound_however_bindings_fail(server: Server) {
+fn pods_with_volumes_are_bound_despite_failing_bindings(server: Server) {
     writes_fail(server, "binding", "there", |scene, name| Box::new(scene.is_binding(name)));
 }
 
@@ -114,7 +100,9 @@ fn pods_are_bound_after_an_outage_of_the_api_server_at_any_write(server: Server)
     let harbormaster = scene.started();
     for (name, class) in pods {
         scene.create_user(name, class);
-        eventually("the API server goes away", PATIENCE, || is_away.load(Ordering::Relaxed).then_some(()));
+        eventually("the API server becomes unreachable", PATIENCE, || {
+            is_away.load(Ordering::Relaxed).then_some(())
+        });
         scene.proxy.close_all();
         sleep(Duration::from_secs(3));
         is_away.store(false, Ordering::Relaxed);

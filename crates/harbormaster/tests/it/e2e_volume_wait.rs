@@ -1,4 +1,4 @@
-//! What may happen while PreBind waits: the provisioner may be slow, fail or never respond; the claim, the volume, the
+//! Events while PreBind waits: the provisioner may be slow, fail or never respond; the claim, the volume, the
 //! pod, its node or the scheduler may disappear; and two schedulers may run at the same time. `e2e/volume_scene.rs`
 //! defines the conditions that must hold at the end.
 
@@ -20,10 +20,10 @@ on_both_servers! {
     slow_or_initially_failing_volumes_delay_only_their_own_pods,
     if_no_volume_can_be_created_for_a_node_another_node_is_chosen,
     a_volume_that_is_never_created_fails_the_pod_after_the_timeout,
-    a_pod_whose_claim_is_deleted_meanwhile_waits_for_a_new_claim,
-    a_volume_that_is_deleted_meanwhile_is_replaced_by_another,
-    a_node_that_is_deleted_meanwhile_holds_no_pod_or_volume,
-    a_pod_that_is_deleted_meanwhile_leaves_its_claims_and_volumes_to_other_pods,
+    a_pod_whose_claim_is_deleted_during_prebind_waits_for_a_new_claim,
+    a_volume_that_is_deleted_during_prebind_is_replaced_by_another,
+    a_pod_whose_node_is_deleted_during_prebind_moves_or_waits_for_the_node,
+    a_pod_that_is_deleted_during_prebind_leaves_its_claims_and_volumes_to_other_pods,
     the_next_scheduler_continues_after_one_is_killed_at_any_step,
     two_concurrent_schedulers_do_not_harm_each_other,
 }
@@ -51,7 +51,11 @@ fn slow_or_initially_failing_volumes_delay_only_their_own_pods(server: Server) {
     assert!(scene.is_pending("slow"));
     for name in ["slow", "failing"] {
         scene.is_bound(name);
-        assert_eq!(harbormaster.failed_bindings(&scene.full(name)), 0, "{name} waited once");
+        assert_eq!(
+            harbormaster.failed_bindings(&scene.full(name)),
+            0,
+            "{name} is bound without a failed attempt"
+        );
     }
     scene.is_bound("reselected");
     assert_eq!(harbormaster.failed_bindings(&scene.full("reselected")), 2);
@@ -68,7 +72,7 @@ fn if_no_volume_can_be_created_for_a_node_another_node_is_chosen(server: Server)
         scene
             .client
             .merge_patch(&path, &json!({"spec": {"unschedulable": is_cordoned}}))
-            .expect("it is taken");
+            .expect("the patch is accepted");
     };
     cordon(true);
     let _provisioner = scene.provision(&[("one", after(300).with(Outcome::RemoveSelectedNode(1)))]);
@@ -88,7 +92,7 @@ fn a_volume_that_is_never_created_fails_the_pod_after_the_timeout(server: Server
     scene.is_told("one", "binding volumes: context deadline exceeded");
     // The claim's node stays selected, and the pod is retried on that node.
     let node = scene.selected("one");
-    eventually("it is tried again", PATIENCE, || {
+    eventually("the pod is tried again", PATIENCE, || {
         (harbormaster.attempts(&scene.full("one")) > 1).then_some(())
     });
     drop(silent);
@@ -97,7 +101,7 @@ fn a_volume_that_is_never_created_fails_the_pod_after_the_timeout(server: Server
     scene.ends_in_order(harbormaster, &["one"], true);
 }
 
-fn a_pod_whose_claim_is_deleted_meanwhile_waits_for_a_new_claim(server: Server) {
+fn a_pod_whose_claim_is_deleted_during_prebind_waits_for_a_new_claim(server: Server) {
     let scene = VolumeScene::new(server, "claimless");
     // One claim is deleted during the write, the other while PreBind waits for it.
     let gate = Gate::default();
@@ -125,7 +129,7 @@ fn a_pod_whose_claim_is_deleted_meanwhile_waits_for_a_new_claim(server: Server) 
     scene.ends_in_order(harbormaster, &["written", "awaited"], true);
 }
 
-fn a_volume_that_is_deleted_meanwhile_is_replaced_by_another(server: Server) {
+fn a_volume_that_is_deleted_during_prebind_is_replaced_by_another(server: Server) {
     let scene = VolumeScene::new(server, "volumeless");
     let delete = |name: &str| scene.delete_volume(name);
     let harbormaster = scene.started();
@@ -161,13 +165,13 @@ fn a_volume_that_is_deleted_meanwhile_is_replaced_by_another(server: Server) {
     scene.ends_in_order(harbormaster, &["written", "awaited"], true);
 }
 
-fn a_node_that_is_deleted_meanwhile_holds_no_pod_or_volume(server: Server) {
+fn a_pod_whose_node_is_deleted_during_prebind_moves_or_waits_for_the_node(server: Server) {
     let scene = VolumeScene::new(server, "nodeless");
     let harbormaster = scene.started();
     // If the volume has not been created, the pod gets another node.
     scene.create_user("goes", "made");
     let first = scene.selected("goes");
-    let place = first.strip_prefix(&scene.full("")).expect("one of ours").to_owned();
+    let place = first.strip_prefix(&scene.full("")).expect("the node belongs to the scene").to_owned();
     scene.delete_place(&place);
     let provisioner = scene.provision(&[("goes", after(300).with(Outcome::RemoveSelectedNode(1)))]);
     let other = scene.place_of("goes");
@@ -187,7 +191,7 @@ fn a_node_that_is_deleted_meanwhile_holds_no_pod_or_volume(server: Server) {
     scene.ends_in_order(harbormaster, &["goes", "stays"], true);
 }
 
-fn a_pod_that_is_deleted_meanwhile_leaves_its_claims_and_volumes_to_other_pods(server: Server) {
+fn a_pod_that_is_deleted_during_prebind_leaves_its_claims_and_volumes_to_other_pods(server: Server) {
     let scene = VolumeScene::new(server, "podless");
     let gate = Gate::default();
     scene.proxy.fault(1, Fault::hold(&gate), scene.is_setting_aside("written"));
@@ -231,7 +235,8 @@ fn the_next_scheduler_continues_after_one_is_killed_at_any_step(server: Server) 
         scene.proxy.fault(1, hold(), scene.is_binding("nearly"));
         let first = scene.started();
         scene.create_user("undecided", "there");
-        // At this point the volume has been written, but not the claim.
+        // When the first scheduler is killed, it has written the volume for one of this pod's claims, but not yet the
+        // other claim.
         scene.create_claim("aside", "there");
         scene.create_claim("half", "made");
         scene.create_pod("half", &["aside", "half"]);
@@ -239,7 +244,7 @@ fn the_next_scheduler_continues_after_one_is_killed_at_any_step(server: Server) 
         scene.create_user("nearly", "there");
         scene.is_done(scene.is_setting_aside("aside"));
         scene.is_done(scene.is_selecting_for("awaited"));
-        eventually("all are where they are to be held", PATIENCE, || (gate.came() == 3).then_some(()));
+        eventually("all three writes are held", PATIENCE, || (gate.came() == 3).then_some(()));
         first.kill();
         let second = scene.start();
         if is_opened {
@@ -269,7 +274,7 @@ fn two_concurrent_schedulers_do_not_harm_each_other(server: Server) {
     let is_write =
         |request: &Request| request.method == "PATCH" && request.path.contains("/persistentvolume");
     let conflicts = statuses(&scene.proxy.records(is_write)).iter().filter(|status| **status == 409).count();
-    assert!(conflicts > 0, "they have met");
+    assert!(conflicts > 0, "some writes of the two schedulers conflict");
     first.ends_well();
     second.ends_well();
 }

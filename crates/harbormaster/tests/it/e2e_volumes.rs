@@ -69,7 +69,7 @@ impl Scene {
         self.client().post(PODS, &pod(name, "default-scheduler", json!({}), spec)).unwrap();
     }
 
-    /// Returns the `claimRef` of the volume that belongs to the claim.
+    /// Returns a `claimRef` that names the claim.
     fn claim_ref(&self, name: &str) -> Value {
         json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": "default", "name": name,
             "uid": self.claim(name)["metadata"]["uid"]})
@@ -99,7 +99,7 @@ fn waiting_claims_get_the_volumes_of_the_chosen_nodes(server: Server) {
     scene.create_volume("small", "b", &json!({}));
     ["one", "two", "three"].iter().for_each(|name| scene.create_user(name));
 
-    let waiting = eventually("all but one are bound", PATIENCE, || {
+    let waiting = eventually("all pods but one are bound", PATIENCE, || {
         let pods = list(scene.client(), PODS);
         let (bound, waiting): (Vec<_>, Vec<_>) = pods.into_iter().partition(|pod| node_of(pod).is_some());
         (bound.len() == 2).then(|| waiting.iter().map(|pod| name_of(pod).to_owned()).collect::<Vec<_>>())

@@ -1,13 +1,13 @@
 //! Pending pods are retried only when an event can help them. For every event, a test states which pods the event
-//! wakes. The real kube-scheduler, which schedules copies of the pods, must wake the same ones.
+//! wakes. The real kube-scheduler, which schedules copies of the pods, must wake the same pods.
 //!
 //! Each pod is rejected by only one plugin. In the first kind of scene, the nodes are small, tainted, unlabelled and
-//! cordoned, and every pod accepts all of these properties but one. In the second, other pods are in the way of the
-//! waiting pods, or pods that they need are missing. Attempts are counted in the logs. Storage events are tested in
+//! cordoned, and every pod accepts all of these properties but one. In the second kind, other pods block the waiting
+//! pods, or pods that the waiting pods need are missing. Attempts are counted in the logs. Storage events are tested in
 //! `e2e_wake_volumes.rs`.
 //!
-//! One kind of event wakes more pods than it can help, by one of kube-scheduler's rules: a change of taints, including
-//! uncordoning, wakes all pods rejected by a plugin that listens to new nodes but not to taints.
+//! One of kube-scheduler's rules wakes more pods than the event can help: a change of taints, including uncordoning,
+//! wakes all pods rejected by a plugin that listens to new nodes but not to taints.
 
 use std::thread::sleep;
 
@@ -21,7 +21,7 @@ use crate::e2e::{
 };
 
 on_both_servers! {
-    an_event_wakes_the_pods_that_it_can_help_and_no_others,
+    changes_wake_the_same_pods_as_in_kube_scheduler,
     released_resources_wake_the_pods_that_lack_them_and_no_others,
     new_nodes_and_tolerations_wake_the_pods_that_they_help,
     other_pods_wake_the_pods_whose_selectors_match_them,
@@ -34,7 +34,7 @@ const LABEL: &str = "unmatched";
 const CORDON: &str = "cordoned-off";
 const WAITING: [&str; 5] = [CPU, TAINT, LABEL, CORDON, GATE];
 
-/// Pods that wait for other nodes.
+/// Starts a scene with pods that wait for other nodes.
 fn waiting_for_nodes(server: Server) -> WakeScene {
     let nodes = ["n1", "n2", "n3", "n4"].map(unwelcoming);
     WakeScene::new(server, &nodes, &[], &[], &WAITING, |scheduler| waiting_pods(scheduler).into())
@@ -69,11 +69,11 @@ fn waiting_pods(scheduler: &str) -> [Value; 5] {
     .map(|(name, cpu, spec)| pod(&format!("{name}-{scheduler}"), scheduler, json!({"cpu": cpu}), spec))
 }
 
-fn an_event_wakes_the_pods_that_it_can_help_and_no_others(server: Server) {
+fn changes_wake_the_same_pods_as_in_kube_scheduler(server: Server) {
     let scene = waiting_for_nodes(server);
     for attempts in scene.attempts() {
         let first = WAITING.map(|name| attempts[name]);
-        assert_eq!(first, [1, 1, 1, 1, 0], "each was tried once, except for the gated pod");
+        assert_eq!(first, [1, 1, 1, 1, 0], "each pod was tried once, except for the gated pod");
     }
 
     scene.wakes("more memory", &[], || scene.resize("n1", "2", "64Gi"));
@@ -273,7 +273,7 @@ fn pods_among_pods(scheduler: &str) -> Vec<Value> {
 fn among_pods(server: Server) -> WakeScene {
     let scene = WakeScene::new(server, &zones(), &obstacles(), &[], &AMONG_PODS, pods_among_pods);
     for attempts in scene.attempts() {
-        assert_eq!(AMONG_PODS.map(|name| attempts[name]), [1; 6], "each was tried once");
+        assert_eq!(AMONG_PODS.map(|name| attempts[name]), [1; 6], "each pod was tried once");
     }
     scene
 }
@@ -286,15 +286,17 @@ fn other_pods_wake_the_pods_whose_selectors_match_them(server: Server) {
     };
     let relabel = |name: &str, labels: Value| {
         let patch = json!({"metadata": {"labels": labels}});
-        scene.client.merge_patch(&format!("{PODS}/{name}"), &patch).expect("the patch is taken");
+        scene.client.merge_patch(&format!("{PODS}/{name}"), &patch).expect("the patch is accepted");
     };
     let delete = |name: &str| delete_pod(&scene.client, name);
 
-    scene.wakes("a stranger", &[], || add("x", json!({"app": "stranger"})));
-    scene.wakes("a stranger with other labels", &[], || relabel("x", json!({"app": "still"})));
+    scene.wakes("an unrelated pod", &[], || add("x", json!({"app": "stranger"})));
+    scene.wakes("new labels of an unrelated pod", &[], || relabel("x", json!({"app": "still"})));
     scene.wakes("one more pod to be spread", &[SPREAD], || relabel("x", json!({"app": "spread"})));
     scene.wakes("one pod fewer to be spread", &[SPREAD], || relabel("x", json!({"app": "loner"})));
-    scene.wakes("a stranger who goes: room for the preemptor", &[ROOM], || delete("x"));
+    scene.wakes("the deletion of an unrelated pod, which frees a place for the preemptor", &[ROOM], || {
+        delete("x");
+    });
     scene.wakes("pods of another namespace", &[], || {
         for app in ["spread", "friend", "foe"] {
             let pod = placed(app, "n1", json!({"app": app, "tier": "near"}), json!({}));
@@ -305,20 +307,21 @@ fn other_pods_wake_the_pods_whose_selectors_match_them(server: Server) {
         let patch = json!({"metadata": {"labels": {"app": "spread", "tier": null}}});
         for app in ["friend", "foe"] {
             let path = format!("/api/v1/namespaces/other/pods/{app}");
-            scene.client.merge_patch(&path, &patch).expect("the patch is taken");
+            scene.client.merge_patch(&path, &patch).expect("the patch is accepted");
         }
     });
-    scene.wakes("a friend without a node comes and goes", &[], || {
+    scene.wakes("an unbound friend that is created and deleted", &[], || {
         let mut pod = placed("lost", "", json!({"app": "friend", "tier": "near"}), json!({}));
         pod["spec"]["nodeName"] = Value::Null;
         scene.client.post(PODS, &pod).expect("the pod is created");
         delete("lost");
     });
-    scene.wakes("half a friend", &[], || add("half", json!({"app": "friend"})));
-    scene.wakes("a foe who turns", &[FOE], || relabel("foe-a3", json!({"app": "neutral"})));
-    scene.wakes("a foe who leaves others behind", &[FOE, ROOM], || delete("foe-a2"));
-    scene.wakes("a guard with another name", &[], || relabel("guard-a2", json!({"app": "sentry"})));
-    scene.wakes("a guard who leaves others behind", &[OUTCAST, ROOM], || delete("guard-a2"));
+    scene
+        .wakes("a pod with one of the two labels of a friend", &[], || add("half", json!({"app": "friend"})));
+    scene.wakes("a foe whose label changes", &[FOE], || relabel("foe-a3", json!({"app": "neutral"})));
+    scene.wakes("the deletion of one of several foes", &[FOE, ROOM], || delete("foe-a2"));
+    scene.wakes("a guard whose label changes", &[], || relabel("guard-a2", json!({"app": "sentry"})));
+    scene.wakes("the deletion of one of several guards", &[OUTCAST, ROOM], || delete("guard-a2"));
 
     scene.helps(FRIEND, "n1", &[FRIEND], || relabel("half", json!({"tier": "near"})));
     scene.helps(OUTCAST, "n2", &[OUTCAST, ROOM], || delete("guard-b"));
@@ -345,11 +348,11 @@ fn nodes_wake_the_pods_whose_topology_they_change(server: Server) {
     scene.wakes("one more node of a zone", &[SPREAD, FRIEND, FOE], || add("n4", json!({"zone": "b"})));
     scene.wakes("another label", &[], || label(json!({"disk": "ssd"})));
     scene.wakes("another zone", &[SPREAD, FRIEND, FOE], || label(json!({"zone": "a"})));
-    scene.wakes("one of two keys", &[], || label(json!({"rack": "1"})));
+    scene.wakes("one of the two topology keys that a pod needs", &[], || label(json!({"rack": "1"})));
     scene.wakes("a taint", &[SPREAD, FRIEND, FOE, OUTCAST, ROOM], || {
         taint(json!([{"key": "other", "effect": "NoSchedule"}]));
     });
-    scene.wakes("no taint", &[SPREAD, FRIEND, FOE, OUTCAST, ROOM], || taint(json!([])));
+    scene.wakes("the removal of the taint", &[SPREAD, FRIEND, FOE, OUTCAST, ROOM], || taint(json!([])));
     scene.wakes("a removed node", &[SPREAD], || {
         scene.client.delete(&format!("{NODES}/n4")).expect("the node is deleted");
     });

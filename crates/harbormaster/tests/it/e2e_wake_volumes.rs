@@ -62,12 +62,14 @@ fn detached_volumes_wake_the_pods_that_need_their_place(server: Server) {
     scene.wakes("limits of another node", &[FULL], || {
         scene.client.post(CSI_NODES, &csi_node("n2")).expect("the object is created");
     });
-    scene.wakes("limits that are gone", &[], || {
+    scene.wakes("the deletion of the limits", &[], || {
         scene.client.delete(&format!("{CSI_NODES}/n2")).expect("the object is deleted");
     });
-    scene.wakes("a disk of another driver that is detached", &[], || detach("csi.example.com"));
-    scene.wakes("a disk of the driver that is detached", &[FULL], || detach("ebs.csi.aws.com"));
-    scene.wakes("one of two pods with the disk", &[FULL, DISK], || delete_pod(&scene.client, "twin"));
+    scene.wakes("the detachment of a disk of another driver", &[], || detach("csi.example.com"));
+    scene.wakes("the detachment of a disk of the same driver", &[FULL], || detach("ebs.csi.aws.com"));
+    scene.wakes("the deletion of one of the two pods that use the disk", &[FULL, DISK], || {
+        delete_pod(&scene.client, "twin");
+    });
     scene.end();
 }
 
@@ -126,7 +128,7 @@ fn limits(node: &str, drivers: &[(&str, u32)]) -> Value {
     json!({"metadata": {"name": node}, "spec": {"drivers": drivers}})
 }
 
-/// Returns classes, claims and volumes. For each waiting pod, one object or property is missing.
+/// Returns storage objects with their paths. For each waiting pod, one object or property is missing.
 fn storage() -> Vec<(&'static str, Value)> {
     let mut immediate = class("now", DRIVER);
     immediate["volumeBindingMode"] = json!("Immediate");
@@ -165,7 +167,7 @@ fn storage() -> Vec<(&'static str, Value)> {
     all
 }
 
-/// Creates one node with pods that use claims, and pods that each wait for something else.
+/// Creates one node with pods that use claims, and waiting pods, each of which lacks a different object or property.
 fn without_storage(server: Server) -> WakeScene {
     let once = [OURS, THEIRS].map(|scheduler| format!("{ONCE}-{scheduler}"));
     let holder =
@@ -183,13 +185,13 @@ fn without_storage(server: Server) -> WakeScene {
     let n1 = node("n1", json!({ZONE_LABEL: "a"}), "4", "4Gi", 40);
     let scene = WakeScene::new(server, &[n1], &placed, &storage(), &WAITING, waiting);
     for attempts in scene.attempts() {
-        assert_eq!(WAITING.map(|name| attempts[name]), [1; 9], "each was tried once");
+        assert_eq!(WAITING.map(|name| attempts[name]), [1; 9], "each pod was tried once");
     }
     scene.wakes("status updates of bound pods", &[], || {
         for name in placed.iter().map(name_of) {
             let status = json!({"status": {"conditions": [{"type": "PodScheduled", "status": "True"}]}});
             let path = format!("{PODS}/{name}/status");
-            scene.client.merge_patch(&path, &status).expect("the patch is taken");
+            scene.client.merge_patch(&path, &status).expect("the patch is accepted");
         }
     });
     scene
@@ -197,9 +199,10 @@ fn without_storage(server: Server) -> WakeScene {
 
 fn storage_objects_wake_the_pods_that_wait_for_them_and_no_others(server: Server) {
     let scene = without_storage(server);
-    let add = |path: &str, object: &Value| drop(scene.client.post(path, object).expect("it is created"));
+    let add =
+        |path: &str, object: &Value| drop(scene.client.post(path, object).expect("the object is created"));
     let patch = |path: &str, name: &str, patch: Value| {
-        scene.client.merge_patch(&format!("{path}/{name}"), &patch).expect("the patch is taken");
+        scene.client.merge_patch(&format!("{path}/{name}"), &patch).expect("the patch is accepted");
     };
     let annotation = || json!({"metadata": {"annotations": {"a": "b"}}});
 
@@ -258,11 +261,11 @@ fn storage_objects_wake_the_pods_that_wait_for_them_and_no_others(server: Server
         patch(DRIVERS, DRIVER, json!({"spec": {"storageCapacity": false}}));
     });
 
-    scene.wakes("an attachment that is gone", &[CROWDED], || {
+    scene.wakes("the deletion of an attachment", &[CROWDED], || {
         let source = json!({"persistentVolumeName": "of-held"});
         let spec = json!({"attacher": LIMITED, "nodeName": "n1", "source": source});
         add(ATTACHMENTS, &json!({"metadata": {"name": "a"}, "spec": spec}));
-        scene.client.delete(&format!("{ATTACHMENTS}/a")).expect("it is deleted");
+        scene.client.delete(&format!("{ATTACHMENTS}/a")).expect("the attachment is deleted");
     });
     scene.end();
 }
@@ -271,12 +274,12 @@ fn nodes_and_bound_claims_wake_the_pods_that_they_help(server: Server) {
     let scene = without_storage(server);
     scene.helps(UNBOUND, "n1", &[UNBOUND], || {
         let path = format!("{CLAIMS}/{UNBOUND}");
-        scene.client.merge_patch(&path, &to_its_volume(UNBOUND)).expect("the patch is taken");
+        scene.client.merge_patch(&path, &to_its_volume(UNBOUND)).expect("the patch is accepted");
     });
     scene.helps(MISSING, "n1", &[MISSING], || {
         scene.client.post(CLAIMS, &bound_claim(MISSING)).expect("the claim is created");
     });
-    scene.wakes("a pod with claims that leaves", &[CROWDED], || delete_pod(&scene.client, "bystander"));
+    scene.wakes("the deletion of a pod with claims", &[CROWDED], || delete_pod(&scene.client, "bystander"));
     scene.helps(ONCE, "n1", &[ONCE, CROWDED], || delete_pod(&scene.client, "owner"));
     scene.helps(FAR, "n1", &[FAR, CLASSLESS, EMPTY, CAPACITY, ZONE], || {
         scene.patch_node("n1", json!({"metadata": {"labels": {"disk": "x"}}}));

@@ -13,7 +13,7 @@ fn read(path: &str) -> String {
 }
 
 fn output(program: &str, args: &[&str]) -> String {
-    let output = Command::new(program).args(args).output().expect("it runs");
+    let output = Command::new(program).args(args).output().expect("the program runs");
     assert!(output.status.success(), "{program} {args:?}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).expect("UTF-8")
 }
@@ -36,7 +36,7 @@ fn packages() -> Vec<Value> {
 fn allowed() -> BTreeSet<String> {
     let text = read("deny.toml");
     let (_, list) = text.split_once("allow = [").expect("a list");
-    let (list, _) = list.split_once(']').expect("its end");
+    let (list, _) = list.split_once(']').expect("the end of the list");
     let quoted = Regex::new("\"([^\"]+)\"").expect("a pattern");
     quoted.captures_iter(list).map(|captures| captures[1].to_owned()).collect()
 }
@@ -104,5 +104,5 @@ fn every_direct_dependency_has_a_purpose() {
         .filter(|dependency| !dependency["source"].is_null())
         .map(|dependency| dependency["name"].as_str().expect("a name").to_owned())
         .collect();
-    assert_eq!(listed, used, "CONTRIBUTING.md lists the left crates, the workspace uses the right crates");
+    assert_eq!(listed, used, "left: crates in CONTRIBUTING.md, right: crates that the workspace uses");
 }

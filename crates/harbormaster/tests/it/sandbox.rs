@@ -54,26 +54,30 @@ fn the_sandbox_serves_until_it_is_interrupted_and_then_prints_a_summary() {
         .stdout(Stdio::piped())
         .spawn()
         .expect("the binary runs");
-    let mut out = BufReader::new(child.stdout.take().expect("its output is read"));
+    let mut out = BufReader::new(child.stdout.take().expect("the output is a pipe"));
     let mut lines = String::new();
     while !lines.contains("export KUBECONFIG=") {
-        assert_ne!(out.read_line(&mut lines).expect("lines are texts"), 0, "{lines}");
+        assert_ne!(out.read_line(&mut lines).expect("the output is UTF-8"), 0, "{lines}");
     }
     let config = fs::read_to_string(directory.path().join("harbormaster-sandbox.kubeconfig"));
     assert!(config.expect("a kubeconfig is written").contains("server: https://127.0.0.1:"));
     let interrupted = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
     assert!(interrupted.expect("signals can be sent").success());
-    out.read_to_string(&mut lines).expect("lines are texts");
+    out.read_to_string(&mut lines).expect("the output is UTF-8");
     assert!(lines.ends_with("0 pods: 0 placed, 0 unschedulable, 0 gated\n"), "{lines}");
-    assert!(child.wait().expect("it ends").success());
-    assert!(!directory.path().join("harbormaster-sandbox.kubeconfig").exists(), "it takes its file along");
+    assert!(child.wait().expect("the sandbox ends").success());
+    assert!(
+        !directory.path().join("harbormaster-sandbox.kubeconfig").exists(),
+        "the sandbox removes its file"
+    );
 }
 
 /// Runs a sandbox with a manifest, and returns its standard output and standard error.
 fn played(manifest: &str, args: &[&str]) -> (String, String) {
     let directory = tempfile::tempdir().expect("a directory");
     fs::write(directory.path().join("m.yaml"), manifest).expect("the manifest can be written");
-    let output = sandbox(directory.path()).args(["-f", "m.yaml"]).args(args).output().expect("it runs");
+    let output =
+        sandbox(directory.path()).args(["-f", "m.yaml"]).args(args).output().expect("the binary runs");
     let (printed, told) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{told}");
     (printed.into_owned(), told.into_owned())
@@ -104,11 +108,11 @@ spec: {nodeName: node-1, containers: [{name: c, image: i}]}
     assert!(lines[1].starts_with("pod default/gated: "), "{printed}");
     assert_eq!(lines[2], "pod default/there -> node-1");
     assert_eq!(lines[3], "3 pods: 1 placed, 0 unschedulable, 1 gated, 1 of other schedulers");
-    assert_eq!(told, "", "nothing here needs a word");
+    assert_eq!(told, "", "nothing is written to stderr");
 }
 
 #[test]
-fn inert_kinds_are_reported_once() {
+fn kinds_without_effect_are_reported_once() {
     let quota = |name: &str| {
         format!(
             "---\napiVersion: v1\nkind: ResourceQuota\nmetadata: {{name: {name}}}\nspec: {{hard: {{pods: 1}}}}\n"
@@ -154,10 +158,10 @@ fn a_kubeconfig_that_is_in_use_is_not_overwritten() {
         command
     };
     let mut first = serve().spawn().expect("the binary runs");
-    let mut out = BufReader::new(first.stdout.take().expect("its output is read"));
+    let mut out = BufReader::new(first.stdout.take().expect("the output is a pipe"));
     let mut lines = String::new();
     while !lines.contains("export KUBECONFIG=") {
-        assert_ne!(out.read_line(&mut lines).expect("lines are texts"), 0, "{lines}");
+        assert_ne!(out.read_line(&mut lines).expect("the output is UTF-8"), 0, "{lines}");
     }
     let path = directory.path().join("harbormaster-sandbox.kubeconfig");
     let before = fs::read_to_string(&path).expect("a kubeconfig is written");
@@ -166,10 +170,10 @@ fn a_kubeconfig_that_is_in_use_is_not_overwritten() {
     assert_eq!(second.status.code(), Some(1), "{told}");
     assert!(told.contains("error: harbormaster-sandbox.kubeconfig is used by another sandbox"), "{told}");
     assert!(told.contains("--kubeconfig-out"), "{told}");
-    assert_eq!(fs::read_to_string(&path).expect("it is still there"), before);
+    assert_eq!(fs::read_to_string(&path).expect("the kubeconfig still exists"), before);
     let ended = Command::new("kill").args(["-TERM", &first.id().to_string()]).status();
     assert!(ended.expect("signals can be sent").success());
-    assert!(first.wait().expect("it ends").success());
+    assert!(first.wait().expect("the sandbox ends").success());
     assert!(!path.exists());
 }
 
@@ -231,10 +235,10 @@ spec:
         .stdout(Stdio::piped())
         .spawn()
         .expect("the binary runs");
-    let mut out = BufReader::new(child.stdout.take().expect("its output is read"));
+    let mut out = BufReader::new(child.stdout.take().expect("the output is a pipe"));
     let mut lines = String::new();
     while lines.matches("pod default/web").count() < 3 {
-        assert_ne!(out.read_line(&mut lines).expect("lines are texts"), 0, "{lines}");
+        assert_ne!(out.read_line(&mut lines).expect("the output is UTF-8"), 0, "{lines}");
     }
     let harbormaster = |args: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_harbormaster"));
@@ -247,7 +251,7 @@ spec:
     assert_eq!(told, "");
     let interrupted = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
     assert!(interrupted.expect("signals can be sent").success());
-    child.wait().expect("it ends");
+    child.wait().expect("the sandbox ends");
     for kind in ["Node", "Pod", "PersistentVolumeClaim", "StorageClass", "PodDisruptionBudget", "ReplicaSet"]
     {
         assert!(dump.contains(&format!("\nkind: {kind}\n")), "{kind}\n{dump}");
@@ -272,5 +276,5 @@ fn claims_of_pods_get_devices() {
     assert_eq!(counts, [2, 2, 0, 2], "{printed}");
     assert!(printed.contains("3 cannot allocate all claims"), "{printed}");
     assert!(printed.contains("7 pods: 6 placed, 1 unschedulable, 0 gated"), "{printed}");
-    assert_eq!(told, "", "nothing here needs a word");
+    assert_eq!(told, "", "nothing is written to stderr");
 }

@@ -14,7 +14,7 @@ use harbormaster_oracle::components::{Kubectl, KubectlVersion};
 const LIMIT: Duration = Duration::from_secs(60);
 const KUBECONFIG: &str = "harbormaster-sandbox.kubeconfig";
 
-/// A running `sandbox --serve` with the demonstration.
+/// A running `sandbox --serve`, with the demonstration unless it was started with `--nodes`.
 struct Sandbox {
     child: Child,
     directory: tempfile::TempDir,
@@ -37,7 +37,7 @@ impl Sandbox {
             .spawn()
             .expect("the binary runs");
         let sandbox = Self { child, directory, kubectl };
-        sandbox.eventually("a kubeconfig", || sandbox.path().join(KUBECONFIG).exists());
+        sandbox.eventually("the kubeconfig exists", || sandbox.path().join(KUBECONFIG).exists());
         sandbox
     }
 
@@ -63,7 +63,7 @@ impl Sandbox {
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
-    /// Runs kubectl, which must fail quickly, and returns its error message.
+    /// Runs kubectl, which must fail within [`LIMIT`], and returns its error message.
     fn refused(&self, command: &str) -> String {
         let mut child = Command::new(self.kubectl.path())
             .args(command.split(' '))
@@ -76,15 +76,15 @@ impl Sandbox {
             .spawn()
             .expect("kubectl runs");
         let deadline = Instant::now() + LIMIT;
-        while child.try_wait().expect("it can be waited for").is_none() {
+        while child.try_wait().expect("kubectl can be polled").is_none() {
             if Instant::now() > deadline {
-                // kubectl may exit before it is killed; the assertions below report the failure in either case.
+                // `kill` fails if kubectl has just exited. The test fails either way.
                 let _ = child.kill();
                 panic!("kubectl {command} hangs");
             }
             sleep(Duration::from_millis(20));
         }
-        let output = child.wait_with_output().expect("it has ended");
+        let output = child.wait_with_output().expect("kubectl has ended");
         let told = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(!output.status.success(), "kubectl {command} is not rejected: {told}");
         told
@@ -113,7 +113,7 @@ impl Sandbox {
 
 impl Drop for Sandbox {
     fn drop(&mut self) {
-        // Both fail only if the process has already exited.
+        // Both calls fail only if the process has already exited.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -223,7 +223,7 @@ fn daemon_sets_roll_out_and_stay_on_drained_nodes(version: KubectlVersion) {
     assert!(events.contains("Marking for deletion Pod default/"), "{events}");
 
     sandbox.kubectl("delete ds agent");
-    sandbox.eventually("its pods are gone", || sandbox.nodes_of("app=agent").is_empty());
+    sandbox.eventually("the pods of the DaemonSet are gone", || sandbox.nodes_of("app=agent").is_empty());
 }
 
 #[test]
@@ -289,8 +289,9 @@ fn cron_jobs_start_jobs_on_schedule_and_on_request(version: KubectlVersion) {
         described.contains("job-controller") && described.contains("Created pod: at-once-")
     });
     sandbox.kubectl("delete cronjob tick");
-    sandbox
-        .eventually("its jobs are gone", || sandbox.kubectl("get jobs,pods -l job-name -o name").is_empty());
+    sandbox.eventually("the jobs of the CronJob are gone", || {
+        sandbox.kubectl("get jobs,pods -l job-name -o name").is_empty()
+    });
 }
 
 #[test]
@@ -396,7 +397,7 @@ fn claims_get_volumes(version: KubectlVersion) {
     assert!(described.contains(created), "{described}");
 
     sandbox.kubectl("delete statefulset store");
-    sandbox.eventually("its pods are gone", || sandbox.nodes_of("app=store").is_empty());
+    sandbox.eventually("the pods of the StatefulSet are gone", || sandbox.nodes_of("app=store").is_empty());
     sandbox.kubectl("delete pvc data-store-0 shared");
     sandbox.eventually("one volume is kept and one is gone", || {
         let left = sandbox.kubectl("get pv --no-headers -o custom-columns=:.metadata.name,:.status.phase");
@@ -425,15 +426,17 @@ spec:
     spec: {containers: [{name: c, image: i}]}
 ";
 
-fn failures_are_rehearsed(version: KubectlVersion) {
+fn nodes_fail_and_pods_crash_on_request(version: KubectlVersion) {
     let sandbox = Sandbox::start_with(version, &["--nodes", "3", "--clock-speed", "300"]);
     sandbox.kubectl("create deployment web --image=i --replicas=6");
-    sandbox.eventually("six pods", || sandbox.nodes_of("app=web").len() == 6);
+    sandbox.eventually("six pods run", || sandbox.nodes_of("app=web").len() == 6);
     sandbox.kubectl("annotate node node-1 sandbox.harbormaster.dev/stopped=true");
     let count = |word: &str| {
         sandbox.kubectl("get pods -l app=web --no-headers").lines().filter(|line| line.contains(word)).count()
     };
-    sandbox.eventually("pods that left node-1", || count("Terminating") == 2 && count("Running") == 6);
+    sandbox.eventually("two pods of node-1 are terminating and six others run", || {
+        count("Terminating") == 2 && count("Running") == 6
+    });
     let nodes = rows(&sandbox.kubectl("get nodes --no-headers"));
     let ready: Vec<bool> = nodes.iter().map(|node| !node.contains(" NotReady ")).collect();
     assert_eq!(ready, [false, true, true], "{nodes:?}");
@@ -444,24 +447,24 @@ fn failures_are_rehearsed(version: KubectlVersion) {
         assert!(described.contains(told), "{told}: {described}");
     }
     sandbox.kubectl("annotate node node-1 sandbox.harbormaster.dev/stopped-");
-    sandbox.eventually("an end of those pods", || count("Terminating") == 0);
+    sandbox.eventually("the terminating pods are gone", || count("Terminating") == 0);
     sandbox.kubectl("wait --for=condition=Ready node/node-1 --timeout=30s");
 
     sandbox.write("stuck.yaml", STUCK);
     sandbox.kubectl("apply -f stuck.yaml");
     let of_stuck = || sandbox.kubectl("get pods -l app=stuck --no-headers");
-    sandbox.eventually("a crash loop", || of_stuck().contains("CrashLoopBackOff"));
+    sandbox.eventually("the pod is in a crash loop", || of_stuck().contains("CrashLoopBackOff"));
 
     sandbox.kubectl("create serviceaccount bob");
     assert_eq!(sandbox.kubectl("create token bob").split('.').count(), 3);
 }
 
 #[test]
-fn the_oldest_kubectl_rehearses_failures() {
-    failures_are_rehearsed(KubectlVersion::Oldest);
+fn failures_can_be_rehearsed_with_the_oldest_kubectl() {
+    nodes_fail_and_pods_crash_on_request(KubectlVersion::Oldest);
 }
 
 #[test]
-fn the_newest_kubectl_rehearses_failures() {
-    failures_are_rehearsed(KubectlVersion::Newest);
+fn failures_can_be_rehearsed_with_the_newest_kubectl() {
+    nodes_fail_and_pods_crash_on_request(KubectlVersion::Newest);
 }

@@ -1,4 +1,5 @@
-//! The schema for editors accepts and rejects the same configurations as the scheduler.
+//! The schema for editors accepts configurations that the scheduler can read, and rejects those that the scheduler
+//! cannot decode.
 
 use std::{
     fs,
@@ -24,20 +25,20 @@ impl Schema {
         let output = Command::new(env!("CARGO_BIN_EXE_harbormaster")).args(["generate", "schema"]).output();
         let output = output.expect("the binary runs");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        let schema: Value = serde_json::from_slice(&output.stdout).expect("it is JSON");
+        let schema: Value = serde_json::from_slice(&output.stdout).expect("the schema is JSON");
         let (mut schemas, mut compiler) = (Schemas::new(), Compiler::new());
-        compiler.add_resource("config.json", schema).expect("it is a schema");
-        let index = compiler.compile("config.json", &mut schemas).expect("it is a schema");
+        compiler.add_resource("config.json", schema).expect("the schema is valid");
+        let index = compiler.compile("config.json", &mut schemas).expect("the schema is valid");
         Self { schemas, index }
     }
 
     fn check(&self, text: &str) -> Result<(), String> {
-        let value: Value = serde_saphyr::from_str(text).expect("it is YAML");
+        let value: Value = serde_saphyr::from_str(text).expect("the text is YAML");
         self.schemas.validate(&value, self.index).map_err(|error| error.to_string())
     }
 }
 
-/// Collects all files of the repository that contain a configuration.
+/// Collects the YAML files below `directory` that contain a configuration and no other document.
 fn files(directory: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(directory).expect("the directory can be read") {
         let path = entry.expect("the entry can be read").path();
@@ -62,13 +63,14 @@ fn every_configuration_in_the_repository_matches_the_schema() {
     assert!(found.len() >= 10, "{found:?}");
     for path in found {
         let text = fs::read_to_string(&path).expect("the file can be read");
-        harbormaster_config::load(&text, "c.yaml", &Features::default()).expect("it can be read");
+        harbormaster_config::load(&text, "c.yaml", &Features::default())
+            .expect("the scheduler reads the configuration");
         schema.check(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     }
 }
 
 #[test]
-fn a_written_configuration_matches_the_schema() {
+fn the_default_configuration_and_a_detailed_one_match_the_schema() {
     let schema = Schema::printed();
     schema.check(&KubeSchedulerConfiguration::default_config().to_yaml()).unwrap();
     let all = "percentageOfNodesToScore: 5\ndelayCacheUntilActive: true\nprofiles:\n- schedulerName: a\n  percentageOfNodesToScore: 7\n  \
@@ -109,10 +111,10 @@ fn a_configuration_that_cannot_be_read_does_not_match_the_schema() {
     ] {
         let text = format!("{HEAD}{text}");
         let read = harbormaster_config::load(&text, "c.yaml", &Features::default());
-        assert!(read.is_err(), "it can be read: {text}");
-        assert!(schema.check(&text).is_err(), "it is valid: {text}");
+        assert!(read.is_err(), "the scheduler reads {text}");
+        assert!(schema.check(&text).is_err(), "the schema accepts {text}");
     }
     for text in ["kind: KubeSchedulerConfiguration\n", "apiVersion: v1\nkind: KubeSchedulerConfiguration\n"] {
-        assert!(schema.check(text).is_err(), "it is valid: {text}");
+        assert!(schema.check(text).is_err(), "the schema accepts {text}");
     }
 }

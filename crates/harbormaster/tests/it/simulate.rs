@@ -36,32 +36,32 @@ fn assert_golden(name: &str, args: &[&str]) {
 }
 
 #[test]
-fn examples_are_placed_as_a_table() {
+fn the_placement_of_the_examples_is_shown_as_a_table() {
     assert_golden("examples.txt", &["simulate", "-f", "examples/"]);
 }
 
 #[test]
-fn examples_are_explained_as_tables() {
+fn explanations_of_the_examples_are_shown_as_tables() {
     assert_golden("explain.txt", &["simulate", "-f", "examples/", "--explain"]);
 }
 
 #[test]
-fn examples_are_explained_as_json() {
+fn explanations_of_the_examples_are_shown_as_json() {
     assert_golden("explain.json", &["simulate", "-f", "examples/", "--explain", "-o", "json"]);
 }
 
 #[test]
-fn examples_are_placed_as_json_without_explanations() {
+fn the_placement_of_the_examples_is_shown_as_json() {
     assert_golden("examples.json", &["simulate", "-f", "examples/", "-o", "json"]);
 }
 
 #[test]
-fn pods_are_evaluated_independently() {
+fn pods_are_evaluated_independently_on_request() {
     assert_golden("independent.txt", &["simulate", "-f", "examples/", "--independent"]);
 }
 
 #[test]
-fn only_the_requested_pods_are_shown() {
+fn a_simulation_of_the_examples_writes_nothing_to_stderr() {
     let output = harbormaster(&["simulate", "-f", "examples/"]);
     assert_eq!(text(&output.stderr), "");
 }
@@ -81,7 +81,7 @@ fn pods_can_be_selected_and_the_exit_code_depends_on_them() {
     assert_eq!(code(&["--exit-code", "-o", "json", "--pod", "simulation", "--explain"]).0, Some(2));
     assert_fails(
         &["simulate", "-f", "examples/", "--pod", "shop/web-11"],
-        &["error: no pod without a node is called \"shop/web-11\" (did you mean `shop/web-1`?)"],
+        &["error: no pod without a node is named \"shop/web-11\" (did you mean `shop/web-1`?)"],
     );
 }
 
@@ -167,8 +167,11 @@ fn a_configuration_is_written_and_read_back() {
     assert!(output.status.success(), "{stderr}");
     assert!(!stderr.contains("disabled-metrics") && !stderr.contains("vmodule"), "{stderr}");
     assert!(fs::read_to_string(path).unwrap().contains("schedulerName: default-scheduler"));
-    let again = harbormaster(&["simulate", "-f", "examples/", "--config", path]);
-    let plain = harbormaster(&["simulate", "-f", "examples/"]);
+    // The configuration is that of the newest release.
+    let simulate = ["simulate", "-f", "examples/", "--emulated-version=1.37"];
+    let again = harbormaster(&[&simulate[..], &["--config", path]].concat());
+    let plain = harbormaster(&simulate);
+    assert!(plain.status.success(), "{}", text(&plain.stderr));
     assert_eq!(text(&again.stdout), text(&plain.stdout));
     fs::remove_file(path).unwrap();
 }
@@ -246,11 +249,11 @@ fn devices_of_claims_are_shown_as_json() {
     assert_golden("devices.json", &[DEVICES.as_slice(), &["-o", "json"]].concat());
 }
 
-/// Starts a server that answers every request with 404.
+/// Starts a server that answers every request with 404, and returns its URL.
 fn lost_server() -> String {
     use std::io::{Read as _, Write as _};
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
-    let address = listener.local_addr().expect("it listens somewhere");
+    let address = listener.local_addr().expect("the listener has an address");
     std::thread::spawn(move || {
         for mut stream in listener.incoming().map_while(Result::ok) {
             let _ = stream.read(&mut [0; 65536]);
@@ -312,10 +315,7 @@ fn pods_on_missing_nodes_are_counted_or_rescheduled() {
     fs::write(&path, [node, &pod("a"), &pod("b")].concat()).unwrap();
     let path = path.to_str().unwrap();
     let plain = harbormaster(&["simulate", "-f", path]);
-    assert!(
-        text(&plain.stderr).contains("note: 2 pods are on nodes that the input does not have"),
-        "{plain:?}"
-    );
+    assert!(text(&plain.stderr).contains("note: 2 pods are on nodes that are not in the input"), "{plain:?}");
     assert_eq!(text(&plain.stdout), "no pod is waiting for a node, 2 on missing nodes\n");
     let anew = harbormaster(&["simulate", "-f", path, "--reschedule-missing"]);
     assert!(text(&anew.stdout).ends_with("2 pods: 2 placed, 0 unschedulable, 0 gated\n"), "{anew:?}");

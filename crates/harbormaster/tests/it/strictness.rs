@@ -121,7 +121,7 @@ fn cases(text: &str) -> Vec<Case<'_>> {
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Field {
     Exactly(String),
-    /// A field whose value has the wrong type: Go names neither list elements nor map keys.
+    /// A field whose value has the wrong type: Go's message contains neither list indexes nor map keys.
     About(String),
 }
 
@@ -131,7 +131,7 @@ fn fields(told: &str) -> Vec<Field> {
     for problem in PROBLEMS {
         for (at, _) in told.match_indices(problem) {
             let before = &told[..at];
-            // This is the only path that contains a space.
+            // Paths contain no spaces, with this one exception.
             let before =
                 before.replace("{topologyKey, whenUnsatisfiable}", "{topologyKey,whenUnsatisfiable}");
             let field = before.rsplit([' ', '\n']).next().unwrap_or_default();
@@ -227,7 +227,7 @@ fn manifests_are_rejected_as_by_kubectl_and_a_real_api_server() {
         }
     }
     assert!(told.is_empty(), "\n{told}");
-    assert!(named >= 100, "the words of the API server are not understood: {named}");
+    assert!(named >= 100, "only {named} fields were recognized in the API server's messages");
 }
 
 #[test]
@@ -273,14 +273,17 @@ fn a_dump_of_a_real_cluster_is_accepted_unchanged() {
     assert!(notes.contains("HorizontalPodAutoscalers are stored and shown, but scale nothing"), "{notes}");
     assert!(placed.contains("8 pods: "), "{placed}");
 
-    // A dump without the Deployment's pods, and one with only the workloads.
+    // This dump contains the Deployment but not its pods.
     file(
         "fewer.yaml",
         &kubectl(&["get", "deployments,replicasets,priorityclasses,nodes", "-A", "-o", "yaml"]),
     );
     let (placed, notes) = harbormaster(&["simulate", "-f", "fewer.yaml"]);
     assert!(
-        notes.contains("1 workload(s) come from a cluster without their pods: --fill makes these 3 pods"),
+        notes.contains(
+            "1 workload(s) come from a cluster, but their pods are not in the input; --fill creates these 3 \
+             pods"
+        ),
         "{notes}"
     );
     assert!(placed.contains("no pod is waiting for a node"), "{placed}");

@@ -1,7 +1,8 @@
 //! `surface/surface.txt` lists everything that plugin authors may rely on, so that a removal or change is noticed here
 //! first.
 //!
-//! The text is generated from the sources: first every path under which an item can be imported, then its definition.
+//! The text is generated from the sources: first all paths under which items can be imported, then the definitions of
+//! these items.
 
 #[path = "surface/listing.rs"]
 mod listing;
@@ -28,9 +29,9 @@ fn the_surface_equals_the_recorded_one() {
     let changes = lines("-", old.difference(&new).collect()) + &lines("+", new.difference(&old).collect());
     assert!(
         written == now,
-        "what authors of plugins rely on has changed:\n{changes}\nLines with - break plugins: keep the old name, or say \
-         in CHANGELOG.md what to do instead. Then renew the list:\n  UPDATE_GOLDEN=1 cargo test -p harbormaster --test it \
-         surface::"
+        "the interface that plugin authors rely on has changed:\n{changes}\nLines with - break plugins: keep the old name, \
+         or say in CHANGELOG.md what to do instead. Then renew the list:\n  UPDATE_GOLDEN=1 cargo test -p harbormaster \
+         --test it surface::"
     );
 }
 

@@ -25,14 +25,15 @@ const OURS: &str = "default-scheduler";
 const THEIRS: &str = "reference";
 const COPIES: usize = 50;
 
-/// A pool of identical nodes, and the pods that fill it.
+/// A pool of identical nodes, and the pods that are scheduled to it.
 struct Pool {
     name: &'static str,
     nodes: usize,
     cpu: u64,
     memory_mi: u64,
     pods: u64,
-    /// Number of pods, and the requests of each. The pods fill all pools but the first completely.
+    /// Number of pods, and the requests of each. In all pools but the first and the last two, these pods fill the pool
+    /// completely.
     demands: &'static [(usize, Demand)],
 }
 
@@ -234,12 +235,14 @@ fn five_thousand_pods_are_bound_once_or_explained_as_by_kube_scheduler(server: S
     println!("{:.1?}: {} nodes", begun.elapsed(), nodes().len());
 
     let watch = PodWatch::start(&client);
-    let config_path = cluster.write_scheduler_config(&config(OURS).to_string()).expect("it is written");
+    let config_path =
+        cluster.write_scheduler_config(&config(OURS).to_string()).expect("the configuration is written");
     let harbormaster = Harbormaster::start(
         &[format!("--config={}", config_path.display())],
         cluster.directory().join("harbormaster.log"),
     );
-    let original = cluster.start_kube_scheduler(&config(THEIRS).to_string(), &[]).expect("it starts");
+    let original =
+        cluster.start_kube_scheduler(&config(THEIRS).to_string(), &[]).expect("kube-scheduler starts");
 
     let possible = possible();
     let kinds = impossible();
@@ -339,12 +342,12 @@ fn five_thousand_pods_are_bound_once_or_explained_as_by_kube_scheduler(server: S
     }
     println!("{:.1?}: {} events", begun.elapsed(), events.len());
 
-    // Pods that no event could help are not retried.
+    // Pods that no event could help are tried three times at most, on average.
     let log = harbormaster.log();
     let tries =
         log.lines().filter(|line| line.contains("Attempting") && line.contains("default/no-")).count();
     println!("{tries} attempts of {} impossible pods", kinds.len() * COPIES);
     assert!(tries <= 3 * kinds.len() * COPIES, "{tries}");
     harbormaster.ends_well();
-    original.stop().expect("it ends");
+    original.stop().expect("kube-scheduler ends");
 }

@@ -1,6 +1,6 @@
 //! A hundred nodes, a thousand pods that fill them to the last CPU, and some pods that fit nowhere, with every plugin
 //! in use. The unmodified kube-scheduler and Harbormaster both bind each of the thousand pods once, overfill no node,
-//! and explain why the other pods do not fit.
+//! and explain why the others do not fit.
 
 use std::{collections::BTreeMap, time::Instant};
 
@@ -27,14 +27,16 @@ on_both_servers! {
 
 fn kube_scheduler_schedules_a_thousand_pods(server: Server) {
     let cluster = cluster_with_nodes(server);
-    let scheduler = cluster.start_kube_scheduler(&default_config().to_string(), &[]).expect("it starts");
+    let scheduler =
+        cluster.start_kube_scheduler(&default_config().to_string(), &[]).expect("kube-scheduler starts");
     a_thousand_pods_are_scheduled("kube-scheduler", server, &cluster);
-    scheduler.stop().expect("it ends");
+    scheduler.stop().expect("kube-scheduler ends");
 }
 
 fn harbormaster_schedules_a_thousand_pods(server: Server) {
     let cluster = cluster_with_nodes(server);
-    let path = cluster.write_scheduler_config(&default_config().to_string()).expect("it is written");
+    let path =
+        cluster.write_scheduler_config(&default_config().to_string()).expect("the configuration is written");
     let log = cluster.directory().join("harbormaster.log");
     let scheduler = Harbormaster::start(&[format!("--config={}", path.display())], log);
     a_thousand_pods_are_scheduled("harbormaster", server, &cluster);

@@ -13,7 +13,7 @@ fn read(text: &str) -> Result<Manifests, String> {
 const POD: &str = "spec: {containers: [{name: c, image: i}]}";
 
 #[test]
-fn every_mistake_is_reported_with_file_line_object_and_field() {
+fn every_mistake_is_reported_with_its_position_and_field() {
     let text = "apiVersion: v1
 kind: Pod
 metadata:
@@ -68,13 +68,13 @@ metadata: {name: n}
         "f.yaml:25: Deployment default/d: spec.replica: unknown field (did you mean `replicas`?)",
         "f.yaml:26: Deployment default/d: spec.replicas: expected a 32-bit integer, got \"many\"",
         "f.yaml:32: Pod default/Bad_Name: spec.priorityClassName: no PriorityClass with name none was found",
-        "f.yaml:37: Pod default/bad_Name3: metadata.name: is given twice",
+        "f.yaml:37: Pod default/bad_Name3: metadata.name: duplicate field",
         "f.yaml:37: Pod default/bad_Name3: metadata.name: Invalid value: \"bad_Name3\": a lowercase RFC 1123 subdomain",
         "f.yaml:38: Pod default/bad_Name3: spec.containers: Required value",
         "f.yaml:39: Pod default/bad_Name3: spec.tolerations[0].operator: ",
         "f.yaml:39: Pod default/bad_Name3: spec.tolerations[0].operator: Unsupported value: \"exist\"",
         "f.yaml:41: Node: apiVersion: Required value (did you mean `v1`?)",
-        "f.yaml:44: is not a Kubernetes object",
+        "f.yaml:44: not a Kubernetes object",
     ];
     let lines: Vec<&str> = errors.lines().collect();
     assert_eq!(lines.len(), starts.len(), "{errors}");
@@ -84,7 +84,7 @@ metadata: {name: n}
 }
 
 #[test]
-fn unknown_fields_are_mistakes_or_warnings_or_ignored() {
+fn unknown_fields_are_errors_or_warnings_or_are_ignored() {
     let text = format!("apiVersion: v1\nkind: Pod\nmetadata: {{name: p}}\nmore: 1\n{POD}\n");
     let warning = "f.yaml:4: Pod default/p: more: unknown field";
     assert_eq!(read(&text).err(), Some(warning.to_owned()));
@@ -103,7 +103,7 @@ fn unknown_fields_are_mistakes_or_warnings_or_ignored() {
 }
 
 #[test]
-fn kinds_are_known_or_ignored_or_mistakes() {
+fn kinds_are_known_or_are_ignored_or_are_errors() {
     for (version, kind, expected) in [
         ("v1", "ConfigMap", ""),
         ("certificates.k8s.io/v1", "CertificateSigningRequest", "ignored"),
@@ -142,7 +142,7 @@ fn custom_resources_are_recognized_even_if_their_definition_follows() {
 }
 
 #[test]
-fn a_later_manifest_of_an_object_counts_if_it_may_change_the_earlier_one() {
+fn a_later_manifest_replaces_an_earlier_one_if_the_update_is_allowed() {
     let pod = |more: &str, image: &str| {
         format!(
             "apiVersion: v1\nkind: Pod\nmetadata: {{name: p}}\nspec:\n  containers: [{{name: c, image: {image}}}]\n{more}---\n"
@@ -243,7 +243,7 @@ fn numbers_are_reported_as_they_are_written() {
 }
 
 #[test]
-fn the_same_mistake_in_many_objects_is_one_line() {
+fn the_same_mistake_in_many_objects_is_reported_in_one_line() {
     let pods: String = (0..300)
         .map(|i| format!("---\napiVersion: v1\nkind: Pod\nmetadata: {{name: p{i}}}\nspec: {{containers: [{{name: c, image: i}}], prioritey: 1}}\n"))
         .collect();
@@ -295,7 +295,7 @@ spec: {nodeName: gone, containers: [{name: c, image: i}]}
 ";
 
 #[test]
-fn pods_on_missing_nodes_are_reported_or_pending_again() {
+fn pods_on_missing_nodes_are_reported_or_become_pending_again() {
     let read = |intake: ReadOptions<'_>| {
         let source = Source { name: "f.yaml".into(), text: ON_NODES.into() };
         Manifests::read(&[source], intake, |_, _| Ok(())).unwrap()
@@ -304,7 +304,7 @@ fn pods_on_missing_nodes_are_reported_or_pending_again() {
     assert_eq!(
         kept.notices(),
         [
-            "2 pods are on nodes that the input does not have, and are ignored: gone (2); --reschedule-missing makes them \
+            "2 pods are on nodes that are not in the input, and are ignored: gone (2); --reschedule-missing makes them \
           pending again"
         ]
     );
@@ -312,8 +312,8 @@ fn pods_on_missing_nodes_are_reported_or_pending_again() {
     assert_eq!(
         waiting.notices(),
         [
-            "1 pods on missing nodes are pending again",
-            "1 pods of DaemonSets and static pods were removed with their missing nodes"
+            "made 1 pod(s) on missing nodes pending again",
+            "removed 1 DaemonSet or static pod(s) on missing nodes"
         ]
     );
     let names: Vec<&str> = waiting.objects.iter().map(|object| object.name.as_str()).collect();
@@ -327,7 +327,7 @@ fn pods_on_missing_nodes_are_reported_or_pending_again() {
 }
 
 #[test]
-fn the_replicas_of_a_deployment_count_if_they_were_edited() {
+fn an_edited_replica_count_of_a_deployment_scales_its_replica_sets() {
     let set = |name: &str, revision: u32, replicas: u32, seen: u32| {
         format!(
             "---\napiVersion: apps/v1\nkind: ReplicaSet\nmetadata:\n  name: {name}\n  uid: {name}\n  annotations:\n    \
@@ -350,7 +350,8 @@ fn the_replicas_of_a_deployment_count_if_they_were_edited() {
     };
     let told = |wanted: u32, had: u32| {
         vec![format!(
-            "Deployment default/web requests {wanted} pods, its ReplicaSets {had}: they are scaled to match"
+            "Deployment default/web requests {wanted} pods, but its ReplicaSets request {had}: scaling the ReplicaSets to \
+             match"
         )]
     };
     assert_eq!(replicas(&(deployment(8) + &set("web-1", 1, 5, 5))), (vec![8], told(8, 5)));
@@ -371,10 +372,8 @@ fn kinds_that_are_referred_to_but_missing_are_reported() {
     let pods = pod("a", "index") + &pod("b", "logs");
     assert_eq!(
         read(&pods).unwrap().notices(),
-        [
-            "the input refers to 2 PersistentVolumeClaims (default/index, …), but contains no objects of that kind: the \
-             dump command writes everything needed"
-        ]
+        ["the input refers to 2 PersistentVolumeClaims (default/index, …), but does not contain them; the \
+             `dump` command writes everything that is needed"]
     );
     let claim = "---\napiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: index}\nspec: {accessModes: \
                  [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}\n";

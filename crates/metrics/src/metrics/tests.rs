@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use harbormaster_api::Timestamp;
 use harbormaster_core::{BindOutcome, Effect, Engine, EngineConfig, Input};
-use harbormaster_framework::{profile::Profile, registry::Registry};
+use harbormaster_framework::{meter::Measurement, profile::Profile, registry::Registry};
 use harbormaster_testkit::{nodes::node, pods::pod};
 
 mod lint;
@@ -38,7 +38,12 @@ fn samples(page: &str) -> BTreeMap<&str, f64> {
 
 /// Schedules two pods that fit and one that does not, on two nodes.
 fn scheduled() -> (Metrics, Engine) {
-    let metrics = Metrics::new();
+    scheduled_in(Release::default())
+}
+
+/// Same as [`scheduled`], with the metrics of a release.
+fn scheduled_in(release: Release) -> (Metrics, Engine) {
+    let metrics = Metrics::of(release);
     let config = EngineConfig { meter: Some(metrics.meter()), ..EngineConfig::new(vec![profile()]) };
     let mut engine = Engine::new(config);
     let now = Timestamp(1_000_000_000);
@@ -107,6 +112,53 @@ fn the_work_of_an_engine_is_on_the_page() {
 }
 
 #[test]
+fn each_release_has_its_own_metrics() {
+    const EVICTIONS: &str = "scheduler_preemption_goroutines_duration_seconds";
+    let metrics = |release| {
+        let (metrics, _) = scheduled_in(release);
+        metrics.set_build(Build { version: "v0", commit: "" });
+        let meter = metrics.meter();
+        meter.evicted(false, meter.now());
+        meter.profile(0, "p").measured(&Measurement::ClaimCreation { succeeded: true });
+        metrics
+    };
+    let (old, new) = (metrics(Release::V1_36), metrics(Release::V1_37));
+    let (old_page, new_page) = (old.page(), new.page());
+    for (text, in_old, in_new) in [
+        (r#"scheduler_pending_pods{queue="unschedulable"} 1"#, true, true),
+        (r#"scheduler_pending_pods{queue="incomplete"} 0"#, false, true),
+        (r#"scheduler_queued_entities{queue="unschedulable",type="pod"} 1"#, false, true),
+        (
+            r#"queue_incoming_entities_total{event="UnschedulablePodAdd",queue="active",type="pod"} 3"#,
+            false,
+            true,
+        ),
+        (r#"queue_incoming_entities_total{event="ScheduleAttemptFailure","#, false, false),
+        ("# HELP scheduler_scheduling_algorithm_duration_seconds [ALPHA] ", true, false),
+        ("# HELP scheduler_scheduling_algorithm_duration_seconds [BETA] ", false, true),
+        (r#"scheduler_resourceclaim_creates_total{status="success"} 1"#, true, false),
+        (
+            r#"dynamic_resource_allocation_resourceclaim_creates_total{admin_access="false",owner_api_group="",owner_api_kind="Pod",status="success"} 1"#,
+            false,
+            true,
+        ),
+        (r#"version_info{binary="1.36",component="kube",emulation="1.36",min_compat="1.35"} 1"#, true, false),
+        (r#"version_info{binary="1.37",component="kube",emulation="1.37",min_compat="1.36"} 1"#, false, true),
+        (r#"major="1",minor="37""#, false, true),
+        (EVICTIONS, true, false),
+    ] {
+        assert_eq!(
+            (old_page.contains(text), new_page.contains(text)),
+            (in_old, in_new),
+            "{text}\n{new_page}"
+        );
+    }
+    new.limit(Limits::default().with_hidden(true));
+    let help = format!("# HELP {EVICTIONS} [ALPHA] (Deprecated since 1.37.0) Duration");
+    assert!(new.page().contains(&help), "{}", new.page());
+}
+
+#[test]
 fn a_page_is_valid_in_the_text_format() {
     let (metrics, _) = scheduled();
     metrics.set_build(Build { version: "v0", commit: "" });
@@ -141,7 +193,7 @@ fn a_page_is_valid_in_the_text_format() {
     assert!(kinds.keys().is_sorted());
     // Every family on the page is in the table, with the same type.
     for (name, kind) in &kinds {
-        let family = METRICS.iter().find(|family| family.name == *name).expect("it is in the table");
+        let family = METRICS.iter().find(|family| family.name == *name).expect("the family is in the table");
         assert_eq!(family.kind.name(), *kind);
     }
     let lacks_total =
@@ -191,13 +243,13 @@ fn the_same_calls_have_the_same_effects_with_and_without_a_meter() {
         log
     };
     // The logs can be equal because the debug output of plugins does not contain their meters.
-    assert_eq!(run(None), run(Some(Metrics::new().meter())));
+    assert_eq!(run(None), run(Some(Metrics::default().meter())));
 }
 
 #[test]
 fn a_configuration_file_is_identified_by_its_checksum() {
-    let metrics = Metrics::new();
-    assert!(!metrics.page().contains("harbormaster_config"), "there may be no file");
+    let metrics = Metrics::default();
+    assert!(!metrics.page().contains("harbormaster_config"), "without a file, there are no metrics about it");
     metrics.set_config("aa");
     metrics.set_config("bb");
     let page = metrics.page();
@@ -214,7 +266,7 @@ fn a_configuration_file_is_identified_by_its_checksum() {
 
 #[test]
 fn disabled_metrics_are_not_on_the_page() {
-    let metrics = Metrics::new();
+    let metrics = Metrics::default();
     metrics.set_emulation("1.34", "1.33");
     metrics.set_feature("Some", "BETA", true);
     metrics.limit(Limits::new(

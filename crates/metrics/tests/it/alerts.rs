@@ -1,4 +1,4 @@
-//! Every metric that the alerts, the dashboard and the documents name exists and has the labels that they use.
+//! Tests that every metric in the alerts, the dashboard and the documents exists and has the labels that they use.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,7 +19,7 @@ use serde_json::Value;
 const ALERTS: &str = "deploy/helm/harbormaster/files/alerts.yaml";
 const DASHBOARD: &str = "deploy/helm/harbormaster/files/dashboard.json";
 const OPERATING: &str = "docs/operating.md";
-/// Labels that Prometheus adds to what it scrapes.
+/// Labels that Prometheus adds to the samples that it scrapes.
 const TARGET: [&str; 4] = ["instance", "job", "namespace", "pod"];
 /// Prefixes of metric names.
 const PREFIXES: [&str; 6] =
@@ -44,7 +44,7 @@ fn family(sample: &str) -> Option<(&'static Family, bool)> {
     }
 }
 
-/// Labels that a query uses: the labels of each sample, and the labels of the query's result.
+/// Labels that a query uses: those in the selectors of each sample, and those in `by` and `without` clauses.
 #[derive(Debug, Default)]
 struct QueryLabels {
     samples: BTreeMap<String, BTreeSet<String>>,
@@ -102,7 +102,7 @@ fn faults(query: &str, shown: &BTreeSet<String>) -> Vec<String> {
         faults.extend(unknown.map(|label| format!("{query}: {sample} has no label {label}")));
     }
     if used.samples.is_empty() {
-        faults.push(format!("{query}: it selects nothing"));
+        faults.push(format!("{query}: the query selects nothing"));
     }
     faults
 }

@@ -1,4 +1,4 @@
-//! `docs/metrics.md` is up to date with the table. Set `UPDATE_GOLDEN=1` to regenerate it.
+//! Tests that `docs/metrics.md` matches the table. Set `UPDATE_GOLDEN=1` to regenerate the document.
 
 use std::path::Path;
 

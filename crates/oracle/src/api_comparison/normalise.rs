@@ -1,4 +1,4 @@
-//! Replacement of those values in an answer that differ between any two clusters.
+//! Replaces the values in an answer that differ from cluster to cluster.
 
 use std::sync::LazyLock;
 
@@ -17,7 +17,7 @@ const RULES: &[(&str, &str)] = &[
     // kubectl logs these lines only if its watch ends before the command's timeout, which is a race within kubectl.
     (r"(?m)^[IWE]<log>\].*reflector=.*\n?", ""),
     (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", "<time>"),
-    // Times as `kubectl describe` prints them for network policies, and for most other kinds.
+    // Times as `kubectl describe` prints them: first for network policies, then for most other kinds.
     (r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d [+-]\d{4} UTC", "<time>"),
     (r"[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d [+-]\d{4}", "<time>"),
     (r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", "<uid>"),
@@ -46,7 +46,7 @@ static COMPILED: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
     compiled.flatten().collect()
 });
 
-/// Replaces the values that differ between any two clusters. JSON is written with sorted fields, one per line.
+/// Replaces the values that differ from cluster to cluster. JSON is written with sorted fields, one per line.
 #[must_use]
 pub fn normalise(text: &str) -> String {
     let mut text = match text.trim_start().starts_with(['{', '[']) {

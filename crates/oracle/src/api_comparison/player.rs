@@ -53,8 +53,8 @@ impl<'a> Player<'a> {
         Ok(Self { endpoint, kubectl, agent: agent(), directory, values, watches, commands: 0 })
     }
 
-    /// Runs all steps and returns their answers in order. Stops with an error at a step that cannot be run at all. A
-    /// rejected request is an answer, not an error.
+    /// Runs all steps and returns their answers in order. Stops with an error at a step that cannot be run. A rejected
+    /// request is an answer, not an error.
     pub fn play(mut self, script: &Script) -> (Vec<Answer>, Result<()>) {
         let mut answers = Vec::with_capacity(script.steps.len());
         for step in &script.steps {

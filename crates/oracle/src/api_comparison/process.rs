@@ -52,7 +52,7 @@ impl Process {
         self.start = Instant::now();
         while !read(&self.out)?.contains(text) {
             if let Some(status) = self.child.try_wait()? {
-                bail!("the command ended ({status}): {}", read(&self.err)?);
+                bail!("the command exited ({status}) before it printed {text:?}: {}", read(&self.err)?);
             }
             self.pause(&format!("to print {text:?}"))?;
         }

@@ -45,6 +45,8 @@ impl Churn {
     /// Stops creating pods, and returns the number of pods created.
     pub(super) fn stop(self) -> Result<usize> {
         drop(self.stop);
-        self.worker.join().unwrap_or_else(|_| Err(anyhow::anyhow!("the churn panicked")))
+        self.worker
+            .join()
+            .unwrap_or_else(|_| Err(anyhow::anyhow!("the thread that creates churn pods panicked")))
     }
 }

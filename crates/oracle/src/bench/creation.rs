@@ -1,16 +1,24 @@
 //! Creation of the objects of a run.
 
 use std::thread;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use serde_json::json;
 
-use super::workload::{Creation, MEASURED, Size, VOLUMES, Workload, local_volume_name, node_name};
+use super::watcher::Watcher;
+use super::workload::{Creation, MEASURED, Size, Workload};
 use crate::components::ApiClient;
 
 /// Maximum number of warm-up pods. When they are bound, the scheduler is known to work. They also make the scheduler
 /// open its connections and fill its pools, so that this one-time work is not measured.
 const WARM_UP: usize = 100;
+
+/// Number of measured pods that exist at the same time in a steady workload, as in `scheduler_perf`.
+const GROUP: usize = 10;
+
+/// Collections whose objects lose their status when they are created.
+const WITHOUT_STATUS: [&str; 2] = ["/persistentvolumes", "/resourceclaims"];
 
 /// Creates the objects of one run of a workload.
 #[derive(Debug)]
@@ -22,24 +30,20 @@ pub(super) struct Creator<'a> {
 }
 
 impl Creator<'_> {
-    /// Creates everything that exists before the scheduler starts: nodes with
-    /// their bound pods, and the warm-up pods.
+    /// Creates everything that exists before the scheduler starts, such as nodes, bound pods and warm-up pods.
     pub(super) fn prepare(&self) -> Result<()> {
         for namespace in self.workload.namespaces(self.size) {
             self.client.post("/api/v1/namespaces", &namespace).context("creating a namespace")?;
         }
         for (collection, object) in self.workload.fixtures() {
-            self.client.post(collection, &object).context("creating a fixture")?;
+            self.client.post(&collection, &object).context("creating a fixture")?;
         }
         self.create(self.size.nodes, |index| {
             let mut all = vec![("/api/v1/nodes".to_owned(), self.workload.node(index))];
-            all.append(&mut self.workload.storage_of_node(index));
+            all.append(&mut self.workload.equipment_of_node(index));
             all
         })
         .context("creating nodes")?;
-        if self.workload.has_waiting_claims() {
-            self.make_volumes_available().context("making volumes available")?;
-        }
         self.create(self.size.pods, |index| self.workload.storage_of_measured_pod(index))
             .context("creating the volumes of measured pods")?;
         self.create(self.size.init_pods, |index| {
@@ -60,25 +64,42 @@ impl Creator<'_> {
 
     /// Creates the measured pods.
     pub(super) fn create_measured(&self) -> Result<()> {
-        self.create(self.size.pods, |index| vec![(pods(MEASURED), self.workload.measured_pod(index))])
-            .context("creating measured pods")
+        self.create_measured_from(0, self.size.pods)
     }
 
-    /// Writes the status that the volume controller writes for an unbound volume.
-    fn make_volumes_available(&self) -> Result<()> {
-        let available = json!({"status": {"phase": "Available"}});
-        self.each(self.size.nodes, |index| {
-            let name = local_volume_name(&node_name(index));
-            self.client.merge_patch(&format!("{VOLUMES}/{name}/status"), &available)?;
-            Ok(())
-        })
+    /// Creates the measured pods group by group. Deletes each group when all its pods are bound.
+    pub(super) fn replace_measured(&self, bindings: &Watcher, patience: Duration) -> Result<()> {
+        for first in (0..self.size.pods).step_by(GROUP) {
+            let count = GROUP.min(self.size.pods - first);
+            self.create_measured_from(first, count)?;
+            bindings.wait_for(self.warm_up() + first + count, patience)?;
+            self.each(count, |index| {
+                let pod = self.workload.measured_pod(first + index);
+                let name = pod["metadata"]["name"].as_str().unwrap_or_default();
+                self.client.delete(&format!("{}/{name}?gracePeriodSeconds=0", pods(MEASURED)))?;
+                Ok(())
+            })
+            .context("deleting measured pods")?;
+        }
+        Ok(())
+    }
+
+    fn create_measured_from(&self, first: usize, count: usize) -> Result<()> {
+        self.create(count, |index| vec![(pods(MEASURED), self.workload.measured_pod(first + index))])
+            .context("creating measured pods")
     }
 
     /// Creates the objects that `objects(index)` returns, each in its collection, for every index below `count`.
     fn create(&self, count: usize, objects: impl Fn(usize) -> Vec<Creation> + Sync) -> Result<()> {
         self.each(count, |index| {
             for (collection, object) in objects(index) {
-                self.client.post(&collection, &object)?;
+                let created = self.client.post(&collection, &object)?;
+                let name = created["metadata"]["name"].as_str().unwrap_or_default();
+                if WITHOUT_STATUS.iter().any(|end| collection.ends_with(end)) && object["status"].is_object()
+                {
+                    let status = json!({"status": object["status"]});
+                    self.client.merge_patch(&format!("{collection}/{name}/status"), &status)?;
+                }
             }
             Ok(())
         })

@@ -35,8 +35,7 @@ pub struct Measurement {
     /// CPU time of the scheduler per measured pod in milliseconds, including the pod's event and excluding the CPU time
     /// before the first measured pod.
     pub cpu_ms_per_pod: f64,
-    /// CPU time of the scheduler until the warm-up pods were bound, in
-    /// milliseconds.
+    /// CPU time of the scheduler until the warm-up pods were bound, in milliseconds.
     pub start_cpu_ms: f64,
     /// Resident memory two seconds after the last event, in MiB.
     pub resident_mib: f64,
@@ -53,8 +52,8 @@ pub struct Measurement {
     /// Number of times that the scheduler wrote a volume, in workloads in which it chooses volumes; the maximum is one
     /// per pod.
     pub volume_writes: usize,
-    /// Number of additional pods. They are created at regular intervals, so a faster scheduler handles fewer of them,
-    /// which reduces its CPU time.
+    /// Number of churn pods, which are created at regular intervals. A faster scheduler handles fewer of them, so its
+    /// CPU time is lower.
     pub churn_pods: usize,
 }
 
@@ -65,11 +64,11 @@ pub(super) fn measure(
     size: Size,
     contender: &Contender,
 ) -> Result<Measurement> {
-    let cluster = ControlPlane::start(&ControlPlaneOptions::default())?;
+    let cluster = ControlPlane::start(&control_plane_options(options, workload))?;
     let client = cluster.client().clone();
     let creator = Creator { client: &client, workload, size, threads: options.threads };
     creator.prepare()?;
-    if options.backlog {
+    if options.backlog && !workload.is_steady {
         creator.create_measured()?;
     }
     let watcher = Watcher::bindings(&client)?;
@@ -86,7 +85,9 @@ pub(super) fn measure(
     let churn_pods = warm
         .and_then(|()| {
             let churn = workload.churn_pod.map(|pod| Churn::start(&client, pod));
-            if !options.backlog {
+            if workload.is_steady {
+                creator.replace_measured(&watcher, PATIENCE)?;
+            } else if !options.backlog {
                 creator.create_measured()?;
             }
             watcher.wait_for(warm_up + size.pods, PATIENCE)?;
@@ -122,6 +123,22 @@ pub(super) fn measure(
         volume_writes: volumes.as_ref().map_or(0, VolumeController::writes),
         churn_pods,
     })
+}
+
+/// Options of the control plane for a workload. If pods have claims for devices, kube-controller-manager runs its
+/// resource claim controller and its garbage collector, which deletes the claims of deleted pods.
+fn control_plane_options(options: &Options, workload: &Workload) -> ControlPlaneOptions {
+    let flags = [
+        "--controllers=resourceclaim-controller,garbage-collector-controller",
+        "--kube-api-qps=5000",
+        "--kube-api-burst=5000",
+    ];
+    ControlPlaneOptions {
+        release: options.release,
+        controller_manager: workload.has_device_claims(),
+        controller_manager_flags: flags.map(str::to_owned).to_vec(),
+        ..ControlPlaneOptions::default()
+    }
 }
 
 fn server_cpu(cluster: &ControlPlane) -> Result<Duration> {

@@ -28,7 +28,7 @@ pub struct Comparison {
     pub size: Size,
     /// Runs of each contender in order; runs with the same index are a pair.
     pub runs: [Vec<Measurement>; 2],
-    /// Ratios of the second contender to the first, one per column. Each is the median over the pairs that did equal
+    /// Ratios of the second contender to the first, one per column. Each is computed from the pairs that did equal
     /// work.
     pub ratios: Vec<Ratio>,
     /// Pairs that did unequal work, which are excluded from the ratios.
@@ -63,7 +63,7 @@ impl UnequalPair {
     }
 }
 
-/// Ratio of one column.
+/// Ratio of the contenders' values in one column.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Ratio {
     /// Name of the column.
@@ -177,7 +177,7 @@ impl Comparison {
         Self { name, size, runs, ratios, unequal, cpu_against_plain: [None; 2], failure }
     }
 
-    /// Median CPU time of one contender's runs that delivered all events.
+    /// Median CPU time per pod of one contender's runs that delivered all events.
     fn complete_cpu(&self, contender: usize) -> Option<f64> {
         let complete = self.runs[contender].iter().filter(|run| run.events == self.size.pods);
         median(&mut complete.map(CPU.1).collect::<Vec<_>>())

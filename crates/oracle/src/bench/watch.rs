@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use crate::components::ApiClient;
 
-/// A started watch.
+/// A watch that is restarted when the API server closes it.
 pub(super) struct Watch {
     client: ApiClient,
     query: &'static str,
@@ -19,9 +19,9 @@ impl Watch {
         Ok(Self { client: client.clone(), query, stream: Box::new(client.stream(query)?) })
     }
 
-    /// Calls `handle` for every line until the API server can no longer be reached, and returns the error. The API
-    /// server closes the watches of slow readers, and on a busy machine any reader may be slow; a new watch continues
-    /// where the last one ended.
+    /// Calls `handle` for every line until the API server can no longer be reached, and returns the error. If the API
+    /// server closes the watch, a new watch continues where the last one ended. The API server closes the watches of
+    /// slow readers, and on a busy machine any reader may be slow.
     pub(super) fn read(mut self, mut handle: impl FnMut(&[u8])) -> String {
         let mut last = String::new();
         loop {

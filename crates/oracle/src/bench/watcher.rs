@@ -9,22 +9,21 @@ use anyhow::{Result, bail};
 use super::watch::Watch;
 use crate::components::ApiClient;
 
-/// Watch of pods in [`MEASURED`](super::workload::MEASURED) that have a node. A pod
-/// appears when it is bound.
+/// Watch of pods in [`MEASURED`](super::workload::MEASURED) that have a node. A pod appears when it is bound.
 const BOUND: &str =
     "/api/v1/namespaces/measured/pods?watch=1&timeoutSeconds=3600&fieldSelector=spec.nodeName!%3D";
 
 /// Watch of `Scheduled` events for pods in [`MEASURED`](super::workload::MEASURED).
 const SCHEDULED: &str = "/apis/events.k8s.io/v1/namespaces/measured/events?watch=1&timeoutSeconds=3600&fieldSelector=reason%3DScheduled";
 
-/// Prefix of the lines of new objects. Lines are not decoded, because the watch must
-/// not take CPU time from the schedulers.
+/// Prefix of the lines of new objects. Lines are not decoded, because the watch must not take CPU time from the
+/// schedulers.
 const ADDED: &[u8] = br#"{"type":"ADDED""#;
 
 /// Start of the metadata of an event for a measured pod: the event's name starts with the pod's name.
 const ABOUT_MEASURED: &[u8] = br#""metadata":{"name":"pod-"#;
 
-/// Counts the objects that appear in a watch. Its thread ends when the API server stops.
+/// Counts the objects that appear in a watch. Its thread ends with the watch, at the latest when the API server stops.
 #[derive(Debug)]
 pub(super) struct Watcher(Arc<Shared>);
 
@@ -43,8 +42,7 @@ impl Watcher {
         Self::start(client, BOUND, b"")
     }
 
-    /// Starts to watch `Scheduled` events for measured pods, including existing
-    /// ones.
+    /// Starts to watch `Scheduled` events for measured pods, including existing ones.
     pub(super) fn events(client: &ApiClient) -> Result<Self> {
         Self::start(client, SCHEDULED, ABOUT_MEASURED)
     }
@@ -94,7 +92,7 @@ impl Watcher {
 }
 
 impl Shared {
-    /// Reads the watch until the API server stops.
+    /// Reads the watch until it ends.
     fn follow(&self, watch: Watch) {
         let ended = watch.read(|line| {
             if line.starts_with(ADDED) && has(line, self.mark) {

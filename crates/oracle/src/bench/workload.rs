@@ -1,5 +1,6 @@
 //! Workloads of the benchmark, modelled on those of Kubernetes' `scheduler_perf`.
 
+mod devices;
 mod pods;
 mod volumes;
 
@@ -7,9 +8,11 @@ use anyhow::{Result, ensure};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-pub(super) use volumes::{Creation, VOLUMES, local_volume_name};
-
+use devices::{Devices, Request};
 use volumes::{Source, Volumes};
+
+/// A collection and an object in it.
+pub(super) type Creation = (String, Value);
 
 /// Namespace of the measured pods and of the warm-up pods.
 pub(super) const MEASURED: &str = "measured";
@@ -20,7 +23,7 @@ const PODS_PER_NAMESPACE: usize = 40;
 /// Number of Deployments among which pods are distributed in turn, as in an ordinary cluster.
 const GROUPS: usize = 500;
 
-/// Name of the workload without init pods and constraints.
+/// Name of the workload of plain pods, without init pods or constraints.
 pub const PLAIN: &str = "plain";
 
 /// A workload: objects that exist from the start, measured pods, and pods that disturb the measurement.
@@ -38,17 +41,20 @@ pub struct Workload {
     /// Creates the measured pod with the given index.
     measured_pod: fn(usize) -> Value,
     volumes: Volumes,
+    devices: Option<Devices>,
     /// Objects that must exist before the first pod, each with its collection.
     fixtures: fn() -> Vec<(&'static str, Value)>,
     /// A pod that is created at regular intervals during the measurement.
     pub(super) churn_pod: Option<fn() -> Value>,
+    /// True if measured pods come in small groups, each of which is deleted before the next one is created.
+    pub(super) is_steady: bool,
 }
 
 /// Size of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Size {
-    /// Number of nodes, each with 4 CPUs, 32 GiB and 110 pods.
+    /// Number of nodes, each with 4 CPUs, 32 GiB and room for 110 pods.
     pub nodes: usize,
     /// Number of pods that are bound before the scheduler starts.
     pub init_pods: usize,
@@ -105,12 +111,23 @@ const BASE: Workload = Workload {
     init_namespaces: Namespaces::One,
     measured_pod: |_| pods::plain(),
     volumes: Volumes::None,
+    devices: None,
     fixtures: Vec::new,
     churn_pod: None,
+    is_steady: false,
+};
+
+/// Pods with claims for devices. Half of the devices are allocated from the start.
+const CLAIMING: Workload = Workload {
+    name: "SchedulingWithResourceClaimTemplate",
+    size: Size { nodes: 500, init_pods: 0, pods: 2000 },
+    capacity: Capacity { init_pods: 40, pods: devices::FREE_PER_NODE },
+    devices: Some(Devices { request: Request::Exactly, claims_per_pod: 1 }),
+    ..BASE
 };
 
 /// All workloads.
-pub static WORKLOADS: [Workload; 14] = [
+pub static WORKLOADS: [Workload; 19] = [
     BASE,
     Workload {
         name: "SchedulingPodAffinity",
@@ -210,6 +227,26 @@ pub static WORKLOADS: [Workload; 14] = [
         fixtures: || vec![("/apis/storage.k8s.io/v1/storageclasses", volumes::local_class())],
         ..BASE
     },
+    CLAIMING,
+    Workload {
+        name: "SchedulingWithMultipleResourceClaims",
+        size: Size { nodes: 500, init_pods: 0, pods: 250 },
+        capacity: Capacity { init_pods: 40, pods: devices::FREE_PER_NODE / 4 },
+        devices: Some(Devices { request: Request::Exactly, claims_per_pod: 4 }),
+        ..CLAIMING
+    },
+    Workload { name: "SteadyStateClusterResourceClaimTemplate", is_steady: true, ..CLAIMING },
+    Workload {
+        name: "SteadyStateClusterResourceClaimTemplateFirstAvailable",
+        devices: Some(Devices { request: Request::FirstAvailable, claims_per_pod: 1 }),
+        is_steady: true,
+        ..CLAIMING
+    },
+    Workload {
+        name: "DeviceTaintToleration",
+        devices: Some(Devices { request: Request::Tolerating, claims_per_pod: 1 }),
+        ..CLAIMING
+    },
 ];
 
 impl Workload {
@@ -219,7 +256,7 @@ impl Workload {
         WORKLOADS.iter().find(|workload| workload.name == name)
     }
 
-    /// Fails if a pod would not fit, because the run would then never end.
+    /// Fails if a pod would not fit: it would never be bound, and the run would fail only after a long wait.
     pub(super) fn check(&self, size: Size) -> Result<()> {
         let Size { nodes, init_pods, pods } = size;
         let name = self.name;
@@ -244,8 +281,9 @@ impl Workload {
     }
 
     /// Returns the other objects that must exist before the first pod, each with its collection.
-    pub(super) fn fixtures(&self) -> Vec<(&'static str, Value)> {
-        (self.fixtures)()
+    pub(super) fn fixtures(&self) -> Vec<Creation> {
+        let own = (self.fixtures)().into_iter().map(|(collection, object)| (collection.to_owned(), object));
+        own.chain(self.devices.iter().flat_map(Devices::fixtures)).collect()
     }
 
     /// Returns true if claims wait for their pods and must therefore be bound by a volume controller.
@@ -253,9 +291,16 @@ impl Workload {
         self.volumes == Volumes::Local
     }
 
-    /// Returns the storage objects of a node.
-    pub(super) fn storage_of_node(&self, index: usize) -> Vec<Creation> {
-        self.volumes.of_node(&node_name(index))
+    /// Returns true if pods have claims for devices, which a controller must create from a template.
+    pub(super) fn has_device_claims(&self) -> bool {
+        self.devices.is_some()
+    }
+
+    /// Returns the storage objects and devices of a node.
+    pub(super) fn equipment_of_node(&self, index: usize) -> Vec<Creation> {
+        let node = node_name(index);
+        let devices = self.devices.iter().flat_map(|devices| devices.of_node(&init_namespace(0), &node));
+        self.volumes.of_node(&node).into_iter().chain(devices).collect()
     }
 
     /// Returns a node with the host name label that a kubelet sets. The node is in a zone if the workload has zones.
@@ -296,9 +341,8 @@ impl Workload {
         (namespace, pod, storage)
     }
 
-    /// Returns a pod in [`MEASURED`] that exists when the scheduler starts. It
-    /// requests nothing and matches no selector, so it does not change the
-    /// workload.
+    /// Returns a pod in [`MEASURED`] that exists when the scheduler starts. It requests nothing and matches no
+    /// selector, so it does not change the workload.
     pub(super) fn warm_up_pod(index: usize) -> Value {
         let mut pod = pods::without_requests();
         pod["metadata"]["name"] = format!("warm-up-{index}").into();
@@ -319,6 +363,9 @@ impl Workload {
         let mut pod = (self.measured_pod)(index);
         pod["metadata"]["name"] = format!("pod-{index}").into();
         let storage = self.volumes.of_measured_pod(MEASURED, &mut pod);
+        if let Some(devices) = &self.devices {
+            devices.claim_for(&mut pod);
+        }
         (pod, storage)
     }
 }

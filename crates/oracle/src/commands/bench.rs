@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail};
 use clap::builder::PossibleValuesParser;
 use harbormaster_oracle::bench::{Options, PLAIN, SizeOverrides, WORKLOADS, Workload, run};
 
-use super::{HarbormasterArguments, Side};
+use super::{ContenderName, HarbormasterArguments, KubeArguments};
 use crate::Format;
 
 /// Name that selects every workload.
@@ -14,6 +14,8 @@ const ALL: &str = "all";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
+    #[command(flatten)]
+    kube: KubeArguments,
     /// Workload to run; may be repeated
     #[arg(
         long = "workload",
@@ -23,7 +25,7 @@ pub(crate) struct Arguments {
         value_parser = PossibleValuesParser::new(names()),
     )]
     workloads: Vec<String>,
-    /// Number of nodes, each with 4 CPUs, 32 GiB and 110 pods [default: the workload's]
+    /// Number of nodes, each with 4 CPUs, 32 GiB and room for 110 pods [default: the workload's]
     #[arg(long)]
     nodes: Option<usize>,
     /// Number of measured pods [default: the workload's]
@@ -32,7 +34,7 @@ pub(crate) struct Arguments {
     /// Number of pods that are bound before the scheduler starts [default: the workload's]
     #[arg(long)]
     init_pods: Option<usize>,
-    /// Factor by which the workloads' numbers are multiplied
+    /// Factor by which the workloads' sizes are multiplied
     #[arg(long, default_value_t = 1.0)]
     scale: f64,
     /// Number of runs of each scheduler, in the order A B B A
@@ -45,8 +47,8 @@ pub(crate) struct Arguments {
     #[arg(long)]
     backlog: bool,
     /// Scheduler to compare with kube-scheduler; Harbormaster is built as for a release
-    #[arg(long, value_enum, default_value_t = Side::Harbormaster)]
-    right: Side,
+    #[arg(long, value_enum, default_value_t = ContenderName::Harbormaster)]
+    right: ContenderName,
     #[command(flatten)]
     harbormaster: HarbormasterArguments,
     /// Write a chart of the CPU time per pod to this file, as SVG
@@ -61,13 +63,14 @@ impl Arguments {
     pub(crate) fn run(&self) -> Result<bool> {
         let Self { nodes, init_pods, pods, scale, .. } = *self;
         let options = Options {
+            release: self.kube.release,
             workloads: self.workloads(),
             sizing: SizeOverrides { nodes, init_pods, pods, scale },
             pairs: self.pairs.max(1),
             threads: self.threads,
             backlog: self.backlog,
         };
-        let left = self.harbormaster.contender(Side::KubeScheduler, true)?;
+        let left = self.harbormaster.contender(ContenderName::KubeScheduler, true)?;
         let right = self.harbormaster.contender(self.right, true)?;
         let report = run(&options, [&left, &right], |workload, name, run| {
             eprintln!(

@@ -11,11 +11,13 @@ use anyhow::{Context, Result};
 use harbormaster_oracle::decisions::{Options, Report, Script, Size, Stage, TRIES, compare_on, shrink};
 use harbormaster_oracle::scheduler::Contender;
 
-use super::{HarbormasterArguments, Side};
+use super::{ContenderName, HarbormasterArguments, KubeArguments};
 use crate::Format;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
+    #[command(flatten)]
+    kube: KubeArguments,
     /// Seeds of the scripts: one, or the first and the last as A..B
     #[arg(long, default_value = "1..20", value_parser = parse_seeds)]
     seeds: RangeInclusive<u64>,
@@ -34,6 +36,9 @@ pub(crate) struct Arguments {
     /// Give pods claims, and run the volume controller and simulated CSI drivers
     #[arg(long)]
     volumes: bool,
+    /// Give pods resource claims and extended resources of device classes, and change devices
+    #[arg(long)]
+    devices: bool,
     /// Configure extenders that filter, score, bind and preempt
     #[arg(long)]
     extenders: bool,
@@ -47,8 +52,8 @@ pub(crate) struct Arguments {
     #[arg(long, default_value_t = 1)]
     jobs: usize,
     /// Scheduler to compare with kube-scheduler
-    #[arg(long, value_enum, default_value_t = Side::Harbormaster)]
-    right: Side,
+    #[arg(long, value_enum, default_value_t = ContenderName::Harbormaster)]
+    right: ContenderName,
     #[command(flatten)]
     harbormaster: HarbormasterArguments,
     /// Output format
@@ -70,7 +75,7 @@ impl Arguments {
         let scripts = Mutex::new(self.scripts()?.into_iter());
         let reports = Mutex::new(Vec::new());
         let work = || -> Result<()> {
-            let mut stage = Stage::start()?;
+            let mut stage = Stage::start(self.kube.release)?;
             loop {
                 let next = scripts.lock().unwrap_or_else(PoisonError::into_inner).next();
                 let Some(script) = next else { return Ok(()) };
@@ -95,7 +100,12 @@ impl Arguments {
             return Ok(vec![serde_json::from_str(&text).with_context(|| path.display().to_string())?]);
         }
         let size = Size { nodes: self.nodes, pods: self.pods, changes: self.changes };
-        let options = Options { batching: self.batching, volumes: self.volumes, extenders: self.extenders };
+        let options = Options {
+            batching: self.batching,
+            volumes: self.volumes,
+            devices: self.devices,
+            extenders: self.extenders,
+        };
         Ok(self.seeds.clone().map(|seed| Script::new(seed, size, options)).collect())
     }
 
@@ -103,7 +113,8 @@ impl Arguments {
         let left = Contender::KubeScheduler;
         let (seed, steps) = (script.seed, script.steps.len());
         eprintln!("seed {seed}: running {steps} steps with {}, then with {} ...", left.name(), right.name());
-        let mut report = compare_on(stage, script, [&left, right], TRIES)?;
+        let report = compare_on(stage, script, [&left, right], TRIES);
+        let mut report = report.with_context(|| format!("seed {seed}"))?;
         if report.finding.is_some() && self.shrink > 0 {
             eprintln!("{report}\nshrinking the script ...");
             let limit = Duration::from_secs(self.shrink * 60);
@@ -114,7 +125,7 @@ impl Arguments {
         }
         if let Some(finding) = &report.finding {
             let path = std::env::temp_dir().join(format!("harbormaster-decisions-{}.json", script.seed));
-            eprintln!("to reproduce: {}", finding.save(&path)?);
+            eprintln!("to reproduce: {}", finding.save(self.kube.release, &path)?);
         }
         Ok(report)
     }

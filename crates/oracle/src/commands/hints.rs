@@ -3,10 +3,13 @@
 use anyhow::Result;
 use harbormaster_oracle::hints::{Options, run};
 
+use super::KubeArguments;
 use crate::Format;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
+    #[command(flatten)]
+    kube: KubeArguments,
     /// Seed of the first cluster
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -20,7 +23,7 @@ pub(crate) struct Arguments {
 
 impl Arguments {
     pub(crate) fn run(&self) -> Result<bool> {
-        let options = Options { seed: self.seed, clusters: self.clusters };
+        let options = Options { release: self.kube.release, seed: self.seed, clusters: self.clusters };
         let report = run(&options, |report| {
             if report.clusters % 20 == 0 {
                 eprintln!("{} clusters, {} hints ...", report.clusters, report.compared());

@@ -2,12 +2,14 @@
 
 use anyhow::Result;
 use harbormaster_oracle::preemptions::{Options, run};
-use harbormaster_oracle::verdict_oracle::VerdictOracle;
 
+use super::KubeArguments;
 use crate::Format;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
+    #[command(flatten)]
+    kube: KubeArguments,
     /// Seed of the first cluster
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -34,13 +36,14 @@ pub(crate) struct Arguments {
 impl Arguments {
     pub(crate) fn run(&self) -> Result<bool> {
         let options = Options {
+            release: self.kube.release,
             seed: self.seed,
             clusters: self.clusters,
             nodes: self.min_nodes.min(self.nodes)..=self.nodes,
             preemptors: self.pods,
             parity: self.parity,
         };
-        let report = run(&options, &mut VerdictOracle::start()?, |report| {
+        let report = run(&options, |report| {
             if report.clusters % 10 == 0 {
                 eprintln!("{} clusters, {} preemptions ...", report.clusters, report.evicting);
             }

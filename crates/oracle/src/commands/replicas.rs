@@ -3,14 +3,17 @@
 use anyhow::Result;
 use harbormaster_oracle::replicas::{Options, Plan, Progress, run};
 
-use super::HarbormasterArguments;
+use super::{HarbormasterArguments, KubeArguments};
 use crate::Format;
 
-/// Number of nodes for each pod created per second; with so many nodes, a pod exists for over a minute.
+/// Number of nodes for each pod created per second. With this many nodes, a pod exists for over a minute before it is
+/// deleted.
 const NODES_PER_RATE: f64 = 2.5;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
+    #[command(flatten)]
+    kube: KubeArguments,
     /// Number of pods created per second, and deleted per second once the nodes are 80 % full
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     rate: u32,
@@ -34,6 +37,7 @@ pub(crate) struct Arguments {
 impl Arguments {
     pub(crate) fn run(&self) -> Result<bool> {
         let options = Options {
+            release: self.kube.release,
             harbormaster: self.harbormaster.binary(true)?,
             plan: Plan::new(self.seed, self.minutes),
             seed: self.seed,

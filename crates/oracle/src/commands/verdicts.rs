@@ -7,6 +7,7 @@ use clap::ValueEnum;
 use harbormaster_oracle::generate::Shape;
 use harbormaster_oracle::verdicts::{HarbormasterLibrary, Options, RealPlugins, VerdictSource, run};
 
+use super::KubeArguments;
 use crate::Format;
 
 /// Plugins to compare with kube-scheduler's.
@@ -20,6 +21,8 @@ enum Judge {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
+    #[command(flatten)]
+    kube: KubeArguments,
     /// Seed of the first cluster
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -51,7 +54,9 @@ pub(crate) struct Arguments {
 
 impl Arguments {
     pub(crate) fn run(&self) -> Result<bool> {
+        let release = self.kube.release;
         let options = Options {
+            release,
             seed: self.seed,
             clusters: self.clusters,
             shape: Shape { max_nodes: self.nodes, max_pods: self.pods, admitted: false },
@@ -59,10 +64,10 @@ impl Arguments {
             only: self.only.clone(),
             keep_going: self.keep_going,
         };
-        let mut left = RealPlugins::start()?;
+        let mut left = RealPlugins::start(release)?;
         let mut right: Box<dyn VerdictSource> = match self.right {
-            Judge::KubeScheduler => Box::new(RealPlugins::start()?),
-            Judge::Harbormaster => Box::new(HarbormasterLibrary),
+            Judge::KubeScheduler => Box::new(RealPlugins::start(release)?),
+            Judge::Harbormaster => Box::new(HarbormasterLibrary { release }),
         };
         let report = run(&options, &mut left, right.as_mut(), |counts| {
             if counts.clusters % 20 == 0 {

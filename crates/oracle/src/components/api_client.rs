@@ -75,8 +75,7 @@ impl ApiClient {
         self.send("PATCH", path, Some((kind, patch))).map(|body| parse(&body))
     }
 
-    /// Deletes the object or collection at `path`. With `?gracePeriodSeconds=0` a
-    /// bound pod is deleted immediately.
+    /// Deletes the object or collection at `path`. With `?gracePeriodSeconds=0` a bound pod is deleted immediately.
     pub fn delete(&self, path: &str) -> Result<Value, Error> {
         self.send("DELETE", path, None).map(|body| parse(&body))
     }

@@ -12,7 +12,7 @@ use super::{Error, RealBinary, io_error};
 /// Makes the Go program exit when its standard input is closed; it then has 3 s to shut down gracefully.
 const END_WITH_STDIN: (&str, &str) = ("END_WITH_STDIN", "1");
 
-/// Number of bytes that [`Component::log_tail`] returns.
+/// Maximum number of bytes that [`Component::log_tail`] returns.
 const LOG_TAIL: u64 = 16 * 1024;
 
 /// Number of log lines that a failing test prints.
@@ -107,8 +107,8 @@ impl Component {
         self.child.try_wait().map_err(io_error(format!("reading the state of {}", self.command.name)))
     }
 
-    /// Requests a graceful shutdown, as SIGTERM does, and kills the component after 5 s. A graceful shutdown of
-    /// kube-apiserver takes up to 3 s.
+    /// Requests a graceful shutdown, as SIGTERM does, and kills the component if it still runs after 5 s. A graceful
+    /// shutdown of kube-apiserver takes up to 3 s.
     pub fn stop(mut self) -> Result<ExitStatus, Error> {
         self.end()
     }
@@ -135,7 +135,7 @@ impl Component {
     /// Fails if the component has exited or `deadline` has passed. The error contains the end of the log.
     pub(super) fn check(&mut self, waiting_for: &str, deadline: Instant) -> Result<(), Error> {
         let problem = match self.exit_status()? {
-            Some(status) => format!("ended ({status}) before {waiting_for}"),
+            Some(status) => format!("exited ({status}) while the test waited for {waiting_for}"),
             None if Instant::now() >= deadline => {
                 format!("is not ready: timed out waiting for {waiting_for}")
             }

@@ -7,6 +7,8 @@ use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use harbormaster_api::Release;
+
 use super::endpoint::write_file;
 use super::ports::free_ports;
 use super::{ApiClient, Component, Endpoint, Error, RealBinary, flags, io_error};
@@ -22,6 +24,8 @@ const POLL: Duration = Duration::from_millis(50);
 /// Options of a [`ControlPlane`]. The defaults suit most tests.
 #[derive(Debug, Clone)]
 pub struct ControlPlaneOptions {
+    /// Release of all components, including those that are started later.
+    pub release: Release,
     /// If true, kube-controller-manager runs too. It handles Deployments, ReplicaSets and service accounts, updates the
     /// status of PodDisruptionBudgets, binds volumes, and removes the finalizers of namespaces. Its node lifecycle and
     /// taint eviction controllers are disabled, because no kubelet sends heartbeats.
@@ -40,6 +44,7 @@ pub struct ControlPlaneOptions {
 impl Default for ControlPlaneOptions {
     fn default() -> Self {
         Self {
+            release: Release::V1_36,
             controller_manager: false,
             apiserver_flags: Vec::new(),
             etcd_flags: Vec::new(),
@@ -49,8 +54,7 @@ impl Default for ControlPlaneOptions {
     }
 }
 
-/// A running cluster without nodes, at its [`Endpoint`]. Dropping it stops the
-/// components and deletes their files.
+/// A running cluster without nodes, at its [`Endpoint`]. Dropping it stops the components and deletes their files.
 ///
 /// kube-apiserver allows every user every action, and does not limit the rate of requests. Two admission plugins are
 /// disabled: ServiceAccount, so that pods need no service account, and TaintNodesByCondition, so that new nodes are not
@@ -69,11 +73,10 @@ impl ControlPlane {
     /// The administrator's token, which a custom `--token-auth-file` must contain.
     pub const TOKEN: &str = TOKEN;
 
-    /// Builds the components if necessary, starts them on free ports of
-    /// 127.0.0.1 and returns when `/readyz` succeeds and the namespace `default`
-    /// exists. An error contains the end of the log of the component that failed.
+    /// Builds the components if necessary, starts them on free ports of 127.0.0.1, and returns when `/readyz` succeeds
+    /// and the namespace `default` exists. An error contains the end of the log of the component that failed.
     pub fn start(options: &ControlPlaneOptions) -> Result<Self, Error> {
-        let binary = RealBinary::ensure()?;
+        let binary = RealBinary::ensure(options.release)?;
         let mut attempt = 1;
         loop {
             match Self::start_once(&binary, options) {
@@ -90,7 +93,8 @@ impl ControlPlane {
     fn start_once(binary: &RealBinary, options: &ControlPlaneOptions) -> Result<Self, Error> {
         let deadline = Instant::now() + options.ready_timeout;
         let [etcd_port, peer_port, api_port] = free_ports()?;
-        let endpoint = Endpoint::new(&format!("https://127.0.0.1:{api_port}"), TOKEN)?;
+        let url = format!("https://127.0.0.1:{api_port}");
+        let endpoint = Endpoint::new(&url, TOKEN)?.with_release(options.release);
         let root = endpoint.directory();
 
         let flags = flags::merge(etcd_flags(root, etcd_port, peer_port), &options.etcd_flags);
@@ -231,8 +235,7 @@ fn write_service_account_key(binary: &RealBinary, path: &Path) -> Result<(), Err
     fs::write(path, output.stdout).map_err(io_error(format!("writing {}", path.display())))
 }
 
-/// Waits for `/readyz`, then for the namespace `default`, which the server creates
-/// a moment later.
+/// Waits for `/readyz`, then for the namespace `default`, which the server creates a moment later.
 fn wait_until_ready(
     client: &ApiClient,
     etcd: &mut Component,
@@ -241,7 +244,7 @@ fn wait_until_ready(
 ) -> Result<(), Error> {
     for path in ["/readyz", "/api/v1/namespaces/default"] {
         while client.get_text(path).is_err() {
-            etcd.check("kube-apiserver to be ready", deadline)?;
+            etcd.check("kube-apiserver to become ready", deadline)?;
             apiserver.check(path, deadline)?;
             sleep(POLL);
         }

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use harbormaster_api::Release;
 use tempfile::TempDir;
 
 use super::{ApiClient, Component, Error, RealBinary, flags, io_error, scheduler_config};
@@ -16,14 +17,15 @@ pub struct Endpoint {
     server_url: String,
     token: String,
     kubeconfig: PathBuf,
+    release: Release,
     /// Number of scheduler configurations written so far, used in file names.
     schedulers: AtomicUsize,
     directory: TempDir,
 }
 
 impl Endpoint {
-    /// Creates an endpoint for `server_url`, for example `https://127.0.0.1:6443`, with `token`. The server need not be
-    /// running yet. Its certificate is not verified.
+    /// Creates an endpoint for `server_url`, for example `https://127.0.0.1:6443`, with `token`, in a cluster of
+    /// Kubernetes 1.36. The server need not be running yet. Its certificate is not verified.
     pub fn new(server_url: &str, token: &str) -> Result<Self, Error> {
         let directory = tempfile::Builder::new()
             .prefix("harbormaster-test-")
@@ -36,9 +38,22 @@ impl Endpoint {
             server_url: server_url.to_owned(),
             token: token.to_owned(),
             kubeconfig,
+            release: Release::V1_36,
             schedulers: AtomicUsize::new(0),
             directory,
         })
+    }
+
+    /// Returns this endpoint in a cluster of another release.
+    #[must_use]
+    pub fn with_release(self, release: Release) -> Self {
+        Self { release, ..self }
+    }
+
+    /// Release of the cluster's kube-scheduler. Harbormaster reproduces the same release.
+    #[must_use]
+    pub fn release(&self) -> Release {
+        self.release
     }
 
     /// The path of the administrator's kubeconfig.
@@ -71,8 +86,8 @@ impl Endpoint {
         self.directory.path()
     }
 
-    /// Adds the kubeconfig to a scheduler configuration as described for
-    /// [`Self::start_kube_scheduler`], and returns the path of the file.
+    /// Adds the kubeconfig to a scheduler configuration as described for [`Self::start_kube_scheduler`], and returns
+    /// the path of the file.
     pub fn write_scheduler_config(&self, config: &str) -> Result<PathBuf, Error> {
         let number = self.schedulers.fetch_add(1, Ordering::Relaxed) + 1;
         let path = self.directory().join(format!("scheduler-{number}.yaml"));
@@ -80,14 +95,14 @@ impl Endpoint {
         Ok(path)
     }
 
-    /// Starts the real kube-scheduler without leader election and without a
-    /// serving port (add `--secure-port=N` for one).
+    /// Starts the real kube-scheduler of the cluster's release, without leader election and without a serving port (add `--secure-port=N` for
+    /// one).
     ///
     /// `config` is a KubeSchedulerConfiguration in YAML or JSON, or empty for the defaults. The kubeconfig is added to
     /// the configuration; YAML with its own `clientConnection` must contain `kubeconfig: $KUBECONFIG`. `extra_flags`
-    /// are of the form `--name=value`. Drop or stop the component before dropping the server.
+    /// are of the form `--name=value`. Drop or stop the component before the API server.
     pub fn start_kube_scheduler(&self, config: &str, extra_flags: &[String]) -> Result<Component, Error> {
-        let binary = RealBinary::ensure()?;
+        let binary = RealBinary::ensure(self.release)?;
         let config_path = self.write_scheduler_config(config)?;
         let files = config_path.with_extension("");
         let defaults = vec![

@@ -16,7 +16,7 @@ const PROGRESS_INTERVAL: Duration = Duration::from_secs(15);
 /// Number of trailing lines of `go build` output that an error contains.
 const SHOWN_LINES: usize = 40;
 
-/// Whether `go build` may change `go.mod` and `go.sum`.
+/// Access of `go build` to `go.mod` and `go.sum`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ModFiles {
     /// The files are the checked-in ones.
@@ -34,10 +34,30 @@ impl ModFiles {
     }
 }
 
+/// Versions of a Go module's dependencies. A module may have several sets of versions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Versions {
+    /// Name of the file that pins the versions. A file with the same name and the extension `sum` has the checksums.
+    pub(super) go_mod: &'static str,
+    /// Build tag of the source files that need these versions; empty if there are no such files.
+    pub(super) tag: &'static str,
+}
+
+impl Versions {
+    /// The versions in `go.mod`.
+    pub(super) const MAIN: Self = Self { go_mod: "go.mod", tag: "" };
+
+    /// Arguments of `go` commands that load packages.
+    fn flags(self) -> [String; 2] {
+        [format!("-modfile={}", self.go_mod), format!("-tags={}", self.tag)]
+    }
+}
+
 /// The `go` command in a directory.
 #[derive(Debug, Clone)]
 pub(super) struct Go {
     directory: PathBuf,
+    versions: Versions,
     /// Environment variables in addition to those of this process.
     environment: Vec<(&'static str, String)>,
 }
@@ -51,9 +71,10 @@ pub(super) struct GoOutput {
 }
 
 impl Go {
-    pub(super) fn in_directory(directory: &Path) -> Self {
+    pub(super) fn new(directory: &Path, versions: Versions) -> Self {
         // Without cgo, the build needs no C compiler and the program needs no shared libraries.
-        Self { directory: directory.to_owned(), environment: vec![("CGO_ENABLED", "0".to_owned())] }
+        let environment = vec![("CGO_ENABLED", "0".to_owned())];
+        Self { directory: directory.to_owned(), versions, environment }
     }
 
     #[cfg(test)]
@@ -66,9 +87,14 @@ impl Go {
         &self.directory
     }
 
+    /// The path of the file that pins the versions.
+    pub(super) fn go_mod(&self) -> PathBuf {
+        self.directory.join(self.versions.go_mod)
+    }
+
     /// Returns the same command in another directory.
     pub(super) fn at(&self, directory: &Path) -> Self {
-        Self { directory: directory.to_owned(), environment: self.environment.clone() }
+        Self { directory: directory.to_owned(), ..self.clone() }
     }
 
     /// Builds a program that reports `version` as its Kubernetes version.
@@ -81,7 +107,9 @@ impl Go {
     ) -> Result<(), Error> {
         let mut child = self
             .command()
-            .args(["build", "-v", mod_files.flag(), "-ldflags"])
+            .args(["build", "-v", mod_files.flag()])
+            .args(self.versions.flags())
+            .arg("-ldflags")
             .arg(format!("-s -w -X k8s.io/component-base/version.gitVersion={version}"))
             .arg("-o")
             .arg(output)
@@ -101,6 +129,17 @@ impl Go {
             });
         }
         Ok(())
+    }
+
+    /// Finds all packages that the program needs, and adds them to the module's files if they are missing there.
+    pub(super) fn find_packages(&self) -> Result<GoOutput, Error> {
+        let [go_mod, tags] = self.versions.flags();
+        self.run(&["list", ModFiles::Writable.flag(), &go_mod, &tags, "-deps", "."])
+    }
+
+    /// Replaces all versions of a dependency.
+    pub(super) fn replace(&self, module: &str, version: &str) -> Result<GoOutput, Error> {
+        self.run(&["mod", "edit", &format!("-replace={module}={module}@{version}"), self.versions.go_mod])
     }
 
     /// Runs `go` with `arguments` and waits for it.
@@ -128,8 +167,7 @@ fn not_started(source: io::Error) -> Error {
     }
 }
 
-/// Reads the output of `go build -v`, one line per package or message, and prints
-/// progress messages.
+/// Reads the output of `go build -v`, one line per package or message, and prints progress messages.
 fn follow(child: &mut Child) -> Vec<String> {
     let Some(stderr) = child.stderr.take() else { return Vec::new() };
     let start = Instant::now();
@@ -157,7 +195,7 @@ fn read_lines(input: impl Read, mut report: impl FnMut(usize)) -> Vec<String> {
     lines
 }
 
-/// Writes a line to stderr. Unlike `eprintln!`, it is visible while a test runs.
+/// Writes a line to stderr. Unlike the output of `eprintln!`, the line is visible while a test runs.
 pub(super) fn progress(line: &str) {
     // If stderr cannot be written to, nothing can be done about it.
     let _ = writeln!(io::stderr(), "{line}");
@@ -174,7 +212,7 @@ mod tests {
         std::fs::write(directory.path().join("main.go"), "package main\nfunc main() { missing() }\n")
             .unwrap();
         let output = directory.path().join("out");
-        let go = Go::in_directory(directory.path());
+        let go = Go::new(directory.path(), Versions::MAIN);
         let error = go.build(".", &output, "v1", ModFiles::ReadOnly).unwrap_err();
         assert!(error.to_string().contains("undefined: missing"), "{error}");
     }

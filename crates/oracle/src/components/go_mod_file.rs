@@ -1,4 +1,4 @@
-//! Versions in a `go.mod` file.
+//! Versions in a file that pins them, such as `go.mod`.
 
 /// Returns the version of `module` that the file requires.
 pub(super) fn required<'a>(go_mod: &'a str, module: &str) -> Option<&'a str> {
@@ -44,9 +44,9 @@ mod tests {
     const FILE: &str = "module x\n\nrequire (\n\tgoogle.golang.org/protobuf v1.36.1 // indirect\n\tk8s.io/api v0.36.1\n\tk8s.io/klog/v2 v2.140.0\n\tk8s.io/kubernetes v1.36.1 // indirect\n)\n\nreplace (\n\tk8s.io/cri-api => k8s.io/cri-api v0.36.1\n)\n\nrequire k8s.io/kubectl v0.36.1\n";
 
     #[test]
-    fn the_in_memory_api_server_reports_the_pinned_version() {
+    fn the_pinned_version_is_that_of_the_release() {
         let go_mod = include_str!("../../../../tests/real/go.mod");
-        assert_eq!(required(go_mod, "k8s.io/kubernetes"), Some(harbormaster_apiserver::VERSION));
+        assert_eq!(required(go_mod, "k8s.io/kubernetes"), Some(harbormaster_api::Release::V1_36.version()));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use super::go_build::{Go, ModFiles, progress};
+use super::go_build::{Go, ModFiles, Versions, progress};
 use super::go_mod_file::{kubernetes_version, required};
 use super::go_substitute::Substitute;
 use super::{Error, io_error};
@@ -19,8 +19,9 @@ pub(super) struct GoModule {
     pub(super) package: &'static str,
     /// NAME in the program's path, `target/real/NAME-KEY`, where KEY is a hash of its sources.
     pub(super) name: &'static str,
-    /// Module whose version in `go.mod` determines the Kubernetes version of
-    /// the program.
+    /// Versions of its dependencies.
+    pub(super) versions: Versions,
+    /// Module whose version determines the Kubernetes version of the program.
     pub(super) reference: &'static str,
     /// Description for messages.
     pub(super) description: &'static str,
@@ -37,14 +38,14 @@ pub(super) struct Program {
 }
 
 impl GoModule {
-    /// Returns the program, and builds it if it does not exist for the current
-    /// content of the module. Concurrent processes build it once. Progress is
-    /// written to stderr, bypassing the capture of test output.
+    /// Returns the program that belongs to the current content of the module, and builds it if it does not exist yet.
+    /// Concurrent processes build it once. Progress is written to stderr, bypassing the capture of test output.
     pub(super) fn ensure(&self) -> Result<Program, Error> {
         let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let sources = workspace.join(self.directory);
         let directory = workspace.join("target/real");
-        let key = source_key(&sources).map_err(io_error(format!("reading {}", sources.display())))?;
+        let key = source_key(&sources, self.versions)
+            .map_err(io_error(format!("reading {}", sources.display())))?;
         let path = directory.join(format!("{}-{key:016x}", self.name));
         if !path.exists() {
             fs::create_dir_all(&directory).map_err(io_error(format!("creating {}", directory.display())))?;
@@ -78,14 +79,13 @@ impl GoModule {
         fs::rename(&unfinished, path).map_err(io_error(format!("creating {}", path.display())))
     }
 
-    /// Builds the pinned version, or the nearest one if the module proxy does not
-    /// serve it. Returns the version.
+    /// Builds the pinned version, or the nearest one if the module proxy does not serve it. Returns the version.
     fn build(&self, sources: &Path, output: &Path) -> Result<String, Error> {
-        let go_mod = sources.join("go.mod");
+        let go = Go::new(sources, self.versions);
+        let go_mod = go.go_mod();
         let pinned =
             fs::read_to_string(&go_mod).map_err(io_error(format!("reading {}", go_mod.display())))?;
         let pinned = kubernetes_version(required(&pinned, self.reference).unwrap_or_default());
-        let go = Go::in_directory(sources);
         let failure = match go.build(self.package, output, &pinned, ModFiles::ReadOnly) {
             Err(failure @ Error::Build { .. }) => failure,
             done => return done.map(|()| pinned),
@@ -129,11 +129,17 @@ fn is_key(rest: &str) -> bool {
     rest.strip_prefix('-').is_some_and(|key| key.len() == 16 && u64::from_str_radix(key, 16).is_ok())
 }
 
-/// Hash of the names and contents of the module's files: 64-bit FNV-1a, which is
-/// the same in every process and Rust release.
-fn source_key(sources: &Path) -> io::Result<u64> {
+/// Hash of the names and contents of the module's files, without the files that belong to other versions only: 64-bit
+/// FNV-1a, which is the same in every process and Rust release.
+fn source_key(sources: &Path, versions: Versions) -> io::Result<u64> {
+    let go_mod = Path::new(versions.go_mod);
+    let go_sum = go_mod.with_extension("sum");
     let mut key = Fnv::default();
     for path in source_files(sources)? {
+        let is_source = path.extension().is_some_and(|extension| extension == "go");
+        if !is_source && !path.ends_with(go_mod) && !path.ends_with(&go_sum) {
+            continue;
+        }
         key.write(path.file_name().unwrap_or_default().as_encoded_bytes());
         key.write(&[0]);
         key.write(&fs::read(&path)?);
@@ -192,6 +198,7 @@ mod tests {
             directory: "",
             package: ".",
             name: "kubectl-1.27",
+            versions: Versions::MAIN,
             reference: "",
             description: "",
             minutes: 0,
@@ -204,12 +211,13 @@ mod tests {
     fn the_key_changes_with_content_and_name_of_go_files_only() {
         let directory = tempfile::tempdir().unwrap();
         let write = |name: &str, text: &str| fs::write(directory.path().join(name), text).unwrap();
-        let key = || source_key(directory.path()).unwrap();
+        let key = || source_key(directory.path(), Versions::MAIN).unwrap();
         write("a.go", "package main");
         write("go.sum", "");
         let first = key();
         assert_eq!(first, key());
         write("notes.txt", "hello");
+        write("other.mod", "module main");
         assert_eq!(first, key());
         write("go.sum", "h1");
         let second = key();

@@ -37,8 +37,8 @@ pub(super) struct Substitute {
 }
 
 impl Substitute {
-    /// Copies the Go module of `go` to `directory` and replaces versions that are not served. Returns `None` if all
-    /// versions are served; the build then failed for another reason.
+    /// Copies the Go module of `go` to `directory` and replaces versions that are not served. Returns `None` if no
+    /// version was replaced; the build then failed for another reason.
     pub(super) fn find(go: &Go, directory: &Path, reference: &'static str) -> Result<Option<Self>, Error> {
         copy(go.directory(), directory)?;
         let mut substitute = Self {
@@ -69,8 +69,8 @@ impl Substitute {
         self.replaced.iter().map(each).collect::<Vec<_>>().join(", ")
     }
 
-    /// Replaces the version of the reference module. The substitute has the same minor version, because other programs
-    /// are compared with the result.
+    /// Replaces the version of the reference module if it is not served. The substitute has the same minor version,
+    /// because other programs are compared with the result.
     fn replace_reference(&mut self) -> Result<(), Error> {
         let go_mod = self.go_mod()?;
         let Some(version) = required(&go_mod, self.reference) else { return Ok(()) };
@@ -81,7 +81,7 @@ impl Substitute {
         let Some(served) = self.served(self.reference)? else { return Ok(()) };
         let substitute = self.first_served(&pinned, &served, same_minor)?;
         let moved = with_kubernetes_moved(&go_mod, &pinned.1, substitute.as_str());
-        let path = self.go.directory().join("go.mod");
+        let path = self.go.go_mod();
         fs::write(&path, moved).map_err(io_error(format!("writing {}", path.display())))?;
         self.replaced.insert(pinned, substitute.as_str().to_owned());
         Ok(())
@@ -89,7 +89,7 @@ impl Substitute {
 
     fn replace_dependencies(&mut self) -> Result<(), Error> {
         for _ in 0..ROUNDS {
-            let GoOutput { succeeded, stderr, .. } = self.go.run(&["list", "-mod=mod", "-deps", "."])?;
+            let GoOutput { succeeded, stderr, .. } = self.go.find_packages()?;
             if succeeded {
                 break;
             }
@@ -113,8 +113,7 @@ impl Substitute {
         // Some modules have no releases, only a latest commit.
         served.extend(self.latest(&pinned.0)?);
         let substitute = self.first_served(&pinned, &served, any_minor)?;
-        let replace = format!("-replace={0}={0}@{1}", pinned.0, substitute.as_str());
-        let GoOutput { succeeded, .. } = self.go.run(&["mod", "edit", &replace])?;
+        let GoOutput { succeeded, .. } = self.go.replace(&pinned.0, substitute.as_str())?;
         if succeeded {
             self.replaced.insert(pinned, substitute.as_str().to_owned());
         }
@@ -140,7 +139,7 @@ impl Substitute {
             module: module.clone(),
             version: version.clone(),
             served: served.iter().map(|version| version.as_str().to_owned()).collect(),
-            go_mod: self.go.directory().join("go.mod"),
+            go_mod: self.go.go_mod(),
         })
     }
 
@@ -167,7 +166,7 @@ impl Substitute {
     }
 
     fn go_mod(&self) -> Result<String, Error> {
-        let path = self.go.directory().join("go.mod");
+        let path = self.go.go_mod();
         fs::read_to_string(&path).map_err(io_error(format!("reading {}", path.display())))
     }
 }

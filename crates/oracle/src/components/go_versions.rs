@@ -2,8 +2,7 @@
 
 use semver::Version;
 
-/// A version of a Go module, such as `v1.36.1`: a semantic version with a leading
-/// `v`.
+/// A version of a Go module, such as `v1.36.1`: a semantic version with a leading `v`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct GoVersion {
     parsed: Version,
@@ -29,8 +28,8 @@ impl GoVersion {
     }
 }
 
-/// Substitutes for `wanted`, best first: releases of the same minor version, nearest first. Of two equally near
-/// releases, the newer one comes first.
+/// Substitutes for `wanted`, best first: releases of the same minor version, nearest first. If two releases are equally
+/// near, the newer one comes first.
 pub(super) fn same_minor(wanted: &GoVersion, served: &[GoVersion]) -> Vec<GoVersion> {
     let near = |version: &GoVersion| version.parsed.patch.abs_diff(wanted.parsed.patch);
     let mut fitting: Vec<GoVersion> = served
@@ -42,8 +41,9 @@ pub(super) fn same_minor(wanted: &GoVersion, served: &[GoVersion]) -> Vec<GoVers
     fitting
 }
 
-/// Substitutes for a dependency, best first: those from [`same_minor`], then newer minor versions (oldest first), then
-/// older minor versions (newest first). The minor version may differ because dependencies are not compared.
+/// Substitutes for a dependency, best first: the versions from [`same_minor`], then newer minor versions (oldest
+/// first), then older minor versions (newest first). The minor version may differ because dependencies are not
+/// compared.
 pub(super) fn any_minor(wanted: &GoVersion, served: &[GoVersion]) -> Vec<GoVersion> {
     let mut releases: Vec<GoVersion> = served
         .iter()

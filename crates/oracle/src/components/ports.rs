@@ -5,7 +5,8 @@ use std::net::{Ipv4Addr, TcpListener};
 use super::{Error, io_error};
 
 /// Returns `N` different ports of 127.0.0.1 that were free a moment ago. Another process may take one of the ports
-/// before the caller uses it, so callers retry with new ports.
+/// before the caller uses it; a caller that must not fail then tries again with new ports, as `ControlPlane::start`
+/// does.
 ///
 /// # Errors
 /// If the operating system has no free port.

@@ -3,40 +3,54 @@
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::Once;
+use std::sync::{Mutex, PoisonError};
+
+use harbormaster_api::Release;
 
 use super::Error;
-use super::go_build::progress;
+use super::go_build::{Versions, progress};
 use super::go_module::{GoModule, Program};
 
-const COMPONENTS: GoModule = GoModule {
-    directory: "tests/real",
-    package: ".",
-    name: "components",
-    reference: "k8s.io/kubernetes",
-    description: "the real Kubernetes components",
-    minutes: 4,
-};
+/// Returns the module with the components of a release.
+fn components(release: Release) -> GoModule {
+    let (name, versions) = match release {
+        Release::V1_36 => ("components-1.36", Versions::MAIN),
+        Release::V1_37 => ("components-1.37", Versions { go_mod: "kube1.37.mod", tag: "kube1.37" }),
+    };
+    GoModule {
+        directory: "tests/real",
+        package: ".",
+        name,
+        versions,
+        reference: "k8s.io/kubernetes",
+        description: "the real Kubernetes components",
+        minutes: 4,
+    }
+}
 
-/// The Go program that contains all real components, built as `target/real/components-KEY` under the workspace. Its
-/// first argument selects the role: `etcd`, `kube-apiserver`, `kube-controller-manager`, `kube-scheduler`, `types`,
-/// `verdicts`, `service-account-key`.
+/// The Go program that contains all real components of one release, built as `target/real/components-RELEASE-KEY` under
+/// the workspace. Its first argument selects the role: `etcd`, `kube-apiserver`, `kube-controller-manager`,
+/// `kube-scheduler`, `types`, `verdicts`, `selectors`, `service-account-key`.
 #[derive(Debug, Clone)]
 pub struct RealBinary(Program);
 
 impl RealBinary {
-    /// Returns the program, and builds it if it does not exist for the current
-    /// content of `tests/real`. Concurrent processes build it once. Progress is
-    /// written to stderr, bypassing the capture of test output.
-    pub fn ensure() -> Result<Self, Error> {
-        let program = COMPONENTS.ensure()?;
-        static ANNOUNCED: Once = Once::new();
-        ANNOUNCED.call_once(|| progress(&format!("comparing with Kubernetes {}", program.version)));
+    /// Returns the release's program that belongs to the current content of `tests/real`, and builds it if it does not
+    /// exist yet. Concurrent processes build it once. Progress is written to stderr, bypassing the capture of test
+    /// output.
+    pub fn ensure(release: Release) -> Result<Self, Error> {
+        let program = components(release).ensure()?;
+        static ANNOUNCED: Mutex<Vec<Release>> = Mutex::new(Vec::new());
+        let mut announced = ANNOUNCED.lock().unwrap_or_else(PoisonError::into_inner);
+        if !announced.contains(&release) {
+            announced.push(release);
+            progress(&format!("comparing with Kubernetes {}", program.version));
+        }
         Ok(Self(program))
     }
 
-    /// The Kubernetes version of the program: the version in `tests/real/go.mod`, or the nearest one that the module
-    /// proxy serves.
+    /// The Kubernetes version of the program: the version that `tests/real` pins for the release, or the nearest one
+    /// that the module proxy serves.
     #[must_use]
     pub fn version(&self) -> &str {
         &self.0.version
@@ -64,7 +78,15 @@ impl KubectlVersion {
             Self::Oldest => ("tests/kubectl/1.27", "kubectl-1.27", "kubectl"),
             Self::Newest => ("tests/kubectl/1.37", "kubectl-1.37", "kubectl"),
         };
-        GoModule { directory, package: ".", name, reference: "k8s.io/kubectl", description, minutes: 2 }
+        GoModule {
+            directory,
+            package: ".",
+            name,
+            versions: Versions::MAIN,
+            reference: "k8s.io/kubectl",
+            description,
+            minutes: 2,
+        }
     }
 
     /// Returns the minor version, for example `1.27`.
@@ -114,6 +136,7 @@ impl YamlLibrary {
             directory: "tests/yaml",
             package: ".",
             name: "yaml",
+            versions: Versions::MAIN,
             reference: "sigs.k8s.io/yaml",
             description: "Kubernetes' YAML library",
             minutes: 1,
@@ -143,6 +166,7 @@ impl HelmVersion {
             directory: "tests/helm/3",
             package: "helm.sh/helm/v3/cmd/helm",
             name: "helm-3",
+            versions: Versions::MAIN,
             reference: "helm.sh/helm/v3",
             description: "Helm",
             minutes: 3,
@@ -210,3 +234,23 @@ const RENDERED_FOR: &str = "1.36";
 
 /// Manifests, or Helm's error.
 pub type Rendered = Result<String, String>;
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::super::go_mod_file::required;
+    use super::*;
+
+    #[test]
+    fn a_version_of_every_release_is_pinned() {
+        for &release in Release::ALL {
+            let module = components(release);
+            let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+            let path = workspace.join(module.directory).join(module.versions.go_mod);
+            let go_mod = fs::read_to_string(path).unwrap();
+            let version = required(&go_mod, module.reference).unwrap_or_default();
+            assert!(version.starts_with(&format!("v{release}.")), "{release}: {version:?}");
+        }
+    }
+}

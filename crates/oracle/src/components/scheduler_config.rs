@@ -12,9 +12,8 @@ const PLACEHOLDER: &str = "$KUBECONFIG";
 
 const EMPTY: &str = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n";
 
-/// Sets `clientConnection.kubeconfig` in `text` (YAML or JSON, empty for the
-/// defaults). YAML with its own `clientConnection` must contain
-/// `kubeconfig: $KUBECONFIG`.
+/// Sets `clientConnection.kubeconfig` in `text` (YAML or JSON, empty for the defaults). YAML with its own
+/// `clientConnection` must contain `kubeconfig: $KUBECONFIG`.
 pub(super) fn with_kubeconfig(text: &str, kubeconfig: &Path) -> Result<String, Error> {
     let path = kubeconfig.display().to_string();
     let text = if text.trim().is_empty() { EMPTY } else { text };

@@ -1,5 +1,5 @@
-//! A view of the API server's nodes, pods, budgets, claims and events, kept up to
-//! date by watches. Pod names are unique in a script, across namespaces.
+//! A view of the API server's nodes, pods, budgets, claims, devices and events, kept up to date by watches. Pod names
+//! are unique in a script, across namespaces.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::BufRead;
@@ -10,16 +10,18 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use super::claim_controller::{Cleanup, cleanup};
 use super::claims::Claims;
 use super::outcome::{Outcomes, PodOutcome};
 use super::paths::{everywhere, path};
+use super::resource_claims::{ResourceClaims, statuses};
 use crate::components::{ApiClient, Error};
 
 /// Label with which budgets select pods. The disruption controller handles neither label changes nor pods with two
 /// budgets, so every pod has at most one budget, and a pod's label never changes.
 pub(super) const BUDGET_LABEL: &str = "example.com/budget";
 
-/// Message that a scheduler writes if it tries a new pod before the volume controller has created its claims.
+/// Message that a scheduler writes if it tries a new pod before the volume controller has created the pod's claims.
 const EARLY: &str = "waiting for ephemeral volume controller";
 
 /// Watches a cluster until it is dropped.
@@ -41,7 +43,8 @@ struct State {
     /// PodDisruptionBudgets by path.
     budgets: BTreeMap<String, Value>,
     claims: Claims,
-    /// Resource versions, by path, of the objects whose changes schedulers must have received.
+    resource_claims: ResourceClaims,
+    /// Resource versions, by path, of the objects that [`is_versioned`] accepts.
     versions: BTreeMap<String, u64>,
     last_change: Instant,
 }
@@ -66,11 +69,12 @@ impl ClusterView {
             victims: BTreeSet::new(),
             budgets: BTreeMap::new(),
             claims: Claims::new(provisioners),
+            resource_claims: ResourceClaims::default(),
             versions: BTreeMap::new(),
             last_change: Instant::now(),
         };
         let view = Self { state: Arc::new(Mutex::new(state)), ended: Arc::new(AtomicBool::new(false)) };
-        for kind in ["Node", "CSINode", "CSIDriver", "CSIStorageCapacity"] {
+        for kind in ["Node", "CSINode", "CSIDriver", "CSIStorageCapacity", "DeviceClass", "ResourceSlice"] {
             view.follow(client, &everywhere(kind), |_, _, _| {})?;
         }
         for kind in ["StorageClass", "PersistentVolume", "PersistentVolumeClaim"] {
@@ -78,6 +82,9 @@ impl ClusterView {
                 state.claims.change(kind == "DELETED", object);
             })?;
         }
+        view.follow(client, &everywhere("ResourceClaim"), |state, kind, object| {
+            state.resource_claims.change(kind == "DELETED", object);
+        })?;
         view.follow(client, &everywhere("Pod"), State::pod)?;
         view.follow(client, &everywhere("Event"), State::event)?;
         view.follow(client, &everywhere("PodDisruptionBudget"), State::budget)?;
@@ -132,7 +139,8 @@ impl ClusterView {
         let state = lock(&self.state);
         let unanswered = |(name, pod): (&String, &Value)| {
             let outcome = state.outcome(name, pod);
-            let is_gated = pod["spec"]["schedulingGates"].as_array().is_some_and(|gates| !gates.is_empty());
+            let is_gated = pod["spec"]["schedulingGates"].as_array().is_some_and(|gates| !gates.is_empty())
+                || state.resource_claims.is_incomplete(pod);
             let is_answered = outcome.condition[0] == "False"
                 && outcome.condition[1] != "SchedulingGated"
                 && !outcome.condition[2].contains(EARLY)
@@ -147,7 +155,7 @@ impl ClusterView {
                 .victims
                 .iter()
                 .find(is_unreported)
-                .map(|name| format!("{name} is preempted without an event"))
+                .map(|name| format!("the preempted pod {name} has no event"))
         };
         let unbound_claim = || state.claims.unfinished();
         unanswered_pod().or_else(unreported_victim).or_else(|| state.stale_budget()).or_else(unbound_claim)
@@ -168,10 +176,16 @@ impl ClusterView {
                 other["spec"]["nodeName"] == *node && !other["metadata"]["deletionTimestamp"].is_null()
             };
             let has_room = || node.is_string() && !state.pods.values().any(is_on_it);
-            let has_failed = || PodOutcome::new(pod, None).condition[1] == "SchedulerError";
             pod["spec"]["nodeName"].is_null()
-                && (has_room() || has_failed() || state.claims.may_be_binding(pod))
+                && (has_room() || has_failed(pod) || state.claims.may_be_binding(pod))
         })
+    }
+
+    /// Returns work on resource claims whose pods are gone, if any.
+    pub(super) fn cleanup(&self) -> Option<Cleanup> {
+        let state = lock(&self.state);
+        let pods = state.pods.values().filter_map(|pod| pod["metadata"]["uid"].as_str()).collect();
+        cleanup(state.resource_claims.all(), &pods)
     }
 
     /// Returns the paths of the pods that match `filter`, sorted by name.
@@ -179,9 +193,9 @@ impl ClusterView {
         lock(&self.state).pods.values().filter(|pod| filter(pod)).map(path).collect()
     }
 
-    /// Returns true if this view has received the change to which the API server responded with `answer`. Every other
-    /// watcher receives the change at about the same time. If `is_removed`, the object must no longer exist in this
-    /// view.
+    /// Returns true if this view has received the change that the API server acknowledged with `answer`, or if
+    /// [`is_versioned`] does not accept the object. All watchers receive the change at about the same time. If
+    /// `is_removed`, the object must no longer exist in this view.
     pub(super) fn has_seen(&self, answer: &Value, is_removed: bool) -> bool {
         if !is_versioned(answer) {
             return true;
@@ -200,7 +214,10 @@ impl ClusterView {
             (name.clone(), PodOutcome { preempted, end: "gone", ..PodOutcome::default() })
         });
         let pods = state.pods.iter().map(|(name, pod)| (name.clone(), state.outcome(name, pod)));
-        Outcomes(deleted.chain(pods).collect())
+        Outcomes {
+            pods: deleted.chain(pods).collect(),
+            resource_claims: state.resource_claims.outcomes(&state.names),
+        }
     }
 }
 
@@ -280,6 +297,7 @@ impl State {
             preempted,
             event_is_repeated,
             claims: self.claims.outcome(pod),
+            resource_claims: statuses(pod),
             ..PodOutcome::new(pod, event)
         }
     }
@@ -320,6 +338,11 @@ impl State {
     }
 }
 
+/// Returns true if the last attempt of the pod ended with an error.
+pub(super) fn has_failed(pod: &Value) -> bool {
+    pod["spec"]["nodeName"].is_null() && PodOutcome::new(pod, None).condition[1] == "SchedulerError"
+}
+
 /// Returns true if the disruption controller counts the pod as healthy.
 fn is_healthy(pod: &Value) -> bool {
     let mut conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
@@ -327,7 +350,7 @@ fn is_healthy(pod: &Value) -> bool {
         && conditions.any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
 }
 
-/// Returns true if a step must wait until a change to `object` has arrived.
+/// Returns true if a step must wait until a change to `object` has arrived at the watches.
 fn is_versioned(object: &Value) -> bool {
     let kinds = [
         "Node",
@@ -338,6 +361,9 @@ fn is_versioned(object: &Value) -> bool {
         "StorageClass",
         "PersistentVolume",
         "PersistentVolumeClaim",
+        "DeviceClass",
+        "ResourceSlice",
+        "ResourceClaim",
     ];
     kinds.iter().any(|kind| object["kind"] == *kind)
 }

@@ -13,30 +13,31 @@ use crate::extenders::ExtenderCall;
 pub struct Difference {
     /// Index of the step.
     pub step: usize,
-    /// Name of the pod.
+    /// Name of the pod, or namespace and name of the resource claim.
     pub pod: String,
-    /// The part of the pod's outcome that differs.
+    /// The part of the outcome that differs.
     pub field: &'static str,
     /// Outcome with the first scheduler.
     pub left: Option<PodOutcome>,
     /// Outcome with the second scheduler.
     pub right: Option<PodOutcome>,
-    /// Number of pods that differ after this step.
+    /// Number of pods or resource claims that differ after this step.
     pub pods: usize,
     /// For each scheduler, the extender calls in this step that the other scheduler did not make: the calls for `pod`,
     /// or for all pods if the calls themselves are the difference.
     pub extender_calls: [Vec<ExtenderCall>; 2],
 }
 
-/// Finds the first step after which a pod differs. A different node takes precedence over different messages, which
-/// take precedence over different extender calls.
+/// Finds the first step after which a pod or a resource claim differs. A different node takes precedence over different
+/// messages, which take precedence over different resource claims, which take precedence over different extender calls.
 pub(super) fn compare(left: &Run, right: &Run) -> Option<Difference> {
     let outcomes = left.outcomes.iter().zip(&right.outcomes);
     let mut steps = outcomes.zip(left.extender_calls.iter().zip(&right.extender_calls)).enumerate();
     steps.find_map(|(step, (outcomes, calls))| {
         let calls = [calls.0.difference(calls.1), calls.1.difference(calls.0)];
         let calls = calls.map(|calls| calls.cloned().collect::<Vec<_>>());
-        let Some(mut found) = compare_outcomes(step, outcomes.0, outcomes.1) else {
+        let found = compare_pods(step, outcomes.0, outcomes.1);
+        let Some(mut found) = found.or_else(|| compare_claims(step, outcomes.0, outcomes.1)) else {
             return compare_calls(step, calls);
         };
         found.extender_calls =
@@ -51,11 +52,30 @@ fn compare_calls(step: usize, extender_calls: [Vec<ExtenderCall>; 2]) -> Option<
     Some(Difference { step, pod, field: "extender calls", left: None, right: None, pods, extender_calls })
 }
 
-fn compare_outcomes(step: usize, left: &Outcomes, right: &Outcomes) -> Option<Difference> {
-    let names = left.0.keys().chain(right.0.keys().filter(|name| !left.0.contains_key(*name)));
+fn compare_claims(step: usize, left: &Outcomes, right: &Outcomes) -> Option<Difference> {
+    let (left, right) = (&left.resource_claims, &right.resource_claims);
+    let names: BTreeSet<&String> = left.keys().chain(right.keys()).collect();
+    let differing: Vec<&String> =
+        names.into_iter().filter(|name| left.get(*name) != right.get(*name)).collect();
+    let name = *differing.first()?;
+    let outcome = |claim: &String| PodOutcome { resource_claims: claim.clone(), ..PodOutcome::default() };
+    Some(Difference {
+        step,
+        pod: name.clone(),
+        field: "resource claim",
+        left: left.get(name).map(outcome),
+        right: right.get(name).map(outcome),
+        pods: differing.len(),
+        extender_calls: [Vec::new(), Vec::new()],
+    })
+}
+
+fn compare_pods(step: usize, left: &Outcomes, right: &Outcomes) -> Option<Difference> {
+    let (left, right) = (&left.pods, &right.pods);
+    let names = left.keys().chain(right.keys().filter(|name| !left.contains_key(*name)));
     let mut found: Vec<(usize, &'static str, &String)> = names
         .filter_map(|name| {
-            let (rank, field) = differing_field(left.0.get(name), right.0.get(name))?;
+            let (rank, field) = differing_field(left.get(name), right.get(name))?;
             Some((rank, field, name))
         })
         .collect();
@@ -65,8 +85,8 @@ fn compare_outcomes(step: usize, left: &Outcomes, right: &Outcomes) -> Option<Di
         step,
         pod: pod.clone(),
         field,
-        left: left.0.get(pod).cloned(),
-        right: right.0.get(pod).cloned(),
+        left: left.get(pod).cloned(),
+        right: right.get(pod).cloned(),
         pods: found.len(),
         extender_calls: [Vec::new(), Vec::new()],
     })
@@ -103,14 +123,17 @@ mod tests {
             let (node, event) = ((*node).to_owned(), (*event).to_owned());
             ((*name).to_owned(), PodOutcome { node, event, ..PodOutcome::default() })
         };
-        let outcomes: Vec<_> =
-            steps.iter().map(|pods| Outcomes(pods.iter().map(outcome).collect::<BTreeMap<_, _>>())).collect();
+        let outcomes = |pods: &&[Pod]| Outcomes {
+            pods: pods.iter().map(outcome).collect(),
+            resource_claims: BTreeMap::new(),
+        };
+        let outcomes: Vec<_> = steps.iter().map(outcomes).collect();
         let extender_calls = vec![BTreeSet::new(); outcomes.len()];
         Run { outcomes, extender_calls, refused: 0, elapsed: Duration::ZERO }
     }
 
     #[test]
-    fn the_first_step_is_reported_and_a_node_takes_precedence_over_a_message() {
+    fn the_first_difference_is_reported_and_a_node_takes_precedence_over_a_message() {
         let left = run(&[&[("a", "n", "")], &[("a", "n", "x"), ("b", "n", "")]]);
         assert_eq!(compare(&left, &left), None);
         let right = run(&[&[("a", "n", "")], &[("a", "n", "y"), ("b", "m", "")]]);
@@ -119,6 +142,25 @@ mod tests {
         let right = run(&[&[("a", "n", ""), ("c", "", "")], &[]]);
         let found = compare(&left, &right).unwrap();
         assert_eq!((found.step, found.pod.as_str(), found.field), (0, "c", "existence"));
+    }
+
+    #[test]
+    fn a_resource_claim_is_reported_only_if_no_pod_differs() {
+        let with_claim = |pods: &[Pod], status: &str| {
+            let mut run = run(&[pods]);
+            run.outcomes[0].resource_claims.insert("default/claim".to_owned(), status.to_owned());
+            run
+        };
+        let left = with_claim(&[("a", "n", "")], "allocated");
+        assert_eq!(compare(&left, &left), None);
+        for (right, pod, field) in [
+            (with_claim(&[("a", "n", "")], "free"), "default/claim", "resource claim"),
+            (run(&[&[("a", "n", "")]]), "default/claim", "resource claim"),
+            (with_claim(&[("a", "m", "")], "free"), "a", "node"),
+        ] {
+            let found = compare(&left, &right).unwrap();
+            assert_eq!((found.pod.as_str(), found.field, found.pods), (pod, field, 1));
+        }
     }
 
     #[test]

@@ -58,8 +58,8 @@ fn keep_fit(profile: &mut Value) {
     }
 }
 
-/// Raises the weights of plugins so that one point outweighs any difference between ranks, which are the scores of the
-/// first extender. An extender's score is multiplied by ten times the extender's weight, so ranks are below 1000.
+/// Multiplies the weights of plugins by 1000, so that one point outweighs any difference between ranks, which are the
+/// scores of the first extender. Ranks are at most 96 and count tenfold, because that extender has weight 1.
 fn outweigh_ranks(random: &mut Random, profile: &mut Value) {
     let multi_point = &mut profile["plugins"]["multiPoint"];
     let is_named = |list: &Value, name: &str| {
@@ -133,7 +133,7 @@ mod tests {
         for field in
             ["urlPrefix", "filterVerb", "prioritizeVerb", "preemptVerb", "bindVerb", "managedResources"]
         {
-            assert!(seen.contains(field), "{field} is never there");
+            assert!(seen.contains(field), "no script has the field {field}");
         }
     }
 }

@@ -15,8 +15,8 @@ pub(super) fn running_status(pod: &str) -> Value {
     })
 }
 
-/// The start time of a pod, derived from the number at the end of its name. Pods created without a node and pods created
-/// on one are numbered separately.
+/// The start time of a pod, derived from the number at the end of its name. Pods created without a node and pods
+/// created on one are numbered separately.
 fn start_time(pod: &str) -> String {
     let number: u64 = pod.rsplit('-').next().and_then(|digits| digits.parse().ok()).unwrap_or(0);
     // A prime modulus keeps numbers different and shuffles them.

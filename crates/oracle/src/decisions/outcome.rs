@@ -35,6 +35,8 @@ pub struct PodOutcome {
     /// The pod's claims and their volumes. Volumes that were created for the claims are described by class and
     /// topology.
     pub claims: String,
+    /// The resource claims that the pod's status names.
+    pub resource_claims: String,
     /// `terminating`, or `gone` for a preempted pod that no longer exists.
     pub end: &'static str,
 }
@@ -61,12 +63,13 @@ impl PodOutcome {
             preempted: String::new(),
             disruption: fields("DisruptionTarget").join(" ").trim().to_owned(),
             claims: String::new(),
+            resource_claims: String::new(),
             end: if pod["metadata"]["deletionTimestamp"].is_null() { "" } else { "terminating" },
         }
     }
 
-    /// Returns true if the event's note is older than the condition. Whether the recorder counts two attempts as the
-    /// same event depends on the number of attempts between them.
+    /// Returns true if the event's note is older than the condition, because the event recorder counted a later attempt
+    /// as a repetition. Whether it does so depends on the number of attempts in between.
     #[must_use]
     pub fn event_is_stale(&self) -> bool {
         self.event_is_repeated && self.event != self.condition[2]
@@ -74,7 +77,7 @@ impl PodOutcome {
 
     /// Returns the fields with their names, for comparison.
     #[must_use]
-    pub fn fields(&self) -> [(&'static str, &str); 10] {
+    pub fn fields(&self) -> [(&'static str, &str); 11] {
         let [status, reason, message] = &self.condition;
         [
             ("node", &self.node),
@@ -86,43 +89,57 @@ impl PodOutcome {
             ("Preempted event", &self.preempted),
             ("DisruptionTarget", &self.disruption),
             ("claims", &self.claims),
+            ("resource claims", &self.resource_claims),
             ("end", self.end),
         ]
     }
 }
 
-/// Outcomes of all pods, by name.
+/// Outcomes of all pods and resource claims.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct Outcomes(pub BTreeMap<String, PodOutcome>);
+#[serde(rename_all = "camelCase")]
+pub struct Outcomes {
+    /// Outcomes of pods by name.
+    pub pods: BTreeMap<String, PodOutcome>,
+    /// Status and finalizers of resource claims, by namespace and name.
+    pub resource_claims: BTreeMap<String, String>,
+}
 
 impl Outcomes {
     /// Number of pods.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.pods.len()
     }
 
     /// Returns true if there are no pods.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.pods.is_empty()
     }
 
     /// Number of pods without a node.
     #[must_use]
     pub fn pending(&self) -> usize {
-        self.0.values().filter(|outcome| outcome.node.is_empty() && outcome.end != "gone").count()
+        self.pods.values().filter(|outcome| outcome.node.is_empty() && outcome.end != "gone").count()
     }
 
     /// Number of preempted pods, including those that no longer exist.
     #[must_use]
     pub fn preempted(&self) -> usize {
-        self.0.values().filter(|outcome| !outcome.preempted.is_empty()).count()
+        self.pods.values().filter(|outcome| !outcome.preempted.is_empty()).count()
     }
 
     /// Number of pods with a node and bound claims.
     #[must_use]
     pub fn with_volumes(&self) -> usize {
-        self.0.values().filter(|outcome| !outcome.node.is_empty() && outcome.claims.contains("Bound")).count()
+        let is_bound = |outcome: &&PodOutcome| !outcome.node.is_empty() && outcome.claims.contains("Bound");
+        self.pods.values().filter(is_bound).count()
+    }
+
+    /// Number of resource claims with devices for pods.
+    #[must_use]
+    pub fn with_devices(&self) -> usize {
+        self.resource_claims.values().filter(|claim| claim.contains("reservedFor")).count()
     }
 }

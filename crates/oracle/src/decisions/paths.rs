@@ -14,6 +14,8 @@ const NAMESPACED: &[(&str, &str, &str)] = &[
     ("Event", "/apis/events.k8s.io/v1", "events"),
     ("PersistentVolumeClaim", "/api/v1", "persistentvolumeclaims"),
     ("CSIStorageCapacity", "/apis/storage.k8s.io/v1", "csistoragecapacities"),
+    ("ResourceClaim", "/apis/resource.k8s.io/v1", "resourceclaims"),
+    ("ResourceClaimTemplate", "/apis/resource.k8s.io/v1", "resourceclaimtemplates"),
 ];
 
 /// Cluster-scoped kinds that scripts create, in the same form.
@@ -22,6 +24,8 @@ const CLUSTER_WIDE: &[(&str, &str, &str)] = &[
     ("StorageClass", "/apis/storage.k8s.io/v1", "storageclasses"),
     ("CSIDriver", "/apis/storage.k8s.io/v1", "csidrivers"),
     ("CSINode", "/apis/storage.k8s.io/v1", "csinodes"),
+    ("DeviceClass", "/apis/resource.k8s.io/v1", "deviceclasses"),
+    ("ResourceSlice", "/apis/resource.k8s.io/v1", "resourceslices"),
     ("Node", "/api/v1", "nodes"),
 ];
 

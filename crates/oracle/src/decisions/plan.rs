@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::cluster_view::BUDGET_LABEL;
+use super::devices::{Change, Devices};
 use super::extenders::add_extenders;
 use super::paths::{NODES, path};
 use super::script::{Script, Step, stop_waiting_for_others};
@@ -26,13 +27,15 @@ pub struct Size {
 pub struct Options {
     /// True if opportunistic batching (KEP-5598) is enabled.
     pub batching: bool,
-    /// True if pods have claims.
+    /// True if pods have persistent volume claims.
     pub volumes: bool,
+    /// True if pods have resource claims.
+    pub devices: bool,
     /// True if the configuration has extenders.
     pub extenders: bool,
 }
 
-/// Endless backoff in seconds.
+/// A backoff that never expires during a script, in seconds.
 const ENDLESS: u32 = 100_000;
 
 /// Values of [`BUDGET_LABEL`].
@@ -53,8 +56,10 @@ impl Script {
 /// A script under construction.
 struct Plan {
     generator: Generator,
-    /// Volumes and claims, if pods have claims.
+    /// Volumes and their claims, if pods have persistent volume claims.
     storage: Option<Storage>,
+    /// Devices and resource claims, if pods have resource claims.
+    devices: Option<Devices>,
     /// Chooses the steps, but not the objects in them.
     random: Random,
     /// True in every second script. In these scripts, pods preempt others and are retried in order of priority. In the
@@ -62,7 +67,7 @@ struct Plan {
     preempts: bool,
     /// True if there are extenders. Any change may then wake a pod, because an extender may have rejected the pod.
     has_extenders: bool,
-    /// True if deleted pods keep terminating until a later step deletes them.
+    /// True if deleted pods keep terminating until a later step removes them.
     terminates_slowly: bool,
     nodes: Vec<String>,
     deleted_nodes: Vec<String>,
@@ -85,9 +90,15 @@ impl Plan {
         generator.world.priorities = vec![0];
         let preempts = seed % 2 == 1;
         let storage = options.volumes.then(|| Storage::new(random.fork(), preempts));
+        let devices = options.devices.then(|| Devices::new(random.fork(), preempts));
+        if options.devices {
+            // Devices should decide more often than other requirements.
+            generator.thin_out(35);
+        }
         Self {
             generator,
             storage,
+            devices,
             random,
             has_extenders: options.extenders,
             preempts,
@@ -132,10 +143,21 @@ impl Plan {
                 self.add_preemptors();
             }
         }
-        let drivers = self.add_storage_to_start();
+        let devices = self.devices.is_some();
+        let drivers = self.add_claims_to_start();
         let (awaits_backoff, preempts) = (self.preempts, self.preempts);
         let extenders = Vec::new();
-        Script { seed, config, batching, awaits_backoff, preempts, drivers, extenders, steps: self.steps }
+        Script {
+            seed,
+            config,
+            batching,
+            awaits_backoff,
+            preempts,
+            devices,
+            drivers,
+            extenders,
+            steps: self.steps,
+        }
     }
 
     fn begin(&mut self, size: Size) {
@@ -143,6 +165,9 @@ impl Plan {
         objects.retain(|object| object["kind"] != "Namespace");
         if let Some(storage) = &mut self.storage {
             objects.extend(storage.infrastructure());
+        }
+        if let Some(devices) = &mut self.devices {
+            objects.extend(devices.infrastructure(&self.generator.world));
         }
         for _ in 0..size.nodes * 9 / 10 + 1 {
             let node = self.new_node();
@@ -161,10 +186,11 @@ impl Plan {
         self.steps.push(Step::Restart { objects });
     }
 
-    /// Inserts volumes and claims before the first pod, so that the volume
-    /// controller has nothing to do later in the script.
-    fn add_storage_to_start(&mut self) -> Vec<Driver> {
-        let Some((claims, drivers)) = self.storage.take().map(Storage::finish) else { return Vec::new() };
+    /// Inserts volumes, persistent volume claims and the objects of devices before the first pod, so that the volume
+    /// controller need not handle them later in the script.
+    fn add_claims_to_start(&mut self) -> Vec<Driver> {
+        let (mut claims, drivers) = self.storage.take().map(Storage::finish).unwrap_or_default();
+        claims.extend(self.devices.take().map(Devices::finish).unwrap_or_default());
         if let Some(Step::Restart { objects }) = self.steps.first_mut() {
             let first = objects.iter().position(|object| object["kind"] == "Pod").unwrap_or(objects.len());
             objects.splice(first..first, claims);
@@ -188,7 +214,7 @@ impl Plan {
             _ => {
                 for _ in 0..count {
                     let mut pod = self.new_pod(true);
-                    self.add_volumes_alone(&mut pod);
+                    self.add_claims_alone(&mut pod);
                     self.steps.push(Step::Create { objects: vec![pod] });
                 }
             }
@@ -204,7 +230,7 @@ impl Plan {
                 self.steps.push(Step::Sweep { all: true });
             }
             let mut preemptor = self.new_preemptor();
-            self.add_volumes_alone(&mut preemptor);
+            self.add_claims_alone(&mut preemptor);
             self.steps.push(Step::Create { objects: vec![preemptor] });
         }
         if self.terminates_slowly {
@@ -214,10 +240,11 @@ impl Plan {
         }
     }
 
-    /// Adds volumes to a pod that is tried alone.
-    fn add_volumes_alone(&mut self, pod: &mut Value) {
-        let Some(storage) = &mut self.storage else { return };
-        if storage.add_volumes_to(pod, Isolation::Alone) == Isolation::NoOtherClaims {
+    /// Adds volumes and devices to a pod that is tried alone.
+    fn add_claims_alone(&mut self, pod: &mut Value) {
+        let storage = self.storage.as_mut().map(|storage| storage.add_volumes_to(pod, Isolation::Alone));
+        let devices = self.devices.as_mut().map(|devices| devices.add_to(pod, Isolation::Alone));
+        if [storage, devices].contains(&Some(Isolation::NoOtherClaims)) {
             self.steps.push(Step::Sweep { all: false });
         }
     }
@@ -228,6 +255,9 @@ impl Plan {
         }
         if self.storage.is_some() && self.random.chance(30) {
             return self.change_storage();
+        }
+        if self.devices.is_some() && self.random.chance(60) {
+            return self.change_devices();
         }
         let node = self.random.pick(&self.nodes).clone();
         let path = format!("{NODES}/{node}");
@@ -270,6 +300,16 @@ impl Plan {
                 let pod = self.new_bound_pod();
                 self.steps.push(Step::Create { objects: vec![pod] });
             }
+        }
+    }
+
+    fn change_devices(&mut self) {
+        for change in self.devices.as_mut().map(Devices::change).unwrap_or_default() {
+            self.steps.push(match change {
+                Change::Create(object) => Step::Create { objects: vec![object] },
+                Change::Patch(path, patch) => Step::Patch { path, patch },
+                Change::Delete(path) => Step::Delete { path },
+            });
         }
     }
 
@@ -318,9 +358,15 @@ impl Plan {
         if let Some(drivers) = self.node_drivers() {
             self.steps.push(Step::Create { objects: vec![drivers] });
         }
+        let (devices, node) = (self.devices.as_mut(), self.nodes.last());
+        let slices =
+            devices.zip(node).map(|(devices, node)| devices.node_slices(&self.generator.world, node));
+        for slice in slices.unwrap_or_default() {
+            self.steps.push(Step::Create { objects: vec![slice] });
+        }
     }
 
-    /// Returns the drivers on the newest node.
+    /// Returns the CSINode with the drivers on the newest node.
     fn node_drivers(&mut self) -> Option<Value> {
         self.storage.as_mut()?.node_drivers(self.nodes.last()?)
     }
@@ -457,12 +503,15 @@ impl Plan {
         pod
     }
 
-    /// A pod that does not preempt, with any priority or with the lowest one.
+    /// A pod that does not preempt. Unless `any_priority` is true, it has the lowest priority.
     fn new_pod(&mut self, any_priority: bool) -> Value {
         // The names are in random order, because they determine the order of pods after a restart.
         let name = format!("pod-{}-{}", self.random.below(1000), self.next_pod);
         self.next_pod += 1;
         let mut pod = self.generator.pending_pod(&name);
+        if let Some(devices) = &mut self.devices {
+            devices.place(&mut pod);
+        }
         self.prepare(&mut pod, any_priority);
         let path = path(&pod);
         if pod["spec"]["schedulingGates"].is_array() {
@@ -479,6 +528,9 @@ impl Plan {
         stop_waiting_for_others(&mut pod);
         if let Some(storage) = &mut self.storage {
             storage.add_volumes_to(&mut pod, Isolation::InBatch);
+        }
+        if let Some(devices) = &mut self.devices {
+            devices.add_to(&mut pod, Isolation::InBatch);
         }
         pod
     }
@@ -561,7 +613,7 @@ mod tests {
     const SIZE: Size = Size { nodes: 20, pods: 60, changes: 20 };
 
     #[test]
-    fn a_seed_always_generates_the_same_script_with_all_its_pods() {
+    fn a_seed_always_generates_the_same_script_which_begins_with_a_restart() {
         let script = Script::new(4, SIZE, Options::default());
         assert_eq!(script, Script::new(4, SIZE, Options::default()));
         let pods =
@@ -571,7 +623,39 @@ mod tests {
     }
 
     #[test]
-    fn the_order_of_retries_never_depends_on_timing() {
+    fn scripts_with_devices_have_every_kind_of_claim() {
+        let options = Options { devices: true, ..Options::default() };
+        let scripts: Vec<Script> = (0..30).map(|seed| Script::new(seed, SIZE, options)).collect();
+        let text = serde_json::to_string(&scripts).unwrap();
+        for part in [
+            "ResourceClaimTemplate",
+            "\"shared-",
+            "\"allocated-",
+            "\"late-",
+            "extendedResourceName",
+            "adminAccess",
+            "firstAvailable",
+            "matchAttribute",
+            "sharedCounters",
+            "allowMultipleAllocations",
+            "shareID",
+            "\"allocationMode\":\"All\"",
+            "\"patch\":{\"spec\":{\"devices\"",
+            "\"patch\":{\"spec\":{\"pool\"",
+            "\"patch\":{\"spec\":{\"extendedResourceName\":null",
+            "\"patch\":{\"status\":{\"allocation\":null",
+        ] {
+            assert!(text.contains(part), "{part}");
+        }
+        for script in scripts.iter().filter(|script| script.awaits_backoff) {
+            // An attempt with such a request may end with an error, which then changes with every retry.
+            let text = serde_json::to_string(script).unwrap();
+            assert!(!text.contains("\"allocationMode\":\"All\""), "seed {}", script.seed);
+        }
+    }
+
+    #[test]
+    fn pods_of_a_create_step_have_the_same_priority_class() {
         for seed in 0..40 {
             let script = Script::new(seed, SIZE, Options::default());
             for step in &script.steps {

@@ -5,13 +5,15 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use harbormaster_api::Release;
 use serde_json::{Value, json};
 
 use super::POLL;
-use super::cluster_view::ClusterView;
+use super::claim_controller::{Cleanup, claim_for, without_finalizer};
+use super::cluster_view::{ClusterView, has_failed};
 use super::kubelet::running_status;
 use super::outcome::Outcomes;
-use super::paths::{collection, everywhere, kinds};
+use super::paths::{collection, everywhere, kinds, path};
 use super::script::{Script, Step, waits_for_others};
 use super::settle::settle;
 use crate::components::{ApiClient, ControlPlane, ControlPlaneOptions, Error};
@@ -77,8 +79,10 @@ pub struct Stage {
 
 impl Stage {
     /// Starts the API server and the controllers for budgets and volumes, and creates priority classes and namespaces.
-    pub fn start() -> Result<Self> {
+    /// All schedulers on this stage belong to the release.
+    pub fn start(release: Release) -> Result<Self> {
         let options = ControlPlaneOptions {
+            release,
             controller_manager: true,
             controller_manager_flags: vec![format!("--controllers={}", CONTROLLERS.join(","))],
             ..ControlPlaneOptions::default()
@@ -123,6 +127,8 @@ impl Stage {
             options,
             scheduler: None,
             preempts: script.preempts,
+            devices: script.devices,
+            awaits_backoff: script.awaits_backoff,
             refused: 0,
             settled: Instant::now(),
             claiming_pod_deleted: None,
@@ -137,6 +143,7 @@ impl Stage {
             let context = || format!("{}, step {index}: {}", contender.name(), step.summary());
             player.perform(step).with_context(context)?;
             outcomes.push(player.view.outcomes());
+            player.remove_failed().with_context(context)?;
             let names = player.view.names();
             let calls = self.extenders.take_calls(&names);
             extender_calls.push(if step.objects().len() > 1 {
@@ -155,7 +162,7 @@ impl Stage {
     fn clear(&self) -> Result<()> {
         let client = self.cluster.client();
         for kind in kinds() {
-            // A controller may add an event at any time.
+            // Controllers add events at any time, so the loop does not wait until there are none.
             while !remove_all(client, kind)? && kind != "Event" {
                 sleep(POLL);
             }
@@ -172,6 +179,9 @@ struct Player<'a> {
     scheduler: Option<Scheduler>,
     /// True if pods preempt others. Bound pods then get the status that a kubelet would write.
     preempts: bool,
+    /// True if pods have resource claims.
+    devices: bool,
+    awaits_backoff: bool,
     refused: usize,
     /// End of the last step.
     settled: Instant,
@@ -181,6 +191,11 @@ struct Player<'a> {
 
 impl Player<'_> {
     fn perform(&mut self, step: &Step) -> Result<()> {
+        self.act(step)?;
+        self.clean_up()
+    }
+
+    fn act(&mut self, step: &Step) -> Result<()> {
         match step {
             Step::Restart { objects } => {
                 if let Some(scheduler) = self.scheduler.take() {
@@ -214,9 +229,9 @@ impl Player<'_> {
                 self.settle(QUIET)
             }
             Step::Reap => {
-                // The other pending pods are deleted first. If they were woken, they would take resources, and the
-                // times at which their bindings are confirmed would decide whether a nominated pod with hard spread or
-                // affinity constraints is retried.
+                // Pending pods without a nominated node are deleted first. If they were woken, they would take
+                // resources, and the times at which their bindings are confirmed would decide whether a nominated pod
+                // with hard spread or affinity constraints is retried.
                 let is_other = |pod: &Value| {
                     pod["spec"]["nodeName"].is_null() && pod["status"]["nominatedNodeName"].is_null()
                 };
@@ -243,7 +258,59 @@ impl Player<'_> {
     }
 
     fn remove(&mut self, pod: &str) -> Result<()> {
-        self.attempt(true, |client| client.delete(&format!("{pod}?gracePeriodSeconds=0")))
+        self.attempt(true, |client| client.delete(&format!("{pod}?gracePeriodSeconds=0"))).map(drop)
+    }
+
+    /// In scripts with devices, deletes pods whose attempt ended with an error. They would stay queued, and a later
+    /// attempt could end with a different error.
+    fn remove_failed(&mut self) -> Result<()> {
+        let pods = if self.devices { self.view.pods(has_failed) } else { Vec::new() };
+        if pods.is_empty() {
+            return Ok(());
+        }
+        for pod in pods {
+            self.remove(&pod)?;
+        }
+        self.settle(QUIET)?;
+        self.clean_up()
+    }
+
+    /// Frees the devices of pods that are gone, and deletes the claims that were created for these pods.
+    fn clean_up(&mut self) -> Result<()> {
+        let mut has_deleted = false;
+        while let Some(work) = self.view.cleanup() {
+            match work {
+                Cleanup::Release { path, patch } => {
+                    if self.awaits_backoff {
+                        self.await_backoff();
+                    }
+                    let status = format!("{path}/status");
+                    let Some(claim) = self.attempt(false, |client| client.merge_patch(&status, &patch))?
+                    else {
+                        bail!("the API server rejects {patch} for {path}")
+                    };
+                    self.remove_finalizer(&path, &claim)?;
+                    self.settle(QUIET_AFTER_WAKING)?;
+                }
+                Cleanup::Delete { path } => {
+                    let claim = self.cluster.client().get(&path)?;
+                    self.remove_finalizer(&path, &claim)?;
+                    if claim["metadata"]["deletionTimestamp"].is_null() {
+                        self.attempt(true, |client| client.delete(&path))?;
+                    }
+                    has_deleted = true;
+                }
+            }
+        }
+        if has_deleted { self.settle(QUIET) } else { Ok(()) }
+    }
+
+    fn remove_finalizer(&mut self, path: &str, claim: &Value) -> Result<()> {
+        let is_deleted = !claim["metadata"]["deletionTimestamp"].is_null();
+        if let Some(patch) = without_finalizer(claim) {
+            self.attempt(is_deleted, |client| client.merge_patch(path, &patch))?;
+        }
+        Ok(())
     }
 
     fn create(&mut self, objects: &[Value]) -> Result<()> {
@@ -256,8 +323,47 @@ impl Player<'_> {
                 self.await_claims()?;
             }
             last = kind;
-            let path = collection(object);
-            self.attempt(false, |client| client.post(&path, object))?;
+            let created = self.attempt(false, |client| client.post(&collection(object), object))?;
+            if created.is_none() {
+                continue;
+            }
+            if kind == "ResourceClaim" && !object["status"].is_null() {
+                let (path, patch) = (path(object) + "/status", json!({"status": object["status"]}));
+                self.attempt(false, |client| client.merge_patch(&path, &patch))?;
+            }
+            if let Some(pod) = created.filter(|_| kind == "Pod") {
+                self.create_claims(&pod)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Creates the claims for which the pod names templates, and writes their names into the pod's status.
+    fn create_claims(&mut self, pod: &Value) -> Result<()> {
+        let mut statuses = Vec::new();
+        for entry in pod["spec"]["resourceClaims"].as_array().into_iter().flatten() {
+            let reference = json!({
+                "kind": "ResourceClaimTemplate",
+                "metadata": {
+                    "name": entry["resourceClaimTemplateName"], "namespace": pod["metadata"]["namespace"],
+                },
+            });
+            if entry["resourceClaimTemplateName"].is_null() {
+                continue;
+            }
+            // The API server may have rejected the template.
+            let Some(template) = self.attempt(false, |client| client.get(&path(&reference)))? else {
+                continue;
+            };
+            let claim = claim_for(pod, entry, &template);
+            if self.attempt(false, |client| client.post(&collection(&claim), &claim))?.is_some() {
+                statuses.push(json!({"name": entry["name"], "resourceClaimName": claim["metadata"]["name"]}));
+            }
+        }
+        if !statuses.is_empty() {
+            let (path, patch) =
+                (path(pod) + "/status", json!({"status": {"resourceClaimStatuses": statuses}}));
+            self.attempt(false, |client| client.merge_patch(&path, &patch))?;
         }
         Ok(())
     }
@@ -279,18 +385,26 @@ impl Player<'_> {
     }
 
     /// Makes a change and waits until it has arrived at the watches. A rejected request is not an error, because the
-    /// API server rejects it regardless of which scheduler is running.
-    fn attempt(&mut self, deletes: bool, call: impl Fn(&ApiClient) -> Result<Value, Error>) -> Result<()> {
+    /// API server rejects it regardless of which scheduler is running. Returns the answer unless the request was
+    /// rejected.
+    fn attempt(
+        &mut self,
+        deletes: bool,
+        call: impl Fn(&ApiClient) -> Result<Value, Error>,
+    ) -> Result<Option<Value>> {
         let answer = match call(self.cluster.client()) {
             Err(Error::Refused { status: 400..500, .. }) => {
                 self.refused += 1;
-                return Ok(());
+                return Ok(None);
             }
             answer => answer?,
         };
-        // A bound pod that is deleted with a grace period continues to exist, because there is no kubelet.
-        let is_removed =
-            deletes && answer["metadata"]["deletionGracePeriodSeconds"].as_u64().unwrap_or(0) == 0;
+        // A bound pod that is deleted with a grace period continues to exist, because there is no kubelet. A claim with
+        // devices also continues to exist.
+        let metadata = &answer["metadata"];
+        let is_removed = deletes
+            && metadata["deletionGracePeriodSeconds"].as_u64().unwrap_or(0) == 0
+            && (answer["kind"] != "ResourceClaim" || metadata["finalizers"].is_null());
         let deadline = Instant::now() + ARRIVAL;
         while !self.view.has_seen(&answer, is_removed) {
             if Instant::now() >= deadline {
@@ -301,7 +415,7 @@ impl Player<'_> {
         if deletes && may_wait_for_volumes(&answer) {
             self.claiming_pod_deleted = Some(Instant::now());
         }
-        Ok(())
+        Ok(Some(answer))
     }
 
     fn probe(&mut self) -> Result<()> {
@@ -321,7 +435,8 @@ impl Player<'_> {
         self.settle(QUIET)
     }
 
-    /// Waits until the scheduler has settled and starts the pods that it has bound; repeats both until nothing changes.
+    /// Waits until the scheduler has settled and, in scripts with preemption, starts the pods that it has bound;
+    /// repeats both until nothing changes.
     fn settle(&mut self, quiet: Duration) -> Result<()> {
         if let Some(at) = self.claiming_pod_deleted.take() {
             sleep(DELETION_NOTICED.saturating_sub(at.elapsed()));
@@ -330,7 +445,8 @@ impl Player<'_> {
             let Some(scheduler) = &mut self.scheduler else {
                 bail!("the first step must start the scheduler")
             };
-            settle(&self.view, scheduler, quiet)?;
+            let failed = || if self.devices { self.view.pods(has_failed).len() } else { 0 };
+            settle(&self.view, scheduler, quiet, failed)?;
             let is_new = |pod: &Value| {
                 pod["spec"]["nodeName"].is_string()
                     && pod["status"]["startTime"].is_null()
@@ -351,7 +467,7 @@ impl Player<'_> {
     }
 }
 
-/// Returns the first call of each extender for each pod and verb. Whether a pod of a batch is retried, and with which
+/// Returns the first call to each extender for each pod and verb. Whether a pod of a batch is retried, and with which
 /// result, depends on when the bindings of other pods are confirmed.
 fn first_calls(calls: Vec<ExtenderCall>) -> BTreeSet<ExtenderCall> {
     let mut seen = BTreeSet::new();
@@ -359,8 +475,8 @@ fn first_calls(calls: Vec<ExtenderCall>) -> BTreeSet<ExtenderCall> {
     calls.into_iter().filter(|call| seen.insert(key(call))).collect()
 }
 
-/// Returns true if a node may have been chosen for a pod but not yet written, because the pod's claims wait for
-/// volumes.
+/// Returns true if the pod is not bound but the scheduler may already have chosen its node, and may be waiting for the
+/// volumes of the pod's claims.
 fn may_wait_for_volumes(pod: &Value) -> bool {
     let has_claim =
         |volume: &Value| volume["persistentVolumeClaim"].is_object() || volume["ephemeral"].is_object();
@@ -376,6 +492,9 @@ fn remove_all(client: &ApiClient, kind: &str) -> Result<bool> {
     for item in list["items"].as_array().into_iter().flatten() {
         let mut object = item.clone();
         object["kind"] = kind.into();
+        if !object["metadata"]["finalizers"].is_null() && kind == "ResourceClaim" {
+            client.merge_patch(&path(&object), &json!({"metadata": {"finalizers": null}}))?;
+        }
         // The API server would recreate its own service.
         if object["metadata"]["name"] != "kubernetes" {
             collections.insert(collection(&object));
@@ -400,5 +519,5 @@ fn wait_for_class(client: &ApiClient, name: &str) -> Result<()> {
             result => return Ok(result.map(drop)?),
         }
     }
-    bail!("admission does not know the priority class {name}")
+    bail!("the Priority admission plugin did not accept the priority class {name} in time")
 }

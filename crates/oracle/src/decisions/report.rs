@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::Path;
 use std::time::Duration;
 
+use harbormaster_api::Release;
 use serde::Serialize;
 
 use super::compare::Difference;
@@ -25,6 +26,8 @@ pub struct Report {
     pub preempted: usize,
     /// Number of pods with a node and bound claims.
     pub with_volumes: usize,
+    /// Number of resource claims that had devices for pods, after the step with the most such claims.
+    pub with_devices: usize,
     /// Number of distinct extender calls.
     pub extender_calls: usize,
     /// Number of requests that the API server rejected.
@@ -55,10 +58,11 @@ impl Finding {
         Self { difference, names, script: script.clone() }
     }
 
-    /// Writes the script and returns the command that runs it again.
-    pub fn save(&self, path: &Path) -> std::io::Result<String> {
+    /// Writes the script and returns the command that runs it again on a stage of the release.
+    pub fn save(&self, release: Release, path: &Path) -> std::io::Result<String> {
         std::fs::write(path, serde_json::to_string_pretty(&self.script)?)?;
-        Ok(format!("harbormaster-oracle decisions --right {} --script {}", self.names[1], path.display()))
+        let (right, path) = (self.names[1], path.display());
+        Ok(format!("harbormaster-oracle decisions --kube {release} --right {right} --script {path}"))
     }
 }
 
@@ -67,13 +71,14 @@ impl fmt::Display for Report {
         let [left, right] = self.elapsed.map(|elapsed| elapsed.as_secs_f64());
         write!(
             f,
-            "seed {}: {} steps, {} pods, {} pending, {} preempted, {} with volumes, {} extender calls, {} rejected requests, {left:.1} s + {right:.1} s: {}",
+            "seed {}: {} steps, {} pods, {} pending, {} preempted, {} with volumes, {} claims with devices, {} extender calls, {} rejected requests, {left:.1} s + {right:.1} s: {}",
             self.seed,
             self.steps,
             self.pods,
             self.pending,
             self.preempted,
             self.with_volumes,
+            self.with_devices,
             self.extender_calls,
             self.refused,
             match (&self.finding, self.tried) {

@@ -22,6 +22,9 @@ pub struct Script {
     /// True if pods preempt others and bound pods get the status that a kubelet would write.
     #[serde(default)]
     pub preempts: bool,
+    /// True if pods have resource claims. A pod whose attempt ends with an error is then deleted after the step.
+    #[serde(default)]
+    pub devices: bool,
     /// Drivers that create volumes.
     #[serde(default)]
     pub drivers: Vec<Driver>,
@@ -78,6 +81,14 @@ pub(super) fn waits_for_others(pod: &Value) -> bool {
         || !pod["spec"]["affinity"]["podAffinity"][REQUIRED].is_null()
         // A scheduler must assume that the pod waits for volumes that are being bound for another pod.
         || claim_names(pod).next().is_some()
+        || uses_existing_claims(pod)
+}
+
+/// Returns true if the pod uses resource claims that were not created for it. Another pod may get devices for such a
+/// claim, and an attempt may take the devices away again.
+fn uses_existing_claims(pod: &Value) -> bool {
+    let mut entries = pod["spec"]["resourceClaims"].as_array().into_iter().flatten();
+    entries.any(|entry| !entry["resourceClaimName"].is_null())
 }
 
 /// Removes the constraints that the binding of another pod can satisfy.
@@ -101,7 +112,9 @@ impl Step {
     #[must_use]
     pub fn wakes(&self) -> bool {
         match self {
-            Self::Create { objects } => !objects.iter().all(crate::generate::is_pending),
+            Self::Create { objects } => !objects
+                .iter()
+                .all(|object| crate::generate::is_pending(object) && !uses_existing_claims(object)),
             Self::Patch { .. } | Self::Delete { .. } => true,
             Self::Restart { .. } | Self::Probe | Self::Sweep { .. } | Self::Reap => false,
         }

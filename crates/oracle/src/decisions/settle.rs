@@ -27,9 +27,14 @@ const RETRIED: Duration = Duration::from_millis(2500);
 ///    has an event; the status of every budget is up to date; and the chosen volumes are bound,
 /// 2. no pod or event has changed for `quiet`, or, if a pod may soon be retried or bound, for longer than a short
 ///    backoff, and
-/// 3. if the scheduler serves metrics, no pod is queued, and no attempt was made
-///    between two reads.
-pub(super) fn settle(view: &ClusterView, scheduler: &mut Scheduler, quiet: Duration) -> Result<()> {
+/// 3. if the scheduler serves metrics, no pod is queued except for `failed` pods, and no attempt was made between two
+///    reads. `failed` counts pods whose attempt ended with an error, if such pods stay queued.
+pub(super) fn settle(
+    view: &ClusterView,
+    scheduler: &mut Scheduler,
+    quiet: Duration,
+    failed: impl Fn() -> usize,
+) -> Result<()> {
     let quiet = if scheduler.writes_events_in_batches() { quiet.max(EVENT_BATCHES) } else { quiet };
     let deadline = Instant::now() + LIMIT;
     // The change has arrived in the view, but perhaps not at the scheduler.
@@ -37,7 +42,7 @@ pub(super) fn settle(view: &ClusterView, scheduler: &mut Scheduler, quiet: Durat
     loop {
         // The cheap checks come first, because this loop runs often.
         let is_quiet = view.quiet_for() >= quiet && Instant::now() >= earliest;
-        if is_quiet && is_settled(view, scheduler, quiet)? {
+        if is_quiet && is_settled(view, scheduler, quiet, failed())? {
             return Ok(());
         }
         if Instant::now() >= deadline {
@@ -49,17 +54,17 @@ pub(super) fn settle(view: &ClusterView, scheduler: &mut Scheduler, quiet: Durat
     }
 }
 
-fn is_settled(view: &ClusterView, scheduler: &Scheduler, quiet: Duration) -> Result<bool> {
+fn is_settled(view: &ClusterView, scheduler: &Scheduler, quiet: Duration, failed: usize) -> Result<bool> {
     let enough = if view.may_be_retried_soon() { quiet.max(RETRIED) } else { quiet };
     Ok(view.quiet_for() >= enough
         && view.unfinished().is_none()
-        && is_idle(scheduler)?
+        && is_idle(scheduler, failed)?
         && view.quiet_for() >= enough)
 }
 
-fn is_idle(scheduler: &Scheduler) -> Result<bool> {
+fn is_idle(scheduler: &Scheduler, failed: usize) -> Result<bool> {
     let Some(before) = scheduler.activity()? else { return Ok(true) };
-    if before.queued > 0 {
+    if before.queued > failed as u64 {
         return Ok(false);
     }
     sleep(BETWEEN_READS);

@@ -8,8 +8,8 @@ use super::script::Script;
 use super::{Difference, compare_on};
 use crate::scheduler::Contender;
 
-/// Removes steps and objects while a difference in the same field remains, until nothing more can be removed or the
-/// time limit is reached. Every try runs both schedulers, so the limit should be several minutes.
+/// Tries to remove steps and objects. A removal is kept if a difference in the same field remains. Stops at the time
+/// limit at the latest. Every try runs both schedulers, so the limit should be several minutes.
 pub fn shrink(
     stage: &mut Stage,
     report: Report,
@@ -47,7 +47,7 @@ pub fn shrink(
 
 type Best = (Script, Report);
 
-/// Removes halves, quarters, ... of the steps, except for the first one, which starts the scheduler.
+/// Tries to remove halves, quarters, ... of the steps, except for the first one, which starts the scheduler.
 fn drop_steps(best: &mut Best, deadline: Instant, attempt: &mut impl FnMut(&mut Best, Script) -> bool) {
     let mut size = best.0.steps.len() / 2;
     while size > 0 {
@@ -64,7 +64,7 @@ fn drop_steps(best: &mut Best, deadline: Instant, attempt: &mut impl FnMut(&mut 
     }
 }
 
-/// Removes halves, quarters, ... of the objects of each step.
+/// Tries to remove halves, quarters, ... of the objects of each step.
 fn drop_objects(best: &mut Best, deadline: Instant, attempt: &mut impl FnMut(&mut Best, Script) -> bool) {
     for step in 0..best.0.steps.len() {
         let mut size = best.0.steps[step].objects().len().div_ceil(2);

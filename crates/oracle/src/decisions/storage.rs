@@ -1,15 +1,14 @@
-//! The storage of scripts: classes of every kind with their drivers, volumes,
-//! and the claims of pods.
+//! The storage of scripts: classes of every kind with their drivers, volumes, and the claims of pods.
 //!
 //! Two runs are comparable only if nothing depends on the speed of the volume controller. Therefore:
 //!
-//! - Claims exist from the start. Pods that are tried in a row have only claims that are bound without waiting for a
-//!   pod; with other claims, even two runs of kube-scheduler differ.
-//! - A claim that waits for a pod is used by only one pod until it is bound. Pods that share a claim are created when
-//!   no pending pod uses claims.
+//! - Claims exist from the start, except those that are added later on purpose. Pods that are tried in a row have only
+//!   claims that are bound without waiting for a pod; with other claims, even two runs of kube-scheduler differ.
+//! - A claim that waits for a pod is used by only one pod until the claim is bound. Pods that share a claim are created
+//!   when no pending pod uses claims.
 //! - No two volumes have the same size, because the choice between volumes of equal size is random.
-//! - If a driver fails permanently, pods fail too, and are retried during later steps. So only scripts in which
-//!   backoffs expire have such a driver.
+//! - If a driver is slower than the scheduler's timeout or has no capacity for the selected node, the pod's attempt
+//!   fails, and the pod is retried later. So drivers do this only in scripts in which backoffs expire.
 
 use std::time::Duration;
 

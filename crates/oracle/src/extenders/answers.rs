@@ -9,8 +9,8 @@ use crate::generate::Random;
 /// Reasons that extenders give for rejecting a node.
 const REASONS: &[&str] = &["no licence", "too far away", "rack is being moved"];
 
-/// Behaviour of an extender. The answers depend only on the seed, the character and the names in the request, so two
-/// schedulers get the same answer to the same request.
+/// Behaviour of an extender. The answers depend only on the character, on the request and on whether the verb has
+/// failed for the pod before, so two schedulers that send the same requests get the same answers.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Character {
@@ -22,9 +22,11 @@ pub struct Character {
     pub strict: usize,
     /// Percentage of pods for which each verb fails once.
     pub moody: usize,
-    /// True if the extender gives every node a different score, derived from the number in the node's name.
+    /// True if the extender gives every node a different score. The scores are derived from the numbers in the nodes'
+    /// names, which must be below 97.
     pub ranks: bool,
-    /// True if the extender scores every node in the request and no other nodes, with scores between 0 and 10.
+    /// True if the extender scores every node in the request and no other nodes. Scores are then between 0 and 10,
+    /// unless `ranks` is set.
     pub honest: bool,
     /// True if the extender writes field names in lower case, which Go accepts.
     pub lower_case: bool,
@@ -37,7 +39,7 @@ pub(super) enum Answer {
     Reply(Value),
     /// Status 500.
     Fail,
-    /// The pod is bound to its node.
+    /// The caller must bind the pod to its node and reply with the result.
     Bind,
 }
 

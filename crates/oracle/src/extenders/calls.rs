@@ -94,7 +94,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn random_values_are_replaced_and_everything_else_is_kept() {
+    fn random_values_are_replaced_and_nodes_are_sorted() {
         let names = PodNames::from([("123".to_owned(), "web".to_owned())]);
         let body = json!({
             "Pod": {"metadata": {"name": "web", "uid": "123", "resourceVersion": "9",

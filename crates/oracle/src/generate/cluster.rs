@@ -26,8 +26,7 @@ pub struct Cluster {
     /// Enabled feature gates that are disabled by default.
     #[serde(default)]
     pub features: Vec<String>,
-    /// Namespaces, services and controllers, then nodes, then pods. A pod with
-    /// `spec.nodeName` is bound.
+    /// Namespaces, services and controllers, then nodes, then pods. A pod with `spec.nodeName` is bound.
     pub objects: Vec<Value>,
 }
 
@@ -124,6 +123,12 @@ impl Generator {
         Self { random, world, flavours }
     }
 
+    /// Keeps about `percent` % of the chosen flavours, so that the remaining ones reject few nodes.
+    pub fn thin_out(&mut self, percent: usize) {
+        let random = &mut self.random;
+        self.flavours.retain(|_| random.chance(percent));
+    }
+
     /// Returns the names of the chosen flavours.
     #[must_use]
     pub fn flavours(&self) -> Vec<&'static str> {
@@ -171,7 +176,7 @@ impl Generator {
         pod
     }
 
-    /// Generates a pod on `node`, or on a node that does not exist.
+    /// Generates a pod on `node`, or sometimes on a node that does not exist.
     #[must_use]
     pub fn bound_pod(&mut self, name: &str, node: &str) -> Value {
         let mut pod = self.pod(name);
@@ -305,6 +310,9 @@ mod tests {
             "resourceClaimStatuses",
             "distinctAttribute",
             "adminAccess",
+            "extendedResourceName",
+            "deviceclass.resource.kubernetes.io/",
+            "extended-resource-claim",
         ] {
             assert!(text.contains(field), "{field}");
         }

@@ -1,7 +1,9 @@
 //! Devices: classes, slices and claims in every state, and pods with claims.
 
+pub(crate) mod admitted;
 mod claims;
 mod classes;
+mod extended;
 mod requests;
 mod slices;
 
@@ -9,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::flavour::Flavour;
 use super::world::push;
-use super::{Random, World};
+use super::{Profile, Random, World};
 
 /// Drivers of the devices.
 const GPU: &str = "gpu.example.com";
@@ -34,23 +36,36 @@ impl Flavour for Devices {
         true
     }
 
-    // In scripts, nothing would create claims from templates; `decisions` has its own claims.
+    // Scripts take their devices from `admitted`.
     fn admitted(&self) -> bool {
         false
     }
 
     fn objects(&self, random: &mut Random, world: &World) -> Vec<Value> {
-        // A selector that fails ends the attempt for the whole pod, so most clusters have none.
+        // A failing selector ends the attempt for the whole pod, so most clusters have no such selectors.
         let may_fail = random.chance(25);
         let slices = slices::all(random, world);
         let mut objects = classes::all(random, may_fail);
         objects.extend(claims::all(random, &slices, may_fail));
         if slices.iter().any(|slice| !slice["spec"]["sharedCounters"].is_null()) {
             let claims = objects.iter_mut().filter(|object| object["kind"] == "ResourceClaim");
-            claims.for_each(avoid_crash);
+            // kube-scheduler 1.36 crashes if a request for all devices reaches a device that consumes counters.
+            claims.for_each(take_one_instead_of_all);
         }
         objects.extend(slices);
         objects
+    }
+
+    fn node(&self, random: &mut Random, _world: &World, node: &mut Value) {
+        extended::vary_node(random, node);
+    }
+
+    fn pod(&self, random: &mut Random, _world: &World, pod: &mut Value) {
+        extended::vary_pod(random, pod, true);
+    }
+
+    fn profile(&self, random: &mut Random, _world: &World, profile: &mut Profile) {
+        extended::vary_profile(random, profile);
     }
 
     fn pending(&self, random: &mut Random, _world: &World, pod: &mut Value) {
@@ -63,7 +78,7 @@ impl Flavour for Devices {
             let entry = generated.map_or_else(|| format!("named-{index}"), ToString::to_string);
             let claim = match generated {
                 Some(_) => json!({"name": entry, "resourceClaimTemplateName": "template"}),
-                // There is no claim with the last of these numbers.
+                // The last possible name belongs to no claim.
                 None => {
                     json!({"name": entry, "resourceClaimName": claim_name(random.below(NAMED_CLAIMS) + usize::from(random.chance(3)))})
                 }
@@ -82,9 +97,8 @@ impl Flavour for Devices {
     }
 }
 
-/// Lets the claim ask for single devices. kube-scheduler 1.36 crashes if a claim asks for all devices and one of them
-/// consumes counters.
-fn avoid_crash(object: &mut Value) {
+/// Replaces the claim's requests for all devices by requests for one device.
+fn take_one_instead_of_all(object: &mut Value) {
     for request in object["spec"]["devices"]["requests"].as_array_mut().into_iter().flatten() {
         let mut demands: Vec<&mut Value> = Vec::new();
         match request["firstAvailable"].is_null() {

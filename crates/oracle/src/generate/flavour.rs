@@ -14,7 +14,8 @@ pub trait Flavour: Sync {
     /// Short name.
     fn name(&self) -> &'static str;
 
-    /// Percentage of clusters with this flavour.
+    /// Percentage of clusters with this flavour. Clusters that are mainly about devices or about relations between pods
+    /// use other percentages.
     fn share(&self) -> usize {
         60
     }

@@ -5,10 +5,13 @@ use serde_json::{Value, json};
 use super::flavour::Flavour;
 use super::{Random, World};
 
+/// A namespace in which claims may ask for admin access.
+pub(crate) const ADMIN_NAMESPACE: &str = "blue";
+
 /// Namespaces of pods, with the labels that the namespaces have on an API server.
 pub(super) const NAMESPACES: &[(&str, &[(&str, &str)])] = &[
     ("default", &[]),
-    ("blue", &[("team", "blue"), ("env", "prod")]),
+    (ADMIN_NAMESPACE, &[("team", "blue"), ("env", "prod"), ("resource.kubernetes.io/admin-access", "true")]),
     ("green", &[("team", "green"), ("env", "test")]),
     ("bare", &[]),
 ];

@@ -1,5 +1,4 @@
-//! Services and controllers, which PodTopologySpread's default constraints use, and
-//! pods that belong to them.
+//! Services and controllers, which PodTopologySpread's default constraints use, and pods that belong to them.
 
 use serde_json::{Value, json};
 
@@ -58,7 +57,7 @@ impl Flavour for Owners {
         if !random.chance(60) {
             return;
         }
-        // Of the three owners, the second often does not exist, and the third never exists.
+        // The second of the three owners often does not exist; the third never exists.
         let index = *random.pick(&[0, 0, 0, 1, 2]);
         let owners = if random.chance(90) { CONTROLLERS } else { OTHER_OWNERS };
         let (version, kind, prefix) = random.pick(owners);

@@ -2,7 +2,7 @@
 
 use super::Random;
 
-/// CPU requests. Those in [`CPU_NASTY`] are rounded up, huge, or in unusual notations.
+/// CPU requests. The requests in [`CPU_NASTY`] are rounded up, huge, or in unusual notations.
 const CPU: &[&str] = &[
     "50m", "100m", "250m", "500m", "0.5", "1", "1500m", "2", "0.1", "1e0", "100.5m", "1m", "0", "3", "1.25",
 ];

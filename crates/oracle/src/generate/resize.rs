@@ -1,5 +1,4 @@
-//! Running containers whose resources differ from the spec (in-place resize,
-//! KEP-1287).
+//! Running containers whose resources differ from the spec (in-place resize, KEP-1287).
 
 use serde_json::{Value, json};
 

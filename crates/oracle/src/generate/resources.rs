@@ -1,5 +1,5 @@
-//! Requests, limits, init containers, sidecars, overhead, pod-level resources,
-//! extended resources and scoring strategies.
+//! Requests, limits, init containers, sidecars, overhead, pod-level resources, extended resources and scoring
+//! strategies.
 
 use serde_json::{Value, json};
 

@@ -93,8 +93,8 @@ pub(super) fn expression(random: &mut Random, labels: &[(&str, &[&'static str])]
     }
 }
 
-/// Picks up to two label keys, some of which the pod does not have. An API server rejects keys that the selector uses,
-/// and any keys if there is no selector.
+/// Picks up to two label keys, which the pod may lack. An API server rejects keys that the selector uses, and any keys
+/// if there is no selector, so such keys are left out if the pod must be admitted.
 pub(super) fn label_keys(random: &mut Random, world: &World, selector: &Value) -> Vec<&'static str> {
     if world.admitted && selector.is_null() {
         return Vec::new();

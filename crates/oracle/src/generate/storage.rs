@@ -122,8 +122,8 @@ impl Flavour for Storage {
         let mut claims = Vec::new();
         for index in 0..count {
             let mut volume = source(random);
-            // kube-scheduler counts a waiting claim once for each pod volume that uses it; Harbormaster counts it only
-            // once.
+            // If several volumes of a pod use the same waiting claim, kube-scheduler looks for a volume for each of
+            // them; Harbormaster looks for one. So no pod uses a waiting claim twice.
             let claim = volume["persistentVolumeClaim"]["claimName"].clone();
             let may_wait = !(0..NEVER_WAITING).any(|index| claim == claim_name(index));
             if !claim.is_null() && may_wait && claims.contains(&claim) {
@@ -208,7 +208,7 @@ fn claim_name(index: usize) -> String {
     format!("claim-{index}")
 }
 
-/// Picks the name of a class: usually one that exists, sometimes none.
+/// Picks the name of a class: usually one that exists, sometimes one that does not exist, sometimes none.
 fn class_name(random: &mut Random) -> String {
     match random.below(20) {
         0 => String::new(),
@@ -221,7 +221,7 @@ fn zone(random: &mut Random, world: &World) -> &'static str {
     random.pick::<&str>(&labels::ZONES[..world.zones])
 }
 
-/// Picks a value of one of [`ZONE_KEYS`] that nodes have.
+/// Picks a value that nodes may have for `key`, one of [`ZONE_KEYS`].
 fn topology_value(random: &mut Random, world: &World, key: &str) -> &'static str {
     if key.ends_with("region") { random.pick::<&str>(&["north", "south"]) } else { zone(random, world) }
 }

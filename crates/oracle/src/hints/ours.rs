@@ -3,21 +3,22 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use anyhow::{Context, Result, bail};
+use harbormaster_api::features::Features;
 use harbormaster_framework::{
     cluster::Cluster,
     events::{
-        Action, ClusterEvent, ErasedRegistration, EventResource, Hint, OwnedChange, node_events, pod_events,
+        Action, ClusterEvent, ErasedRegistration, EventResource, Hint, HintCycle, OwnedChange, PodEvents,
+        node_events,
     },
     guard::GuardedPlugin,
     pod::PodInfo,
     profile::Profile,
-    resource::{CustomKey, RawObject, ResourceKind},
+    resource::{CustomChange, CustomKey, RawObject, ResourceKind},
 };
 use harbormaster_setup::{Choices, Setup};
 use harbormaster_sim::Inventory;
 use serde_json::Value;
 
-use super::FEATURES;
 use crate::verdict_oracle::{Change, Hints};
 
 type Event = (ClusterEvent, OwnedChange);
@@ -30,8 +31,9 @@ pub(super) struct Ours {
     /// The plugins of each profile, by scheduler name.
     profiles: BTreeMap<String, Vec<Listener>>,
     resources: Vec<ResourceKind>,
-    /// Decodes custom objects; empty between changes.
+    /// The objects other than nodes and pods that hints read.
     cluster: Cluster,
+    pod_events: PodEvents,
 }
 
 /// A decoded node or pod. Both fields are `None` if there is no object or it is of another kind.
@@ -42,9 +44,9 @@ struct Decoded {
 }
 
 impl Ours {
-    pub(super) fn new(config: &Value) -> Result<Self> {
-        let mut choices = Choices::default();
-        FEATURES.iter().for_each(|feature| choices.features.set(*feature, true));
+    /// Reads the configuration. `objects` are those that hints read.
+    pub(super) fn new(config: &Value, features: Features, objects: &[Value]) -> Result<Self> {
+        let choices = Choices { features, ..Choices::default() };
         let engine = Setup::read(Some(("", &config.to_string())), &choices)?.engine;
         let (resources, mut cluster) = (engine.resources(), Cluster::default());
         resources.iter().for_each(|kind| cluster.add_resource(*kind));
@@ -54,13 +56,17 @@ impl Ours {
             (profile.name().to_string(), listeners)
         };
         let profiles = engine.profiles.iter().map(listeners).collect();
-        Ok(Self { profiles, resources, cluster })
+        let pod_events = PodEvents::of(choices.features.release());
+        let mut ours = Self { profiles, resources, cluster, pod_events };
+        objects.iter().for_each(|object| drop(ours.set(object, Some(object))));
+        Ok(ours)
     }
 
-    /// Returns the events that a change causes.
+    /// Returns the events that a change causes. From then on, hints that look up the object see it as it is after the
+    /// change; they look up neither nodes nor pods.
     pub(super) fn events(&mut self, change: &Change) -> Result<Vec<Event>> {
         let Change { old, new } = change;
-        let object = new.as_ref().or(old.as_ref()).context("nothing changes")?;
+        let object = new.as_ref().or(old.as_ref()).context("a change has neither an old nor a new object")?;
         if !matches!(object["kind"].as_str(), Some("Pod" | "Node")) {
             return Ok(self.custom_events(object, old.as_ref(), new.as_ref()));
         }
@@ -77,19 +83,24 @@ impl Ours {
             }
             (Decoded { pod: Some(old), .. }, Decoded { pod: Some(new), .. }) => {
                 let waits = new.node_name.is_none();
-                let resource =
-                    if waits { EventResource::UnschedulablePod } else { EventResource::AssignedPod };
-                all(&mut pod_events(resource, &old, &new), of_pods)
+                let resource = if waits { self.pod_events.own } else { EventResource::AssignedPod };
+                all(&mut self.pod_events.updates(resource, &old, &new), of_pods)
             }
             (Decoded { node: Some(_), .. }, _) => one(EventResource::Node, Action::DELETE, of_nodes),
             (Decoded { pod: Some(_), .. }, _) => one(EventResource::AssignedPod, Action::DELETE, of_pods),
             (_, Decoded { node: Some(_), .. }) => one(EventResource::Node, Action::ADD, of_nodes),
             (_, Decoded { pod: Some(_), .. }) => one(EventResource::AssignedPod, Action::ADD, of_pods),
-            _ => bail!("a pod that has ended"),
+            _ => bail!("a change concerns a finished pod"),
         })
     }
 
     fn custom_events(&mut self, object: &Value, old: Option<&Value>, new: Option<&Value>) -> Vec<Event> {
+        self.set(object, old);
+        self.set(object, new).into_iter().map(OwnedChange::of_custom).collect()
+    }
+
+    /// Lets hints see this version of the object; `None` removes it.
+    pub(super) fn set(&mut self, object: &Value, version: Option<&Value>) -> Vec<CustomChange> {
         let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
         let (group, kind) =
             (text("/apiVersion").rsplit_once('/').map_or("", |(group, _)| group), text("/kind"));
@@ -100,29 +111,25 @@ impl Ours {
                 namespace: text("/metadata/namespace").into(),
                 name: text("/metadata/name").into(),
             };
-            let raw = |object: &Value| RawObject { key: key.clone(), json: object.to_string().into() };
-            if let Some(old) = old {
-                self.cluster.set_custom(&raw(old));
-            }
-            changes.extend(match new {
-                Some(new) => self.cluster.set_custom(&raw(new)),
+            changes.extend(match version {
+                Some(object) => self.cluster.set_custom(&RawObject { key, json: object.to_string().into() }),
                 None => self.cluster.remove_custom(&key),
             });
-            self.cluster.remove_custom(&key);
         }
-        changes.into_iter().map(OwnedChange::of_custom).collect()
+        changes
     }
 
     /// Returns the hint results of the plugins in the pod's profile, by plugin and event as kube-scheduler prints them.
     pub(super) fn hints(&self, pod: &PodInfo, events: &[Event]) -> Hints {
         let mut hints = Hints::new();
+        let cx = HintCycle { pod, objects: self.cluster.objects() };
         let listeners = self.profiles.get(pod.spec.scheduler_name.as_str()).into_iter().flatten();
         for (plugin, registrations) in listeners {
             for (event, change) in events {
                 for registration in registrations.iter().filter(|one| one.event.matches(*event)) {
                     let said = match &registration.hint {
                         None => Ok(Hint::Queue),
-                        Some(hint) => plugin.hint(hint, pod, &change.view()),
+                        Some(hint) => plugin.hint(hint, cx, &change.view()),
                     };
                     let said = match said {
                         Err(_) => "Error",

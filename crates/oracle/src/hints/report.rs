@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::verdict_oracle::{Change, Hints};
 
-/// Counts of the hint results that were compared, and the differences between them.
+/// Counts of the hint results that were compared, and the results that differ.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Report {
     /// Number of clusters.
@@ -34,12 +34,13 @@ pub struct Difference {
     pub change: Change,
 }
 
-/// Harbormaster's substitute for plugins that it does not implement.
-const UNBUILT: &str = "HarbormasterUnbuilt";
-
-/// A plugin and event that only Harbormaster registers. When a pod fails to bind or is deleted, this event wakes the
-/// pods that may use the volumes chosen for that pod.
-const OURS_ALONE: &str = "VolumeBinding AssignedPodDelete";
+/// Plugins and events that only Harbormaster registers. When a pod fails to bind or is deleted, these events wake the
+/// pods that may use the volumes or devices chosen for that pod.
+const OURS_ALONE: [&str; 3] = [
+    "VolumeBinding AssignedPodDelete",
+    "DynamicResources AssignedPodDelete",
+    "DynamicResources resource.k8s.io/ResourceClaimDelete",
+];
 
 impl Report {
     /// Number of hint results that were compared.
@@ -51,7 +52,7 @@ impl Report {
     pub(super) fn compare(&mut self, seed: u64, pod: &Value, change: &Change, theirs: &Hints, ours: &Hints) {
         for hint in theirs.keys().chain(ours.keys().filter(|hint| !theirs.contains_key(*hint))) {
             let plugin = hint.split(' ').next().unwrap_or_default();
-            if plugin == UNBUILT || hint == OURS_ALONE {
+            if OURS_ALONE.contains(&hint.as_str()) {
                 continue;
             }
             // A plugin that is not registered for an event does not wake the pod either.

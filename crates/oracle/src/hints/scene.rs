@@ -23,7 +23,7 @@ const KINDS: &[&str] = &[
     "DeviceClass",
 ];
 
-/// Number of different updates of each object.
+/// Number of updates that are generated for each object that remains.
 const UPDATES: usize = 3;
 
 #[derive(Debug)]
@@ -32,8 +32,8 @@ pub(super) struct Scene {
     pub(super) config: Value,
     /// Waiting pods, in the state after their own changes.
     pub(super) pods: Vec<Value>,
-    /// Resource claims, which hints look up, before their changes.
-    pub(super) claims: Vec<Value>,
+    /// Objects other than pods and nodes, in the state before their changes. Hints look them up.
+    pub(super) objects: Vec<Value>,
     pub(super) changes: Vec<Change>,
 }
 
@@ -44,14 +44,14 @@ impl Scene {
         let mut random = Random::new(seed);
         let (before, after) = (by_name(before), by_name(after));
         let config = without_default_constraints(before.config);
-        let mut scene = Self { seed, config, pods: Vec::new(), claims: Vec::new(), changes: Vec::new() };
+        let mut scene = Self { seed, config, pods: Vec::new(), objects: Vec::new(), changes: Vec::new() };
         for (key, old) in &before.objects {
             if is_pending(old) {
                 scene.add_pending(&mut random, old, after.objects.get(key));
                 continue;
             }
-            if old["kind"] == "ResourceClaim" {
-                scene.claims.push(old.clone());
+            if old["kind"] != "Pod" && old["kind"] != "Node" {
+                scene.objects.push(old.clone());
             }
             scene.changes.push(Change { old: Some(old.clone()), new: None });
             let Some(new) = after.objects.get(key) else { continue };
@@ -63,6 +63,15 @@ impl Scene {
         let appears = after.objects.into_values().filter(|new| !is_pending(new));
         scene.changes.extend(appears.map(|new| Change { old: None, new: Some(new) }));
         scene
+    }
+
+    /// Returns the version of an object that hints look up while another object changes.
+    pub(super) fn before(&self, changed: &Value) -> Option<&Value> {
+        let id = |object: &Value| {
+            let metadata = &object["metadata"];
+            [&object["kind"], &metadata["namespace"], &metadata["name"]].map(Value::clone)
+        };
+        self.objects.iter().find(|object| id(object) == id(changed))
     }
 
     fn add_pending(&mut self, random: &mut Random, old: &Value, new: Option<&Value>) {
@@ -86,9 +95,9 @@ impl Scene {
     }
 }
 
-/// Returns the configuration without default constraints of PodTopologySpread. The pods that default constraints select
-/// depend on services and controllers, which Harbormaster's hints do not take into account: the hints assume that
-/// default constraints select every pod.
+/// Returns the configuration without the arguments of PodTopologySpread, which may list default constraints. The pods
+/// that default constraints select depend on services and controllers, which Harbormaster's hints do not take into
+/// account: the hints assume that default constraints select every pod.
 fn without_default_constraints(mut config: Value) -> Value {
     for profile in config["profiles"].as_array_mut().into_iter().flatten() {
         if let Some(args) = profile["pluginConfig"].as_array_mut() {
@@ -118,7 +127,7 @@ fn by_name(cluster: Cluster) -> ByName {
     ByName { objects: keyed.collect(), config: cluster.config }
 }
 
-/// Returns the object without values that the two sides read differently for reasons unrelated to hints.
+/// Returns the object without values that the two schedulers read differently for reasons unrelated to hints.
 fn comparable(object: Value) -> Value {
     // kube-scheduler compares requests in thousandths, and `1Ei` in thousandths overflows.
     let text = object.to_string().replace("\"1Ei\"", "\"1Pi\"");

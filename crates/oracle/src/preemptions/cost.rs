@@ -19,28 +19,28 @@ pub(super) struct Cost {
 
 /// Priority and start time of every pod, by `namespace/name`.
 #[derive(Debug)]
-pub(super) struct Prices(BTreeMap<String, (i64, String)>);
+pub(super) struct Importance(BTreeMap<String, (i64, String)>);
 
-impl Prices {
+impl Importance {
     pub(super) fn of(objects: &[Value]) -> Self {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let price = |pod: &Value| {
+        let importance = |pod: &Value| {
             let name = format!("{}/{}", text(&pod["metadata"]["namespace"]), text(&pod["metadata"]["name"]));
             let priority = pod["spec"]["priority"].as_i64().unwrap_or_default();
             (name, (priority, text(&pod["status"]["startTime"])))
         };
-        Self(objects.iter().filter(|object| object["kind"] == "Pod").map(price).collect())
+        Self(objects.iter().filter(|object| object["kind"] == "Pod").map(importance).collect())
     }
 
-    pub(super) fn of_victims(&self, candidate: &Candidate) -> Cost {
-        let prices = || candidate.victims.iter().filter_map(|name| self.0.get(name));
-        let highest_priority = prices().map(|(priority, _)| *priority).max().unwrap_or(i64::MIN);
-        let most_important = prices().filter(|(priority, _)| *priority == highest_priority);
+    pub(super) fn cost_of(&self, candidate: &Candidate) -> Cost {
+        let importance = || candidate.victims.iter().filter_map(|name| self.0.get(name));
+        let highest_priority = importance().map(|(priority, _)| *priority).max().unwrap_or(i64::MIN);
+        let most_important = importance().filter(|(priority, _)| *priority == highest_priority);
         Cost {
             violations: candidate.violations,
             highest_priority,
             // Priorities are measured from the lowest possible priority.
-            sum_of_priorities: prices().map(|(priority, _)| priority - i64::from(i32::MIN)).sum(),
+            sum_of_priorities: importance().map(|(priority, _)| priority - i64::from(i32::MIN)).sum(),
             victims: candidate.victims.len(),
             started: Reverse(most_important.map(|(_, started)| started.clone()).min().unwrap_or_default()),
         }

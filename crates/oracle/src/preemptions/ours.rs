@@ -3,11 +3,14 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result};
+use harbormaster_api::features::Features;
 use harbormaster_api::{Pod, Timestamp};
 use harbormaster_core::{Effect, Engine, EvictOutcome, Input};
 use harbormaster_setup::{Choices, Setup};
 use harbormaster_sim::Inventory;
 use serde_json::Value;
+
+use super::Options;
 
 /// The victims and their node.
 #[derive(Debug)]
@@ -26,8 +29,9 @@ pub(super) struct Ours {
 }
 
 impl Ours {
-    pub(super) fn new(objects: &[Value], parity: bool) -> Result<Self> {
-        let setup = Setup::read(None, &Choices { parity, ..Choices::default() })?;
+    pub(super) fn new(options: &Options, objects: &[Value]) -> Result<Self> {
+        let (features, parity) = (Features::of(options.release), options.parity);
+        let setup = Setup::read(None, &Choices { features, parity, ..Choices::default() })?;
         let cluster = Inventory::from_objects(objects.to_vec())?;
         let (mut engine, now) = (Engine::new(setup.engine), Timestamp::from_secs(1_800_000_000));
         let there = cluster.objects.into_iter().map(Input::Object);

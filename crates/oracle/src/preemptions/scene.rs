@@ -11,9 +11,9 @@ use crate::generate::Random;
 enum Mix {
     /// All pods on a node have the same priority, which is high on most nodes.
     ByNode,
-    /// Every node has pods of all priorities.
+    /// Every pod has a random priority.
     Everywhere,
-    /// Every node has pods of all priorities and a small pod with the lowest priority.
+    /// Every node has a small pod with the lowest priority; all other pods have random priorities.
     WithDaemons,
     /// All pods have the same priority.
     Alike,
@@ -21,8 +21,8 @@ enum Mix {
 
 const MIXES: &[Mix] = &[Mix::ByNode, Mix::Everywhere, Mix::WithDaemons, Mix::Alike];
 const PRIORITIES: &[i64] = &[-10, 0, 0, 100, 100, 300, 900];
-/// Values of the label with which budgets select pods. Every budget has its own value, because kube-scheduler counts
-/// pods that belong to several budgets in random order.
+/// Values of the label with which budgets select pods. Every budget has its own value, so no pod belongs to
+/// several budgets.
 const APPS: &[&str] = &["a", "b", "c", "d"];
 const GPU: &str = "example.com/gpu";
 const PORT: u16 = 8080;

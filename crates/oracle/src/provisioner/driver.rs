@@ -36,8 +36,7 @@ pub struct Behaviour {
     pub outcome: Outcome,
 }
 
-/// Result of the tries to create a volume. Tries are counted per claim,
-/// regardless of the selected node.
+/// Result of the tries to create a volume. Tries are counted per claim, regardless of the selected node.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Outcome {
@@ -81,8 +80,7 @@ impl Driver {
         }
     }
 
-    /// Sets the behaviour for every claim for which no behaviour is set, neither for the claim itself nor for its
-    /// class.
+    /// Sets the behaviour for claims that have no behaviour of their own and whose class has none either.
     #[must_use]
     pub fn with_default(self, behaviour: Behaviour) -> Self {
         Self { default: behaviour, ..self }

@@ -46,7 +46,7 @@ impl Tasks {
         Self { client, drivers, waiting: HashMap::new(), tries: HashMap::new() }
     }
 
-    /// Answers claims until `ended` is set.
+    /// Answers claims until `ended` is set or the sender of `claims` is gone.
     pub(super) fn work(mut self, ended: &AtomicBool, claims: &Receiver<Value>) {
         while !ended.load(Ordering::Relaxed) {
             let next = self.waiting.values().map(|task| task.due).min();
@@ -166,8 +166,8 @@ impl Tasks {
         Ok(Answer::Done)
     }
 
-    /// Topology of the volume: that of the selected node, or, if none is selected,
-    /// one of the allowed topologies, chosen by the claim's name.
+    /// Topology of the volume: that of the selected node, or, if none is selected, one of the allowed topologies,
+    /// chosen by the claim's name.
     fn topology(
         &self,
         claim: &Value,

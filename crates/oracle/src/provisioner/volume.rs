@@ -35,8 +35,8 @@ pub(super) fn is_allowed(class: &Value, topology: &Map<String, Value>) -> bool {
 }
 
 impl VolumeRequest<'_> {
-    /// A volume as the external-provisioner of CSI drivers writes it: named after
-    /// the claim's UID and reserved for the claim.
+    /// A volume as the external-provisioner of CSI drivers writes it: named after the claim's UID and reserved for the
+    /// claim.
     pub(super) fn volume(&self) -> Value {
         let Self { driver, claim, class, topology } = self;
         let (metadata, claim_spec) = (&claim["metadata"], &claim["spec"]);
@@ -73,7 +73,7 @@ impl VolumeRequest<'_> {
     }
 }
 
-/// `pvc-UID`.
+/// Returns `pvc-UID`, the name that the external-provisioner gives to the claim's volume.
 fn volume_name(claim: &Value) -> String {
     format!("pvc-{}", claim["metadata"]["uid"].as_str().unwrap_or_default())
 }

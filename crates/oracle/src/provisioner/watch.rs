@@ -15,8 +15,8 @@ const CLAIMS: &str = "/api/v1/persistentvolumeclaims";
 /// Delay before a failed request is retried.
 const RETRY: Duration = Duration::from_millis(100);
 
-/// Sends every state of every claim until `ended` is set. Deleted claims are sent
-/// with their last state and a deletion timestamp.
+/// Sends the states of all claims until `ended` is set. A claim that is deleted during a watch is sent with its last
+/// state and a deletion timestamp. After a failure, changes may be missed until the claims are listed again.
 pub(super) fn watch(client: &ApiClient, ended: &AtomicBool, sender: &Sender<Value>) {
     while !ended.load(Ordering::Relaxed) {
         if follow(client, ended, sender).is_err() {
@@ -25,7 +25,8 @@ pub(super) fn watch(client: &ApiClient, ended: &AtomicBool, sender: &Sender<Valu
     }
 }
 
-/// Lists all claims, then watches them until the server reports that the resource version is too old.
+/// Lists all claims, then watches them until the server reports that the resource version is too old, or until `ended`
+/// is set.
 fn follow(client: &ApiClient, ended: &AtomicBool, sender: &Sender<Value>) -> Result<(), Error> {
     let mut list = client.get(CLAIMS)?;
     let mut version = list["metadata"]["resourceVersion"].take();

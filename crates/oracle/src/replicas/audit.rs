@@ -237,7 +237,7 @@ impl WriteLog {
         self.terms.last().filter(|term| !term.holder.is_empty())
     }
 
-    /// The first term that a process other than `killed` acquired after `killed` was killed at `at`.
+    /// The first term that started after `at`, when `killed` was killed, and whose holder is another process.
     pub(super) fn failover(&self, killed: &str, at: Timestamp) -> Option<&Term> {
         self.terms.iter().find(|term| term.completed > at && term.holder != killed)
     }

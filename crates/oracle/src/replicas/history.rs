@@ -43,7 +43,7 @@ pub(super) struct Pod {
     pub(super) memory: u64,
 }
 
-/// Watches all pods from the start of the history in a thread that ends when `handle` returns false.
+/// Starts a thread that watches all pods from the start of the history. It ends when `handle` returns false.
 pub(super) fn follow(etcd: &str, mut handle: impl FnMut(Result<Change>) -> bool + Send + 'static) {
     let url = format!("{etcd}/v3/watch");
     let agent: Agent = Agent::config_builder().proxy(None).build().into();

@@ -18,8 +18,8 @@ const PODS: &str = "/api/v1/namespaces/default/pods";
 const PER_NODE: usize = 40;
 /// Percentage of the nodes' capacity that is used in the long run.
 const FULL: usize = 80;
-/// Longest delay with which pods are still created. If creation is further behind schedule, the missed pods are
-/// skipped.
+/// Longest delay after which overdue pods are still created. If creation falls further behind schedule, the overdue
+/// pods are skipped.
 const MAX_DELAY: Duration = Duration::from_secs(1);
 /// Delay before a failed request is retried.
 const RETRY: Duration = Duration::from_millis(200);
@@ -111,7 +111,7 @@ impl Load {
         Self { creates, created, creators, deletes }
     }
 
-    /// Number of pods that the API server has created. The most recent ones may not have appeared in etcd's history yet.
+    /// Number of pods that the API server has created. The ledger may not know the most recent ones yet.
     pub(super) fn created(&self) -> usize {
         self.created.load(Ordering::Relaxed)
     }

@@ -7,11 +7,13 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use harbormaster_api::Release;
 use serde_json::json;
 
 use super::violation::Violation;
 use crate::components::Endpoint;
 use crate::process;
+use crate::scheduler::emulating;
 
 /// Time after which a replica that has exited is restarted, and after which a started replica is considered running.
 const RESTART_DELAY: Duration = Duration::from_secs(5);
@@ -34,6 +36,7 @@ pub(super) struct Replicas {
 struct Replica {
     name: String,
     config: PathBuf,
+    release: Release,
     environment: Vec<(&'static str, String)>,
     /// Log files, one for each start.
     logs: Vec<PathBuf>,
@@ -60,6 +63,7 @@ impl Replicas {
             Ok(Replica {
                 name: name.clone(),
                 config: write_config(cluster, name)?,
+                release: cluster.release(),
                 environment: if index == 0 { environment.to_vec() } else { Vec::new() },
                 logs: Vec::new(),
                 state: State::Ended,
@@ -101,7 +105,7 @@ impl Replicas {
                     replica.set_ended();
                     if status.code() == Some(1) && replica.log().contains(LOST) {
                         self.lost += 1;
-                        events.push(format!("{} lost its lease and ended", replica.name));
+                        events.push(format!("{} lost its lease and exited", replica.name));
                     } else {
                         self.violations.push(replica.end_violation(status));
                     }
@@ -172,6 +176,7 @@ impl Replica {
         let child = Command::new(program)
             .args(["run", "--secure-port=0"])
             .arg(format!("--config={}", self.config.display()))
+            .arg(emulating(self.release))
             .envs(self.environment.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())
             .stdout(output.try_clone()?)

@@ -135,7 +135,7 @@ impl fmt::Display for Report {
             f,
             "from creation to binding: median {median_s:.3} s, 99 % within {p99_s:.2} s, all within {longest_s:.1} s"
         )?;
-        writeln!(f, "the lease had {} holders; {} leaders lost it and ended", self.terms, self.leases_lost)?;
+        writeln!(f, "the lease had {} holders; {} leaders lost it and exited", self.terms, self.leases_lost)?;
         for Failover { killed, at, by, seconds } in &self.failovers {
             let by = by.as_deref().unwrap_or("no replica");
             let seconds = seconds.map_or_else(|| "-".to_owned(), |seconds| format!("{seconds:.1} s"));

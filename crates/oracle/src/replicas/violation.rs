@@ -46,7 +46,7 @@ pub enum Violation {
         /// Capacity of the node.
         capacity: u64,
     },
-    /// A pod has no node although there was time and capacity.
+    /// A pod has no node, or got one too late, although there was time and capacity.
     #[error("pod {pod} had no node after {seconds:.0} s")]
     LeftBehind {
         /// Name of the pod.
@@ -90,8 +90,8 @@ pub enum Violation {
         /// Time limit in seconds.
         limit: f64,
     },
-    /// A replica exited without a reason.
-    #[error("{replica} ended unexpectedly ({how}):\n{log}")]
+    /// A replica exited for a reason other than a lost lease.
+    #[error("{replica} exited unexpectedly ({how}):\n{log}")]
     Ended {
         /// Name of the replica.
         replica: String,

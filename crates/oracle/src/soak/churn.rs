@@ -44,7 +44,8 @@ impl<'a> Churn<'a> {
         Self { client, node_pods, nodes, owner: Value::Null }
     }
 
-    /// Creates the objects that a pod needs before it is created.
+    /// Creates the objects that a new pod needs, and adds references to them to the pod. Also replaces a node if it is
+    /// time to do so.
     pub(super) fn before_creation(&mut self, number: u64, pod: &mut Value) -> Result<()> {
         if number.is_multiple_of(WORKLOAD) {
             self.owner = self.create_workload(number)?;

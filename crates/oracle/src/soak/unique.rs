@@ -1,9 +1,10 @@
-//! Fields that make a pod unique for plugins that evaluate nodes. A scheduler must not accumulate cached answers for
+//! Fields that make a pod unique for the plugins that read them. A scheduler must not accumulate cached answers for
 //! unique pods.
 
 use serde_json::{Value, json};
 
-/// Number of host ports that pods use in turn. There are always fewer pods than ports, so no two pods share a port.
+/// Number of host ports that pods use in turn. At any time there are fewer pods than ports, so no two of these pods
+/// share a port.
 const HOST_PORTS: u64 = 60_000;
 
 /// Gives a pod unique preferences for nodes and for pods, and a unique topology key, image and host port.
@@ -38,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_two_pods_share_anything_that_plugins_read() {
+    fn no_two_pods_have_the_same_preferences_or_image_or_ports() {
         let parts = |number: u64| {
             let mut pod = super::super::pod(number);
             make_unique(number, &mut pod);

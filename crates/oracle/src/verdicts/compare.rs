@@ -21,8 +21,7 @@ pub struct Difference {
     pub left: String,
     /// Verdict of the second source.
     pub right: String,
-    /// Kind of the difference, for counting: without values and without common
-    /// reasons.
+    /// Text by which differences are counted: the difference without values and without common reasons.
     #[serde(skip)]
     pub(super) kind: String,
 }
@@ -34,7 +33,7 @@ impl Difference {
     pub fn resembles(&self, other: &Self) -> bool {
         let is_equal = || (&self.left, &self.right) == (&other.left, &other.right);
         let is_alike = match self.about.as_str() {
-            // Both sides still choose devices if they did.
+            // The differences are alike if each source chooses devices in both of them or in neither.
             "allocation" => [(&self.left, &other.left), (&self.right, &other.right)]
                 .iter()
                 .all(|(mine, others)| mine.contains("results") == others.contains("results")),
@@ -98,9 +97,9 @@ fn compare_pod(left: &PodVerdict, right: &PodVerdict) -> Option<FoundDifference>
     if early.is_some() || left.pre_filter.is_some() {
         return early.or_else(post_filter);
     }
-    // If a plugin failed for a pod, its nodes are not compared, because a source may stop at any failure.
+    // If a plugin failed for a pod, the pod's nodes are not compared, because a source may stop at any failure.
     let (failed, also_failed) = (failures(left), failures(right));
-    // Harbormaster scores pods with claims of both kinds, allocated and not, as Kubernetes 1.37 does.
+    // As Kubernetes 1.37 does, Harbormaster scores pods that have both allocated and unallocated claims.
     let is_unscored = left.error.as_deref().is_some_and(|error| error.contains(MIXED_CLAIMS));
     match (failed.is_empty(), also_failed.is_empty()) {
         (false, true) if is_unscored => {
@@ -129,7 +128,7 @@ fn compare_filters(left: &PodVerdict, right: &PodVerdict) -> Option<FoundDiffere
     Some((Some(node), "Filter".to_owned(), a.map_or_else(none, status), b.map_or_else(none, status)))
 }
 
-/// Compares the devices that the claims would get. Only nodes that fit according to both are compared.
+/// Compares the devices that the claims would get, on the nodes that fit according to both sources.
 fn compare_allocations(left: &PodVerdict, right: &PodVerdict) -> Option<FoundDifference> {
     let text =
         |claims: Option<&Vec<ClaimAllocation>>| claims.map_or_else(none, |claims| format!("{claims:?}"));
@@ -246,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn every_part_of_a_verdict_is_compared() {
+    fn differences_between_verdicts_are_found() {
         let change = |change: &dyn Fn(&mut PodVerdict)| {
             let mut right = verdicts();
             right.values_mut().for_each(change);

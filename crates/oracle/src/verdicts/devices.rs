@@ -1,4 +1,5 @@
-//! Harbormaster's devices for claims on every node, and its answer when a pod with claims fits nowhere.
+//! Decisions of Harbormaster's DynamicResources: the allocations of a pod's claims on every node that the pod fits, and
+//! the result of PostFilter if the pod fits nowhere.
 
 use std::sync::Arc;
 
@@ -20,20 +21,23 @@ use harbormaster_framework::{
     table::NodeTable,
     window::Rotation,
 };
-use harbormaster_plugins::devices::ResourceClaim;
+use harbormaster_plugins::{
+    devices::{Allocation, ResourceClaim},
+    dynamic_resources::ReservedClaims,
+};
 use harbormaster_sim::Inventory;
 use serde_json::{Value, json};
 
 use super::Verdicts;
-use crate::verdict_oracle::{ClaimAllocation, PodVerdict, Status};
+use crate::verdict_oracle::{ClaimAllocation, EXTENDED_CLAIM, PodVerdict, Status};
 
 const PLUGIN: &str = "DynamicResources";
 
-/// Adds allocations and the answers of PostFilter to the verdicts. The time is after all times in the past and before
-/// all times in the future that clusters contain.
+/// Adds the allocations and the results of PostFilter to the verdicts.
 pub(super) fn add(config: &EngineConfig, cluster: Inventory, verdicts: &mut Verdicts) {
     let mut cache = Cache::for_profiles(&config.profiles);
     let nodes = &mut cache.cluster;
+    // Times in generated clusters are either long before this time or long after it.
     nodes.set_now(Timestamp::from_secs(1_800_000_000));
     for kind in config.resources() {
         let name = kind.name();
@@ -73,7 +77,7 @@ pub(super) fn add(config: &EngineConfig, cluster: Inventory, verdicts: &mut Verd
 
 fn add_for(runner: &mut Runner, nodes: &mut Nodes, pod: &Arc<PodInfo>, verdict: &mut PodVerdict) {
     let profile = runner.profile().clone();
-    let Some(plugin) = place(&profile, ExtensionPoint::Reserve) else { return };
+    let Some(plugin) = plugin_at(&profile, ExtensionPoint::Reserve) else { return };
     let fitting = verdict.nodes.iter().filter(|(_, status)| status.is_none()).map(|(node, _)| node.clone());
     let fitting: Vec<String> = fitting.collect();
     if fitting.is_empty() {
@@ -82,7 +86,7 @@ fn add_for(runner: &mut Runner, nodes: &mut Nodes, pod: &Arc<PodInfo>, verdict: 
         }
         return;
     }
-    if pod.spec.resource_claims.is_empty() {
+    if pod.spec.resource_claims.is_empty() && pod.derived.request.scalars.is_empty() {
         return;
     }
     for node in fitting {
@@ -94,14 +98,15 @@ fn add_for(runner: &mut Runner, nodes: &mut Nodes, pod: &Arc<PodInfo>, verdict: 
             Ok(claims) if claims.is_empty() => {}
             Ok(claims) => drop(verdict.allocations.insert(node, claims)),
             Err(error) => {
-                let failed = ClaimAllocation { claim: error, requests: Vec::new(), allocation: Value::Null };
+                let (requests, mappings, allocation) = Default::default();
+                let failed = ClaimAllocation { claim: error, requests, mappings, allocation };
                 verdict.allocations.insert(node, vec![failed]);
             }
         }
     }
 }
 
-fn place(profile: &Profile, point: ExtensionPoint) -> Option<PluginIdx> {
+fn plugin_at(profile: &Profile, point: ExtensionPoint) -> Option<PluginIdx> {
     profile.at(point).iter().copied().find(|plugin| profile.plugin(*plugin).name() == PLUGIN)
 }
 
@@ -115,7 +120,7 @@ fn find(
     runner.find(nodes, pod, Search { preferred, ..Search::all(&mut rotation) })
 }
 
-/// Returns the devices that Reserve would assume for the claims of the pod on the chosen node.
+/// Returns the allocations that Reserve assumes for the claims of the pod on the chosen node.
 fn allocations(
     profile: &Profile,
     plugin: PluginIdx,
@@ -124,32 +129,50 @@ fn allocations(
     attempt: &Attempt,
 ) -> Result<Vec<ClaimAllocation>, String> {
     let Decision::Node { row, .. } = attempt.decision() else { return Err("no node".to_owned()) };
-    let before = open_claims(nodes, pod);
+    let before = unallocated_claims(nodes, pod);
     let mut assume = Assume::by(PLUGIN);
     let reserved =
         profile.plugin(plugin).reserve(&Cycle::new(nodes, pod), attempt.state(plugin), *row, &mut assume);
-    reserved.map_err(|stopped| format!("{stopped:?}"))?;
+    let reserved = reserved.map_err(|stopped| format!("{stopped:?}"))?;
+    let extended = reserved.as_deref().and_then(|reserved| reserved.downcast_ref::<ReservedClaims>());
+    let extended = extended.and_then(|reserved| extended_claim(reserved, pod));
     nodes.assume(&pod.uid, assume).map_err(|error| error.to_string())?;
     let claims = before.into_iter().filter_map(|name| {
         let claim = nodes.watched::<ResourceClaim>().get(&pod.namespace, &name)?;
-        let mut allocation = serde_json::to_value(claim.status.allocation.as_deref()?).unwrap_or_default();
-        for result in
-            allocation.pointer_mut("/devices/results").and_then(Value::as_array_mut).into_iter().flatten()
-        {
-            if !result["shareID"].is_null() {
-                result["shareID"] = json!("shared");
-            }
-        }
-        Some(ClaimAllocation { claim: name.to_string(), requests: Vec::new(), allocation })
+        let allocation = written(claim.status.allocation.as_deref()?);
+        let (requests, mappings) = Default::default();
+        Some(ClaimAllocation { claim: name.to_string(), requests, mappings, allocation })
     });
-    let claims = claims.collect();
+    let claims = claims.chain(extended).collect();
     nodes.revert_assumptions(&pod.uid);
     nodes.refresh();
     Ok(claims)
 }
 
-/// Returns the names of the pod's claims without devices, in the order of its spec.
-fn open_claims(nodes: &Nodes, pod: &PodInfo) -> Vec<Str> {
+/// Returns the allocation as the API server would store it, with the same share ID everywhere.
+fn written(allocation: &Allocation) -> Value {
+    let mut allocation = serde_json::to_value(allocation).unwrap_or_default();
+    let results = allocation.pointer_mut("/devices/results").and_then(Value::as_array_mut);
+    for result in results.into_iter().flatten().filter(|result| !result["shareID"].is_null()) {
+        result["shareID"] = json!("shared");
+    }
+    allocation
+}
+
+/// Returns the claim that the plugin creates for extended resources.
+fn extended_claim(reserved: &ReservedClaims, pod: &PodInfo) -> Option<ClaimAllocation> {
+    let (claim, allocation) = reserved.extended(pod)?;
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    Some(ClaimAllocation {
+        claim: EXTENDED_CLAIM.to_owned(),
+        requests: list(&claim["spec"]["devices"]["requests"]),
+        mappings: list(&reserved.extended_status("")?["requestMappings"]),
+        allocation: written(allocation),
+    })
+}
+
+/// Returns the names of the pod's unallocated claims, in the order of the pod's spec.
+fn unallocated_claims(nodes: &Nodes, pod: &PodInfo) -> Vec<Str> {
     let claims = nodes.watched::<ResourceClaim>();
     let names = pod.spec.resource_claims.iter().filter_map(|entry| {
         entry.claim.clone().or_else(|| pod.status.resource_claims.get(&entry.name).cloned())
@@ -166,7 +189,7 @@ fn open_claims(nodes: &Nodes, pod: &PodInfo) -> Vec<Str> {
 }
 
 fn post_filter(profile: &Profile, nodes: &mut Nodes, pod: &PodInfo, attempt: &Attempt) -> Option<Status> {
-    let plugin = place(profile, ExtensionPoint::PostFilter)?;
+    let plugin = plugin_at(profile, ExtensionPoint::PostFilter)?;
     let Decision::Unschedulable(diagnosis) = attempt.decision() else { return None };
     let rejection = diagnosis.pre_filter.clone();
     let order = profile.at(ExtensionPoint::PreFilter);
@@ -197,7 +220,7 @@ fn post_filter(profile: &Profile, nodes: &mut Nodes, pod: &PodInfo, attempt: &At
     Some(Status { plugin: PLUGIN.to_owned(), code: code.to_owned(), reasons })
 }
 
-/// The cluster for a plugin that evicts nothing.
+/// A cluster for PostFilter plugins that evict no pods.
 struct NoDryRuns<'a> {
     nodes: &'a mut Nodes,
     attempt: &'a Attempt,

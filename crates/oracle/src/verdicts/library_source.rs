@@ -3,6 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use anyhow::Context;
+use harbormaster_api::Release;
 use harbormaster_api::features::{Feature, Features};
 use harbormaster_setup::{Choices, Setup};
 use harbormaster_sim::{Inventory, explain_independent};
@@ -15,7 +16,10 @@ use crate::generate::Cluster;
 /// Harbormaster's simulator in this process. The `simulate` command cannot be used because it rejects objects that an
 /// API server would reject, which random clusters contain on purpose.
 #[derive(Debug)]
-pub struct HarbormasterLibrary;
+pub struct HarbormasterLibrary {
+    /// The release of kube-scheduler that is reproduced.
+    pub release: Release,
+}
 
 impl VerdictSource for HarbormasterLibrary {
     fn name(&self) -> &'static str {
@@ -24,7 +28,7 @@ impl VerdictSource for HarbormasterLibrary {
 
     fn judge(&mut self, cluster: &Cluster) -> Result<Verdicts> {
         let config = cluster.config.to_string();
-        let mut features = Features::default();
+        let mut features = Features::of(self.release);
         for name in &cluster.features {
             let feature = Feature::from_name(name).with_context(|| format!("unknown feature gate {name}"))?;
             features.set(feature, true);

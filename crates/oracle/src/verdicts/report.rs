@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
+use harbormaster_api::Release;
 use serde::Serialize;
 
 use super::compare::differences;
@@ -34,6 +35,8 @@ impl Report {
 /// A difference with a small cluster that reproduces it.
 #[derive(Debug, Serialize)]
 pub struct Finding {
+    /// Release of Kubernetes, such as `1.36`.
+    pub release: String,
     /// Seed of the original cluster.
     pub seed: u64,
     /// The difference in the small cluster.
@@ -41,12 +44,12 @@ pub struct Finding {
     /// The small cluster.
     pub cluster: Cluster,
     /// Complete verdicts of both sources on the pod.
-    pub sides: Vec<Side>,
+    pub sides: Vec<SourceVerdict>,
 }
 
 /// Verdict of one source on the pod of a [`Finding`].
 #[derive(Debug, Serialize)]
-pub struct Side {
+pub struct SourceVerdict {
     /// Name of the source.
     pub name: String,
     /// The formatted verdict.
@@ -55,6 +58,7 @@ pub struct Side {
 
 impl Finding {
     pub(super) fn new(
+        release: Release,
         seed: u64,
         cluster: Cluster,
         left: &mut dyn VerdictSource,
@@ -65,14 +69,14 @@ impl Finding {
         let mut all = differences(&verdicts[0], &verdicts[1]);
         let difference = all.find(|found| found.resembles(&original)).unwrap_or(original);
         drop(all);
-        let side = |source: &dyn VerdictSource, index: usize| Side {
+        let side = |source: &dyn VerdictSource, index: usize| SourceVerdict {
             name: source.name().to_owned(),
             verdict: verdicts[index]
                 .get(&difference.pod)
                 .map_or_else(|| "no verdict".to_owned(), |verdict| format!("{verdict:#?}")),
         };
         let sides = vec![side(left, 0), side(right, 1)];
-        Ok(Self { seed, difference, cluster, sides })
+        Ok(Self { release: release.to_string(), seed, difference, cluster, sides })
     }
 }
 
@@ -86,12 +90,11 @@ impl fmt::Display for Report {
             self.elapsed.as_secs_f64(),
             if self.is_equal() { "no difference" } else { "DIFFERENT" }
         )?;
-        write!(f, "rejections:")?;
+        write!(f, "pods with an error: {errors}; rejections:")?;
         for (plugin, count) in rejections {
-            write!(f, " {} {count},", if plugin.is_empty() { "PreFilter's subset" } else { plugin })?;
+            write!(f, " {} {count}", if plugin.is_empty() { "PreFilter's subset" } else { plugin })?;
         }
-        writeln!(f, " pods with an error {errors}")?;
-        writeln!(f, "allocations of claims: {allocations}; DynamicResources says:")?;
+        writeln!(f, "\nallocations of claims: {allocations}; reasons of DynamicResources:")?;
         for (text, count) in about_devices {
             writeln!(f, "  {count} {text}")?;
         }
@@ -121,7 +124,8 @@ impl fmt::Display for Finding {
         for side in &self.sides {
             writeln!(f, "# verdict of {} on {pod}:\n{}", side.name, side.verdict)?;
         }
-        write!(f, "# to reproduce: harbormaster-oracle verdicts --seed {} --clusters 1", self.seed)
+        let Self { release, seed, .. } = self;
+        write!(f, "# to reproduce: harbormaster-oracle verdicts --kube {release} --seed {seed} --clusters 1")
     }
 }
 

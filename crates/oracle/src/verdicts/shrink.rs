@@ -19,7 +19,7 @@ pub(super) fn shrink(
 ) -> Cluster {
     let deadline = Instant::now() + limit;
     let mut differs = |candidate: &Cluster| {
-        // A cluster that one side rejects is no longer the same case.
+        // A cluster that one source rejects is no longer the same case.
         let (Ok(left), Ok(right)) = (left.judge(candidate), right.judge(candidate)) else { return false };
         differences(&left, &right).any(|found| found.resembles(difference))
     };

@@ -3,8 +3,10 @@
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
+use harbormaster_api::Release;
+
 use crate::generate::Cluster;
-use crate::verdict_oracle::{PodVerdict, Request, VerdictOracle};
+use crate::verdict_oracle::{EXTENDED_CLAIM, PodVerdict, Request, VerdictOracle};
 
 /// Verdicts by `namespace/name`.
 pub type Verdicts = BTreeMap<String, PodVerdict>;
@@ -23,18 +25,21 @@ pub trait VerdictSource {
 
 /// kube-scheduler's plugins: one process for each set of feature gates.
 #[derive(Debug)]
-pub struct RealPlugins(BTreeMap<Vec<String>, VerdictOracle>);
+pub struct RealPlugins {
+    release: Release,
+    oracles: BTreeMap<Vec<String>, VerdictOracle>,
+}
 
 impl RealPlugins {
-    /// Builds the real components if necessary and starts a process.
-    pub fn start() -> Result<Self> {
-        Ok(Self(BTreeMap::from([(Vec::new(), VerdictOracle::start()?)])))
+    /// Builds the real components of a release if necessary and starts a process.
+    pub fn start(release: Release) -> Result<Self> {
+        Ok(Self { release, oracles: BTreeMap::from([(Vec::new(), VerdictOracle::start(release)?)]) })
     }
 
     fn with_features(&mut self, features: &[String]) -> Result<&mut VerdictOracle> {
-        Ok(match self.0.entry(features.to_vec()) {
+        Ok(match self.oracles.entry(features.to_vec()) {
             Entry::Occupied(entry) => entry.into_mut(),
-            Entry::Vacant(entry) => entry.insert(VerdictOracle::with_features(features)?),
+            Entry::Vacant(entry) => entry.insert(VerdictOracle::with_features(self.release, features)?),
         })
     }
 }
@@ -57,13 +62,16 @@ impl VerdictSource for RealPlugins {
         }
         let has_devices = cluster.of_kind("DeviceClass").next().is_some();
         let verdicts = response.pods.into_iter().map(|mut verdict| {
-            // Without devices, Harbormaster is not asked.
+            // Harbormaster's PostFilter does not run for clusters without devices.
             verdict.post_filter = verdict.post_filter.filter(|_| has_devices);
             // If a pod names a claim twice, the first allocation counts.
             for claims in verdict.allocations.values_mut() {
                 let mut names = BTreeSet::new();
                 claims.retain(|claim| names.insert(claim.claim.clone()));
+                // A claim without requests makes the binding fail, and Harbormaster does not create it.
+                claims.retain(|claim| claim.claim != EXTENDED_CLAIM || !claim.requests.is_empty());
             }
+            verdict.allocations.retain(|_, claims| !claims.is_empty());
             (verdict.pod.clone(), without_claims(verdict))
         });
         Ok(verdicts.collect())

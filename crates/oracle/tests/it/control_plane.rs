@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 use harbormaster_oracle::components::{ApiClient, ControlPlane, ControlPlaneOptions, Error, RealBinary};
 use serde_json::{Value, json};
 
+use crate::releases::MAIN;
+
 const PODS: &str = "/api/v1/namespaces/default/pods";
 
 /// Reads the object until `done` accepts it, for at most 30 s.
@@ -31,7 +33,7 @@ fn a_pod_is_bound_by_the_real_scheduler_on_the_real_api_server() {
     let client = cluster.client().clone();
     assert_eq!(client.get_text("/readyz").unwrap(), "ok");
     let version = client.get("/version").unwrap();
-    assert_eq!(version["gitVersion"], RealBinary::ensure().unwrap().version());
+    assert_eq!(version["gitVersion"], RealBinary::ensure(MAIN).unwrap().version());
 
     let node = json!({
         "metadata": {"name": "node-1"},
@@ -104,7 +106,7 @@ fn starting_a_component_that_exits_immediately_returns_an_error_with_its_log() {
         ..ControlPlaneOptions::default()
     };
     // The time limit does not include building the program.
-    RealBinary::ensure().unwrap();
+    RealBinary::ensure(MAIN).unwrap();
     let start = Instant::now();
     let error = ControlPlane::start(&options).unwrap_err();
     assert!(start.elapsed() < Duration::from_secs(300));

@@ -4,58 +4,69 @@ use harbormaster_oracle::decisions::{Options, Report, Script, Size, Stage, TRIES
 use harbormaster_oracle::harbormaster::harbormaster_binary;
 use harbormaster_oracle::scheduler::Contender;
 
+use crate::releases::DECISIONS;
+
 /// Enough pods for some of them to be preempted.
 const SMALL: Size = Size { nodes: 10, pods: 30, changes: 2 };
 
-fn compare(seed: u64, size: Size) -> Report {
-    compare_with(seed, size, Options::default())
+fn compare(seed: u64, size: Size, covers: fn(&Report) -> bool) {
+    compare_with(seed, size, Options::default(), covers);
 }
 
-fn compare_with(seed: u64, size: Size, options: Options) -> Report {
+/// Compares the outcomes for every release. `covers` returns true if the script covers what the test is about.
+fn compare_with(seed: u64, size: Size, options: Options, covers: fn(&Report) -> bool) {
     let right = Contender::Harbormaster(harbormaster_binary(false).expect("cargo builds harbormaster"));
-    let mut stage = Stage::start().expect("the API server starts");
     let script = Script::new(seed, size, options);
-    let report = compare_on(&mut stage, &script, [&Contender::KubeScheduler, &right], TRIES)
-        .expect("both schedulers run");
-    assert!(report.finding.is_none(), "{report}");
-    report
+    for &release in DECISIONS {
+        let mut stage = Stage::start(release).expect("the API server starts");
+        let report = compare_on(&mut stage, &script, [&Contender::KubeScheduler, &right], TRIES)
+            .expect("both schedulers run");
+        assert!(report.finding.is_none() && covers(&report), "{release}: {report}");
+    }
 }
 
 #[test]
-fn retries_in_the_order_of_time_have_the_same_outcomes() {
-    let report = compare(6, Size { nodes: 15, pods: 60, changes: 8 });
-    assert!(report.pods > report.pending && report.pending > 0, "{report}");
+fn retries_in_chronological_order_have_the_same_outcomes() {
+    let size = Size { nodes: 15, pods: 60, changes: 8 };
+    compare(6, size, |report| report.pods > report.pending && report.pending > 0);
 }
 
 #[test]
 fn the_same_pods_are_preempted_if_they_terminate_immediately() {
-    let report = compare(5, SMALL);
-    assert!(report.preempted > 0, "{report}");
+    compare(5, SMALL, |report| report.preempted > 0);
 }
 
 #[test]
 fn the_same_pods_are_preempted_if_they_terminate_slowly() {
-    let report = compare(3, SMALL);
-    assert!(report.preempted > 0, "{report}");
+    compare(3, SMALL, |report| report.preempted > 0);
 }
 
 #[test]
 fn pods_with_claims_get_the_same_nodes_and_volumes() {
     let size = Size { nodes: 12, pods: 24, changes: 3 };
-    let report = compare_with(2, size, Options { volumes: true, ..Options::default() });
-    assert!(report.with_volumes > 3, "{report}");
+    let options = Options { volumes: true, ..Options::default() };
+    compare_with(2, size, options, |report| report.with_volumes > 3);
+}
+
+#[test]
+fn pods_with_resource_claims_get_the_same_nodes_and_devices() {
+    let options = Options { devices: true, ..Options::default() };
+    for seed in [8, 10] {
+        let size = Size { nodes: 8, pods: 20, changes: 3 };
+        compare_with(seed, size, options, |report| report.with_devices > 3);
+    }
 }
 
 #[test]
 fn extenders_get_the_same_calls_and_pods_have_the_same_outcomes() {
     let size = Size { nodes: 10, pods: 30, changes: 3 };
-    let report = compare_with(2, size, Options { extenders: true, ..Options::default() });
-    assert!(report.extender_calls > 30, "{report}");
+    let options = Options { extenders: true, ..Options::default() };
+    compare_with(2, size, options, |report| report.extender_calls > 30);
 }
 
 #[test]
-fn failing_drivers_and_preemption_lead_to_the_same_outcomes() {
+fn pods_have_the_same_outcomes_with_failing_drivers_and_preemption() {
     let size = Size { nodes: 8, pods: 14, changes: 2 };
-    let report = compare_with(3, size, Options { volumes: true, ..Options::default() });
-    assert!(report.with_volumes > 3, "{report}");
+    let options = Options { volumes: true, ..Options::default() };
+    compare_with(3, size, options, |report| report.with_volumes > 3);
 }

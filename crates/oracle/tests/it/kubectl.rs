@@ -1,4 +1,4 @@
-//! kubectl prints the same lines with the real kube-apiserver and with the embedded API server. The commands are in
+//! kubectl prints the same lines with the real kube-apiserver and with the in-memory API server. The commands are in
 //! `tests/scripts/kubectl.script`, and the expected differences are in `tests/scripts/kubectl_differences.yaml`.
 
 use harbormaster_oracle::api_comparison::{Action, unused};
@@ -13,7 +13,7 @@ fn prints_the_same(version: KubectlVersion) {
     let differences = servers::differences(&script, Some(&kubectl), &expected);
     assert!(
         differences.is_empty(),
-        "kubectl {}: - is the real kube-apiserver, + the embedded one\n\n{differences}",
+        "kubectl {}: - is the real kube-apiserver, + the in-memory one\n\n{differences}",
         version.minor()
     );
 }

@@ -1,5 +1,6 @@
-//! The oracles, and Harbormaster compared with Kubernetes' own components.
+//! Tests of the oracles, and comparisons of Harbormaster with Kubernetes' own components.
 
+mod cel;
 mod control_plane;
 mod decision_comparison;
 mod harbormaster_decisions;
@@ -9,6 +10,7 @@ mod kubectl;
 mod preemptions;
 mod provisioner;
 mod raw_requests;
+mod releases;
 mod servers;
 mod types;
 mod verdict_comparison;

@@ -19,7 +19,7 @@ fn eventually<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
         if let Some(answer) = ask() {
             return answer;
         }
-        assert!(Instant::now() < deadline, "not in time: {what}");
+        assert!(Instant::now() < deadline, "timed out waiting until {what}");
         sleep(Duration::from_millis(20));
     }
 }
@@ -56,7 +56,7 @@ fn zones(client: &ApiClient, name: &str) -> Value {
 }
 
 #[test]
-fn volumes_have_the_requested_topology_and_fail_as_often_as_configured() {
+fn volumes_have_the_requested_topology_and_provisioning_fails_as_configured() {
     let options = ControlPlaneOptions { controller_manager: true, ..ControlPlaneOptions::default() };
     let cluster = ControlPlane::start(&options).unwrap();
     let client = cluster.client();
@@ -91,7 +91,7 @@ fn volumes_have_the_requested_topology_and_fail_as_often_as_configured() {
     }
     assert_eq!(zones(client, "plain"), json!(["left"]));
     assert_eq!(zones(client, "late"), json!(["left"]));
-    eventually("the node is removed", || {
+    eventually("the selected node is removed", || {
         claim(client, "moved")["metadata"]["annotations"][SELECTED_NODE].is_null().then_some(())
     });
     select(client, "moved", "b");

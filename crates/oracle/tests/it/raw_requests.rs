@@ -1,5 +1,5 @@
-//! The embedded API server answers invalid requests, requests for custom resources and devices, and server-side apply as
-//! the real kube-apiserver does, with the same status, content type and body. The requests are in
+//! The in-memory API server answers invalid requests, requests for custom resources and devices, and server-side apply
+//! as the real kube-apiserver does, with the same status, content type and body. The requests are in
 //! `tests/scripts/requests.script`, `custom_resources.script`, `devices.script` and `apply.script`, and the expected
 //! differences are in `tests/scripts/requests_differences.yaml`.
 
@@ -11,7 +11,7 @@ fn are_answered_the_same(name: &str) {
     let (script, expected) =
         (servers::script(name), servers::expected_differences("requests_differences.yaml"));
     let differences = servers::differences(&script, None, &expected);
-    assert!(differences.is_empty(), "- is the real kube-apiserver, + the embedded one\n\n{differences}");
+    assert!(differences.is_empty(), "- is the real kube-apiserver, + the in-memory one\n\n{differences}");
 }
 
 #[test]

@@ -10,6 +10,8 @@ use std::process::Command;
 
 use harbormaster_oracle::components::RealBinary;
 
+use crate::releases::MAIN;
+
 const TABLE: &str = "../validation/src/schema.txt";
 
 /// Returns the kinds, which are the types that no other type has as a field.
@@ -30,8 +32,11 @@ fn the_table_of_types_matches_the_real_types() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(TABLE);
     let text = fs::read_to_string(&path).unwrap();
     let (head, lines): (Vec<&str>, Vec<&str>) = text.lines().partition(|line| line.starts_with('#'));
-    let output =
-        Command::new(RealBinary::ensure().unwrap().path()).arg("types").args(kinds(&lines)).output().unwrap();
+    let output = Command::new(RealBinary::ensure(MAIN).unwrap().path())
+        .arg("types")
+        .args(kinds(&lines))
+        .output()
+        .unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let real = String::from_utf8(output.stdout).unwrap();
     if std::env::var_os("UPDATE_EXPECT").is_some() {

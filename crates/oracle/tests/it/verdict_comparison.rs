@@ -5,9 +5,12 @@ use std::time::Duration;
 use harbormaster_oracle::generate::{Cluster, Shape};
 use harbormaster_oracle::verdicts::{Options, RealPlugins, Result, VerdictSource, Verdicts, run};
 
+use crate::releases::MAIN;
+
 fn options() -> Options {
     let shape = Shape { max_nodes: 15, max_pods: 40, admitted: false };
     Options {
+        release: MAIN,
         seed: 1,
         clusters: 30,
         shape,
@@ -47,7 +50,7 @@ impl VerdictSource for FaultyPlugins {
 
 #[test]
 fn the_real_plugins_agree_with_themselves() {
-    let (mut left, mut right) = (RealPlugins::start().unwrap(), RealPlugins::start().unwrap());
+    let (mut left, mut right) = (RealPlugins::start(MAIN).unwrap(), RealPlugins::start(MAIN).unwrap());
     let report = run(&options(), &mut left, &mut right, |_| {}).unwrap();
     assert!(report.finding.is_none(), "{report}");
     assert_eq!(report.counts.clusters, 30);
@@ -67,7 +70,8 @@ fn the_real_plugins_agree_with_themselves() {
 
 #[test]
 fn a_difference_is_shrunk_to_the_objects_that_matter() {
-    let (mut left, mut right) = (RealPlugins::start().unwrap(), FaultyPlugins(RealPlugins::start().unwrap()));
+    let (mut left, mut right) =
+        (RealPlugins::start(MAIN).unwrap(), FaultyPlugins(RealPlugins::start(MAIN).unwrap()));
     let report = run(&options(), &mut left, &mut right, |_| {}).unwrap();
     let finding = report.finding.as_ref().unwrap();
     assert_eq!(finding.difference.about, "score of TaintToleration", "{report}");

@@ -3,6 +3,8 @@
 use harbormaster_oracle::verdict_oracle::{Request, Status, VerdictOracle};
 use serde_json::{Value, json};
 
+use crate::releases::MAIN;
+
 fn node(name: &str, cpu: &str, memory: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Node", "metadata": {"name": name},
@@ -34,8 +36,8 @@ fn status(plugin: &str, code: &str, reasons: &[&str]) -> Status {
 }
 
 #[test]
-fn every_node_of_a_cluster_gets_the_real_verdict_and_score() {
-    let mut oracle = VerdictOracle::start().unwrap();
+fn nodes_get_the_real_verdicts_and_fitting_nodes_also_the_real_scores() {
+    let mut oracle = VerdictOracle::start(MAIN).unwrap();
     let request = Request {
         id: 7,
         objects: vec![
@@ -80,7 +82,7 @@ fn every_node_of_a_cluster_gets_the_real_verdict_and_score() {
 
 #[test]
 fn a_configuration_and_a_selection_of_pods_are_honored() {
-    let mut oracle = VerdictOracle::start().unwrap();
+    let mut oracle = VerdictOracle::start(MAIN).unwrap();
     let config = json!({
         "apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration",
         "profiles": [{
@@ -111,7 +113,7 @@ fn a_configuration_and_a_selection_of_pods_are_honored() {
 
 #[test]
 fn the_status_of_a_node_excluded_by_prefilter_contains_the_plugin_name() {
-    let mut oracle = VerdictOracle::start().unwrap();
+    let mut oracle = VerdictOracle::start(MAIN).unwrap();
     let affinity = json!({"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
         "nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["a"]}]}],
     }}}});
@@ -128,7 +130,7 @@ fn the_status_of_a_node_excluded_by_prefilter_contains_the_plugin_name() {
 
 #[test]
 fn a_bad_request_is_reported_and_the_next_one_is_answered() {
-    let mut oracle = VerdictOracle::start().unwrap();
+    let mut oracle = VerdictOracle::start(MAIN).unwrap();
     for (object, expected) in [
         (json!({"apiVersion": "v1", "kind": "Node", "metadata": {"nam": "n"}}), "unknown field"),
         (

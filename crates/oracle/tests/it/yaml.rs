@@ -9,7 +9,7 @@ use harbormaster_oracle::components::YamlLibrary;
 use harbormaster_yaml::{parse, write};
 use serde_json::{Map, Value, json};
 
-/// Number of random maps and scalars.
+/// Number of random maps. There are four times as many random scalars.
 const CASES: u64 = 10_000;
 
 /// Fragments of strings that may be mistaken for values of other types.
@@ -107,7 +107,7 @@ impl Dice {
         from[self.throw(from.len())]
     }
 
-    /// Returns digits and letters as in a commit hash, or any other string.
+    /// Returns digits and letters as in a commit hash, or a string of fragments.
     fn text(&mut self) -> String {
         match self.throw(4) {
             0 => {

@@ -54,7 +54,7 @@ impl Bounds {
             needed = needed.max(count_to(shortage.amount, freed)?);
         }
         let highest_priority = self.pods.get(needed - 1)?.priority;
-        // Evicting a more important pod instead would cost more anyway.
+        // Pods above this priority need not be considered: evicting one of them would cost more anyway.
         let less_important = self.pods.partition_point(|other| other.priority < highest_priority);
         let end = self.pods.partition_point(|other| other.priority <= highest_priority);
         let victims = self.fewest(end, there);
@@ -84,7 +84,7 @@ impl Bounds {
     }
 }
 
-/// Returns how many leading amounts are needed to reach `wanted`, or `None` if their total is less.
+/// Returns how many leading amounts are needed to reach `wanted`, or `None` if all amounts together are less.
 fn count_to(wanted: i64, amounts: impl Iterator<Item = i64>) -> Option<usize> {
     let mut left = wanted;
     for (at, amount) in amounts.enumerate() {

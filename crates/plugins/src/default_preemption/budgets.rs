@@ -9,9 +9,14 @@ use harbormaster_framework::prelude::*;
 /// of these pods.
 ///
 /// Simulates the eviction of the pods one after another, in the given order. Every eviction uses up one disruption of
-/// each budget that covers the pod, even if the budget is already exhausted.
-pub(super) fn violating_first(pods: &mut [Arc<PodInfo>], objects: &Objects) -> usize {
-    let mut budgets = BudgetUse { objects, left: Vec::new() };
+/// each budget that covers the pod, even if the budget is already exhausted. If `stops_at_violation` is true, the
+/// budgets that come after the first violated budget are left alone.
+pub(super) fn violating_first(
+    pods: &mut [Arc<PodInfo>],
+    objects: &Objects,
+    stops_at_violation: bool,
+) -> usize {
+    let mut budgets = BudgetUse { objects, left: Vec::new(), stops_at_violation };
     let mut violating = 0;
     for at in 0..pods.len() {
         if budgets.evict_violates(&pods[at]) {
@@ -26,10 +31,12 @@ pub(super) fn violating_first(pods: &mut [Arc<PodInfo>], objects: &Objects) -> u
 struct BudgetUse<'a> {
     objects: &'a Objects,
     left: Vec<(&'a PodDisruptionBudget, i32)>,
+    stops_at_violation: bool,
 }
 
 impl BudgetUse<'_> {
-    /// Counts the eviction of the pod. Returns true if the eviction violates a budget.
+    /// Counts the eviction of the pod. Returns true if the eviction violates a budget. A pod without labels is covered
+    /// by no budget, as in kube-scheduler.
     fn evict_violates(&mut self, pod: &PodInfo) -> bool {
         if pod.labels.is_empty() {
             return false;
@@ -44,6 +51,9 @@ impl BudgetUse<'_> {
             let left = &mut self.left[at].1;
             *left = left.saturating_sub(1);
             overdrawn |= *left < 0;
+            if overdrawn && self.stops_at_violation {
+                break;
+            }
         }
         overdrawn
     }
@@ -88,10 +98,18 @@ mod tests {
         pods: impl IntoIterator<Item = PodBuilder>,
         budgets: impl IntoIterator<Item = PodDisruptionBudget>,
     ) -> (Vec<String>, usize) {
+        split_by(false, pods, budgets)
+    }
+
+    fn split_by(
+        stops_at_violation: bool,
+        pods: impl IntoIterator<Item = PodBuilder>,
+        budgets: impl IntoIterator<Item = PodDisruptionBudget>,
+    ) -> (Vec<String>, usize) {
         let mut cluster = cluster([], []);
         budgets.into_iter().for_each(|b| cluster.set_object(Object::PodDisruptionBudget(b)));
         let mut pods: Vec<_> = pods.into_iter().map(PodBuilder::info).collect();
-        let violating = violating_first(&mut pods, cluster.objects());
+        let violating = violating_first(&mut pods, cluster.objects(), stops_at_violation);
         (pods.iter().map(|pod| pod.name.to_string()).collect(), violating)
     }
 
@@ -101,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn disruptions_are_used_up_in_order_and_the_pods_keep_their_order() {
+    fn violating_pods_move_to_the_front_and_both_groups_keep_their_order() {
         let pods = [app("a", "x"), app("b", "y"), app("c", "x"), app("d", "x"), pod("e")];
         let (order, violating) = split(pods, [budget("x", "x", 1)]);
         assert_eq!((order.join(" ").as_str(), violating), ("c d a b e", 2));
@@ -123,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_budget_of_another_namespace_does_not_count() {
+    fn a_budget_in_another_namespace_does_not_count() {
         assert_eq!(split([app("a", "x").namespace("elsewhere")], [budget("x", "x", 0)]).1, 0);
     }
 
@@ -147,14 +165,17 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_that_violates_one_budget_still_uses_up_the_others() {
+    fn a_pod_that_violates_one_budget_uses_up_the_later_ones_unless_the_count_stops_there() {
         let roles = |name, app_: &str| app(name, app_).label("role", "db");
         let mut by_role = budget("role", "", 1);
         by_role.selector =
             Some(LabelSelector { match_labels: labels(&[("role", "db")]), ..LabelSelector::default() });
-        let pods = [roles("a", "x"), roles("b", "y")];
-        let (order, violating) = split(pods, [budget("app", "x", 0), by_role]);
-        assert_eq!((order.join(" ").as_str(), violating), ("a b", 2));
+        for (stops_at_violation, expected) in [(false, ("a b", 2)), (true, ("a b", 1))] {
+            let pods = [roles("a", "x"), roles("b", "y")];
+            let budgets = [budget("app", "x", 0), by_role.clone()];
+            let (order, violating) = split_by(stops_at_violation, pods, budgets);
+            assert_eq!((order.join(" ").as_str(), violating), expected);
+        }
     }
 
     #[test]

@@ -35,7 +35,7 @@ impl Cost {
     };
 
     /// Returns a victim's contribution to the sum of priorities. It is measured from the lowest possible priority, so
-    /// that an additional victim always costs more than replacing a victim with a slightly more important one.
+    /// that it is never negative: an additional victim never lowers the sum.
     pub(super) fn of_priority(priority: i32) -> i64 {
         i64::from(priority) - i64::from(i32::MIN)
     }
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn then_the_lowest_priority_of_the_most_important_victim() {
+    fn the_priority_of_the_most_important_victim_comes_second() {
         assert_eq!(
             best_of([(0, &[(5, None)]), (0, &[(4, None), (4, None), (4, None)]), (0, &[(5, None)])]),
             1
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn then_the_smallest_sum_of_priorities() {
+    fn the_smallest_sum_of_priorities_comes_third() {
         assert_eq!(best_of([(0, &[(5, None), (3, None)]), (0, &[(5, None), (1, None)])]), 1);
     }
 
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn then_the_latest_start_of_the_earliest_victim_of_the_highest_priority() {
+    fn the_earliest_start_among_the_most_important_victims_comes_last_and_later_is_better() {
         assert_eq!(best_of([(0, &[(5, Some(1))]), (0, &[(5, Some(3))]), (0, &[(5, Some(2))])]), 1);
         let (first, second) = ([(5, Some(1)), (5, Some(9))], [(5, Some(4)), (5, Some(3))]);
         assert_eq!(best_of([(0, &first), (0, &second)]), 1);

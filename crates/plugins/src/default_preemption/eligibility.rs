@@ -18,8 +18,8 @@ pub(super) fn ineligible_reason(cx: &PostFilterCycle<'_>, workload_aware: bool) 
     has_terminating_victims(cx).then_some(REASON_TERMINATING)
 }
 
-/// Returns true if preempted pods are still terminating on the pod's nominated node. Returns false if evictions cannot
-/// make room on that node.
+/// Returns true if preempted pods of lower priority are still terminating on the pod's nominated node, and evictions
+/// may make room there.
 fn has_terminating_victims(cx: &PostFilterCycle<'_>) -> bool {
     let nodes = cx.what_if.nodes();
     let Some(row) = cx.pod.status.nominated_node_name.as_ref().and_then(|name| nodes.find(name)) else {

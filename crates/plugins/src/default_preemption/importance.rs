@@ -12,8 +12,8 @@ pub(super) fn start_time(pod: &PodInfo) -> Timestamp {
 
 /// Sorts the pods by importance, most important first: by priority, then by earlier start.
 ///
-/// Reverses the order of pods of equal priority without a start time, like kube-scheduler. The reason is that
-/// kube-scheduler uses the current time for such pods, and in each comparison reads the clock for the second pod first.
+/// Like kube-scheduler, reverses the order of pods of equal priority without a start time. kube-scheduler does so
+/// because it uses the current time for such pods, and each comparison reads the clock for the second pod first.
 pub(super) fn sort(pods: &mut [Arc<PodInfo>]) {
     pods.sort_by_key(|pod| (Reverse(pod.priority()), start_time(pod)));
     let same_rank = |a: &Arc<PodInfo>, b: &Arc<PodInfo>| {

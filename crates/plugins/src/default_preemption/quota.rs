@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn wanted_is_a_share_of_the_nodes_but_at_least_the_minimum_and_at_most_all() {
+    fn the_wanted_number_is_a_share_of_the_nodes_within_the_limits() {
         for (percentage, absolute, rows, expected) in [
             (10, 100, 5000, 500),
             (10, 100, 1000, 100),

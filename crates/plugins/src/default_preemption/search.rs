@@ -38,6 +38,12 @@ pub(super) struct Search {
 }
 
 impl Search {
+    /// Creates a search without results. See [`budgets::violating_first`](super::budgets::violating_first) for
+    /// `stops_at_violation`.
+    pub(super) fn new(stops_at_violation: bool) -> Self {
+        Self { preemptible: Preemptible::new(stops_at_violation), ..Self::default() }
+    }
+
     /// Tries the nodes where evictions might make room.
     pub(super) fn run(&mut self, args: &DefaultPreemptionArgs, pod: &PodInfo, what_if: &mut dyn WhatIf) {
         let mut rows = what_if.evictable_rows();
@@ -69,8 +75,8 @@ impl Search {
         }
     }
 
-    /// Tries the nodes, most promising first, until no untried node can be better. If there are extenders, keeps as
-    /// many candidates as kube-scheduler would send to them.
+    /// Tries the nodes, most promising first, until no untried node can be better or the limit is reached. If there
+    /// are extenders, keeps as many candidates as kube-scheduler would send to them.
     fn best_first(&mut self, enough: usize, rows: &[NodeIdx], pod: &PodInfo, what_if: &mut dyn WhatIf) {
         let kept = if what_if.asks_extenders() { enough } else { 1 };
         let mut by_bound = self.rows_by_bound(rows, pod, what_if);
@@ -145,7 +151,7 @@ impl Search {
         }
     }
 
-    /// Returns the errors, which matter only if there is no candidate.
+    /// Returns the distinct errors as one text. They matter only if there is no candidate.
     pub(super) fn error(&self) -> Option<String> {
         let mut distinct: Vec<&str> = Vec::new();
         for error in &self.errors {
@@ -160,7 +166,7 @@ impl Search {
         }
     }
 
-    /// Returns why no eviction helps, in a cluster of `nodes` nodes.
+    /// Returns the message that explains why no eviction helps, in a cluster of `nodes` nodes.
     pub(super) fn message(&self, nodes: usize) -> String {
         let mut diagnosis = Diagnosis { nodes, ..Diagnosis::default() };
         let counts = self.reasons.iter().map(|(reason, nodes)| (reason.to_string(), *nodes));
@@ -190,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn different_errors_are_listed_once() {
+    fn each_distinct_error_is_listed_once() {
         let mut search = Search::default();
         assert_eq!(search.error(), None);
         search.errors = vec!["x".into(), "x".into()];

@@ -15,14 +15,19 @@ fn plugin() -> DefaultPreemption {
 }
 
 fn limited_to(percentage: i32, absolute: i32) -> DefaultPreemption {
+    built_for(Release::V1_36, percentage, absolute)
+}
+
+fn built_for(release: Release, percentage: i32, absolute: i32) -> DefaultPreemption {
+    let features = Features::of(release);
     let args = DefaultPreemptionArgs {
         min_candidate_nodes_percentage: percentage,
         min_candidate_nodes_absolute: absolute,
     };
-    DefaultPreemption::build(args, &BuildCycle::default()).unwrap()
+    DefaultPreemption::build(args, &BuildCycle { features }).unwrap()
 }
 
-/// A world with the resource, taint and cordon filters, and one more filter.
+/// A world with the cordon, taint, port and resource filters, and with the filter `extra` unless that is empty.
 fn world_with(
     extra: &str,
     nodes: impl IntoIterator<Item = NodeBuilder>,
@@ -54,9 +59,10 @@ fn nodes(names: &[&str]) -> Vec<NodeBuilder> {
 /// Formats the answer as `node: victims`, or as the reasons and the effect on the nomination.
 fn describe(answer: PluginResult<PostFiltered>) -> String {
     match answer {
-        Ok(PostFiltered::Nominate { node, victims }) => {
-            let names: Vec<&str> = victims.iter().map(|pod| pod.name.as_str()).collect();
-            format!("{node}: {}", names.join(" "))
+        Ok(PostFiltered::Nominate { node, victims, reasons }) => {
+            let names = victims.iter().map(|pod| pod.name.as_str());
+            let words: Vec<&str> = names.chain(reasons.iter().map(|reason| &**reason)).collect();
+            format!("{node}: {}", words.join(" "))
         }
         Ok(PostFiltered::NoHelp { reasons, nomination }) => {
             format!("{nomination:?} {}", reasons.join("|"))
@@ -110,7 +116,7 @@ fn a_pod_stays_out_of_the_queue_while_pods_are_evicted_for_it() {
 }
 
 #[test]
-fn the_end_of_a_pod_is_an_event_but_never_wakes_a_pod() {
+fn the_removal_of_a_pod_is_an_event_but_never_wakes_a_pod() {
     let trial = Trial::of(plugin());
     let gone = pod("q").on("n").build();
     let change = Change::Pod { old: Some(&gone), new: None };
@@ -118,6 +124,19 @@ fn the_end_of_a_pod_is_an_event_but_never_wakes_a_pod() {
     assert_eq!(hint(EventResource::AssignedPod, Action::DELETE), Some(Hint::Skip));
     assert_eq!(hint(EventResource::AssignedPod, Action::ADD), None);
     assert_eq!(hint(EventResource::Node, Action::ADD), None);
+}
+
+#[test]
+fn the_pods_message_counts_all_victims_from_1_37() {
+    let text = "preemption: found a potential placement for pod on node n, preempting 2 victims";
+    for (release, expected) in
+        [(Release::V1_36, "n: leaving low".to_owned()), (Release::V1_37, format!("n: leaving low {text}"))]
+    {
+        let pods = [pod("low").cpu("2").on("n"), pod("leaving").cpu("2").on("n").terminating()];
+        let mut world = world(nodes(&["n"]), pods);
+        let answer = world.ask(&built_for(release, 10, 100), &pod("p").cpu("4").priority(9).info());
+        assert_eq!(describe(answer), expected, "{release}");
+    }
 }
 
 // ---- eligibility ----
@@ -166,7 +185,7 @@ fn only_the_first_disruption_condition_counts() {
 }
 
 #[test]
-fn waits_for_no_preempted_pod_of_equal_priority_or_on_another_node() {
+fn a_pod_does_not_wait_for_preempted_pods_of_equal_priority_or_on_other_nodes() {
     let equal = preempted(pod("equal").cpu("1").priority(9).on("n"), "PreemptionByScheduler", "True");
     let elsewhere = preempted(pod("elsewhere").cpu("4").on("m"), "PreemptionByScheduler", "True");
     let mut world = world(nodes(&["n", "m"]), [equal, pod("low").cpu("3").on("n"), elsewhere]);
@@ -174,7 +193,7 @@ fn waits_for_no_preempted_pod_of_equal_priority_or_on_another_node() {
 }
 
 #[test]
-fn waits_for_no_nominated_node_that_is_gone_or_where_evictions_cannot_help() {
+fn a_pod_does_not_wait_if_its_nominated_node_is_gone_or_evictions_cannot_help_there() {
     let low = preempted(pod("low").cpu("4").on("n"), "PreemptionByScheduler", "True");
     let mut world = world([node("n").unschedulable(), node("m")], [low, pod("other").cpu("4").on("m")]);
     for nominated in ["n", "gone"] {
@@ -184,7 +203,7 @@ fn waits_for_no_nominated_node_that_is_gone_or_where_evictions_cannot_help() {
 }
 
 #[test]
-fn with_workload_aware_preemption_pods_of_a_group_do_not_preempt_one_by_one() {
+fn pods_of_a_group_do_not_preempt_one_by_one_under_workload_aware_preemption() {
     let features = Features::default().with(Feature::WorkloadAwarePreemption, true);
     let aware = DefaultPreemption::build(DefaultPreemptionArgs::default(), &BuildCycle { features }).unwrap();
     let mut world = world(nodes(&["n"]), [pod("low").cpu("4").on("n")]);
@@ -199,7 +218,7 @@ fn with_workload_aware_preemption_pods_of_a_group_do_not_preempt_one_by_one() {
 // ---- candidates ----
 
 #[test]
-fn dry_runs_only_nodes_where_evictions_may_help() {
+fn only_nodes_where_evictions_may_help_are_tried() {
     let all = [node("cordoned").unschedulable(), node("small").allocatable("1", "8Gi", 9), node("n")];
     let full = |name: &str| pod(name).cpu("1").on(name);
     let mut world = world(all, [full("cordoned"), full("small"), pod("low").cpu("4").on("n")]);
@@ -208,7 +227,7 @@ fn dry_runs_only_nodes_where_evictions_may_help() {
 }
 
 #[test]
-fn does_not_dry_run_a_node_without_pods_of_lower_priority() {
+fn a_node_without_pods_of_lower_priority_is_not_tried() {
     let mut world =
         world(nodes(&["equal", "n"]), [pod("e").cpu("4").priority(1).on("equal"), pod("l").cpu("4").on("n")]);
     assert_eq!(ask(&mut world, pod("p").cpu("2").priority(1)), "n: l");
@@ -216,7 +235,7 @@ fn does_not_dry_run_a_node_without_pods_of_lower_priority() {
 }
 
 #[test]
-fn clears_the_nomination_if_evictions_help_on_no_node() {
+fn the_nomination_is_cleared_if_evictions_help_on_no_node() {
     let mut world = world([node("a").unschedulable(), node("b").unschedulable()], []);
     let text = "Clear preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling.";
     assert_eq!(ask(&mut world, pod("p").priority(1).nominated_to("a")), text);
@@ -321,7 +340,7 @@ fn if_a_bound_is_too_optimistic_other_nodes_are_tried_up_to_a_limit() {
 }
 
 #[test]
-fn scalar_resources_and_the_number_of_pods_also_bound_the_cost() {
+fn the_bound_on_the_cost_considers_scalar_resources_and_the_number_of_pods() {
     let gpu = |name: &str, amount: &str| pod(name).request("example.com/gpu", amount);
     let with_gpus = |name: &str| node(name).offers("example.com/gpu", "4");
     let there = [
@@ -352,7 +371,7 @@ fn nodes_that_do_not_become_candidates_do_not_count_toward_the_quota() {
 }
 
 #[test]
-fn the_search_starts_at_the_offset_among_its_nodes_and_wraps_around() {
+fn the_search_starts_at_the_offset_among_the_evictable_nodes_and_wraps_around() {
     let names = ["n0", "n1", "n2", "n3"];
     let mut all = vec![node("cordoned").unschedulable()];
     all.extend(nodes(&names));
@@ -427,7 +446,7 @@ fn among_pods_of_equal_priority_those_that_have_run_longest_are_spared() {
 }
 
 #[test]
-fn pods_that_have_not_started_go_first_in_the_order_in_which_they_joined() {
+fn pods_that_have_not_started_are_evicted_first_in_the_order_in_which_they_joined() {
     let pods =
         [pod("x").cpu("1").on("n"), started_at(9, pod("s").cpu("2").on("n")), pod("y").cpu("1").on("n")];
     let mut world = world(nodes(&["n"]), pods);
@@ -464,7 +483,7 @@ fn only_budgets_violated_by_actual_victims_count_against_a_node() {
 }
 
 #[test]
-fn victims_of_both_groups_end_up_most_important_first() {
+fn victims_are_sorted_by_importance_whether_or_not_they_violate_a_budget() {
     let guarded = pod("guarded").label("app", "x").cpu("2").on("n");
     let mut world = world(nodes(&["n"]), [guarded, pod("free").cpu("2").priority(3).on("n")]);
     world.cluster().set_object(budget("x", 0));
@@ -554,7 +573,7 @@ fn a_node_where_every_pod_can_be_spared_is_an_error() {
 }
 
 #[test]
-fn arguments_are_read_as_the_configuration_spells_them() {
+fn arguments_have_the_field_names_of_the_configuration_and_no_others() {
     let mut registry = Registry::default();
     registry.register::<DefaultPreemption>();
     let made = |args| registry.build("DefaultPreemption", Some(&args), &BuildCycle::default());
@@ -569,7 +588,7 @@ fn arguments_are_read_as_the_configuration_spells_them() {
 /// Rejects the pod the first time and never again.
 struct Fickle(AtomicBool);
 
-/// Fails on nodes with the `broken` label if there are enough resources.
+/// Fails on a node with the `broken` label once all pods have been removed from it.
 #[derive(Default)]
 struct Broken;
 

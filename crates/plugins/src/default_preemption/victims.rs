@@ -12,6 +12,7 @@ pub(super) struct Preemptible {
     pods: Vec<Arc<PodInfo>>,
     /// Number of leading pods whose eviction violates a disruption budget.
     violating: usize,
+    stops_at_violation: bool,
 }
 
 /// Pods to evict, most important first.
@@ -25,19 +26,24 @@ pub(super) struct Victims {
 /// Result of evicting pods from one node.
 #[derive(Debug)]
 pub(super) enum Evictions {
-    /// The pod fits without these victims.
+    /// The pod fits once these victims are evicted.
     Help(Victims),
-    /// The pod does not fit even without any of the preemptible pods.
+    /// The pod does not fit even if all preemptible pods are evicted.
     DoNotHelp(Reject),
 }
 
 impl Preemptible {
+    /// See [`budgets::violating_first`] for `stops_at_violation`.
+    pub(super) fn new(stops_at_violation: bool) -> Self {
+        Self { stops_at_violation, ..Self::default() }
+    }
+
     /// Collects the node's pods with a priority below `priority`.
     pub(super) fn gather(&mut self, node: NodeRef<'_>, priority: i32, objects: &Objects) {
         self.pods.clear();
         self.pods.extend(node.pods().iter().filter(|pod| pod.priority() < priority).cloned());
         importance::sort(&mut self.pods);
-        self.violating = budgets::violating_first(&mut self.pods, objects);
+        self.violating = budgets::violating_first(&mut self.pods, objects, self.stops_at_violation);
     }
 
     /// Removes all preemptible pods and adds back each one that still leaves room for the pod.

@@ -2,7 +2,8 @@
 //!
 //! The search tries claims in order, the requests of a claim in order, the alternatives of a request in order, and
 //! devices in the order of pools, slices and devices. Within a request it tries combinations, not permutations. The
-//! first solution counts, so drivers can influence the choice by the names of pools, slices and devices.
+//! first solution counts, so drivers can influence the choice through the names of pools and slices, and through the
+//! order of the devices in a slice.
 //!
 //! Reading order: [`Allocator::run`], `plan` (what each request asks for), `search`.
 //!
@@ -39,7 +40,7 @@ pub enum AllocationError {
     /// The search took too many steps.
     #[error("timed out trying to allocate devices")]
     TimedOut,
-    /// A claim, class or slice has an error that also concerns other nodes.
+    /// An error that fails the whole attempt, such as a selector that cannot be evaluated.
     #[error("{0}")]
     Fatal(String),
 }
@@ -48,23 +49,6 @@ impl AllocationError {
     pub(super) fn fatal<T>(text: String) -> Result<T, Self> {
         Err(Self::Fatal(text))
     }
-}
-
-/// Differences between the allocators of Kubernetes' versions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct AllocatorRules {
-    /// Pools of different drivers with the same name share their counters, as in 1.36.
-    pub(super) counters_by_pool_name: bool,
-    /// A device that is rejected after its counters were checked keeps them for the rest of the search, as in 1.36.
-    pub(super) rejected_devices_keep_counters: bool,
-    /// `distinctAttribute` compares only the latest device of each request, as in 1.36.
-    pub(super) distinct_by_request: bool,
-}
-
-impl AllocatorRules {
-    /// Rules of Kubernetes 1.36.
-    pub(super) const V1_36: Self =
-        Self { counters_by_pool_name: true, rejected_devices_keep_counters: true, distinct_by_request: true };
 }
 
 /// Position of a device: the pool, the slice in the pool, and the device in the slice.
@@ -85,20 +69,19 @@ pub(super) struct Allocator<'a> {
     pub(super) classes: Watched<'a, DeviceClass>,
     pub(super) selectors: &'a Selectors,
     pub(super) gates: DeviceGates,
-    pub(super) rules: AllocatorRules,
-    /// Maximum number of steps: devices to examine, and decisions.
+    /// Maximum number of steps. A step examines a device or makes a decision.
     pub(super) max_steps: u64,
 }
 
 impl<'a> Allocator<'a> {
-    /// Searches devices for all claims.
+    /// Searches for devices for all claims.
     pub(super) fn run(&self) -> Result<Solution, AllocationError> {
         let plans = self.claims.iter().map(|claim| self.plan(claim)).collect::<Result<Vec<_>, _>>()?;
         let mut search = Search::new(self, &plans);
         match search.run()? {
             Step::Found => Ok(search.into_solution()),
-            // Too many devices for the first request of the first claim, whatever is chosen. kube-scheduler reports
-            // this error itself.
+            // Every combination of alternatives gives the first claim too many devices. kube-scheduler's allocator also
+            // reports this as an error.
             Step::TooMany => AllocationError::fatal("allocation max size exceeded".to_owned()),
             Step::NotFound if self.pools.iter().any(|pool| pool.state == PoolState::Invalid) => {
                 Err(AllocationError::InvalidPools)
@@ -107,7 +90,7 @@ impl<'a> Allocator<'a> {
         }
     }
 
-    /// Returns the position of the next device in the pool of `position`, which moves there.
+    /// Returns the position of the first device at or after `position` in its pool, and moves `position` there.
     pub(super) fn device_at(&self, position: &mut Position) -> Option<Position> {
         let pool = &self.pools[position.pool];
         while let Some(slice) = pool.slices.get(position.slice) {
@@ -127,12 +110,13 @@ impl<'a> Allocator<'a> {
         &self.slice(at).spec.devices[at.device]
     }
 
-    /// Returns how other claims use the device.
+    /// Returns the use of the device by allocated claims; `None` if there is none.
     pub(super) fn usage(&self, at: Position) -> Option<&'a DeviceUsage> {
         self.usage[at.pool]?.get(&self.device(at).name)
     }
 
-    /// Returns true if the device matches the selectors of the class and the request, and the node can reach it.
+    /// Returns true if the device matches the selectors of the class and the request, the node can reach it, and the
+    /// scheduler supports its binding conditions.
     pub(super) fn is_selectable(
         &self,
         claim: &Custom<ResourceClaim>,
@@ -147,15 +131,14 @@ impl<'a> Allocator<'a> {
         let of_class = matches(&plan.class_selectors, slice, at.device);
         let of_class = of_class.map_err(|(selector, error)| {
             let class = &plan.class.metadata.name;
-            AllocationError::Fatal(format!("class {class}: selector #{selector}: {error}"))
+            self.selector_error(&format!("class {class}"), selector, at, &error)
         });
         if !of_class? {
             return Ok(false);
         }
         let of_request = matches(&plan.selectors, slice, at.device);
         let of_request = of_request.map_err(|(selector, error)| {
-            let claim = full_name(claim);
-            AllocationError::Fatal(format!("claim {claim}: selector #{selector}: {error}"))
+            self.selector_error(&format!("claim {}", full_name(claim)), selector, at, &error)
         });
         if !of_request? {
             return Ok(false);
@@ -166,30 +149,88 @@ impl<'a> Allocator<'a> {
         }
     }
 
-    /// Returns true if the device has the capacity that the request asks for. `taken` are the amounts that this search
-    /// has already taken.
-    pub(super) fn has_capacity(
+    /// Returns the error of a selector of the claim or class that `of` names.
+    fn selector_error(
         &self,
+        of: &str,
+        selector: usize,
+        at: Position,
+        error: &SelectorError,
+    ) -> AllocationError {
+        AllocationError::Fatal(match error {
+            SelectorError::Runtime(why) if self.gates.rules.detailed_errors => {
+                let (device, why) = (self.full_device_name(at), why.to_string());
+                let hint = if why.contains("no such key:") { HINT } else { "" };
+                format!("{of}: selector #{selector} on device {device}: CEL runtime error: {why}{hint}")
+            }
+            error => format!("{of}: selector #{selector}: {error}"),
+        })
+    }
+
+    /// Returns the name of a device as error messages print it.
+    pub(super) fn full_device_name(&self, at: Position) -> String {
+        format!("{}/{}", self.pools[at.pool].key, self.device(at).name)
+    }
+
+    /// Returns true if the device has the capacity that the request asks for, or if the gate `DRAConsumableCapacity` is
+    /// off. `taken` contains the amounts that this search has already taken.
+    pub(super) fn has_free_capacity(
+        &self,
+        claim: &Custom<ResourceClaim>,
         plan: &Plan<'_>,
         at: Position,
         taken: Option<&capacity::Consumed>,
-    ) -> bool {
-        if !self.gates.consumable_capacity {
-            return true;
-        }
+    ) -> Result<bool, AllocationError> {
         let in_use = self.usage(at).and_then(|usage| usage.consumed(self.gates));
         let amount = |amounts: Option<&capacity::Consumed>, name: &str| {
             amounts.and_then(|amounts| amounts.get(name)).copied().unwrap_or_default()
         };
+        let consumed = |name: &str| amount(in_use, name).saturating_add(amount(taken, name));
+        self.has_capacity(claim, plan, at, consumed, || self.full_device_name(at))
+    }
+
+    /// Like [`Self::has_free_capacity`], but for a request for all devices. Unless the rules say otherwise, capacity in
+    /// use counts as free: a device that has too little left then fails the request.
+    pub(super) fn may_have_capacity(
+        &self,
+        claim: &Custom<ResourceClaim>,
+        plan: &Plan<'_>,
+        at: Position,
+    ) -> Result<bool, AllocationError> {
+        match self.gates.rules.all_with_free_capacity {
+            true => self.has_free_capacity(claim, plan, at, None),
+            false => self.has_capacity(claim, plan, at, |_| 0, || self.device(at).name.to_string()),
+        }
+    }
+
+    fn has_capacity(
+        &self,
+        claim: &Custom<ResourceClaim>,
+        plan: &Plan<'_>,
+        at: Position,
+        consumed: impl Fn(&str) -> i128,
+        device_name: impl Fn() -> String,
+    ) -> Result<bool, AllocationError> {
+        if !self.gates.consumable_capacity {
+            return Ok(true);
+        }
         let requested = plan.demand.capacity.as_ref();
-        capacity::suffices(self.device(at), requested, |name| {
-            amount(in_use, name).saturating_add(amount(taken, name))
+        capacity::suffices(self.device(at), requested, self.gates.rules, consumed).map_err(|why| {
+            let (claim, request, device) = (full_name(claim), plan.name.own(), device_name());
+            AllocationError::Fatal(format!(
+                "claim {claim}, request {request}: checking capacity for device {device}: {why}"
+            ))
         })
     }
 }
 
-/// Returns true if a device of the slice matches all selectors. An error comes with the index of the selector.
-fn matches(
+/// Advice after the error for an attribute or capacity that a device lacks.
+const HINT: &str = ". consider using CEL optional chaining (.? followed by orValue()) or guarding the check with has() \
+                    for optional fields";
+
+/// Returns true if the device with this index in the slice matches all selectors. An error comes with the index of the
+/// selector.
+pub(super) fn matches(
     selectors: &[Arc<Expression>],
     slice: &Slice,
     device: usize,

@@ -18,10 +18,9 @@ use super::{
 /// Maximum number of demands with answers. The least recently used demand is forgotten first.
 const MAX_DEMANDS: usize = 64;
 
-/// Answers by row. Reading and writing answers does not change what the index says, so both are possible while an
-/// attempt borrows the index.
+/// Answers by row. They are behind a lock, because attempts store answers through a shared reference to the index.
 ///
-/// An answer needs 16 bytes for each row and demand.
+/// An answer takes 16 bytes for each row and demand.
 #[derive(Debug, Default)]
 pub(super) struct Answers(Mutex<Rows>);
 
@@ -31,9 +30,9 @@ struct Rows {
     gates: DeviceGates,
     pools: Vec<Option<RowPools>>,
     demands: Vec<Answered>,
-    /// Position in `demands` of the latest use.
+    /// Position in `demands` of the demand that was used last.
     recent: usize,
-    /// Number of uses.
+    /// Number of lookups so far. Serves as the clock of `last_use`.
     uses: u64,
 }
 
@@ -41,7 +40,7 @@ struct Rows {
 #[derive(Clone, Debug)]
 pub(super) struct RowPools {
     pub(super) pools: Arc<[Arc<NodePool>]>,
-    /// For each pool that other rows may see, too, the number of the latest change of the devices in use.
+    /// For each pool that other rows may also see, the number of the latest change in the use of its devices.
     pub(super) shared: Box<[Arc<AtomicU64>]>,
     /// Number of the latest change that the pools take into account.
     pub(super) change: u64,
@@ -101,7 +100,7 @@ impl Answers {
         (answer.change != 0 && answer.change >= latest).then(|| answer.result())
     }
 
-    /// Returns the answer that another node gave, if it sees the same pools and nothing at all has changed since.
+    /// Returns the answer for another node that sees the same pools, if nothing has changed since it was given.
     pub(super) fn common(
         &self,
         query: &DeviceQuery<'_>,
@@ -114,7 +113,8 @@ impl Answers {
         (is_same && answer.change == change).then(|| answer.result())
     }
 
-    /// Stores the answer for a row that sees these pools. Errors that may name a claim are not stored.
+    /// Stores the answer for a row that sees these pools. Timeouts and fatal errors, which may name a claim, are not
+    /// stored.
     pub(super) fn set(
         &self,
         query: &DeviceQuery<'_>,
@@ -166,7 +166,7 @@ impl Answers {
         rows.pools[row.at()] = Some(pools);
     }
 
-    /// Forgets everything about a row.
+    /// Forgets the pools of a row. Without them, its answers are not used.
     pub(super) fn forget(&mut self, row: NodeIdx) {
         let rows = self.0.get_mut().unwrap_or_else(PoisonError::into_inner);
         if let Some(pools) = rows.pools.get_mut(row.at()) {
@@ -175,7 +175,7 @@ impl Answers {
     }
 
     fn rows(&self, gates: DeviceGates) -> MutexGuard<'_, Rows> {
-        // Answers are complete before they are stored.
+        // A poisoned lock is harmless: answers are complete before they are stored.
         let mut rows = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if rows.gates != gates {
             *rows = Rows { gates, ..Rows::default() };
@@ -193,7 +193,7 @@ impl Rows {
         }
         let answered = &mut self.demands[self.recent];
         if !is_recent {
-            // The claims of one attempt stay the same, so the next comparison is quick.
+            // The next query of this attempt has the same claim objects, so finding its demand is quick.
             answered.claims = specs(query);
         }
         answered.last_use = self.uses;
@@ -217,12 +217,12 @@ impl Rows {
 }
 
 impl Answered {
-    /// Returns true if the query has the very same claims.
+    /// Returns true if the query has the same claim objects.
     fn is_same(&self, query: &DeviceQuery<'_>) -> bool {
         self.is_like(query, Arc::ptr_eq)
     }
 
-    /// Returns true if the query asks for the same.
+    /// Returns true if the query has equal claims.
     fn is_equal(&self, query: &DeviceQuery<'_>) -> bool {
         self.is_like(query, |a, b| a == b)
     }

@@ -1,11 +1,12 @@
 //! An index of all devices: which nodes see them and which are in use.
 //!
-//! An answer for a row is computed again after a change of a slice that the row sees, of the claims on devices of such
-//! a slice, of the row's node, or of a class. If many rows see the same devices, such as devices on a network, a claim
-//! on one of them concerns all these rows. If devices share counters, a claim concerns all rows that see the pool.
+//! An answer for a row is computed again when one of these changes: a class, the row's node, a pool as the row sees it
+//! (also through a rule that taints devices of the pool), or the claims on a device that the row sees. If several nodes
+//! may reach a device, a claim on it concerns all rows that see its pool; so does every claim on a pool whose devices
+//! share counters.
 //!
 //! Invariant: after any sequence of changes the index equals a rebuilt one. Devices of assumed allocations are in use,
-//! since an index sees objects as plugins do.
+//! since an index sees the same objects as plugins.
 
 use std::sync::{
     Arc, Mutex, PoisonError,
@@ -17,15 +18,16 @@ use harbormaster_framework::prelude::*;
 use rustc_hash::FxHashMap;
 
 use super::{
-    Allocation, DeviceClass, DeviceGates, ResourceClaim, ResourceSlice,
-    allocator::{AllocationError, Allocator, AllocatorRules},
+    Allocation, DeviceClass, DeviceGates, DeviceTaintRule, ResourceClaim, ResourceSlice,
+    allocator::{AllocationError, Allocator, matches},
     answers::{Answers, RowPools},
     claim::DeviceResult,
-    extended::ExtendedResources,
+    extended::{ExtendedClaims, ExtendedResources},
     pools::{NodeFacts, NodePool, PoolKey, PoolSlices, Slice, SlicesByName, sort, visible},
     results::rank_of,
     search::Solution,
     selectors::Selectors,
+    taint_rule::TaintRules,
     usage::{DeviceUsage, PoolUsage},
 };
 
@@ -40,7 +42,9 @@ pub struct Devices {
     shared: SlicesByName,
     /// Allocations whose devices are counted in `pools`, by namespace and name of the claim.
     allocations: FxHashMap<(Str, Str), Arc<Allocation>>,
+    rules: TaintRules,
     extended: ExtendedResources,
+    extended_claims: ExtendedClaims,
     /// Names and labels of the nodes, by row.
     nodes: Vec<Option<(Str, Labels)>>,
     changes: Changes,
@@ -58,19 +62,21 @@ impl PartialEq for Devices {
             && self.local == other.local
             && self.shared == other.shared
             && self.allocations == other.allocations
+            && self.rules == other.rules
             && self.extended == other.extended
+            && self.extended_claims == other.extended_claims
             && self.nodes[..nodes(self)] == other.nodes[..nodes(other)]
     }
 }
 
-/// A pool and its devices in use. There may be devices in use without slices.
+/// A pool and its devices in use. Devices may be in use even if their slices are gone.
 #[derive(Debug, Default)]
 struct Pool {
     slices: PoolSlices,
     usage: PoolUsage,
-    /// Number of the latest change of the use of devices that several nodes may reach.
+    /// Number of the latest change in the use of devices that several nodes may reach.
     usage_change: Arc<AtomicU64>,
-    /// The pool as a node saw it that was asked about. If nodes share the pool, many see the same.
+    /// The pool as the most recently evaluated node saw it. Nodes that share a pool often see the same slices.
     latest_view: Mutex<Option<PoolView>>,
 }
 
@@ -80,7 +86,7 @@ impl PartialEq for Pool {
     }
 }
 
-/// A pool as nodes see it that see the same slices.
+/// A pool as seen by nodes that see the same slices.
 #[derive(Debug)]
 struct PoolView {
     gates: DeviceGates,
@@ -89,7 +95,7 @@ struct PoolView {
 }
 
 impl Pool {
-    /// Returns the pool as a node sees it that sees these slices.
+    /// Returns the pool as seen by a node that sees these slices.
     fn view(&self, key: Arc<PoolKey>, seen: Vec<Arc<Slice>>, gates: DeviceGates) -> Option<Arc<NodePool>> {
         if !self.slices.is_shared() {
             return NodePool::new(key, seen, &self.slices, gates).map(Arc::new);
@@ -114,17 +120,17 @@ impl Pool {
 #[derive(Debug, Default)]
 struct Changes {
     latest: u64,
-    /// Latest change that concerns all rows.
+    /// Latest changes that concern all rows.
     all: Change,
     rows: Vec<Change>,
 }
 
-/// Numbers of changes.
+/// Numbers of the latest changes that concern a row.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Change {
-    /// Change of slices or of the node.
+    /// Latest change to slices or to the node.
     pub(super) supply: u64,
-    /// Change of the devices in use that only one node can reach, or of classes.
+    /// Latest change to classes, or to the use of devices that only one node can reach.
     pub(super) usage: u64,
 }
 
@@ -148,7 +154,7 @@ impl Changes {
     }
 }
 
-/// Claims that need devices, and what decides about them.
+/// Claims that need devices, with the classes, gates and limit of the search.
 #[derive(Clone, Copy, Debug)]
 pub struct DeviceQuery<'a> {
     /// Claims that need devices.
@@ -157,15 +163,15 @@ pub struct DeviceQuery<'a> {
     pub classes: Watched<'a, DeviceClass>,
     /// Feature gates.
     pub gates: DeviceGates,
-    /// Maximum number of steps for one node: devices to examine, and decisions.
+    /// Maximum number of steps for one node. A step examines a device or makes a decision.
     pub max_steps: u64,
 }
 
 impl Devices {
-    /// Returns the rank of the alternatives that the claims would get on a node.
+    /// Returns the sum of the ranks of the alternatives that the claims would get on a node.
     ///
     /// # Errors
-    /// When there is no solution.
+    /// If there is no solution, or for another reason of [`AllocationError`].
     pub fn fits(&self, query: &DeviceQuery<'_>, node: NodeRef<'_>) -> Result<i64, AllocationError> {
         if let Some(answer) = self.answers.get(query, node.idx(), self.changes.of(node.idx())) {
             return answer;
@@ -185,7 +191,7 @@ impl Devices {
     /// Returns the allocations that the claims get on a node, in the order of the claims.
     ///
     /// # Errors
-    /// When there is no solution.
+    /// If there is no solution, or for another reason of [`AllocationError`].
     pub fn allocate(
         &self,
         query: &DeviceQuery<'_>,
@@ -196,10 +202,54 @@ impl Devices {
         allocator.allocations(&allocator.run()?)
     }
 
-    /// Returns the name of the device class that provides an extended resource. Unlike kube-scheduler's, the answer
+    /// Returns the name of the device class that provides an extended resource. Unlike in kube-scheduler, the answer
     /// does not depend on the order of events.
     pub fn class_of_extended_resource(&self, resource: &str) -> Option<&Str> {
         self.extended.class(resource)
+    }
+
+    /// Returns the namespace and name of the claim that the scheduler created for the extended resources of the pod
+    /// with this UID.
+    pub fn extended_claim_of(&self, pod: &str) -> Option<(&Str, &Str)> {
+        self.extended_claims.of(pod).map(|(namespace, name)| (namespace, name))
+    }
+
+    /// Number of the latest change. While it stays the same, so do all answers for all nodes.
+    pub fn version(&self) -> u64 {
+        self.changes.latest
+    }
+
+    /// Returns the number of devices of a class that a node can reach, and how many of them are in use. The states of
+    /// the pools do not matter. Both numbers are zero if a selector of the class, or a node selector, fails.
+    pub fn count_of_class(&self, class: &DeviceClass, gates: DeviceGates, node: NodeRef<'_>) -> (i64, i64) {
+        let Some(object) = node.object() else { return (0, 0) };
+        let facts = NodeFacts { name: node.name(), labels: &object.labels };
+        let expressions = class.selectors.iter().filter_map(|selector| selector.cel.as_ref());
+        let selectors: Vec<_> =
+            expressions.map(|cel| self.selectors.compiled(&cel.expression, gates)).collect();
+        let local = self.local.get(node.name()).into_iter().flat_map(SlicesByName::values);
+        let (mut all, mut used) = (0, 0);
+        for slice in local.chain(self.shared.values()) {
+            let Ok(devices) = slice.reachable(facts) else { return (0, 0) };
+            let usage = self.pools.get(&slice.key).map(|pool| &pool.usage);
+            for device in devices {
+                match matches(&selectors, slice, device) {
+                    Ok(true) => {}
+                    Ok(false) => continue,
+                    Err(_) => return (0, 0),
+                }
+                all += 1;
+                let name = &slice.spec.devices[device].name;
+                used += i64::from(usage.is_some_and(|usage| usage.contains_key(name)));
+            }
+        }
+        (all, used)
+    }
+
+    /// Number of the latest change to the devices that a row sees.
+    #[cfg(test)]
+    pub(super) fn supply_of(&self, row: NodeIdx) -> u64 {
+        self.changes.of(row).supply
     }
 
     fn allocator<'a>(
@@ -217,7 +267,6 @@ impl Devices {
             classes: query.classes,
             selectors: &self.selectors,
             gates: query.gates,
-            rules: AllocatorRules::V1_36,
             max_steps: query.max_steps,
         }
     }
@@ -252,16 +301,15 @@ impl Devices {
     }
 
     fn slice_changed(&mut self, view: ClusterView<'_>, name: &Str) {
-        let (_, _, slices) = self.watched(view.objects);
-        let new = slices.get("", name);
+        let (_, _, slices, _) = self.watched(view.objects);
+        let new = slices.get("", name).map(|slice| Arc::new(Slice::new(slice, &self.rules)));
         let old = self.slices.get(name).cloned();
-        if old.as_ref().map(|old| &old.spec) == new.map(|new| &new.object) {
+        if old == new {
             return;
         }
-        let new = new.map(|slice| Arc::new(Slice::new(slice)));
         let is_local = |slice: &Slice, pool: &PoolSlices| slice.local_to().is_some() && !pool.has_counters();
-        // A slice that only one node can reach matters for other nodes if they see a part of the same pool: when the
-        // pool becomes complete or incomplete, and when devices share counters.
+        // A slice that only one node can reach does not affect other nodes that see a part of its pool, unless the pool
+        // becomes complete or incomplete, or the devices share counters.
         let narrow = match (&old, &new) {
             (Some(old), Some(new)) => {
                 let is_same_part = old.key == new.key && old.spec.pool == new.spec.pool;
@@ -283,7 +331,20 @@ impl Devices {
         }
     }
 
-    /// Marks the rows that a changed slice concerns: those that see a part of its pool or, if `narrow`, the slice.
+    /// Replaces the slices with devices to which the rule adds a taint, or did so until now.
+    fn rule_changed(&mut self, view: ClusterView<'_>, name: &Str) {
+        let (_, _, _, rules) = self.watched(view.objects);
+        for rule in self.rules.set(name, rules.get("", name).map(|rule| &rule.object)) {
+            let pools = self.pools.iter().filter(|(key, _)| rule.concerns(key));
+            let slices = pools.flat_map(|(_, pool)| pool.slices.iter()).map(|slice| slice.name.clone());
+            for slice in slices.collect::<Vec<_>>() {
+                self.slice_changed(view, &slice);
+            }
+        }
+    }
+
+    /// Marks the rows that a changed slice concerns: if `narrow`, only the row of the slice's node; otherwise all rows
+    /// that may see a part of the slice's pool.
     fn supply_changed(&mut self, view: ClusterView<'_>, slice: &Slice, narrow: bool) {
         let number = self.changes.next();
         let Some(pool) = self.pools.get_mut(&slice.key) else { return };
@@ -340,8 +401,10 @@ impl Devices {
     }
 
     fn claim_changed(&mut self, view: ClusterView<'_>, key: (Str, Str)) {
-        let (claims, _, _) = self.watched(view.objects);
-        let new = claims.get(&key.0, &key.1).and_then(|claim| claim.status.allocation.clone());
+        let (claims, ..) = self.watched(view.objects);
+        let claim = claims.get(&key.0, &key.1);
+        self.extended_claims.set(&key, claim);
+        let new = claim.and_then(|claim| claim.status.allocation.clone());
         if self.allocations.get(&key) == new.as_ref() {
             return;
         }
@@ -380,7 +443,7 @@ impl Devices {
         }
     }
 
-    /// Marks the rows that a change of the use of a device concerns.
+    /// Marks the rows that a change in the use of a device concerns.
     fn usage_changed(&mut self, view: ClusterView<'_>, key: &PoolKey, device: &str) {
         let number = self.changes.next();
         let Some(pool) = self.pools.get(key) else { return };
@@ -412,7 +475,7 @@ fn rank(claims: &[&Custom<ResourceClaim>], solution: &Solution) -> i64 {
 }
 
 impl Watches for Devices {
-    type Resources = (ResourceClaim, DeviceClass, ResourceSlice);
+    type Resources = (ResourceClaim, DeviceClass, ResourceSlice, DeviceTaintRule);
 }
 
 impl Index for Devices {
@@ -442,9 +505,11 @@ impl Index for Devices {
         } else if key.is_of::<ResourceSlice>() {
             self.slice_changed(view, &key.name);
         } else if key.is_of::<DeviceClass>() {
-            let (_, classes, _) = self.watched(view.objects);
+            let (_, classes, ..) = self.watched(view.objects);
             self.extended.set(&key.name, classes.get("", &key.name).map(|class| &class.object));
             self.changes.all.usage = self.changes.next();
+        } else if key.is_of::<DeviceTaintRule>() {
+            self.rule_changed(view, &key.name);
         }
     }
 }

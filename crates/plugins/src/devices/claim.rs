@@ -1,17 +1,18 @@
-//! Resource claims: what a pod asks of devices, and what it got.
+//! Resource claims: the devices that a pod asks for, and the devices allocated to it.
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use harbormaster_api::{Quantity, Str, Timestamp, selector::NodeSelector};
 use harbormaster_framework::{
     pod::PodInfo,
-    resource::{Custom, Resource, ResourceScope},
+    resource::{Custom, OlderVersion, Resource, ResourceScope},
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::{
     taint::DeviceToleration,
+    versions,
     wire::{self, node_selector},
 };
 use crate::storage::wire::or_default;
@@ -19,10 +20,10 @@ use crate::storage::wire::or_default;
 /// Finalizer of every allocated claim. It keeps a claim from disappearing while its devices are in use.
 pub const FINALIZER: &str = "resource.kubernetes.io/delete-protection";
 
-/// Number of devices that one claim can have (`AllocationResultsMaxSize`).
+/// Maximum number of devices of one claim (`AllocationResultsMaxSize`).
 pub const MAX_RESULTS: usize = 32;
 
-/// Number of alternatives of one request (`FirstAvailableDeviceRequestMaxSize`).
+/// Maximum number of alternatives of one request (`FirstAvailableDeviceRequestMaxSize`).
 pub const MAX_ALTERNATIVES: usize = 8;
 
 /// A resource claim.
@@ -35,7 +36,8 @@ pub struct ResourceClaim {
     pub spec: Arc<ClaimSpec>,
     /// `status`
     pub status: ClaimStatus,
-    /// True if the allocation is assumed: the scheduler has chosen the devices, and the API server does not know yet.
+    /// True if the allocation is assumed: the scheduler has chosen the devices, but the API server has not recorded
+    /// them yet.
     pub is_in_flight: bool,
 }
 
@@ -69,6 +71,7 @@ impl Resource for ResourceClaim {
     const KIND: &'static str = "ResourceClaim";
     const PLURAL: &'static str = "resourceclaims";
     const SCOPE: ResourceScope = ResourceScope::Namespaced;
+    const OLDER_VERSIONS: &'static [OlderVersion] = versions::OLDER;
 }
 
 /// `spec` of a claim.
@@ -105,7 +108,7 @@ pub struct DeviceRequest {
     /// `exactly`: one kind of device.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exactly: Option<DeviceDemand>,
-    /// `firstAvailable`: alternatives, the most wanted first.
+    /// `firstAvailable`: alternatives, most preferred first.
     #[serde(deserialize_with = "or_default", skip_serializing_if = "Vec::is_empty")]
     pub first_available: Vec<DeviceDemand>,
 }
@@ -120,7 +123,7 @@ pub struct DeviceDemand {
     /// `deviceClassName`
     #[serde(deserialize_with = "or_default")]
     pub device_class_name: Str,
-    /// `selectors`, which a device must all match.
+    /// `selectors`, all of which a device must match.
     #[serde(deserialize_with = "or_default", skip_serializing_if = "Vec::is_empty")]
     pub selectors: Vec<DeviceSelector>,
     /// `allocationMode`
@@ -138,6 +141,9 @@ pub struct DeviceDemand {
     /// `capacity`: amounts that the claim wants of each device.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub capacity: Option<CapacityRequirements>,
+    /// `derivedAttributes`, which are not supported.
+    #[serde(deserialize_with = "or_default", skip_serializing_if = "Vec::is_empty")]
+    pub derived_attributes: Vec<Value>,
 }
 
 /// `allocationMode` for a number of devices.
@@ -173,7 +179,7 @@ pub struct CelSelector {
     pub expression: Str,
 }
 
-/// A condition on all devices that are allocated for some requests.
+/// A condition that the devices of some requests must meet together.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DeviceConstraint {
@@ -204,9 +210,9 @@ pub struct ClaimConfiguration {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ClaimStatus {
-    /// `allocation`; `None` if the claim has no devices.
+    /// `allocation`; `None` if the claim is not allocated.
     pub allocation: Option<Arc<Allocation>>,
-    /// `reservedFor`: the pods that may use the claim.
+    /// `reservedFor`: the consumers, usually pods, that may use the claim.
     #[serde(deserialize_with = "or_default")]
     pub reserved_for: Vec<Consumer>,
     /// `devices`: what drivers report about the allocated devices.
@@ -233,7 +239,7 @@ pub struct Consumer {
 }
 
 impl Consumer {
-    /// The entry for a pod.
+    /// Returns the entry for a pod.
     pub fn pod(pod: &PodInfo) -> Self {
         Self {
             api_group: Str::default(),
@@ -244,7 +250,7 @@ impl Consumer {
     }
 }
 
-/// Devices that a claim has got.
+/// Devices allocated for a claim.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Allocation {
@@ -287,7 +293,7 @@ pub struct DeviceResult {
     /// `device`
     #[serde(deserialize_with = "or_default")]
     pub device: Str,
-    /// `adminAccess`; such a device does not count as allocated.
+    /// `adminAccess`: if true, the device does not count as allocated.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub admin_access: Option<bool>,
     /// `tolerations`, copied from the request.
@@ -305,6 +311,9 @@ pub struct DeviceResult {
     /// `consumedCapacity` of a shared device, by qualified name.
     #[serde(deserialize_with = "or_default", skip_serializing_if = "BTreeMap::is_empty")]
     pub consumed_capacity: BTreeMap<Str, Quantity>,
+    /// `skipNodeOperations`: operations that the kubelet leaves out, if the node supports this.
+    #[serde(deserialize_with = "or_default", skip_serializing_if = "Vec::is_empty")]
+    pub skip_node_operations: Vec<Str>,
 }
 
 /// Configuration for drivers in an allocation.
@@ -338,7 +347,7 @@ pub struct AllocatedDevice {
     /// `conditions`
     #[serde(deserialize_with = "or_default")]
     pub conditions: Vec<DeviceCondition>,
-    /// All other fields; they only matter for whether a status changed.
+    /// All other fields. They matter only when two statuses are compared.
     #[serde(flatten)]
     pub rest: Map<String, Value>,
 }

@@ -1,11 +1,11 @@
 //! Device classes: named kinds of devices.
 
 use harbormaster_api::Str;
-use harbormaster_framework::resource::{Resource, ResourceScope};
+use harbormaster_framework::resource::{OlderVersion, Resource, ResourceScope};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::{claim::DeviceSelector, wire};
+use super::{claim::DeviceSelector, versions, wire};
 use crate::storage::wire::or_default;
 use harbormaster_api::Timestamp;
 
@@ -13,9 +13,9 @@ use harbormaster_api::Timestamp;
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(from = "WireClass")]
 pub struct DeviceClass {
-    /// `metadata.creationTimestamp`: of two classes for the same extended resource, the newer one counts.
+    /// `metadata.creationTimestamp`. Among the classes for one extended resource, the newest is used.
     pub created: Option<Timestamp>,
-    /// `spec.selectors`, which a device must all match.
+    /// `spec.selectors`, all of which a device must match.
     pub selectors: Vec<DeviceSelector>,
     /// `spec.config`, which the scheduler copies into allocations.
     pub config: Vec<Map<String, Value>>,
@@ -29,6 +29,7 @@ impl Resource for DeviceClass {
     const KIND: &'static str = "DeviceClass";
     const PLURAL: &'static str = "deviceclasses";
     const SCOPE: ResourceScope = ResourceScope::Cluster;
+    const OLDER_VERSIONS: &'static [OlderVersion] = versions::OLDER;
 }
 
 #[derive(Default, Deserialize)]

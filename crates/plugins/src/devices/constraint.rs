@@ -1,11 +1,9 @@
 //! Constraints on the devices of a claim.
 
 use harbormaster_api::Str;
+use harbormaster_cel::Attribute;
 
-use super::{
-    claim::DeviceConstraint,
-    slice::{Attribute, Device},
-};
+use super::{DeviceGates, claim::DeviceConstraint, slice::Device};
 
 /// A request or one of its alternatives, as constraints name it.
 #[derive(Clone, Copy, Debug)]
@@ -16,90 +14,103 @@ pub(super) struct RequestName<'a> {
     pub(super) alternative: Option<&'a str>,
 }
 
-/// A constraint and the devices that it has accepted. Devices are removed in the reverse order in which they were
-/// added.
+impl<'a> RequestName<'a> {
+    /// Name of the alternative, or of the request if it has no alternatives.
+    pub(super) fn own(self) -> &'a str {
+        self.alternative.unwrap_or(self.request)
+    }
+}
+
+/// A constraint and the devices that it has accepted. Devices are removed in the reverse order of their addition.
 #[derive(Clone, Debug)]
-pub(super) enum Constraint<'a> {
-    /// All devices have the same value of the attribute.
-    Match { spec: &'a DeviceConstraint, attribute: &'a str, value: Option<&'a Attribute>, devices: usize },
-    /// All devices have different values of the attribute.
-    Distinct {
-        spec: &'a DeviceConstraint,
-        attribute: &'a str,
-        /// Values by request. With [`AllocatorRules::distinct_by_request`](super::allocator::AllocatorRules), only the
-        /// latest value of a request counts.
-        values: Vec<(&'a str, &'a Attribute)>,
-        devices: usize,
-        by_request: bool,
-    },
+pub(super) struct Constraint<'a> {
+    spec: &'a DeviceConstraint,
+    attribute: &'a str,
+    condition: Condition,
+    gates: DeviceGates,
+    /// Values of the accepted devices, with the names of their requests. With
+    /// [`DeviceRules::distinct_by_request`](super::rules::DeviceRules), `distinctAttribute` keeps only the latest value
+    /// of each request.
+    values: Vec<(&'a str, &'a Attribute)>,
+    devices: usize,
+}
+
+/// What the values of all devices must have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Condition {
+    Equal,
+    Distinct,
 }
 
 impl<'a> Constraint<'a> {
     /// Returns the constraint; `None` if it is of an unknown kind.
-    pub(super) fn new(spec: &'a DeviceConstraint, by_request: bool) -> Option<Self> {
-        if let Some(attribute) = &spec.match_attribute {
-            return Some(Self::Match { spec, attribute, value: None, devices: 0 });
-        }
-        let attribute = spec.distinct_attribute.as_ref()?;
-        Some(Self::Distinct { spec, attribute, values: Vec::new(), devices: 0, by_request })
+    pub(super) fn new(spec: &'a DeviceConstraint, gates: DeviceGates) -> Option<Self> {
+        let (attribute, condition) = match (&spec.match_attribute, &spec.distinct_attribute) {
+            (Some(attribute), _) => (attribute, Condition::Equal),
+            (None, Some(attribute)) => (attribute, Condition::Distinct),
+            (None, None) => return None,
+        };
+        Some(Self { spec, attribute, condition, gates, values: Vec::new(), devices: 0 })
     }
 
     pub(super) fn is_distinct(&self) -> bool {
-        matches!(self, Self::Distinct { .. })
+        self.condition == Condition::Distinct
     }
 
     /// Adds a device, or returns false if the constraint does not allow it.
     pub(super) fn add(&mut self, name: RequestName<'a>, driver: &str, device: &'a Device) -> bool {
-        if !applies(self.spec(), name) {
+        if !applies(self.spec, name) {
             return true;
         }
-        match self {
-            Self::Match { attribute, value, devices, .. } => {
-                let Some(found) = lookup(device, driver, attribute) else { return false };
-                match value {
-                    Some(known) if *devices > 0 && !are_same(known, found) => return false,
-                    Some(_) if *devices > 0 => {}
-                    _ => *value = Some(found),
-                }
-                *devices += 1;
-            }
-            Self::Distinct { attribute, values, devices, by_request, .. } => {
-                let Some(found) = lookup(device, driver, attribute) else { return false };
-                let is_taken = |known: &Attribute| !is_scalar(found) || are_same(known, found);
-                if *devices > 0 && values.iter().any(|(_, known)| is_taken(known)) {
-                    return false;
-                }
-                if *by_request {
-                    values.retain(|(request, _)| *request != name.request);
-                }
-                values.push((name.request, found));
-                *devices += 1;
-            }
+        let Some(found) = lookup(device, driver, self.attribute) else { return false };
+        if !self.allows(found) {
+            return false;
         }
+        if self.keeps_latest() {
+            self.values.retain(|(request, _)| *request != name.request);
+        }
+        self.values.push((name.request, found));
+        self.devices += 1;
         true
+    }
+
+    fn allows(&self, found: &Attribute) -> bool {
+        let mut known = self.values.iter().map(|(_, known)| *known);
+        if self.gates.list_constraints {
+            let elements = elements(found);
+            return match self.condition {
+                Condition::Equal => {
+                    elements.iter().any(|element| known.clone().all(|known| contains(known, element)))
+                }
+                Condition::Distinct => {
+                    let is_known = |element: &Attribute| known.clone().any(|known| contains(known, element));
+                    !elements.is_empty() && !elements.iter().any(is_known)
+                }
+            };
+        }
+        // The first device can have any value.
+        self.devices == 0
+            || match self.condition {
+                Condition::Equal => known.next().is_none_or(|first| are_same(first, found)),
+                Condition::Distinct => !known.any(|known| !is_scalar(found) || are_same(known, found)),
+            }
     }
 
     /// Removes a device that was added.
     pub(super) fn remove(&mut self, name: RequestName<'_>) {
-        if !applies(self.spec(), name) {
+        if !applies(self.spec, name) {
             return;
         }
-        match self {
-            Self::Match { devices, .. } => *devices = devices.saturating_sub(1),
-            Self::Distinct { values, devices, by_request, .. } => {
-                *devices = devices.saturating_sub(1);
-                match by_request {
-                    true => values.retain(|(request, _)| *request != name.request),
-                    false => drop(values.pop()),
-                }
-            }
+        self.devices = self.devices.saturating_sub(1);
+        match self.keeps_latest() {
+            true => self.values.retain(|(request, _)| *request != name.request),
+            false => drop(self.values.pop()),
         }
     }
 
-    fn spec(&self) -> &'a DeviceConstraint {
-        match self {
-            Self::Match { spec, .. } | Self::Distinct { spec, .. } => spec,
-        }
+    /// Returns true if only the latest value of each request counts.
+    fn keeps_latest(&self) -> bool {
+        self.is_distinct() && self.gates.rules.distinct_by_request
     }
 }
 
@@ -113,7 +124,7 @@ fn applies(spec: &DeviceConstraint, name: RequestName<'_>) -> bool {
         })
 }
 
-/// Returns an attribute of a device. An unqualified name of the device stands for a name in the driver's domain.
+/// Returns an attribute of a device. In the device, an unqualified name stands for a name in the driver's domain.
 pub(super) fn lookup<'a>(device: &'a Device, driver: &str, qualified: &str) -> Option<&'a Attribute> {
     if let Some(found) = device.attributes.get(qualified) {
         return Some(found);
@@ -131,6 +142,29 @@ fn is_scalar(attribute: &Attribute) -> bool {
 /// has only one valid spelling. Lists are never the same.
 fn are_same(a: &Attribute, b: &Attribute) -> bool {
     is_scalar(a) && a == b
+}
+
+/// Returns the elements of a list, or the value itself.
+fn elements(attribute: &Attribute) -> Vec<Attribute> {
+    match attribute {
+        Attribute::Ints(list) => list.iter().copied().map(Attribute::Int).collect(),
+        Attribute::Bools(list) => list.iter().copied().map(Attribute::Bool).collect(),
+        Attribute::Strings(list) => list.iter().cloned().map(Attribute::String).collect(),
+        Attribute::Versions(list) => list.iter().cloned().map(Attribute::Version).collect(),
+        Attribute::Unknown => Vec::new(),
+        scalar => vec![scalar.clone()],
+    }
+}
+
+/// Returns true if the attribute is this value, or a list that contains it.
+fn contains(attribute: &Attribute, value: &Attribute) -> bool {
+    match (attribute, value) {
+        (Attribute::Ints(list), Attribute::Int(value)) => list.contains(value),
+        (Attribute::Bools(list), Attribute::Bool(value)) => list.contains(value),
+        (Attribute::Strings(list), Attribute::String(value)) => list.contains(value),
+        (Attribute::Versions(list), Attribute::Version(value)) => list.contains(value),
+        (known, value) => are_same(known, value),
+    }
 }
 
 /// Returns the name under which a result refers to a request.

@@ -4,12 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use rustc_hash::FxHashMap;
 
-use super::{
-    allocator::{Allocator, AllocatorRules},
-    capacity::nanos,
-    pools::NodePool,
-    slice::Device,
-};
+use super::{allocator::Allocator, capacity::nanos, pools::NodePool, rules::DeviceRules, slice::Device};
 
 /// Amounts by counter set and counter, in units of 10⁻⁹.
 type Amounts<'a> = BTreeMap<(&'a str, &'a str), i128>;
@@ -17,14 +12,14 @@ type Amounts<'a> = BTreeMap<(&'a str, &'a str), i128>;
 /// Counters during one search.
 #[derive(Debug)]
 pub(super) struct Counters<'a> {
-    /// Index of the pool whose counters each pool uses.
+    /// For each pool, the index of its entry in `pools`. Pools of the same name may share an entry.
     owners: Vec<usize>,
     pools: Vec<PoolCounters<'a>>,
 }
 
 #[derive(Debug, Default)]
 struct PoolCounters<'a> {
-    /// Amounts that are free, which may be negative. Computed when a device of the pool is first considered.
+    /// Amounts that are free, which may be negative. Computed from the pool whose device is considered first.
     free: Option<Amounts<'a>>,
     /// Amounts that this search has taken.
     taken: Amounts<'a>,
@@ -32,7 +27,7 @@ struct PoolCounters<'a> {
 
 impl<'a> Counters<'a> {
     /// Creates the counters of these pools.
-    pub(super) fn new<'p>(pools: &'p [Arc<NodePool>], rules: AllocatorRules) -> Self {
+    pub(super) fn new<'p>(pools: &'p [Arc<NodePool>], rules: DeviceRules) -> Self {
         let mut first: FxHashMap<&str, usize> = FxHashMap::default();
         let owner = |(at, pool): (usize, &'p Arc<NodePool>)| match rules.counters_by_pool_name {
             true => *first.entry(&pool.key.pool).or_insert(at),
@@ -66,7 +61,7 @@ impl<'a> Counters<'a> {
     }
 }
 
-/// Returns the counters of a pool without those that allocated devices consume.
+/// Returns the counters of a pool, minus the amounts that allocated devices consume.
 fn free<'a>(task: &Allocator<'a>, pool: usize) -> Amounts<'a> {
     let NodePool { counters, slices, elsewhere, .. } = &*task.pools[pool];
     let mut free = Amounts::new();
@@ -77,7 +72,7 @@ fn free<'a>(task: &Allocator<'a>, pool: usize) -> Amounts<'a> {
     let Some(usage) = task.usage[pool] else { return free };
     let devices = slices.iter().chain(elsewhere).flat_map(|slice| &slice.spec.devices);
     for device in devices.filter(|device| !device.consumes_counters.is_empty()) {
-        if usage.get(&device.name).is_some_and(|usage| usage.is_exclusive(task.gates)) {
+        if usage.get(&device.name).is_some_and(|usage| usage.consumes_counters(task.gates)) {
             for (counter, amount) in consumed(device) {
                 free.entry(counter).and_modify(|free| *free -= amount);
             }

@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct ExpressionId(pub(super) u32);
 
-/// Maximum number of expressions with results. When there are more, all results are forgotten.
+/// Maximum number of expressions with results. Before one more is added, all results are forgotten.
 const MAX_EXPRESSIONS: usize = 64;
 
 /// Results by expression and device. Errors are not kept.

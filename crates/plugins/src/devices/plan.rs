@@ -45,14 +45,23 @@ pub(super) struct Plan<'a> {
 }
 
 impl<'a> Allocator<'a> {
-    /// Plans what a claim asks for, and checks that the scheduler can handle it.
+    /// Prepares a claim for the search, and checks that the scheduler supports the claim.
     pub(super) fn plan(&self, claim: &'a Custom<ResourceClaim>) -> Result<ClaimPlan<'a>, AllocationError> {
         let mut least: usize = 0;
+        let detailed = self.gates.rules.detailed_errors;
         let mut requests = Vec::with_capacity(claim.spec.devices.requests.len());
         for request in &claim.spec.devices.requests {
             let plan = self.plan_request(claim, request)?;
             let alternatives = plan.alternatives.iter().map(|plan| plan.count);
-            least = alternatives.min().unwrap_or_default().saturating_add(least);
+            let more = alternatives.min().unwrap_or_default();
+            if detailed && more > MAX_RESULTS - least {
+                let (claim, request) = (full_name(claim), &request.name);
+                return AllocationError::fatal(format!(
+                    "claim {claim}, request {request}: adding {more} devices exceeds the claim limit of \
+                     {MAX_RESULTS}, with {least} already accounted for"
+                ));
+            }
+            least = least.saturating_add(more);
             requests.push(plan);
         }
         if least > MAX_RESULTS {
@@ -110,9 +119,15 @@ impl<'a> Allocator<'a> {
         demand: &'a DeviceDemand,
     ) -> Result<Plan<'a>, AllocationError> {
         let about = || {
-            let own = name.alternative.unwrap_or(name.request);
+            let own = name.own();
             format!("claim {}, request {own}", full_name(claim))
         };
+        if self.gates.rules.knows_unsupported_fields && !demand.derived_attributes.is_empty() {
+            let about = about();
+            return AllocationError::fatal(format!(
+                "{about}: cannot handle request with derived attributes, the feature is disabled"
+            ));
+        }
         if let Some(at) = demand.selectors.iter().position(|selector| selector.cel.is_none()) {
             let about = about();
             return AllocationError::fatal(format!(
@@ -167,7 +182,7 @@ impl<'a> Allocator<'a> {
         Ok(plan)
     }
 
-    /// Returns all devices that match a request.
+    /// Returns all devices that match a request and have the capacity for it.
     fn all_devices(
         &self,
         claim: &'a Custom<ResourceClaim>,
@@ -189,7 +204,7 @@ impl<'a> Allocator<'a> {
             }
             let mut position = Position { pool: at, ..Position::default() };
             while let Some(found) = self.device_at(&mut position) {
-                if self.is_selectable(claim, plan, found)? && self.has_capacity(plan, found, None) {
+                if self.is_selectable(claim, plan, found)? && self.may_have_capacity(claim, plan, found)? {
                     all.push(found);
                 }
                 position.device += 1;
@@ -201,7 +216,7 @@ impl<'a> Allocator<'a> {
     fn constraints(&self, claim: &'a Custom<ResourceClaim>) -> Result<Vec<Constraint<'a>>, AllocationError> {
         let specs = claim.spec.devices.constraints.iter().enumerate();
         let constraint = |(at, spec)| {
-            let known = Constraint::new(spec, self.rules.distinct_by_request);
+            let known = Constraint::new(spec, self.gates);
             let known = known.filter(|known| !known.is_distinct() || !self.gates.are_stable());
             known.ok_or_else(|| {
                 let claim = full_name(claim);

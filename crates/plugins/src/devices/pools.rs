@@ -12,9 +12,11 @@ use super::{
     gates::DeviceGates,
     memo::SelectorMemo,
     slice::{CounterConsumption, CounterSet, Device, ResourcePool, ResourceSlice},
+    taint::DeviceTaint,
+    taint_rule::{RuleTaints, TaintRules},
 };
 
-/// Driver and name of a pool. Ordered as the allocator visits pools.
+/// Driver and name of a pool.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct PoolKey {
     pub(super) driver: Str,
@@ -34,17 +36,21 @@ pub(super) struct Slice {
     pub(super) key: Arc<PoolKey>,
     pub(super) spec: ResourceSlice,
     selector: Option<ParsedNodeSelector>,
-    /// Selectors of the devices, if each device has its own nodes.
+    /// Node selectors of the devices, if each device has its own nodes.
     device_selectors: Vec<Option<ParsedNodeSelector>>,
     /// True if some device consumes counters.
     pub(super) consumes_counters: bool,
-    /// Results of CEL selectors. A changed slice becomes a new one, so results never get stale.
+    /// True if some device names compatibility groups, which are not supported.
+    has_groups: bool,
+    /// Taints that rules add to the devices.
+    rule_taints: RuleTaints,
+    /// Results of CEL selectors. A changed slice is replaced by a new `Slice`, so results never become stale.
     pub(super) memo: SelectorMemo,
 }
 
 impl PartialEq for Slice {
     fn eq(&self, other: &Self) -> bool {
-        self.name == other.name && self.spec == other.spec
+        self.name == other.name && self.spec == other.spec && self.rule_taints == other.rule_taints
     }
 }
 
@@ -56,15 +62,19 @@ pub(super) struct NodeFacts<'a> {
 }
 
 impl Slice {
-    pub(super) fn new(slice: &Custom<ResourceSlice>) -> Self {
+    pub(super) fn new(slice: &Custom<ResourceSlice>, rules: &TaintRules) -> Self {
         let spec = slice.object.clone();
+        let key = PoolKey { driver: spec.driver.clone(), pool: spec.pool.name.clone() };
         let parsed = |device: &Arc<Device>| device.node_selector.as_ref().map(ParsedNodeSelector::new);
+        let consumed = || slice.devices.iter().flat_map(|device| &device.consumes_counters);
         Self {
             name: slice.metadata.name.clone(),
-            key: Arc::new(PoolKey { driver: spec.driver.clone(), pool: spec.pool.name.clone() }),
+            rule_taints: rules.taints(&key, spec.devices.iter().map(|device| &**device)),
+            key: Arc::new(key),
             selector: spec.nodes.node_selector.as_ref().map(ParsedNodeSelector::new),
             device_selectors: spec.devices.iter().map(parsed).collect(),
-            consumes_counters: spec.devices.iter().any(|device| !device.consumes_counters.is_empty()),
+            consumes_counters: consumed().next().is_some(),
+            has_groups: consumed().any(|consumed| !consumed.compatibility_groups.is_empty()),
             memo: SelectorMemo::new(spec.devices.len()),
             spec,
         }
@@ -82,11 +92,23 @@ impl Slice {
         self.spec.devices.iter().any(|device| *device.name == *name)
     }
 
-    /// Returns true if the slice matters for the node.
-    fn is_relevant(&self, node: NodeFacts<'_>) -> Result<bool, String> {
+    /// Taints of the device with this index.
+    pub(super) fn taints(&self, device: usize) -> impl Iterator<Item = &DeviceTaint> {
+        self.spec.devices[device].taints.iter().chain(self.rule_taints.get(&device).into_iter().flatten())
+    }
+
+    /// Returns true if the scheduler must not use the slice.
+    fn is_ignored(&self, gates: DeviceGates) -> bool {
+        let has_partitions = self.spec.nodes.per_device.is_some() || !self.spec.shared_counters.is_empty();
+        has_partitions && !gates.partitionable_devices
+            || self.has_groups && gates.rules.knows_unsupported_fields
+    }
+
+    /// Returns true if the node must consider the slice: it contains counters, or devices that the node may reach.
+    fn is_relevant(&self, node: NodeFacts<'_>, gates: DeviceGates) -> Result<bool, String> {
         let nodes = &self.spec.nodes;
         let node_name = nodes.node_name.as_deref().unwrap_or_default();
-        if !self.spec.shared_counters.is_empty() {
+        if !self.spec.shared_counters.is_empty() && gates.counters_reach_all_nodes() {
             return Ok(true);
         }
         if !node_name.is_empty() || nodes.all_nodes || self.selector.is_some() {
@@ -107,6 +129,24 @@ impl Slice {
             }
         }
         Ok(false)
+    }
+
+    /// Returns the positions of the devices that the node can reach, whatever the state of their pool.
+    pub(super) fn reachable(&self, node: NodeFacts<'_>) -> Result<Vec<usize>, String> {
+        let nodes = &self.spec.nodes;
+        let all = 0..self.spec.devices.len();
+        if nodes.per_device == Some(true) {
+            let mut reachable = Vec::new();
+            for at in all {
+                if self.device_matches(at, node)? {
+                    reachable.push(at);
+                }
+            }
+            return Ok(reachable);
+        }
+        let name = nodes.node_name.as_deref().unwrap_or_default();
+        let is_reachable = matches(node, name, nodes.all_nodes, self.selector.as_ref())?;
+        Ok(if is_reachable { all.collect() } else { Vec::new() })
     }
 
     /// Returns true if the node can reach a device that has its own nodes.
@@ -145,8 +185,8 @@ pub(super) struct PoolSlices {
     by_name: SlicesByName,
     /// Number of slices by generation.
     generations: BTreeMap<i64, usize>,
-    /// Slices with devices that consume counters.
-    consumers: SlicesByName,
+    /// Slices with counters, or with devices that consume counters.
+    partitioned: SlicesByName,
     /// Number of slices that several nodes may reach.
     shared: usize,
 }
@@ -156,15 +196,15 @@ impl PoolSlices {
         self.remove(&slice.name);
         *self.generations.entry(slice.spec.pool.generation).or_default() += 1;
         self.shared += usize::from(slice.local_to().is_none());
-        if slice.consumes_counters {
-            self.consumers.insert(slice.name.clone(), slice.clone());
+        if slice.consumes_counters || !slice.spec.shared_counters.is_empty() {
+            self.partitioned.insert(slice.name.clone(), slice.clone());
         }
         self.by_name.insert(slice.name.clone(), slice.clone());
     }
 
     pub(super) fn remove(&mut self, name: &str) {
         let Some(slice) = self.by_name.remove(name) else { return };
-        self.consumers.remove(name);
+        self.partitioned.remove(name);
         self.shared -= usize::from(slice.local_to().is_none());
         if let Some(count) = self.generations.get_mut(&slice.spec.pool.generation) {
             *count -= 1;
@@ -182,12 +222,12 @@ impl PoolSlices {
         self.by_name.is_empty()
     }
 
-    /// Returns true if the devices of one slice matter for the others.
+    /// Returns true if allocating a device of one slice may affect devices of other slices.
     pub(super) fn has_counters(&self) -> bool {
-        !self.consumers.is_empty()
+        !self.partitioned.is_empty()
     }
 
-    /// Returns true if several nodes may reach some slices.
+    /// Returns true if several nodes may reach some slice.
     pub(super) fn is_shared(&self) -> bool {
         self.shared > 0
     }
@@ -206,7 +246,7 @@ pub(super) struct NodePool {
     pub(super) counters: BTreeMap<Str, CounterSet>,
     /// True if some device has binding conditions.
     has_binding_conditions: bool,
-    /// True if some devices have their own nodes, so that nodes with the same slices may reach different devices.
+    /// True if some devices have their own nodes, so that nodes that see the same slices may reach different devices.
     pub(super) has_nodes_per_device: bool,
 }
 
@@ -221,7 +261,8 @@ pub(super) enum PoolState {
     Invalid,
 }
 
-/// Returns the slices that a node sees, by pool. `slices` are all that may matter for the node.
+/// Returns the slices that a node sees, by pool, without older generations. `slices` contains every slice that may be
+/// relevant to the node.
 pub(super) fn visible<'a>(
     slices: impl Iterator<Item = &'a Arc<Slice>>,
     node: NodeFacts<'_>,
@@ -229,8 +270,7 @@ pub(super) fn visible<'a>(
 ) -> Result<BTreeMap<Arc<PoolKey>, Vec<Arc<Slice>>>, String> {
     let mut visible: BTreeMap<Arc<PoolKey>, Vec<Arc<Slice>>> = BTreeMap::new();
     for slice in slices {
-        let partitions = slice.spec.nodes.per_device.is_some() || !slice.spec.shared_counters.is_empty();
-        if (partitions && !gates.partitionable_devices) || !slice.is_relevant(node)? {
+        if slice.is_ignored(gates) || !slice.is_relevant(node, gates)? {
             continue;
         }
         let generation = slice.spec.pool.generation;
@@ -261,23 +301,28 @@ impl NodePool {
     ) -> Option<Self> {
         let ResourcePool { generation, resource_slice_count, .. } = slices.first()?.spec.pool;
         let is_complete = |count: usize| i64::try_from(count) == Ok(resource_slice_count);
-        let mut elsewhere: Vec<Arc<Slice>> = Vec::new();
+        let mut unseen: Vec<Arc<Slice>> = Vec::new();
         if !is_complete(slices.len()) {
             if all.generations.last_key_value().is_some_and(|(newest, _)| *newest > generation) {
                 return None;
             }
-            if !is_complete(all.generations.get(&generation).copied().unwrap_or_default()) {
+            let current = |slice: &&Arc<Slice>| slice.spec.pool.generation == generation;
+            let unsupported = |slice: &&Arc<Slice>| slice.has_groups && gates.rules.knows_unsupported_fields;
+            let usable = all.generations.get(&generation).copied().unwrap_or_default();
+            let usable = usable - all.partitioned.values().filter(current).filter(unsupported).count();
+            if !is_complete(usable) {
                 return Some(Self::empty(key, PoolState::Incomplete));
             }
             let seen: BTreeSet<&Str> = slices.iter().map(|slice| &slice.name).collect();
-            let current = all.consumers.values().filter(|slice| slice.spec.pool.generation == generation);
-            elsewhere = current.filter(|slice| !seen.contains(&slice.name)).cloned().collect();
+            let current = all.partitioned.values().filter(current).filter(|slice| !unsupported(slice));
+            unseen = current.filter(|slice| !seen.contains(&slice.name)).cloned().collect();
         }
         slices.sort_by(|a, b| a.name.cmp(&b.name));
-        let (counting, slices): (Vec<_>, Vec<_>) = match gates.partitionable_devices {
-            true => slices.into_iter().partition(|slice| !slice.spec.shared_counters.is_empty()),
-            false => (Vec::new(), slices),
-        };
+        let has_counters =
+            |slice: &Arc<Slice>| gates.partitionable_devices && !slice.spec.shared_counters.is_empty();
+        let (mut counting, slices): (Vec<_>, Vec<_>) = slices.into_iter().partition(has_counters);
+        let (unseen_counting, elsewhere): (Vec<_>, Vec<_>) = unseen.into_iter().partition(has_counters);
+        counting.extend(unseen_counting);
         let invalid = |key| Some(Self::empty(key, PoolState::Invalid));
         if !are_unique(slices.iter().flat_map(|slice| &slice.spec.devices).map(|device| &device.name)) {
             return invalid(key);
@@ -311,7 +356,7 @@ impl NodePool {
         }
     }
 
-    /// Looks for binding conditions and for nodes of single devices.
+    /// Records whether some devices have binding conditions or their own nodes.
     fn checked(mut self) -> Self {
         let mut slices = self.slices.iter();
         self.has_nodes_per_device = slices.any(|slice| slice.spec.nodes.per_device == Some(true));

@@ -26,7 +26,7 @@ impl Allocator<'_> {
         claims.map(|((claim, devices), alternatives)| self.allocation(claim, devices, alternatives)).collect()
     }
 
-    /// Checks that [`Self::allocations`] does not fail.
+    /// Checks that [`Self::allocations`] would not fail.
     pub(super) fn check_nodes(&self, solution: &Solution) -> Result<(), AllocationError> {
         let is_simple = |chosen: &Chosen| {
             let selectors =
@@ -73,13 +73,14 @@ impl Allocator<'_> {
             binding_failure_conditions: conditions(&device.binding_failure_conditions),
             share_id: chosen.is_shared.then(|| share_id(&claim.metadata, at, &device.name)),
             consumed_capacity: match chosen.is_shared {
-                true => capacity::amounts(device, capacity),
+                true => capacity::amounts(device, capacity, self.gates.rules),
                 false => Default::default(),
             },
+            skip_node_operations: Vec::new(),
         }
     }
 
-    /// Returns the configuration of the classes, each class once, and then of the claim.
+    /// Returns the configuration of the classes, each class once, and then that of the claim.
     fn configuration(
         &self,
         claim: &Custom<ResourceClaim>,
@@ -88,7 +89,7 @@ impl Allocator<'_> {
         let requests = &claim.spec.devices.requests;
         let chosen = || requests.iter().zip(alternatives).map(|(request, at)| demand_of(request, *at));
         let mut all: Vec<AllocationConfiguration> = Vec::new();
-        // Class and its range in `all`.
+        // Each class with its range in `all`.
         let mut classes: Vec<(&Str, std::ops::Range<usize>)> = Vec::new();
         for (name, demand) in chosen() {
             let Some(class) = demand.map(|demand| &demand.device_class_name) else { continue };
@@ -117,17 +118,22 @@ impl Allocator<'_> {
                 all.push(of_claim());
                 continue;
             }
-            // As in kube-scheduler, the configuration is repeated for each request that it names.
-            let named = chosen().filter(|(name, _)| {
-                let full = result_name(*name);
-                config.requests.iter().any(|named| *named == *name.request || *named == full)
-            });
-            all.extend(named.map(|_| of_claim()));
+            let named = chosen().filter(|(name, _)| is_named(*name, &config.requests)).count();
+            let copies = if self.gates.rules.repeats_configuration { named } else { named.min(1) };
+            all.extend((0..copies).map(|_| of_claim()));
+        }
+        if !self.gates.rules.repeats_configuration {
+            // Configuration without requests applies to all of them.
+            for config in &mut all {
+                if chosen().all(|(name, _)| is_named(name, &config.requests)) {
+                    config.requests.clear();
+                }
+            }
         }
         all
     }
 
-    /// Returns the nodes that can reach all devices; `None` for every node.
+    /// Returns a selector for the nodes that can reach all devices; `None` if all nodes can.
     fn node_selector(
         &self,
         claim: &Custom<ResourceClaim>,
@@ -162,7 +168,7 @@ impl Allocator<'_> {
     }
 }
 
-/// Returns a request's alternative, or the request itself if it has none, with its name.
+/// Returns an alternative of a request, or the request itself if it has no alternatives, with its name.
 fn demand_of(request: &DeviceRequest, alternative: usize) -> (RequestName<'_>, Option<&DeviceDemand>) {
     match request.first_available.get(alternative) {
         Some(demand) => {
@@ -170,6 +176,12 @@ fn demand_of(request: &DeviceRequest, alternative: usize) -> (RequestName<'_>, O
         }
         None => (RequestName { request: &request.name, alternative: None }, request.exactly.as_ref()),
     }
+}
+
+/// Returns true if one of the names is that of the request or its alternative.
+fn is_named(name: RequestName<'_>, names: &[Str]) -> bool {
+    let full = result_name(name);
+    names.iter().any(|named| *named == *name.request || *named == full)
 }
 
 /// Returns a selector for a single node.
@@ -196,8 +208,9 @@ fn add_missing(from: &[Requirement], to: &mut Vec<Requirement>) {
     }
 }
 
-/// Returns the ID of a share: a UUID that is derived from the version of the claim, the position of the result and the
-/// device, so that the same decision gives the same ID and a later one another. kube-scheduler's IDs are random.
+/// Returns the ID of a share: a UUID derived from the version of the claim, the position of the result and the
+/// device. A repeated decision therefore gives the same ID; a decision about a later version of the claim
+/// gives a different one. kube-scheduler's IDs are random.
 fn share_id(claim: &Metadata, result: usize, device: &str) -> Str {
     let bytes = || {
         let texts = [&*claim.uid, &*claim.resource_version, device].into_iter();
@@ -209,7 +222,7 @@ fn share_id(claim: &Metadata, result: usize, device: &str) -> Str {
     format!("{time:08x}-{mid:04x}-{version:04x}-{variant:04x}-{node:012x}").into()
 }
 
-/// FNV-1a.
+/// FNV-1a hash.
 fn fnv(seed: u64, bytes: impl Iterator<Item = u8>) -> u64 {
     bytes.fold(seed, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
 }

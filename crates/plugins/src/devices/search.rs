@@ -1,6 +1,6 @@
-//! The search itself: decisions about devices and alternatives, which are taken back when they lead nowhere.
+//! The search itself: decisions about devices and alternatives, which are reverted when they lead nowhere.
 //!
-//! Decisions are kept in a list instead of on the stack, because a pod can have any number of claims.
+//! Decisions are kept in a list rather than on the call stack, because a pod can have any number of claims.
 
 use harbormaster_framework::resource::Custom;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -20,7 +20,7 @@ use super::{
 /// Devices for all claims of a pod.
 #[derive(Debug)]
 pub(super) struct Solution {
-    /// By claim.
+    /// Devices by claim.
     pub(super) devices: Vec<Vec<Chosen>>,
     /// Index of the alternative that was chosen, by claim and request.
     pub(super) alternatives: Vec<Vec<usize>>,
@@ -34,8 +34,10 @@ pub(super) struct Chosen {
     pub(super) request: usize,
     /// Index of the alternative in the request.
     pub(super) alternative: usize,
-    /// True if the device is shared with other claims.
+    /// True if the claim gets only a share of the device.
     pub(super) is_shared: bool,
+    /// True if the device has taken counters.
+    counts: bool,
 }
 
 /// Point that the search has reached.
@@ -46,23 +48,23 @@ struct Place {
     alternative: usize,
     /// True if the alternative is chosen already.
     is_chosen: bool,
-    /// Number of devices that the request has got.
+    /// Number of devices taken for the request so far.
     device: usize,
 }
 
-/// Whether there are devices for everything from a place on.
+/// Result of the search from a certain place onwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     Found,
     NotFound,
-    /// Every way leads to more devices than a claim can have.
+    /// Every choice leads to more devices than a claim can have.
     TooMany,
 }
 
 /// Next step of the search.
 #[derive(Clone, Copy, Debug)]
 enum Next {
-    /// Find devices for everything from a place on. The position is that of the first device to consider.
+    /// Find devices for everything from this place on, beginning with the device at the position.
     Enter(Place, Position),
     /// Go back to the latest decision.
     Leave(Step),
@@ -71,11 +73,11 @@ enum Next {
 /// A decision that can be revised.
 #[derive(Clone, Copy, Debug)]
 enum Decision {
-    /// All requests of a claim have got devices.
+    /// All requests of a claim have devices.
     Claim,
-    /// One alternative of a request is tried. `end` is the result of those before it.
+    /// An alternative of a request is tried. `end` is the combined result of the alternatives before it.
     Alternative { at: Place, end: Step },
-    /// A device was taken. Only a request for some devices can try others.
+    /// A device was taken. `others` is true if the request can get other devices instead.
     Device { at: Place, device: Position, others: bool },
 }
 
@@ -87,10 +89,18 @@ pub(super) struct Search<'a, 's> {
     constraints: Vec<Vec<Constraint<'a>>>,
     solution: Solution,
     taken: Taken,
-    /// Amounts that were taken of shared devices.
-    shared: FxHashMap<Position, Consumed>,
+    /// Devices of which this search has taken shares.
+    shared: FxHashMap<Position, Shares>,
     counters: Counters<'a>,
     steps: u64,
+}
+
+/// Shares of a device that a search has taken.
+#[derive(Debug, Default)]
+struct Shares {
+    number: usize,
+    /// Amounts of all shares.
+    amounts: Consumed,
 }
 
 /// Devices that were taken and cannot be shared.
@@ -139,7 +149,7 @@ impl<'a, 's> Search<'a, 's> {
             },
             taken: Taken::default(),
             shared: FxHashMap::default(),
-            counters: Counters::new(task.pools, task.rules),
+            counters: Counters::new(task.pools, task.gates.rules),
             steps: 0,
         }
     }
@@ -196,10 +206,11 @@ impl<'a, 's> Search<'a, 's> {
         }
     }
 
-    /// Revises a decision that has led to this result.
+    /// Revises a decision after the search that followed it has ended with `step`.
     fn revise(&mut self, decision: Decision, step: Step) -> Result<Next, AllocationError> {
         let next = match (decision, step) {
-            // Another choice for an earlier claim may leave fewer devices to allocate for the later one.
+            // As in kube-scheduler, too many devices for a later claim are not an error: the search tries other choices
+            // for the earlier claims.
             (Decision::Claim, Step::TooMany) => Next::Leave(Step::NotFound),
             (Decision::Claim, step) => Next::Leave(step),
             (Decision::Alternative { at, .. }, Step::Found) => {
@@ -225,7 +236,7 @@ impl<'a, 's> Search<'a, 's> {
         Ok(next)
     }
 
-    /// Tries the alternative of `at`, if it exists. `end` is the result of those before it.
+    /// Tries the alternative of `at`, if it exists. `end` is the combined result of the alternatives before it.
     fn try_alternative(&mut self, at: Place, end: Step) -> Next {
         if at.alternative >= self.plans[at.claim].requests[at.request].alternatives.len() {
             return Next::Leave(end);
@@ -252,7 +263,7 @@ impl<'a, 's> Search<'a, 's> {
                 };
                 if is_free
                     && self.task.is_selectable(claim, plan, device)?
-                    && self.task.has_capacity(plan, device, self.shared.get(&device))
+                    && self.has_free_capacity(claim, plan, device)?
                     && self.take(at, plan, device, false)?
                 {
                     return Ok(self.go_on(at, device, true));
@@ -262,7 +273,7 @@ impl<'a, 's> Search<'a, 's> {
         Ok(Next::Leave(Step::NotFound))
     }
 
-    /// Goes on to the next device of the request, after one was taken.
+    /// Continues with the next device of the request after a device was taken.
     fn go_on(&mut self, at: Place, device: Position, others: bool) -> Next {
         self.decisions.push(Decision::Device { at, device, others });
         let start =
@@ -281,14 +292,23 @@ impl<'a, 's> Search<'a, 's> {
             || self.taken.is_taken(at)
     }
 
-    /// Returns true if capacity of the device is in use.
-    fn is_partly_in_use(&self, at: Position) -> bool {
-        let consumed = self.task.usage(at).and_then(|usage| usage.consumed(self.task.gates));
-        consumed.is_some() || self.shared.contains_key(&at)
+    /// Returns true if the device is shared already.
+    fn is_shared_already(&self, at: Position) -> bool {
+        self.task.usage(at).is_some_and(|usage| usage.is_shared(self.task.gates))
+            || self.shared.contains_key(&at)
     }
 
-    /// Takes a device for a claim if it is available. The device is selectable. If it must be taken, a constraint that
-    /// forbids this is an error.
+    fn has_free_capacity(
+        &self,
+        claim: &Custom<ResourceClaim>,
+        plan: &Plan<'_>,
+        at: Position,
+    ) -> Result<bool, AllocationError> {
+        self.task.has_free_capacity(claim, plan, at, self.shared.get(&at).map(|shares| &shares.amounts))
+    }
+
+    /// Takes a selectable device for a claim if it is available. If the request must get this device, a constraint
+    /// that forbids the device is an error.
     fn take(
         &mut self,
         at: Place,
@@ -307,50 +327,53 @@ impl<'a, 's> Search<'a, 's> {
         if is_unavailable || (consumes && !gates.partitionable_devices) {
             return Ok(false);
         }
-        let counts = consumes && !(is_shared && self.is_partly_in_use(position));
+        let counts = consumes && !(is_shared && self.is_shared_already(position));
         if counts && !self.counters.take(self.task, position.pool, device) {
             return Ok(false);
         }
-        if gates.device_taints && !device.taints.iter().all(|taint| taint.allows(&plan.demand.tolerations)) {
-            self.reject(position, device, counts);
-            return Ok(false);
+        let leaves_traces = gates.rules.rejected_devices_leave_traces;
+        let reject = |counters: &mut Counters<'a>| {
+            if counts && !leaves_traces {
+                counters.give_back(position.pool, device);
+            }
+            Ok(false)
+        };
+        let mut taints = self.task.slice(position).taints(position.device);
+        if gates.device_taints && !taints.all(|taint| taint.allows(&plan.demand.tolerations)) {
+            return reject(&mut self.counters);
         }
+        let claim = self.task.claims[at.claim];
         let pool = &self.task.pools[position.pool].key;
         if !self.satisfies_constraints(at.claim, plan.name, pool, device) {
             if must {
-                return forbidden(self.task.claims[at.claim], plan.name, pool, device);
+                return forbidden(claim, plan.name, &self.task.full_device_name(position));
             }
-            self.reject(position, device, counts);
-            return Ok(false);
+            return reject(&mut self.counters);
         }
-        // Two requests for all devices may share a device that has too little capacity for both. As in
-        // kube-scheduler, the constraints then remember the device.
-        if is_shared && !self.task.has_capacity(plan, position, self.shared.get(&position)) {
-            self.reject(position, device, counts);
-            return Ok(false);
+        // Two requests for all devices may want shares of a device that has too little capacity for both.
+        if is_shared && !self.has_free_capacity(claim, plan, position)? {
+            if !leaves_traces {
+                self.remove_from_constraints(at.claim, plan.name);
+            }
+            return reject(&mut self.counters);
         }
         match is_shared {
             true => {
-                let shared = self.shared.entry(position).or_default();
-                for (name, amount) in capacity::amounts(device, plan.demand.capacity.as_ref()) {
-                    *shared.entry(name).or_default() += nanos(&amount);
+                let shares = self.shared.entry(position).or_default();
+                shares.number += 1;
+                for (name, amount) in capacity::amounts(device, plan.demand.capacity.as_ref(), gates.rules) {
+                    *shares.amounts.entry(name).or_default() += nanos(&amount);
                 }
             }
             false => self.taken.insert(position, at.claim),
         }
         let (request, alternative) = (at.request, at.alternative);
-        self.solution.devices[at.claim].push(Chosen { at: position, request, alternative, is_shared });
+        let chosen = Chosen { at: position, request, alternative, is_shared, counts };
+        self.solution.devices[at.claim].push(chosen);
         Ok(true)
     }
 
-    /// Gives the counters of a rejected device back, where the rules say so.
-    fn reject(&mut self, position: Position, device: &'a Device, counts: bool) {
-        if counts && !self.task.rules.rejected_devices_keep_counters {
-            self.counters.give_back(position.pool, device);
-        }
-    }
-
-    /// Adds the device to all constraints, or to none.
+    /// Adds the device to all constraints, or returns false and adds it to none.
     fn satisfies_constraints(
         &mut self,
         claim: usize,
@@ -366,55 +389,55 @@ impl<'a, 's> Search<'a, 's> {
         refusing.is_none()
     }
 
+    fn remove_from_constraints(&mut self, claim: usize, name: RequestName<'a>) {
+        self.constraints[claim].iter_mut().for_each(|constraint| constraint.remove(name));
+    }
+
     fn give_back(&mut self, at: Place, plan: &Plan<'a>, position: Position) {
-        self.constraints[at.claim].iter_mut().for_each(|constraint| constraint.remove(plan.name));
-        let Some(Chosen { is_shared, .. }) = self.solution.devices[at.claim].pop() else { return };
-        let device = self.task.device(position);
-        let counts = self.task.gates.partitionable_devices && !device.consumes_counters.is_empty();
-        if !is_shared {
-            self.taken.remove(position, at.claim);
-            if counts {
-                self.counters.give_back(position.pool, device);
-            }
-            return;
+        self.remove_from_constraints(at.claim, plan.name);
+        let Some(Chosen { is_shared, counts, .. }) = self.solution.devices[at.claim].pop() else { return };
+        match is_shared {
+            true => self.unshare(plan, position),
+            false => self.taken.remove(position, at.claim),
         }
-        self.unshare(plan, position);
-        if counts && !self.task.rules.rejected_devices_keep_counters && !self.is_partly_in_use(position) {
-            self.counters.give_back(position.pool, device);
+        if counts && !(is_shared && self.task.gates.rules.rejected_devices_leave_traces) {
+            self.counters.give_back(position.pool, self.task.device(position));
         }
     }
 
-    /// Gives back a share of a device. As in kube-scheduler, a device without capacities stays in use, and a device is
-    /// no longer in use when nothing is left of the amounts.
+    /// Gives back a share of a device. As in kube-scheduler, if the rules let devices leave traces, a device without
+    /// capacities stays shared, and any other device stays shared until its amounts are zero.
     fn unshare(&mut self, plan: &Plan<'a>, position: Position) {
-        let amounts = capacity::amounts(self.task.device(position), plan.demand.capacity.as_ref());
-        let Some(shared) = self.shared.get_mut(&position).filter(|_| !amounts.is_empty()) else { return };
-        for (name, amount) in amounts {
-            *shared.entry(name).or_default() -= nanos(&amount);
+        let rules = self.task.gates.rules;
+        let amounts = capacity::amounts(self.task.device(position), plan.demand.capacity.as_ref(), rules);
+        let Some(shares) = self.shared.get_mut(&position) else { return };
+        shares.number = shares.number.saturating_sub(1);
+        for (name, amount) in &amounts {
+            *shares.amounts.entry(name.clone()).or_default() -= nanos(amount);
         }
-        if shared.values().all(|amount| *amount == 0) {
+        let is_unused = match rules.rejected_devices_leave_traces {
+            true => !amounts.is_empty() && shares.amounts.values().all(|amount| *amount == 0),
+            false => shares.number == 0,
+        };
+        if is_unused {
             self.shared.remove(&position);
         }
     }
 }
 
-/// Begins with all devices.
+/// Enters a place, with all devices to choose from.
 fn begin(at: Place) -> Next {
     Next::Enter(at, Position::default())
 }
 
-/// Returns the error for a device that a request must get and that a constraint forbids.
+/// Returns the error for a device that a request must get but that a constraint forbids.
 fn forbidden<T>(
     claim: &Custom<ResourceClaim>,
     name: RequestName<'_>,
-    pool: &PoolKey,
-    device: &Device,
+    device: &str,
 ) -> Result<T, AllocationError> {
-    let claim = full_name(claim);
-    let request = name.alternative.unwrap_or(name.request);
+    let (claim, request) = (full_name(claim), name.own());
     AllocationError::fatal(format!(
-        "claim {claim}, request {request}: cannot add device {pool}/{} because a claim constraint would not be \
-         satisfied",
-        device.name
+        "claim {claim}, request {request}: cannot add device {device} because a claim constraint would not be satisfied"
     ))
 }

@@ -9,24 +9,19 @@ use harbormaster_api::Str;
 use harbormaster_cel::{self as cel, CompileError, EvalError, Features, Selector};
 use rustc_hash::FxHashMap;
 
-use super::{
-    DeviceGates,
-    memo::ExpressionId,
-    pools::Slice,
-    slice::{Attribute, Device},
-};
+use super::{DeviceGates, memo::ExpressionId, pools::Slice, slice::Device};
 
-/// Maximum number of compiled expressions. When there are more, all are compiled again as they are used.
+/// Maximum number of compiled expressions. When the map is full, all of them are dropped.
 const MAX_EXPRESSIONS: usize = 1024;
 
-/// All expressions that claims and classes have used so far.
+/// Compiled expressions of claims and classes, by text.
 #[derive(Debug, Default)]
 pub(super) struct Selectors(Mutex<Expressions>);
 
 #[derive(Debug, Default)]
 struct Expressions {
     compiled: FxHashMap<Str, Arc<Expression>>,
-    /// Number of the next expression. Numbers are never used twice.
+    /// Number of the next expression. A number is used again only after 2³² expressions.
     next: u32,
 }
 
@@ -54,7 +49,7 @@ impl fmt::Display for SelectorError {
 }
 
 impl Selectors {
-    /// Returns the compiled form of an expression. An expression with an error has one, too.
+    /// Returns the compiled form of an expression. If the expression has an error, evaluating it returns the error.
     pub(super) fn compiled(&self, text: &Str, gates: DeviceGates) -> Arc<Expression> {
         let mut expressions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = expressions.compiled.get(text) {
@@ -65,8 +60,12 @@ impl Selectors {
         }
         let id = ExpressionId(expressions.next);
         expressions.next = expressions.next.wrapping_add(1);
-        // Stored expressions may read `allowMultipleAllocations` whatever the gate.
-        let features = Features { consumable_capacity: true, list_attributes: gates.list_attributes };
+        // Stored expressions may read `allowMultipleAllocations` even if `DRAConsumableCapacity` is off.
+        let features = Features {
+            consumable_capacity: true,
+            list_attributes: gates.list_attributes,
+            long_includes: gates.rules.long_includes,
+        };
         let compiled = Arc::new(Expression { id, program: Selector::compile(text, features) });
         expressions.compiled.insert(text.clone(), compiled.clone());
         compiled
@@ -84,40 +83,11 @@ impl Expression {
 
 /// Evaluates a selector for a device.
 fn evaluate(selector: &Selector, driver: &str, device: &Device) -> Result<bool, EvalError> {
-    // Lists of strings are stored as shared strings, and CEL reads plain ones.
-    let lists: Vec<Vec<&str>> = device
-        .attributes
-        .values()
-        .map(|attribute| match attribute {
-            Attribute::Strings(values) | Attribute::Versions(values) => values.iter().map(|v| &**v).collect(),
-            _ => Vec::new(),
-        })
-        .collect();
-    let attributes: Vec<(&str, cel::Attribute<'_>)> = device
-        .attributes
-        .iter()
-        .zip(&lists)
-        .map(|((name, attribute), list)| (&**name, converted(attribute, list)))
-        .collect();
     let capacity: Vec<_> = device.capacity.iter().map(|(name, capacity)| (&**name, capacity.value)).collect();
     selector.matches(&cel::Device {
         driver,
-        attributes: &attributes,
+        attributes: &device.attributes,
         capacity: &capacity,
         allow_multiple_allocations: device.allow_multiple_allocations,
     })
-}
-
-fn converted<'a>(attribute: &'a Attribute, list: &'a [&'a str]) -> cel::Attribute<'a> {
-    match attribute {
-        Attribute::Bool(value) => cel::Attribute::Bool(*value),
-        Attribute::Int(value) => cel::Attribute::Int(*value),
-        Attribute::String(value) => cel::Attribute::String(value),
-        Attribute::Version(value) => cel::Attribute::Version(value),
-        Attribute::Bools(values) => cel::Attribute::Bools(values),
-        Attribute::Ints(values) => cel::Attribute::Ints(values),
-        Attribute::Strings(_) => cel::Attribute::Strings(list),
-        Attribute::Versions(_) => cel::Attribute::Versions(list),
-        Attribute::Unknown => cel::Attribute::Unsupported,
-    }
 }

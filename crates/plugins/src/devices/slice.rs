@@ -3,10 +3,11 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use harbormaster_api::{Quantity, Str, selector::NodeSelector};
-use harbormaster_framework::resource::{Resource, ResourceScope};
-use serde::{Deserialize, Deserializer};
+use harbormaster_cel::Attribute;
+use harbormaster_framework::resource::{OlderVersion, Resource, ResourceScope};
+use serde::Deserialize;
 
-use super::{taint::DeviceTaint, wire::node_selector};
+use super::{taint::DeviceTaint, versions, wire::node_selector};
 use crate::storage::wire::or_default;
 
 /// A resource slice: a part of a pool of devices, or the counters that the pool's devices share.
@@ -31,6 +32,7 @@ impl Resource for ResourceSlice {
     const KIND: &'static str = "ResourceSlice";
     const PLURAL: &'static str = "resourceslices";
     const SCOPE: ResourceScope = ResourceScope::Cluster;
+    const OLDER_VERSIONS: &'static [OlderVersion] = versions::OLDER;
 }
 
 /// `spec.pool` of a slice.
@@ -77,18 +79,18 @@ pub struct Device {
     /// `consumesCounters`
     #[serde(deserialize_with = "or_default")]
     pub consumes_counters: Vec<CounterConsumption>,
-    /// `nodeName`, if the slice leaves the nodes to its devices.
+    /// `nodeName`, if each device of the slice names its nodes.
     pub node_name: Option<Str>,
-    /// `nodeSelector`, if the slice leaves the nodes to its devices.
+    /// `nodeSelector`, if each device of the slice names its nodes.
     #[serde(deserialize_with = "node_selector::deserialize")]
     pub node_selector: Option<NodeSelector>,
-    /// `allNodes`, if the slice leaves the nodes to its devices.
+    /// `allNodes`, if each device of the slice names its nodes.
     #[serde(deserialize_with = "or_default")]
     pub all_nodes: bool,
     /// `taints`
     #[serde(deserialize_with = "or_default")]
     pub taints: Vec<DeviceTaint>,
-    /// `bindsToNode`: an allocation of this device is for one node only.
+    /// `bindsToNode`: an allocation of the device is valid on one node only.
     #[serde(deserialize_with = "or_default")]
     pub binds_to_node: bool,
     /// `bindingConditions` that must be true before the pod is bound; `None` if the field is absent.
@@ -99,29 +101,6 @@ pub struct Device {
     /// `allowMultipleAllocations`: several claims can share the device.
     #[serde(deserialize_with = "or_default")]
     pub allow_multiple_allocations: bool,
-}
-
-/// The value of a device's attribute.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Attribute {
-    /// `bool`
-    Bool(bool),
-    /// `int`
-    Int(i64),
-    /// `string`
-    String(Str),
-    /// `version`, a semantic version.
-    Version(Str),
-    /// `bools`
-    Bools(Vec<bool>),
-    /// `ints`
-    Ints(Vec<i64>),
-    /// `strings`
-    Strings(Vec<Str>),
-    /// `versions`
-    Versions(Vec<Str>),
-    /// No known field is set.
-    Unknown,
 }
 
 /// A capacity of a device.
@@ -182,6 +161,9 @@ pub struct CounterConsumption {
     /// `counters`, by name.
     #[serde(deserialize_with = "or_default")]
     pub counters: BTreeMap<Str, Counter>,
+    /// `compatibilityGroups`, which are not supported.
+    #[serde(deserialize_with = "or_default")]
+    pub compatibility_groups: Vec<Str>,
 }
 
 /// An amount of a counter.
@@ -233,39 +215,5 @@ impl From<WireSlice> for ResourceSlice {
             devices: spec.devices.into_iter().map(Arc::new).collect(),
             shared_counters: spec.shared_counters,
         }
-    }
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct WireAttribute {
-    int: Option<i64>,
-    bool: Option<bool>,
-    string: Option<Str>,
-    version: Option<Str>,
-    #[serde(deserialize_with = "or_default")]
-    ints: Vec<i64>,
-    #[serde(deserialize_with = "or_default")]
-    bools: Vec<bool>,
-    #[serde(deserialize_with = "or_default")]
-    strings: Vec<Str>,
-    #[serde(deserialize_with = "or_default")]
-    versions: Vec<Str>,
-}
-
-impl<'de> Deserialize<'de> for Attribute {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let wire = WireAttribute::deserialize(from)?;
-        Ok(match wire {
-            WireAttribute { int: Some(int), .. } => Self::Int(int),
-            WireAttribute { bool: Some(bool), .. } => Self::Bool(bool),
-            WireAttribute { string: Some(string), .. } => Self::String(string),
-            WireAttribute { version: Some(version), .. } => Self::Version(version),
-            WireAttribute { ints, .. } if !ints.is_empty() => Self::Ints(ints),
-            WireAttribute { bools, .. } if !bools.is_empty() => Self::Bools(bools),
-            WireAttribute { strings, .. } if !strings.is_empty() => Self::Strings(strings),
-            WireAttribute { versions, .. } if !versions.is_empty() => Self::Versions(versions),
-            _ => Self::Unknown,
-        })
     }
 }

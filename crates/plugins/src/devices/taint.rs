@@ -42,10 +42,14 @@ pub struct DeviceToleration {
 }
 
 impl DeviceTaint {
+    /// Returns true if a device with this taint is allocated only for requests that tolerate the taint.
+    pub fn prevents_allocation(&self) -> bool {
+        matches!(self.effect.as_str(), "NoSchedule" | "NoExecute")
+    }
+
     /// Returns true if a device with this taint may be allocated for a request with these tolerations.
     pub fn allows(&self, tolerations: &[DeviceToleration]) -> bool {
-        let prevents = matches!(self.effect.as_str(), "NoSchedule" | "NoExecute");
-        !prevents || tolerations.iter().any(|toleration| toleration.tolerates(self))
+        !self.prevents_allocation() || tolerations.iter().any(|toleration| toleration.tolerates(self))
     }
 }
 

@@ -1,10 +1,12 @@
 mod index;
 mod random;
+mod releases;
 mod search;
+mod taint_rules;
 
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::{Allocation, ResourceClaim, ResourceSlice, slice::Attribute};
+use super::{Allocation, ResourceClaim, ResourceSlice};
 
 #[test]
 fn an_allocation_is_written_as_it_was_read() {
@@ -36,27 +38,11 @@ fn an_empty_allocation_is_written_without_its_empty_fields() {
 }
 
 #[test]
-fn nulls_decode_as_missing_fields() {
+fn nulls_are_decoded_as_missing_fields() {
     let nulls = json!({ "spec": { "devices": null }, "status": { "allocation": null, "reservedFor": null } });
     let claim: ResourceClaim = serde_json::from_value(nulls).unwrap();
     assert_eq!(claim, serde_json::from_value(json!({})).unwrap());
     let nulls = json!({ "spec": { "driver": null, "devices": null, "nodeSelector": null } });
     let slice: ResourceSlice = serde_json::from_value(nulls).unwrap();
     assert_eq!(slice, ResourceSlice::default());
-}
-
-#[test]
-fn an_attribute_has_the_kind_of_its_field() {
-    for (wire, attribute) in [
-        (json!({ "bool": false }), Attribute::Bool(false)),
-        (json!({ "int": 3 }), Attribute::Int(3)),
-        (json!({ "string": "" }), Attribute::String("".into())),
-        (json!({ "version": "1.2.3" }), Attribute::Version("1.2.3".into())),
-        (json!({ "ints": [1, 2] }), Attribute::Ints(vec![1, 2])),
-        (json!({ "colour": "red" }), Attribute::Unknown),
-        (Value::Object(serde_json::Map::new()), Attribute::Unknown),
-    ] {
-        let decoded: Attribute = serde_json::from_value(wire.clone()).unwrap();
-        assert_eq!(decoded, attribute, "{wire}");
-    }
 }

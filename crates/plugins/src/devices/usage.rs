@@ -16,9 +16,9 @@ pub(super) type PoolUsage = FxHashMap<Str, DeviceUsage>;
 /// Use of one device. Results with admin access do not count.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct DeviceUsage {
-    /// Number of claims that have the whole device. More than one if schedulers compete.
+    /// Number of allocations of the whole device. More than one if competing schedulers allocated the same device.
     claims: u32,
-    /// Number of claims that share the device.
+    /// Number of shares of the device.
     shares: u32,
     /// Number of shares that consume a capacity, even if the amount is zero.
     consumers: u32,
@@ -60,18 +60,20 @@ impl DeviceUsage {
         self.consumed.retain(|_, sum| *sum != 0);
     }
 
-    /// Returns true if nobody uses the device.
+    /// Returns true if no claim uses the device.
     pub(super) fn is_none(&self) -> bool {
         self.claims == 0 && self.shares == 0
     }
 
-    /// Returns true if a claim has the whole device.
+    /// Returns true if a claim has the whole device. If the gate `DRAConsumableCapacity` is off, a share counts as the
+    /// whole device.
     pub(super) fn is_exclusive(&self, gates: DeviceGates) -> bool {
         self.claims > 0 || (self.shares > 0 && !gates.consumable_capacity)
     }
 
-    /// Returns true if nobody else can get the device. A device that can no longer be shared may still have shares;
-    /// unlike kube-scheduler, Harbormaster then always waits for them to end, even if the device has no capacities.
+    /// Returns true if no other claim can get the device, whatever its free capacity. A device that can no longer be
+    /// shared may still have shares; unlike kube-scheduler, Harbormaster then always waits for them to end, even if the
+    /// device has no capacities.
     pub(super) fn is_exhausted(&self, device: &Device, gates: DeviceGates) -> bool {
         self.is_exclusive(gates) || (self.shares > 0 && !device.allow_multiple_allocations)
     }
@@ -79,5 +81,19 @@ impl DeviceUsage {
     /// Returns the amounts in use if the device is shared and some claim consumes a capacity.
     pub(super) fn consumed(&self, gates: DeviceGates) -> Option<&Consumed> {
         (self.consumers > 0 && gates.consumable_capacity).then_some(&self.consumed)
+    }
+
+    /// Returns true if the device is shared already, so that another share of it takes no counters.
+    pub(super) fn is_shared(&self, gates: DeviceGates) -> bool {
+        let shares = match gates.rules.shares_consume_no_counters {
+            true => self.consumers,
+            false => self.shares,
+        };
+        shares > 0 && gates.consumable_capacity
+    }
+
+    /// Returns true if the counters of the device are in use.
+    pub(super) fn consumes_counters(&self, gates: DeviceGates) -> bool {
+        self.is_exclusive(gates) || (self.shares > 0 && !gates.rules.shares_consume_no_counters)
     }
 }

@@ -1,32 +1,38 @@
 //! PreBind: writes the allocation and the reservation of each claim, and waits until the devices are ready.
 //!
-//! Each write names the resource version that was read. After a conflict the claim is read again, so a change by
-//! another writer is never lost, and a claim that got its devices elsewhere fails the binding.
+//! Each patch of a claim names the resource version that was read. After a conflict the claim is read again, so a
+//! change by another writer is never lost, and a claim that got its devices elsewhere fails the binding.
 
 use std::{sync::atomic::Ordering, time::Duration};
 
-use harbormaster_framework::prelude::*;
+use harbormaster_api::Timestamp;
+use harbormaster_framework::{
+    api_call::BindingEvent,
+    meter::{DeviceWaitEnd, Measurement},
+    prelude::*,
+};
 use serde_json::{Value, json};
 
 use super::{
     readiness::{self, Readiness},
-    reserved::{ReservedClaim, ReservedClaims},
+    reserved::{ChosenExtended, ReservedClaim, ReservedClaims},
 };
 use crate::devices::{
     Allocation, ResourceClaim,
     claim::{Consumer, FINALIZER, is_reserved_for},
 };
 
-/// Number of times that a claim is written before a conflict fails the binding (client-go's `DefaultRetry`).
+/// Maximum number of attempts to write a claim. After that, a conflict fails the binding (client-go's
+/// `DefaultRetry`).
 const TRIES: usize = 5;
 
 /// A binding in progress.
 pub(super) struct Binding<'a> {
     pub(super) cx: &'a BindCycle,
     pub(super) claims: &'a ReservedClaims,
-    /// Maximum time that devices have to become ready.
+    /// Maximum time for devices to become ready.
     pub(super) timeout: Duration,
-    /// True if devices may have binding conditions.
+    /// True if binding conditions are supported.
     pub(super) binding_conditions: bool,
 }
 
@@ -37,7 +43,28 @@ impl Binding<'_> {
             self.write_one(claim).await?;
             claim.is_reserved.store(true, Ordering::Release);
         }
-        Ok(())
+        match self.claims.to_create() {
+            Some(chosen) => self.write_extended(chosen).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Creates the claim for extended resources, writes its devices, and records the claim in the pod's status.
+    async fn write_extended(&self, chosen: &ChosenExtended) -> Result<(), String> {
+        let pod = &self.cx.pod;
+        let json = chosen.claim.to_create(pod);
+        let created = self.cx.api.create::<ResourceClaim>(&pod.namespace, json).await;
+        self.cx.api.measure(&Measurement::ClaimCreation { succeeded: created.is_ok() });
+        let namespace = &pod.namespace;
+        let created =
+            created.map_err(|why| format!("create claim for extended resources {namespace}/: {why}"))?;
+        let allocation = Some(chosen.allocation.clone());
+        let created = chosen.created.get_or_init(|| ReservedClaim::new(created, allocation, pod));
+        self.write_one(created).await?;
+        let status = chosen.status(&created.claim.metadata.name);
+        let patch = json!({ "status": { "extendedResourceClaimStatus": status } });
+        let patched = self.cx.api.patch_pod_status(pod, patch).await;
+        patched.map_err(|why| format!("update pod {} ExtendedResourceClaimStatus: {why}", pod.full_name()))
     }
 
     async fn write_one(&self, reserved: &ReservedClaim) -> Result<(), String> {
@@ -96,7 +123,8 @@ impl Binding<'_> {
         patched.map(drop).map_err(|why| Failure::new(&doing, &why))
     }
 
-    /// Returns the patch that reserves the claim for the pod and, if there is an allocation, records it.
+    /// Returns the patch that reserves the claim for the pod, and that records the allocation if there is one. With
+    /// binding conditions, it also adds a missing allocation timestamp.
     fn status_patch(&self, claim: &Custom<ResourceClaim>, allocation: Option<&Allocation>) -> Value {
         let mut reserved_for = claim.status.reserved_for.clone();
         if !is_reserved_for(claim, &self.cx.pod) {
@@ -116,7 +144,24 @@ impl Binding<'_> {
 
     /// Waits until all devices with binding conditions are ready.
     pub(super) async fn wait(&self) -> Result<(), String> {
-        let deadline = self.cx.api.now() + self.timeout;
+        if !self.claims.iter().any(ReservedClaim::has_binding_conditions) {
+            return Ok(());
+        }
+        let Placement { pod, node, .. } = &self.cx.placement;
+        self.cx.api.event(BindingEvent {
+            pod: pod.clone(),
+            reason: "BindingConditionsPending",
+            action: "Scheduling",
+            note: format!("waiting for binding conditions for device on node {node}"),
+        });
+        let begun = self.cx.api.now();
+        let waited = self.wait_until(begun + self.timeout).await;
+        let end = waited.as_ref().map_or_else(|failure| failure.end, |()| DeviceWaitEnd::Ready);
+        self.measure(end, self.cx.api.now().since(begun));
+        waited.map_err(|failure| failure.message)
+    }
+
+    async fn wait_until(&self, deadline: Timestamp) -> Result<(), WaitFailure> {
         for claim in self.claims.iter().filter(|claim| claim.has_binding_conditions()) {
             let left = deadline.since(self.cx.api.now());
             self.wait_for(&claim.claim.metadata, left).await?;
@@ -124,31 +169,55 @@ impl Binding<'_> {
         Ok(())
     }
 
-    async fn wait_for(&self, claim: &Metadata, at_most: Duration) -> Result<(), String> {
+    fn measure(&self, end: DeviceWaitEnd, waited: Duration) {
+        for result in self.claims.iter().flat_map(ReservedClaim::results) {
+            let (driver, has_conditions) = (result.driver.clone(), !result.binding_conditions.is_empty());
+            self.cx.api.measure(&Measurement::DeviceWait { driver, has_conditions, end, waited });
+        }
+    }
+
+    async fn wait_for(&self, claim: &Metadata, at_most: Duration) -> Result<(), WaitFailure> {
         let Metadata { namespace, name, .. } = claim;
         let settle = |claim: Option<&Custom<ResourceClaim>>| {
             let Some(claim) = claim else {
-                return Some(Err(format!("could not find ResourceClaim \"{namespace}/{name}\"")));
+                let missing = format!("could not find ResourceClaim \"{namespace}/{name}\"");
+                return Some(Err(WaitFailure::new(DeviceWaitEnd::Error, missing)));
             };
             match readiness::readiness(claim) {
                 Readiness::Ready => Some(Ok(())),
-                Readiness::Failed(why) => Some(Err(why)),
+                Readiness::Failed(why) => Some(Err(WaitFailure::new(DeviceWaitEnd::Failed, why))),
                 Readiness::Waiting => readiness::is_timed_out(claim, self.timeout, self.cx.api.now())
-                    .then(|| Err(format!("device binding timeout: claim={name}"))),
+                    .then(|| Err(WaitFailure::timed_out(&format!("claim={name}")))),
             }
         };
         match self.cx.api.wait::<ResourceClaim, _>(namespace, name, at_most, settle).await {
             Ok(Some(settled)) => settled,
-            Ok(None) => Err("device binding timeout: context deadline exceeded".to_owned()),
-            Err(why) => Err(why.to_string()),
+            Ok(None) => Err(WaitFailure::timed_out("context deadline exceeded")),
+            Err(why) => Err(WaitFailure::new(DeviceWaitEnd::Error, why.to_string())),
         }
     }
 }
 
-/// A failed try to write a claim.
+/// Failure to wait for devices.
+struct WaitFailure {
+    end: DeviceWaitEnd,
+    message: String,
+}
+
+impl WaitFailure {
+    fn new(end: DeviceWaitEnd, message: String) -> Self {
+        Self { end, message }
+    }
+
+    fn timed_out(why: &str) -> Self {
+        Self::new(DeviceWaitEnd::TimedOut, format!("device binding timeout: {why}"))
+    }
+}
+
+/// Failure of an attempt to write a claim.
 struct Failure {
     message: String,
-    /// True if the claim changed meanwhile.
+    /// True if the claim had changed since it was read.
     is_conflict: bool,
 }
 
@@ -181,6 +250,15 @@ pub(super) fn release(claim: &Metadata, pod: &PodInfo) -> ApiCall {
     let gone = json!({ "$patch": "delete", "uid": pod.uid });
     let patch = json!({ "metadata": { "uid": claim.uid }, "status": { "reservedFor": [gone] } });
     ApiCall::strategic_patch(path, patch)
+}
+
+/// Returns the requests that remove a claim's finalizer and delete the claim.
+pub(super) fn delete(claim: &Metadata) -> [ApiCall; 2] {
+    let path = ObjectPath::of::<ResourceClaim>(&claim.namespace, &claim.name);
+    let patch = json!({
+        "metadata": { "uid": claim.uid, "$deleteFromPrimitiveList/finalizers": [FINALIZER] },
+    });
+    [ApiCall::strategic_patch(path.clone(), patch), ApiCall::delete(path)]
 }
 
 /// Returns the request that takes the devices from a claim.

@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeSet,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -11,6 +11,7 @@ use harbormaster_framework::prelude::*;
 
 use super::{
     DynamicResources, claims,
+    extended::{ExtendedClaim, ExtendedResources},
     readiness::{self, Readiness},
 };
 use crate::devices::{
@@ -23,6 +24,8 @@ use crate::devices::{
 #[derive(Debug, Default)]
 pub(super) struct Demand {
     claims: Vec<PodClaim>,
+    /// Present if device classes provide some of the pod's extended resources.
+    extended: Option<ExtendedResources>,
     /// Claims that were unavailable on some node, as indexes into `claims`.
     unavailable: Mutex<BTreeSet<usize>>,
 }
@@ -33,7 +36,12 @@ pub(super) struct PodClaim {
     pub(super) claim: Custom<ResourceClaim>,
     /// Nodes that can reach the devices of the claim; `None` for every node, or if the claim has no devices.
     within_reach: Option<ParsedNodeSelector>,
+    /// True if the claim can be used only on nodes with the feature [`OPTIONAL_OPERATIONS`].
+    skips_operations: bool,
 }
+
+/// Declared feature of nodes whose kubelet can leave out operations on devices.
+const OPTIONAL_OPERATIONS: &str = "DRAOptionalNodeOperations";
 
 impl PodClaim {
     pub(super) fn has_devices(&self) -> bool {
@@ -42,13 +50,21 @@ impl PodClaim {
 }
 
 impl Demand {
-    /// Reads the claims of a pod. Returns `None` if it has none.
+    /// Reads the claims of a pod. Returns `None` if the pod has no claims and needs none for extended resources.
     pub(super) fn of(plugin: &DynamicResources, cx: &Cycle<'_>) -> Result<Option<Self>, Stop> {
-        let (all, classes, _) = plugin.watched(cx.objects);
+        let claims = match cx.pod.spec.resource_claims.is_empty() {
+            true => Vec::new(),
+            false => Self::claims_of(plugin, cx)?,
+        };
+        let extended = ExtendedResources::of(plugin, cx)?;
+        let is_needed = !claims.is_empty() || extended.is_some();
+        Ok(is_needed.then(|| Self { claims, extended, unavailable: Mutex::default() }))
+    }
+
+    fn claims_of(plugin: &DynamicResources, cx: &Cycle<'_>) -> Result<Vec<PodClaim>, Stop> {
+        let (all, classes, ..) = plugin.watched(cx.objects);
         let found = claims::of(cx.pod, all).map_err(Reject::unresolvable)?;
-        let claims = found.into_iter().map(|claim| PodClaim::of(claim, plugin.gates, classes));
-        let claims = claims.collect::<Result<Vec<_>, Stop>>()?;
-        Ok((!claims.is_empty()).then(|| Self { claims, unavailable: Mutex::default() }))
+        found.into_iter().map(|claim| PodClaim::of(claim, plugin.gates, classes)).collect()
     }
 
     /// All claims, in the order of the pod's spec.
@@ -56,9 +72,27 @@ impl Demand {
         &self.claims
     }
 
-    /// Claims that need devices.
-    pub(super) fn to_allocate(&self) -> Vec<&Custom<ResourceClaim>> {
-        self.claims.iter().filter(|claim| !claim.has_devices()).map(|claim| &claim.claim).collect()
+    /// Extended resources of the pod, if device classes provide some of them.
+    pub(super) fn extended(&self) -> Option<&ExtendedResources> {
+        self.extended.as_ref()
+    }
+
+    /// Returns the claim for the pod's extended resources on a node, if they need devices there.
+    pub(super) fn extended_on(
+        &self,
+        pod: &PodInfo,
+        node: NodeRef<'_>,
+    ) -> Result<Option<Arc<ExtendedClaim>>, Reject> {
+        self.extended.as_ref().map_or(Ok(None), |extended| extended.on(pod, node))
+    }
+
+    /// Claims that need devices; the claim for extended resources comes last.
+    pub(super) fn to_allocate<'a>(
+        &'a self,
+        extended: Option<&'a ExtendedClaim>,
+    ) -> Vec<&'a Custom<ResourceClaim>> {
+        let own = self.claims.iter().filter(|claim| !claim.has_devices()).map(|claim| &claim.claim);
+        own.chain(extended.map(|extended| &extended.claim)).collect()
     }
 
     /// Returns the allocated claims that cannot be used on the node, as indexes into [`Self::claims`].
@@ -73,7 +107,7 @@ impl Demand {
         self.unavailable().extend(unavailable);
     }
 
-    /// Returns the ranks of the alternatives that were allocated for claims that have devices.
+    /// Returns the sum of the ranks of the alternatives that were allocated for claims that have devices.
     pub(super) fn rank_of_allocated(&self) -> i64 {
         let allocated = self.claims.iter().filter_map(|claim| {
             let allocation = claim.claim.status.allocation.as_ref()?;
@@ -82,7 +116,7 @@ impl Demand {
         allocated.sum()
     }
 
-    /// Returns a claim that was unavailable on some node and that nobody else uses.
+    /// Returns a claim that was unavailable on some node and that no other consumer uses.
     pub(super) fn to_deallocate(&self, pod: &PodInfo) -> Option<&Custom<ResourceClaim>> {
         let unavailable = self.unavailable();
         let mut claims = unavailable.iter().map(|at| &self.claims[*at].claim);
@@ -98,7 +132,7 @@ impl Demand {
     }
 }
 
-/// Time that devices with binding conditions may take.
+/// Time that devices with binding conditions may take to become ready.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Patience {
     /// Maximum time since the allocation; `None` if binding conditions are not supported.
@@ -132,7 +166,10 @@ impl PodClaim {
         if let Some(error) = within_reach.as_ref().and_then(ParsedNodeSelector::error) {
             return Err(error.into());
         }
-        Ok(Self { claim: claim.clone(), within_reach })
+        let mut results = allocation.iter().flat_map(|allocation| &allocation.devices.results);
+        let skips_operations = gates.rules.knows_unsupported_fields
+            && results.any(|result| !result.skip_node_operations.is_empty());
+        Ok(Self { claim: claim.clone(), within_reach, skips_operations })
     }
 
     fn is_usable(&self, node: NodeRef<'_>, patience: &Patience) -> bool {
@@ -140,7 +177,10 @@ impl PodClaim {
             .within_reach
             .as_ref()
             .is_none_or(|nodes| node.object().is_some_and(|it| nodes.matches(&it.labels, node.name())));
+        let supports_claim = !self.skips_operations
+            || node.declared_features().iter().any(|feature| *feature == OPTIONAL_OPERATIONS);
         is_within_reach
+            && supports_claim
             && patience.timeout.is_none_or(|timeout| match readiness::readiness(&self.claim) {
                 Readiness::Ready => true,
                 Readiness::Waiting => !readiness::is_timed_out(&self.claim, timeout, patience.now),

@@ -42,7 +42,7 @@ pub(super) fn readiness(claim: &Custom<ResourceClaim>) -> Readiness {
     Readiness::Ready
 }
 
-/// Returns true if the claim's devices had `timeout` since the allocation to become ready.
+/// Returns true if the claim's devices have binding conditions and were allocated more than `timeout` ago.
 pub(super) fn is_timed_out(claim: &Custom<ResourceClaim>, timeout: Duration, now: Timestamp) -> bool {
     let Some(allocation) = &claim.status.allocation else { return false };
     let Some(allocated) = allocation.allocation_timestamp else { return false };
@@ -50,7 +50,7 @@ pub(super) fn is_timed_out(claim: &Custom<ResourceClaim>, timeout: Duration, now
 }
 
 /// Returns true if some device of the claim has binding conditions.
-pub(super) fn has_binding_conditions(claim: &Custom<ResourceClaim>) -> bool {
+fn has_binding_conditions(claim: &Custom<ResourceClaim>) -> bool {
     let allocation = claim.status.allocation.iter();
     let mut results = allocation.flat_map(|allocation| &allocation.devices.results);
     results.any(|result| !result.binding_conditions.is_empty())

@@ -1,18 +1,62 @@
-//! Claims of a pod that has a node.
+//! Claims of a pod from Reserve to the end of its binding.
 
 use std::sync::{
-    Arc,
+    Arc, OnceLock,
     atomic::{AtomicBool, Ordering},
 };
 
 use harbormaster_framework::prelude::*;
 
-use super::readiness;
-use crate::devices::{Allocation, ResourceClaim, claim::is_reserved_for};
+use serde_json::{Value, json};
+
+use super::{
+    extended::{ExtendedClaim, RequestMapping},
+    readiness::{Readiness, readiness},
+};
+use crate::devices::{
+    Allocation, DeviceGates, ResourceClaim,
+    claim::{DeviceResult, is_reserved_for},
+};
 
 /// All claims of a pod, as Reserve left them. See [`super::DynamicResources`].
 #[derive(Debug, Default)]
-pub struct ReservedClaims(Vec<ReservedClaim>);
+pub struct ReservedClaims {
+    claims: Vec<ReservedClaim>,
+    extended: ReservedExtended,
+}
+
+/// Devices for the extended resources of a pod.
+#[derive(Debug, Default)]
+pub(super) enum ReservedExtended {
+    /// No device class provides an extended resource of the pod.
+    #[default]
+    NotWanted,
+    /// The node offers the resources itself.
+    OfNode,
+    /// The claim that PreBind creates.
+    Chosen(Box<ChosenExtended>),
+}
+
+/// Claim that PreBind creates for extended resources, with its devices.
+#[derive(Debug)]
+pub(super) struct ChosenExtended {
+    pub(super) claim: Arc<ExtendedClaim>,
+    pub(super) allocation: Arc<Allocation>,
+    /// The claim as the API server created it.
+    pub(super) created: OnceLock<ReservedClaim>,
+}
+
+impl ReservedExtended {
+    /// Records the claim and its devices on the chosen node, if any.
+    pub(super) fn new(claim: Option<Arc<ExtendedClaim>>, allocation: Option<Arc<Allocation>>) -> Self {
+        match (claim, allocation) {
+            (Some(claim), Some(allocation)) => {
+                Self::Chosen(Box::new(ChosenExtended { claim, allocation, created: OnceLock::new() }))
+            }
+            _ => Self::OfNode,
+        }
+    }
+}
 
 /// One claim.
 #[derive(Debug)]
@@ -36,55 +80,96 @@ impl ReservedClaim {
         Self { claim, allocation, is_reserved }
     }
 
+    /// Devices of the claim.
+    pub(super) fn results(&self) -> impl Iterator<Item = &DeviceResult> {
+        let allocation = self.allocation.as_ref().or(self.claim.status.allocation.as_ref());
+        allocation.into_iter().flat_map(|allocation| &allocation.devices.results)
+    }
+
     pub(super) fn has_binding_conditions(&self) -> bool {
-        match &self.allocation {
-            Some(allocation) => {
-                allocation.devices.results.iter().any(|result| !result.binding_conditions.is_empty())
-            }
-            None => readiness::has_binding_conditions(&self.claim),
-        }
+        self.results().any(|result| !result.binding_conditions.is_empty())
     }
 }
 
 impl ReservedClaims {
-    pub(super) fn new(claims: Vec<ReservedClaim>) -> Self {
-        Self(claims)
+    pub(super) fn new(claims: Vec<ReservedClaim>, extended: ReservedExtended) -> Self {
+        Self { claims, extended }
     }
 
+    /// All claims that exist, in the order of the pod's spec. The claim for extended resources comes last.
     pub(super) fn iter(&self) -> impl Iterator<Item = &ReservedClaim> {
-        self.0.iter()
+        self.claims.iter().chain(self.created())
+    }
+
+    /// Claim to create for extended resources.
+    pub(super) fn to_create(&self) -> Option<&ChosenExtended> {
+        match &self.extended {
+            ReservedExtended::Chosen(chosen) => Some(chosen),
+            ReservedExtended::NotWanted | ReservedExtended::OfNode => None,
+        }
+    }
+
+    /// The created claim for extended resources.
+    pub(super) fn created(&self) -> Option<&ReservedClaim> {
+        self.to_create()?.created.get()
+    }
+
+    /// Returns the claim to create for extended resources, as JSON, and its devices.
+    pub fn extended(&self, pod: &PodInfo) -> Option<(Value, &Allocation)> {
+        let chosen = self.to_create()?;
+        Some((chosen.claim.to_create(pod), &chosen.allocation))
+    }
+
+    /// Returns `status.extendedResourceClaimStatus` of the pod, given the name of the claim.
+    pub fn extended_status(&self, claim: &str) -> Option<Value> {
+        self.to_create().map(|chosen| chosen.status(claim))
     }
 
     /// Returns the claims, each with the devices that were chosen for it; `None` if it had devices already.
     pub fn chosen(&self) -> impl Iterator<Item = (&Metadata, Option<&Allocation>)> {
-        self.0.iter().map(|claim| (&claim.claim.metadata, claim.allocation.as_deref()))
+        self.claims.iter().map(|claim| (&claim.claim.metadata, claim.allocation.as_deref()))
     }
 
-    /// Returns true if the pod has no claims.
+    /// Returns true if the pod has no claims, and no extended resources that device classes provide.
     pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.claims.is_empty() && matches!(self.extended, ReservedExtended::NotWanted)
     }
 
     /// Assumes the chosen devices, so that other pods do not get them. An allocation that the API server reports takes
     /// precedence, wherever it came from.
-    pub(super) fn assume(&self, assume: &mut Assume) {
-        for ReservedClaim { claim, allocation, .. } in &self.0 {
+    pub(super) fn assume(&self, pod: &PodInfo, gates: DeviceGates, assume: &mut Assume) {
+        let keeps_until_ready = gates.binding_conditions && gates.rules.keeps_devices_until_ready;
+        if let Some(chosen) = self.to_create() {
+            chosen.claim.assume(pod, &chosen.allocation, assume);
+        }
+        for ReservedClaim { claim, allocation, .. } in &self.claims {
             let Some(allocation) = allocation.clone() else { continue };
             let Metadata { namespace, name, uid, .. } = &claim.metadata;
             let uid = uid.clone();
             assume.custom::<ResourceClaim>(namespace, name, move |claim| {
-                let is_open = claim.status.allocation.is_none() && claim.metadata.uid == uid;
-                if is_open {
-                    claim.status.allocation = Some(allocation.clone());
-                    claim.is_in_flight = true;
+                if claim.metadata.uid != uid {
+                    return false;
                 }
-                is_open
+                if claim.status.allocation.is_some() {
+                    return keeps_until_ready && readiness(claim) == Readiness::Waiting;
+                }
+                claim.status.allocation = Some(allocation.clone());
+                claim.is_in_flight = true;
+                true
             });
         }
     }
 
-    /// Claims that the API server has reserved for the pod.
+    /// Claims of the pod's spec that the API server has reserved for the pod.
     pub(super) fn written(&self) -> impl Iterator<Item = &ReservedClaim> {
-        self.0.iter().filter(|claim| claim.is_reserved.load(Ordering::Acquire))
+        self.claims.iter().filter(|claim| claim.is_reserved.load(Ordering::Acquire))
+    }
+}
+
+impl ChosenExtended {
+    /// Returns `status.extendedResourceClaimStatus` of the pod, given the name of the claim.
+    pub(super) fn status(&self, claim: &str) -> Value {
+        let mappings: Vec<_> = self.claim.mappings.iter().map(RequestMapping::to_json).collect();
+        json!({ "requestMappings": mappings, "resourceClaimName": claim })
     }
 }

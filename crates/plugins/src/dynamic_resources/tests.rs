@@ -1,10 +1,12 @@
 //! Shared helpers: short forms for claims, classes and slices, and a cluster with them.
 
 mod binding;
+mod extended;
 mod filter;
+mod gates;
 mod hints;
 
-use harbormaster_api::pod::PodClaim;
+use harbormaster_api::{Release, features::Features, pod::PodClaim};
 use harbormaster_testkit::{NodeBuilder, PodBuilder, Trial, cluster, node, pod, set_custom};
 use json_patch::merge;
 use serde_json::{Value, json};
@@ -14,8 +16,12 @@ use super::*;
 const DRIVER: &str = "gpu.example.com";
 
 fn plugin() -> DynamicResources {
+    plugin_of(Release::V1_36)
+}
+
+fn plugin_of(release: Release) -> DynamicResources {
     let args = DynamicResourcesArgs::default();
-    DynamicResources::build(args, &BuildCycle::default()).unwrap()
+    DynamicResources::build(args, &BuildCycle { features: Features::of(release) }).unwrap()
 }
 
 fn trial() -> Trial {
@@ -27,6 +33,7 @@ fn world(nodes: impl IntoIterator<Item = NodeBuilder>) -> Cluster {
     let mut cluster = cluster(nodes, []);
     set_custom::<ResourceClaim>(&mut cluster, []);
     set_custom::<ResourceSlice>(&mut cluster, []);
+    set_custom::<DeviceTaintRule>(&mut cluster, []);
     let of_driver = format!("device.driver == '{DRIVER}'");
     set_custom::<DeviceClass>(&mut cluster, [class("gpu", &[&of_driver]), class("any", &[])]);
     cluster
@@ -37,7 +44,7 @@ fn class(name: &str, selectors: &[&str]) -> Value {
     json!({"metadata": {"name": name}, "spec": {"selectors": selectors}})
 }
 
-/// A slice of the driver with the devices of one node, which are all of its pool.
+/// A slice of the driver with the devices of one node. The slice is the whole pool.
 fn slice(node: &str, devices: &[Value]) -> Value {
     let pool = json!({"name": node, "generation": 1, "resourceSliceCount": 1});
     json!({
@@ -123,13 +130,18 @@ fn two_nodes(claims: impl IntoIterator<Item = Value>) -> Cluster {
 
 /// The message with which the node rejects the pod; empty if the pod fits. Errors are prefixed with `E:`.
 fn answer(cluster: &Cluster, pod: PodBuilder, node: &str) -> String {
+    answer_of(&plugin(), cluster, pod, node)
+}
+
+/// Like [`answer`], for another plugin.
+fn answer_of(plugin: &DynamicResources, cluster: &Cluster, pod: PodBuilder, node: &str) -> String {
     let pod = pod.info();
-    let indexes = trial().indexes(cluster, &pod);
+    let indexes = Trial::of(plugin.clone()).indexes(cluster, &pod);
     let cx = Cycle::with_indexes(cluster, &indexes, &pod);
-    let judge = || match plugin().pre_filter(&cx)? {
+    let judge = || match plugin.pre_filter(&cx)? {
         PreFiltered::Skip => Ok(()),
         PreFiltered::Continue { state, .. } => {
-            plugin().filter(&cx, &state, cluster.node(cluster.find(node).unwrap()))
+            plugin.filter(&cx, &state, cluster.node(cluster.find(node).unwrap()))
         }
     };
     match judge() {

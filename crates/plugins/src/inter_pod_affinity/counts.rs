@@ -54,12 +54,11 @@ struct Change {
 }
 
 impl Counts {
-    /// Returns the counts for the pod of the cycle.
+    /// Returns the counts for the pod of the cycle, which has these required terms.
     ///
     /// # Errors
     /// If the index was not prepared for the pod.
-    pub(super) fn new(cx: &Cycle<'_>, index: &PodIndex) -> PluginResult<Self> {
-        let required = Required::of(cx.pod);
+    pub(super) fn new(cx: &Cycle<'_>, index: &PodIndex, required: Required) -> PluginResult<Self> {
         let (mut affinity, mut anti, mut existing_anti) = (Sums::default(), Sums::default(), Sums::default());
         if let Some(pods) = &required.affinity {
             let rows = rows(index, pods)?;
@@ -82,7 +81,7 @@ impl Counts {
         Ok(Self { base: Arc::new(base), changes: Vec::new() })
     }
 
-    /// Returns true if no other pod's anti-affinity applies to the pod anywhere.
+    /// Returns true if no other pod's anti-affinity applied to the pod anywhere when PreFilter ran.
     pub(super) fn has_no_existing_anti(&self) -> bool {
         self.base.existing_anti.is_empty()
     }
@@ -153,7 +152,7 @@ fn anti_affinity_to<'a>(cx: &'a Cycle<'_>, other: &'a PodInfo) -> impl Iterator<
     let good = if terms::check_terms(all).is_ok() { all } else { &[] };
     let selects = |pods: PodTerm| pods.matches_pod(cx.objects, cx.pod);
     good.iter()
-        .filter(move |term| PodTerm::new(term, &other.namespace, false).is_some_and(selects))
+        .filter(move |term| PodTerm::new(term, &other.namespace).is_some_and(selects))
         .map(|term| &term.topology_key)
 }
 

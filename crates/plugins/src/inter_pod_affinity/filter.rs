@@ -37,7 +37,7 @@ impl PreFilter<WholeCluster, Counts> for InterPodAffinity {
         if !required && no_term_excludes(cx, index) {
             return Ok(PreFiltered::Skip);
         }
-        let counts = Counts::new(cx, index)?;
+        let counts = Counts::new(cx, index, self.required(cx.pod))?;
         if !required && counts.has_no_existing_anti() {
             return Ok(PreFiltered::Skip);
         }
@@ -65,8 +65,8 @@ impl PreFilter<WholeCluster, Counts> for InterPodAffinity {
     }
 }
 
-/// Returns true if no pod on a node has an anti-affinity term against the pod. Cheap, because most pods are not
-/// selected by any term.
+/// Returns true if no pod on a node has a required anti-affinity term that selects the pod. Cheap, because most pods
+/// are not selected by any term.
 fn no_term_excludes(cx: &Cycle<'_>, index: &PodIndex) -> bool {
     index.terms_about(cx.objects, cx.pod).all(|term| term.anti.is_empty())
 }

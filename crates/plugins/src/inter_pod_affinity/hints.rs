@@ -3,43 +3,51 @@
 use harbormaster_api::{Labels, Node, Pod, Str, pod::PodAffinityTerm};
 use harbormaster_framework::prelude::*;
 
-use super::terms::{check_terms, required};
+use super::{
+    InterPodAffinity,
+    terms::{check_terms, required},
+};
 
-/// Hint for a pod that was added, relabeled or deleted.
-pub(super) fn after_pod(pod: &PodInfo, change: &Change<'_>) -> PluginResult<Hint> {
-    let Change::Pod { old, new } = *change else { return Ok(Hint::Queue) };
-    if let (Some(_), Some(new)) = (old, new)
-        && new.uid == pod.uid
-    {
-        return Ok(Hint::Queue);
-    }
-    if [old, new].into_iter().flatten().any(|other| !has_node(other)) {
-        return Ok(Hint::Skip);
-    }
-    let (affinity, anti) = (required(&pod.spec.pod_affinity), required(&pod.spec.pod_anti_affinity));
-    check_terms(affinity)?;
-    check_terms(anti)?;
-    let helps = match (old, new) {
-        (Some(old), Some(new)) => {
-            (!match_all(affinity, pod, old) && match_all(affinity, pod, new))
-                || (match_all(anti, pod, old) && !match_all(anti, pod, new))
+impl InterPodAffinity {
+    /// Hint for another pod that was added, relabeled or deleted.
+    pub(super) fn after_pod(&self, pod: &PodInfo, change: &Change<'_>) -> PluginResult<Hint> {
+        let Change::Pod { old, new } = *change else { return Ok(Hint::Queue) };
+        if [old, new].into_iter().flatten().any(|other| !has_node(other)) {
+            return Ok(Hint::Skip);
         }
-        (None, Some(new)) => match_all(affinity, pod, new),
-        (Some(old), None) => match_all(anti, pod, old) || excludes(old, pod)?,
-        (None, None) => true,
-    };
-    Ok(if helps { Hint::Queue } else { Hint::Skip })
+        let (affinity, anti) = (required(&pod.spec.pod_affinity), required(&pod.spec.pod_anti_affinity));
+        check_terms(affinity)?;
+        check_terms(anti)?;
+        let helps = match (old, new) {
+            (Some(old), Some(new)) => {
+                (!match_all(affinity, pod, old) && match_all(affinity, pod, new))
+                    || (self.keep_away(anti, pod, old) && !self.keep_away(anti, pod, new))
+            }
+            (None, Some(new)) => match_all(affinity, pod, new),
+            (Some(old), None) => self.keep_away(anti, pod, old) || self.excludes(old, pod)?,
+            (None, None) => true,
+        };
+        Ok(if helps { Hint::Queue } else { Hint::Skip })
+    }
+
+    fn excludes(&self, gone: &Pod, pod: &Pod) -> PluginResult<bool> {
+        let terms = required(&gone.spec.pod_anti_affinity);
+        check_terms(terms)?;
+        Ok(self.keep_away(terms, gone, pod))
+    }
+
+    /// Returns true if the anti-affinity terms of `owner` are taken to keep `owner` and `other` apart.
+    fn keep_away(&self, terms: &[PodAffinityTerm], owner: &Pod, other: &Pod) -> bool {
+        match self.any_anti_term_wakes {
+            true => terms.iter().any(|term| matches(term, &owner.namespace, other)),
+            false => match_all(terms, owner, other),
+        }
+    }
 }
 
 fn has_node(pod: &Pod) -> bool {
     let named = |node: &Option<Str>| node.as_ref().is_some_and(|name| !name.is_empty());
     named(&pod.node_name) || named(&pod.status.nominated_node_name)
-}
-
-fn excludes(gone: &Pod, pod: &Pod) -> PluginResult<bool> {
-    let terms = required(&gone.spec.pod_anti_affinity);
-    check_terms(terms)?;
-    Ok(match_all(terms, gone, pod))
 }
 
 /// Returns true if there are terms and `other` matches all of them. Like kube-scheduler, does not look up namespace

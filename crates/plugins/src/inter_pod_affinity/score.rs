@@ -26,7 +26,7 @@ impl PreScore<WholeCluster, (), Sums> for InterPodAffinity {
 impl InterPodAffinity {
     fn sums(&self, cx: &Cycle<'_>, index: &PodIndex) -> PluginResult<Sums> {
         let mut sums = Sums::default();
-        for (weight, term) in terms::preferred(cx.pod) {
+        for (weight, term) in self.preferred(cx.pod) {
             sums.add(index, &term.key, rows(index, &term.pods)?, weight)?;
         }
         let for_required = i64::from(self.args.hard_pod_affinity_weight);
@@ -80,7 +80,7 @@ fn total(axes: &[Axis<'_>], row: NodeIdx) -> i64 {
     axes.iter().filter_map(|axis| axis.at(row)).sum()
 }
 
-/// Returns the score. A different order of the operations would round differently.
+/// Scales `part` to a score, where `whole` scores 100. A different order of operations would round differently.
 fn share(part: i64, whole: i64) -> i64 {
     (MAX_SCORE * (part as f64 / whole as f64)) as i64
 }

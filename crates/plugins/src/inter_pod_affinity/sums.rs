@@ -24,7 +24,7 @@ const ALWAYS_DENSE: usize = if cfg!(test) { 1 } else { 512 };
 /// A number per value of a key. Often sparse: most pods belong to a group that is on only a few nodes.
 #[derive(Debug)]
 enum Numbers {
-    /// Non-zero numbers, in the order of the values.
+    /// Values with their numbers, in order of value. All other values have the number zero.
     Sparse(Vec<(ValueId, i64)>),
     Dense(Vec<i64>),
 }

@@ -7,9 +7,10 @@ use harbormaster_api::{
 };
 use harbormaster_framework::prelude::*;
 
+use super::InterPodAffinity;
 use crate::pod_index::{PodSelector, PodTerm};
 
-/// A single anti-affinity or preferred term.
+/// A required anti-affinity term, or a preferred term of either kind.
 #[derive(Debug)]
 pub(super) struct Term {
     /// `topologyKey`.
@@ -29,8 +30,9 @@ pub(super) struct Required {
     pub(super) anti: Vec<Term>,
 }
 
-impl Required {
-    pub(super) fn of(pod: &PodInfo) -> Self {
+impl InterPodAffinity {
+    /// Returns the required terms of the pod.
+    pub(super) fn required(&self, pod: &PodInfo) -> Required {
         let spec = &pod.spec;
         let affinity = required(&spec.pod_affinity);
         let mut affinity_keys: Vec<Str> = Vec::with_capacity(affinity.len());
@@ -39,21 +41,33 @@ impl Required {
                 affinity_keys.push(term.topology_key.clone());
             }
         }
-        let all_of: Option<Vec<PodTerm>> = affinity.iter().map(|term| incoming_term(term, pod)).collect();
+        let all_of: Option<Vec<PodTerm>> =
+            affinity.iter().map(|term| self.incoming_term(term, pod)).collect();
         let affinity = all_of.filter(|terms| !terms.is_empty()).map(selector_of);
-        let anti = required(&spec.pod_anti_affinity).iter().filter_map(|term| to_term(term, pod)).collect();
-        Self { affinity_keys, affinity, anti }
+        let anti = required(&spec.pod_anti_affinity).iter();
+        let anti = anti.filter_map(|term| self.term(term, pod)).collect();
+        Required { affinity_keys, affinity, anti }
     }
-}
 
-/// Returns the preferred terms with their weights, negative for anti-affinity. Omits terms that match nothing.
-pub(super) fn preferred(pod: &PodInfo) -> Vec<(i64, Term)> {
-    let spec = &pod.spec;
-    let signed = |affinity, sign: i64| {
-        let terms = list(affinity).iter();
-        terms.filter_map(move |(weight, term)| Some((sign * i64::from(*weight), to_term(term, pod)?)))
-    };
-    signed(&spec.pod_affinity, 1).chain(signed(&spec.pod_anti_affinity, -1)).collect()
+    /// Returns the preferred terms with their weights, negative for anti-affinity. Omits terms that match nothing.
+    pub(super) fn preferred(&self, pod: &PodInfo) -> Vec<(i64, Term)> {
+        let spec = &pod.spec;
+        let signed = |affinity, sign: i64| {
+            let terms = list(affinity).iter();
+            terms.filter_map(move |(weight, term)| Some((sign * i64::from(*weight), self.term(term, pod)?)))
+        };
+        signed(&spec.pod_affinity, 1).chain(signed(&spec.pod_anti_affinity, -1)).collect()
+    }
+
+    fn incoming_term(&self, term: &PodAffinityTerm, pod: &PodInfo) -> Option<PodTerm> {
+        let term = PodTerm::new(term, &pod.namespace)?;
+        Some(PodTerm { selects_as_unlabeled: self.selects_as_unlabeled, ..term })
+    }
+
+    fn term(&self, term: &PodAffinityTerm, pod: &PodInfo) -> Option<Term> {
+        let pods = selector_of(vec![self.incoming_term(term, pod)?]);
+        Some(Term { key: term.topology_key.clone(), pods })
+    }
 }
 
 fn list(affinity: &Option<PodAffinity>) -> &[(i32, PodAffinityTerm)] {
@@ -68,15 +82,6 @@ pub(super) fn required(affinity: &Option<PodAffinity>) -> &[PodAffinityTerm] {
 /// Returns true if the pod has preferred terms.
 pub(super) fn prefers(spec: &PodSpec) -> bool {
     !list(&spec.pod_affinity).is_empty() || !list(&spec.pod_anti_affinity).is_empty()
-}
-
-fn incoming_term(term: &PodAffinityTerm, pod: &PodInfo) -> Option<PodTerm> {
-    PodTerm::new(term, &pod.namespace, true)
-}
-
-fn to_term(term: &PodAffinityTerm, pod: &PodInfo) -> Option<Term> {
-    let pods = selector_of(vec![incoming_term(term, pod)?]);
-    Some(Term { key: term.topology_key.clone(), pods })
 }
 
 /// Returns the selector of the pods that match all terms, including terminating pods.

@@ -1,4 +1,4 @@
-//! Shared helpers: short forms for terms and pods, and a way to get all the plugin's answers.
+//! Shared helpers: builders of terms and pods, and the verdicts for all nodes.
 
 mod filter;
 mod hints;
@@ -9,6 +9,7 @@ mod what_if;
 
 use harbormaster_api::{
     Labels, Namespace, Object, Str,
+    features::Features,
     pod::{PodAffinity, PodAffinityTerm},
     selector::{LabelSelector, Operator, Requirement},
 };
@@ -17,7 +18,12 @@ use harbormaster_testkit::{PodBuilder, Trial, batch_equals_single, labels, pods:
 use super::*;
 
 fn trial() -> Trial {
-    Trial::of(InterPodAffinity { args: InterPodAffinityArgs::default() })
+    trial_in(Release::V1_36)
+}
+
+fn trial_in(release: Release) -> Trial {
+    let cx = BuildCycle { features: Features::of(release) };
+    Trial::of(InterPodAffinity::build(InterPodAffinityArgs::default(), &cx).unwrap())
 }
 
 fn trial_with(hard_pod_affinity_weight: i32, ignore_preferred_terms_of_existing_pods: bool) -> Trial {
@@ -45,7 +51,7 @@ fn selector(requirements: &[Requirement]) -> LabelSelector {
     LabelSelector { match_labels: Labels::default(), match_expressions: requirements.to_vec() }
 }
 
-/// A term that selects the pods with all these labels, in the domains of `key`.
+/// A term that selects the pods that meet all these requirements, in the domains of `key`.
 fn term(key: &str, pods: &[Requirement]) -> PodAffinityTerm {
     PodAffinityTerm {
         topology_key: key.into(),
@@ -96,13 +102,16 @@ fn with_teams(mut nodes: Cluster) -> Cluster {
 /// Verdict for each node, in the order in which an attempt visits them: `FITS`, or the check that rejects the node. If
 /// PreFilter skips the pod, the only element is `SKIPPED`.
 fn verdicts(nodes: &Cluster, pod: &PodInfo) -> Vec<&'static str> {
-    let trial = trial();
+    verdicts_by(&trial(), nodes, pod)
+}
+
+fn verdicts_by(trial: &Trial, nodes: &Cluster, pod: &PodInfo) -> Vec<&'static str> {
     match trial.pre_filter(nodes, pod).unwrap() {
         PreFiltered::Skip => return vec![SKIPPED],
         PreFiltered::Continue { only: None, .. } => {}
         other => panic!("{other:?}"),
     }
-    batch_equals_single(&trial, nodes, pod);
+    batch_equals_single(trial, nodes, pod);
     each(nodes).map(|node| word(&trial.verdict(nodes, pod, node.name()))).collect()
 }
 

@@ -112,7 +112,7 @@ fn terms_that_all_name_nodes_narrow_the_search_to_those_nodes() {
     assert_eq!(
         names(pod("p").requires_node_name(&["n1", "n2"])),
         owned(&["n1", "n2"]),
-        "several values are allowed here"
+        "one requirement can list several names"
     );
     assert_eq!(names(pod("p").requires_node_name(&["gone"])), owned(&[]));
     assert_eq!(names(pod("p").requires_node_name(&["n1"]).requires_node_label("a", &["b"])), None);
@@ -121,7 +121,7 @@ fn terms_that_all_name_nodes_narrow_the_search_to_those_nodes() {
 }
 
 #[test]
-fn terms_that_exclude_each_other_conflict() {
+fn a_term_whose_lists_of_names_exclude_each_other_conflicts() {
     let nodes = cluster([node("n1"), node("n2")], []);
     let both = fields(vec![one_of("metadata.name", &["n1"]), one_of("metadata.name", &["n2"])]);
     let conflicting = pod("p").requires_node(both.clone());
@@ -172,7 +172,7 @@ fn arguments_with_syntax_errors_are_rejected() {
 }
 
 #[test]
-fn scores_add_up_own_and_added_preferred_terms_before_normalization() {
+fn preferred_terms_of_the_pod_and_added_ones_are_summed_before_normalization() {
     let nodes =
         cluster([node("n1").label("a", "1").label("b", "1"), node("n2").label("a", "1"), node("n3")], []);
     let wants = |weight_a, weight_b| {
@@ -235,7 +235,7 @@ fn a_node_wakes_pods_when_it_starts_to_match() {
 }
 
 #[test]
-fn depends_only_on_the_row() {
+fn answers_depend_only_on_the_row() {
     let mut nodes = cluster([node("n1").label("disk", "ssd"), node("n2")], []);
     let asks = pod("p").node_selector("disk", "ssd").prefers_node_label(9, "disk", &["ssd"]).info();
     let other = pod("other").info();

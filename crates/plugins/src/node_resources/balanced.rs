@@ -10,26 +10,34 @@
 //! The balance is `100 * (1 - d)`, truncated, where `d` is the standard deviation of the used fractions, each capped
 //! at 1. The score is 75 plus half of the change in balance that the pod causes, so it ranges from 50 to 100; a pod
 //! that does not change the balance scores 75. Resources that the node lacks, and scalar resources that the pod does
-//! not request, are ignored. A pod that requests none of the configured resources is not scored. Missing requests get no
+//! not request, are ignored. If a node does not offer a resource itself, the devices of the class that provides it
+//! are counted instead. A pod that requests none of the configured resources is not scored. Missing requests get no
 //! defaults.
 //!
 //! # Requeued by
 //! Nothing.
 //!
 //! # Differs from kube-scheduler
-//! Extended resources that device classes provide (KEP-5004) count only if the node reports them as allocatable. The
-//! status of a pending pod is ignored, since it has no relevant fields.
+//! - The status of a pending pod is ignored, since it has no relevant fields.
+//! - Version 1.36 crashes if it scores a resource that a device class with selectors provides.
 
 use harbormaster_api::args::NodeResourcesBalancedAllocationArgs;
 use harbormaster_framework::prelude::*;
 
-use super::lanes::{Lane, RequestKind, ScoredResource};
-use crate::sign;
+use super::{
+    backing::{Backing, CountedDevices},
+    lanes::{Lane, RequestKind, ScoredResource},
+};
+use crate::{
+    devices::{DeviceClass, Devices, ResourceClaim, ResourceSlice},
+    sign,
+};
 
 /// Prefers nodes with evenly used resources. See the [module documentation](self).
 #[derive(Clone, Debug)]
 pub struct NodeResourcesBalancedAllocation {
     resources: Vec<ScoredResource>,
+    backing: Backing,
 }
 
 impl Plugin for NodeResourcesBalancedAllocation {
@@ -48,31 +56,54 @@ impl Plugin for NodeResourcesBalancedAllocation {
 impl Build for NodeResourcesBalancedAllocation {
     type Args = NodeResourcesBalancedAllocationArgs;
 
-    fn build(args: Self::Args, _: &BuildCycle) -> Result<Self, PluginError> {
-        Ok(Self { resources: ScoredResource::list(&args.resources) })
+    fn build(args: Self::Args, cx: &BuildCycle) -> Result<Self, PluginError> {
+        Ok(Self { resources: ScoredResource::list(&args.resources), backing: Backing::new(cx) })
     }
 }
 
-impl PreScore<Row> for NodeResourcesBalancedAllocation {
-    fn pre_score(&self, cx: &RowCycle<'_>, _: &(), _: &NodeSet) -> PluginResult<PreScored<()>> {
-        Ok(if self.requests_nothing(cx.pod) { PreScored::Skip } else { PreScored::Continue(()) })
+impl Watches for NodeResourcesBalancedAllocation {
+    type Resources = (ResourceClaim, DeviceClass, ResourceSlice);
+}
+
+impl Indexed for NodeResourcesBalancedAllocation {
+    type Index = Devices;
+}
+
+impl ReadsCluster for NodeResourcesBalancedAllocation {
+    fn reads_cluster(&self, cx: &Cycle<'_>, reads: &mut Reads) -> PluginResult<()> {
+        let backed = self.backing.backed(self, cx, &cx.pod.derived.request)?;
+        Backing::read_scored(self, cx, &backed, &self.resources, reads)
     }
 }
 
-impl Score<Row> for NodeResourcesBalancedAllocation {
-    fn score(&self, cx: &RowCycle<'_>, (): &(), node: NodeRef<'_>) -> PluginResult<i64> {
+impl PreScore<Row, (), CountedDevices> for NodeResourcesBalancedAllocation {
+    fn pre_score(&self, cx: &RowCycle<'_>, (): &(), _: &NodeSet) -> PluginResult<PreScored<CountedDevices>> {
+        if self.requests_nothing(cx.pod) {
+            return Ok(PreScored::Skip);
+        }
+        Ok(PreScored::Continue(self.backing.counts(self, cx, &self.resources)?))
+    }
+}
+
+impl Score<Row, CountedDevices> for NodeResourcesBalancedAllocation {
+    fn score(&self, cx: &RowCycle<'_>, devices: &CountedDevices, node: NodeRef<'_>) -> PluginResult<i64> {
         if self.requests_nothing(cx.pod) {
             return Ok(0);
         }
-        Ok(score(&self.lanes(cx), node.idx()))
+        Ok(score(&self.lanes(cx, devices), node.idx()))
     }
 
-    fn score_batch(&self, cx: &RowCycle<'_>, (): &(), scores: &mut Scores<'_>) -> PluginResult<()> {
+    fn score_batch(
+        &self,
+        cx: &RowCycle<'_>,
+        devices: &CountedDevices,
+        scores: &mut Scores<'_>,
+    ) -> PluginResult<()> {
         if self.requests_nothing(cx.pod) {
             scores.iter_mut().for_each(|(_, score)| *score = 0);
             return Ok(());
         }
-        let lanes = self.lanes(cx);
+        let lanes = self.lanes(cx, devices);
         match lanes.as_slice() {
             [a, b] => scores.iter_mut().for_each(|(row, raw)| *raw = score_two(a, b, row)),
             all => scores.iter_mut().for_each(|(row, raw)| *raw = score(all, row)),
@@ -86,10 +117,10 @@ impl NodeResourcesBalancedAllocation {
         self.resources.iter().all(|r| r.of(&pod.derived.request) == 0)
     }
 
-    fn lanes<'a>(&'a self, cx: &RowCycle<'a>) -> Vec<Lane<'a>> {
+    fn lanes<'a>(&'a self, cx: &RowCycle<'a>, devices: &'a CountedDevices) -> Vec<Lane<'a>> {
         let request = &cx.pod.derived.request;
         let asks = self.resources.iter().map(|r| r.of(request));
-        Lane::of(&self.resources, asks, cx.nodes, RequestKind::Requested)
+        Lane::of(&self.resources, asks, cx.nodes, RequestKind::Requested, devices)
     }
 }
 
@@ -115,7 +146,7 @@ fn score_two(a: &Lane<'_>, b: &Lane<'_>, row: NodeIdx) -> i64 {
     50 + (50 + with - without) / 2
 }
 
-/// Returns the balance score, 50..=100, given the capacity, use and added amount of each resource.
+/// Returns the balance, 50..=100, given the capacity, use and added amount of each resource.
 #[inline]
 fn balance(amounts: impl Iterator<Item = ((i64, i64), i64)> + Clone) -> i64 {
     let present = amounts.filter(|((has, _), _)| *has != 0);

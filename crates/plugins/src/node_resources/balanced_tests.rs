@@ -81,13 +81,13 @@ fn a_pod_that_requests_no_configured_resource_is_not_scored() {
 
 #[test]
 fn requests_count_as_written_without_defaults() {
-    // The pod on the node requests nothing, so both shares stay at zero.
+    // The pod on the node requests nothing, so both shares are zero without the new pod.
     let two = trial(&["cpu", "memory"]);
     assert_eq!(score(&two, sized("1000m", "1Gi"), pod("used"), asks("1000m", "0")), Some(50));
 }
 
 #[test]
-fn depends_only_on_the_row() {
+fn scores_depend_only_on_the_row() {
     let mut nodes =
         cluster([node("n1"), node("n2").allocatable("1", "1Gi", 5)], [pod("used").cpu("1").on("n2")]);
     row_scope_holds(

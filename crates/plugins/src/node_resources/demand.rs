@@ -35,7 +35,7 @@ const STORAGE: ShortageBits = 1 << 3;
 /// The request exceeds the node's capacity.
 const EXCEEDS_CAPACITY: ShortageBits = 1 << 4;
 const SCALARS: usize = 5;
-/// A sweep checks its rows one by one if they make up less than one in this many rows of its span.
+/// A sweep checks its rows one by one if it contains fewer than one in this many rows of its span.
 const SPARSE_FRACTION: usize = 4;
 /// Maximum number of scalar resources that have bits; for a pod that requests more, nodes are checked one by one.
 const MAX_SCALARS: usize = ShortageBits::BITS as usize - SCALARS;
@@ -70,6 +70,8 @@ struct ScalarDemand {
     name: Str,
     ask: i64,
     reason: String,
+    /// True if a device class provides the resource. DynamicResources then checks it on nodes that do not offer it.
+    is_backed: bool,
 }
 
 /// Returns `bit` if the request exceeds the free amount, and also [`EXCEEDS_CAPACITY`] if it exceeds the capacity.
@@ -97,12 +99,18 @@ fn add_shortages(
 }
 
 impl Demand {
-    pub(super) fn new(request: &Resources, ignored: &IgnoredResources) -> Self {
+    /// Prepares a request. `is_backed` returns true for resources that a device class provides.
+    pub(super) fn new(
+        request: &Resources,
+        ignored: &IgnoredResources,
+        is_backed: impl Fn(&Str) -> bool,
+    ) -> Self {
         let counts = |(name, amount): &&(Str, i64)| *amount != 0 && !ignored.covers(name);
         let scalar = |(name, ask): &(Str, i64)| ScalarDemand {
             name: name.clone(),
             ask: *ask,
             reason: format!("{INSUFFICIENT}{name}"),
+            is_backed: is_backed(name),
         };
         Self {
             cpu: request.milli_cpu,
@@ -126,7 +134,8 @@ impl Demand {
 
     fn column_shortages(&self, nodes: &NodeTable, row: NodeIdx) -> ShortageBits {
         let (columns, at) = (nodes.columns(), row.at());
-        // Evicting a pod always makes room for another on a full node, so [`EXCEEDS_CAPACITY`] is never set here.
+        // As in kube-scheduler, eviction may help on every node with too many pods, even if the node allows none.
+        // [`EXCEEDS_CAPACITY`] is therefore never set here.
         let pods = shortage(1, columns.pods[at], columns.used_pods[at], PODS) & PODS;
         pods | shortage(self.cpu, columns.cpu[at], columns.used_cpu[at], CPU)
             | shortage(self.memory, columns.memory[at], columns.used_memory[at], MEMORY)
@@ -189,24 +198,41 @@ impl Demand {
             && self.cpu <= has.milli_cpu.max(0)
             && self.memory <= has.memory.max(0)
             && self.storage <= has.ephemeral_storage.max(0)
-            && self.scalars.iter().all(|s| s.ask <= has.scalar(&s.name))
+            && self
+                .scalars
+                .iter()
+                .all(|s| s.is_left_to_devices(has.scalar(&s.name)) || s.ask <= has.scalar(&s.name))
     }
 
-    /// Returns true if `new` has room for more pods than `old`, or has more of a requested resource.
+    /// Returns true if `new` has room for more pods than `old`, or has more of a requested resource. A resource that
+    /// devices have to provide always counts as increased.
     pub(super) fn gains(&self, old: &Resources, new: &Resources) -> bool {
         let more = |ask: i64, old: i64, new: i64| ask > 0 && new > old;
         new.pods > old.pods
             || more(self.cpu, old.milli_cpu, new.milli_cpu)
             || more(self.memory, old.memory, new.memory)
             || more(self.storage, old.ephemeral_storage, new.ephemeral_storage)
-            || self.scalars.iter().any(|s| new.scalar(&s.name) > old.scalar(&s.name))
+            || self.scalars.iter().any(|s| {
+                let has = new.scalar(&s.name);
+                has > old.scalar(&s.name) || s.is_left_to_devices(has)
+            })
     }
 }
 
 impl ScalarDemand {
     #[inline]
     fn shortage(&self, node: NodeRef<'_>, bit: ShortageBits) -> ShortageBits {
-        shortage(self.ask, node.allocatable_scalar(&self.name), node.requested_scalar(&self.name), bit)
+        let has = node.allocatable_scalar(&self.name);
+        if self.is_left_to_devices(has) {
+            return 0;
+        }
+        shortage(self.ask, has, node.requested_scalar(&self.name), bit)
+    }
+
+    /// Returns true if devices have to provide the resource on a node with this allocatable amount.
+    #[inline]
+    fn is_left_to_devices(&self, has: i64) -> bool {
+        self.is_backed && has <= 0
     }
 }
 

@@ -1,6 +1,8 @@
 //! Scores of NodeResourcesFit.
 
-use harbormaster_testkit::{NodeBuilder, PodBuilder, Trial, batch_equals_single, cluster, node, pod};
+use harbormaster_testkit::{
+    NodeBuilder, PodBuilder, Trial, batch_equals_single, cluster, node, pod, set_custom,
+};
 use serde_json::{Value, json};
 
 use super::*;
@@ -100,7 +102,7 @@ fn pod_level_requests_count_for_pods_on_the_node_but_not_for_the_waiting_pod() {
 }
 
 #[test]
-fn ephemeral_storage_counts_as_requested() {
+fn requested_ephemeral_storage_counts() {
     let least = with("LeastAllocated", json!([{"name": "ephemeral-storage", "weight": 1}]), Value::Null);
     let nodes = [node("n1").offers("ephemeral-storage", "100"), node("n2")];
     let used = pod("used").request("ephemeral-storage", "10").on("n1");
@@ -115,7 +117,7 @@ fn most_allocated_favors_full_nodes() {
     assert_eq!(
         scores(&most(1, 1), [sized("n1", "4000m", "10000")], [], asks("9000m", "5000")),
         [75],
-        "at most all of it"
+        "the used fraction is at most 1"
     );
 }
 
@@ -145,7 +147,7 @@ fn a_node_without_any_of_the_resources_scores_zero() {
 }
 
 #[test]
-fn a_strategy_that_does_not_exist_is_rejected() {
+fn a_strategy_that_does_not_exist_or_lacks_its_shape_is_rejected() {
     let refused = |args: Value| {
         let args = serde_json::from_value(args).unwrap();
         NodeResourcesFit::build(args, &BuildCycle::default()).unwrap_err().to_string()
@@ -154,4 +156,39 @@ fn a_strategy_that_does_not_exist_is_rejected() {
     assert_eq!(text, "scoring strategy Fancy is not supported");
     let text = refused(json!({"scoringStrategy": {"type": "RequestedToCapacityRatio"}}));
     assert_eq!(text, "at least one point must be specified");
+}
+
+#[test]
+fn the_devices_of_a_class_count_on_nodes_that_do_not_offer_its_resource() {
+    let mut nodes = cluster([node("a"), node("b"), node("c").offers(GPU, "4")], []);
+    let class = json!({
+        "metadata": {"name": "gpus"},
+        "spec": {"extendedResourceName": GPU, "selectors": [{"cel": {"expression": "device.driver == 'gpu'"}}]},
+    });
+    set_custom::<DeviceClass>(&mut nodes, [class]);
+    let slice = |node: &str, driver: &str, devices: usize| {
+        let devices: Vec<_> = (0..devices).map(|at| json!({"name": format!("d{at}")})).collect();
+        let pool = json!({"name": node, "generation": 1, "resourceSliceCount": 1});
+        json!({
+            "metadata": {"name": format!("{node}-{driver}")},
+            "spec": {"driver": driver, "nodeName": node, "pool": pool, "devices": devices},
+        })
+    };
+    set_custom::<ResourceSlice>(
+        &mut nodes,
+        [slice("a", "gpu", 4), slice("b", "gpu", 2), slice("a", "nic", 5), slice("c", "gpu", 1)],
+    );
+    let used = json!({"request": "r", "driver": "gpu", "pool": "a", "device": "d0"});
+    set_custom::<ResourceClaim>(
+        &mut nodes,
+        [json!({
+            "metadata": {"name": "c", "namespace": "default"},
+            "spec": {}, "status": {"allocation": {"devices": {"results": [used]}}},
+        })],
+    );
+    for (strategy, expected) in [("LeastAllocated", [50, 50, 75]), ("MostAllocated", [50, 50, 25])] {
+        let trial = with(strategy, json!([{"name": GPU, "weight": 1}]), Value::Null);
+        let pod = pod("p").request(GPU, "1").info();
+        assert_eq!(trial.scores(&nodes, &pod).unwrap().unwrap(), expected, "{strategy}");
+    }
 }

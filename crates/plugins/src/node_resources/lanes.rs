@@ -10,6 +10,8 @@ use harbormaster_framework::{
     table::{Columns, NodeTable},
 };
 
+use super::backing::{CountedDevices, DeviceCounts};
+
 /// The column of the node table that contains a resource's amounts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ResourceColumn {
@@ -66,8 +68,16 @@ pub(super) struct Lane<'a> {
 }
 
 enum Numbers<'a> {
-    Columns { has: &'a [i64], used: &'a [i64] },
-    Scalar { nodes: &'a NodeTable, name: &'a str },
+    Columns {
+        has: &'a [i64],
+        used: &'a [i64],
+    },
+    /// `devices` count on nodes that do not offer the resource themselves.
+    Scalar {
+        nodes: &'a NodeTable,
+        name: &'a str,
+        devices: Option<&'a DeviceCounts>,
+    },
 }
 
 impl<'a> Lane<'a> {
@@ -78,14 +88,14 @@ impl<'a> Lane<'a> {
         asks: impl Iterator<Item = i64>,
         nodes: &'a NodeTable,
         count: RequestKind,
+        devices: &'a CountedDevices,
     ) -> Vec<Self> {
-        let counting = resources.iter().zip(asks);
+        let counting = resources.iter().zip(asks).enumerate();
         let counting =
-            counting.filter(|(r, ask)| *ask != 0 || !matches!(r.column, ResourceColumn::Scalar(_)));
-        let lane = |(r, ask): (&'a ScoredResource, i64)| Self {
-            ask,
-            weight: r.weight,
-            numbers: Numbers::of(&r.column, nodes, count),
+            counting.filter(|(_, (r, ask))| *ask != 0 || !matches!(r.column, ResourceColumn::Scalar(_)));
+        let lane = |(at, (r, ask)): (usize, (&'a ScoredResource, i64))| {
+            let devices = devices.of(at);
+            Self { ask, weight: r.weight, numbers: Numbers::of(&r.column, nodes, count, devices) }
         };
         counting.map(lane).collect()
     }
@@ -95,16 +105,26 @@ impl<'a> Lane<'a> {
     pub(super) fn at(&self, row: NodeIdx) -> (i64, i64) {
         match &self.numbers {
             Numbers::Columns { has, used } => (has[row.at()], used[row.at()]),
-            Numbers::Scalar { nodes, name } => {
+            Numbers::Scalar { nodes, name, devices } => {
                 let node = nodes.node(row);
-                (node.allocatable_scalar(name), node.requested_scalar(name))
+                let offered = node.allocatable_scalar(name);
+                let devices = devices.and_then(|devices| devices.get(row.at()));
+                match devices.filter(|(all, _)| offered == 0 && *all > 0) {
+                    Some(counted) => *counted,
+                    None => (offered, node.requested_scalar(name)),
+                }
             }
         }
     }
 }
 
 impl<'a> Numbers<'a> {
-    fn of(column: &'a ResourceColumn, nodes: &'a NodeTable, count: RequestKind) -> Self {
+    fn of(
+        column: &'a ResourceColumn,
+        nodes: &'a NodeTable,
+        count: RequestKind,
+        devices: Option<&'a DeviceCounts>,
+    ) -> Self {
         let columns: &'a Columns = nodes.columns();
         let (has, used) = match (column, count) {
             (ResourceColumn::Cpu, RequestKind::Requested) => (&columns.cpu, &columns.used_cpu),
@@ -112,7 +132,7 @@ impl<'a> Numbers<'a> {
             (ResourceColumn::Memory, RequestKind::Requested) => (&columns.memory, &columns.used_memory),
             (ResourceColumn::Memory, RequestKind::NonZero) => (&columns.memory, &columns.nonzero_memory),
             (ResourceColumn::Storage, _) => (&columns.storage, &columns.used_storage),
-            (ResourceColumn::Scalar(name), _) => return Self::Scalar { nodes, name },
+            (ResourceColumn::Scalar(name), _) => return Self::Scalar { nodes, name, devices },
         };
         Self::Columns { has, used }
     }

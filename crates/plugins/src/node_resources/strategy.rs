@@ -29,7 +29,8 @@ impl Strategy {
         }
     }
 
-    /// Returns the score of one row: the weighted mean over the resources that the node has.
+    /// Returns the score of one row: the weighted mean over the resources that the node has. RequestedToCapacityRatio
+    /// also leaves out resources with a score of zero.
     #[inline]
     pub(super) fn score(&self, lanes: &[Lane<'_>], row: NodeIdx) -> i64 {
         let (mut sum, mut weights) = (0i64, 0i64);

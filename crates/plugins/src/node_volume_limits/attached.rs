@@ -24,14 +24,14 @@ use crate::{
     volume_users::one_less,
 };
 
-/// An index of the volumes on each node. See the module's introduction.
+/// An index of the volumes on each node.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct AttachedVolumes {
     rows: FxHashMap<NodeIdx, NodeVolumes>,
     /// For each driver, the rows with a limit, ordered by the number of additional volumes that a row can take. The
     /// number is negative if there are too many volumes.
     room: FxHashMap<Str, BTreeSet<(i64, NodeIdx)>>,
-    /// Rows that have a limit, and a pod with a volume that cannot be determined.
+    /// Rows that have a limit and a pod with a volume that cannot be determined.
     unknown: BTreeSet<NodeIdx>,
     claims: Claims,
     /// Attachments, by name.
@@ -93,8 +93,8 @@ impl AttachedVolumes {
         !self.room.is_empty()
     }
 
-    /// Returns the rows that `exceeds` rejects unless they already have some of the needed volumes, and the rows with
-    /// volumes that cannot be determined.
+    /// Returns the rows that cannot take all needed volumes, assuming that none of these is on the row yet. Also
+    /// returns the rows with volumes that cannot be determined.
     pub(super) fn rows_near_limit(&self, needed: &[DriverVolume]) -> impl Iterator<Item = NodeIdx> {
         let tight = needed.iter().enumerate().filter_map(|(at, volume)| {
             let driver = volume.driver();
@@ -119,7 +119,7 @@ impl AttachedVolumes {
         node.exceeds(needed, is_used, |driver| node.counts.get(driver).copied().unwrap_or_default())
     }
 
-    /// Does the same as [`Self::exceeds`], but takes the volumes of the row's pods from `used`.
+    /// Like [`Self::exceeds`], but takes the volumes of the row's pods from `used`.
     pub(super) fn exceeds_recounted(
         &self,
         row: NodeIdx,
@@ -219,7 +219,7 @@ impl AttachedVolumes {
         self.update_unknown(row);
     }
 
-    /// Updates an attachment.
+    /// Updates the entry of an attachment that was added, changed or deleted.
     fn attachment_changed(&mut self, view: ClusterView<'_>, name: &Str) {
         self.uncount(name);
         if let Some(old) = self.attachments.remove(name) {
@@ -278,7 +278,7 @@ impl NodeVolumes {
         self.limits.clear();
         for driver in drivers.into_iter().flat_map(|node| &node.drivers) {
             if let Some(count) = driver.allocatable.count {
-                // If a driver has two entries, the last one applies.
+                // If a driver has two entries with a limit, the last one applies.
                 self.limits.retain(|(name, _)| *name != driver.name);
                 self.limits.push((driver.name.clone(), i64::from(count)));
             }

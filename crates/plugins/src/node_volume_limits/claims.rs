@@ -24,7 +24,7 @@ struct UsedClaim {
     /// Number of pod volumes that name the claim (`persistentVolumeClaim`), by row.
     rows: FxHashMap<NodeIdx, usize>,
     /// Number of ephemeral volumes whose claim has this name, by row and pod UID. The names of a pod's volumes are
-    /// distinct, so a valid pod has only one.
+    /// distinct, so a valid pod has only one such volume.
     ephemeral: FxHashMap<(NodeIdx, Str), usize>,
     known: Option<KnownClaim>,
 }
@@ -39,12 +39,13 @@ struct KnownClaim {
     volume: Option<DriverVolume>,
 }
 
-/// Effect of a claim on a row.
+/// Effect of a claim, or of an in-tree disk, on a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ClaimEffect {
     /// The volume, and the number of pod volumes that refer to it.
     Uses(DriverVolume, usize),
-    /// Number of pod volumes that cannot be determined because the claim has no name or does not belong to the pod.
+    /// Number of pod volumes that cannot be determined because the claim has no name or does not belong to the pod, or
+    /// because the disk cannot be translated.
     Unknown(usize),
 }
 
@@ -91,7 +92,8 @@ impl Claims {
         effect
     }
 
-    /// Resolves a claim again after the claim or its volume has changed. Returns its effects before and after.
+    /// Resolves a claim again after the claim, its volume or its class has changed. Returns its effects before and
+    /// after.
     pub(super) fn changed(&mut self, objects: ClaimObjects<'_>, key: &ClaimKey) -> (RowEffects, RowEffects) {
         let Some(used) = self.in_use.get(key) else { return Default::default() };
         let before = used.effects();

@@ -47,12 +47,12 @@ impl DriverVolume {
 /// The distinct volumes that a pod needs, or why they cannot be determined.
 pub(super) type NeededVolumes = Result<Vec<DriverVolume>, VolumeError>;
 
-/// Why a pod's volumes cannot be determined.
+/// The reason a pod's volumes cannot be determined.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum VolumeError {
     /// A claim does not exist.
     NotFound(String),
-    /// An object is inconsistent.
+    /// An object is inconsistent, or a disk cannot be translated.
     Failed(String),
 }
 

@@ -2,6 +2,7 @@ mod hints;
 mod index;
 
 use harbormaster_api::{
+    Release,
     features::Features,
     pod::{InTreeDisk, OwnerReference},
 };
@@ -43,7 +44,7 @@ fn claim(name: &str, volume: &str, class: &str) -> Value {
     })
 }
 
-/// The claim of a pod's first volume, with a controller as its owner.
+/// The claim of the first volume of `pod`, controlled by the pod with the UID `owner`.
 fn ephemeral_claim(pod: &str, owner: &str) -> Value {
     let mut claim = claim(&format!("{pod}-v0"), "a", "");
     let owner = json!({"apiVersion": "v1", "kind": "Pod", "name": pod, "uid": owner, "controller": true});
@@ -91,7 +92,7 @@ fn default_claims() -> Vec<Value> {
     ]
 }
 
-/// A cluster with node "n", these pods and this limit. Claims a, b and c each have a volume.
+/// A cluster with node "n", these pods and this CSINode. Claims a, b and c each have a volume.
 fn world(pods: impl IntoIterator<Item = PodBuilder>, limit: Option<Value>) -> Cluster {
     let mut nodes = cluster([node("n")], pods);
     set_custom::<PersistentVolumeClaim>(&mut nodes, default_claims());
@@ -152,7 +153,7 @@ fn a_volume_that_pods_share_counts_once() {
     assert!(!fits(&nodes, claims("p", &["b", "c"])));
     assert!(
         fits(&world([claims("one", &["a"]).on("n")], at_most(1)), claims("p", &["a"])),
-        "it is already there"
+        "the volume is already on the node"
     );
 }
 
@@ -164,11 +165,11 @@ fn an_attached_volume_that_no_pod_uses_counts_and_counts_again_if_the_pod_needs_
     assert!(!fits(&nodes, claims("p", &["a"])), "the same volume counts twice");
     let mut nodes = world([claims("there", &["a"]).on("n")], at_most(1));
     set_custom::<VolumeAttachment>(&mut nodes, [attachment("x", DRIVER, "n", "a")]);
-    assert!(fits(&nodes, claims("p", &["a"])), "a volume that a pod uses counts only for the pod");
+    assert!(fits(&nodes, claims("p", &["a"])), "an attached volume that a pod on the node uses counts once");
 }
 
 #[test]
-fn attachments_elsewhere_without_a_driver_or_of_other_volumes_do_not_count() {
+fn attachments_do_not_count_if_they_are_to_another_node_or_lack_a_driver_or_a_csi_volume() {
     let mut nodes = world([], at_most(1));
     let inline =
         json!({"metadata": {"name": "i"}, "spec": {"attacher": DRIVER, "nodeName": "n", "source": {}}});
@@ -192,7 +193,7 @@ fn a_claim_without_a_volume_counts_for_the_driver_of_its_class() {
         assert_eq!(fits(&world([], at_most(0)), claims("p", &[name])), !counts, "{name}");
     }
     let nodes = world([claims("there", &["new"]).on("n")], at_most(1));
-    assert!(fits(&nodes, claims("p", &["new"])), "it is the same volume once it is provisioned");
+    assert!(fits(&nodes, claims("p", &["new"])), "pods with one claim share its volume");
     assert!(!fits(&nodes, claims("p", &["lost"])));
 }
 
@@ -229,7 +230,7 @@ fn nodes_without_limits_for_a_driver_take_any_number_of_its_volumes() {
     assert!(fits(&world([], Some(limits("n", &[(DRIVER, None)]))), pod()), "no limit");
     assert!(fits(&world([], Some(limits("n", &[(EBS, Some(0))]))), pod()), "the limit of another driver");
     let twice = limits("n", &[(DRIVER, Some(0)), (DRIVER, Some(9))]);
-    assert!(fits(&world([], Some(twice)), pod()), "of two limits the last one counts");
+    assert!(fits(&world([], Some(twice)), pod()), "of two limits, the last one counts");
 }
 
 #[test]
@@ -242,7 +243,7 @@ fn evicting_pods_makes_room_and_missing_claims_of_pods_on_the_node_do_not_count(
     assert!(trial().verdict_without(&mut nodes, &pod, "n", &[("n", "ghost")]).is_err());
     set_custom::<VolumeAttachment>(&mut nodes, [attachment("x", DRIVER, "n", "a")]);
     let verdict = trial().verdict_without(&mut nodes, &pod, "n", &[("n", "there")]);
-    assert_eq!(verdict, Err(Reject::evictable(FULL)), "it is still attached");
+    assert_eq!(verdict, Err(Reject::evictable(FULL)), "the volume is still attached");
 }
 
 #[test]
@@ -291,7 +292,7 @@ fn a_claim_without_a_name_or_with_another_owner_fails_the_pod() {
 }
 
 #[test]
-fn undeterminable_volumes_of_pods_on_a_node_fail_others_where_there_are_limits() {
+fn a_claim_with_another_owner_on_a_node_with_limits_fails_other_pods() {
     let stray = || pod("there").volume(VolumeSource::Ephemeral).on("n");
     let why = "PVC default/there-v0 was not created for pod default/there (pod is not owner)";
     for (limit, expected) in [(None, None), (at_most(9), Some(why))] {
@@ -302,7 +303,7 @@ fn undeterminable_volumes_of_pods_on_a_node_fail_others_where_there_are_limits()
 }
 
 #[test]
-fn an_untranslatable_disk_fails_the_pod_where_there_is_a_csi_node() {
+fn an_untranslatable_disk_fails_the_pod_on_nodes_with_a_csi_node() {
     let why = "converting volume(v0) from inline to csi: kind(Shared) is not supported in csi migration";
     let azure = || disk("p", InTreeDisk::AzureDisk { uri: "u".into(), kind: "Shared".into() });
     assert_eq!(failure(&world([], Some(limits("n", &[]))), azure()).unwrap(), why);
@@ -320,7 +321,7 @@ fn pods_without_volumes_that_count_are_skipped() {
 }
 
 #[test]
-fn with_the_gate_a_driver_that_requires_it_must_be_on_the_node() {
+fn with_the_gate_a_node_must_have_the_driver_if_the_csi_driver_object_requires_it() {
     let driver =
         |asks: bool| json!({"metadata": {"name": DRIVER}, "spec": {"preventPodSchedulingIfMissing": asks}});
     let missing = Reject::evictable(format!("{DRIVER} CSI driver is not installed on the node"));
@@ -340,7 +341,15 @@ fn with_the_gate_a_driver_that_requires_it_must_be_on_the_node() {
 }
 
 #[test]
-fn owners_are_controllers() {
+fn drivers_are_required_by_default_from_1_37() {
+    for (release, needs_drivers) in [(Release::V1_36, false), (Release::V1_37, true)] {
+        let cx = BuildCycle { features: Features::of(release) };
+        assert_eq!(NodeVolumeLimits::build(NoArgs, &cx).unwrap().needs_drivers, needs_drivers, "{release}");
+    }
+}
+
+#[test]
+fn only_the_controller_of_a_claim_counts_as_its_owner() {
     let owner = OwnerReference {
         api_version: "v1".into(),
         kind: "Pod".into(),

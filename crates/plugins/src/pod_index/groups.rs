@@ -138,8 +138,8 @@ impl Groups {
         Some((std::mem::replace(&mut in_namespace.namespace, current.clone()), current))
     }
 
-    /// Returns the matching groups. Visits only the groups under one label: of the labels that the selector names, the
-    /// one with the fewest groups.
+    /// Returns the matching groups. Visits only the groups under one label: of the labels that the selector requires,
+    /// the one with the fewest groups.
     fn matching<'a>(
         &'a self,
         in_namespace: &NamespaceGroups,

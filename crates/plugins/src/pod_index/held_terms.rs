@@ -203,7 +203,7 @@ impl HeldTerms {
     }
 }
 
-/// Returns true if the pod has terms. Most pods have none.
+/// Returns true if the pod may have terms. Most pods have none.
 fn holds_any(pod: &PodInfo) -> bool {
     let spec = &pod.spec;
     spec.pod_affinity.is_some() || spec.pod_anti_affinity.is_some()
@@ -218,7 +218,7 @@ fn held_by(pod: &PodInfo) -> Vec<SpecTerm> {
     let spec = &pod.spec;
     let mut all = Vec::new();
     let mut add = |term: &PodAffinityTerm, role: TermRole| {
-        if let Some(pods) = PodTerm::new(term, &pod.namespace, false) {
+        if let Some(pods) = PodTerm::new(term, &pod.namespace) {
             all.push(SpecTerm { term: Arc::new(Term { pods, key: term.topology_key.clone() }), role });
         }
     };

@@ -35,7 +35,7 @@ pub(super) enum LabelSlot<'a> {
     Value(&'a Str, &'a Str),
     /// The slot of a key with any value.
     Key(&'a Str),
-    /// The slot that belongs to no label: selectors that require no label, and all groups.
+    /// The slot that belongs to no label. It holds the selectors that require no label, and all groups.
     Rest,
 }
 
@@ -126,10 +126,10 @@ impl<Id: Copy + Ord + Hash> LabelMap<Id> {
         }
     }
 
-    /// Returns the IDs that may be relevant to a pod with these labels: the IDs under one of the labels, the IDs under
-    /// one of the keys, and the IDs in [`LabelSlot::Rest`].
+    /// Returns the IDs that may be relevant to a pod with these labels: the IDs under any of the labels or of their
+    /// keys, and the IDs in [`LabelSlot::Rest`].
     pub(super) fn candidates_for(&self, labels: &Labels) -> impl Iterator<Item = Id> {
-        // Most maps are empty or have few keys; in an empty map there is no need to visit the labels.
+        // In a map without keys, which is common, there is no need to visit the labels.
         let pairs = (!self.keys.is_empty()).then(|| labels.iter()).into_iter().flatten();
         let keys = pairs.filter_map(|(key, value)| Some((self.keys.get(key)?, value)));
         let labelled = keys.flat_map(|(key, value)| {

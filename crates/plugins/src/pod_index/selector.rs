@@ -21,21 +21,21 @@ pub struct PodTerm {
     pub namespace_selector: Option<LabelSelector>,
     /// Selector of the pods' labels.
     pub labels: LabelSelector,
-    /// True for a term of the pod being scheduled. For such a term, kube-scheduler resolves the namespace selector to
-    /// names and also evaluates it on empty labels, so a selector with only `NotIn` and `DoesNotExist` selects every
-    /// namespace.
-    pub incoming: bool,
+    /// True if the namespace selector is evaluated not only on the labels of namespaces but also on empty labels, so
+    /// that a selector with only `NotIn` and `DoesNotExist` selects every namespace.
+    pub selects_as_unlabeled: bool,
 }
 
 impl PodTerm {
     /// Converts a term of a pod in `namespace`. Returns `None` if the term matches nothing.
-    pub fn new(term: &PodAffinityTerm, namespace: &Str, incoming: bool) -> Option<Self> {
+    pub fn new(term: &PodAffinityTerm, namespace: &Str) -> Option<Self> {
         let labels = term.label_selector.clone()?;
         let own = term.namespaces.is_empty() && term.namespace_selector.is_none();
         let mut namespaces = if own { vec![namespace.clone()] } else { term.namespaces.clone() };
         namespaces.sort();
         namespaces.dedup();
-        Some(Self { namespaces, namespace_selector: term.namespace_selector.clone(), labels, incoming })
+        let namespace_selector = term.namespace_selector.clone();
+        Some(Self { namespaces, namespace_selector, labels, selects_as_unlabeled: false })
     }
 
     /// Returns true if the term selects the pod.
@@ -49,7 +49,8 @@ impl PodTerm {
     fn has_namespace<'a>(&self, name: &Str, labels: impl FnOnce() -> &'a Labels) -> bool {
         self.namespaces.contains(name)
             || self.namespace_selector.as_ref().is_some_and(|selector| {
-                selector.matches(labels()) || (self.incoming && selector.matches(&Labels::default()))
+                selector.matches(labels())
+                    || (self.selects_as_unlabeled && selector.matches(&Labels::default()))
             })
     }
 }

@@ -10,8 +10,9 @@ use super::{
     label_map::{Anchor, LabelMap, LabelSlot, anchors},
 };
 
-/// Selectors by ID. Each selector is filed under one label that it names, in each namespace that it names. Selectors
-/// with a namespace selector are in a map for all namespaces; selectors that name no label are in [`LabelSlot::Rest`].
+/// Selectors by ID. Each selector is filed under one label that it requires, in each namespace that it names. Selectors
+/// with a namespace selector are in a map for all namespaces; selectors that require no label are in
+/// [`LabelSlot::Rest`].
 #[derive(Debug)]
 pub(super) struct SelectorMap<Id> {
     namespaces: FxHashMap<Str, LabelMap<Id>>,
@@ -23,7 +24,7 @@ pub(super) struct SelectorMap<Id> {
 pub(super) struct MapPosition {
     /// Index of the term.
     term: usize,
-    /// Index of the anchor in the term; `None` if the selector names no label.
+    /// Index of the anchor in the term; `None` if the selector requires no label.
     anchor: Option<usize>,
 }
 
@@ -34,8 +35,8 @@ impl<Id> Default for SelectorMap<Id> {
 }
 
 impl<Id: Copy + Ord + Hash> SelectorMap<Id> {
-    /// Adds a selector of pods that match all terms. Files it under one of the labels that it names: the one with the
-    /// fewest selectors.
+    /// Adds a selector of pods that match all terms. Files it under one of the labels that it requires: the one with
+    /// the fewest selectors.
     pub(super) fn insert(&mut self, all_of: &[PodTerm], id: Id) -> MapPosition {
         let position = self.best(all_of);
         let (slots, scopes) = slots(all_of, position);

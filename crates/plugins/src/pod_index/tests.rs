@@ -114,7 +114,7 @@ fn random_selector(dice: &mut Dice) -> PodSelector {
         namespaces: if dice.one_in(3) { Vec::new() } else { vec![dice.pick(&NAMESPACES).into()] },
         namespace_selector: namespaces(dice),
         labels: pod_labels(dice),
-        incoming: dice.one_in(2),
+        selects_as_unlabeled: dice.one_in(2),
     };
     PodSelector { all_of: (0..=dice.below(2)).map(|_| term(dice)).collect(), live_only: dice.one_in(2) }
 }
@@ -242,7 +242,7 @@ impl ChangingCluster {
         let known = ClusterView { nodes: self.cluster.nodes(), objects: self.cluster.objects() };
         index.check(known).unwrap();
         for selector in &self.watched {
-            let kept: Vec<_> = index.pods(selector).expect("it is watched").iter().collect();
+            let kept: Vec<_> = index.pods(selector).expect("the selector is watched").iter().collect();
             assert_eq!(kept, self.recounted(selector), "{selector:?}");
         }
         for asked in &self.asked_about {
@@ -309,7 +309,7 @@ impl ChangingCluster {
         kind: &'static str,
         amount: i64,
     ) {
-        let Some(pods) = PodTerm::new(term, &holder.namespace, false) else { return };
+        let Some(pods) = PodTerm::new(term, &holder.namespace) else { return };
         if pods.matches_pod(self.cluster.objects(), &asked.pod) {
             *all.entry((term.topology_key.to_string(), kind, row)).or_default() += amount;
         }
@@ -343,7 +343,7 @@ fn the_index_equals_a_recount_after_every_step_of_three_thousand_random_sequence
 }
 
 #[test]
-fn long_sequences_that_drop_terms_groups_and_selectors_keep_the_index_correct() {
+fn the_index_stays_correct_over_long_random_sequences() {
     for seed in 0..3 {
         let mut changing = ChangingCluster::new(seed);
         for step in 0..3_000 {
@@ -358,7 +358,7 @@ fn long_sequences_that_drop_terms_groups_and_selectors_keep_the_index_correct() 
 }
 
 #[test]
-fn pods_whose_labels_and_terms_never_repeat_leave_nothing_in_the_index() {
+fn groups_and_terms_of_pods_that_have_left_are_dropped() {
     let mut changing = ChangingCluster::new(7);
     changing.cluster.set_node(node("n0").into());
     for at in 0..2_000 {
@@ -441,5 +441,5 @@ fn label_keys_that_are_never_used_again_are_dropped_and_those_in_use_are_kept() 
     changing.cluster.set_node(node("n0").into());
     changing.check_index();
     let index = changing.cluster.indexes().get::<PodIndex>().unwrap();
-    assert!(index.key("held").is_none(), "no term holds it any longer");
+    assert!(index.key("held").is_none(), "no term holds the key");
 }

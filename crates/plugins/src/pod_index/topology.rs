@@ -43,8 +43,8 @@ impl TopologyKey {
         self.rows.len()
     }
 
-    /// Returns the only row with the value, or `None` if there are several. For example, a host name usually has one
-    /// row.
+    /// Returns the only row with the value, or `None` if there is not exactly one. A host name, for example, usually
+    /// has one row.
     pub fn only_row(&self, value: ValueId) -> Option<NodeIdx> {
         (self.rows.get(value.at()) == Some(&1)).then(|| NodeIdx(self.rows_xor[value.at()]))
     }
@@ -93,21 +93,21 @@ impl TopologyKey {
 #[derive(Debug)]
 struct WatchedKey {
     column: TopologyKey,
-    /// Number of terms of pods on nodes that use the key.
+    /// Number of affinity terms that use the key. Only the terms of pods on nodes count.
     held: usize,
     /// Value of [`Topology::clock`] at the last use. The clock counts uses.
     last_used: u64,
 }
 
-/// The watched keys: those used recently, and those used by terms of pods on nodes.
+/// The watched keys: those used recently, and those used by affinity terms of pods on nodes.
 #[derive(Debug, Default)]
 pub(super) struct Topology {
     keys: FxHashMap<Str, WatchedKey>,
     clock: u64,
 }
 
-/// Maximum number of watched keys that no terms of pods on nodes use. If there are more, the least recently used half
-/// is dropped.
+/// Maximum number of watched keys that are not used by any affinity term of a pod on a node. If there are more, the
+/// least recently used half of them is dropped.
 pub(super) const KEYS: usize = 64;
 
 impl Topology {
@@ -118,12 +118,12 @@ impl Topology {
         self.watched(nodes, key).last_used = last_used;
     }
 
-    /// Records that one more term of pods on nodes uses the key.
+    /// Records that one more affinity term of a pod on a node uses the key.
     pub(super) fn hold(&mut self, nodes: &NodeTable, key: &Str) {
         self.watched(nodes, key).held += 1;
     }
 
-    /// Records that one of the terms of pods on nodes no longer uses the key.
+    /// Records that one affinity term of a pod on a node no longer uses the key.
     pub(super) fn release(&mut self, key: &str) {
         if let Some(watched) = self.keys.get_mut(key) {
             watched.held -= 1;
@@ -168,7 +168,8 @@ impl Topology {
         }
     }
 
-    /// Checks how many terms use each key. `keys` contains the key of every held term, with repetitions.
+    /// Checks the recorded number of terms for each key. `keys` contains the key of every affinity term of pods on
+    /// nodes, with repetitions.
     pub(super) fn check_held<'a>(&self, keys: impl Iterator<Item = &'a Str>) -> Result<(), String> {
         let mut counted: FxHashMap<&Str, usize> = FxHashMap::default();
         keys.for_each(|key| *counted.entry(key).or_default() += 1);
@@ -192,7 +193,7 @@ impl Topology {
                     && only != row
                 {
                     return Err(format!(
-                        "{key}: {only:?} is recorded as the only row with {label:?}, but {row:?} has it, too"
+                        "{key}: {only:?} is recorded as the only row with {label:?}, but {row:?} also has it"
                     ));
                 }
                 if label.is_some() != value.is_some() || *seen.entry(value).or_insert(label) != label {

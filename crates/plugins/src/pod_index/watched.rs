@@ -1,4 +1,4 @@
-//! The selectors in use, with the pods that they select.
+//! The selectors in use, with the number of pods that they select on each row.
 
 use std::sync::Arc;
 
@@ -50,7 +50,7 @@ impl Selectors {
         });
         if known.clone().count() != self.watched.len() {
             return Err(format!(
-                "{} selectors are watched, but {} are found by selector",
+                "{} selectors are watched, but the map by selector contains {} of them",
                 self.watched.len(),
                 known.count()
             ));

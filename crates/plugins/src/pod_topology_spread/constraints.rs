@@ -11,7 +11,7 @@ use harbormaster_framework::prelude::*;
 use super::{PodTopologySpread, default_selector::default_selector};
 use crate::pod_index::{PodSelector, PodTerm};
 
-/// Whether a constraint is a requirement or a preference: `whenUnsatisfiable`.
+/// Kind of a constraint: requirement or preference (`whenUnsatisfiable`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// `DoNotSchedule`: applies in Filter.
@@ -88,7 +88,7 @@ impl PodTopologySpread {
     /// either kind.
     ///
     /// # Errors
-    /// If a selector of that kind has a syntax error.
+    /// If the selector of one of the pod's own constraints of that kind has a syntax error.
     pub(super) fn constraints(
         &self,
         pod: &PodInfo,
@@ -113,7 +113,7 @@ impl PodTopologySpread {
     /// Returns the pod's own constraints of a kind.
     ///
     /// # Errors
-    /// If a selector of that kind has a syntax error.
+    /// If the selector of one of these constraints has a syntax error.
     pub(super) fn own_constraints(&self, pod: &PodInfo, kind: Kind) -> PluginResult<Vec<Constraint>> {
         let of_kind = pod.spec.topology_spread.iter().filter(|c| c.hard == (kind == Kind::Hard));
         of_kind.map(|c| self.own_constraint(c, &pod.labels, kind)).collect()
@@ -148,8 +148,8 @@ impl PodTopologySpread {
     }
 }
 
-/// Applies `matchLabelKeys`: requires the pod's own values for those of the keys that the pod has. The API server has
-/// usually added the same requirements to the selector already.
+/// Applies `matchLabelKeys`: requires the pod's own value for each of the keys that the pod has. Usually, the API
+/// server has already added these requirements to the selector.
 fn add_label_keys(selector: &mut LabelSelector, keys: &[Str], labels: &Labels) {
     for key in keys {
         let Some(value) = labels.get(key) else { continue };

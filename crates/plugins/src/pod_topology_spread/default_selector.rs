@@ -19,7 +19,7 @@ pub(super) fn default_selector(pod: &PodInfo, objects: &Objects) -> LabelSelecto
             pairs.extend(owned(&own.match_labels));
         }
         Some(Workload { selector: Some(own), .. }) if own.check().is_ok() => {
-            // The labels are not merged, so if a service requires another value, nothing matches.
+            // The labels are not merged, so if a service requires another value of a label, nothing matches.
             match_expressions.extend(owned(&own.match_labels).map(equals));
             match_expressions.extend(own.match_expressions.iter().cloned());
         }

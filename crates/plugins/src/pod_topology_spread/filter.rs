@@ -42,8 +42,8 @@ struct ConstraintDomains {
     counts: Vec<i64>,
     /// Number of domains.
     number: usize,
-    /// The two domains with the fewest pods, smallest first. A what-if question changes only one node and thus at most
-    /// one domain, so the minimum over the other domains is always one of these two.
+    /// The two domains with the fewest pods, smallest first. A what-if question changes at most one domain, so the
+    /// minimum over the other domains is always one of these two.
     fewest: [Option<(ValueId, i64)>; 2],
     /// 1 if the constraint matches the pod itself, else 0.
     own: i64,
@@ -123,7 +123,7 @@ impl SpreadState {
         }
     }
 
-    /// Returns the number of pods with a value, for the constraint at this index.
+    /// Returns the number of matching pods in the domain of a value, for the constraint at this index.
     fn count(&self, domains: &ConstraintDomains, at: usize, value: ValueId) -> i64 {
         let change = self.changes_of(at).find(|change| change.value == value);
         domains.of(value) + change.map_or(0, |change| change.by)

@@ -25,7 +25,8 @@ impl PendingConstraints {
     }
 
     fn distinguishes(&self, old: &Labels, new: &Labels) -> bool {
-        self.constraints.iter().any(|c| self.selectors_unknown || c.matches(old) != c.matches(new))
+        let differ = |c: &Constraint| self.selectors_unknown || c.matches(old) != c.matches(new);
+        old != new && self.constraints.iter().any(differ)
     }
 }
 
@@ -37,14 +38,20 @@ impl PodTopologySpread {
         }
         let pending = self.pending(pod)?;
         let helps = match (old, new) {
-            (Some(old), Some(new)) => {
-                let tolerates_others = new.uid == pod.uid && old.spec.tolerations != new.spec.tolerations;
-                tolerates_others && pending.constraints.iter().any(|c| c.honors_taints)
-                    || old.labels != new.labels && pending.distinguishes(&old.labels, &new.labels)
-            }
+            (Some(old), Some(new)) => pending.distinguishes(&old.labels, &new.labels),
             (Some(one), None) | (None, Some(one)) => pending.selects(&one.labels),
             (None, None) => true,
         };
+        Ok(if helps { Hint::Queue } else { Hint::Skip })
+    }
+
+    /// Hint for changes to the labels and tolerations of the pod itself.
+    pub(super) fn after_own_update(&self, pod: &PodInfo, change: &Change<'_>) -> PluginResult<Hint> {
+        let Change::Pod { old: Some(old), new: Some(new) } = *change else { return Ok(Hint::Queue) };
+        let pending = self.pending(pod)?;
+        let retolerates = old.spec.tolerations != new.spec.tolerations;
+        let helps = retolerates && pending.constraints.iter().any(|c| c.honors_taints)
+            || pending.distinguishes(&old.labels, &new.labels);
         Ok(if helps { Hint::Queue } else { Hint::Skip })
     }
 
@@ -77,7 +84,7 @@ impl PodTopologySpread {
     }
 }
 
-/// Returns true if `other` is `pod` itself, or is in the same namespace and has a node or a nominated node.
+/// Returns true if `other` is `pod` itself, or is in the same namespace and bound or nominated.
 fn is_involved(other: &Pod, pod: &PodInfo) -> bool {
     let has_node = other.node_name.is_some() || other.status.nominated_node_name.is_some();
     other.uid == pod.uid || has_node && other.namespace == pod.namespace

@@ -140,7 +140,7 @@ fn pods_are_signed_only_without_any_constraint() {
 }
 
 #[test]
-fn the_defaults_follow_the_arguments() {
+fn default_constraints_follow_the_arguments() {
     let keys = |plugin: PodTopologySpread, kind| {
         let constraints = plugin.default_constraints(kind);
         constraints.iter().map(|c| (c.key.to_string(), c.max_skew)).collect::<Vec<_>>()
@@ -169,7 +169,7 @@ fn the_defaults_follow_the_arguments() {
 }
 
 #[test]
-fn a_selector_with_a_syntax_error_fails_the_point_that_needs_it() {
+fn a_selector_with_a_syntax_error_fails_the_extension_point_that_needs_it() {
     let broken = |constraint: TopologySpreadConstraint| {
         let bad = Requirement { key: "k".into(), operator: Operator::Gt, values: vec!["1".into()] };
         let label_selector = Some(LabelSelector { match_expressions: vec![bad], ..LabelSelector::default() });
@@ -203,7 +203,7 @@ fn selects(pod: PodBuilder, objects: Vec<Object>) -> LabelSelector {
 }
 
 #[test]
-fn the_default_selector_combines_those_of_services_and_owner() {
+fn the_default_selector_combines_the_selectors_of_services_and_owner() {
     let web = || pod("p").label("app", "web").label("tier", "front");
     let app = [("app", "web")];
     let labelled = |pairs: &[(&str, &str)]| matching(pairs);
@@ -225,9 +225,14 @@ fn the_default_selector_combines_those_of_services_and_owner() {
     };
     let nothing = LabelSelector::default();
     for (case, pod, objects, expected) in [
-        ("nothing", web(), vec![], nothing.clone()),
+        ("no objects", web(), vec![], nothing.clone()),
         ("a service", web(), vec![service("s", Some(&app))], labelled(&app)),
-        ("another service", web(), vec![service("s", Some(&[("app", "db")]))], nothing.clone()),
+        (
+            "a service that selects other pods",
+            web(),
+            vec![service("s", Some(&[("app", "db")]))],
+            nothing.clone(),
+        ),
         ("a service without a selector", web(), vec![service("s", None)], nothing.clone()),
         ("a service with an empty selector", web(), vec![service("s", Some(&[]))], nothing.clone()),
         (
@@ -236,7 +241,12 @@ fn the_default_selector_combines_those_of_services_and_owner() {
             vec![service("s", Some(&app)), service("t", Some(&[("tier", "front")]))],
             labelled(&[("app", "web"), ("tier", "front")]),
         ),
-        ("another namespace", web().namespace("x"), vec![service("s", Some(&app))], nothing.clone()),
+        (
+            "a service in another namespace",
+            web().namespace("x"),
+            vec![service("s", Some(&app))],
+            nothing.clone(),
+        ),
         (
             "a replica set",
             by_rs(),

@@ -63,7 +63,7 @@ impl Resource for PersistentVolumeClaim {
     const SCOPE: ResourceScope = ResourceScope::Namespaced;
 }
 
-/// Returns true if the claim and its volume refer to each other and the claim records this.
+/// Returns true if the claim names its volume and records that the volume refers back to the claim.
 pub fn is_fully_bound(claim: &Custom<PersistentVolumeClaim>) -> bool {
     !claim.volume_name.is_empty() && claim.metadata.annotations.get(BIND_COMPLETED).is_some()
 }
@@ -86,7 +86,7 @@ pub fn not_made_for(claim: &Custom<PersistentVolumeClaim>, pod: &PodInfo) -> Str
     format!("PVC {namespace}/{name} was not created for pod {pod_namespace}/{pod_name} (pod is not owner)")
 }
 
-/// Returns the API server's error for a missing claim.
+/// Returns the message for a missing claim, as in kube-scheduler.
 pub fn not_found(name: &str) -> String {
     format!("persistentvolumeclaim {name:?} not found")
 }

@@ -73,7 +73,7 @@ impl StorageClass {
         !self.provisioner.is_empty() && self.provisioner != NO_PROVISIONER
     }
 
-    /// Returns true if volumes of the class may be provisioned for a node with these labels.
+    /// Returns true if volumes of the class can be provisioned for a node with these labels.
     pub fn allows(&self, node: &Labels) -> bool {
         self.allowed_topologies.is_empty() || self.allowed_topologies.iter().any(|term| term.matches(node))
     }

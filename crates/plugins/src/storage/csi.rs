@@ -216,6 +216,6 @@ impl From<Spec<WireAttachment>> for VolumeAttachment {
 }
 
 /// Returns true if the capacity applies to a node with these labels.
-pub fn speaks_of(capacity: &CsiStorageCapacity, node: &Labels) -> bool {
+pub fn applies_to(capacity: &CsiStorageCapacity, node: &Labels) -> bool {
     capacity.node_topology.as_ref().is_some_and(|topology| topology.matches(node))
 }

@@ -36,7 +36,8 @@ fn suits(volume: &Custom<PersistentVolume>, claim: &PersistentVolumeClaim) -> bo
         && claim.access_modes.iter().all(|mode| volume.access_modes.contains(mode))
 }
 
-/// Returns true if the reference is to the claim. A reference without a UID matches any claim with its name.
+/// Returns true if the reference is to the claim. A reference without a UID matches any claim with the same namespace
+/// and name.
 pub fn names(claimed: &ClaimRef, claim: &Custom<PersistentVolumeClaim>) -> bool {
     let Metadata { namespace, name, uid, .. } = &claim.metadata;
     claimed.namespace == *namespace

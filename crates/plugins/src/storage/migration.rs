@@ -128,7 +128,7 @@ pub(super) fn migrated(
     Some(Migrated { migration, translation })
 }
 
-/// Returns the driver's handle of a disk, or `None` if its migration is off.
+/// Returns the driver's handle of a disk, or `None` if its migration is off or no driver serves it.
 fn handle(disk: &InTreeDisk, labels: &Labels) -> Option<Result<Str, String>> {
     Some(match disk {
         InTreeDisk::GcePersistentDisk { name, .. } => gce_handle(name, labels),
@@ -193,7 +193,8 @@ fn ebs_handle(id: &Str) -> Result<Str, String> {
 }
 
 /// In a node affinity, replaces Kubernetes' zone label with the driver's zone label. If the affinity has no zones,
-/// adds the zones in the volume's zone label.
+/// adds the zones in the volume's zone label. For volumes with the beta zone label, also replaces the beta region label
+/// with the stable one.
 fn in_zones(
     affinity: Option<&NodeSelector>,
     labels: &Labels,

@@ -11,7 +11,7 @@ fn labels(pairs: &[(&str, &str)]) -> Labels {
 }
 
 #[test]
-fn a_claim_takes_its_class_from_the_annotation_before_the_spec() {
+fn the_annotation_of_a_claim_overrides_the_class_in_its_spec() {
     for (annotations, spec, expected) in [
         (json!(null), json!({"storageClassName": "spec"}), "spec"),
         (
@@ -79,7 +79,7 @@ fn a_volume_is_decoded_with_the_nodes_that_have_access() {
 }
 
 #[test]
-fn a_class_allows_nodes_by_terms_and_an_empty_term_matches_no_node() {
+fn a_class_allows_nodes_that_match_a_term_and_an_empty_term_matches_no_node() {
     let class = |topologies| {
         let class = json!({"metadata": {"name": "c"}, "provisioner": "p", "volumeBindingMode": "Immediate",
             "allowedTopologies": topologies});
@@ -97,7 +97,7 @@ fn a_class_allows_nodes_by_terms_and_an_empty_term_matches_no_node() {
 }
 
 #[test]
-fn drivers_are_decoded_with_their_limits_and_absent_fields() {
+fn objects_of_drivers_are_decoded_even_if_fields_are_absent() {
     let node = custom::<CsiNode>(&json!({
         "metadata": {"name": "n", "annotations": {
             "storage.alpha.kubernetes.io/migrated-plugins": "kubernetes.io/aws-ebs,kubernetes.io/gce-pd",
@@ -125,10 +125,10 @@ fn drivers_are_decoded_with_their_limits_and_absent_fields() {
     let most = capacity(json!({"metadata": metadata, "storageClassName": "s", "capacity": "2Gi",
         "maximumVolumeSize": "1Gi", "nodeTopology": {}}));
     assert_eq!(most.limit(), Some(Quantity::from_units(1 << 30)));
-    assert!(csi::speaks_of(&most, &Labels::default()), "an empty selector selects all nodes");
+    assert!(csi::applies_to(&most, &Labels::default()), "an empty selector selects all nodes");
     let none = capacity(json!({"metadata": metadata, "storageClassName": "s", "capacity": "2Gi"}));
     assert_eq!(none.limit(), Some(Quantity::from_units(2 << 30)));
-    assert!(!csi::speaks_of(&none, &Labels::default()), "no selector selects no node");
+    assert!(!csi::applies_to(&none, &Labels::default()), "no selector selects no node");
 
     let attachment = custom::<VolumeAttachment>(&json!({"metadata": {"name": "a"}, "spec": {
         "attacher": "d", "nodeName": "n", "source": {"inlineVolumeSpec": {}}}}));
@@ -231,7 +231,7 @@ mod migrated {
     }
 
     #[test]
-    fn the_drivers_zone_label_replaces_that_of_kubernetes() {
+    fn the_drivers_zone_label_replaces_the_label_of_kubernetes() {
         let ebs = json!({"awsElasticBlockStore": {"volumeID": "v"}});
         let terms = |key: &str| {
             let zone = json!({"key": key, "operator": "In", "values": ["a"]});
@@ -252,7 +252,7 @@ mod migrated {
         assert!(of_label("a", "a") && !of_label("a", "b"));
         assert!(
             of_label("a__ b", "b") && of_label("__", "anywhere"),
-            "zones are trimmed, no zone is no constraint"
+            "zones are trimmed, and a label without zones restricts nothing"
         );
         let azure = json!({"azureDisk": {"diskURI": "u", "kind": "Managed"}});
         assert!(reaches(

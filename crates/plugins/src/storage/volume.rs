@@ -55,7 +55,7 @@ pub enum PersistentVolumeSource {
         /// `volumeHandle`
         handle: Str,
     },
-    /// An in-tree disk that an external driver may serve.
+    /// An in-tree disk that has a CSI driver.
     InTree(InTreeDisk),
     /// Any other location, such as the node itself or a file server.
     #[default]
@@ -204,7 +204,7 @@ struct WireCsi {
     volume_handle: Str,
 }
 
-/// The fields of all kinds of disks; each kind reads its own.
+/// The fields of all kinds of disks; each kind uses only some of them.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct WireDisk {

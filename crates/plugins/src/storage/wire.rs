@@ -6,7 +6,7 @@ use harbormaster_api::{
 };
 use serde::{Deserialize, Deserializer};
 
-/// Annotation that takes precedence over `spec.storageClassName`, even if empty.
+/// Annotation that takes precedence over `spec.storageClassName`, even if the annotation is empty.
 const CLASS_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";
 
 /// Decodes `null` like a missing field.

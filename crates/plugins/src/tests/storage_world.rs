@@ -17,7 +17,7 @@ pub(super) enum Kind {
     /// A node is added or relabeled.
     Node,
     NodeGone,
-    /// A pod with a node is added.
+    /// A pod that is already bound to a node is added.
     Pod,
     PodGone,
     Claim,
@@ -32,7 +32,8 @@ pub(super) enum Kind {
 const KINDS: [Kind; 7] =
     [Kind::Claim, Kind::Volume, Kind::Class, Kind::Drivers, Kind::Driver, Kind::Capacity, Kind::Attachment];
 const NODES: [&str; 4] = ["n0", "n1", "n2", "n3"];
-/// Zone names. The drivers of GCE disks reject names of any other form.
+/// Zone names of the form `{locale}-{region}-{zone}`, because the migration of GCE disks with several zones rejects all
+/// others.
 const ZONES: [&str; 3] = ["eu-one-a", "eu-one-b", "eu-one-c"];
 const NAMESPACES: [&str; 2] = ["default", "elsewhere"];
 const DRIVERS: [&str; 3] = ["csi.example.com", "pd.csi.storage.gke.io", "ebs.csi.aws.com"];
@@ -47,7 +48,7 @@ type Key = (Kind, &'static str, String);
 /// A change to the cluster.
 pub(super) struct Update<'a> {
     pub(super) kind: Kind,
-    /// Namespace of the object.
+    /// Namespace of the object; empty for nodes, added pods and cluster-scoped objects.
     pub(super) namespace: &'a str,
     /// The object before and after the change. One of the two is `None` if the object appears or disappears; both are
     /// `None` for nodes and pods.
@@ -101,7 +102,7 @@ impl StorageWorld {
         if self.dice.one_in(4) { node } else { node.zone(self.dice.pick(&ZONES)) }
     }
 
-    /// Returns the waiting pod.
+    /// Returns a random version of the waiting pod.
     pub(super) fn pod(&mut self) -> PodBuilder {
         let pod = pod(WAITING).namespace(self.dice.pick(&NAMESPACES));
         let ephemeral = self.dice.one_in(5);
@@ -125,20 +126,20 @@ impl StorageWorld {
         pod
     }
 
-    /// Makes and returns one more change. If `is_slept_through` returns true for the change, does nothing and returns
-    /// `None`.
-    pub(super) fn happening(&mut self, is_slept_through: impl Fn(&Update<'_>) -> bool) -> Option<Happening> {
+    /// Makes a random change for which `is_exception` returns false, and returns the change. Returns `None` if the last
+    /// change drawn is an exception.
+    pub(super) fn happening(&mut self, is_exception: impl Fn(&Update<'_>) -> bool) -> Option<Happening> {
         let at = self.dice.pick(&NODES);
         let plain = |kind, namespace| Update { kind, namespace, old: None, new: None };
         match self.dice.below(16) {
-            0 if !is_slept_through(&plain(Kind::Node, "")) => {
+            0 if !is_exception(&plain(Kind::Node, "")) => {
                 return Some(Happening::Node(self.node(at).build()));
             }
-            1 if !is_slept_through(&plain(Kind::NodeGone, "")) => {
+            1 if !is_exception(&plain(Kind::NodeGone, "")) => {
                 self.bound.retain(|(node, ..)| *node != at);
                 return Some(Happening::NodeGone(at.into()));
             }
-            2 | 3 if !is_slept_through(&plain(Kind::Pod, "")) => {
+            2 | 3 if !is_exception(&plain(Kind::Pod, "")) => {
                 self.pods += 1;
                 let (name, namespace) = (format!("new-{}", self.pods), self.dice.pick(&NAMESPACES));
                 self.bound.push((at, namespace, format!("uid-{name}")));
@@ -147,7 +148,7 @@ impl StorageWorld {
             }
             4 | 5 if !self.bound.is_empty() => {
                 let index = self.dice.below(self.bound.len() as u64) as usize;
-                if is_slept_through(&plain(Kind::PodGone, self.bound[index].1)) {
+                if is_exception(&plain(Kind::PodGone, self.bound[index].1)) {
                     return None;
                 }
                 let (node, _, uid) = self.bound.swap_remove(index);
@@ -163,7 +164,7 @@ impl StorageWorld {
             Some(_) if self.dice.one_in(4) => None,
             Some(old) => Some(self.changed(kind, old, &fresh)),
         };
-        if is_slept_through(&Update { kind, namespace: key.1, old: old.as_ref(), new: new.as_ref() }) {
+        if is_exception(&Update { kind, namespace: key.1, old: old.as_ref(), new: new.as_ref() }) {
             return None;
         }
         let happening = happening(&key, new.as_ref());
@@ -174,7 +175,7 @@ impl StorageWorld {
         Some(happening)
     }
 
-    /// Returns a new object.
+    /// Returns a random object and its key.
     fn object(&mut self, kind: Kind) -> (Key, Value) {
         let dice = &mut self.dice;
         let class = format!("class-{}", dice.below(3));

@@ -3,17 +3,17 @@
 //! There are exceptions, which kube-scheduler's plugins share, as `harbormaster-oracle hints` shows:
 //! - PodTopologySpread does not count pods that are being deleted. It wakes the waiting pod when another pod is gone,
 //!   not when the deletion of that pod begins.
-//! - When a node is added or relabeled, InterPodAffinity considers the terms of the waiting pod, but not the terms of
-//!   other pods that keep it away. A node that is removed does not wake the pod either; the removal of the pods on
-//!   that node does.
-//! - A pod that matches its own affinity may go anywhere if no other pod matches that affinity. InterPodAffinity does
+//! - When a node is added or relabeled, InterPodAffinity considers the affinity and anti-affinity terms of the waiting
+//!   pod, but not the anti-affinity terms with which other pods keep the waiting pod away. A node that is removed does
+//!   not wake the pod either; the removal of the pods on that node does.
+//! - A pod that matches its own affinity can go anywhere if no other pod matches that affinity. InterPodAffinity does
 //!   not wake the pod when the last other matching pod is removed or relabeled.
 //! - VolumeRestrictions does not wake the pod when a pod in another namespace releases a disk that the waiting pod also
 //!   names, or when a node is removed together with a pod that uses a `ReadWriteOncePod` claim.
-//! - NodeVolumeLimits wakes the pod when a limit rises, when a pod or an attachment is removed, and when a claim of the
-//!   waiting pod appears. It ignores all other changes that help: a new node, the removal of a limit or a CSINode, a
-//!   claim that gets its volume, the removal of a volume or a class, and a new pod that shares a volume with the
-//!   waiting pod.
+//! - NodeVolumeLimits wakes the pod when a CSINode is added, when a limit rises, when a pod or an attachment is
+//!   removed, and when a claim of the waiting pod appears. It ignores all other changes that help: a new node, the
+//!   removal of a limit or a CSINode, a claim that gets its volume, the removal of a volume or a class, and a new pod
+//!   that shares a volume with the waiting pod.
 //! - VolumeBinding does not wake the pod when a CSINode or a driver is removed. When a driver stops reporting its
 //!   capacity, VolumeBinding wakes the pod only if the waiting pod has an inline volume of that driver.
 
@@ -38,7 +38,7 @@ fn helped(name: &str, seed: u64) -> usize {
 }
 
 #[test]
-fn every_change_that_helps_a_pod_wakes_it_whichever_plugin_rejected_it() {
+fn apart_from_the_exceptions_every_change_that_helps_a_pod_wakes_it() {
     let names = [
         "NodeUnschedulable",
         "TaintToleration",
@@ -55,8 +55,8 @@ fn every_change_that_helps_a_pod_wakes_it_whichever_plugin_rejected_it() {
     }
 }
 
-/// Returns true if the update is one of the exceptions above, so that the plugin does not wake the pod.
-fn is_slept_through(name: &str, waiting: &PodInfo, update: &Update<'_>) -> bool {
+/// Returns true if the update may be one of the exceptions above.
+fn is_exception(name: &str, waiting: &PodInfo, update: &Update<'_>) -> bool {
     let Update { kind, namespace, old, new } = *update;
     let (appears, goes) = (old.is_none(), new.is_none());
     match (name, kind) {
@@ -100,15 +100,15 @@ fn helped_by_storage(name: &str, seed: u64) -> usize {
             }
             pod = world.pod().info();
         }
-        let is_slept_through = |update: &Update<'_>| is_slept_through(name, &pod, update);
-        let happenings: Vec<_> = (0..50).filter_map(|_| world.happening(is_slept_through)).collect();
+        let is_exception = |update: &Update<'_>| is_exception(name, &pod, update);
+        let happenings: Vec<_> = (0..50).filter_map(|_| world.happening(is_exception)).collect();
         helped += what_helps_wakes(&trial, &mut nodes, &pod, happenings);
     }
     helped
 }
 
 #[test]
-fn every_storage_change_that_helps_a_pod_wakes_it() {
+fn apart_from_the_exceptions_every_storage_change_that_helps_a_pod_wakes_it() {
     for name in ["VolumeRestrictions", "NodeVolumeLimits", "VolumeBinding", "VolumeZone"] {
         let helped: usize = (1..5).map(|seed| helped_by_storage(name, seed)).sum();
         assert!(helped > 20, "{name}: too little variation: {helped}");

@@ -26,13 +26,13 @@ pub(super) struct VolumeObjects<'a> {
     pub(super) drivers: Watched<'a, CsiDriver>,
 }
 
-/// The distinct claims of a pod. A claim that is neither bound nor delayed rejects the pod.
+/// The distinct claims of a pod. If a claim is neither bound nor delayed, the pod is rejected.
 #[derive(Debug, Default)]
 pub(super) struct Claims {
     /// Reach of the volumes of bound claims, in the pod's order; `None` for a volume that does not exist.
     pub(super) bound: Vec<Option<VolumeReach>>,
-    /// Claims that wait for a node. Those whose volume is already being provisioned come first, in the pod's order;
-    /// the others follow, smallest first.
+    /// Claims that wait for a node. Claims whose volume is already being provisioned come first, in the pod's order;
+    /// the remaining claims follow, smallest first.
     pub(super) delayed: Vec<DelayedClaim>,
 }
 
@@ -57,7 +57,7 @@ pub(super) struct Demand {
     pub(super) access_modes: Vec<AccessMode>,
     pub(super) volume_mode: VolumeMode,
     pub(super) attributes_class: Str,
-    /// Selector, which is well-formed.
+    /// Selector. It may be malformed only if a volume is already being provisioned.
     pub(super) selector: Option<LabelSelector>,
 }
 
@@ -93,7 +93,7 @@ impl Claims {
     /// Returns the claims of the pod, or `None` if the pod has none.
     ///
     /// # Errors
-    /// Rejects the pod if one of its claims cannot be satisfied on any node.
+    /// Rejects the pod if it cannot use one of its claims, or if a claim that does not wait for a node has no volume.
     pub(super) fn of(
         pod: &PodInfo,
         objects: VolumeObjects<'_>,
@@ -198,7 +198,7 @@ fn delayed_claims(
             provision: Provision { class: class.clone(), bytes: bytes_to_find(objects, claim, class)? },
         });
     }
-    // The sort is stable, as upstream's sort is for the few claims of a pod.
+    // The sort is stable, as kube-scheduler's sort is for the few claims of a pod.
     delayed.sort_by(|a, b| match (&a.selected_node, &b.selected_node) {
         (Some(_), Some(_)) => std::cmp::Ordering::Equal,
         (None, None) => a.demand.requested.cmp(&b.demand.requested),
@@ -215,8 +215,8 @@ fn check_selector(claim: &Custom<PersistentVolumeClaim>) -> PluginResult<()> {
     })
 }
 
-/// Returns the smallest volume that is reserved for the claim and matches it, whichever nodes have access. Of several
-/// volumes of that size, returns the first by name.
+/// Returns the smallest volume that is reserved for the claim and matches the claim, regardless of the nodes that can
+/// reach the volume. Of several volumes of that size, returns the first by name.
 fn set_aside_for(
     objects: VolumeObjects<'_>,
     supply: &Supply,
@@ -271,8 +271,8 @@ impl Demand {
     }
 }
 
-/// Returns the number of bytes that a storage capacity must allow, or `None` if the provisioner does not report
-/// capacity.
+/// Returns the number of bytes that a storage capacity must allow, or `None` if the claim requests no size or the
+/// provisioner does not report capacity.
 fn bytes_to_find(
     objects: VolumeObjects<'_>,
     claim: &PersistentVolumeClaim,

@@ -41,13 +41,13 @@ impl Decision {
         Self { matches: matches.collect(), provisioned: provisioned.collect() }
     }
 
-    /// Returns the names of claims with the names of their volumes.
+    /// Returns the name of each claim that gets an existing volume, with the name of the volume.
     pub fn volumes(&self) -> impl Iterator<Item = (&Str, &Str)> {
         self.matches.iter().map(|found| (&found.claim.name, &found.volume.name))
     }
 
     /// Returns the names of the claims for which volumes will be provisioned.
-    pub fn to_be_made(&self) -> impl Iterator<Item = &Str> {
+    pub fn to_provision(&self) -> impl Iterator<Item = &Str> {
         self.provisioned.iter().map(|claim| &claim.name)
     }
 

@@ -4,12 +4,13 @@ use harbormaster_api::pod::VolumeSource;
 use harbormaster_framework::prelude::*;
 
 use super::VolumeBinding;
-use crate::storage::{
-    CsiDriver, CsiNode, CsiStorageCapacity, PersistentVolume, PersistentVolumeClaim, StorageClass, claim, csi,
+use crate::{
+    placement::left_unbound,
+    storage::{
+        CsiDriver, CsiNode, CsiStorageCapacity, PersistentVolume, PersistentVolumeClaim, StorageClass, claim,
+        csi,
+    },
 };
-
-/// Type of the condition that a bound pod has.
-const SCHEDULED: &str = "PodScheduled";
 
 pub(super) fn events() -> Vec<Registration<VolumeBinding>> {
     let known = Action::ADD | Action::UPDATE;
@@ -51,8 +52,7 @@ fn after_claim(
     queue_if(changed.new.is_some_and(|new| is_own(&new.metadata)))
 }
 
-/// Hint for a change to the migrated plugins: a driver may now have access to in-tree disks, or may no longer serve
-/// them.
+/// Hint for a new CSINode, or for a change to its migrated plugins, which determine how in-tree disks are accessed.
 fn after_drivers(
     _: &VolumeBinding,
     _: &PodInfo,
@@ -88,7 +88,5 @@ fn after_capacity(
 fn after_pod(_: &VolumeBinding, _: &PodInfo, change: &Change<'_>) -> PluginResult<Hint> {
     let Change::Pod { old: Some(gone), .. } = change else { return Ok(Hint::Queue) };
     let is_claim = |source: &VolumeSource| matches!(source, VolumeSource::Claim(_) | VolumeSource::Ephemeral);
-    let was_bound = gone.condition(SCHEDULED).is_some_and(|condition| &*condition.status == "True");
-    let had_node = gone.node_name.is_some() && !was_bound;
-    queue_if(had_node && gone.spec.volumes.iter().any(|volume| is_claim(&volume.source)))
+    queue_if(left_unbound(gone) && gone.spec.volumes.iter().any(|volume| is_claim(&volume.source)))
 }

@@ -63,7 +63,7 @@ impl<K: Ord + Clone, T: Clone> Offers<K, T> {
     }
 
     /// Returns the node labels under which there is a suitable offer whose key is at least `least`: each label key with
-    /// its values. Returns `None` if the reach of some offer depends on more than one label.
+    /// its values. Returns `None` if the reach of some offer is not a single label.
     pub(super) fn labels(
         &self,
         least: &K,
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn the_best_offer_equals_that_of_a_search_in_order_after_any_changes() {
+    fn the_best_offer_equals_the_result_of_a_search_in_order_after_any_changes() {
         let nodes: Vec<Labels> = ["1", "2", "3", "4"]
             .iter()
             .flat_map(|a| ["1", "2"].map(|b| labels(&[("a", a), ("b", b)])))

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::storage::CsiNode;
 
-/// Why a node does not fit, in upstream's order.
+/// Reason why a node does not fit. The variants are in the order in which upstream reports them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum NodeProblem {
     /// A volume is not accessible.
@@ -94,7 +94,7 @@ impl Claims {
     }
 
     /// Returns the rows with access to all volumes of bound claims. Returns `None` if a volume does not exist, if
-    /// access to a volume depends on more than one label, or if every node has access to all volumes.
+    /// access to a volume depends on anything but one label, or if every node has access to all volumes.
     fn rows_of_volumes(&self, supply: &Supply) -> Option<NodeSet> {
         let mut all: Option<NodeSet> = None;
         for volume in &self.bound {

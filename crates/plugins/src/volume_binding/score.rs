@@ -17,8 +17,8 @@ struct ClassUsage {
     capacity: i64,
 }
 
-/// Returns the mean score over the classes of the volumes. If there are existing volumes, volumes to be provisioned are
-/// ignored.
+/// Returns the mean score over the classes of the volumes. If any claim gets an existing volume, volumes to be
+/// provisioned are ignored.
 pub(super) fn score(shape: &Shape, found: &ClaimVolumes<'_>) -> i64 {
     let mut classes: BTreeMap<&Str, ClassUsage> = BTreeMap::new();
     for (delayed, volume) in &found.matched {

@@ -2,7 +2,7 @@
 //!
 //! Free volumes and storage capacities are found by class; volumes reserved for a claim are found by that claim.
 //! Assumed changes take effect immediately, since an index sees objects as plugins do. The index also finds rows by
-//! the labels that determine access to volumes, including zones and regions, which VolumeZone uses as well.
+//! the labels that determine access to volumes, including zones and regions, which VolumeZone also uses.
 //!
 //! Invariant: after any sequence of changes the index equals a rebuilt one.
 
@@ -25,7 +25,7 @@ use crate::{
     storage::{AccessMode, CsiStorageCapacity, PersistentVolume, VolumeMode, VolumePhase},
 };
 
-/// An index of available storage. See the module's introduction.
+/// An index of available storage.
 #[derive(Debug, PartialEq)]
 pub struct Supply {
     /// Free volumes by class.
@@ -38,7 +38,7 @@ pub struct Supply {
     capacities: FxHashMap<Str, Offers<ByName, Capacity>>,
     /// Class and reach of each storage capacity.
     capacity_places: FxHashMap<ByName, (Str, Reach)>,
-    /// Rows by zone, by region, and by each label that determines access to a volume on its own.
+    /// Rows by zone, by region, and by each label that alone determines access to a volume.
     rows: RowsByLabel,
 }
 
@@ -132,7 +132,8 @@ impl Supply {
         self.set_aside.get(&(namespace.clone(), claim.clone())).into_iter().flatten()
     }
 
-    /// Returns the first storage capacity of the class that applies to the node and allows a volume of this many bytes.
+    /// Returns the first of the class's storage capacities, in bytes, that applies to the node and allows a volume of
+    /// size `bytes`.
     pub(super) fn capacity(&self, class: &Str, bytes: i64, node: &Labels) -> Option<i64> {
         let best = self.capacities.get(class)?.best(node, &ByName::default(), |offer| offer.limit >= bytes);
         best.map(|offer| offer.capacity)

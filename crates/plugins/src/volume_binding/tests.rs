@@ -1,4 +1,4 @@
-//! Shared helpers: short forms for storage objects, and a cluster with them.
+//! Shared helpers: builders of storage objects, and a cluster with storage classes.
 
 mod binding;
 mod filter;
@@ -92,7 +92,7 @@ fn user(claims: &[&str]) -> PodBuilder {
     claims.iter().fold(pod("p"), |pod, claim| pod.volume(VolumeSource::Claim((*claim).into())))
 }
 
-/// The message with which the node rejects the pod; empty if the pod fits.
+/// The message with which the plugin rejects the node; empty if the pod fits.
 fn rejection_on(cluster: &Cluster, pod: PodBuilder, node: &str) -> String {
     match trial().verdict(cluster, &pod.info(), node) {
         Ok(()) => String::new(),

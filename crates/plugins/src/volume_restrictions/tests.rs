@@ -46,7 +46,7 @@ fn with_claims(nodes: &mut Cluster, claims: impl IntoIterator<Item = Value>) {
 }
 
 #[test]
-fn pods_on_a_node_share_a_disk_only_if_all_uses_are_read_only_and_never_an_ebs_volume() {
+fn pods_share_gce_iscsi_and_rbd_disks_only_for_reading_and_ebs_volumes_never() {
     for (wanted, used, fits) in [
         (gce("a", false), gce("a", false), false),
         (gce("a", false), gce("b", false), true),
@@ -107,7 +107,7 @@ fn two_single_pod_claims_in_use_conflict_twice_and_both_pods_must_go() {
 }
 
 #[test]
-fn a_claim_counts_once_however_many_pods_use_it_but_each_of_their_volumes_is_subtracted() {
+fn a_claim_counts_once_but_each_volume_that_leaves_with_a_pod_is_subtracted() {
     let mut nodes = cluster([node("a")], [claims("one", &["c"]).on("a"), claims("two", &["c"]).on("a")]);
     with_claims(&mut nodes, [claim("default", "c", "ReadWriteOncePod")]);
     let verdict = trial().verdict_without(&mut nodes, &claims("p", &["c"]).info(), "a", &[("a", "one")]);
@@ -155,7 +155,7 @@ fn pods_without_exclusive_disks_or_claims_in_use_are_skipped() {
 }
 
 #[test]
-fn the_end_of_a_pod_in_the_namespace_with_a_common_disk_or_claim_helps() {
+fn deleting_a_pod_with_the_same_claim_or_a_conflicting_disk_wakes_pods_of_its_namespace() {
     let waiting = claims("p", &["c"]).volume(iscsi("i", true)).info();
     let event = ClusterEvent::new(EventResource::AssignedPod, Action::DELETE);
     for (gone, expected) in [
@@ -163,8 +163,8 @@ fn the_end_of_a_pod_in_the_namespace_with_a_common_disk_or_claim_helps() {
         (claims("other claim", &["b"]), Hint::Skip),
         (claims("other namespace", &["c"]).namespace("other"), Hint::Skip),
         (pod("same disk").volume(iscsi("i", false)), Hint::Queue),
-        (pod("only reads too").volume(iscsi("i", true)), Hint::Skip),
-        (pod("nothing"), Hint::Skip),
+        (pod("also only reads").volume(iscsi("i", true)), Hint::Skip),
+        (pod("no volumes"), Hint::Skip),
     ] {
         let gone = gone.on("n").build();
         let change = Change::Pod { old: Some(&gone), new: None };
@@ -173,7 +173,7 @@ fn the_end_of_a_pod_in_the_namespace_with_a_common_disk_or_claim_helps() {
 }
 
 #[test]
-fn a_new_claim_that_the_pod_names_and_new_nodes_help() {
+fn a_pod_wakes_when_its_claim_or_any_node_is_created() {
     let waiting = claims("p", &["c"]).info();
     for (namespace, name, expected) in
         [("default", "c", Hint::Queue), ("default", "d", Hint::Skip), ("other", "c", Hint::Skip)]
@@ -186,7 +186,7 @@ fn a_new_claim_that_the_pod_names_and_new_nodes_help() {
     assert_eq!(trial().hint(added, &waiting, &Change::Other), Some(Hint::Queue));
 }
 
-/// A volume that other random pods are likely to have as well.
+/// A volume that other random pods are also likely to have.
 pub(crate) fn random_volume(dice: &mut Dice) -> VolumeSource {
     let id = dice.below(3).to_string();
     let read_only = dice.below(2) == 0;

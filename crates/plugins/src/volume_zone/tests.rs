@@ -40,27 +40,42 @@ fn bound(nodes: impl IntoIterator<Item = NodeBuilder>, labels: &[(&str, &str)]) 
 }
 
 #[test]
-fn the_node_must_match_every_zone_label_of_a_volume() {
+fn a_node_with_zone_labels_must_match_every_zone_label_of_a_volume() {
     const BETA: [&str; 2] = [LABEL_ZONE_BETA, LABEL_REGION_BETA];
     let none: &[(&str, &str)] = &[];
     for (on_volume, on_node, fits, why) in [
         (&[(LABEL_ZONE, "a")][..], &[(LABEL_ZONE, "a")][..], true, "same zone"),
         (&[(LABEL_ZONE, "a")], &[(LABEL_ZONE, "b")], false, "other zone"),
-        (&[(LABEL_ZONE, "a")], none, true, "a node without any zone label accepts all"),
+        (&[(LABEL_ZONE, "a")], none, true, "a node without any zone label accepts all volumes"),
         (
             &[(LABEL_ZONE, "a")],
             &[(LABEL_REGION, "r")],
             false,
-            "a node with another such label does not accept it",
+            "a node with another zone or region label rejects the volume",
         ),
         (&[(LABEL_ZONE, "a"), (LABEL_REGION, "r")], &[(LABEL_ZONE, "a")], false, "the region is missing"),
         (&[(LABEL_ZONE, "a__b")], &[(LABEL_ZONE, "b")], true, "one of several zones"),
         (&[(LABEL_ZONE, "a __ b")], &[(LABEL_ZONE, "b")], true, "spaces around zones"),
         (&[(LABEL_ZONE, "a__")], &[(LABEL_ZONE, "z")], true, "an empty zone: the label does not count"),
         (&[(BETA[0], "a")], &[(LABEL_ZONE, "a")], true, "the stable label replaces the beta label"),
-        (&[(BETA[0], "a")], &[(LABEL_ZONE, "a"), (BETA[0], "b")], false, "the beta label comes first"),
-        (&[(LABEL_ZONE, "a")], &[(BETA[0], "a")], false, "but not the reverse"),
-        (&[(BETA[1], "r")], &[(LABEL_REGION, "r")], true, "the same for regions"),
+        (
+            &[(BETA[0], "a")],
+            &[(LABEL_ZONE, "a"), (BETA[0], "b")],
+            false,
+            "the node's beta label takes precedence over its stable label",
+        ),
+        (
+            &[(LABEL_ZONE, "a")],
+            &[(BETA[0], "a")],
+            false,
+            "a node's beta label does not stand in for the stable label",
+        ),
+        (
+            &[(BETA[1], "r")],
+            &[(LABEL_REGION, "r")],
+            true,
+            "the stable region label replaces the beta region label",
+        ),
     ] {
         let labelled = on_node.iter().fold(node("n"), |node, (key, value)| node.label(key, value));
         let nodes = bound([labelled], on_volume);
@@ -121,7 +136,7 @@ fn pods_without_zoned_volumes_are_skipped() {
 }
 
 #[test]
-fn classes_that_wait_claims_of_the_pod_and_zones_of_volumes_help() {
+fn the_pod_is_woken_only_by_changes_that_may_help_it() {
     let waiting = claims(&["c"]).info();
     let trial = Trial::of(VolumeZone);
     for (mode, expected) in

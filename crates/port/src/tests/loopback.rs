@@ -6,7 +6,7 @@ use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream},
     path::PathBuf,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicBool, AtomicU32, Ordering},
     },
     thread::sleep,
@@ -81,7 +81,7 @@ fn local() -> Options {
     Options { serving, ..Options::default() }
 }
 
-/// Returns options that let everybody read everything.
+/// Returns options that allow everyone to access every path.
 fn open() -> Options {
     let authorization = Authorization { always_allow_paths: vec!["*".into()], ..Authorization::default() };
     Options { authorization, ..local() }
@@ -92,11 +92,12 @@ fn started(options: Options, content: Content) -> Port {
 }
 
 #[test]
-fn every_page_has_its_path() {
+fn every_page_is_served_at_its_path() {
     let (ready, level) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU32::new(0)));
     let (is_ready, set_level) = (ready.clone(), level.clone());
     let reset = Arc::new(AtomicBool::new(false));
     let was_reset = reset.clone();
+    let emulates = Arc::new(OnceLock::new());
     let content = Content {
         checks: Checks {
             readyz: vec![Check::new("synced", move || match is_ready.load(Ordering::Relaxed) {
@@ -114,6 +115,7 @@ fn every_page_has_its_path() {
         config: serde_json::json!({"parallelism": 16}).into(),
         flags: vec![crate::zpages::Flag { name: "v", value: "0".into() }],
         version: "1.2.3",
+        emulates: emulates.clone(),
         set_verbosity: Some(Arc::new(move |v| set_level.store(v, Ordering::Relaxed))),
     };
     let port = started(open(), content);
@@ -134,7 +136,10 @@ fn every_page_has_its_path() {
     ready.store(true, Ordering::Relaxed);
     assert_eq!(get(address, "/readyz"), (200, "ok".to_owned()));
     assert!(get(address, "/flagz").1.contains("\nv=0\n"));
-    assert!(get(address, "/statusz").1.contains("Binary version: 1.2.3"));
+    let status = get(address, "/statusz").1;
+    assert!(status.contains("Binary version: 1.2.3") && !status.contains("Emulation"), "{status}");
+    emulates.set("1.36".to_owned()).unwrap();
+    assert!(get(address, "/statusz").1.contains("\nEmulation version: 1.36\nPaths: "));
     assert!(get(address, "/debug/flags").1.contains("<tr>v<br>"));
     for (path, code) in [("/debug/pprof", 200), ("/debug/pprof/", 200), ("/debug/pprof/heap", 404)] {
         let (status, text) = get(address, path);
@@ -171,7 +176,7 @@ fn every_page_has_its_path() {
 }
 
 #[test]
-fn a_certificate_is_verified_for_each_request() {
+fn a_client_certificate_is_verified_for_each_request() {
     let directory = TempDir::new().unwrap();
     let (clients, strangers) = (Authority::new("clients"), Authority::new("strangers"));
     let bundle = directory.path().join("ca.crt");
@@ -357,8 +362,8 @@ fn an_endless_body_is_not_read() {
 #[test]
 fn health_checks_are_answered_despite_many_idle_connections() {
     let port = started(open(), Content::default());
-    // Opens 1500 silent connections in total. At most about 350 are open at a time, so that the test does not run out
-    // of files.
+    // Opens 1500 silent connections in total. At most about 350 are open at a time, so the test does not run out of
+    // file descriptors.
     let mut silent = Vec::new();
     for round in 0..1500 {
         match TcpStream::connect(port.address()) {
@@ -383,7 +388,7 @@ fn health_checks_are_answered_despite_many_idle_connections() {
 }
 
 #[tokio::test]
-async fn http2_serves_anonymous_clients_one_request_per_connection() {
+async fn anonymous_http2_clients_are_served_one_request_per_connection() {
     use http_body_util::{BodyExt, Empty};
     use hyper_util::rt::{TokioExecutor, TokioIo};
 
@@ -409,5 +414,9 @@ async fn http2_serves_anonymous_clients_one_request_per_connection() {
     let reply = sender.send_request(request).await.unwrap();
     assert_eq!(reply.status(), 200);
     assert_eq!(reply.into_body().collect().await.unwrap().to_bytes(), "ok");
-    tokio::time::timeout(PATIENCE, connection).await.expect("the server ends it").unwrap().unwrap();
+    tokio::time::timeout(PATIENCE, connection)
+        .await
+        .expect("the server closes the connection")
+        .unwrap()
+        .unwrap();
 }

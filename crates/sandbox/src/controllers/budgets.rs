@@ -92,13 +92,12 @@ fn amounts(budget: &Value, pods: &[&Value], scales: &HashMap<&str, i64>) -> (i64
     let owners: HashSet<&str> =
         pods.iter().filter_map(|pod| controller(pod)).map(|owner| text(owner, "/uid")).collect();
     let expected = owners.iter().filter_map(|owner| scales.get(owner)).sum();
-    let desired = match (share(least, expected, true), share(most_away, expected, true)) {
-        (Some(least), _) => least,
-        (None, Some(away)) => expected - away,
-        // The budget specifies neither amount. As in Kubernetes, one pod must then be available.
-        (None, None) => 1,
-    };
-    (expected, desired.max(0))
+    match (share(least, expected, true), share(most_away, expected, true)) {
+        (Some(least), _) => (expected, least.max(0)),
+        (None, Some(away)) => (expected, (expected - away).max(0)),
+        // The budget specifies neither amount. As in Kubernetes, it then allows no disruptions.
+        (None, None) => (0, 0),
+    }
 }
 
 #[cfg(test)]
@@ -121,6 +120,7 @@ mod tests {
             (json!({"minAvailable": "50%"}), [4, 2, 2, 0]),
             (json!({"maxUnavailable": 3}), [4, 2, 1, 1]),
             (json!({"maxUnavailable": "30%"}), [4, 2, 2, 0]),
+            (json!({}), [0, 2, 0, 0]),
         ] {
             let mut budget = json!({"metadata": {"generation": 2}, "spec": spec, "status": {}});
             status(&mut budget, &pods, &scales);

@@ -44,7 +44,7 @@ struct Status {
 }
 
 impl CronJobs {
-    /// Returns the time at which the next Job must start.
+    /// Takes one step with every CronJob. Returns the time at which the next Job must start.
     pub(super) fn reconcile(
         &mut self,
         tools: &ControllerContext,
@@ -182,7 +182,8 @@ impl Status {
     }
 }
 
-/// Returns the status without the active Jobs that have finished or are missing, and with the time of the last success.
+/// Returns the updated status of a CronJob: without active Jobs that have finished or are missing, and with the time
+/// of the last success. Sends events about these Jobs.
 fn followed_up(tools: &ControllerContext, cron_job: &Value, jobs: &[&Value]) -> Status {
     let mut status = Status::of(cron_job);
     status.active.retain(|active| {
@@ -250,7 +251,7 @@ fn earliest(cron_job: &Value, now: Timestamp) -> Timestamp {
     }
 }
 
-/// Returns the Job for a time. Its name contains the time, so there is only one Job per time.
+/// Returns the Job for a scheduled time. The Job's name contains the time, so each time has only one Job.
 fn job(cron_job: &Value, schedule: &Schedule, time: Timestamp) -> Value {
     let template = &cron_job["spec"]["jobTemplate"];
     let minutes = time.since(Timestamp::default()).as_secs() / 60;

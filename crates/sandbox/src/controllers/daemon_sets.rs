@@ -30,7 +30,8 @@ pub(super) struct DaemonSets {
     placement: Placement,
 }
 
-/// Pods of one set, keyed by the node that they are meant for. The oldest pod of each node comes first.
+/// Pods of one set, keyed by the node that they are meant for. For each node, bound pods come before unbound pods, and
+/// older pods before newer ones.
 type ByNode<'a> = BTreeMap<&'a str, Vec<&'a Value>>;
 
 impl DaemonSets {
@@ -103,8 +104,8 @@ fn by_node<'a>(pods: &[&'a Value]) -> ByNode<'a> {
 /// Creates the pods that nodes lack, and deletes pods that are finished, surplus or not allowed.
 fn manage(control: &PodControl<'_>, fits: &Fits, own: &ByNode<'_>, template: &Template) {
     for (node, pods) in own {
-        // Garbage collection deletes the pods that ran on a deleted node, but not those that still wait for the node.
-        // Those are deleted here.
+        // Garbage collection deletes the pods that ran on a deleted node. The pods that still wait for such a node are
+        // deleted here.
         let fit = fits.get(*node).copied().unwrap_or(NodeFit::Refuses);
         let mut keeps = if fit == NodeFit::Refuses { 0 } else { 1 };
         for pod in pods.iter().filter(|pod| !is_ending(pod)) {
@@ -135,8 +136,8 @@ fn pod(set: &Value, node: &str, template: &Template) -> Value {
     pod
 }
 
-/// Takes one step of a rolling update: deletes the pods of old templates that are not ready, and as many others of old
-/// templates as `maxUnavailable` allows. The next step recreates them.
+/// Takes one step of a rolling update: deletes the outdated pods that are not ready, and as many other outdated pods as
+/// `maxUnavailable` allows. The next step recreates the pods.
 fn replace(control: &PodControl<'_>, fits: &Fits, own: &ByNode<'_>, template: &Template) {
     let desired =
         i64::try_from(fits.values().filter(|fit| **fit == NodeFit::Runs).count()).unwrap_or(i64::MAX);

@@ -26,7 +26,7 @@ const REVISION: &str = "deployment.kubernetes.io/revision";
 /// Stand-in for the deployment controller.
 #[derive(Debug, Default)]
 pub(super) struct Deployments {
-    /// Incomplete deployments. Keyed by UID.
+    /// Progress of incomplete deployments. Keyed by UID.
     progress: HashMap<String, Progress>,
 }
 
@@ -41,7 +41,8 @@ struct Progress {
 }
 
 impl Deployments {
-    /// Returns the next time at which a deployment misses its progress deadline.
+    /// Takes one step with every deployment. Returns the next time at which a deployment will miss its progress
+    /// deadline.
     pub(super) fn reconcile(
         &mut self,
         tools: &ControllerContext,
@@ -162,7 +163,7 @@ fn create(tools: &ControllerContext, deployment: &Value, own: &[&Value]) {
         .iter()
         .filter_map(|set| set.pointer("/metadata/annotations")?.get(REVISION)?.as_str()?.parse::<i64>().ok());
     let revision = revisions.max().unwrap_or(0) + 1;
-    // If there are old sets, the next step scales the new set as far as they allow.
+    // If there are old sets, the next step scales the new set as far as the old sets allow.
     let replicas = if own.is_empty() { wanted(deployment) } else { 0 };
     let mut template = spec["template"].clone();
     let mut selector = spec["selector"].clone();

@@ -58,7 +58,8 @@ const TOO_MANY: Failure = ("BackoffLimitExceeded", "Job has reached the specifie
 const TOO_LONG: Failure = ("DeadlineExceeded", "Job was active longer than specified deadline");
 
 impl Jobs {
-    /// Returns the time of the next step, even if nothing changes.
+    /// Takes one step for every job that has not ended. Returns the time at which the next step is due even if
+    /// nothing changes.
     pub(super) fn reconcile(
         &mut self,
         tools: &ControllerContext,
@@ -237,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_fails_when_more_pods_have_failed_than_its_limit() {
+    fn a_job_fails_when_it_takes_too_long_or_more_pods_have_failed_than_its_limit_allows() {
         let job = json!({"spec": {"backoffLimit": 2}});
         assert_eq!(failure(&job, &pods(Vec::new(), 2), false), None);
         assert_eq!(failure(&job, &pods(Vec::new(), 3), false), Some(TOO_MANY));

@@ -55,8 +55,8 @@ fn create(control: &PodControl<'_>, count: usize) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns the rank of a pod. Pods with the lowest rank are deleted first: those without a node, then those that are
-/// not running, not ready, cheap to delete, or young.
+/// Returns the rank of a pod. Pods with the lowest rank are deleted first. The criteria, most important first: the pod
+/// has no node, is not running, is not ready, is cheap to delete, is young.
 fn rank(pod: &Value) -> (bool, bool, bool, i64, std::cmp::Reverse<String>) {
     const COST: &str = "controller.kubernetes.io/pod-deletion-cost";
     let annotations = pod.pointer("/metadata/annotations");

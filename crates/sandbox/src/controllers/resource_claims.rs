@@ -1,4 +1,4 @@
-//! Resource claims: created from templates for pods, given back and deleted when their pods are done. The decisions are
+//! Resource claims: created from templates for pods, released and deleted when their pods are done. The decisions are
 //! those of [`harbormaster_world::devices`].
 
 use std::collections::{HashMap, HashSet};
@@ -87,8 +87,8 @@ fn by_name<'a>(objects: impl Iterator<Item = &'a Value>) -> Named<'a> {
     objects.map(|object| ((namespace(object), name(object)), object)).collect()
 }
 
-/// Creates the claims that a pod lacks, records their names in its status, and reserves its claims if the pod got its
-/// node without a scheduler. `own` are the claims that were created for the pod.
+/// Creates the claims that a pod lacks, records their names in the pod's status and, if the pod is bound, reserves the
+/// pod's allocated claims for the pod. `own` contains the claims that were created for the pod.
 ///
 /// # Errors
 /// The message of an event, if a claim cannot be created.
@@ -170,7 +170,7 @@ fn reserve(store: &Store, pod: &Value, claim: &Value) -> Result<(), Failure> {
     written.map(drop)
 }
 
-/// Takes a claim from consumers that are done, and deletes it if its pod is.
+/// Releases a claim from consumers that are done, and deletes the claim if it was created for a pod that is done.
 fn keep_up(store: &Store, claim: &Value, pods: &Named<'_>) {
     // A consumer may be newer than the mirror of pods.
     let newer = |wanted: &str| store.get("pods", namespace(claim), wanted).ok().map(|pod| pod.value());

@@ -87,7 +87,7 @@ impl Services {
         carry_on("The load balancer controller", given.map(|_| ()));
     }
 
-    /// Writes those endpoints of a service that have changed.
+    /// Writes the endpoints of a service that have changed.
     fn write(&mut self, tools: &ControllerContext, service: &Value, pods: &[&Value]) {
         let written = self.written.entry(uid(service).to_owned()).or_insert_with(|| ServiceEndpoints {
             namespace: namespace(service).to_owned(),

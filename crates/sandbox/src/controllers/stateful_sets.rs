@@ -66,7 +66,8 @@ fn step(control: &PodControl<'_>, own: &[&Value], wanted: i64, revision: &str) {
     }
 }
 
-/// Once all pods are ready, deletes the last pod of an old template. The next step recreates it.
+/// Once all pods are ready, deletes the outdated pod with the highest ordinal, unless the set's update strategy is
+/// `OnDelete`. The next step recreates the pod.
 fn replace(control: &PodControl<'_>, own: &[&Value], revision: &str) {
     let set = control.owner;
     if text(set, "/spec/updateStrategy/type") == "OnDelete" || !own.iter().all(|pod| is_ready(pod)) {
@@ -78,8 +79,8 @@ fn replace(control: &PodControl<'_>, own: &[&Value], revision: &str) {
     }
 }
 
-/// Returns true if a pod has the given revision of its set. Pods from a dump carry the revisions of their cluster and
-/// are treated as current.
+/// Returns true if a pod has the given revision of its set. A pod without a revision of this set is treated as
+/// current.
 fn is_of(set: &Value, pod: &Value, revision: &str) -> bool {
     let label = pod.pointer("/metadata/labels").and_then(|labels| labels.get(REVISION_LABEL)?.as_str());
     label.is_none_or(|label| !label.starts_with(name(set)) || label == revision)

@@ -36,7 +36,7 @@ struct PlannedEviction {
 }
 
 impl TaintEvictions {
-    /// Returns the time of the next eviction.
+    /// Evicts the pods whose time is up. Returns the time of the next eviction.
     pub(super) fn reconcile(
         &mut self,
         tools: &ControllerContext,

@@ -59,7 +59,8 @@ impl VolumeControllers {
         }
     }
 
-    /// Updates the volumes before the claims. Then every claim that a volume names is known, unless it was deleted.
+    /// Brings all mirrors up to date, volumes before claims, so that every claim that a volume refers to is known,
+    /// unless the claim has been deleted.
     pub(super) async fn catch_up(&mut self) {
         for mirror in [&mut self.volumes, &mut self.claims, &mut self.classes, &mut self.drivers] {
             mirror.catch_up().await;
@@ -135,7 +136,7 @@ fn write(store: &Store, resource: &str, object: &Value) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Creates a claim. Returns false if it exists already.
+/// Creates a claim unless it exists. Returns true if it was created.
 pub(super) fn create_claim(store: &Store, claim: Value) -> bool {
     if store.get(CLAIMS, namespace(&claim), name(&claim)).is_ok() {
         return false;

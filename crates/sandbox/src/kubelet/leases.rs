@@ -37,7 +37,7 @@ impl Leases {
         Self { store: store.clone(), nodes: HashMap::new(), due: BTreeMap::new(), entries: 0 }
     }
 
-    /// Creates a lease for a node, unless the node has one.
+    /// Adds a node: creates its lease, or renews the lease if it exists. Does nothing if the node was added before.
     pub(super) fn add(&mut self, node: &Value, at: Instant) -> Result<(), Failure> {
         if self.nodes.contains_key(name(node)) {
             return Ok(());

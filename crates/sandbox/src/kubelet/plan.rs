@@ -39,7 +39,7 @@ pub(super) enum Action {
     End,
 }
 
-/// An action on a pod, and the number of the pod's restarts for which the action was planned.
+/// An action on a pod, and the pod's number of restarts when the action was planned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Step {
     pub(super) act: Action,
@@ -130,7 +130,7 @@ fn run_time(pod: &Value, pace: Pace) -> Option<Duration> {
         owner.filter(|_| annotation(pod, FAIL_AFTER).is_none()).map(|_| pace.run_for)
     };
     // An annotation that is not a duration is logged and has no effect.
-    if annotation(pod, RUN_FOR).is_some() { duration(pod, RUN_FOR) } else { of_jobs() }
+    duration(pod, RUN_FOR).or_else(of_jobs)
 }
 
 fn duration(pod: &Value, key: &str) -> Option<Duration> {
@@ -210,6 +210,7 @@ mod tests {
             (json!({}), (Action::Finish, 30)),
             (json!({FAIL_AFTER: "1h"}), (Action::Fail, 3600)),
             (json!({FAIL_AFTER: "1h", RUN_FOR: "1m"}), (Action::Finish, 60)),
+            (json!({RUN_FOR: "soon"}), (Action::Finish, 30)),
         ] {
             let mut pod = pod(&annotations, "Running", true);
             pod["metadata"]["ownerReferences"] = json!([{"kind": "Job", "controller": true}]);
@@ -218,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_node_can_do_depends_on_its_state() {
+    fn the_next_step_depends_on_the_state_of_the_node() {
         let plain = json!({});
         let mut ending = pod(&plain, "Running", true);
         ending["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();

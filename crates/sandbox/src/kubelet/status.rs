@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::plan;
 use crate::fields::{list, now, set_condition, text, uid};
 
-/// Returns the number of restarts of a pod's containers.
+/// Returns the number of restarts of the pod's container that was restarted most often.
 pub(super) fn restarts(pod: &Value) -> i64 {
     let statuses = list(pod, "/status/containerStatuses").iter();
     statuses.filter_map(|status| status["restartCount"].as_i64()).max().unwrap_or(0)

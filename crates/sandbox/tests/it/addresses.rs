@@ -1,4 +1,4 @@
-//! Every node, pod and service has its own address.
+//! Every node has its own address. So does every pod, except that a pod on the host network has its node's address.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ fn texts(sandbox: &Sandbox, resource: &str, pointer: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn pods_have_addresses_of_their_node_and_nodes_added_later_are_ready() {
+async fn pods_get_addresses_in_the_range_of_their_node_and_a_node_added_later_is_ready() {
     let host = "apiVersion: v1\nkind: Pod\nmetadata: {name: host}\nspec: {hostNetwork: true, nodeName: node-1, containers: \
                 [{name: c, image: i}]}\n---\n";
     let mut sandbox = sandbox(2, &[workload("Deployment", 12), host.to_owned()].concat()).await;

@@ -43,7 +43,7 @@ async fn ticking(run_for: &str, change: &Value) -> (Sandbox, harbormaster_sandbo
 }
 
 #[tokio::test]
-async fn a_job_starts_every_hour_and_a_few_are_remembered() {
+async fn a_job_starts_every_hour_and_the_last_three_are_kept() {
     let (sandbox, clock) = ticking("1ms", &json!({})).await;
     let mut seen = Vec::new();
     for hour in 1..=5 {
@@ -69,7 +69,7 @@ async fn a_job_starts_every_hour_and_a_few_are_remembered() {
 }
 
 #[tokio::test]
-async fn a_job_that_is_still_running_is_joined_awaited_or_replaced() {
+async fn the_concurrency_policy_decides_what_happens_if_a_job_is_still_running() {
     for (policy, jobs) in [("Allow", 2), ("Forbid", 1), ("Replace", 1)] {
         let (sandbox, clock) = ticking("1h", &json!({"concurrencyPolicy": policy})).await;
         clock.advance(HOUR);
@@ -86,7 +86,7 @@ async fn a_job_that_is_still_running_is_joined_awaited_or_replaced() {
 }
 
 #[tokio::test]
-async fn a_cron_job_that_is_suspended_late_or_in_an_unknown_time_zone_starts_nothing() {
+async fn a_cron_job_that_is_suspended_or_late_or_invalid_starts_nothing() {
     for change in [
         json!({"suspend": true}),
         json!({"schedule": "59 23 31 2 *"}),

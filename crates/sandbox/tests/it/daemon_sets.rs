@@ -88,7 +88,7 @@ async fn a_daemon_set_follows_nodes_that_are_added_removed_and_changed() {
 }
 
 #[tokio::test]
-async fn its_pods_are_placed_by_the_scheduler_and_deleted_with_it() {
+async fn the_pods_of_a_daemon_set_are_placed_by_the_scheduler_and_deleted_with_the_set() {
     let mut sandbox = sandbox(1, &pod("big", "3500m")).await;
     let mut greedy = set(&json!({}));
     greedy["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!("1");
@@ -105,7 +105,7 @@ async fn its_pods_are_placed_by_the_scheduler_and_deleted_with_it() {
 }
 
 #[tokio::test]
-async fn a_new_template_replaces_its_pods_unless_it_waits_for_their_deletion() {
+async fn a_new_template_replaces_all_pods_except_with_the_strategy_on_delete() {
     let image = |image: &str| json!({"spec": {"template": {"spec": {"containers": [{"name": "c", "image": image}]}}}});
     for (strategy, moved) in [("RollingUpdate", 3), ("OnDelete", 1)] {
         let mut sandbox = sandbox(3, "").await;

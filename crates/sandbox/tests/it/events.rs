@@ -68,7 +68,7 @@ async fn many_pods_do_not_cause_many_events_about_their_owner() {
 }
 
 #[tokio::test]
-async fn a_stateful_set_and_a_daemon_set_have_their_own_wording() {
+async fn events_about_stateful_sets_and_daemon_sets_have_their_own_wording() {
     let sets =
         [workload("StatefulSet", 1), workload("DaemonSet", 0).replace("name: web", "name: all")].concat();
     let sandbox = sandbox(1, &workload("StatefulSet", 1)).await;

@@ -13,10 +13,12 @@ mod runtime_classes;
 mod services;
 mod stateful_sets;
 mod taint_evictions;
+mod taint_rules;
 mod volumes;
 
 use std::time::Duration;
 
+use harbormaster_api::Release;
 use harbormaster_sandbox::{AttachedScheduler, Options, Pace, PodState, Sandbox, Source, Update};
 use serde_json::{Value, json};
 
@@ -78,7 +80,7 @@ fn change(sandbox: &Sandbox, resource: &str, name: &str, patch: &Value) {
 }
 
 #[tokio::test]
-async fn the_pods_of_a_deployment_are_placed_run_and_follow_its_scale() {
+async fn the_pods_of_a_deployment_run_and_their_number_follows_its_scale() {
     let mut sandbox = sandbox(3, &workload("Deployment", 4)).await;
     assert_eq!(count(&sandbox, PodState::Placed), 4);
     let status = read(&sandbox, "deployments.apps", "web")["status"].clone();
@@ -144,7 +146,7 @@ async fn a_job_finishes_when_enough_pods_have_finished() {
 }
 
 #[tokio::test]
-async fn pods_deleted_from_a_cordoned_node_move_and_budgets_count_them() {
+async fn pods_deleted_from_a_cordoned_node_are_replaced_elsewhere_and_a_budget_counts_its_pods() {
     let budget = "apiVersion: policy/v1\nkind: PodDisruptionBudget\nmetadata: {name: web}\nspec:\n  \
                   maxUnavailable: 1\n  selector: {matchLabels: {app: web}}\n";
     let mut sandbox = sandbox(2, &format!("{}{budget}", workload("Deployment", 4))).await;
@@ -203,7 +205,7 @@ async fn a_pod_of_higher_priority_replaces_another() {
 }
 
 #[tokio::test]
-async fn a_dump_of_a_cluster_continues_where_it_was() {
+async fn a_sandbox_continues_from_the_state_in_a_dump() {
     let pod = |name: &str, spec: &str, status: &str| {
         format!(
             "- apiVersion: v1\n  kind: Pod\n  metadata:\n    {{name: {name}, namespace: shop, uid: {name}, \
@@ -294,7 +296,7 @@ async fn mistakes_in_manifests_are_reported_with_file_line_and_field() {
 }
 
 #[tokio::test]
-async fn it_stops_cleanly_with_unfinished_pods_and_without_a_scheduler() {
+async fn a_sandbox_stops_cleanly_with_unfinished_pods_and_without_a_scheduler() {
     let sandbox = Sandbox::start(options(3, &workload("Deployment", 30))).await.unwrap();
     let address = sandbox.address();
     sandbox.stop().await.unwrap();
@@ -308,4 +310,18 @@ async fn it_stops_cleanly_with_unfinished_pods_and_without_a_scheduler() {
     assert!(sandbox.settled(LIMIT).await);
     assert_eq!(read(&sandbox, "pods", "p")["status"]["phase"], "Running");
     sandbox.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn the_kubelets_and_the_server_have_the_release_of_the_options() {
+    for &release in Release::ALL {
+        let options = Options { release, ..options(1, &pod("p", "1")) };
+        let mut sandbox = Sandbox::start(options).await.unwrap();
+        assert!(sandbox.settled(LIMIT).await, "{:?}", sandbox.board);
+        assert_eq!(count(&sandbox, PodState::Placed), 1);
+        assert_eq!(sandbox.store().kubernetes_version(), release.version());
+        let node = sandbox.store().get("nodes", "", "node-1").unwrap().value();
+        assert_eq!(node["status"]["nodeInfo"]["kubeletVersion"], release.version());
+        sandbox.stop().await.unwrap();
+    }
 }

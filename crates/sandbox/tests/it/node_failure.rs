@@ -31,7 +31,7 @@ fn is_ready(sandbox: &Sandbox, pod: &str) -> bool {
     condition(&read(sandbox, "pods", pod), "Ready")["status"] == "True"
 }
 
-/// Returns a sandbox with a pod that runs on `node-1` and with a cordoned `node-2`.
+/// Returns a sandbox with two nodes and a pod that runs on `node-1`.
 async fn with_pod(kind: &str) -> (Sandbox, harbormaster_sandbox::Clock) {
     let options = options(2, "");
     let clock = options.clock.clone();
@@ -89,7 +89,7 @@ async fn pods_leave_a_stopped_node_after_five_minutes_and_are_removed_when_it_re
 }
 
 #[tokio::test]
-async fn a_stateful_set_waits_for_its_pod_on_a_stopped_node_until_it_is_deleted_by_force() {
+async fn a_stateful_set_waits_until_its_pod_on_a_stopped_node_is_deleted_by_force() {
     let (mut sandbox, clock) = with_pod("StatefulSet").await;
     annotate(&sandbox, "node-1", &json!("true"));
     eventually(|| taints(&sandbox, "node-1").len() == 2).await;

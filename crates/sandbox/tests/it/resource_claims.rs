@@ -103,7 +103,7 @@ async fn a_missing_template_is_reported_once_and_used_as_soon_as_it_exists() {
 }
 
 #[tokio::test]
-async fn a_dump_keeps_the_devices_of_running_pods() {
+async fn a_running_pod_from_a_dump_keeps_its_devices() {
     let dump = "
 apiVersion: v1
 kind: Pod

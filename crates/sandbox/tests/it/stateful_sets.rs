@@ -12,7 +12,7 @@ fn told(set: &Value) -> (i64, i64, i64, bool) {
 }
 
 #[tokio::test]
-async fn a_stateful_set_is_not_updated_before_its_pods_are() {
+async fn the_status_shows_the_new_revision_only_after_all_pods_are_replaced() {
     let sandbox = sandbox(3, &workload("StatefulSet", 3)).await;
     let mut watch = sandbox.store().watch("statefulsets.apps", "default", "", "").unwrap();
     sandbox

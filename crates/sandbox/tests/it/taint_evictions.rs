@@ -26,7 +26,7 @@ fn messages(sandbox: &Sandbox) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_no_execute_taint_evicts_pods_that_do_not_tolerate_it_forever() {
+async fn a_no_execute_taint_evicts_pods_immediately_or_when_their_toleration_ends() {
     let (some, all) =
         ("key: a, operator: Exists, effect: NoExecute, tolerationSeconds: 60", "operator: Exists");
     let pods = [pod("plain", "100m"), tolerating("patient", some), tolerating("stays", all)].concat();

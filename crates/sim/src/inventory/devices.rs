@@ -1,4 +1,5 @@
-//! Resource claims that pods want from templates, and those that finished and removed pods no longer need.
+//! Resource claims: created from templates for the pods that want them, and taken from the pods that have finished or
+//! are not kept.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -19,7 +20,7 @@ const GROUP: &str = "resource.k8s.io";
 const CLAIM: &str = "ResourceClaim";
 const TEMPLATE: &str = "ResourceClaimTemplate";
 
-/// Returns true for a template of claims that plugins read.
+/// Returns true for a template of resource claims, if plugins read resource claims.
 pub(super) fn is_template_read(object: &CustomObject, kinds: &[ResourceKind]) -> bool {
     let reads_claims = || kinds.iter().any(|kind| kind.kind() == CLAIM && kind.name().group == GROUP);
     object.group == GROUP && object.kind == TEMPLATE && reads_claims()
@@ -107,7 +108,7 @@ struct Supply {
     created: Vec<CustomObject>,
     /// Number of pods that want each template that does not exist.
     missing: BTreeMap<Key, usize>,
-    /// Why claims cannot be created; one line for each template.
+    /// Reasons why claims cannot be created, one for each template.
     refused: BTreeSet<String>,
 }
 
@@ -126,7 +127,7 @@ impl Supply {
         }
     }
 
-    /// Returns the entries of a pod that had no claims, each with the name of the claim that it has now.
+    /// Returns the entries of a pod that have no claims yet, each with the name of the claim that it gets.
     fn names(&mut self, pod: &Value, manifests: &Manifests) -> Vec<(String, String)> {
         let wanted = devices::entries(pod).filter_map(|entry| match entry {
             Entry::Wanted { entry, template } => Some((entry, template)),
@@ -167,7 +168,7 @@ impl Supply {
         Some(name)
     }
 
-    /// Returns a name for a new claim: the prefix that an API server would complete with random letters, without them.
+    /// Returns an unused name for a new claim: the generated prefix, followed by a number if the prefix is taken.
     fn free_name(&self, claim: &Value) -> String {
         let prefix = text(claim, "/metadata/generateName").trim_end_matches('-');
         let is_free = |name: &String| !self.known.contains(&(namespace(claim).to_owned(), name.clone()));

@@ -38,14 +38,15 @@ fn a_dump_of_a_cluster_becomes_nodes_and_pods() {
     assert_eq!((cluster.nodes.len(), cluster.bound.len(), cluster.pending.len()), (1, 1, 1));
     assert_eq!(cluster.pending[0].uid, "default/b");
     assert_eq!(cluster.pending[0].spec.scheduler_name, "default-scheduler");
-    let left = "1 workload(s) come from a cluster without their pods: --fill makes these 2 pods";
+    let left =
+        "1 workload(s) come from a cluster, but their pods are not in the input; --fill creates these 2 pods";
     assert_eq!(cluster.notices, [left]);
     let ignored = "ignored: 2 ConfigMap, 1 HorizontalPodAutoscaler";
     assert_eq!(cluster.custom_notices(&in_tree()), [ignored]);
 }
 
 #[test]
-fn pods_of_workloads_and_generated_names_get_priorities_of_classes_defined_later() {
+fn pods_get_generated_names_and_the_priority_of_a_class_defined_later() {
     let cluster = read(
         &format!(
             "{{apiVersion: apps/v1, kind: Deployment, metadata: {{name: d, namespace: x}}, spec: {{replicas: 2, {}}}}}\n---\n\
@@ -100,7 +101,7 @@ fn objects_that_plugins_look_up_are_kept_and_workloads_are_also_expanded() {
     assert_eq!(cluster.custom_notices(&in_tree()), ["ignored: 1 Service"]);
 }
 
-/// A dump of a Deployment and its ReplicaSet, which wants three pods, with the given number of pods.
+/// A dump of a Deployment, its ReplicaSet (which requests three pods) and the given number of pods.
 fn dumped(pods: usize) -> String {
     let mut text = format!(
         "{{apiVersion: apps/v1, kind: Deployment, metadata: {{name: web, uid: d}}, spec: {{replicas: 3, {TEMPLATE}}}}}\n---\n\
@@ -115,7 +116,7 @@ fn dumped(pods: usize) -> String {
 }
 
 #[test]
-fn missing_pods_are_created_and_existing_pods_are_kept() {
+fn missing_pods_are_created_if_their_workload_has_other_pods_or_fill_is_set() {
     for (pods, fill, bound, made) in [(2, false, 2, 1), (3, false, 3, 0), (0, false, 0, 0), (0, true, 0, 3)] {
         let cluster = read(&dumped(pods), fill).unwrap();
         assert_eq!((cluster.bound.len(), cluster.pending.len()), (bound, made), "{pods} {fill}");
@@ -157,7 +158,7 @@ fn a_daemon_set_has_a_pod_on_every_node_that_its_template_allows() {
 }
 
 #[test]
-fn jobs_get_their_pods_and_cron_jobs_those_of_one_run() {
+fn jobs_get_their_pods_and_cron_jobs_get_the_pods_of_one_run() {
     let job = "template: {spec: {restartPolicy: Never, containers: [{name: c, image: i}]}}";
     let cluster = read(
         &format!(
@@ -177,13 +178,14 @@ fn objects_from_memory_are_named_by_their_index() {
     let errors = Inventory::from_objects(vec![json!({"kind": "Pod"}), json!(1)]).unwrap_err();
     let text = errors.to_string();
     assert!(
-        text.starts_with("objects[0]: Pod: metadata.name: ") && text.contains("\nobjects[1]: is not"),
+        text.starts_with("objects[0]: Pod: metadata.name: ")
+            && text.contains("\nobjects[1]: not a Kubernetes object"),
         "{text}"
     );
 }
 
 #[test]
-fn custom_resources_are_kept_as_their_schema_completes_them() {
+fn custom_resources_are_kept_with_the_defaults_of_their_schema() {
     let text = "apiVersion: core.run-linux.com/v1\nkind: Scv\nmetadata: {name: n1}\nspec: {cards: 2}\nstatus: {free: 16}\n---\n\
         apiVersion: example.com/v1\nkind: Thing\nmetadata: {name: t}\n---\n\
         apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: scvs.core.run-linux.com}\n\

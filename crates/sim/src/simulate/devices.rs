@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use harbormaster_api::points::ExtensionPoint;
 use harbormaster_core::{BindTask, CallTask};
 use harbormaster_framework::{
+    api_call::Verb,
     pod::PodInfo,
     resource::{Metadata, Resource},
 };
@@ -40,12 +41,31 @@ impl SimulatedCluster<'_> {
             let Some(reserved) = placement.reservation::<ReservedClaims>() else { continue };
             for (claim, allocation) in reserved.chosen() {
                 self.allot(pod, claim, allocation);
-                reports.extend(allocation.map(|allocation| report(claim, allocation)));
+                reports.extend(allocation.map(|allocation| report(&claim.name, allocation)));
+            }
+            if let Some((claim, allocation)) = reserved.extended(pod) {
+                let name = self.create_extended(pod, claim, allocation);
+                reports.push(report(&name, allocation));
             }
         }
         if let Some(report) = self.reports.get_mut(&pod.uid) {
             report.devices = reports;
         }
+    }
+
+    /// Creates the claim for the pod's extended resources. Returns the claim's name, which is derived from the pod's
+    /// name; an API server would append a random suffix.
+    fn create_extended(&mut self, pod: &PodInfo, mut claim: Value, allocation: &Allocation) -> String {
+        let name = format!("{}-extended-resources", pod.name);
+        claim["apiVersion"] = format!("{}/{}", ResourceClaim::GROUP, ResourceClaim::VERSION).into();
+        claim["kind"] = ResourceClaim::KIND.into();
+        claim["metadata"]["name"] = name.as_str().into();
+        claim["metadata"]["uid"] = format!("{}-extended-resources", pod.uid).into();
+        let consumer = json!({"resource": "pods", "name": pod.name, "uid": pod.uid});
+        devices::allot(&mut claim, Some(json!(allocation)), consumer);
+        self.claims.insert((pod.namespace.to_string(), name.clone()), claim.clone());
+        self.publish_custom::<ResourceClaim>(claim);
+        name
     }
 
     fn allot(&mut self, pod: &PodInfo, claim: &Metadata, allocation: Option<&Allocation>) {
@@ -57,7 +77,8 @@ impl SimulatedCluster<'_> {
         self.publish_custom::<ResourceClaim>(claim);
     }
 
-    /// Takes a pod that is gone from the consumers of its claims. Removes the claims that were created for it.
+    /// Removes a deleted pod from the consumers of each of its claims, and deletes the claims that were created for the
+    /// pod.
     pub(super) fn take_devices(&mut self, pod: &PodInfo) {
         let from = (pod.namespace.to_string(), String::new());
         let of_namespace =
@@ -73,7 +94,7 @@ impl SimulatedCluster<'_> {
                 devices::unprotect(claim);
             }
             let claim = claim.clone();
-            // A claim that other pods use stays until they are gone, too.
+            // A claim that other pods use stays until those pods are gone, too.
             if delete && present(&claim, "/status/allocation").is_none() {
                 self.claims.remove(&key);
                 self.publish_end::<ResourceClaim>(&claim);
@@ -83,16 +104,23 @@ impl SimulatedCluster<'_> {
         }
     }
 
-    /// Takes the devices from claims that nobody uses, as PostFilter asks.
+    /// Takes the devices from claims that nobody uses, and deletes claims that are left over, as PostFilter requests.
     pub(super) fn take_unused_devices(&mut self, task: &CallTask) {
         let of_claims = task.calls.iter().filter(|call| {
             let path = &call.path;
-            path.group == ResourceClaim::GROUP
-                && path.plural == ResourceClaim::PLURAL
-                && call.body.pointer("/status/allocation") == Some(&Value::Null)
+            path.group == ResourceClaim::GROUP && path.plural == ResourceClaim::PLURAL
         });
         for call in of_claims {
             let key = (call.path.namespace.to_string(), call.path.name.to_string());
+            if call.verb == Verb::Delete {
+                if let Some(claim) = self.claims.remove(&key) {
+                    self.publish_end::<ResourceClaim>(&claim);
+                }
+                continue;
+            }
+            if call.body.pointer("/status/allocation") != Some(&Value::Null) {
+                continue;
+            }
             let Some(claim) = self.claims.get_mut(&key) else { continue };
             claim["status"] = json!({});
             let claim = claim.clone();
@@ -101,11 +129,11 @@ impl SimulatedCluster<'_> {
     }
 }
 
-fn report(claim: &Metadata, allocation: &Allocation) -> DeviceReport {
+fn report(claim: &str, allocation: &Allocation) -> DeviceReport {
     let results = allocation.devices.results.iter().map(|result| DeviceName {
         driver: result.driver.to_string(),
         pool: result.pool.to_string(),
         device: result.device.to_string(),
     });
-    DeviceReport { claim: claim.name.to_string(), devices: results.collect() }
+    DeviceReport { claim: claim.to_owned(), devices: results.collect() }
 }

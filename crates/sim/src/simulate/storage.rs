@@ -69,7 +69,7 @@ impl SimulatedCluster<'_> {
         }
     }
 
-    /// Stores a new version of the object and passes it to the engine.
+    /// Gives the object a new resource version, and passes it to the engine and to the explainer, if there is one.
     pub(super) fn publish_custom<R: Resource>(&mut self, mut object: Value) {
         self.version += 1;
         object["metadata"]["resourceVersion"] = self.version.to_string().into();
@@ -97,7 +97,7 @@ fn carry_out(volumes: &mut Volumes, task: &BindTask) {
         let Some(decision) = placement.reservation::<VolumeDecision>() else { continue };
         let key = |claim: &Str| (pod.namespace.to_string(), claim.to_string());
         decision.volumes().for_each(|(claim, volume)| volumes.set_aside(volume, &key(claim)));
-        decision.to_be_made().for_each(|claim| volumes.select_node(&key(claim), node));
+        decision.to_provision().for_each(|claim| volumes.select_node(&key(claim), node));
     }
 }
 

@@ -62,7 +62,7 @@ fn cluster(gates: &str) -> Inventory {
     serving("v1", gates)
 }
 
-/// A cluster whose resource definition serves one version.
+/// A cluster whose custom resource definition serves only the given version.
 fn serving(version: &str, gates: &str) -> Inventory {
     let definition = "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\n\
         metadata: {name: gates.example.com}\n\
@@ -88,7 +88,7 @@ fn gate(name: &str, namespace: &str, open: &str) -> String {
 }
 
 #[test]
-fn plugins_find_them_in_both_kinds_of_simulation() {
+fn plugins_read_custom_resources_in_both_kinds_of_simulation() {
     let engine = setup("{name: Gates}").engine;
     let closed = "0/2 nodes are available: 2 node(s) have their gates closed.";
     for (gates, node) in [
@@ -110,7 +110,7 @@ fn plugins_find_them_in_both_kinds_of_simulation() {
 }
 
 #[test]
-fn the_user_is_notified_of_objects_that_are_unread_or_unreadable() {
+fn the_user_is_notified_of_ignored_and_undecodable_objects() {
     let cluster = cluster(&(gate("a", "default", "ajar") + &gate("b", "default", "true")));
     assert!(cluster.notices.is_empty(), "{:?}", cluster.notices);
     assert_eq!(cluster.custom_notices(&setup("").engine), ["ignored: 2 Gate"]);

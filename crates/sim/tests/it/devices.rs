@@ -46,7 +46,8 @@ fn pod(name: &str, more: &str) -> String {
     )
 }
 
-/// Returns a claim that has the device, as a dump contains it. Its consumers are pods with these names and UIDs.
+/// Returns a claim to which the device is allocated, as a dump would contain the claim. Its consumers are pods with
+/// these names and UIDs.
 fn allocated(name: &str, device: &str, consumers: &[(&str, &str)]) -> String {
     let consumers: Vec<String> =
         consumers.iter().map(|(name, uid)| format!("{{resource: pods, name: {name}, uid: {uid}}}")).collect();
@@ -74,7 +75,26 @@ fn every_pod_gets_its_own_claim_until_no_device_is_left() {
 }
 
 #[test]
-fn pods_of_workloads_get_claims_as_well() {
+fn nodes_that_do_not_offer_an_extended_resource_provide_devices_of_its_class() {
+    let class = "apiVersion: resource.k8s.io/v1\nkind: DeviceClass\nmetadata: {name: provider}\nspec: {extendedResourceName: \
+                 example.com/gpu}\n---\n";
+    let pod = |name: &str| {
+        format!(
+            "{{apiVersion: v1, kind: Pod, metadata: {{name: {name}}}, spec: {{containers: [{{name: c, image: i, resources: \
+             {{limits: {{example.com/gpu: 1}}}}}}]}}}}\n---\n"
+        )
+    };
+    let pods = simulated(&[class.to_owned(), pod("a"), pod("b"), pod("c")].concat());
+    assert_eq!(
+        devices(&pods),
+        ["claim a-extended-resources: gets gpu-0", "claim b-extended-resources: gets gpu-1", ""]
+    );
+    let message = pods[2].message.as_deref().unwrap_or_default();
+    assert!(message.starts_with("0/1 nodes are available: 1 cannot allocate all claims."), "{message}");
+}
+
+#[test]
+fn pods_of_workloads_also_get_claims() {
     let deployment = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\nspec:\n  replicas: 2\n  selector: {matchLabels: \
                       {a: b}}\n  template:\n    metadata: {labels: {a: b}}\n    spec:\n      containers: [{name: c, image: i}]\n      \
                       resourceClaims: [{name: gpu, resourceClaimTemplateName: one}]\n";
@@ -149,7 +169,7 @@ fn devices_that_nobody_uses_are_taken_from_their_claim() {
 }
 
 #[test]
-fn a_missing_template_is_noticed() {
+fn the_user_is_notified_of_a_missing_template() {
     let cluster = cluster(&["a", "b"].map(|name| pod(name, "").replace("one", "two")).concat());
     assert_eq!(
         cluster.notices,

@@ -109,7 +109,7 @@ fn an_explanation_reflects_the_time_of_the_attempt() {
 }
 
 #[test]
-fn nodes_with_the_same_verdict_are_grouped_with_what_the_best_of_them_lacks() {
+fn nodes_with_the_same_verdict_form_a_group_that_shows_what_they_lack() {
     let nodes = vec![
         small("a"),
         small("b"),
@@ -140,7 +140,7 @@ fn nodes_with_the_same_verdict_are_grouped_with_what_the_best_of_them_lacks() {
             ("TaintToleration", vec!["taint team=red:NoSchedule"], 1),
         ]
     );
-    assert_eq!(fits(p), ["e", "f", "g"], "they have the same scores");
+    assert_eq!(fits(p), ["e", "f", "g"], "these nodes have the same scores");
     assert_eq!(p.fits.len(), 1);
 }
 
@@ -266,7 +266,7 @@ fn the_json_form_is_as_documented() {
 }
 
 #[test]
-fn scores_are_raw_normalized_and_weighted() {
+fn explanations_contain_raw_scores_and_weighted_normalized_scores() {
     let mut objects = objects();
     objects[2]["spec"]["affinity"] = Value::Null;
     let config = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles:\n\

@@ -81,7 +81,7 @@ fn a_volume_that_one_pod_gets_is_not_available_to_the_next() {
 }
 
 #[test]
-fn zones_of_volumes_count_and_objects_that_no_plugin_reads_are_counted() {
+fn zones_of_volumes_matter_and_objects_that_no_plugin_reads_are_counted() {
     let engine = Setup::read(None, &Choices::default()).unwrap().engine;
     let bound = |zone: &str| {
         vec![
@@ -174,7 +174,7 @@ fn reported(objects: &[String]) -> (Vec<PodReport>, Vec<String>) {
     (simulate(engine, cluster, &mut |_, _| {}).pods, notices)
 }
 
-/// For each pod, its node and what its claims get, or the first sentence of the reason why it has no node.
+/// For each pod, its node and the volumes that its claims get, or the first sentence of the reason why it has no node.
 fn lines(objects: &[String]) -> Vec<String> {
     let line = |pod: &PodReport| match &pod.node {
         Some(node) => {
@@ -239,7 +239,7 @@ fn claims_that_cannot_get_a_volume_are_reported_before_any_pod_is_placed() {
 }
 
 #[test]
-fn workloads_and_ephemeral_volumes_bring_their_claims() {
+fn claims_are_created_for_workloads_and_ephemeral_volumes() {
     let set = "{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: db}, spec: {replicas: 2, selector: {matchLabels: \
                {app: db}}, template: {metadata: {labels: {app: db}}, spec: {containers: [{name: c, image: i}]}}, \
                volumeClaimTemplates: [{metadata: {name: data}, spec: {accessModes: [ReadWriteOnce], storageClassName: \
@@ -263,7 +263,7 @@ fn workloads_and_ephemeral_volumes_bring_their_claims() {
 }
 
 #[test]
-fn reports_list_in_fields_what_claims_get() {
+fn a_report_contains_the_volumes_of_claims_as_structured_fields() {
     let all = [
         claim("c", "waits"),
         claim("d", "local"),

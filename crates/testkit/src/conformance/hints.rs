@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use harbormaster_api::Str;
+use harbormaster_api::{Release, Str};
 use harbormaster_framework::{
     cluster::Cluster,
-    events::{ErasedRegistration, Hint},
+    events::{ErasedRegistration, Hint, HintCycle},
     pod::PodInfo,
     profile::registrations,
 };
@@ -16,9 +16,9 @@ use crate::{
     trial::Trial,
 };
 
-/// Checks that the pod is woken whenever a change makes a previously rejected node fit: one of the plugin's
-/// registrations must match the event, and its hint, if any, must return
-/// [`Hint::Queue`](harbormaster_framework::events::Hint::Queue). Applies the happenings in sequence. After each, checks
+/// Checks that the pod is woken whenever a change makes it fit on a node that the plugin rejected before: one of the
+/// plugin's registrations must match the event, and its hint, if any, must not return
+/// [`Hint::Skip`](harbormaster_framework::events::Hint::Skip). Applies the happenings in sequence. After each, checks
 /// whether the plugin now accepts a node that it rejected before, or a new node. Returns the number of happenings that
 /// helped.
 ///
@@ -78,7 +78,7 @@ struct Sleeper<'a> {
 
 impl<'a> Sleeper<'a> {
     fn new(trial: &'a Trial, nodes: &Cluster, pod: Arc<PodInfo>) -> Self {
-        let registrations = registrations(trial.plugin(), true).unwrap_or_default();
+        let registrations = registrations(trial.plugin(), true, Release::NEWEST).unwrap_or_default();
         let mut sleeper = Self { trial, registrations, pod, fitted: None, since: Vec::new() };
         sleeper.attempt(nodes);
         sleeper
@@ -106,7 +106,7 @@ impl<'a> Sleeper<'a> {
             "{what}: {}",
             if told.is_empty() { "no event".to_owned() } else { told.join("; ") }
         ));
-        let woken = all.iter().any(|told| self.is_woken_by(told));
+        let woken = all.iter().any(|told| self.is_woken_by(told, nodes));
         let Some(fitted) = &self.fitted else {
             self.attempt(nodes);
             return false;
@@ -115,7 +115,7 @@ impl<'a> Sleeper<'a> {
         let helped = fitting.into_iter().find(|name| !fitted.contains(name));
         if let (Some(node), false) = (&helped, woken) {
             panic!(
-                "{}: sleeps on: {:?} fits {node} now, but no registration or hint wakes it. Since the last attempt: {:#?}",
+                "{}: does not wake {:?}, which now fits {node}. Changes since the last attempt: {:#?}",
                 self.trial.plugin().name(),
                 self.pod,
                 self.since
@@ -127,12 +127,13 @@ impl<'a> Sleeper<'a> {
         helped.is_some()
     }
 
-    fn is_woken_by(&self, told: &Told) -> bool {
+    fn is_woken_by(&self, told: &Told, nodes: &Cluster) -> bool {
+        let cx = HintCycle { pod: &self.pod, objects: nodes.objects() };
         let heard = self.registrations.iter().filter(|registration| registration.event.matches(told.event));
         heard.into_iter().any(|registration| match &registration.hint {
             None => true,
             Some(hint) => {
-                let said = self.trial.plugin().hint(hint, &self.pod, &told.change.view());
+                let said = self.trial.plugin().hint(hint, cx, &told.change.view());
                 !matches!(said, Ok(Hint::Skip))
             }
         })

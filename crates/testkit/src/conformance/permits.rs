@@ -13,10 +13,10 @@ use harbormaster_framework::{
 
 use crate::trial::Trial;
 
-/// Checks that all pods of a group are released once the last of them has a node, in whatever order they get their
-/// nodes, and that they are released again after they time out and return. `pods` are all pods of the group with their
-/// nodes; the check assigns them one by one and removes them again. Waiting times must be above zero and at most 15
-/// minutes.
+/// Checks that all pods of a group are released once the last of them has a node, and that they are released again
+/// after they time out and return. Repeats the check with several orders in which the pods get their nodes. `pods`
+/// are all pods of the group with their nodes; the check assigns them one by one and removes them again. Waiting
+/// times must be above zero and at most 15 minutes.
 ///
 /// # Panics
 /// If a pod still waits or is rejected, or the plugin fails.

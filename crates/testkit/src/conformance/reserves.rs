@@ -15,10 +15,10 @@ use crate::{
 type VerdictsByPod = Vec<Vec<Result<(), Reject>>>;
 
 /// Checks that a pod that loses its node before it is bound leaves nothing behind in the plugin, in the cluster's
-/// objects or on the API server, whether or not PreBind has run. PreBind's writes must be repeatable and must not undo
-/// writes for another pod, and once they are visible, the plugin must no longer rely on assumed changes. `server` must
-/// have the same custom objects as `nodes`. It must be possible to reserve `node` for each of `pods`, alone or together
-/// with the pod before it in the list.
+/// objects or on the API server, whether or not PreBind has run. PreBind's writes must be repeatable, and Unreserve
+/// must not undo what was written for another pod. Once the writes are visible, the plugin must no longer rely on
+/// assumed changes. `server` must have the same custom objects as `nodes`. It must be possible to reserve `node` for
+/// each of `pods`, alone or together with the pod before it in the list.
 ///
 /// # Panics
 /// If anything is left behind, or the plugin fails.
@@ -57,7 +57,7 @@ impl ReserveCheck<'_> {
         self.trial.plugin().name()
     }
 
-    /// Returns the verdicts of all pods on all nodes.
+    /// Returns the plugin's verdicts about all pods on all nodes.
     fn fits(&self) -> VerdictsByPod {
         let of_pod = |pod: &Arc<PodInfo>| {
             let names = self.nodes.nodes().nodes().map(|node| node.name().clone());

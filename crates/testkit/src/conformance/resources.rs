@@ -57,7 +57,7 @@ enum Extent {
     Full,
 }
 
-/// Generates an object that the schema allows.
+/// Generates a value of the type that the schema specifies. Ignores patterns and maximums.
 fn example(schema: &Value, extent: Extent) -> Value {
     if let Some(first) = schema["enum"].as_array().and_then(|all| all.first()) {
         return first.clone();

@@ -1,5 +1,6 @@
-//! A plugin as an author outside this repository would write it, with every extension point and an index. Nodes offer
-//! tickets (a label), pods request tickets (an annotation), and the pods of a pair wait for each other.
+//! A plugin as an author outside this repository would write it, with an index and every extension point except those
+//! of pod groups. Nodes offer tickets (a label), pods request tickets (an annotation), and the pods of a pair wait
+//! for each other.
 
 use std::{
     collections::BTreeMap,
@@ -203,7 +204,7 @@ impl PostFilter<Taken> for Tickets {
                 node.pods().iter().filter(|p| p.priority() < priority).cloned().collect();
             holders.sort_by_key(|pod| std::cmp::Reverse(pod.priority()));
             if let Some(victims) = choose_victims(cx.what_if.dry_run(row), &holders)? {
-                return Ok(PostFiltered::Nominate { node: name, victims });
+                return Ok(PostFiltered::Nominate { node: name, victims, reasons: Vec::new() });
             }
         }
         Ok(PostFiltered::NoHelp {

@@ -52,29 +52,31 @@ pub(super) fn right() {
 pub(super) const MISTAKES: &[Planted] = &[
     Planted {
         wrong: "registers for a node annotation event on pods",
-        said: "plugin \"Ears\" listens to UpdateNodeAnnotation, which never happens: Pod has Add, Delete, UpdatePodLabel, \
-               UpdatePodScaleDown, UpdatePodToleration, UpdatePodSchedulingGatesEliminated, \
-               UpdatePodGeneratedResourceClaim and Update, which is all updates",
+        said: "plugin \"Ears\" listens to UpdateNodeAnnotation of Pod, which never happens; the possible actions are Add, \
+               Delete, UpdatePodLabel, UpdatePodScaleDown, UpdatePodScaleUp, UpdatePodToleration, \
+               UpdatePodSchedulingGatesEliminated, UpdatePodGeneratedResourceClaim and Update (any update)",
         check: || check(EventResource::Pod, Action::DELETE | Action::UPDATE_NODE_ANNOTATION),
     },
     Planted {
         wrong: "registers for a pod label event on nodes",
-        said: "plugin \"Ears\" listens to UpdatePodLabel, which never happens: Node has Add, Delete, UpdateNodeAllocatable",
+        said: "plugin \"Ears\" listens to UpdatePodLabel of Node, which never happens; the possible actions are Add, Delete, \
+               UpdateNodeAllocatable",
         check: || check(EventResource::Node, Action::ADD | Action::UPDATE_POD_LABEL),
     },
     Planted {
         wrong: "registers for a node event on a custom resource",
-        said: "plugin \"Ears\" listens to UpdateNodeLabel, which never happens: teams.v1.example.com has Add, Delete and Update",
+        said: "plugin \"Ears\" listens to UpdateNodeLabel of teams.v1.example.com, which never happens; the possible actions \
+               are Add, Delete and Update (any update)",
         check: || check(EventResource::of::<Team>(), Action::ADD | Action::UPDATE_NODE_LABEL),
     },
     Planted {
-        wrong: "registers for no action at all",
-        said: "plugin \"Ears\" listens to no action, which never happens: Node has Add",
+        wrong: "registers for no action",
+        said: "plugin \"Ears\" listens to no action of Node; the possible actions are Add",
         check: || check(EventResource::Node, Action(0)),
     },
     Planted {
         wrong: "registers for storage classes, which it does not declare",
-        said: "plugin \"Ears\" listens to changes of storage.k8s.io/StorageClass, which are not watched",
+        said: "plugin \"Ears\" listens for changes to storage.k8s.io/StorageClass, a resource that is not watched",
         check: || check(EventResource::StorageClass, Action::UPDATE),
     },
 ];

@@ -96,7 +96,7 @@ pub(super) fn right() {
 pub(super) const MISTAKES: &[Planted] = &[
     Planted {
         wrong: "does not register for the removal of pods",
-        said: "PowerCap: sleeps on: ",
+        said: "PowerCap: does not wake ",
         check: || check(Wrong::NotWhenPodsGo),
     },
     Planted {
@@ -111,7 +111,7 @@ pub(super) const MISTAKES: &[Planted] = &[
     },
     Planted {
         wrong: "skips the removal of pods in other namespaces",
-        said: "PowerCap: sleeps on: ",
+        said: "PowerCap: does not wake ",
         check: || check(Wrong::OnlyItsNamespace),
     },
     Planted {
@@ -126,7 +126,7 @@ pub(super) const MISTAKES: &[Planted] = &[
     },
     Planted {
         wrong: "skips changes to the pod itself",
-        said: "the pod itself changes: UnschedulablePodUpdate, annotations",
+        said: "the pod itself changes: TargetPodUpdate, annotations",
         check: || check(Wrong::NotOfItself),
     },
 ];

@@ -136,7 +136,7 @@ pub(super) fn right() {
 pub(super) const MISTAKES: &[Planted] = &[
     Planted {
         wrong: "registers for a custom resource that it does not watch",
-        said: "plugin \"Deaf\" listens to changes of quotas.v1.example.com, which are not watched",
+        said: "plugin \"Deaf\" listens for changes to quotas.v1.example.com, a resource that is not watched",
         check: || drop(Trial::of(Deaf)),
     },
     Planted {

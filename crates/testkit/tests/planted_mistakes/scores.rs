@@ -110,7 +110,7 @@ pub(super) const MISTAKES: &[Planted] = &[
         check: check::<NEGATIVE_SHARE>,
     },
     Planted {
-        wrong: "declares a normalize of its own, which leaves scores unchanged",
+        wrong: "has a custom normalize that leaves scores unchanged",
         said: "plugin \"Cores\" returns an invalid score 2000, it should in the range of [0, 100]",
         check: check::<FORGETS_TO_NORMALIZE>,
     },
@@ -126,7 +126,7 @@ pub(super) const MISTAKES: &[Planted] = &[
     },
     Planted {
         wrong: "normalizes scores itself although it is row-scoped",
-        said: "plugin \"Comparing\" judges rows and normalizes its scores itself",
+        said: "plugin \"Comparing\" is row-scoped but uses Normalize::Custom",
         check: check::<COMPARES_ROWS>,
     },
 ];

@@ -5,8 +5,8 @@ use harbormaster_testkit::{Trial, cluster, node, pod};
 
 use super::Planted;
 
-/// Declares a plugin whose PreFilter and PreScore return the states before `=>`, and whose other points take the states
-/// after `=>`.
+/// Declares a plugin whose PreFilter and PreScore return the states before `=>`, and whose Filter, PostFilter, PreScore
+/// and Score take the states after `=>`.
 macro_rules! plugin {
     ($name:ident: $made:ty => $filter:ty, $post_filter:ty, $pre_score:ty; $scored:ty => $score:ty) => {
         struct $name;
@@ -72,22 +72,22 @@ pub(super) fn right() {
 pub(super) const MISTAKES: &[Planted] = &[
     Planted {
         wrong: "filters with a state that PreFilter does not return",
-        said: "plugin \"FilterDiffers\": its PreFilter has the state u8, its Filter takes u32",
+        said: "plugin \"FilterDiffers\": the state is u8 in PreFilter but u32 in Filter",
         check: || drop(Trial::of(FilterDiffers)),
     },
     Planted {
         wrong: "runs PostFilter with a state that PreFilter does not return",
-        said: "plugin \"PostFilterDiffers\": its PreFilter has the state u8, its PostFilter takes u32",
+        said: "plugin \"PostFilterDiffers\": the state is u8 in PreFilter but u32 in PostFilter",
         check: || drop(Trial::of(PostFilterDiffers)),
     },
     Planted {
         wrong: "runs PreScore with a state that PreFilter does not return",
-        said: "plugin \"PreScoreDiffers\": its PreFilter has the state u8, its PreScore takes u32",
+        said: "plugin \"PreScoreDiffers\": the state is u8 in PreFilter but u32 in PreScore",
         check: || drop(Trial::of(PreScoreDiffers)),
     },
     Planted {
         wrong: "scores with a state that PreScore does not return",
-        said: "plugin \"ScoreDiffers\": its PreScore has the state u16, its Score takes u32",
+        said: "plugin \"ScoreDiffers\": the state is u16 in PreScore but u32 in Score",
         check: || drop(Trial::of(ScoreDiffers)),
     },
 ];

@@ -15,7 +15,7 @@ use crate::{
     value::{default, list, map, number, present, remove, text},
 };
 
-/// Default target for CPU utilization.
+/// Default target for CPU utilization, in percent.
 const USUAL_PERCENT: i64 = 80;
 
 pub(super) fn defaults(scaler: &mut Value) {
@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_old_form_and_the_new_form_are_equivalent() {
+    fn an_old_autoscaler_survives_conversion_to_the_new_form_and_back() {
         let old = json!({"spec": {"maxReplicas": 5, "targetCPUUtilizationPercentage": 50}});
         let mut scaler = old.clone();
         to_new(&mut scaler);

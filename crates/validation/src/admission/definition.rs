@@ -185,7 +185,7 @@ fn check_conversion(definition: &Value, errors: &mut Errors) {
     }
 }
 
-/// Checks the fields that determine where objects are stored. They may not change once objects can exist.
+/// Refuses changes of the group and the plural name and, once objects can exist, of the scope and the kind.
 fn check_unchanged(old: &Value, definition: &Value, errors: &mut Errors) {
     let fixed: &[&str] = match is_established(old) {
         true => &["scope", "names/kind", "group", "names/plural"],
@@ -434,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn storage_fields_may_not_change_once_the_definition_is_established() {
+    fn the_scope_may_not_change_once_the_definition_is_established() {
         let mut old = with("/nothing", json!(null));
         let new = with("/spec/scope", json!("Namespaced"));
         assert_eq!(told(&new, Some(&old)), "");

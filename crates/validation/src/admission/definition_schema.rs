@@ -19,8 +19,8 @@ const COLUMN_FORMATS: [&str; 9] =
     ["byte", "date", "date-time", "double", "float", "int32", "int64", "name", "password"];
 /// Types of values.
 const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];
-/// Keywords that a schema's root may have if there is a `status` subresource, because a status is checked without the
-/// root.
+/// Go names and JSON names of the only keywords that a schema's root may have if there is a `status` subresource: a
+/// status is checked without the root.
 const AT_ROOT: [(&str, &str); 22] = [
     ("Description", "description"),
     ("Type", "type"),
@@ -53,7 +53,7 @@ fn shared<'a>(definition: &'a Value, name: &str) -> Option<&'a Value> {
     versions.all(|other| other == first).then_some(first)?
 }
 
-/// Checks that every version has a schema.
+/// Checks that every version has a schema, and that `preserveUnknownFields` is not combined with defaults.
 pub(super) fn check_presence(definition: &Value, errors: &mut Errors) {
     let mut has_defaults = false;
     for (place, version) in elements(&definition["spec"]["versions"], "spec.versions") {
@@ -91,7 +91,7 @@ fn find_unknown_formats(schema: &Value, unknown: &mut Vec<String>) {
     inner(schema).chain(alternatives(schema)).for_each(|(_, inner)| find_unknown_formats(inner, unknown));
 }
 
-/// Checks the parts of a version that differ between versions.
+/// Checks the deprecation warning of a version, and the parts that differ between versions.
 pub(super) fn check_version(definition: &Value, version: &Value, place: &str, errors: &mut Errors) {
     if let Some(warning) = version.get("deprecationWarning").and_then(Value::as_str) {
         let why = match warning {
@@ -521,7 +521,7 @@ impl SchemaContext {
     }
 }
 
-/// Refuses keywords that are unsupported, misplaced, or have a value that is not allowed.
+/// Refuses keywords that are unsupported or misplaced, or whose value is not allowed.
 fn check_words(schema: &Value, place: &str, inside: SchemaContext, errors: &mut Errors) {
     let of = text(schema, "/type");
     if !of.is_empty() && !TYPES.contains(&of) {

@@ -11,8 +11,8 @@ use crate::value::{has_condition, list, map, present, text};
 /// Finalizer that keeps a definition until its objects are gone.
 const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
 
-/// Writes the status of a definition as its controllers would. `others` contains the other definitions, which may
-/// already use its names.
+/// Writes the status of a definition as kube-apiserver's controllers would. `others` contains the other definitions,
+/// which may already use its names.
 pub fn settle(definition: &mut Value, others: &[Value], now: Timestamp) {
     let group = text(definition, "/spec/group");
     let others: Vec<&Value> = others.iter().filter(|other| text(other, "/spec/group") == group).collect();
@@ -84,7 +84,7 @@ pub fn is_established(definition: &Value) -> bool {
     has_condition(definition, "Established")
 }
 
-/// Marks a definition as terminating, because its objects are being deleted.
+/// Marks a definition as terminating, and adds the cleanup finalizer.
 pub fn terminate(definition: &mut Value, now: Timestamp) {
     if let Some(metadata) = map(definition, "metadata")
         && let Some(finalizers) = metadata.entry("finalizers").or_insert_with(|| json!([])).as_array_mut()

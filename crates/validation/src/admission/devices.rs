@@ -1,5 +1,5 @@
 //! Dynamic resource allocation: claims, their templates, device classes and resource slices, as with the default feature
-//! gates of Kubernetes 1.36.
+//! gates of Kubernetes 1.36, and rules that taint devices, as in 1.37.
 
 mod claim;
 mod class;
@@ -8,6 +8,7 @@ mod policy;
 mod selector;
 mod slice;
 mod status;
+mod taint_rule;
 
 use serde_json::Value;
 
@@ -18,7 +19,7 @@ use crate::{
     value::{is_true, list, namespace, text},
 };
 
-/// Label of namespaces in which claims may ask for devices that are in use.
+/// Label of namespaces in which claims may ask for admin access to devices.
 const ADMIN_LABEL: &str = "resource.kubernetes.io/admin-access";
 
 /// Sets defaults that no table can express.
@@ -27,6 +28,7 @@ pub(super) fn defaults(context: &Context<'_>, object: &mut Value) {
         Rules::ResourceClaim => claim::defaults(object, "/spec"),
         Rules::ResourceClaimTemplate => claim::defaults(object, "/spec/spec"),
         Rules::ResourceSlice => slice::defaults(object, context.now),
+        Rules::DeviceTaintRule => taint_rule::defaults(object, context.now),
         _ => {}
     }
 }
@@ -38,11 +40,14 @@ pub(super) fn admit(kind: &Kind, object: &mut Value) {
     }
 }
 
-/// Like [`admit`], for a changed object. Also removes the status of devices that the claim no longer holds.
+/// Like [`admit`], for a changed object. Also removes the status of devices that a claim no longer holds, and sets the
+/// time of a rule's taint.
 pub(super) fn admit_update(context: &Context<'_>, old: &Value, object: &mut Value) {
     admit(context.kind, object);
-    if context.kind.rules == Rules::ResourceClaim && context.status_only {
-        status::drop_released(old, object);
+    match context.kind.rules {
+        Rules::ResourceClaim if context.status_only => status::drop_released(old, object),
+        Rules::DeviceTaintRule => taint_rule::admit_update(old, object, context.now),
+        _ => {}
     }
 }
 
@@ -70,6 +75,8 @@ pub(super) fn check(context: &Context<'_>, object: &Value, old: Option<&Value>, 
             }
         }
         (Rules::DeviceClass, _) => class::check(object, errors),
+        (Rules::DeviceTaintRule, _) if context.status_only => taint_rule::check_status(object, errors),
+        (Rules::DeviceTaintRule, _) => taint_rule::check(object, errors),
         (Rules::ResourceSlice, old) => slice::check(object, old, errors),
         _ => {}
     }
@@ -91,7 +98,7 @@ fn check_unchanged(object: &Value, old: &Value, field: &str, errors: &mut Errors
     }
 }
 
-/// Checks that only namespaces with a certain label ask for administrative access.
+/// Checks that a claim asks for admin access only in a namespace with [`ADMIN_LABEL`].
 fn check_admin(context: &Context<'_>, object: &Value, spec: &str, errors: &mut Errors) {
     let requests = list(object, &format!("{spec}/devices/requests"));
     let wanted = requests.iter().position(|request| is_true(request, "/exactly/adminAccess"));
@@ -123,12 +130,13 @@ fn allow_admin(context: &Context<'_>, object: &Value, field: String, errors: &mu
     }
 }
 
-/// Identifies a device, or a share of a device, in results and in the status of devices.
+/// Returns the identity of the device, or of the share of a device, that an allocation result or a device status is
+/// about.
 fn shared_device(value: &Value) -> [&str; 4] {
     ["/driver", "/pool", "/device", "/shareID"].map(|part| text(value, part))
 }
 
-/// Checks every element of a list. Of a list that is too long, only the length is reported.
+/// Checks every element of a list. If the list is too long, reports only its length.
 fn each(
     list: &Value,
     place: &str,

@@ -10,12 +10,12 @@ use crate::{
     value::{entries, list, map, text},
 };
 
-/// Finalizers without a domain.
+/// The only finalizers without a domain that built-in kinds may have.
 const FINALIZERS: [&str; 3] = ["kubernetes", "orphan", "foregroundDeletion"];
 /// Maximum total size of an object's annotations, in bytes.
 const MOST_ANNOTATIONS: usize = 256 << 10;
 
-/// Writes the metadata that only the server may set in a new object.
+/// Sets, in a new object, the metadata that only the server may set.
 pub fn stamp(kind: &Kind, object: &mut Value, uid: &str, now: &str) {
     let Some(metadata) = map(object, "metadata") else { return };
     for name in ["selfLink", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "managedFields"]
@@ -96,7 +96,7 @@ fn check_annotations(annotations: &Value, field: &str, errors: &mut Errors) {
     }
 }
 
-/// Checks the metadata of a template whose objects get only its labels and annotations.
+/// Checks the metadata of a template from which only labels and annotations are copied to the objects.
 pub(super) fn check_template(metadata: &Value, place: &str, errors: &mut Errors) {
     check_annotations(&metadata["annotations"], &format!("{place}.annotations"), errors);
     check_labels(&metadata["labels"], &format!("{place}.labels"), errors);
@@ -150,8 +150,9 @@ fn name_errors(kind: &Kind, name: &str) -> Vec<String> {
     }
 }
 
-/// Returns the errors in a DNS subdomain, in the wording of most fields: lengths are counted in characters. Prefixes of
-/// labels and names of device classes have the wording of [`subdomain_errors`].
+/// Returns the errors in a string that must be a DNS subdomain. The message for most fields limits the length in
+/// characters. For prefixes of label keys and names of device classes, it limits the length in bytes, as
+/// [`subdomain_errors`] does.
 pub(super) fn long_name_errors(name: &str) -> Vec<String> {
     let errors = subdomain_errors(name).into_iter();
     errors.map(|why| why.replace("253 bytes", "253 characters")).collect()
@@ -251,8 +252,8 @@ pub(super) fn check_update(kind: &Kind, old: &Value, object: &mut Value) -> Erro
     errors
 }
 
-/// Returns the fields whose changes the generation counts: all except the metadata and, if the status is a subresource,
-/// the status.
+/// Returns the fields whose changes the generation counts. The status counts only for custom resources without a
+/// `status` subresource.
 fn contents<'a>(kind: &Kind, object: &'a Value) -> Vec<(&'a String, &'a Value)> {
     let has_status = !kind.is_custom() || kind.has(STATUS);
     let counts = |name: &str| match name {

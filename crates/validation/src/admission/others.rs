@@ -1,4 +1,4 @@
-//! Defaults and checks of other kinds, as far as they are visible in kubectl and tables.
+//! Defaults and checks of kinds without a module of their own, as far as kubectl shows their effects.
 
 use std::cmp::Reverse;
 
@@ -191,7 +191,8 @@ pub(super) fn check(kind: &Kind, object: &Value, errors: &mut Errors) {
     }
 }
 
-/// Checks that a service has ports and that, if there are several, each has a distinct name.
+/// Checks that a service has ports, unless it is headless or an external name, and that, if there are several ports,
+/// each has a distinct name.
 fn check_ports(spec: &Value, place: &str, errors: &mut Errors) {
     let ports = list(spec, "/ports");
     if ports.is_empty() && text(spec, "/clusterIP") != "None" && text(spec, "/type") != "ExternalName" {

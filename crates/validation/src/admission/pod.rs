@@ -1,7 +1,7 @@
 //! Pods: defaults and admission.
 
 use harbormaster_api::{
-    Quantity, Timestamp, requests::pod_request_list, resources::is_pod_level, wire::Decoder,
+    Quantity, Timestamp, requests::spec_request_list, resources::is_pod_level, wire::Decoder,
 };
 use serde_json::{Value, json};
 
@@ -69,7 +69,8 @@ fn default_container(container: &mut Value, host_network: bool) {
     }
 }
 
-/// Sets missing requests of the whole pod to the sums over its containers, or else to the pod's limits.
+/// If the pod has pod-level limits, sets each missing pod-level request to the sum of the containers' requests or, if
+/// no container requests the resource, to the limit.
 fn default_requests(spec: &mut Value) {
     let limits = spec.pointer("/resources/limits").and_then(Value::as_object).cloned().unwrap_or_default();
     if limits.is_empty() {
@@ -83,7 +84,8 @@ fn default_requests(spec: &mut Value) {
     }
 }
 
-/// Returns the requests of all containers of a pod. Amounts of CPU are added without rounding; only the sum is rounded.
+/// Returns the total requests of a pod's containers. Amounts of CPU are added without rounding; only the sum is
+/// rounded.
 pub(super) fn requests_of_containers(spec: &Value) -> Vec<(String, Quantity)> {
     let mut bare = json!({"spec": spec});
     for of_pod in ["resources", "overhead"] {
@@ -99,7 +101,7 @@ pub(super) fn requests_of_containers(spec: &Value) -> Vec<(String, Quantity)> {
         _ if amount % 1024 == 0 => format!("{}Ki", amount / 1024).parse().unwrap_or_default(),
         _ => Quantity::from_units(amount),
     };
-    pod_request_list(&pod).into_iter().map(|(name, of)| (name.to_string(), amount(&name, of))).collect()
+    spec_request_list(&pod.spec).into_iter().map(|(name, of)| (name.to_string(), amount(&name, of))).collect()
 }
 
 /// Multiplies a container's CPU request by a billion, so that no fraction is rounded.
@@ -134,8 +136,9 @@ fn quality_of_service(spec: &Value) -> &'static str {
     }
 }
 
-/// Applies the admission plugins, which add the priority, time-limited tolerations for unavailable nodes, and the
-/// overhead, node selector and tolerations of the runtime class.
+/// Adds the fields that kube-apiserver sets in a new pod: the label keys of selectors, the service account, the
+/// priority, time-limited tolerations for unavailable nodes, and the overhead, node selector and tolerations of the
+/// runtime class.
 pub(super) fn admit(context: &Context<'_>, pod: &mut Value) -> Result<(), Refusal> {
     if !pod.get("spec").is_some_and(Value::is_object) {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Checks of pods, as far as they matter to scheduling.
+//! Checks of pods, mainly of the parts that matter to scheduling.
 
 use std::collections::BTreeSet;
 
@@ -145,7 +145,7 @@ const PREFERRED_NODE_TERM: Checks = &[
 ];
 const MATCH_FIELD: Checks = &[("", By(check_match_field))];
 
-/// A `metav1.LabelSelector`.
+/// Checks of a `metav1.LabelSelector`.
 pub(super) const SELECTOR: Checks = &[
     ("matchLabels", By(check_labels)),
     ("matchExpressions", Each(&[("", By(check_set_operator)), ("key", QUALIFIED_NAME), ("values", VALUES)])),
@@ -168,7 +168,7 @@ pub(super) fn check_pod(pod: &Value, place: &str, errors: &mut Errors) {
     check(pod, place, POD, errors);
 }
 
-/// Checks a selector that matches a node if one of its terms does.
+/// Checks a node selector.
 pub(super) fn check_node_selector(selector: &Value, place: &str, errors: &mut Errors) {
     check(selector, place, NODE_SELECTOR, errors);
 }
@@ -180,7 +180,7 @@ fn check_name(name: &Value, place: &str, errors: &mut Errors) {
     }
 }
 
-/// Checks that a resource claim names either an existing claim or a template.
+/// Checks that an entry of `resourceClaims` names either a claim or a template.
 fn check_claim(claim: &Value, place: &str, errors: &mut Errors) {
     let (name, template) = (&claim["resourceClaimName"], &claim["resourceClaimTemplateName"]);
     let why = match (name.is_null(), template.is_null()) {
@@ -237,7 +237,7 @@ const VOLUMES: [&str; 28] = [
 ];
 const PROBES: [&str; 4] = ["exec", "httpGet", "tcpSocket", "grpc"];
 
-/// Checks that a volume has only one source.
+/// Checks that a volume has at most one source.
 fn check_volume(volume: &Value, place: &str, errors: &mut Errors) {
     check_single(volume, place, &VOLUMES, "volume", errors);
 }

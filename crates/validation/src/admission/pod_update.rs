@@ -1,11 +1,11 @@
-//! Changes that are allowed to an existing pod.
+//! Checks of changes to an existing pod.
 
 use std::collections::BTreeSet;
 
 use harbormaster_api::labels::subdomain_errors;
 use serde_json::Value;
 
-use super::{Errors, checks::check_form, pod_checks};
+use super::{Errors, checks::check_form, meta::label_errors, pod_checks};
 use crate::{
     FieldError,
     value::{entries, list, list_mut, text},
@@ -17,6 +17,7 @@ const UPDATABLE: &str = "`spec.containers[*].image`,`spec.initContainers[*].imag
 
 pub(super) fn check(old: &Value, pod: &Value, errors: &mut Errors) {
     check_claim_names(pod, errors);
+    check_extended_claim(pod, errors);
     if old.get("spec") == pod.get("spec") {
         return;
     }
@@ -76,6 +77,52 @@ fn check_claim_names(pod: &Value, errors: &mut Errors) {
         if let Some(claim) = status["resourceClaimName"].as_str() {
             check_form(claim, &format!("{place}.resourceClaimName"), subdomain_errors, errors);
         }
+    }
+}
+
+/// Checks what the scheduler wrote about the claim that it made for the pod's extended resources.
+fn check_extended_claim(pod: &Value, errors: &mut Errors) {
+    let (field, status) =
+        ("status.extendedResourceClaimStatus", &pod["status"]["extendedResourceClaimStatus"]);
+    if status.is_null() {
+        return;
+    }
+    let mappings = list(status, "/requestMappings");
+    if mappings.is_empty() {
+        let why = "at least one request mapping is required";
+        errors.push(FieldError::required(format!("{field}.requestMappings"), why));
+    }
+    let containers = list(pod, "/spec/initContainers").iter().chain(list(pod, "/spec/containers"));
+    for (i, mapping) in mappings.iter().enumerate() {
+        let place = format!("{field}.requestMappings[{i}]");
+        let parts = ["containerName", "resourceName", "requestName"];
+        let [container, resource, request] = parts.map(|part| text(mapping, &format!("/{part}")));
+        match containers.clone().find(|known| text(known, "/name") == container) {
+            None => {
+                let why =
+                    "must match the name of an entry in spec.initContainers.name or spec.containers.name";
+                errors.push(FieldError::invalid(format!("{place}.containerName"), container, why));
+            }
+            Some(known) if known["resources"]["requests"].get(resource).is_none() => {
+                let why = "must match the extended resource name of an entry in spec.initContainers.resources.requests \
+                           or spec.containers.resources.requests";
+                errors.push(FieldError::invalid(format!("{place}.resourceName"), resource, why));
+            }
+            Some(_) => {}
+        }
+        check_form(request, &format!("{field}.requestName"), label_errors, errors);
+        if mappings[..i].contains(mapping) {
+            for part in parts {
+                errors.push(FieldError::duplicate(
+                    format!("{place}.{part}"),
+                    text(mapping, &format!("/{part}")),
+                ));
+            }
+        }
+    }
+    match text(status, "/resourceClaimName") {
+        "" => errors.push(FieldError::required(format!("{field}.resourceClaimName"), "")),
+        claim => check_form(claim, &format!("{field}.resourceClaimName"), subdomain_errors, errors),
     }
 }
 
@@ -145,8 +192,8 @@ fn check_deadline(before: &Value, after: &Value, errors: &mut Errors) {
     }
 }
 
-/// Allows a gated pod to narrow down the nodes that it fits: its node selector may grow, and its node affinity may be
-/// set or gain expressions.
+/// Allows an update to narrow down the nodes that a gated pod fits: the node selector may grow, and the node affinity
+/// may be set or gain expressions.
 fn narrow_while_gated(before: &Value, munged: &mut Value, errors: &mut Errors) {
     let (old, new) = (before["nodeSelector"].clone(), munged["nodeSelector"].clone());
     if !entries(&old, "").all(|(key, value)| new[key] == *value) {

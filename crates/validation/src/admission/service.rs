@@ -10,7 +10,7 @@ use crate::{
     value::{default, list, list_mut, text},
 };
 
-/// First two bytes of all addresses.
+/// First two bytes of the addresses that are allocated.
 const NETWORK: &str = "10.0";
 /// Range of node ports.
 const NODE_PORTS: std::ops::Range<u64> = 30_000..32_768;

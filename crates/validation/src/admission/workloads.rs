@@ -97,7 +97,7 @@ pub(super) fn check(kind: &Kind, object: &Value, old: Option<&Value>, errors: &m
     }
 }
 
-/// Returns the pod template. For a StatefulSet, it contains the volumes for each pod's own claims.
+/// Returns the pod template. For a StatefulSet, the template includes the volumes for each pod's own claims.
 fn with_claims(object: &Value) -> Cow<'_, Value> {
     let template = &object["spec"]["template"];
     let claims = list(object, "/spec/volumeClaimTemplates").iter().map(name);

@@ -1,7 +1,8 @@
 //! Validation of values against their schema, with the API server's messages.
 //!
-//! Only the changed parts of an object are validated. If a definition becomes stricter, objects stored earlier can
-//! therefore still be changed in their other parts.
+//! Only the changed parts of an object are validated, except that the `apiVersion` and `kind` of embedded objects are
+//! always validated. Therefore, if a definition becomes stricter, an object stored earlier can still be changed as long
+//! as its invalid parts stay the same.
 
 use std::fmt::Write;
 
@@ -32,7 +33,7 @@ impl CheckResult {
     }
 }
 
-/// Location of a value: its path in messages, and the prefix of that path in the field of an error.
+/// Location of a value: its path in messages, and the prefix that precedes this path in the field of an error.
 #[derive(Clone, Copy)]
 struct ValuePath<'a> {
     prefix: &'a str,

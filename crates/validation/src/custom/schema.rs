@@ -51,7 +51,7 @@ pub struct Schema {
 pub(super) enum Additional {
     /// The schema specifies nothing about such properties.
     #[default]
-    Unsaid,
+    Unspecified,
     /// Such properties are forbidden.
     Never,
     /// Such properties may have any value.
@@ -79,7 +79,7 @@ pub(super) struct Bound {
     pub(super) exclusive: bool,
 }
 
-/// Limits on a number of elements.
+/// Limits on a length or on a number of elements.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Limits {
     pub(super) least: Option<i64>,
@@ -135,7 +135,7 @@ impl Schema {
                 Some(Value::Bool(false)) => Additional::Never,
                 Some(Value::Bool(true)) => Additional::Any,
                 Some(inner @ Value::Object(_)) => Additional::Of(Box::new(Self::parse(inner))),
-                _ => Additional::Unsaid,
+                _ => Additional::Unspecified,
             },
             items: boxed("items"),
             preserves: is_true(schema, "/x-kubernetes-preserve-unknown-fields"),
@@ -191,22 +191,22 @@ impl Schema {
     /// Returns the position of a property.
     pub(crate) fn inner(&self, name: &str) -> Option<InnerField<'_>> {
         if self.embedded && matches!(name, "kind" | "apiVersion" | "metadata") {
-            return Some(InnerField { place: TypedPosition::Unsaid, named: true });
+            return Some(InnerField { place: TypedPosition::Untyped, named: true });
         }
         match (self.properties.get(name), &self.additional) {
             (Some(schema), _) => Some(InnerField { place: TypedPosition::Schema(schema), named: true }),
             (None, Additional::Of(schema)) => {
                 Some(InnerField { place: TypedPosition::Schema(schema), named: false })
             }
-            (None, Additional::Any) => Some(InnerField { place: TypedPosition::Unsaid, named: false }),
-            (None, _) if self.preserves => Some(InnerField { place: TypedPosition::Unsaid, named: false }),
-            (None, Additional::Never | Additional::Unsaid) => None,
+            (None, Additional::Any) => Some(InnerField { place: TypedPosition::Untyped, named: false }),
+            (None, _) if self.preserves => Some(InnerField { place: TypedPosition::Untyped, named: false }),
+            (None, Additional::Never | Additional::Unspecified) => None,
         }
     }
 
     /// Returns the position of the elements of a list.
     pub(crate) fn element(&self) -> TypedPosition<'_> {
-        self.items.as_deref().map_or(TypedPosition::Unsaid, TypedPosition::Schema)
+        self.items.as_deref().map_or(TypedPosition::Untyped, TypedPosition::Schema)
     }
 
     /// Returns the names of the properties.

@@ -27,7 +27,7 @@ impl Schema {
         walk.pruned
     }
 
-    /// Removes everything that the schema does not allow: unknown fields and nulls.
+    /// Removes unknown fields, and nulls that the schema does not allow.
     pub(crate) fn shape(&self, object: &mut Value) {
         self.prune(object);
         self.drop_nulls(object);
@@ -38,7 +38,7 @@ impl Schema {
         drop_nulls(value, Some(self));
     }
 
-    /// Sets missing fields to their defaults.
+    /// Sets missing fields, and nulls that the schema does not allow, to their defaults.
     pub(crate) fn fill(&self, value: &mut Value) {
         match value {
             Value::Object(map) => {
@@ -129,7 +129,7 @@ impl Walk {
             let inner = schema.and_then(|schema| schema.property(name));
             let additional = schema.map(|schema| &schema.additional);
             let dot = if self.path.is_empty() { "" } else { "." };
-            if inner.is_some() || !matches!(additional, None | Some(Additional::Unsaid)) {
+            if inner.is_some() || !matches!(additional, None | Some(Additional::Unspecified)) {
                 self.at(&format!("{dot}{name}"), |walk| walk.value(value, inner, false));
                 return true;
             }

@@ -252,4 +252,12 @@ pub(super) const ROWS: &[Row] = &[
         .ruled_by(Rules::ResourceSlice),
     of(RESOURCE, "deviceclasses", "DeviceClass", &[], GENERATION | DELETED_OBJECT)
         .ruled_by(Rules::DeviceClass),
+    of(
+        RESOURCE,
+        "devicetaintrules",
+        "DeviceTaintRule",
+        &[],
+        STATUS | GENERATION | VERSIONED | DELETED_OBJECT,
+    )
+    .ruled_by(Rules::DeviceTaintRule),
 ];

@@ -25,7 +25,7 @@ fn upkeep_among(claim: &Value, pods: &[Value]) -> Upkeep {
 }
 
 #[test]
-fn the_status_of_a_pod_tells_which_claims_it_has() {
+fn the_claims_of_a_pod_are_read_from_its_spec_and_status() {
     let pod = pod("a", "1", "Running");
     let all: Vec<Entry<'_>> = entries(&pod).collect();
     assert_eq!(
@@ -63,7 +63,7 @@ fn long_names_are_shortened_in_proportion() {
 }
 
 #[test]
-fn a_claim_is_given_back_when_its_last_consumer_is_done() {
+fn a_claim_loses_its_devices_and_is_deleted_when_its_last_consumer_is_done() {
     let running = [pod("a", "1", "Running"), pod("b", "2", "Running")];
     assert_eq!(upkeep_among(&claim(&[("a", "1"), ("b", "2")]), &running), Upkeep::default());
 
@@ -80,7 +80,7 @@ fn a_claim_is_given_back_when_its_last_consumer_is_done() {
 }
 
 #[test]
-fn a_claim_without_consumers_keeps_its_devices_until_it_is_deleted() {
+fn an_allocated_claim_that_never_had_a_consumer_keeps_its_devices_until_it_is_deleted() {
     let running = [pod("a", "1", "Running")];
     let mut unused = claim(&[]);
     assert_eq!(upkeep_among(&unused, &running), Upkeep::default());
@@ -93,7 +93,7 @@ fn a_claim_without_consumers_keeps_its_devices_until_it_is_deleted() {
 }
 
 #[test]
-fn consumers_that_are_not_pods_stay() {
+fn consumers_that_are_not_pods_are_kept() {
     let mut claim = claim(&[]);
     claim["status"]["reservedFor"] =
         json!([{"apiGroup": "x", "resource": "groups", "name": "g", "uid": "5"}]);

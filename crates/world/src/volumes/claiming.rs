@@ -35,7 +35,8 @@ impl Volumes {
         }
     }
 
-    /// Assigns the default class to a claim that names no class, even if the default class is newer than the claim.
+    /// Assigns the default class to a claim that names neither a class nor a volume, even if the class is newer than
+    /// the claim.
     fn give_default_class(&mut self, key: &ClaimKey) {
         let Some(claim) = self.claim(key) else { return };
         let names_one = claim.pointer("/spec/storageClassName").is_some_and(|class| !class.is_null())
@@ -87,7 +88,7 @@ impl Volumes {
         large_enough.find(fits).map(ToString::to_string)
     }
 
-    /// Checks a claim that names its volume.
+    /// Binds a claim to the volume that it names, if that is possible.
     fn check_volume(&mut self, key: &ClaimKey, claim: &Custom<PersistentVolumeClaim>) {
         let is_complete = claim::is_fully_bound(claim);
         let volume = self.volumes.get(claim.volume_name.as_str()).map(|kept| kept.read.clone());

@@ -273,7 +273,7 @@ fn new_volume(claim: &Value, class: &Value, affinity: Value) -> Value {
     volume
 }
 
-/// Returns the volume source: a disk of the in-tree plugin if the provisioner names one, otherwise a CSI volume.
+/// Returns the volume source: a disk of the in-tree plugin that the provisioner names, or a CSI volume.
 fn source(provisioner: &str, name: &str) -> (&'static str, Value) {
     match provisioner {
         "kubernetes.io/gce-pd" => ("gcePersistentDisk", json!({"pdName": name})),

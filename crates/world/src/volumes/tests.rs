@@ -100,7 +100,7 @@ fn a_claim_that_does_not_wait_gets_the_smallest_suitable_volume() {
 }
 
 #[test]
-fn two_claims_never_share_a_volume_and_claim_and_volume_refer_to_each_other() {
+fn a_claim_and_its_volume_refer_to_each_other_and_no_other_claim_gets_the_volume() {
     let objects = [claim("a", ""), claim("b", ""), volume("v", "", "5Gi")];
     let mut volumes = settled(Provisioners::Ready, &objects);
     assert_eq!(outcome(&mut volumes, "a"), "Bound v FailedBinding");
@@ -165,7 +165,7 @@ fn place(volumes: &Volumes) -> Value {
 }
 
 #[test]
-fn the_topology_of_a_volume_comes_from_driver_class_or_zone() {
+fn the_topology_of_a_volume_comes_from_the_driver_or_the_class_or_the_zone() {
     let driver = |keys: Value| {
         json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSINode", "metadata": {"name": "node-b"},
             "spec": {"drivers": [{"name": "csi.example.com", "nodeID": "n", "topologyKeys": keys}]}})
@@ -210,7 +210,7 @@ fn a_volume_with_an_open_topology_is_where_its_class_allows() {
 }
 
 #[test]
-fn numbered_claims_get_volumes_in_one_zone_after_the_other() {
+fn numbered_claims_get_volumes_in_one_zone_after_another() {
     let mut objects: Vec<Value> = (0..3).map(|number| claim(&format!("data-db-{number}"), "fast")).collect();
     objects.push(class("fast", "csi.example.com", "Immediate"));
     let mut volumes = settled(Provisioners::Ready, &objects);
@@ -249,7 +249,7 @@ fn in_tree_provisioners_create_disks_of_their_kind() {
 }
 
 #[test]
-fn the_reclaim_policy_decides_about_a_volume_without_its_claim() {
+fn the_reclaim_policy_decides_whether_a_volume_survives_its_claim() {
     let other = ("/metadata/uid", json!("another"));
     for (policy, again, expected) in [
         ("Retain", None, Some("Released")),

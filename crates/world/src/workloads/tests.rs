@@ -50,7 +50,7 @@ fn existing_pods_are_not_created_again() {
 }
 
 #[test]
-fn pods_have_labels_and_spec_of_the_template_and_their_own_claims() {
+fn pods_have_the_labels_and_spec_of_the_template_but_their_own_claims() {
     let set = workload("StatefulSet", json!({"volumeClaimTemplates": [{"metadata": {"name": "data"}}]}));
     let pod = pods(set, &ExistingPods::default()).remove(0);
     assert_eq!(pod["metadata"]["labels"]["app"], "w");

@@ -1,6 +1,6 @@
 //! An HTTP client on raw sockets, so that it can also send invalid requests.
 
-#![allow(dead_code, reason = "each test binary needs only part of it")]
+#![allow(dead_code, reason = "each test binary needs only part of this module")]
 
 use std::{io, net::SocketAddr};
 
@@ -38,7 +38,7 @@ impl Answer {
     }
 }
 
-/// A connection, which serves one request after another.
+/// A connection over which a client sends one request after another.
 #[derive(Debug)]
 pub(crate) struct Client {
     stream: BufReader<TcpStream>,

@@ -1,17 +1,29 @@
 //! A host for the engine in tests. It keeps a clock, collects the effects, and records every call.
 
+pub(crate) mod faults;
 pub(crate) mod steps;
 
 use std::{sync::Arc, time::Duration};
 
 use harbormaster_api::{
-    Node, Pod, PodSpec, Resources, Timestamp,
+    Node, Pod, PodSpec, Release, Resources, Timestamp,
+    features::Features,
     pod::{Container, PodCondition},
 };
 use harbormaster_core::{
-    Attempted, BindOutcome, Effect, EngineConfig, EvictOutcome, EvictTask, Input, recording::Recorder,
+    Attempted, BindOutcome, BindTask, Effect, EngineConfig, EvictOutcome, EvictTask, Input,
+    recording::Recorder,
 };
-use harbormaster_framework::{profile::Profile, registry::Registry};
+use harbormaster_framework::{
+    api_call::{Api, ObjectPath},
+    cycle::BindCycle,
+    outcome::{Permitted, Reject, Stop},
+    profile::Profile,
+    registry::Registry,
+    resource::{RawObject, Resource},
+};
+use harbormaster_testkit::trial::finished;
+use serde_json::Value;
 
 /// An engine and its host.
 pub(crate) struct World {
@@ -28,6 +40,14 @@ pub(crate) fn profile() -> Arc<Profile> {
 /// Creates a profile with the row-scoped in-tree plugins and the plugins that `add` registers. `add` returns the
 /// plugins that it registered, with their points.
 pub(crate) fn profile_with(
+    add: impl FnOnce(&mut Registry) -> Vec<(&'static str, &'static str)>,
+) -> Arc<Profile> {
+    profile_for(Release::V1_36, add)
+}
+
+/// Like [`profile_with`], for a release of Kubernetes.
+pub(crate) fn profile_for(
+    release: Release,
     add: impl FnOnce(&mut Registry) -> Vec<(&'static str, &'static str)>,
 ) -> Arc<Profile> {
     let mut registry = Registry::default();
@@ -59,7 +79,7 @@ pub(crate) fn profile_with(
         ("Bind", &["DefaultBinder"]),
     ];
     points.extend(more.iter().map(|(point, plugin)| (*point, std::slice::from_ref(plugin))));
-    harbormaster_testkit::profile(&registry, &points)
+    harbormaster_testkit::profile_for(Features::of(release), &registry, &points, &[])
 }
 
 impl World {
@@ -82,6 +102,13 @@ impl World {
         self.now.0 += 1_000_000;
         self.engine.reconfigure(config, self.now);
         self.effects.extend(self.engine.take_effects());
+    }
+
+    /// Adds or replaces a custom object.
+    pub(crate) fn tell<R: Resource>(&mut self, object: &Value) {
+        let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
+        let key = ObjectPath::of::<R>(text("namespace"), text("name")).key();
+        self.input(Input::Custom(RawObject { key, json: object.to_string().into() }));
     }
 
     pub(crate) fn set_node(&mut self, node: Node) {
@@ -108,7 +135,7 @@ impl World {
         self.input(Input::PodGone(name.into()));
     }
 
-    /// Latest versions of the pods sent to the engine.
+    /// Returns the latest versions of the pods sent to the engine, except deleted pods.
     pub(crate) fn pods(&self) -> &[Pod] {
         &self.pods
     }
@@ -138,6 +165,15 @@ impl World {
             last_transition: Some(self.now),
         }];
         self.add_pod(pod);
+    }
+
+    /// Takes all requested bindings that have not been taken yet, and returns the last one.
+    pub(crate) fn binding(&mut self) -> BindTask {
+        let tasks = self.drain(|effect| match effect {
+            Effect::Bind(task) => Some(task.clone()),
+            _ => None,
+        });
+        tasks.into_iter().last().unwrap()
     }
 
     pub(crate) fn wait(&mut self, time: Duration) {
@@ -238,6 +274,14 @@ impl World {
     }
 }
 
+/// Runs the PreBind plugins of a binding.
+pub(crate) fn pre_bind(task: &BindTask, api: &Api) -> Result<(), String> {
+    task.pre_bind.iter().flatten().try_for_each(|plugin| {
+        let cx = BindCycle { placement: task.reservation.of(*plugin), api: api.clone() };
+        finished(task.profile.plugin(*plugin).pre_bind(&cx)).map_err(|why| why.to_string())
+    })
+}
+
 pub(crate) fn node(name: &str, milli_cpu: i64) -> Node {
     let allocatable = Resources { milli_cpu, memory: 32 << 30, pods: 110, ..Resources::default() };
     Node { name: name.into(), allocatable, ..Node::default() }
@@ -272,4 +316,13 @@ pub(crate) fn with_priority(mut pod: Pod, priority: i32) -> Pod {
 pub(crate) fn with_scheduler(mut pod: Pod, name: &str) -> Pod {
     Arc::make_mut(&mut pod.spec).scheduler_name = name.into();
     pod
+}
+
+/// Permit for tests: rejects the pod named `unwelcome`, and delays the pod named `patient` for up to five seconds.
+pub(crate) fn permit_by_name(pod: &str, unwelcome: &str, patient: &str) -> Result<Permitted, Stop> {
+    match pod {
+        _ if pod == unwelcome => Err(Reject::evictable("go away").into()),
+        _ if pod == patient => Ok(Permitted::Wait(Duration::from_secs(5))),
+        _ => Ok(Permitted::Allow),
+    }
 }

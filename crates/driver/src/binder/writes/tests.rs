@@ -1,31 +1,42 @@
 use harbormaster_client::fake_server::{self, FakeServer};
-use harbormaster_framework::{api_call::Api, resource::CustomKey};
+use harbormaster_framework::{api_call::Api, registry::Registry, resource::CustomKey};
+use harbormaster_testkit::{pod, profile};
 use serde_json::json;
-use tokio::time::{advance, sleep};
+use tokio::{
+    sync::mpsc::unbounded_channel,
+    time::{advance, sleep},
+};
 
 use super::*;
-use crate::live_api::{CustomFeed, LiveApi};
+use crate::{
+    binder::tests::boat,
+    live_api::{CustomFeed, LiveApi},
+};
 
-fn boat() -> ObjectPath {
-    ObjectPath {
-        group: "example.com".into(),
-        version: "v1".into(),
-        plural: "boats".into(),
-        namespace: "default".into(),
-        name: "ark".into(),
-        subresource: Str::default(),
-    }
-}
-
-/// Returns the API of a binding, and the feed of the engine's thread. Every write results
-/// in version 7.
+/// Returns the API of a binding, and the feed of the engine's thread. Every write results in version 7.
 fn recorded_api() -> (Arc<RecordedApi>, CustomFeed) {
     let server = FakeServer::always(|_| {
         fake_server::json(200, &json!({ "metadata": { "name": "ark", "resourceVersion": "7" } }))
     });
-    let feed = CustomFeed::default();
+    let feed = CustomFeed::of([boat().key().resource]);
     let live = LiveApi::new(server.client(), feed.clone());
-    (Arc::new(RecordedApi::new(Arc::new(live))), feed)
+    (Arc::new(RecordedApi::new(Arc::new(live), empty_profile(), unbounded_channel().0)), feed)
+}
+
+fn empty_profile() -> Arc<Profile> {
+    profile(&Registry::default(), &[])
+}
+
+#[test]
+fn the_events_of_a_binding_come_from_its_profile() {
+    let (events, mut emitted) = unbounded_channel();
+    let live = LiveApi::new(FakeServer::script(Vec::new()).client(), CustomFeed::default());
+    let api = Api::new(Arc::new(RecordedApi::new(Arc::new(live), empty_profile(), events)));
+    let pod = pod("p").info();
+    api.event(BindingEvent { pod, reason: "Waits", action: "Scheduling", note: "n".repeat(2000) });
+    let event = emitted.try_recv().unwrap();
+    assert_eq!((event.warning, event.reason, event.action), (false, "Waits", "Scheduling"));
+    assert_eq!((event.reporter, event.note.len()), (empty_profile().name().clone(), 1024));
 }
 
 fn publish(feed: &CustomFeed, name: &str, version: &str) {
@@ -34,7 +45,7 @@ fn publish(feed: &CustomFeed, name: &str, version: &str) {
     feed.publish(&key, Some(&json.as_str().into()));
 }
 
-/// Returns true if the API has seen all writes within a second.
+/// Returns true if the engine sees all writes within a second.
 async fn has_seen(api: &Arc<RecordedApi>) -> bool {
     let api = api.clone();
     let seen = tokio::spawn(async move { api.seen().await });
@@ -43,7 +54,7 @@ async fn has_seen(api: &Arc<RecordedApi>) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_write_is_seen_once_its_version_or_a_later_one_of_the_kind_was_published() {
+async fn a_write_is_seen_once_its_version_or_a_later_version_of_any_object_of_the_kind_is_published() {
     for (published, is_seen) in [
         (vec![], false),
         (vec![("ark", "6")], false),
@@ -61,7 +72,7 @@ async fn a_write_is_seen_once_its_version_or_a_later_one_of_the_kind_was_publish
 }
 
 #[tokio::test(start_paused = true)]
-async fn reads_and_writes_to_pods_are_not_awaited() {
+async fn reads_are_not_awaited_and_neither_are_writes_to_pods() {
     let (recorded, _) = recorded_api();
     let api = Api::new(recorded.clone());
     api.call(ApiCall::get(boat())).await.unwrap();
@@ -71,7 +82,35 @@ async fn reads_and_writes_to_pods_are_not_awaited() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_write_whose_binding_was_canceled_is_awaited_as_well() {
+async fn writes_to_kinds_that_are_not_watched_are_not_awaited() {
+    let (recorded, _) = recorded_api();
+    let ship = ObjectPath { plural: "ships".into(), ..boat() };
+    Api::new(recorded.clone()).call(ApiCall::patch(ship, json!({}))).await.unwrap();
+    assert!(has_seen(&recorded).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_read_after_a_failed_write_is_awaited_because_the_write_may_have_succeeded() {
+    let server = FakeServer::always(|request| match request.method.as_str() {
+        "GET" => fake_server::json(200, &json!({"metadata": {"name": "ark", "resourceVersion": "7"}})),
+        _ => fake_server::json(409, &json!({"kind": "Status", "code": 409, "reason": "Conflict"})),
+    });
+    let feed = CustomFeed::of([boat().key().resource]);
+    let live = Arc::new(LiveApi::new(server.client(), feed.clone()));
+    let recorded = Arc::new(RecordedApi::new(live, empty_profile(), unbounded_channel().0));
+    let api = Api::new(recorded.clone());
+    api.call(ApiCall::patch(boat().status(), json!({}))).await.unwrap_err();
+    api.call(ApiCall::get(boat())).await.unwrap();
+    let waits = recorded.clone();
+    let seen = tokio::spawn(async move { waits.seen().await });
+    sleep(Duration::from_secs(1)).await;
+    assert!(!seen.is_finished());
+    publish(&feed, "ark", "7");
+    seen.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_is_awaited_even_if_its_binding_was_canceled() {
     let (recorded, feed) = recorded_api();
     let api = Api::new(recorded.clone());
     let write = tokio::spawn(async move { api.call(ApiCall::patch(boat(), json!({}))).await });
@@ -83,7 +122,7 @@ async fn a_write_whose_binding_was_canceled_is_awaited_as_well() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_reports_nothing_delays_the_failure_for_a_limited_time() {
+async fn a_watch_that_reports_nothing_delays_the_end_of_a_binding_for_a_limited_time() {
     let (recorded, _feed) = recorded_api();
     let api = Api::new(recorded.clone());
     api.call(ApiCall::delete(boat())).await.unwrap();

@@ -60,7 +60,7 @@ fn there_is_room_for_a_hundred_thousand_events_of_bound_pods() {
 }
 
 #[test]
-fn without_room_the_oldest_normal_events_are_dropped_then_the_oldest_warnings() {
+fn a_full_backlog_drops_the_oldest_normal_events_and_then_the_oldest_warnings() {
     let mut backlog = room_for(4);
     for record in [warning(101), normal(102), normal(103)] {
         assert!(backlog.add(record, Write::Create));
@@ -145,7 +145,7 @@ fn a_series_of_failures_pauses_all_writes_and_a_success_ends_the_pause() {
 }
 
 #[test]
-fn no_event_is_lost_on_a_server_that_is_busy_from_time_to_time() {
+fn no_event_is_lost_while_a_busy_server_accepts_only_a_few() {
     let mut backlog = room_for(200);
     for id in 101..201 {
         backlog.add(normal(id), Write::Create);

@@ -38,8 +38,8 @@ fn certificate(pem: &str) -> CertificateDer<'static> {
     CertificateDer::from_pem_slice(pem.as_bytes()).unwrap()
 }
 
-/// Starts an extender with the given certificate. It accepts only clients of the authority `clients`, and its filter
-/// accepts node `a`.
+/// Starts an extender with the given certificate. It accepts only clients whose certificates the authority `clients`
+/// has signed, and its filter accepts node `a`.
 fn secure_server((certificate_pem, key): (String, String), clients: &Authority) -> String {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let mut roots = RootCertStore::empty();
@@ -69,7 +69,7 @@ fn secure_server((certificate_pem, key): (String, String), clients: &Authority) 
 }
 
 #[test]
-fn certificates_of_both_sides_are_checked_whether_given_as_files_or_as_data() {
+fn server_and_client_certificates_are_checked_whether_given_as_files_or_as_data() {
     let [servers, clients, strangers] = ["servers", "clients", "strangers"].map(Authority::new);
     let url = secure_server(servers.signed("extender.example"), &clients);
     let directory = tempfile::tempdir().unwrap();
@@ -113,7 +113,7 @@ fn certificates_of_both_sides_are_checked_whether_given_as_files_or_as_data() {
         ("no certificate", anonymous, Some("CertificateRequired")),
         ("another authority", distrustful, Some("UnknownIssuer")),
         ("another name", misnamed, Some("other.example")),
-        ("the address for a name", unnamed, Some("127.0.0.1")),
+        ("the address as the expected name", unnamed, Some("127.0.0.1")),
     ] {
         let said = filtered_by(ExtenderConfig { tls: Some(tls), ..config(&url) });
         match (wrong, said) {

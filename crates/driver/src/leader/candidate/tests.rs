@@ -132,7 +132,7 @@ impl Standing {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_single_instance_leads_immediately_renews_every_period_and_writes_one_event() {
+async fn a_single_instance_leads_at_once_and_renews_its_lease_every_period_and_writes_one_event() {
     let world = World::new();
     let a = world.stands("host");
     assert!(a.until_it_leads().await < SECOND);
@@ -191,7 +191,7 @@ async fn a_leader_survives_an_outage_that_is_shorter_than_the_deadline() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_unresponsive_server_does_not_keep_a_leader_beyond_the_deadline() {
+async fn a_leader_stops_leading_at_the_deadline_if_the_server_does_not_respond() {
     let world = World::new();
     let mut a = world.stands("a");
     a.until_it_leads().await;
@@ -211,7 +211,7 @@ async fn slow_answers_do_not_end_a_leadership() {
     let a = world.stands("a");
     a.until_it_leads().await;
     sleep(60 * SECOND).await;
-    assert!(a.leads(), "an answer takes three seconds of the ten");
+    assert!(a.leads(), "the leader has ten seconds, and an answer takes three");
 }
 
 #[tokio::test(start_paused = true)]
@@ -285,7 +285,7 @@ async fn a_standby_that_stops_leaves_the_lease_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leader_whose_lease_is_stolen_ends_at_the_next_renewal() {
+async fn a_leader_whose_lease_is_stolen_stops_leading_at_the_next_renewal() {
     let world = World::new();
     let mut a = world.stands("a");
     a.until_it_leads().await;

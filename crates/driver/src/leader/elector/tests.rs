@@ -107,7 +107,7 @@ fn a_missing_lease_is_created_and_then_renewed_without_being_read() {
 }
 
 #[test]
-fn a_lease_may_be_taken_over_when_it_was_not_seen_to_change_for_its_duration() {
+fn a_lease_may_be_taken_over_after_no_change_was_seen_for_its_duration() {
     let hour = 3600.0;
     for (what, holder, seconds, renewed, after, expected) in [
         ("just seen", "b", 15, "1970-01-01T00:00:00.000000Z", 0.0, None),
@@ -232,7 +232,7 @@ fn a_slow_try_is_followed_by_the_next_immediately_and_no_wait_exceeds_the_deadli
 }
 
 #[test]
-fn a_renewal_counts_from_the_time_it_was_sent_and_not_at_all_after_the_deadline() {
+fn a_renewal_counts_from_the_time_it_was_sent_and_is_ignored_after_the_deadline() {
     for (sent, heard, until) in [(2.0, 6.0, Some(12.0)), (8.0, 9.9, Some(18.0)), (8.0, 10.0, None)] {
         let (mut server, mut a) = leading();
         let (_, renewal) = a.sends(sent);
@@ -264,7 +264,7 @@ fn a_lease_that_another_client_has_changed_is_read_again() {
     type Change = fn(&mut LeaseServer);
     let cases: [(&str, Change, &[Purpose], bool); 4] = [
         (
-            "a label",
+            "it was labeled",
             |server| {
                 let mut lease = server.read().unwrap();
                 lease["metadata"]["labels"] = serde_json::json!({"a": "b"});
@@ -302,10 +302,10 @@ fn a_lease_that_another_client_has_changed_is_read_again() {
 }
 
 #[test]
-fn an_instance_that_was_paused_for_long_sends_nothing_more() {
+fn an_instance_that_was_paused_for_a_long_time_sends_nothing_more() {
     let (mut server, mut a) = leading();
     assert_eq!(a.step(30.0), Step::Lost);
-    // The same happens during a request.
+    // The same happens if the pause comes during a request.
     let (mut other, mut b) = leading();
     let (_, renewal) = b.sends(2.0);
     let renewed = answer(&mut other, &renewal);
@@ -446,7 +446,7 @@ impl Unlucky {
         if now < self.wakes {
             return;
         }
-        // From time to time, a process is paused for a while.
+        // Occasionally, a process is paused.
         if dice.one_in(40) {
             self.wakes = now + dice.below(40) as f64;
             return;
@@ -471,7 +471,7 @@ impl Unlucky {
     }
 }
 
-/// Returns the delay of a request or a response: most are short, some exceed all time limits.
+/// Returns the delay of a request or a response: most are short, some exceed the time limit of a request.
 fn delay(dice: &mut Dice) -> f64 {
     match dice.below(10) {
         0 => dice.below(100) as f64 / 10.0,

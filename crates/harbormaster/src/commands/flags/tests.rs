@@ -1,5 +1,6 @@
 use std::{collections::BTreeMap, process::Command};
 
+use harbormaster_api::Release;
 use harbormaster_config::KubeSchedulerConfiguration;
 use harbormaster_oracle::components::RealBinary;
 
@@ -106,7 +107,7 @@ fn defaults_equal_those_of_the_configuration_and_of_the_port() {
 }
 
 #[test]
-fn invalid_flags_are_rejected_with_kube_schedulers_messages() {
+fn invalid_flags_are_rejected_with_messages_like_kube_schedulers() {
     for (args, expected) in [
         (&["--nonsense"][..], "unknown flag: --nonsense"),
         (&["--leader-elekt"], "unknown flag: --leader-elekt (did you mean `--leader-elect`?)"),
@@ -160,7 +161,7 @@ fn the_arguments_of_kubeadm_are_accepted() {
 
 /// Returns the flags of the real kube-scheduler with the defaults that its help shows. The help omits zero values.
 fn real_flags() -> BTreeMap<String, Option<String>> {
-    let real = RealBinary::ensure().unwrap();
+    let real = RealBinary::ensure(Release::V1_36).unwrap();
     let help = Command::new(real.path()).args(["kube-scheduler", "--help"]).output().unwrap();
     let help = String::from_utf8(help.stdout).unwrap();
     let (mut texts, mut flag): (BTreeMap<String, String>, _) = (BTreeMap::new(), String::new());
@@ -201,7 +202,8 @@ fn every_flag_of_kube_scheduler_exists_with_the_same_default() {
 fn help_is_grouped_and_names_exit_codes() {
     let Read::Print(help) = read("run", ["--help".into()]) else { panic!() };
     assert!(!help.contains('\u{1b}'));
-    for expected in ["Secure serving flags:", "Leader election flags:", "--parity", "Exit codes"] {
+    let gate = "StorageCapacityScoring=true|false (1.36: ALPHA - default=false; 1.37: BETA - default=true)";
+    for expected in ["Secure serving flags:", "Leader election flags:", "--parity", gate, "Exit codes"] {
         assert!(help.contains(expected), "{expected}");
     }
 }

@@ -7,8 +7,8 @@ use super::super::{
     layout::{self, Colour, Style, Table},
 };
 
-/// Number of terminal lines that do not show pods: the title, the note about omitted pods, the summary, and the
-/// cursor's line.
+/// Number of terminal lines that do not show pods: the title, the note about omitted pods, the summary, and a spare
+/// line.
 const OTHER_LINES: usize = 4;
 
 #[derive(Debug)]
@@ -25,7 +25,7 @@ impl Screen {
     }
 
     /// Marks the table as outdated.
-    pub(super) fn is_stale(&mut self) {
+    pub(super) fn mark_stale(&mut self) {
         self.stale = true;
     }
 
@@ -41,7 +41,7 @@ impl Screen {
         text + &super::summary(board) + "\r"
     }
 
-    /// Returns the text that replaces the screen with all pods and their full messages.
+    /// Returns the text that replaces the table with one that shows all pods and their full messages.
     pub(super) fn whole(&self, board: &Board) -> String {
         let style = Style { colours: self.colours, width: Some(layout::terminal_size().0.into()) };
         let rows: Vec<Row> = ordered(board).into_iter().map(row).collect();
@@ -86,7 +86,7 @@ fn row(pod: &PodView) -> Row {
     }
 }
 
-/// Returns the pods in display order. Waiting pods come first, because they matter most.
+/// Returns the pods in display order. Pods without a node come first, because they matter most.
 fn ordered(board: &Board) -> Vec<&PodView> {
     let mut pods: Vec<&PodView> = board.pods().collect();
     pods.sort_by_key(|pod| pod.state);
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_fits_the_terminal_and_tells_how_many_pods_it_omits() {
+    fn a_frame_fits_the_terminal_and_shows_the_number_of_omitted_pods() {
         let stuck = pod("a/stuck", PodState::Unschedulable, Some("no\x1b[2J luck at all, and a long story"));
         let placed = pod("a/placed", PodState::Placed, None);
         let pods = [&stuck, &placed, &placed, &placed];

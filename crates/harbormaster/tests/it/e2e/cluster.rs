@@ -78,7 +78,7 @@ pub fn events_by_pod(client: &ApiClient) -> BTreeMap<(String, String), Vec<Value
     by_pod
 }
 
-/// Creates all objects of a collection, several at a time.
+/// Creates objects in a collection, several at a time.
 pub fn create_all(client: &ApiClient, path: &str, objects: &[Value]) {
     const THREADS: usize = 4;
     thread::scope(|scope| {
@@ -97,7 +97,7 @@ pub fn delete_pod(client: &ApiClient, name: &str) {
     client.delete(&format!("{PODS}/{name}?gracePeriodSeconds=0")).expect("the pod is deleted");
 }
 
-/// Creates the priority classes that do not exist yet, and waits until pods may name them.
+/// Creates the priority classes that do not exist yet, and waits until pods can name them.
 pub fn create_priority_classes(client: &ApiClient) {
     for class in priority_classes() {
         match client.post(PRIORITY_CLASSES, &class) {

@@ -24,7 +24,7 @@ impl Extender {
     /// response.
     pub fn start(answer: impl Fn(&str, &Value) -> Option<Value> + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
-        let url = format!("http://{}/extender", listener.local_addr().expect("it has an address"));
+        let url = format!("http://{}/extender", listener.local_addr().expect("the listener has an address"));
         let (asked, answer): (Arc<Mutex<_>>, Answer) = (Arc::default(), Arc::new(answer));
         let told = asked.clone();
         thread::spawn(move || {
@@ -38,7 +38,7 @@ impl Extender {
 
     /// Returns the arguments of all requests with the given verb about the pod, in order.
     pub fn asked(&self, verb: &str, pod: &str) -> Vec<Value> {
-        let asked = self.asked.lock().expect("nobody panics with it");
+        let asked = self.asked.lock().expect("no thread panicked");
         let about = |args: &Value| args["Pod"]["metadata"]["name"] == pod || args["PodName"] == pod;
         let matching = asked.iter().filter(|(asked, args)| asked == verb && about(args));
         matching.map(|(_, args)| args.clone()).collect()
@@ -67,7 +67,7 @@ fn serve(mut stream: &TcpStream, asked: &Mutex<Vec<(String, Value)>>, answer: &A
     reader.read_exact(&mut body).ok()?;
     let verb = first.split(' ').nth(1)?.rsplit('/').next()?.to_owned();
     let args: Value = serde_json::from_slice(&body).expect("requests are JSON");
-    asked.lock().expect("nobody panics with it").push((verb.clone(), args.clone()));
+    asked.lock().expect("no thread panicked").push((verb.clone(), args.clone()));
     let Some(reply) = answer(&verb, &args) else {
         sleep(Duration::from_secs(600));
         return None;

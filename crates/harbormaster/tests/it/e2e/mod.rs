@@ -1,4 +1,4 @@
-//! Code shared by the end-to-end tests: API servers, the built binary, and the objects they use.
+//! Code shared by the end-to-end tests: API servers, the built binary, and the objects that the tests use.
 
 #![allow(dead_code, unreachable_pub, reason = "each test program uses a part of this")]
 

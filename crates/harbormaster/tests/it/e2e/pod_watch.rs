@@ -17,7 +17,7 @@ pub struct PodWatch(Arc<Mutex<Seen>>);
 
 #[derive(Default)]
 struct Seen {
-    /// Name and node of each pod that has a node, keyed by UID.
+    /// Name and node of each pod that has or had a node, keyed by UID.
     bound: BTreeMap<String, (String, String)>,
     /// Pods that already had a node when their node changed.
     moved: Vec<String>,
@@ -50,17 +50,18 @@ impl PodWatch {
         Self(seen)
     }
 
-    /// Returns the number of pods that have a node.
+    /// Returns the number of pods that have or had a node.
     pub fn bound(&self) -> usize {
         self.lock().bound.len()
     }
 
-    /// Returns the number of pods that have a node and whose names start with `prefix`.
+    /// Returns the number of pods that have or had a node and whose names start with `prefix`.
     pub fn bound_of(&self, prefix: &str) -> usize {
         self.lock().bound.values().filter(|(pod, _)| pod.starts_with(prefix)).count()
     }
 
-    /// Returns the number of times that a pod with the given name was bound.
+    /// Returns the number of pods with the given name that have or had a node. A pod that is created again counts
+    /// again.
     pub fn times_bound(&self, name: &str) -> usize {
         self.lock().bound.values().filter(|(pod, _)| pod == name).count()
     }
@@ -83,7 +84,7 @@ impl PodWatch {
 }
 
 fn version_of(object: &Value) -> String {
-    object["metadata"]["resourceVersion"].as_str().expect("it has a version").to_owned()
+    object["metadata"]["resourceVersion"].as_str().expect("the object has a resource version").to_owned()
 }
 
 fn watch(client: &ApiClient, version: &str) -> Result<impl BufRead + use<>, Error> {

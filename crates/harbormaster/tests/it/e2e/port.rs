@@ -35,7 +35,7 @@ pub fn exchange(
     accept_every_certificate(&mut config);
     let tcp = TcpStream::connect(SocketAddr::from(([127, 0, 0, 1], port))).ok()?;
     tcp.set_read_timeout(Some(Duration::from_secs(60))).ok()?;
-    let name = ServerName::try_from("localhost").expect("it is a name");
+    let name = ServerName::try_from("localhost").expect("localhost is a valid name");
     let session = ClientConnection::new(Arc::new(config), name).expect("a session begins");
     let mut stream = StreamOwned::new(session, tcp);
     stream.write_all(request).ok()?;

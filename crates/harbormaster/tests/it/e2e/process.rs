@@ -28,17 +28,18 @@ pub struct Harbormaster {
 }
 
 impl Harbormaster {
-    /// Starts the binary, without leader election unless `args` enables it. The binary's log is written to `log`.
+    /// Starts the binary, without leader election or a secure port unless `args` enables them. The binary's log is
+    /// written to `log`.
     pub fn start(args: &[String], log: PathBuf) -> Self {
         Self::start_program(binary(), args, log)
     }
 
-    /// Calls [`Self::start`] with additional environment variables.
+    /// Starts the binary as [`Self::start`] does, with additional environment variables.
     pub fn start_with_variables(variables: &[(&str, String)], args: &[String], log: PathBuf) -> Self {
         Self::start_command(Command::new(binary()).envs(variables.iter().cloned()), args, log)
     }
 
-    /// Starts another program built from the same crate.
+    /// Starts another scheduler program, with the arguments that [`Self::start`] adds.
     pub fn start_program(program: &Path, args: &[String], log: PathBuf) -> Self {
         Self::start_command(&mut Command::new(program), args, log)
     }
@@ -90,7 +91,7 @@ impl Harbormaster {
         self.lines_with(&["Attempting to schedule pod", &format!("\"default/{pod}\"")]).len()
     }
 
-    /// Returns the number of failed bindings of a pod.
+    /// Returns the number of bindings of a pod in the `default` namespace that failed in PreBind.
     pub fn failed_bindings(&self, pod: &str) -> usize {
         self.lines_with(&["Error scheduling pod; retrying", "PreBind", &format!("\"default/{pod}\"")]).len()
     }
@@ -115,8 +116,8 @@ impl Harbormaster {
 
     /// Sends SIGKILL.
     pub fn kill(mut self) {
-        self.child.kill().expect("it can be killed");
-        self.child.wait().expect("it ends");
+        self.child.kill().expect("the process can be killed");
+        self.child.wait().expect("the process ends");
     }
 
     /// Returns true if the process is still running.
@@ -147,9 +148,12 @@ impl Drop for Harbormaster {
         if std::thread::panicking() {
             let log = fs::read_to_string(&self.log).unwrap_or_default();
             let lines: Vec<&str> = log.lines().collect();
-            eprintln!("the end of its log:\n{}", lines[lines.len().saturating_sub(30)..].join("\n"));
+            eprintln!(
+                "the end of the log of Harbormaster:\n{}",
+                lines[lines.len().saturating_sub(30)..].join("\n")
+            );
         }
-        // Both fail only if the process has already exited.
+        // Both calls fail only if the process has already exited.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -168,8 +172,8 @@ pub fn run_to_end(args: &[&str], directory: &Path, limit: Duration) -> (Option<i
         .expect("the binary runs");
     let status = wait(&mut child, limit);
     if status.is_none() {
-        child.kill().expect("it can be killed");
-        child.wait().expect("it ends");
+        child.kill().expect("the process can be killed");
+        child.wait().expect("the process ends");
     }
     let text = fs::read_to_string(&errors).expect("stderr can be read");
     (status.and_then(|status| status.code()), text)

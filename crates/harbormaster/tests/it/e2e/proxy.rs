@@ -1,4 +1,4 @@
-//! A proxy in front of an API server that injects faults.
+//! A proxy that stands in front of an API server and injects faults.
 //!
 //! Rules with a bounded number of uses make the proxy answer requests wrongly, late or not at all. Open watches can be
 //! cut, and lines can be injected into them. The proxy records every request.
@@ -97,7 +97,7 @@ impl Fault {
         Self::Answer { status, headers: "", body: refusal(status, reason) }
     }
 
-    /// Returns a fault that answers with `Retry-After: 1`.
+    /// Returns a fault that answers with a status and the header `Retry-After: 1`.
     pub fn retry_after_a_second(status: u16, reason: &str) -> Self {
         Self::Answer { status, headers: "Retry-After: 1\r\n", body: refusal(status, reason) }
     }
@@ -112,6 +112,21 @@ impl Fault {
         let gate = gate.clone();
         Self::After(Arc::new(move || gate.wait()))
     }
+}
+
+/// Returns the faults to inject into writes, each with the name of the pod whose write fails and the number of times to
+/// inject the fault.
+pub fn write_faults() -> [(&'static str, usize, Fault); 7] {
+    [
+        ("conflict", 1, Fault::status(409, "Conflict")),
+        ("throttled", 2, Fault::retry_after_a_second(429, "TooManyRequests")),
+        ("failing", 6, Fault::status(500, "InternalError")),
+        ("away", 6, Fault::status(503, "ServiceUnavailable")),
+        ("refused", 6, Fault::Break),
+        // With the next two faults, the API server handles the request.
+        ("unanswered", 1, Fault::BreakAfterwards),
+        ("denied", 1, Fault::LieAfterwards { status: 500 }),
+    ]
 }
 
 /// Holds requests until it is opened. Clones share the same gate.
@@ -263,7 +278,10 @@ impl Proxy {
 
     /// Cuts open watches of `resource` in the middle of their next event.
     pub fn cut_next_event(&self, resource: &str, how: Cut) {
-        assert!(self.each_watch(resource, |watch| watch.cut_next = Some(how)) > 0, "nothing to cut");
+        assert!(
+            self.each_watch(resource, |watch| watch.cut_next = Some(how)) > 0,
+            "no watch of {resource} is open"
+        );
     }
 
     /// Sends a line to open watches of `resource`.

@@ -95,7 +95,7 @@ impl Scene {
         self.client.post(PODS, &pod).expect("the pod is created");
     }
 
-    /// Creates a pod that is already running on a node and takes `seconds` to terminate.
+    /// Creates a pod that is already bound to a node and has a grace period of `seconds`.
     pub fn place(&self, name: &str, class: Option<&str>, cpu: &str, node: &str, seconds: u32) {
         let pod = self.placed(name, class, cpu, node, seconds);
         self.client.post(PODS, &pod).expect("the pod is created");
@@ -123,7 +123,7 @@ impl Scene {
 
     /// Waits until the pod is being deleted, and returns it.
     pub fn is_going(&self, name: &str) -> Value {
-        eventually(&format!("{name} is on its way out"), PATIENCE, || self.get(name).filter(is_terminating))
+        eventually(&format!("{name} is being deleted"), PATIENCE, || self.get(name).filter(is_terminating))
     }
 
     /// Waits until the pod is nominated to a node, and returns the node.
@@ -184,7 +184,7 @@ impl Scene {
         wait_until_bound(&self.client, &self.full(name));
     }
 
-    /// Creates a pod and asserts that it is bound without trouble.
+    /// Creates a pod and asserts that a single request binds it.
     pub fn another_is_bound(&self, name: &str) {
         self.create(name, "10m");
         self.is_bound(name);
@@ -209,14 +209,16 @@ impl Scene {
 
     /// Asserts the statuses of the requests that match.
     pub fn answers(&self, expected: &[u16], matches: impl Fn(&Request) -> bool) {
-        eventually("all records", PATIENCE, || (self.proxy.count(&matches) >= expected.len()).then_some(()));
+        eventually("the proxy has recorded all requests", PATIENCE, || {
+            (self.proxy.count(&matches) >= expected.len()).then_some(())
+        });
         assert_eq!(statuses(&self.proxy.records(&matches)), expected);
     }
 
-    /// Asserts that the last matching request got the status `answered`, and that all earlier ones, at least one, got
-    /// `refused`.
+    /// Asserts that the last matching request got the status `answered`, and that all earlier matching requests (at
+    /// least one) got `refused`.
     pub fn answers_end_with(&self, refused: u16, answered: u16, matches: impl Fn(&Request) -> bool) {
-        eventually("the last record", PATIENCE, || {
+        eventually(&format!("the last request has the status {answered}"), PATIENCE, || {
             let statuses = statuses(&self.proxy.records(&matches));
             (statuses.last() == Some(&answered)).then_some(())
         });
@@ -255,7 +257,9 @@ impl Scene {
         assert!(nodes.values().all(|pods| *pods <= 20), "{nodes:?}");
         // The watch may lag behind the list.
         let times = |index: usize| self.watch.times_bound(&format!("{prefix}{index}"));
-        eventually("each binding is seen", PATIENCE, || (0..count).all(|i| times(i) > 0).then_some(()));
+        eventually("the watch reports every binding", PATIENCE, || {
+            (0..count).all(|i| times(i) > 0).then_some(())
+        });
         assert_eq!(self.watch.moved(), Vec::<String>::new());
         for index in 0..count {
             assert_eq!(times(index), 1);

@@ -39,7 +39,7 @@ macro_rules! on_both_servers {
         }
     };
 }
-#[allow(unused_imports, reason = "as above")]
+#[allow(unused_imports, reason = "not every test program needs a server")]
 pub(crate) use on_both_servers;
 
 static REAL: Mutex<Weak<Cluster>> = Mutex::new(Weak::new());
@@ -54,7 +54,7 @@ impl Server {
         }
     }
 
-    /// Starts a cluster for one test, with controllers that set the status of disruption budgets.
+    /// Starts a cluster for one test, with controllers, for example for volumes and disruption budgets.
     pub fn own_with_controllers(self) -> Cluster {
         match self {
             Self::Real => {

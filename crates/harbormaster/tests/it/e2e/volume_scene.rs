@@ -41,8 +41,8 @@ impl Deref for VolumeScene {
 }
 
 impl VolumeScene {
-    /// Creates two nodes `a` and `b`, a class `there` for existing volumes, and a class `made` for volumes that a
-    /// provisioner creates.
+    /// Creates two nodes `a` and `b`, a storage class `there` for existing volumes, and a storage class `made` for
+    /// volumes that a provisioner creates.
     pub fn new(server: Server, name: &'static str) -> Self {
         let scene = Scene::on(shared_cluster(server), name);
         let scene = Self { scene, server };
@@ -121,7 +121,7 @@ impl VolumeScene {
     }
 
     fn delete(&self, path: &str) {
-        self.client.delete(path).expect("it is deleted");
+        self.client.delete(path).expect("the object is deleted");
     }
 
     /// Waits for the claim's selected node and returns its full name.
@@ -204,9 +204,9 @@ impl VolumeScene {
     }
 
     /// Asserts the conditions that must hold after any fault. All `pods` are bound. Every volume agrees with its claim,
-    /// has only one claim, and can be used from the node of each pod that uses it. As many new pods as there are free
-    /// volumes get a volume each, and one more pod finds none. If `is_provisioned`, one more pod on every node gets a
-    /// volume of the class `made`.
+    /// has only one claim, and can be used from the node of each pod that uses the volume. New pods get all free
+    /// volumes, and one more pod finds none. If `is_provisioned`, one more pod on every node gets a volume of the class
+    /// `made`.
     pub fn all_is_well(&self, pods: &[&str], is_provisioned: bool) {
         for name in pods {
             self.is_bound(name);
@@ -291,7 +291,7 @@ impl VolumeScene {
 
     /// Waits until a matching request has succeeded.
     pub fn is_done(&self, matches: impl Fn(&Request) -> bool) {
-        eventually("it is written", PATIENCE, || {
+        eventually("a matching request has succeeded", PATIENCE, || {
             self.proxy
                 .records(&matches)
                 .iter()
@@ -323,7 +323,7 @@ impl VolumeScene {
     }
 }
 
-/// Returns true if the volume's node affinity names the node. Each node has its name as a label.
+/// Returns true if the volume's node affinity names the node. The hostname label of each node is the node's name.
 fn is_within_reach(volume: &Value, node: &str) -> bool {
     let terms = &volume["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"];
     let names = |term: &Value| {

@@ -10,12 +10,12 @@ pub const CLASSES: &str = "/apis/storage.k8s.io/v1/storageclasses";
 pub const VOLUMES: &str = "/api/v1/persistentvolumes";
 pub const CLAIMS: &str = "/api/v1/namespaces/default/persistentvolumeclaims";
 pub const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
-/// The provisioner of classes without dynamic provisioning.
+/// The provisioner of storage classes without dynamic provisioning.
 pub const NOBODY: &str = "kubernetes.io/no-provisioner";
 
 const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
 
-/// Returns a class with volume binding mode `WaitForFirstConsumer`.
+/// Returns a storage class with the volume binding mode `WaitForFirstConsumer`.
 pub fn class(name: &str, provisioner: &str) -> Value {
     json!({"metadata": {"name": name}, "provisioner": provisioner, "volumeBindingMode": "WaitForFirstConsumer"})
 }

@@ -40,7 +40,8 @@ pub struct WakeScene {
 pub type Attempts = BTreeMap<&'static str, usize>;
 
 impl WakeScene {
-    /// Creates nodes, pods placed on them, and one copy of the waiting pods for each scheduler.
+    /// Creates nodes, pods placed on them, other objects, and one copy of the waiting pods for each scheduler. Waits
+    /// until both schedulers have tried their pods.
     pub fn new(
         server: Server,
         nodes: &[Value],
@@ -52,7 +53,9 @@ impl WakeScene {
         let cluster = server.own();
         let client = cluster.client().clone();
         create_priority_classes(&client);
-        client.post("/api/v1/namespaces", &json!({"metadata": {"name": "other"}})).expect("it is created");
+        client
+            .post("/api/v1/namespaces", &json!({"metadata": {"name": "other"}}))
+            .expect("the namespace is created");
         for node in nodes {
             client.post(NODES, node).expect("the node is created");
         }
@@ -62,12 +65,13 @@ impl WakeScene {
         for (path, object) in others {
             client.post(path, object).expect("the object is created");
         }
-        let path = cluster.write_scheduler_config(&config(OURS).to_string()).expect("it is written");
+        let path =
+            cluster.write_scheduler_config(&config(OURS).to_string()).expect("the configuration is written");
         let log = cluster.directory().join("harbormaster.log");
         let harbormaster = Harbormaster::start(&[format!("--config={}", path.display())], log);
         let original = cluster
             .start_kube_scheduler(&config(THEIRS).to_string(), &["--v=3".to_owned()])
-            .expect("it starts");
+            .expect("kube-scheduler starts");
         let original_log = original.log_path().to_owned();
         let names = names.to_vec();
         let scene = Self { harbormaster, original, original_log, names, client, _cluster: cluster };
@@ -106,7 +110,9 @@ impl WakeScene {
             for scheduler in [OURS, THEIRS] {
                 let spec =
                     json!({"tolerations": [{"operator": "Exists"}], "nodeSelector": {"marker": "nowhere"}});
-                self.client.post(PODS, &pod("marker", scheduler, json!({}), spec)).expect("it is created");
+                self.client
+                    .post(PODS, &pod("marker", scheduler, json!({}), spec))
+                    .expect("the pod is created");
                 wait_until_explained(&self.client, "marker");
                 delete_pod(&self.client, "marker");
             }
@@ -139,16 +145,16 @@ impl WakeScene {
             now.iter().zip(&expected).all(is_there).then_some(())
         });
         sleep(QUIET);
-        assert_eq!(self.attempts(), expected, "ours and the original's after: {what}");
+        assert_eq!(self.attempts(), expected, "attempts by Harbormaster and by kube-scheduler after: {what}");
     }
 
     pub fn patch_node(&self, name: &str, patch: Value) {
-        self.client.merge_patch(&format!("{NODES}/{name}"), &patch).expect("the patch is taken");
+        self.client.merge_patch(&format!("{NODES}/{name}"), &patch).expect("the patch is accepted");
     }
 
     pub fn patch_status(&self, name: &str, status: Value) {
         let path = format!("{NODES}/{name}/status");
-        self.client.merge_patch(&path, &json!({"status": status})).expect("the patch is taken");
+        self.client.merge_patch(&path, &json!({"status": status})).expect("the patch is accepted");
     }
 
     pub fn resize(&self, name: &str, cpu: &str, memory: &str) {
@@ -159,13 +165,13 @@ impl WakeScene {
     pub fn patch_pods(&self, name: &str, patch: Value) {
         for scheduler in [OURS, THEIRS] {
             let path = format!("{PODS}/{name}-{scheduler}");
-            self.client.merge_patch(&path, &patch).expect("the patch is taken");
+            self.client.merge_patch(&path, &patch).expect("the patch is accepted");
         }
     }
 
     pub fn end(self) {
         self.harbormaster.ends_well();
-        self.original.stop().expect("it ends");
+        self.original.stop().expect("kube-scheduler ends");
     }
 }
 

@@ -1,4 +1,4 @@
-//! The text of the surface: paths, then definitions.
+//! The listing of the API that plugin authors rely on: paths, then definitions.
 
 use std::{collections::BTreeMap, fmt::Write as _};
 

@@ -28,7 +28,7 @@ struct Import {
     is_public: bool,
 }
 
-/// All crates of the workspace, by the name under which they are imported.
+/// All library crates in `crates/`, by the name under which they are imported.
 pub(crate) struct Sources {
     modules: BTreeMap<ModulePath, Vec<Item>>,
 }

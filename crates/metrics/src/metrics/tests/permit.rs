@@ -41,7 +41,7 @@ fn locked(metrics: &Metrics, now: Timestamp) -> Engine {
 
 #[test]
 fn a_wait_on_permit_is_counted_once_by_its_result() {
-    let (metrics, now) = (Metrics::new(), Timestamp::from_secs(1_000));
+    let (metrics, now) = (Metrics::default(), Timestamp::from_secs(1_000));
     let mut engine = locked(&metrics, now);
     let waits = |result: &str| {
         let page = metrics.page();

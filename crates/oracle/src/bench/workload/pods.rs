@@ -93,7 +93,8 @@ pub(super) fn service() -> Value {
     })
 }
 
-/// A pod sized so that four of them leave 400m of a node free. It has no grace period, because there is no kubelet.
+/// A pod that requests 900m, so four of them leave 400m of a node free. It has no grace period, because there is no
+/// kubelet.
 pub(super) fn victim() -> Value {
     let mut pod = requesting("900m");
     pod["spec"]["terminationGracePeriodSeconds"] = 0.into();

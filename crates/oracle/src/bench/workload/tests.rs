@@ -56,7 +56,7 @@ fn init_pods_are_spread_evenly_and_are_alone_on_a_node_if_they_repel_others() {
 }
 
 #[test]
-fn a_namespace_selector_matches_a_hundred_namespaces_of_forty_pods() {
+fn a_namespace_selector_matches_all_namespaces_including_a_hundred_with_forty_pods_each() {
     let workload = Workload::named("RequiredPodAntiAffinityWithNSSelector").unwrap();
     let namespaces = workload.namespaces(workload.size);
     assert_eq!(namespaces.len(), 101);
@@ -151,7 +151,7 @@ fn anti_affine_deployments_alternate() {
 }
 
 fn storage(workload: &Workload, size: Size) -> Vec<(String, Value)> {
-    let of_nodes = (0..size.nodes).flat_map(|index| workload.storage_of_node(index));
+    let of_nodes = (0..size.nodes).flat_map(|index| workload.equipment_of_node(index));
     let of_init_pods = (0..size.init_pods).flat_map(|index| workload.storage_of_init_pod(size, index));
     let of_measured = (0..size.pods).flat_map(|index| workload.storage_of_measured_pod(index));
     of_nodes.chain(of_init_pods).chain(of_measured).collect()
@@ -195,8 +195,41 @@ fn there_is_a_local_volume_on_every_node_for_claims_that_wait() {
     let storage = storage(workload, size);
     assert_eq!(storage.len(), size.nodes + size.pods);
     assert!(storage.iter().all(|(_, object)| object["spec"]["storageClassName"] == *class));
-    let (_, volume) = &workload.storage_of_node(1)[0];
-    assert_eq!(volume["metadata"]["name"], local_volume_name("node-1"));
+    let (_, volume) = &workload.equipment_of_node(1)[0];
+    assert_eq!(volume["metadata"]["name"], "local-node-1");
     let terms = &volume["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"];
     assert_eq!(terms[0]["matchExpressions"][0]["values"], json!(["node-1"]));
+}
+
+#[test]
+fn allocated_claims_have_devices_from_the_slice_of_their_node() {
+    let workload = Workload::named("DeviceTaintToleration").unwrap();
+    let equipment = workload.equipment_of_node(3);
+    let [(_, slice), claims @ ..] = &equipment[..] else { panic!("no slice") };
+    let devices = slice["spec"]["devices"].as_array().unwrap();
+    let devices = names_of_devices(devices);
+    assert_eq!(slice["spec"]["nodeName"], "node-3");
+    assert_eq!(devices.len() - claims.len(), devices::FREE_PER_NODE);
+    for (_, claim) in claims {
+        let result = &claim["status"]["allocation"]["devices"]["results"][0];
+        assert_eq!(result["pool"], slice["spec"]["pool"]["name"]);
+        assert!(devices.contains(result["device"].as_str().unwrap()), "{result}");
+        assert_eq!(result["request"], claim["spec"]["devices"]["requests"][0]["name"]);
+    }
+}
+
+#[test]
+fn the_container_of_a_pod_uses_all_claims_of_the_pod() {
+    let workload = Workload::named("SchedulingWithMultipleResourceClaims").unwrap();
+    let pod = workload.measured_pod(0);
+    let names = |claims: &Value| -> Vec<Value> {
+        claims.as_array().unwrap().iter().map(|claim| claim["name"].clone()).collect()
+    };
+    let claims = names(&pod["spec"]["resourceClaims"]);
+    assert_eq!(claims.len(), 4);
+    assert_eq!(claims, names(&pod["spec"]["containers"][0]["resources"]["claims"]));
+}
+
+fn names_of_devices(devices: &[Value]) -> BTreeSet<&str> {
+    devices.iter().filter_map(|device| device["name"].as_str()).collect()
 }

@@ -2,15 +2,12 @@
 
 use serde_json::{Value, json};
 
-use super::pods;
-
-/// A collection and an object in it.
-pub(in crate::bench) type Creation = (String, Value);
+use super::{Creation, pods};
 
 /// Maximum number of volumes of [`DRIVER`] on a node, as in `scheduler_perf`.
 pub(super) const PER_NODE: usize = 39;
 
-pub(in crate::bench) const VOLUMES: &str = "/api/v1/persistentvolumes";
+const VOLUMES: &str = "/api/v1/persistentvolumes";
 
 const DRIVER: &str = "ebs.csi.aws.com";
 
@@ -50,7 +47,7 @@ impl Volumes {
         }
     }
 
-    /// Adds a volume to an init pod. Returns the objects that must exist before the pod.
+    /// Adds the volume, if any, to an init pod. Returns the objects that must exist before the pod.
     pub(super) fn of_init_pod(self, namespace: &str, pod: &mut Value) -> Vec<Creation> {
         match self {
             Self::Bound { source, .. } => bound(source, namespace, pod),
@@ -58,7 +55,7 @@ impl Volumes {
         }
     }
 
-    /// Adds a volume to a measured pod. Returns the objects that must exist before the pod.
+    /// Adds the volume, if any, to a measured pod. Returns the objects that must exist before the pod.
     pub(super) fn of_measured_pod(self, namespace: &str, pod: &mut Value) -> Vec<Creation> {
         match self {
             Self::Bound { source, .. } => bound(source, namespace, pod),
@@ -77,18 +74,15 @@ pub(super) fn local_class() -> Value {
     })
 }
 
-/// Name of a node's local volume. A new volume becomes available only when its status is set to `Available`.
-pub(in crate::bench) fn local_volume_name(node: &str) -> String {
-    format!("local-{node}")
-}
-
+/// Returns a node's volume with the status that the volume controller writes for an unbound volume.
 fn local_volume(node: &str) -> Value {
     let here = json!({"key": pods::HOSTNAME, "operator": "In", "values": [node]});
-    let mut volume = volume(&local_volume_name(node), "ReadWriteOnce");
+    let mut volume = volume(&format!("local-{node}"), "ReadWriteOnce");
     volume["spec"]["storageClassName"] = LOCAL_CLASS.into();
     volume["spec"]["local"] = json!({"path": "/mnt/disk"});
     volume["spec"]["nodeAffinity"] =
         json!({"required": {"nodeSelectorTerms": [{"matchExpressions": [here]}]}});
+    volume["status"] = json!({"phase": "Available"});
     volume
 }
 
@@ -135,7 +129,7 @@ fn volume(name: &str, mode: &str) -> Value {
     })
 }
 
-/// Returns a CSINode with the driver and its limit, and the annotation of migrated in-tree volumes.
+/// Returns a CSINode with the driver and its limit. For in-tree volumes, an annotation declares their migration.
 fn csi_node(node: &str, source: Source) -> Creation {
     let driver = json!({"name": DRIVER, "nodeID": node, "allocatable": {"count": PER_NODE}});
     let mut object = json!({"metadata": {"name": node}, "spec": {"drivers": [driver]}});

@@ -6,7 +6,7 @@ use std::thread;
 
 use zip::write::SimpleFileOptions;
 
-use super::super::go_build::ModFiles;
+use super::super::go_build::{ModFiles, Versions};
 use super::*;
 
 #[test]
@@ -77,19 +77,29 @@ fn answer(mut connection: TcpStream, files: &HashMap<String, Vec<u8>>) {
     let _ = connection.write_all(head.as_bytes()).and_then(|()| connection.write_all(body));
 }
 
-/// Builds a program with version `pinned` of `k8s.io/dep`. Returns the version of
-/// the substitute, the description, and the program's output.
-fn built_with(pinned: &str, modules: &[(&str, &str, bool)]) -> Result<Option<[String; 3]>, Error> {
+/// Versions that are not those in `go.mod`.
+const OTHER: Versions = Versions { go_mod: "other.mod", tag: "other" };
+
+/// Builds a program with version `pinned` of `k8s.io/dep`. Returns the version of the substitute, the description, and
+/// the program's output.
+fn built_with(
+    versions: Versions,
+    pinned: &str,
+    modules: &[(&str, &str, bool)],
+) -> Result<Option<[String; 3]>, Error> {
     let proxy = Proxy::serving(modules);
     let places = tempfile::tempdir().unwrap();
     let sources = places.path().join("sources");
     fs::create_dir(&sources).unwrap();
     let go_mod = format!("module program\n\ngo 1.21\n\nrequire (\n\tk8s.io/dep {pinned}\n)\n");
     let main = "package main\n\nimport \"k8s.io/dep\"\n\nfunc main() { println(dep.Version) }\n";
-    fs::write(sources.join("go.mod"), &go_mod).unwrap();
-    fs::write(sources.join("main.go"), main).unwrap();
+    fs::write(sources.join("go.mod"), "module program\n\ngo 1.21\n").unwrap();
+    fs::write(sources.join(versions.go_mod), &go_mod).unwrap();
+    let condition =
+        if versions.tag.is_empty() { String::new() } else { format!("//go:build {}\n\n", versions.tag) };
+    fs::write(sources.join("main.go"), condition + main).unwrap();
     let cache = places.path().join("cache").display().to_string();
-    let go = Go::in_directory(&sources)
+    let go = Go::new(&sources, versions)
         .with("GOPROXY", &proxy.address)
         .with("GONOSUMDB", "*")
         .with("GOFLAGS", "-modcacherw")
@@ -97,7 +107,7 @@ fn built_with(pinned: &str, modules: &[(&str, &str, bool)]) -> Result<Option<[St
     let Some(substitute) = Substitute::find(&go, &places.path().join("copy"), "k8s.io/dep")? else {
         return Ok(None);
     };
-    assert_eq!(fs::read_to_string(sources.join("go.mod")).unwrap(), go_mod, "the original does not change");
+    assert_eq!(fs::read_to_string(go.go_mod()).unwrap(), go_mod, "the original does not change");
     let program = places.path().join("program");
     substitute.go().build(".", &program, "v1", ModFiles::Writable)?;
     let printed = Command::new(program).output().unwrap().stderr;
@@ -115,21 +125,22 @@ fn the_nearest_version_that_is_served_replaces_one_that_is_not() {
         ("k8s.io/dep", "v1.36.4", false),
         ("k8s.io/dep", "v1.36.7", false),
     ];
-    for pinned in ["v1.36.99", "v1.36.4"] {
-        let built = built_with(pinned, &modules).unwrap().unwrap();
+    for (versions, pinned) in [(Versions::MAIN, "v1.36.99"), (Versions::MAIN, "v1.36.4"), (OTHER, "v1.36.99")]
+    {
+        let built = built_with(versions, pinned, &modules).unwrap().unwrap();
         assert_eq!(built, ["v1.36.3", &format!("k8s.io/dep v1.36.3 for {pinned}"), "v1.36.3"]);
     }
 }
 
 #[test]
 fn a_version_that_is_served_is_not_replaced() {
-    assert_eq!(built_with("v1.36.1", &[("k8s.io/dep", "v1.36.1", true)]).unwrap(), None);
+    assert_eq!(built_with(Versions::MAIN, "v1.36.1", &[("k8s.io/dep", "v1.36.1", true)]).unwrap(), None);
 }
 
 #[test]
-fn if_no_version_fits_the_error_contains_the_module_its_version_and_the_served_versions() {
+fn if_no_version_fits_the_error_names_the_wanted_version_and_the_served_versions() {
     let modules = [("k8s.io/dep", "v1.35.9", true), ("k8s.io/dep", "v1.37.0", true)];
-    let error = built_with("v1.36.99", &modules).unwrap_err().to_string();
+    let error = built_with(Versions::MAIN, "v1.36.99", &modules).unwrap_err().to_string();
     assert!(error.contains("serves neither k8s.io/dep v1.36.99"), "{error}");
     assert!(error.contains("it serves v1.35.9, v1.37.0"), "{error}");
 }

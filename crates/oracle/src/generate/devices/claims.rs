@@ -2,18 +2,18 @@
 
 use serde_json::{Value, json};
 
-use super::{NAMED_CLAIMS, claim_name, requests};
+use super::{NAMED_CLAIMS, claim_name, extended, requests};
 use crate::generate::Random;
 use crate::generate::namespaces::NAMESPACES;
 use crate::generate::world::push;
 
-/// Number of pods that may have claims of their own.
+/// Number of pods for which claims from templates are generated.
 const PODS: usize = 40;
 
-/// Names of the entries in a pod for which claims are generated.
+/// Names of the entries of `spec.resourceClaims` whose claims come from a template.
 pub(super) const ENTRIES: &[&str] = &["own", "extra"];
 
-/// Generates the claims that users created, and those that were created for pods from templates.
+/// Generates claims created by users, and claims created from templates for pods.
 pub(super) fn all(random: &mut Random, slices: &[Value], may_fail: bool) -> Vec<Value> {
     let mut claims = Vec::new();
     for (namespace, _) in &NAMESPACES[..2] {
@@ -26,6 +26,11 @@ pub(super) fn all(random: &mut Random, slices: &[Value], may_fail: bool) -> Vec<
             if random.chance(90) {
                 claims.push(of_pod(random, slices, index, entry, may_fail));
             }
+        }
+        if random.chance(4) {
+            let mut claim = of_pod(random, slices, index, "left-over", may_fail);
+            extended::leave_over(random, &format!("pod-{index}"), &mut claim);
+            claims.push(claim);
         }
     }
     claims
@@ -74,7 +79,7 @@ fn claim(random: &mut Random, slices: &[Value], namespace: &str, name: &str, may
 }
 
 /// Picks devices for the first request of a claim.
-fn allocation(random: &mut Random, slices: &[Value], spec: &Value) -> Option<Value> {
+pub(super) fn allocation(random: &mut Random, slices: &[Value], spec: &Value) -> Option<Value> {
     let with_devices: Vec<&Value> = (slices.iter())
         .filter(|slice| slice["spec"]["devices"].as_array().is_some_and(|devices| !devices.is_empty()))
         .collect();
@@ -82,7 +87,12 @@ fn allocation(random: &mut Random, slices: &[Value], spec: &Value) -> Option<Val
         return None;
     }
     let slice = &random.pick(&with_devices)["spec"];
-    let devices = slice["devices"].as_array()?;
+    let devices: Vec<&Value> = (slice["devices"].as_array()?.iter())
+        .filter(|device| !is_ambiguous(&with_devices, slice, device))
+        .collect();
+    if devices.is_empty() {
+        return None;
+    }
     let request = &spec["devices"]["requests"][0];
     let name = match request["firstAvailable"].as_array() {
         Some(options) => {
@@ -92,7 +102,7 @@ fn allocation(random: &mut Random, slices: &[Value], spec: &Value) -> Option<Val
         None => request["name"].as_str()?.to_owned(),
     };
     let count = random.range(1, 2);
-    let results: Vec<Value> = (random.sample(devices, count).iter())
+    let results: Vec<Value> = (random.sample(&devices, count).into_iter())
         .map(|device| result(random, slice, device, &name, request))
         .collect();
     let mut allocation = json!({"devices": {"results": results}});
@@ -102,13 +112,30 @@ fn allocation(random: &mut Random, slices: &[Value], spec: &Value) -> Option<Val
     } else if !slice["nodeSelector"].is_null() {
         allocation["nodeSelector"] = slice["nodeSelector"].clone();
     }
-    // Harbormaster's explanations and kube-scheduler have different clocks. These times are long before, or long
-    // after, both.
+    // The two schedulers evaluate the cluster at different times. The timestamp is long before both times or long after
+    // both.
     if random.chance(50) {
         let time = *random.pick(&["1969-01-01T00:00:00Z", "2100-01-01T00:00:00Z"]);
         allocation["allocationTimestamp"] = time.into();
     }
     Some(allocation)
+}
+
+/// Returns true if the pool has another device of the same name, and only one of the two can be shared. Harbormaster
+/// counts an exclusive device as in use while it has shares; kube-scheduler may not.
+fn is_ambiguous(slices: &[&Value], slice: &Value, device: &Value) -> bool {
+    let is_shareable = |device: &Value| device["allowMultipleAllocations"] == true;
+    let same_pool = |other: &&&Value| {
+        let other = &other["spec"];
+        other["driver"] == slice["driver"] && other["pool"]["name"] == slice["pool"]["name"]
+    };
+    let others = slices
+        .iter()
+        .filter(same_pool)
+        .flat_map(|other| other["spec"]["devices"].as_array().into_iter().flatten());
+    others
+        .filter(|other| other["name"] == device["name"])
+        .any(|other| is_shareable(other) != is_shareable(device))
 }
 
 fn result(random: &mut Random, slice: &Value, device: &Value, request: &str, asked: &Value) -> Value {
@@ -132,7 +159,7 @@ fn result(random: &mut Random, slice: &Value, device: &Value, request: &str, ask
     result
 }
 
-/// Generates what drivers report about some of the allocated devices.
+/// Generates `status.devices`: drivers' reports about some of the allocated devices.
 fn reports(random: &mut Random, allocation: &Value) -> Value {
     let results = allocation["devices"]["results"].as_array().into_iter().flatten();
     let reports = results.filter_map(|result| {

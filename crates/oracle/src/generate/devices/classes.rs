@@ -2,11 +2,14 @@
 
 use serde_json::{Value, json};
 
-use super::GPU;
+use super::{GPU, extended};
 use crate::generate::Random;
 
+/// Name of a class that does not exist.
+pub(super) const MISSING: &str = "class-missing";
+
 /// Names of the classes; there is no class with the last name.
-const NAMES: &[&str] = &["any", "gpu", "nic", "fast", "mixed", "class-missing"];
+const NAMES: &[&str] = &["any", "gpu", "nic", "fast", "mixed", MISSING];
 
 /// Picks the name of a class.
 pub(super) fn name(random: &mut Random) -> &'static str {
@@ -69,12 +72,13 @@ pub(super) fn all(random: &mut Random, may_fail: bool) -> Vec<Value> {
         if random.chance(30) {
             class["spec"]["config"] = json!([configuration(random)]);
         }
+        extended::vary_class(random, name, &mut class);
         classes.push(class);
     }
     classes
 }
 
-/// Generates a configuration for the driver of devices.
+/// Generates a configuration for the driver [`GPU`].
 pub(super) fn configuration(random: &mut Random) -> Value {
     let parameters = json!({"mode": random.pick(&["fast", "safe"]), "level": random.below(3)});
     json!({"opaque": {"driver": GPU, "parameters": parameters}})

@@ -1,4 +1,4 @@
-//! What claims ask for: requests with and without alternatives, constraints and configurations.
+//! The `spec` of claims: requests with and without alternatives, constraints and configurations.
 
 use serde_json::{Value, json};
 
@@ -70,7 +70,7 @@ fn some(random: &mut Random, names: &[String]) -> Vec<String> {
     random.sample(names, count)
 }
 
-/// Generates what an exact request or one of several alternatives asks for.
+/// Generates an exact request, or one of several alternatives.
 fn demand(random: &mut Random, may_fail: bool, is_exact: bool) -> Value {
     let mut demand = json!({"deviceClassName": classes::name(random)});
     if random.chance(12) {

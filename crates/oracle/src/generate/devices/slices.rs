@@ -31,6 +31,12 @@ pub(super) fn all(random: &mut Random, world: &World) -> Vec<Value> {
     slices
 }
 
+/// Generates the slices of a new node.
+pub(super) fn of_node(random: &mut Random, world: &World, node: &str, is_partitioned: bool) -> Vec<Value> {
+    let driver = *random.pick(&[GPU, GPU, NIC]);
+    pool(random, world, driver, node, &Reach::Node(node), is_partitioned)
+}
+
 /// The nodes that can use the devices of a pool.
 enum Reach<'a> {
     Node(&'a str),

@@ -1,4 +1,4 @@
-//! Runs scripts on a real control plane and on the embedded API server.
+//! Runs scripts on a real control plane and on the in-memory API server.
 
 use std::fs;
 use std::path::Path;
@@ -24,7 +24,7 @@ pub(crate) fn expected_differences(name: &str) -> ExpectedDifferences {
     ExpectedDifferences::parse(&data(name)).unwrap_or_else(|e| panic!("{name}: {e:#}"))
 }
 
-/// Starts the real control plane, with only the controllers that the embedded server also has.
+/// Starts the real control plane, with only the controllers that the in-memory server also has.
 fn real() -> ControlPlane {
     let options = ControlPlaneOptions {
         controller_manager: true,
@@ -54,18 +54,17 @@ fn play(
     (answers, end.map_or_else(|e| format!("{name}: the script failed: {e:#}\n"), |()| String::new()))
 }
 
-/// Runs a script on both servers concurrently, and describes the unexpected
-/// differences.
+/// Runs a script on both servers concurrently, and describes the unexpected differences.
 pub(crate) fn differences(
     script: &Script,
     kubectl: Option<&Kubectl>,
     expected: &ExpectedDifferences,
 ) -> String {
     let real = real();
-    let embedded = Embedded::start(|_| Ok(())).expect("the embedded server starts");
+    let embedded = Embedded::start(|_| Ok(())).expect("the in-memory server starts");
     let (theirs, ours) = thread::scope(|scope| {
         let theirs = scope.spawn(|| play("the real kube-apiserver", &real, kubectl, script));
-        let ours = play("the embedded server", &embedded, kubectl, script);
+        let ours = play("the in-memory server", &embedded, kubectl, script);
         (theirs.join().expect("the script runs"), ours)
     });
     let differences =

@@ -1,5 +1,6 @@
-//! Random slices, classes and claims. All names come from small sets, so that they often meet.
+//! Random slices, classes and claims. All names come from small sets, so that references often match.
 
+use harbormaster_api::{Release, features::Features};
 use harbormaster_testkit::random::Dice;
 use serde_json::{Map, Value, json};
 
@@ -11,9 +12,10 @@ const DRIVERS: [&str; 2] = ["x.example.com", "y.example.com"];
 const CLASSES: [&str; 4] = ["any", "x", "big", "odd"];
 const CAPACITIES: [&str; 2] = ["memory", "bandwidth"];
 
-/// Feature gates: usually all of them, as by default.
+/// Feature gates. In most cases, all gates that vary are on.
 pub(super) fn gates(dice: &mut Dice) -> DeviceGates {
     let is_usual = !dice.one_in(4);
+    let release = dice.pick(Release::ALL);
     let mut enabled = || is_usual || !dice.one_in(3);
     DeviceGates {
         admin_access: enabled(),
@@ -22,13 +24,14 @@ pub(super) fn gates(dice: &mut Dice) -> DeviceGates {
         device_taints: enabled(),
         binding_conditions: enabled(),
         consumable_capacity: enabled(),
-        ..DeviceGates::default()
+        ..DeviceGates::of(Features::of(release))
     }
 }
 
-/// A random slice with the name.
+/// A random slice with this name.
 pub(super) fn slice(dice: &mut Dice, name: &str) -> Value {
-    // Slices 0 and 1 are one pool: counters, and devices that consume them. All other slices are pools of their own.
+    // Slices s0 and s1 usually form one pool: s0 has counters, and s1 has devices that consume them. Every other slice
+    // is usually a pool of its own.
     let is_partitioned = matches!(name, "s0" | "s1");
     let is_odd = dice.one_in(12);
     let driver = if is_partitioned && !is_odd { DRIVERS[0] } else { dice.pick(&DRIVERS) };
@@ -164,7 +167,23 @@ fn capacity(dice: &mut Dice) -> Value {
     capacity
 }
 
-/// All classes. One of them fails for some devices.
+/// A random rule that taints devices.
+pub(super) fn taint_rule(dice: &mut Dice, name: &str) -> Value {
+    let mut selector = json!({});
+    for (field, value) in
+        [("driver", dice.pick(&DRIVERS)), ("pool", dice.pick(&["p0", "p2"])), ("device", "s2-d0")]
+    {
+        if dice.one_in(2) {
+            selector[field] = json!(value);
+        }
+    }
+    let selector = if dice.one_in(6) { json!(null) } else { selector };
+    let effect = dice.pick(&["NoSchedule", "NoExecute", "None"]);
+    let taint = json!({"key": dice.pick(&["t", "u"]), "value": "v", "effect": effect});
+    json!({"metadata": {"name": name}, "spec": {"deviceSelector": selector, "taint": taint}})
+}
+
+/// All classes. The selector of one class fails for some devices.
 pub(super) fn classes() -> Vec<Value> {
     let configuration = |name: &str| json!({"opaque": {"driver": DRIVERS[0], "parameters": {"class": name}}});
     let class = |name: &str, selectors: &[&str], config: &[&str]| {
@@ -180,7 +199,7 @@ pub(super) fn classes() -> Vec<Value> {
     ]
 }
 
-/// A random claim with the name.
+/// A random claim with this name.
 pub(super) fn claim(dice: &mut Dice, name: &str) -> Value {
     let requests: Vec<Value> = (0..=dice.below(3).saturating_sub(1))
         .map(|at| {

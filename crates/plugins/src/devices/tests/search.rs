@@ -1,5 +1,6 @@
-//! Devices that the search chooses, and rules that differ between versions of Kubernetes.
+//! Devices that the search chooses.
 
+use harbormaster_api::features::Features;
 use harbormaster_framework::index::{ClusterView, IndexKind, Indexes};
 use harbormaster_testkit::{cluster, node, set_custom};
 use serde_json::{Value, json};
@@ -7,52 +8,76 @@ use serde_json::{Value, json};
 use super::super::*;
 use crate::devices::books::DeviceQuery;
 
-const DRIVER: &str = "x.example.com";
+pub(super) const DRIVER: &str = "x.example.com";
 
-/// The devices that claims with the given specs get on node `n`, or the error.
+/// Returns the devices that claims with the given specs get on node `n`, or the error.
 fn answer(slices: &[Value], specs: &[Value]) -> String {
     answer_within(slices, specs, 1_000_000)
 }
 
 fn answer_within(slices: &[Value], specs: &[Value], max_steps: u64) -> String {
-    let mut cluster = cluster([node("n")], []);
-    let named = |(at, spec): (usize, &Value)| {
-        let name = format!("c{at}");
-        json!({"metadata": {"name": name, "namespace": "default", "uid": name}, "spec": {"devices": spec}})
+    names(Case { max_steps, ..Case::of(slices, specs) }.allocations())
+}
+
+/// Returns the names of the allocated devices, or the error.
+pub(super) fn names(answer: Result<Vec<Allocation>, AllocationError>) -> String {
+    let names = |allocation: &Allocation| {
+        let results = allocation.devices.results.iter();
+        results.map(|result| result.device.to_string()).collect::<Vec<_>>().join(" ")
     };
-    let claims: Vec<_> = specs.iter().enumerate().map(named).collect();
-    set_custom::<ResourceClaim>(&mut cluster, claims);
-    set_custom::<ResourceSlice>(&mut cluster, slices.iter().cloned());
-    set_custom::<DeviceClass>(&mut cluster, [json!({"metadata": {"name": "any"}})]);
-    let mut indexes = Indexes::default();
-    let view = ClusterView { nodes: cluster.nodes(), objects: cluster.objects() };
-    indexes.add(IndexKind::of::<Devices>(), view).unwrap();
-    let claims: Vec<_> = cluster.watched::<ResourceClaim>().all().collect();
-    let gates = DeviceGates {
-        admin_access: true,
-        prioritized_list: true,
-        partitionable_devices: true,
-        device_taints: true,
-        binding_conditions: true,
-        consumable_capacity: true,
-        ..DeviceGates::default()
-    };
-    let classes = cluster.watched::<DeviceClass>();
-    let query = DeviceQuery { claims: &claims, classes, gates, max_steps };
-    match indexes.get::<Devices>().unwrap().allocate(&query, cluster.node(cluster.find("n").unwrap())) {
+    match answer {
         Err(error) => error.to_string(),
-        Ok(allocations) => {
-            let names = |allocation: &Allocation| {
-                let results = allocation.devices.results.iter();
-                results.map(|result| result.device.to_string()).collect::<Vec<_>>().join(" ")
-            };
-            allocations.iter().map(names).collect::<Vec<_>>().join(" | ")
-        }
+        Ok(allocations) => allocations.iter().map(names).collect::<Vec<_>>().join(" | "),
     }
 }
 
-/// A pool of one slice that every node can reach.
-fn pool(driver: &str, name: &str, slices: u64, spec: &Value) -> Value {
+/// Claims `c0`, `c1` and so on that ask for devices on node `n`.
+#[derive(Clone, Copy)]
+pub(super) struct Case<'a> {
+    pub(super) gates: DeviceGates,
+    pub(super) slices: &'a [Value],
+    /// Specs of the claims.
+    pub(super) specs: &'a [Value],
+    /// Claims that are allocated already.
+    pub(super) allocated: &'a [Value],
+    pub(super) rules: &'a [Value],
+    /// Classes in addition to `any`, which includes all devices.
+    pub(super) classes: &'a [Value],
+    pub(super) max_steps: u64,
+}
+
+impl<'a> Case<'a> {
+    /// Returns the case with the gates of Kubernetes 1.36.
+    pub(super) fn of(slices: &'a [Value], specs: &'a [Value]) -> Self {
+        let gates = DeviceGates::of(Features::default());
+        Self { gates, slices, specs, allocated: &[], rules: &[], classes: &[], max_steps: 1_000_000 }
+    }
+
+    pub(super) fn allocations(&self) -> Result<Vec<Allocation>, AllocationError> {
+        let mut cluster = cluster([node("n").label("zone", "a")], []);
+        let named = |(at, spec): (usize, &Value)| {
+            let name = format!("c{at}");
+            json!({"metadata": {"name": name, "namespace": "default", "uid": name}, "spec": {"devices": spec}})
+        };
+        let claims: Vec<_> = self.specs.iter().enumerate().map(named).collect();
+        set_custom::<ResourceClaim>(&mut cluster, claims.into_iter().chain(self.allocated.iter().cloned()));
+        set_custom::<ResourceSlice>(&mut cluster, self.slices.iter().cloned());
+        set_custom::<DeviceTaintRule>(&mut cluster, self.rules.iter().cloned());
+        let any = json!({"metadata": {"name": "any"}});
+        set_custom::<DeviceClass>(&mut cluster, [any].into_iter().chain(self.classes.iter().cloned()));
+        let mut indexes = Indexes::default();
+        let view = ClusterView { nodes: cluster.nodes(), objects: cluster.objects() };
+        indexes.add(IndexKind::of::<Devices>(), view).unwrap();
+        let claims = cluster.watched::<ResourceClaim>();
+        let claims: Vec<_> = claims.all().filter(|claim| claim.status.allocation.is_none()).collect();
+        let classes = cluster.watched::<DeviceClass>();
+        let query = DeviceQuery { claims: &claims, classes, gates: self.gates, max_steps: self.max_steps };
+        indexes.get::<Devices>().unwrap().allocate(&query, cluster.node(cluster.find("n").unwrap()))
+    }
+}
+
+/// A slice that every node can reach, of a pool with `slices` slices.
+pub(super) fn pool(driver: &str, name: &str, slices: u64, spec: &Value) -> Value {
     let mut slice = json!({
         "driver": driver, "allNodes": true,
         "pool": {"name": name, "generation": 1, "resourceSliceCount": slices},
@@ -61,32 +86,32 @@ fn pool(driver: &str, name: &str, slices: u64, spec: &Value) -> Value {
     json!({"metadata": {"name": format!("{driver}-{name}-{}", spec.to_string().len())}, "spec": slice})
 }
 
-fn devices(devices: &[Value]) -> Value {
+pub(super) fn devices(devices: &[Value]) -> Value {
     pool(DRIVER, "p", 1, &json!({"devices": devices}))
 }
 
-fn with_model(name: &str, model: &str) -> Value {
+pub(super) fn with_model(name: &str, model: &str) -> Value {
     json!({"name": name, "attributes": {"model": {"string": model}}})
 }
 
-fn request(name: &str, change: &Value) -> Value {
+pub(super) fn request(name: &str, change: &Value) -> Value {
     let mut exactly = json!({"deviceClassName": "any", "allocationMode": "ExactCount", "count": 1});
     exactly.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
     json!({"name": name, "exactly": exactly})
 }
 
-fn requests(requests: &[Value]) -> Value {
+pub(super) fn requests(requests: &[Value]) -> Value {
     json!({"requests": requests})
 }
 
-fn some(count: u64) -> Value {
+pub(super) fn some(count: u64) -> Value {
     requests(&[request("r", &json!({"count": count}))])
 }
 
-const NONE: &str = "cannot allocate all claims";
+pub(super) const NONE: &str = "cannot allocate all claims";
 
 #[test]
-fn devices_are_chosen_in_the_order_of_pools_slices_and_devices() {
+fn devices_are_chosen_by_driver_then_pool_and_those_with_binding_conditions_come_last() {
     let of = |driver: &str, name: &str, device: &str| {
         pool(driver, name, 1, &json!({"devices": [{"name": device}]}))
     };
@@ -97,7 +122,11 @@ fn devices_are_chosen_in_the_order_of_pools_slices_and_devices() {
         of(DRIVER, "a", "first"),
         pool("a.example.com", "a", 1, &waiting),
     ];
-    assert_eq!(answer(&slices, &[some(4)]), "first second third waits", "binding conditions come last");
+    assert_eq!(
+        answer(&slices, &[some(4)]),
+        "first second third waits",
+        "devices with binding conditions come last"
+    );
 }
 
 #[test]
@@ -110,22 +139,7 @@ fn an_earlier_claim_gives_up_a_device_that_only_a_later_claim_can_use() {
 }
 
 #[test]
-fn distinct_values_are_compared_with_the_latest_device_of_each_request() {
-    let distinct = |count: u64| {
-        let mut claim = some(count);
-        claim["constraints"] = json!([{"distinctAttribute": "x.example.com/model"}]);
-        claim
-    };
-    let models = ["a", "b", "a"].iter().enumerate();
-    let slices =
-        [devices(&models.map(|(at, model)| with_model(&format!("d{at}"), model)).collect::<Vec<_>>())];
-    assert_eq!(answer(&slices, &[distinct(3)]), "d0 d1 d2", "d2 has the value of d0");
-    let slices = [devices(&[with_model("d0", "a"), with_model("d1", "a")])];
-    assert_eq!(answer(&slices, &[distinct(2)]), NONE);
-}
-
-#[test]
-fn a_device_with_admin_access_is_taken_for_the_rest_of_the_search() {
+fn a_device_given_with_admin_access_is_unavailable_to_later_requests_without_it() {
     let slices = [devices(&[json!({"name": "d"})])];
     let admin = requests(&[request("r", &json!({"adminAccess": true}))]);
     assert_eq!(answer(&slices, &[admin.clone(), admin.clone()]), "d | d");
@@ -133,47 +147,11 @@ fn a_device_with_admin_access_is_taken_for_the_rest_of_the_search() {
     assert_eq!(answer(&slices, &[admin.clone(), some(1)]), NONE);
     let twice =
         requests(&[request("a", &json!({"adminAccess": true})), request("b", &json!({"adminAccess": true}))]);
-    assert_eq!(answer(&slices, &[twice]), NONE, "not twice for one claim");
-}
-
-/// A pool whose devices each consume one of `slots`.
-fn partitions(driver: &str, slots: u64, devices: &[Value]) -> [Value; 2] {
-    let consumes = json!([{"counterSet": "c", "counters": {"slots": {"value": "1"}}}]);
-    let consuming = devices.iter().map(|device| {
-        let mut device = device.clone();
-        device["consumesCounters"] = consumes.clone();
-        device
-    });
-    let counters = json!([{"name": "c", "counters": {"slots": {"value": slots.to_string()}}}]);
-    let devices = json!({"devices": consuming.collect::<Vec<_>>()});
-    [pool(driver, "p", 2, &json!({"sharedCounters": counters})), pool(driver, "p", 2, &devices)]
+    assert_eq!(answer(&slices, &[twice]), NONE, "one claim cannot have a device twice");
 }
 
 #[test]
-fn a_rejected_device_keeps_its_counters_during_the_search() {
-    let tainted = json!({"name": "a", "taints": [{"key": "k", "value": "v", "effect": "NoSchedule"}]});
-    let slices = |slots| partitions(DRIVER, slots, &[tainted.clone(), json!({"name": "b"})]);
-    assert_eq!(answer(&slices(1), &[some(1)]), NONE);
-    assert_eq!(answer(&slices(2), &[some(1)]), "b");
-}
-
-#[test]
-fn pools_of_one_name_share_the_counters_of_the_first_that_is_considered() {
-    let [x, y] = [DRIVER, "y.example.com"].map(|driver| {
-        let name = |at: u64| json!({"name": format!("{}{at}", &driver[..1])});
-        partitions(driver, if driver == DRIVER { 3 } else { 1 }, &[name(0), name(1)])
-    });
-    let slices: Vec<_> = x.into_iter().chain(y).collect();
-    assert_eq!(answer(&slices, &[some(3)]), "x0 x1 y0");
-    assert_eq!(answer(&slices, &[some(4)]), NONE, "three slots in all, although each pool has its own");
-    let only_y = json!([{"cel": {"expression": "device.driver == 'y.example.com'"}}]);
-    let only_y = requests(&[request("r", &json!({"count": 2, "selectors": only_y}))]);
-    assert_eq!(answer(&slices, std::slice::from_ref(&only_y)), NONE, "y has one slot if x is not considered");
-    assert_eq!(answer(&slices, &[some(1), only_y]), "x0 | y0 y1");
-}
-
-#[test]
-fn two_requests_for_all_devices_share_what_has_enough_capacity() {
+fn two_requests_for_all_devices_share_devices_with_enough_capacity() {
     let all = |amount: &str| {
         let capacity = json!({"requests": {"memory": amount}});
         json!({"allocationMode": "All", "capacity": capacity})
@@ -211,15 +189,16 @@ fn amounts_are_rounded_up_to_what_the_policy_allows() {
         let capacity = [("memory".into(), capacity)].into();
         let device = Device { capacity, ..Device::default() };
         let requested = serde_json::from_value(json!({"requests": {"memory": wanted}})).unwrap();
-        let fits = capacity::suffices(&device, Some(&requested), |_| 0);
-        let amounts = capacity::amounts(&device, Some(&requested));
+        let rules = DeviceGates::default().rules;
+        let fits = capacity::suffices(&device, Some(&requested), rules, |_| 0).unwrap();
+        let amounts = capacity::amounts(&device, Some(&requested), rules);
         let found = if fits { amounts["memory"].to_string() } else { NONE.to_owned() };
         assert_eq!(found, expected, "{policy} {wanted}");
     }
 }
 
 #[test]
-fn a_capacity_that_the_device_does_not_define_excludes_the_device() {
+fn a_device_that_does_not_define_a_requested_capacity_is_excluded() {
     let wanted = json!({"capacity": {"requests": {"memory": "1"}}});
     assert_eq!(answer(&[devices(&[json!({"name": "d"})])], &[requests(&[request("r", &wanted)])]), NONE);
 }
@@ -245,6 +224,6 @@ fn a_search_may_be_deep_but_not_endless() {
     assert_eq!(
         answer_within(&[devices(&[shareable])], &branching, 10_000),
         timeout,
-        "alternatives count, too"
+        "trying an alternative also counts as a step"
     );
 }

@@ -1,6 +1,9 @@
 use std::sync::Arc;
 
-use harbormaster_framework::cycle::Placement;
+use harbormaster_framework::{
+    cycle::Placement,
+    meter::{DeviceWaitEnd, Measurement},
+};
 use harbormaster_testkit::{FakeApi, trial::finished};
 
 use super::*;
@@ -52,7 +55,7 @@ fn an_allocation_is_written_with_the_finalizer_and_the_reservation() {
 }
 
 #[test]
-fn an_allocated_claim_is_only_reserved() {
+fn an_allocated_claim_is_reserved_but_not_allocated_again() {
     let claims = [allocated(claim("c", &[request("r", 1)]), "n1", &["a"], &["other"])];
     let (placement, _) = reserved(&mut two_nodes(claims.clone()), &["c"]);
     let server = server(&claims);
@@ -66,7 +69,7 @@ fn an_allocated_claim_is_only_reserved() {
 }
 
 #[test]
-fn a_claim_that_is_reserved_for_the_pod_already_is_not_written() {
+fn a_claim_that_is_already_reserved_for_the_pod_is_not_written() {
     let claims = [allocated(claim("c", &[request("r", 1)]), "n1", &["a"], &["p"])];
     let (placement, _) = reserved(&mut two_nodes(claims.clone()), &["c"]);
     let server = server(&claims);
@@ -75,7 +78,7 @@ fn a_claim_that_is_reserved_for_the_pod_already_is_not_written() {
 }
 
 #[test]
-fn a_claim_that_changed_meanwhile_is_read_again() {
+fn a_claim_that_changed_in_the_meantime_is_read_again() {
     let claims = [claim("c", &[request("r", 1)])];
     let (placement, _) = reserved(&mut two_nodes(claims.clone()), &["c"]);
     let mut newer = claims[0].clone();
@@ -88,7 +91,7 @@ fn a_claim_that_changed_meanwhile_is_read_again() {
 }
 
 #[test]
-fn claims_that_others_changed_fail_the_binding() {
+fn a_claim_that_was_allocated_or_deleted_or_replaced_fails_the_binding() {
     let own = claim("c", &[request("r", 1)]);
     let (placement, _) = reserved(&mut two_nodes([own.clone()]), &["c"]);
     let newer = |change: &Value| {
@@ -131,6 +134,47 @@ fn an_allocation_that_the_api_server_reports_replaces_the_assumed_one() {
 }
 
 #[test]
+fn devices_stay_in_use_until_they_are_ready_even_if_their_claim_loses_them_as_of_1_37() {
+    let own = claim("c", &[request("r", 2)]);
+    let with_conditions = |conditions: &Value| {
+        let mut claim = allocated(own.clone(), "n1", &["a", "b"], &["p"]);
+        claim["status"]["allocation"]["devices"]["results"][0]["bindingConditions"] = json!(["Ready"]);
+        claim["status"]["devices"] = conditions.clone();
+        claim
+    };
+    for (what, written, expected) in [
+        ("not ready", with_conditions(&json!([])), ["", NONE]),
+        ("ready", with_conditions(&reported("Ready")), ["", ""]),
+        ("without conditions", allocated(own.clone(), "n1", &["a", "b"], &["p"]), ["", ""]),
+    ] {
+        for (release, expected) in [Release::V1_36, Release::V1_37].into_iter().zip(expected) {
+            let mut cluster = two_nodes([own.clone(), claim("d", &[request("r", 1)])]);
+            let plugin = plugin_of(release);
+            let trial = Trial::of(plugin.clone());
+            let placement = trial.reserve(&mut cluster, &user(&["c"]).info(), "n1").unwrap();
+            for version in [written.clone(), own.clone()] {
+                set_custom::<ResourceClaim>(&mut cluster, [version]);
+            }
+            assert_eq!(answer_of(&plugin, &cluster, user(&["d"]), "n1"), expected, "{what} in {release}");
+            trial.unreserve(&mut cluster, &placement);
+            assert_eq!(answer_of(&plugin, &cluster, user(&["d"]), "n1"), "", "{what} in {release}");
+        }
+    }
+}
+
+#[test]
+fn a_new_claim_with_the_same_name_does_not_get_the_assumed_devices() {
+    let own = claim("c", &[request("r", 2)]);
+    let mut cluster = two_nodes([own.clone(), claim("d", &[request("r", 1)])]);
+    reserved(&mut cluster, &["c"]);
+    let mut another = own;
+    another["metadata"]["uid"] = json!("another");
+    set_custom::<ResourceClaim>(&mut cluster, [another]);
+    assert_eq!(answer(&cluster, user(&["d"]), "n1"), "");
+    assert_eq!(answer(&cluster, user(&["c"]), "n1"), "");
+}
+
+#[test]
 fn a_written_reservation_is_taken_back_when_the_pod_gives_up_its_node() {
     let claims = [claim("c", &[request("r", 1)])];
     let mut cluster = two_nodes(claims.clone());
@@ -145,14 +189,18 @@ fn a_written_reservation_is_taken_back_when_the_pod_gives_up_its_node() {
 }
 
 #[test]
-fn a_binding_waits_until_its_devices_are_ready() {
+fn a_binding_waits_until_its_devices_are_ready_or_fail_or_time_is_up() {
     let mut slow = device("a");
     slow["bindingConditions"] = json!(["Ready"]);
     slow["bindingFailureConditions"] = json!(["Broken"]);
-    for (devices, expected) in [
-        (reported("Ready"), Ok(())),
-        (reported("Broken"), Err("device binding failed: claim=c, reason=R, message=\"M\"")),
-        (json!([]), Err("device binding timeout: context deadline exceeded")),
+    for (devices, end, expected) in [
+        (reported("Ready"), DeviceWaitEnd::Ready, Ok(())),
+        (
+            reported("Broken"),
+            DeviceWaitEnd::Failed,
+            Err("device binding failed: claim=c, reason=R, message=\"M\""),
+        ),
+        (json!([]), DeviceWaitEnd::TimedOut, Err("device binding timeout: context deadline exceeded")),
     ] {
         let own = claim("c", &[request("r", 1)]);
         let mut cluster = world([node("n1")]);
@@ -161,6 +209,42 @@ fn a_binding_waits_until_its_devices_are_ready() {
         let (placement, _) = reserved(&mut cluster, &["c"]);
         let mut known = own;
         known["status"] = json!({"devices": devices});
-        assert_eq!(bind(&placement, &server(&[known])), expected.map_err(str::to_owned));
+        let server = server(&[known]);
+        assert_eq!(bind(&placement, &server), expected.map_err(str::to_owned));
+        let event = "default/p BindingConditionsPending Scheduling: waiting for binding conditions for device on node n1";
+        assert_eq!(server.events(), [event]);
+        let wait = Measurement::DeviceWait {
+            driver: DRIVER.into(),
+            has_conditions: true,
+            end,
+            waited: std::time::Duration::ZERO,
+        };
+        assert_eq!(server.measurements(), [wait]);
+    }
+}
+
+#[test]
+fn devices_without_conditions_are_measured_only_if_the_pod_waits_for_other_devices() {
+    let mut slow = device("b");
+    slow["bindingConditions"] = json!(["Ready"]);
+    for (devices, waits) in [(["a"].as_slice(), &[][..]), (&["a", "b"], &[false, true])] {
+        let slices = [slice("n1", &[device("a"), slow.clone()])];
+        let own = claim("c", &[request("r", devices.len() as i64)]);
+        let mut cluster = world([node("n1")]);
+        set_custom::<ResourceSlice>(&mut cluster, slices);
+        set_custom::<ResourceClaim>(&mut cluster, [own.clone()]);
+        let (placement, _) = reserved(&mut cluster, &["c"]);
+        let mut known = own;
+        let mut ready = reported("Ready");
+        ready[0]["device"] = "b".into();
+        known["status"] = json!({"devices": ready});
+        let server = server(&[known]);
+        assert_eq!(bind(&placement, &server), Ok(()));
+        assert_eq!(server.events().len(), usize::from(!waits.is_empty()));
+        let measured = server.measurements().into_iter().map(|measurement| match measurement {
+            Measurement::DeviceWait { has_conditions, .. } => has_conditions,
+            Measurement::ClaimCreation { .. } => panic!("no claim is created"),
+        });
+        assert_eq!(measured.collect::<Vec<_>>(), waits);
     }
 }

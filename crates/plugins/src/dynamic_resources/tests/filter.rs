@@ -35,7 +35,7 @@ fn a_device_of_an_allocated_claim_is_in_use() {
 }
 
 #[test]
-fn a_device_with_admin_access_is_not_in_use() {
+fn a_device_that_is_allocated_with_admin_access_is_not_in_use() {
     let mut watched = allocated(claim("watched", &[request("r", 1)]), "n2", &["c"], &[]);
     watched["status"]["allocation"]["devices"]["results"][0]["adminAccess"] = json!(true);
     let admin = claim("admin", &[exactly("r", &json!({"adminAccess": true}))]);
@@ -46,7 +46,7 @@ fn a_device_with_admin_access_is_not_in_use() {
 }
 
 #[test]
-fn an_allocated_claim_restricts_the_pod_to_its_node() {
+fn an_allocated_claim_restricts_the_pod_to_the_node_of_the_devices() {
     let cluster = two_nodes([allocated(claim("c", &[request("r", 1)]), "n2", &["c"], &[])]);
     assert_eq!(answer(&cluster, user(&["c"]), "n1"), UNAVAILABLE);
     assert_eq!(answer(&cluster, user(&["c"]), "n2"), "");
@@ -93,13 +93,36 @@ fn an_attribute_that_a_selector_needs_and_a_device_lacks_is_an_error() {
 }
 
 #[test]
-fn the_first_alternative_that_fits_is_chosen_and_ranked() {
+fn the_first_alternative_that_fits_is_chosen_and_its_rank_determines_the_score() {
     let claims = || [claim("c", &[first_available("r", &[3, 2, 1])])];
     let mut cluster = two_nodes(claims());
     let scores = trial().scores(&cluster, &user(&["c"]).info()).unwrap();
     assert_eq!(scores, Some(vec![100, 85]), "raw scores 7 and 6");
     assert_eq!(devices(&mut cluster, user(&["c"]), "n1"), ["r/option-1=a", "r/option-1=b"]);
     assert_eq!(devices(&mut two_nodes(claims()), user(&["c"]), "n2"), ["r/option-2=c"]);
+}
+
+#[test]
+fn alternatives_score_8_then_7_then_6_and_the_scores_of_requests_and_claims_add_up() {
+    let alone = |name: &str, counts: &[i64]| claim(name, &[first_available("r", counts)]);
+    let both = claim("both", &[first_available("r", &[1, 1]), first_available("s", &[3, 1])]);
+    let mut chosen = allocated(alone("chosen", &[3, 1]), "n1", &["a"], &[]);
+    chosen["status"]["allocation"]["devices"]["results"][0]["request"] = json!("r/option-1");
+    for (claims, expected) in [
+        (vec![alone("first", &[1, 2, 3])], 8),
+        (vec![alone("second", &[3, 1, 2])], 7),
+        (vec![alone("last", &[4, 3, 2])], 6),
+        (vec![both], 8 + 7),
+        (vec![alone("c", &[1]), alone("d", &[3, 1])], 8 + 7),
+        (vec![alone("open", &[1]), chosen], 8 + 7),
+        (vec![claim("plain", &[request("r", 1)])], 0),
+    ] {
+        let names: Vec<String> =
+            claims.iter().map(|claim| claim["metadata"]["name"].as_str().unwrap().to_owned()).collect();
+        let user = user(&names.iter().map(String::as_str).collect::<Vec<_>>()).info();
+        let scores = trial().raw_scores(&two_nodes(claims), &user).unwrap().unwrap();
+        assert_eq!(scores[0], expected, "{names:?}");
+    }
 }
 
 #[test]
@@ -114,7 +137,7 @@ fn a_request_for_all_devices_needs_every_matching_device() {
 }
 
 #[test]
-fn incomplete_pools_are_passed_over_unless_all_devices_are_wanted() {
+fn incomplete_pools_are_skipped_unless_all_devices_are_requested() {
     let mut half = slice("n1", &[device("a")]);
     half["spec"]["pool"]["resourceSliceCount"] = json!(2);
     let mut cluster = world([node("n1")]);
@@ -128,7 +151,7 @@ fn incomplete_pools_are_passed_over_unless_all_devices_are_wanted() {
 }
 
 #[test]
-fn slices_of_an_older_generation_do_not_count() {
+fn slices_of_an_older_generation_are_ignored() {
     let mut cluster = world([node("n1")]);
     let mut newer = slice("n1", &[device("new")]);
     newer["metadata"]["name"] = json!("newer");
@@ -139,7 +162,7 @@ fn slices_of_an_older_generation_do_not_count() {
 }
 
 #[test]
-fn a_pool_with_a_device_name_twice_is_invalid() {
+fn a_pool_with_a_duplicate_device_name_is_invalid() {
     let mut cluster = world([node("n1")]);
     set_custom::<ResourceSlice>(&mut cluster, [slice("n1", &[device("a"), device("a")])]);
     set_custom::<ResourceClaim>(&mut cluster, [claim("c", &[request("r", 1)])]);
@@ -180,7 +203,7 @@ fn constraints_compare_the_attributes_of_devices() {
 }
 
 #[test]
-fn devices_that_share_counters_exclude_each_other() {
+fn devices_that_share_counters_are_allocated_only_while_the_counters_suffice() {
     let partition = |name: &str, memory: &str| {
         let consumes = json!([{"counterSet": "gpu", "counters": {"memory": {"value": memory}}}]);
         json!({"name": name, "consumesCounters": consumes})
@@ -227,7 +250,7 @@ fn a_search_that_takes_too_many_steps_is_an_error() {
     let many: Vec<Value> = (0..40).map(|at| device(&format!("d{at}"))).collect();
     let mut cluster = world([node("worker")]);
     set_custom::<ResourceSlice>(&mut cluster, [slice("worker", &many)]);
-    // 20 of 40 devices, and one that does not exist: every combination is tried.
+    // The claim requests 20 of 40 devices and one that does not exist, so the search would try every combination.
     let nothing = json!({"selectors": [{"cel": {"expression": "false"}}]});
     set_custom::<ResourceClaim>(&mut cluster, [claim("c", &[request("r", 20), exactly("s", &nothing)])]);
     let args = serde_json::from_value(json!({"filterTimeout": "5ms"})).unwrap();
@@ -266,4 +289,26 @@ fn devices_that_failed_to_become_ready_make_their_claim_unavailable() {
     assert_eq!(answer(&cluster, user(&["c"]), "n1"), "");
     cluster.set_now(harbormaster_api::Timestamp::from_secs(601));
     assert_eq!(answer(&cluster, user(&["c"]), "n1"), UNAVAILABLE);
+}
+
+#[test]
+fn an_allocation_without_node_operations_needs_a_node_that_declares_the_feature_as_of_1_37() {
+    let mut skipping = allocated(claim("c", &[request("r", 1)]), "n1", &["a"], &[]);
+    skipping["status"]["allocation"]["devices"]["results"][0]["skipNodeOperations"] = json!(["*"]);
+    for (feature, expected) in [("Other", ["", UNAVAILABLE]), ("DRAOptionalNodeOperations", ["", ""])] {
+        let mut cluster = world([node("n1").feature(feature)]);
+        set_custom::<ResourceClaim>(&mut cluster, [skipping.clone()]);
+        let found = [Release::V1_36, Release::V1_37]
+            .map(|release| answer_of(&plugin_of(release), &cluster, user(&["c"]), "n1"));
+        assert_eq!(found, expected, "{feature}");
+    }
+}
+
+#[test]
+fn rules_taint_the_devices_of_a_node() {
+    let mut cluster = two_nodes([claim("c", &[request("r", 1)])]);
+    let spec = json!({"deviceSelector": {"pool": "n2"}, "taint": {"key": "k", "effect": "NoSchedule"}});
+    set_custom::<DeviceTaintRule>(&mut cluster, [json!({"metadata": {"name": "r"}, "spec": spec})]);
+    let found = ["n1", "n2"].map(|node| answer_of(&plugin_of(Release::V1_37), &cluster, user(&["c"]), node));
+    assert_eq!(found, ["", NONE]);
 }

@@ -1,16 +1,29 @@
-use harbormaster_framework::events::Hint;
+use harbormaster_api::pod::PodCondition;
+use harbormaster_framework::events::{ClusterEvent, Hint};
 use harbormaster_testkit::custom;
 
 use super::*;
 
-fn wakes(old: Option<&Value>, new: Option<&Value>) -> bool {
+/// Returns true if the change wakes a pod with the claim `c` and, unless `is_complete`, a claim that does not exist.
+fn wakes(release: Release, is_complete: bool, old: Option<&Value>, new: Option<&Value>) -> bool {
+    let mut cluster = two_nodes([claim("c", &[request("r", 1)])]);
+    set_custom::<ResourceClaim>(&mut cluster, new.cloned());
     let typed = |object: Option<&Value>| object.map(custom::<ResourceClaim>);
     let (old, new) = (typed(old), typed(new));
-    trial().custom_hint(&user(&["c"]).info(), old.as_ref(), new.as_ref()) == Some(Hint::Queue)
+    let action = match (&old, &new) {
+        (None, _) => Action::ADD,
+        (_, None) => Action::DELETE,
+        _ => Action::UPDATE,
+    };
+    let event = ClusterEvent::new(EventResource::of::<ResourceClaim>(), action);
+    let pod = if is_complete { user(&["c"]) } else { user(&["c", "missing"]) };
+    let change = Change::custom(old.as_ref(), new.as_ref());
+    let trial = Trial::of(plugin_of(release));
+    trial.hint_with_objects(cluster.objects(), event, &pod.info(), &change) == Some(Hint::Queue)
 }
 
 #[test]
-fn changes_of_the_pods_own_claims_and_released_devices_wake_the_pod() {
+fn a_pod_wakes_when_its_claim_is_created_or_allocated_or_devices_are_released() {
     let (own, other) = (claim("c", &[request("r", 1)]), claim("other", &[request("r", 1)]));
     let with_devices = |claim: &Value| allocated(claim.clone(), "n1", &["a"], &[]);
     let mut labeled = own.clone();
@@ -23,7 +36,87 @@ fn changes_of_the_pods_own_claims_and_released_devices_wake_the_pod() {
         ("other claim released", Some(with_devices(&other)), Some(other.clone()), true),
         ("own claim labeled", Some(own.clone()), Some(labeled), false),
         ("own claim deleted", Some(own.clone()), None, false),
+        ("other claim deleted with its devices", Some(with_devices(&other)), None, true),
     ] {
-        assert_eq!(wakes(old.as_ref(), new.as_ref()), expected, "{what}");
+        for release in [Release::V1_36, Release::V1_37] {
+            let wakes = |is_complete| wakes(release, is_complete, old.as_ref(), new.as_ref());
+            assert_eq!(wakes(true), expected, "{what} in {release}");
+            let is_deletion = what == "other claim deleted with its devices";
+            let expected = release == Release::V1_37 && is_deletion;
+            assert_eq!(wakes(false), expected, "{what} in {release}: another claim is missing");
+        }
+    }
+}
+
+#[test]
+fn a_rule_that_no_longer_taints_devices_wakes_pods() {
+    let rule = |selector: Value, effect: &str| {
+        let taint = json!({"key": "k", "effect": effect});
+        let spec = json!({"deviceSelector": selector, "taint": taint});
+        custom::<DeviceTaintRule>(&json!({"metadata": {"name": "r"}, "spec": spec}))
+    };
+    let all = || rule(json!({}), "NoSchedule");
+    for (what, old, new, expected) in [
+        ("new", None, Some(all()), None),
+        ("deleted", Some(all()), None, Some(Hint::Queue)),
+        ("unchanged", Some(all()), Some(all()), Some(Hint::Skip)),
+        ("for fewer devices", Some(all()), Some(rule(json!({"pool": "p"}), "NoSchedule")), Some(Hint::Queue)),
+        ("without effect", Some(rule(json!({}), "None")), Some(all()), Some(Hint::Skip)),
+        ("without devices", Some(rule(json!(null), "NoSchedule")), None, Some(Hint::Skip)),
+    ] {
+        let action = match (&old, &new) {
+            (None, _) => Action::ADD,
+            (_, None) => Action::DELETE,
+            _ => Action::UPDATE,
+        };
+        let event = ClusterEvent::new(EventResource::of::<DeviceTaintRule>(), action);
+        let change = Change::custom(old.as_ref(), new.as_ref());
+        let (cluster, pod) = (two_nodes([claim("c", &[request("r", 1)])]), user(&["c"]).info());
+        let hint = |release| {
+            Trial::of(plugin_of(release)).hint_with_objects(cluster.objects(), event, &pod, &change)
+        };
+        assert_eq!([hint(Release::V1_36), hint(Release::V1_37)], [None, expected], "{what}");
+    }
+}
+
+#[test]
+fn deleting_the_claim_for_extended_resources_wakes_its_pod() {
+    let event = ClusterEvent::new(EventResource::of::<ResourceClaim>(), Action::DELETE);
+    for (uid, expected) in [("p", Hint::Queue), ("another pod", Hint::Skip)] {
+        let old = custom::<ResourceClaim>(&extended::made_for(uid));
+        let change = Change::custom(Some(&old), None);
+        assert_eq!(
+            trial().hint_with_objects(two_nodes([]).objects(), event, &user(&[]).info(), &change),
+            Some(expected)
+        );
+    }
+}
+
+#[test]
+fn a_pod_that_needs_devices_and_loses_its_node_before_binding_wakes_other_pods() {
+    let event = ClusterEvent::new(EventResource::AssignedPod, Action::DELETE);
+    let cluster = two_nodes([claim("c", &[request("r", 1)])]);
+    for (what, gone, waiting, expected) in [
+        ("with a claim", user(&["d"]).on("n1"), user(&["c"]), Hint::Queue),
+        (
+            "with extended resources",
+            pod("q").request("example.com/gpu", "1").on("n1"),
+            user(&["c"]),
+            Hint::Queue,
+        ),
+        ("bound", user(&["d"]).on("n1"), user(&["c"]), Hint::Skip),
+        ("without claims", pod("q").on("n1"), user(&["c"]), Hint::Skip),
+        ("without a node", user(&["d"]), user(&["c"]), Hint::Skip),
+        ("a claim is missing", user(&["d"]).on("n1"), user(&["c", "missing"]), Hint::Skip),
+    ] {
+        let mut gone = gone.build();
+        gone.status.conditions.extend((what == "bound").then(|| PodCondition {
+            type_: "PodScheduled".into(),
+            status: "True".into(),
+            ..PodCondition::default()
+        }));
+        let change = Change::Pod { old: Some(&gone), new: None };
+        let hint = trial().hint_with_objects(cluster.objects(), event, &waiting.info(), &change);
+        assert_eq!(hint, Some(expected), "{what}");
     }
 }

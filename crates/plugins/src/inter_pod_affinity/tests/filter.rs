@@ -20,9 +20,13 @@ fn service(names: &[&str]) -> Requirement {
 
 /// Verdict for a single node `n` in region `r1` and zone `z1`.
 fn on_one_node(pods: &[PodBuilder], incoming: PodBuilder) -> &'static str {
+    on_one_node_in(Release::V1_36, pods, incoming)
+}
+
+fn on_one_node_in(release: Release, pods: &[PodBuilder], incoming: PodBuilder) -> &'static str {
     let pods = pods.iter().map(|p| p.clone().on("n"));
     let nodes = with_teams(cluster([at("n", "r1", "z1")], pods));
-    verdicts(&nodes, &incoming.info())[0]
+    verdicts_by(&trial_in(release), &nodes, &incoming.info())[0]
 }
 
 fn scan() -> PodBuilder {
@@ -127,7 +131,7 @@ fn anti_affinity_keeps_pods_apart_in_both_directions() {
             AFFINITY,
         ),
         (
-            "own anti-affinity is reported before that of others",
+            "own anti-affinity is reported before anti-affinity of others",
             vec![scan().shuns(term("zone", &[has("security")]))],
             secure().shuns(scanned("zone")),
             ANTI,
@@ -152,12 +156,12 @@ fn anti_affinity_keeps_pods_apart_in_both_directions() {
             ANTI,
         ),
         (
-            "one of two terms of the other matches",
+            "one of two terms of the other pod matches",
             vec![labelled(&["def"]).shuns(term("zone", &[has("abc")])).shuns(term("zone", &[has("ghi")]))],
             labelled(&["abc"]),
             OTHERS,
         ),
-        ("the key is unknown", vec![scan()], secure().shuns(scanned("rack")), FITS),
+        ("no node has the key", vec![scan()], secure().shuns(scanned("rack")), FITS),
         ("a term without selector", vec![scan()], secure().shuns(without_selector("zone")), FITS),
         ("terminating pods count", vec![scan().terminating()], secure().shuns(scanned("zone")), ANTI),
         (
@@ -200,19 +204,26 @@ fn namespace_selectors_match_the_labels_of_namespaces() {
     }
 }
 
-/// kube-scheduler also evaluates the namespace selectors of the pod's own terms on empty labels. It evaluates the
+/// kube-scheduler 1.36 also evaluates the namespace selectors of the pod's own terms on empty labels. It evaluates the
 /// namespace selectors of other pods' terms only on the labels of the incoming pod's namespace.
 #[test]
-fn a_negative_namespace_selector_matches_every_namespace_only_in_own_terms() {
+fn a_negative_namespace_selector_matches_every_namespace_only_in_own_terms_of_1_36() {
     let not_a: &[Requirement] = &[none_of("team", &["a"])];
     let no_team: &[Requirement] = &[lacks("team")];
     for by_labels in [not_a, no_team] {
         let scanned = |key| within(term(key, &[service(&["scan"])]), &[], Some(by_labels));
-        assert_eq!(on_one_node(&[scan().namespace("a1")], secure().wants(scanned("zone"))), FITS);
-        assert_eq!(on_one_node(&[scan().namespace("a1")], secure().shuns(scanned("zone"))), ANTI);
         let other = || pod("other").shuns(scanned("zone"));
-        assert_eq!(on_one_node(&[other()], scan().namespace("a1")), SKIPPED);
-        assert_eq!(on_one_node(&[other()], scan().namespace("?")), OTHERS, "no object, no labels");
+        for (release, wanted, shunned) in [(Release::V1_36, FITS, ANTI), (Release::V1_37, AFFINITY, FITS)] {
+            let scanning = [scan().namespace("a1")];
+            assert_eq!(on_one_node_in(release, &scanning, secure().wants(scanned("zone"))), wanted);
+            assert_eq!(on_one_node_in(release, &scanning, secure().shuns(scanned("zone"))), shunned);
+            assert_eq!(on_one_node_in(release, &[other()], scan().namespace("a1")), SKIPPED);
+            assert_eq!(
+                on_one_node_in(release, &[other()], scan().namespace("?")),
+                OTHERS,
+                "a namespace without an object has no labels"
+            );
+        }
     }
     let mixed: &[Requirement] = &[lacks("x"), has("team")];
     let scanned = within(term("zone", &[service(&["scan"])]), &[], Some(mixed));
@@ -221,7 +232,7 @@ fn a_negative_namespace_selector_matches_every_namespace_only_in_own_terms() {
 }
 
 #[test]
-fn domains_span_nodes() {
+fn all_nodes_of_a_domain_get_the_same_verdict() {
     let regions =
         || [in_region("n1", "China"), in_region("n2", "China").label("az", "az1"), in_region("n3", "India")];
     let foo = |value: &str, on: &str| pod("other").label("foo", value).on(on);
@@ -250,7 +261,7 @@ fn every_term_counts_in_its_own_domain() {
     let both = || pod("p").label("foo", "").label("bar", "");
     for (case, pods, incoming, expected) in [
         (
-            "any own anti-affinity term is enough",
+            "one of the pod's anti-affinity terms is enough",
             vec![with("q", &["foo", "bar"], "na")],
             pod("p").shuns(t("foo", "region")).shuns(t("bar", "zone")),
             [ANTI, ANTI, ANTI],
@@ -262,13 +273,13 @@ fn every_term_counts_in_its_own_domain() {
             [ANTI, ANTI, FITS],
         ),
         (
-            "an own term whose key is unknown",
+            "a term of the pod whose key no node has",
             vec![with("q", &["foo", "bar"], "na")],
             pod("p").shuns(t("foo", "rack")).shuns(t("bar", "zone")),
             [ANTI, FITS, FITS],
         ),
         (
-            "terms of two others in two domains",
+            "terms of two other pods with different keys",
             vec![
                 with("q", &[], "na").shuns(t("foo", "zone")),
                 with("r", &[], "na").shuns(t("bar", "region")),
@@ -277,14 +288,19 @@ fn every_term_counts_in_its_own_domain() {
             [OTHERS, OTHERS, OTHERS],
         ),
         (
-            "a term of another whose key is unknown",
+            "a term of another pod whose key no node has",
             vec![with("q", &[], "na").shuns(t("foo", "rack")).shuns(t("bar", "zone"))],
             both(),
             [OTHERS, FITS, FITS],
         ),
-        ("only an unknown key", vec![with("q", &[], "na").shuns(t("foo", "rack"))], both(), [SKIPPED; 3]),
         (
-            "one matching term of each of two others",
+            "no term has a key of a node",
+            vec![with("q", &[], "na").shuns(t("foo", "rack"))],
+            both(),
+            [SKIPPED; 3],
+        ),
+        (
+            "one matching term of each of two other pods",
             vec![
                 with("q", &[], "na").shuns(t("foo", "zone")).shuns(t("x", "zone")),
                 with("r", &[], "nb").shuns(t("bar", "zone")).shuns(t("y", "zone")),
@@ -293,7 +309,7 @@ fn every_term_counts_in_its_own_domain() {
             [OTHERS, OTHERS, FITS],
         ),
         (
-            "affinity to one pod in two domains",
+            "affinity to one pod with two keys",
             vec![with("q", &["foo", "bar"], "na")],
             pod("p").wants(t("foo", "region")).wants(t("bar", "zone")),
             [FITS, AFFINITY, AFFINITY],
@@ -323,7 +339,7 @@ fn the_first_pod_of_a_group_needs_only_the_keys() {
     assert_eq!(
         verdicts(&nodes(&[partly().on("na")]), &group().info()),
         [FITS, AFFINITY],
-        "one term is not all"
+        "the other pod matches only one of two terms"
     );
     let follower = || pod("p").wants(term("zone", &[one_of("foo", &["bar"])]));
     assert_eq!(verdicts(&nodes(NOWHERE), &follower().info()), [AFFINITY; 2], "the pod does not match itself");
@@ -332,7 +348,7 @@ fn the_first_pod_of_a_group_needs_only_the_keys() {
 }
 
 #[test]
-fn a_group_with_a_pod_anywhere_no_longer_has_a_first_pod() {
+fn a_group_with_a_pod_in_any_domain_has_no_first_pod() {
     let nodes = |on: &str| {
         let member = pod("q").label("foo", "bar").on(on);
         cluster([at("na", "r1", "z1"), at("nb", "r1", "z2"), node("nc")], [member])
@@ -347,12 +363,12 @@ fn a_group_with_a_pod_anywhere_no_longer_has_a_first_pod() {
     assert_eq!(
         verdicts(&nodes("unknown"), &group),
         [FITS, FITS, AFFINITY],
-        "nor does a pod on an unknown node"
+        "a pod on an unknown node does not count"
     );
 }
 
 #[test]
-fn a_selector_with_a_syntax_error_fits_nowhere_and_the_reason_names_its_list() {
+fn a_pod_whose_selector_has_a_syntax_error_fits_nowhere_and_the_reason_names_the_list() {
     let bad = || term("zone", &[service(&["{{.bad-value.}}"])]);
     let problem = "values[0][service]: Invalid value: \"{{.bad-value.}}\": a valid label must be an empty string or \
          consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character \
@@ -381,7 +397,7 @@ fn a_selector_with_a_syntax_error_fits_nowhere_and_the_reason_names_its_list() {
 }
 
 #[test]
-fn a_list_with_a_syntax_error_is_ignored_for_a_pod_on_a_node() {
+fn a_bound_pods_list_of_terms_with_a_syntax_error_is_ignored() {
     let bad = || term("zone", &[service(&["{{.bad-value.}}"])]);
     let scanned = || term("zone", &[service(&["scan"])]);
     assert_eq!(on_one_node(&[pod("q").shuns(scanned()).shuns(bad())], scan()), SKIPPED);

@@ -22,6 +22,15 @@ fn pending(pod: PodBuilder) -> PodBuilder {
 }
 
 fn after_pod(waiting: PodBuilder, old: Option<PodBuilder>, new: Option<PodBuilder>) -> Hint {
+    after_pod_in(Release::V1_36, waiting, old, new)
+}
+
+fn after_pod_in(
+    release: Release,
+    waiting: PodBuilder,
+    old: Option<PodBuilder>,
+    new: Option<PodBuilder>,
+) -> Hint {
     let action = match (&old, &new) {
         (None, _) => Action::ADD,
         (_, None) => Action::DELETE,
@@ -29,11 +38,12 @@ fn after_pod(waiting: PodBuilder, old: Option<PodBuilder>, new: Option<PodBuilde
     };
     let (old, new) = (old.map(PodBuilder::build), new.map(PodBuilder::build));
     let change = Change::Pod { old: old.as_ref(), new: new.as_ref() };
-    trial().hint(ClusterEvent::new(EventResource::AssignedPod, action), &waiting.info(), &change).unwrap()
+    let event = ClusterEvent::new(EventResource::AssignedPod, action);
+    trial_in(release).hint(event, &waiting.info(), &change).unwrap()
 }
 
 #[test]
-fn a_pod_that_now_matches_all_affinity_terms_helps() {
+fn another_pod_that_now_matches_all_affinity_terms_wakes_the_pod() {
     use Hint::{Queue, Skip};
     let wants = || pod("p").wants(scanned("region"));
     let wants_both = || pod("p").wants(term("h", &[has("aaa")])).wants(term("h", &[has("bbb")]));
@@ -41,64 +51,90 @@ fn a_pod_that_now_matches_all_affinity_terms_helps() {
     for (case, waiting, old, new, expected) in [
         ("added", wants(), None, service("scan"), Queue),
         ("added, nominated", wants(), None, nominated(service("scan")), Queue),
-        ("added, neither", wants(), None, pending(service("scan")), Skip),
+        ("added, neither bound nor nominated", wants(), None, pending(service("scan")), Skip),
         ("added, other labels", wants(), None, unlabelled(), Skip),
         ("added, other namespace", wants(), None, service("scan").namespace("ns"), Skip),
         ("added, one of two terms", wants_both(), None, unlabelled(), Skip),
         ("added, no terms", pod("p"), None, service("scan"), Skip),
         ("added, anti-affinity only", pod("p").shuns(scanned("region")), None, service("scan"), Skip),
-        ("now it matches", wants(), Some(unlabelled()), service("scan"), Queue),
-        ("it matched before", wants(), Some(service("value2")), service("scan"), Skip),
-        ("it no longer matches", wants(), Some(service("scan")), unlabelled(), Skip),
-        ("neither before nor now", wants_both(), Some(unlabelled()), service("scan"), Skip),
-        ("now both terms", wants_both(), Some(unlabelled()), unlabelled().label("bbb", ""), Queue),
-        ("it has no node", wants(), Some(pending(unlabelled())), pending(service("scan")), Skip),
-        ("it has just been bound", wants(), Some(pending(unlabelled())), service("scan"), Skip),
+        ("the other pod now matches", wants(), Some(unlabelled()), service("scan"), Queue),
+        ("the other pod matched before", wants(), Some(service("value2")), service("scan"), Skip),
+        ("the other pod no longer matches", wants(), Some(service("scan")), unlabelled(), Skip),
+        ("the other pod never matches both terms", wants_both(), Some(unlabelled()), service("scan"), Skip),
+        (
+            "the other pod now matches both terms",
+            wants_both(),
+            Some(unlabelled()),
+            unlabelled().label("bbb", ""),
+            Queue,
+        ),
+        ("the other pod has no node", wants(), Some(pending(unlabelled())), pending(service("scan")), Skip),
+        ("the other pod has just been bound", wants(), Some(pending(unlabelled())), service("scan"), Skip),
     ] {
         assert_eq!(after_pod(waiting, old, Some(new)), expected, "{case}");
     }
 }
 
 #[test]
-fn a_pod_that_no_longer_matches_all_anti_affinity_terms_helps() {
+fn another_pod_that_no_longer_matches_the_anti_affinity_wakes_the_pod() {
     use Hint::{Queue, Skip};
     let shuns = || pod("p").shuns(scanned("region"));
-    let shuns_two = || shuns().shuns(term("zone", &[has("x")]));
     let nominated = |pod: PodBuilder| pending(pod).nominated_to("n");
     for (case, waiting, old, new, expected) in [
-        ("it no longer matches", shuns(), service("scan"), Some(service("aaaa")), Queue),
-        ("now it matches", shuns(), service("bbb"), Some(service("scan")), Skip),
-        ("it still matches", shuns(), service("scan"), Some(service("value2")), Skip),
+        ("the other pod no longer matches", shuns(), service("scan"), Some(service("aaaa")), Queue),
+        ("the other pod now matches", shuns(), service("bbb"), Some(service("scan")), Skip),
+        ("the other pod still matches", shuns(), service("scan"), Some(service("value2")), Skip),
         ("deleted", shuns(), service("scan"), None, Queue),
         ("deleted, nominated", shuns(), nominated(service("scan")), None, Queue),
-        ("deleted, neither", shuns(), pending(service("scan")), None, Skip),
+        ("deleted, neither bound nor nominated", shuns(), pending(service("scan")), None, Skip),
         ("deleted, other labels", shuns(), unlabelled(), None, Skip),
         ("deleted, nominated with other labels", shuns(), nominated(unlabelled()), None, Skip),
-        ("deleted, but only one of two terms matched", shuns_two(), service("scan"), None, Skip),
         ("deleted, affinity only", pod("p").wants(scanned("region")), service("scan"), None, Skip),
     ] {
-        assert_eq!(after_pod(waiting, Some(old), new), expected, "{case}");
+        for release in Release::ALL {
+            let (waiting, old, new) = (waiting.clone(), Some(old.clone()), new.clone());
+            assert_eq!(after_pod_in(*release, waiting, old, new), expected, "{release} {case}");
+        }
     }
 }
 
 #[test]
-fn the_end_of_a_pod_whose_anti_affinity_selects_this_pod_helps() {
+fn one_matching_anti_affinity_term_of_several_is_enough_from_1_37() {
+    let two = |pod: PodBuilder| pod.shuns(scanned("region")).shuns(term("zone", &[has("x")]));
+    let scan = || pod("p").label("service", "scan");
+    for (case, waiting, old, new) in [
+        ("deleted", two(pod("p")), service("scan"), None),
+        ("relabeled", two(pod("p")), service("scan"), Some(unlabelled())),
+        ("its own terms, deleted", scan(), two(pod("other").on("n")), None),
+    ] {
+        for (release, expected) in [(Release::V1_36, Hint::Skip), (Release::V1_37, Hint::Queue)] {
+            let (waiting, old, new) = (waiting.clone(), Some(old.clone()), new.clone());
+            assert_eq!(after_pod_in(release, waiting, old, new), expected, "{release} {case}");
+        }
+    }
+}
+
+#[test]
+fn the_removal_of_a_pod_whose_anti_affinity_selects_this_pod_wakes_the_pod() {
     let shunning = || pod("other").on("n").shuns(scanned("region"));
     let scan = || pod("p").label("service", "scan");
     let deleted = |waiting, gone| after_pod(waiting, Some(gone), None);
     assert_eq!(deleted(scan(), shunning()), Hint::Queue);
     assert_eq!(deleted(pod("p").label("service", "foo"), shunning()), Hint::Skip);
     let apart = pod("p").label("service", "foo").shuns(scanned("region"));
-    assert_eq!(deleted(apart, shunning().label("service", "foo")), Hint::Skip, "no anti-affinity either way");
-    assert_eq!(deleted(scan(), shunning().shuns(term("zone", &[has("x")]))), Hint::Skip, "all terms or none");
+    assert_eq!(deleted(apart, shunning().label("service", "foo")), Hint::Skip, "neither selects the other");
     assert_eq!(deleted(scan().namespace("ns"), shunning()), Hint::Skip);
     assert_eq!(deleted(scan(), pod("other").on("n").dislikes(1, scanned("region"))), Hint::Skip);
 }
 
 #[test]
-fn new_labels_of_the_pod_itself_help() {
-    let own = |value: &str| Some(pod("p").label("foo", value));
-    assert_eq!(after_pod(pod("p").label("foo", "baz"), own("bar"), own("baz")), Hint::Queue);
+fn new_labels_of_the_pod_itself_wake_the_pod() {
+    let (old, new) = (pod("p").label("foo", "bar").build(), pod("p").label("foo", "baz").build());
+    for resource in [EventResource::UnschedulablePod, EventResource::TargetPod] {
+        let event = ClusterEvent::new(resource, Action::UPDATE_POD_LABEL);
+        let change = Change::Pod { old: Some(&old), new: Some(&new) };
+        assert_eq!(trial().hint(event, &pod("p").info(), &change), Some(Hint::Queue), "{resource}");
+    }
     let other = |value: &str| Some(pod("other").label("foo", value));
     assert_eq!(after_pod(pod("p").label("foo", "baz"), other("bar"), other("baz")), Hint::Skip);
 }
@@ -135,7 +171,7 @@ fn after_node(waiting: PodBuilder, old: Option<NodeBuilder>, new: NodeBuilder) -
 }
 
 #[test]
-fn a_node_that_joins_or_changes_a_domain_helps() {
+fn a_node_that_enters_an_affinity_domain_or_leaves_an_anti_affinity_domain_wakes_the_pod() {
     use Hint::{Queue, Skip};
     let wants = || pod("p").wants(scanned("zone"));
     let shuns = || pod("p").shuns(scanned("zone"));

@@ -17,12 +17,12 @@ fn pods_without_affinity_are_signed_by_their_labels() {
     assert_eq!(
         keys(&trial_with(1, true), plain()),
         Some(Vec::new()),
-        "labels matter only to preferences of others"
+        "as in kube-scheduler, labels are left out if preferences of other pods are ignored"
     );
     for trial in [trial(), trial_with(1, true)] {
         assert_eq!(keys(&trial, plain().wants(term("zone", &[]))), None);
         assert_eq!(keys(&trial, plain().dislikes(1, term("zone", &[]))), None);
         let empty = plain().spec(|s| s.pod_anti_affinity = Some(PodAffinity::default()));
-        assert_eq!(keys(&trial, empty), None, "present but empty");
+        assert_eq!(keys(&trial, empty), None, "even an empty affinity prevents signing");
     }
 }

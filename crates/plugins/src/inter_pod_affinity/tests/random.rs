@@ -186,7 +186,7 @@ impl Definition<'_> {
 }
 
 #[test]
-fn answers_equal_those_of_visiting_every_pod() {
+fn answers_equal_those_of_a_definition_that_visits_every_pod() {
     let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
     for seed in 0..500 {
         let mut dice = Dice::new(seed);

@@ -46,8 +46,17 @@ fn scores(
     pods: impl IntoIterator<Item = (&'static str, PodBuilder)>,
     incoming: PodBuilder,
 ) -> Option<Vec<i64>> {
+    scores_in(Release::V1_36, nodes, pods, incoming)
+}
+
+fn scores_in(
+    release: Release,
+    nodes: impl IntoIterator<Item = NodeBuilder>,
+    pods: impl IntoIterator<Item = (&'static str, PodBuilder)>,
+    incoming: PodBuilder,
+) -> Option<Vec<i64>> {
     let pods = pods.into_iter().enumerate().map(|(at, (node, pod))| pod.uid(&format!("u{at}")).on(node));
-    scores_of(&trial(), &with_teams(cluster(nodes, pods)), &incoming.info())
+    scores_of(&trial_in(release), &with_teams(cluster(nodes, pods)), &incoming.info())
 }
 
 fn china_india_az1() -> [NodeBuilder; 3] {
@@ -90,16 +99,16 @@ fn disliked_pods_make_a_domain_worse() {
     let far = || s("S1").dislikes(5, level("az", "S1"));
     let az_and_region = || [zone("n1", "az1"), region("n2", "China")];
     for (case, pods) in [
-        ("no such pod", vec![("n1", s("S1")), ("n2", s("S2"))]),
-        ("no such key", vec![("n1", s("S1")), ("n2", s("S1"))]),
-        ("more such pods", vec![("n1", s("S1")), ("n1", s("S1")), ("n2", s("S2"))]),
+        ("the pod on n2 is not disliked", vec![("n1", s("S1")), ("n2", s("S2"))]),
+        ("n2 lacks the key", vec![("n1", s("S1")), ("n2", s("S1"))]),
+        ("two disliked pods on n1", vec![("n1", s("S1")), ("n1", s("S1")), ("n2", s("S2"))]),
     ] {
         assert_eq!(scores(az_and_region(), pods, far()), Some(vec![0, 100]), "{case}");
     }
 }
 
 #[test]
-fn preferences_of_pods_on_nodes_count_as_well() {
+fn preferences_of_pods_on_nodes_also_count() {
     let pods = || [("n1", near_s1(s("S1"))), ("n2", near_s2(s("S2")))];
     assert_eq!(scores(china_india_az1(), pods(), s("S2")), Some(vec![0, 100, 0]));
     let far = |level_of: &str, other: &str| s(level_of).dislikes(5, level("az", other));
@@ -118,12 +127,16 @@ fn preferences_of_pods_on_nodes_count_as_well() {
     let pods = |weight| [("n1", selected(weight)), ("n2", near_s2(s("S2")))];
     assert_eq!(scores(china_india_az1(), pods(5), s("S1").namespace("a1")), Some(vec![100, 0, 0]));
     assert_eq!(scores(china_india_az1(), pods(-5), s("S1").namespace("a1")), Some(vec![0, 100, 100]));
-    assert_eq!(scores(china_india_az1(), pods(5), s("S1").namespace("b1")), None, "the other team");
-    assert_eq!(scores(china_india_az1(), pods(5), s("S1").namespace("b2")), Some(vec![100, 0, 0]), "listed");
+    assert_eq!(scores(china_india_az1(), pods(5), s("S1").namespace("b1")), None, "a pod of the other team");
+    assert_eq!(
+        scores(china_india_az1(), pods(5), s("S1").namespace("b2")),
+        Some(vec![100, 0, 0]),
+        "a listed namespace"
+    );
 }
 
 #[test]
-fn all_four_directions_add_up() {
+fn affinity_and_anti_affinity_of_the_pod_and_of_others_add_up() {
     assert_eq!(
         scores(
             [region("n1", "China"), zone("n2", "az1")],
@@ -159,7 +172,7 @@ fn all_four_directions_add_up() {
             near_s1_far_from_s2(s("S1"))
         ),
         Some(vec![100, 0, 100, 0]),
-        "8, -5, 8, -5"
+        "sums of 8, -5, 8 and -5"
     );
 }
 
@@ -167,7 +180,7 @@ fn all_four_directions_add_up() {
 fn own_preferences_apply_to_listed_or_selected_namespaces() {
     let there = || within(level("region", "S1"), &["b2"], Some(&[one_of("team", &["a"])]));
     let nodes = || [region("n1", "China"), region("n2", "India")];
-    for (third, name) in [("b1", "left out"), ("b2", "listed")] {
+    for (third, name) in [("b1", "neither listed nor selected"), ("b2", "listed")] {
         let pods = || {
             [("n1", "a1"), ("n1", "a1"), ("n1", third), ("n2", "a2")]
                 .map(|(n, ns)| (n, s("S1").namespace(ns)))
@@ -177,16 +190,16 @@ fn own_preferences_apply_to_listed_or_selected_namespaces() {
         assert_eq!(scores(nodes(), pods(), incoming().dislikes(5, there())), Some(vec![0, 100]), "{name}");
     }
     let anywhere_but_a = within(level("region", "S1"), &[], Some(&[none_of("team", &["a"])]));
-    assert_eq!(
-        scores(nodes(), [("n1", s("S1").namespace("a1"))], pod("p").likes(5, anywhere_but_a.clone())),
-        Some(vec![100, 0]),
-        "a negative selector of the pod's own term matches every namespace"
-    );
+    for (release, expected) in [(Release::V1_36, Some(vec![100, 0])), (Release::V1_37, None)] {
+        let incoming = pod("p").likes(5, anywhere_but_a.clone());
+        let scores = scores_in(release, nodes(), [("n1", s("S1").namespace("a1"))], incoming);
+        assert_eq!(scores, expected, "a negative selector of the pod's own term in {release}");
+    }
     let held = pod("q").likes(5, anywhere_but_a);
     assert_eq!(
         scores(nodes(), [("n1", held)], s("S1").namespace("a1")),
         None,
-        "one of another pod's term does not"
+        "a negative selector of another pod's term does not"
     );
 }
 
@@ -204,10 +217,10 @@ fn required_affinity_of_pods_on_nodes_counts_with_its_own_weight() {
         scores_of(&trial_with(weight, false), &nodes(), &s("S1").namespace(namespace).info())
     };
     assert_eq!(with(1, "default"), Some(vec![100, 100, 0]));
-    assert_eq!(with(0, "default"), None, "nothing is added at all");
-    assert_eq!(with(1, "a1"), Some(vec![100, 100, 0]), "selected");
-    assert_eq!(with(1, "b2"), Some(vec![100, 100, 0]), "listed");
-    assert_eq!(with(1, "b1"), None, "neither");
+    assert_eq!(with(0, "default"), None, "the weight is zero");
+    assert_eq!(with(1, "a1"), Some(vec![100, 100, 0]), "a selected namespace");
+    assert_eq!(with(1, "b2"), Some(vec![100, 100, 0]), "a listed namespace");
+    assert_eq!(with(1, "b1"), None, "neither listed nor selected");
     let twice = || pod("q").wants(level("region", "S1")).wants(term("region", &[has("security")]));
     assert_eq!(
         scores(china_india_az1(), [("n1", twice()), ("n2", twice())], s("S2")),
@@ -234,8 +247,8 @@ fn equal_sums_score_zero_not_a_hundred() {
 fn contributions_that_cancel_out_are_scored() {
     let nodes = || [region("n1", "China"), region("n2", "India")];
     let both = || pod("p").likes(5, level("region", "S1")).dislikes(5, level("region", "S1"));
-    assert_eq!(scores(nodes(), [("n1", s("S1"))], both()), Some(vec![0, 0]), "own");
-    assert_eq!(scores(nodes(), [("n1", both())], s("S1")), Some(vec![0, 0]), "held");
+    assert_eq!(scores(nodes(), [("n1", s("S1"))], both()), Some(vec![0, 0]), "terms of the pod itself");
+    assert_eq!(scores(nodes(), [("n1", both())], s("S1")), Some(vec![0, 0]), "terms of the bound pod");
     assert_eq!(scores(nodes(), [], both()), None);
     assert_eq!(scores([node("n1")], [("n1", s("S1"))], both()), None, "no node has the key");
 }
@@ -246,15 +259,15 @@ fn scores_are_truncated_not_rounded() {
     let pods = [("n2", s("S1")), ("n3", s("S1")), ("n3", s("S1"))];
     let more = ["n4"; 7].map(|node| (node, s("S1")));
     let found = scores(nodes, pods.into_iter().chain(more), near_s1(pod("p")));
-    assert_eq!(found, Some(vec![0, 14, 28, 100]), "5, 10 and 35");
+    assert_eq!(found, Some(vec![0, 14, 28, 100]), "sums of 5, 10 and 35");
     let nodes = [region("n1", "a"), region("n2", "b"), region("n3", "c")];
     let weighted = pod("p").likes(29, level("region", "S1")).likes(100, level("region", "S2"));
     let found = scores(nodes, [("n2", s("S1")), ("n3", s("S2"))], weighted);
-    assert_eq!(found, Some(vec![0, 28, 100]), "29 hundredths are a little less as a float");
+    assert_eq!(found, Some(vec![0, 28, 100]), "100 * (29 / 100) is slightly less than 29 as a float");
 }
 
 #[test]
-fn preferences_of_pods_on_nodes_may_be_ignored() {
+fn preferences_of_bound_pods_can_be_ignored() {
     let nodes = || {
         let pods = [near_s1_far_from_s2(s("S1")).on("n1"), near_s2(s("S2")).uid("u").on("n2")];
         cluster([region("n1", "China"), region("n2", "India")], pods)
@@ -266,7 +279,7 @@ fn preferences_of_pods_on_nodes_may_be_ignored() {
     assert_eq!(
         found(true, own),
         Some(vec![0, 100]),
-        "a pod with preferences of its own considers all terms: 1 and 6"
+        "if the pod has preferences of its own, all terms count: sums of 1 and 6"
     );
     let cannot_match = s("S2").likes(1, term("nowhere", &[has("x")]));
     assert_eq!(found(true, cannot_match), Some(vec![0, 100]), "the preference need not match");
@@ -276,7 +289,11 @@ fn preferences_of_pods_on_nodes_may_be_ignored() {
 fn a_pod_to_which_no_term_applies_is_not_scored() {
     assert_eq!(scores(china_india_az1(), [], s("S1")), None);
     assert_eq!(scores([], [], s("S2")), None, "no nodes");
-    assert_eq!(scores(china_india_az1(), [("gone", near_s1(pod("q")))], s("S1")), None, "on an unknown node");
+    assert_eq!(
+        scores(china_india_az1(), [("gone", near_s1(pod("q")))], s("S1")),
+        None,
+        "a pod on an unknown node"
+    );
 }
 
 #[test]

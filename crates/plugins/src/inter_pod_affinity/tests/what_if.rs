@@ -22,11 +22,14 @@ fn same(key: &str) -> PodAffinityTerm {
 fn waiting() -> Vec<(&'static str, PodBuilder)> {
     vec![
         ("anti-affinity", foo("p").shuns(same("zone"))),
-        ("two anti-affinity terms of one key", foo("p").shuns(same("zone")).shuns(term("zone", &[has("x")]))),
+        (
+            "two anti-affinity terms with one key",
+            foo("p").shuns(same("zone")).shuns(term("zone", &[has("x")])),
+        ),
         ("affinity to itself", foo("p").wants(same("zone"))),
         ("affinity in two domains", foo("p").wants(same("zone")).wants(term("region", &[has("foo")]))),
         ("affinity to others", pod("p").wants(same("zone"))),
-        ("both", foo("p").wants(same("region")).shuns(same("zone"))),
+        ("affinity and anti-affinity", foo("p").wants(same("region")).shuns(same("zone"))),
     ]
 }
 
@@ -52,7 +55,7 @@ fn changed(nodes: &Cluster, pod: &PodInfo, changes: &[(bool, &str, Arc<PodInfo>)
 }
 
 #[test]
-fn a_pod_that_joins_counts_as_if_it_had_always_been_there() {
+fn a_pod_that_joins_or_leaves_has_the_same_effect_as_in_a_new_attempt() {
     let others = [
         foo("o"),
         pod("o").label("x", ""),
@@ -92,7 +95,7 @@ fn adding_and_removing_a_pod_changes_nothing() {
 }
 
 #[test]
-fn the_last_pod_of_a_group_that_leaves_makes_room_for_a_first_pod() {
+fn after_the_last_pod_of_a_group_has_left_the_next_pod_counts_as_the_first() {
     let member = foo("q").on("na");
     let table = cluster(nodes(), [member.clone()]);
     let incoming = foo("p").wants(same("zone")).info();
@@ -106,7 +109,7 @@ fn the_last_pod_of_a_group_that_leaves_makes_room_for_a_first_pod() {
 }
 
 #[test]
-fn one_of_several_pods_that_leaves_is_not_the_last() {
+fn a_domain_stays_excluded_until_its_last_matching_pod_leaves() {
     let pods = [foo("q").on("na"), foo("r").on("na")];
     let table = cluster(nodes(), pods.clone());
     let apart = foo("p").shuns(same("zone")).info();
@@ -124,7 +127,7 @@ fn a_pod_that_joins_may_use_an_unwatched_key() {
 }
 
 #[test]
-fn copies_change_independently() {
+fn copies_of_the_state_change_independently() {
     let table = cluster(nodes(), [foo("q").on("na")]);
     let incoming = foo("p").shuns(same("zone")).info();
     let trial = trial();

@@ -6,7 +6,7 @@ use harbormaster_testkit::custom;
 use super::*;
 
 #[test]
-fn a_new_csi_node_or_a_higher_limit_helps() {
+fn a_new_csi_node_or_a_higher_limit_wakes_the_pod() {
     let waiting = claims("p", &["a"]).info();
     let of = |drivers: &[(&str, Option<i32>)]| custom::<CsiNode>(&limits("n", drivers));
     let old = of(&[("a", Some(2)), ("b", None)]);
@@ -29,7 +29,7 @@ fn a_new_csi_node_or_a_higher_limit_helps() {
 }
 
 #[test]
-fn the_end_of_a_pod_with_a_node_and_volumes_that_may_count_helps() {
+fn the_removal_of_a_bound_or_nominated_pod_with_volumes_that_may_count_wakes_the_waiting_pod() {
     let waiting = claims("p", &["a"]).info();
     let event = ClusterEvent::new(EventResource::AssignedPod, Action::DELETE);
     for (gone, expected) in [
@@ -50,7 +50,7 @@ fn the_end_of_a_pod_with_a_node_and_volumes_that_may_count_helps() {
 }
 
 #[test]
-fn a_new_claim_of_the_pod_helps_including_one_of_an_ephemeral_volume() {
+fn new_claims_of_the_pod_including_claims_for_ephemeral_volumes_wake_it() {
     let waiting = claims("p", &["a"]).volume(VolumeSource::Ephemeral).info();
     for (name, expected) in
         [("a", Hint::Queue), ("p-v1", Hint::Queue), ("b", Hint::Skip), ("p-v0", Hint::Skip)]
@@ -62,7 +62,7 @@ fn a_new_claim_of_the_pod_helps_including_one_of_an_ephemeral_volume() {
 }
 
 #[test]
-fn a_deleted_attachment_helps_pods_with_claims_or_disks_of_its_driver() {
+fn a_deleted_attachment_wakes_pods_with_claims_or_with_disks_of_its_driver() {
     let gone = custom::<VolumeAttachment>(&attachment("x", EBS, "n", "a"));
     let azure = |kind: &str| InTreeDisk::AzureDisk { uri: "u".into(), kind: kind.into() };
     for (waiting, expected) in [

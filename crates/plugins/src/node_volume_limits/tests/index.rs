@@ -1,4 +1,4 @@
-//! Compares the index with a rebuilt one and with a recount after random changes.
+//! Compares the index with a rebuilt one after random changes, and with a recount in random clusters.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ fn random_pod(dice: &mut Dice, name: &str) -> PodBuilder {
     (0..dice.below(4)).fold(pod(name), |pod, _| pod.volume(random_volume(dice)))
 }
 
-/// Changes or removes an object.
+/// Adds, changes or removes an object.
 fn change_an_object(dice: &mut Dice, nodes: &mut Cluster) {
     let (name, other) = (dice.pick(&NAMES), dice.pick(&["", "a", "b", "c", "gone"]));
     let gone = dice.below(5) == 0;
@@ -78,7 +78,7 @@ fn check_index(nodes: &Cluster, when: &str) {
 }
 
 #[test]
-fn the_index_equals_a_rebuilt_one_after_changes_of_pods_nodes_and_objects() {
+fn the_index_equals_a_rebuilt_one_after_each_random_change() {
     for seed in 0..40 {
         let (mut dice, mut nodes, mut specs) = (Dice::new(seed), world([], None), SpecTable::default());
         nodes.add_index(IndexKind::of::<AttachedVolumes>());

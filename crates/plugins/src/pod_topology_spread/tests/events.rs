@@ -18,7 +18,7 @@ fn pod_hint(trial: &Trial, waiting: PodBuilder, old: Option<PodBuilder>, new: Op
 }
 
 #[test]
-fn pods_that_a_constraint_selects_wake_when_added_removed_or_relabeled() {
+fn pods_that_a_constraint_selects_wake_the_pod_when_added_removed_or_relabeled() {
     use Hint::{Queue, Skip};
     let foo = || pod("o").label("foo", "").on("n");
     let bar = || pod("o").label("bar", "").on("n");
@@ -30,9 +30,9 @@ fn pods_that_a_constraint_selects_wake_when_added_removed_or_relabeled() {
         ("added", one(), None, Some(foo()), Queue),
         ("added without a node", one(), None, Some(unbound()), Skip),
         ("added, nominated", one(), None, Some(unbound().nominated_to("n")), Queue),
-        ("added elsewhere", one(), None, Some(foo().namespace("other")), Skip),
+        ("added in another namespace", one(), None, Some(foo().namespace("other")), Skip),
         ("added, not selected", one(), None, Some(bar()), Skip),
-        ("added, selected by the second", two(), None, Some(bar()), Queue),
+        ("added, selected by the second constraint", two(), None, Some(bar()), Queue),
         ("gone", one(), Some(foo()), None, Queue),
         ("gone, never bound", one(), Some(unbound()), None, Skip),
         ("gone, nominated and not selected", one(), Some(pod("o").nominated_to("n")), None, Skip),
@@ -40,11 +40,17 @@ fn pods_that_a_constraint_selects_wake_when_added_removed_or_relabeled() {
         ("never bound and changed", one(), Some(unbound()), Some(pod("o")), Skip),
         ("bound meanwhile", one(), Some(unbound()), Some(foo()), Skip),
         ("an unrelated label", one(), Some(foo()), Some(foo().label("x", "y")), Skip),
-        ("no label", one(), Some(foo()), Some(foo()), Skip),
+        ("the same labels", one(), Some(foo()), Some(foo()), Skip),
         ("selected now", one(), Some(bare()), Some(foo()), Queue),
         ("no longer selected", one(), Some(foo()), Some(bare()), Queue),
         ("another value", one(), Some(foo()), Some(foo().label("foo", "x")), Queue),
-        ("the second constraint selects it now", two(), Some(foo()), Some(foo().label("bar", "")), Queue),
+        (
+            "the second constraint now selects the other pod",
+            two(),
+            Some(foo()),
+            Some(foo().label("bar", "")),
+            Queue,
+        ),
         ("selected by neither, as before", two(), Some(bare()), Some(bare().label("x", "")), Skip),
         ("a soft constraint", spreading([soft(1, "zone")]), None, Some(foo()), Skip),
         ("an empty selector", spreading([on_everything(hard(1, "zone"))]), None, Some(bar()), Queue),
@@ -56,11 +62,10 @@ fn pods_that_a_constraint_selects_wake_when_added_removed_or_relabeled() {
 }
 
 #[test]
-fn the_pod_wakes_itself_by_relevant_labels_and_by_tolerations_if_taints_are_honored() {
+fn a_pod_wakes_when_it_tolerates_an_honored_taint_or_stops_matching_itself() {
     let own = |constraint| spreading([constraint]);
     let plain = || hard(1, "zone");
     let tolerant = |pod: PodBuilder| pod.tolerate(tolerates("k", ""));
-    let elsewhere = |pod: PodBuilder| pod.uid("uid-other");
     for (case, constraint, old, new, expected) in [
         (
             "a toleration, taints honored",
@@ -71,28 +76,27 @@ fn the_pod_wakes_itself_by_relevant_labels_and_by_tolerations_if_taints_are_hono
         ),
         ("a toleration, taints ignored", plain(), own(plain()), tolerant(own(plain())), Hint::Skip),
         (
-            "other tolerations, as many",
+            "as many tolerations, but different ones",
             honoring_taints(plain()),
             own(plain()).tolerate(tolerates_all()),
             tolerant(own(plain())),
             Hint::Queue,
         ),
-        (
-            "a toleration of another pod",
-            honoring_taints(plain()),
-            elsewhere(own(plain())).on("n"),
-            elsewhere(tolerant(own(plain()))).on("n"),
-            Hint::Skip,
-        ),
-        ("it no longer matches itself", plain(), own(plain()), pod("p"), Hint::Queue),
+        ("the pod no longer matches itself", plain(), own(plain()), pod("p"), Hint::Queue),
         ("an unrelated label", plain(), own(plain()), own(plain()).label("x", "y"), Hint::Skip),
     ] {
-        assert_eq!(pod_hint(&trial(), own(constraint), Some(old), Some(new)), expected, "{case}");
+        let waiting = own(constraint).info();
+        let (old, new) = (old.build(), new.build());
+        for resource in [EventResource::UnschedulablePod, EventResource::TargetPod] {
+            let event = ClusterEvent::new(resource, Action::UPDATE_POD_TOLERATION);
+            let change = Change::Pod { old: Some(&old), new: Some(&new) };
+            assert_eq!(trial().hint(event, &waiting, &change), Some(expected), "{case}");
+        }
     }
 }
 
 #[test]
-fn nodes_with_all_keys_wake_when_added_removed_or_moved() {
+fn nodes_with_all_keys_wake_the_pod_when_added_removed_relabeled_or_tainted() {
     use Hint::{Queue, Skip};
     let zone = |zone: &str| node("n").label("zone", zone);
     let both = |zone: &str, rack: &str| node("n").label("zone", zone).label("rack", rack);
@@ -129,7 +133,7 @@ fn nodes_with_all_keys_wake_when_added_removed_or_moved() {
 }
 
 #[test]
-fn under_hard_defaults_any_pod_of_the_namespace_wakes() {
+fn under_hard_defaults_any_pod_of_the_namespace_wakes_the_pod() {
     let trial = Trial::of(listing(
         json!([{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}]),
     ));
@@ -137,23 +141,10 @@ fn under_hard_defaults_any_pod_of_the_namespace_wakes() {
     for (case, old, new, expected) in [
         ("added", None, Some(other()), Hint::Queue),
         ("gone", Some(other()), None, Hint::Queue),
-        ("added elsewhere", None, Some(other().namespace("other")), Hint::Skip),
+        ("added in another namespace", None, Some(other().namespace("other")), Hint::Skip),
         ("other labels", Some(other()), Some(other().label("x", "")), Hint::Queue),
         ("the same labels", Some(other()), Some(other()), Hint::Skip),
     ] {
         assert_eq!(pod_hint(&trial, pod("p"), old, new), expected, "{case}");
     }
-}
-
-#[test]
-fn it_is_registered_for_pods_and_nodes() {
-    let plugin = plugin();
-    let events: Vec<String> = plugin.events().unwrap().iter().map(|r| r.event.to_string()).collect();
-    assert_eq!(
-        events,
-        [
-            "PodAdd|Delete|UpdatePodLabel|UpdatePodToleration",
-            "NodeAdd|Delete|UpdateNodeLabel|UpdateNodeTaint"
-        ]
-    );
 }

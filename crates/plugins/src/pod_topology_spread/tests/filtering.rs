@@ -72,12 +72,12 @@ fn with_fewer_domains_than_min_domains_the_smallest_counts_as_zero() {
     let nodes = cluster(three(), foos(&[("a", 2), ("b", 2), ("x", 1)]));
     for (min, expected) in [(4, [SKEW, SKEW, FITS]), (3, [FITS; 3]), (2, [FITS; 3])] {
         let pod = spreading([needing(min, hard(2, "node"))]).info();
-        assert_eq!(verdicts(&trial(), &nodes, &pod), expected, "nodes 2/2/1 with {min} domains");
+        assert_eq!(verdicts(&trial(), &nodes, &pod), expected, "nodes 2/2/1 with minDomains {min}");
     }
     let nodes = cluster(two_zones(), foos(&[("a", 1), ("b", 1), ("x", 1)]));
     for (min, expected) in [(3, [SKEW, SKEW, FITS, FITS]), (2, [FITS; 4])] {
         let pod = spreading([needing(min, hard(2, "zone"))]).info();
-        assert_eq!(verdicts(&trial(), &nodes, &pod), expected, "zones 2/1 with {min} domains");
+        assert_eq!(verdicts(&trial(), &nodes, &pod), expected, "zones 2/1 with minDomains {min}");
     }
 }
 
@@ -95,7 +95,11 @@ fn nodes_that_the_pods_affinity_excludes_are_not_domains() {
     assert_eq!(verdicts(&trial(), &nodes, &selected), [FITS; 4]);
     let nodes = cluster(two_zones(), foos(&[("b", 2), ("y", 1)]));
     let pod = spreading([hard(1, "zone")]).requires_node_label("node", &["a", "x", "y"]).info();
-    assert_eq!(verdicts(&trial(), &nodes, &pod), [FITS, FITS, SKEW, SKEW], "0/~2~/0/1");
+    assert_eq!(
+        verdicts(&trial(), &nodes, &pod),
+        [FITS, FITS, SKEW, SKEW],
+        "zones 0/1, because b is excluded"
+    );
 }
 
 #[test]
@@ -168,9 +172,9 @@ fn constraints_with_the_same_key_are_independent() {
         vec![both("1", "a"), foo("2", "a"), both("3", "b"), foo("4", "y"), both("5", "y"), foo("6", "y")];
     let pod = spreading([on_bar(hard(1, "zone")), hard(1, "zone")]).label("bar", "").info();
     let verdict = |pods: &Vec<PodBuilder>| verdicts(&trial(), &cluster(two_zones(), pods.clone()), &pod);
-    assert_eq!(verdict(&pods), [SKEW, SKEW, FITS, FITS], "3/3 and 2/1");
+    assert_eq!(verdict(&pods), [SKEW, SKEW, FITS, FITS], "zones 3/3 for foo and 2/1 for bar");
     pods.push(foo("7", "y"));
-    assert_eq!(verdict(&pods), [SKEW; 4], "3/4 and 2/1");
+    assert_eq!(verdict(&pods), [SKEW; 4], "zones 3/4 for foo and 2/1 for bar");
 }
 
 #[test]
@@ -187,7 +191,7 @@ fn a_node_that_lacks_one_key_counts_for_no_constraint() {
 fn the_first_constraint_that_fails_is_reported() {
     let nodes = cluster([zoned("a", "1"), node("b").label("zone", "2")], foos(&[("a", 0), ("b", 5)]));
     let by_zone_first = spreading([hard(1, "zone"), hard(1, "node")]).info();
-    assert_eq!(verdicts(&trial(), &nodes, &by_zone_first), [FITS, LABEL], "its zone is not a domain");
+    assert_eq!(verdicts(&trial(), &nodes, &by_zone_first), [FITS, LABEL], "the zone of b is not a domain");
     let nodes = cluster([zoned("a", "1"), zoned("b", "2"), node("c").label("zone", "1")], foos(&[("a", 5)]));
     let pods = |constraints: [TopologySpreadConstraint; 2]| spreading(constraints).info();
     assert_eq!(verdicts(&trial(), &nodes, &pods([hard(1, "zone"), hard(1, "node")])), [SKEW, FITS, SKEW]);
@@ -200,7 +204,7 @@ fn an_empty_selector_counts_no_pods_but_matches_the_pod_itself() {
     let pod = spreading([on_everything(hard(1, "node"))]).info();
     assert_eq!(verdicts(&trial(), &nodes, &pod), [FITS; 4]);
     let pod = spreading([on_everything(hard(0, "node"))]).info();
-    assert_eq!(verdicts(&trial(), &nodes, &pod), [SKEW; 4], "itself is one too many");
+    assert_eq!(verdicts(&trial(), &nodes, &pod), [SKEW; 4], "the pod itself is one too many");
 }
 
 #[test]

@@ -44,7 +44,7 @@ impl<'a> WhatIf<'a> {
 }
 
 #[test]
-fn the_smallest_domain_follows_pods_that_come_and_go() {
+fn the_smallest_count_follows_pods_that_are_added_and_removed() {
     let foo = pod("other").label("foo", "").info();
     let trial = trial();
     let pod = spreading([hard(1, "node")]).info();
@@ -68,7 +68,7 @@ fn the_smallest_domain_follows_pods_that_come_and_go() {
 }
 
 #[test]
-fn only_pods_that_count_change_anything() {
+fn only_pods_that_count_change_the_verdicts() {
     let nodes = || {
         let [a, b, x, y] = two_zones();
         let y = y.taint("k", "v", "NoSchedule");
@@ -79,10 +79,10 @@ fn only_pods_that_count_change_anything() {
     let unmoved = vec![true, false, false, false, false];
     let moved = vec![true, true, true, true, false];
     for (case, pod, other, node, expected) in [
-        ("one that counts", plain(), foo(), "a", &moved),
+        ("a pod that counts", plain(), foo(), "a", &moved),
         ("another namespace", plain(), foo().namespace("x"), "a", &unmoved),
         ("not selected", plain(), pod("other"), "a", &unmoved),
-        ("a terminating pod counts here", plain(), foo().terminating(), "a", &moved),
+        ("a terminating pod", plain(), foo().terminating(), "a", &moved),
         ("a node without the key", plain(), foo(), "bare", &unmoved),
     ] {
         let (nodes, pod, trial) = (nodes(), pod.info(), trial());
@@ -93,15 +93,15 @@ fn only_pods_that_count_change_anything() {
     let excluded = spreading([honoring_taints(hard(1, "node"))]).info();
     let mut what_if = WhatIf::new(&trial, &nodes, &excluded);
     let before = what_if.fits();
-    assert_eq!(what_if.add(&foo().info(), "y").fits(), before, "a node that taints exclude");
+    assert_eq!(what_if.add(&foo().info(), "y").fits(), before, "a node excluded by its taints");
     let elsewhere = spreading([hard(1, "node")]).requires_node_label("node", &["b", "x"]).info();
     let mut what_if = WhatIf::new(&trial, &nodes, &elsewhere);
     let before = what_if.fits();
-    assert_eq!(what_if.add(&foo().info(), "a").fits(), before, "a node that affinity excludes");
+    assert_eq!(what_if.add(&foo().info(), "a").fits(), before, "a node excluded by the pod's affinity");
 }
 
 #[test]
-fn an_empty_selector_counts_pods_that_come_and_go() {
+fn an_empty_selector_counts_pods_that_are_added_and_removed() {
     let nodes = cluster(two_zones(), foos(&[("a", 3)]));
     let pod = spreading([on_everything(hard(1, "node"))]).info();
     let (trial, any) = (trial(), super::pod("other").info());
@@ -109,7 +109,7 @@ fn an_empty_selector_counts_pods_that_come_and_go() {
     assert_eq!(what_if.fits(), [true; 4], "pods already there do not count");
     assert_eq!(what_if.add(&any, "a").fits(), [false, true, true, true]);
     let mut what_if = WhatIf::new(&trial, &nodes, &pod);
-    assert_eq!(what_if.remove(&any, "a").fits(), [true, false, false, false], "less than none");
+    assert_eq!(what_if.remove(&any, "a").fits(), [true, false, false, false], "the count is negative");
 }
 
 #[test]

@@ -31,6 +31,7 @@ fn on_two_zones(counts: [usize; 4], pod: PodBuilder, candidates: &[&str]) -> Vec
 
 #[test]
 fn domains_with_fewer_pods_score_higher() {
+    // In the names of the cases, `~3~` is the count of a node that is not a candidate.
     let on_host = |max_skew| spreading([soft(max_skew, HOST)]);
     let zone = || spreading([soft(1, "zone")]);
     for (case, counts, pod, candidates, expected) in [
@@ -121,7 +122,7 @@ fn a_node_that_lacks_another_key_counts_for_no_domain() {
 }
 
 #[test]
-fn terminating_pods_and_other_namespaces_score_nothing() {
+fn terminating_pods_and_other_namespaces_do_not_affect_scores() {
     let on = |name: &str, node: &str| pod(name).label("foo", "").on(node);
     let pods = [on("t", "a").terminating(), on("elsewhere", "a").namespace("other"), on("live", "b")];
     let nodes = cluster([node("a"), node("b")], pods);
@@ -150,7 +151,7 @@ fn inclusion_policies_apply_to_values_but_not_to_host_names() {
 }
 
 #[test]
-fn host_names_count_per_node_even_if_two_nodes_share_one() {
+fn pods_are_counted_per_node_for_host_names_even_if_two_nodes_share_one() {
     let twin = node("b").label(HOST, "a");
     let nodes = cluster([node("a"), twin], foos(&[("a", 2), ("b", 1)]));
     let pod = spreading([soft(1, HOST)]).info();
@@ -164,7 +165,7 @@ fn system_defaults_spread_the_pods_that_a_service_selects() {
     assert_eq!(scores_of(&trial(), &nodes, &foo, &ALL), None, "nothing selects the pod");
     nodes.set_object(service("s", Some(&[("foo", "")])));
     assert_eq!(scores_of(&trial(), &nodes, &foo, &ALL).unwrap(), [44, 66, 77, 100], "no node has a zone");
-    assert_eq!(scores_of(&trial(), &nodes, &pod("q").info(), &ALL), None, "another pod");
+    assert_eq!(scores_of(&trial(), &nodes, &pod("q").info(), &ALL), None, "no service selects the pod");
 }
 
 #[test]
@@ -182,7 +183,7 @@ fn listed_defaults_require_every_key() {
     assert_eq!(
         scores_of(&trial, &nodes, &own, &["a", "b", "c"]),
         None,
-        "constraints of any kind replace them"
+        "constraints of any kind replace the defaults"
     );
 }
 
@@ -208,13 +209,13 @@ fn under_system_defaults_nodes_without_a_zone_are_in_the_empty_zone() {
         scores(&["none", "empty", "one"]),
         [2, rounded(2.0 + 4.0 * ln4 + 4.0), rounded(2.0 * ln5 + 2.0 + 2.0 * ln4 + 4.0)]
     );
-    // The missing zone is a domain, too.
+    // Nodes without a zone form a domain even if no node has an empty zone.
     let ln4_hosts = 4f64.ln();
     assert_eq!(scores(&["none", "one"]), [2, rounded(2.0 * ln4_hosts + 2.0 + 2.0 * ln4 + 4.0)]);
 }
 
 #[test]
-fn prescore_skips_the_pod_only_without_soft_constraints() {
+fn prescore_skips_the_pod_without_soft_constraints_or_without_nodes() {
     let nodes = cluster(two_zones(), []);
     for (case, pod, skipped) in [
         ("hard only", spreading([hard(1, "zone")]), true),
@@ -225,7 +226,7 @@ fn prescore_skips_the_pod_only_without_soft_constraints() {
         assert_eq!(scores.is_none(), skipped, "{case}");
     }
     let pod = spreading([soft(1, "zone")]).info();
-    assert_eq!(scores_of(&trial(), &cluster([], []), &pod, &[]), None, "no nodes at all");
+    assert_eq!(scores_of(&trial(), &cluster([], []), &pod, &[]), None, "no nodes");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use harbormaster_testkit::{FakeApi, node, trial::finished};
 use super::*;
 use crate::volume_binding::bind::NodeMetadata;
 
-/// A pod reserved on node `a`, and the API server.
+/// A pod's placement on node `a`, after Reserve, and the API server.
 struct ReservedPod {
     placement: Placement,
     server: FakeApi,
@@ -69,7 +69,7 @@ fn changed(mut object: Value, change: &Value) -> Value {
 }
 
 #[test]
-fn a_volume_is_written_with_its_claim_at_the_version_that_was_read() {
+fn the_patch_of_a_volume_contains_its_claim_and_the_version_that_was_read() {
     let reserved = ReservedPod::of(&[claim("c", LOCAL, &json!({}))], &[volume("v", &json!({}))]);
     reserved.bind();
     let [patch, ..] = &reserved.server.calls()[..] else { panic!("no call") };
@@ -79,7 +79,11 @@ fn a_volume_is_written_with_its_claim_at_the_version_that_was_read() {
     let annotations = json!({"pv.kubernetes.io/bound-by-controller": "yes"});
     let metadata = json!({"resourceVersion": "7", "annotations": annotations});
     assert_eq!(patch.body, json!({"metadata": metadata, "spec": {"claimRef": claim_ref}}));
-    assert_eq!(reserved.volume("v")["spec"]["capacity"]["storage"], "1Gi", "the rest is unchanged");
+    assert_eq!(
+        reserved.volume("v")["spec"]["capacity"]["storage"],
+        "1Gi",
+        "the rest of the volume is unchanged"
+    );
 }
 
 #[test]
@@ -158,7 +162,7 @@ fn a_claim_that_is_not_bound_in_time_fails_the_pod() {
     let claims = [claim("c", LOCAL, &json!({}))];
     let reserved = ReservedPod::of(&claims, &[volume("v", &json!({}))]);
     reserved.server.set::<PersistentVolumeClaim>(changed(claims[0].clone(), &half));
-    assert_eq!(reserved.bind(), late, "the claim does not say that it is complete yet");
+    assert_eq!(reserved.bind(), late, "the claim is not marked as bound yet");
 }
 
 #[test]
@@ -202,9 +206,9 @@ fn made_then(then: impl FnOnce(&ReservedPod)) -> String {
 fn a_volume_that_loses_its_claim_fails_the_pod() {
     let reset = "ClaimRef got reset for pv \"v\"";
     for (what, claim_ref) in [
-        ("reset", json!(null)),
-        ("without UID", json!({"namespace": "default", "name": "c"})),
-        ("another's", json!({"namespace": "default", "name": "d", "uid": "uid-d"})),
+        ("no reference", json!(null)),
+        ("a reference without a UID", json!({"namespace": "default", "name": "c"})),
+        ("a reference to another claim", json!({"namespace": "default", "name": "d", "uid": "uid-d"})),
     ] {
         let error = matched_then(|reserved| {
             let mut volume = reserved.volume("v");
@@ -301,7 +305,7 @@ fn prebind_without_reserve_fails_only_for_pods_with_claims() {
     let placement = Placement::new(user(&["c"]).info(), "a".into());
     assert_eq!(plugin().pre_flight(&placement).unwrap(), PreFlight::Work { parallel: true });
     let cx = BindCycle { placement, api: FakeApi::default().api() };
-    let Err(Stop::Error(error)) = finished(plugin().pre_bind(&cx)) else { panic!("it does not fail") };
+    let Err(Stop::Error(error)) = finished(plugin().pre_bind(&cx)) else { panic!("PreBind succeeds") };
     assert_eq!(error.to_string(), "failed to get cached bindings for pod \"default/p\"");
     let without = Placement::new(pod("p").info(), "a".into());
     assert_eq!(plugin().pre_flight(&without).unwrap(), PreFlight::NothingToDo);

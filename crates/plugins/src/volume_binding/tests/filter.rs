@@ -85,7 +85,7 @@ fn an_in_tree_disk_is_matched_by_the_drivers_label_where_a_driver_serves_it() {
         assert_eq!(rejection_on(&world, user(&["c"]), node), expected, "{node}");
     }
     set_custom::<PersistentVolume>(&mut world, [ebs("aws://a/nonsense")]);
-    assert_eq!(rejection_on(&world, user(&["c"]), "plain"), "", "it need not be translated there");
+    assert_eq!(rejection_on(&world, user(&["c"]), "plain"), "", "the disk need not be translated there");
     let pod = user(&["c"]).info();
     let all = world.nodes().live().clone();
     let error = trial().batch_verdicts(&world, &pod, &all).unwrap_err().to_string();
@@ -112,7 +112,7 @@ fn a_free_in_tree_disk_is_matched_by_its_own_label_even_where_a_driver_serves_it
 }
 
 #[test]
-fn a_claim_with_a_selected_node_fits_only_there_and_is_matched_with_no_volume() {
+fn a_claim_with_a_selected_node_fits_only_there_and_gets_no_existing_volume() {
     let mut world = zones();
     let selected =
         |class: &str| claim("c", class, &json!({"metadata": {"annotations": {SELECTED_NODE: "a"}}}));
@@ -121,7 +121,7 @@ fn a_claim_with_a_selected_node_fits_only_there_and_is_matched_with_no_volume() 
     assert_eq!(
         rejection_on(&world, user(&["c"]), "a"),
         VOLUME,
-        "none is provisioned, and the existing volume does not count"
+        "no volume is provisioned, and the existing volume does not count"
     );
     set_custom::<PersistentVolumeClaim>(&mut world, [selected("made")]);
     assert_eq!(rejection_on(&world, user(&["c"]), "a"), "");
@@ -139,14 +139,14 @@ fn a_volume_must_meet_the_requirements_of_the_claim() {
     let asks = |storage: &str| json!({"spec": {"resources": {"requests": {"storage": storage}}}});
     let fast = json!({"spec": {"volumeAttributesClassName": "fast"}});
     for (what, claimed, offered, fits) in [
-        ("as it is", &none, &none, true),
+        ("a matching volume", &none, &none, true),
         ("too small", &asks("1025Mi"), &none, false),
         ("exactly large enough", &asks("1024Mi"), &none, true),
         ("nothing requested", &asks("0"), &none, true),
         ("taken", &none, &in_use, false),
         ("not ready yet", &none, &json!({"status": {"phase": "Pending"}}), false),
         ("released", &none, &json!({"status": {"phase": "Released"}}), false),
-        ("going", &none, &deleted, false),
+        ("being deleted", &none, &deleted, false),
         ("a device, but a directory is requested", &none, &block, false),
         ("a directory, but a device is requested", &block, &none, false),
         ("a device", &block, &block, true),
@@ -159,8 +159,8 @@ fn a_volume_must_meet_the_requirements_of_the_claim() {
         ("of another class", &none, &json!({"spec": {"storageClassName": "made"}}), false),
         ("in fewer modes", &modes(&["ReadWriteOnce", "ReadOnlyMany"]), &none, false),
         ("in more modes", &none, &modes(&["ReadOnlyMany", "ReadWriteOnce"]), true),
-        ("elsewhere", &none, &on("zone", "b"), false),
-        ("here", &none, &on("zone", "a"), true),
+        ("accessible only from the other zone", &none, &on("zone", "b"), false),
+        ("accessible from this zone", &none, &on("zone", "a"), true),
     ] {
         let mut world = zones();
         set_custom::<PersistentVolumeClaim>(&mut world, [claim("c", LOCAL, claimed)]);
@@ -184,12 +184,12 @@ fn only_the_reserved_volume_is_taken_whatever_its_phase_and_labels() {
     let (here, elsewhere) = (on("zone", "a"), on("zone", "b"));
     let pending = json!({"status": {"phase": "Pending"}, "spec": {"accessModes": []}});
     for (what, aside, expected) in [
-        ("by name", aside(json!(null), &here), ""),
-        ("by UID", aside(json!("uid-c"), &here), ""),
-        ("for a claim of that name that is gone", aside(json!("uid-old"), &here), VOLUME),
+        ("reserved by name", aside(json!(null), &here), ""),
+        ("reserved by UID", aside(json!("uid-c"), &here), ""),
+        ("reserved for a deleted claim of the same name", aside(json!("uid-old"), &here), VOLUME),
         ("not ready, other modes", aside(json!("uid-c"), &pending), ""),
         ("too small", aside(json!("uid-c"), &json!({"spec": {"capacity": {"storage": "1Mi"}}})), VOLUME),
-        ("elsewhere", aside(json!("uid-c"), &elsewhere), VOLUME),
+        ("accessible only from the other zone", aside(json!("uid-c"), &elsewhere), VOLUME),
         ("of another class", aside(json!("uid-c"), &json!({"spec": {"storageClassName": "made"}})), VOLUME),
     ] {
         let mut world = zones();
@@ -203,7 +203,11 @@ fn only_the_reserved_volume_is_taken_whatever_its_phase_and_labels() {
         &mut world,
         [aside(json!("uid-c"), &elsewhere), volume("free", &json!({}))],
     );
-    assert_eq!(rejection_on(&world, user(&["c"]), "a"), VOLUME, "a free volume does not replace it");
+    assert_eq!(
+        rejection_on(&world, user(&["c"]), "a"),
+        VOLUME,
+        "a free volume does not replace the reserved one"
+    );
     assert_eq!(rejection_on(&world, user(&["c"]), "b"), "");
 }
 
@@ -221,7 +225,7 @@ fn two_claims_need_two_volumes_and_one_claim_named_twice_needs_one() {
 }
 
 #[test]
-fn smaller_claims_choose_first_so_that_larger_ones_find_something() {
+fn smaller_claims_choose_first_so_that_larger_ones_find_a_volume() {
     let mut world = zones();
     let asks = |name: &str, storage: &str| {
         claim(name, LOCAL, &json!({"spec": {"resources": {"requests": {"storage": storage}}}}))
@@ -276,12 +280,12 @@ fn a_volume_is_provisioned_where_enough_capacity_is_left_if_the_driver_reports_i
     let wrong = json!({"capacity": "1Gi", "nodeTopology": {"matchExpressions": [{"key": "zone", "operator": "Near"}]}});
     let both = |capacity: &str, largest: &str| json!({"capacity": capacity, "maximumVolumeSize": largest});
     for (what, driver, claimed, capacity, expected) in [
-        ("no driver", None, &one, None, ""),
+        ("no CSIDriver object", None, &one, None, ""),
         ("a driver that reports nothing", silent(), &one, None, ""),
-        ("nothing is known", tells(), &one, None, CAPACITY),
+        ("no capacity is reported", tells(), &one, None, CAPACITY),
         ("enough", tells(), &one, Some(capacity("k", Some("a"), &has("1Gi"))), ""),
         ("too little", tells(), &one, Some(capacity("k", Some("a"), &has("1023Mi"))), CAPACITY),
-        ("elsewhere", tells(), &one, Some(capacity("k", Some("b"), &has("1Gi"))), CAPACITY),
+        ("in the other zone", tells(), &one, Some(capacity("k", Some("b"), &has("1Gi"))), CAPACITY),
         ("of no node", tells(), &one, Some(capacity("k", None, &has("1Gi"))), CAPACITY),
         ("of every node", tells(), &one, Some(everywhere), ""),
         ("of nodes that cannot be determined", tells(), &one, Some(capacity("k", None, &wrong)), CAPACITY),
@@ -292,8 +296,14 @@ fn a_volume_is_provisioned_where_enough_capacity_is_left_if_the_driver_reports_i
             Some(capacity("k", Some("a"), &both("9Gi", "1Mi"))),
             CAPACITY,
         ),
-        ("and not the rest", tells(), &one, Some(capacity("k", Some("a"), &both("1Mi", "9Gi"))), ""),
-        ("no amount", tells(), &one, Some(capacity("k", Some("a"), &json!({}))), CAPACITY),
+        (
+            "the remaining capacity does not count",
+            tells(),
+            &one,
+            Some(capacity("k", Some("a"), &both("1Mi", "9Gi"))),
+            "",
+        ),
+        ("a capacity without an amount", tells(), &one, Some(capacity("k", Some("a"), &json!({}))), CAPACITY),
         (
             "another class",
             tells(),
@@ -340,7 +350,7 @@ fn each_claim_alone_must_find_capacity_but_together_they_may_exceed_it() {
 }
 
 #[test]
-fn the_first_claim_without_a_volume_decides_between_no_volume_and_no_room() {
+fn the_first_claim_without_a_volume_determines_the_reason() {
     let mut world = zones();
     set_custom::<CsiDriver>(
         &mut world,

@@ -39,7 +39,7 @@ fn a_new_class_or_other_allowed_topologies_wake_the_pod() {
 }
 
 #[test]
-fn any_event_on_the_pods_own_claims_wakes_it() {
+fn any_new_or_changed_claim_of_the_pod_wakes_it() {
     let named =
         |name: &str, namespace: &str| claim(name, LOCAL, &json!({"metadata": {"namespace": namespace}}));
     for (name, namespace, expected) in
@@ -122,11 +122,11 @@ fn new_or_increased_capacity_wakes_the_pod() {
 }
 
 #[test]
-fn a_pod_with_claims_that_gives_up_its_node_before_binding_wakes_others() {
+fn a_pod_with_claims_wakes_others_when_it_gives_up_its_node_before_binding() {
     let event = ClusterEvent::new(EventResource::AssignedPod, Action::DELETE);
     for (what, gone, scheduled, expected) in [
-        ("decided", user(&["d"]).on("n"), None, Hint::Queue),
-        ("decided after a failure", user(&["d"]).on("n"), Some("False"), Hint::Queue),
+        ("reserved", user(&["d"]).on("n"), None, Hint::Queue),
+        ("reserved after an earlier failure", user(&["d"]).on("n"), Some("False"), Hint::Queue),
         ("bound", user(&["d"]).on("n"), Some("True"), Hint::Skip),
         ("without claims", pod("plain").on("n"), None, Hint::Skip),
         ("without a node", user(&["d"]), None, Hint::Skip),
@@ -148,5 +148,5 @@ fn a_driver_that_stops_reporting_capacity_does_not_wake_pods_with_only_claims() 
         custom::<CsiDriver>(&json!({"metadata": {"name": "csi"}, "spec": {"storageCapacity": tells}}))
     };
     let hint = trial().custom_hint(&user(&["c"]).info(), Some(&driver(true)), Some(&driver(false)));
-    assert_eq!(hint, Some(Hint::Skip), "as upstream, although there may be room now");
+    assert_eq!(hint, Some(Hint::Skip), "as upstream, although the pod may now fit");
 }

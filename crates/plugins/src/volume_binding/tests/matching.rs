@@ -81,7 +81,7 @@ fn random_volume(dice: &mut Dice, name: &str) -> Value {
 }
 
 #[test]
-fn every_claim_gets_the_smallest_volume_and_the_first_by_name_among_equals() {
+fn every_claim_gets_its_reserved_volume_or_else_the_smallest_one_that_fits() {
     let (mut placed, mut refused) = (0, 0);
     for seed in 0..400 {
         let mut dice = Dice::new(seed);

@@ -70,7 +70,7 @@ fn the_claim_of_an_ephemeral_volume_has_a_derived_name_and_must_belong_to_the_po
 }
 
 #[test]
-fn a_claim_without_volume_that_does_not_wait_rejects_the_pod() {
+fn a_claim_rejects_the_pod_if_it_has_no_volume_and_does_not_wait_for_a_consumer() {
     let immediate = "pod has unbound immediate PersistentVolumeClaims";
     let completed = json!({"pv.kubernetes.io/bind-completed": "yes"});
     let old_class = |class: &str| json!({"metadata": {"annotations": {"volume.beta.kubernetes.io/storage-class": class}}});
@@ -90,8 +90,8 @@ fn a_claim_without_volume_that_does_not_wait_rejects_the_pod() {
         ),
         ("has a volume", bound_claim("c", "v"), ""),
         ("waits", claim("c", LOCAL, &json!({})), ""),
-        ("waits by its annotation", claim("c", "now", &old_class(LOCAL)), ""),
-        ("does not wait by its annotation", claim("c", LOCAL, &old_class("now")), immediate),
+        ("annotated with a class that waits", claim("c", "now", &old_class(LOCAL)), ""),
+        ("annotated with a class that does not wait", claim("c", LOCAL, &old_class("now")), immediate),
     ] {
         assert_eq!(rejection_message(&with_claim(claim), user(&["c"])), expected, "{what}");
     }

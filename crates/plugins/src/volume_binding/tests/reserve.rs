@@ -36,7 +36,7 @@ fn a_chosen_volume_is_taken_for_the_next_pod_until_it_is_released() {
     let placement = reserve(&mut world, &named("p", &["c"]), "a");
     assert_eq!(claimed_by(&world, "v"), "c uid-c");
     assert_eq!(rejection_on(&world, user(&["d"]), "a"), VOLUME);
-    assert!(trial().unreserve(&mut world, &placement).is_empty(), "what was written stays");
+    assert!(trial().unreserve(&mut world, &placement).is_empty(), "written changes stay");
     assert_eq!(claimed_by(&world, "v"), "");
     assert_eq!(rejection_on(&world, user(&["d"]), "a"), "");
 }
@@ -72,7 +72,7 @@ fn a_decision_gives_way_to_the_objects_of_the_api_server() {
         ("set aside for another", volume("v", &claimed("d", "")), ["d ", ""]),
         ("claimed by an older claim of that name", volume("v", &claimed("c", "uid-old")), ["c uid-old", ""]),
         ("set aside for the claim", volume("v", &claimed("c", "")), ["c uid-c", "c uid-c"]),
-        ("made anew", volume("v", &json!({"metadata": {"uid": "new"}})), ["", ""]),
+        ("deleted and recreated", volume("v", &json!({"metadata": {"uid": "new"}})), ["", ""]),
     ] {
         let mut world = waiting(&["c", "d"], &[volume("v", &json!({}))]);
         reserve(&mut world, &named("p", &["c"]), "a");
@@ -86,7 +86,7 @@ fn a_decision_gives_way_to_the_objects_of_the_api_server() {
         ("written", claim("c", "made", &annotated("a")), ["a", ""]),
         ("another node", claim("c", "made", &annotated("b")), ["b", ""]),
         ("bound meanwhile", claim("c", "made", &json!({"spec": {"volumeName": "v"}})), ["", ""]),
-        ("made anew", claim("c", "made", &json!({"metadata": {"uid": "new"}})), ["", ""]),
+        ("deleted and recreated", claim("c", "made", &json!({"metadata": {"uid": "new"}})), ["", ""]),
     ] {
         let mut world = waiting(&[], &[]);
         set_custom::<PersistentVolumeClaim>(&mut world, [claim("c", "made", &json!({}))]);

@@ -1,4 +1,4 @@
-use harbormaster_api::args::UtilizationShapePoint;
+use harbormaster_api::{Release, args::UtilizationShapePoint, features::Features};
 use harbormaster_testkit::node;
 
 use super::*;
@@ -22,6 +22,16 @@ fn sized(name: &str, class: &str, storage: &str) -> Value {
 
 fn has(name: &str, class: &str, storage: &str) -> Value {
     volume(name, &json!({"spec": {"storageClassName": class, "capacity": {"storage": storage}}}))
+}
+
+#[test]
+fn storage_is_scored_by_default_from_1_37() {
+    for (release, is_scored) in [(Release::V1_36, false), (Release::V1_37, true)] {
+        let shape = vec![UtilizationShapePoint { utilization: 0, score: 10 }];
+        let args = VolumeBindingArgs { shape, ..Default::default() };
+        let cx = BuildCycle { features: Features::of(release) };
+        assert_eq!(VolumeBinding::build(args, &cx).unwrap().shape.is_some(), is_scored, "{release}");
+    }
 }
 
 #[test]
@@ -89,12 +99,12 @@ fn provisioned_volumes_are_scored_once_by_the_capacity_of_their_class() {
     set_custom::<PersistentVolume>(&mut world, [has("v", LOCAL, "100Gi")]);
     for (what, capacity, claims, expected) in [
         ("one claim", capacity("100Gi", None), &["c"][..], 20),
-        ("two share the room", capacity("100Gi", None), &["c", "d"], 50),
-        ("the largest volume does not count", capacity("100Gi", Some("20Gi")), &["c"], 20),
-        ("more than there is", capacity("10Gi", Some("20Gi")), &["c"], 100),
+        ("two claims share the capacity", capacity("100Gi", None), &["c", "d"], 50),
+        ("the maximum volume size does not count", capacity("100Gi", Some("20Gi")), &["c"], 20),
+        ("more is requested than there is", capacity("10Gi", Some("20Gi")), &["c"], 100),
         ("nothing is left", capacity("0", Some("20Gi")), &["c"], 100),
         ("a class without known capacity", capacity("100Gi", None), &["silent"], 0),
-        ("nor does it count among others", capacity("100Gi", None), &["silent", "c"], 20),
+        ("an unknown capacity does not count among others", capacity("100Gi", None), &["silent", "c"], 20),
         ("only the existing volume counts", capacity("100Gi", None), &["c", "v"], 10),
     ] {
         set_custom::<CsiStorageCapacity>(&mut world, [capacity]);
@@ -124,7 +134,7 @@ fn the_mean_is_rounded_and_the_shape_truncates() {
 }
 
 #[test]
-fn the_emptiest_storage_is_best_by_default() {
+fn with_a_falling_shape_emptier_storage_is_better() {
     let emptiest = scoring(&[(0, 10), (100, 0)]);
     let mut world = world([node("n")]);
     set_custom::<PersistentVolumeClaim>(&mut world, [sized("c", LOCAL, "25Gi")]);
@@ -144,6 +154,6 @@ fn invalid_arguments_are_rejected() {
     assert!(build(negative, false).contains("should not be a negative value"));
     assert!(
         build(VolumeBindingArgs::default(), true).contains("at least one point"),
-        "the configuration fills it in"
+        "scoring needs a shape, which the configuration normally adds"
     );
 }

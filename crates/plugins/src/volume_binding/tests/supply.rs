@@ -82,7 +82,7 @@ fn change_something(dice: &mut Dice, world: &mut Cluster) {
 }
 
 #[test]
-fn the_index_equals_a_rebuilt_one_after_changes_of_nodes_volumes_and_capacities() {
+fn the_index_equals_a_rebuilt_one_after_random_changes() {
     for seed in 0..40 {
         let mut dice = Dice::new(seed);
         let mut world = world([]);

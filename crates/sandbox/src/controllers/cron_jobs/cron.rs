@@ -5,8 +5,8 @@
 
 use jiff::{SignedDuration, Zoned};
 
-/// Maximum number of years to search. An expression that matches no time in this period is treated as matching none at
-/// all, so that even the search for February 31 ends.
+/// Maximum number of years to search. An expression that matches no time in this period is treated as never matching,
+/// so that even the search for February 31 ends.
 const YEARS: i16 = 5;
 
 /// A cron expression.
@@ -19,16 +19,16 @@ pub(super) struct Cron {
     weekdays: Field,
 }
 
-/// Values that a field allows.
+/// One field of an expression: the values that it matches.
 #[derive(Clone, Copy, Debug)]
 struct Field {
     /// One bit per value.
     values: u64,
-    /// True for `*` and `?`.
+    /// True for `*` and `?`, unless there is a step greater than 1.
     any: bool,
 }
 
-/// Values that a field can have.
+/// Values that may appear in a field.
 struct Bounds {
     min: u32,
     max: u32,
@@ -74,7 +74,7 @@ impl Cron {
         })
     }
 
-    /// Returns the first time after `after`, if there is one within five years.
+    /// Returns the first matching time after `after`, if there is one within five years.
     pub(super) fn first_after(&self, after: &Zoned) -> Option<Zoned> {
         let last_year = after.year().checked_add(YEARS)?;
         let mut at = later(&start_of_minute(after)?, 1)?;
@@ -92,7 +92,7 @@ impl Cron {
         None
     }
 
-    /// Returns the last time that is not after `until`, if there is one within five years.
+    /// Returns the last matching time that is not after `until`, if there is one within five years.
     pub(super) fn last_until(&self, until: &Zoned) -> Option<Zoned> {
         let first_year = until.year().checked_sub(YEARS)?;
         let mut at = start_of_minute(until)?;

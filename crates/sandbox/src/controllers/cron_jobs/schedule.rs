@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::cron::Cron;
 use crate::{events::Kind, fields::text};
 
-/// Problem that keeps a CronJob from starting: the kind, reason and message of its event.
+/// Problem that keeps a CronJob from starting Jobs: the kind, reason and message of the event that reports it.
 pub(super) type Complaint = (Kind, &'static str, String);
 
 /// Meaning of `spec.schedule` and `spec.timeZone`.
@@ -114,7 +114,7 @@ mod tests {
             ("@hourly", None, "2026-11-21T10:00:00Z", "2026-11-21T11:00:00Z"),
             ("@midnight", None, "2026-11-21T00:00:00Z", "2026-11-22T00:00:00Z"),
             ("0 9-17 * * MON-FRI", None, "2026-11-20T17:00:00Z", "2026-11-23T09:00:00Z"),
-            // If both days are given, a match of either is enough.
+            // If both the day of the month and the day of the week are given, a match of either is enough.
             ("0 0 1 * SUN", None, "2026-11-15T00:00:00Z", "2026-11-22T00:00:00Z"),
             ("0 12 * * *", Some("Europe/Berlin"), "2026-11-20T11:00:00Z", "2026-11-21T11:00:00Z"),
             ("@every 90s", None, "2026-11-21T10:07:30Z", "2026-11-21T10:09:00Z"),

@@ -11,7 +11,7 @@ use crate::{
     mirror::Mirror,
 };
 
-/// Nodes for each DaemonSet, computed once per template until nodes change.
+/// Nodes for each DaemonSet, computed again only if the DaemonSet's generation or the nodes change.
 #[derive(Debug, Default)]
 pub(super) struct Placement {
     decoder: Decoder,
@@ -35,8 +35,8 @@ impl Placement {
         }
     }
 
-    /// Returns the verdict for every node on whether a DaemonSet's pod belongs there. Returns no verdicts if the
-    /// DaemonSet's template cannot be read.
+    /// Returns the verdict for every node: should the DaemonSet have a pod there? Returns no verdicts if the template
+    /// of the DaemonSet cannot be read.
     pub(super) fn of(&mut self, set: &Value) -> &Fits {
         let generation = number(set, "/metadata/generation").unwrap_or(0);
         let known = self.known.entry(uid(set).to_owned()).or_insert((i64::MIN, Fits::new()));

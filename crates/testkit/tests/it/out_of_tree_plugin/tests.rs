@@ -95,7 +95,7 @@ fn only_nodes_with_tickets_left_are_chosen_and_the_message_explains_rejections()
 }
 
 #[test]
-fn tickets_of_nominated_pods_count() {
+fn tickets_of_nominated_pods_are_treated_as_taken() {
     let (mut runner, mut nodes) = (runner(), theatre());
     let row = nodes.find("many").unwrap();
     let nominated = [NominatedRow { row, pods: vec![wants("nominated", 3).priority(9).info()] }];
@@ -145,7 +145,7 @@ fn a_node_is_nominated_if_evicting_less_important_holders_helps_and_only_as_many
         let after = trial.cluster().find("many").map(|row| taken(trial.cluster().node(row)));
         assert_eq!(after, Some(6), "all changes are undone");
         match answer {
-            PostFiltered::Nominate { node, victims } => {
+            PostFiltered::Nominate { node, victims, .. } => {
                 Ok((node.to_string(), victims.iter().map(|v| v.name.to_string()).collect::<Vec<_>>()))
             }
             PostFiltered::NoHelp { reasons, .. } | PostFiltered::Unresolvable { reasons, .. } => Err(reasons),
@@ -227,7 +227,7 @@ fn pods_of_a_pair_wait_for_each_other() {
 }
 
 #[test]
-fn a_chosen_node_is_reserved_prepared_bound_and_released() {
+fn a_reservation_can_be_given_back_and_made_again_before_the_pod_is_bound() {
     let (mut runner, mut nodes) = (runner(), theatre());
     let pod = wants("p", 3).info();
     let mut rotation = Rotation::default();

@@ -17,7 +17,8 @@ use crate::{
 /// Maximum number of alternatives in a request.
 const MOST_ALTERNATIVES: usize = 8;
 
-/// Sets the defaults of the spec at a pointer.
+/// Sets the defaults of the claim spec at the JSON pointer `spec` and, if there is an allocation, the defaults of its
+/// results.
 pub(super) fn defaults(object: &mut Value, spec: &str) {
     for request in list_mut(object, &format!("{spec}/devices/requests")) {
         if let Some(exactly) = request.get_mut("exactly") {

@@ -73,7 +73,7 @@ pub(super) fn check_pool(name: &str, place: &str, errors: &mut Errors) {
     }
 }
 
-/// Checks the name of an attribute or a capacity: an identifier, perhaps after a domain and a slash.
+/// Checks the name of an attribute or a capacity: an identifier, optionally preceded by a domain and a slash.
 pub(super) fn check_qualified(name: &str, place: &str, errors: &mut Errors) {
     match name.split('/').collect::<Vec<_>>()[..] {
         [identifier] => check_identifier(identifier, place, errors),

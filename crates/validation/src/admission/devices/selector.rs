@@ -1,4 +1,4 @@
-//! Selectors of devices, tolerations, and opaque configuration: parts that claims and classes share.
+//! Device selectors, taints, tolerations and opaque configuration: parts that several kinds of objects share.
 
 use harbormaster_api::labels::label_value_errors;
 use harbormaster_cel::{Features, Selector};
@@ -11,13 +11,11 @@ use crate::{
     value::text,
 };
 
-/// Maximum number of selectors, requests, constraints, and configurations.
+/// Maximum number of elements in a list of selectors, requests, constraints or configurations.
 pub(super) const MOST: usize = 32;
-/// Maximum length of an expression.
+/// Maximum length of an expression, in bytes.
 const LONGEST_EXPRESSION: usize = 10 << 10;
-/// Part of the error in an expression with a function that only kube-scheduler has.
-const UNSUPPORTED: &str = "is not supported by this version of Harbormaster";
-/// Maximum size of opaque parameters and of a device's data.
+/// Maximum size of an object with opaque parameters or with data of a device, in bytes.
 const LARGEST_OBJECT: usize = 10 << 10;
 const EFFECTS: [&str; 3] = ["NoExecute", "NoSchedule", "None"];
 
@@ -35,11 +33,7 @@ fn check_expression(expression: &str, place: &str, errors: &mut Errors) {
         return;
     }
     if let Err(error) = Selector::compile(expression, Features::default()) {
-        let why = error.to_string();
-        // Clusters may contain classes for other schedulers.
-        if !why.contains(UNSUPPORTED) {
-            errors.push(FieldError::invalid(place, expression, why));
-        }
+        errors.push(FieldError::invalid(place, expression, error.to_string()));
     }
 }
 
@@ -87,7 +81,7 @@ fn check_effect(effect: &str, place: &str, errors: &mut Errors) {
     }
 }
 
-/// Checks a configuration, which is opaque for Kubernetes.
+/// Checks a configuration, which is opaque to Kubernetes.
 pub(super) fn check_configuration(configuration: &Value, place: &str, errors: &mut Errors) {
     match configuration.get("opaque") {
         None | Some(Value::Null) => errors.push(FieldError::required(format!("{place}.opaque"), "")),
@@ -99,7 +93,7 @@ pub(super) fn check_configuration(configuration: &Value, place: &str, errors: &m
     }
 }
 
-/// Checks a JSON object of a driver.
+/// Checks a JSON object whose format the driver defines.
 pub(super) fn check_object(object: &Value, place: &str, errors: &mut Errors) {
     match object {
         Value::Null => errors.push(FieldError::required(place, "")),

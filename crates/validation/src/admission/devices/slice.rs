@@ -20,22 +20,22 @@ use crate::{
 const MOST_DEVICES: usize = 128;
 /// Maximum number of devices if any has taints or consumes counters.
 const MOST_COMPLEX_DEVICES: usize = 64;
-/// Maximum number of attributes and capacities of a device.
+/// Maximum number of attributes and capacities of a device, taken together.
 const MOST_ATTRIBUTES: usize = 32;
 const MOST_TAINTS: usize = 16;
 const MOST_COUNTER_SETS: usize = 8;
-/// Maximum number of counters in a set, and of those that a device takes from a set.
+/// Maximum number of counters in a set, and of counters that a device takes from a set.
 const MOST_COUNTERS: usize = 32;
-/// Maximum number of counter sets from which a device takes.
+/// Maximum number of counter sets from which a device takes counters.
 const MOST_CONSUMED_SETS: usize = 2;
 /// Maximum length of the text of an attribute.
 const LONGEST_TEXT: usize = 64;
 /// Maximum length of the key of an attribute in the path of an error.
 const LONGEST_KEY: usize = 96;
 
-/// Attributes with lists of values, whose feature gate is off.
+/// Fields for lists of values in an attribute. Their feature gate is off.
 const LISTS: [&str; 4] = ["bools", "ints", "strings", "versions"];
-/// Values of an attribute.
+/// Fields for single values in an attribute.
 const VALUES: [&str; 4] = ["bool", "int", "string", "version"];
 
 pub(super) fn defaults(slice: &mut Value, now: Timestamp) {
@@ -108,7 +108,7 @@ fn check_pool(pool: &Value, errors: &mut Errors) {
     }
 }
 
-/// Checks which nodes can use the devices.
+/// Checks the fields that determine which nodes can reach the devices.
 fn check_nodes(spec: &Value, errors: &mut Errors) {
     const WHY: &str =
         "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required";
@@ -143,7 +143,7 @@ fn check_nodes(spec: &Value, errors: &mut Errors) {
     }
 }
 
-/// Returns `shown` if a flag is true. A flag may not be false.
+/// Returns `shown` if a flag is true. A flag must be true or absent.
 fn check_flag(
     value: &Value,
     name: &str,
@@ -295,7 +295,7 @@ fn is_version(text: &str) -> bool {
         && build.is_none_or(|build| build.split('.').all(is_word))
 }
 
-/// Checks a counter set, or what a device takes from one; `name` is the field with the name of the set.
+/// Checks a counter set, or the counters that a device takes from a set. `name` is the field with the set's name.
 fn check_counters(value: &Value, name: &str, place: &str, errors: &mut Errors) {
     names::check_given_label(text(value, &format!("/{name}")), &format!("{place}.{name}"), errors);
     let place = format!("{place}.counters");

@@ -18,14 +18,14 @@ use crate::{
 
 /// Maximum number of consumers of a claim.
 const MOST_CONSUMERS: usize = 256;
-/// Maximum number of conditions of a device.
+/// Maximum number of conditions of a device or a taint rule.
 const MOST_CONDITIONS: usize = 8;
 /// Maximum number of binding conditions of a device.
 const MOST_BINDING_CONDITIONS: usize = 4;
 /// Maximum number of addresses of a device.
 const MOST_ADDRESSES: usize = 16;
 
-/// Removes the status of devices that `old` holds and `claim` no longer does.
+/// Removes from `claim` the status of the devices that `old` holds and `claim` no longer holds.
 pub(super) fn drop_released(old: &Value, claim: &mut Value) {
     let held = |claim: &Value| -> BTreeSet<[String; 4]> {
         let results = list(claim, "/status/allocation/devices/results").iter();
@@ -116,7 +116,7 @@ fn check_share(device: &Value, place: &str, errors: &mut Errors) {
     }
 }
 
-/// Checks the conditions that must be met before pods are bound to a device's node.
+/// Checks the binding conditions and binding failure conditions of a device.
 pub(super) fn check_binding_conditions(device: &Value, place: &str, errors: &mut Errors) {
     const WANTED: &str = "bindingConditions";
     const FAILED: &str = "bindingFailureConditions";
@@ -171,7 +171,7 @@ fn check_devices(status: &Value, errors: &mut Errors) {
     });
 }
 
-fn check_conditions(conditions: &Value, place: &str, errors: &mut Errors) {
+pub(super) fn check_conditions(conditions: &Value, place: &str, errors: &mut Errors) {
     let count = list(conditions, "").len();
     if count > MOST_CONDITIONS {
         errors.push(FieldError::too_many(place, count as i64, MOST_CONDITIONS as i64));
@@ -251,7 +251,7 @@ fn check_network(data: &Value, place: &str, errors: &mut Errors) {
     });
 }
 
-/// Returns the canonical form of an address with the length of its prefix.
+/// Returns the canonical form of an address in CIDR form; `None` if the address is invalid.
 fn canonical(address: &str) -> Option<String> {
     let (ip, length) = address.split_once('/')?;
     let digits = length.bytes().all(|b| b.is_ascii_digit()) && !length.is_empty();

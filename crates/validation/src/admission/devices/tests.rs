@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use super::super::{Context, Others, Refusal};
 use crate::kinds;
 
-/// A cluster whose only namespace is `default`, without labels.
+/// A cluster in which every namespace exists, without labels.
 struct Plain;
 
 impl Others for Plain {
@@ -232,7 +232,7 @@ fn a_template_sets_only_labels_and_annotations() {
 }
 
 #[test]
-fn an_allocation_is_set_once_and_reservations_need_it() {
+fn an_allocation_can_be_removed_but_not_changed_and_reservations_need_it() {
     let free = admit(None, claim(json!({"requests": [gpus("r", 1)]})), false).unwrap();
     let held = allocated();
     assert_eq!(admit(Some(&free), held.clone(), true).as_ref(), Ok(&held));
@@ -308,7 +308,7 @@ fn a_claim_that_is_being_deleted_gets_no_more_consumers() {
 }
 
 #[test]
-fn the_status_of_devices_goes_with_their_allocation() {
+fn the_status_of_a_device_is_removed_with_its_allocation() {
     let device = |name: &str| json!({"driver": "d.example", "pool": "p", "device": name});
     let mut old = allocated();
     old["status"]["devices"] = json!([device("gpu-0")]);
@@ -464,4 +464,59 @@ fn invalid_classes_are_refused_with_the_field() {
         assert_eq!(admit(None, class(spec), false), Err(vec![expected.to_owned()]));
     }
     assert!(admit(None, class(json!({"extendedResourceName": "example.com/gpu"})), false).is_ok());
+}
+
+fn taint_rule(spec: Value) -> Value {
+    json!({"apiVersion": "resource.k8s.io/v1", "kind": "DeviceTaintRule",
+           "metadata": {"name": "a", "resourceVersion": "1"}, "spec": spec})
+}
+
+#[test]
+fn a_taint_rule_needs_a_key_and_an_effect_and_valid_names() {
+    let taint = json!({"key": "a", "effect": "None"});
+    let invalid =
+        |field: &str, value: &str| format!("spec.deviceSelector.{field}: Invalid value: \"{value}\": ");
+    for (spec, expected) in [
+        (json!({"taint": taint}), None),
+        (json!({"taint": taint, "deviceSelector": {}}), None),
+        (
+            json!({"taint": taint, "deviceSelector": {"driver": "d.example", "pool": "a/b", "device": "c"}}),
+            None,
+        ),
+        (
+            json!({"taint": taint, "deviceSelector": {"driver": ""}}),
+            Some("spec.deviceSelector.driver: Required value".to_owned()),
+        ),
+        (json!({"taint": taint, "deviceSelector": {"pool": "a b"}}), Some(invalid("pool", "a b"))),
+        (json!({"taint": taint, "deviceSelector": {"device": "a.b"}}), Some(invalid("device", "a.b"))),
+        (json!({"taint": {"key": "a"}}), Some("spec.taint.effect: Required value".to_owned())),
+        (
+            json!({"taint": {"key": "a", "effect": "No"}}),
+            Some("spec.taint.effect: Unsupported value: \"No\"".to_owned()),
+        ),
+    ] {
+        match (admit(None, taint_rule(spec.clone()), false), expected) {
+            (Ok(_), None) => {}
+            (Err(errors), Some(expected)) => assert!(errors[0].starts_with(&expected), "{spec}: {errors:?}"),
+            (found, expected) => panic!("{spec}: {found:?} instead of {expected:?}"),
+        }
+    }
+}
+
+#[test]
+fn the_time_of_a_rules_taint_is_that_of_its_effect() {
+    let rule = |effect: &str, time: &str| {
+        taint_rule(json!({"taint": {"key": "a", "effect": effect, "timeAdded": time}}))
+    };
+    let created = admit(None, taint_rule(json!({"taint": {"key": "a", "effect": "None"}})), false).unwrap();
+    assert_eq!(created["spec"]["taint"]["timeAdded"], "1970-01-01T00:00:00Z");
+    let (old, other) = ("2020-01-01T00:00:00Z", "2021-01-01T00:00:00Z");
+    for (new, expected) in [
+        (rule("None", old), old),
+        (rule("NoSchedule", old), "1970-01-01T00:00:00Z"),
+        (rule("NoSchedule", other), other),
+    ] {
+        let admitted = admit(Some(&rule("None", old)), new, false).unwrap();
+        assert_eq!(admitted["spec"]["taint"]["timeAdded"], expected);
+    }
 }

@@ -117,7 +117,7 @@ fn only_the_changed_parts_of_an_object_are_checked() {
 }
 
 #[test]
-fn errors_of_a_status_alone_have_paths_relative_to_the_status() {
+fn messages_about_a_status_alone_use_paths_relative_to_the_status() {
     let schema = Schema::parse(&json!({"properties": {"status": {"type": "object", "properties": {
         "phase": {"type": "string"}}}}}));
     let errors = schema.status().unwrap().check("status", &json!({"phase": 1}), None);

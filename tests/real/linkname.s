@@ -1,0 +1,1 @@
+// This file lets devices.go declare a function without a body.
