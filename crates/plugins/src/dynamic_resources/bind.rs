@@ -139,7 +139,7 @@ impl Binding<'_> {
         if self.binding_conditions && !has_timestamp {
             status["allocation"]["allocationTimestamp"] = self.cx.api.now().to_rfc3339().into();
         }
-        json!({ "metadata": { "resourceVersion": claim.metadata.resource_version }, "status": status })
+        json!({ "metadata": this_version(&claim.metadata), "status": status })
     }
 
     /// Waits until all devices with binding conditions are ready.
@@ -233,7 +233,14 @@ impl Failure {
 
 fn finalizer_patch(claim: &Custom<ResourceClaim>) -> Value {
     let finalizers: Vec<&str> = claim.finalizers.iter().map(|f| f.as_str()).chain([FINALIZER]).collect();
-    json!({ "metadata": { "resourceVersion": claim.metadata.resource_version, "finalizers": finalizers } })
+    let mut metadata = this_version(&claim.metadata);
+    metadata["finalizers"] = json!(finalizers);
+    json!({ "metadata": metadata })
+}
+
+/// Returns the metadata that makes the API server refuse a patch if the claim has changed or has been replaced.
+fn this_version(claim: &Metadata) -> Value {
+    json!({ "uid": claim.uid, "resourceVersion": claim.resource_version })
 }
 
 fn full_name(claim: &Custom<ResourceClaim>) -> String {
@@ -265,7 +272,7 @@ pub(super) fn delete(claim: &Metadata) -> [ApiCall; 2] {
 pub(super) fn deallocate(claim: &Metadata) -> ApiCall {
     let path = ObjectPath::of::<ResourceClaim>(&claim.namespace, &claim.name).status();
     let patch = json!({
-        "metadata": { "uid": claim.uid, "resourceVersion": claim.resource_version },
+        "metadata": this_version(claim),
         "status": { "allocation": null, "reservedFor": null, "devices": null },
     });
     ApiCall::patch(path, patch)

@@ -103,10 +103,12 @@ fn a_claim_that_was_allocated_or_deleted_or_replaced_fails_the_binding() {
     let allocated = allocated(newer(&json!({})), "n2", &["c"], &[]);
     let deleted = newer(&json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}));
     let replaced = newer(&json!({"metadata": {"uid": "another"}}));
+    let replaced_by_equal = newer(&json!({"metadata": {"uid": "another", "resourceVersion": "1"}}));
     for (now, error) in [
         (allocated, "claim default/c got allocated elsewhere in the meantime"),
         (deleted, "claim default/c got deleted in the meantime"),
         (replaced, "claim default/c got deleted in the meantime"),
+        (replaced_by_equal, "claim default/c got deleted in the meantime"),
     ] {
         assert_eq!(bind(&placement, &server(&[now])), Err(error.to_owned()));
     }
