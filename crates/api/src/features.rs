@@ -108,11 +108,27 @@ pub enum Support {
     Neutral,
     /// The feature is not implemented, so the gate must stay off.
     Refused,
+    /// Harbormaster behaves as the gate says from this release on. Before, the gate must stay off.
+    HonoredFrom(Release),
+}
+
+impl Support {
+    /// Returns true if the gate must stay off in the given release.
+    pub fn is_refused_in(self, release: Release) -> bool {
+        match self {
+            Self::Refused => true,
+            Self::HonoredFrom(first) => release < first,
+            Self::Honored | Self::AlwaysOn | Self::Neutral => false,
+        }
+    }
 }
 
 macro_rules! support {
     () => {
         Support::Honored
+    };
+    (HonoredFrom37) => {
+        Support::HonoredFrom(Release::V1_37)
     };
     ($support:ident) => {
         Support::$support
@@ -179,7 +195,7 @@ features! {
     DRAWorkloadResourceClaims "36 Alpha off, 37 Beta off" Refused;
     DynamicResourceAllocation "33 Beta off, 34 Ga on, 35 Ga on locked";
     GangScheduling "35 Alpha off, 37 removed" Refused;
-    GenericWorkload "35 Alpha off, 37 Beta off" Refused;
+    GenericWorkload "35 Alpha off, 37 Beta off" HonoredFrom37;
     ImageVolume "33 Beta off, 35 Beta on, 36 Ga on locked" Neutral;
     InPlacePodLevelResourcesVerticalScaling "35 Alpha off, 36 Beta on" AlwaysOn;
     InPlacePodVerticalScaling "33 Beta on, 35 Ga on locked" AlwaysOn;
@@ -264,7 +280,8 @@ impl Features {
     pub fn refused(self) -> impl Iterator<Item = Feature> {
         let default = Self::of(self.release);
         let is_set = move |gate: &Feature| self.enabled(*gate) && !default.enabled(*gate);
-        Feature::ALL.iter().copied().filter(|gate| gate.support() == Support::Refused).filter(is_set)
+        let is_refused = move |gate: &Feature| gate.support().is_refused_in(self.release);
+        Feature::ALL.iter().copied().filter(is_refused).filter(is_set)
     }
 
     /// Iterates over the gates that are off although Harbormaster behaves as if they were on. Gates that the release
@@ -353,10 +370,10 @@ mod tests {
             let default = Features::of(release);
             assert_eq!((default.refused().next(), default.ignored().next()), (None, None), "{release}");
             let changed = default
-                .with(Feature::GenericWorkload, true)
+                .with(Feature::DRAOptionalNodeOperations, true)
                 .with(Feature::PodLevelResources, false)
                 .with(Feature::OpportunisticBatching, false);
-            assert_eq!(changed.refused().collect::<Vec<_>>(), [Feature::GenericWorkload]);
+            assert_eq!(changed.refused().collect::<Vec<_>>(), [Feature::DRAOptionalNodeOperations]);
             assert_eq!(changed.ignored().collect::<Vec<_>>(), [Feature::PodLevelResources]);
         }
     }

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use harbormaster_api::{Node, Object, ObjectKey, Pod, Str, Timestamp, requests::StatusRule};
 use harbormaster_framework::{
     cluster::Cluster,
+    group::GroupId,
     pod::{PodInfo, SpecTable},
     profile::Profile,
     resource::ResourceKind,
 };
 use rustc_hash::FxHashMap;
 
-use crate::queue::Moment;
+use crate::{groups::Groups, queue::Moment};
 
 /// Nodes, and pods on nodes.
 ///
@@ -23,6 +24,8 @@ pub struct Cache {
     pub cluster: Cluster,
     /// Pod specs, shared between pods.
     pub specs: SpecTable,
+    /// Groups of pods.
+    pub(crate) groups: Groups,
     /// Kinds of the custom objects that are stored.
     kinds: Vec<ResourceKind>,
     on_nodes: FxHashMap<Str, PodOnNode>,
@@ -35,6 +38,7 @@ pub struct Cache {
 struct PodOnNode {
     node: Str,
     assumed: bool,
+    group: Option<GroupId>,
 }
 
 impl Cache {
@@ -54,6 +58,7 @@ impl Cache {
     /// Starts storing the custom objects that plugins of these profiles read, and adds the indexes that the plugins
     /// use.
     pub fn prepare_for(&mut self, profiles: &[Arc<Profile>]) {
+        self.groups.set_profiles(profiles);
         self.add_resources_for(profiles);
         for kind in profiles.iter().flat_map(|profile| profile.indexes()) {
             self.cluster.add_index(*kind);
@@ -81,12 +86,13 @@ impl Cache {
 
     /// Returns the time and the objects that an operation on the queue needs.
     pub fn at(&self, now: Timestamp) -> Moment<'_> {
-        Moment { now, objects: self.cluster.objects() }
+        Moment { now, objects: self.cluster.objects(), groups: &self.groups }
     }
 
     /// Creates a pod that shares its spec with pods whose spec is equal.
     pub fn info(&mut self, pod: Pod) -> Arc<PodInfo> {
-        Arc::new(PodInfo::new(pod, &mut self.specs))
+        let group = self.groups.group_of(&pod);
+        Arc::new(PodInfo::new(pod, &mut self.specs).in_group(group))
     }
 
     /// Adds or replaces a node. Returns the old version.
@@ -161,6 +167,9 @@ impl Cache {
     pub fn remove(&mut self, uid: &str) {
         if let Some(pod_on_node) = self.on_nodes.remove(uid) {
             self.assumed -= usize::from(pod_on_node.assumed);
+            if let Some(group) = &pod_on_node.group {
+                self.groups.count_on_node(group, false);
+            }
             self.cluster.remove_pod(&pod_on_node.node, uid);
         }
     }
@@ -171,7 +180,11 @@ impl Cache {
     }
 
     fn add_to_node(&mut self, pod: Arc<PodInfo>, node: &Str, assumed: bool) {
-        self.on_nodes.insert(pod.uid.clone(), PodOnNode { node: node.clone(), assumed });
+        let group = pod.group().cloned();
+        if let Some(group) = &group {
+            self.groups.count_on_node(group, true);
+        }
+        self.on_nodes.insert(pod.uid.clone(), PodOnNode { node: node.clone(), assumed, group });
         self.assumed += usize::from(assumed);
         self.cluster.add_pod(node, pod);
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use harbormaster_api::{Resources, Str};
 use harbormaster_framework::pod::PodInfo;
 
-use crate::{Engine, cache::Cache, nominator::Nominator, pods::Pods};
+use crate::{Engine, cache::Cache, nominator::Nominator, pods::Pods, queue::Entity};
 
 /// Nodes with their pods, and pods without a node. The lists are in no particular order.
 #[derive(Clone, Debug, Default)]
@@ -18,6 +18,8 @@ pub struct Dump {
     pub backoff: Vec<Arc<PodInfo>>,
     /// Pods that wait for an event, including gated ones.
     pub unschedulable: Vec<Arc<PodInfo>>,
+    /// Members of groups whose objects do not exist.
+    pub incomplete: Vec<Arc<PodInfo>>,
     /// Pods without a node that the engine does not schedule: pods of other schedulers and pods that are being deleted.
     pub left_alone: Vec<Arc<PodInfo>>,
 }
@@ -48,11 +50,13 @@ impl Engine {
             let waits = !pod.is_terminating() && queue.profile_of(&pod.spec.scheduler_name).is_some();
             !waits && !self.cache().is_on_node(&pod.uid) && queue.get(&pod.uid).is_none()
         };
+        let pods = |entity: &Entity| entity.pods().iter().map(|entry| entry.pod.clone()).collect::<Vec<_>>();
         Dump {
             nodes: nodes(self.cache(), self.nominator(), self.known()),
-            active: queue.active().map(|entry| entry.pod.clone()).collect(),
-            backoff: queue.backing_off().map(|entry| entry.pod.clone()).collect(),
-            unschedulable: queue.unschedulable().map(|entry| entry.pod.clone()).collect(),
+            active: queue.active().flat_map(pods).collect(),
+            backoff: queue.backing_off().flat_map(pods).collect(),
+            unschedulable: queue.unschedulable().flat_map(pods).collect(),
+            incomplete: queue.incomplete().map(|entry| entry.pod.clone()).collect(),
             left_alone: self.pods().filter(is_left_alone).cloned().collect(),
         }
     }

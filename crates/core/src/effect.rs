@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use harbormaster_api::{Str, Timestamp};
 use harbormaster_framework::{
-    api_call::ApiCall, cycle::Reservation, pod::PodInfo, profile::Profile, sweep::PluginIdx,
+    api_call::ApiCall, cycle::Reservation, group::PodGroup, pod::PodInfo, profile::Profile, sweep::PluginIdx,
 };
 
 /// A task for the host. Effects are values: the driver carries them out, and the simulator records them. Information
@@ -26,6 +26,18 @@ pub enum Effect {
     /// Send the API requests of Unreserve and PostFilter plugins, before any other task for the pod. No answer is
     /// expected; failures are logged.
     Call(CallTask),
+    /// Send an API request about a group. No answer is expected; the host retries a failed request, and logs the failure
+    /// if the retries fail. Requests about one group must not overtake each other.
+    Group(GroupCall),
+}
+
+/// A request about a group.
+#[derive(Clone, Debug)]
+pub struct GroupCall {
+    /// The group.
+    pub group: Arc<PodGroup>,
+    /// The request.
+    pub call: ApiCall,
 }
 
 /// A binding that is no longer needed.

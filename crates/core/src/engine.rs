@@ -6,6 +6,7 @@
 mod binding_cycle;
 mod changes;
 mod eviction;
+mod group_cycle;
 mod reconfigure;
 mod scheduling_cycle;
 
@@ -169,6 +170,7 @@ impl Engine {
             reporter: Reporter::new(config.notes),
             queue: Queue::new(config.profiles, config.backoff, config.max_wait)
                 .with_extenders(!config.extenders.is_empty())
+                .retrying_groups(config.parity)
                 .with_meter(config.meter.clone()),
             next_flush: None,
             next_cleanup: None,
@@ -187,7 +189,9 @@ impl Engine {
     /// report, so that the next attempt does not report it.
     fn report_plugin_failures(&mut self) {
         // Called for every input and every attempt, so the usual case (no failure) must cost no more than these checks.
-        if !self.queue.has_failures() && !self.cache.cluster.has_failures() {
+        let has_failures =
+            self.queue.has_failures() || self.cache.cluster.has_failures() || self.cache.groups.has_errors();
+        if !has_failures {
             return;
         }
         // Reported like a failed attempt, except that the pod is already in the queue.
@@ -196,6 +200,7 @@ impl Engine {
             self.reporter.failed(&pod, reason_and_message, NewNomination::Keep, since);
         }
         let failures = self.cache.cluster.take_errors().into_iter().chain(self.queue.take_panics());
+        let failures = failures.chain(self.cache.groups.take_errors());
         failures.for_each(|error| self.reporter.note_plugin_failure(None, error.to_string()));
         let undecodable = self.cache.cluster.take_undecodable();
         undecodable.into_iter().for_each(|object| self.reporter.note_undecodable(object));

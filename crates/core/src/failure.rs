@@ -18,6 +18,8 @@ pub(crate) enum Failure {
     NoNodes,
     /// PreBind or Bind rejected the pod. Reported like a rejection, but retried like an error.
     BindRejected(Reject),
+    /// The pod's group was rejected. The group's own reasons say which events may wake it.
+    GroupRejected(String),
     /// An error.
     Error(String),
 }
@@ -34,14 +36,16 @@ impl Failure {
             Self::Unschedulable(diagnosis) => diagnosis.message(),
             Self::NoNodes => AttemptError::NoNodes.to_string(),
             Self::BindRejected(reject) => reject.message(),
-            Self::Error(message) => message.clone(),
+            Self::GroupRejected(message) | Self::Error(message) => message.clone(),
         }
     }
 
     /// The `reason` field of the pod's condition.
     pub(crate) fn reason(&self) -> &'static str {
         match self {
-            Self::Unschedulable(_) | Self::NoNodes | Self::BindRejected(_) => "Unschedulable",
+            Self::Unschedulable(_) | Self::NoNodes | Self::BindRejected(_) | Self::GroupRejected(_) => {
+                "Unschedulable"
+            }
             Self::Error(_) => "SchedulerError",
         }
     }
@@ -49,7 +53,9 @@ impl Failure {
     /// Result of the attempt for measurements.
     pub(crate) fn result(&self) -> AttemptResult {
         match self {
-            Self::Unschedulable(_) | Self::NoNodes | Self::BindRejected(_) => AttemptResult::Unschedulable,
+            Self::Unschedulable(_) | Self::NoNodes | Self::BindRejected(_) | Self::GroupRejected(_) => {
+                AttemptResult::Unschedulable
+            }
             Self::Error(_) => AttemptResult::Error,
         }
     }
@@ -59,15 +65,19 @@ impl Failure {
         match self {
             Self::Error(message) => Outcome::Error(message.clone()),
             Self::NoNodes => Outcome::NoNodes,
-            Self::Unschedulable(_) | Self::BindRejected(_) => Outcome::Unschedulable(self.message()),
+            Self::Unschedulable(_) | Self::BindRejected(_) | Self::GroupRejected(_) => {
+                Outcome::Unschedulable(self.message())
+            }
         }
     }
 
     /// The plugins whose events may wake the pod, and the subset whose events wake it without backoff.
-    pub(crate) fn into_rejectors(self) -> (Vec<&'static str>, Vec<&'static str>) {
+    pub(crate) fn rejectors(&self) -> (Vec<&'static str>, Vec<&'static str>) {
         match self {
-            Self::Unschedulable(diagnosis) => (diagnosis.rejectors, diagnosis.pending),
-            Self::NoNodes | Self::BindRejected(_) | Self::Error(_) => (Vec::new(), Vec::new()),
+            Self::Unschedulable(diagnosis) => (diagnosis.rejectors.clone(), diagnosis.pending.clone()),
+            Self::NoNodes | Self::BindRejected(_) | Self::GroupRejected(_) | Self::Error(_) => {
+                (Vec::new(), Vec::new())
+            }
         }
     }
 }

@@ -8,10 +8,11 @@
 //! Reading order:
 //! 1. The interface: [`input`], [`effect`], [`outcome`]; [`note`] for log lines, [`meter`] for measurements.
 //! 2. [`engine`]: the parts and the routes between them. Its submodules handle changes to objects, the scheduling cycle
-//!    (from the queue to a node), the binding cycle (from a node to a bound pod), eviction (freeing resources) and new
+//!    (from the queue to a node) of a pod or a group, the binding cycle (from a node to a bound pod), eviction (freeing resources) and new
 //!    configurations.
 //! 3. The parts, each with private state: [`queue`], [`cache`], [`nominator`], `pods`, `finder` (finds nodes),
-//!    `bindings` (pods that wait on Permit or are being bound), `evictions`, `reporter` (writes conditions and events).
+//!    `groups` (groups and the numbers of their members), `bindings` (pods that wait on Permit or are being bound),
+//!    `evictions`, `reporter` (writes conditions and events).
 //! 4. Stateless parts: `permit` and `post_filter` call plugins; `failure` contains the reasons for returning a pod to
 //!    the queue.
 //! 5. [`recording`]: recording and replay of calls to the engine; [`dump`]: the engine's complete state.
@@ -32,6 +33,7 @@ pub mod engine;
 mod evictions;
 mod failure;
 mod finder;
+mod groups;
 pub mod heap;
 pub mod input;
 pub mod meter;
@@ -46,7 +48,9 @@ pub mod recording;
 mod reporter;
 
 pub use dump::{Dump, DumpedNode};
-pub use effect::{BindTask, CallOffTask, CallTask, Condition, Effect, EvictTask, PodEvent, StatusPatch};
+pub use effect::{
+    BindTask, CallOffTask, CallTask, Condition, Effect, EvictTask, GroupCall, PodEvent, StatusPatch,
+};
 pub use engine::{Engine, EngineConfig};
 pub use input::{BindOutcome, EvictOutcome, Input};
 pub use note::{Note, Notes};

@@ -13,6 +13,21 @@ pub struct Attempted {
     pub pod: Arc<PodInfo>,
     /// Outcome of the attempt.
     pub outcome: Outcome,
+    /// The other members of the pod's group that the same cycle has decided about, each with its outcome.
+    pub others: Vec<(Arc<PodInfo>, Outcome)>,
+}
+
+impl Attempted {
+    /// The attempt for a pod on its own.
+    pub fn new(pod: Arc<PodInfo>, outcome: Outcome) -> Self {
+        Self { pod, outcome, others: Vec::new() }
+    }
+
+    /// All pods with their outcomes.
+    pub fn all(&self) -> impl Iterator<Item = (&Arc<PodInfo>, &Outcome)> {
+        std::iter::once((&self.pod, &self.outcome))
+            .chain(self.others.iter().map(|(pod, outcome)| (pod, outcome)))
+    }
 }
 
 /// Outcome of an attempt.

@@ -4,7 +4,6 @@ use std::{sync::Arc, time::Duration};
 
 use harbormaster_api::{Str, points::ExtensionPoint};
 use harbormaster_framework::{
-    cluster::Cluster,
     cycle::{Cycle, MAX_PERMIT_WAIT, WaitingPods},
     guard::Stopped,
     meter::{Stage, Status},
@@ -36,9 +35,8 @@ pub(crate) enum PermitCall {
 /// Calls the Permit plugins of the profile, in order.
 pub(crate) fn permit(
     profile: &Profile,
-    cluster: &Cluster,
+    cx: &Cycle<'_>,
     bindings: &Bindings,
-    pod: &PodInfo,
     node: &Str,
 ) -> Result<Permission, Stopped> {
     let status = |permitted: &Result<Permission, Stopped>| match permitted {
@@ -46,22 +44,20 @@ pub(crate) fn permit(
         Ok(_) => Status::Wait,
         Err(stopped) => stopped.status(),
     };
-    profile.measured(Stage::Permit, status, || call_plugins(profile, cluster, bindings, pod, node))
+    profile.measured(Stage::Permit, status, || call_plugins(profile, cx, bindings, node))
 }
 
 fn call_plugins(
     profile: &Profile,
-    cluster: &Cluster,
+    cx: &Cycle<'_>,
     bindings: &Bindings,
-    pod: &PodInfo,
     node: &Str,
 ) -> Result<Permission, Stopped> {
     let mut waiting = WaitingPodsView { bindings, calls: Vec::new() };
-    let cx = Cycle::new(cluster, pod);
     let mut waits = Vec::new();
     for plugin in profile.at(ExtensionPoint::Permit) {
         let erased = profile.plugin(*plugin);
-        match erased.permit(&cx, node, &mut waiting)? {
+        match erased.permit(cx, node, &mut waiting)? {
             Permitted::Allow => {}
             Permitted::Wait(at_most) => waits.push((erased.name(), at_most.min(MAX_PERMIT_WAIT))),
         }

@@ -7,12 +7,17 @@
 //! - *unschedulable*: rejected pods, indexed by the plugins that rejected them, so that an event visits only pods that
 //!   it may concern. Gated pods are in this part, too.
 //!
+//! The elements of these parts are pods and groups: the members of a group move as one element. Members of a group
+//! whose object does not exist yet are in none of the parts: they are *incomplete*.
+//!
 //! Invariants: a pod is in at most one part; a pod that was handed out is in no part until it is returned or done; an
-//! unschedulable pod is indexed under each of its rejectors and nowhere else.
+//! unschedulable element is indexed under each of its rejectors and nowhere else; a group has at most one element.
 
 mod backoff;
 mod entry;
+mod gate;
 mod in_flight;
+mod members;
 mod orders;
 #[cfg(test)]
 mod tests;
@@ -20,43 +25,45 @@ mod wakers;
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use harbormaster_api::{Release, Str, Timestamp, points::ExtensionPoint};
+use harbormaster_api::{Release, Str, Timestamp};
 use harbormaster_framework::{
-    cycle::EnqueueCycle,
     events::{Action, ClusterEvent, PodEvents},
-    guard::{PointError, Stopped},
-    meter::{Stage, Status},
+    guard::PointError,
     objects::Objects,
     pod::PodInfo,
     profile::Profile,
-    sweep::PluginIdx,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::{
+    groups::Groups,
     heap::IndexedHeap,
     meter::Meter,
     note::{Cause, Note, QueueState},
 };
 
 pub use backoff::Backoff;
-pub use entry::QueuedPod;
+pub use entry::{Entity, QueuedGroup, QueuedPod, Standing};
 pub use harbormaster_framework::events::OwnedChange;
+pub(crate) use members::GroupResult;
 
 use in_flight::InFlight;
+use members::Incomplete;
 use orders::{ByArrival, ByExpiry, BySort};
 use wakers::{Listener, Wakers};
 
-/// The current time, and the objects that operations on the queue need.
+/// The current time, and what else operations on the queue need.
 #[derive(Clone, Copy, Debug)]
 pub struct Moment<'a> {
     /// Current time.
     pub now: Timestamp,
     /// Objects that PreEnqueue plugins and hints read.
     pub objects: &'a Objects,
+    /// Groups of the queued pods.
+    pub groups: &'a Groups,
 }
 
-/// Effect of an event on a waiting pod.
+/// Effect of an event on a waiting pod or group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Requeue {
     Stay,
@@ -101,6 +108,8 @@ pub struct QueueLengths {
     pub unschedulable: usize,
     /// Held back by a PreEnqueue plugin.
     pub gated: usize,
+    /// Members of groups whose objects do not exist.
+    pub incomplete: usize,
 }
 
 /// The scheduling queue.
@@ -114,20 +123,25 @@ pub struct Queue {
     flushes_gated: bool,
     /// Event that stands for the creation of a pod.
     pod_created: ClusterEvent,
-    active: IndexedHeap<Str, QueuedPod, BySort>,
-    rejected_backoff: IndexedHeap<Str, QueuedPod, ByExpiry<BySort>>,
-    error_backoff: IndexedHeap<Str, QueuedPod, ByExpiry<ByArrival>>,
-    unschedulable: FxHashMap<Str, QueuedPod>,
-    /// Number of gated pods.
+    /// True if groups are retried whenever their backoff ends, as in kube-scheduler, and not only after events.
+    retries_groups: bool,
+    active: IndexedHeap<Str, Entity, BySort>,
+    rejected_backoff: IndexedHeap<Str, Entity, ByExpiry<BySort>>,
+    error_backoff: IndexedHeap<Str, Entity, ByExpiry<ByArrival>>,
+    unschedulable: FxHashMap<Str, Entity>,
+    /// Number of gated elements.
     gated: usize,
+    incomplete: Incomplete,
     by_rejector: FxHashMap<&'static str, BTreeSet<(u64, Str)>>,
     in_flight: InFlight,
+    /// Keys of the elements of all queued members of groups, by UID of the member.
+    group_keys: FxHashMap<Str, Str>,
     /// UIDs of all pods that were added and not deleted, keyed by namespace and name.
     uid_by_name: FxHashMap<(Str, Str), Str>,
     /// Failures of PreEnqueue and QueueSort plugins, stored until [`Self::take_failed`] is called. The pods concerned
     /// are in backoff.
     failed: Vec<EnqueueFailure>,
-    /// Pods for which other pods are being evicted.
+    /// Keys of the pods and groups for which other pods are being evicted.
     held_for_eviction: FxHashSet<Str>,
     next_sequence: u64,
     handed_out: u64,
@@ -150,8 +164,11 @@ impl Queue {
             profiles,
             backoff,
             max_wait,
+            retries_groups: false,
             unschedulable: FxHashMap::default(),
             gated: 0,
+            incomplete: Incomplete::default(),
+            group_keys: FxHashMap::default(),
             uid_by_name: FxHashMap::default(),
             failed: Vec::new(),
             by_rejector: FxHashMap::default(),
@@ -175,6 +192,12 @@ impl Queue {
         if any {
             self.wakers.add_extenders(self.profiles.len());
         }
+        self
+    }
+
+    /// Makes groups be retried whenever their backoff ends, as in kube-scheduler.
+    pub(crate) fn retrying_groups(mut self, retries: bool) -> Self {
+        self.retries_groups = retries;
         self
     }
 
@@ -226,12 +249,27 @@ impl Queue {
 
     /// Number of pods in each part.
     pub fn lengths(&self) -> QueueLengths {
-        QueueLengths {
+        let mut lengths = QueueLengths {
             active: self.active.len(),
             backoff: self.rejected_backoff.len() + self.error_backoff.len(),
             unschedulable: self.unschedulable.len() - self.gated,
             gated: self.gated,
+            incomplete: self.incomplete.len(),
+        };
+        // Each group counts as one element so far.
+        let keys: BTreeSet<&Str> = self.group_keys.values().collect();
+        for key in keys {
+            let more = |entity: &Entity| entity.pods().len() - 1;
+            if let Some(entity) = self.unschedulable.get(key) {
+                let gated = entity.gated_by.is_some();
+                *(if gated { &mut lengths.gated } else { &mut lengths.unschedulable }) += more(entity);
+            } else if let Some(entity) = self.active.get(key) {
+                lengths.active += more(entity);
+            } else if let Some(entity) = self.error_backoff.get(key) {
+                lengths.backoff += more(entity);
+            }
         }
+        lengths
     }
 
     /// Number of pods that were handed out and are neither done nor returned.
@@ -254,25 +292,45 @@ impl Queue {
         !self.active.is_empty()
     }
 
-    /// Returns a pod in the queue with its queue data.
-    pub fn get(&self, uid: &Str) -> Option<&QueuedPod> {
-        let backoff = || self.rejected_backoff.get(uid).or_else(|| self.error_backoff.get(uid));
-        self.active.get(uid).or_else(backoff).or_else(|| self.unschedulable.get(uid))
+    /// Returns the element that contains a pod.
+    pub fn entity_of(&self, uid: &Str) -> Option<&Entity> {
+        self.entity(self.key_of(uid))
     }
 
-    /// Pods that are ready to be scheduled.
-    pub fn active(&self) -> impl Iterator<Item = &QueuedPod> {
+    /// Returns a pod in the queue with its own standing, which is not that of its group.
+    pub fn get(&self, uid: &Str) -> Option<&QueuedPod> {
+        let queued = self.entity_of(uid).and_then(|entity| entity.pod(uid));
+        queued.or_else(|| self.incomplete.get(uid))
+    }
+
+    fn entity(&self, key: &Str) -> Option<&Entity> {
+        let backoff = || self.rejected_backoff.get(key).or_else(|| self.error_backoff.get(key));
+        self.active.get(key).or_else(backoff).or_else(|| self.unschedulable.get(key))
+    }
+
+    /// Returns the key of the element that contains a pod.
+    fn key_of<'a>(&'a self, uid: &'a Str) -> &'a Str {
+        self.group_keys.get(uid).unwrap_or(uid)
+    }
+
+    /// Pods and groups that are ready to be scheduled.
+    pub fn active(&self) -> impl Iterator<Item = &Entity> {
         self.active.iter()
     }
 
-    /// Pods in backoff.
-    pub fn backing_off(&self) -> impl Iterator<Item = &QueuedPod> {
+    /// Pods and groups in backoff.
+    pub fn backing_off(&self) -> impl Iterator<Item = &Entity> {
         self.rejected_backoff.iter().chain(self.error_backoff.iter())
     }
 
-    /// Pods that wait for an event, with the plugins that rejected or gated them.
-    pub fn unschedulable(&self) -> impl Iterator<Item = &QueuedPod> {
+    /// Pods and groups that wait for an event, with the plugins that rejected or gated them.
+    pub fn unschedulable(&self) -> impl Iterator<Item = &Entity> {
         self.unschedulable.values()
+    }
+
+    /// Members of groups whose objects do not exist.
+    pub fn incomplete(&self) -> impl Iterator<Item = &QueuedPod> {
+        self.incomplete.all()
     }
 
     // --- adding and removing ---
@@ -283,7 +341,10 @@ impl Queue {
         self.uid_by_name.insert((pod.namespace.clone(), pod.name.clone()), pod.uid.clone());
         let entry = QueuedPod::new(pod, profile, at.now, self.next_sequence);
         let origin = Origin { from: QueueState::New, cause: Cause::Event(self.pod_created) };
-        self.enter_active(entry, origin, at);
+        match entry.pod.group().cloned() {
+            None => self.enter_active(Entity::Pod(entry), origin, at),
+            Some(group) => self.add_member(&group, entry, Requeue::Now, origin, at),
+        }
     }
 
     /// Updates a pod; `events` describe the change. An unknown pod is added. For a pod in flight, only the events are
@@ -296,61 +357,80 @@ impl Queue {
         change: &OwnedChange,
         at: Moment<'_>,
     ) {
-        let uid = pod.uid.clone();
-        if self.in_flight.holds(&uid) {
+        if self.in_flight.holds(&pod.uid) {
             for event in events {
                 self.in_flight.record(*event, change, self.wakers.listeners(*event));
             }
             return;
         }
-        if let Some(mut entry) = self.active.remove(&uid) {
-            entry.pod = pod;
-            self.active.push(uid, entry);
-        } else if let Some(mut entry) = self.rejected_backoff.remove(&uid) {
-            entry.pod = pod;
-            self.rejected_backoff.push(uid, entry);
-        } else if let Some(mut entry) = self.error_backoff.remove(&uid) {
-            entry.pod = pod;
-            self.error_backoff.push(uid, entry);
-        } else if let Some(entry) = self.unschedulable.get_mut(&uid) {
-            entry.pod = pod;
+        let key = self.key_of(&pod.uid).clone();
+        if let Some(mut entity) = self.active.remove(&key) {
+            entity.replace(pod);
+            self.active.push(key, entity);
+        } else if let Some(mut entity) = self.rejected_backoff.remove(&key) {
+            entity.replace(pod);
+            self.rejected_backoff.push(key, entity);
+        } else if let Some(mut entity) = self.error_backoff.remove(&key) {
+            entity.replace(pod);
+            self.error_backoff.push(key, entity);
+        } else if let Some(entity) = self.unschedulable.get_mut(&key) {
+            entity.replace(pod);
             let verdict = |event: &ClusterEvent| {
-                (self.requeue_on(&self.unschedulable[&uid], *event, change, at.objects), *event)
+                (self.requeue_on(&self.unschedulable[&key], *event, change, at.objects), *event)
             };
             if let Some((how, event)) = events.iter().map(verdict).find(|(how, _)| *how != Requeue::Stay) {
-                self.wake(&uid, how, Cause::Event(event), at);
+                self.wake(&key, how, Cause::Event(event), at);
             }
-        } else {
+        } else if !self.incomplete.replace(&pod) {
             self.add(pod, profile, at);
         }
     }
 
     /// Removes a pod that was deleted or bound.
-    pub fn delete(&mut self, pod: &PodInfo) {
+    pub fn delete(&mut self, pod: &PodInfo, at: Moment<'_>) {
         let uid = &pod.uid;
-        let backoff = self.rejected_backoff.remove(uid).or_else(|| self.error_backoff.remove(uid));
-        let entry = self.active.remove(uid).or(backoff).or_else(|| self.take_unschedulable(uid));
-        entry.iter().for_each(|entry| self.count_rejectors(entry, false));
+        match pod.group() {
+            Some(group) => self.remove_member(group, uid, at),
+            None => {
+                let entity = self.take(uid);
+                entity.iter().for_each(|(_, entity)| self.count_rejectors(entity, false));
+            }
+        }
         let name = (pod.namespace.clone(), pod.name.clone());
         if self.uid_by_name.get(&name) == Some(uid) {
             self.uid_by_name.remove(&name);
         }
     }
 
-    /// Hands out the next pod to be scheduled.
-    pub fn pop(&mut self) -> Option<QueuedPod> {
-        let mut entry = self.active.pop().or_else(|| self.pop_backoff())?;
-        entry.attempts += 1;
-        self.handed_out += 1;
-        self.count_rejectors(&entry, false);
-        entry.rejectors.clear();
-        entry.pending.clear();
-        entry.gated_by = None;
-        self.in_flight.begin(entry.pod.uid.clone());
-        Some(entry)
+    /// Takes the element with this key out of its part.
+    fn take(&mut self, key: &Str) -> Option<(QueueState, Entity)> {
+        if let Some(entity) = self.active.remove(key) {
+            return Some((QueueState::Active, entity));
+        }
+        if let Some(entity) = self.rejected_backoff.remove(key).or_else(|| self.error_backoff.remove(key)) {
+            return Some((QueueState::Backoff, entity));
+        }
+        Some((QueueState::Unschedulable, self.take_unschedulable(key)?))
     }
 
-    fn pop_backoff(&mut self) -> Option<QueuedPod> {
+    /// Hands out the next pod or group to be scheduled.
+    pub fn pop(&mut self) -> Option<Entity> {
+        let mut entity = self.active.pop().or_else(|| self.pop_backoff())?;
+        self.handed_out += 1;
+        self.count_rejectors(&entity, false);
+        entity.handed_out();
+        if let Entity::Group(group) = &mut entity {
+            group.members.iter_mut().for_each(|member| member.standing.handed_out());
+            group.sort();
+        }
+        for entry in entity.pods() {
+            self.group_keys.remove(entry.uid());
+            self.in_flight.begin(entry.uid().clone());
+        }
+        Some(entity)
+    }
+
+    fn pop_backoff(&mut self) -> Option<Entity> {
         let entry = self.rejected_backoff.pop()?;
         if let Some(meter) = &self.meter {
             meter.queued(QueueState::Active, Cause::PoppedFromBackoff);
@@ -358,7 +438,7 @@ impl Queue {
         Some(entry)
     }
 
-    /// Number of pods handed out so far, which kube-scheduler calls the scheduling cycle.
+    /// Number of elements handed out so far, which kube-scheduler calls the scheduling cycle.
     pub fn handed_out(&self) -> u64 {
         self.handed_out
     }
@@ -369,7 +449,7 @@ impl Queue {
     }
 
     /// Returns a pod to the queue after a failed attempt or binding. If `rejectors` and `pending` are both empty, the
-    /// failure counts as an error.
+    /// failure counts as an error. A member of a group joins those members that are already queued.
     pub fn give_back(
         &mut self,
         mut entry: QueuedPod,
@@ -382,25 +462,21 @@ impl Queue {
             self.in_flight.end(&uid);
             return;
         }
-        entry.since = at.now;
-        entry.backoff_until = None;
-        if rejectors.is_empty() && pending.is_empty() {
-            entry.consecutive_errors += 1;
-        } else {
-            entry.rejections += 1;
-            entry.consecutive_errors = 0;
-        }
-        entry.rejectors = rejectors;
-        entry.pending = pending;
-        entry.after_timeout = false;
-        self.count_rejectors(&entry, true);
-        let how = if entry.has_rejectors() {
-            self.requeue_on_missed(&entry, at.objects)
+        entry.standing.failed(rejectors, pending, at.now);
+        let entity = Entity::Pod(entry);
+        let how = if entity.has_rejectors() {
+            self.requeue_on_missed(&entity, &uid, at.objects)
         } else {
             Requeue::AfterBackoff
         };
         self.in_flight.end(&uid);
-        self.insert(entry, how, Origin::ATTEMPT_FAILED, at);
+        match entity {
+            Entity::Pod(entry) if entry.pod.group().is_some() => self.return_member(entry, how, at),
+            entity => {
+                self.count_rejectors(&entity, true);
+                self.insert(entity, how, Origin::ATTEMPT_FAILED, at);
+            }
+        }
     }
 
     /// Marks a pod for which other pods are being evicted. PreEnqueue plugins can read the mark.
@@ -433,25 +509,45 @@ impl Queue {
         self.active = IndexedHeap::new(BySort::new(profiles[0].clone()));
         self.rejected_backoff = IndexedHeap::new(ByExpiry(BySort::new(profiles[0].clone())));
         (self.profiles, self.backoff, self.max_wait) = (profiles, backoff, max_wait);
-        for (state, mut entry) in entries {
-            let Some(profile) = self.profile_of(&entry.pod.spec.scheduler_name) else {
-                self.delete(&entry.pod);
-                gone.push(entry.pod);
-                continue;
-            };
-            entry.profile = profile;
-            self.count_rejectors(&entry, true);
+        for (state, entity) in entries {
+            let (rest, without_profile) = self.with_profiles(entity, at);
+            gone.extend(without_profile);
+            let Some(mut entity) = rest else { continue };
+            entity.profile = entity.pods()[0].profile;
+            self.count_rejectors(&entity, true);
             let origin = Origin { from: state, cause: Cause::ConfigChanged };
             match state {
-                QueueState::Active => self.enter_active(entry, origin, at),
-                _ => self.insert(entry, Requeue::AfterBackoff, origin, at),
+                QueueState::Active => self.enter_active(entity, origin, at),
+                _ => self.insert(entity, Requeue::AfterBackoff, origin, at),
             }
         }
         gone
     }
 
-    /// Takes all pods in order of arrival, with the parts that they were in.
-    fn take_all(&mut self) -> Vec<(QueueState, QueuedPod)> {
+    /// Updates the profiles of an element's pods. Returns the element without the pods whose profile no longer exists,
+    /// and these pods.
+    fn with_profiles(&mut self, mut entity: Entity, at: Moment<'_>) -> (Option<Entity>, Vec<Arc<PodInfo>>) {
+        let mut gone = Vec::new();
+        for entry in entity.pods_mut() {
+            match self.profile_of(&entry.pod.spec.scheduler_name) {
+                Some(profile) => entry.profile = profile,
+                None => gone.push(entry.pod.clone()),
+            }
+        }
+        gone.iter().for_each(|pod| self.delete(pod, at));
+        let is_gone = |entry: &QueuedPod| gone.iter().any(|pod| pod.uid == *entry.uid());
+        let rest = match entity {
+            Entity::Pod(entry) => Some(Entity::Pod(entry)).filter(|_| gone.is_empty()),
+            Entity::Group(mut group) => {
+                group.members.retain(|member| !is_gone(member));
+                Some(Entity::Group(group)).filter(|group| !group.pods().is_empty())
+            }
+        };
+        (rest, gone)
+    }
+
+    /// Takes all pods and groups in order of arrival, with the parts that they were in.
+    fn take_all(&mut self) -> Vec<(QueueState, Entity)> {
         let mut all = Vec::new();
         while let Some(entry) = self.active.pop() {
             all.push((QueueState::Active, entry));
@@ -463,8 +559,8 @@ impl Queue {
         all.extend(waiting.map(|entry| (QueueState::Unschedulable, entry)));
         self.by_rejector.clear();
         self.gated = 0;
-        all.iter().for_each(|(_, entry)| self.count_rejectors(entry, false));
-        all.sort_by_key(|(_, entry)| entry.sequence);
+        all.iter().for_each(|(_, entity)| self.count_rejectors(entity, false));
+        all.sort_by_key(|(_, entity)| entity.sequence);
         all
     }
 
@@ -488,7 +584,8 @@ impl Queue {
         let concerned = waiting.filter(|(plugin, _)| self.wakers.has_listener(plugin, event));
         let woken: BTreeSet<(u64, Str)> = concerned.flat_map(|(_, pods)| pods).cloned().collect();
         for (_, uid) in woken {
-            let Some(entry) = self.unschedulable.get(&uid).filter(|e| concerns(&e.pod)) else { continue };
+            let is_concerned = |entity: &&Entity| entity.pods().iter().any(|entry| concerns(&entry.pod));
+            let Some(entry) = self.unschedulable.get(&uid).filter(is_concerned) else { continue };
             let how = self.requeue_on(entry, event, change, at.objects);
             if how != Requeue::Stay {
                 self.wake(&uid, how, Cause::Event(event), at);
@@ -503,13 +600,15 @@ impl Queue {
         }
     }
 
-    /// Makes a waiting pod, or a pod in backoff, active immediately, unless a PreEnqueue plugin gates it.
+    /// Makes a waiting pod, or a pod in backoff, active immediately, unless a PreEnqueue plugin gates it. A member of a
+    /// group brings its group along.
     pub fn activate(&mut self, uid: &Str, at: Moment<'_>) {
-        if self.unschedulable.contains_key(uid) {
-            self.wake(uid, Requeue::Now, Cause::Activated, at);
+        let key = self.key_of(uid).clone();
+        if self.unschedulable.contains_key(&key) {
+            self.wake(&key, Requeue::Now, Cause::Activated, at);
             return;
         }
-        let entry = self.rejected_backoff.remove(uid).or_else(|| self.error_backoff.remove(uid));
+        let entry = self.rejected_backoff.remove(&key).or_else(|| self.error_backoff.remove(&key));
         if let Some(entry) = entry {
             self.leave_backoff(entry, Cause::Activated, at);
         }
@@ -519,7 +618,7 @@ impl Queue {
 
     /// Activates the pods whose backoff has ended.
     pub fn flush_backoff(&mut self, at: Moment<'_>) {
-        let over = |entry: Option<&QueuedPod>| entry.is_some_and(|e| !self.backoff.is_backing_off(e, at.now));
+        let over = |entry: Option<&Entity>| entry.is_some_and(|e| !self.backoff.is_backing_off(e, at.now));
         let mut ready = Vec::new();
         while over(self.rejected_backoff.peek()) {
             ready.extend(self.rejected_backoff.pop());
@@ -532,12 +631,12 @@ impl Queue {
 
     /// Retries pods that have waited too long, in case an event was missed.
     pub fn flush_unschedulable(&mut self, at: Moment<'_>) {
-        let is_stale = |entry: &&QueuedPod| {
+        let is_stale = |entry: &&Entity| {
             let since = entry.flushed.map_or(entry.since, |flushed| flushed.max(entry.since));
             self.is_flushed(entry) && at.now.since(since) > self.max_wait
         };
         let mut stale: Vec<(u64, Str)> =
-            self.unschedulable.values().filter(is_stale).map(|e| (e.sequence, e.pod.uid.clone())).collect();
+            self.unschedulable.values().filter(is_stale).map(|e| (e.sequence, e.key().clone())).collect();
         stale.sort();
         for (_, uid) in stale {
             if let Some(entry) = self.unschedulable.get_mut(&uid) {
@@ -547,7 +646,7 @@ impl Queue {
         }
     }
 
-    fn is_flushed(&self, entry: &QueuedPod) -> bool {
+    fn is_flushed(&self, entry: &Standing) -> bool {
         self.flushes_gated || entry.gated_by.is_none()
     }
 
@@ -567,7 +666,7 @@ impl Queue {
 
     fn requeue_on(
         &self,
-        entry: &QueuedPod,
+        entry: &Entity,
         event: ClusterEvent,
         change: &OwnedChange,
         objects: &Objects,
@@ -593,9 +692,8 @@ impl Queue {
         answer
     }
 
-    /// Returns the effect of the events that have occurred since the pod was handed out.
-    fn requeue_on_missed(&self, entry: &QueuedPod, objects: &Objects) -> Requeue {
-        let uid = entry.uid();
+    /// Returns the effect of the events that have occurred since the pod `uid` was handed out.
+    fn requeue_on_missed(&self, entry: &Entity, uid: &Str, objects: &Objects) -> Requeue {
         let woke = |plugin: &&'static str| {
             let listener = Listener { profile: entry.profile, plugin };
             let wakes = |event, change: &_| self.wakers.wakes(listener, entry, objects, event, change);
@@ -617,7 +715,7 @@ impl Queue {
         }
     }
 
-    fn insert(&mut self, mut entry: QueuedPod, how: Requeue, origin: Origin, at: Moment<'_>) {
+    fn insert(&mut self, mut entry: Entity, how: Requeue, origin: Origin, at: Moment<'_>) {
         match how {
             Requeue::Stay => self.put_unschedulable(entry, origin),
             Requeue::Now => self.enter_active(entry, origin, at),
@@ -632,139 +730,43 @@ impl Queue {
         }
     }
 
-    fn enter_active(&mut self, entry: QueuedPod, origin: Origin, at: Moment<'_>) {
-        match self.gate(&entry, at) {
-            Ok(Some(gate)) => self.put_gated(entry, gate, origin),
-            Ok(None) => self.push_active(entry, origin, at),
-            Err(error) => self.put_failed(entry, error, origin, at),
-        }
-    }
-
-    /// Moves a pod out of backoff. PreEnqueue plugins were called before the backoff began, and are called again only
-    /// if one of them or the QueueSort plugin failed.
-    fn leave_backoff(&mut self, entry: QueuedPod, cause: Cause, at: Moment<'_>) {
-        let origin = Origin::backoff(cause);
-        match entry.gate_failed {
-            true => self.enter_active(entry, origin, at),
-            false => self.push_active(entry, origin, at),
-        }
-    }
-
-    fn push_active(&mut self, mut entry: QueuedPod, origin: Origin, at: Moment<'_>) {
-        entry.gated_by = None;
-        entry.first_active.get_or_insert(at.now);
-        entry.gate_failed = false;
-        self.note_move(&entry, origin, QueueState::Active);
-        let uid = entry.pod.uid.clone();
-        self.active.push(uid.clone(), entry);
-        if let Some(panic) = self.active.order().take_panic()
-            && let Some(entry) = self.active.remove(&uid)
-        {
-            self.put_failed(entry, panic, origin, at);
-        }
-    }
-
-    fn enter_backoff(&mut self, mut entry: QueuedPod, origin: Origin, at: Moment<'_>) {
-        match self.gate(&entry, at) {
-            Ok(None) => {}
-            Ok(Some(gate)) => return self.put_gated(entry, gate, origin),
-            Err(error) => return self.put_failed(entry, error, origin, at),
-        }
-        entry.gated_by = None;
-        entry.gate_failed = false;
-        self.note_move(&entry, origin, QueueState::Backoff);
-        let uid = entry.pod.uid.clone();
-        if entry.has_rejectors() {
-            self.rejected_backoff.push(uid, entry);
-        } else {
-            self.error_backoff.push(uid, entry);
-        }
-    }
-
-    /// Handles a plugin failure: the pod backs off as after a failed attempt, and the plugins are called again when the
-    /// backoff ends.
-    fn put_failed(&mut self, mut entry: QueuedPod, error: PointError, origin: Origin, at: Moment<'_>) {
-        entry.since = at.now;
-        entry.gated_by = None;
-        entry.gate_failed = true;
-        self.count_rejectors(&entry, false);
-        entry.rejectors.clear();
-        entry.pending.clear();
-        entry.consecutive_errors += 1;
-        entry.backoff_until = self.backoff.end(&entry);
-        self.failed.push(EnqueueFailure { pod: entry.pod.clone(), error, since: at.now });
-        self.note_move(&entry, origin, QueueState::Backoff);
-        self.error_backoff.push(entry.pod.uid.clone(), entry);
-    }
-
-    /// Returns the PreEnqueue plugin that gates the pod, if any. The plugin that gated it last time is called first.
-    fn gate(&self, entry: &QueuedPod, at: Moment<'_>) -> Result<Option<&'static str>, PointError> {
-        // The stage is always measured as a success, as in kube-scheduler.
-        let profile = &self.profiles[entry.profile];
-        profile.measured(Stage::PreEnqueue, |_| Status::Success, || self.call_gates(entry, at))
-    }
-
-    fn call_gates(&self, entry: &QueuedPod, at: Moment<'_>) -> Result<Option<&'static str>, PointError> {
-        let profile = &self.profiles[entry.profile];
-        let mut gates: Vec<PluginIdx> = profile.at(ExtensionPoint::PreEnqueue).to_vec();
-        gates.sort_by_key(|g| Some(profile.plugin(*g).name()) != entry.gated_by);
-        let awaits_eviction = self.held_for_eviction.contains(&entry.pod.uid);
-        let cx = EnqueueCycle { pod: &entry.pod, objects: at.objects, awaits_eviction };
-        for gate in gates {
-            match profile.plugin(gate).pre_enqueue(cx) {
-                Ok(()) => {}
-                Err(Stopped::Reject(plugin, _)) => return Ok(Some(plugin)),
-                Err(Stopped::Error(error)) => return Err(error),
-            }
-        }
-        Ok(None)
-    }
-
-    fn put_gated(&mut self, mut entry: QueuedPod, gate: &'static str, origin: Origin) {
-        entry.gated_by = Some(gate);
-        if !entry.rejectors.contains(&gate) {
-            entry.rejectors.push(gate);
-            if !entry.pending.contains(&gate) {
-                self.count_rejector(&entry, gate, true);
-            }
-        }
-        self.put_unschedulable(entry, origin);
-    }
-
-    fn note_move(&mut self, entry: &QueuedPod, Origin { from, cause }: Origin, to: QueueState) {
+    fn note_move(&mut self, entity: &Entity, Origin { from, cause }: Origin, to: QueueState) {
         if from == to {
             return;
         }
-        if let Some(meter) = &self.meter {
-            meter.queued(to, cause);
-        }
-        if let Some(moves) = &mut self.moves {
-            moves.push(Note::Moved { pod: entry.pod.clone(), from, to, event: cause });
+        for entry in entity.pods() {
+            if let Some(meter) = &self.meter {
+                meter.queued(to, cause);
+            }
+            if let Some(moves) = &mut self.moves {
+                moves.push(Note::Moved { pod: entry.pod.clone(), from, to, event: cause });
+            }
         }
     }
 
-    fn count_rejectors(&self, entry: &QueuedPod, more: bool) {
+    fn count_rejectors(&self, entry: &Standing, more: bool) {
         if self.meter.is_some() {
             entry.all_rejectors().for_each(|plugin| self.count_rejector(entry, plugin, more));
         }
     }
 
-    fn count_rejector(&self, entry: &QueuedPod, plugin: &'static str, more: bool) {
+    fn count_rejector(&self, entry: &Standing, plugin: &'static str, more: bool) {
         if let Some(meter) = &self.meter {
             meter.rejects(self.profiles[entry.profile].name(), plugin, more);
         }
     }
 
-    fn put_unschedulable(&mut self, entry: QueuedPod, origin: Origin) {
-        self.note_move(&entry, origin, QueueState::Unschedulable);
-        for plugin in entry.all_rejectors() {
-            self.by_rejector.entry(plugin).or_default().insert((entry.sequence, entry.pod.uid.clone()));
+    fn put_unschedulable(&mut self, entity: Entity, origin: Origin) {
+        self.note_move(&entity, origin, QueueState::Unschedulable);
+        let key = entity.key().clone();
+        for plugin in entity.all_rejectors() {
+            self.by_rejector.entry(plugin).or_default().insert((entity.sequence, key.clone()));
         }
-        self.gated += usize::from(entry.gated_by.is_some());
-        self.unschedulable.insert(entry.pod.uid.clone(), entry);
+        self.gated += usize::from(entity.gated_by.is_some());
+        self.unschedulable.insert(key, entity);
     }
 
-    fn take_unschedulable(&mut self, uid: &Str) -> Option<QueuedPod> {
+    fn take_unschedulable(&mut self, uid: &Str) -> Option<Entity> {
         let entry = self.unschedulable.remove(uid)?;
         self.gated -= usize::from(entry.gated_by.is_some());
         for plugin in entry.all_rejectors() {

@@ -9,7 +9,8 @@ use harbormaster_framework::{
 
 use crate::{
     effect::{
-        BindTask, CallOffTask, CallTask, Condition, Effect, EvictTask, PodEvent, StatusPatch, cut_note,
+        BindTask, CallOffTask, CallTask, Condition, Effect, EvictTask, GroupCall, PodEvent, StatusPatch,
+        cut_note,
     },
     nominator::NewNomination,
     note::{Note, Notes},
@@ -62,6 +63,11 @@ impl Reporter {
         if !calls.is_empty() {
             self.effects.push(Effect::Call(CallTask { pod: pod.clone(), calls }));
         }
+    }
+
+    /// Sends an API request about a group.
+    pub(crate) fn about_group(&mut self, call: GroupCall) {
+        self.effects.push(Effect::Group(call));
     }
 
     /// Sets the pod's `nominatedNodeName` and changes nothing else.

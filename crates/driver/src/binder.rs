@@ -1,5 +1,6 @@
 //! Binding cycles: PreBind, Bind and PostBind, concurrently with the scheduling of other pods. Also makes the API calls
-//! that plugins need after a pod has given up its node or has found none. All work for the same pod runs in order.
+//! that plugins need after a pod has given up its node or has found none, and those about groups. All work for the same
+//! pod or group runs in order.
 
 mod writes;
 
@@ -7,9 +8,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 
 use futures_util::future::join_all;
 use harbormaster_api::{Str, points::ExtensionPoint};
-use harbormaster_core::{BindOutcome, BindTask, CallTask, EvictOutcome, EvictTask, Input, PodEvent};
+use harbormaster_core::{
+    BindOutcome, BindTask, CallTask, EvictOutcome, EvictTask, GroupCall, Input, PodEvent,
+};
 use harbormaster_framework::{
-    api_call::{Api, ClusterApi, Verb},
+    api_call::{Api, ApiCall, ClusterApi, Verb},
     cycle::BindCycle,
     guard::Stopped,
     meter::{Stage, Status},
@@ -147,16 +150,27 @@ impl Binder {
 
     /// Makes the API calls that plugins need after a pod has given up its node or has found none.
     pub fn call(&self, task: CallTask) {
+        let CallTask { pod, calls } = task;
+        self.call_all(&pod.uid, pod.full_name(), calls);
+    }
+
+    /// Makes an API call about a group. Calls about the same group are made in order.
+    pub fn call_about_group(&self, GroupCall { group, call }: GroupCall) {
+        self.call_all(&group.uid, group.id.to_string(), vec![call]);
+    }
+
+    /// Makes API calls after those that were requested earlier with the same key. Failures are logged with the name of
+    /// the object concerned.
+    fn call_all(&self, key: &Str, object: String, calls: Vec<ApiCall>) {
         let api = self.api.clone();
-        self.tasks.run(&task.pod.uid.clone(), async move {
-            for call in task.calls {
+        self.tasks.run(key, async move {
+            for call in calls {
                 let (url, is_deletion) = (call.path.url(), call.verb == Verb::Delete);
                 if let Err(failure) = api.call(call).await {
                     if is_deletion && failure.is_not_found() {
                         continue;
                     }
-                    let pod = task.pod.full_name();
-                    tracing::error!(pod, url, err = %failure, "A plugin's request to the API server failed");
+                    tracing::error!(object, url, err = %failure, "A plugin's request to the API server failed");
                 }
             }
         });

@@ -11,7 +11,7 @@ use std::{
 
 use harbormaster_api::Timestamp;
 use harbormaster_core::{Attempted, Effect, Engine, EngineConfig, Input, Outcome};
-use harbormaster_framework::{guard::panic_text, resource::ResourceName};
+use harbormaster_framework::{guard::panic_text, pod::PodInfo, resource::ResourceName};
 use harbormaster_metrics::{AttemptTimes, Attempts, Metrics};
 use tokio::sync::{mpsc::Sender, oneshot};
 
@@ -165,7 +165,7 @@ impl EngineLoop {
         self.listen_for = begun.elapsed();
         let times = self.attempts.take();
         if let Some(attempted) = attempted {
-            self.note(&attempted);
+            attempted.all().for_each(|(pod, outcome)| self.note(pod, outcome));
             self.report_times(&attempted, times, span);
         }
     }
@@ -305,10 +305,10 @@ impl EngineLoop {
         self.engine.handle(input, now);
     }
 
-    fn note(&mut self, attempted: &Attempted) {
-        let pod = attempted.pod.full_name();
+    fn note(&self, pod: &PodInfo, outcome: &Outcome) {
+        let pod = pod.full_name();
         tracing::trace!(v = 3, pod, "Attempting to schedule pod");
-        match &attempted.outcome {
+        match outcome {
             Outcome::Assumed { .. } => {}
             Outcome::NoNodes => tracing::debug!(
                 v = 2,

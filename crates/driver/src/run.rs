@@ -406,6 +406,7 @@ impl Outbox {
             match effect {
                 Effect::Bind(task) => self.binder.run(task),
                 Effect::Call(task) => self.binder.call(task),
+                Effect::Group(call) => self.binder.call_about_group(call),
                 Effect::CallOff(task) => {
                     self.binder.call_off(&task.pod, task.why);
                 }

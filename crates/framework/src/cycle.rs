@@ -9,6 +9,7 @@ use crate::{
     attempt::DryRun,
     cluster::Cluster,
     extender::EvictionPlan,
+    group::GroupView,
     index::Indexes,
     nodeset::NodeIdx,
     objects::Objects,
@@ -31,6 +32,8 @@ pub struct Cycle<'a> {
     pub pod: &'a PodInfo,
     /// Time at which the attempt began. Plugins have no other clock.
     pub now: Timestamp,
+    /// The pod's group. Present only in Permit of a pod that was placed together with its group.
+    pub group: Option<GroupView<'a>>,
     /// True if row-scoped plugins see the cluster.
     rows_see_cluster: bool,
 }
@@ -44,7 +47,13 @@ impl<'a> Cycle<'a> {
     /// Creates a view with indexes that do not belong to the cluster.
     pub fn with_indexes(cluster: &'a Cluster, indexes: &'a Indexes, pod: &'a PodInfo) -> Self {
         let (nodes, objects) = (cluster.nodes(), cluster.objects());
-        Self { nodes, objects, indexes, pod, now: cluster.now(), rows_see_cluster: true }
+        Self { nodes, objects, indexes, pod, now: cluster.now(), group: None, rows_see_cluster: true }
+    }
+
+    /// Returns the view with the pod's group.
+    #[must_use]
+    pub fn with_group(self, group: Option<GroupView<'a>>) -> Self {
+        Self { group, ..self }
     }
 
     /// Returns the view for answers that outlive the attempt. `reads_cluster` is true if they are stored together with
@@ -71,8 +80,17 @@ pub struct EnqueueCycle<'a> {
     pub pod: &'a PodInfo,
     /// Objects other than nodes and pods.
     pub objects: &'a Objects,
-    /// True while pods are being evicted to free resources for this pod.
+    /// True while pods are being evicted to free resources for this pod, or for its group.
     pub awaits_eviction: bool,
+    /// The pod's group, if it has one.
+    pub group: Option<GroupView<'a>>,
+}
+
+impl<'a> EnqueueCycle<'a> {
+    /// The view for a pod on its own, for which no pods are being evicted.
+    pub fn new(pod: &'a PodInfo, objects: &'a Objects) -> Self {
+        Self { pod, objects, awaits_eviction: false, group: None }
+    }
 }
 
 /// View for PostFilter plugins: the reasons why no node fits, and dry runs.

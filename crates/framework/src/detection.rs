@@ -21,7 +21,7 @@ macro_rules! detect {
     ($($method:ident: $trait:ident <$($param:ident: $bound:path),*>;)*) => {
         $(pub mod $method {
             #[allow(unused_imports, reason = "not every trait has parameters")]
-            use crate::{detection::Probe, plugin::*, resource::Watches, scope::Scoped};
+            use crate::{detection::Probe, group::Groups, plugin::*, resource::Watches, scope::Scoped};
 
             pub trait Found<$($param),*> {
                 fn $method(self);
@@ -64,6 +64,7 @@ detect! {
     post_bind: PostBind<>;
     reads_cluster: ReadsCluster<>;
     watches: Watches<>;
+    groups: Groups<>;
 }
 
 pub mod index {
@@ -133,7 +134,7 @@ macro_rules! implemented_points {
             let mut probe = $crate::detection::Probe(points);
             $crate::implemented_points!(@detect probe:
                 pre_enqueue queue_sort pre_filter filter post_filter pre_score score reserve permit pre_bind bind post_bind
-                reads_cluster watches);
+                reads_cluster watches groups);
             let mut index = (&mut &mut probe).index();
             (&mut &mut index).index_watches(probe);
         }

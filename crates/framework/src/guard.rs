@@ -4,6 +4,9 @@
 //! A panic becomes such an error, so that one pod fails while the scheduler continues. Calls are measured here if there
 //! is a [meter](crate::meter).
 
+mod group;
+mod status;
+
 use std::{
     any::Any,
     fmt,
@@ -40,6 +43,7 @@ use crate::{
     scores::Scores,
     sweep::Sweep,
 };
+use status::{CallStatus, HasState};
 
 /// Purpose of a plugin call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -64,6 +68,8 @@ pub enum Call {
     Hint,
     /// Computes a signature for opportunistic batching, or lists what the plugin's cached answers depend on.
     Sign,
+    /// Tells to which group a pod belongs, or what the group is like.
+    Groups,
 }
 
 impl fmt::Display for Call {
@@ -79,6 +85,7 @@ impl fmt::Display for Call {
             Self::Index => "Index",
             Self::Hint => "QueueingHint",
             Self::Sign => "Sign",
+            Self::Groups => "Groups",
         })
     }
 }
@@ -191,95 +198,6 @@ struct MeasuredCall<'a> {
 impl MeasuredCall<'_> {
     fn end(self, status: Status) {
         self.meter.end(self.stage, self.at, status);
-    }
-}
-
-/// An answer with a status for measurements.
-trait CallStatus {
-    fn status(&self) -> Status {
-        Status::Success
-    }
-}
-
-impl CallStatus for () {}
-impl CallStatus for bool {}
-impl CallStatus for i64 {}
-impl CallStatus for Slot {}
-impl CallStatus for crate::events::Hint {}
-impl CallStatus for Option<Vec<ErasedRegistration>> {}
-
-impl CallStatus for PreFiltered<()> {
-    fn status(&self) -> Status {
-        if matches!(self, Self::Skip) { Status::Skip } else { Status::Success }
-    }
-}
-
-impl CallStatus for Option<Vec<SignFragment>> {
-    fn status(&self) -> Status {
-        if self.is_some() { Status::Success } else { Status::Unschedulable }
-    }
-}
-
-/// Result of PreScore: true if it returned a state.
-struct HasState(bool);
-
-impl CallStatus for HasState {
-    fn status(&self) -> Status {
-        if self.0 { Status::Success } else { Status::Skip }
-    }
-}
-
-impl CallStatus for PostFiltered {
-    fn status(&self) -> Status {
-        match self {
-            Self::Nominate { .. } => Status::Success,
-            Self::NoHelp { .. } => Status::Unschedulable,
-            Self::Unresolvable { .. } => Status::Unresolvable,
-        }
-    }
-}
-
-impl CallStatus for Permitted {
-    fn status(&self) -> Status {
-        if matches!(self, Self::Wait(_)) { Status::Wait } else { Status::Success }
-    }
-}
-
-impl CallStatus for PreFlight {
-    fn status(&self) -> Status {
-        if matches!(self, Self::NothingToDo) { Status::Skip } else { Status::Success }
-    }
-}
-
-impl CallStatus for Bound {
-    fn status(&self) -> Status {
-        if matches!(self, Self::NotMine) { Status::Skip } else { Status::Success }
-    }
-}
-
-impl<T: CallStatus> CallStatus for PluginResult<T> {
-    fn status(&self) -> Status {
-        self.as_ref().map_or(Status::Error, T::status)
-    }
-}
-
-impl<T: CallStatus> CallStatus for Result<T, Stop> {
-    fn status(&self) -> Status {
-        match self {
-            Ok(answer) => answer.status(),
-            Err(Stop::Reject(reject)) => reject.fix.into(),
-            Err(Stop::Error(_)) => Status::Error,
-        }
-    }
-}
-
-impl Stopped {
-    /// Status for measurements.
-    pub fn status(&self) -> Status {
-        match self {
-            Self::Reject(_, reject) => reject.fix.into(),
-            Self::Error(_) => Status::Error,
-        }
     }
 }
 

@@ -6,7 +6,7 @@
 //! 2. [`cluster`] with [`table`] (the node table) and [`index`] (data structures that plugins declare)
 //! 3. [`events`] (changes that wake pending pods), [`resource`] (kinds of objects that plugins add), [`assume`]
 //!    (changes that a plugin expects before the API server confirms them), [`api_call`] (plugins' requests to the API
-//!    server)
+//!    server), [`group`] (pods that are placed together)
 //! 4. [`registry`] and [`profile`] (which turn a configuration into an ordered list of plugins), [`points`],
 //!    [`detection`] and [`guard`] (which find and call the methods of plugins), [`extender`] (webhooks that take part
 //!    in decisions)
@@ -28,6 +28,7 @@ pub mod detection;
 pub mod diagnosis;
 pub mod events;
 pub mod extender;
+pub mod group;
 pub mod guard;
 pub mod index;
 
@@ -62,6 +63,9 @@ pub mod prelude {
         cycle::{BindCycle, Cycle, EnqueueCycle, Placement, PostFilterCycle, Waiting, WhatIf},
         events::{Action, Change, EventResource, Hint, HintCycle, Registration},
         extender::EvictionPlan,
+        group::{
+            Disruption, Feasibility, GroupCondition, GroupPolicy, GroupSpec, GroupView, Groups, PodGroup,
+        },
         implemented_points,
         index::{ClusterView, Index},
         nodeset::{NodeIdx, NodeSet},

@@ -91,6 +91,7 @@ stages! {
     // QueueSort runs for each comparison in a heap; hints are measured separately; kube-scheduler has no label for the
     // remaining calls.
     unmeasured: Call::Point(P::QueueSort | P::PlacementGenerate | P::PlacementScore) | Call::Assume | Call::Hint
+        | Call::Groups
 }
 
 /// Outcome of a call, named like kube-scheduler's status code.

@@ -33,13 +33,14 @@
 //! [`Filter::filter_batch`] and [`Score::score_batch`] call the single-node method for each row. An override must
 //! return the same answers; the test kit checks that it does.
 
-use harbormaster_api::Str;
+use harbormaster_api::{Str, Timestamp};
 
 use crate::{
     api_call::ApiCall,
     assume::Assume,
     cycle::{BindCycle, Cycle, EnqueueCycle, Placement, PostFilterCycle, Waiting},
     events::Registration,
+    group::PodGroup,
     index::{ClusterView, Index},
     nodeset::NodeSet,
     outcome::{
@@ -156,13 +157,27 @@ pub trait Indexed: Plugin {
     }
 }
 
-/// A pod in the queue, reduced to the data that its position may depend on.
+/// A pod or a group of pods in the queue, reduced to the data that its position may depend on.
 #[derive(Clone, Copy, Debug)]
 pub struct Queued<'a> {
-    /// The pod.
+    /// The pod, or the first member of the group.
     pub pod: &'a PodInfo,
-    /// Time at which the pod last entered the queue.
-    pub since: harbormaster_api::Timestamp,
+    /// The group, unless the pod is on its own.
+    pub group: Option<&'a PodGroup>,
+    /// Time at which the pod or group last entered the queue.
+    pub since: Timestamp,
+}
+
+impl<'a> Queued<'a> {
+    /// A pod on its own.
+    pub fn pod(pod: &'a PodInfo, since: Timestamp) -> Self {
+        Self { pod, group: None, since }
+    }
+
+    /// Priority of the group if it has one, and otherwise of the pod.
+    pub fn priority(&self) -> i32 {
+        self.group.and_then(|group| group.priority).unwrap_or_else(|| self.pod.priority())
+    }
 }
 
 /// Orders the queue. Every profile has exactly one QueueSort plugin, and all profiles have the same one.

@@ -13,6 +13,8 @@ use harbormaster_api::{
 };
 use rustc_hash::FxHashMap;
 
+use crate::group::GroupId;
+
 /// CPU and memory of a pod as scores count them, with defaults for containers without requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NonZero {
@@ -68,6 +70,7 @@ pub struct PodInfo {
     pub derived: Arc<SpecInfo>,
     /// Present if the status can change the pod's effective requests (in-place resize).
     resized: Option<Arc<(Resources, NonZero)>>,
+    group: Option<GroupId>,
 }
 
 impl PodInfo {
@@ -80,7 +83,13 @@ impl PodInfo {
             let nonzero = NonZero { milli_cpu, memory };
             Arc::new((requests::pod_request(&pod, specs.status_rule), nonzero))
         });
-        Self { pod: Arc::new(pod), derived, resized }
+        Self { pod: Arc::new(pod), derived, resized, group: None }
+    }
+
+    /// Returns the same pod as a member of a group.
+    #[must_use]
+    pub fn in_group(self, group: Option<GroupId>) -> Self {
+        Self { group, ..self }
     }
 
     /// Creates a pod that shares its spec with no other pod, for tests and one-off uses.
@@ -91,7 +100,8 @@ impl PodInfo {
     /// Returns the same pod bound to `node`: the version that the cache holds until the binding is confirmed.
     pub fn assumed_on(&self, node: &Str) -> Arc<Self> {
         let pod = Arc::new(Pod { node_name: Some(node.clone()), ..Pod::clone(&self.pod) });
-        Arc::new(Self { pod, derived: self.derived.clone(), resized: self.resized.clone() })
+        let (derived, resized) = (self.derived.clone(), self.resized.clone());
+        Arc::new(Self { pod, derived, resized, group: self.group.clone() })
     }
 
     /// Resources that the pod occupies on its node, including in-place resizes.
@@ -107,6 +117,11 @@ impl PodInfo {
     /// Returns true if both versions are certain to occupy the same resources and ports.
     pub(crate) fn occupies_same_resources(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.derived, &other.derived) && self.resized.is_none() && other.resized.is_none()
+    }
+
+    /// The group to which the pod belongs, as the profile's plugins define it.
+    pub fn group(&self) -> Option<&GroupId> {
+        self.group.as_ref()
     }
 
     /// The pod's priority.

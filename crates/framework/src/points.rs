@@ -11,7 +11,7 @@ use std::{
 };
 
 use harbormaster_api::{
-    Str,
+    Pod, Str,
     points::{ExtensionPoint, PointSet},
 };
 
@@ -20,6 +20,7 @@ use crate::{
     assume::Assume,
     cycle::{BindCycle, Cycle, EnqueueCycle, Placement, PostFilterCycle, Waiting, WaitingPods},
     events::{ErasedRegistration, Registration},
+    group::{Feasibility, GroupCondition, GroupId, GroupView, Groups, PodGroup},
     index::{ClusterView, IndexKind, Indexes},
     nodeset::{NodeIdx, NodeSet},
     outcome::Bound,
@@ -33,7 +34,7 @@ use crate::{
     },
     pod::PodInfo,
     reads::Reads,
-    resource::{ResourceKind, ResourceSet, Watches},
+    resource::{AnyCustom, Custom, ResourceKind, ResourceName, ResourceSet, Watches},
     scope::{RowPod, Scoped},
     scores::Scores,
     sweep::Sweep,
@@ -64,7 +65,18 @@ pub(crate) struct Calls {
     pub(crate) score_states: States,
     pub(crate) index: Option<(IndexKind, Prepare)>,
     pub(crate) resources: Vec<ResourceKind>,
+    pub(crate) groups: Option<GroupCalls>,
     pub(crate) shims: Shims,
+}
+
+/// The kind of objects that describe groups, and the methods of [`Groups`].
+#[derive(Clone)]
+pub(crate) struct GroupCalls {
+    pub(crate) resource: ResourceName,
+    pub(crate) group_of: fn(ErasedPlugin<'_>, &Pod) -> Option<Str>,
+    pub(crate) describe: fn(ErasedPlugin<'_>, &AnyCustom) -> Option<PodGroup>,
+    pub(crate) feasibility: fn(ErasedPlugin<'_>, GroupView<'_>, usize) -> Feasibility,
+    pub(crate) record: fn(ErasedPlugin<'_>, &PodGroup, &GroupCondition) -> Option<ApiCall>,
 }
 
 /// One function for each method of the points; `None` for points that the plugin does not implement.
@@ -124,6 +136,7 @@ impl Calls {
             score_states: States::default(),
             index: None,
             resources: Vec::new(),
+            groups: None,
             shims: Shims::default(),
         }
     }
@@ -284,11 +297,34 @@ impl<P: Plugin> Points<P> {
 
     /// Adds the resources that the plugin or its index watches.
     pub(crate) fn resources<W: Watches>(&mut self) {
-        for kind in W::Resources::kinds() {
-            if !self.calls.resources.iter().any(|known| known.is_same(&kind)) {
-                self.calls.resources.push(kind);
-            }
+        W::Resources::kinds().into_iter().for_each(|kind| self.resource(kind));
+    }
+
+    fn resource(&mut self, kind: ResourceKind) {
+        if !self.calls.resources.iter().any(|known| known.is_same(&kind)) {
+            self.calls.resources.push(kind);
         }
+    }
+
+    /// Lets the plugin define groups.
+    pub(crate) fn groups(&mut self)
+    where
+        P: Groups,
+    {
+        self.resource(ResourceKind::of::<P::Object>());
+        self.calls.groups = Some(GroupCalls {
+            resource: ResourceName::of::<P::Object>(),
+            group_of: |this, pod| plugin::<P>(this).group_of(pod),
+            describe: |this, object| {
+                let object: &Custom<P::Object> = object.downcast_ref()?;
+                let metadata = &object.metadata;
+                let id = GroupId { namespace: metadata.namespace.clone(), name: metadata.name.clone() };
+                let (uid, generation) = (metadata.uid.clone(), metadata.generation);
+                Some(PodGroup { id, uid, generation, spec: plugin::<P>(this).describe(object) })
+            },
+            feasibility: |this, group, remaining| plugin::<P>(this).feasibility(group, remaining),
+            record: |this, group, condition| plugin::<P>(this).record(group, condition),
+        });
     }
 
     /// Lets row-scoped answers depend on facts about the cluster.

@@ -206,6 +206,11 @@ impl Profile {
         &self.points[point as usize]
     }
 
+    /// The plugin that defines groups, if there is one.
+    pub fn grouping(&self) -> Option<&GuardedPlugin> {
+        self.plugins.iter().find(|plugin| plugin.group_resource().is_some())
+    }
+
     /// One plugin.
     pub fn plugin(&self, idx: PluginIdx) -> &GuardedPlugin {
         &self.plugins[idx.at()]

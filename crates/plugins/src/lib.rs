@@ -19,6 +19,7 @@ pub mod default_binder;
 pub mod default_preemption;
 pub mod devices;
 pub mod dynamic_resources;
+pub mod gang_scheduling;
 pub mod image_locality;
 pub mod inter_pod_affinity;
 pub mod node_affinity;
@@ -49,6 +50,7 @@ use harbormaster_framework::registry::Registry;
 pub use default_binder::DefaultBinder;
 pub use default_preemption::DefaultPreemption;
 pub use dynamic_resources::DynamicResources;
+pub use gang_scheduling::GangScheduling;
 pub use image_locality::ImageLocality;
 pub use inter_pod_affinity::InterPodAffinity;
 pub use node_affinity::NodeAffinity;
@@ -99,8 +101,9 @@ pub fn in_tree(registry: &mut Registry) {
         .register::<NodeResourcesBalancedAllocation>()
         .register::<ImageLocality>()
         .register::<DefaultBinder>()
-        // Last, since its feature gate appends it.
-        .register::<NodeDeclaredFeatures>();
+        // Last, since their feature gates append them.
+        .register::<NodeDeclaredFeatures>()
+        .register::<GangScheduling>();
 }
 
 #[cfg(test)]

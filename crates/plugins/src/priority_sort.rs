@@ -1,8 +1,8 @@
 //! PrioritySort: orders the queue by priority, then by waiting time.
 //!
 //! # What it does
-//! Extension point: QueueSort. Orders by `spec.priority`, higher first, then by the time at which the pod entered the
-//! queue, earlier first.
+//! Extension point: QueueSort. Orders by `spec.priority` of the pod or its group, higher first, then by the time at which
+//! the pod or group entered the queue, earlier first.
 //!
 //! # Rejects when
 //! Never.
@@ -29,7 +29,7 @@ impl Plugin for PrioritySort {
 
 impl QueueSort for PrioritySort {
     fn less(&self, a: Queued<'_>, b: Queued<'_>) -> bool {
-        let (first, second) = (a.pod.priority(), b.pod.priority());
+        let (first, second) = (a.priority(), b.priority());
         first > second || (first == second && a.since < b.since)
     }
 }
@@ -44,7 +44,7 @@ mod tests {
     #[test]
     fn priority_decides_before_time_and_no_pod_is_less_than_an_equal_one() {
         let (low, high) = (pod("low").priority(10).info(), pod("high").priority(100).info());
-        let at = |pod, since| Queued { pod, since: Timestamp(since) };
+        let at = |pod, since| Queued::pod(pod, Timestamp(since));
         for (a, b, less) in [
             (at(&high, 2), at(&low, 1), true),
             (at(&low, 1), at(&high, 2), false),

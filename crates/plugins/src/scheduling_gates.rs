@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     fn verdict(pod: &PodInfo) -> Result<(), Reject> {
-        let cx = EnqueueCycle { pod, objects: &Objects::default(), awaits_eviction: false };
+        let cx = EnqueueCycle::new(pod, &Objects::default());
         Trial::of(SchedulingGates).plugin().pre_enqueue(cx).map_err(rejection)
     }
 

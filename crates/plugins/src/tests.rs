@@ -405,5 +405,5 @@ fn pods_of_one_template_have_the_same_signature() {
 fn priority_sort_puts_the_higher_priority_first() {
     let (low, high) = (pod("low").info(), pod("high").priority(1).info());
     let since = harbormaster_api::Timestamp(0);
-    assert!(PrioritySort.less(Queued { pod: &high, since }, Queued { pod: &low, since }));
+    assert!(PrioritySort.less(Queued::pod(&high, since), Queued::pod(&low, since)));
 }

@@ -11,8 +11,7 @@ use harbormaster_api::{
     pod::{PodCondition, PodStatus},
 };
 use harbormaster_core::{
-    Attempted, BindOutcome, Effect, Engine, EngineConfig, EvictOutcome, EvictTask, Input, Outcome,
-    StatusPatch,
+    BindOutcome, Effect, Engine, EngineConfig, EvictOutcome, EvictTask, Input, Outcome, StatusPatch,
 };
 use harbormaster_framework::pod::PodInfo;
 use harbormaster_world::volumes::Volumes;
@@ -209,11 +208,12 @@ impl<'a> SimulatedCluster<'a> {
             }
             self.now = self.now + STEP;
             let Some(attempted) = self.engine.schedule_one(self.now) else { return hope || !tried };
-            let uid = attempted.pod.uid.clone();
             tried = true;
-            self.note(attempted);
+            let uids: Vec<Str> = attempted.all().map(|(pod, _)| pod.uid.clone()).collect();
+            attempted.all().for_each(|(pod, outcome)| self.note(pod, outcome));
             self.carry_out();
-            let failed = self.fruitless.get(&uid).copied().unwrap_or(0);
+            let tries = |uid: &Str| self.fruitless.get(uid).copied().unwrap_or(0);
+            let failed = uids.iter().map(tries).min().unwrap_or(0);
             hope |= failed < MAX_FRUITLESS;
             if failed > MAX_FRUITLESS {
                 // The queue hands out pods before their backoff ends if nothing else is ready.
@@ -223,14 +223,13 @@ impl<'a> SimulatedCluster<'a> {
         }
     }
 
-    fn note(&mut self, attempted: Attempted) {
-        let Attempted { pod, outcome } = attempted;
+    fn note(&mut self, pod: &Arc<PodInfo>, outcome: &Outcome) {
         let Some(report) = self.reports.get_mut(&pod.uid) else { return };
         report.attempts += 1;
         // Attempts that found a node also count, since the pod may lose the node before it is bound.
         *self.fruitless.entry(pod.uid.clone()).or_default() += 1;
         match outcome {
-            Outcome::Assumed { evaluated, feasible, .. } => report.looked_at = Some((evaluated, feasible)),
+            Outcome::Assumed { evaluated, feasible, .. } => report.looked_at = Some((*evaluated, *feasible)),
             Outcome::NoNodes | Outcome::Unschedulable(_) | Outcome::Error(_) => {
                 report.looked_at = None;
                 report.message = outcome.message().map(without_echo);
@@ -241,7 +240,7 @@ impl<'a> SimulatedCluster<'a> {
             }
         }
         if let Some(explainer) = &mut self.explainer {
-            explainer.tried(&pod, report.attempts);
+            explainer.tried(pod, report.attempts);
         }
     }
 
@@ -264,7 +263,7 @@ impl<'a> SimulatedCluster<'a> {
                     Effect::Evict(task) => self.evict(task),
                     Effect::Call(task) => self.take_unused_devices(&task),
                     // Nothing is written, so there is nothing to call off.
-                    Effect::CallOff(_) | Effect::Event(_) => {}
+                    Effect::CallOff(_) | Effect::Event(_) | Effect::Group(_) => {}
                 }
             }
         }

@@ -11,7 +11,7 @@ use crate::report::Status;
 pub(crate) fn pre_enqueue(profile: &Profile, objects: &Objects, pod: &PodInfo) -> Option<Status> {
     profile.at(ExtensionPoint::PreEnqueue).iter().find_map(|plugin| {
         let plugin = profile.plugin(*plugin);
-        match plugin.pre_enqueue(EnqueueCycle { pod, objects, awaits_eviction: false }) {
+        match plugin.pre_enqueue(EnqueueCycle::new(pod, objects)) {
             Ok(()) => None,
             Err(Stopped::Reject(plugin, reject)) => Some(Status::new(Some(plugin), reject)),
             Err(Stopped::Error(error)) => Some(Status {

@@ -116,7 +116,7 @@ mod tests {
     fn urgent_pods_go_first_and_then_those_that_have_waited_longest() {
         let (urgent, plain) =
             (pod("urgent").label(URGENCY, "9").info(), pod("plain").label(URGENCY, "?").info());
-        let at = |pod, since| Queued { pod, since: Timestamp(since) };
+        let at = |pod, since| Queued::pod(pod, Timestamp(since));
         assert!(Gpu.less(at(&urgent, 2), at(&plain, 1)) && !Gpu.less(at(&plain, 1), at(&urgent, 2)));
         assert!(Gpu.less(at(&plain, 1), at(&plain, 2)) && !Gpu.less(at(&plain, 1), at(&plain, 1)));
     }

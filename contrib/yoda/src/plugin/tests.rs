@@ -270,7 +270,7 @@ fn the_queue_is_ordered_by_priority_then_label_then_level_then_time() {
     let queued = |at: usize| {
         // Earlier pods in the list entered the queue later, except the two that differ only in time.
         let since = Timestamp(if at == 6 { 100 } else { 50 - at as i64 });
-        Queued { pod: &ordered[at], since }
+        Queued::pod(&ordered[at], since)
     };
     for a in 0..ordered.len() {
         for b in 0..ordered.len() {
@@ -279,7 +279,7 @@ fn the_queue_is_ordered_by_priority_then_label_then_level_then_time() {
     }
     let (early, late) =
         (asks("a", &[(PRIORITY, "1")]).priority(10).info(), asks("b", &[(PRIORITY, "2")]).info());
-    let at = |pod, since| Queued { pod, since: Timestamp(since) };
+    let at = |pod, since| Queued::pod(pod, Timestamp(since));
     assert!(yoda(Mode::Literal).less(at(&late, 2), at(&early, 1)), "the original orders by its label alone");
 }
 

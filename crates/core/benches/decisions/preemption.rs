@@ -87,7 +87,11 @@ fn run(shape: &Shape) -> Duration {
                         engine.handle(Input::PodGone(task.victim.uid.clone()), now);
                         engine.handle(Input::EvictFinished { task, outcome: EvictOutcome::Evicted }, now);
                     }
-                    Effect::PatchStatus(_) | Effect::Event(_) | Effect::CallOff(_) | Effect::Call(_) => {}
+                    Effect::PatchStatus(_)
+                    | Effect::Event(_)
+                    | Effect::CallOff(_)
+                    | Effect::Call(_)
+                    | Effect::Group(_) => {}
                 }
             }
         }

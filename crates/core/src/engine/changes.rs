@@ -37,8 +37,25 @@ impl Engine {
 
     /// Handles changes to custom objects: wakes the pods that the changes may help.
     pub(super) fn custom_changed(&mut self, changes: Vec<CustomChange>, at: ChangeTime) {
-        for (event, change) in changes.into_iter().map(OwnedChange::of_custom) {
+        for change in changes {
+            self.group_changed(&change, at.now);
+            let (event, change) = OwnedChange::of_custom(change);
             self.notify_queue(event, &change, at);
+        }
+    }
+
+    /// Handles a change to an object that describes a group.
+    fn group_changed(&mut self, change: &CustomChange, now: Timestamp) {
+        let CustomChange { resource, old, new } = change;
+        let Some(object) = new.as_ref().or(old.as_ref()) else { return };
+        let Some(group) = self.cache.groups.describe(*resource, object) else { return };
+        let group = Arc::new(group);
+        if new.is_some() {
+            self.cache.groups.set(group.clone());
+            self.queue.group_changed(&group, self.cache.at(now));
+        } else {
+            self.cache.groups.remove(&group.id);
+            self.queue.group_gone(&group.id);
         }
     }
 
@@ -61,6 +78,9 @@ impl Engine {
             self.victim_leaving(&info.uid);
         }
         let old = self.pods.set(info.clone());
+        if let (None, Some(group)) = (&old, info.group()) {
+            self.cache.groups.count_member(group, true);
+        }
         let was_bound = old.as_ref().is_some_and(|o| o.node_name.is_some());
         match (old, info.node_name.clone()) {
             (old, Some(node)) => self.bound_pod(old.filter(|_| was_bound), info, &node, at),
@@ -76,7 +96,7 @@ impl Engine {
         let change = OwnedChange::Pod(before, after);
         match old {
             None => {
-                self.queue.delete(&new);
+                self.queue.delete(&new, self.cache.at(at.now));
                 let added = ClusterEvent::new(EventResource::AssignedPod, Action::ADD);
                 self.notify_queue(added, &change, at);
             }
@@ -93,8 +113,14 @@ impl Engine {
         if let Some(node) = &pod.status.nominated_node_name {
             self.nominator.nominate(&pod.uid, node);
         }
+        let added = ClusterEvent::new(self.pod_events.unbound, Action::ADD);
+        let joins = pod.group().is_some().then(|| OwnedChange::Pod(None, Some(pod.pod.clone())));
         self.queue.add(pod, profile, self.cache.at(at.now));
-        self.report_handled(ClusterEvent::new(self.pod_events.unbound, Action::ADD), at);
+        match joins {
+            // Other members may wait for this one.
+            Some(change) => self.notify_queue(added, &change, at),
+            None => self.report_handled(added, at),
+        }
     }
 
     fn pending_pod_changed(&mut self, old: &Arc<PodInfo>, new: Arc<PodInfo>, at: ChangeTime) {
@@ -132,6 +158,9 @@ impl Engine {
 
     pub(super) fn pod_gone(&mut self, uid: &Str, at: ChangeTime) {
         let Some(old) = self.pods.remove(uid) else { return };
+        if let Some(group) = old.group() {
+            self.cache.groups.count_member(group, false);
+        }
         self.victim_leaving(uid);
         let nominated = self.nominator.node_of(uid).is_some() || old.status.nominated_node_name.is_some();
         self.nominator.clear(uid);
@@ -139,7 +168,7 @@ impl Engine {
             self.cache.remove(uid);
             self.pod_left_its_node(&old, at);
         } else {
-            self.queue.delete(&old);
+            self.queue.delete(&old, self.cache.at(at.now));
             if self.queue.profile_of(&old.spec.scheduler_name).is_some() {
                 let deleted = ClusterEvent::new(self.pod_events.unbound, Action::DELETE);
                 self.report_handled(deleted, at);

@@ -1,11 +1,12 @@
-//! The scheduling cycle: takes one pod from the queue to a node, or returns it to the queue with the reasons.
+//! The scheduling cycle: takes one pod from the queue to a node, or returns it to the queue with the reasons. The cycle of
+//! a group is in `group_cycle`.
 
 use std::sync::Arc;
 
-use harbormaster_api::Timestamp;
+use harbormaster_api::{Str, Timestamp};
 use harbormaster_framework::{
     attempt::{Attempt, Decision, UnreserveOutcome, unreserve},
-    cycle::Reservation,
+    cycle::{Cycle, Reservation},
     guard::Stopped,
     nodeset::NodeIdx,
     pod::PodInfo,
@@ -21,7 +22,7 @@ use crate::{
     outcome::{Attempted, Outcome},
     permit::{Permission, permit},
     post_filter::{PostFilterResult, TableWhatIf, post_filter},
-    queue::QueuedPod,
+    queue::{Entity, QueuedPod},
 };
 
 /// Result of a search that found no node: the failure, and the victims to evict.
@@ -38,9 +39,20 @@ impl FailedSearch {
     }
 }
 
+/// A node that is occupied for a pod, and the plugins' reservations.
+pub(super) struct Held {
+    pub(super) reservation: Reservation,
+    /// Number of nodes that were evaluated.
+    evaluated: usize,
+    /// Number of evaluated nodes that fit.
+    feasible: usize,
+    /// The nomination that the pod had before.
+    earlier_nomination: Option<Str>,
+}
+
 impl Engine {
-    /// Tries to schedule the next pod in the queue; the whole attempt happens at `now`. Returns `None` if there is no
-    /// pod.
+    /// Tries to schedule the next pod or group in the queue; the whole attempt happens at `now`. Returns `None` if there
+    /// is none.
     pub fn schedule_one(&mut self, now: Timestamp) -> Option<Attempted> {
         self.schedule_one_by(&mut || now)
     }
@@ -59,21 +71,40 @@ impl Engine {
 
     fn try_next(&mut self, clock: &mut dyn FnMut() -> Timestamp) -> Option<Attempted> {
         let begun = clock();
-        let mut entry = self.queue.pop()?;
-        // The queue may hold an older version of the pod.
+        match self.queue.pop()? {
+            Entity::Pod(entry) => Some(self.try_pod(entry, begun, clock)),
+            Entity::Group(group) => Some(self.try_group(group, begun, clock)),
+        }
+    }
+
+    /// Returns the entry with the latest version of its pod, because the queue may hold an older one. Returns `Err` if
+    /// the pod needs no node, which ends its attempt.
+    pub(super) fn latest(&mut self, mut entry: QueuedPod) -> Result<QueuedPod, Arc<PodInfo>> {
         if let Some(latest) = self.pods.get(entry.uid()) {
             entry.pod = latest.clone();
         }
+        let is_terminating = entry.pod.is_terminating();
+        if !is_terminating && !self.cache.is_on_node(entry.uid()) {
+            return Ok(entry);
+        }
+        self.queue.done(entry.uid());
+        if is_terminating {
+            self.reporter.skipped(&entry.pod);
+        }
+        Err(entry.pod)
+    }
+
+    fn try_pod(
+        &mut self,
+        entry: QueuedPod,
+        begun: Timestamp,
+        clock: &mut dyn FnMut() -> Timestamp,
+    ) -> Attempted {
+        let mut entry = match self.latest(entry) {
+            Ok(entry) => entry,
+            Err(pod) => return Attempted::new(pod, Outcome::Skipped),
+        };
         let pod = entry.pod.clone();
-        if pod.is_terminating() {
-            self.queue.done(&pod.uid);
-            self.reporter.skipped(&pod);
-            return Some(Attempted { pod, outcome: Outcome::Skipped });
-        }
-        if self.cache.is_on_node(&pod.uid) {
-            self.queue.done(&pod.uid);
-            return Some(Attempted { pod, outcome: Outcome::Skipped });
-        }
         entry.attempt_begun = self.meter.as_ref().map(|meter| meter.cycle_begins());
         self.cache.cluster.refresh();
         let outcome = match self.choose(&entry, begun) {
@@ -86,7 +117,7 @@ impl Engine {
                 self.fail(entry, failure, nomination, now)
             }
         };
-        Some(Attempted { pod, outcome })
+        Attempted::new(pod, outcome)
     }
 
     /// Finds a node; runs PostFilter if no node fits. Measures the search.
@@ -113,7 +144,7 @@ impl Engine {
         }
     }
 
-    fn note_scores(&mut self, entry: &QueuedPod, attempt: &Attempt) {
+    pub(super) fn note_scores(&mut self, entry: &QueuedPod, attempt: &Attempt) {
         if self.reporter.wants_scores() {
             let sheets = self.finder.scores(&mut self.cache.cluster, entry.profile, attempt);
             self.reporter.note_scores(&entry.pod, sheets);
@@ -150,57 +181,89 @@ impl Engine {
         attempt: &Attempt,
         clock: &mut dyn FnMut() -> Timestamp,
     ) -> Outcome {
-        let Decision::Node { row, evaluated, feasible, .. } = *attempt.decision() else {
-            return Outcome::Skipped;
+        let held = match self.hold(&entry, attempt) {
+            Ok(held) => held,
+            Err(failure) => return self.fail(entry, failure, NewNomination::Clear, clock()),
         };
-        let node = self.cache.cluster.node(row).name().clone();
-        let pod = entry.pod.clone();
-        if !self.cache.assume(&pod, &node) {
-            let text = format!("pod {}({}) is in the cache, so can't be assumed", pod.uid, pod.full_name());
-            return self.fail(entry, Failure::Error(text), NewNomination::Clear, clock());
-        }
-        let earlier_nomination = self.nominator.node_of(&pod.uid).cloned();
-        self.nominator.clear(&pod.uid);
-        let mut reservation = Reservation::new(pod.clone(), node.clone());
-        let permission = self.reserve_and_permit(&entry, attempt, row, &mut reservation);
+        let permission = self.permit(&entry, &held);
         let now = clock();
         match permission {
-            Ok(permission) => {
-                let chosen = ChosenNode {
-                    profile: self.finder.profile(entry.profile).clone(),
-                    reservation,
-                    evaluated,
-                    feasible,
-                };
-                self.enter_binding(entry, chosen, permission, now);
-                Outcome::Assumed { node, evaluated, feasible }
-            }
+            Ok(permission) => self.bind(entry, held, permission, now),
             Err(stopped) => {
-                let profile = self.finder.profile(entry.profile).clone();
-                self.unreserve(&profile, &reservation);
-                self.cache.forget(&pod.uid);
-                if let Some(earlier) = earlier_nomination {
-                    self.nominator.nominate(&pod.uid, &earlier);
-                }
+                self.release(&entry, held);
                 self.fail(entry, stopped.into(), NewNomination::Clear, now)
             }
         }
     }
 
-    fn reserve_and_permit(
+    /// Runs Assume and Reserve: the pod occupies the node that was chosen. If that fails, nothing has changed.
+    pub(super) fn hold(&mut self, entry: &QueuedPod, attempt: &Attempt) -> Result<Held, Failure> {
+        let pod = &entry.pod;
+        let Decision::Node { row, evaluated, feasible, .. } = *attempt.decision() else {
+            return Err(Failure::Error(format!("no node was chosen for pod {}", pod.full_name())));
+        };
+        let node = self.cache.cluster.node(row).name().clone();
+        if !self.cache.assume(pod, &node) {
+            let text = format!("pod {}({}) is in the cache, so can't be assumed", pod.uid, pod.full_name());
+            return Err(Failure::Error(text));
+        }
+        let earlier_nomination = self.nominator.node_of(&pod.uid).cloned();
+        self.nominator.clear(&pod.uid);
+        let reservation = Reservation::new(pod.clone(), node);
+        let mut held = Held { reservation, evaluated, feasible, earlier_nomination };
+        match self.reserve(attempt, row, &mut held.reservation) {
+            Ok(()) => Ok(held),
+            Err(stopped) => {
+                self.release(entry, held);
+                Err(stopped.into())
+            }
+        }
+    }
+
+    fn reserve(
         &mut self,
-        entry: &QueuedPod,
         attempt: &Attempt,
         row: NodeIdx,
         reservation: &mut Reservation,
-    ) -> Result<Permission, Stopped> {
+    ) -> Result<(), Stopped> {
         // An error here means that an index failed to count the pod on its node.
         if let Some(error) = self.cache.cluster.take_errors().into_iter().next() {
             return Err(error.into());
         }
-        attempt.reserve(&mut self.cache.cluster, row, reservation)?;
+        attempt.reserve(&mut self.cache.cluster, row, reservation)
+    }
+
+    pub(super) fn permit(&mut self, entry: &QueuedPod, held: &Held) -> Result<Permission, Stopped> {
         let profile = self.finder.profile(entry.profile);
-        permit(profile, &self.cache.cluster, &self.bindings, &entry.pod, reservation.node())
+        let group = entry.pod.group().and_then(|group| self.cache.groups.view(group));
+        let cx = Cycle::new(&self.cache.cluster, &entry.pod).with_group(group);
+        permit(profile, &cx, &self.bindings, held.reservation.node())
+    }
+
+    /// Sends a pod that has passed Permit to its binding.
+    pub(super) fn bind(
+        &mut self,
+        entry: QueuedPod,
+        held: Held,
+        permission: Permission,
+        now: Timestamp,
+    ) -> Outcome {
+        let Held { reservation, evaluated, feasible, .. } = held;
+        let node = reservation.node().clone();
+        let profile = self.finder.profile(entry.profile).clone();
+        let chosen = ChosenNode { profile, reservation, evaluated, feasible };
+        self.enter_binding(entry, chosen, permission, now);
+        Outcome::Assumed { node, evaluated, feasible }
+    }
+
+    /// Undoes [`Self::hold`].
+    pub(super) fn release(&mut self, entry: &QueuedPod, held: Held) {
+        let profile = self.finder.profile(entry.profile).clone();
+        self.unreserve(&profile, &held.reservation);
+        self.cache.forget(entry.uid());
+        if let Some(earlier) = held.earlier_nomination {
+            self.nominator.nominate(entry.uid(), &earlier);
+        }
     }
 
     /// Undoes Reserve.
@@ -226,35 +289,50 @@ impl Engine {
     /// failure.
     pub(super) fn fail(
         &mut self,
-        mut entry: QueuedPod,
+        entry: QueuedPod,
         failure: Failure,
         nomination: NewNomination,
         now: Timestamp,
     ) -> Outcome {
         let outcome = failure.outcome();
-        self.attempt_ended(&entry, failure.result());
-        if let Failure::Unschedulable(diagnosis) = &failure {
-            self.reporter.note_rejections(&entry.pod, diagnosis);
-        }
-        let Some(latest) = self.pods.get(entry.uid()).cloned() else {
-            self.queue.done(entry.uid());
-            return outcome;
-        };
-        // A new configuration may have been applied since the attempt.
-        let Some(profile) = self.queue.profile_of(&latest.spec.scheduler_name) else {
-            self.queue.done(&latest.uid);
-            return outcome;
-        };
+        self.attempt_failed(&entry, &failure);
         let reason_and_message = (failure.reason(), failure.message());
-        if latest.node_name.is_some() {
-            self.queue.done(&latest.uid);
-        } else {
-            (entry.pod, entry.profile) = (latest.clone(), profile);
-            let (rejectors, pending) = failure.into_rejectors();
-            self.queue.give_back(entry, rejectors, pending, self.cache.at(now));
-        }
+        let latest = match self.waiting(entry) {
+            Ok(entry) => {
+                let (latest, (rejectors, pending)) = (entry.pod.clone(), failure.rejectors());
+                self.queue.give_back(entry, rejectors, pending, self.cache.at(now));
+                latest
+            }
+            Err(Some(bound)) => bound,
+            Err(None) => return outcome,
+        };
         self.nominator.renominate(&latest, &nomination);
         self.reporter.failed(&latest, reason_and_message, nomination, now);
         outcome
+    }
+
+    /// Reports a failure to the meter and in notes.
+    pub(super) fn attempt_failed(&mut self, entry: &QueuedPod, failure: &Failure) {
+        self.attempt_ended(entry, failure.result());
+        if let Failure::Unschedulable(diagnosis) = failure {
+            self.reporter.note_rejections(&entry.pod, diagnosis);
+        }
+    }
+
+    /// Returns the entry if its pod still needs a node. Otherwise the pod is done; returns it if it is bound already.
+    pub(super) fn waiting(&mut self, mut entry: QueuedPod) -> Result<QueuedPod, Option<Arc<PodInfo>>> {
+        let latest = self.pods.get(entry.uid()).cloned();
+        // A new configuration may have been applied since the attempt.
+        let profile = latest.as_ref().and_then(|pod| self.queue.profile_of(&pod.spec.scheduler_name));
+        let (Some(latest), Some(profile)) = (latest, profile) else {
+            self.queue.done(entry.uid());
+            return Err(None);
+        };
+        if latest.node_name.is_some() {
+            self.queue.done(&latest.uid);
+            return Err(Some(latest));
+        }
+        (entry.pod, entry.profile) = (latest, profile);
+        Ok(entry)
     }
 }

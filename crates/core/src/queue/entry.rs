@@ -1,16 +1,22 @@
-//! A pod in the queue.
+//! An element of the queue: a pod, or the members of a group that are placed together.
 
-use std::sync::Arc;
+use std::{
+    ops::{Deref, DerefMut},
+    sync::Arc,
+};
 
 use harbormaster_api::{Str, Timestamp};
-use harbormaster_framework::{meter::Stamp, pod::PodInfo};
+use harbormaster_framework::{
+    group::{GroupId, PodGroup},
+    meter::Stamp,
+    plugin::Queued,
+    pod::PodInfo,
+};
 
-/// A pod with its queue data.
+/// The history of a pod or a group in the queue, and the reasons why it waits.
 #[derive(Clone, Debug)]
-pub struct QueuedPod {
-    /// The pod.
-    pub pod: Arc<PodInfo>,
-    /// Index of the pod's profile.
+pub struct Standing {
+    /// Index of the profile.
     pub profile: usize,
     /// Time at which the pod entered the queue, or returned to the queue after its last failed attempt.
     pub since: Timestamp,
@@ -44,10 +50,9 @@ pub struct QueuedPod {
     pub(super) sequence: u64,
 }
 
-impl QueuedPod {
-    pub(crate) fn new(pod: Arc<PodInfo>, profile: usize, now: Timestamp, sequence: u64) -> Self {
+impl Standing {
+    fn new(profile: usize, now: Timestamp, sequence: u64) -> Self {
         Self {
-            pod,
             profile,
             since: now,
             first_active: None,
@@ -77,8 +82,182 @@ impl QueuedPod {
         self.rejectors.iter().chain(pending).copied()
     }
 
+    /// Records a failed attempt. Without rejectors, it counts as an error.
+    pub(crate) fn failed(
+        &mut self,
+        rejectors: Vec<&'static str>,
+        pending: Vec<&'static str>,
+        now: Timestamp,
+    ) {
+        self.since = now;
+        self.backoff_until = None;
+        if rejectors.is_empty() && pending.is_empty() {
+            self.consecutive_errors += 1;
+        } else {
+            self.rejections += 1;
+            self.consecutive_errors = 0;
+        }
+        (self.rejectors, self.pending) = (rejectors, pending);
+        self.after_timeout = false;
+    }
+
+    /// Starts an attempt.
+    pub(super) fn handed_out(&mut self) {
+        self.attempts += 1;
+        self.rejectors.clear();
+        self.pending.clear();
+        self.gated_by = None;
+    }
+}
+
+/// A pod with its standing in the queue, to which it dereferences.
+#[derive(Clone, Debug)]
+pub struct QueuedPod {
+    /// The pod.
+    pub pod: Arc<PodInfo>,
+    /// Its standing.
+    pub standing: Standing,
+}
+
+impl QueuedPod {
+    pub(crate) fn new(pod: Arc<PodInfo>, profile: usize, now: Timestamp, sequence: u64) -> Self {
+        Self { pod, standing: Standing::new(profile, now, sequence) }
+    }
+
     /// The pod's UID.
     pub fn uid(&self) -> &Str {
         &self.pod.uid
+    }
+}
+
+impl Deref for QueuedPod {
+    type Target = Standing;
+    fn deref(&self) -> &Standing {
+        &self.standing
+    }
+}
+
+impl DerefMut for QueuedPod {
+    fn deref_mut(&mut self) -> &mut Standing {
+        &mut self.standing
+    }
+}
+
+/// The queued members of a group.
+#[derive(Clone, Debug)]
+pub struct QueuedGroup {
+    /// The group.
+    pub group: Arc<PodGroup>,
+    /// At least one member, each with its own standing.
+    pub members: Vec<QueuedPod>,
+    /// Standing of the group.
+    pub standing: Standing,
+    key: Str,
+}
+
+impl QueuedGroup {
+    /// Creates an element from the first members of a group. The group stands where the first of them stands.
+    pub(super) fn new(group: Arc<PodGroup>, members: Vec<QueuedPod>, standing: Standing) -> Self {
+        let key = key_of(&group.id);
+        Self { group, members, standing, key }
+    }
+
+    /// Puts the members into the order in which they are tried: important ones first, then those that were tried more
+    /// often, then older ones.
+    pub(super) fn sort(&mut self) {
+        let order = |m: &QueuedPod| {
+            let standing = &m.standing;
+            (
+                std::cmp::Reverse(m.pod.priority()),
+                std::cmp::Reverse(standing.attempts),
+                standing.since,
+                m.pod.name.clone(),
+            )
+        };
+        self.members.sort_by_cached_key(order);
+    }
+}
+
+/// Key of a group in the queue. No UID looks like it.
+pub(super) fn key_of(id: &GroupId) -> Str {
+    format!("group {id}").into()
+}
+
+/// An element of the queue, which dereferences to its standing.
+#[derive(Clone, Debug)]
+pub enum Entity {
+    /// A pod on its own.
+    Pod(QueuedPod),
+    /// Members of a group.
+    Group(QueuedGroup),
+}
+
+impl Entity {
+    /// The pod's UID, or the group's key.
+    pub(super) fn key(&self) -> &Str {
+        match self {
+            Self::Pod(entry) => entry.uid(),
+            Self::Group(group) => &group.key,
+        }
+    }
+
+    /// The pod, or the members.
+    pub fn pods(&self) -> &[QueuedPod] {
+        match self {
+            Self::Pod(entry) => std::slice::from_ref(entry),
+            Self::Group(group) => &group.members,
+        }
+    }
+
+    pub(super) fn pods_mut(&mut self) -> &mut [QueuedPod] {
+        match self {
+            Self::Pod(entry) => std::slice::from_mut(entry),
+            Self::Group(group) => &mut group.members,
+        }
+    }
+
+    /// Returns the pod with this UID.
+    pub(super) fn pod(&self, uid: &str) -> Option<&QueuedPod> {
+        self.pods().iter().find(|entry| *entry.uid() == uid)
+    }
+
+    /// The group, unless this is a pod on its own.
+    pub(super) fn group(&self) -> Option<&Arc<PodGroup>> {
+        match self {
+            Self::Pod(_) => None,
+            Self::Group(group) => Some(&group.group),
+        }
+    }
+
+    /// Replaces a pod by its newer version.
+    pub(super) fn replace(&mut self, pod: Arc<PodInfo>) {
+        if let Some(entry) = self.pods_mut().iter_mut().find(|entry| *entry.uid() == pod.uid) {
+            entry.pod = pod;
+        }
+    }
+
+    /// The element as QueueSort plugins see it.
+    pub(super) fn queued(&self) -> Option<Queued<'_>> {
+        let pod = &self.pods().first()?.pod;
+        Some(Queued { pod, group: self.group().map(|group| &**group), since: self.since })
+    }
+}
+
+impl Deref for Entity {
+    type Target = Standing;
+    fn deref(&self) -> &Standing {
+        match self {
+            Self::Pod(entry) => &entry.standing,
+            Self::Group(group) => &group.standing,
+        }
+    }
+}
+
+impl DerefMut for Entity {
+    fn deref_mut(&mut self) -> &mut Standing {
+        match self {
+            Self::Pod(entry) => &mut entry.standing,
+            Self::Group(group) => &mut group.standing,
+        }
     }
 }

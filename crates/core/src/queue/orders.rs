@@ -2,9 +2,9 @@
 
 use std::{cell::RefCell, sync::Arc};
 
-use harbormaster_framework::{guard::PointError, plugin::Queued, profile::Profile};
+use harbormaster_framework::{guard::PointError, profile::Profile};
 
-use super::QueuedPod;
+use super::Entity;
 use crate::heap::Order;
 
 /// Order of the QueueSort plugin; ties are broken by order of arrival.
@@ -31,8 +31,8 @@ impl BySort {
         self.panicked.take()
     }
 
-    fn less(&self, a: &QueuedPod, b: &QueuedPod) -> bool {
-        let (x, y) = (Queued { pod: &a.pod, since: a.since }, Queued { pod: &b.pod, since: b.since });
+    fn less(&self, a: &Entity, b: &Entity) -> bool {
+        let (Some(x), Some(y)) = (a.queued(), b.queued()) else { return false };
         self.profile.less(x, y).unwrap_or_else(|panic| {
             self.panicked.replace(Some(panic));
             false
@@ -40,8 +40,8 @@ impl BySort {
     }
 }
 
-impl Order<QueuedPod> for BySort {
-    fn before(&self, a: &QueuedPod, b: &QueuedPod) -> bool {
+impl Order<Entity> for BySort {
+    fn before(&self, a: &Entity, b: &Entity) -> bool {
         self.less(a, b) || (!self.less(b, a) && a.sequence < b.sequence)
     }
 }
@@ -50,8 +50,8 @@ impl Order<QueuedPod> for BySort {
 #[derive(Debug)]
 pub(super) struct ByExpiry<O>(pub(super) O);
 
-impl<O: Order<QueuedPod>> Order<QueuedPod> for ByExpiry<O> {
-    fn before(&self, a: &QueuedPod, b: &QueuedPod) -> bool {
+impl<O: Order<Entity>> Order<Entity> for ByExpiry<O> {
+    fn before(&self, a: &Entity, b: &Entity) -> bool {
         match a.backoff_until.cmp(&b.backoff_until) {
             std::cmp::Ordering::Equal => self.0.before(a, b),
             unequal => unequal.is_lt(),
@@ -63,8 +63,8 @@ impl<O: Order<QueuedPod>> Order<QueuedPod> for ByExpiry<O> {
 #[derive(Debug)]
 pub(super) struct ByArrival;
 
-impl Order<QueuedPod> for ByArrival {
-    fn before(&self, a: &QueuedPod, b: &QueuedPod) -> bool {
+impl Order<Entity> for ByArrival {
+    fn before(&self, a: &Entity, b: &Entity) -> bool {
         a.sequence < b.sequence
     }
 }

@@ -16,12 +16,14 @@ use harbormaster_framework::{
 };
 use proptest::prelude::*;
 
-use super::{Backoff, Moment, OwnedChange, Queue, QueuedPod};
+use super::{Backoff, Entity, Moment, OwnedChange, Queue, QueuedPod};
+use crate::groups::Groups;
 
 /// A moment without any objects.
 fn at(now: Timestamp) -> Moment<'static> {
     static NOTHING: LazyLock<Objects> = LazyLock::new(Objects::default);
-    Moment { now, objects: &NOTHING }
+    static NO_GROUPS: LazyLock<Groups> = LazyLock::new(Groups::default);
+    Moment { now, objects: &NOTHING, groups: &NO_GROUPS }
 }
 
 /// First come, first served.
@@ -100,6 +102,14 @@ fn pod(name: u8) -> Arc<PodInfo> {
     })
 }
 
+/// Takes the next pod; all pods are on their own.
+fn pop(queue: &mut Queue) -> Option<QueuedPod> {
+    match queue.pop()? {
+        Entity::Pod(entry) => Some(entry),
+        Entity::Group(group) => panic!("{:?} is a group", group.group.id),
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ModelState {
     Ready,
@@ -129,7 +139,7 @@ proptest! {
                     }
                 }
                 1 => {
-                    if let Some(entry) = queue.pop() {
+                    if let Some(entry) = pop(&mut queue) {
                         let name = entry.pod.priority() as u8;
                         prop_assert_eq!(model.insert(name, ModelState::Out), Some(ModelState::Ready));
                         out.push((entry, [false; 2]));
@@ -166,7 +176,7 @@ proptest! {
                 4 => {
                     if model.get(&name).is_some_and(|p| *p != ModelState::Out) {
                         model.remove(&name);
-                        queue.delete(&pod(name));
+                        queue.delete(&pod(name), at(now));
                     }
                 }
                 _ => {
@@ -209,7 +219,7 @@ fn backoff_doubles_up_to_its_limit_and_ends_on_whole_seconds() {
     queue.add(pod(1), 0, at(now));
     let mut waits = Vec::new();
     for _ in 0..6 {
-        let entry = queue.pop().unwrap();
+        let entry = pop(&mut queue).unwrap();
         queue.give_back(entry, vec![], vec![], at(now));
         let end = queue.next_backoff_end().unwrap();
         waits.push(end.since(now).as_millis());
@@ -226,7 +236,7 @@ fn a_rejected_pod_is_tried_before_its_backoff_ends_if_no_other_pod_is_ready() {
     let mut queue = queue();
     let now = Timestamp::from_secs(100);
     queue.add(pod(2), 0, at(now));
-    let entry = queue.pop().unwrap();
+    let entry = pop(&mut queue).unwrap();
     queue.give_back(entry, vec!["HearsNodes"], vec![], at(now));
     assert!(!queue.has_work());
     queue.on_event(ClusterEvent::new(EventResource::Node, Action::ADD), &OwnedChange::Other, at(now));
@@ -239,7 +249,7 @@ fn events_while_a_pod_is_in_flight_are_not_missed() {
     let mut queue = queue();
     let now = Timestamp::from_secs(100);
     queue.add(pod(2), 0, at(now));
-    let entry = queue.pop().unwrap();
+    let entry = pop(&mut queue).unwrap();
     queue.on_event(ClusterEvent::new(EventResource::Node, Action::ADD), &OwnedChange::Other, at(now));
     queue.give_back(entry, vec!["HearsNodes"], vec![], at(now));
     assert_eq!((queue.lengths().backoff, queue.lengths().unschedulable), (1, 0));

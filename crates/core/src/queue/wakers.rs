@@ -7,10 +7,11 @@ use harbormaster_framework::{
     extender::EXTENDER,
     guard::{GuardedPlugin, PointError},
     objects::Objects,
+    pod::PodInfo,
     profile::{EVERYTHING, Profile},
 };
 
-use super::{OwnedChange, QueuedPod};
+use super::{Entity, OwnedChange};
 use crate::meter::{HintResult, Meter};
 
 /// A plugin with event registrations, in one profile.
@@ -98,11 +99,11 @@ impl Wakers {
         self.wakers_for(event).any(|w| w.listener == listener)
     }
 
-    /// Returns true if the listener's registrations let the event wake the pod.
+    /// Returns true if the listener's registrations let the event wake the pod or group.
     pub(super) fn wakes(
         &self,
         listener: Listener,
-        entry: &QueuedPod,
+        entry: &Entity,
         objects: &Objects,
         event: ClusterEvent,
         change: &OwnedChange,
@@ -111,10 +112,10 @@ impl Wakers {
         self.wakers_for(event).any(|w| w.listener == listener && wakes(w))
     }
 
-    /// Returns the pod's rejectors whose registrations let the event wake the pod.
+    /// Returns the rejectors whose registrations let the event wake the pod or group.
     pub(super) fn waking_rejectors<'a>(
         &'a self,
-        entry: &'a QueuedPod,
+        entry: &'a Entity,
         objects: &'a Objects,
         event: ClusterEvent,
         change: &'a OwnedChange,
@@ -128,17 +129,41 @@ impl Wakers {
             .map(|w| w.listener.plugin)
     }
 
+    /// Returns true if the event may help the pod, or some member of the group. Members with equal specs and labels get
+    /// equal hints, so a template's members are asked once. An event that helps a member that found a node may help the
+    /// group, too: the member leaves its node to another one.
     fn should_wake(
         &self,
         waker: &Waker,
-        entry: &QueuedPod,
+        entry: &Entity,
+        objects: &Objects,
+        event: ClusterEvent,
+        change: &OwnedChange,
+    ) -> bool {
+        if waker.hint.is_none() {
+            return true;
+        }
+        let mut asked: Option<&PodInfo> = None;
+        entry.pods().iter().any(|member| {
+            let pod = &*member.pod;
+            let is_alike = asked.is_some_and(|other| are_alike(other, pod));
+            asked = Some(pod);
+            !is_alike && self.helps(waker, pod, objects, event, change)
+        })
+    }
+
+    /// Calls the hint for one pod.
+    fn helps(
+        &self,
+        waker: &Waker,
+        pod: &PodInfo,
         objects: &Objects,
         event: ClusterEvent,
         change: &OwnedChange,
     ) -> bool {
         let Some((plugin, hint)) = &waker.hint else { return true };
         let begun = self.meter.as_ref().and_then(|meter| meter.hint_begins());
-        let cx = HintCycle { pod: &entry.pod, objects };
+        let cx = HintCycle { pod, objects };
         let answer = plugin.hint(hint, cx, &change.view());
         if let (Some(meter), Some(begun)) = (&self.meter, begun) {
             meter.hinted(waker.listener.plugin, event, result(&answer), begun);
@@ -152,6 +177,15 @@ impl Wakers {
             }
         }
     }
+}
+
+/// Returns true if hints cannot distinguish the pods: they differ at most in their names. Pods with claims for volumes
+/// or devices differ, because the objects that are made for them do.
+fn are_alike(a: &PodInfo, b: &PodInfo) -> bool {
+    Arc::ptr_eq(&a.derived, &b.derived)
+        && a.labels == b.labels
+        && a.derived.resource_claims.is_empty()
+        && a.derived.volumes.is_empty()
 }
 
 fn result(answer: &Result<Hint, PointError>) -> HintResult {

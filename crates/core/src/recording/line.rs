@@ -1,11 +1,12 @@
 //! The lines of a recording.
 
-use std::{borrow::Cow, time::Duration};
+use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use harbormaster_api::{Node, Object, ObjectKey, Pod, Str, Timestamp};
 use harbormaster_framework::{
     extender::Extender,
     outcome::{Fix, Reject},
+    pod::PodInfo,
     resource::{CustomKey, RawObject},
 };
 use serde::{Deserialize, Serialize};
@@ -16,7 +17,7 @@ use crate::{
     effect::{Effect, EvictTask},
     engine::EngineConfig,
     input::{BindOutcome, EvictOutcome, Input},
-    outcome::Attempted,
+    outcome::{Attempted, Outcome},
 };
 
 /// Version of the format, increased with every change to it.
@@ -202,7 +203,14 @@ impl RecordedBindOutcome<'_> {
 /// Result of an attempt; null if there was no pod to try.
 pub(super) fn attempted(attempted: Option<&Attempted>) -> Value {
     match attempted {
-        Some(Attempted { pod, outcome }) => json!({ "pod": pod.uid, "outcome": outcome }),
+        Some(Attempted { pod, outcome, others }) if others.is_empty() => {
+            json!({ "pod": pod.uid, "outcome": outcome })
+        }
+        Some(attempted) => {
+            let member =
+                |(pod, outcome): (&Arc<PodInfo>, &Outcome)| json!({ "pod": pod.uid, "outcome": outcome });
+            attempted.all().map(member).collect()
+        }
         None => Value::Null,
     }
 }
@@ -247,5 +255,6 @@ fn effect(effect: &Effect) -> Value {
         Effect::Evict(task) => json!({ "evict": { "id": EvictionId::of(task), "message": task.message } }),
         Effect::CallOff(task) => json!({ "callOff": { "pod": task.pod, "why": task.why } }),
         Effect::Call(task) => json!({ "call": { "pod": task.pod.uid, "calls": task.calls } }),
+        Effect::Group(task) => json!({ "group": { "group": task.group.id.to_string(), "call": task.call } }),
     }
 }

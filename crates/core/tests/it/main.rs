@@ -12,6 +12,7 @@ mod dump;
 mod engine;
 mod eviction;
 mod extenders;
+mod groups;
 mod many_preemptors;
 mod notes;
 mod nothing_is_lost;

@@ -97,5 +97,6 @@ fn describe(effect: &Effect) -> String {
         Effect::Evict(task) => format!("evict {}", task.victim.name),
         Effect::CallOff(task) => format!("call off {} {}", task.pod, task.why),
         Effect::Call(task) => format!("call {} {:?}", task.pod.name, task.calls),
+        Effect::Group(task) => format!("group {} {:?}", task.group.id, task.call),
     }
 }

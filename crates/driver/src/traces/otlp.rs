@@ -344,7 +344,7 @@ mod tests {
 
     fn attempted(outcome: Outcome) -> Attempted {
         let pod = Pod { name: "p".into(), namespace: "ns".into(), uid: "u".into(), ..Pod::default() };
-        Attempted { pod: PodInfo::standalone(pod), outcome }
+        Attempted::new(PodInfo::standalone(pod), outcome)
     }
 
     fn assumed() -> Attempted {

@@ -107,7 +107,7 @@ fn a_pod_stays_out_of_the_queue_while_pods_are_evicted_for_it() {
     let asked = |awaits_eviction| {
         Trial::of(plugin())
             .plugin()
-            .pre_enqueue(EnqueueCycle { pod: &pod, objects: &Objects::default(), awaits_eviction })
+            .pre_enqueue(EnqueueCycle { awaits_eviction, ..EnqueueCycle::new(&pod, &Objects::default()) })
             .map_err(rejection)
     };
     assert_eq!(asked(false), Ok(()));

@@ -69,7 +69,11 @@ impl World {
             match effect {
                 Effect::Bind(task) => self.bindings.push(task),
                 Effect::Evict(task) => self.evictions.push(task),
-                Effect::PatchStatus(_) | Effect::Event(_) | Effect::CallOff(_) | Effect::Call(_) => {}
+                Effect::PatchStatus(_)
+                | Effect::Event(_)
+                | Effect::CallOff(_)
+                | Effect::Call(_)
+                | Effect::Group(_) => {}
             }
         }
     }

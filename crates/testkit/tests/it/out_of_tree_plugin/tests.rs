@@ -68,11 +68,13 @@ fn the_queue_holds_back_greedy_pods_and_serves_large_orders_first() {
     let plugin = runner.profile().plugins()[0].clone();
     let enters = |tickets: i64, awaits_eviction: bool| {
         let pod = wants("p", tickets).info();
-        plugin.pre_enqueue(EnqueueCycle { pod: &pod, objects: &Objects::default(), awaits_eviction }).is_ok()
+        plugin
+            .pre_enqueue(EnqueueCycle { awaits_eviction, ..EnqueueCycle::new(&pod, &Objects::default()) })
+            .is_ok()
     };
     assert!(enters(6, false) && !enters(7, false) && !enters(6, true));
     let (small, large) = (wants("small", 1).info(), wants("large", 5).info());
-    let queued = |pod, since| Queued { pod, since: Timestamp(since) };
+    let queued = |pod, since| Queued::pod(pod, Timestamp(since));
     assert!(runner.profile().less(queued(&large, 2), queued(&small, 1)).unwrap());
     assert!(runner.profile().less(queued(&small, 1), queued(&small, 2)).unwrap());
 }

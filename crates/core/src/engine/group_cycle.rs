@@ -1,0 +1,396 @@
+//! The scheduling cycle of a group: its members get nodes one after the other, each seeing those before it. If enough of
+//! them have nodes, they are bound; otherwise everything is undone, last in first out.
+//!
+//! A group holds no node between two cycles, so two groups never wait for each other.
+
+use std::sync::Arc;
+
+use harbormaster_api::{Timestamp, points::ExtensionPoint};
+use harbormaster_framework::{
+    attempt::Decision,
+    group::{Feasibility, GroupCondition, PodGroup},
+    guard::GuardedPlugin,
+    pod::PodInfo,
+};
+
+use super::{Engine, scheduling_cycle::Held};
+use crate::{
+    effect::GroupCall,
+    failure::Failure,
+    nominator::NewNomination,
+    outcome::{Attempted, Outcome},
+    permit::Permission,
+    queue::{GroupResult, QueuedGroup, QueuedPod},
+};
+
+/// A member that occupies a node.
+struct Placed {
+    entry: QueuedPod,
+    held: Held,
+}
+
+/// Members of a group, after each of them has been tried or the cycle has stopped.
+#[derive(Default)]
+struct Trial {
+    placed: Vec<Placed>,
+    /// Members that found no node.
+    rejected: Vec<(QueuedPod, Failure)>,
+    /// Members that were not tried.
+    untried: Vec<QueuedPod>,
+}
+
+/// Reason why no member of a group gets a node.
+#[derive(Debug)]
+enum GroupFailure {
+    /// Too few members can have nodes.
+    Rejected(String),
+    /// An error, which concerns all members.
+    Error(String),
+}
+
+impl GroupFailure {
+    /// `reason` of the group's condition.
+    fn reason(&self) -> &'static str {
+        match self {
+            Self::Rejected(_) => "Unschedulable",
+            Self::Error(_) => "SchedulerError",
+        }
+    }
+
+    fn message(&self) -> &str {
+        let (Self::Rejected(message) | Self::Error(message)) = self;
+        message
+    }
+
+    /// Failure of a member that has not failed itself.
+    fn of_member(&self) -> Failure {
+        match self {
+            Self::Rejected(message) => Failure::GroupRejected(message.clone()),
+            Self::Error(message) => Failure::Error(message.clone()),
+        }
+    }
+}
+
+/// Beginning of the message of a group for which no node was decided.
+const REJECTED: &str = "pod group is unschedulable";
+
+impl Engine {
+    /// Tries to schedule the queued members of a group.
+    pub(super) fn try_group(
+        &mut self,
+        mut group: QueuedGroup,
+        begun: Timestamp,
+        clock: &mut dyn FnMut() -> Timestamp,
+    ) -> Attempted {
+        let mut outcomes = Vec::new();
+        let mut members = Vec::new();
+        let attempt_begun = self.meter.as_ref().map(|meter| meter.cycle_begins());
+        for entry in std::mem::take(&mut group.members) {
+            match self.latest(entry) {
+                Ok(mut entry) => {
+                    entry.attempt_begun = attempt_begun;
+                    members.push(entry);
+                }
+                Err(pod) => outcomes.push((pod, Outcome::Skipped)),
+            }
+        }
+        if members.is_empty() {
+            self.queue.give_back_group(group, GroupResult::Scheduled, self.cache.at(begun));
+            return attempted(outcomes);
+        }
+        self.cache.cluster.refresh();
+        let mut trial = Trial::default();
+        let decided = match mismatch(&group.group, &members) {
+            Some(error) => {
+                trial.untried = members;
+                Err(GroupFailure::Error(error))
+            }
+            None => self.place_members(&group, members, &mut trial, begun),
+        };
+        if let (Some(meter), Some(begun)) = (&self.meter, attempt_begun) {
+            meter.searched(begun);
+        }
+        let now = clock();
+        match decided.and_then(|()| self.permit_members(&group, &mut trial)) {
+            Ok(permissions) => self.keep(group, trial, permissions, &mut outcomes, now),
+            Err(failure) => self.undo(group, trial, &failure, &mut outcomes, now),
+        }
+        attempted(outcomes)
+    }
+
+    /// Gives nodes to members until all have been tried, or until it is certain that too few will get one.
+    fn place_members(
+        &mut self,
+        group: &QueuedGroup,
+        members: Vec<QueuedPod>,
+        trial: &mut Trial,
+        now: Timestamp,
+    ) -> Result<(), GroupFailure> {
+        let mut members = members.into_iter();
+        if let Feasibility::Never(why) = self.feasibility(group, members.len())? {
+            trial.untried.extend(members);
+            return Err(GroupFailure::Rejected(format!("{REJECTED}, {why}")));
+        }
+        while let Some(entry) = members.next() {
+            match self.place(&entry, now) {
+                Ok(held) => trial.placed.push(Placed { entry, held }),
+                Err(failure @ Failure::Error(_)) => {
+                    let why = format!("failed to schedule other pod from a pod group: {}", failure.message());
+                    trial.rejected.push((entry, failure));
+                    trial.untried.extend(members);
+                    return Err(GroupFailure::Error(why));
+                }
+                Err(failure) => trial.rejected.push((entry, failure)),
+            }
+            if let Feasibility::Never(why) = self.feasibility(group, members.len())? {
+                trial.untried.extend(members);
+                return Err(GroupFailure::Rejected(why));
+            }
+        }
+        // A group that is running already has enough members even if none of these finds a node.
+        if trial.placed.is_empty() { Err(GroupFailure::Rejected(REJECTED.to_owned())) } else { Ok(()) }
+    }
+
+    /// Finds a node for one member and occupies it.
+    fn place(&mut self, entry: &QueuedPod, now: Timestamp) -> Result<Held, Failure> {
+        let nominated = self.nominator.of(&self.pods).rows_for(&entry.pod, &self.cache.cluster);
+        let (cluster, cycle) = (&mut self.cache.cluster, self.queue.handed_out());
+        let mut attempt = self.finder.find(cluster, entry, &nominated, cycle, now)?;
+        if let Decision::Unschedulable(_) = attempt.decision() {
+            return Err(Failure::Unschedulable(Box::new(attempt.take_diagnosis())));
+        }
+        self.note_scores(entry, &attempt);
+        self.hold(entry, &attempt)
+    }
+
+    /// Asks whether the members that have nodes by now are enough.
+    fn feasibility(&mut self, group: &QueuedGroup, remaining: usize) -> Result<Feasibility, GroupFailure> {
+        let Some(view) = self.cache.groups.view(&group.group.id) else { return Ok(Feasibility::Enough) };
+        let Some(plugin) = self.grouping_of(group) else { return Ok(Feasibility::Enough) };
+        plugin.group_feasibility(view, remaining).map_err(|error| {
+            GroupFailure::Error(format!("failed to evaluate placement feasibility: {error}"))
+        })
+    }
+
+    fn grouping_of(&self, group: &QueuedGroup) -> Option<&GuardedPlugin> {
+        self.finder.profile(group.standing.profile).grouping()
+    }
+
+    /// Runs Permit for all members that have nodes. Members that a plugin rejects give up their nodes. If too few remain,
+    /// no member is bound.
+    fn permit_members(
+        &mut self,
+        group: &QueuedGroup,
+        trial: &mut Trial,
+    ) -> Result<Vec<Permission>, GroupFailure> {
+        let mut permissions = Vec::new();
+        for Placed { entry, held } in std::mem::take(&mut trial.placed) {
+            match self.permit(&entry, &held) {
+                Ok(permission) => {
+                    permissions.push(permission);
+                    trial.placed.push(Placed { entry, held });
+                }
+                Err(stopped) => {
+                    self.release(&entry, held);
+                    trial.rejected.push((entry, stopped.into()));
+                }
+            }
+        }
+        match self.feasibility(group, 0)? {
+            Feasibility::Never(why) | Feasibility::NotYet(why) => Err(GroupFailure::Rejected(why)),
+            Feasibility::Enough => Ok(permissions),
+        }
+    }
+
+    /// Sends the members that have nodes to their bindings, and returns the others to the queue.
+    fn keep(
+        &mut self,
+        mut group: QueuedGroup,
+        trial: Trial,
+        permissions: Vec<Permission>,
+        outcomes: &mut Vec<(Arc<PodInfo>, Outcome)>,
+        now: Timestamp,
+    ) {
+        for (Placed { entry, held }, permission) in trial.placed.into_iter().zip(permissions) {
+            let pod = entry.pod.clone();
+            outcomes.push((pod, self.bind(entry, held, permission, now)));
+        }
+        for (entry, failure) in trial.rejected {
+            self.fail_member(&mut group, entry, failure, NewNomination::Keep, outcomes, now);
+        }
+        self.report_group(&group, true, "Scheduled", "", now);
+        self.queue.give_back_group(group, GroupResult::Scheduled, self.cache.at(now));
+    }
+
+    /// Takes all members from their nodes and returns them to the queue.
+    fn undo(
+        &mut self,
+        mut group: QueuedGroup,
+        trial: Trial,
+        failure: &GroupFailure,
+        outcomes: &mut Vec<(Arc<PodInfo>, Outcome)>,
+        now: Timestamp,
+    ) {
+        let rejectors = self.rejectors_of(&group, &trial);
+        let Trial { placed, rejected, mut untried } = trial;
+        let mut released: Vec<QueuedPod> = Vec::new();
+        for Placed { entry, held } in placed.into_iter().rev() {
+            self.release(&entry, held);
+            released.push(entry);
+        }
+        let (result, nomination) = match failure {
+            GroupFailure::Rejected(_) => (GroupResult::Rejected(rejectors), NewNomination::Keep),
+            GroupFailure::Error(_) => (GroupResult::Failed, NewNomination::Clear),
+        };
+        for entry in released.into_iter().rev() {
+            let own = match failure {
+                GroupFailure::Rejected(why) => Failure::GroupRejected(format!("{REJECTED}, {why}")),
+                GroupFailure::Error(_) => failure.of_member(),
+            };
+            self.fail_member(&mut group, entry, own, NewNomination::Clear, outcomes, now);
+        }
+        let untried = untried.drain(..).map(|entry| (entry, failure.of_member()));
+        for (entry, own) in rejected.into_iter().chain(untried) {
+            self.fail_member(&mut group, entry, own, nomination.clone(), outcomes, now);
+        }
+        self.report_group(&group, false, failure.reason(), failure.message(), now);
+        self.queue.give_back_group(group, result, self.cache.at(now));
+    }
+
+    /// Reports the failure of a member, and adds it to the group's members that return to the queue.
+    fn fail_member(
+        &mut self,
+        group: &mut QueuedGroup,
+        entry: QueuedPod,
+        failure: Failure,
+        nomination: NewNomination,
+        outcomes: &mut Vec<(Arc<PodInfo>, Outcome)>,
+        now: Timestamp,
+    ) {
+        outcomes.push((entry.pod.clone(), failure.outcome()));
+        self.attempt_failed(&entry, &failure);
+        let latest = match self.waiting(entry) {
+            Ok(mut entry) => {
+                let latest = entry.pod.clone();
+                let (rejectors, pending) = failure.rejectors();
+                entry.standing.failed(rejectors, pending, now);
+                group.members.push(entry);
+                latest
+            }
+            Err(Some(bound)) => bound,
+            Err(None) => return,
+        };
+        let reason_and_message = (failure.reason(), failure.message());
+        self.nominator.renominate(&latest, &nomination);
+        self.reporter.failed(&latest, reason_and_message, nomination, now);
+    }
+
+    /// Returns the plugins whose events may help a group that was rejected: the plugin that defines the group, and those
+    /// that rejected members. If the other members have different specs, they may have nodes that a rejected member needs,
+    /// so any event that could give them other nodes may help.
+    fn rejectors_of(&self, group: &QueuedGroup, trial: &Trial) -> Vec<&'static str> {
+        let profile = self.finder.profile(group.standing.profile);
+        let mut rejectors: Vec<&'static str> =
+            profile.grouping().map(GuardedPlugin::name).into_iter().collect();
+        for (_, failure) in &trial.rejected {
+            let (rejected, pending) = failure.rejectors();
+            rejectors.extend(rejected.into_iter().chain(pending));
+        }
+        let others = trial.placed.iter().map(|placed| &placed.entry).chain(&trial.untried);
+        let is_alike = |entry: &QueuedPod| {
+            trial.rejected.iter().any(|(other, _)| Arc::ptr_eq(&other.pod.derived, &entry.pod.derived))
+        };
+        let mut others = others.filter(|entry| !is_alike(entry));
+        if !trial.rejected.is_empty() && others.next().is_some() {
+            let points = [ExtensionPoint::PreFilter, ExtensionPoint::Filter, ExtensionPoint::Reserve];
+            let plugins = points.iter().flat_map(|point| profile.at(*point));
+            rejectors.extend(plugins.map(|plugin| profile.plugin(*plugin).name()));
+        }
+        rejectors.sort_unstable();
+        rejectors.dedup();
+        rejectors
+    }
+
+    /// Requests that the group's object gets a condition, unless it has this condition already. A group that was once
+    /// scheduled stays so.
+    fn report_group(
+        &mut self,
+        group: &QueuedGroup,
+        is_scheduled: bool,
+        reason: &str,
+        message: &str,
+        now: Timestamp,
+    ) {
+        let (Some(group), Some(plugin)) =
+            (self.cache.groups.get(&group.group.id).cloned(), self.grouping_of(group))
+        else {
+            return;
+        };
+        let Some(condition) = new_condition(&group, is_scheduled, reason, message, now) else { return };
+        match plugin.record_group(&group, &condition) {
+            Ok(Some(call)) => self.reporter.about_group(GroupCall { group: group.clone(), call }),
+            Ok(None) => {}
+            Err(error) => self.reporter.note_plugin_failure(None, error.to_string()),
+        }
+        let mut group = PodGroup::clone(&group);
+        group.spec.condition = Some(condition);
+        self.cache.groups.set(Arc::new(group));
+    }
+}
+
+/// Returns the condition that a group gets; `None` if nothing changes.
+fn new_condition(
+    group: &PodGroup,
+    is_scheduled: bool,
+    reason: &str,
+    message: &str,
+    now: Timestamp,
+) -> Option<GroupCondition> {
+    let old = group.condition.as_ref();
+    let is_same = |old: &GroupCondition| {
+        old.is_scheduled == is_scheduled
+            && old.reason == reason
+            && old.message == message
+            && old.observed_generation == group.generation
+    };
+    if old.is_some_and(|old| is_same(old) || (old.is_scheduled && !is_scheduled)) {
+        return None;
+    }
+    let unchanged = old.filter(|old| old.is_scheduled == is_scheduled);
+    Some(GroupCondition {
+        is_scheduled,
+        reason: reason.into(),
+        message: message.to_owned(),
+        observed_generation: group.generation,
+        last_transition: unchanged.map_or(now, |old| old.last_transition),
+    })
+}
+
+/// Returns the error for members that cannot be placed together, if there is one: they must have the same scheduler and
+/// preemption policy, and the group's priority if it has one.
+fn mismatch(group: &PodGroup, members: &[QueuedPod]) -> Option<String> {
+    let same = "all pods in a single pod group should have the same";
+    let first = &members.first()?.pod;
+    members.iter().find_map(|entry| {
+        let pod = &entry.pod;
+        let (name, expected) = (&pod.spec.scheduler_name, &first.spec.scheduler_name);
+        if name != expected {
+            return Some(format!("{same} .spec.schedulerName set, got: {name:?} and {expected:?}"));
+        }
+        if let Some(priority) = group.priority.filter(|priority| *priority != pod.priority()) {
+            let own = pod.priority();
+            return Some(format!("{same} priority as the pod group's priority, got {own} and {priority}"));
+        }
+        let (policy, expected) = (policy_of(pod), policy_of(first));
+        (policy != expected).then(|| format!("{same} preemption policy, got {policy} and {expected}"))
+    })
+}
+
+fn policy_of(pod: &PodInfo) -> &'static str {
+    if pod.spec.never_preempts { "Never" } else { "PreemptLowerPriority" }
+}
+
+fn attempted(mut outcomes: Vec<(Arc<PodInfo>, Outcome)>) -> Attempted {
+    let (pod, outcome) = outcomes.remove(0);
+    Attempted { pod, outcome, others: outcomes }
+}
