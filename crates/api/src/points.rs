@@ -58,6 +58,8 @@ extension_points! {
     Bind = "bind";
     /// Runs after the binding call.
     PostBind = "postBind";
+    /// Runs when a pod group was rejected.
+    PodGroupPostFilter = "podGroupPostFilter";
     /// Generates candidate placements of a pod group.
     PlacementGenerate = "placementGenerate";
     /// Scores a placement of a pod group.
@@ -139,7 +141,7 @@ mod tests {
         assert_eq!(set.iter().collect::<Vec<_>>(), [ExtensionPoint::Filter, ExtensionPoint::Score]);
         set.remove(ExtensionPoint::Filter);
         assert!(!set.contains(ExtensionPoint::Filter) && set.contains(ExtensionPoint::Score));
-        assert_eq!(ExtensionPoint::ALL.into_iter().collect::<PointSet>().iter().count(), 14);
+        assert_eq!(ExtensionPoint::ALL.into_iter().collect::<PointSet>().iter().count(), 15);
         assert_eq!(format!("{set:?}"), "{Score}");
     }
 

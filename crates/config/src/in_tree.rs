@@ -7,8 +7,8 @@ use harbormaster_api::{
 };
 
 use ExtensionPoint::{
-    Bind, Filter, Permit, PlacementGenerate, PlacementScore, PostFilter, PreBind, PreEnqueue, PreFilter,
-    PreScore, QueueSort, Reserve, Score,
+    Bind, Filter, Permit, PlacementGenerate, PlacementScore, PodGroupPostFilter, PostFilter, PreBind,
+    PreEnqueue, PreFilter, PreScore, QueueSort, Reserve, Score,
 };
 use Release::{V1_36, V1_37};
 
@@ -63,13 +63,26 @@ const IN_TREE: &[InTreePlugin] = &[
     plugin("VolumeZone", 0, &[PreFilter, Filter]),
     plugin("PodTopologySpread", 2, &[PreFilter, Filter, PreScore, Score]),
     plugin("InterPodAffinity", 2, &[PreFilter, Filter, PreScore, Score]),
-    gated(
-        Feature::DynamicResourceAllocation,
-        "DynamicResources",
-        2,
-        &[PreEnqueue, PreFilter, Filter, PostFilter, Score, Reserve, PreBind],
+    only(
+        V1_36,
+        gated(
+            Feature::DynamicResourceAllocation,
+            "DynamicResources",
+            2,
+            &[PreEnqueue, PreFilter, Filter, PostFilter, Score, Reserve, PreBind],
+        ),
     ),
-    plugin("DefaultPreemption", 0, &[PreEnqueue, PostFilter]),
+    only(V1_36, plugin("DefaultPreemption", 0, &[PreEnqueue, PostFilter])),
+    only(
+        V1_37,
+        gated(
+            Feature::DynamicResourceAllocation,
+            "DynamicResources",
+            2,
+            &[PreEnqueue, PreFilter, Filter, PostFilter, PodGroupPostFilter, Score, Reserve, PreBind],
+        ),
+    ),
+    only(V1_37, plugin("DefaultPreemption", 0, &[PreEnqueue, PostFilter, PodGroupPostFilter])),
     plugin("NodeResourcesBalancedAllocation", 1, &[PreScore, Score]),
     plugin("ImageLocality", 1, &[Score]),
     plugin("DefaultBinder", 0, &[Bind]),

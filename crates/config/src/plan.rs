@@ -36,6 +36,7 @@ const ORDER: [ExtensionPoint; ExtensionPoint::ALL.len()] = [
     ExtensionPoint::Permit,
     ExtensionPoint::PreEnqueue,
     ExtensionPoint::QueueSort,
+    ExtensionPoint::PodGroupPostFilter,
     ExtensionPoint::PlacementGenerate,
     ExtensionPoint::PlacementScore,
 ];

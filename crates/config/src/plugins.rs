@@ -128,6 +128,7 @@ plugin_lists! {
         post_bind: PostBind,
     }
     groups: {
+        pod_group_post_filter: PodGroupPostFilter,
         placement_generate: PlacementGenerate,
         placement_score: PlacementScore,
     }

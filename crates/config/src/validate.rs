@@ -123,7 +123,8 @@ fn check_removed(path: &str, name: &str, errors: &mut FieldErrors<'_>) -> bool {
 
 fn check_removed_plugins(path: &str, profile: &Profile, errors: &mut FieldErrors<'_>) {
     for point in ExtensionPoint::ALL {
-        if matches!(point, ExtensionPoint::PlacementGenerate | ExtensionPoint::PlacementScore) {
+        use ExtensionPoint::{PlacementGenerate, PlacementScore, PodGroupPostFilter};
+        if matches!(point, PodGroupPostFilter | PlacementGenerate | PlacementScore) {
             continue;
         }
         for (i, plugin) in profile.plugins.at(point).enabled.iter().enumerate() {

@@ -7,6 +7,7 @@ mod binding_cycle;
 mod changes;
 mod eviction;
 mod group_cycle;
+mod group_preemption;
 mod reconfigure;
 mod scheduling_cycle;
 

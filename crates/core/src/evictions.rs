@@ -5,7 +5,7 @@
 //!            └────────────some eviction failed─────────────┴──> the preemptor is retried immediately
 //! ```
 //!
-//! The evictions for one attempt form a round. The preemptor is held back, that is, gated in the queue, until the round
+//! The evictions for one attempt form a round. The preemptor, a pod or a group, is held back, that is, gated in the queue, until the round
 //! is over. It is released slightly earlier if the engine sees the last victim terminating, because that event must
 //! wake the preemptor.
 //!
@@ -19,11 +19,35 @@ use rustc_hash::FxHashMap;
 
 use crate::{effect::EvictTask, pods::Pods};
 
-/// The pod that needs resources, and the node from which pods are evicted for it.
+/// The pod or group that needs resources, and the place from which pods are evicted for it.
 #[derive(Clone, Debug)]
 pub(crate) struct Preemption {
-    pub(crate) preemptor: Arc<PodInfo>,
-    pub(crate) node: Str,
+    /// Key of the preemptor's element in the queue.
+    pub(crate) key: Str,
+    /// UID of the pod or group.
+    pub(crate) uid: Str,
+    /// `pod` or `podgroup`.
+    pub(crate) kind: &'static str,
+    /// Name of the preemptor's profile.
+    pub(crate) scheduler: Str,
+    /// The pods that need resources.
+    pub(crate) pods: Vec<Str>,
+    /// Name of the node, or `cluster` if pods of several nodes are evicted.
+    pub(crate) place: Str,
+}
+
+impl Preemption {
+    /// The preemption for a pod on its own.
+    pub(crate) fn for_pod(preemptor: &PodInfo, node: &Str) -> Self {
+        Self {
+            key: preemptor.uid.clone(),
+            uid: preemptor.uid.clone(),
+            kind: "pod",
+            scheduler: preemptor.spec.scheduler_name.clone(),
+            pods: vec![preemptor.uid.clone()],
+            place: node.clone(),
+        }
+    }
 }
 
 /// The victims of one attempt.
@@ -53,9 +77,9 @@ pub(crate) enum NextStep {
     Evict(Arc<PodInfo>),
     /// The round is over.
     Over {
-        /// UID of the preemptor; `None` if a newer round holds it back.
+        /// Key of the preemptor; `None` if a newer round holds it back.
         held: Option<Str>,
-        /// UID of the preemptor if it must be retried immediately.
+        /// Key of the preemptor if it must be retried immediately.
         retry: Option<Str>,
         /// Start of the round, if it is measured.
         started: Option<Stamp>,
@@ -69,7 +93,7 @@ pub(crate) enum NextStep {
 #[derive(Debug, Default)]
 pub(crate) struct Evictions {
     by_round: FxHashMap<u64, EvictionRound>,
-    /// The newest round of each preemptor, keyed by the preemptor's UID.
+    /// The newest round of each preemptor, by the preemptor's key.
     newest: FxHashMap<Str, u64>,
     /// Rounds that wait only for their last victim, keyed by the victim's UID.
     by_last_victim: FxHashMap<Str, Vec<u64>>,
@@ -87,7 +111,7 @@ impl Evictions {
         started: Option<Stamp>,
     ) -> u64 {
         self.rounds += 1;
-        let older = self.newest.insert(preemption.preemptor.uid.clone(), self.rounds);
+        let older = self.newest.insert(preemption.key.clone(), self.rounds);
         if let Some(older) = older.and_then(|older| self.by_round.get_mut(&older)) {
             older.last = None;
         }
@@ -111,16 +135,9 @@ impl Evictions {
 
     /// Creates the task that evicts one pod; `None` if the round no longer exists.
     pub(crate) fn task(&self, round: u64, victim: Arc<PodInfo>) -> Option<EvictTask> {
-        let preemptor = &self.preemption(round)?.preemptor;
-        Some(EvictTask {
-            preemptor: preemptor.uid.clone(),
-            round,
-            message: format!(
-                "{}: preempting to accommodate a higher priority pod",
-                preemptor.spec.scheduler_name
-            ),
-            victim,
-        })
+        let Preemption { uid, kind, scheduler, .. } = self.preemption(round)?;
+        let message = format!("{scheduler}: preempting to accommodate a higher priority {kind}");
+        Some(EvictTask { preemptor: uid.clone(), round, message, victim })
     }
 
     /// Cancels the eviction of the last victim because this engine no longer schedules the preemptor.
@@ -156,7 +173,8 @@ impl Evictions {
         if eviction.in_flight > 0 {
             return NextStep::Wait;
         }
-        let wanted = !eviction.retry && pods.get(&eviction.preemption.preemptor.uid).is_some();
+        let is_there = eviction.preemption.pods.iter().any(|uid| pods.get(uid).is_some());
+        let wanted = !eviction.retry && is_there;
         let Some(last) = eviction.last.take().filter(|_| wanted) else { return self.end(round) };
         if pods.get(&last.uid).is_none() {
             // The victim left while the preemptor was held back, so its deletion could not wake the preemptor.
@@ -169,7 +187,7 @@ impl Evictions {
         NextStep::Evict(last)
     }
 
-    /// Returns the UIDs of the preemptors that wait only for the given pod, which is terminating or deleted. They no
+    /// Returns the keys of the preemptors that wait only for the given pod, which is terminating or deleted. They no
     /// longer need to be held back.
     pub(crate) fn victim_leaving(&mut self, uid: &str) -> Vec<Str> {
         let rounds = self.by_last_victim.remove(uid).into_iter().flatten();
@@ -191,12 +209,12 @@ impl Evictions {
             self.newest.remove(preemptor);
         }
         let EvictionRound { preemption, retry, started, failed, .. } = eviction;
-        NextStep::Over { held, retry: retry.then(|| preemption.preemptor.uid.clone()), started, failed }
+        NextStep::Over { held, retry: retry.then(|| preemption.key.clone()), started, failed }
     }
 
     /// Returns the preemptor that a round holds back.
     fn held_by(&self, round: u64) -> Option<Str> {
-        let preemptor = &self.by_round.get(&round)?.preemption.preemptor.uid;
+        let preemptor = &self.by_round.get(&round)?.preemption.key;
         (self.newest.get(preemptor) == Some(&round)).then(|| preemptor.clone())
     }
 }

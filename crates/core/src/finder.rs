@@ -9,6 +9,7 @@ use harbormaster_framework::{
     extender::Extenders,
     guard::PointError,
     meter::Stamp,
+    nodeset::NodeIdx,
     plugin::SignFragment,
     profile::Profile,
     window::{Rotation, Tie, Window},
@@ -131,6 +132,18 @@ impl Finder {
             self.remember(entry.profile, hint.as_ref(), signature, chosen, (cycle, now));
         }
         Ok(attempt)
+    }
+
+    /// Makes an attempt that considers one node only. Returns `None` if the pod does not fit it.
+    pub(crate) fn find_on(
+        &mut self,
+        cluster: &mut Cluster,
+        entry: &QueuedPod,
+        nominated: &[NominatedRow],
+        row: NodeIdx,
+    ) -> Result<Option<Attempt>, Failure> {
+        let found = self.runners[entry.profile].find_on(cluster, &entry.pod, nominated, row);
+        found.map_err(|error| Failure::Error(error.to_string()))
     }
 
     /// Returns the scores of the nodes that were compared, or no scores if a plugin fails.

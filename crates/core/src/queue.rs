@@ -43,6 +43,7 @@ use crate::{
 };
 
 pub use backoff::Backoff;
+pub(crate) use entry::key_of;
 pub use entry::{Entity, QueuedGroup, QueuedPod, Standing};
 pub use harbormaster_framework::events::OwnedChange;
 pub(crate) use members::GroupResult;

@@ -12,6 +12,7 @@ use crate::{
         BindTask, CallOffTask, CallTask, Condition, Effect, EvictTask, GroupCall, PodEvent, StatusPatch,
         cut_note,
     },
+    evictions::Preemption,
     nominator::NewNomination,
     note::{Note, Notes},
 };
@@ -107,15 +108,16 @@ impl Reporter {
         self.patch_condition(pod, reason, message, nomination, now);
     }
 
-    /// Reports a pod that was preempted by `preemptor`. Appends `how` to the event's note.
-    pub(crate) fn preempted(&mut self, victim: &Arc<PodInfo>, preemptor: &PodInfo, node: &Str, how: &str) {
+    /// Reports a pod that was preempted. Appends `how` to the event's note.
+    pub(crate) fn preempted(&mut self, victim: &Arc<PodInfo>, preemption: &Preemption, how: &str) {
+        let Preemption { uid, kind, scheduler, place, .. } = preemption;
         self.event(PodEvent {
             pod: victim.clone(),
             warning: false,
             reason: "Preempted",
             action: "Preempting",
-            note: format!("Preempted by pod {} on node {node}{how}", preemptor.uid),
-            reporter: profile_of(preemptor),
+            note: format!("Preempted by {kind} {uid} on node {place}{how}"),
+            reporter: scheduler.clone(),
         });
     }
 

@@ -32,6 +32,7 @@ use crate::{
     meter::{Stage, StageTimer, Staged, Status},
     nodeset::{NodeIdx, NodeSet},
     outcome::{Fix, Reject},
+    plugin::Scope,
     pod::PodInfo,
     points::Slot,
     profile::Profile,
@@ -249,6 +250,14 @@ impl Attempt {
     pub fn rows_rejected_with(&self, rows: &[NodeIdx], fix: Fix) -> Vec<NodeIdx> {
         let matches = |row: &NodeIdx| self.rejection_of(*row).is_some_and(|reject| reject.fix == fix);
         rows.iter().copied().filter(matches).collect()
+    }
+
+    /// Returns true if whether the pod fits a node depended on that node alone.
+    pub fn is_local(&self) -> bool {
+        let is_local = |plugin: &PluginIdx| {
+            self.profile.plugin(*plugin).scope() == Scope::Row || self.states[plugin.at()].is_none()
+        };
+        self.profile.at(ExtensionPoint::Filter).iter().all(is_local)
     }
 
     /// A plugin's filter state, for the points after Filter.
@@ -547,6 +556,22 @@ impl Runner {
         }
         let passed = self.unstaged(|runner| runner.extenders.filter(&draft.pod, cluster.nodes(), vec![row]));
         passed.is_ok_and(|passed| !passed.rows.is_empty())
+    }
+
+    /// Makes an attempt that considers one node only. Returns `None` if the pod does not fit it.
+    ///
+    /// # Errors
+    /// When a plugin fails.
+    pub fn find_on(
+        &mut self,
+        cluster: &mut Cluster,
+        pod: &Arc<PodInfo>,
+        nominated: &[NominatedRow],
+        row: NodeIdx,
+    ) -> Result<Option<Attempt>, AttemptError> {
+        let Narrowing::Continue(draft) = self.narrow(cluster, pod)? else { return Ok(None) };
+        let fits = self.fits(cluster, &draft, nominated, row)?;
+        Ok(fits.then(|| draft.finish_at(row, vec![row], 1, None)))
     }
 
     /// Returns true if some Filter plugin rejects the pod on the given node, not counting nominated pods. Returns false

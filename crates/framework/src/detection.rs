@@ -21,7 +21,13 @@ macro_rules! detect {
     ($($method:ident: $trait:ident <$($param:ident: $bound:path),*>;)*) => {
         $(pub mod $method {
             #[allow(unused_imports, reason = "not every trait has parameters")]
-            use crate::{detection::Probe, group::Groups, plugin::*, resource::Watches, scope::Scoped};
+            use crate::{
+                detection::Probe,
+                group::{Groups, PodGroupPostFilter},
+                plugin::*,
+                resource::Watches,
+                scope::Scoped,
+            };
 
             pub trait Found<$($param),*> {
                 fn $method(self);
@@ -55,6 +61,7 @@ detect! {
     pre_filter: PreFilter<V: Scoped, S: CopiedState>;
     filter: Filter<V: Scoped, S: State>;
     post_filter: PostFilter<S: State>;
+    group_post_filter: PodGroupPostFilter<>;
     pre_score: PreScore<V: Scoped, F: State, S: State>;
     score: Score<V: Scoped, S: State>;
     reserve: Reserve<S: State>;
@@ -134,7 +141,7 @@ macro_rules! implemented_points {
             let mut probe = $crate::detection::Probe(points);
             $crate::implemented_points!(@detect probe:
                 pre_enqueue queue_sort pre_filter filter post_filter pre_score score reserve permit pre_bind bind post_bind
-                reads_cluster watches groups);
+                group_post_filter reads_cluster watches groups);
             let mut index = (&mut &mut probe).index();
             (&mut &mut index).index_watches(probe);
         }

@@ -5,6 +5,8 @@
 //! describes the group. The engine does the rest: it queues the members of a group as one element, decides about all of
 //! them in one cycle, and undoes what it has decided if too few members find nodes.
 
+mod post_filter;
+
 use std::{fmt, ops::Deref};
 
 use harbormaster_api::{Pod, Str, Timestamp};
@@ -14,6 +16,8 @@ use crate::{
     plugin::Plugin,
     resource::{Custom, Resource},
 };
+
+pub use post_filter::{Assignment, GroupPostFilterCycle, GroupPostFiltered, GroupWhatIf, PodGroupPostFilter};
 
 /// Namespace and name of a group.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

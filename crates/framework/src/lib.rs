@@ -64,7 +64,8 @@ pub mod prelude {
         events::{Action, Change, EventResource, Hint, HintCycle, Registration},
         extender::EvictionPlan,
         group::{
-            Disruption, Feasibility, GroupCondition, GroupPolicy, GroupSpec, GroupView, Groups, PodGroup,
+            Assignment, Disruption, Feasibility, GroupCondition, GroupPolicy, GroupPostFilterCycle,
+            GroupPostFiltered, GroupSpec, GroupView, GroupWhatIf, Groups, PodGroup, PodGroupPostFilter,
         },
         implemented_points,
         index::{ClusterView, Index},

@@ -67,6 +67,8 @@ stages! {
         Filter = "Filter", Call::Point(P::Filter),
         /// PostFilter.
         PostFilter = "PostFilter", Call::Point(P::PostFilter),
+        /// PodGroupPostFilter.
+        PodGroupPostFilter = "PodGroupPostFilter", Call::Point(P::PodGroupPostFilter),
         /// PreScore.
         PreScore = "PreScore", Call::Point(P::PreScore),
         /// Score.

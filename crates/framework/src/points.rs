@@ -20,7 +20,10 @@ use crate::{
     assume::Assume,
     cycle::{BindCycle, Cycle, EnqueueCycle, Placement, PostFilterCycle, Waiting, WaitingPods},
     events::{ErasedRegistration, Registration},
-    group::{Feasibility, GroupCondition, GroupId, GroupView, Groups, PodGroup},
+    group::{
+        Feasibility, GroupCondition, GroupId, GroupPostFilterCycle, GroupPostFiltered, GroupView, Groups,
+        PodGroup, PodGroupPostFilter,
+    },
     index::{ClusterView, IndexKind, Indexes},
     nodeset::{NodeIdx, NodeSet},
     outcome::Bound,
@@ -112,6 +115,8 @@ pub(crate) struct Shims {
     pub(crate) bind:
         Option<for<'a> fn(ErasedPlugin<'a>, &'a BindCycle) -> BoxFuture<'a, Result<Bound, Stop>>>,
     pub(crate) post_bind: Option<for<'a> fn(ErasedPlugin<'a>, &'a BindCycle) -> BoxFuture<'a, ()>>,
+    pub(crate) group_post_filter:
+        Option<fn(ErasedPlugin<'_>, &mut GroupPostFilterCycle<'_>) -> PluginResult<GroupPostFiltered>>,
     pub(crate) reads_cluster: Option<fn(ErasedPlugin<'_>, &Cycle<'_>, &mut Reads) -> PluginResult<()>>,
 }
 
@@ -415,6 +420,15 @@ impl<P: Plugin> Points<P> {
             None => plugin::<P>(this).post_filter(cx, &S::default()),
         });
         self.has(ExtensionPoint::PostFilter);
+    }
+
+    /// Adds PodGroupPostFilter to the points of the plugin.
+    pub(crate) fn group_post_filter(&mut self)
+    where
+        P: PodGroupPostFilter,
+    {
+        self.calls.shims.group_post_filter = Some(|this, cx| plugin::<P>(this).group_post_filter(cx));
+        self.has(ExtensionPoint::PodGroupPostFilter);
     }
 
     /// Adds PreScore to the points of the plugin.

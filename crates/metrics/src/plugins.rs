@@ -93,6 +93,7 @@ pub(crate) fn is_in_cycle(stage: Stage) -> bool {
         | S::RemovePod
         | S::Filter
         | S::PostFilter
+        | S::PodGroupPostFilter
         | S::PreScore
         | S::Score
         | S::Normalize

@@ -1,11 +1,11 @@
 //! DefaultPreemption: evicts pods of lower priority if a pod does not fit on any node.
 //!
 //! # What it does
-//! Extension points: PreEnqueue, PostFilter. PostFilter finds the node where evicting the least important pods makes
+//! Extension points: PreEnqueue, PostFilter, PodGroupPostFilter. PostFilter finds the node where evicting the least important pods makes
 //! room, and nominates the pod to that node; the engine evicts the victims. Each of its four steps has its own file:
 //! checking that the pod may preempt (`eligibility`), searching for nodes where evictions help (`search`, with `bound`
 //! and `quota`), choosing the victims on a node (`victims`, with `importance` and `budgets`), and choosing the best
-//! node (`choice`).
+//! node (`choice`). PodGroupPostFilter evicts pods from any number of nodes so that a group can be placed (`group`).
 //!
 //! The search considers every node where evictions might make room. It computes a lower bound on the cost of the
 //! evictions on each node, tries the most promising node first, and stops when no other node can be better. The bounds
@@ -46,12 +46,15 @@
 //!   nodes than it needs.
 //! - Evictions never block the scheduler, so PreEnqueue holds pods back whether or not the `SchedulerAsyncPreemption`
 //!   feature gate is enabled.
-//! - Scheduling constraints of pod groups are not supported.
+//! - For a pod on its own, each member of a group counts as a single victim with the pod's own priority. kube-scheduler
+//!   with the feature gate GenericWorkload uses the group's priority, and evicts a group with `disruptionMode.all` as a
+//!   whole. PodGroupPostFilter does so here, too.
 
 mod bound;
 mod budgets;
 mod choice;
 mod eligibility;
+mod group;
 mod importance;
 mod quota;
 mod search;
@@ -65,6 +68,7 @@ use harbormaster_framework::prelude::*;
 use search::Search;
 
 const REASON_WAITS: &str = "waiting for the preemption for this pod to be finished";
+const REASON_GROUP_WAITS: &str = "waiting for the preemption for this pod group to be finished";
 const REASON_NO_CANDIDATE: &str = "no candidate node for preemption";
 
 /// Evicts pods of lower priority. See the [module documentation](self).
@@ -104,7 +108,8 @@ impl Build for DefaultPreemption {
 
 impl PreEnqueue for DefaultPreemption {
     fn pre_enqueue(&self, cx: EnqueueCycle<'_>) -> Verdict {
-        if cx.awaits_eviction { Err(Reject::unresolvable(REASON_WAITS).into()) } else { Ok(()) }
+        let why = if cx.group.is_some() { REASON_GROUP_WAITS } else { REASON_WAITS };
+        if cx.awaits_eviction { Err(Reject::unresolvable(why).into()) } else { Ok(()) }
     }
 }
 
@@ -135,6 +140,12 @@ impl PostFilter for DefaultPreemption {
         };
         let reasons = self.reports_success.then(found).into_iter().map(Cow::Owned).collect();
         Ok(PostFiltered::Nominate { node, victims: best.victims, reasons })
+    }
+}
+
+impl PodGroupPostFilter for DefaultPreemption {
+    fn group_post_filter(&self, cx: &mut GroupPostFilterCycle<'_>) -> PluginResult<GroupPostFiltered> {
+        group::preempt(cx, self.stops_at_violation)
     }
 }
 

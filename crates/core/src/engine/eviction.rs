@@ -4,14 +4,14 @@
 use std::sync::Arc;
 
 use harbormaster_api::{Str, Timestamp};
-use harbormaster_framework::pod::PodInfo;
+use harbormaster_framework::{group::PodGroup, pod::PodInfo};
 
 use super::Engine;
 use crate::effect::EvictTask;
 use crate::{
     evictions::{NextStep, Preemption},
     input::EvictOutcome,
-    queue::QueuedPod,
+    queue::{self, QueuedPod},
 };
 
 impl Engine {
@@ -23,6 +23,33 @@ impl Engine {
         victims: Vec<Arc<PodInfo>>,
         now: Timestamp,
     ) {
+        if victims.iter().any(|victim| !victim.is_terminating()) {
+            self.clear_lower_nominations(&entry.pod, node);
+        }
+        self.begin_round(Preemption::for_pod(&entry.pod, node), victims, now);
+    }
+
+    /// Evicts pods so that the members of a group can run.
+    pub(super) fn begin_group_eviction(
+        &mut self,
+        group: &PodGroup,
+        members: Vec<Arc<PodInfo>>,
+        victims: Vec<Arc<PodInfo>>,
+        now: Timestamp,
+    ) {
+        let Some(first) = members.first() else { return };
+        let preemption = Preemption {
+            key: queue::key_of(&group.id),
+            uid: group.uid.clone(),
+            kind: "podgroup",
+            scheduler: first.spec.scheduler_name.clone(),
+            pods: members.iter().map(|pod| pod.uid.clone()).collect(),
+            place: "cluster".into(),
+        };
+        self.begin_round(preemption, victims, now);
+    }
+
+    fn begin_round(&mut self, preemption: Preemption, victims: Vec<Arc<PodInfo>>, now: Timestamp) {
         let all = victims.len();
         let mut victims: Vec<Arc<PodInfo>> = victims.into_iter().filter(|v| !v.is_terminating()).collect();
         let Some(last) = victims.pop() else { return };
@@ -30,9 +57,7 @@ impl Engine {
             meter.victims(all);
             meter.now()
         });
-        self.clear_lower_nominations(&entry.pod, node);
-        self.queue.hold_for_eviction(entry.pod.uid.clone());
-        let preemption = Preemption { preemptor: entry.pod.clone(), node: node.clone() };
+        self.queue.hold_for_eviction(preemption.key.clone());
         let round = self.evictions.begin(preemption, victims.len(), last, started);
         if victims.is_empty() {
             self.continue_eviction(round, now);
@@ -86,8 +111,8 @@ impl Engine {
     }
 
     fn report_preempted(&mut self, round: u64, victim: &Arc<PodInfo>, how: &str) {
-        if let Some(Preemption { preemptor, node }) = self.evictions.preemption(round) {
-            self.reporter.preempted(victim, preemptor, node, how);
+        if let Some(preemption) = self.evictions.preemption(round) {
+            self.reporter.preempted(victim, preemption, how);
         }
     }
 

@@ -8,12 +8,14 @@ use std::sync::Arc;
 use harbormaster_api::{Timestamp, points::ExtensionPoint};
 use harbormaster_framework::{
     attempt::Decision,
-    group::{Feasibility, GroupCondition, PodGroup},
+    cluster::Cluster,
+    group::{Assignment, Feasibility, GroupCondition, PodGroup},
     guard::GuardedPlugin,
+    nodeset::NodeIdx,
     pod::PodInfo,
 };
 
-use super::{Engine, scheduling_cycle::Held};
+use super::{Engine, group_preemption::GroupPostFilterResult, scheduling_cycle::Held};
 use crate::{
     effect::GroupCall,
     failure::Failure,
@@ -24,24 +26,39 @@ use crate::{
 };
 
 /// A member that occupies a node.
-struct Placed {
+pub(super) struct Placed {
     entry: QueuedPod,
     held: Held,
 }
 
+impl Placed {
+    /// The member and its row; `None` if the node is gone.
+    pub(super) fn assignment(&self, cluster: &Cluster) -> Option<Assignment> {
+        let row = cluster.find(self.held.reservation.node())?;
+        Some(Assignment { pod: self.entry.pod.clone(), row })
+    }
+}
+
 /// Members of a group, after each of them has been tried or the cycle has stopped.
-#[derive(Default)]
-struct Trial {
-    placed: Vec<Placed>,
+pub(super) struct Trial {
+    pub(super) placed: Vec<Placed>,
     /// Members that found no node.
     rejected: Vec<(QueuedPod, Failure)>,
     /// Members that were not tried.
     untried: Vec<QueuedPod>,
+    /// True if whether a member fits a node depended on that node alone.
+    pub(super) is_local: bool,
+}
+
+impl Default for Trial {
+    fn default() -> Self {
+        Self { placed: Vec::new(), rejected: Vec::new(), untried: Vec::new(), is_local: true }
+    }
 }
 
 /// Reason why no member of a group gets a node.
 #[derive(Debug)]
-enum GroupFailure {
+pub(super) enum GroupFailure {
     /// Too few members can have nodes.
     Rejected(String),
     /// An error, which concerns all members.
@@ -54,6 +71,14 @@ impl GroupFailure {
         match self {
             Self::Rejected(_) => "Unschedulable",
             Self::Error(_) => "SchedulerError",
+        }
+    }
+
+    /// Appends the text of the PodGroupPostFilter plugins, if they were called, to the group's message.
+    fn with_text(self, text: Option<&str>) -> Self {
+        match (self, text) {
+            (Self::Rejected(why), Some(text)) => Self::Rejected(format!("{why}, {text}")),
+            (failure, _) => failure,
         }
     }
 
@@ -113,13 +138,13 @@ impl Engine {
         let now = clock();
         match decided.and_then(|()| self.permit_members(&group, &mut trial)) {
             Ok(permissions) => self.keep(group, trial, permissions, &mut outcomes, now),
-            Err(failure) => self.undo(group, trial, &failure, &mut outcomes, now),
+            Err(failure) => self.undo(group, trial, failure, &mut outcomes, now),
         }
         attempted(outcomes)
     }
 
     /// Gives nodes to members until all have been tried, or until it is certain that too few will get one.
-    fn place_members(
+    pub(super) fn place_members(
         &mut self,
         group: &QueuedGroup,
         members: Vec<QueuedPod>,
@@ -132,7 +157,7 @@ impl Engine {
             return Err(GroupFailure::Rejected(format!("{REJECTED}, {why}")));
         }
         while let Some(entry) = members.next() {
-            match self.place(&entry, now) {
+            match self.place(&entry, trial, now) {
                 Ok(held) => trial.placed.push(Placed { entry, held }),
                 Err(failure @ Failure::Error(_)) => {
                     let why = format!("failed to schedule other pod from a pod group: {}", failure.message());
@@ -152,15 +177,39 @@ impl Engine {
     }
 
     /// Finds a node for one member and occupies it.
-    fn place(&mut self, entry: &QueuedPod, now: Timestamp) -> Result<Held, Failure> {
+    fn place(&mut self, entry: &QueuedPod, trial: &mut Trial, now: Timestamp) -> Result<Held, Failure> {
         let nominated = self.nominator.of(&self.pods).rows_for(&entry.pod, &self.cache.cluster);
         let (cluster, cycle) = (&mut self.cache.cluster, self.queue.handed_out());
         let mut attempt = self.finder.find(cluster, entry, &nominated, cycle, now)?;
+        trial.is_local &= attempt.is_local();
         if let Decision::Unschedulable(_) = attempt.decision() {
             return Err(Failure::Unschedulable(Box::new(attempt.take_diagnosis())));
         }
         self.note_scores(entry, &attempt);
         self.hold(entry, &attempt)
+    }
+
+    /// Occupies a certain node for one member. Returns `None` if it does not fit there.
+    pub(super) fn place_on(&mut self, entry: &QueuedPod, row: NodeIdx) -> Result<Option<Placed>, String> {
+        let nominated = self.nominator.of(&self.pods).rows_for(&entry.pod, &self.cache.cluster);
+        let attempt = self.finder.find_on(&mut self.cache.cluster, entry, &nominated, row);
+        let Some(attempt) = attempt.map_err(|failure| failure.message())? else { return Ok(None) };
+        match self.hold(entry, &attempt) {
+            Ok(held) => Ok(Some(Placed { entry: entry.clone(), held })),
+            Err(Failure::Error(why)) => Err(why),
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// Takes members from their nodes, last in first out. Returns the members in their original order.
+    pub(super) fn release_all(&mut self, placed: Vec<Placed>) -> Vec<QueuedPod> {
+        let mut released = Vec::new();
+        for Placed { entry, held } in placed.into_iter().rev() {
+            self.release(&entry, held);
+            released.push(entry);
+        }
+        released.reverse();
+        released
     }
 
     /// Asks whether the members that have nodes by now are enough.
@@ -222,38 +271,61 @@ impl Engine {
         self.queue.give_back_group(group, GroupResult::Scheduled, self.cache.at(now));
     }
 
-    /// Takes all members from their nodes and returns them to the queue.
+    /// Takes all members from their nodes, looks for a way to place them, and returns them to the queue.
     fn undo(
         &mut self,
         mut group: QueuedGroup,
         trial: Trial,
-        failure: &GroupFailure,
+        failure: GroupFailure,
         outcomes: &mut Vec<(Arc<PodInfo>, Outcome)>,
         now: Timestamp,
     ) {
         let rejectors = self.rejectors_of(&group, &trial);
-        let Trial { placed, rejected, mut untried } = trial;
-        let mut released: Vec<QueuedPod> = Vec::new();
-        for Placed { entry, held } in placed.into_iter().rev() {
-            self.release(&entry, held);
-            released.push(entry);
-        }
-        let (result, nomination) = match failure {
-            GroupFailure::Rejected(_) => (GroupResult::Rejected(rejectors), NewNomination::Keep),
-            GroupFailure::Error(_) => (GroupResult::Failed, NewNomination::Clear),
+        let Trial { placed, rejected, untried, .. } = trial;
+        let released = self.release_all(placed);
+        let untried: Vec<_> = untried.into_iter().map(|entry| (entry, failure.of_member())).collect();
+        let found = match &failure {
+            GroupFailure::Rejected(_) => {
+                let members: Vec<QueuedPod> =
+                    released.iter().chain(firsts(&rejected)).chain(firsts(&untried)).cloned().collect();
+                self.group_post_filter(&group, &members, now)
+            }
+            GroupFailure::Error(_) => Ok(GroupPostFilterResult::default()),
         };
-        for entry in released.into_iter().rev() {
-            let own = match failure {
-                GroupFailure::Rejected(why) => Failure::GroupRejected(format!("{REJECTED}, {why}")),
-                GroupFailure::Error(_) => failure.of_member(),
+        let (failure, found) = match found {
+            Ok(found) => (failure.with_text(found.text.as_deref()), found),
+            Err(why) => (GroupFailure::Error(why), GroupPostFilterResult::default()),
+        };
+        let is_error = matches!(failure, GroupFailure::Error(_));
+        let nomination = |entry: &QueuedPod, otherwise: NewNomination| match &found.nodes {
+            _ if is_error => NewNomination::Clear,
+            None => otherwise,
+            Some(nodes) => match nodes.iter().find(|(uid, _)| uid == entry.uid()) {
+                Some((_, node)) => NewNomination::Set(node.clone()),
+                None => NewNomination::Clear,
+            },
+        };
+        for entry in released {
+            let own = match &failure {
+                GroupFailure::Rejected(why) if found.nodes.is_none() => {
+                    Failure::GroupRejected(format!("{REJECTED}, {why}"))
+                }
+                _ => failure.of_member(),
             };
-            self.fail_member(&mut group, entry, own, NewNomination::Clear, outcomes, now);
+            let nomination = nomination(&entry, NewNomination::Clear);
+            self.fail_member(&mut group, entry, own, nomination, outcomes, now);
         }
-        let untried = untried.drain(..).map(|entry| (entry, failure.of_member()));
         for (entry, own) in rejected.into_iter().chain(untried) {
-            self.fail_member(&mut group, entry, own, nomination.clone(), outcomes, now);
+            let nomination = nomination(&entry, NewNomination::Keep);
+            let own = if is_error && !matches!(own, Failure::Error(_)) { failure.of_member() } else { own };
+            self.fail_member(&mut group, entry, own, nomination, outcomes, now);
         }
         self.report_group(&group, false, failure.reason(), failure.message(), now);
+        if !found.victims.is_empty() {
+            let members: Vec<Arc<PodInfo>> = group.members.iter().map(|entry| entry.pod.clone()).collect();
+            self.begin_group_eviction(&group.group, members, found.victims, now);
+        }
+        let result = if is_error { GroupResult::Failed } else { GroupResult::Rejected(rejectors) };
         self.queue.give_back_group(group, result, self.cache.at(now));
     }
 
@@ -336,6 +408,11 @@ impl Engine {
         group.spec.condition = Some(condition);
         self.cache.groups.set(Arc::new(group));
     }
+}
+
+/// The members of a list of failures.
+fn firsts(failures: &[(QueuedPod, Failure)]) -> impl Iterator<Item = &QueuedPod> {
+    failures.iter().map(|(entry, _)| entry)
 }
 
 /// Returns the condition that a group gets; `None` if nothing changes.

@@ -179,7 +179,7 @@ impl QueuedGroup {
 }
 
 /// Key of a group in the queue. No UID looks like it.
-pub(super) fn key_of(id: &GroupId) -> Str {
+pub(crate) fn key_of(id: &GroupId) -> Str {
     format!("group {id}").into()
 }
 

@@ -1,5 +1,6 @@
 //! Groups of pods in the engine: gangs are bound whole or not at all, and hold no room while they wait.
 
+mod preemption;
 mod sequences;
 
 use std::{sync::Arc, time::Duration};

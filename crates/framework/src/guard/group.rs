@@ -1,11 +1,12 @@
 //! Calls to the plugin that defines groups.
 
-use harbormaster_api::{Pod, Str};
+use harbormaster_api::{Pod, Str, points::ExtensionPoint};
 
 use super::{Call, GuardedPlugin, PointError, caught};
 use crate::{
     api_call::ApiCall,
-    group::{Feasibility, GroupCondition, GroupView, PodGroup},
+    group::{Feasibility, GroupCondition, GroupPostFilterCycle, GroupPostFiltered, GroupView, PodGroup},
+    meter::Stage,
     points::GroupCalls,
     resource::{AnyCustom, ResourceName},
 };
@@ -55,6 +56,20 @@ impl GuardedPlugin {
         condition: &GroupCondition,
     ) -> Result<Option<ApiCall>, PointError> {
         self.about_groups(None, |groups| (groups.record)(&*self.plugin, group, condition))
+    }
+
+    /// See [`crate::group::PodGroupPostFilter`].
+    ///
+    /// # Errors
+    /// When the plugin fails.
+    pub fn group_post_filter(
+        &self,
+        cx: &mut GroupPostFilterCycle<'_>,
+    ) -> Result<GroupPostFiltered, PointError> {
+        let no_help = GroupPostFiltered::NoHelp { reasons: Vec::new() };
+        let Some(run) = self.calls.shims.group_post_filter else { return Ok(no_help) };
+        self.evaluated(Stage::PodGroupPostFilter, || 1);
+        self.try_call(Call::Point(ExtensionPoint::PodGroupPostFilter), |this| run(this, cx))
     }
 
     fn about_groups<T>(&self, otherwise: T, run: impl FnOnce(&GroupCalls) -> T) -> Result<T, PointError> {

@@ -3,6 +3,7 @@
 use super::Stopped;
 use crate::{
     events::{ErasedRegistration, Hint},
+    group::GroupPostFiltered,
     meter::Status,
     outcome::{Bound, Permitted, PluginResult, PostFiltered, PreFiltered, PreFlight, Stop},
     plugin::SignFragment,
@@ -45,6 +46,16 @@ impl CallStatus for HasState {
 }
 
 impl CallStatus for PostFiltered {
+    fn status(&self) -> Status {
+        match self {
+            Self::Nominate { .. } => Status::Success,
+            Self::NoHelp { .. } => Status::Unschedulable,
+            Self::Unresolvable { .. } => Status::Unresolvable,
+        }
+    }
+}
+
+impl CallStatus for GroupPostFiltered {
     fn status(&self) -> Status {
         match self {
             Self::Nominate { .. } => Status::Success,

@@ -16,7 +16,7 @@ pub(super) fn violating_first(
     objects: &Objects,
     stops_at_violation: bool,
 ) -> usize {
-    let mut budgets = BudgetUse { objects, left: Vec::new(), stops_at_violation };
+    let mut budgets = BudgetUse::new(objects, stops_at_violation);
     let mut violating = 0;
     for at in 0..pods.len() {
         if budgets.evict_violates(&pods[at]) {
@@ -28,16 +28,20 @@ pub(super) fn violating_first(
 }
 
 /// Budgets, each with the number of disruptions left.
-struct BudgetUse<'a> {
+pub(super) struct BudgetUse<'a> {
     objects: &'a Objects,
     left: Vec<(&'a PodDisruptionBudget, i32)>,
     stops_at_violation: bool,
 }
 
-impl BudgetUse<'_> {
+impl<'a> BudgetUse<'a> {
+    pub(super) fn new(objects: &'a Objects, stops_at_violation: bool) -> Self {
+        Self { objects, left: Vec::new(), stops_at_violation }
+    }
+
     /// Counts the eviction of the pod. Returns true if the eviction violates a budget. A pod without labels is covered
     /// by no budget, as in kube-scheduler.
-    fn evict_violates(&mut self, pod: &PodInfo) -> bool {
+    pub(super) fn evict_violates(&mut self, pod: &PodInfo) -> bool {
         if pod.labels.is_empty() {
             return false;
         }

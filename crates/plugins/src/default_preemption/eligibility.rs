@@ -32,7 +32,7 @@ fn has_terminating_victims(cx: &PostFilterCycle<'_>) -> bool {
 }
 
 /// Returns true if a scheduler preempted the pod. Pods deleted for other reasons do not count.
-fn is_preempted(pod: &PodInfo) -> bool {
+pub(super) fn is_preempted(pod: &PodInfo) -> bool {
     pod.is_terminating()
         && pod
             .condition("DisruptionTarget")

@@ -241,6 +241,11 @@ impl World {
         self.drain(|e| Some(e.clone()))
     }
 
+    /// Adds effects, as if they had not been taken.
+    pub(crate) fn put_back(&mut self, effects: Vec<Effect>) {
+        self.effects.extend(effects);
+    }
+
     pub(crate) fn events(&mut self) -> Vec<String> {
         self.drain(|e| match e {
             Effect::Event(e) => {

@@ -182,7 +182,11 @@ fn tickets() -> Tickets {
 fn every_implemented_point_is_found() {
     let plugin = Trial::of(tickets()).plugin().clone();
     let missing = ExtensionPoint::ALL.into_iter().filter(|point| !plugin.points().contains(*point));
-    let of_groups = [ExtensionPoint::PlacementGenerate, ExtensionPoint::PlacementScore];
+    let of_groups = [
+        ExtensionPoint::PodGroupPostFilter,
+        ExtensionPoint::PlacementGenerate,
+        ExtensionPoint::PlacementScore,
+    ];
     assert_eq!(missing.collect::<Vec<_>>(), of_groups);
     assert!(plugin.index().is_some());
 }

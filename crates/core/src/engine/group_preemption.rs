@@ -1,0 +1,194 @@
+//! PodGroupPostFilter: looks for a way to place a group for which too few nodes were found.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use harbormaster_api::{Str, Timestamp, points::ExtensionPoint};
+use harbormaster_framework::{
+    group::{Assignment, GroupId, GroupPostFilterCycle, GroupPostFiltered, GroupView, GroupWhatIf, PodGroup},
+    guard::PointError,
+    meter::{Stage, Status},
+    nodeset::NodeIdx,
+    objects::Objects,
+    outcome::{PluginError, PluginResult},
+    pod::PodInfo,
+    table::NodeTable,
+};
+
+use super::{
+    Engine,
+    group_cycle::{GroupFailure, Trial},
+};
+use crate::queue::{QueuedGroup, QueuedPod};
+
+/// What PodGroupPostFilter has found out about a group.
+#[derive(Debug, Default)]
+pub(super) struct GroupPostFilterResult {
+    /// Text to append to the group's message; `None` if no plugin was called.
+    pub(super) text: Option<String>,
+    /// UID of each member that has a place, with the name of the node; `None` if there is no way to place the group.
+    pub(super) nodes: Option<Vec<(Str, Str)>>,
+    /// Pods to evict.
+    pub(super) victims: Vec<Arc<PodInfo>>,
+}
+
+impl Engine {
+    /// Calls the PodGroupPostFilter plugins of the group's profile, in order, until one gives a final answer.
+    pub(super) fn group_post_filter(
+        &mut self,
+        group: &QueuedGroup,
+        members: &[QueuedPod],
+        now: Timestamp,
+    ) -> Result<GroupPostFilterResult, String> {
+        let profile = self.finder.profile(group.standing.profile).clone();
+        if profile.at(ExtensionPoint::PodGroupPostFilter).is_empty() {
+            return Ok(GroupPostFilterResult::default());
+        }
+        let mut reasons: Vec<String> = Vec::new();
+        for plugin in profile.at(ExtensionPoint::PodGroupPostFilter) {
+            let plugin = profile.plugin(*plugin);
+            let status = |answer: &Result<GroupPostFiltered, PointError>| match answer {
+                Ok(GroupPostFiltered::Nominate { .. }) => Status::Success,
+                Ok(GroupPostFiltered::NoHelp { .. }) => Status::Unschedulable,
+                Ok(GroupPostFiltered::Unresolvable { .. }) => Status::Unresolvable,
+                Err(_) => Status::Error,
+            };
+            let answer = profile.measured(Stage::PodGroupPostFilter, status, || {
+                self.with_what_if(group, members, now, |cx| plugin.group_post_filter(cx))
+            });
+            let texts = |texts: Vec<_>| texts.into_iter().map(std::borrow::Cow::into_owned);
+            match answer {
+                Ok(GroupPostFiltered::Nominate { nodes, victims, reasons }) => {
+                    let text = Some(texts(reasons).collect::<Vec<_>>().join(", "));
+                    return Ok(GroupPostFilterResult { text, nodes: Some(nodes), victims });
+                }
+                Ok(GroupPostFiltered::Unresolvable { reasons }) => {
+                    let text = Some(texts(reasons).collect::<Vec<_>>().join(", "));
+                    return Ok(GroupPostFilterResult { text, ..GroupPostFilterResult::default() });
+                }
+                Ok(GroupPostFiltered::NoHelp { reasons: why }) => reasons.extend(texts(why)),
+                Err(error) => {
+                    let name = plugin.name();
+                    return Err(format!("error in {name:?} PodGroupPostFilter plugins: {}", error.source));
+                }
+            }
+        }
+        Ok(GroupPostFilterResult { text: Some(reasons.join(", ")), ..GroupPostFilterResult::default() })
+    }
+
+    fn with_what_if<T>(
+        &mut self,
+        group: &QueuedGroup,
+        members: &[QueuedPod],
+        now: Timestamp,
+        call: impl FnOnce(&mut GroupPostFilterCycle<'_>) -> Result<T, PointError>,
+    ) -> Result<T, PointError> {
+        let pods: Vec<Arc<PodInfo>> = members.iter().map(|entry| entry.pod.clone()).collect();
+        let described = group.group.clone();
+        let (known, scheduled) =
+            self.cache.groups.view(&described.id).map_or((0, 0), |view| (view.pods, view.scheduled));
+        let view = GroupView { group: &described, pods: known, scheduled };
+        let mut what_if = EngineWhatIf {
+            engine: self,
+            group,
+            members,
+            now,
+            removed: Vec::new(),
+            before: BTreeMap::new(),
+            is_local: false,
+        };
+        call(&mut GroupPostFilterCycle { group: view, members: &pods, what_if: &mut what_if })
+    }
+}
+
+/// Dry runs on the engine's own table. Everything is restored when this is dropped.
+struct EngineWhatIf<'a> {
+    engine: &'a mut Engine,
+    group: &'a QueuedGroup,
+    members: &'a [QueuedPod],
+    now: Timestamp,
+    removed: Vec<(NodeIdx, Arc<PodInfo>)>,
+    /// The original pods of each row from which a pod was removed. Their order breaks ties.
+    before: BTreeMap<NodeIdx, Vec<Arc<PodInfo>>>,
+    is_local: bool,
+}
+
+impl GroupWhatIf for EngineWhatIf<'_> {
+    fn nodes(&self) -> &NodeTable {
+        self.engine.cache.cluster.nodes()
+    }
+
+    fn objects(&self) -> &Objects {
+        self.engine.cache.cluster.objects()
+    }
+
+    fn group(&self, id: &GroupId) -> Option<&PodGroup> {
+        self.engine.cache.groups.get(id).map(|group| &**group)
+    }
+
+    fn remove(&mut self, row: NodeIdx, pod: &Arc<PodInfo>) {
+        let cluster = &mut self.engine.cache.cluster;
+        let node = cluster.node(row).name().clone();
+        self.before.entry(row).or_insert_with(|| cluster.node(row).pods().to_vec());
+        if cluster.remove_pod(&node, &pod.uid) {
+            self.removed.push((row, pod.clone()));
+        }
+    }
+
+    fn restore(&mut self, row: NodeIdx, pod: &Arc<PodInfo>) {
+        if let Some(at) = self.removed.iter().position(|(_, removed)| removed.uid == pod.uid) {
+            self.removed.swap_remove(at);
+            let cluster = &mut self.engine.cache.cluster;
+            let node = cluster.node(row).name().clone();
+            cluster.add_pod(&node, pod.clone());
+        }
+    }
+
+    fn place(&mut self) -> PluginResult<Result<Vec<Assignment>, String>> {
+        let (mut trial, now) = (Trial::default(), self.now);
+        let decided = self.engine.place_members(self.group, self.members.to_vec(), &mut trial, now);
+        self.is_local = trial.is_local;
+        let assignments = trial.placed.iter().map(|placed| placed.assignment(&self.engine.cache.cluster));
+        let assignments: Option<Vec<Assignment>> = assignments.collect();
+        self.engine.release_all(trial.placed);
+        match decided {
+            Ok(()) => Ok(Ok(assignments.unwrap_or_default())),
+            Err(GroupFailure::Rejected(why)) => Ok(Err(why)),
+            Err(GroupFailure::Error(why)) => Err(why.into()),
+        }
+    }
+
+    fn fits(&mut self, assignments: &[Assignment]) -> PluginResult<bool> {
+        let mut placed = Vec::new();
+        let mut fit = Ok(true);
+        for Assignment { pod, row } in assignments {
+            let Some(entry) = self.members.iter().find(|entry| *entry.uid() == pod.uid) else { continue };
+            match self.engine.place_on(entry, *row) {
+                Ok(Some(one)) => placed.push(one),
+                Ok(None) => fit = Ok(false),
+                Err(error) => fit = Err(PluginError::from(error)),
+            }
+            if !matches!(fit, Ok(true)) {
+                break;
+            }
+        }
+        self.engine.release_all(placed);
+        fit
+    }
+
+    fn is_local(&self) -> bool {
+        self.is_local
+    }
+}
+
+impl Drop for EngineWhatIf<'_> {
+    fn drop(&mut self) {
+        for (row, pod) in std::mem::take(&mut self.removed).into_iter().rev() {
+            let cluster = &mut self.engine.cache.cluster;
+            let node = cluster.node(row).name().clone();
+            cluster.add_pod(&node, pod);
+        }
+        for (row, pods) in std::mem::take(&mut self.before) {
+            self.engine.cache.cluster.what_if().dry_run_end(row, pods);
+        }
+    }
+}

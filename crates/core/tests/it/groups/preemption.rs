@@ -1,0 +1,154 @@
+//! Groups that evict other pods.
+
+use std::{sync::Arc, time::Duration};
+
+use harbormaster_api::{Pod, Release, features::Features};
+use harbormaster_core::{EngineConfig, EvictOutcome};
+use harbormaster_framework::registry::Registry;
+use harbormaster_plugins::gang_scheduling::PodGroupObject;
+use harbormaster_testkit::profile_for;
+use serde_json::{Value, json};
+
+use super::{bound, group, group_conditions, member, run};
+use crate::world::{World, node, pod, with_priority};
+
+fn world() -> World {
+    let mut registry = Registry::default();
+    harbormaster_plugins::in_tree(&mut registry);
+    World::with(EngineConfig::new(vec![profile_for(
+        Features::of(Release::V1_37),
+        &registry,
+        &[
+            ("PreEnqueue", &["GangScheduling", "DefaultPreemption"]),
+            ("QueueSort", &["PrioritySort"]),
+            ("PreFilter", &["NodeResourcesFit"]),
+            ("Filter", &["NodeResourcesFit"]),
+            ("PodGroupPostFilter", &["DefaultPreemption"]),
+            ("Permit", &["GangScheduling"]),
+            ("Bind", &["DefaultBinder"]),
+        ],
+        &[],
+    )]))
+}
+
+fn important(name: &str, min_count: u32) -> Value {
+    let mut object = group(name, min_count);
+    object["spec"]["priority"] = 10.into();
+    object
+}
+
+fn add_important(world: &mut World, count: usize) {
+    world.tell::<PodGroupObject>(&important("g", count as u32));
+    (0..count).for_each(|at| world.add_pod(with_priority(member(&format!("g-{at}"), "g", 1000), 10)));
+}
+
+/// Names of the pods whose evictions were requested. All of them succeed, and the pods are gone.
+fn evicted(world: &mut World) -> Vec<String> {
+    let mut names = Vec::new();
+    loop {
+        let tasks = world.evictions();
+        if tasks.is_empty() {
+            return names;
+        }
+        for task in tasks {
+            let name = task.victim.name.to_string();
+            world.evict_finished(task, EvictOutcome::Evicted);
+            world.remove_pod(&name);
+            names.push(name);
+        }
+    }
+}
+
+#[test]
+fn a_gang_evicts_as_few_pods_as_it_needs_from_several_nodes_and_then_runs() {
+    let mut world = world();
+    for name in ["a", "b"] {
+        world.set_node(node(name, 2000));
+        for (at, priority) in [(0, 1), (1, 5)] {
+            let pod = with_priority(pod(&format!("{name}-{at}"), 1000), priority);
+            world.add_bound_pod(pod, name);
+        }
+    }
+    add_important(&mut world, 2);
+    run(&mut world);
+    let why = "minCount (2) cannot be satisfied: 0 scheduled, 1 remaining, \
+               pod group preemption: found a placement for podgroup, preempting 2 victims";
+    assert_eq!(group_conditions_kept(&mut world), [format!("g False Unschedulable: {why}")]);
+    let nominated = world.nominations();
+    assert_eq!(nominated.len(), 2);
+    let mut victims = evicted(&mut world);
+    victims.sort();
+    assert_eq!(victims, ["a-0", "b-0"], "the less important pod of each node");
+    world.wait(Duration::from_secs(60));
+    run(&mut world);
+    let mut nodes = world.bindings();
+    nodes.sort();
+    let mut expected: Vec<(String, String)> =
+        nominated.into_iter().filter_map(|(pod, node)| Some((pod, node?))).collect();
+    expected.sort();
+    assert_eq!(nodes, expected, "the members run where they were nominated");
+}
+
+/// Like [`group_conditions`], but keeps the other effects.
+fn group_conditions_kept(world: &mut World) -> Vec<String> {
+    let effects = world.all_effects();
+    world.put_back(effects.clone());
+    let conditions = group_conditions(world);
+    world.put_back(effects);
+    conditions
+}
+
+#[test]
+fn a_victim_of_a_group_that_is_disrupted_as_a_whole_takes_the_others_along() {
+    let mut world = world();
+    let mut whole = group("whole", 2);
+    whole["spec"]["disruptionMode"] = json!({"all": {}});
+    world.tell::<PodGroupObject>(&whole);
+    for name in ["a", "b"] {
+        world.set_node(node(name, 1000));
+        world.add_bound_pod(member(&format!("whole-{name}"), "whole", 1000), name);
+    }
+    add_important(&mut world, 1);
+    run(&mut world);
+    let mut victims = evicted(&mut world);
+    victims.sort();
+    assert_eq!(victims, ["whole-a", "whole-b"]);
+}
+
+#[test]
+fn a_gang_that_would_not_fit_even_then_evicts_nothing() {
+    let mut world = world();
+    world.set_node(node("n", 1000));
+    world.add_bound_pod(pod("low", 1000), "n");
+    add_important(&mut world, 2);
+    run(&mut world);
+    assert!(evicted(&mut world).is_empty());
+    let why = "minCount (2) cannot be satisfied: 0 scheduled, 1 remaining, \
+               pod group preemption: minCount (2) cannot be satisfied: 1 scheduled, 0 remaining";
+    assert_eq!(group_conditions(&mut world), [format!("g False Unschedulable: {why}")]);
+}
+
+#[test]
+fn without_pods_of_lower_priority_there_is_nothing_to_evict() {
+    let mut world = world();
+    world.set_node(node("n", 1000));
+    world.add_bound_pod(with_priority(pod("same", 1000), 10), "n");
+    add_important(&mut world, 1);
+    run(&mut world);
+    let why = "minCount (1) cannot be satisfied: 0 scheduled, 0 remaining, \
+               pod group preemption: No preemption victims found for incoming preemptor";
+    assert_eq!(group_conditions(&mut world), [format!("g False Unschedulable: {why}")]);
+}
+
+#[test]
+fn members_that_must_not_preempt_evict_nothing() {
+    let mut world = world();
+    world.set_node(node("n", 1000));
+    world.add_bound_pod(pod("low", 1000), "n");
+    world.tell::<PodGroupObject>(&important("g", 1));
+    let mut peaceful: Pod = with_priority(member("g-0", "g", 1000), 10);
+    Arc::make_mut(&mut peaceful.spec).never_preempts = true;
+    world.add_pod(peaceful);
+    run(&mut world);
+    assert!(evicted(&mut world).is_empty() && bound(&mut world).is_empty());
+}

@@ -1,0 +1,94 @@
+//! PodGroupPostFilter: looks for a way to place a group for which too few nodes were found.
+
+use std::{borrow::Cow, sync::Arc};
+
+use harbormaster_api::Str;
+
+use super::{GroupId, GroupView, PodGroup};
+use crate::{
+    nodeset::NodeIdx, objects::Objects, outcome::PluginResult, plugin::Plugin, pod::PodInfo, table::NodeTable,
+};
+
+/// Looks for a way to place a group, for example by evictions. Called when a group was rejected.
+pub trait PodGroupPostFilter: Plugin {
+    /// Looks for a way to place the group.
+    fn group_post_filter(&self, cx: &mut GroupPostFilterCycle<'_>) -> PluginResult<GroupPostFiltered>;
+}
+
+/// View for PodGroupPostFilter plugins.
+pub struct GroupPostFilterCycle<'a> {
+    /// The group.
+    pub group: GroupView<'a>,
+    /// The members without nodes.
+    pub members: &'a [Arc<PodInfo>],
+    /// Dry runs, which show whether the group could be placed without certain other pods.
+    pub what_if: &'a mut dyn GroupWhatIf,
+}
+
+/// A member and the node that it could have.
+#[derive(Clone, Debug)]
+pub struct Assignment {
+    /// The member.
+    pub pod: Arc<PodInfo>,
+    /// The node.
+    pub row: NodeIdx,
+}
+
+/// Evaluates changes to the cluster for a group. All changes are undone once the plugin returns.
+pub trait GroupWhatIf {
+    /// All nodes and the pods on them.
+    fn nodes(&self) -> &NodeTable;
+
+    /// Objects other than nodes and pods.
+    fn objects(&self) -> &Objects;
+
+    /// Returns a group whose object exists.
+    fn group(&self, id: &GroupId) -> Option<&PodGroup>;
+
+    /// Takes a pod off its node.
+    fn remove(&mut self, row: NodeIdx, pod: &Arc<PodInfo>);
+
+    /// Puts back a pod that was removed.
+    fn restore(&mut self, row: NodeIdx, pod: &Arc<PodInfo>);
+
+    /// Repeats the cycle of the group. Returns the nodes of the members that were placed, or the group's message if
+    /// there are too few of them.
+    ///
+    /// # Errors
+    /// When the cycle fails.
+    fn place(&mut self) -> PluginResult<Result<Vec<Assignment>, String>>;
+
+    /// Returns true if the members fit the nodes that are assigned to them, each beside those before it.
+    ///
+    /// # Errors
+    /// When a plugin fails.
+    fn fits(&mut self, assignments: &[Assignment]) -> PluginResult<bool>;
+
+    /// Returns true if the last [`Self::place`] has shown that whether a member fits a node depends on that node alone.
+    fn is_local(&self) -> bool;
+}
+
+/// Result of PodGroupPostFilter.
+#[derive(Clone, Debug)]
+pub enum GroupPostFiltered {
+    /// The group is expected to fit once the `victims` are gone: they are evicted, and their resources are reserved for
+    /// the members.
+    Nominate {
+        /// UID of each member that has a node, with the name of the node.
+        nodes: Vec<(Str, Str)>,
+        /// Pods to evict; may be empty.
+        victims: Vec<Arc<PodInfo>>,
+        /// Human-readable additions to the group's message; may be empty.
+        reasons: Vec<Cow<'static, str>>,
+    },
+    /// This plugin found no way to place the group; the next plugin is called.
+    NoHelp {
+        /// Human-readable reasons; may be empty.
+        reasons: Vec<Cow<'static, str>>,
+    },
+    /// This plugin found no way to place the group, and no other plugin is called.
+    Unresolvable {
+        /// Human-readable reasons; may be empty.
+        reasons: Vec<Cow<'static, str>>,
+    },
+}
