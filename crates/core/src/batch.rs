@@ -47,7 +47,8 @@ impl Batch {
         is_full: impl FnOnce(&Str) -> Option<bool>,
     ) -> Option<Str> {
         let cached = self.cached.as_mut().filter(|cached| !cached.ranking.is_empty())?;
-        self.flush_reason = if cycle != self.last_cycle + 1 {
+        // Members of a group share a cycle.
+        self.flush_reason = if !(self.last_cycle..=self.last_cycle + 1).contains(&cycle) {
             Some("pod_skipped")
         } else if signature != Some(cached.signature.as_slice()) {
             Some("pod_incompatible")

@@ -111,6 +111,30 @@ pub struct QueueLengths {
     pub gated: usize,
     /// Members of groups whose objects do not exist.
     pub incomplete: usize,
+    /// The groups among the above, each with all its queued members.
+    pub groups: GroupLengths,
+}
+
+/// Number of groups in each part of the queue, and number of their members.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GroupLengths {
+    /// Ready to be scheduled.
+    pub active: GroupLength,
+    /// Backing off.
+    pub backoff: GroupLength,
+    /// Rejected, waiting for an event.
+    pub unschedulable: GroupLength,
+    /// Held back by a PreEnqueue plugin.
+    pub gated: GroupLength,
+}
+
+/// Number of groups, and number of their members.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GroupLength {
+    /// Groups.
+    pub groups: usize,
+    /// Members.
+    pub members: usize,
 }
 
 /// The scheduling queue.
@@ -256,19 +280,25 @@ impl Queue {
             unschedulable: self.unschedulable.len() - self.gated,
             gated: self.gated,
             incomplete: self.incomplete.len(),
+            groups: GroupLengths::default(),
         };
         // Each group counts as one element so far.
         let keys: BTreeSet<&Str> = self.group_keys.values().collect();
         for key in keys {
-            let more = |entity: &Entity| entity.pods().len() - 1;
-            if let Some(entity) = self.unschedulable.get(key) {
-                let gated = entity.gated_by.is_some();
-                *(if gated { &mut lengths.gated } else { &mut lengths.unschedulable }) += more(entity);
-            } else if let Some(entity) = self.active.get(key) {
-                lengths.active += more(entity);
-            } else if let Some(entity) = self.error_backoff.get(key) {
-                lengths.backoff += more(entity);
-            }
+            let Some(entity) = self.entity(key) else { continue };
+            let (pods, groups) = if self.active.get(key).is_some() {
+                (&mut lengths.active, &mut lengths.groups.active)
+            } else if self.error_backoff.get(key).is_some() {
+                (&mut lengths.backoff, &mut lengths.groups.backoff)
+            } else if entity.gated_by.is_some() {
+                (&mut lengths.gated, &mut lengths.groups.gated)
+            } else {
+                (&mut lengths.unschedulable, &mut lengths.groups.unschedulable)
+            };
+            let members = entity.pods().len();
+            *pods += members - 1;
+            groups.groups += 1;
+            groups.members += members;
         }
         lengths
     }

@@ -124,7 +124,8 @@ impl Comparison {
         let there = held.nodes.iter().filter(|node| !node.deleted);
         let held_nodes = there.map(|node| node.name.to_string()).collect();
         let on_nodes = held.nodes.iter().flat_map(|node| &node.pods);
-        let without = [&held.active, &held.backoff, &held.unschedulable, &held.left_alone];
+        let queued = [&held.active, &held.backoff, &held.unschedulable, &held.incomplete];
+        let without = queued.into_iter().chain([&held.left_alone]);
         let all = on_nodes.chain(without.into_iter().flatten());
         let held_pods = all.map(|pod| format!("{}({})", pod.uid, pod.full_name())).collect();
         Self { nodes: Difference::between(&nodes, &held_nodes), pods: Difference::between(&pods, &held_pods) }
@@ -173,7 +174,7 @@ async fn log_dump(dump: &Dump) {
         dump.unschedulable.len()
     );
     let pending: Vec<&Arc<PodInfo>> =
-        dump.active.iter().chain(&dump.backoff).chain(&dump.unschedulable).collect();
+        [&dump.active, &dump.backoff, &dump.unschedulable, &dump.incomplete].into_iter().flatten().collect();
     // An empty queue also gets a line.
     let mut parts = pending.chunks(PODS_PER_LINE);
     let mut part = parts.next().unwrap_or_default();
@@ -262,11 +263,13 @@ mod tests {
             active: vec![pod("new")],
             backoff: vec![pod("again")],
             unschedulable: vec![pod("large")],
+            incomplete: vec![pod("early")],
             left_alone: vec![pod("theirs")],
         };
-        let pods = ["bound", "ghost", "new", "again", "large", "theirs"].map(|p| format!("{p}-uid(ns/{p})"));
+        let pods = ["bound", "ghost", "new", "again", "large", "early", "theirs"]
+            .map(|p| format!("{p}-uid(ns/{p})"));
         let same = Comparison::of(set(&["a"]), BTreeSet::from(pods.clone()), &held);
-        assert_eq!((same.differences(), same.nodes.actual, same.pods.actual), (0, 1, 6));
+        assert_eq!((same.differences(), same.nodes.actual, same.pods.actual), (0, 1, 7));
 
         let fewer = BTreeSet::from_iter(pods.into_iter().skip(1).chain(["x-uid(ns/x)".to_owned()]));
         let other = Comparison::of(set(&["a", "b"]), fewer, &held);

@@ -49,7 +49,8 @@ mod tests {
     use super::*;
 
     fn verdict(pod: &PodInfo) -> Result<(), Reject> {
-        let cx = EnqueueCycle::new(pod, &Objects::default());
+        let objects = Objects::default();
+        let cx = EnqueueCycle::new(pod, &objects);
         Trial::of(SchedulingGates).plugin().pre_enqueue(cx).map_err(rejection)
     }
 

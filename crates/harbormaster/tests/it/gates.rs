@@ -65,7 +65,7 @@ fn no_gate_is_silently_ignored() {
                     assert_eq!(changed.err(), Some(expected), "{release}");
                 }
                 Support::Honored | Support::HonoredFrom(_) => {
-                    assert!(is_read(gate, &sources), "{gate} is not read")
+                    assert!(is_read(gate, &sources), "{gate} is not read");
                 }
                 Support::Neutral => {
                     assert!(!is_read(gate, &sources), "{gate} is read");

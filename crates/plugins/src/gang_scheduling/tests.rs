@@ -1,5 +1,7 @@
+use std::sync::Arc;
+
 use harbormaster_framework::group::GroupId;
-use harbormaster_testkit::{custom, pod, rejection};
+use harbormaster_testkit::{custom, pod};
 use serde_json::Value;
 
 use super::*;
@@ -21,7 +23,7 @@ fn described(min_count: Option<u32>) -> PodGroup {
     PodGroup { id, uid: "u".into(), generation: 3, spec: GangScheduling.describe(&object(min_count)) }
 }
 
-fn member(name: &str) -> PodInfo {
+fn member(name: &str) -> Arc<PodInfo> {
     pod(name).spec(|spec| spec.pod_group = Some("g".into())).info()
 }
 
@@ -41,8 +43,12 @@ fn members_of_a_gang_are_held_back_until_there_are_enough() {
     let (gang, basic, pod) = (described(Some(3)), described(None), member("a"));
     let verdict = |group: &PodGroup, pods| {
         let group = Some(GroupView { group, pods, scheduled: 0 });
-        let cx = EnqueueCycle { group, ..EnqueueCycle::new(&pod, &Objects::default()) };
-        GangScheduling.pre_enqueue(cx).map_err(|stop| rejection(stop).message())
+        let objects = Objects::default();
+        let cx = EnqueueCycle { group, ..EnqueueCycle::new(&pod, &objects) };
+        GangScheduling.pre_enqueue(cx).map_err(|stop| match stop {
+            Stop::Reject(reject) => reject.message(),
+            Stop::Error(error) => error.to_string(),
+        })
     };
     assert_eq!(verdict(&gang, 2), Err(REASON_TOO_FEW.to_owned()));
     assert_eq!(verdict(&gang, 3), Ok(()));
