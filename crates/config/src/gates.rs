@@ -226,11 +226,11 @@ impl FeatureGates {
         features
     }
 
-    /// Returns a line for `--help` about each gate that a scheduler uses, that is alpha or beta in some release, and that
-    /// is not refused. A gate that differs between the releases is described for each release.
+    /// Returns a line for `--help` about each gate that a scheduler uses, and that is alpha or beta and not refused in some
+    /// release. A gate that differs between the releases is described for each release.
     pub fn help() -> Vec<String> {
-        let known = Feature::ALL.iter().filter(|gate| gate.support() != Support::Refused);
-        let mut names: Vec<_> = known.map(|gate| gate.name()).chain([ALL_ALPHA, ALL_BETA]).collect();
+        let known = Feature::ALL.iter().map(|gate| gate.name());
+        let mut names: Vec<_> = known.chain([ALL_ALPHA, ALL_BETA]).collect();
         names.sort_unstable();
         names.into_iter().filter_map(help_line).collect()
     }
@@ -238,7 +238,11 @@ impl FeatureGates {
 
 /// Returns the line of a gate for `--help`; `None` if the gate is neither alpha nor beta in any release.
 fn help_line(name: &str) -> Option<String> {
+    let support = Feature::from_name(name).map(Feature::support);
     let state = |&release: &Release| {
+        if support.is_some_and(|support| support.is_refused_in(release)) {
+            return None;
+        }
         let gate = existing(name, Emulation::of(release))?;
         let is_listed = matches!(gate.stage, Stage::Alpha | Stage::Beta);
         is_listed.then(|| (release, format!("{} - default={}", gate.stage.name(), gate.on)))
@@ -451,10 +455,11 @@ mod tests {
             "StorageCapacityScoring=true|false (1.36: ALPHA - default=false; 1.37: BETA - default=true)",
             "SchedulerPreQueueingHints=true|false (1.37: ALPHA - default=false)",
             "NodeDeclaredFeatures=true|false (1.36: BETA - default=true)",
+            "GenericWorkload=true|false (1.37: BETA - default=false)",
         ] {
             assert!(help.iter().any(|known| known == line), "{line} is not in\n{}", help.join("\n"));
         }
-        for absent in ["SidecarContainers", "GenericWorkload", "KubeletPSI"] {
+        for absent in ["SidecarContainers", "CompositePodGroup", "KubeletPSI"] {
             assert!(!help.iter().any(|line| line.starts_with(absent)), "{absent}");
         }
     }

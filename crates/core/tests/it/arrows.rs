@@ -56,6 +56,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     // library for schedulers.
     ("metrics-extender", &["extender"]),
     // Like any custom scheduler, these crates use only the library for plugin authors.
+    ("coscheduling", &["harbormaster"]),
     ("stickyvm", &["harbormaster"]),
     ("yoda", &["harbormaster"]),
 ];
