@@ -1,6 +1,6 @@
 //! Tests of whole selectors.
 
-use harbormaster_api::Quantity;
+use harbormaster_api::{Quantity, Release};
 
 use super::*;
 
@@ -289,16 +289,15 @@ fn includes_examines_long_lists_and_costs_a_traversal_as_of_kubernetes_1_37() {
         ("lists.range(60).includes(59)", (Err(limit), 72), (Ok(true), 131)),
         ("'ab'.includes('ab')", (Ok(true), 1), (Ok(true), 0)),
     ] {
-        for (long_includes, (result, cost)) in [(false, old), (true, new)] {
-            let features = Features { long_includes, ..Features::default() };
+        for (release, (result, cost)) in [(Release::V1_36, old), (Release::V1_37, new)] {
             let evaluation =
-                Selector::compile(expression, features).unwrap().evaluate(&Device::default(), MAX_COST);
+                Selector::compile(expression, Features::of(release)).unwrap().evaluate(&Device::default(), MAX_COST);
             assert_eq!(
                 evaluation.result.map_err(|why| why.to_string()),
                 result.map_err(str::to_owned),
                 "{expression}"
             );
-            assert_eq!(evaluation.cost, Some(cost), "{expression} {long_includes}");
+            assert_eq!(evaluation.cost, Some(cost), "{expression} {release}");
         }
     }
 }

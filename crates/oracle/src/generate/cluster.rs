@@ -313,6 +313,8 @@ mod tests {
             "extendedResourceName",
             "deviceclass.resource.kubernetes.io/",
             "extended-resource-claim",
+            "DeviceTaintRule",
+            "\"reference\"",
         ] {
             assert!(text.contains(field), "{field}");
         }
