@@ -209,10 +209,7 @@ pub(super) static FUNCTIONS: &[Function] = &[
             member("duration_to_milliseconds", &[Duration], Int, times::milliseconds),
         ],
     ),
-    function(
-        super::INCLUDES,
-        &[member("includes_dyn_dyn", &[Sig::Dyn, Sig::Dyn], Bool, includes)],
-    ),
+    function(super::INCLUDES, &[member("includes_dyn_dyn", &[Sig::Dyn, Sig::Dyn], Bool, includes)]),
 ];
 
 const DURATION_OF_DURATION: Overload =

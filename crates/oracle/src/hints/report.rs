@@ -38,15 +38,22 @@ pub struct Difference {
     pub change: Change,
 }
 
-/// Returns true if only Harbormaster registers the plugin for the event. When a pod fails to bind or is deleted, these
-/// events wake the pods that may use the volumes or devices chosen for that pod.
-fn is_ours_alone(hint: &str, release: Release) -> bool {
+/// Returns true if only Harbormaster wakes pods with this hint. When a pod fails to bind or is deleted, these events
+/// wake the pods that may use the volumes or devices chosen for that pod. The deletion of a claim for extended resources
+/// wakes the pod that the claim was for.
+fn is_ours_alone(hint: &str, change: &Change, release: Release) -> bool {
+    let is_for_extended_resources = |claim: &Value| !claim["metadata"]["annotations"][EXTENDED].is_null();
     match hint {
         "VolumeBinding AssignedPodDelete" | "DynamicResources AssignedPodDelete" => true,
-        "DynamicResources resource.k8s.io/ResourceClaimDelete" => release < Release::V1_37,
+        "DynamicResources resource.k8s.io/ResourceClaimDelete" => {
+            release < Release::V1_37 || change.old.as_ref().is_some_and(is_for_extended_resources)
+        }
         _ => false,
     }
 }
+
+/// Annotation of claims for extended resources.
+const EXTENDED: &str = "resource.kubernetes.io/extended-resource-claim";
 
 impl Report {
     /// Number of hint results that were compared.
@@ -58,7 +65,7 @@ impl Report {
     pub(super) fn compare(&mut self, seed: u64, pod: &Value, change: &Change, theirs: &Hints, ours: &Hints) {
         for hint in theirs.keys().chain(ours.keys().filter(|hint| !theirs.contains_key(*hint))) {
             let plugin = hint.split(' ').next().unwrap_or_default();
-            if is_ours_alone(hint, self.release) {
+            if is_ours_alone(hint, change, self.release) {
                 continue;
             }
             // A plugin that is not registered for an event does not wake the pod either.
