@@ -136,12 +136,14 @@ impl Checker {
         }
     }
 
-    /// Finds the declaration of a name, and its type.
-    fn find(&self, name: &str) -> Option<(Reference, Type)> {
-        let variable = self.variables.iter().rev().find(|(known, _)| known == name);
-        if let Some((_, of)) = variable {
-            return Some((Reference::Name, of.clone()));
-        }
+    /// Returns the type of a variable of a macro.
+    fn local(&self, name: &str) -> Option<&Type> {
+        let found = self.variables.iter().rev().find(|(known, _)| known == name);
+        found.map(|(_, of)| of)
+    }
+
+    /// Finds a declaration that does not belong to a macro, and its type.
+    fn find_global(&self, name: &str) -> Option<(Reference, Type)> {
         Some(match self.environment.find(name)? {
             Declared::Variable(of) => (Reference::Name, of),
             Declared::Type(of) => (Reference::Name, Type::of_type(of)),
@@ -149,14 +151,53 @@ impl Checker {
         })
     }
 
+    /// Finds the declaration of a name without a leading dot, and its type.
+    fn find(&self, name: &str) -> Option<(Reference, Type)> {
+        match self.local(name) {
+            Some(of) => Some((Reference::Name, of.clone())),
+            None => self.find_global(name),
+        }
+    }
+
+    /// Finds what a name refers to. Also returns the name for the evaluation.
+    fn lookup<'n>(&self, name: &'n str) -> Option<(&'n str, Reference, Type)> {
+        let full = name.strip_prefix('.').unwrap_or(name);
+        let (name, (reference, of)) = match self.environment.has_local_names() {
+            true => self.lookup_by_first_part(name, full)?,
+            false => (full, self.find(full)?),
+        };
+        Some((name, reference, of))
+    }
+
+    /// Like [`Self::lookup`], if a variable hides the names that begin with its name. `full` is the name without a
+    /// leading dot.
+    fn lookup_by_first_part<'n>(&self, name: &'n str, full: &'n str) -> Option<(&'n str, (Reference, Type))> {
+        let first = full.split('.').next().unwrap_or_default();
+        match self.local(first) {
+            None => Some((full, self.find_global(full)?)),
+            // The dot stays, so that the evaluation skips the variable, too.
+            Some(_) if name != full => Some((name, self.find_global(full)?)),
+            Some(of) if first == full => Some((full, (Reference::Name, of.clone()))),
+            // A field of the variable.
+            Some(_) => None,
+        }
+    }
+
     /// If the name is declared, turns the expression into an identifier and returns true.
     fn resolve(&mut self, expr: &mut Expr, name: &str) -> bool {
-        let name = name.strip_prefix('.').unwrap_or(name);
-        let Some((reference, of)) = self.find(name) else { return false };
+        let Some((name, reference, of)) = self.lookup(name) else { return false };
         expr.kind = Kind::Ident(name.to_owned());
         self.set_type(expr, of);
         self.set_reference(expr, reference);
         true
+    }
+
+    /// Finds the type of the name in front of the fields of a message.
+    fn find_message(&self, name: &str) -> Option<Type> {
+        match self.environment.has_local_names() {
+            true => self.environment.find_type(name).map(Type::of_type),
+            false => self.find(name).map(|(_, of)| of),
+        }
     }
 
     fn check_ident(&mut self, expr: &mut Expr) {
@@ -398,7 +439,7 @@ impl Checker {
         let (id, at) = (expr.id, expr.at);
         let Kind::Struct(name, fields) = &mut expr.kind else { return };
         let known = name.strip_prefix('.').unwrap_or(name);
-        let Some((_, declared)) = self.find(known) else {
+        let Some(declared) = self.find_message(known) else {
             let name = name.clone();
             self.report_undeclared(expr, &name);
             self.set_type(expr, Type::Error);

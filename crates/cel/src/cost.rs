@@ -5,7 +5,7 @@
 
 use crate::{
     fuel::Fuel,
-    functions::{INCLUDES, INCLUDES_ANY_LENGTH},
+    functions::INCLUDES,
     list::List,
     value::{Error, Traits, Value},
 };
@@ -109,10 +109,11 @@ fn of_pairs(args: &[Value<'_>], factor: f64) -> u64 {
     to_uint(pairs as f64 * factor).wrapping_add(1)
 }
 
-fn of_flattening(args: &[Value<'_>], _: &Value<'_>, _: &Fuel) -> Result<u64, Error> {
+fn of_flattening(args: &[Value<'_>], _: &Value<'_>, fuel: &Fuel) -> Result<u64, Error> {
     match args.get(1) {
         Some(Value::Int(depth)) => {
-            let steps = to_uint(plain_size_at(args, 0) as f64 * *depth as f64);
+            let depth = if fuel.is_since_1_37() && *depth < 0 { 1 } else { *depth };
+            let steps = to_uint(plain_size_at(args, 0) as f64 * depth as f64);
             Ok(of_new_list(steps))
         }
         Some(other) => {
@@ -148,7 +149,10 @@ fn of_comparing_all(list: Option<&Value<'_>>) -> Result<u64, Error> {
 fn of_kubernetes_function(name: &str, overload: &str, arity: usize) -> Option<Cost> {
     Some(match name {
         "isSorted" | "sum" | "max" | "min" | "indexOf" | "lastIndexOf" => of_traversing_first,
-        INCLUDES if overload == INCLUDES_ANY_LENGTH => of_traversing_first,
+        INCLUDES => |args, result, fuel| {
+            let cost = if fuel.is_since_1_37() { of_traversing_first } else { one };
+            cost(args, result, fuel)
+        },
         "ip" if overload == "cidr_ip" => one,
         "url" | "lowerAscii" | "upperAscii" | "substring" | "trim" | "cidr" | "ip" | "isIP" | "isCIDR"
         | "quantity" | "isQuantity" | "semver" | "isSemver"
@@ -233,6 +237,10 @@ fn of_reading_first(args: &[Value<'_>], _: &Value<'_>, _: &Fuel) -> Result<u64, 
     Ok(traversal(plain_size_at(args, 0) as f64))
 }
 
+fn of_matching(args: &[Value<'_>], _: &Value<'_>, _: &Fuel) -> Result<u64, Error> {
+    Ok(of_pattern(size_at(args, 0), size_at(args, 1)))
+}
+
 /// Cost of looking for a pattern in a text.
 fn of_pattern(text: u64, pattern: u64) -> u64 {
     traversal(1.0 + text as f64) * (pattern as f64 * PATTERN).ceil() as u64
@@ -283,8 +291,13 @@ fn of_traversal(value: &Value<'_>, fuel: &Fuel) -> Result<u64, Error> {
 /// Costs of all other overloads.
 fn of_standard_overload(overload: &str) -> Cost {
     match overload {
-        "starts_with_string" | "ends_with_string" | "string_to_bytes" | "bytes_to_string"
-        | "strings_quote" | "string_format" => |args, _, _| Ok(traversal(size_at(args, 0) as f64)),
+        "starts_with_string" | "ends_with_string" => |args, _, fuel| {
+            let read = usize::from(fuel.is_since_1_37());
+            Ok(traversal(size_at(args, read) as f64))
+        },
+        "string_to_bytes" | "bytes_to_string" | "strings_quote" | "string_format" => {
+            |args, _, _| Ok(traversal(size_at(args, 0) as f64))
+        }
         "in_list" => |args, _, _| Ok(size_at(args, 1)),
         "less_string"
         | "greater_string"
@@ -297,7 +310,11 @@ fn of_standard_overload(overload: &str) -> Cost {
         "add_string" | "add_bytes" => {
             |args, _, _| Ok(traversal((size_at(args, 0) + size_at(args, 1)) as f64))
         }
-        "matches_string" => |args, _, _| Ok(of_pattern(size_at(args, 0), size_at(args, 1))),
+        "matches_string" => of_matching,
+        "matches" => |args, result, fuel| {
+            let cost = if fuel.is_since_1_37() { of_matching } else { one };
+            cost(args, result, fuel)
+        },
         "contains_string" => {
             |args, _, _| Ok(traversal(size_at(args, 0) as f64) * traversal(size_at(args, 1) as f64))
         }

@@ -1,8 +1,10 @@
 //! The device, types and functions that expressions can refer to.
 
+use harbormaster_api::Release;
+
 use crate::{
     Features,
-    functions::{self, Function, INCLUDES, INCLUDES_OF_ANY_LENGTH},
+    functions::{self, Function, INCLUDES},
     types::{OPTIONAL, Param, Type},
 };
 
@@ -35,13 +37,24 @@ impl Environment {
         Self { features, is_new }
     }
 
+    /// Release of Kubernetes.
+    pub(crate) fn release(&self) -> Release {
+        self.features.release
+    }
+
+    fn is_since_1_37(&self) -> bool {
+        self.release() >= Release::V1_37
+    }
+
     /// Returns true if a selector can have a result of this type.
     pub(crate) fn accepts(&self, result: &Type) -> bool {
-        match result {
-            Type::Bool | Type::Any => true,
-            Type::Dyn => self.features.list_attributes,
-            _ => false,
-        }
+        *result == Type::Bool || *result == self.attribute()
+    }
+
+    /// Type of attributes.
+    fn attribute(&self) -> Type {
+        let is_stored = !self.is_new && self.is_since_1_37();
+        if self.features.list_attributes || is_stored { Type::Dyn } else { Type::Any }
     }
 
     /// Finds the declaration of a name without a leading dot. Variables of macros are not among the declarations.
@@ -53,7 +66,8 @@ impl Environment {
         })
     }
 
-    fn find_type(&self, name: &str) -> Option<Type> {
+    /// Finds the type with a name.
+    pub(crate) fn find_type(&self, name: &str) -> Option<Type> {
         Some(match name {
             "bool" => Type::Bool,
             "bytes" => Type::Bytes,
@@ -67,6 +81,7 @@ impl Environment {
             "string" => Type::String,
             "type" => Type::Meta(None),
             "uint" => Type::Uint,
+            OPTIONAL if self.is_since_1_37() => Type::optional(Type::Dyn),
             OPTIONAL => Type::Opaque(OPTIONAL, None),
             "net.IP" => Type::Opaque("net.IP", None),
             "net.CIDR" => Type::Opaque("net.CIDR", None),
@@ -75,6 +90,12 @@ impl Environment {
             "kubernetes.DRADevice.capacity" => self.field("capacity")?,
             _ => return None,
         })
+    }
+
+    /// Returns true if variables of macros hide qualified names that begin with their names, as of Kubernetes 1.37. A
+    /// leading dot then skips the variables of macros.
+    pub(crate) fn has_local_names(&self) -> bool {
+        self.is_since_1_37()
     }
 
     /// Returns true if the name is that of a type that also exists during evaluation.
@@ -104,7 +125,7 @@ impl Environment {
         let sections = |of| Type::map(Type::String, Type::map(Type::String, of));
         Some(match name {
             "driver" => Type::String,
-            "attributes" => sections(if self.features.list_attributes { Type::Dyn } else { Type::Any }),
+            "attributes" => sections(self.attribute()),
             "capacity" => sections(Type::object("kubernetes.Quantity")),
             "allowMultipleAllocations" if self.features.consumable_capacity || !self.is_new => Type::Bool,
             _ => return None,
@@ -114,7 +135,7 @@ impl Environment {
     pub(crate) fn function(&self, name: &str) -> Option<&'static Function> {
         match name.strip_prefix('.').unwrap_or(name) {
             INCLUDES if self.is_new && !self.features.list_attributes => None,
-            INCLUDES if self.features.long_includes => Some(&INCLUDES_OF_ANY_LENGTH),
+            "duration" if self.is_since_1_37() => Some(&functions::DURATION_AS_OF_1_37),
             name => functions::find(name),
         }
     }

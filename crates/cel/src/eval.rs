@@ -3,6 +3,8 @@
 //! Errors are values until the end, because a loop or `&&` may ignore them. Only a fatal error, such as exceeding the
 //! cost limit, ends the evaluation at once.
 
+use harbormaster_api::Release;
+
 use crate::{
     cost,
     device::{Device, NO_DEVICE},
@@ -28,8 +30,8 @@ pub(crate) struct Evaluated {
 }
 
 /// Evaluates an expression for a device.
-pub(crate) fn evaluate(node: &Node, device: &Device<'_>, limit: u64) -> Evaluated {
-    let evaluator = Evaluator { device, meter: Meter::new(limit), fuel: Fuel::default() };
+pub(crate) fn evaluate(node: &Node, device: &Device<'_>, limit: u64, release: Release) -> Evaluated {
+    let evaluator = Evaluator { device, meter: Meter::new(limit), fuel: Fuel::new(release) };
     let result = evaluator.eval(node, None);
     let cost = evaluator.meter.cost();
     let result = match result {
@@ -43,8 +45,8 @@ pub(crate) fn evaluate(node: &Node, device: &Device<'_>, limit: u64) -> Evaluate
 }
 
 /// Evaluates a part of an expression that reads neither the device nor variables of loops.
-pub(crate) fn constant(node: &Node) -> Value<'_> {
-    Evaluator { device: &NO_DEVICE, meter: Meter::new(u64::MAX), fuel: Fuel::default() }.eval(node, None)
+pub(crate) fn constant(node: &Node, release: Release) -> Value<'_> {
+    Evaluator { device: &NO_DEVICE, meter: Meter::new(u64::MAX), fuel: Fuel::new(release) }.eval(node, None)
 }
 
 type Evaled<'a> = Result<Value<'a>, Error>;
@@ -94,12 +96,13 @@ impl<'a> Evaluator<'a> {
             Node::Membership(membership) => self.membership(membership, scope),
             Node::OrOptional(both) => match self.eval(&both[0], scope) {
                 Value::Optional(None) => self.eval(&both[1], scope),
-                other => other,
+                some @ Value::Optional(_) => some,
+                other => self.without_optional(other),
             },
             Node::OrValue(both) => match self.eval(&both[0], scope) {
                 Value::Optional(None) => self.eval(&both[1], scope),
                 Value::Optional(Some(value)) => (*value).clone(),
-                other => other,
+                other => self.without_optional(other),
             },
             Node::List(elements) => self.meter.charge(cost::LIST, into_value(self.list(elements, scope))),
             Node::Map(entries) => self.meter.charge(cost::MAP, into_value(self.map(entries, scope))),
@@ -133,6 +136,12 @@ impl<'a> Evaluator<'a> {
             }
         }
         error.unwrap_or(Value::Bool(!decisive))
+    }
+
+    /// Returns the result of `or` and `orValue` for a value that is not an optional. Before Kubernetes 1.37, this is the
+    /// value itself.
+    fn without_optional(&self, value: Value<'a>) -> Value<'a> {
+        if self.fuel.is_since_1_37() { value.or_no_overload() } else { value }
     }
 
     fn equality(&self, both: &'a [Node; 2], is_negated: bool, scope: Scopes<'_, 'a>) -> Value<'a> {
@@ -429,6 +438,7 @@ impl<'a> Evaluator<'a> {
         let (mut value, mut is_optional) = match value {
             Value::Error(error) => return Err(error),
             Value::Optional(None) => return Ok(Value::Optional(None)),
+            Value::Optional(Some(inner)) if self.fuel.is_since_1_37() => ((*inner).clone(), true),
             Value::Optional(Some(inner)) => (inner.through_go(), true),
             value => (value, false),
         };

@@ -1,6 +1,8 @@
-//! A limit on the work that an evaluation does inside operations.
+//! What operations know about the evaluation: a limit on their work, and the release of Kubernetes.
 
 use std::cell::Cell;
+
+use harbormaster_api::Release;
 
 use crate::value::Error;
 
@@ -10,7 +12,11 @@ use crate::value::Error;
 /// operations depends only on the sizes of the operands, not on the sizes of their elements. A nested list that
 /// contains the same list many times would take forever to compare.
 #[derive(Debug)]
-pub(crate) struct Fuel(Cell<u64>);
+pub(crate) struct Fuel {
+    rest: Cell<u64>,
+    /// Release whose operations are reproduced.
+    release: Release,
+}
 
 /// Number of elements that an evaluation may visit inside operations. An evaluation within the cost limit visits at
 /// most about ten million, unless a value contains another value many times.
@@ -18,22 +24,25 @@ const ELEMENTS: u64 = 16_000_000;
 /// Maximum size of a string (in bytes) or list (in elements) that an operation may create.
 pub(crate) const LARGEST: usize = 1 << 25;
 
-impl Default for Fuel {
-    fn default() -> Self {
-        Self(Cell::new(ELEMENTS))
-    }
-}
-
 impl Fuel {
+    pub(crate) fn new(release: Release) -> Self {
+        Self { rest: Cell::new(ELEMENTS), release }
+    }
+
+    /// Returns true if the release is at least Kubernetes 1.37.
+    pub(crate) fn is_since_1_37(&self) -> bool {
+        self.release >= Release::V1_37
+    }
+
     /// Subtracts some work. Fails if less than that is left.
     pub(crate) fn spend(&self, work: usize) -> Result<(), Error> {
-        match self.0.get().checked_sub(work as u64) {
+        match self.rest.get().checked_sub(work as u64) {
             Some(rest) => {
-                self.0.set(rest);
+                self.rest.set(rest);
                 Ok(())
             }
             None => {
-                self.0.set(0);
+                self.rest.set(0);
                 Err(Error::too_expensive())
             }
         }
@@ -41,6 +50,6 @@ impl Fuel {
 
     /// Returns true if no work is left.
     pub(crate) fn is_spent(&self) -> bool {
-        self.0.get() == 0
+        self.rest.get() == 0
     }
 }

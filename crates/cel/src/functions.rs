@@ -99,10 +99,8 @@ const LIST_OF_STRINGS: Sig = Sig::List(&Sig::String);
 
 /// Name of the function that new expressions can call only if list-type attributes are enabled.
 pub(crate) const INCLUDES: &str = "includes";
-/// The overload of [`INCLUDES`] that examines lists of any length.
-pub(crate) const INCLUDES_ANY_LENGTH: &str = "list_includes_dyn_dyn";
 
-pub(crate) use standard::INCLUDES_OF_ANY_LENGTH;
+pub(crate) use standard::DURATION_AS_OF_1_37;
 
 /// Returns the function with the name.
 pub(crate) fn find(name: &str) -> Option<&'static Function> {

@@ -107,7 +107,7 @@ impl Planner<'_> {
         if !is_constant {
             return Ok(node);
         }
-        let value = eval::constant(&node);
+        let value = eval::constant(&node, self.environment.release());
         match &value {
             Value::Error(error) if error.is_fatal => Err(CompileError::new(error.text.as_str())),
             value => Ok(Node::Constant(Constant::of(value))),
@@ -127,7 +127,7 @@ impl Planner<'_> {
         }
         let base = match self.variable(name) {
             Some(variable) => Base::Variable(variable),
-            None if name == DEVICE => Base::Device,
+            None if name.trim_start_matches('.') == DEVICE => Base::Device,
             None => return fail(&format!("no such attribute(s): {name}")),
         };
         Ok(Node::Attribute(Box::new(Attribute::new(base))))

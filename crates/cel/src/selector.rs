@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use harbormaster_api::Release;
+
 use crate::{
     checker,
     device::Device,
@@ -26,22 +28,29 @@ const SHALLOW: usize = 32;
 /// Error if the system cannot create a thread with a large stack.
 const NO_STACK: &str = "internal error: cannot create a thread for a deeply nested expression";
 
-/// Feature gates, and differences between versions of Kubernetes, that decide which fields and functions expressions can
-/// use.
+/// Release of Kubernetes, and feature gates that decide which fields and functions expressions can use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Features {
+    /// Release whose types, functions, costs and errors are reproduced.
+    pub release: Release,
     /// `DRAConsumableCapacity`: `device.allowMultipleAllocations`. Stored expressions can always read it.
     pub consumable_capacity: bool,
     /// `DRAListTypeAttributes`: attributes that are lists, and `includes`. Stored expressions can always call
-    /// `includes`.
+    /// `includes`, and as of Kubernetes 1.37 always read lists.
     pub list_attributes: bool,
-    /// `includes` examines lists of any length, as of Kubernetes 1.37. Earlier versions examine 48 elements.
-    pub long_includes: bool,
+}
+
+impl Features {
+    /// The features that are on by default.
+    #[must_use]
+    pub fn of(release: Release) -> Self {
+        Self { release, consumable_capacity: true, list_attributes: false }
+    }
 }
 
 impl Default for Features {
     fn default() -> Self {
-        Self { consumable_capacity: true, list_attributes: false, long_includes: false }
+        Self::of(Release::default())
     }
 }
 
@@ -90,7 +99,7 @@ impl Selector {
             let source = Source::new(expression);
             let mut parsed = parser::parse(&source)?;
             let checked = checker::check(&source, &mut parsed, environment)?;
-            validators::validate(&source, &parsed.root, &checked)?;
+            validators::validate(&source, &parsed.root, &checked, environment)?;
             let result = checked.type_of(parsed.root.id);
             if !environment.accepts(result) {
                 let found = result.declared();
@@ -121,10 +130,11 @@ impl Selector {
 
     /// Like [`Self::matches`], but with a given cost limit. Also returns the cost.
     pub fn evaluate(&self, device: &Device<'_>, limit: u64) -> Evaluation {
-        if let Err(why) = device.check(self.features.list_attributes) {
+        let reads_lists = self.features.list_attributes || self.features.release >= Release::V1_37;
+        if let Err(why) = device.check(reads_lists) {
             return Evaluation { result: Err(why), cost: None };
         }
-        let evaluate = || eval::evaluate(&self.root, device, limit);
+        let evaluate = || eval::evaluate(&self.root, device, limit, self.features.release);
         let evaluated = if self.is_deep { on_large_stack(evaluate) } else { Some(evaluate()) };
         match evaluated {
             Some(evaluated) => Evaluation { result: evaluated.result, cost: Some(evaluated.cost) },

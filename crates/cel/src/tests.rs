@@ -1,6 +1,6 @@
 //! Tests of whole selectors.
 
-use harbormaster_api::Quantity;
+use harbormaster_api::{Quantity, Release};
 
 use super::*;
 
@@ -289,17 +289,111 @@ fn includes_examines_long_lists_and_costs_a_traversal_as_of_kubernetes_1_37() {
         ("lists.range(60).includes(59)", (Err(limit), 72), (Ok(true), 131)),
         ("'ab'.includes('ab')", (Ok(true), 1), (Ok(true), 0)),
     ] {
-        for (long_includes, (result, cost)) in [(false, old), (true, new)] {
-            let features = Features { long_includes, ..Features::default() };
-            let evaluation =
-                Selector::compile(expression, features).unwrap().evaluate(&Device::default(), MAX_COST);
+        for (release, (result, cost)) in [(Release::V1_36, old), (Release::V1_37, new)] {
+            let evaluation = Selector::compile(expression, Features::of(release))
+                .unwrap()
+                .evaluate(&Device::default(), MAX_COST);
             assert_eq!(
                 evaluation.result.map_err(|why| why.to_string()),
                 result.map_err(str::to_owned),
                 "{expression}"
             );
-            assert_eq!(evaluation.cost, Some(cost), "{expression} {long_includes}");
+            assert_eq!(evaluation.cost, Some(cost), "{expression} {release}");
         }
+    }
+}
+
+/// Result and cost for a device without attributes; the cost is missing if the expression cannot be compiled.
+fn outcome(expression: &str, features: Features) -> (Result<bool, String>, Option<u64>) {
+    match Selector::compile(expression, features) {
+        Ok(selector) => {
+            let Evaluation { result, cost } = selector.evaluate(&Device::default(), MAX_COST);
+            (result.map_err(|why| why.to_string()), cost)
+        }
+        Err(why) => {
+            let text = why.to_string();
+            let line = text.lines().next().unwrap_or_default();
+            (Err(line.rsplit_once("ERROR: <input>:").map_or(line, |(_, line)| line).to_owned()), None)
+        }
+    }
+}
+
+#[test]
+fn functions_change_as_of_kubernetes_1_37() {
+    let error = |text: &str| Err(text.to_owned());
+    let no_duration = |why: &str| (error(&format!("program instantiation failed: {why}")), None);
+    let long = format!("'{}'.endsWith('c')", "a".repeat(100));
+    for (expression, old, new) in [
+        (
+            "duration(dyn(60)) == duration('60s')",
+            no_duration("type conversion error from 'int' to 'google.protobuf.Duration'"),
+            no_duration("no such overload: duration(int)"),
+        ),
+        (
+            "lists.range(-1).size() == 0",
+            (Ok(true), Some(13)),
+            (error("lists.range: size must be non-negative, got -1"), Some(14)),
+        ),
+        (
+            "lists.range(1000001).size() == 1",
+            (error("operation cancelled: actual cost limit exceeded"), Some(1_000_012)),
+            (error("lists.range: size 1000001 exceeds maximum allowed (1000000)"), Some(14)),
+        ),
+        ("dyn(1).orValue(2) == 1", (Ok(true), Some(1)), (error("no such overload"), Some(1))),
+        (long.as_str(), (Ok(false), Some(10)), (Ok(false), Some(1))),
+        ("matches('abc', 'b+c+d+e+')", (Ok(false), Some(1)), (Ok(false), Some(2))),
+    ] {
+        assert_eq!(outcome(expression, Features::of(Release::V1_36)), old, "{expression}");
+        assert_eq!(outcome(expression, Features::of(Release::V1_37)), new, "{expression}");
+    }
+}
+
+#[test]
+fn attributes_of_stored_expressions_have_the_dynamic_type_as_of_kubernetes_1_37() {
+    let refused = |of: &str| Err(format!("must evaluate to bool or the unknown type, not {of}"));
+    for (release, is_new, dynamic, any) in [
+        (Release::V1_36, false, refused("dyn"), Ok(())),
+        (Release::V1_36, true, refused("dyn"), Ok(())),
+        (Release::V1_37, false, Ok(()), Ok(())),
+        (Release::V1_37, true, refused("dyn"), Ok(())),
+    ] {
+        let compiled = |expression| {
+            let compile = if is_new { Selector::compile_new } else { Selector::compile };
+            compile(expression, Features::of(release)).map(drop).map_err(|why| why.to_string())
+        };
+        assert_eq!(compiled("dyn('a')"), dynamic, "{release} {is_new}");
+        assert_eq!(compiled("device.attributes['x'].y"), any, "{release} {is_new}");
+    }
+}
+
+#[test]
+fn variables_hide_qualified_names_and_a_leading_dot_skips_variables_as_of_kubernetes_1_37() {
+    let error = |text: &str| Err(text.to_owned());
+    for (expression, old, new) in [
+        ("[1].exists(x, .x == 1)", Ok(true), error("1:16: undeclared reference to '.x' (in container '')")),
+        (
+            "[1].exists(net, type(net) == net.IP)",
+            Ok(false),
+            error("1:33: type 'int' does not support field selection"),
+        ),
+        (
+            "[1].exists(device, .device.driver == '')",
+            error("1:27: type 'int' does not support field selection"),
+            Ok(true),
+        ),
+        (
+            "device{} == 1",
+            error("1:7: 'kubernetes.DRADevice' is not a type"),
+            error("1:7: undeclared reference to 'device' (in container '')"),
+        ),
+        (
+            "[int].exists(int, .int == int)",
+            Ok(true),
+            error("program instantiation failed: reference to undefined type: .int"),
+        ),
+    ] {
+        assert_eq!(outcome(expression, Features::of(Release::V1_36)).0, old, "{expression}");
+        assert_eq!(outcome(expression, Features::of(Release::V1_37)).0, new, "{expression}");
     }
 }
 

@@ -6,9 +6,9 @@
 use crate::{
     ast::{Call, Expr, Kind, Literal},
     checker::Checked,
+    environment::Environment,
     errors::CompileError,
     fuel::Fuel,
-    functions,
     library::format::{self, Clause, FormatError},
     pattern::Pattern,
     source::{Issues, Offset, Source},
@@ -17,8 +17,13 @@ use crate::{
 };
 
 /// Checks the literals of a tree.
-pub(crate) fn validate(source: &Source, root: &Expr, checked: &Checked) -> Result<(), CompileError> {
-    let mut validator = Validator { checked, issues: Default::default(), is_broken: false };
+pub(crate) fn validate(
+    source: &Source,
+    root: &Expr,
+    checked: &Checked,
+    environment: Environment,
+) -> Result<(), CompileError> {
+    let mut validator = Validator { checked, environment, issues: Default::default(), is_broken: false };
     validator.visit(root, false);
     if validator.is_broken {
         return Err(CompileError::new("internal error: runtime error: index out of range [0] with length 0"));
@@ -43,6 +48,7 @@ const CHECKS: usize = 6;
 
 struct Validator<'c> {
     checked: &'c Checked,
+    environment: Environment,
     /// Problems by check.
     issues: [Issues; CHECKS],
     /// True if cel-go would panic.
@@ -111,7 +117,7 @@ impl Validator<'_> {
         let name = call.function.as_str();
         let Some(first) = call.args.first() else { return };
         match (name, &first.kind) {
-            ("duration" | "timestamp", Kind::Literal(literal)) if !is_convertible(name, literal) => {
+            ("duration" | "timestamp", Kind::Literal(literal)) if !self.is_convertible(name, literal) => {
                 let check = if name == "duration" { Check::Durations } else { Check::Timestamps };
                 self.report(check, first.at, format!("invalid {name} argument"));
             }
@@ -195,9 +201,11 @@ impl Validator<'_> {
             _ => Ok(()),
         }
     }
-}
 
-fn is_convertible(function: &str, literal: &Literal) -> bool {
-    let value = Value::of_literal(literal);
-    functions::find(function).is_some_and(|function| !function.call(&[value], &Fuel::default()).is_error())
+    fn is_convertible(&self, function: &str, literal: &Literal) -> bool {
+        let value = Value::of_literal(literal);
+        let fuel = Fuel::new(self.environment.release());
+        let function = self.environment.function(function);
+        function.is_some_and(|function| !function.call(&[value], &fuel).is_error())
+    }
 }

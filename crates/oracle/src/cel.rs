@@ -47,7 +47,7 @@ pub fn run(options: &Options, mut progress: impl FnMut(&Report)) -> Result<Repor
     let mut real = RealSelectors::start(options.release)?;
     let mut report = Report::default();
     for seed in options.seed..options.seed.saturating_add(options.expressions) {
-        let case = Case::new(seed);
+        let case = Case::new(seed, options.release);
         let (theirs, ours) = (real.ask(&case)?, case.ours());
         let mut outcome = theirs.compare(&ours);
         for _ in 0..ATTEMPTS {

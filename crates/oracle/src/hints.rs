@@ -42,7 +42,7 @@ pub fn run(options: &Options, mut progress: impl FnMut(&Report)) -> Result<Repor
     let original = &mut VerdictOracle::with_features(options.release, &names)?;
     let features =
         FEATURES.iter().fold(Features::of(options.release), |all, feature| all.with(*feature, true));
-    let mut report = Report::default();
+    let mut report = Report { release: options.release, ..Report::default() };
     for seed in options.seed..options.seed.saturating_add(options.clusters) {
         compare(&Scene::new(seed), original, features, &mut report)
             .with_context(|| format!("seed {seed}"))?;

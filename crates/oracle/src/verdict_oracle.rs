@@ -4,6 +4,7 @@
 //! of requests, each with its own cluster, at a rate of about 400,000 pairs of a pod and a node per second. Objects get
 //! the API server's defaults before they are evaluated; unknown fields are an error.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::File;
@@ -194,6 +195,7 @@ pub enum Error {
 /// The running oracle. Dropping it kills the process.
 #[derive(Debug)]
 pub struct VerdictOracle {
+    release: Release,
     process: LineProcess,
     /// Log of the plugins.
     log: File,
@@ -212,11 +214,12 @@ impl VerdictOracle {
         let mut command = Command::new(RealBinary::ensure(release)?.path());
         command.arg("verdicts").arg(format!("--feature-gates={}", gates.join(",")));
         let process = LineProcess::start(command.stderr(log.try_clone()?))?;
-        Ok(Self { process, log })
+        Ok(Self { release, process, log })
     }
 
     /// Sends a request and waits for the response.
     pub fn ask(&mut self, request: &Request) -> Result<Response, Error> {
+        let request = &*in_version_of(self.release, request);
         let Some(line) = self.process.ask(request)? else { return Err(Error::Ended(self.log_tail())) };
         let response: Response = serde_json::from_slice(line)?;
         if response.id == request.id {
@@ -225,6 +228,19 @@ impl VerdictOracle {
             Err(Error::Order { expected: request.id, got: response.id })
         }
     }
+}
+
+/// Returns the request with taint rules for devices in the version that the release's plugins read.
+fn in_version_of(release: Release, request: &Request) -> Cow<'_, Request> {
+    let is_rule = |object: &&Value| object["kind"] == "DeviceTaintRule";
+    if release >= Release::V1_37 || !request.objects.iter().any(|object| is_rule(&object)) {
+        return Cow::Borrowed(request);
+    }
+    let mut request = request.clone();
+    for rule in request.objects.iter_mut().filter(|object| is_rule(&&**object)) {
+        rule["apiVersion"] = "resource.k8s.io/v1beta2".into();
+    }
+    Cow::Owned(request)
 }
 
 impl VerdictOracle {

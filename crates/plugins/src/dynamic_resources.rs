@@ -269,13 +269,13 @@ impl Score for DynamicResources {
 }
 
 impl DynamicResources {
-    /// Returns the claims of the pod if some of them need devices.
+    /// Returns the claims of the pod if some of them, or the pod's extended resources, need devices.
     fn demand(&self, cx: &Cycle<'_>) -> PluginResult<Option<Demand>> {
         if cx.pod.spec.resource_claims.is_empty() {
             return Ok(None);
         }
         match Demand::of(self, cx) {
-            Ok(demand) => Ok(demand.filter(|demand| !demand.to_allocate(None).is_empty())),
+            Ok(demand) => Ok(demand.filter(Demand::needs_devices)),
             Err(Stop::Reject(_)) => Ok(None),
             Err(Stop::Error(error)) => Err(error),
         }

@@ -1,9 +1,10 @@
 //! The standard library (sizes, conversions, tests of strings, and parts of times), and Kubernetes' `includes`.
 
 use super::{
-    A, Binding, Function, LIST_OF_A, MAP_OF_AB, declared, declared_member, function, global, member,
+    A, Binding, Function, LIST_OF_A, MAP_OF_AB, Overload, declared, declared_member, function, global, member,
 };
 use crate::{
+    fuel::Fuel,
     library::{strings, times},
     signature::{
         CIDR, IP,
@@ -63,9 +64,9 @@ pub(super) static FUNCTIONS: &[Function] = &[
     function(
         "duration",
         &[
-            global("duration_to_duration", &[Duration], Duration, |args, _| args[0].to_duration()),
+            DURATION_OF_DURATION,
             global("int64_to_duration", &[Int], Duration, |args, _| args[0].to_duration()),
-            global("string_to_duration", &[String], Duration, |args, _| args[0].to_duration()),
+            DURATION_OF_STRING,
         ],
     ),
     function(
@@ -208,34 +209,27 @@ pub(super) static FUNCTIONS: &[Function] = &[
             member("duration_to_milliseconds", &[Duration], Int, times::milliseconds),
         ],
     ),
-    function(
-        super::INCLUDES,
-        &[member("dra_includes_dyn_dyn", &[Sig::Dyn, Sig::Dyn], Bool, includes_in_few)],
-    ),
+    function(super::INCLUDES, &[member("includes_dyn_dyn", &[Sig::Dyn, Sig::Dyn], Bool, includes)]),
 ];
 
-/// `includes` as of Kubernetes 1.37.
-pub(crate) static INCLUDES_OF_ANY_LENGTH: Function = function(
-    super::INCLUDES,
-    &[member(super::INCLUDES_ANY_LENGTH, &[Sig::Dyn, Sig::Dyn], Bool, includes_in_all)],
-);
+const DURATION_OF_DURATION: Overload =
+    global("duration_to_duration", &[Duration], Duration, |args, _| args[0].to_duration());
+const DURATION_OF_STRING: Overload =
+    global("string_to_duration", &[String], Duration, |args, _| args[0].to_duration());
+
+/// `duration` as of Kubernetes 1.37, without the conversion of integers.
+pub(crate) static DURATION_AS_OF_1_37: Function =
+    function("duration", &[DURATION_OF_DURATION, DURATION_OF_STRING]);
 
 /// Maximum number of elements of a list that `includes` examines before Kubernetes 1.37.
 const MOST_VALUES: usize = 48;
 
-fn includes_in_few<'a>(args: &[Value<'a>], fuel: &crate::fuel::Fuel) -> Value<'a> {
-    includes(args, fuel, MOST_VALUES)
-}
-
-fn includes_in_all<'a>(args: &[Value<'a>], fuel: &crate::fuel::Fuel) -> Value<'a> {
-    includes(args, fuel, usize::MAX)
-}
-
-/// Returns true if the first argument is a list that contains the second one, or if both are equal. A list with more
-/// than `most` elements is an error if none of the first `most` elements is equal.
-fn includes<'a>(args: &[Value<'a>], fuel: &crate::fuel::Fuel, most: usize) -> Value<'a> {
+/// Returns true if the first argument is a list that contains the second one, or if both are equal. Before Kubernetes
+/// 1.37, a list with more than [`MOST_VALUES`] elements is an error if none of the first ones is equal.
+fn includes<'a>(args: &[Value<'a>], fuel: &Fuel) -> Value<'a> {
     let is_equal = |value: &Value<'a>| matches!(value.equals(&args[1], fuel), Value::Bool(true));
     let Value::List(list) = &args[0] else { return Value::Bool(is_equal(&args[0])) };
+    let most = if fuel.is_since_1_37() { usize::MAX } else { MOST_VALUES };
     for (at, element) in list.iter().enumerate() {
         if at >= most {
             return Value::error(format!(

@@ -185,11 +185,13 @@ pub(crate) fn insert_all<'a>(args: &[Value<'a>], fuel: &Fuel) -> Value<'a> {
 
 #[cfg(test)]
 mod tests {
+    use harbormaster_api::Release;
+
     use super::*;
 
     #[test]
     fn overflow_and_division_by_zero_and_mismatched_types_are_errors() {
-        let fuel = Fuel::default();
+        let fuel = Fuel::new(Release::V1_36);
         let (min, max) = (Value::Int(i64::MIN), Value::Int(i64::MAX));
         for (result, expected) in [
             (add(&[max.clone(), Value::Int(1)], &fuel), INT_OVERFLOW),

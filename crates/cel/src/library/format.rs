@@ -385,10 +385,12 @@ fn scientific(value: f64, width: u64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use harbormaster_api::Release;
+
     use super::*;
 
     fn formatted(format_text: &str, args: Vec<Value<'static>>) -> String {
-        format(&[Value::string(format_text), Value::list(args)], &Fuel::default()).go_print()
+        format(&[Value::string(format_text), Value::list(args)], &Fuel::new(Release::V1_36)).go_print()
     }
 
     #[test]

@@ -233,8 +233,20 @@ fn sorted<'a>(list: &List<'a>, keys: &List<'a>, fuel: &Fuel) -> Value<'a> {
     copied(fuel, order.into_iter(), list)
 }
 
-pub(crate) fn range<'a>(args: &[Value<'a>], _: &Fuel) -> Value<'a> {
-    Value::List(List::Range(int(args, 0, 0)))
+/// Maximum size of a range as of Kubernetes 1.37.
+const LARGEST_RANGE: i64 = 1_000_000;
+
+pub(crate) fn range<'a>(args: &[Value<'a>], fuel: &Fuel) -> Value<'a> {
+    let size = int(args, 0, 0);
+    match () {
+        () if fuel.is_since_1_37() && size < 0 => {
+            Value::error(format!("lists.range: size must be non-negative, got {size}"))
+        }
+        () if fuel.is_since_1_37() && size > LARGEST_RANGE => {
+            Value::error(format!("lists.range: size {size} exceeds maximum allowed ({LARGEST_RANGE})"))
+        }
+        () => Value::List(List::Range(size)),
+    }
 }
 
 pub(crate) fn reverse<'a>(args: &[Value<'a>], fuel: &Fuel) -> Value<'a> {
@@ -260,6 +272,8 @@ pub(crate) fn distinct<'a>(args: &[Value<'a>], fuel: &Fuel) -> Value<'a> {
 
 #[cfg(test)]
 mod tests {
+    use harbormaster_api::Release;
+
     use super::*;
 
     fn ints(values: &[i64]) -> Value<'static> {
@@ -268,7 +282,7 @@ mod tests {
 
     #[test]
     fn lists_are_sorted_only_by_comparable_elements_of_one_type() {
-        let fuel = Fuel::default();
+        let fuel = Fuel::new(Release::V1_36);
         assert_eq!(sort(&[ints(&[3, 1, 2])], &fuel).go_print(), "[1, 2, 3]");
         let keys = [ints(&[7, 8, 9]), ints(&[2, 1, 2])];
         assert_eq!(sort_by_keys(&keys, &fuel).go_print(), "[8, 7, 9]");
@@ -282,7 +296,7 @@ mod tests {
 
     #[test]
     fn lists_are_flattened_to_a_depth() {
-        let fuel = Fuel::default();
+        let fuel = Fuel::new(Release::V1_36);
         let nested = Value::list(vec![Value::Int(1), Value::list(vec![ints(&[2]), Value::Int(3)])]);
         assert_eq!(flatten(std::slice::from_ref(&nested), &fuel).go_print(), "[1, [2], 3]");
         assert_eq!(flatten(&[nested.clone(), Value::Int(2)], &fuel).go_print(), "[1, 2, 3]");
@@ -292,7 +306,7 @@ mod tests {
 
     #[test]
     fn slice_and_distinct_and_reverse_and_max_and_min_and_last_index_of_work_as_in_cel() {
-        let fuel = Fuel::default();
+        let fuel = Fuel::new(Release::V1_36);
         let list = ints(&[3, 1, 3]);
         assert_eq!(slice(&[list.clone(), Value::Int(1), Value::Int(3)], &fuel).go_print(), "[1, 3]");
         let wrong = "cannot slice(1, 4), list is length 3";

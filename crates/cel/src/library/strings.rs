@@ -226,10 +226,12 @@ pub(crate) fn find_all<'a>(args: &[Value<'a>], _: &Fuel) -> Value<'a> {
 
 #[cfg(test)]
 mod tests {
+    use harbormaster_api::Release;
+
     use super::*;
 
     fn called(op: crate::functions::Op, args: &[Value<'static>]) -> String {
-        op(args, &Fuel::default()).go_print()
+        op(args, &Fuel::new(Release::V1_36)).go_print()
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! An expression, the devices for which it is evaluated, and Harbormaster's answer.
 
+use harbormaster_api::Release;
 use harbormaster_cel::{self as cel, Features, MAX_COST, Selector};
 use serde_json::{Value, json};
 
@@ -23,13 +24,11 @@ pub(super) struct Case {
 }
 
 impl Case {
-    pub(super) fn new(seed: u64) -> Self {
+    pub(super) fn new(seed: u64, release: Release) -> Self {
         let mut random = Random::new(seed);
-        let features = Features {
-            consumable_capacity: random.chance(70),
-            list_attributes: random.chance(30),
-            ..Features::default()
-        };
+        let consumable_capacity = random.chance(70);
+        let list_attributes = random.chance(30);
+        let features = Features { release, consumable_capacity, list_attributes };
         let is_new = random.chance(25);
         let cost_limit = if random.chance(25) { random.below(150) as u64 } else { MAX_COST };
         let count = random.range(1, 3);

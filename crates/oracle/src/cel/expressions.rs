@@ -75,7 +75,7 @@ const LONG: &[(&str, &str, &str, &str)] = &[
     ("(((((((((", "1 + (", "1", ") "),
 ];
 /// Names of variables. Some of them already have another meaning.
-const NAMES: &[&str] = &["x", "y", "e", "x", "y", "int", "device", "_a", "__result__"];
+const NAMES: &[&str] = &["x", "y", "e", "x", "y", "int", "device", "net", "_a", "__result__"];
 
 /// Generates an expression.
 #[derive(Debug)]
@@ -143,7 +143,9 @@ impl<'r> Expressions<'r> {
             .map(|(name, _)| name.clone())
             .collect();
         if !readable.is_empty() && self.random.chance(45) {
-            return self.random.pick(&readable).clone();
+            let name = self.random.pick(&readable).clone();
+            // A leading dot skips the variables of macros as of Kubernetes 1.37.
+            return if self.random.chance(2) { format!(".{name}") } else { name };
         }
         if self.random.chance(15)
             && let Some(read) = self.read(wanted)

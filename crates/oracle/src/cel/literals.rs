@@ -318,6 +318,7 @@ const ZONES: &[&str] = &[
     "23:59",
     "+24:00",
     "00:00",
+    "01:75",
     "Antarctica/Troll",
     "America/Sao_Paulo",
     "Europe/London",
@@ -454,6 +455,7 @@ pub(super) fn text(random: &mut Random, kind: &str) -> String {
         "int" => raw(random, INTS),
         "authorizer" => raw(random, AUTHORIZER),
         "many" => raw(random, &["10", "10", "30", "100", "100", "3000"]),
+        "small" if random.chance(1) => raw(random, &["-1", "1000001"]),
         "small" => {
             let end = if random.chance(10) { 300 } else { 12 };
             random.below(end).to_string()

@@ -287,6 +287,7 @@ pub(super) const PRODUCTIONS: &[(&str, &[&str])] = &[
             "cel.bind(@b:T, $(T), $(string))",
             "$(bool) ? $(string) : $(string)",
             "device.driver",
+            ".device.driver",
             "($(string))",
         ],
     ),

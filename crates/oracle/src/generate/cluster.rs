@@ -1,5 +1,7 @@
 //! Whole clusters and single objects for scripts.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -61,6 +63,20 @@ impl Cluster {
         objects.extend((0..pods).map(|index| generator.pending_pod(&format!("pod-{index}"))));
         objects.iter_mut().filter(|object| object["kind"] == "Pod").for_each(pod_affinity::merge_label_keys);
         Self { config, features: generator.world.features.clone(), objects }
+    }
+
+    /// Adds the namespaces that contain pods but have no object.
+    pub fn add_missing_namespaces(&mut self) {
+        let known: BTreeSet<&str> =
+            self.of_kind("Namespace").filter_map(|object| object["metadata"]["name"].as_str()).collect();
+        let of_pods =
+            self.of_kind("Pod").map(|pod| pod["metadata"]["namespace"].as_str().unwrap_or("default"));
+        let missing: BTreeSet<&str> = of_pods.filter(|name| !known.contains(name)).collect();
+        let missing: Vec<Value> = missing
+            .into_iter()
+            .map(|name| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}))
+            .collect();
+        self.objects.splice(0..0, missing);
     }
 
     /// Returns the objects of `kind`.
@@ -313,6 +329,8 @@ mod tests {
             "extendedResourceName",
             "deviceclass.resource.kubernetes.io/",
             "extended-resource-claim",
+            "DeviceTaintRule",
+            "\"reference\"",
         ] {
             assert!(text.contains(field), "{field}");
         }

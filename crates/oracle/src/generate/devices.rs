@@ -6,6 +6,7 @@ mod classes;
 mod extended;
 mod requests;
 mod slices;
+mod taint_rules;
 
 use serde_json::{Value, json};
 
@@ -53,6 +54,9 @@ impl Flavour for Devices {
             claims.for_each(take_one_instead_of_all);
         }
         objects.extend(slices);
+        if random.chance(20) {
+            objects.extend(taint_rules::all(random, world));
+        }
         objects
     }
 

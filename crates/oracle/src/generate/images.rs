@@ -22,7 +22,7 @@ const IMAGES: &[(&[&str], u64)] = &[
     (&["exact:23"], 23),
 ];
 
-/// References to images in containers, some without a tag or with a digest.
+/// References to images in containers and volumes, some without a tag or with a digest.
 const REFERENCES: &[&str] = &[
     "docker.io/library/nginx",
     "docker.io/library/nginx:latest",
@@ -57,6 +57,10 @@ impl Flavour for Images {
     }
 
     fn pod(&self, random: &mut Random, _world: &World, pod: &mut Value) {
+        for index in 0..if random.chance(30) { random.range(1, 2) } else { 0 } {
+            let image = json!({"reference": random.pick(REFERENCES), "pullPolicy": "IfNotPresent"});
+            push(&mut pod["spec"]["volumes"], json!({"name": format!("image-{index}"), "image": image}));
+        }
         for list in ["containers", "initContainers"] {
             for container in pod["spec"][list].as_array_mut().into_iter().flatten() {
                 if random.chance(70) {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use harbormaster_api::Release;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -11,6 +12,9 @@ use crate::verdict_oracle::{Change, Hints};
 /// Counts of the hint results that were compared, and the results that differ.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Report {
+    /// Release of Kubernetes.
+    #[serde(skip)]
+    pub(super) release: Release,
     /// Number of clusters.
     pub clusters: usize,
     /// Number of changes.
@@ -34,13 +38,22 @@ pub struct Difference {
     pub change: Change,
 }
 
-/// Plugins and events that only Harbormaster registers. When a pod fails to bind or is deleted, these events wake the
-/// pods that may use the volumes or devices chosen for that pod.
-const OURS_ALONE: [&str; 3] = [
-    "VolumeBinding AssignedPodDelete",
-    "DynamicResources AssignedPodDelete",
-    "DynamicResources resource.k8s.io/ResourceClaimDelete",
-];
+/// Returns true if only Harbormaster wakes pods with this hint. When a pod fails to bind or is deleted, these events
+/// wake the pods that may use the volumes or devices chosen for that pod. The deletion of a claim for extended resources
+/// wakes the pod that the claim was for.
+fn is_ours_alone(hint: &str, change: &Change, release: Release) -> bool {
+    let is_for_extended_resources = |claim: &Value| !claim["metadata"]["annotations"][EXTENDED].is_null();
+    match hint {
+        "VolumeBinding AssignedPodDelete" | "DynamicResources AssignedPodDelete" => true,
+        "DynamicResources resource.k8s.io/ResourceClaimDelete" => {
+            release < Release::V1_37 || change.old.as_ref().is_some_and(is_for_extended_resources)
+        }
+        _ => false,
+    }
+}
+
+/// Annotation of claims for extended resources.
+const EXTENDED: &str = "resource.kubernetes.io/extended-resource-claim";
 
 impl Report {
     /// Number of hint results that were compared.
@@ -52,7 +65,7 @@ impl Report {
     pub(super) fn compare(&mut self, seed: u64, pod: &Value, change: &Change, theirs: &Hints, ours: &Hints) {
         for hint in theirs.keys().chain(ours.keys().filter(|hint| !theirs.contains_key(*hint))) {
             let plugin = hint.split(' ').next().unwrap_or_default();
-            if OURS_ALONE.contains(&hint.as_str()) {
+            if is_ours_alone(hint, change, self.release) {
                 continue;
             }
             // A plugin that is not registered for an event does not wake the pod either.
@@ -70,7 +83,7 @@ impl Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { clusters, changes, answers, differences } = self;
+        let Self { clusters, changes, answers, differences, .. } = self;
         writeln!(f, "{clusters} clusters, {changes} changes, {} hints", self.compared())?;
         for (plugin, answers) in answers {
             let answers: Vec<String> =

@@ -5,6 +5,8 @@ use harbormaster_api::Release;
 /// Rules for devices in which releases differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DeviceRules {
+    /// Release whose selectors are reproduced.
+    pub(super) release: Release,
     /// Pools with the same name share their counters even if their drivers differ.
     pub(super) counters_by_pool_name: bool,
     /// Every node sees all slices with counters, even if a slice names other nodes.
@@ -30,8 +32,6 @@ pub(crate) struct DeviceRules {
     /// The fields `derivedAttributes`, `compatibilityGroups` and `skipNodeOperations` exist. Their features are not
     /// supported, so requests, slices and allocations that need them are refused. Otherwise, the fields are ignored.
     pub(crate) knows_unsupported_fields: bool,
-    /// The CEL function `includes` examines lists of any length.
-    pub(super) long_includes: bool,
     /// The devices that are chosen for a claim stay in use until they are ready, even if the claim loses its allocation
     /// again before that.
     pub(crate) keeps_devices_until_ready: bool,
@@ -46,6 +46,7 @@ impl DeviceRules {
     pub(super) fn of(release: Release) -> Self {
         let is_new = release >= Release::V1_37;
         Self {
+            release,
             counters_by_pool_name: !is_new,
             counters_reach_all_nodes: !is_new,
             shares_consume_no_counters: !is_new,
@@ -56,7 +57,6 @@ impl DeviceRules {
             keeps_notation_of_step: is_new,
             repeats_configuration: !is_new,
             knows_unsupported_fields: is_new,
-            long_includes: is_new,
             keeps_devices_until_ready: is_new,
             deletions_wake_all: is_new,
             detailed_errors: is_new,

@@ -62,9 +62,9 @@ impl Selectors {
         expressions.next = expressions.next.wrapping_add(1);
         // Stored expressions may read `allowMultipleAllocations` even if `DRAConsumableCapacity` is off.
         let features = Features {
+            release: gates.rules.release,
             consumable_capacity: true,
             list_attributes: gates.list_attributes,
-            long_includes: gates.rules.long_includes,
         };
         let compiled = Arc::new(Expression { id, program: Selector::compile(text, features) });
         expressions.compiled.insert(text.clone(), compiled.clone());

@@ -86,6 +86,11 @@ impl Demand {
         self.extended.as_ref().map_or(Ok(None), |extended| extended.on(pod, node))
     }
 
+    /// Returns true if some claim needs devices, or some node may need devices for extended resources.
+    pub(super) fn needs_devices(&self) -> bool {
+        self.extended.is_some() || self.claims.iter().any(|claim| !claim.has_devices())
+    }
+
     /// Claims that need devices; the claim for extended resources comes last.
     pub(super) fn to_allocate<'a>(
         &'a self,

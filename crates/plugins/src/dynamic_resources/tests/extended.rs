@@ -82,6 +82,17 @@ fn claims_and_extended_resources_share_the_devices_of_a_node() {
 }
 
 #[test]
+fn an_allocated_claim_counts_in_the_score_even_if_only_extended_resources_need_devices() {
+    let mut chosen = allocated(claim("chosen", &[first_available("r", &[3, 1])]), "n1", &["a"], &[]);
+    chosen["status"]["allocation"]["devices"]["results"][0]["request"] = json!("r/option-1");
+    let user = wants("1")
+        .spec(|spec| spec.resource_claims = user(&["chosen"]).info().spec.resource_claims.clone())
+        .info();
+    let scores = trial().raw_scores(&three_nodes([chosen]), &user).unwrap();
+    assert_eq!(scores, Some(vec![7, 7, 7]));
+}
+
+#[test]
 fn a_claim_that_is_left_from_an_earlier_attempt_prevents_the_placement_of_its_pod() {
     for (uid, expected, calls) in
         [("p", "cannot schedule extended resource claim", 2), ("another pod with the same name", "", 0)]
