@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use harbormaster_api::{
     Release,
-    features::{Feature, Features, Gate, GateHistory, GateState, Stage, Support},
+    features::{Feature, Features, Gate, GateHistory, GateState, Stage},
     similar::did_you_mean,
 };
 use thiserror::Error;

@@ -4,7 +4,7 @@
 
 mod writes;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::future::join_all;
 use harbormaster_api::{Str, points::ExtensionPoint};
@@ -27,7 +27,7 @@ use crate::{
     clients::BINDINGS_AT_ONCE,
     extenders::current::CurrentExtenders,
     leader::Leadership,
-    message::EngineMessage,
+    message::{EngineMessage, ToEngine},
     tasks::{KeyedTaskQueue, Tasks},
     traces::{SpanEnd, SpanInfo, Traces, traced, within},
 };
@@ -61,7 +61,7 @@ pub struct Binder {
     api: Arc<dyn ClusterApi>,
     /// Queue keyed by pod. It has no limit, since PreBind may wait for minutes.
     tasks: Arc<KeyedTaskQueue>,
-    engine: mpsc::Sender<EngineMessage>,
+    engine: ToEngine,
     events: PodEvents,
     room: Arc<Semaphore>,
     pre_binding: Arc<PreBinding>,
@@ -83,12 +83,7 @@ const PREEMPTED: &str = "preempted by DefaultPreemption";
 
 impl Binder {
     /// Returns a binder whose plugins access the cluster through `api` and emit events through `events`.
-    pub fn new(
-        api: Arc<dyn ClusterApi>,
-        tasks: Tasks,
-        engine: mpsc::Sender<EngineMessage>,
-        events: PodEvents,
-    ) -> Self {
+    pub fn new(api: Arc<dyn ClusterApi>, tasks: Tasks, engine: ToEngine, events: PodEvents) -> Self {
         let tasks = KeyedTaskQueue::new(tasks, Semaphore::MAX_PERMITS);
         let room = Arc::new(Semaphore::new(BINDINGS_AT_ONCE));
         let (pre_binding, traces) = Default::default();

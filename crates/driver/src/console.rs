@@ -1,12 +1,15 @@
 //! Requests to a running scheduler: dump its state, change its verbosity.
 
-use std::sync::{Arc, mpsc};
+use std::sync::Arc;
 
 use harbormaster_client::ApiClient;
 use harbormaster_core::Notes;
 use tokio::sync::{Notify, watch};
 
-use crate::{debugger::Debugger, message::EngineMessage};
+use crate::{
+    debugger::Debugger,
+    message::{EngineMessage, ToEngine},
+};
 
 /// Sends requests to a running scheduler. Clones share everything: one clone goes into a [`crate::DriverConfig`],
 /// another clone sends requests.
@@ -32,14 +35,14 @@ impl Console {
     }
 
     /// Forwards requests until the task is aborted.
-    pub(crate) async fn serve(self, client: ApiClient, engine: mpsc::Sender<EngineMessage>) {
+    pub(crate) async fn serve(self, client: ApiClient, engine: ToEngine) {
         tokio::join!(
             self.pass_on_notes(&engine),
             self.dump_when_asked(Debugger::new(client, engine.clone()))
         );
     }
 
-    async fn pass_on_notes(&self, engine: &mpsc::Sender<EngineMessage>) {
+    async fn pass_on_notes(&self, engine: &ToEngine) {
         let mut notes = self.0.notes.subscribe();
         loop {
             let wanted = *notes.borrow_and_update();

@@ -8,7 +8,7 @@
 use std::{
     collections::BTreeSet,
     fmt::{self, Write as _},
-    sync::{Arc, mpsc},
+    sync::Arc,
     time::Duration,
 };
 
@@ -19,7 +19,7 @@ use harbormaster_framework::pod::PodInfo;
 use tokio::{sync::oneshot, task::yield_now, time::sleep};
 
 use crate::{
-    message::EngineMessage,
+    message::{EngineMessage, ToEngine},
     watch::{Nodes, Pods, census::census},
 };
 
@@ -30,11 +30,11 @@ const PODS_PER_LINE: usize = 50;
 
 pub(crate) struct Debugger {
     client: ApiClient,
-    engine: mpsc::Sender<EngineMessage>,
+    engine: ToEngine,
 }
 
 impl Debugger {
-    pub(crate) fn new(client: ApiClient, engine: mpsc::Sender<EngineMessage>) -> Self {
+    pub(crate) fn new(client: ApiClient, engine: ToEngine) -> Self {
         Self { client, engine }
     }
 
@@ -304,10 +304,10 @@ mod tests {
             path if path.starts_with("/api/v1/pods?limit=500&fieldSelector=") => page("pod", "1", "more"),
             _ => answer(404, &json!({})),
         });
-        let (engine, inbox) = mpsc::channel();
+        let (engine, mut inbox) = tokio::sync::mpsc::unbounded_channel();
         let engine_thread = std::thread::spawn(move || {
             let mut times = 0;
-            while let Ok(EngineMessage::Dump(answer)) = inbox.recv() {
+            while let Some(EngineMessage::Dump(answer)) = inbox.blocking_recv() {
                 times += 1;
                 let _ = answer.send(Dump { nodes: vec![node("gone", &[])], ..Dump::default() });
             }

@@ -4,7 +4,7 @@
 use std::{
     io,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::mpsc::{Receiver, RecvTimeoutError},
+    sync::mpsc::RecvTimeoutError,
     thread,
     time::{Duration, Instant},
 };
@@ -19,8 +19,7 @@ use crate::{
     clock::Clock,
     extenders::raw::RawObjects,
     health::Health,
-    live_api::CustomFeed,
-    message::EngineMessage,
+    message::{EngineMessage, Inbox},
     notes, slow, status,
     traces::{AttemptSpan, Traces},
 };
@@ -61,9 +60,8 @@ pub struct EngineSinks {
 pub fn spawn(
     config: EngineConfig,
     unsynced: usize,
-    inbox: Receiver<EngineMessage>,
+    inbox: Inbox,
     effects: Sender<Vec<Effect>>,
-    custom_feed: CustomFeed,
     sinks: EngineSinks,
 ) -> io::Result<oneshot::Receiver<EngineEnd>> {
     let (ended, end) = oneshot::channel();
@@ -72,7 +70,7 @@ pub fn spawn(
         let config = EngineConfig { meter: Some(meter), ..config };
         let work = AssertUnwindSafe(|| {
             let sinks = (sinks, attempts);
-            EngineLoop::new(config, unsynced, inbox, effects, custom_feed, sinks).run();
+            EngineLoop::new(config, unsynced, inbox, effects, sinks).run();
         });
         // The receiver is gone if the run failed or its shutdown took too long.
         let _ = ended.send(catch_unwind(work).map_err(|panic| panic_text(&*panic).to_owned()));
@@ -83,10 +81,8 @@ pub fn spawn(
 struct EngineLoop {
     engine: Engine,
     clock: Clock,
-    inbox: Receiver<EngineMessage>,
+    inbox: Inbox,
     effects: Sender<Vec<Effect>>,
-    /// Changes to custom objects, for plugins that wait for them.
-    custom_feed: CustomFeed,
     health: Health,
     raw: Option<RawObjects>,
     /// Number of status patches that have been passed on but not yet reported as written.
@@ -112,9 +108,8 @@ impl EngineLoop {
     fn new(
         config: EngineConfig,
         unsynced: usize,
-        inbox: Receiver<EngineMessage>,
+        inbox: Inbox,
         effects: Sender<Vec<Effect>>,
-        custom_feed: CustomFeed,
         (sinks, attempts): (EngineSinks, Attempts),
     ) -> Self {
         let EngineSinks { metrics, health, synced, traces, raw } = sinks;
@@ -123,7 +118,6 @@ impl EngineLoop {
             clock: Clock::default(),
             inbox,
             effects,
-            custom_feed,
             health,
             raw,
             unwritten_statuses: 0,
@@ -219,16 +213,16 @@ impl EngineLoop {
         let mut next = match busy {
             true => self.inbox.try_recv().ok(),
             false => match self.wait() {
-                Ok(message) => Some(message),
+                Ok(messages) => Some(messages),
                 Err(RecvTimeoutError::Timeout) => None,
                 Err(RecvTimeoutError::Disconnected) => return false,
             },
         };
         let (begun, listen_for) = (Instant::now(), std::mem::take(&mut self.listen_for));
         let mut taken = 0;
-        while let Some(message) = next {
-            self.take(message);
-            taken += 1;
+        while let Some(messages) = next {
+            taken += messages.len();
+            messages.into_iter().for_each(|message| self.take(message));
             let goes_on = taken < BATCH || begun.elapsed() < listen_for;
             next = if goes_on { self.inbox.try_recv().ok() } else { None };
         }
@@ -240,7 +234,7 @@ impl EngineLoop {
         self.published = Instant::now();
     }
 
-    fn wait(&mut self) -> Result<EngineMessage, RecvTimeoutError> {
+    fn wait(&mut self) -> Result<Vec<EngineMessage>, RecvTimeoutError> {
         self.publish();
         self.health.waits();
         match self.engine.next_wakeup() {
@@ -296,11 +290,6 @@ impl EngineLoop {
     fn handle(&mut self, input: Input, now: Timestamp) {
         if let Some(raw) = &self.raw {
             raw.apply(&input);
-        }
-        match &input {
-            Input::Custom(object) => self.custom_feed.publish(&object.key, Some(&object.json)),
-            Input::CustomGone(key) => self.custom_feed.publish(key, None),
-            _ => {}
         }
         self.engine.handle(input, now);
     }

@@ -1,9 +1,6 @@
 //! Evictions, which set the `DisruptionTarget` condition and then delete the pod.
 
-use std::{
-    sync::{Arc, mpsc},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use harbormaster_api::Timestamp;
@@ -14,7 +11,7 @@ use serde::Serialize;
 use tokio::{sync::Semaphore, time::sleep};
 
 use crate::{
-    message::EngineMessage,
+    message::{EngineMessage, ToEngine},
     status::{self, Body, NewCondition},
     tasks::Tasks,
 };
@@ -33,13 +30,13 @@ const PREEMPTION: &str = "PreemptionByScheduler";
 pub struct Evictor {
     client: ApiClient,
     tasks: Tasks,
-    engine: mpsc::Sender<EngineMessage>,
+    engine: ToEngine,
     room: Arc<Semaphore>,
 }
 
 impl Evictor {
     /// Returns an evictor that uses `client`.
-    pub fn new(client: ApiClient, tasks: Tasks, engine: mpsc::Sender<EngineMessage>) -> Self {
+    pub fn new(client: ApiClient, tasks: Tasks, engine: ToEngine) -> Self {
         Self { client, tasks, engine, room: Arc::new(Semaphore::new(AT_ONCE)) }
     }
 

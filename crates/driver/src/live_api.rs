@@ -1,6 +1,7 @@
 //! Access to the API server for plugins during the binding cycle.
 
 use std::{
+    fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -11,8 +12,9 @@ use harbormaster_client::{
     ApiClient, ApiError, Retries,
     client::{JSON, MERGE_PATCH, STRATEGIC_MERGE_PATCH},
 };
+use harbormaster_core::Input;
 use harbormaster_framework::{
-    api_call::{ApiCall, ApiFailure, ClusterApi, ObjectPath, Verb},
+    api_call::{ApiCall, ApiFailure, ClusterApi, ObjectPath, Reply, Verb},
     outcome::PluginError,
     plugin::BoxFuture,
     pod::PodInfo,
@@ -32,8 +34,9 @@ use crate::{clock::system_time, served_version::ServedVersion};
 /// Maximum number of buffered changes for a waiting task. A task that misses a change reads the object again.
 const NEWS_KEPT: usize = 1024;
 
-/// Changes to custom objects, for tasks that wait for a change. The engine's thread publishes a change when it passes
-/// the change to the engine.
+/// Changes to custom objects, for tasks that wait for a change. A watch publishes a change after it has sent the change
+/// to the engine's thread, which handles messages in order. So whatever a task sends to the engine after it has seen a
+/// change, the engine handles after that change.
 #[derive(Clone, Debug)]
 pub struct CustomFeed {
     changes: broadcast::Sender<CustomChange>,
@@ -47,6 +50,30 @@ struct CustomChange {
     key: CustomKey,
     /// The object; `None` if it is gone.
     json: Option<Str>,
+}
+
+/// Consecutive changes to custom objects of one kind.
+#[derive(Debug)]
+pub(crate) struct CustomNews {
+    /// See [`CustomKey::resource`].
+    resource: Str,
+    changes: Vec<CustomChange>,
+}
+
+impl CustomNews {
+    /// Returns the changes among inputs from one watch; `None` if the kind is not custom.
+    pub(crate) fn of(inputs: &[Input]) -> Option<Self> {
+        let change = |input: &Input| match input {
+            Input::Custom(object) => {
+                Some(CustomChange { key: object.key.clone(), json: Some(object.json.clone()) })
+            }
+            Input::CustomGone(key) => Some(CustomChange { key: key.clone(), json: None }),
+            _ => None,
+        };
+        let changes: Vec<CustomChange> = inputs.iter().filter_map(change).collect();
+        let resource = changes.first()?.key.resource.clone();
+        Some(Self { resource, changes })
+    }
 }
 
 impl Default for CustomFeed {
@@ -63,18 +90,17 @@ impl CustomFeed {
         feed
     }
 
-    /// Publishes a change.
-    pub(crate) fn publish(&self, key: &CustomKey, json: Option<&Str>) {
-        if let Some(version) = json.and_then(|json| version_in(json)) {
-            let mut latest = self.latest();
-            match latest.get_mut(&key.resource) {
-                Some(highest) => *highest = version.max(*highest),
-                None => drop(latest.insert(key.resource.clone(), version)),
-            }
-        }
+    /// Publishes changes; `newest` is the highest version among the changed objects, or 0 if all of them are gone.
+    pub(crate) fn publish(&self, news: CustomNews, newest: u64) {
+        let mut latest = self.latest();
+        let highest = latest.entry(news.resource).or_default();
+        *highest = newest.max(*highest);
+        drop(latest);
         if self.changes.receiver_count() > 0 {
-            // The last task may have stopped waiting.
-            let _ = self.changes.send(CustomChange { key: key.clone(), json: json.cloned() });
+            for change in news.changes {
+                // The last task may have stopped waiting.
+                let _ = self.changes.send(change);
+            }
         }
     }
 
@@ -105,26 +131,16 @@ impl CustomFeed {
 }
 
 /// Returns the resource version of an object as a number (KEP-5504).
-pub(crate) fn version(object: &Value) -> Option<u64> {
+fn version(object: &Value) -> Option<u64> {
     object["metadata"]["resourceVersion"].as_str()?.parse().ok()
 }
 
-/// Returns the resource version in an object's JSON without reading the rest.
-fn version_in(json: &str) -> Option<u64> {
-    let object: Versioned<'_> = serde_json::from_str(json).ok()?;
-    object.metadata.resource_version.parse().ok()
+fn value(call: &ApiCall, reply: &Reply) -> Result<Value, ApiError> {
+    reply.value().map_err(|why| unreadable(call, &why))
 }
 
-#[derive(Deserialize)]
-struct Versioned<'a> {
-    #[serde(borrow)]
-    metadata: VersionedMetadata<'a>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct VersionedMetadata<'a> {
-    resource_version: &'a str,
+fn unreadable(call: &ApiCall, why: &dyn fmt::Display) -> ApiError {
+    ApiError::Unreachable(format!("{}: {why}", call.path.url()))
 }
 
 fn failure(error: ApiError) -> ApiFailure {
@@ -156,7 +172,7 @@ impl LiveApi {
     }
 
     /// Sends a request in the version that the server serves.
-    async fn make(&self, call: &ApiCall) -> Result<Value, ApiError> {
+    async fn make(&self, call: &ApiCall) -> Result<Reply, ApiError> {
         let Some(older) = self.served.iter().find_map(|kind| kind.older_of(&call.path)) else {
             return self.send(call).await;
         };
@@ -166,14 +182,14 @@ impl LiveApi {
             *version = format!("{}/{}", call.path.group, older.name).into();
         }
         (older.downgrade)(&mut call.body);
-        let mut reply = self.send(&call).await?;
-        (older.upgrade)(&mut reply);
-        Ok(reply)
+        let mut object = value(&call, &self.send(&call).await?)?;
+        (older.upgrade)(&mut object);
+        Ok(object.into())
     }
 
     /// Sends a request. Retries temporary failures a few times, even though the first try may have succeeded. A patch
     /// or deletion may therefore be carried out twice, and a creation may fail with a conflict.
-    async fn send(&self, call: &ApiCall) -> Result<Value, ApiError> {
+    async fn send(&self, call: &ApiCall) -> Result<Reply, ApiError> {
         let (method, content_type) = match call.verb {
             Verb::Get => (Method::GET, JSON),
             Verb::Create => (Method::POST, JSON),
@@ -189,10 +205,9 @@ impl LiveApi {
         let mut retries = Retries::default();
         loop {
             match self.client.exchange(method.clone(), &url, content_type, body.clone()).await {
-                Ok(reply) => {
-                    let unreadable =
-                        |e: serde_json::Error| ApiError::Unreachable(format!("{method} {url}: {e}"));
-                    return serde_json::from_slice(&reply).map_err(unreadable);
+                Ok(body) => {
+                    let text = str::from_utf8(&body).map_err(|why| unreadable(call, &why))?;
+                    return Ok(Reply::new(text.into()));
                 }
                 Err(error) => retries.wait_after(error).await?,
             }
@@ -201,8 +216,9 @@ impl LiveApi {
 
     /// Reads an object; returns `None` if it does not exist.
     async fn read(&self, path: &ObjectPath) -> Result<Option<Value>, ApiError> {
-        match self.make(&ApiCall::get(path.clone())).await {
-            Ok(object) => Ok(Some(object)),
+        let call = ApiCall::get(path.clone());
+        match self.make(&call).await {
+            Ok(reply) => value(&call, &reply).map(Some),
             Err(error) if error.code() == Some(404) => Ok(None),
             Err(error) => Err(error),
         }
@@ -281,7 +297,7 @@ impl ClusterApi for LiveApi {
         Box::pin(async move { self.bind_pod(pod, node).await.map_err(PluginError::from) })
     }
 
-    fn call(&self, call: ApiCall) -> BoxFuture<'_, Result<Value, ApiFailure>> {
+    fn call(&self, call: ApiCall) -> BoxFuture<'_, Result<Reply, ApiFailure>> {
         Box::pin(async move { self.make(&call).await.map_err(failure) })
     }
 
@@ -362,4 +378,4 @@ struct PlacedSpec {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -1,11 +1,11 @@
 //! The two pages that show metrics.
 
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use harbormaster_api::Release;
 use tokio::sync::oneshot;
 
-use crate::message::EngineMessage;
+use crate::message::{EngineMessage, ToEngine};
 
 pub use harbormaster_metrics::{
     encode::CONTENT_TYPE,
@@ -19,7 +19,7 @@ pub use harbormaster_metrics::{
 pub struct Metrics {
     numbers: harbormaster_metrics::Metrics,
     /// The running engine.
-    engine: Arc<Mutex<Option<mpsc::Sender<EngineMessage>>>>,
+    engine: Arc<Mutex<Option<ToEngine>>>,
 }
 
 impl Metrics {
@@ -90,7 +90,7 @@ impl Metrics {
 
     /// Registers a running engine until the guard is dropped. The guard must be dropped, since an engine runs for as
     /// long as a sender exists.
-    pub(crate) fn schedules(&self, engine: mpsc::Sender<EngineMessage>) -> EngineGuard {
+    pub(crate) fn schedules(&self, engine: ToEngine) -> EngineGuard {
         *self.engine.lock().unwrap_or_else(PoisonError::into_inner) = Some(engine);
         EngineGuard(self.clone())
     }

@@ -2,7 +2,7 @@
 
 use std::{
     fmt,
-    sync::{Arc, Mutex, PoisonError, mpsc},
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use harbormaster_core::EngineConfig;
@@ -15,7 +15,7 @@ use crate::{
         ExtenderConfig, ExtenderSetupError,
         current::{CurrentExtenders, SwitchError},
     },
-    message::EngineMessage,
+    message::{EngineMessage, ToEngine},
 };
 
 /// Replaces the configuration of a running scheduler. Clones share everything: one clone goes into a
@@ -26,7 +26,7 @@ pub struct Reload(Arc<Mutex<Option<Running>>>);
 /// A running scheduler.
 #[derive(Clone, Debug)]
 struct Running {
-    engine: mpsc::Sender<EngineMessage>,
+    engine: ToEngine,
     extenders: CurrentExtenders,
 }
 
@@ -102,11 +102,7 @@ impl Reload {
 
     /// Registers a running engine until the guard is dropped. The guard must be dropped, since an engine runs for as
     /// long as a sender exists.
-    pub(crate) fn reaches(
-        &self,
-        engine: mpsc::Sender<EngineMessage>,
-        extenders: CurrentExtenders,
-    ) -> ReloadGuard {
+    pub(crate) fn reaches(&self, engine: ToEngine, extenders: CurrentExtenders) -> ReloadGuard {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Running { engine, extenders });
         ReloadGuard(self.clone())
     }

@@ -4,7 +4,7 @@ use std::{
     future::{Future, pending},
     io,
     pin::pin,
-    sync::{Arc, mpsc},
+    sync::Arc,
     time::Duration,
 };
 
@@ -35,7 +35,7 @@ use crate::{
         candidate::{CandidateConfig, Election},
     },
     live_api::{CustomFeed, LiveApi},
-    message::EngineMessage,
+    message::{self, EngineMessage, ToEngine},
     metrics::Metrics,
     reload::Reload,
     served_version::ServedVersion,
@@ -183,10 +183,8 @@ impl Driver {
         self.election.check().map_err(DriverError::Election)?;
         let clients =
             self.clients.observed(self.metrics.numbers()).gated_by(Arc::new(self.leadership.clone()));
-        // This channel is unbounded, because its senders must not block their runtime. If a watch were not read in
-        // time, the server would end the watch, and all objects would have to be listed again. In practice, the channel
-        // holds only the messages that arrive during one attempt.
-        let (to_engine, inbox) = mpsc::channel();
+        let (to_engine, inbox, pass_on) = message::channel();
+        tokio::spawn(pass_on);
         let (effects_out, effects) = channel::channel(MAX_EFFECTS);
         let (tasks, all_done) = Tasks::new();
         let custom_feed =
@@ -213,7 +211,7 @@ impl Driver {
             clock: Clock::default(),
         };
         let reporter = engine.profiles.first().map(|profile| profile.name().clone()).unwrap_or_default();
-        let mut watches = self.watch_all(&clients, &served, extenders.wanted(), &to_engine);
+        let mut watches = self.watch_all(&clients, (&served, &custom_feed), extenders.wanted(), &to_engine);
         let (synced, all_synced) = oneshot::channel();
         let sinks = EngineSinks {
             metrics: self.metrics.numbers().clone(),
@@ -222,7 +220,7 @@ impl Driver {
             traces: self.traces.clone(),
             raw: extenders.raw().cloned(),
         };
-        let mut engine = engine_thread::spawn(engine, watches.len(), inbox, effects_out, custom_feed, sinks)?;
+        let mut engine = engine_thread::spawn(engine, watches.len(), inbox, effects_out, sinks)?;
         let reached = self.reload.reaches(to_engine.clone(), extenders);
         let scheduling = self.metrics.schedules(to_engine.clone());
         let mut election = self.start_election(&clients, reporter, all_synced, &to_engine);
@@ -293,7 +291,7 @@ impl Driver {
         clients: &Clients,
         reporter: Str,
         all_synced: oneshot::Receiver<()>,
-        engine: &mpsc::Sender<EngineMessage>,
+        engine: &ToEngine,
     ) -> Election {
         let (engine, delays_cache) = (engine.clone(), self.election.delays_cache());
         let ready = async move {
@@ -322,9 +320,9 @@ impl Driver {
     fn watch_all(
         &self,
         clients: &Clients,
-        served: &[ServedVersion],
+        (custom, custom_feed): (&[ServedVersion], &CustomFeed),
         wanted: RawSelection,
-        engine: &mpsc::Sender<EngineMessage>,
+        engine: &ToEngine,
     ) -> JoinSet<()> {
         let streaming = StreamingLists::default();
         let mut watches = JoinSet::new();
@@ -332,10 +330,10 @@ impl Driver {
             let watcher = Watcher::new(objects, clients.main.clone(), streaming.clone(), engine.clone());
             watches.spawn(self.when_due(watcher.run()));
         }
-        for kind in served {
+        for kind in custom {
             let objects = CustomKind::new(kind.clone());
             let watcher = Watcher::new(objects, clients.main.clone(), streaming.clone(), engine.clone());
-            watches.spawn(self.when_due(watcher.run()));
+            watches.spawn(self.when_due(watcher.publishing_to(custom_feed.clone()).run()));
         }
         let nodes = Watcher::new(Nodes, clients.main.clone(), streaming.clone(), engine.clone());
         watches.spawn(self.when_due(nodes.handing_on(wanted).run()));

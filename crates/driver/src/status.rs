@@ -7,7 +7,7 @@
 mod pending;
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -19,7 +19,10 @@ use harbormaster_framework::pod::PodInfo;
 use serde::Serialize;
 use tokio::time::sleep;
 
-use crate::{message::EngineMessage, tasks::Tasks};
+use crate::{
+    message::{EngineMessage, ToEngine},
+    tasks::Tasks,
+};
 use pending::PatchQueue;
 
 /// Maximum number of patches that are sent concurrently, as in kube-scheduler's API dispatcher. While fewer patches
@@ -39,7 +42,7 @@ pub struct StatusWriter {
 /// State shared by the sending tasks.
 struct Outbox {
     client: ApiClient,
-    engine: mpsc::Sender<EngineMessage>,
+    engine: ToEngine,
     state: Mutex<State>,
 }
 
@@ -54,7 +57,7 @@ struct State {
 
 impl StatusWriter {
     /// Returns a writer that reports to `engine`.
-    pub fn new(client: ApiClient, tasks: Tasks, engine: mpsc::Sender<EngineMessage>) -> Self {
+    pub fn new(client: ApiClient, tasks: Tasks, engine: ToEngine) -> Self {
         Self { outbox: Arc::new(Outbox { client, engine, state: Mutex::default() }), tasks }
     }
 

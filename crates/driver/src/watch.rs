@@ -30,7 +30,6 @@ use std::{
     sync::{
         Arc, Weak,
         atomic::{AtomicBool, Ordering},
-        mpsc,
     },
     time::Duration,
 };
@@ -46,7 +45,8 @@ pub use kinds::{BUILT_IN, BuiltInKind, CustomKind, Decoded, Kind, Nodes, Pods};
 
 use crate::{
     extenders::raw::{RawObject, RawSelection},
-    message::EngineMessage,
+    live_api::{CustomFeed, CustomNews},
+    message::{EngineMessage, ToEngine},
     watch::{
         lines::Lines,
         wire::{Event, EventType, Page, Stub},
@@ -202,7 +202,7 @@ enum EventLine {
 pub struct Watcher<K: Kind> {
     kind: K,
     client: ApiClient,
-    engine: mpsc::Sender<EngineMessage>,
+    engine: ToEngine,
     streaming: StreamingLists,
     decoder: Decoder,
     /// Versions of the objects that have been passed to the engine.
@@ -214,6 +214,10 @@ pub struct Watcher<K: Kind> {
     /// Selection of the objects that are also passed on in their original form.
     wanted: RawSelection,
     raw: Vec<RawObject>,
+    /// Feed to which changes to custom objects are published.
+    feed: Option<CustomFeed>,
+    /// Highest version among the objects in `inputs`, if versions are numbers.
+    newest: u64,
     backoff: Backoff,
     jitter: Jitter,
     refused_watches: u32,
@@ -234,12 +238,7 @@ struct EngineGone;
 
 impl<K: Kind> Watcher<K> {
     /// Returns a watcher.
-    pub fn new(
-        kind: K,
-        client: ApiClient,
-        streaming: StreamingLists,
-        engine: mpsc::Sender<EngineMessage>,
-    ) -> Self {
+    pub fn new(kind: K, client: ApiClient, streaming: StreamingLists, engine: ToEngine) -> Self {
         Self {
             kind,
             client,
@@ -252,6 +251,8 @@ impl<K: Kind> Watcher<K> {
             inputs: Vec::new(),
             wanted: RawSelection::default(),
             raw: Vec::new(),
+            feed: None,
+            newest: 0,
             backoff: Backoff::for_watches(),
             jitter: Jitter::default(),
             refused_watches: 0,
@@ -268,6 +269,12 @@ impl<K: Kind> Watcher<K> {
     #[must_use]
     pub fn handing_on(self, wanted: RawSelection) -> Self {
         Self { wanted, ..self }
+    }
+
+    /// Makes the watcher publish changes to custom objects to `feed`.
+    #[must_use]
+    pub fn publishing_to(self, feed: CustomFeed) -> Self {
+        Self { feed: Some(feed), ..self }
     }
 
     /// Watches until the engine has ended.
@@ -646,6 +653,7 @@ impl<K: Kind> Watcher<K> {
         if version.is_empty() || before.as_ref() != Some(&version) {
             self.raw.extend(self.wanted.of(&input, json));
             self.inputs.push(input);
+            self.newest = self.newest.max(version.parse().unwrap_or_default());
         }
         Ok(version)
     }
@@ -678,7 +686,13 @@ impl<K: Kind> Watcher<K> {
             self.engine.send(EngineMessage::Raw(raw)).map_err(|_| EngineGone)?;
         }
         let inputs = std::mem::take(&mut self.inputs);
-        self.engine.send(EngineMessage::Inputs(inputs)).map_err(|_| EngineGone)
+        let news = self.feed.as_ref().and_then(|feed| Some((feed, CustomNews::of(&inputs)?)));
+        let newest = std::mem::take(&mut self.newest);
+        self.engine.send(EngineMessage::Inputs(inputs)).map_err(|_| EngineGone)?;
+        if let Some((feed, news)) = news {
+            feed.publish(news, newest);
+        }
+        Ok(())
     }
 
     // --- requests ---

@@ -4,10 +4,10 @@
 //! Unreserve and PostFilter collect [`ApiCall`]s (plain data), and the framework sends them later. PreBind, Bind and
 //! PostBind use an [`Api`] and wait for the responses.
 
-use std::{sync::Arc, time::Duration};
+use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use harbormaster_api::{Str, Timestamp};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use thiserror::Error;
 
@@ -16,7 +16,7 @@ use crate::{
     outcome::PluginError,
     plugin::BoxFuture,
     pod::PodInfo,
-    resource::{Custom, CustomKey, Resource, ResourceName, Undecodable, decode_value},
+    resource::{Custom, CustomKey, Resource, ResourceName, Undecodable, decode, decode_value},
 };
 
 /// Location of an object.
@@ -152,6 +152,78 @@ impl ApiCall {
     }
 }
 
+/// The object in the API server's response to a request. It is decoded only if it is used.
+#[derive(Clone, Debug)]
+pub struct Reply(Str);
+
+/// The part of a [`Reply`] that identifies the object and its version.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct ReplyHead<'a> {
+    #[serde(borrow)]
+    metadata: ReplyMetadata<'a>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct ReplyMetadata<'a> {
+    #[serde(borrow)]
+    namespace: Cow<'a, str>,
+    #[serde(borrow)]
+    name: Cow<'a, str>,
+    #[serde(borrow)]
+    resource_version: Cow<'a, str>,
+}
+
+impl Reply {
+    /// Returns a reply that consists of this JSON.
+    pub fn new(json: Str) -> Self {
+        Self(json)
+    }
+
+    /// The object as JSON.
+    pub fn json(&self) -> &str {
+        &self.0
+    }
+
+    /// Returns the whole object.
+    ///
+    /// # Errors
+    /// When the reply is not valid JSON.
+    pub fn value(&self) -> Result<Value, ApiFailure> {
+        serde_json::from_str(&self.0).map_err(|error| {
+            let message = format!("unreadable response: {error}");
+            ApiFailure { code: None, reason: String::new(), message }
+        })
+    }
+
+    /// Returns the object, decoded into a plugin's type.
+    ///
+    /// # Errors
+    /// When the object cannot be decoded.
+    pub fn decode<R: Resource>(&self) -> Result<Custom<R>, ApiFailure> {
+        let ReplyMetadata { namespace, name, .. } = self.head();
+        let (namespace, name) = (namespace.as_ref().into(), name.as_ref().into());
+        let resource = ResourceName::of::<R>().to_string().into();
+        Ok(decode(&CustomKey { resource, namespace, name }, &self.0)?)
+    }
+
+    /// Returns the resource version of the object as a number (KEP-5504).
+    pub fn version(&self) -> Option<u64> {
+        self.head().resource_version.parse().ok()
+    }
+
+    fn head(&self) -> ReplyMetadata<'_> {
+        serde_json::from_str::<ReplyHead<'_>>(&self.0).unwrap_or_default().metadata
+    }
+}
+
+impl From<Value> for Reply {
+    fn from(object: Value) -> Self {
+        Self(object.to_string().into())
+    }
+}
+
 /// An event (events.k8s.io) of type `Normal` about a pod that is being bound.
 #[derive(Clone, Debug)]
 pub struct BindingEvent {
@@ -207,7 +279,7 @@ pub trait ClusterApi: Send + Sync {
     ///
     /// # Errors
     /// When the request fails.
-    fn call(&self, call: ApiCall) -> BoxFuture<'_, Result<Value, ApiFailure>>;
+    fn call(&self, call: ApiCall) -> BoxFuture<'_, Result<Reply, ApiFailure>>;
 
     /// Waits until `is_settled` returns true for an object of a kind that plugins read. Calls `is_settled` immediately
     /// and after every change, with `None` if the object does not exist. Returns false if `at_most` elapses first.
@@ -280,7 +352,7 @@ impl Api {
     ///
     /// # Errors
     /// When the request fails.
-    pub async fn call(&self, call: ApiCall) -> Result<Value, ApiFailure> {
+    pub async fn call(&self, call: ApiCall) -> Result<Reply, ApiFailure> {
         self.0.call(call).await
     }
 
@@ -293,8 +365,8 @@ impl Api {
         namespace: &str,
         name: &str,
     ) -> Result<Option<Custom<R>>, ApiFailure> {
-        match self.object(ApiCall::get(ObjectPath::of::<R>(namespace, name))).await {
-            Ok(object) => Ok(Some(object)),
+        match self.call(ApiCall::get(ObjectPath::of::<R>(namespace, name))).await {
+            Ok(reply) => reply.decode().map(Some),
             Err(failure) if failure.is_not_found() => Ok(None),
             Err(failure) => Err(failure),
         }
@@ -314,10 +386,10 @@ impl Api {
             object.entry("apiVersion").or_insert_with(|| format!("{}/{}", R::GROUP, R::VERSION).into());
             object.entry("kind").or_insert_with(|| R::KIND.into());
         }
-        self.object(ApiCall::create(ObjectPath::of::<R>(namespace, ""), json)).await
+        self.call(ApiCall::create(ObjectPath::of::<R>(namespace, ""), json)).await?.decode()
     }
 
-    /// Changes fields of a custom object; see [`Verb::Patch`].
+    /// Changes fields of a custom object; see [`Verb::Patch`]. Returns the changed object.
     ///
     /// # Errors
     /// When the request fails.
@@ -326,12 +398,12 @@ impl Api {
         namespace: &str,
         name: &str,
         patch: Value,
-    ) -> Result<Custom<R>, ApiFailure> {
-        self.object(ApiCall::patch(ObjectPath::of::<R>(namespace, name), patch)).await
+    ) -> Result<Reply, ApiFailure> {
+        self.call(ApiCall::patch(ObjectPath::of::<R>(namespace, name), patch)).await
     }
 
     /// Changes the `status` of a custom object. The kind must have the `status` subresource, and the patch must contain
-    /// the `status` field.
+    /// the `status` field. Returns the changed object.
     ///
     /// # Errors
     /// When the request fails.
@@ -340,8 +412,8 @@ impl Api {
         namespace: &str,
         name: &str,
         patch: Value,
-    ) -> Result<Custom<R>, ApiFailure> {
-        self.object(ApiCall::patch(ObjectPath::of::<R>(namespace, name).status(), patch)).await
+    ) -> Result<Reply, ApiFailure> {
+        self.call(ApiCall::patch(ObjectPath::of::<R>(namespace, name).status(), patch)).await
     }
 
     /// Deletes a custom object. Returns false if the object did not exist.
@@ -397,14 +469,6 @@ impl Api {
         };
         self.0.wait(&path, at_most, &mut is_settled).await?;
         answer.transpose()
-    }
-
-    async fn object<R: Resource>(&self, call: ApiCall) -> Result<Custom<R>, ApiFailure> {
-        let json = self.call(call).await?;
-        let name = |field: &str| json["metadata"][field].as_str().unwrap_or_default().into();
-        let resource = ResourceName::of::<R>().to_string().into();
-        let key = CustomKey { resource, namespace: name("namespace"), name: name("name") };
-        Ok(decode_value(&key, &json)?)
     }
 }
 

@@ -56,7 +56,7 @@ pub mod window;
 /// Everything that a plugin's source file needs to import.
 pub mod prelude {
     pub use crate::{
-        api_call::{Api, ApiCall, ApiFailure, ObjectPath},
+        api_call::{Api, ApiCall, ApiFailure, ObjectPath, Reply},
         assume::Assume,
         attempt::DryRun,
         cluster::Cluster,

@@ -25,8 +25,8 @@
 //! ```
 //!
 //! A plugin or an index declares such a kind with [`Watches`] and reads it with [`Watches::watched`]. The host then
-//! supplies the objects, decoded once. An object that cannot be decoded is reported and treated as absent until a
-//! version arrives that can be decoded.
+//! supplies the objects, decoded once and without their managed fields. An object that cannot be decoded is reported and
+//! treated as absent until a version arrives that can be decoded.
 //!
 //! The engine itself decodes the objects from JSON, so that a recording can be replayed.
 
@@ -351,7 +351,8 @@ impl HeadOwner {
     }
 }
 
-fn decode<R: Resource>(key: &CustomKey, json: &str) -> Result<Custom<R>, Undecodable> {
+/// Decodes an object.
+pub(crate) fn decode<R: Resource>(key: &CustomKey, json: &str) -> Result<Custom<R>, Undecodable> {
     let wrong = |(field, message)| {
         let name = match key.namespace.is_empty() {
             true => key.name.to_string(),

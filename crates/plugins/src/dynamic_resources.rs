@@ -197,6 +197,27 @@ impl Filter<WholeCluster, PodDevices> for DynamicResources {
         demand.remember(unusable);
         Err(Reject::unresolvable("resourceclaim not available on the node").into())
     }
+
+    fn filter_batch(&self, cx: &Cycle<'_>, state: &PodDevices, sweep: &mut Sweep<'_>) -> PluginResult<()> {
+        let nodes = sweep.rows().iter().map(|row| cx.nodes.node(row));
+        let mut take = |node: NodeRef<'_>, verdict: Verdict| match verdict {
+            Ok(()) => Ok(()),
+            Err(Stop::Reject(reject)) => {
+                sweep.reject(node.idx(), reject);
+                Ok(())
+            }
+            Err(Stop::Error(error)) => Err(error),
+        };
+        match state.0.as_ref().filter(|demand| demand.is_same_on_all_nodes()) {
+            Some(demand) => {
+                let claims = demand.to_allocate(None);
+                self.index(cx)?.fit_each(&self.query(cx, &claims), nodes, |node, fits| {
+                    take(node, fits.map(drop).map_err(|error| stop(error, node)))
+                })
+            }
+            None => nodes.into_iter().try_for_each(|node| take(node, self.filter(cx, state, node))),
+        }
+    }
 }
 
 /// Converts an error of the allocator to a rejection of the node or to an error that fails the attempt.
@@ -269,9 +290,10 @@ impl Score for DynamicResources {
 }
 
 impl DynamicResources {
-    /// Returns the claims of the pod if some of them, or the pod's extended resources, need devices.
+    /// Returns the claims of the pod if some of them need devices and nodes may differ in their ranks.
     fn demand(&self, cx: &Cycle<'_>) -> PluginResult<Option<Demand>> {
-        if cx.pod.spec.resource_claims.is_empty() {
+        let (all, ..) = self.watched(cx.objects);
+        if !claims::of(cx.pod, all).is_ok_and(|claims| claims.iter().any(|claim| has_alternatives(claim))) {
             return Ok(None);
         }
         match Demand::of(self, cx) {
@@ -291,6 +313,10 @@ impl DynamicResources {
             Err(_) => Ok(0),
         }
     }
+}
+
+fn has_alternatives(claim: &ResourceClaim) -> bool {
+    claim.spec.devices.requests.iter().any(|request| !request.first_available.is_empty())
 }
 
 impl Reserve<PodDevices> for DynamicResources {

@@ -8,7 +8,7 @@ use std::{
 
 use harbormaster_api::{Str, Timestamp};
 use harbormaster_framework::{
-    api_call::{Api, ApiCall, ApiFailure, BindingEvent, ClusterApi, ObjectPath, Verb},
+    api_call::{Api, ApiCall, ApiFailure, BindingEvent, ClusterApi, ObjectPath, Reply, Verb},
     meter::Measurement,
     outcome::PluginError,
     plugin::BoxFuture,
@@ -269,8 +269,8 @@ impl ClusterApi for FakeApi {
         })
     }
 
-    fn call(&self, call: ApiCall) -> BoxFuture<'_, Result<Value, ApiFailure>> {
-        Box::pin(async move { self.state().take(call) })
+    fn call(&self, call: ApiCall) -> BoxFuture<'_, Result<Reply, ApiFailure>> {
+        Box::pin(async move { self.state().take(call).map(Reply::from) })
     }
 
     fn now(&self) -> Timestamp {

@@ -349,7 +349,7 @@ impl ClusterApi for EverChanging {
         self.0.bind(pod, node)
     }
 
-    fn call(&self, call: ApiCall) -> BoxFuture<'_, Result<Value, ApiFailure>> {
+    fn call(&self, call: ApiCall) -> BoxFuture<'_, Result<Reply, ApiFailure>> {
         Box::pin(async move {
             if call.body["metadata"]["annotations"][KEY].is_string() {
                 ClusterApi::call(&self.0, ApiCall::patch(call.path.clone(), json!({ "status": {} }))).await?;

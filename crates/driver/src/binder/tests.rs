@@ -12,7 +12,10 @@ use serde_json::json;
 use tokio::{sync::mpsc::unbounded_channel, time::sleep};
 
 use super::*;
-use crate::live_api::{CustomFeed, LiveApi};
+use crate::{
+    live_api::{CustomFeed, LiveApi, tests::announce},
+    message::tests::without_engine,
+};
 
 static LOG: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
@@ -110,7 +113,7 @@ fn task(pod: Arc<PodInfo>, groups: &[&[u16]]) -> BindTask {
 
 async fn cycle(name: &str, labels: &[(&str, &str)], groups: &[&[u16]]) -> BindOutcome {
     let (tasks, _done) = Tasks::new();
-    let (to_engine, engine) = mpsc::channel();
+    let (to_engine, engine) = without_engine();
     let api = Arc::new(LiveApi::new(FakeServer::script(Vec::new()).client(), CustomFeed::default()));
     let pod = labels.iter().fold(pod(name).uid(name), |pod, (key, value)| pod.label(key, value)).info();
     Binder::new(api, tasks, to_engine, unbounded_channel().0).run(task(pod, groups));
@@ -175,7 +178,7 @@ async fn calls_for_a_pod_that_gave_up_its_node_precede_its_next_binding() {
         fake_server::json(200, &json!({}))
     });
     let (tasks, _done) = Tasks::new();
-    let (to_engine, _engine) = mpsc::channel();
+    let (to_engine, _engine) = without_engine();
     let api = Arc::new(LiveApi::new(server.client(), CustomFeed::default()));
     let binder = Binder::new(api, tasks, to_engine, unbounded_channel().0);
     let pod = pod("undone").info();
@@ -194,7 +197,7 @@ async fn the_end_of_a_binding_is_reported_after_the_engine_has_seen_what_the_bin
     for (name, label) in [("wrote", "pre-write"), ("wrote-in-vain", "bind-error")] {
         let ark = json!({ "metadata": { "name": "ark", "resourceVersion": "7" } });
         let server = FakeServer::always(move |_| fake_server::json(200, &ark));
-        let ((tasks, _done), (to_engine, engine)) = (Tasks::new(), mpsc::channel());
+        let ((tasks, _done), (to_engine, engine)) = (Tasks::new(), without_engine());
         let feed = CustomFeed::of([boat().key().resource]);
         let live = Arc::new(LiveApi::new(server.client(), feed.clone()));
         let binder = Binder::new(live, tasks, to_engine, unbounded_channel().0);
@@ -202,8 +205,8 @@ async fn the_end_of_a_binding_is_reported_after_the_engine_has_seen_what_the_bin
         sleep(Duration::from_secs(1)).await;
         assert!(logged(name).contains(&"bind Slow".to_owned()));
         assert!(engine.try_recv().is_err(), "{name}");
-        let ark = json!({ "metadata": { "name": "ark", "resourceVersion": "7" } }).to_string();
-        feed.publish(&boat().key(), Some(&ark.as_str().into()));
+        let ark = json!({ "metadata": { "name": "ark", "resourceVersion": "7" } });
+        announce(&feed, boat().key(), Some(&ark));
         sleep(Duration::from_secs(1)).await;
         assert!(engine.try_recv().is_ok(), "{name}");
     }
@@ -213,7 +216,7 @@ async fn the_end_of_a_binding_is_reported_after_the_engine_has_seen_what_the_bin
 /// `millis`. Returns true if the binding could be canceled, and the outcome of the binding.
 async fn stopped_after(name: &str, millis: u64) -> (bool, BindOutcome) {
     let (tasks, _done) = Tasks::new();
-    let (to_engine, engine) = mpsc::channel();
+    let (to_engine, engine) = without_engine();
     let api = Arc::new(LiveApi::new(FakeServer::script(Vec::new()).client(), CustomFeed::default()));
     let binder = Binder::new(api, tasks, to_engine, unbounded_channel().0);
     binder.run(task(pod(name).uid(name).info(), &[&[0], &[1]]));
@@ -238,7 +241,7 @@ async fn a_binding_can_be_canceled_until_pre_bind_has_ended() {
 #[tokio::test(start_paused = true)]
 async fn a_victim_in_pre_bind_is_evicted_without_an_api_call() {
     let (tasks, _done) = Tasks::new();
-    let (to_engine, engine) = mpsc::channel();
+    let (to_engine, engine) = without_engine();
     let server = FakeServer::script(Vec::new());
     let api = Arc::new(LiveApi::new(server.client(), CustomFeed::default()));
     let binder = Binder::new(api, tasks, to_engine, unbounded_channel().0);

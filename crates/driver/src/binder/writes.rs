@@ -16,7 +16,7 @@ use std::{
 use harbormaster_api::{Str, Timestamp};
 use harbormaster_core::{PodEvent, effect::cut_note};
 use harbormaster_framework::{
-    api_call::{ApiCall, ApiFailure, BindingEvent, ClusterApi, ObjectPath, Verb},
+    api_call::{ApiCall, ApiFailure, BindingEvent, ClusterApi, ObjectPath, Reply, Verb},
     meter::Measurement,
     outcome::PluginError,
     plugin::BoxFuture,
@@ -27,7 +27,6 @@ use serde_json::Value;
 use tokio::{sync::oneshot, task::JoinHandle, time::timeout};
 
 use super::PodEvents;
-use crate::live_api::version;
 
 /// Maximum time to wait for the engine to see the writes of a binding, so that a lagging watch does not hold up the
 /// pod.
@@ -97,12 +96,12 @@ impl RecordedApi {
     }
 
     /// Sends a request in a task of its own.
-    async fn send(&self, call: ApiCall) -> Result<Value, ApiFailure> {
+    async fn send(&self, call: ApiCall) -> Result<Reply, ApiFailure> {
         let (api, path) = (self.api.clone(), call.path.clone());
         let (to, answer) = oneshot::channel();
         let write = tokio::spawn(async move {
             let result = api.call(call).await;
-            let written = result.as_ref().ok().and_then(version);
+            let written = result.as_ref().ok().and_then(Reply::version);
             // The binding may have been canceled.
             let _ = to.send(result);
             written.map(|version| Write { path, version })
@@ -120,7 +119,7 @@ impl ClusterApi for RecordedApi {
         self.api.bind(pod, node)
     }
 
-    fn call(&self, call: ApiCall) -> BoxFuture<'_, Result<Value, ApiFailure>> {
+    fn call(&self, call: ApiCall) -> BoxFuture<'_, Result<Reply, ApiFailure>> {
         match self.is_recorded(&call) {
             true => Box::pin(self.send(call)),
             false => self.api.call(call),

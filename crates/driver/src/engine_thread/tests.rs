@@ -12,10 +12,19 @@ use super::*;
 use crate::run::tests::first_fit;
 
 struct Hands {
-    inbox: mpsc::Sender<EngineMessage>,
+    inbox: Outbox,
     effects: EffectReceiver<Vec<Effect>>,
     end: oneshot::Receiver<EngineEnd>,
     synced: oneshot::Receiver<()>,
+}
+
+/// Sends single messages.
+struct Outbox(mpsc::Sender<Vec<EngineMessage>>);
+
+impl Outbox {
+    fn send(&self, message: EngineMessage) -> Result<(), mpsc::SendError<Vec<EngineMessage>>> {
+        self.0.send(vec![message])
+    }
 }
 
 fn started(unsynced: usize) -> Hands {
@@ -34,8 +43,8 @@ fn standing_by(config: EngineConfig, unsynced: usize) -> Hands {
     let (notify, synced) = oneshot::channel();
     let (metrics, health, traces) = Default::default();
     let sinks = EngineSinks { metrics, health, synced: notify, traces, raw: None };
-    let end = spawn(config, unsynced, from_world, out, CustomFeed::default(), sinks).unwrap();
-    Hands { inbox, effects, end, synced }
+    let end = spawn(config, unsynced, from_world, out, sinks).unwrap();
+    Hands { inbox: Outbox(inbox), effects, end, synced }
 }
 
 impl Hands {

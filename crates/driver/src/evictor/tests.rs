@@ -6,6 +6,7 @@ use harbormaster_testkit::pod;
 use tokio::time::{Duration, Instant};
 
 use super::*;
+use crate::message::tests::without_engine;
 
 const MESSAGE: &str = "default-scheduler: preempting to accommodate a higher priority pod";
 
@@ -33,13 +34,13 @@ fn has_condition(status: &'static str, message: &'static str) -> impl FnOnce(&mu
 
 /// Evicts the pods and returns the outcomes that were reported to the engine.
 async fn evict_all(server: &FakeServer, tasks: Vec<EvictTask>) -> Vec<(EvictTask, EvictOutcome)> {
-    let (engine, inbox) = mpsc::channel();
+    let (engine, inbox) = without_engine();
     let (pool, done) = Tasks::new();
     let evictor = Evictor::new(server.client(), pool, engine);
     tasks.into_iter().for_each(|task| evictor.evict(task, at(5)));
     drop(evictor);
     done.wait().await;
-    let told = inbox.iter().flat_map(|message| match message {
+    let told = inbox.try_iter().flat_map(|message| match message {
         EngineMessage::Inputs(inputs) => inputs,
         other => panic!("{other:?}"),
     });

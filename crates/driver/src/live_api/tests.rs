@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use harbormaster_client::fake_server::{self, FakeServer, refused_connection, reply, status};
-use harbormaster_framework::resource::{OlderVersion, ResourceName};
+use harbormaster_framework::resource::{OlderVersion, RawObject, ResourceName};
 use harbormaster_testkit::pod;
 use serde_json::json;
 use tokio::time::Instant;
@@ -12,6 +12,16 @@ use super::*;
 
 fn api(server: &FakeServer) -> LiveApi {
     LiveApi::new(server.client(), CustomFeed::default())
+}
+
+/// Publishes the new version of an object, or that it is gone.
+pub(crate) fn announce(feed: &CustomFeed, key: CustomKey, object: Option<&Value>) {
+    let input = match object {
+        Some(object) => Input::Custom(RawObject { key, json: object.to_string().into() }),
+        None => Input::CustomGone(key),
+    };
+    let newest = object.and_then(version).unwrap_or_default();
+    feed.publish(CustomNews::of(&[input]).unwrap(), newest);
 }
 
 async fn bind(server: &FakeServer) -> Result<(), String> {
@@ -146,7 +156,8 @@ async fn a_call_has_the_form_that_kubernetes_expects_and_is_retried_after_a_temp
             status(500, "InternalError", "etcd is away"),
             fake_server::json(200, &at_version("7", "noah")),
         ]);
-        assert_eq!(api(&server).call(call).await, Ok(at_version("7", "noah")));
+        let reply = api(&server).call(call).await.unwrap();
+        assert_eq!((reply.value(), reply.version()), (Ok(at_version("7", "noah")), Some(7)));
         let seen = server.requests();
         assert_eq!((seen.len(), &seen[0]), (2, &seen[1]));
         let seen = &seen[1];
@@ -181,10 +192,9 @@ async fn waited(
     tokio::spawn(async move {
         for (seconds, object) in news {
             tokio::time::sleep(Duration::from_secs(seconds)).await;
-            let json: Option<Str> = object.map(|object| object.to_string().into());
             let other = CustomKey { name: "barge".into(), ..boat().key() };
-            told.publish(&other, json.as_ref());
-            told.publish(&boat().key(), json.as_ref());
+            announce(&told, other, object.as_ref());
+            announce(&told, boat().key(), object.as_ref());
         }
     });
     let mut asked = Vec::new();
@@ -253,7 +263,8 @@ async fn requests_are_made_in_the_served_version() {
     for (version, body, answer) in [(0, "new", "old"), (1, "old", "new")] {
         served.note(version);
         let call = ApiCall::create(path.clone(), json!({"apiVersion": "resource.k8s.io/v1", "spec": "new"}));
-        assert_eq!(api.call(call).await.unwrap()["spec"], answer, "version {version}");
+        let object = api.call(call).await.unwrap().value().unwrap();
+        assert_eq!(object["spec"], answer, "version {version}");
         let seen = server.requests().pop().unwrap();
         let name = ["v1", "v1beta1"][version];
         assert_eq!(seen.path, format!("/apis/resource.k8s.io/{name}/namespaces/ns/resourceclaims"));

@@ -6,6 +6,7 @@ use harbormaster_core::Condition;
 use harbormaster_testkit::pod;
 
 use super::*;
+use crate::message::tests::without_engine;
 
 fn at(second: i64) -> Timestamp {
     Timestamp::from_secs(1_700_000_000 + second)
@@ -87,7 +88,7 @@ fn nominating(pod: &Arc<PodInfo>, node: &str) -> StatusPatch {
 /// Sends each patch while the previous patches are being sent.
 async fn send_all(server: &FakeServer, patches: Vec<StatusPatch>) {
     let (tasks, done) = Tasks::new();
-    let writer = StatusWriter::new(server.client(), tasks, mpsc::channel().0);
+    let writer = StatusWriter::new(server.client(), tasks, without_engine().0);
     for patch in patches {
         writer.patch(patch);
         tokio::task::yield_now().await;
@@ -99,7 +100,7 @@ async fn send_all(server: &FakeServer, patches: Vec<StatusPatch>) {
 #[tokio::test(start_paused = true)]
 async fn only_the_newest_of_a_pods_waiting_patches_is_written() {
     let server = FakeServer::always(|_| reply(200, "{}"));
-    let ((tasks, done), (to_engine, engine)) = (Tasks::new(), mpsc::channel());
+    let ((tasks, done), (to_engine, engine)) = (Tasks::new(), without_engine());
     let writer = StatusWriter::new(server.client(), tasks, to_engine);
     let pods: Vec<_> = (0..100).map(|at| pod(&format!("p{at}")).info()).collect();
     for round in 0..50 {

@@ -219,7 +219,7 @@ impl Kind for BuiltInKind {
     }
 }
 
-/// All objects of a kind named by a plugin, undecoded.
+/// All objects of a kind named by a plugin, undecoded and without their managed fields.
 #[derive(Clone, Debug)]
 pub struct CustomKind {
     /// The [`ResourceName`] as a string.
@@ -285,12 +285,14 @@ impl Kind for CustomKind {
     fn decode(&self, _: &mut Decoder, json: &[u8]) -> Result<Decoded<CustomKey>, DecodeError> {
         let wrong = |problem: String| DecodeError { kind: "custom object", path: String::new(), problem };
         let text = std::str::from_utf8(json).map_err(|error| wrong(error.to_string()))?;
-        let metadata = Stub::read(json).map_err(wrong)?.metadata;
-        let key = self.key(&metadata.namespace, &metadata.name, &metadata.uid);
+        let stub = Stub::read(json).map_err(wrong)?;
+        let json = stub.without_managed_fields(text);
         let json = match self.served.older(self.requested) {
-            None => text.into(),
-            Some(older) => upgraded(older, text).map_err(|error| wrong(error.to_string()))?,
+            None => json,
+            Some(older) => upgraded(older, &json).map_err(|error| wrong(error.to_string()))?,
         };
+        let metadata = stub.metadata;
+        let key = self.key(&metadata.namespace, &metadata.name, &metadata.uid);
         let input = Input::Custom(RawObject { key: key.clone(), json });
         Ok(Decoded { key, version: metadata.resource_version.as_ref().into(), input })
     }

@@ -1,6 +1,6 @@
 //! Tests of watchers against an API server with scripted responses.
 
-use std::sync::mpsc::Receiver;
+use std::sync::mpsc;
 
 use harbormaster_api::ObjectKey;
 use harbormaster_client::{
@@ -8,7 +8,7 @@ use harbormaster_client::{
     fake_server::{FakeServer, refused_connection, reply, status, streamed, streamed_over_http1},
 };
 use harbormaster_framework::{
-    api_call::ObjectPath,
+    api_call::{ClusterApi, ObjectPath},
     resource::{CustomKey, OlderVersion, ResourceName},
 };
 use http::Response;
@@ -16,7 +16,11 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::*;
-use crate::served_version::ServedVersion;
+use crate::{
+    live_api::LiveApi,
+    message::tests::{Received, without_engine},
+    served_version::ServedVersion,
+};
 
 fn pod(name: &str, version: u32) -> Value {
     json!({
@@ -47,7 +51,7 @@ fn no_streaming() -> Response<ResponseBody> {
 }
 
 /// Waits for the engine's next `count` inputs and returns them in short form: `+name@version`, `-name`, `synced`.
-async fn heard(engine: &Receiver<EngineMessage>, count: usize) -> Vec<String> {
+async fn heard(engine: &Received, count: usize) -> Vec<String> {
     let begun = Instant::now();
     let mut all = Vec::new();
     while all.len() < count {
@@ -96,12 +100,12 @@ fn short_custom(key: &CustomKey) -> String {
     format!("{} {}/{}", key.resource, key.namespace, key.name)
 }
 
-fn watch(server: &FakeServer) -> Receiver<EngineMessage> {
+fn watch(server: &FakeServer) -> Received {
     watch_kind(Pods, server)
 }
 
-fn watch_kind(kind: impl Kind, server: &FakeServer) -> Receiver<EngineMessage> {
-    let (engine, inbox) = mpsc::channel();
+fn watch_kind(kind: impl Kind, server: &FakeServer) -> Received {
+    let (engine, inbox) = without_engine();
     tokio::spawn(Watcher::new(kind, server.client(), StreamingLists::default(), engine).run());
     inbox
 }
@@ -156,7 +160,7 @@ async fn raw_objects_precede_their_inputs_and_never_overtake_a_deletion() {
         event("MODIFIED", &node(6)) + &event("DELETED", &node(7)) + &event("ADDED", &node(8)),
     ];
     let server = FakeServer::script(vec![streamed(pieces, true)]);
-    let (engine, inbox) = mpsc::channel();
+    let (engine, inbox) = without_engine();
     let wanted = RawSelection { nodes: true, ..RawSelection::default() };
     let watcher = Watcher::new(Nodes, server.client(), StreamingLists::default(), engine).handing_on(wanted);
     tokio::spawn(watcher.run());
@@ -627,6 +631,26 @@ async fn the_objects_of_a_custom_kind_come_and_go_with_its_definition() {
     assert!(paths.iter().all(|seen| seen.path.starts_with("/apis/example.com/v1/teams?watch=true")));
     let kinds = ["stream", "stream", "stream", "watch 5", "stream", "stream", "stream"];
     assert_eq!(queries(&server)[..7], kinds);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_to_a_custom_object_is_published_after_it_was_sent_to_the_engine() {
+    let team = json!({"metadata": {"name": "a", "resourceVersion": "7"}});
+    let pieces = vec![end_of_initial_events(5), event("ADDED", &team)];
+    let server = FakeServer::script(vec![streamed(pieces, true)]);
+    let teams = ResourceName { plural: "teams", version: "v1", group: "example.com" };
+    let (feed, (engine, inbox)) = (CustomFeed::of([teams.to_string().into()]), without_engine());
+    let watcher = Watcher::new(custom(teams), server.client(), StreamingLists::default(), engine);
+    tokio::spawn(watcher.publishing_to(feed.clone()).run());
+    let [group, version, plural, name] = ["example.com", "v1", "teams", "a"].map(Into::into);
+    let (namespace, subresource) = Default::default();
+    let path = ObjectPath { group, version, plural, namespace, name, subresource };
+    LiveApi::new(server.client(), feed).seen(&path, 7).await;
+    let sent: Vec<EngineMessage> = inbox.try_iter().collect();
+    assert!(
+        matches!(&sent[..], [EngineMessage::Synced, EngineMessage::Inputs(inputs)] if inputs.len() == 1),
+        "{sent:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use harbormaster_api::Str;
 use harbormaster_client::Refusal;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -88,6 +89,9 @@ pub(crate) struct StubMetadata<'a> {
     pub(crate) uid: Cow<'a, str>,
     #[serde(borrow)]
     pub(crate) resource_version: Cow<'a, str>,
+    /// Who wrote which field.
+    #[serde(borrow)]
+    managed_fields: Option<&'a RawValue>,
     annotations: Option<StubAnnotations>,
 }
 
@@ -106,6 +110,15 @@ impl<'a> Stub<'a> {
     pub(crate) fn ends_initial_events(&self) -> bool {
         let mark = self.metadata.annotations.as_ref().and_then(|a| a.initial_events_end.as_deref());
         mark == Some("true")
+    }
+
+    /// Returns the object's JSON without its managed fields, which often make up most of it. `json` is the text that
+    /// this stub was read from.
+    pub(crate) fn without_managed_fields(&self, json: &'a str) -> Str {
+        let Some(fields) = self.metadata.managed_fields.map(RawValue::get) else { return json.into() };
+        let start = fields.as_ptr().addr() - json.as_ptr().addr();
+        let (before, after) = (&json[..start], &json[start + fields.len()..]);
+        [before, "[]", after].concat().into()
     }
 
     pub(crate) fn full_name(&self) -> String {
@@ -177,6 +190,20 @@ mod tests {
         }
         assert!(Event::read(b"<html>").is_err());
         assert!(Event::read(br#"{"type":"NEWS","object":{}}"#).is_err());
+    }
+
+    #[test]
+    fn managed_fields_are_left_out() {
+        for (json, expected) in [
+            (
+                r#"{"metadata":{"name":"a","managedFields":[{"manager":"m"}],"uid":"u"},"spec":{"managedFields":[1]}}"#,
+                r#"{"metadata":{"name":"a","managedFields":[],"uid":"u"},"spec":{"managedFields":[1]}}"#,
+            ),
+            (r#"{"metadata":{"managedFields": null}}"#, r#"{"metadata":{"managedFields": null}}"#),
+            (r#"{"metadata":{"name":"a"}}"#, r#"{"metadata":{"name":"a"}}"#),
+        ] {
+            assert_eq!(Stub::read(json.as_bytes()).unwrap().without_managed_fields(json), expected);
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-use harbormaster_framework::prelude::NodeIdx;
+use harbormaster_framework::prelude::{NodeIdx, NodeRef};
 
 use super::{
     DeviceGates,
@@ -93,11 +93,27 @@ impl Answers {
         latest: Change,
     ) -> Option<Result<i64, AllocationError>> {
         let mut rows = self.rows(query.gates);
-        let pools = rows.pools.get(row.at())?.as_ref().filter(|pools| pools.change >= latest.supply)?;
-        let shared = pools.shared.iter().map(|change| change.load(Ordering::Relaxed));
-        let latest = shared.fold(latest.supply.max(latest.usage), u64::max);
-        let answer = *rows.answered(query)?.rows.get(row.at())?;
-        (answer.change != 0 && answer.change >= latest).then(|| answer.result())
+        let demand = rows.find(query)?;
+        rows.known(demand, row, latest)
+    }
+
+    /// Passes the answers for these nodes to `take`, up to the first node whose answer is not known. Returns that node.
+    pub(super) fn take_known<'n, E>(
+        &self,
+        query: &DeviceQuery<'_>,
+        nodes: &mut impl Iterator<Item = NodeRef<'n>>,
+        latest: impl Fn(NodeRef<'n>) -> Change,
+        take: &mut impl FnMut(NodeRef<'n>, Result<i64, AllocationError>) -> Result<(), E>,
+    ) -> Result<Option<NodeRef<'n>>, E> {
+        let mut rows = self.rows(query.gates);
+        let Some(demand) = rows.find(query) else { return Ok(nodes.next()) };
+        for node in nodes {
+            match rows.known(demand, node.idx(), latest(node)) {
+                Some(answer) => take(node, answer)?,
+                None => return Ok(Some(node)),
+            }
+        }
+        Ok(None)
     }
 
     /// Returns the answer for another node that sees the same pools, if nothing has changed since it was given.
@@ -186,6 +202,11 @@ impl Answers {
 
 impl Rows {
     fn answered(&mut self, query: &DeviceQuery<'_>) -> Option<&mut Answered> {
+        self.find(query).map(|at| &mut self.demands[at])
+    }
+
+    /// Returns the position in `demands` of the query's demand.
+    fn find(&mut self, query: &DeviceQuery<'_>) -> Option<usize> {
         self.uses += 1;
         let is_recent = self.demands.get(self.recent).is_some_and(|recent| recent.is_same(query));
         if !is_recent {
@@ -197,7 +218,16 @@ impl Rows {
             answered.claims = specs(query);
         }
         answered.last_use = self.uses;
-        Some(answered)
+        Some(self.recent)
+    }
+
+    /// Returns the answer for a row if nothing has changed since it was given.
+    fn known(&self, demand: usize, row: NodeIdx, latest: Change) -> Option<Result<i64, AllocationError>> {
+        let pools = self.pools.get(row.at())?.as_ref().filter(|pools| pools.change >= latest.supply)?;
+        let shared = pools.shared.iter().map(|change| change.load(Ordering::Relaxed));
+        let latest = shared.fold(latest.supply.max(latest.usage), u64::max);
+        let answer = *self.demands[demand].rows.get(row.at())?;
+        (answer.change != 0 && answer.change >= latest).then(|| answer.result())
     }
 
     fn add(&mut self, query: &DeviceQuery<'_>) {

@@ -188,6 +188,23 @@ impl Devices {
         answer
     }
 
+    /// Calls [`Self::fits`] for these nodes, and `take` for each node with its answer, until `take` returns an error.
+    ///
+    /// # Errors
+    /// The error of `take`.
+    pub fn fit_each<'n, E>(
+        &self,
+        query: &DeviceQuery<'_>,
+        mut nodes: impl Iterator<Item = NodeRef<'n>>,
+        mut take: impl FnMut(NodeRef<'n>, Result<i64, AllocationError>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let latest = |node: NodeRef<'_>| self.changes.of(node.idx());
+        while let Some(node) = self.answers.take_known(query, &mut nodes, latest, &mut take)? {
+            take(node, self.fits(query, node))?;
+        }
+        Ok(())
+    }
+
     /// Returns the allocations that the claims get on a node, in the order of the claims.
     ///
     /// # Errors

@@ -111,6 +111,7 @@ impl Binding<'_> {
         if allocation.is_some() && !claim.finalizers.iter().any(|finalizer| finalizer == FINALIZER) {
             let patch = finalizer_patch(&claim);
             let patched = self.cx.api.patch::<ResourceClaim>(&namespace, &name, patch).await;
+            let patched = patched.and_then(|reply| reply.decode());
             claim =
                 patched.map_err(|why| Failure::new(&format!("add finalizer to claim {full_name}"), &why))?;
         }

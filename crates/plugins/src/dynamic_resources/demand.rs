@@ -77,6 +77,12 @@ impl Demand {
         self.extended.as_ref()
     }
 
+    /// Returns true if the pod needs the same devices on every node, and all its claims need devices.
+    pub(super) fn is_same_on_all_nodes(&self) -> bool {
+        let are_new = !self.claims.iter().any(PodClaim::has_devices);
+        self.extended.is_none() && !self.claims.is_empty() && are_new
+    }
+
     /// Returns the claim for the pod's extended resources on a node, if they need devices there.
     pub(super) fn extended_on(
         &self,

@@ -10,7 +10,7 @@ use std::{
 
 use harbormaster_api::{Str, Timestamp};
 use harbormaster_framework::{
-    api_call::{Api, ApiCall, ApiFailure, ClusterApi, ObjectPath, Verb},
+    api_call::{Api, ApiCall, ApiFailure, ClusterApi, ObjectPath, Reply, Verb},
     outcome::PluginError,
     plugin::BoxFuture,
     pod::PodInfo,
@@ -50,7 +50,7 @@ impl FaultyApi {
         Api::new(Arc::new(Self { server: server.clone(), fault, after, calls: AtomicUsize::new(0) }))
     }
 
-    fn answer(&self, call: ApiCall) -> Result<Value, ApiFailure> {
+    fn answer(&self, call: ApiCall) -> Result<Reply, ApiFailure> {
         let number = self.calls.fetch_add(1, Ordering::Relaxed);
         let lasts = matches!(self.fault, Fault::Down | Fault::AlwaysLabeled);
         if number < self.after || (number > self.after && !lasts) {
@@ -77,7 +77,7 @@ impl FaultyApi {
         self.send(call)
     }
 
-    fn send(&self, call: ApiCall) -> Result<Value, ApiFailure> {
+    fn send(&self, call: ApiCall) -> Result<Reply, ApiFailure> {
         finished(self.server.api().call(call))
     }
 }
@@ -95,7 +95,7 @@ impl ClusterApi for FaultyApi {
         Box::pin(async { Err("the test binds pods itself".into()) })
     }
 
-    fn call(&self, call: ApiCall) -> BoxFuture<'_, Result<Value, ApiFailure>> {
+    fn call(&self, call: ApiCall) -> BoxFuture<'_, Result<Reply, ApiFailure>> {
         Box::pin(async move { self.answer(call) })
     }
 

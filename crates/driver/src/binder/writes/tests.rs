@@ -10,7 +10,7 @@ use tokio::{
 use super::*;
 use crate::{
     binder::tests::boat,
-    live_api::{CustomFeed, LiveApi},
+    live_api::{CustomFeed, LiveApi, tests::announce},
 };
 
 /// Returns the API of a binding, and the feed of the engine's thread. Every write results in version 7.
@@ -41,8 +41,8 @@ fn the_events_of_a_binding_come_from_its_profile() {
 
 fn publish(feed: &CustomFeed, name: &str, version: &str) {
     let key: CustomKey = ObjectPath { name: name.into(), ..boat() }.key();
-    let json = json!({ "metadata": { "name": name, "resourceVersion": version } }).to_string();
-    feed.publish(&key, Some(&json.as_str().into()));
+    let json = json!({ "metadata": { "name": name, "resourceVersion": version } });
+    announce(feed, key, Some(&json));
 }
 
 /// Returns true if the engine sees all writes within a second.

@@ -102,7 +102,19 @@ impl World {
         let claims: Vec<_> = names.iter().filter_map(|name| all.get("default", name)).collect();
         let classes = self.cluster.watched::<DeviceClass>();
         let query = DeviceQuery { claims: &claims, classes, gates: self.gates, max_steps: STEPS };
-        let rows = random::NODES.iter().filter_map(|node| self.cluster.find(node));
+        let rows = || random::NODES.iter().filter_map(|node| self.cluster.find(node));
+        // Some answers are known from earlier queries, and the others are not.
+        let mut together = Vec::new();
+        let nodes = rows().map(|row| self.cluster.node(row));
+        let all = kept.fit_each(&query, nodes, |node, fits| {
+            together.push((node.idx(), fits));
+            Ok::<_, ()>(())
+        });
+        all.unwrap();
+        assert_eq!(
+            together,
+            rows().map(|row| (row, new.fits(&query, self.cluster.node(row)))).collect::<Vec<_>>()
+        );
         let answer = |row| {
             let node = self.cluster.node(row);
             let fits = kept.fits(&query, node);
@@ -112,7 +124,7 @@ impl World {
             assert_eq!(fits.map(drop), allocations.as_ref().map(drop).map_err(Clone::clone));
             Answer { node: node.name().to_string(), allocations }
         };
-        rows.map(answer).collect()
+        rows().map(answer).collect()
     }
 
     /// Gives the claims the devices that they can get on a random node, if any.
