@@ -13,9 +13,9 @@
 //!   [`FAIL_AFTER`] and [`READY_AFTER`] make pods fail, or become ready late or never.
 //! - *controllers*: Deployments, ReplicaSets, ReplicationControllers, StatefulSets, DaemonSets and Jobs get pods,
 //!   CronJobs get Jobs, disruption budgets get a status, services get endpoints, and load balancers get an address.
-//!   Pods get resource claims from templates. Deleted pod groups remain until their pods have finished. Nodes get the taints that correspond to their conditions, and pods
-//!   leave nodes with `NoExecute` taints that they do not tolerate. Objects of deleted owners are deleted, and so are
-//!   pods of deleted nodes.
+//!   Pods get resource claims from templates. Deleted pod groups remain until their pods have finished. Nodes get the
+//!   taints that correspond to their conditions, and pods leave nodes with `NoExecute` taints that they do not
+//!   tolerate. Objects of deleted owners are deleted, and so are pods of deleted nodes.
 //! - *volume controllers and provisioners*: a claim gets the smallest suitable volume. If there is none and the claim's
 //!   class names a provisioner (any will do), a volume is provisioned for the node of the claim's pod. Ephemeral
 //!   volumes and StatefulSets get claims.

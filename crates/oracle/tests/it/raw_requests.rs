@@ -1,7 +1,7 @@
-//! The in-memory API server answers invalid requests, requests for custom resources and devices, and server-side apply
-//! as the real kube-apiserver does, with the same status, content type and body. The requests are in
-//! `tests/scripts/requests.script`, `custom_resources.script`, `devices.script`, `apply.script` and `pod_groups.script`, and
-//! the expected differences are in `tests/scripts/requests_differences.yaml`.
+//! The in-memory API server answers invalid requests, requests for custom resources, devices and pod groups, and
+//! server-side apply as the real kube-apiserver does, with the same status, content type and body. The requests are in
+//! `tests/scripts/requests.script`, `custom_resources.script`, `devices.script`, `apply.script` and
+//! `pod_groups.script`, and the expected differences are in `tests/scripts/requests_differences.yaml`.
 
 use harbormaster_api::Release;
 use harbormaster_api::features::{Feature, Features};

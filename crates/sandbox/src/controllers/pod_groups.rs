@@ -1,4 +1,5 @@
-//! Pod groups: a deleted group remains until none of its pods is unfinished, as with the PodGroup protection controller.
+//! Pod groups: a deleted group remains until none of its pods is unfinished, as with the PodGroup protection
+//! controller.
 
 use std::collections::HashSet;
 

@@ -63,14 +63,21 @@ pub(super) fn admit(context: &Context<'_>, group: &mut Value) -> Result<(), Refu
 
 /// Removes the fields of a group or a workload whose feature gates are off.
 pub(super) fn drop_gated(object: &mut Value) {
-    const OF_GROUPS: [&str; 3] = ["schedulingConstraints", "resourceClaims", "preemptionPolicy"];
-    for template in list_mut(object, "/spec/podGroupTemplates") {
-        OF_GROUPS.iter().for_each(|name| drop(remove(template, name)));
-        template["schedulingConstraints"] = Value::Null;
+    for template in list_mut(object, "/spec/podGroupTemplates").iter_mut().filter_map(Value::as_object_mut) {
+        template.remove("resourceClaims");
+        template.remove("preemptionPolicy");
+        template.insert("schedulingConstraints".to_owned(), Value::Null);
     }
     if let Some(spec) = object.get_mut("spec") {
-        let of_trees = ["parentCompositePodGroupName", "compositePodGroupTemplates"];
-        OF_GROUPS.iter().chain(&of_trees).for_each(|name| drop(remove(spec, name)));
+        for name in [
+            "schedulingConstraints",
+            "resourceClaims",
+            "preemptionPolicy",
+            "parentCompositePodGroupName",
+            "compositePodGroupTemplates",
+        ] {
+            remove(spec, name);
+        }
     }
     if let Some(status) = object.get_mut("status") {
         remove(status, "resourceClaimStatuses");

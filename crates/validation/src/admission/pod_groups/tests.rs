@@ -147,8 +147,8 @@ fn only_the_minimum_of_a_gang_may_change() {
             ],
         ),
         (
-            json!({"schedulingPolicy": gang(3), "priority": 1, "priorityClassName": "high", "disruptionMode": {"all": {}},
-                   "workloadRef": {"workloadName": "w", "templateName": "t"}}),
+            json!({"schedulingPolicy": gang(3), "priority": 1, "priorityClassName": "high",
+                   "disruptionMode": {"all": {}}, "workloadRef": {"workloadName": "w", "templateName": "t"}}),
             vec![
                 format!("spec.workloadRef: {NO_CHANGE}"),
                 format!("spec.disruptionMode: {NO_CHANGE}"),
